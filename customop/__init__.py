@@ -1,0 +1,39 @@
+"""Custom operators for NumPy and CuPy."""
+
+from customop.annotations import Array, ArrayT, Device, DType, Scalar
+from customop.autograd import (
+    GradTracer,
+    backward,
+    enable_grad,
+    grad,
+    native,
+    no_grad,
+    stop_gradient,
+    value_and_grad,
+    variable,
+    vjp,
+)
+from customop.config import config
+from customop.derivatives import hessian, jacfwd, jacrev
+from customop.devices import register_array_type
+from customop.dispatch import Interpreter, Mode, Tracer
+from customop.fake import FakeMode, eval_shape
+from customop.fakearray import FakeArray, fake_like
+from customop.jvp import jvp
+from customop.kinds import RuleKind, Tag
+from customop.library import (
+    custom_op,
+    register,
+    register_autograd,
+    register_fake,
+    register_jvp,
+    register_kernel,
+    register_vmap,
+)
+from customop.operator import Operator
+from customop.protocols import register_numpy_function
+from customop.schema import Schema, infer_schema
+from customop.vmap import vmap
+
+# Last, since the NumPy operators are registered through the names above.
+from customop import numpy as _numpy  # isort: skip

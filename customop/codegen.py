@@ -1,0 +1,236 @@
+"""Schema -> source of the function that a call runs.
+
+The function has the operator's own parameters. One guard, made of exact types,
+leads straight to the cpu kernel; all else is coerced and goes to `dispatch`, which
+is the specification. Measured on CPython 3.11.7: 40 ns over the kernel as a plain
+function, 80 ns as a call of the operator object.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from customop.annotations import (
+    ARRAY,
+    OPERAND,
+    SCALAR,
+    ListOf,
+    Maybe,
+    SchemaType,
+    holds_arrays,
+    is_single_array,
+)
+from customop.schema import (
+    KEYWORD_ONLY,
+    MISSING,
+    POSITIONAL_ONLY,
+    Parameter,
+    Schema,
+    coercion,
+    exact_class,
+    needs_guard,
+)
+
+__all__ = ["RESERVED", "compile_call", "is_open", "set_fast_kernel"]
+
+_numbers = frozenset((float, int, bool, complex))
+_only_arrays = {np.ndarray}
+_versions = itertools.count(1)
+
+
+class _Never:
+    """The type of nothing: a guard against it always fails."""
+
+
+def _all_arrays(values: Any) -> bool:
+    return type(values) is list and {*map(type, values)} == _only_arrays
+
+
+class _Source:
+    """Source text of one call under construction, and the names it uses."""
+
+    def __init__(self, name: str, qualname: str, schema: Schema) -> None:
+        self.name = name
+        self.qualname = qualname
+        self.schema = schema
+        self.names: dict[str, Any] = {}
+        self.taken = {name, *(p.name for p in schema.parameters)}
+
+    def bind(self, name: str, value: Any) -> str:
+        """A name for a value that no parameter hides."""
+        while name in self.taken:
+            name = f"_{name}"
+        self.names[name] = value
+        return name
+
+
+def compile_call(
+    qualname: str,
+    name: str,
+    schema: Schema,
+    dispatch: Callable[[Any, tuple[Any, ...]], Any],
+    op: Any,
+    *,
+    modes: list[Any],
+    has_fast_path: bool,
+    after_write: Callable[[tuple[Any, ...]], None],
+) -> tuple[Callable[..., Any], str]:
+    """The function of a call, and its source text."""
+    source = _Source(name, qualname, schema)
+    text = _write(source, has_fast_path, after_write)
+    source.names["_dispatch"] = dispatch
+    source.names["_op"] = op
+    source.names["_modes"] = modes
+    source.names.setdefault("_array", _Never)
+    source.names.setdefault("_kernel", None)
+    filename = f"<customop {qualname} {next(_versions)}>"
+    exec(compile(text, filename, "exec"), source.names)
+    linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
+    call = source.names[name]
+    call.__module__ = __name__
+    call.__qualname__ = qualname
+    return call, text
+
+
+RESERVED = ("_array", "_kernel", "_dispatch", "_op", "_modes")
+
+
+def set_fast_kernel(call: Callable[..., Any], kernel: Any) -> None:
+    """Open the fast path of a call to a kernel, or close it with None."""
+    assert isinstance(call, FunctionType)
+    names = call.__globals__
+    # Closed first, and the kernel never removed: a thread that is past the guard
+    # calls the old kernel or the new one, never None.
+    names["_array"] = _Never
+    if kernel is not None:
+        names["_kernel"] = kernel
+        names["_array"] = np.ndarray
+
+
+def is_open(call: Callable[..., Any]) -> bool:
+    """Whether the fast path of a call is open."""
+    return isinstance(call, FunctionType) and (
+        call.__globals__.get("_array") is np.ndarray
+    )
+
+
+def _write(
+    source: _Source, has_fast_path: bool, after_write: Callable[..., None]
+) -> str:
+    schema = source.schema
+    lines = [f"def {source.name}({_parameters(source)}):"]
+    lines += [f"    {line}" for line in _early_coercions(source)]
+    if has_fast_path and all(_has_guard(p.type) for p in schema.parameters):
+        guard = " and ".join([*_guards(source), "not _modes"])
+        lines.append(f"    if {guard}:")
+        lines += [f"        {line}" for line in _kernel_call(source, after_write)]
+    lines += [f"    {line}" for line in _late_coercions(source)]
+    names = "".join(f"{p.name}, " for p in schema.parameters)
+    lines.append(f"    return _dispatch(_op, ({names}))")
+    return "\n".join(lines) + "\n"
+
+
+def _parameters(source: _Source) -> str:
+    texts: list[str] = []
+    previous = ""
+    for p in source.schema.parameters:
+        if previous == POSITIONAL_ONLY and p.kind != POSITIONAL_ONLY:
+            texts.append("/")
+        if p.kind == KEYWORD_ONLY and previous != KEYWORD_ONLY:
+            texts.append("*")
+        texts.append(p.name if p.default is MISSING else _with_default(source, p))
+        previous = p.kind
+    return ", ".join([*texts, "/"] if previous == POSITIONAL_ONLY else texts)
+
+
+def _with_default(source: _Source, p: Parameter) -> str:
+    value = p.default
+    plain = value is None or type(value) in (int, bool, str)
+    if plain or (type(value) is float and value - value == 0.0):
+        return f"{p.name}={value!r}"
+    return f"{p.name}={source.bind(f'_default_{p.name}', value)}"
+
+
+def _coerce_name(source: _Source, p: Parameter) -> str:
+    return source.bind(f"_coerce_{p.name}", coercion(source.qualname, source.schema, p))
+
+
+def _has_guard(kind: SchemaType) -> bool:
+    """Whether the fast path can take a parameter of this type."""
+    is_list = isinstance(kind, ListOf) and kind.item == ARRAY
+    return not holds_arrays(kind) or is_single_array(kind) or is_list
+
+
+def _early_coercions(source: _Source) -> list[str]:
+    """Coercions that no exact class can spare: lists, dtypes, devices."""
+    lines = []
+    for p in source.schema.parameters:
+        if is_single_array(p.type) or needs_guard(p.type):
+            continue
+        line = f"{p.name} = {_coerce_name(source, p)}({p.name})"
+        if isinstance(p.type, ListOf) and p.type.item == ARRAY:
+            line = f"if type({p.name}) is not list: {line}"
+        if isinstance(p.type, Maybe):
+            line = f"if {p.name} is not None: {line}"
+        lines.append(line)
+    return lines
+
+
+def _late_coercions(source: _Source) -> list[str]:
+    lines = []
+    for p in source.schema.parameters:
+        if needs_guard(p.type):
+            call = f"{p.name} = {_coerce_name(source, p)}({p.name})"
+            lines.append(f"if not ({_guard(source, p)}): {call}")
+    return lines
+
+
+def _guards(source: _Source) -> list[str]:
+    guards = [_guard(source, p) for p in source.schema.parameters]
+    found = [guard for guard in guards if guard]
+    if not any(p.type == ARRAY for p in source.schema.parameters):
+        # No guard proves that the path is open, so it is asked.
+        found.insert(0, f"_array is not {source.bind('_never', _Never)}")
+    return found
+
+
+def _guard(source: _Source, p: Parameter) -> str:
+    kind = p.type.item if isinstance(p.type, Maybe) else p.type
+    text = _guard_of(source, p.name, kind)
+    is_maybe = isinstance(p.type, Maybe) and text
+    return f"({p.name} is None or {text})" if is_maybe else text
+
+
+def _guard_of(source: _Source, name: str, kind: SchemaType) -> str:
+    if kind == ARRAY:
+        return f"type({name}) is _array"
+    if kind == OPERAND:
+        numbers = source.bind("_numbers", _numbers)
+        return f"(type({name}) is _array or type({name}) in {numbers})"
+    if isinstance(kind, ListOf) and kind.item == ARRAY:
+        return f"{source.bind('_all_arrays', _all_arrays)}({name})"
+    if not needs_guard(kind):
+        return ""
+    if kind == SCALAR:
+        return f"type({name}) in {source.bind('_numbers', _numbers)}"
+    exact = exact_class(kind)  # type: ignore[arg-type]  # a Base: needs_guard says so
+    return f"type({name}) is {source.bind(f'_{exact.__name__}', exact)}"
+
+
+def _kernel_call(source: _Source, after_write: Callable[..., None]) -> list[str]:
+    schema = source.schema
+    positional = [p.name for p in schema.positional]
+    keywords = [f"{p.name}={p.name}" for p in schema.keyword_only]
+    call = f"_kernel({', '.join([*positional, *keywords])})"
+    if not schema.written:
+        return [f"return {call}"]
+    out = source.bind("_out", None)
+    done = source.bind("_after_write", after_write)
+    written = "".join(f"{name}, " for name in schema.written)
+    return [f"{out} = {call}", f"{done}(({written}))", f"return {out}"]

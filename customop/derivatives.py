@@ -1,0 +1,265 @@
+"""Matrices of derivatives, from vjp, jvp and vmap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+from typing_extensions import ParamSpec
+
+from customop.autograd import vjp
+from customop.errors import GradientError
+from customop.fakearray import device_of
+from customop.jvp import jvp
+from customop.protocols import call_numpy
+from customop.schema import show
+from customop.tree import flatten, map_leaves, unflatten
+from customop.vmap import vmap
+
+__all__ = ["hessian", "jacfwd", "jacrev"]
+
+P = ParamSpec("P")
+
+
+def _chosen(
+    name: str, args: Sequence[Any], argnums: int | Sequence[int]
+) -> tuple[int, ...]:
+    wanted = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for position in wanted:
+        if not -len(args) <= position < len(args):
+            raise GradientError(
+                f"{name}: argnums names argument {position}, the call has {len(args)}"
+                " positional arguments",
+                do="pass that argument by position, or change argnums",
+            )
+    return tuple(position % len(args) for position in wanted)
+
+
+def _of_chosen(
+    fn: Callable[..., Any], args: Sequence[Any], at: Sequence[int], kwargs: Any
+) -> Callable[..., Any]:
+    """The function of the chosen arguments alone."""
+
+    def of_chosen(*chosen: Any) -> Any:
+        given = list(args)
+        for position, value in zip(at, chosen, strict=True):
+            given[position] = value
+        return fn(*given, **kwargs)
+
+    return of_chosen
+
+
+def _basis(leaves: Sequence[Any]) -> list[Any]:
+    """Unit vectors of a list of arrays: for each array, a batch over all of them."""
+    sizes = [int(np.prod(leaf.shape, dtype=int)) for leaf in leaves]
+    total = sum(sizes)
+    start = 0
+    found = []
+    for leaf, size in zip(leaves, sizes, strict=True):
+        # Columns of the identity that belong to this array, one row a unit vector.
+        columns = call_numpy(
+            np.eye, total, size, -start, leaf.dtype, device=device_of(leaf)
+        )
+        start += size
+        found.append(call_numpy(np.reshape, columns, (total, *leaf.shape)))
+    return found
+
+
+def _as_arrays(leaves: Sequence[Any], name: str) -> list[Any]:
+    for leaf in leaves:
+        if not hasattr(leaf, "shape") and not isinstance(leaf, float | complex):
+            raise GradientError(
+                f"{name}: {show(leaf)} is no array", do="use arrays of floats"
+            )
+    return [leaf if hasattr(leaf, "shape") else np.asarray(leaf) for leaf in leaves]
+
+
+def _split(value: Any, leaves: Sequence[Any], axis: int) -> list[Any]:
+    """Parts of a Jacobian along the axis of all unit vectors, shaped as the arrays."""
+    parts = []
+    start = 0
+    for leaf in leaves:
+        size = int(np.prod(leaf.shape, dtype=int))
+        key = (slice(None),) * axis + (slice(start, start + size),)
+        part = value[key]
+        shape = (*value.shape[:axis], *leaf.shape, *value.shape[axis + 1 :])
+        parts.append(call_numpy(np.reshape, part, shape))
+        start += size
+    return parts
+
+
+def jacrev(
+    fn: Callable[P, Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    *,
+    chunk_size: int | None = None,
+) -> Callable[P, Any]:
+    """Make a function that gives the Jacobian of `fn`, by reverse mode.
+
+    Cheap where the output is smaller than the input.
+
+    Parameters
+    ----------
+    fn : callable
+        Returns an array or a pytree of arrays.
+    argnums : int or sequence of int
+        Positions of the arguments to differentiate by, pytrees of arrays of floats.
+    has_aux : bool
+        Whether `fn` returns ``(output, aux)``.
+    chunk_size : int, optional
+        Rows of the Jacobian to compute at a time; all by default.
+
+    Returns
+    -------
+    callable
+        For an output of shape s and an input of shape t, an array of shape s + t;
+        nested as the output, then as the input. With `has_aux`, ``(jacobian, aux)``.
+
+    Raises
+    ------
+    GradientError
+        From the function: if an argument is no array of floats.
+    MissingRuleError
+        From the function: if an operator on the way has no autograd rule.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> co.jacrev(lambda x: x ** 2)(np.array([1.0, 2.0]))
+    array([[2., 0.],
+           [0., 4.]])
+    """
+
+    @wraps(fn)
+    def jacobian(*args: P.args, **kwargs: P.kwargs) -> Any:
+        at = _chosen("jacrev", args, argnums)
+        chosen = tuple(args[i] for i in at)
+        found = vjp(_of_chosen(fn, args, at, kwargs), *chosen, has_aux=has_aux)
+        leaves, structure = flatten(found[0])
+        leaves = _as_arrays(leaves, "jacrev")
+
+        def pull(*basis: Any) -> Any:
+            return found[1](unflatten(structure, list(basis)))
+
+        rows = vmap(pull, chunk_size=chunk_size)(*_basis(leaves))
+        nested = [map_leaves(lambda g: g, row) for row in rows]
+        if isinstance(argnums, int):
+            result = _by_output(nested[0], leaves, structure)
+        else:
+            result = _by_output(tuple(nested), leaves, structure)
+        return (result, found[2]) if has_aux else result
+
+    return jacobian
+
+
+def _by_output(grads: Any, leaves: Sequence[Any], structure: Any) -> Any:
+    """Gradients batched over all outputs, nested as the outputs."""
+    inputs, inner = flatten(grads)
+    columns = [_split(grad, leaves, 0) for grad in inputs]
+    rows = [unflatten(inner, list(row)) for row in zip(*columns, strict=True)]
+    return unflatten(structure, rows)
+
+
+def jacfwd(
+    fn: Callable[P, Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    *,
+    chunk_size: int | None = None,
+) -> Callable[P, Any]:
+    """Make a function that gives the Jacobian of `fn`, by forward mode.
+
+    Cheap where the input is smaller than the output.
+
+    Parameters
+    ----------
+    fn : callable
+        Returns an array or a pytree of arrays.
+    argnums : int or sequence of int
+        Positions of the arguments to differentiate by, pytrees of arrays of floats.
+    has_aux : bool
+        Whether `fn` returns ``(output, aux)``.
+    chunk_size : int, optional
+        Columns of the Jacobian to compute at a time; all by default.
+
+    Returns
+    -------
+    callable
+        As for `jacrev`.
+
+    Raises
+    ------
+    GradientError
+        From the function: if an argument is no array of floats.
+    MissingRuleError
+        From the function: if an operator on the way has neither a jvp rule nor an
+        autograd rule.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> co.jacfwd(lambda x: x ** 2)(np.array([1.0, 2.0]))
+    array([[2., 0.],
+           [0., 4.]])
+    """
+
+    @wraps(fn)
+    def jacobian(*args: P.args, **kwargs: P.kwargs) -> Any:
+        at = _chosen("jacfwd", args, argnums)
+        chosen = tuple(args[i] for i in at)
+        of_chosen = _of_chosen(fn, args, at, kwargs)
+        inputs, structure = flatten(chosen)
+        inputs = _as_arrays(inputs, "jacfwd")
+        primals = unflatten(structure, inputs)
+
+        def push(*basis: Any) -> Any:
+            pushed = jvp(of_chosen, primals, unflatten(structure, list(basis)), has_aux)
+            return pushed[1:] if has_aux else (pushed[1],)
+
+        dims = (-1, None) if has_aux else (-1,)
+        found = vmap(push, out_dims=dims, chunk_size=chunk_size)(*_basis(inputs))
+
+        def nest(column: Any) -> Any:
+            parts = _split(column, inputs, len(column.shape) - 1)
+            nested = unflatten(structure, parts)
+            return nested[0] if isinstance(argnums, int) else nested
+
+        result = map_leaves(nest, found[0])
+        return (result, found[1]) if has_aux else result
+
+    return jacobian
+
+
+def hessian(fn: Callable[P, Any], argnums: int | Sequence[int] = 0) -> Callable[P, Any]:
+    """Make a function that gives the matrix of second derivatives of `fn`.
+
+    Parameters
+    ----------
+    fn : callable
+        Returns a real array, without axes as a rule.
+    argnums : int or sequence of int
+        Positions of the arguments to differentiate by, pytrees of arrays of floats.
+
+    Returns
+    -------
+    callable
+        For an input of shape t, an array of shape t + t; nested twice as the input.
+
+    Raises
+    ------
+    GradientError
+        From the function: if an argument is no array of floats.
+    MissingRuleError
+        From the function: if an operator on the way has no autograd rule.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> co.hessian(lambda x: (x ** 3).sum())(np.array([1.0, 2.0]))
+    array([[ 6.,  0.],
+           [ 0., 12.]])
+    """
+    return jacfwd(jacrev(fn, argnums), argnums)

@@ -1,0 +1,169 @@
+"""Kinds of array: which class of array is of which kind, and device names."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from customop.errors import ArgumentError, RegistrationError, did_you_mean, quoted
+
+__all__ = ["known_kinds", "normalize_device", "register_array_type"]
+
+# What a value among the arrays of a call can be besides an array of a kind.
+TRACED = "traced"
+# A NumPy scalar is a cpu array that may stand beside arrays of any kind.
+NUMPY_SCALAR = "numpy scalar"
+# Rows of an operator's table that are no kind of array.
+DEFAULT = "default"
+FAKE = "fake"
+
+_RESERVED = (TRACED, NUMPY_SCALAR, DEFAULT)
+
+
+class _Classes(dict[type, str]):
+    """Class -> kind, resolved on a miss through base classes and named classes."""
+
+    def __missing__(self, cls: type) -> str | None:
+        kind = _resolve(cls)
+        if kind is not None:
+            self[cls] = kind
+        return kind
+
+
+# Kind -> classes, given as a class or as "module.Class" not yet imported.
+_registered: dict[str, tuple[type | str, ...]] = {}
+# The look-up of the call path. Registering replaces its contents.
+kind_of = _Classes()
+
+
+def register_array_type(kind: str, cls_or_path: type | str) -> None:
+    """Make a class of arrays known, as a kind that kernels can be registered for.
+
+    Parameters
+    ----------
+    kind : str
+        Name of the kind: the `device_types` of its kernels. A kind may have
+        several classes.
+    cls_or_path : type or str
+        The class, or ``"module.Class"``, which is looked up once that module has
+        been imported by somebody else. Subclasses are of the same kind.
+
+    Raises
+    ------
+    RegistrationError
+        If the kind is no identifier, the class is none, or belongs to another kind.
+
+    Examples
+    --------
+    >>> import customop as co
+    >>> class Column:
+    ...     shape = (3,)
+    >>> co.register_array_type("column", Column)
+    """
+    if not isinstance(kind, str) or not kind.isidentifier() or kind in _RESERVED:
+        raise RegistrationError(
+            f"register_array_type: kind {kind!r} is no name for a kind of array",
+            do="use an identifier, such as 'strict' or 'tpu'",
+        )
+    _check_class(kind, cls_or_path)
+    add_array_type(kind, cls_or_path)
+
+
+def _check_class(kind: str, cls_or_path: object) -> None:
+    if isinstance(cls_or_path, str):
+        parts = cls_or_path.split(".")
+        if len(parts) < 2 or not all(part.isidentifier() for part in parts):
+            raise RegistrationError(
+                f"register_array_type: {cls_or_path!r} is no path of a class",
+                do='write "module.Class"',
+            )
+        return
+    if not isinstance(cls_or_path, type):
+        raise RegistrationError(
+            f"register_array_type: {cls_or_path!r} is neither a class nor a path",
+            do='pass the class, or "module.Class"',
+        )
+    known = _resolve(cls_or_path)
+    if known is not None and known != kind:
+        raise RegistrationError(
+            f"register_array_type: {cls_or_path.__qualname__} is already of the kind"
+            f" '{known}'",
+            do=f"register kernels for '{known}', or a class of your own",
+        )
+
+
+def add_array_type(kind: str, cls_or_path: type | str) -> None:
+    """Enter a class without the checks for users."""
+    classes = _registered.get(kind, ())
+    if cls_or_path not in classes:
+        _registered[kind] = (*classes, cls_or_path)
+    kind_of.clear()
+
+
+def _resolve(cls: type) -> str | None:
+    if issubclass(cls, np.generic):
+        return NUMPY_SCALAR
+    for base in cls.__mro__:
+        for kind, classes in _registered.items():
+            if any(base is (_find(known)) for known in classes):
+                return kind
+    return None
+
+
+def _find(known: type | str) -> object:
+    """The class itself; for a path, the class if its module is already imported."""
+    if not isinstance(known, str):
+        return known
+    module, _, name = known.rpartition(".")
+    return getattr(sys.modules.get(module), name, None)
+
+
+def known_kinds() -> tuple[str, ...]:
+    """Names of all kinds that a kernel can be registered for, 'fake' among them."""
+    return tuple(kind for kind in _registered if kind not in _RESERVED)
+
+
+def is_array_class(annotation: object) -> bool:
+    """Whether an annotation is a class of arrays of a known kind."""
+    return isinstance(annotation, type) and kind_of[annotation] is not None
+
+
+def normalize_device(device: Any) -> str:
+    """Name of a device, such as ``"cpu"`` or ``"cuda:1"``.
+
+    Parameters
+    ----------
+    device : str or device object
+        A name, with a number behind a colon or without, or CuPy's device object.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ArgumentError
+        If no kind of array has that name.
+    """
+    if not isinstance(device, str) and hasattr(device, "id"):
+        device = f"cuda:{device.id}"
+    if not isinstance(device, str):
+        raise ArgumentError(f"expected a device such as 'cpu', got {device!r}")
+    kind, _, number = device.partition(":")
+    if kind not in _registered or kind in _RESERVED or (":" in device and not number.isdigit()):
+        near = did_you_mean(kind, known_kinds())
+        raise ArgumentError(
+            f"unknown device {device!r}{near}; known: {quoted(known_kinds())}"
+        )
+    return device
+
+
+def device_kind(device: str) -> str:
+    """Kind of array that lives on a device."""
+    return device.partition(":")[0]
+
+
+add_array_type("cpu", np.ndarray)
+add_array_type("cuda", "cupy.ndarray")

@@ -1,0 +1,167 @@
+"""Every exception of the package, and the one renderer of what, where, what to do."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+__all__ = [
+    "ArgumentError",
+    "ContractError",
+    "CustomOpError",
+    "CustomOpWarning",
+    "DataDependentError",
+    "DeviceMismatchError",
+    "GradientError",
+    "LeakedTracerError",
+    "MissingRuleError",
+    "RegistrationError",
+    "SchemaError",
+    "ShapeError",
+    "VmapError",
+]
+
+
+class CustomOpError(Exception):
+    """Say what is wrong, where, and what to do about it.
+
+    Parameters
+    ----------
+    what : str
+        The fault, with the value or type seen.
+    *where : str
+        Lines that place it: the schema with a caret, a file and line.
+    do : str
+        The remedy, as a call to write where there is one.
+    op : str or None
+        Qualified name of the operator concerned.
+    parameter : str or None
+        Name of the parameter concerned.
+    kind : str or None
+        Name of the rule kind concerned.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *where: str,
+        do: str = "",
+        op: str | None = None,
+        parameter: str | None = None,
+        kind: str | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.do = do
+        self.op = op
+        self.parameter = parameter
+        self.kind = kind
+
+    def __str__(self) -> str:
+        lines = [line for block in self.where for line in block.splitlines()]
+        if self.do:
+            lines.append(f"do: {self.do}")
+        return "\n  ".join([self.what, *lines])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.what, self.where, self.__dict__))
+
+
+class SchemaError(CustomOpError, ValueError, TypeError):
+    """A schema cannot be inferred, parsed, or agrees with nothing it describes."""
+
+
+class ArgumentError(CustomOpError, TypeError):
+    """An argument of a call does not fit the schema of the operator."""
+
+
+class ShapeError(CustomOpError, ValueError):
+    """Shapes or axes do not fit one another."""
+
+
+class DeviceMismatchError(CustomOpError, TypeError):
+    """Arrays of different kinds meet in one call."""
+
+
+class RegistrationError(CustomOpError, RuntimeError):
+    """A kernel, rule, operator or kind of array cannot be registered as given."""
+
+
+class MissingRuleError(CustomOpError, NotImplementedError):
+    """An operator has no kernel or rule for what is asked of it."""
+
+
+class ContractError(CustomOpError, RuntimeError):
+    """A kernel or rule breaks what its schema promises."""
+
+
+class GradientError(CustomOpError, ValueError):
+    """A gradient is asked for or given that does not fit."""
+
+
+class VmapError(CustomOpError, ValueError):
+    """Batch axes do not fit, or a batched call has no meaning."""
+
+
+class DataDependentError(CustomOpError, TypeError):
+    """A concrete value is asked of something that has none to give."""
+
+
+class LeakedTracerError(CustomOpError, RuntimeError):
+    """A traced value is used after the transform that made it has ended."""
+
+
+class CustomOpWarning(UserWarning):
+    """Something works, but not as well as it could."""
+
+
+def _rebuild(
+    cls: type[CustomOpError], what: str, where: tuple[str, ...], fields: dict[str, Any]
+) -> CustomOpError:
+    error = cls(what, *where)
+    error.__dict__.update(fields)
+    return error
+
+
+def place(fn: Callable[..., Any]) -> str:
+    """File and line where `fn` is defined, or what it is when Python cannot say."""
+    code = getattr(inspect.unwrap(fn), "__code__", None)
+    if code is None:
+        return f"{type(fn).__name__} {getattr(fn, '__name__', repr(fn))}"
+    return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def caller_place(package: str) -> str:
+    """File and line of the innermost running frame outside `package`."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _is_ours(frame.f_globals, package):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _is_ours(names: dict[str, Any], package: str) -> bool:
+    module = str(names.get("__name__", ""))
+    return module == package or module.startswith(package + ".")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """` (did you mean 'near'?)`, or nothing when no known name is near."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean '{near[0]}'?)" if near else ""
+
+
+def caret(text: str, fragment: str, start: int = 0) -> str:
+    """`text` with a line of carets under the first `fragment` from `start` on."""
+    at = text.find(fragment, start)
+    if at < 0 or not fragment:
+        return text
+    return f"{text}\n{' ' * at}{'^' * len(fragment)}"
+
+
+def quoted(names: Iterable[object]) -> str:
+    """Names in quotes, with commas between."""
+    return ", ".join(f"'{name}'" for name in names)

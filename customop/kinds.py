@@ -1,0 +1,223 @@
+"""Rule kinds: the names of the rows of an operator's table, and operator tags."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from customop.errors import RegistrationError, did_you_mean, place, quoted
+
+if TYPE_CHECKING:
+    from customop.schema import Schema
+
+__all__ = ["RuleKind", "Tag"]
+
+
+class Tag(enum.Enum):
+    """What an operator promises beyond its schema.
+
+    Attributes
+    ----------
+    pointwise
+        Each output element depends on the input elements at its place only, with
+        NumPy broadcasting. Gives the vmap rule.
+    nondeterministic_seeded
+        The result depends on a random state: vmap asks for its `randomness`.
+    """
+
+    pointwise = "pointwise"
+    nondeterministic_seeded = "nondeterministic_seeded"
+
+
+class RuleKind:
+    """Name a kind of rule and describe the functions that can serve as one.
+
+    Parameters
+    ----------
+    name : str
+        What error messages and tables call it.
+    takes : str
+        Parameters of a rule. `*inputs` stands for the positional parameters of the
+        operator, after which its keyword-only parameters follow by name;
+        `**keywords` stands for the latter alone. Rules are checked against this when
+        they are registered. ``"(...)"`` checks nothing.
+    returns : str
+        What a rule returns, in words.
+    derive : callable, optional
+        ``derive(op)`` gives a rule for an operator that has none, or None.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> inverse = co.RuleKind("inverse", takes="(out, *inputs)", returns="input 0")
+    >>> @co.custom_op("doc::my_exp", mutates_args=())
+    ... def my_exp(x: np.ndarray) -> np.ndarray:
+    ...     return np.exp(x)
+    >>> @my_exp.register(inverse)
+    ... def _(out, x):
+    ...     return np.log(out)
+    >>> my_exp.rule(inverse)(np.array([1.0]), None)
+    array([0.])
+    """
+
+    __slots__ = (
+        "derive",
+        "leading",
+        "name",
+        "returns",
+        "takes",
+        "with_inputs",
+        "with_keywords",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        takes: str = "(...)",
+        returns: str = "anything",
+        *,
+        derive: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.takes = takes
+        self.returns = returns
+        self.derive = derive
+        names = [part.strip() for part in takes.strip("() ").split(",") if part.strip()]
+        self.with_inputs = "*inputs" in names
+        self.with_keywords = self.with_inputs or "**keywords" in names
+        self.leading = None if names == ["..."] else _leading(name, takes, names)
+
+    def __repr__(self) -> str:
+        return f"RuleKind({self.name!r}, takes={self.takes!r}, returns={self.returns!r})"
+
+    def check(self, qualname: str, schema: Schema, fn: Any) -> None:
+        """Raise unless `fn` can be called as a rule of this kind for the operator."""
+        check_callable(qualname, self.name, fn)
+        if self.leading is None:
+            return
+        positional = list(self.leading)
+        keywords: list[str] = []
+        if self.with_inputs:
+            positional += [p.name for p in schema.positional]
+        if self.with_keywords:
+            keywords = [p.name for p in schema.keyword_only]
+        # Leading names are the library's words: users call them as they like.
+        check_parameters(
+            f"{qualname}: {self.name} rule",
+            fn,
+            positional,
+            keywords,
+            free=len(self.leading),
+            do=f"write def {_signature_text(positional, keywords)}",
+        )
+
+
+def _leading(name: str, takes: str, names: list[str]) -> tuple[str, ...]:
+    starred = ("*inputs", "**keywords")
+    if not all(part in starred or part.isidentifier() for part in names):
+        raise RegistrationError(
+            f"rule kind '{name}': cannot read takes={takes!r}",
+            do='write names and "*inputs", as in "(out, *inputs)", or "(...)"',
+            kind=name,
+        )
+    return tuple(part for part in names if part not in starred)
+
+
+def _signature_text(positional: Sequence[str], keywords: Sequence[str]) -> str:
+    names = [*positional, *(["*", *keywords] if keywords else [])]
+    return f"rule({', '.join(names)}): ..."
+
+
+def check_callable(qualname: str, what: str, fn: Any) -> None:
+    """Raise unless `fn` can be called."""
+    if not callable(fn):
+        raise RegistrationError(
+            f"{qualname}: the {what} rule must be a function, got {fn!r}",
+            do="pass a function, or use the method as a decorator",
+            op=qualname,
+            kind=what,
+        )
+
+
+def check_parameters(
+    what: str,
+    fn: Callable[..., Any],
+    positional: Sequence[str],
+    keywords: Sequence[str],
+    *,
+    free: int = 0,
+    do: str = "",
+) -> None:
+    """Raise unless `fn` takes these parameters.
+
+    The first `free` names are the rule's own to choose. A parameter that is
+    positional-only or whose name starts with an underscore may have any name.
+    """
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        # Builtins and ufuncs tell no signature: the first call proves them.
+        return
+    problem = mismatch(parameters, positional, keywords, free)
+    if problem:
+        raise RegistrationError(f"{what} {problem}", f"at {place(fn)}", do=do)
+
+
+def mismatch(
+    parameters: list[inspect.Parameter],
+    positional: Sequence[str],
+    keywords: Sequence[str],
+    free: int = 0,
+) -> str:
+    """How the parameters of a function differ from what it is given, or nothing."""
+    takes_any = {p.kind for p in parameters}
+    own = [
+        p
+        for p in parameters
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    if len(own) < len(positional) and inspect.Parameter.VAR_POSITIONAL not in takes_any:
+        return f"takes {len(own)} positional parameters, needs {_count(positional)}"
+    extra = [p.name for p in own[len(positional) :] if p.default is p.empty]
+    extra = [name for name in extra if name not in keywords]
+    if extra:
+        return f"takes {quoted(extra)} more than it is given: it gets {_count(positional)}"
+    for index, (mine, name) in enumerate(zip(own, positional, strict=False)):
+        wrong = index >= free and mine.name != name and not _may_differ(mine)
+        if wrong:
+            return (
+                f"has parameter '{mine.name}' where the schema has '{name}'"
+                f" (position {index})"
+            )
+    return _keyword_mismatch(parameters, positional, keywords)
+
+
+def _keyword_mismatch(
+    parameters: list[inspect.Parameter],
+    positional: Sequence[str],
+    keywords: Sequence[str],
+) -> str:
+    by_name = {p.name: p for p in parameters}
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    missing = [name for name in keywords if name not in by_name and not takes_any]
+    needed = [
+        p.name
+        for p in parameters
+        if p.kind is p.KEYWORD_ONLY and p.default is p.empty and p.name not in keywords
+    ]
+    if needed:
+        near = did_you_mean(needed[0], [*keywords, *positional])
+        return f"needs keyword-only parameter '{needed[0]}', not in the schema{near}"
+    if missing:
+        return f"lacks the keyword-only parameter '{missing[0]}' of the schema"
+    return ""
+
+
+def _may_differ(parameter: inspect.Parameter) -> bool:
+    return parameter.kind is parameter.POSITIONAL_ONLY or parameter.name.startswith("_")
+
+
+def _count(names: Sequence[str]) -> str:
+    return f"{len(names)} ({', '.join(names)})"

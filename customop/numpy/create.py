@@ -1,0 +1,161 @@
+"""Operators that make arrays: zeros, ones, full, eye, and the like of an array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from customop import (
+    Array,
+    Device,
+    DType,
+    FakeArray,
+    Scalar,
+    custom_op,
+    fake_like,
+    register_numpy_function,
+)
+from customop.numpy.rules import no_gradient, shape_of
+
+__all__: list[str] = []
+
+
+# ---- like an array ----
+
+
+@custom_op("np::full_like", mutates_args=())
+def full_like(
+    x: Array, value: Scalar, dtype: DType | None = None, shape: list[int] | None = None
+) -> Array:
+    return np.full_like(x, value, dtype=dtype, shape=shape)
+
+
+@full_like.register_fake
+def _(x: Any, value: Any, dtype: Any, shape: Any) -> FakeArray:
+    return fake_like(x, dtype=dtype, shape=shape)
+
+
+@full_like.register_vmap
+def _(info: Any, in_dims: Any, x: Any, value: Any, dtype: Any, shape: Any) -> Any:
+    # The result is the same for all rows: one of them tells its shape.
+    dim = in_dims[0]
+    own = (*x.shape[:dim], *x.shape[dim + 1 :])
+    return full_like(x, value, dtype, own if shape is None else shape), None
+
+
+no_gradient(full_like)
+
+
+@register_numpy_function(np.full_like)
+def _(
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: str = "K",
+    subok: bool = True,
+    shape: Any = None,
+    **_: Any,
+) -> Any:
+    if shape_of(fill_value):
+        target = shape_of(a) if shape is None else shape
+        return np.broadcast_to(fill_value, target).astype(dtype or a.dtype)
+    lengths = [shape] if isinstance(shape, int) else shape
+    return full_like(a, fill_value, dtype, lengths)
+
+
+def _like(value: float) -> Any:
+    def like(
+        a: Any,
+        dtype: Any = None,
+        order: str = "K",
+        subok: bool = True,
+        shape: Any = None,
+        **_: Any,
+    ) -> Any:
+        lengths = [shape] if isinstance(shape, int) else shape
+        return full_like(a, value, dtype, lengths)
+
+    return like
+
+
+register_numpy_function(np.zeros_like, _like(0))
+register_numpy_function(np.ones_like, _like(1))
+register_numpy_function(np.empty_like, _like(0))
+
+
+# ---- by shape and device ----
+
+
+def _library(device: str) -> Any:
+    """The module that makes arrays for a device."""
+    if not device.startswith("cuda"):
+        return np
+    import cupy  # noqa: PLC0415  # optional: imported where a CUDA array is asked for
+
+    return cupy
+
+
+@custom_op("np::full", mutates_args=(), device_types=("cpu", "cuda"))
+def full(
+    shape: list[int], value: Scalar, dtype: DType | None = None, device: Device = "cpu"
+) -> Array:
+    return _library(device).full(shape, value, dtype=dtype)
+
+
+@full.register_fake
+def _(shape: Any, value: Any, dtype: Any, device: Any) -> FakeArray:
+    return FakeArray(shape, np.asarray(value, dtype).dtype, device=device)
+
+
+no_gradient(full)
+
+
+@custom_op("np::eye", mutates_args=(), device_types=("cpu", "cuda"))
+def eye(
+    n: int,
+    m: int | None = None,
+    k: int = 0,
+    dtype: DType = np.dtype(float),
+    device: Device = "cpu",
+) -> Array:
+    return _library(device).eye(n, m, k, dtype=dtype)
+
+
+@eye.register_fake
+def _(n: Any, m: Any, k: Any, dtype: Any, device: Any) -> FakeArray:
+    return FakeArray((n, n if m is None else m), dtype, device=device)
+
+
+no_gradient(eye)
+
+
+@register_numpy_function(np.zeros)
+def _(shape: Any, dtype: Any = float, order: str = "C", *, device: str = "cpu", **_: Any) -> Any:
+    return full([shape] if isinstance(shape, int) else shape, 0, dtype, device)
+
+
+@register_numpy_function(np.ones)
+def _(shape: Any, dtype: Any = float, order: str = "C", *, device: str = "cpu", **_: Any) -> Any:
+    return full([shape] if isinstance(shape, int) else shape, 1, dtype, device)
+
+
+@register_numpy_function(np.full)
+def _(
+    shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: str = "cpu", **_: Any
+) -> Any:
+    return full([shape] if isinstance(shape, int) else shape, fill_value, dtype, device)
+
+
+@register_numpy_function(np.eye)
+def _(
+    N: int,  # noqa: N803  # NumPy's names
+    M: int | None = None,  # noqa: N803
+    k: int = 0,
+    dtype: Any = float,
+    order: str = "C",
+    *,
+    device: str = "cpu",
+    **_: Any,
+) -> Any:
+    return eye(N, M, k, dtype, device)

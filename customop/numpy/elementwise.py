@@ -1,0 +1,186 @@
+"""Elementwise operators: arithmetic, comparison, exponentials, trigonometry.
+
+Derivatives are the textbook ones; for complex values they are complex-linear, as
+JAX's. Source: NIST Digital Library of Mathematical Functions, chapter 4.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from customop import Operator, Tag, custom_op, register_numpy_function
+from customop.numpy.rules import fake_of_ufunc, is_complex, no_gradient, register_formulas
+
+__all__: list[str] = []
+
+_LN2, _LN10 = math.log(2.0), math.log(10.0)
+_UNARY = "(Array x) -> Array"
+_BINARY = "(Array|Scalar x1, Array|Scalar x2) -> Array"
+
+
+def _ufunc(name: str) -> Operator[..., Any]:
+    """The operator of a ufunc, with fake kernel and batching."""
+    ufunc = getattr(np, name)
+    schema = _UNARY if ufunc.nin == 1 else _BINARY
+    op: Operator[..., Any] = custom_op(
+        f"np::{name}", ufunc, mutates_args=(), schema=schema, tags=Tag.pointwise
+    )
+    op.register_fake(fake_of_ufunc(ufunc))
+    register_numpy_function(ufunc, op)
+    return op
+
+
+def _unary(name: str, formula: Any) -> Operator[..., Any]:
+    op = _ufunc(name)
+    register_formulas(op, ("x",), (formula,))
+    return op
+
+
+def _binary(name: str, first: Any, second: Any) -> Operator[..., Any]:
+    op = _ufunc(name)
+    register_formulas(op, ("x1", "x2"), (first, second))
+    return op
+
+
+def _at(mask: Any, g: Any) -> Any:
+    """The gradient where a mask of floats is one: keeps the dtype of the gradient."""
+    return g * mask.astype(g.dtype)
+
+
+# ---- arithmetic ----
+
+_binary("add", lambda g: g, lambda g: g)
+_binary("subtract", lambda g: g, lambda g: -g)
+_binary("multiply", lambda g, x2: g * x2, lambda g, x1: x1 * g)
+_binary("divide", lambda g, x2: g / x2, lambda g, x2, y: -g * y / x2)
+_unary("negative", lambda g: -g)
+_unary("positive", lambda g: g)
+_unary("square", lambda g, x: g * (2.0 * x))
+_unary("reciprocal", lambda g, y: -g * y * y)
+_unary("sqrt", lambda g, y: g * 0.5 / y)
+_unary("cbrt", lambda g, y: g / (3.0 * y * y))
+_unary("conjugate", lambda g: np.conjugate(g))
+
+
+def _power_base(g: Any, x1: Any, x2: Any) -> Any:
+    """d(x1 ** x2) = x2 x1 ** (x2 - 1) dx1, and 0 for the exponent 0, also at 0."""
+    if isinstance(x2, int | float | complex):
+        return g * (x2 * x1 ** (x2 - 1)) if x2 else g * 0.0
+    safe = np.where(np.equal(x2, 0), 1.0, x2 - 1)
+    return g * (x2 * np.power(x1, safe))
+
+
+def _power_exponent(g: Any, x1: Any, y: Any) -> Any:
+    """d(x1 ** x2) = log(x1) x1 ** x2 dx2, and 0 for the base 0."""
+    if isinstance(x1, int | float | complex):
+        return g * (y * complex_or_real_log(x1)) if x1 else g * 0.0
+    base = np.where(np.equal(x1, 0), 1.0, x1)
+    return g * (y * np.log(base))
+
+
+def complex_or_real_log(x: complex) -> Any:
+    """Logarithm of a number, nan below zero for real ones as NumPy has it."""
+    if isinstance(x, complex):
+        return complex(np.log(x))
+    return math.log(x) if x > 0 else math.nan
+
+
+_binary("power", _power_base, _power_exponent)
+_binary("float_power", _power_base, _power_exponent)
+_binary("remainder", lambda g: g, lambda g, x1, x2: -g * np.floor(x1 / x2))
+_binary("fmod", lambda g: g, lambda g, x1, x2: -g * np.trunc(x1 / x2))
+_binary("hypot", lambda g, x1, y: g * x1 / y, lambda g, x2, y: g * x2 / y)
+_binary(
+    "arctan2",
+    lambda g, x1, x2: g * x2 / (x1 * x1 + x2 * x2),
+    lambda g, x1, x2: -g * x1 / (x1 * x1 + x2 * x2),
+)
+_binary(
+    "logaddexp",
+    lambda g, x1, y: g * np.exp(x1 - y),
+    lambda g, x2, y: g * np.exp(x2 - y),
+)
+_binary(
+    "logaddexp2",
+    lambda g, x1, y: g * np.exp2(x1 - y),
+    lambda g, x2, y: g * np.exp2(x2 - y),
+)
+
+
+def _is_winner(x: Any, other: Any, y: Any, g: Any) -> Any:
+    """1 where `x` is the result alone, 1/2 where both are, 0 elsewhere.
+
+    Halves at ties are the mean of the one-sided derivatives; JAX 0.10 and HIPS
+    autograd 1.9 have them too.
+    """
+    mine = np.equal(x, y).astype(g.dtype)
+    return g * mine / (mine + np.equal(other, y).astype(g.dtype) + (1.0 - mine))
+
+
+for _name in ("maximum", "minimum", "fmax", "fmin"):
+    _binary(
+        _name,
+        lambda g, x1, x2, y: _is_winner(x1, x2, y, g),
+        lambda g, x1, x2, y: _is_winner(x2, x1, y, g),
+    )
+
+# ---- exponentials and logarithms ----
+
+_unary("exp", lambda g, y: g * y)
+_unary("exp2", lambda g, y: g * (y * _LN2))
+_unary("expm1", lambda g, y: g * (y + 1.0))
+_unary("log", lambda g, x: g / x)
+_unary("log2", lambda g, x: g / (x * _LN2))
+_unary("log10", lambda g, x: g / (x * _LN10))
+_unary("log1p", lambda g, x: g / (x + 1.0))
+
+# ---- trigonometric and hyperbolic ----
+
+_unary("sin", lambda g, x: g * np.cos(x))
+_unary("cos", lambda g, x: -g * np.sin(x))
+_unary("tan", lambda g, y: g * (1.0 + y * y))
+_unary("arcsin", lambda g, x: g / np.sqrt(1.0 - x * x))
+_unary("arccos", lambda g, x: -g / np.sqrt(1.0 - x * x))
+_unary("arctan", lambda g, x: g / (1.0 + x * x))
+_unary("sinh", lambda g, x: g * np.cosh(x))
+_unary("cosh", lambda g, x: g * np.sinh(x))
+_unary("tanh", lambda g, y: g * (1.0 - y * y))
+_unary("arcsinh", lambda g, x: g / np.sqrt(x * x + 1.0))
+_unary("arccosh", lambda g, x: g / np.sqrt(x * x - 1.0))
+_unary("arctanh", lambda g, x: g / (1.0 - x * x))
+_unary("deg2rad", lambda g: g * (math.pi / 180.0))
+_unary("rad2deg", lambda g: g * (180.0 / math.pi))
+
+
+def _absolute(g: Any, x: Any, y: Any) -> Any:
+    """Sign of a real x; conj(x) / |x| of a complex one, 0 at 0. Source: JAX 0.10."""
+    if not is_complex(x):
+        return g * np.sign(x)
+    safe = np.where(np.equal(y, 0), 1.0, y)
+    return g * np.conjugate(x) / safe
+
+
+_unary("absolute", _absolute)
+_unary("fabs", lambda g, x: g * np.sign(x))
+
+# ---- no derivative, or zero where there is one ----
+
+_STEPS = ("sign", "floor", "ceil", "trunc", "rint", "signbit", "isnan", "isinf", "isfinite")
+_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+_LOGIC = (
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "logical_not",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "invert",
+    "left_shift",
+    "right_shift",
+)
+for _name in (*_STEPS, *_COMPARISONS, *_LOGIC, "floor_divide"):
+    no_gradient(_ufunc(_name))

@@ -1,0 +1,323 @@
+"""NumPy's own protocols: how plain ``np.`` code reaches operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+
+from customop.errors import ArgumentError, MissingRuleError, RegistrationError
+
+__all__ = ["register_numpy_function"]
+
+# A NumPy function, or (ufunc, "reduce"), -> what runs for it on traced values.
+FUNCTIONS: dict[Any, Callable[..., Any]] = {}
+
+
+def register_numpy_function(
+    function: Any, fn: Callable[..., Any] | None = None, /
+) -> Callable[..., Any]:
+    """Say what runs when a NumPy function meets traced or fake arrays.
+
+    Parameters
+    ----------
+    function : callable or tuple
+        A NumPy function or ufunc, or a pair such as ``(np.add, "reduce")``.
+    fn : callable, optional
+        An operator, or a function that calls operators; it takes what users pass to
+        the NumPy function. Without it, a decorator is returned.
+
+    Returns
+    -------
+    callable
+        `fn` itself.
+
+    Raises
+    ------
+    RegistrationError
+        If either is not callable.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_op("doc::sinc", mutates_args=())
+    ... def sinc(x: np.ndarray) -> np.ndarray:
+    ...     return np.sinc(x)
+    >>> co.register_numpy_function(np.sinc, sinc) is sinc
+    True
+    """
+    if fn is None:
+        return lambda given: register_numpy_function(function, given)
+    known = function[0] if isinstance(function, tuple) else function
+    if not callable(known) or not callable(fn):
+        raise RegistrationError(
+            f"register_numpy_function: {known if callable(fn) else fn!r} is no function",
+            do="pass a NumPy function and an operator",
+        )
+    FUNCTIONS[function] = fn
+    return fn
+
+
+def numpy_name(function: Any) -> str:
+    """``np.linalg.inv`` for that function."""
+    if isinstance(function, tuple):
+        return f"{numpy_name(function[0])}.{function[1]}"
+    module = (getattr(function, "__module__", None) or "numpy").replace("numpy", "np", 1)
+    return f"{module}.{getattr(function, '__name__', function)}"
+
+
+def call_numpy(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run what stands for a NumPy function on arrays of any kind."""
+    fn = FUNCTIONS.get(function)
+    if fn is None:
+        raise missing(function)
+    return fn(*args, **kwargs)
+
+
+def missing(function: Any) -> MissingRuleError:
+    """The error for a NumPy function that has no operator."""
+    name = numpy_name(function)
+    return MissingRuleError(
+        f"{name} has no operator, so it cannot see traced or fake arrays",
+        do=f"wrap it with custom_op, then register_numpy_function({name}, op);"
+        " or pass stop_gradient(x) to use the value alone",
+    )
+
+
+def _unary(function: Any) -> Callable[[Any], Any]:
+    def method(self: Any) -> Any:
+        return FUNCTIONS[function](self)
+
+    return method
+
+
+def _binary(function: Any) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any) -> Any:
+        return FUNCTIONS[function](self, other)
+
+    return method
+
+
+def _reflected(function: Any) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any) -> Any:
+        return FUNCTIONS[function](other, self)
+
+    return method
+
+
+def _method(function: Any) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return call_numpy(function, self, *args, **kwargs)
+
+    method.__name__ = function.__name__
+    method.__doc__ = f"As `numpy.{function.__name__}`."
+    return method
+
+
+def _getitem(x: Any, key: Any) -> Any:
+    """Stands for indexing among the NumPy functions."""
+    return x[key]
+
+
+def _astype(x: Any, dtype: Any) -> Any:
+    """Stands for the method `astype` among the NumPy functions."""
+    return x.astype(dtype)
+
+
+INDEXING = _getitem
+ASTYPE = getattr(np, "astype", _astype)
+
+
+class ArrayMethods:
+    """Operators, methods and protocols of an array, by way of NumPy's functions.
+
+    A class that inherits them has `shape` and `dtype`; all else goes to what is
+    registered for the NumPy function of that name.
+    """
+
+    __slots__ = ()
+    # Above ndarray, so that ndarray + x gives x the word.
+    __array_priority__ = 1000.0
+    __hash__ = None  # type: ignore[assignment]  # as for ndarray: == is elementwise
+
+    shape: Any
+    dtype: Any
+
+    # ---- structure ----
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> Any:
+        """Number of elements."""
+        count = 1
+        for length in self.shape:
+            count *= length
+        return count
+
+    @property
+    def itemsize(self) -> int:
+        """Length of one element, in bytes."""
+        return int(self.dtype.itemsize)
+
+    @property
+    def nbytes(self) -> Any:
+        """Length of all elements, in bytes."""
+        return self.size * self.itemsize
+
+    @property
+    def T(self) -> Any:  # noqa: N802  # NumPy's name
+        """The array with its axes reversed."""
+        return call_numpy(np.transpose, self)
+
+    @property
+    def mT(self) -> Any:  # noqa: N802  # NumPy's name
+        """The array with its last two axes swapped."""
+        return call_numpy(np.swapaxes, self, -1, -2)
+
+    @property
+    def real(self) -> Any:
+        """Real parts."""
+        return call_numpy(np.real, self)
+
+    @property
+    def imag(self) -> Any:
+        """Imaginary parts."""
+        return call_numpy(np.imag, self)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of an array with no axes")
+        return int(self.shape[0])
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Any:
+        return call_numpy(INDEXING, self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise ArgumentError(
+            f"{describe(self)} cannot be written in place",
+            do="build the new array: np.where(mask, a, b), np.concatenate or np.stack",
+        )
+
+    # ---- arithmetic ----
+
+    __add__, __radd__ = _binary(np.add), _reflected(np.add)
+    __sub__, __rsub__ = _binary(np.subtract), _reflected(np.subtract)
+    __mul__, __rmul__ = _binary(np.multiply), _reflected(np.multiply)
+    __truediv__, __rtruediv__ = _binary(np.true_divide), _reflected(np.true_divide)
+    __floordiv__, __rfloordiv__ = _binary(np.floor_divide), _reflected(np.floor_divide)
+    __mod__, __rmod__ = _binary(np.remainder), _reflected(np.remainder)
+    __pow__, __rpow__ = _binary(np.power), _reflected(np.power)
+    __matmul__, __rmatmul__ = _binary(np.matmul), _reflected(np.matmul)
+    __and__, __rand__ = _binary(np.bitwise_and), _reflected(np.bitwise_and)
+    __or__, __ror__ = _binary(np.bitwise_or), _reflected(np.bitwise_or)
+    __xor__, __rxor__ = _binary(np.bitwise_xor), _reflected(np.bitwise_xor)
+    __neg__, __pos__ = _unary(np.negative), _unary(np.positive)
+    __abs__, __invert__ = _unary(np.absolute), _unary(np.invert)
+    __lt__, __le__ = _binary(np.less), _binary(np.less_equal)
+    __gt__, __ge__ = _binary(np.greater), _binary(np.greater_equal)
+    __eq__ = _binary(np.equal)  # type: ignore[assignment]  # elementwise, as NumPy's
+    __ne__ = _binary(np.not_equal)  # type: ignore[assignment]  # elementwise
+
+    # ---- methods ----
+
+    sum, mean, prod = _method(np.sum), _method(np.mean), _method(np.prod)
+    max, min = _method(np.max), _method(np.min)
+    std, var = _method(np.std), _method(np.var)
+    all, any = _method(np.all), _method(np.any)
+    argmax, argmin = _method(np.argmax), _method(np.argmin)
+    argsort, cumsum = _method(np.argsort), _method(np.cumsum)
+    clip, take, repeat = _method(np.clip), _method(np.take), _method(np.repeat)
+    conj, round, dot = _method(np.conj), _method(np.round), _method(np.dot)
+    ravel, squeeze = _method(np.ravel), _method(np.squeeze)
+    swapaxes, diagonal = _method(np.swapaxes), _method(np.diagonal)
+    trace, copy = _method(np.trace), _method(np.copy)
+    flatten = _method(np.ravel)
+
+    def reshape(self, *shape: Any, **kwargs: Any) -> Any:
+        """As `numpy.reshape`; the lengths may come one by one."""
+        return call_numpy(np.reshape, self, _one(shape), **kwargs)
+
+    def transpose(self, *axes: Any) -> Any:
+        """As `numpy.transpose`; the axes may come one by one."""
+        return call_numpy(np.transpose, self, _one(axes) if axes else None)
+
+    def astype(self, dtype: Any) -> Any:
+        """The array with elements of another dtype."""
+        return call_numpy(ASTYPE, self, dtype)
+
+    def sort(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refused: it would write in place."""
+        raise ArgumentError(
+            f"{describe(self)} cannot be sorted in place", do="write np.sort(x)"
+        )
+
+    # ---- protocols ----
+
+    def __array_namespace__(self, api_version: str | None = None) -> Any:
+        return np
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
+    ) -> Any:
+        if kwargs.get("out") is not None:
+            raise _refuse_out(numpy_name(ufunc), self)
+        kwargs.pop("out", None)
+        return call_numpy(
+            ufunc if method == "__call__" else (ufunc, method), *inputs, **kwargs
+        )
+
+    def __array_function__(
+        self, function: Any, classes: Any, args: Any, kwargs: Any
+    ) -> Any:
+        if kwargs.get("out") is not None:
+            raise _refuse_out(numpy_name(function), self)
+        return call_numpy(function, *args, **kwargs)
+
+    def __cupy_override_elementwise_kernel__(
+        self, kernel: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        # CuPy asks this where NumPy asks __array_ufunc__; its ufuncs are named
+        # "cupy_add" (seen in cupy 14.2).
+        ufunc = getattr(np, kernel.name.removeprefix("cupy_"), None)
+        if not isinstance(ufunc, np.ufunc):
+            raise missing(kernel)
+        return self.__array_ufunc__(ufunc, "__call__", *args, **kwargs)
+
+
+def _one(items: tuple[Any, ...]) -> Any:
+    """``(2, 3)`` from both ``f(2, 3)`` and ``f((2, 3))``."""
+    return items[0] if len(items) == 1 else items
+
+
+def _refuse_out(name: str, value: Any) -> ArgumentError:
+    return ArgumentError(
+        f"{name}(out=...) would write {describe(value)} into an array in place",
+        do="use the result: x = x + y instead of x += y or out=x",
+    )
+
+
+# ---- how a value reads in messages ----
+
+_LETTERS = {"f": "f", "i": "i", "u": "u", "c": "c", "b": "b"}
+
+
+def describe(value: Any) -> str:
+    """A value by its class, dtype and shape, as in ``GradTracer f64[3, 2]``."""
+    return f"{type(value).__name__} {abbreviated(value)}"
+
+
+def abbreviated(value: Any) -> str:
+    """Dtype and shape in short, as in ``f64[3, 2]``."""
+    dtype = value.dtype
+    letter = _LETTERS.get(getattr(dtype, "kind", ""))
+    name = f"{letter}{8 * dtype.itemsize}" if letter else str(dtype)
+    inside = ", ".join(str(length) for length in value.shape)
+    return f"{'bool' if letter == 'b' else name}[{inside}]"

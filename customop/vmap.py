@@ -1,0 +1,592 @@
+"""Batching: by an operator's rule, or by an exact loop."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import optree
+from typing_extensions import ParamSpec
+
+from customop.devices import kind_of
+from customop.dispatch import Interpreter, Mode, Tracer, flat, is_array, map_nested
+from customop.errors import (
+    ContractError,
+    CustomOpWarning,
+    DataDependentError,
+    VmapError,
+    place,
+)
+from customop.fakearray import FakeArray, device_of, fake_like
+from customop.operator import VMAP
+from customop.protocols import INDEXING, abbreviated, call_numpy, describe
+from customop.schema import show
+
+__all__ = ["BatchTracer", "vmap"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_RANDOMNESS = ("error", "same", "different")
+
+
+class BatchInfo(NamedTuple):
+    """First argument of a batching rule.
+
+    Attributes
+    ----------
+    batch_size : int
+        Number of rows.
+    randomness : str
+        ``"error"``, ``"same"`` or ``"different"``, as `vmap` was told.
+    """
+
+    batch_size: int
+    randomness: str
+
+
+class BatchTracer(Tracer):
+    """A row of a batch: the array without its batch axis."""
+
+    __slots__ = ("dim",)
+    is_concrete = False
+
+    def __init__(self, interpreter: Interpreter, value: Any, dim: int) -> None:
+        self.interpreter = interpreter
+        self.value = value
+        self.dim = dim
+
+    @property
+    def shape(self) -> Any:  # type: ignore[override]  # a property for an attribute
+        """Lengths of the axes of one row."""
+        shape = self.value.shape
+        return (*shape[: self.dim], *shape[self.dim + 1 :])
+
+    def _lost(self, asked: str, instead: str) -> DataDependentError:
+        size = self.value.shape[self.dim]
+        return DataDependentError(
+            f"{asked} of {describe(self)}, a row of {size} inside"
+            f" {self.interpreter.describe()}",
+            "each row may have another value",
+            do=f"use {instead}",
+        )
+
+
+class BatchInterpreter(Interpreter):
+    """One running vmap."""
+
+    kind = VMAP
+    tracer_class = BatchTracer
+
+    def __init__(self, size: int, randomness: str) -> None:
+        super().__init__()
+        self.info = BatchInfo(size, randomness)
+
+    def dim_of(self, value: Any) -> int | None:
+        """Batch axis of a value, or None where it is the same for all rows."""
+        if type(value) is BatchTracer and value.interpreter is self:
+            return value.dim
+        return None
+
+    def process(self, op: Any, args: Sequence[Any]) -> Any:
+        """Run the operator once for all rows."""
+        values = [map_nested(value, self.lower) for value in args]
+        dims = [map_nested(value, self.dim_of) for value in args]
+        if op.schema.written:
+            self._check_writes(op, dims)
+        if op.sees_seed and self.info.randomness == "error":
+            raise random_error(op, self)
+        rule = op.find_rule(VMAP)
+        if rule is None:
+            return self.loop(op, values, dims)
+        count = len(op.schema.positional)
+        if count == len(values):
+            pair = rule(self.info, tuple(dims), *values)
+        else:
+            names = [p.name for p in op.schema.keyword_only]
+            keywords = dict(zip(names, values[count:], strict=True))
+            in_dims = dims if any(_some(d) for d in dims[count:]) else dims[:count]
+            pair = rule(self.info, tuple(in_dims), *values[:count], **keywords)
+        if type(pair) is not tuple or len(pair) != 2:
+            raise self._bad_rule(op, rule, f"returned {show(pair)}, no pair")
+        out, out_dims = pair
+        if type(out_dims) is int and is_array(out):
+            return self._batched(op, rule, out, out_dims)
+        return self._wrap_result(op, rule, out, out_dims)
+
+    def _wrap_result(self, op: Any, rule: Any, out: Any, dims: Any) -> Any:
+        if type(out) in (list, tuple):
+            if type(dims) not in (list, tuple) or len(dims) != len(out):
+                reason = f"returned out_dims={dims!r} for {len(out)} outputs"
+                raise self._bad_rule(op, rule, reason)
+            pairs = zip(out, dims, strict=True)
+            return type(out)([self._wrap_result(op, rule, o, d) for o, d in pairs])
+        if dims is None:
+            return out
+        if type(dims) is not int or not is_array(out):
+            reason = f"returned out_dims={dims!r} for the output {show(out)}"
+            raise self._bad_rule(op, rule, reason)
+        return self._batched(op, rule, out, dims)
+
+    def _batched(self, op: Any, rule: Any, out: Any, dim: int) -> BatchTracer:
+        shape = out.shape
+        rank = len(shape)
+        if not -rank <= dim < rank:
+            reason = f"returned out_dims={dim} for an output of shape {tuple(shape)}"
+            raise self._bad_rule(op, rule, reason)
+        if dim < 0:
+            dim += rank
+        if shape[dim] != self.info.batch_size:
+            reason = (
+                f"returned an output of shape {tuple(shape)} with out_dims={dim}, but the"
+                f" batch has {self.info.batch_size} rows"
+            )
+            raise self._bad_rule(op, rule, reason)
+        return BatchTracer(self, out, dim)
+
+    def _bad_rule(self, op: Any, rule: Any, reason: str) -> ContractError:
+        return ContractError(
+            f"{op.qualname}: the vmap rule {reason}",
+            op.schema.show(op.qualname),
+            f"rule at {place(rule)}",
+            do="return (output, out_dims), with an axis or None for each output",
+            op=op.qualname,
+            kind="vmap",
+        )
+
+    def _check_writes(self, op: Any, dims: Sequence[Any]) -> None:
+        """Refuse to write what differs between rows into one array for all."""
+        for p, dim in zip(op.schema.parameters, dims, strict=True):
+            if p.is_written and any(d is None for d in flat(dim)):
+                raise VmapError(
+                    f"{op.qualname} writes its argument '{p.name}' under"
+                    f" {self.describe()}, which is one array for all rows",
+                    op.schema.show(op.qualname, p.name),
+                    do=f"batch '{p.name}' too, or use an operator that returns a new"
+                    " array",
+                    op=op.qualname,
+                    parameter=p.name,
+                    kind="vmap",
+                )
+
+    # ---- the loop ----
+
+    def loop(self, op: Any, values: Sequence[Any], dims: Sequence[Any]) -> Any:
+        """Call the operator row by row, and stack the results."""
+        if not op.sees_seed:
+            _warn_once(op)
+        size = self.info.batch_size
+        if size == 0:
+            return self._empty(op, values, dims)
+        restore = _rewinder(op, values) if self.info.randomness == "same" else None
+        rows = []
+        for i in range(size):
+            pairs = zip(values, dims, strict=True)
+            row = [_row(value, dim, i) for value, dim in pairs]
+            if restore is not None:
+                row = restore(row)
+            rows.append(op.invoke(row))
+        return self._stack(op, rows)
+
+    def _stack(self, op: Any, rows: list[Any]) -> Any:
+        first = rows[0]
+        if type(first) in (list, tuple):
+            lengths = {len(row) for row in rows}
+            if len(lengths) > 1:
+                raise self._uneven(op, f"lists of {sorted(lengths)} items")
+            columns = zip(*rows, strict=True)
+            return type(first)([self._stack(op, list(column)) for column in columns])
+        if is_array(first):
+            shapes = {tuple(row.shape) for row in rows}
+            if len(shapes) > 1:
+                raise self._uneven(op, f"arrays of shapes {sorted(shapes)}")
+            return BatchTracer(self, call_numpy(np.stack, rows), 0)
+        if all(row == first for row in rows):
+            return first
+        raise self._uneven(op, f"values {rows[:3]!r}")
+
+    def _uneven(self, op: Any, what: str) -> VmapError:
+        return VmapError(
+            f"{op.qualname}: under {self.describe()} the rows return {what}, which do not"
+            " stack",
+            op.schema.show(op.qualname),
+            do="return arrays of one shape for all rows",
+            op=op.qualname,
+            kind="vmap",
+        )
+
+    def _empty(self, op: Any, values: Sequence[Any], dims: Sequence[Any]) -> Any:
+        """The result of no rows, of the shapes that the fake kernel tells."""
+        device = [device_of(v) for value in values for v in flat(value) if is_array(v)]
+        pairs = zip(values, dims, strict=True)
+        fakes = [_fake_row(value, dim) for value, dim in pairs]
+        out = op.invoke(fakes)
+
+        def none_of(fake: Any) -> Any:
+            if not isinstance(fake, FakeArray):
+                return fake
+            shape = (0, *fake.shape)
+            zeros = call_numpy(np.zeros, shape, fake.dtype, device=device[0])
+            return BatchTracer(self, zeros, 0)
+
+        return map_nested(out, none_of)
+
+
+def _some(dim: Any) -> bool:
+    return any(d is not None for d in flat(dim))
+
+
+def _row(value: Any, dim: Any, index: int) -> Any:
+    if type(value) in (list, tuple):
+        pairs = zip(value, dim, strict=True)
+        return type(value)([_row(v, d, index) for v, d in pairs])
+    if dim is None:
+        return value
+    key = (slice(None),) * dim + (index,)
+    return call_numpy(INDEXING, value, key)
+
+
+def _fake_row(value: Any, dim: Any) -> Any:
+    if type(value) in (list, tuple):
+        pairs = zip(value, dim, strict=True)
+        return type(value)([_fake_row(v, d) for v, d in pairs])
+    if kind_of[type(value)] is None:
+        return value
+    shape = tuple(value.shape)
+    return fake_like(value, shape=shape if dim is None else shape[:dim] + shape[dim + 1 :])
+
+
+_warned: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _warn_once(op: Any) -> None:
+    if op in _warned:
+        return
+    _warned.add(op)
+    warnings.warn(
+        f"{op.qualname} has no vmap rule: it runs once for each row, which is slow."
+        f" Register one with @{op.name}.register_vmap",
+        CustomOpWarning,
+        stacklevel=5,
+    )
+
+
+# ---- randomness ----
+
+
+def random_error(op: Any, interpreter: Interpreter) -> VmapError:
+    """The error for a random operator where `randomness` does not allow one."""
+    return VmapError(
+        f"{op.qualname} is random under {interpreter.describe()} with randomness='error'",
+        op.schema.show(op.qualname),
+        do="vmap(f, randomness='same') or vmap(f, randomness='different')",
+        op=op.qualname,
+        kind="vmap",
+    )
+
+
+class RandomnessMode(Mode):
+    """Sees random operators on arguments that are the same for all rows."""
+
+    kind = VMAP
+    sees_all = False
+
+    def __init__(self, batch: BatchInterpreter) -> None:
+        super().__init__()
+        self.batch = batch
+
+    def describe(self) -> str:
+        """How messages name it: by the vmap it belongs to."""
+        return self.batch.describe()
+
+    def process(self, op: Any, args: Sequence[Any]) -> Any:
+        """Run a random operator as `randomness` says."""
+        randomness = self.batch.info.randomness
+        if not op.sees_seed or randomness == "same":
+            return op.invoke(args)
+        if randomness == "error":
+            raise random_error(op, self.batch)
+        dims = [map_nested(value, lambda _: None) for value in args]
+        return self.batch.loop(op, args, dims)
+
+
+def _rewinder(op: Any, values: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+    """A function that gives every row the random state of the first.
+
+    Generators among the arguments are copied, so all rows draw the same; the last
+    copy's state goes back, so that the caller's generator has moved on. Operators
+    that draw from NumPy's global state have that state put back.
+    """
+    generators = [v for v in values if hasattr(v, "bit_generator")]
+    states = [copy.deepcopy(g.bit_generator.state) for g in generators]
+    legacy = np.random.get_state()  # noqa: NPY002  # the state that the operator may use
+
+    def rewind(row: list[Any]) -> list[Any]:
+        for generator, state in zip(generators, states, strict=True):
+            generator.bit_generator.state = copy.deepcopy(state)
+        if not generators:
+            np.random.set_state(legacy)  # noqa: NPY002  # as above
+        return row
+
+    return rewind
+
+
+# ---- the transform ----
+
+
+class _Unbatched:
+    """Stands for None among in_dims, since None is no leaf of a pytree."""
+
+
+_UNBATCHED = _Unbatched()
+
+
+def vmap(
+    fn: Callable[P, R],
+    in_dims: Any = 0,
+    out_dims: Any = 0,
+    randomness: str = "error",
+    *,
+    chunk_size: int | None = None,
+) -> Callable[P, R]:
+    """Make a function that runs `fn` on every row of a batch at once.
+
+    Parameters
+    ----------
+    fn : callable
+        Takes and returns pytrees of arrays.
+    in_dims : int, None, or pytree of them
+        For each positional argument the axis of the batch, or None where it is the
+        same for all rows. An entry for a pytree holds for all its arrays. Negative
+        axes count from the end. Keyword arguments are batched along axis 0.
+    out_dims : int, None, or pytree of them
+        Where the axis of the batch goes in the results; None for a result that is the
+        same for all rows, which then comes once.
+    randomness : str
+        What random operators do: ``"error"``, ``"same"`` for all rows, or
+        ``"different"`` for each.
+    chunk_size : int, optional
+        Rows to run at a time, to save memory; all by default.
+
+    Returns
+    -------
+    callable
+        Takes what `fn` takes, with batches.
+
+    Raises
+    ------
+    VmapError
+        From the function: if axes do not fit the arguments or results, batches differ
+        in length, or nothing is batched.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> x = np.arange(6.0).reshape(2, 3)
+    >>> co.vmap(np.dot)(x, x)
+    array([ 5., 50.])
+    """
+    if randomness not in _RANDOMNESS:
+        raise VmapError(
+            f"vmap: randomness={randomness!r}",
+            do="use 'error', 'same' or 'different'",
+        )
+    if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
+        raise VmapError(
+            f"vmap: chunk_size={chunk_size!r}", do="use a positive number of rows, or None"
+        )
+    name = getattr(fn, "__name__", "function")
+
+    @wraps(fn)
+    def batched(*args: P.args, **kwargs: P.kwargs) -> R:
+        leaves, dims, structure = _inputs(name, in_dims, args, kwargs)
+        size = _batch_size(name, leaves, dims)
+
+        def run(part: Sequence[Any], count: int) -> Any:
+            return _run(fn, part, dims, structure, count, randomness, out_dims, name)
+
+        if chunk_size is None or size <= chunk_size:
+            return run(leaves, size)  # type: ignore[no-any-return]
+        starts = range(0, size, chunk_size)
+        chunks = [
+            run(_chunk(leaves, dims, start, chunk_size), min(chunk_size, size - start))
+            for start in starts
+        ]
+        return _join(chunks, out_dims)  # type: ignore[no-any-return]
+
+    return batched
+
+
+def _inputs(
+    name: str, in_dims: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[list[Any], list[int | None], Any]:
+    """Leaves of the arguments, the batch axis of each, and the structure."""
+    if len(args) == 1 and not kwargs and in_dims == 0 and is_array(args[0]):
+        return [args[0]], [_axis(name, 0, args[0])], None
+    if isinstance(in_dims, list):
+        in_dims = tuple(in_dims)
+    if isinstance(in_dims, tuple) and len(in_dims) != len(args):
+        raise VmapError(
+            f"vmap of {name}: in_dims has {len(in_dims)} entries, the call"
+            f" {len(args)} positional arguments",
+            do="give an entry for each argument, None where it is not batched",
+        )
+    leaves, structure = optree.tree_flatten((args, kwargs))
+    dims = [*_spread(name, in_dims, args), *_spread(name, 0, kwargs)]
+    pairs = zip(dims, leaves, strict=True)
+    return leaves, [_axis(name, dim, leaf) for dim, leaf in pairs], structure
+
+
+def _spread(name: str, dims: Any, tree: Any) -> list[Any]:
+    """One entry of `dims` for each leaf of a tree that they are a prefix of."""
+    marked = optree.tree_map(
+        lambda dim: _UNBATCHED if dim is None else dim, dims, none_is_leaf=True
+    )
+    try:
+        spread = optree.broadcast_prefix(marked, tree)
+    except ValueError as error:
+        raise VmapError(
+            f"vmap of {name}: dims={dims!r} do not fit: {error}",
+            do="give one axis, or axes nested as the value is",
+        ) from None
+    return [None if dim is _UNBATCHED else dim for dim in spread]
+
+
+def _axis(name: str, dim: Any, leaf: Any) -> int | None:
+    if dim is None:
+        return None
+    if not isinstance(dim, int) or isinstance(dim, bool):
+        raise VmapError(
+            f"vmap of {name}: {dim!r} among in_dims is no axis", do="use an int or None"
+        )
+    if not is_array(leaf):
+        raise VmapError(
+            f"vmap of {name}: in_dims is {dim} for {show(leaf)}, which has no axes",
+            do="use None for arguments that are not batched",
+        )
+    rank = len(leaf.shape)
+    if not -rank <= dim < rank:
+        raise VmapError(
+            f"vmap of {name}: in_dims is {dim} for an array of shape {tuple(leaf.shape)}",
+            do=f"use an axis from {-rank} to {rank - 1}"
+            if rank
+            else "use None for an array without axes",
+        )
+    return dim % rank
+
+
+def _batch_size(name: str, leaves: Sequence[Any], dims: Sequence[int | None]) -> int:
+    pairs = zip(leaves, dims, strict=True)
+    sizes = [leaf.shape[dim] for leaf, dim in pairs if dim is not None]
+    if not sizes:
+        raise VmapError(
+            f"vmap of {name}: no argument is batched",
+            do="give at least one argument an axis among in_dims",
+        )
+    if len(set(sizes)) > 1:
+        seen = ", ".join(
+            f"{abbreviated(leaf)} along {dim}"
+            for leaf, dim in zip(leaves, dims, strict=True)
+            if dim is not None
+        )
+        raise VmapError(
+            f"vmap of {name}: batches of different lengths: {seen}",
+            do="batch all arguments by the same number of rows",
+        )
+    return int(sizes[0])
+
+
+def _run(
+    fn: Callable[..., Any],
+    leaves: Sequence[Any],
+    dims: Sequence[int | None],
+    structure: Any,
+    size: int,
+    randomness: str,
+    out_dims: Any,
+    name: str,
+) -> Any:
+    batch = BatchInterpreter(size, randomness)
+    pairs = zip(leaves, dims, strict=True)
+    rows = [v if d is None else BatchTracer(batch, v, d) for v, d in pairs]
+    with batch, RandomnessMode(batch):
+        if structure is None:
+            out = fn(*rows)
+        else:
+            args, kwargs = optree.tree_unflatten(structure, rows)
+            out = fn(*args, **kwargs)
+        # Taken out while the transform lives: what is returned has no tracer left.
+        return _outputs(batch, name, out, out_dims)
+
+
+def _outputs(batch: BatchInterpreter, name: str, out: Any, out_dims: Any) -> Any:
+    if type(out_dims) is int and type(out) is BatchTracer:
+        return _take_out(batch, name, out, out_dims)
+    leaves, structure = optree.tree_flatten(out)
+    dims = _spread(name, out_dims, out)
+    pairs = zip(leaves, dims, strict=True)
+    found = [_take_out(batch, name, leaf, dim) for leaf, dim in pairs]
+    return optree.tree_unflatten(structure, found)
+
+
+def _take_out(batch: BatchInterpreter, name: str, leaf: Any, dim: Any) -> Any:
+    """A result with its batch axis where `out_dims` says."""
+    is_batched = batch.dim_of(leaf) is not None
+    if dim is None:
+        if is_batched:
+            raise VmapError(
+                f"vmap of {name}: out_dims is None for a result that differs between rows",
+                do="give the axis for the batch, such as 0",
+            )
+        return leaf
+    if not is_array(leaf) and not isinstance(leaf, int | float | complex):
+        raise VmapError(
+            f"vmap of {name}: returned {show(leaf)}, must be arrays",
+            do="return arrays, or out_dims=None for that result",
+        )
+    rank = len(getattr(leaf, "shape", ())) + 1
+    if not isinstance(dim, int) or not -rank <= dim < rank:
+        raise VmapError(
+            f"vmap of {name}: out_dims is {dim!r} for a row of {rank - 1} axes",
+            do=f"use an axis from {-rank} to {rank - 1}",
+        )
+    dim %= rank
+    if not is_batched:
+        return _repeat(batch.info.batch_size, leaf, dim)
+    value, at = leaf.value, leaf.dim
+    return value if at == dim else call_numpy(np.moveaxis, value, at, dim)
+
+
+def _repeat(size: int, leaf: Any, dim: int) -> Any:
+    """A result that is the same for all rows, once for each."""
+    value = leaf if is_array(leaf) else np.asarray(leaf)
+    wide = call_numpy(np.expand_dims, value, dim)
+    shape = (*wide.shape[:dim], size, *wide.shape[dim + 1 :])
+    return call_numpy(np.broadcast_to, wide, shape)
+
+
+def _chunk(
+    leaves: Sequence[Any], dims: Sequence[int | None], start: int, length: int
+) -> list[Any]:
+    part = slice(start, start + length)
+    return [
+        leaf if dim is None else call_numpy(INDEXING, leaf, (slice(None),) * dim + (part,))
+        for leaf, dim in zip(leaves, dims, strict=True)
+    ]
+
+
+def _join(chunks: list[Any], out_dims: Any) -> Any:
+    leaves, structures = zip(*(optree.tree_flatten(chunk) for chunk in chunks), strict=True)
+    dims = _spread("function", out_dims, chunks[0])
+    joined = [
+        column[0] if dim is None else call_numpy(np.concatenate, list(column), axis=dim)
+        for dim, column in zip(dims, zip(*leaves, strict=True), strict=True)
+    ]
+    return optree.tree_unflatten(structures[0], joined)
+
+
