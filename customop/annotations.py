@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import collections.abc
+import enum
+import numbers
+import re
+import sys
 import types
 import typing
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, is_dataclass
 from typing import Annotated, Any, Protocol, TypeAlias, Union
 
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import TypeAliasType, TypeVar
+from typing_extensions import TypeAliasType, TypeVar, get_type_hints
 
 from customop.devices import is_array_class
 from customop.errors import SchemaError
@@ -60,8 +64,20 @@ class Array(Protocol):
 
 ArrayT = TypeVar("ArrayT", bound=Array)
 Scalar: TypeAlias = Union[int, float, bool, complex]
-DType: TypeAlias = Annotated[npt.DTypeLike, "dtype"]
-Device: TypeAlias = Annotated[str, "device"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    """What tells an alias of ours from the type that it stands for."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+DType: TypeAlias = Annotated[npt.DTypeLike, _Meaning("dtype")]
+Device: TypeAlias = Annotated[str, _Meaning("device")]
 
 
 # ---- types of a schema ----
@@ -89,10 +105,14 @@ class Maybe:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list: ``T[]``, or ``T[n]`` of a given length."""
+    """A list: ``T[]``, or ``T[n]`` of a given length.
+
+    A kernel gets it as a list, or as a tuple where its annotation says ``tuple``.
+    """
 
     item: SchemaType
     length: int | None = None
+    is_tuple: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.item}[{'' if self.length is None else self.length}]"
@@ -129,6 +149,7 @@ _ANNOTATIONS: dict[Any, SchemaType] = {
     str: Base("str"),
     np.dtype: DTYPE,
     np.random.Generator: GENERATOR,
+    npt.DTypeLike: DTYPE,
     DType: DTYPE,
     Device: DEVICE,
 }
@@ -152,6 +173,21 @@ NAMES: dict[str, SchemaType] = {
     "Generator": GENERATOR,
 }
 
+# Name in a schema string that is no type -> what to write.
+FOREIGN: dict[str, str] = {
+    "double": "write float",
+    "int64_t": "write int",
+    "ndarray": "write Array",
+    "string": "write str",
+    "list": "write T[], such as int[]",
+    "List": "write T[], such as int[]",
+    "tuple": "write (A, B)",
+    "Optional": "write T?, such as float?",
+    "Dict": "pass the values as parameters of their own",
+    "dict": "pass the values as parameters of their own",
+    "Any": "name the type",
+}
+
 _LISTS = (list, collections.abc.Sequence)
 _NUMBERS = (int, float, bool, complex)
 SUPPORTED = (
@@ -159,18 +195,33 @@ SUPPORTED = (
     " Device, np.random.Generator, and Optional, list, Sequence and tuple of these"
 )
 
+_SPLIT = "pass the values as parameters of their own"
+_LIST = "write list[T], such as list[int]"
+_TUPLE = "write tuple[T, ...] or tuple[A, B]"
+_TYPE = "write DType, or pass a name as str"
+_NAME_TYPE = "name the type: Array, or one of the others"
+
 # Annotation -> what to use instead.
 _INSTEAD: dict[Any, str] = {
-    Any: "name the type",
-    object: "name the type",
-    list: "write list[T], such as list[int]",
-    tuple: "write tuple[T, ...] or tuple[A, B]",
-    dict: "pass the values as parameters of their own",
-    set: "pass a list",
-    bytes: "pass a str or an array of uint8",
-    collections.abc.Callable: "make an operator for each function",
+    Any: _NAME_TYPE,
+    object: _NAME_TYPE,
+    list: _LIST,
+    set: _LIST,
+    frozenset: _LIST,
+    tuple: _TUPLE,
+    dict: _SPLIT,
+    collections.abc.Mapping: _SPLIT,
+    collections.abc.Sequence: _LIST,
     collections.abc.Iterable: "write Sequence[T]",
-    np.number: "write Scalar or float",
+    collections.abc.Iterator: "write Sequence[T]",
+    collections.abc.Callable: "make an operator for each function",
+    bytes: "write str, or Array of the dtype uint8",
+    type: _TYPE,
+    slice: "pass start, stop and step as int parameters",
+    range: "write list[int]: a range fits it",
+    numbers.Number: "write Scalar",
+    numbers.Real: "write float",
+    numbers.Integral: "write int",
 }
 
 
@@ -187,15 +238,18 @@ def schema_type(annotation: Any) -> SchemaType:
         return known
     if isinstance(annotation, TypeVar | typing.TypeVar):
         return _of_type_variable(annotation)
+    if hasattr(annotation, "__supertype__"):  # a NewType
+        return schema_type(annotation.__supertype__)
     if isinstance(annotation, TypeAliasType) or hasattr(annotation, "__value__"):
         return schema_type(annotation.__value__)
     origin = typing.get_origin(annotation)
+    items = typing.get_args(annotation)
     if origin is Annotated:
-        return schema_type(typing.get_args(annotation)[0])
+        return _of_annotated(*items)
     if origin is Union or isinstance(annotation, types.UnionType):
-        return _of_union(typing.get_args(annotation))
+        return _of_union(items)
     if origin is not None:
-        return _of_generic(annotation, origin, typing.get_args(annotation))
+        return _of_generic(annotation, origin, items)
     raise _no_type(annotation)
 
 
@@ -205,25 +259,47 @@ def _lookup(annotation: Any) -> SchemaType | None:
     except TypeError:  # an unhashable annotation, such as Annotated[int, []]
         return None
     if known is None and is_array_class(annotation):
-        return ARRAY
+        # A NumPy scalar is a value that an array may be, but no class of arrays.
+        return None if issubclass(annotation, np.generic) else ARRAY
     return known
 
 
+def _of_annotated(inner: Any, *notes: Any) -> SchemaType:
+    # Python flattens Annotated[DType, "note"]: what DType means is among the notes.
+    meanings = [note for note in notes if isinstance(note, _Meaning)]
+    return NAMES[meanings[0].name] if meanings else schema_type(inner)
+
+
 def _of_type_variable(variable: Any) -> SchemaType:
-    bound = variable.__bound__
-    options = variable.__constraints__
+    bound = _evaluated(variable.__bound__, variable)
     if bound is not None:
         return schema_type(bound)
+    options = [_evaluated(option, variable) for option in variable.__constraints__]
     found = {schema_type(option) for option in options}
     if len(found) == 1:
         return found.pop()
-    raise _no_type(variable, f"give it a bound: TypeVar('{variable.__name__}', bound=Array)")
+    name = variable.__name__
+    raise _no_type(variable, f'give it a bound: TypeVar("{name}", bound=Array)')
+
+
+def _evaluated(hint: Any, variable: Any) -> Any:
+    """What the text of a bound means where the type variable was made."""
+    if not isinstance(hint, typing.ForwardRef):
+        return hint
+    names = vars(sys.modules[variable.__module__])
+    holder = types.SimpleNamespace(__annotations__={"bound": hint})
+    try:
+        return get_type_hints(holder, names)["bound"]
+    except NameError as error:
+        missing = f"define {error.name} in {variable.__module__}, or give a class as bound"
+        raise _no_type(variable, missing) from None
 
 
 def _of_union(options: tuple[Any, ...]) -> SchemaType:
     rest = [option for option in options if option is not type(None)]
     found = _of_options(rest)
-    return Maybe(found) if len(rest) < len(options) else found
+    is_optional = len(rest) < len(options) and not isinstance(found, Maybe)
+    return Maybe(found) if is_optional else found
 
 
 def _of_options(rest: list[Any]) -> SchemaType:
@@ -234,42 +310,71 @@ def _of_options(rest: list[Any]) -> SchemaType:
     if not others:
         return SCALAR
     found = {schema_type(option) for option in others}
-    if len(found) > 1:
-        raise _no_type(Union[tuple(rest)], "make an operator for each type")
-    if not numbers:
-        return found.pop()
     if found == {ARRAY}:
-        return OPERAND
+        return OPERAND if numbers else ARRAY
+    if len(found) == 1 and not numbers:
+        return found.pop()
     raise _no_type(Union[tuple(rest)], "make an operator for each type")
 
 
 def _of_generic(annotation: Any, origin: Any, items: tuple[Any, ...]) -> SchemaType:
-    if origin in _LISTS:
+    if origin in _LISTS and items:
         return ListOf(schema_type(items[0]))
-    if origin is tuple:
+    if origin is tuple and items and items != ((),):
         return _of_tuple(items)
+    if hasattr(origin, "__value__"):
+        return schema_type(_substituted(origin, items))
     if _lookup(origin) is not None:
         return schema_type(origin)
-    raise _no_type(annotation, _INSTEAD.get(origin, ""))
+    raise _no_type(annotation, _instead(origin))
+
+
+def _substituted(alias: Any, items: tuple[Any, ...]) -> Any:
+    """The value of a generic type alias with its type parameters filled in."""
+    given = dict(zip(alias.__type_params__, items, strict=True))
+    value = alias.__value__
+    order = getattr(value, "__parameters__", ())
+    return value[tuple(given[variable] for variable in order)] if order else value
 
 
 def _of_tuple(items: tuple[Any, ...]) -> SchemaType:
     if len(items) == 2 and items[1] is Ellipsis:
-        return ListOf(schema_type(items[0]))
-    return TupleOf(tuple(schema_type(item) for item in items if item != ()))
+        return ListOf(schema_type(items[0]), is_tuple=True)
+    return TupleOf(tuple(schema_type(item) for item in items))
 
 
 def _no_type(annotation: Any, instead: str = "") -> SchemaError:
-    if not instead:
-        try:
-            instead = _INSTEAD.get(annotation, "")
-        except TypeError:
-            instead = ""
     return SchemaError(
         f"annotation {show_annotation(annotation)}, which has no schema type",
         f"supported: {SUPPORTED}",
-        do=instead or "use a supported type, or split the value into parameters",
+        do=instead or _instead(annotation) or f"use a supported type, or {_SPLIT}",
     )
+
+
+def _instead(annotation: Any) -> str:
+    """What to use in the place of an annotation, where that is known."""
+    if annotation is typing.Literal:
+        return "write str or int, and check the value in the function"
+    if isinstance(annotation, type):
+        return _instead_of_class(annotation)
+    try:
+        return _INSTEAD.get(annotation, "")
+    except TypeError:  # an unhashable annotation
+        return ""
+
+
+def _instead_of_class(cls: type) -> str:
+    if cls in _INSTEAD:
+        return _INSTEAD[cls]
+    if issubclass(cls, enum.Enum):
+        return "write str, and pass the name of the member"
+    if issubclass(cls, np.generic):
+        return "write Array, which NumPy scalars fit too, or float, int or Scalar"
+    if issubclass(cls, tuple):
+        return _TUPLE
+    if is_dataclass(cls) or issubclass(cls, dict):
+        return _SPLIT
+    return ""
 
 
 def show_annotation(annotation: Any) -> str:
@@ -277,8 +382,9 @@ def show_annotation(annotation: Any) -> str:
     if isinstance(annotation, str):
         return annotation
     if isinstance(annotation, type) and typing.get_origin(annotation) is None:
-        return annotation.__qualname__
-    return str(annotation).replace("typing.", "").replace("collections.abc.", "")
+        return annotation.__qualname__.rpartition("<locals>.")[2]
+    text = str(annotation).replace("typing.", "").replace("collections.abc.", "")
+    return re.sub(r"[\w.]*<locals>\.", "", text)
 
 
 def parts(kind: SchemaType) -> Iterator[SchemaType]:
@@ -301,5 +407,3 @@ def is_single_array(kind: SchemaType) -> bool:
     inner = kind.item if isinstance(kind, Maybe) else kind
     return inner in (ARRAY, OPERAND)
 
-
-Coercion: TypeAlias = Callable[[Any], Any]

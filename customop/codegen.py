@@ -37,7 +37,7 @@ from customop.schema import (
     needs_guard,
 )
 
-__all__ = ["RESERVED", "compile_call", "is_open", "set_fast_kernel"]
+__all__ = ["RESERVED", "compile_call", "generate", "is_open", "set_fast_kernel"]
 
 _numbers = frozenset((float, int, bool, complex))
 _only_arrays = {np.ndarray}
@@ -89,13 +89,18 @@ def compile_call(
     source.names["_modes"] = modes
     source.names.setdefault("_array", _Never)
     source.names.setdefault("_kernel", None)
-    filename = f"<customop {qualname} {next(_versions)}>"
-    exec(compile(text, filename, "exec"), source.names)
-    linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
-    call = source.names[name]
+    call = generate(qualname, text, name, source.names)
     call.__module__ = __name__
     call.__qualname__ = qualname
     return call, text
+
+
+def generate(title: str, text: str, name: str, names: dict[str, Any]) -> Any:
+    """Run source text and give one name that it defines; tracebacks show its lines."""
+    filename = f"<customop {title} {next(_versions)}>"
+    exec(compile(text, filename, "exec"), names)  # noqa: S102  # text of our own
+    linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
+    return names[name]
 
 
 RESERVED = ("_array", "_kernel", "_dispatch", "_op", "_modes")

@@ -23,7 +23,7 @@ from customop.fakearray import (
 from customop.protocols import abbreviated, describe
 from customop.schema import Return, Schema, exact_class, show
 
-__all__ = ["Proof", "bump_versions", "finish_fake", "to_fake", "version_of"]
+__all__ = ["Proof", "bump_versions", "finish_fake", "to_fake", "version_of", "versions"]
 
 
 class Proof:
@@ -365,8 +365,9 @@ def finish_fake(op: Any, kernel: Callable[..., Any], out: Any) -> Any:
 
 # ---- versions of arrays that operators write ----
 
-# Memory written by an operator -> (weak reference, how often).
-_versions: dict[int, tuple[weakref.ref[Any], int]] = {}
+# Memory written by an operator -> (weak reference, how often). Empty where no operator
+# has written anything, which is all that a reader of saved arrays asks.
+versions: dict[int, tuple[weakref.ref[Any], int]] = {}
 
 
 def bump_versions(values: Sequence[Any]) -> None:
@@ -378,17 +379,17 @@ def bump_versions(values: Sequence[Any]) -> None:
 
 def _bump(array: Any) -> None:
     key = id(array)
-    known = _versions.get(key)
+    known = versions.get(key)
     if known is not None and known[0]() is array:
-        _versions[key] = (known[0], known[1] + 1)
+        versions[key] = (known[0], known[1] + 1)
         return
-    reference = weakref.ref(array, lambda _: _versions.pop(key, None))
-    _versions[key] = (reference, 1)
+    reference = weakref.ref(array, lambda _: versions.pop(key, None))
+    versions[key] = (reference, 1)
 
 
 def version_of(array: Any) -> int:
     """How often operators have written the memory of an array."""
-    if not _versions or not isinstance(array, np.ndarray):
+    if not versions or not isinstance(array, np.ndarray):
         return 0
-    known = _versions.get(id(owner(array)))
+    known = versions.get(id(owner(array)))
     return known[1] if known is not None else 0

@@ -145,12 +145,22 @@ class Interpreter(ABC):
     """
 
     kind: ClassVar[RuleKind]
-    is_mode: ClassVar[bool] = False
     tracer_class: ClassVar[type[Tracer]] = Tracer
+    # What dispatch calls: `process` itself, but for modes.
+    handle: Callable[[Any, Sequence[Any]], Any]
 
     def __init__(self) -> None:
         self.level = next(_levels)
         self.alive = True
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "process" in cls.__dict__:
+            cls.handle = cls._as_handled()
+
+    @classmethod
+    def _as_handled(cls) -> Any:
+        return cls.process
 
     @abstractmethod
     def process(self, op: Any, args: Sequence[Any]) -> Any:
@@ -213,7 +223,6 @@ class Mode(Interpreter):
         concern: it leaves the fast path of all others open.
     """
 
-    is_mode: ClassVar[bool] = True
     sees_all: ClassVar[bool] = True
 
     def __init__(self) -> None:
@@ -234,6 +243,18 @@ class Mode(Interpreter):
             open_modes.append(self)
         return self
 
+    @classmethod
+    def _as_handled(cls) -> Any:
+        return Mode._outside
+
+    def _outside(self, op: Any, args: Sequence[Any]) -> Any:
+        """Process a call with the mode outside as the current one."""
+        token = current_mode.set(self.outer)
+        try:
+            return self.process(op, args)
+        finally:
+            current_mode.reset(token)
+
     def find_outer(self) -> Mode | None:
         """The mode that is current while this one handles a call."""
         return current_mode.get()
@@ -246,26 +267,6 @@ class Mode(Interpreter):
         super().__exit__(*exc)
 
 
-def find_interpreter(op: Any, args: Sequence[Any]) -> Interpreter | None:
-    """The interpreter that handles a call, or None for a kernel."""
-    top: Interpreter | None = None
-    if open_modes or op.sees_seed:
-        top = current_mode.get()
-    for slot in op.array_slots:
-        value = args[slot]
-        if kind_of[type(value)] is TRACED:
-            interpreter = value.interpreter
-            if top is None or interpreter.level > top.level:
-                top = interpreter
-    if op.nested_slots:
-        for value in nested_leaves(op, args):
-            if isinstance(value, Tracer) and (
-                top is None or value.interpreter.level > top.level
-            ):
-                top = value.interpreter
-    return top
-
-
 def dispatch(op: Any, args: Sequence[Any]) -> Any:
     """Call an operator by the slow path, which is the specification of the fast one.
 
@@ -275,7 +276,17 @@ def dispatch(op: Any, args: Sequence[Any]) -> Any:
     args : sequence
         Coerced values of all parameters, in the order of the schema.
     """
-    top = find_interpreter(op, args)
+    top: Any = None
+    if open_modes or op.sees_seed:
+        top = current_mode.get()
+    for slot in op.array_slots:
+        value = args[slot]
+        if kind_of[type(value)] is TRACED:
+            interpreter = value.interpreter
+            if top is None or interpreter.level > top.level:
+                top = interpreter
+    if op.nested_slots:
+        top = _highest(top, nested_leaves(op, args))
     if top is None:
         # The kernel is called here, so that two frames stand above it.
         kernel, values, keywords, proof = op.select(args)
@@ -288,13 +299,17 @@ def dispatch(op: Any, args: Sequence[Any]) -> Any:
         return out if proof is None else proof.check(out)
     if not top.alive:
         raise leaked(op, top)
-    if not top.is_mode:
-        return top.process(op, args)
-    token = current_mode.set(top.outer)  # type: ignore[attr-defined]  # a Mode
-    try:
-        return top.process(op, args)
-    finally:
-        current_mode.reset(token)
+    return top.handle(op, args)
+
+
+def _highest(top: Any, values: Sequence[Any]) -> Any:
+    """The interpreter of the highest level, `top` or one among tracers."""
+    for value in values:
+        if isinstance(value, Tracer) and (
+            top is None or value.interpreter.level > top.level
+        ):
+            top = value.interpreter
+    return top
 
 
 def leaked(op: Any, interpreter: Interpreter) -> LeakedTracerError:

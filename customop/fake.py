@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
-
-from typing_extensions import ParamSpec
+from typing import Any
 
 from customop.contracts import finish_fake, to_fake
 from customop.devices import FAKE, kind_of, normalize_device
@@ -17,9 +15,6 @@ from customop.schema import show
 from customop.tree import map_leaves
 
 __all__ = ["FakeMode", "eval_shape"]
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 class FakeMode(Mode):
@@ -94,7 +89,8 @@ def _flat(value: Any) -> list[Any]:
     return found
 
 
-def eval_shape(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Any:
+# No ParamSpec: fake arrays stand where the hints of `fn` may ask for real ones.
+def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Shapes and dtypes that a function would return, without computing it.
 
     Parameters

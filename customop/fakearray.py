@@ -63,7 +63,9 @@ class FakeArray(ArrayMethods):
                 f"a shape has no negative lengths, got {self.shape}",
                 do="give the length of each axis",
             )
-        order = c_strides(self.shape, self.dtype.itemsize) if strides is None else strides
+        order = (
+            c_strides(self.shape, self.dtype.itemsize) if strides is None else strides
+        )
         self.strides = tuple(order)
         if len(self.strides) != len(self.shape):
             raise ShapeError(
@@ -202,7 +204,9 @@ def _other_device(x: Any, kind: str) -> str:
 def strides_of(x: Any) -> tuple[int, ...]:
     """Strides in bytes; C order for arrays that tell none."""
     strides = getattr(x, "strides", None)
-    return c_strides(tuple(x.shape), dtype_of(x).itemsize) if strides is None else strides
+    return (
+        c_strides(tuple(x.shape), dtype_of(x).itemsize) if strides is None else strides
+    )
 
 
 def dtype_of(x: Any) -> np.dtype[Any]:

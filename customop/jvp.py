@@ -144,7 +144,7 @@ def _transposed(
     given = [t for value in tangents for t in flat(value) if t is not None]
 
     def pull(*cotangents: Any) -> tuple[Any, ...]:
-        seeds = [(e.node, e.index, g) for e, g in zip(ends, cotangents, strict=True)]
+        seeds = [(e.node, g) for e, g in zip(ends, cotangents, strict=True)]
         found = sweep(seeds, retain=True)
         pairs = zip(starts, given, strict=True)
         return tuple(

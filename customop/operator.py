@@ -49,7 +49,7 @@ from customop.errors import (
 from customop.fakearray import device_of
 from customop.kinds import RuleKind, Tag, check_callable, check_parameters
 from customop.pointwise import derive_vmap
-from customop.schema import Schema, array_names, show, signature_of
+from customop.schema import MISSING, Schema, array_names, show, signature_of
 
 __all__ = ["Formula", "Operator", "find_operator"]
 
@@ -143,6 +143,8 @@ class Operator(Generic[P, R]):
         self._table = {}
         self._disabled = frozenset()
         self._proven = frozenset()
+        # What transforms keep for calls of this operator, as long as this table holds.
+        self.plans: dict[RuleKind, Any] = {}
         self.schema = schema
         self.tags = definition.tags
         self.qualname = definition.qualname
@@ -150,6 +152,18 @@ class Operator(Generic[P, R]):
         self.name, _, self.overload = rest.partition(".")
         self.array_slots = schema.array_slots
         self.nested_slots = schema.nested_slots
+        self.positional_count = len(schema.positional)
+        # Whether a call is arrays in, one array out: most calls of most programs.
+        self.is_plain = (
+            schema.single_return
+            and not schema.nested_slots
+            and not schema.written
+            and not schema.keyword_only
+        )
+        # Whether its only array comes first, all else having defaults.
+        self.is_unary = self.array_slots == (0,) and all(
+            p.default is not MISSING for p in schema.parameters[1:]
+        )
         self.sees_seed = Tag.nondeterministic_seeded in definition.tags or any(
             GENERATOR in parts(p.type) for p in schema.parameters
         )
@@ -459,6 +473,7 @@ class Operator(Generic[P, R]):
                 kind=name,
             )
         self._table = {**self._table, kind: Row(fn, where)}
+        self.plans = {}
         if isinstance(kind, str):
             self._close_fast_path()
 

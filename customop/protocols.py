@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -24,6 +25,7 @@ def register_numpy_function(
     ----------
     function : callable or tuple
         A NumPy function or ufunc, or a pair such as ``(np.add, "reduce")``.
+        ``operator.getitem`` of the standard library stands for ``x[key]``.
     fn : callable, optional
         An operator, or a function that calls operators; it takes what users pass to
         the NumPy function. Without it, a decorator is returned.
@@ -63,7 +65,9 @@ def numpy_name(function: Any) -> str:
     """``np.linalg.inv`` for that function."""
     if isinstance(function, tuple):
         return f"{numpy_name(function[0])}.{function[1]}"
-    module = (getattr(function, "__module__", None) or "numpy").replace("numpy", "np", 1)
+    module = (getattr(function, "__module__", None) or "numpy").replace(
+        "numpy", "np", 1
+    )
     return f"{module}.{getattr(function, '__name__', function)}"
 
 
@@ -115,18 +119,8 @@ def _method(function: Any) -> Callable[..., Any]:
     return method
 
 
-def _getitem(x: Any, key: Any) -> Any:
-    """Stands for indexing among the NumPy functions."""
-    return x[key]
-
-
-def _astype(x: Any, dtype: Any) -> Any:
-    """Stands for the method `astype` among the NumPy functions."""
-    return x.astype(dtype)
-
-
-INDEXING = _getitem
-ASTYPE = getattr(np, "astype", _astype)
+# Python's own function stands for x[key] among the NumPy functions.
+INDEXING = operator.getitem
 
 
 class ArrayMethods:
@@ -223,8 +217,8 @@ class ArrayMethods:
     __abs__, __invert__ = _unary(np.absolute), _unary(np.invert)
     __lt__, __le__ = _binary(np.less), _binary(np.less_equal)
     __gt__, __ge__ = _binary(np.greater), _binary(np.greater_equal)
-    __eq__ = _binary(np.equal)  # type: ignore[assignment]  # elementwise, as NumPy's
-    __ne__ = _binary(np.not_equal)  # type: ignore[assignment]  # elementwise
+    __eq__ = _binary(np.equal)
+    __ne__ = _binary(np.not_equal)
 
     # ---- methods ----
 
@@ -249,9 +243,9 @@ class ArrayMethods:
         """As `numpy.transpose`; the axes may come one by one."""
         return call_numpy(np.transpose, self, _one(axes) if axes else None)
 
-    def astype(self, dtype: Any) -> Any:
-        """The array with elements of another dtype."""
-        return call_numpy(ASTYPE, self, dtype)
+    def astype(self, dtype: Any, **kwargs: Any) -> Any:
+        """As `numpy.astype`."""
+        return call_numpy(np.astype, self, dtype, **kwargs)
 
     def sort(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refused: it would write in place."""

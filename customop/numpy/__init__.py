@@ -1,3 +1,3 @@
 """NumPy's functions as operators, in the namespace ``np``."""
 
-from customop.numpy import create, elementwise
+from customop.numpy import create, elementwise, index, linalg, reduce, shape

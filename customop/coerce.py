@@ -1,0 +1,289 @@
+"""What a call may pass for each type of a schema, and what the kernel gets for it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from customop.annotations import (
+    ARRAY,
+    DTYPE,
+    GENERATOR,
+    OPERAND,
+    Base,
+    ListOf,
+    Maybe,
+    SchemaType,
+    TupleOf,
+    holds_arrays,
+)
+from customop.devices import kind_of, normalize_device
+from customop.errors import ArgumentError
+
+__all__ = ["Mismatch", "check_default", "coerce", "exact_class", "needs_guard", "show"]
+
+
+class Mismatch(Exception):
+    """A value does not fit a schema type; the text says why."""
+
+
+# ---- numbers, strings and the like ----
+
+
+_CLASSES: dict[str, type] = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
+
+
+def _number_class(value: Any) -> str:
+    """What a number is: a letter of `_CLASSES`, or nothing where it is none."""
+    if isinstance(value, np.generic | np.ndarray):
+        letter = value.dtype.kind
+        return letter if letter in _CLASSES and value.ndim == 0 else ""
+    found = [letter for letter, cls in _CLASSES.items() if isinstance(value, cls)]
+    return found[0] if found else ""
+
+
+def _to_int(value: Any) -> int:
+    if _number_class(value) == "b":
+        return int(value)
+    # Also what has `__index__` alone; a traced value refuses by an error of its own.
+    return int(operator.index(value))
+
+
+def _to_float(value: Any) -> float:
+    if _number_class(value) not in ("b", "i", "u", "f"):
+        raise Mismatch
+    return float(value)
+
+
+def _to_complex(value: Any) -> complex:
+    if not _number_class(value):
+        raise Mismatch
+    return complex(value)
+
+
+def _to_bool(value: Any) -> bool:
+    if _number_class(value) not in ("b", "i", "u") or value not in (0, 1):
+        raise Mismatch
+    return bool(value)
+
+
+def _to_str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Mismatch
+    # The text itself, also of a subclass that prints something else.
+    return str.__str__(value)
+
+
+def _to_scalar(value: Any) -> Any:
+    letter = _number_class(value)
+    if not letter:
+        raise Mismatch
+    return _CLASSES[letter](value)
+
+
+def _to_dtype(value: Any) -> np.dtype[Any]:
+    if value is None or isinstance(value, int | float):
+        raise Mismatch
+    try:
+        return np.dtype(value)
+    except SyntaxError:  # how NumPy answers some strings
+        raise Mismatch from None
+    except TypeError:  # a dtype of another library, known by its name
+        return np.dtype(str(value).rpartition(".")[2])
+
+
+def _to_device(value: Any) -> str:
+    try:
+        return normalize_device(value)
+    except ArgumentError as error:
+        raise Mismatch(f"expects a device: {error.what}") from None
+
+
+def _to_generator(value: Any) -> Any:
+    if isinstance(value, np.random.Generator):
+        return value
+    if type(value).__name__ == "Generator" and hasattr(value, "bit_generator"):
+        return value
+    raise Mismatch
+
+
+# Type -> (class that needs no coercion, coercion).
+_EXACT: dict[str, tuple[type, Callable[[Any], Any]]] = {
+    "int": (int, _to_int),
+    "float": (float, _to_float),
+    "bool": (bool, _to_bool),
+    "complex": (complex, _to_complex),
+    "str": (str, _to_str),
+    "Scalar": (float, _to_scalar),
+    "dtype": (np.dtype, _to_dtype),
+    "device": (str, _to_device),
+    "Generator": (np.random.Generator, _to_generator),
+}
+
+# Types whose exact class is proof enough: a str may still be no device.
+PROVEN_BY_CLASS = {"int", "float", "bool", "complex", "str", "Scalar", "Generator"}
+
+
+def exact_class(kind: Base) -> type:
+    """The class whose values a parameter of this type takes as they are."""
+    return _EXACT[kind.name][0]
+
+
+def needs_guard(kind: SchemaType) -> bool:
+    """Whether a scalar of this type is proven by its exact class alone."""
+    inner = kind.item if isinstance(kind, Maybe) else kind
+    return isinstance(inner, Base) and inner.name in PROVEN_BY_CLASS
+
+
+# ---- any type ----
+
+
+def coerce(value: Any, kind: SchemaType) -> Any:
+    """The value as a kernel gets it.
+
+    Raises
+    ------
+    Mismatch
+        If it does not fit the type.
+    """
+    if isinstance(kind, Maybe):
+        return None if value is None else coerce(value, kind.item)
+    if isinstance(kind, ListOf):
+        return _coerce_list(value, kind)
+    if isinstance(kind, TupleOf):
+        return _coerce_tuple(value, kind)
+    if kind in (ARRAY, OPERAND):
+        return value
+    return _coerce_base(value, kind)
+
+
+def _coerce_base(value: Any, kind: Base) -> Any:
+    exact, convert = _EXACT[kind.name]
+    if type(value) is exact and kind.name in PROVEN_BY_CLASS:
+        return value
+    try:
+        return convert(value)
+    except OverflowError:
+        raise Mismatch(f"expects {kind}, got a number out of its range") from None
+    except (Mismatch, ValueError) as error:
+        reason = str(error) if isinstance(error, Mismatch) else ""
+        raise Mismatch(reason or f"expects {kind}, got {show(value)}") from None
+    except TypeError as error:
+        if hasattr(value, "interpreter"):  # a traced value says itself what to do
+            raise
+        raise Mismatch(f"expects {kind}, got {show(value)}") from error
+
+
+def _coerce_list(value: Any, kind: ListOf) -> Any:
+    if kind.length is not None and isinstance(value, int | float | bool):
+        value = [value] * kind.length
+    if isinstance(value, np.ndarray) and value.ndim == 1 and not holds_arrays(kind):
+        value = value.tolist()
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        raise Mismatch(f"expects {kind}, a list, got {show(value)}")
+    if kind.length is not None and len(value) != kind.length:
+        raise Mismatch(f"expects {kind}, got {len(value)} items")
+    items = [_coerce_item(v, kind.item, i) for i, v in enumerate(value)]
+    return _in_class(value, items, tuple if kind.is_tuple else list)
+
+
+def _coerce_tuple(value: Any, kind: TupleOf) -> Any:
+    if not isinstance(value, tuple | list):
+        raise Mismatch(f"expects {kind}, a tuple, got {show(value)}")
+    if len(value) != len(kind.items):
+        raise Mismatch(f"expects {kind}, got {len(value)} items")
+    pairs = enumerate(zip(value, kind.items, strict=True))
+    items = [_coerce_item(v, k, i) for i, (v, k) in pairs]
+    return _in_class(value, items, tuple)
+
+
+def _in_class(value: Any, items: list[Any], wanted: type) -> Any:
+    """The items in the class that is wanted: the value itself if that is the same."""
+    if type(value) is wanted and all(map(operator.is_, value, items)):
+        return value
+    return wanted(items)
+
+
+def _coerce_item(value: Any, kind: SchemaType, index: int) -> Any:
+    try:
+        return coerce(value, kind)
+    except Mismatch as error:
+        raise Mismatch(f"at index {index} {error}") from None
+
+
+def show(value: Any) -> str:
+    """A value as an error message quotes it: its type, and itself when short."""
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    if not isinstance(value, type) and hasattr(value, "shape"):
+        return f"{name} of shape {value.shape}"
+    text = repr(value)
+    return f"{name} {text}" if len(text) <= 60 else name
+
+
+def remedy(kind: SchemaType, value: Any, name: str) -> str:
+    """What a user may do about an argument that does not fit."""
+    inner = kind.item if isinstance(kind, Maybe) else kind
+    if value is None:
+        return f"pass a value, or make {name} Optional"
+    if isinstance(inner, ListOf):
+        return f"pass a list of {inner.item}"
+    if inner == Base("int") and isinstance(value, float) and value.is_integer():
+        return f"pass int({value!r})"
+    if inner == Base("int") and isinstance(value, float):
+        return f"declare {name} as float, or pass a whole number"
+    if kind_of[type(value)] is not None and not holds_arrays(kind):
+        return f"pass a number that is no array, or declare {name} as Array"
+    return f"pass a value of type {inner}"
+
+
+# ---- defaults ----
+
+
+def check_default(value: Any, kind: SchemaType) -> Any:
+    """The default as the schema keeps it: immutable, and with a text.
+
+    Raises
+    ------
+    Mismatch
+        If it does not fit the type, could change, or has no text.
+    """
+    inner = kind.item if isinstance(kind, Maybe) else kind
+    if value is None and inner is kind:
+        raise Mismatch("only an Optional parameter has the default None")
+    if isinstance(value, list | dict | set | bytearray | np.ndarray):
+        raise Mismatch("a default must be immutable: write a tuple or a number")
+    if value is not None and inner == Base("bool") and _number_class(value) != "b":
+        raise Mismatch(f"expects bool, got {show(value)}")
+    return _fixed(coerce(value, kind), kind)
+
+
+def _fixed(value: Any, kind: SchemaType) -> Any:
+    if isinstance(kind, Maybe):
+        return None if value is None else _fixed(value, kind.item)
+    if isinstance(kind, TupleOf):
+        return tuple(_fixed(v, k) for v, k in zip(value, kind.items, strict=True))
+    if isinstance(kind, ListOf):
+        return tuple(_fixed(item, kind.item) for item in value)
+    if kind == OPERAND and _number_class(value):
+        return _to_scalar(value)
+    if kind in (ARRAY, OPERAND):
+        raise Mismatch("an array has no default but None")
+    if kind == GENERATOR:
+        raise Mismatch("a Generator has no default but None, since drawing changes it")
+    if kind == DTYPE and not _has_text(value):
+        raise Mismatch("this dtype has no text in a schema")
+    return value
+
+
+def _has_text(dtype: np.dtype[Any]) -> bool:
+    """Whether the text of a dtype, or of its fields, gives it back."""
+    text = str(dtype) if dtype.names is None else np.lib.format.dtype_to_descr(dtype)
+    try:
+        return bool(np.lib.format.descr_to_dtype(text) == dtype)
+    except (TypeError, ValueError, SyntaxError):  # it has one that says something else
+        return False

@@ -1,0 +1,372 @@
+"""The grammar of schema strings: torch's, with `Array` beside `Tensor`."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from customop.annotations import (
+    ARRAY,
+    DTYPE,
+    FOREIGN,
+    NAMES,
+    OPERAND,
+    Base,
+    ListOf,
+    Maybe,
+    SchemaType,
+    TupleOf,
+    holds_arrays,
+)
+from customop.coerce import Mismatch, check_default
+from customop.errors import SchemaError, did_you_mean
+from customop.parameters import (
+    KEYWORD_ONLY,
+    MISSING,
+    POSITIONAL,
+    POSITIONAL_ONLY,
+    Alias,
+    Parameter,
+    Return,
+)
+
+__all__ = ["parse"]
+
+_TYPE = re.compile(
+    r"(?P<name>[A-Za-z_][\w.]*)"
+    r"(\(\s*(?P<alias>[a-zA-Z_]\w*)(?P<write>!?)\s*\))?"
+    r"(?P<operand>\|Scalar\b)?"
+)
+_SUFFIX = re.compile(r"\?|\[(\d*)\]")
+_NAME = re.compile(r"\s*(\w+)\s*(=\s*)?")
+_OPEN, _CLOSE = "([{", ")]}"
+_EXAMPLE = 'write it like "(Array x, int y=1, *, float? z=None) -> Array"'
+
+# A part of the text, and its place there.
+_Part = tuple[str, int]
+
+
+class _Fault(Exception):
+    """A reason and the place in the text that it concerns."""
+
+    def __init__(self, reason: str, at: int, width: int = 1) -> None:
+        super().__init__(reason)
+        self.reason, self.at, self.width = reason, at, width
+
+
+def parse(text: str) -> tuple[tuple[Parameter, ...], tuple[Return, ...], bool]:
+    """Parameters and results of a schema string, and whether the latter are a tuple.
+
+    Raises
+    ------
+    SchemaError
+        If the text does not follow the grammar; a caret shows the place.
+    """
+    try:
+        arrow = _find_arrow(text)
+        parameters = _parse_parameters(_between_parentheses(text[:arrow]))
+        return (parameters, *_parse_returns(*_stripped(text[arrow + 2 :], arrow + 2)))
+    except _Fault as fault:
+        raise SchemaError(
+            f"schema string: {fault.reason}", _mark(text, fault), do=_EXAMPLE
+        ) from None
+    except RecursionError:
+        raise SchemaError("schema string: nested too deeply", do=_EXAMPLE) from None
+
+
+def _mark(text: str, fault: _Fault) -> str:
+    """The line of the fault, with carets under it."""
+    start = text.rfind("\n", 0, fault.at) + 1
+    line = text[start:].split("\n", 1)[0]
+    width = max(min(fault.width, len(line) - (fault.at - start)), 1)
+    return f"{line}\n{' ' * (fault.at - start)}{'^' * width}"
+
+
+# ---- brackets and quotes ----
+
+
+def _outside(text: str) -> Iterator[tuple[int, int, str]]:
+    """Place, depth of brackets and character of all that no quotes hold."""
+    depth, quote, escaped = 0, "", False
+    for i, c in enumerate(text):
+        if quote:
+            quote = "" if c == quote and not escaped else quote
+            escaped = c == "\\" and not escaped
+            continue
+        depth -= c in _CLOSE
+        yield i, depth, c
+        depth += c in _OPEN
+        quote = c if c in "\"'" else ""
+
+
+def _find_arrow(text: str) -> int:
+    for i, depth, _ in _outside(text):
+        if not depth and text.startswith("->", i):
+            return i
+    raise _Fault("no '->' before the results", len(text))
+
+
+def _closing(text: str, at: int) -> int:
+    """Place of the bracket that closes the first character."""
+    for i, depth, c in _outside(text):
+        if not depth and c in _CLOSE:
+            return i
+    raise _Fault(f"'{text[0]}' is never closed", at)
+
+
+def _stripped(text: str, at: int) -> _Part:
+    return text.strip(), at + len(text) - len(text.lstrip())
+
+
+def _between_parentheses(text: str) -> _Part:
+    text, at = _stripped(text, 0)
+    if text[:1] != "(" or _closing(text, at) != len(text) - 1:
+        raise _Fault("the parameters stand in parentheses", at)
+    return text[1:-1], at + 1
+
+
+def _split(text: str, at: int) -> list[_Part]:
+    """Parts between commas outside brackets and quotes; none of an empty text."""
+    commas = [i for i, depth, c in _outside(text) if c == "," and not depth]
+    starts, ends = [0, *(i + 1 for i in commas)], [*commas, len(text)]
+    parts = [
+        _stripped(text[a:b], at + a) for a, b in zip(starts, ends, strict=True)
+    ]
+    return parts if len(parts) > 1 or parts[0][0] else []
+
+
+def _items(text: str, at: int) -> list[_Part]:
+    """Parts as `_split`, where a comma may end the last."""
+    found = _split(text, at)
+    if len(found) > 1 and not found[-1][0]:
+        found.pop()
+    for part, place in found:
+        if not part:
+            raise _Fault("an item is missing here", place)
+    return found
+
+
+# ---- parameters ----
+
+
+def _parse_parameters(inside: _Part) -> tuple[Parameter, ...]:
+    found: list[Parameter] = []
+    kind = POSITIONAL
+    parts = _split(*inside)
+    for index, (part, at) in enumerate(parts):
+        if part == "*":
+            _check_star(kind, index == len(parts) - 1, at)
+            kind = KEYWORD_ONLY
+        elif part == "/":
+            found = _positional_only(found, at)
+        else:
+            found.append(_parse_parameter(part, at, kind))
+            _check_place(found, part, at)
+    return tuple(found)
+
+
+def _check_star(kind: str, is_last: bool, at: int) -> None:
+    if kind == KEYWORD_ONLY:
+        raise _Fault("'*' stands here twice", at)
+    if is_last:
+        raise _Fault("no parameter follows '*'", at)
+
+
+def _positional_only(found: list[Parameter], at: int) -> list[Parameter]:
+    kinds = {p.kind for p in found}
+    if KEYWORD_ONLY in kinds:
+        raise _Fault("'/' must stand before '*'", at)
+    if POSITIONAL_ONLY in kinds or not found:
+        reason = "'/' stands here twice" if found else "no parameter is before '/'"
+        raise _Fault(reason, at)
+    return [
+        Parameter(p.name, p.type, p.default, POSITIONAL_ONLY, p.alias) for p in found
+    ]
+
+
+def _check_place(found: list[Parameter], part: str, at: int) -> None:
+    """Raise unless the last parameter may stand behind those before it."""
+    *before, last = found
+    if last.name in [p.name for p in before]:
+        raise _Fault(f"parameter '{last.name}' stands here twice", at, len(part))
+    if last.kind == KEYWORD_ONLY or last.default is not MISSING:
+        return
+    if any(p.default is not MISSING for p in before):
+        raise _Fault(
+            f"parameter '{last.name}' has no default, but follows one that has",
+            at,
+            len(part),
+        )
+
+
+def _parse_parameter(part: str, at: int, kind: str) -> Parameter:
+    if not part:
+        raise _Fault("a parameter is missing here", at)
+    found, alias, end = _parse_type(part, at)
+    match = _NAME.match(part, end)
+    if not match or not match[1].isidentifier():
+        raise _Fault("a parameter needs a type and a name", at, len(part))
+    place = at + match.end()
+    rest = part[match.end() :]
+    if rest and not match[2]:
+        raise _Fault(f"cannot read {rest!r}", place, len(rest))
+    default = _parse_default(rest, found, place) if match[2] else MISSING
+    return Parameter(match[1], found, default, kind, alias)
+
+
+# ---- types ----
+
+
+def _parse_type(part: str, at: int) -> tuple[SchemaType, Alias | None, int]:
+    """A type at the start of `part`, its alias, and where it ends."""
+    if part.startswith("("):
+        return _parse_suffix(part, at, *_parse_tuple(part, at))
+    match = _TYPE.match(part)
+    if not match:
+        raise _Fault("a type is missing here", at, len(part))
+    name = match["name"] + (match["operand"] or "")
+    if name not in NAMES:
+        raise _Fault(f"unknown type '{name}'{_hint(name)}", at, len(name))
+    alias = Alias(match["alias"], bool(match["write"])) if match["alias"] else None
+    if alias and NAMES[name] not in (ARRAY, OPERAND):
+        raise _Fault("only arrays have aliases", at, match.end())
+    return _parse_suffix(part, at, NAMES[name], alias, match.end())
+
+
+def _hint(name: str) -> str:
+    if name in FOREIGN:
+        return f": {FOREIGN[name]}"
+    return did_you_mean(name, NAMES) or f"; known: {', '.join(NAMES)}"
+
+
+def _parse_tuple(part: str, at: int) -> tuple[SchemaType, Alias | None, int]:
+    end = _closing(part, at)
+    found = [_whole_type(*item) for item in _items(part[1:end], at + 1)]
+    if not found:
+        raise _Fault("a tuple needs a type for each place", at, end + 1)
+    # One name stands for all arrays of an argument, and is written at the first.
+    aliases = [alias for kind, alias in found if holds_arrays(kind)]
+    if any(aliases[1:]):
+        raise _Fault("a tuple has its alias at its first array", at, end + 1)
+    alias = aliases[0] if aliases else None
+    return TupleOf(tuple(kind for kind, _ in found)), alias, end + 1
+
+
+def _whole_type(text: str, at: int) -> tuple[SchemaType, Alias | None]:
+    found, alias, end = _parse_type(text, at)
+    if text[end:].strip():
+        raise _Fault(f"cannot read {text[end:]!r}", at + end, len(text) - end)
+    return found, alias
+
+
+def _parse_suffix(
+    part: str, at: int, found: SchemaType, alias: Alias | None, end: int
+) -> tuple[SchemaType, Alias | None, int]:
+    while match := _SUFFIX.match(part, end):
+        if match[0] != "?":
+            found = ListOf(found, int(match[1]) if match[1] else None)
+        elif isinstance(found, Maybe):
+            raise _Fault("'?' stands here twice", at + end)
+        else:
+            found = Maybe(found)
+        end = match.end()
+    return found, alias, end
+
+
+# ---- results ----
+
+
+def _parse_returns(text: str, at: int) -> tuple[tuple[Return, ...], bool]:
+    if not text:
+        raise _Fault("the results are missing", at)
+    whole = text[0] == "(" and _closing(text, at) == len(text) - 1
+    if not whole:
+        return (_parse_return(text, at, []),), False
+    found: list[Return] = []
+    for part, place in _items(text[1:-1], at + 1):
+        found.append(_parse_return(part, place, [r.name for r in found]))
+    return tuple(found), len(_split(text[1:-1], at + 1)) > 1
+
+
+def _parse_return(part: str, at: int, before: list[str]) -> Return:
+    found, alias, end = _parse_type(part, at)
+    name, place = _stripped(part[end:], at + end)
+    if name and not name.isidentifier():
+        raise _Fault(f"cannot read {name!r}", place, len(name))
+    if name and name in before:
+        raise _Fault(f"result '{name}' stands here twice", at, len(part))
+    return Return(found, name, alias)
+
+
+# ---- defaults: what `print_value` writes ----
+
+
+# What the readers of numbers, strings and dtypes raise at a text that is none.
+_READ_ERRORS = (ValueError, TypeError, SyntaxError, LookupError, AttributeError)
+
+
+def _parse_default(text: str, kind: SchemaType, at: int) -> Any:
+    try:
+        return check_default(_read_value(text, kind), kind)
+    except (Mismatch, _Fault, *_READ_ERRORS) as error:
+        why = f": {error}" if isinstance(error, Mismatch) and str(error) else ""
+        reason = f"default {text or 'nothing'} does not fit {kind}{why}"
+        raise _Fault(reason, at, len(text)) from None
+
+
+def _read_value(text: str, kind: SchemaType) -> Any:
+    if text == "None":
+        return None
+    if isinstance(kind, Maybe):
+        return _read_value(text, kind.item)
+    if isinstance(kind, ListOf | TupleOf) and text[:1] in ("[", "("):
+        return _read_items(text, kind)
+    if isinstance(kind, ListOf) and kind.length is not None:
+        return (_read_value(text, kind.item),) * kind.length
+    if text[:1] in ("'", '"'):
+        return _read_string(text)
+    if not isinstance(kind, Base):
+        raise ValueError(text)
+    return _read_dtype(text) if kind == DTYPE else _read_number(text)
+
+
+def _read_items(text: str, kind: ListOf | TupleOf) -> tuple[Any, ...]:
+    if _closing(text, 0) != len(text) - 1 or text[0] + text[-1] not in ("[]", "()"):
+        raise ValueError(text)
+    inside = _items(text[1:-1], 0)
+    kinds = kind.items if isinstance(kind, TupleOf) else (kind.item,) * len(inside)
+    pairs = zip(inside, kinds, strict=True)
+    return tuple(_read_value(part, item_kind) for (part, _), item_kind in pairs)
+
+
+def _read_string(text: str) -> str:
+    read: Callable[[str], Any] = json.loads if text[0] == '"' else ast.literal_eval
+    found = read(text)
+    if not isinstance(found, str):
+        raise ValueError(text)
+    return found
+
+
+def _read_number(text: str) -> Any:
+    if text in _TRUTHS:
+        return _TRUTHS[text]
+    for read in (int, float, complex):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    raise ValueError(text)
+
+
+_TRUTHS = {"True": True, "true": True, "False": False, "false": False}
+
+
+def _read_dtype(text: str) -> np.dtype[Any]:
+    if text.startswith("["):
+        return np.lib.format.descr_to_dtype(ast.literal_eval(text))
+    return np.dtype(text)

@@ -1,0 +1,124 @@
+"""All nestings to length five of grad, vmap-and-sum and an identity transform."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+
+# Powers of a start polynomial in whole numbers: every value below 2 ** 53 is exact.
+COEFFICIENTS = (3, -2, 5, 1, -4, 2, 1)
+FACTORS = (1.0, 2.0, -1.0)
+AT = 2.0
+
+
+class Identity(co.Interpreter):
+    """Does nothing to operators but see them."""
+
+    kind = co.RuleKind("identity")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = 0
+
+    def process(self, op: Any, args: Sequence[Any]) -> Any:
+        self.seen += 1
+        return self.wrap(op.invoke(self.unwrap(args)))
+
+
+@co.custom_op("nesting::times", mutates_args=())
+def times(x: co.Array, y: co.Array) -> co.Array:
+    return x * y
+
+
+def _setup(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+@times.register_vmap
+def _(info: Any, in_dims: Any, x: Any, y: Any) -> Any:
+    # Rows are numbers here, so the batch axis is the only one.
+    return times(x, y), 0
+
+
+times.register_fake(lambda x, y: co.fake_like(x))
+
+
+def _backward(ctx: Any, g: Any) -> Any:
+    x, y = ctx.saved_arrays
+    return times(g, y), times(x, g)
+
+
+times.register_autograd(_backward, setup_context=_setup)
+
+
+def by_operator(x: Any) -> Any:
+    """The polynomial by Horner's rule, multiplied by an operator of one's own."""
+    total = x * 0.0 + float(COEFFICIENTS[-1])
+    for coefficient in reversed(COEFFICIENTS[:-1]):
+        total = times(total, x) + float(coefficient)
+    return total
+
+
+def by_numpy(x: Any) -> Any:
+    """The polynomial in plain NumPy code."""
+    return sum(float(c) * np.power(x, k) for k, c in enumerate(COEFFICIENTS[1:], 1)) + (
+        float(COEFFICIENTS[0])
+    )
+
+
+# Each transform: on functions of a number, and on coefficients.
+
+
+def vmap_and_sum(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def total(x: Any) -> Any:
+        return np.sum(co.vmap(f)(x * np.array(FACTORS)))
+
+    return total
+
+
+def identity(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def same(x: Any) -> Any:
+        with Identity() as interpreter:
+            return interpreter.lower(f(interpreter.wrap(x)))
+
+    return same
+
+
+def derivative(c: list[int]) -> list[int]:
+    return [k * a for k, a in enumerate(c)][1:] or [0]
+
+
+def scaled_sum(c: list[int]) -> list[int]:
+    return [a * sum(int(f) ** k for f in FACTORS) for k, a in enumerate(c)]
+
+
+TRANSFORMS: dict[str, tuple[Any, Any]] = {
+    "g": (co.grad, derivative),
+    "v": (vmap_and_sum, scaled_sum),
+    "i": (identity, list),
+}
+WORDS = ["".join(w) for n in range(6) for w in itertools.product("gvi", repeat=n)]
+
+
+def test_there_are_364_words() -> None:
+    """The words are all those of length zero to five."""
+    assert len(set(WORDS)) == 364
+
+
+@pytest.mark.parametrize("polynomial", [by_operator, by_numpy])
+@pytest.mark.parametrize("word", WORDS)
+def test_word_gives_the_exact_polynomial(word: str, polynomial: Any) -> None:
+    """Every nesting gives the value that exact arithmetic on coefficients gives."""
+    f, coefficients = polynomial, list(COEFFICIENTS)
+    for letter in reversed(word):
+        transform, on_coefficients = TRANSFORMS[letter]
+        f, coefficients = transform(f), on_coefficients(coefficients)
+    expected = sum(a * int(AT) ** k for k, a in enumerate(coefficients))
+
+    assert float(f(np.array(AT))) == expected
