@@ -1,18 +1,7 @@
 """Custom operators for NumPy and CuPy."""
 
 from customop.annotations import Array, ArrayT, Device, DType, Scalar
-from customop.autograd import (
-    GradTracer,
-    backward,
-    enable_grad,
-    grad,
-    native,
-    no_grad,
-    stop_gradient,
-    value_and_grad,
-    variable,
-    vjp,
-)
+from customop.autograd import grad, native, value_and_grad, vjp
 from customop.config import config
 from customop.derivatives import hessian, jacfwd, jacrev
 from customop.devices import register_array_type
@@ -47,7 +36,15 @@ from customop.library import (
 )
 from customop.operator import Operator
 from customop.protocols import register_numpy_function
+from customop.reverse import GradTracer
 from customop.schema import Schema, infer_schema
+from customop.variables import (
+    backward,
+    enable_grad,
+    no_grad,
+    stop_gradient,
+    variable,
+)
 from customop.vmap import vmap
 
 __all__ = [

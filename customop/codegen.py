@@ -26,16 +26,9 @@ from customop.annotations import (
     holds_arrays,
     is_single_array,
 )
-from customop.schema import (
-    KEYWORD_ONLY,
-    MISSING,
-    POSITIONAL_ONLY,
-    Parameter,
-    Schema,
-    coercion,
-    exact_class,
-    needs_guard,
-)
+from customop.coerce import exact_class, needs_guard
+from customop.parameters import KEYWORD_ONLY, MISSING, POSITIONAL_ONLY, Parameter
+from customop.schema import Schema, coercion
 
 __all__ = ["RESERVED", "compile_call", "generate", "is_open", "set_fast_kernel"]
 
@@ -84,6 +77,9 @@ def compile_call(
     """The function of a call, and its source text."""
     source = _Source(name, qualname, schema)
     text = _write(source, has_fast_path, after_write)
+    # Under names of their own, since a parameter may be called `type` or `list`.
+    source.names["_type"] = type
+    source.names["_list"] = list
     source.names["_dispatch"] = dispatch
     source.names["_op"] = op
     source.names["_modes"] = modes
@@ -103,7 +99,7 @@ def generate(title: str, text: str, name: str, names: dict[str, Any]) -> Any:
     return names[name]
 
 
-RESERVED = ("_array", "_kernel", "_dispatch", "_op", "_modes")
+RESERVED = ("_array", "_kernel", "_dispatch", "_op", "_modes", "_type", "_list")
 
 
 def set_fast_kernel(call: Callable[..., Any], kernel: Any) -> None:
@@ -180,7 +176,7 @@ def _early_coercions(source: _Source) -> list[str]:
             continue
         line = f"{p.name} = {_coerce_name(source, p)}({p.name})"
         if isinstance(p.type, ListOf) and p.type.item == ARRAY:
-            line = f"if type({p.name}) is not list: {line}"
+            line = f"if _type({p.name}) is not _list: {line}"
         if isinstance(p.type, Maybe):
             line = f"if {p.name} is not None: {line}"
         lines.append(line)
@@ -214,18 +210,18 @@ def _guard(source: _Source, p: Parameter) -> str:
 
 def _guard_of(source: _Source, name: str, kind: SchemaType) -> str:
     if kind == ARRAY:
-        return f"type({name}) is _array"
+        return f"_type({name}) is _array"
     if kind == OPERAND:
         numbers = source.bind("_numbers", _numbers)
-        return f"(type({name}) is _array or type({name}) in {numbers})"
+        return f"(_type({name}) is _array or _type({name}) in {numbers})"
     if isinstance(kind, ListOf) and kind.item == ARRAY:
         return f"{source.bind('_all_arrays', _all_arrays)}({name})"
     if not needs_guard(kind):
         return ""
     if kind == SCALAR:
-        return f"type({name}) in {source.bind('_numbers', _numbers)}"
+        return f"_type({name}) in {source.bind('_numbers', _numbers)}"
     exact = exact_class(kind)  # type: ignore[arg-type]  # a Base: needs_guard says so
-    return f"type({name}) is {source.bind(f'_{exact.__name__}', exact)}"
+    return f"_type({name}) is {source.bind(f'_{exact.__name__}', exact)}"
 
 
 def _kernel_call(source: _Source, after_write: Callable[..., None]) -> list[str]:

@@ -85,14 +85,16 @@ def _to_scalar(value: Any) -> Any:
 
 
 def _to_dtype(value: Any) -> np.dtype[Any]:
-    if value is None or isinstance(value, int | float):
+    # NumPy reads None as float64, a number as a flag, and an array as its own dtype.
+    if value is None or _number_class(value) or kind_of[type(value)] is not None:
         raise Mismatch
     try:
-        return np.dtype(value)
+        found: np.dtype[Any] = np.dtype(value)
     except SyntaxError:  # how NumPy answers some strings
         raise Mismatch from None
     except TypeError:  # a dtype of another library, known by its name
-        return np.dtype(str(value).rpartition(".")[2])
+        found = np.dtype(str(value).rpartition(".")[2])
+    return found
 
 
 def _to_device(value: Any) -> str:
@@ -103,11 +105,10 @@ def _to_device(value: Any) -> str:
 
 
 def _to_generator(value: Any) -> Any:
-    if isinstance(value, np.random.Generator):
-        return value
-    if type(value).__name__ == "Generator" and hasattr(value, "bit_generator"):
-        return value
-    raise Mismatch
+    # NumPy's, CuPy's, or one that derives from them.
+    if not hasattr(value, "bit_generator"):
+        raise Mismatch
+    return value
 
 
 # Type -> (class that needs no coercion, coercion).
@@ -120,16 +121,17 @@ _EXACT: dict[str, tuple[type, Callable[[Any], Any]]] = {
     "Scalar": (float, _to_scalar),
     "dtype": (np.dtype, _to_dtype),
     "device": (str, _to_device),
-    "Generator": (np.random.Generator, _to_generator),
+    # The class itself is named late: naming it imports numpy.random.
+    "Generator": (object, _to_generator),
 }
 
 # Types whose exact class is proof enough: a str may still be no device.
-PROVEN_BY_CLASS = {"int", "float", "bool", "complex", "str", "Scalar", "Generator"}
+PROVEN_BY_CLASS = {"int", "float", "bool", "complex", "str", "Scalar"}
 
 
 def exact_class(kind: Base) -> type:
     """The class whose values a parameter of this type takes as they are."""
-    return _EXACT[kind.name][0]
+    return np.random.Generator if kind == GENERATOR else _EXACT[kind.name][0]
 
 
 def needs_guard(kind: SchemaType) -> bool:
@@ -200,7 +202,9 @@ def _coerce_tuple(value: Any, kind: TupleOf) -> Any:
     return _in_class(value, items, tuple)
 
 
-def _in_class(value: Any, items: list[Any], wanted: type) -> Any:
+def _in_class(
+    value: Any, items: list[Any], wanted: type[list[Any] | tuple[Any, ...]]
+) -> Any:
     """The items in the class that is wanted: the value itself if that is the same."""
     if type(value) is wanted and all(map(operator.is_, value, items)):
         return value
@@ -282,8 +286,9 @@ def _fixed(value: Any, kind: SchemaType) -> Any:
 
 def _has_text(dtype: np.dtype[Any]) -> bool:
     """Whether the text of a dtype, or of its fields, gives it back."""
-    text = str(dtype) if dtype.names is None else np.lib.format.dtype_to_descr(dtype)
+    describe, read = np.lib.format.dtype_to_descr, np.lib.format.descr_to_dtype
+    text: Any = str(dtype) if dtype.names is None else describe(dtype)
     try:
-        return bool(np.lib.format.descr_to_dtype(text) == dtype)
+        return bool(read(text) == dtype)
     except (TypeError, ValueError, SyntaxError):  # it has one that says something else
         return False

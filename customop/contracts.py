@@ -8,7 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from customop.annotations import ARRAY, OPERAND, Base, ListOf, Maybe, SchemaType, TupleOf
+from customop.annotations import (
+    ARRAY,
+    OPERAND,
+    Base,
+    ListOf,
+    Maybe,
+    SchemaType,
+    TupleOf,
+)
+from customop.coerce import exact_class, show
 from customop.devices import FAKE, NUMPY_SCALAR, TRACED, kind_of
 from customop.dispatch import flat, map_nested
 from customop.errors import ContractError, CustomOpError, DataDependentError, place
@@ -20,8 +29,9 @@ from customop.fakearray import (
     make_fake,
     strides_of,
 )
+from customop.parameters import Return
 from customop.protocols import abbreviated, describe
-from customop.schema import Return, Schema, exact_class, show
+from customop.schema import Schema
 
 __all__ = ["Proof", "bump_versions", "finish_fake", "to_fake", "version_of", "versions"]
 
@@ -156,7 +166,9 @@ class Proof:
             ) from error
         expected = check_returns(self.op, self.fake, told, FAKE)
         ordered = not any(_is_broadcast(v) for v in flat(list(self.args)))
-        for i, (real, fake) in enumerate(zip(flat(values), flat(expected), strict=False)):
+        for i, (real, fake) in enumerate(
+            zip(flat(values), flat(expected), strict=False)
+        ):
             self._compare(i, real, fake, ordered)
 
     def _compare(self, index: int, real: Any, fake: Any, ordered: bool) -> None:
@@ -178,7 +190,9 @@ class Proof:
             do="return fake_like(x, shape=..., dtype=...) with what the kernel returns",
         )
 
-    def _breach(self, what: str, *where: str, do: str, parameter: str = "") -> ContractError:
+    def _breach(
+        self, what: str, *where: str, do: str, parameter: str = ""
+    ) -> ContractError:
         return ContractError(
             f"{self.op.qualname}: the '{self.kind}' kernel {what}",
             *where,
@@ -212,7 +226,9 @@ def _copy(value: Any) -> Any:
 def _equal(a: Any, b: Any) -> bool:
     if not isinstance(a, np.ndarray):
         return True
-    return bool(np.array_equal(a.view(np.ndarray), b.view(np.ndarray)) or _same_bytes(a, b))
+    return bool(
+        np.array_equal(a.view(np.ndarray), b.view(np.ndarray)) or _same_bytes(a, b)
+    )
 
 
 def _same_bytes(a: Any, b: Any) -> bool:
@@ -265,7 +281,9 @@ def check_returns(
     schema: Schema = op.schema
     if not schema.returns:
         if out is not None:
-            raise _wrong_return(op, kernel, kind, f"returns {show(out)}, must return None")
+            raise _wrong_return(
+                op, kernel, kind, f"returns {show(out)}, must return None"
+            )
         return []
     if not schema.is_tuple:
         values = [out]

@@ -10,11 +10,11 @@ import numpy as np
 from typing_extensions import ParamSpec
 
 from customop.autograd import vjp
+from customop.coerce import show
 from customop.errors import GradientError
 from customop.fakearray import device_of
 from customop.jvp import jvp
 from customop.protocols import call_numpy
-from customop.schema import show
 from customop.tree import flatten, map_leaves, unflatten
 from customop.vmap import vmap
 

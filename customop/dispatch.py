@@ -16,9 +16,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar, Token
-from typing import Any, ClassVar, NoReturn
-
-from typing_extensions import Self
+from typing import Any, ClassVar, NoReturn, Self
 
 from customop.devices import TRACED, add_array_type, kind_of
 from customop.errors import DataDependentError, LeakedTracerError, RegistrationError

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from customop.coerce import show
 from customop.contracts import finish_fake, to_fake
 from customop.devices import FAKE, kind_of, normalize_device
 from customop.dispatch import Mode, is_array, map_nested
 from customop.errors import ArgumentError
 from customop.fakearray import FakeArray, make_fake
 from customop.kinds import RuleKind
-from customop.schema import show
 from customop.tree import map_leaves
 
 __all__ = ["FakeMode", "eval_shape"]

@@ -6,7 +6,7 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -134,9 +134,7 @@ def _split(text: str, at: int) -> list[_Part]:
     """Parts between commas outside brackets and quotes; none of an empty text."""
     commas = [i for i, depth, c in _outside(text) if c == "," and not depth]
     starts, ends = [0, *(i + 1 for i in commas)], [*commas, len(text)]
-    parts = [
-        _stripped(text[a:b], at + a) for a, b in zip(starts, ends, strict=True)
-    ]
+    parts = [_stripped(text[a:b], at + a) for a, b in zip(starts, ends, strict=True)]
     return parts if len(parts) > 1 or parts[0][0] else []
 
 
@@ -310,6 +308,10 @@ def _parse_return(part: str, at: int, before: list[str]) -> Return:
 _READ_ERRORS = (ValueError, TypeError, SyntaxError, LookupError, AttributeError)
 
 
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(text)
+
+
 def _parse_default(text: str, kind: SchemaType, at: int) -> Any:
     try:
         return check_default(_read_value(text, kind), kind)
@@ -331,7 +333,7 @@ def _read_value(text: str, kind: SchemaType) -> Any:
     if text[:1] in ("'", '"'):
         return _read_string(text)
     if not isinstance(kind, Base):
-        raise ValueError(text)
+        return _refuse(text)
     return _read_dtype(text) if kind == DTYPE else _read_number(text)
 
 
@@ -347,9 +349,7 @@ def _read_items(text: str, kind: ListOf | TupleOf) -> tuple[Any, ...]:
 def _read_string(text: str) -> str:
     read: Callable[[str], Any] = json.loads if text[0] == '"' else ast.literal_eval
     found = read(text)
-    if not isinstance(found, str):
-        raise ValueError(text)
-    return found
+    return found if isinstance(found, str) else _refuse(text)
 
 
 def _read_number(text: str) -> Any:

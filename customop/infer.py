@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -123,7 +122,7 @@ def innermost(fn: Any) -> Any:
             fn = fn.__func__
         else:
             break
-    call = getattr(type(fn), "__call__", None)
+    call = inspect.getattr_static(type(fn), "__call__", None)
     is_object = not isinstance(fn, types.FunctionType | type)
     return call if is_object and isinstance(call, types.FunctionType) else fn
 
@@ -332,10 +331,11 @@ def check_mutates_args(mutates_args: Iterable[str] | str) -> set[str] | None:
         if mutates_args == "unknown":
             return None
         raise _no_names(mutates_args, f"({mutates_args!r},)")
-    names = list(mutates_args) if hasattr(mutates_args, "__iter__") else [mutates_args]
-    if not all(isinstance(name, str) for name in names):
-        raise _no_names(mutates_args, "('x',)")
-    return set(names)
+    if isinstance(mutates_args, Iterable):
+        names = list(mutates_args)
+        if all(isinstance(name, str) for name in names):
+            return set(names)
+    raise _no_names(mutates_args, "('x',)")
 
 
 def _no_names(mutates_args: object, instead: str) -> SchemaError:

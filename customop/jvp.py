@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from customop.autograd import GradInterpreter, GradTracer, is_inexact, sweep, vjp
+from customop.autograd import vjp
+from customop.coerce import show
 from customop.devices import kind_of
 from customop.dispatch import Interpreter, Tracer, flat, is_array, map_nested
 from customop.errors import ContractError, GradientError, place
-from customop.operator import AUTOGRAD, JVP
+from customop.node import is_inexact, sweep
 from customop.protocols import abbreviated, call_numpy
-from customop.schema import show
+from customop.reverse import GradInterpreter, GradTracer
+from customop.table import AUTOGRAD, JVP
 from customop.tree import flatten, map_leaves, unflatten
 
 __all__ = ["JvpTracer", "jvp"]
@@ -97,7 +99,11 @@ def _misfit(op: Any, rule: Any, what: str) -> GradientError:
 
 
 def _by_rule(
-    interpreter: Interpreter, op: Any, rule: Callable[..., Any], primals: Any, tangents: Any
+    interpreter: Interpreter,
+    op: Any,
+    rule: Callable[..., Any],
+    primals: Any,
+    tangents: Any,
 ) -> tuple[Any, Any]:
     count = len(op.schema.positional)
     names = [p.name for p in op.schema.keyword_only]
@@ -128,7 +134,8 @@ def _transposed(
     """
     if op.find_rule(AUTOGRAD) is None:
         raise op.missing_rule(
-            JVP, f"met under {interpreter.describe()}, with no backward formula to transpose"
+            JVP,
+            f"met under {interpreter.describe()}, with no backward formula to transpose",
         )
     grads = GradInterpreter()
     starts: list[Any] = []
@@ -248,10 +255,14 @@ def jvp(
     return value, tangent
 
 
-def _dual(interpreter: JvpInterpreter, value: Any, tangent: Any, index: int) -> JvpTracer:
+def _dual(
+    interpreter: JvpInterpreter, value: Any, tangent: Any, index: int
+) -> JvpTracer:
     if isinstance(value, float | complex) and not isinstance(value, np.generic):
         value = np.asarray(value)
-    if isinstance(tangent, float | int | complex) and not isinstance(tangent, np.generic):
+    if isinstance(tangent, float | int | complex) and not isinstance(
+        tangent, np.generic
+    ):
         tangent = np.asarray(tangent, getattr(value, "dtype", None))
     if kind_of[type(value)] is None or not is_inexact(value.dtype):
         seen = abbreviated(value) if is_array(value) else show(value)

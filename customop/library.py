@@ -10,19 +10,14 @@ from typing import Any, TypeVar, overload
 
 from typing_extensions import ParamSpec
 
-from customop.devices import DEFAULT
-from customop.errors import RegistrationError, SchemaError, place
-from customop.kinds import RuleKind, Tag
-from customop.operator import (
-    Definition,
-    Operator,
-    check_device_types,
-    check_names,
-    define_operator,
-    find_operator,
-)
 from customop.annotations import holds_arrays
+from customop.devices import DEFAULT
+from customop.errors import RegistrationError, SchemaError, did_you_mean, place
+from customop.kinds import RuleKind, Tag
+from customop.operator import Operator, define_operator, find_operator
+from customop.registration import check_device_types, check_names
 from customop.schema import Schema, check_agrees
+from customop.table import Definition
 
 __all__ = [
     "custom_op",
@@ -120,7 +115,9 @@ def custom_op(
     scope = sys._getframe(1)
 
     def make(given: Callable[P, R]) -> Operator[P, R]:
-        return _make(name, given, mutates_args, device_types, schema, tags, scope)
+        made: Any = _make(name, given, mutates_args, device_types, schema, tags, scope)
+        op: Operator[P, R] = made
+        return op
 
     return make if fn is None else make(fn)
 
@@ -178,7 +175,7 @@ def _schema(
 ) -> Schema:
     try:
         if schema is None:
-            return Schema.infer(fn, mutates_args, scope.f_locals)
+            return Schema.infer(fn, mutates_args, scope)
         parsed = Schema.parse(schema)
         check_agrees(fn, parsed, mutates_args)
     except SchemaError as error:
@@ -217,15 +214,17 @@ def _check_factory(name: str, schema: Schema, kinds: tuple[str, ...]) -> None:
 
 
 def _tags(name: str, tags: Iterable[Tag] | Tag) -> frozenset[Tag]:
-    found = frozenset([tags] if isinstance(tags, Tag) else tags)
+    several = isinstance(tags, Iterable) and not isinstance(tags, str)
+    found: list[Any] = [*tags] if several else [tags]
     for tag in found:
         if not isinstance(tag, Tag):
+            near = did_you_mean(str(tag).rpartition(".")[2], [t.name for t in Tag])
             raise RegistrationError(
-                f"{name}: {tag!r} is no tag",
+                f"{name}: {tag!r} is no tag{near}",
                 do=f"use one of {', '.join(str(t) for t in Tag)}",
                 op=name,
             )
-    return found
+    return frozenset(found)
 
 
 # ---- registering by name ----
@@ -296,7 +295,7 @@ def register_fake(
     RegistrationError
         As the method does.
     """
-    return _resolve(op).register_fake(fn, override=override)  # type: ignore[arg-type]
+    return _resolve(op).register_fake(fn, override=override)
 
 
 def register_autograd(
@@ -358,7 +357,7 @@ def register_jvp(
     RegistrationError
         As the method does.
     """
-    return _resolve(op).register_jvp(fn, override=override)  # type: ignore[arg-type]
+    return _resolve(op).register_jvp(fn, override=override)
 
 
 def register_vmap(
@@ -387,7 +386,7 @@ def register_vmap(
     RegistrationError
         As the method does.
     """
-    return _resolve(op).register_vmap(fn, override=override)  # type: ignore[arg-type]
+    return _resolve(op).register_vmap(fn, override=override)
 
 
 def register(
@@ -418,4 +417,4 @@ def register(
     RegistrationError
         As the method does.
     """
-    return _resolve(op).register(kind, fn, override=override)  # type: ignore[arg-type]
+    return _resolve(op).register(kind, fn, override=override)

@@ -115,7 +115,9 @@ def print_value(value: Any, kind: SchemaType) -> str:
         return f"[{', '.join(print_value(v, kind.item) for v in value)}]"
     if kind == DTYPE:
         return _print_dtype(value)
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+    return (
+        json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+    )
 
 
 def _print_dtype(dtype: np.dtype[Any]) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import optree
 from typing_extensions import ParamSpec
 
+from customop.coerce import show
 from customop.devices import kind_of
 from customop.dispatch import Interpreter, Mode, Tracer, flat, is_array, map_nested
 from customop.errors import (
@@ -23,9 +24,8 @@ from customop.errors import (
     place,
 )
 from customop.fakearray import FakeArray, device_of, fake_like
-from customop.operator import VMAP
 from customop.protocols import INDEXING, abbreviated, call_numpy, describe
-from customop.schema import show
+from customop.table import VMAP
 
 __all__ = ["BatchTracer", "vmap"]
 
@@ -258,7 +258,9 @@ def _fake_row(value: Any, dim: Any) -> Any:
     if kind_of[type(value)] is None:
         return value
     shape = tuple(value.shape)
-    return fake_like(value, shape=shape if dim is None else shape[:dim] + shape[dim + 1 :])
+    return fake_like(
+        value, shape=shape if dim is None else shape[:dim] + shape[dim + 1 :]
+    )
 
 
 _warned: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -398,7 +400,8 @@ def vmap(
         )
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
         raise VmapError(
-            f"vmap: chunk_size={chunk_size!r}", do="use a positive number of rows, or None"
+            f"vmap: chunk_size={chunk_size!r}",
+            do="use a positive number of rows, or None",
         )
     name = getattr(fn, "__name__", "function")
 
@@ -575,18 +578,20 @@ def _chunk(
 ) -> list[Any]:
     part = slice(start, start + length)
     return [
-        leaf if dim is None else call_numpy(INDEXING, leaf, (slice(None),) * dim + (part,))
+        leaf
+        if dim is None
+        else call_numpy(INDEXING, leaf, (slice(None),) * dim + (part,))
         for leaf, dim in zip(leaves, dims, strict=True)
     ]
 
 
 def _join(chunks: list[Any], out_dims: Any) -> Any:
-    leaves, structures = zip(*(optree.tree_flatten(chunk) for chunk in chunks), strict=True)
+    leaves, structures = zip(
+        *(optree.tree_flatten(chunk) for chunk in chunks), strict=True
+    )
     dims = _spread("function", out_dims, chunks[0])
     joined = [
         column[0] if dim is None else call_numpy(np.concatenate, list(column), axis=dim)
         for dim, column in zip(dims, zip(*leaves, strict=True), strict=True)
     ]
     return optree.tree_unflatten(structures[0], joined)
-
-

@@ -116,7 +116,7 @@ def eye(
     n: int,
     m: int | None = None,
     k: int = 0,
-    dtype: DType = np.dtype(float),
+    dtype: DType = "float64",
     device: Device = "cpu",
 ) -> Array:
     return _library(device).eye(n, m, k, dtype=dtype)

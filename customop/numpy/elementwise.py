@@ -12,7 +12,12 @@ from typing import Any
 import numpy as np
 
 from customop import Operator, Tag, custom_op, register_numpy_function
-from customop.numpy.rules import fake_of_ufunc, is_complex, no_gradient, register_formulas
+from customop.numpy.rules import (
+    fake_of_ufunc,
+    is_complex,
+    no_gradient,
+    register_formulas,
+)
 
 __all__: list[str] = []
 

@@ -7,6 +7,7 @@ or add a gradient into zeros, are operators too.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from operator import index as as_int
 from typing import Any, NoReturn
@@ -26,7 +27,6 @@ from customop import (
 )
 from customop.numpy.rules import keep_order, no_gradient, register_formulas, shape_of
 from customop.numpy.shape import as_array, batch_first, only, register_linear
-from customop.protocols import INDEXING
 
 __all__: list[str] = []
 
@@ -430,7 +430,7 @@ def _parts(x: Any, items: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     return entries, [_constant(a, x) for a in arrays]
 
 
-@register_numpy_function(INDEXING)
+@register_numpy_function(operator.getitem)
 def _getitem(x: Any, key: Any) -> Any:
     items = _spread(x.shape, key)
     entries, arrays = _parts(x, items)

@@ -15,8 +15,6 @@ from customop import Array, FakeArray, custom_op, fake_like, register_numpy_func
 from customop.errors import ArgumentError
 from customop.numpy.create import eye
 from customop.numpy.reduce import (
-    NO_VALUE,
-    is_set,
     listed_axes,
     note_input_and_output,
     reduction_of,

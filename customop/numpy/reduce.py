@@ -164,6 +164,7 @@ def _cast(x: Any, dtype: Any) -> Any:
 
 
 def is_set(keepdims: Any) -> bool:
+    """Whether keepdims is given and true."""
     return keepdims is not NO_VALUE and bool(keepdims)
 
 
@@ -644,46 +645,6 @@ argsort.register_vmap(_along_axis(argsort))
 no_gradient(argsort)
 
 
-@custom_op("np::permute_along_axis", mutates_args=())
-def permute_along_axis(x: Array, order: Array, axis: int) -> Array:
-    return np.take_along_axis(x, order, axis)
-
-
-@permute_along_axis.register_fake
-def _(x: Any, order: Any, axis: Any) -> FakeArray:
-    normalize_axis_index(axis, len(x.shape))
-    return FakeArray(x.shape, x.dtype, device=x.device)
-
-
-@permute_along_axis.register_vmap
-def _(info: Any, in_dims: Any, x: Any, order: Any, axis: Any) -> Any:
-    x, order = (
-        np.broadcast_to(v, (info.batch_size, *v.shape)) if d is None else np.moveaxis(v, d, 0)
-        for v, d in zip((x, order), in_dims, strict=False)
-    )
-    return permute_along_axis(x, order, normalize_axis_index(axis, x.ndim - 1) + 1), 0
-
-
-def _note_order(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.axis = inputs[2]
-    ctx.save_for_backward(inputs[1])
-
-
-def _permute_backward(ctx: Any, g: Any) -> tuple[Any, None, None]:
-    back = argsort(ctx.saved_arrays[0], ctx.axis)
-    return permute_along_axis(g, back, ctx.axis), None, None
-
-
-permute_along_axis.register_autograd(_permute_backward, setup_context=_note_order)
-
-
-@permute_along_axis.register_jvp
-def _(primals: Any, tangents: Any) -> Any:
-    x, order, axis = primals
-    t = tangents[0]
-    return permute_along_axis(x, order, axis), permute_along_axis(t, order, axis)
-
-
 @custom_op("np::sort", mutates_args=())
 def sort(x: Array, axis: int = -1) -> Array:
     return np.sort(x, axis=axis)
@@ -705,7 +666,7 @@ def _note_sorting(ctx: Any, inputs: Any, output: Any) -> None:
 
 def _sort_backward(ctx: Any, g: Any) -> tuple[Any, None]:
     order = argsort(ctx.saved_arrays[0], ctx.axis, True)
-    return permute_along_axis(g, argsort(order, ctx.axis), ctx.axis), None
+    return np.take_along_axis(g, argsort(order, ctx.axis), ctx.axis), None
 
 
 sort.register_autograd(_sort_backward, setup_context=_note_sorting)
@@ -715,7 +676,7 @@ sort.register_autograd(_sort_backward, setup_context=_note_sorting)
 def _(primals: Any, tangents: Any) -> Any:
     x, axis = primals
     order = argsort(x, axis, True)
-    return sort(x, axis), permute_along_axis(tangents[0], order, axis)
+    return sort(x, axis), np.take_along_axis(tangents[0], order, axis)
 
 
 # Names of NumPy's algorithms -> whether equal elements keep their order.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -70,7 +69,8 @@ def wanted(formula: Callable[..., Any] | None) -> tuple[str, ...]:
     """Names that a formula takes beside the gradient."""
     if formula is None:
         return ()
-    return tuple(inspect.signature(formula).parameters)[1:]
+    code = formula.__code__
+    return code.co_varnames[1 : code.co_argcount]
 
 
 def register_formulas(

@@ -24,7 +24,7 @@ from customop import (
     fake_like,
     register_numpy_function,
 )
-from customop.numpy.rules import fit, shape_of
+from customop.numpy.rules import fit, keep_order, shape_of
 
 __all__ = ["as_array", "as_tuple", "batch_first", "only", "register_linear"]
 
@@ -226,7 +226,7 @@ def _at_least(rank: int, where: Callable[[int], tuple[int, ...]]) -> Callable[..
 
 
 register_numpy_function(np.atleast_1d, _at_least(1, lambda rank: (0,)))
-register_numpy_function(np.atleast_2d, _at_least(2, lambda rank: (0, 1)[rank:] or (0,)))
+register_numpy_function(np.atleast_2d, _at_least(2, lambda rank: ((0, 1), (0,))[rank]))
 register_numpy_function(
     np.atleast_3d, _at_least(3, lambda rank: ((0, 1, 2), (0, 2), (2,))[rank])
 )
@@ -718,9 +718,15 @@ def _(x: Any, /, *, axis: int = 0) -> Any:
 
 # ---- padding and repeating ----
 
+
+def _padded(x: Any, pad_width: Sequence[Sequence[int]], value: Any) -> Any:
+    """The array with a value around it; NumPy takes no list of no pairs."""
+    return np.pad(x, pad_width, constant_values=value) if pad_width else np.copy(x)
+
+
 _pad: Operator[..., Any] = custom_op(
     "np::pad",
-    lambda x, pad_width, value: np.pad(x, pad_width, constant_values=value),
+    _padded,
     mutates_args=(),
     schema="(Array x, int[][] pad_width, Scalar value=0) -> Array",
 )
@@ -966,7 +972,13 @@ def _triangle(name: str) -> None:
         mutates_args=(),
         schema="(Array x, int k=0) -> Array",
     )
-    op.register_fake(lambda x, k: fake_like(x))
+
+
+    @op.register_fake
+    def _(x: Any, k: int) -> FakeArray:
+        mask = FakeArray(x.shape[-2:], np.bool_, device=fake_like(x).device)
+        return keep_order((mask, x), x.dtype)
+
     op.register_vmap(
         lambda info, in_dims, x, k: (op(batch_first(x, in_dims[0]), k), 0)
     )

@@ -1,0 +1,528 @@
+"""What reverse mode remembers: a node for each call, and the sweep back over them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from customop.coerce import show
+from customop.contracts import version_of, versions
+from customop.devices import kind_of
+from customop.dispatch import Tracer, is_array
+from customop.errors import GradientError, place
+from customop.fakearray import device_of
+from customop.parameters import MISSING
+from customop.protocols import abbreviated, call_numpy
+
+__all__ = [
+    "Edge",
+    "Leaf",
+    "Meta",
+    "Node",
+    "Output",
+    "UnaryNode",
+    "is_inexact",
+    "metas_of",
+    "sum_to_shape",
+    "sweep",
+]
+
+# Nodes are numbered as they are made: a node's inputs have lower numbers.
+numbers = itertools.count()
+
+
+# What an output is like, to prove its gradient and to make zeros for it: shape, dtype,
+# and device where zeros may be needed. A plain tuple, as an edge is.
+Meta = tuple[Any, ...]
+
+
+class Leaf:
+    """Where a gradient ends: an input of the transform, or a variable."""
+
+    __slots__ = ("_metas", "_number", "grad")
+
+    def __init__(self, value: Any) -> None:
+        self._number = next(numbers)
+        self._metas = (value.shape, value.dtype)
+        self.grad: Any = None
+
+
+class Output:
+    """One of several outputs of a call: stands for its node in edges."""
+
+    __slots__ = ("_metas", "index", "node")
+
+    def __init__(self, node: Any, index: int, metas: Meta) -> None:
+        self.node = node
+        self.index = index
+        self._metas = metas
+
+
+# From an input of a call to what made it: place of the parameter, places inside its
+# lists, and the leaf, node or output. A plain tuple: every input of every call has one.
+Edge = tuple[int, tuple[int, ...], Any]
+
+
+class Node:
+    """One call of an operator, as its backward formula sees it: the `ctx`.
+
+    Rules may set attributes of their own; names with an underscore are the package's.
+
+    Attributes
+    ----------
+    needs_input_grad : tuple
+        For each positional input, whether its gradient is asked for; nested as the
+        inputs are.
+    saved_arrays : tuple of array
+        What `save_for_backward` was given; `saved_tensors` is the same.
+    """
+
+    # Defaults stand on the class: a call then sets what differs from them alone.
+    _saved: tuple[Any, ...] = ()
+    _versions: tuple[int, ...] | None = None
+    _blocked: tuple[Any, ...] = ()
+    _materialize = True
+    _inputs: Sequence[Any] | None = None
+
+    # On the class of each operator's nodes, see `_node_class`.
+    _op: Any
+    _rule: Any
+
+    def __init__(self, edges: Sequence[Edge], metas: Any = None) -> None:
+        self._edges: Sequence[Edge] | None = edges
+        self._metas = metas
+        self._number = next(numbers)
+
+    @property
+    def needs_input_grad(self) -> tuple[Any, ...]:
+        """For each positional input, whether its gradient is asked for."""
+        op = self._op
+        edges = self._edges or ()
+        if not op.nested_slots:
+            slots = [edge[0] for edge in edges]
+            return tuple([i in slots for i in range(op.positional_count)])
+        tracked = {(edge[0], edge[1]) for edge in edges}
+        values = self._inputs or ()
+        return tuple(
+            _nested_needs(values[slot], slot, (), tracked)
+            for slot in range(op.positional_count)
+        )
+
+    def save_for_backward(self, *arrays: Any) -> None:
+        """Keep arrays, or None in their places, until the backward formula runs.
+
+        Raises
+        ------
+        GradientError
+            If a value is no array.
+        """
+        for value in arrays:
+            if value is not None and kind_of[type(value)] is None:
+                raise GradientError(
+                    f"{self._op.qualname}: save_for_backward takes arrays, got"
+                    f" {show(value)}",
+                    do="set other values as attributes: ctx.axis = axis",
+                    op=self._op.qualname,
+                )
+        self._saved = arrays
+        if versions:
+            self._versions = tuple([version_of(_leaf_value(v)) for v in arrays])
+
+    @property
+    def saved_arrays(self) -> tuple[Any, ...]:
+        """What was saved, proven not to have been written since.
+
+        Raises
+        ------
+        GradientError
+            If the graph has been freed, or an operator has written a saved array.
+        """
+        if versions:
+            self._check_versions()
+        return self._saved
+
+    saved_tensors = saved_arrays
+
+    def _check_versions(self) -> None:
+        before = self._versions or (0,) * len(self._saved)
+        for i, (value, then) in enumerate(zip(self._saved, before, strict=True)):
+            now = version_of(_leaf_value(value))
+            if now != then:
+                raise GradientError(
+                    f"{self._op.qualname}: array {i} saved for backward,"
+                    f" {abbreviated(value)}, was written by an operator since: version"
+                    f" {now}, saved at version {then}",
+                    self._op.schema.show(self._op.qualname),
+                    do="save a copy, or write after backward",
+                    op=self._op.qualname,
+                )
+
+    def mark_non_differentiable(self, *outputs: Any) -> None:
+        """Say that no gradient flows through these outputs."""
+        self._blocked = outputs
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Say whether missing gradients of outputs come as zeros or as None."""
+        self._materialize = value
+
+    def _freed(self) -> GradientError:
+        return GradientError(
+            f"{self._op.qualname}: backward runs a second time through a call whose saved"
+            " arrays are freed",
+            self._op.schema.show(self._op.qualname),
+            do="call backward(y, retain_graph=True) the first time",
+            op=self._op.qualname,
+        )
+
+    def pull(self, grads: Sequence[Any], retain: bool) -> list[tuple[Any, Any]]:
+        """What makes each tracked input, and its gradient, from those of the outputs."""
+        edges = self._edges
+        if edges is None:
+            raise self._freed()
+        if type(self._metas) is list:
+            grads = self._spread(grads)
+        found = self._rule.backward(self, *grads)
+        if not retain:
+            self._edges = None
+            self._saved = ()
+        return self._pairs(edges, found)
+
+    def _pairs(self, edges: Sequence[Edge], found: Any) -> list[tuple[Any, Any]]:
+        if type(found) is not tuple:
+            found = self._as_tuple(found)
+        elif len(found) != self._op.positional_count:
+            self._check_count(found)
+        pairs = []
+        for slot, path, node in edges:
+            grad = found[slot] if slot < len(found) else self._no_slot(slot)
+            if path:
+                grad = self._item(grad, slot, path)
+            if grad is None:
+                continue
+            meta = node._metas
+            try:
+                fits = grad.shape == meta[0] and grad.dtype == meta[1]
+            except AttributeError:
+                fits = False
+            pairs.append((node, grad if fits else self._fitted(grad, slot, meta)))
+        if len(found) > 1:
+            self._check_untracked(found)
+        return pairs
+
+    # ---- gradients of the outputs ----
+
+    def _spread(self, grads: Sequence[Any]) -> list[Any]:
+        """Gradients nested as the outputs are, with zeros where none came."""
+        flow = iter(grads)
+
+        def take(meta: Meta | None) -> Any:
+            grad = next(flow)
+            if grad is None and meta is not None and self._materialize:
+                shape, dtype, device = meta
+                return call_numpy(np.zeros, shape, dtype, device=device)
+            return grad
+
+        return [_map_metas(meta, take) for meta in self._metas]
+
+    # ---- gradients of the inputs ----
+
+    def _as_tuple(self, found: Any) -> tuple[Any, ...]:
+        count = self._op.positional_count
+        if count == 1 and not isinstance(found, list | dict):
+            return (found,)
+        names = [p.name for p in self._op.schema.positional]
+        if isinstance(found, dict):
+            return self._by_name(found)
+        if isinstance(found, list):
+            raise self._wrong(
+                f"returned a list of {len(found)}, must return a tuple, a gradient for"
+                f" each of {', '.join(names)}",
+                f"return ({', '.join('g_' + n for n in names)},)",
+            )
+        if self._rest_is_free(1):
+            return (found, *(None,) * (count - 1))
+        raise self._wrong(
+            f"returned one gradient, must return {count}: {', '.join(names)}",
+            f"return ({', '.join('g_' + n for n in names)}), None for no gradient",
+        )
+
+    def _by_name(self, found: dict[str, Any]) -> tuple[Any, ...]:
+        parameters = self._op.schema.parameters
+        names = [p.name for p in parameters]
+        unknown = [name for name in found if name not in names]
+        if unknown:
+            raise self._wrong(
+                f"returned a gradient for '{unknown[0]}', which is no parameter",
+                f"use the names {', '.join(names)}",
+            )
+        return tuple(found.get(name) for name in names)
+
+    def _rest_is_free(self, count: int) -> bool:
+        """Whether no gradient is asked for from position `count` on."""
+        positional = self._op.schema.positional
+        has_defaults = all(p.default is not MISSING for p in positional[count:])
+        slots = [edge[0] for edge in self._edges or ()]
+        return has_defaults and not any(count <= s < len(positional) for s in slots)
+
+    def _check_count(self, found: tuple[Any, ...]) -> None:
+        count = self._op.positional_count
+        if len(found) == len(self._op.schema.parameters):
+            return
+        if len(found) < count and self._rest_is_free(len(found)):
+            return
+        names = [p.name for p in self._op.schema.positional]
+        raise self._wrong(
+            f"returned {len(found)} gradients, must return {count}: {', '.join(names)}",
+            "return one gradient for each positional input, None for no gradient",
+        )
+
+    def _no_slot(self, slot: int) -> Any:
+        name = self._op.schema.parameters[slot].name
+        raise self._wrong(
+            f"returned no gradient for the keyword-only argument '{name}'",
+            f"return gradients as a dict: {{'{name}': ...}}, None for no gradient",
+            name,
+        )
+
+    def _item(self, grad: Any, slot: int, path: tuple[int, ...]) -> Any:
+        for step in path:
+            if grad is None:
+                return None
+            if not isinstance(grad, list | tuple) or step >= len(grad):
+                name = self._op.schema.parameters[slot].name
+                raise self._wrong(
+                    f"returned {show(grad)} for the list argument '{name}'",
+                    f"return a list with a gradient for each item of '{name}'",
+                    name,
+                )
+            grad = grad[step]
+        return grad
+
+    def _fitted(self, grad: Any, slot: int, meta: Meta) -> Any:
+        """A gradient summed down to the shape of its input, of the same dtype."""
+        shape, dtype = meta[:2]
+        name = self._op.schema.parameters[slot].name
+        if not is_array(grad):
+            raise self._wrong(
+                f"returned {show(grad)} for '{name}', must be an array of shape"
+                f" {tuple(shape)}",
+                "return an array, or None for no gradient",
+                name,
+            )
+        if grad.dtype != dtype:
+            raise self._wrong(
+                f"returned a gradient of dtype {grad.dtype} for '{name}' of dtype {dtype}",
+                f"return g.astype(x.dtype) for '{name}'",
+                name,
+            )
+        summed = sum_to_shape(grad, tuple(shape))
+        if summed is None:
+            raise self._wrong(
+                f"returned a gradient of shape {tuple(grad.shape)} for '{name}' of shape"
+                f" {tuple(shape)}",
+                f"return a gradient of the shape of '{name}'",
+                name,
+            )
+        return summed
+
+    def _check_untracked(self, found: tuple[Any, ...]) -> None:
+        """Raise for a gradient of something that can have none."""
+        slots = (*self._op.array_slots, *self._op.nested_slots)
+        for i, grad in enumerate(found):
+            if grad is not None and i not in slots:
+                p = self._op.schema.parameters[i]
+                raise self._wrong(
+                    f"returned {show(grad)} for '{p.name}' of type {p.type}, which has no"
+                    " gradient",
+                    f"return None for '{p.name}'",
+                    p.name,
+                )
+
+    def _wrong(self, what: str, do: str, parameter: str = "") -> GradientError:
+        qualname = self._op.qualname
+        return GradientError(
+            f"{qualname}: backward {what}",
+            self._op.schema.show(qualname, parameter),
+            f"backward at {place(self._rule.backward)}",
+            do=do,
+            op=qualname,
+            parameter=parameter or None,
+            kind="autograd",
+        )
+
+
+def _map_metas(meta: Any, take: Callable[[Any], Any]) -> Any:
+    """Apply `take` to each meta of one output, nested lists kept."""
+    return [_map_metas(m, take) for m in meta] if type(meta) is list else take(meta)
+
+
+def _leaf_value(value: Any) -> Any:
+    """The real array at the bottom of a tracer."""
+    while isinstance(value, Tracer):
+        value = value.value
+    return value
+
+
+def sum_to_shape(grad: Any, shape: tuple[int, ...]) -> Any:
+    """Sum a broadcast gradient back to `shape`; None where it cannot have come from it.
+
+    Summing over the axes that broadcasting added or stretched is the transpose of
+    broadcasting.
+    """
+    have = tuple(grad.shape)
+    extra = len(have) - len(shape)
+    if extra < 0:
+        return None
+    pairs = list(zip(have[extra:], shape, strict=True))
+    if any(b not in (a, 1) for a, b in pairs):
+        return None
+    axes = [*range(extra), *(extra + i for i, (a, b) in enumerate(pairs) if a != b)]
+    summed = call_numpy(np.sum, grad, axis=tuple(axes)) if axes else grad
+    return (
+        summed
+        if tuple(summed.shape) == shape
+        else call_numpy(np.reshape, summed, shape)
+    )
+
+
+def _nested_needs(
+    value: Any, slot: int, path: tuple[int, ...], tracked: set[Any]
+) -> Any:
+    if type(value) in (list, tuple):
+        return [
+            _nested_needs(v, slot, (*path, i), tracked) for i, v in enumerate(value)
+        ]
+    return (slot, path) in tracked
+
+
+class UnaryNode(Node):
+    """A call with one array, which comes first, and one array as its result."""
+
+    _backward: Callable[..., Any]
+
+    def pull(self, grads: Sequence[Any], retain: bool) -> list[tuple[Any, Any]]:
+        """As any node does it, in half of the time for a gradient that fits."""
+        edges = self._edges
+        if edges is None:
+            raise self._freed()
+        found = self._backward(self, grads[0])
+        if not retain:
+            self._edges = None
+            self._saved = ()
+        node = edges[0][2]
+        shape, dtype = node._metas[:2]
+        try:
+            if found.shape == shape and found.dtype == dtype:
+                return [(node, found)]
+        except AttributeError:  # None, a tuple, or no array: the rest says which
+            pass
+        return self._pairs(edges, found)
+
+
+# ---- which values have derivatives ----
+
+
+def is_in(value: Any, values: Iterable[Any]) -> bool:
+    return any(value is item for item in values)
+
+
+def is_differentiable(value: Any, blocked: Sequence[Any]) -> bool:
+    kind = kind_of[type(value)]
+    return kind is not None and is_inexact(value.dtype) and not is_in(value, blocked)
+
+
+def is_inexact(dtype: Any) -> bool:
+    """Whether values of a dtype have derivatives: real and complex floats."""
+    kind = getattr(dtype, "kind", None)
+    return (
+        kind in "fc"
+        if kind is not None
+        else "float" in str(dtype) or "complex" in str(dtype)
+    )
+
+
+def metas_of(part: Any, blocked: Sequence[Any]) -> Any:
+    """Metas of one output, nested as it is; None where no gradient can flow."""
+    if type(part) in (list, tuple):
+        return [metas_of(item, blocked) for item in part]
+    if not is_differentiable(part, blocked):
+        return None
+    return (tuple(part.shape), part.dtype, device_of(part))
+
+
+class _Inexact(dict[Any, bool]):
+    """Dtype -> whether its values have derivatives."""
+
+    def __missing__(self, dtype: Any) -> bool:
+        self[dtype] = found = is_inexact(dtype)
+        return found
+
+
+inexact = _Inexact()
+
+
+# ---- the backward sweep ----
+
+
+def sweep(seeds: Iterable[tuple[Any, Any]], *, retain: bool) -> dict[Leaf, Any]:
+    """Bring gradients back to leaves, from nodes and the gradients of their outputs.
+
+    Nodes come off a heap by falling number, so each has all its gradients when it
+    runs: linear in the number of calls, without recursion. A node that is alone in
+    flight goes on at once, which makes a chain cheap.
+    """
+    pending: dict[int, tuple[Any, list[Any]]] = {}
+    heap: list[int] = []
+    found: dict[Leaf, Any] = {}
+    pairs = list(seeds)
+    while True:
+        if len(pairs) == 1 and not heap and type(pairs[0][0]) not in _SEVERAL:
+            node, grad = pairs[0]
+            pairs = node.pull((grad,), retain)
+            continue
+        for node, grad in pairs:
+            _add(pending, heap, node, grad)
+        # No name may hold a gradient longer than its node needs it.
+        node = grad = None
+        pairs = []
+        if not heap:
+            return found
+        node, grads = pending.pop(-heappop(heap))
+        if type(node) is Leaf:
+            found[node] = grads[0]
+        else:
+            pairs = node.pull(grads, retain)
+
+
+# What a gradient cannot go straight on from: ends, and one output of several.
+_SEVERAL = (Leaf, Output)
+
+
+def _add(
+    pending: dict[int, tuple[Any, list[Any]]], heap: list[int], node: Any, grad: Any
+) -> None:
+    """Give a node a gradient of one of its outputs."""
+    index = 0
+    if type(node) is Output:
+        index, node = node.index, node.node
+    number = node._number
+    entry = pending.get(number)
+    if entry is None:
+        metas = node._metas
+        count = len(flat_metas(metas)) if type(metas) is list else 1
+        entry = pending[number] = (node, [None] * count)
+        heappush(heap, -number)
+    grads = entry[1]
+    before = grads[index]
+    grads[index] = grad if before is None else call_numpy(np.add, before, grad)
+
+
+def flat_metas(outputs: Any) -> list[Any]:
+    """Metas of all outputs, one for each place that an edge can name."""
+    if type(outputs) is list:
+        return [leaf for item in outputs for leaf in flat_metas(item)]
+    return [outputs]

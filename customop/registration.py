@@ -1,0 +1,129 @@
+"""What is checked of kernels and rules when they are registered."""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+from collections.abc import Iterable
+from typing import Any
+
+from customop.codegen import RESERVED
+from customop.devices import DEFAULT, FAKE, known_kinds
+from customop.errors import (
+    RegistrationError,
+    SchemaError,
+    did_you_mean,
+    place,
+    quoted,
+)
+from customop.kinds import check_callable, check_parameters
+from customop.schema import Schema
+
+__all__ = ["check_autograd", "check_device_types", "check_kernel", "check_names"]
+
+
+def check_kernel(op: Any, fn: Any, what: str) -> None:
+    """Raise unless `fn` can be a kernel of the operator."""
+    if fn is op:
+        raise RegistrationError(
+            f"{op.qualname}: the {what} is the operator itself, which would call"
+            " itself for ever",
+            do="register the function that computes the result",
+            op=op.qualname,
+        )
+    check_callable(op.qualname, what, fn)
+    check_parameters(
+        f"{op.qualname}: the {what}",
+        fn,
+        [p.name for p in op.schema.positional],
+        [p.name for p in op.schema.keyword_only],
+        do=f"write the parameters of {op.schema.show(op.qualname)}",
+    )
+
+
+def check_autograd(op: Any, backward: Any, setup_context: Any) -> None:
+    """Raise unless these can be the operator's backward formula."""
+    if op.schema.written or not op.schema.returns:
+        why = "writes its arguments" if op.schema.written else "returns nothing"
+        raise RegistrationError(
+            f"{op.qualname} {why}, so it has no gradient",
+            op.schema.show(op.qualname, *op.schema.written[:1]),
+            do="register autograd on an operator that returns fresh arrays",
+            op=op.qualname,
+            kind="autograd",
+        )
+    check_callable(op.qualname, "autograd", backward)
+    if hasattr(backward, "forward"):
+        return
+    grads = [f"grad_{r.name or i}" for i, r in enumerate(op.schema.returns)]
+    check_parameters(
+        f"{op.qualname}: backward",
+        backward,
+        ["ctx", *grads],
+        [],
+        free=1 + len(grads),
+        do=f"write def backward(ctx, {', '.join(grads)}): one gradient an output",
+    )
+    if setup_context is not None:
+        _check_setup(op, setup_context)
+
+
+def _check_setup(op: Any, setup_context: Any) -> None:
+    check_callable(op.qualname, "setup_context", setup_context)
+    names = ["ctx", "inputs"]
+    names += ["keyword_only_inputs"] if op.schema.keyword_only else []
+    names += ["output"]
+    try:
+        parameters = inspect.signature(setup_context).parameters
+    except (TypeError, ValueError):
+        return
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return
+    needed = {n for n, p in parameters.items() if p.default is p.empty}
+    wrong = sorted(needed - set(names)) or [n for n in names if n not in parameters]
+    if wrong:
+        near = did_you_mean(wrong[0], names) if wrong[0] not in names else ""
+        has = "has the parameter" if wrong[0] in parameters else "lacks the parameter"
+        raise RegistrationError(
+            f"{op.qualname}: setup_context {has} '{wrong[0]}'{near}",
+            f"at {place(setup_context)}",
+            do=f"write def setup_context({', '.join(names)}): it is called by name",
+            op=op.qualname,
+            kind="autograd",
+        )
+
+
+def check_device_types(
+    qualname: str, device_types: str | Iterable[str] | None
+) -> tuple[str, ...]:
+    """Names of kinds of array, each known; the default for None."""
+    if device_types is None:
+        return (DEFAULT,)
+    kinds = [device_types] if isinstance(device_types, str) else list(device_types)
+    known = [kind for kind in known_kinds() if kind != FAKE]
+    for kind in kinds:
+        if kind not in known:
+            hint = did_you_mean(str(kind), known)
+            raise RegistrationError(
+                f"{qualname}: unknown device type {kind!r}{hint}",
+                f"known: {quoted(known)}",
+                do="register_fake for a fake kernel"
+                if kind == FAKE
+                else "use a known one, or register_array_type first",
+                op=qualname,
+            )
+    return tuple(kinds)
+
+
+def check_names(qualname: str, schema: Schema) -> None:
+    """Raise unless the generated call can be written with these names."""
+    names = [qualname.partition("::")[2].partition(".")[0]]
+    names += [p.name for p in schema.parameters]
+    for name in names:
+        taken = name in RESERVED or name == "__debug__" or keyword.iskeyword(name)
+        if taken or not name.isidentifier():
+            raise SchemaError(
+                f"{qualname}: '{name}' cannot be a name in a call",
+                schema.show(qualname),
+                do="use another name",
+            )

@@ -1,0 +1,248 @@
+"""Tracking switched by hand: variables, backward, no_grad, stop_gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ContextDecorator
+from typing import Any, TypeVar
+
+import numpy as np
+
+from customop.annotations import Array
+from customop.autograd import as_cotangent, as_input
+from customop.devices import TRACED, kind_of
+from customop.dispatch import Mode, current_mode, is_array, map_nested
+from customop.errors import GradientError
+from customop.kinds import RuleKind, Tag
+from customop.library import custom_op
+from customop.node import Node, sweep
+from customop.protocols import abbreviated, call_numpy
+from customop.reverse import GradInterpreter, GradTracer, no_variable
+from customop.table import AUTOGRAD
+from customop.tree import map_leaves
+
+__all__ = [
+    "backward",
+    "enable_grad",
+    "no_grad",
+    "stop_gradient",
+    "variable",
+]
+
+T = TypeVar("T")
+
+
+# ---- the value alone ----
+
+
+def _identity(x: Array) -> Array:
+    return x
+
+
+def _block(ctx: Node, inputs: Any, output: Any) -> None:
+    ctx.mark_non_differentiable(output)
+
+
+stop_array = (
+    custom_op(
+        "customop::stop_gradient",
+        _identity,
+        mutates_args=(),
+        schema="(Array(a) x) -> Array(a)",
+        tags=Tag.pointwise,
+    )
+    .register_fake(_identity)
+    .register_autograd(lambda ctx, g: None, setup_context=_block)
+    .register_jvp(lambda primals, tangents: (stop_array(*primals), None))
+)
+
+
+def stop_gradient(x: T) -> T:
+    """The value without its tracking: nothing flows back through it.
+
+    Parameters
+    ----------
+    x : pytree of array
+        Other leaves stay as they are.
+
+    Returns
+    -------
+    pytree of array
+        Plain arrays where only gradients were tracked. What `vmap` tracks stays
+        tracked: a row of a batch is no array of its own.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> co.grad(lambda x: x * co.stop_gradient(x))(np.array(3.0))
+    np.float64(3.0)
+    """
+    if is_array(x):
+        return stop_array(x)  # type: ignore[return-value]
+    return map_leaves(lambda v: stop_array(v) if is_array(v) else v, x)  # type: ignore[no-any-return]
+
+
+# ---- the imperative form ----
+
+
+class _Tape(GradInterpreter):
+    """The one transform that never ends: it stands below all others."""
+
+    kind = AUTOGRAD
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.level = 0
+
+    def describe(self) -> str:
+        """How messages name it."""
+        return "variables (level 0)"
+
+    def backward(self, y: Any, gradient: Any, retain_graph: bool) -> None:
+        """Add the gradient of `y` to its variables."""
+        if gradient is None:
+            if tuple(y.shape) != ():
+                raise GradientError(
+                    f"backward: {abbreviated(y)} has axes, so it needs a gradient",
+                    do="call backward(y.sum()), or backward(y, gradient)",
+                )
+            gradient = call_numpy(np.ones_like, y.value)
+        seed = as_cotangent(gradient, y.value, 0)
+        for leaf, grad in sweep([(y.node, seed)], retain=retain_graph).items():
+            before = leaf.grad
+            leaf.grad = grad if before is None else call_numpy(np.add, before, grad)
+
+
+_tape = _Tape()
+
+
+def variable(x: Any) -> GradTracer:
+    """Make a value whose gradient `backward` can bring.
+
+    Parameters
+    ----------
+    x : array or float
+        Array of floats.
+
+    Returns
+    -------
+    GradTracer
+        Behaves as the array does; its `grad` is None until `backward` has run.
+
+    Raises
+    ------
+    GradientError
+        If `x` is no array of floats.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> x = co.variable(np.array([1.0, 2.0]))
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    array([2., 4.])
+    """
+    return _tape.variable(as_input(x, "variable"))
+
+
+def backward(y: Any, gradient: Any = None, *, retain_graph: bool = False) -> None:
+    """Add the gradient of a value to the `grad` of the variables it depends on.
+
+    Parameters
+    ----------
+    y : array
+        A value computed from variables.
+    gradient : array, optional
+        Cotangent of `y`, of its shape and dtype; needed where `y` has axes.
+    retain_graph : bool
+        Whether `backward` shall run again through the same calls; otherwise what they
+        saved is freed.
+
+    Raises
+    ------
+    GradientError
+        If `y` depends on no variable, has axes and no `gradient` is given, or its
+        graph has been freed.
+    MissingRuleError
+        If an operator on the way has no autograd rule.
+    """
+    if type(y) is not GradTracer:
+        raise no_variable(y)
+    y.interpreter.backward(y, gradient, retain_graph)  # type: ignore[attr-defined]  # a GradInterpreter
+
+
+class _Untracked(Mode):
+    """The mode of `no_grad`: operators see values without their tracking."""
+
+    kind = RuleKind("no_grad")
+
+    def process(self, op: Any, args: Sequence[Any]) -> Any:
+        """Run the operator on the values alone."""
+        return op.invoke([map_nested(value, _stopped) for value in args])
+
+
+class _Tracked(Mode):
+    """The mode of `enable_grad`: the modes of `no_grad` outside do not count."""
+
+    kind = RuleKind("enable_grad")
+
+    def find_outer(self) -> Mode | None:
+        """The first mode outside that is not of `no_grad`."""
+        mode = current_mode.get()
+        while isinstance(mode, _Untracked):
+            mode = mode.outer
+        return mode
+
+    def process(self, op: Any, args: Sequence[Any]) -> Any:
+        """Run the operator as it would run outside of `no_grad`."""
+        return op.invoke(args)
+
+
+def _stopped(value: Any) -> Any:
+    return stop_array(value) if kind_of[type(value)] is TRACED else value
+
+
+class _Switch(ContextDecorator):
+    """Opens a mode for a block or for the calls of a function."""
+
+    _mode: type[Mode]
+
+    def __init__(self) -> None:
+        self._open: list[Mode] = []
+
+    def __enter__(self) -> None:
+        self._open.append(self._mode().__enter__())
+
+    def __exit__(self, *exc: object) -> None:
+        self._open.pop().__exit__(*exc)
+
+
+class no_grad(_Switch):  # noqa: N801  # torch's name
+    """Compute without tracking: as a context manager or a decorator.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> x = co.variable(np.array([1.0, 2.0]))
+    >>> with co.no_grad():
+    ...     y = x * 2.0
+    >>> y
+    array([2., 4.])
+    """
+
+    _mode = _Untracked
+
+
+class enable_grad(_Switch):  # noqa: N801  # torch's name
+    """Track again inside of `no_grad`: as a context manager or a decorator.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> x = co.variable(np.array(3.0))
+    >>> with co.no_grad(), co.enable_grad():
+    ...     y = x * x
+    >>> y.backward()
+    >>> x.grad
+    np.float64(6.0)
+    """
