@@ -235,6 +235,8 @@ def schema_type(annotation: Any) -> SchemaType:
     known = _lookup(annotation)
     if known is not None:
         return known
+    if annotation is npt.ArrayLike:
+        raise _no_type("ArrayLike", "write Array, and let the caller convert")
     if isinstance(annotation, TypeVar | typing.TypeVar):
         return _of_type_variable(annotation)
     for attribute in ("__supertype__", "__value__"):  # a NewType, a type alias
@@ -390,7 +392,7 @@ def _instead_of_class(cls: type) -> str:
 def show_annotation(annotation: Any) -> str:
     """An annotation as a user would write it."""
     if isinstance(annotation, str):
-        return annotation
+        return annotation.strip("'\"")
     if isinstance(annotation, type) and typing.get_origin(annotation) is None:
         return annotation.__qualname__.rpartition("<locals>.")[2]
     text = str(annotation).replace("typing.", "").replace("collections.abc.", "")

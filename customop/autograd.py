@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
+from operator import index
 from typing import Any
 
 import numpy as np
 from typing_extensions import ParamSpec
 
 from customop.coerce import show
+from customop.devices import FAKE, NUMPY_SCALAR, TRACED, kind_of
 from customop.dispatch import is_array
 from customop.errors import GradientError
 from customop.node import Leaf, is_inexact, sweep
@@ -17,7 +19,15 @@ from customop.protocols import abbreviated, call_numpy
 from customop.reverse import GradInterpreter, GradTracer, end_of, native
 from customop.tree import flatten, map_leaves, unflatten
 
-__all__ = ["as_cotangent", "as_input", "grad", "native", "value_and_grad", "vjp"]
+__all__ = [
+    "Fresh",
+    "as_cotangent",
+    "as_input",
+    "grad",
+    "native",
+    "value_and_grad",
+    "vjp",
+]
 
 P = ParamSpec("P")
 
@@ -87,7 +97,7 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         result = fn(*unflatten(structure, tracers))
     out, aux = _split_aux(result, has_aux, "vjp")
     out_leaves, out_structure = flatten(out)
-    _check_outputs(out_leaves)
+    check_outputs(out_leaves, "vjp")
     ends = [end_of(leaf, interpreter) for leaf in out_leaves]
     lowered = [interpreter.lower(leaf) for leaf in out_leaves]
     starts = [tracer.node for tracer in tracers]
@@ -102,14 +112,17 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
                 do="pass a cotangent for each array of the output",
             )
         pairs = zip(given, lowered, strict=True)
-        cotangents = [as_cotangent(g, y, i) for i, (g, y) in enumerate(pairs)]
+        cotangents = [
+            as_cotangent(g, y, f"pullback: cotangent {i}")
+            for i, (g, y) in enumerate(pairs)
+        ]
         seeds = [
             (end, g) for end, g in zip(ends, cotangents, strict=True) if end is not None
         ]
         found = sweep(seeds, retain=True)
-        grads = [
-            _or_zeros(found.get(s), v) for s, v in zip(starts, values, strict=True)
-        ]
+        fresh = Fresh(*cotangents)
+        pairs = zip(starts, values, strict=True)
+        grads = [fresh(_or_zeros(found.get(s), v)) for s, v in pairs]
         return unflatten(structure, grads)  # type: ignore[no-any-return]
 
     value = unflatten(out_structure, lowered)
@@ -130,16 +143,17 @@ def _split_aux(result: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
     return result
 
 
-def _check_outputs(leaves: Sequence[Any]) -> None:
+def check_outputs(leaves: Sequence[Any], name: str) -> None:
+    """Raise unless a transformed function returned arrays."""
     for i, leaf in enumerate(leaves):
         if not is_array(leaf) and not isinstance(leaf, int | float | complex):
             raise GradientError(
-                f"vjp: output {i} is {show(leaf)}, must be an array",
+                f"{name}: output {i} is {show(leaf)}, must be an array",
                 do="return arrays, or other things as aux with has_aux=True",
             )
 
 
-def as_cotangent(given: Any, output: Any, index: int) -> Any:
+def as_cotangent(given: Any, output: Any, what: str) -> Any:
     """A cotangent of the shape and dtype of an output; numbers become arrays."""
     if isinstance(given, float | int | complex) and not isinstance(given, np.generic):
         given = np.asarray(given, getattr(output, "dtype", None))
@@ -152,8 +166,8 @@ def as_cotangent(given: Any, output: Any, index: int) -> Any:
         seen = abbreviated(given) if is_array(given) else show(given)
         want = abbreviated(output) if is_array(output) else show(output)
         raise GradientError(
-            f"pullback: cotangent {index} is {seen}, must be {want} as the output is",
-            do="pass a cotangent of the shape and dtype of the output",
+            f"{what} is {seen}, must be {want} as the output is",
+            do="pass an array of the shape and dtype of the output",
         )
     return given
 
@@ -199,26 +213,24 @@ def value_and_grad(
     >>> co.value_and_grad(lambda x: (x * x).sum())(np.array([1.0, 2.0]))
     (np.float64(5.0), array([2., 4.]))
     """
-    is_single = isinstance(argnums, int)
-    wanted = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     name = getattr(fn, "__name__", "function")
+    what = f"grad of {name}"
+    wanted, is_single = positions(what, argnums)
 
     @wraps(fn)
     def value_and_grad_of(*args: P.args, **kwargs: P.kwargs) -> tuple[Any, Any]:
         interpreter = GradInterpreter()
         given: list[Any] = list(args)
         inputs: list[Any] = []
-        for position in wanted:
-            at = _position(position, len(given), name)
-            given[at] = _tracked(
-                interpreter, given[at], f"grad of {name}: argument {at}", inputs
-            )
+        for at in chosen(what, wanted, len(given)):
+            given[at] = _tracked(interpreter, given[at], name, at, inputs)
         with interpreter:
             result = fn(*given, **kwargs)  # type: ignore[arg-type]
         out, aux = _split_aux(result, has_aux, "grad") if has_aux else (result, None)
         found = _gradients(interpreter, out, name)
-        grads = tuple(_collect(item, found) for item in inputs)
-        value = interpreter.lower(out)
+        fresh = Fresh()
+        grads = tuple([_collect(item, found, fresh) for item in inputs])
+        value: Any = interpreter.lower(out)
         if has_aux:
             value = (value, map_leaves(interpreter.lower, aux))
         return value, grads[0] if is_single else grads
@@ -226,59 +238,124 @@ def value_and_grad(
     return value_and_grad_of
 
 
-def _position(position: int, count: int, name: str) -> int:
-    at = position + count if position < 0 else position
-    if not 0 <= at < count:
+def positions(what: str, argnums: Any) -> tuple[tuple[int, ...], bool]:
+    """The positions that `argnums` names, and whether it is one alone."""
+    try:
+        return (index(argnums),), True
+    except TypeError:
+        pass
+    try:
+        return tuple(index(position) for position in argnums), False
+    except TypeError:
         raise GradientError(
-            f"grad of {name}: argnums names argument {position}, the call has {count}"
-            " positional arguments",
-            do="pass that argument by position, or change argnums",
+            f"{what}: argnums={argnums!r} is neither a position nor several",
+            do="write argnums=0, or argnums=(0, 1)",
+        ) from None
+
+
+def chosen(what: str, wanted: tuple[int, ...], count: int) -> tuple[int, ...]:
+    """The positions in a call of `count` positional arguments, from the front."""
+    for position in wanted:
+        if not -count <= position < count:
+            raise GradientError(
+                f"{what}: argnums names argument {position}, the call has"
+                f" {count} positional arguments",
+                do="pass that argument by position, or change argnums",
+            )
+    found = tuple([p + count if p < 0 else p for p in wanted])
+    if len(found) > 1 and len(set(found)) < len(found):
+        raise GradientError(
+            f"{what}: argnums={wanted} names an argument twice",
+            do="name each argument once",
         )
-    return at
+    return found
 
 
 def _tracked(
-    interpreter: GradInterpreter, argument: Any, what: str, inputs: list[Any]
+    interpreter: GradInterpreter, argument: Any, name: str, at: int, inputs: list[Any]
 ) -> Any:
     """An argument with its leaves tracked; notes structure and leaves in `inputs`."""
     if type(argument) is np.ndarray and argument.dtype.kind in "fc":
         tracer = interpreter.variable(argument)
-        inputs.append((None, [tracer.node], [argument]))
+        inputs.append((None, tracer.node, argument))
         return tracer
     leaves, structure = flatten(argument)
+    what = f"grad of {name}: argument {at}"
     values = [as_input(leaf, what) for leaf in leaves]
     tracers = [interpreter.variable(value) for value in values]
     inputs.append((structure, [tracer.node for tracer in tracers], values))
     return unflatten(structure, tracers)
 
 
-def _collect(item: Any, found: dict[Leaf, Any]) -> Any:
+def _collect(item: Any, found: dict[Leaf, Any], fresh: Fresh) -> Any:
     structure, nodes, values = item
-    grads = [_or_zeros(found.get(n), v) for n, v in zip(nodes, values, strict=True)]
-    return grads[0] if structure is None else unflatten(structure, grads)
+    if structure is None:
+        return fresh(_or_zeros(found.get(nodes), values))
+    pairs = zip(nodes, values, strict=True)
+    return unflatten(structure, [fresh(_or_zeros(found.get(n), v)) for n, v in pairs])
+
+
+class Fresh:
+    """Makes gradients the caller's own: no two share memory, each can be written.
+
+    A formula may return its cotangent itself, twice, or broadcast to a read-only view.
+    """
+
+    __slots__ = ("_seen",)
+
+    def __init__(self, *given: Any) -> None:
+        self._seen = [id(value) for value in given]
+
+    def __call__(self, grad: Any) -> Any:
+        """The gradient, or a copy where it may be somebody else's."""
+        if getattr(grad, "base", self) is None and id(grad) not in self._seen:
+            self._seen.append(id(grad))
+            return grad
+        kind = kind_of[type(grad)]
+        return grad if kind in _CANNOT_BE_WRITTEN else grad.copy()
+
+
+_CANNOT_BE_WRITTEN = (None, NUMPY_SCALAR, TRACED, FAKE)
+
+
+def is_real(dtype: Any) -> bool:
+    """Whether a dtype is of real floats."""
+    kind = getattr(dtype, "kind", None)
+    return kind == "f" if kind is not None else "float" in str(dtype)
+
+
+def one_like(value: Any) -> Any:
+    """The cotangent one of a value without axes."""
+    if isinstance(value, np.generic):  # as reductions give; an operator takes 7 us
+        return value.dtype.type(1)
+    return call_numpy(np.ones_like, value)
 
 
 def _gradients(interpreter: GradInterpreter, out: Any, name: str) -> dict[Leaf, Any]:
     """Gradients of a value without axes, by leaf."""
+    if type(out) is GradTracer and out.interpreter is interpreter:
+        value = out.value
+        if value.shape == () and is_real(value.dtype):
+            return sweep([(out.node, one_like(value))], retain=False)
+    _check_value(out, name)
+    return {}
+
+
+def _check_value(out: Any, name: str) -> None:
+    """Raise unless `out` is a real float without axes."""
     if not is_array(out) and not isinstance(out, float | int):
         raise GradientError(
             f"grad of {name}: the value is {show(out)}, must be an array without axes",
             do="return one array: sum the losses, or use has_aux=True for the rest",
         )
-    shape = tuple(getattr(out, "shape", ()))
-    dtype = getattr(out, "dtype", np.dtype(float))
-    if shape != () or (
-        is_array(out) and (not is_inexact(dtype) or "complex" in str(dtype))
-    ):
-        hint = "use real(x) or abs(x)" if "complex" in str(dtype) else "return x.sum()"
+    if is_array(out) and (tuple(out.shape) != () or not is_real(out.dtype)):
+        is_complex = "complex" in str(out.dtype)
+        hint = "use real(x) or abs(x)" if is_complex else "return x.sum()"
         raise GradientError(
             f"grad of {name}: the value is {abbreviated(out)}, must be a real float"
             " without axes",
             do=f"{hint}, or take vjp or jacrev",
         )
-    if type(out) is not GradTracer or out.interpreter is not interpreter:
-        return {}
-    return sweep([(out.node, call_numpy(np.ones_like, out.value))], retain=False)
 
 
 def grad(

@@ -10,6 +10,7 @@ import numpy as np
 
 from customop.annotations import (
     ARRAY,
+    DEVICE,
     DTYPE,
     GENERATOR,
     OPERAND,
@@ -101,7 +102,7 @@ def _to_device(value: Any) -> str:
     try:
         return normalize_device(value)
     except ArgumentError as error:
-        raise Mismatch(f"expects a device: {error.what}") from None
+        raise Mismatch(f"is an {error.what}") from None
 
 
 def _to_generator(value: Any) -> Any:
@@ -229,20 +230,25 @@ def show(value: Any) -> str:
     return f"{name} {text}" if len(text) <= 60 else name
 
 
+# Type -> what to pass for it.
+_PASS: dict[SchemaType, str] = {
+    DEVICE: "pass the name of a known device, such as 'cpu'",
+    DTYPE: "pass a dtype, such as np.float32",
+}
+
+
 def remedy(kind: SchemaType, value: Any, name: str) -> str:
     """What a user may do about an argument that does not fit."""
     inner = kind.item if isinstance(kind, Maybe) else kind
     if value is None:
         return f"pass a value, or make {name} Optional"
+    if inner == Base("int") and isinstance(value, float):
+        return f"pass int({value!r})" if value.is_integer() else f"make {name} a float"
     if isinstance(inner, ListOf):
         return f"pass a list of {inner.item}"
-    if inner == Base("int") and isinstance(value, float) and value.is_integer():
-        return f"pass int({value!r})"
-    if inner == Base("int") and isinstance(value, float):
-        return f"declare {name} as float, or pass a whole number"
-    if kind_of[type(value)] is not None and not holds_arrays(kind):
-        return f"pass a number that is no array, or declare {name} as Array"
-    return f"pass a value of type {inner}"
+    if isinstance(inner, Base) and kind_of[type(value)] is not None:
+        return f"pass a Python number, or make {name} an Array"
+    return _PASS.get(inner, f"pass a value of type {inner}")
 
 
 # ---- defaults ----

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,11 +30,10 @@ from customop.fakearray import (
     make_fake,
     strides_of,
 )
-from customop.parameters import Return
 from customop.protocols import abbreviated, describe
 from customop.schema import Schema
 
-__all__ = ["Proof", "bump_versions", "finish_fake", "to_fake", "version_of", "versions"]
+__all__ = ["Proof", "finish_fake", "note_writes", "to_fake", "writes"]
 
 
 class Proof:
@@ -44,7 +44,17 @@ class Proof:
     fake kernel says.
     """
 
-    __slots__ = ("args", "done", "fake", "kernel", "kind", "op", "values")
+    __slots__ = (
+        "args",
+        "done",
+        "error",
+        "fake",
+        "kernel",
+        "kind",
+        "op",
+        "values",
+        "views",
+    )
 
     def __init__(
         self,
@@ -61,43 +71,57 @@ class Proof:
         self.args = args
         self.fake = fake
         self.done = done
-        written = [p.is_written for p in op.schema.parameters]
-        pairs = zip(args, written, strict=True)
-        self.values = [v if w else map_nested(v, _readonly) for v, w in pairs]
+        self.error: Exception | None = None
+        self.views = args
+        # What a result may alias must stay writable: the result is handed out.
+        free = {r.alias.name for r in op.schema.returns if r.alias}
+        given = zip(op.schema.parameters, args, strict=True)
+        self.values = [
+            v
+            if p.is_written or (p.alias and p.alias.name in free)
+            else map_nested(v, _readonly)
+            for p, v in given
+        ]
 
-    # ---- a kernel that fails ----
+    # ---- a kernel that refuses read-only arrays ----
 
     def concerns(self, error: Exception) -> bool:
-        """Whether a kernel fails because an array is read-only."""
+        """Whether a kernel fails because the proof made an array read-only."""
         text = str(error).lower()
-        return "read-only" in text or "readonly" in text
+        if "read-only" not in text and "readonly" not in text:
+            return False
+        pairs = zip(flat(list(self.args)), flat(list(self.values)), strict=True)
+        return any(mine is not view for mine, view in pairs)
 
-    def again(self, error: Exception) -> Any:
-        """Run a kernel that refuses read-only arrays on copies instead.
+    def copies(self, error: Exception) -> list[Any]:
+        """Writable copies to run the kernel on again.
 
-        Compiled kernels may refuse such arrays though they write none: copies tell.
+        Compiled kernels may refuse read-only arrays though they write none: what they
+        do to copies tells.
         """
-        copies = [map_nested(v, _copy) for v in self.args]
-        try:
-            out = _call(self.op.schema, self.kernel, copies)
-        except Exception:
-            raise error from None
-        changed = self._changed(copies)
-        if changed or "destination is read-only" in str(error):
+        self.error = error
+        self.views = self.args
+        self.args = [map_nested(v, _copy) for v in self.args]
+        return self.args
+
+    def _check_copies(self) -> None:
+        """Raise if the kernel wrote what it must not; bring back what it may write."""
+        changed = self._changed(self.args)
+        if changed or str(self.error) in _WRITES:
             raise self._breach(
                 f"writes argument '{changed}'" if changed else "writes an argument",
                 f"that mutates_args={self.op.schema.written!r} does not name",
-                do=f"name it in mutates_args, or write into a copy: {changed or 'x'}.copy()",
+                do=f"name it in mutates_args, or write into {changed or 'x'}.copy()",
                 parameter=changed,
-            ) from error
-        for mine, theirs in zip(flat(self.args), flat(copies), strict=True):
+            ) from self.error
+        pairs = zip(flat(list(self.views)), flat(list(self.args)), strict=True)
+        for mine, theirs in pairs:
             if isinstance(mine, np.ndarray) and not _equal(mine, theirs):
                 mine[...] = theirs
-        return self.check(out)
 
     def _changed(self, copies: Sequence[Any]) -> str:
         for p, mine, theirs in zip(
-            self.op.schema.parameters, self.args, copies, strict=True
+            self.op.schema.parameters, self.views, copies, strict=True
         ):
             if p.is_written:
                 continue
@@ -111,39 +135,35 @@ class Proof:
     def check(self, out: Any) -> Any:
         """The result, once it is proven."""
         schema = self.op.schema
+        if self.error is not None:
+            self._check_copies()
         values = check_returns(self.op, self.kernel, out, self.kind)
         self._check_memory(schema, values)
         if self.fake is not None:
             self._check_fake(values)
+        if schema.written:
+            note_writes(self.views)
         self.done()
         return out
 
     def _check_memory(self, schema: Schema, values: Sequence[Any]) -> None:
-        inputs = [
-            (p, leaf)
+        """Raise for memory that results share without the schema saying so."""
+        seen = [
+            (f"argument '{p.name}'", p.alias, array)
             for p, value in zip(schema.parameters, self.args, strict=True)
-            for leaf in flat(value)
-            if isinstance(leaf, np.ndarray)
+            for _, array in _named(p.name, value)
         ]
-        outputs: list[tuple[int, Return, Any]] = [
-            (i, r, leaf)
-            for i, (r, value) in enumerate(zip(schema.returns, values, strict=True))
-            for leaf in flat(value)
-            if isinstance(leaf, np.ndarray)
-        ]
-        for at, (i, r, leaf) in enumerate(outputs):
-            for p, array in inputs:
-                same_name = r.alias and p.alias and r.alias.name == p.alias.name
-                if not same_name and _share(leaf, array):
-                    raise self._shares(i, f"argument '{p.name}'")
-            for j, other, array in outputs[:at]:
-                same_name = r.alias and other.alias and r.alias.name == other.alias.name
-                if not same_name and _share(leaf, array):
-                    raise self._shares(i, f"output {j}")
+        for i, (r, value) in enumerate(zip(schema.returns, values, strict=True)):
+            for name, array in _named(f"output {i}", value):
+                for other, alias, earlier in seen:
+                    declared = r.alias and alias and r.alias.name == alias.name
+                    if not declared and _share(array, earlier):
+                        raise self._shares(name, other)
+                seen.append((name, r.alias, array))
 
-    def _shares(self, index: int, what: str) -> ContractError:
+    def _shares(self, name: str, other: str) -> ContractError:
         return self._breach(
-            f"returns output {index} that shares memory with {what}",
+            f"returns {name} that shares memory with {other}",
             "which its schema does not say",
             do="return a copy: out.copy()",
         )
@@ -205,6 +225,15 @@ class Proof:
         )
 
 
+# What NumPy says when code of its own is about to write a read-only array, NumPy 2.4.
+_WRITES = (
+    "assignment destination is read-only",
+    "output array is read-only",
+    "sort array is read-only",
+    "putmask: output array must be an array",
+)
+
+
 def _call(schema: Schema, kernel: Callable[..., Any], args: Sequence[Any]) -> Any:
     count = len(schema.positional)
     names = [p.name for p in schema.keyword_only]
@@ -236,21 +265,37 @@ def _same_bytes(a: Any, b: Any) -> bool:
     return bool(np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes())
 
 
+def _named(name: str, value: Any) -> list[tuple[str, Any]]:
+    """Arrays of a value, each with its name among lists."""
+    if type(value) in (list, tuple):
+        items = enumerate(value)
+        return [pair for i, v in items for pair in _named(f"{name}, item {i}", v)]
+    has_memory = kind_of[type(value)] not in (None, NUMPY_SCALAR, TRACED, FAKE)
+    return [(name, value)] if has_memory else []
+
+
 def _share(a: Any, b: Any) -> bool:
     """Whether two arrays lie on one memory; arrays with no element lie on none.
 
     Disjoint views of one buffer count as sharing, as they do for torch: a write to
     the buffer reaches both.
     """
-    if not a.size or not b.size:
+    if 0 in a.shape or 0 in b.shape:
         return False
-    return owner(a) is owner(b) or bool(np.may_share_memory(a, b))
+    if owner(a) is owner(b):
+        return True
+    return (
+        isinstance(a, np.ndarray)
+        and isinstance(b, np.ndarray)
+        and bool(np.may_share_memory(a, b))
+    )
 
 
 def owner(array: Any) -> Any:
-    """The array whose memory a view looks at."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
+    """The array whose memory a view looks at, for NumPy's arrays and CuPy's."""
+    base = getattr(array, "base", None)
+    while base is not None and kind_of[type(base)] is not None:
+        array, base = base, getattr(base, "base", None)
     return array
 
 
@@ -273,11 +318,17 @@ def _other_order(real: Any, fake: Any) -> bool:
 
 # ---- results against the schema ----
 
+RULE = "rule"
+
 
 def check_returns(
     op: Any, kernel: Callable[..., Any], out: Any, kind: str
 ) -> list[Any]:
-    """Results one by one, proven to fit the schema in number, type and kind."""
+    """Results one by one, proven to fit the schema in number, type and kind.
+
+    `kind` is that of the kernel's arrays, or `RULE` for a rule, whose arrays may be of
+    any.
+    """
     schema: Schema = op.schema
     if not schema.returns:
         if out is not None:
@@ -303,10 +354,12 @@ def check_returns(
 def _wrong_return(
     op: Any, kernel: Callable[..., Any], kind: str, reason: str
 ) -> ContractError:
+    is_rule = kind == RULE
+    name = "rule" if is_rule else f"'{kind}' kernel"
     return ContractError(
-        f"{op.qualname}: the '{kind}' kernel {reason}",
+        f"{op.qualname}: the {name} {reason}",
         op.schema.show(op.qualname),
-        f"kernel at {place(kernel)}",
+        f"{'rule' if is_rule else 'kernel'} at {place(kernel)}",
         do="return what the schema says, or change the annotation of the result",
         op=op.qualname,
         kind=kind,
@@ -342,7 +395,11 @@ def _misfit_array(value: Any, device: str) -> str:
     if found is None:
         return f"as {show(value)}, must be an array"
     # NumPy reductions and operators on 0-d arrays give NumPy scalars.
-    if found in (device, TRACED) or (found == NUMPY_SCALAR and device == "cpu"):
+    if (
+        device == RULE
+        or found in (device, TRACED)
+        or (found == NUMPY_SCALAR and device == "cpu")
+    ):
         return ""
     if device == FAKE and found in ("cpu", NUMPY_SCALAR):
         return ""
@@ -355,7 +412,7 @@ def _misfit_scalar(value: Any, kind: Base) -> str:
         return ""
     if kind.name == "Scalar" and isinstance(value, int | float | complex | np.number):
         return ""
-    if kind.name in ("int", "bool") and isinstance(value, np.integer | np.bool_):
+    if isinstance(value, {"int": np.integer, "bool": np.bool_}.get(kind.name, ())):
         return ""
     return f"as {show(value)}, must be {kind}"
 
@@ -381,33 +438,32 @@ def finish_fake(op: Any, kernel: Callable[..., Any], out: Any) -> Any:
     return map_nested(out, to_fake) if out is not None else None
 
 
-# ---- versions of arrays that operators write ----
+# ---- which arrays operators have written, and when ----
 
-# Memory written by an operator -> (weak reference, how often). Empty where no operator
-# has written anything, which is all that a reader of saved arrays asks.
-versions: dict[int, tuple[weakref.ref[Any], int]] = {}
+# Counts nodes of reverse mode and writes alike: what has the higher number came later.
+moments = itertools.count(1)
+
+# Memory written by an operator -> (weak reference, moment of the last write). Empty
+# where no operator has written anything, which is all that most readers ask.
+writes: dict[int, tuple[weakref.ref[Any], int]] = {}
 
 
-def bump_versions(values: Sequence[Any]) -> None:
+def note_writes(values: Sequence[Any]) -> None:
     """Note that an operator has written these arrays."""
     for leaf in flat(list(values)):
-        if isinstance(leaf, np.ndarray):
-            _bump(owner(leaf))
+        if kind_of[type(leaf)] not in (None, NUMPY_SCALAR, TRACED, FAKE):
+            _note(owner(leaf))
 
 
-def _bump(array: Any) -> None:
+def _note(array: Any) -> None:
     key = id(array)
-    known = versions.get(key)
-    if known is not None and known[0]() is array:
-        versions[key] = (known[0], known[1] + 1)
-        return
-    reference = weakref.ref(array, lambda _: versions.pop(key, None))
-    versions[key] = (reference, 1)
+    reference = weakref.ref(array, lambda _: writes.pop(key, None))
+    writes[key] = (reference, next(moments))
 
 
-def version_of(array: Any) -> int:
-    """How often operators have written the memory of an array."""
-    if not versions or not isinstance(array, np.ndarray):
+def last_write(array: Any) -> int:
+    """Moment when an operator last wrote the memory of an array; 0 for never."""
+    if kind_of[type(array)] in (None, NUMPY_SCALAR, TRACED, FAKE):
         return 0
-    known = versions.get(id(owner(array)))
+    known = writes.get(id(owner(array)))
     return known[1] if known is not None else 0

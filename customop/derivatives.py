@@ -9,32 +9,20 @@ from typing import Any
 import numpy as np
 from typing_extensions import ParamSpec
 
-from customop.autograd import vjp
+from customop.autograd import chosen, is_real, positions, vjp
 from customop.coerce import show
+from customop.dispatch import is_array
 from customop.errors import GradientError
 from customop.fakearray import device_of
 from customop.jvp import jvp
-from customop.protocols import call_numpy
+from customop.node import is_inexact
+from customop.protocols import abbreviated, call_numpy
 from customop.tree import flatten, map_leaves, unflatten
 from customop.vmap import vmap
 
 __all__ = ["hessian", "jacfwd", "jacrev"]
 
 P = ParamSpec("P")
-
-
-def _chosen(
-    name: str, args: Sequence[Any], argnums: int | Sequence[int]
-) -> tuple[int, ...]:
-    wanted = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    for position in wanted:
-        if not -len(args) <= position < len(args):
-            raise GradientError(
-                f"{name}: argnums names argument {position}, the call has {len(args)}"
-                " positional arguments",
-                do="pass that argument by position, or change argnums",
-            )
-    return tuple(position % len(args) for position in wanted)
 
 
 def _of_chosen(
@@ -67,13 +55,33 @@ def _basis(leaves: Sequence[Any]) -> list[Any]:
     return found
 
 
-def _as_arrays(leaves: Sequence[Any], name: str) -> list[Any]:
-    for leaf in leaves:
-        if not hasattr(leaf, "shape") and not isinstance(leaf, float | complex):
+def _as_floats(leaves: Sequence[Any], what: str) -> list[Any]:
+    """Arrays with derivatives, numbers among them as arrays."""
+    arrays = [np.asarray(v) if isinstance(v, float | complex) else v for v in leaves]
+    for leaf in arrays:
+        if not is_array(leaf) or not is_inexact(leaf.dtype):
+            seen = abbreviated(leaf) if is_array(leaf) else show(leaf)
             raise GradientError(
-                f"{name}: {show(leaf)} is no array", do="use arrays of floats"
+                f"{what} is {seen}, must be an array of floats",
+                do="return x.astype(float), or use has_aux=True for the rest",
             )
-    return [leaf if hasattr(leaf, "shape") else np.asarray(leaf) for leaf in leaves]
+    return arrays
+
+
+def _check_linear(name: str, sources: Sequence[Any], targets: Sequence[Any]) -> None:
+    """Refuse what no complex-linear matrix describes.
+
+    Reverse mode starts from the outputs and forward mode from the inputs: unit vectors
+    of real arrays cannot carry complex derivatives.
+    """
+    if any(is_real(s.dtype) for s in sources) and not all(
+        is_real(t.dtype) for t in targets
+    ):
+        other = "jacfwd" if name == "jacrev" else "jacrev"
+        raise GradientError(
+            f"{name}: complex derivatives of real arrays have no such matrix",
+            do=f"take {other}, or the real and imaginary parts one by one",
+        )
 
 
 def _split(value: Any, leaves: Sequence[Any], axis: int) -> list[Any]:
@@ -132,24 +140,30 @@ def jacrev(
     array([[2., 0.],
            [0., 4.]])
     """
+    what = f"jacrev of {getattr(fn, '__name__', 'function')}"
+    wanted, is_single = positions(what, argnums)
 
     @wraps(fn)
     def jacobian(*args: P.args, **kwargs: P.kwargs) -> Any:
-        at = _chosen("jacrev", args, argnums)
-        chosen = tuple(args[i] for i in at)
-        found = vjp(_of_chosen(fn, args, at, kwargs), *chosen, has_aux=has_aux)
+        at = chosen(what, wanted, len(args))
+        primals = tuple(args[i] for i in at)
+        found = vjp(_of_chosen(fn, args, at, kwargs), *primals, has_aux=has_aux)
         leaves, structure = flatten(found[0])
-        leaves = _as_arrays(leaves, "jacrev")
+        leaves = _as_floats(leaves, f"{what}: the output")
+        inputs = _as_floats(flatten(primals)[0], f"{what}: the argument")
+        _check_linear("jacrev", inputs, leaves)
+        if not leaves or not inputs:
+            empty = primals[0] if is_single else primals
+            result = map_leaves(lambda _: empty, found[0])
+            return (result, found[2]) if has_aux else result
 
         def pull(*basis: Any) -> Any:
             return found[1](unflatten(structure, list(basis)))
 
         rows = vmap(pull, chunk_size=chunk_size)(*_basis(leaves))
         nested = [map_leaves(lambda g: g, row) for row in rows]
-        if isinstance(argnums, int):
-            result = _by_output(nested[0], leaves, structure)
-        else:
-            result = _by_output(tuple(nested), leaves, structure)
+        grads = nested[0] if is_single else tuple(nested)
+        result = _by_output(grads, leaves, structure)
         return (result, found[2]) if has_aux else result
 
     return jacobian
@@ -205,18 +219,24 @@ def jacfwd(
     array([[2., 0.],
            [0., 4.]])
     """
+    what = f"jacfwd of {getattr(fn, '__name__', 'function')}"
+    wanted, is_single = positions(what, argnums)
 
     @wraps(fn)
     def jacobian(*args: P.args, **kwargs: P.kwargs) -> Any:
-        at = _chosen("jacfwd", args, argnums)
-        chosen = tuple(args[i] for i in at)
+        at = chosen(what, wanted, len(args))
         of_chosen = _of_chosen(fn, args, at, kwargs)
-        inputs, structure = flatten(chosen)
-        inputs = _as_arrays(inputs, "jacfwd")
+        inputs, structure = flatten(tuple(args[i] for i in at))
+        inputs = _as_floats(inputs, f"{what}: the argument")
         primals = unflatten(structure, inputs)
+        if not inputs:
+            result = map_leaves(lambda _: primals[0], of_chosen(*primals))
+            return result
 
         def push(*basis: Any) -> Any:
             pushed = jvp(of_chosen, primals, unflatten(structure, list(basis)), has_aux)
+            outputs = _as_floats(flatten(pushed[0])[0], f"{what}: the output")
+            _check_linear("jacfwd", outputs, inputs)
             return pushed[1:] if has_aux else (pushed[1],)
 
         dims = (-1, None) if has_aux else (-1,)
@@ -225,7 +245,7 @@ def jacfwd(
         def nest(column: Any) -> Any:
             parts = _split(column, inputs, len(column.shape) - 1)
             nested = unflatten(structure, parts)
-            return nested[0] if isinstance(argnums, int) else nested
+            return nested[0] if is_single else nested
 
         result = map_leaves(nest, found[0])
         return (result, found[1]) if has_aux else result

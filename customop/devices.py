@@ -62,7 +62,8 @@ def register_array_type(kind: str, cls_or_path: type | str) -> None:
     ...     shape = (3,)
     >>> co.register_array_type("column", Column)
     """
-    if not isinstance(kind, str) or not kind.isidentifier() or kind in _RESERVED:
+    taken = (*_RESERVED, FAKE)
+    if not isinstance(kind, str) or not kind.isidentifier() or kind in taken:
         raise RegistrationError(
             f"register_array_type: kind {kind!r} is no name for a kind of array",
             do="use an identifier, such as 'strict' or 'tpu'",
@@ -84,6 +85,11 @@ def _check_class(kind: str, cls_or_path: object) -> None:
         raise RegistrationError(
             f"register_array_type: {cls_or_path!r} is neither a class nor a path",
             do='pass the class, or "module.Class"',
+        )
+    if issubclass(cls_or_path, np.generic) or cls_or_path.__module__ == "builtins":
+        raise RegistrationError(
+            f"register_array_type: {cls_or_path.__qualname__} is no class of arrays",
+            do="pass the class that has shape and dtype",
         )
     known = _resolve(cls_or_path)
     if known is not None and known != kind:
@@ -151,12 +157,12 @@ def normalize_device(device: Any) -> str:
         device = f"cuda:{device.id}"
     if not isinstance(device, str):
         raise ArgumentError(f"expected a device such as 'cpu', got {device!r}")
-    kind, _, number = device.partition(":")
-    if kind not in _registered or kind in _RESERVED or (":" in device and not number.isdigit()):
-        near = did_you_mean(kind, known_kinds())
-        raise ArgumentError(
-            f"unknown device {device!r}{near}; known: {quoted(known_kinds())}"
-        )
+    kind, colon, number = device.partition(":")
+    # A fake array has the device of the array that it stands for.
+    known = [name for name in known_kinds() if name != FAKE]
+    if kind not in known or (colon and not number.isdecimal()):
+        near = "" if kind in known else did_you_mean(kind, known)
+        raise ArgumentError(f"unknown device {device!r}{near}; known: {quoted(known)}")
     return device
 
 

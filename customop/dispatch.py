@@ -293,8 +293,14 @@ def dispatch(op: Any, args: Sequence[Any]) -> Any:
         except Exception as error:
             if proof is None or not proof.concerns(error):
                 raise
-            return proof.again(error)
-        return out if proof is None else proof.check(out)
+            again = proof.copies(error)
+            values, keywords = (
+                again[: len(values)],
+                dict(zip(keywords, again[len(values) :], strict=True)),
+            )
+        else:
+            return out if proof is None else proof.check(out)
+        return proof.check(kernel(*values, **keywords))
     if not top.alive:
         raise leaked(op, top)
     return top.handle(op, args)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable
+from types import FunctionType, MethodType
 from typing import Any
 
 __all__ = [
@@ -129,10 +132,26 @@ def _rebuild(
 
 def place(fn: Callable[..., Any]) -> str:
     """File and line where `fn` is defined, or what it is when Python cannot say."""
-    code = getattr(inspect.unwrap(fn), "__code__", None)
+    code = getattr(innermost(fn), "__code__", None)
     if code is None:
         return f"{type(fn).__name__} {getattr(fn, '__name__', repr(fn))}"
     return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def innermost(fn: Any) -> Any:
+    """The function inside decorators, partials, methods and callable objects."""
+    while True:
+        if hasattr(fn, "__wrapped__"):
+            fn = fn.__wrapped__
+        elif isinstance(fn, functools.partial):
+            fn = fn.func
+        elif isinstance(fn, MethodType):
+            fn = fn.__func__
+        else:
+            break
+    call = inspect.getattr_static(type(fn), "__call__", None)
+    is_object = not isinstance(fn, FunctionType | type)
+    return call if is_object and isinstance(call, FunctionType) else fn
 
 
 def caller_place(package: str) -> str:
@@ -144,7 +163,7 @@ def caller_place(package: str) -> str:
 
 
 def _is_ours(names: dict[str, Any], package: str) -> bool:
-    module = str(names.get("__name__", ""))
+    module = str(names.get("__name__", package))  # generated code has no name
     return module == package or module.startswith(package + ".")
 
 
@@ -155,11 +174,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def caret(text: str, fragment: str, start: int = 0) -> str:
-    """`text` with a line of carets under the first `fragment` from `start` on."""
-    at = text.find(fragment, start)
-    if at < 0 or not fragment:
+    """`text` with carets under the first whole word `fragment` from `start` on."""
+    found = re.compile(rf"(?<!\w){re.escape(fragment)}(?!\w)").search(text, start)
+    if found is None or not fragment:
         return text
-    return f"{text}\n{' ' * at}{'^' * len(fragment)}"
+    return f"{text}\n{' ' * found.start()}{'^' * len(fragment)}"
 
 
 def quoted(names: Iterable[object]) -> str:

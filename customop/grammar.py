@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import keyword
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
@@ -209,6 +210,9 @@ def _parse_parameter(part: str, at: int, kind: str) -> Parameter:
     match = _NAME.match(part, end)
     if not match or not match[1].isidentifier():
         raise _Fault("a parameter needs a type and a name", at, len(part))
+    if keyword.iskeyword(match[1]):
+        reason = f"'{match[1]}' is a keyword of Python, so no name of a parameter"
+        raise _Fault(reason, at + match.start(1), len(match[1]))
     place = at + match.end()
     rest = part[match.end() :]
     if rest and not match[2]:
@@ -333,7 +337,7 @@ def _read_value(text: str, kind: SchemaType) -> Any:
     if text[:1] in ("'", '"'):
         return _read_string(text)
     if not isinstance(kind, Base):
-        return _refuse(text)
+        raise Mismatch(f"write [{text}]" if isinstance(kind, ListOf) else "write (...)")
     return _read_dtype(text) if kind == DTYPE else _read_number(text)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import types
 import typing
@@ -13,14 +12,23 @@ from typing import Any
 import typing_extensions
 
 from customop.annotations import (
+    GENERATOR,
     SchemaType,
     TupleOf,
     holds_arrays,
+    is_single_array,
     schema_type,
     show_annotation,
 )
 from customop.coerce import Mismatch, check_default
-from customop.errors import SchemaError, caret, did_you_mean, place, quoted
+from customop.errors import (
+    SchemaError,
+    caret,
+    did_you_mean,
+    innermost,
+    place,
+    quoted,
+)
 from customop.parameters import (
     KEYWORD_ONLY,
     MISSING,
@@ -62,13 +70,37 @@ class _Source:
     def error(
         self, reason: str, fragment: str = "", do: str = "", parameter: str = ""
     ) -> SchemaError:
+        text = f"{self.name}{_shown(self.signature)}"
         return SchemaError(
             f"{self.name}: {reason}",
-            caret(f"{self.name}{self.signature}", fragment, len(self.name)),
+            caret(text, fragment, len(self.name)),
             f"at {place(self.fn)}",
             do=do,
             parameter=parameter or None,
         )
+
+
+class _Text:
+    """An annotation that prints as a user would write it."""
+
+    def __init__(self, annotation: Any) -> None:
+        self.text = show_annotation(annotation)
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _shown(signature: inspect.Signature) -> inspect.Signature:
+    """A signature that prints as a user would write it."""
+    result = signature.return_annotation
+    return signature.replace(
+        parameters=[_shown_parameter(p) for p in signature.parameters.values()],
+        return_annotation=result if result is signature.empty else _Text(result),
+    )
+
+
+def _shown_parameter(p: inspect.Parameter) -> inspect.Parameter:
+    return p if p.annotation is p.empty else p.replace(annotation=_Text(p.annotation))
 
 
 def infer(
@@ -107,24 +139,11 @@ def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
     try:
         return inspect.signature(fn)
     except (TypeError, ValueError):
-        what = "tells no signature" if callable(fn) else "is no function"
-        raise SchemaError(f"{fn!r} {what}", do=_GIVE_SCHEMA) from None
-
-
-def innermost(fn: Any) -> Any:
-    """The function inside decorators, partials, methods and callable objects."""
-    while True:
-        if hasattr(fn, "__wrapped__"):
-            fn = fn.__wrapped__
-        elif isinstance(fn, functools.partial):
-            fn = fn.func
-        elif isinstance(fn, types.MethodType):
-            fn = fn.__func__
-        else:
-            break
-    call = inspect.getattr_static(type(fn), "__call__", None)
-    is_object = not isinstance(fn, types.FunctionType | type)
-    return call if is_object and isinstance(call, types.FunctionType) else fn
+        if callable(fn):
+            raise SchemaError(f"{fn!r} tells no signature", do=_GIVE_SCHEMA) from None
+        raise SchemaError(
+            f"{fn!r} is no function", do="pass a function with type hints"
+        ) from None
 
 
 # ---- hints, evaluated where the function was defined ----
@@ -188,19 +207,16 @@ def _names(fn: Any, scope: types.FrameType | None) -> dict[str, Any]:
 def _enclosing(fn: Any, scope: types.FrameType | None) -> Iterator[types.FrameType]:
     """Running frames whose code the function is written in, from the inside out."""
     code = getattr(fn, "__code__", None)
-    while scope is not None and code is not None:
-        if _holds(scope.f_code, code):
-            if scope.f_locals is not scope.f_globals:
-                yield scope
-            code = scope.f_code
+    while scope is not None:
+        if scope.f_locals is not scope.f_globals and _holds(scope.f_code, code):
+            yield scope
         scope = scope.f_back
 
 
-def _holds(outer: types.CodeType, inner: types.CodeType) -> bool:
-    """Whether code is written in other code, or in the type parameters that it has."""
+def _holds(outer: types.CodeType, inner: object) -> bool:
+    """Whether code is written within other code, at any depth."""
     nested = [c for c in outer.co_consts if isinstance(c, types.CodeType)]
-    generic = [c for c in nested if c.co_name.startswith("<generic parameters")]
-    return any(c is inner for c in nested) or any(_holds(c, inner) for c in generic)
+    return any(c is inner or _holds(c, inner) for c in nested)
 
 
 def _closure(fn: Any) -> dict[str, Any]:
@@ -225,21 +241,23 @@ def _infer_parameter(
         star = "*" if p.kind is p.VAR_POSITIONAL else "**"
         raise source.error(
             f"parameter '{star}{p.name}' has no fixed number of arguments",
-            str(p),
+            str(_shown_parameter(p)),
             do=f"write {p.name}: list[Array], or parameters of their own",
             parameter=p.name,
         )
     if p.name not in hints:
         raise source.error(
             f"parameter '{p.name}' has no annotation",
-            str(p),
+            str(_shown_parameter(p)),
             do=_annotate(source, p),
             parameter=p.name,
         )
     try:
         found = schema_type(hints[p.name])
     except SchemaError as error:
-        raise _at(source, f"parameter '{p.name}' has", str(p), error, p.name) from None
+        raise _at(
+            source, f"parameter '{p.name}' has", str(_shown_parameter(p)), error, p.name
+        ) from None
     return Parameter(p.name, found, _infer_default(source, p, found), _KINDS[p.kind])
 
 
@@ -266,14 +284,19 @@ def _infer_default(source: _Source, p: inspect.Parameter, kind: SchemaType) -> A
     try:
         return check_default(p.default, kind)
     except Mismatch as error:
-        hint = show_annotation(p.annotation)
-        remedy = f"write {p.name}: Optional[{hint}] = None"
         raise source.error(
             f"parameter '{p.name}' has the default {p.default!r}: {error}",
-            str(p),
-            do=remedy if p.default is None else f"give a default of type {kind}",
+            str(_shown_parameter(p)),
+            do=_other_default(p, kind),
             parameter=p.name,
         ) from None
+
+
+def _other_default(p: inspect.Parameter, kind: SchemaType) -> str:
+    has_none_only = kind == GENERATOR or is_single_array(kind)
+    if p.default is None or has_none_only:
+        return f"write {p.name}: Optional[{show_annotation(p.annotation)}] = None"
+    return f"give a default of type {kind}"
 
 
 def _infer_returns(
@@ -314,7 +337,7 @@ def _written_names(
 def _not_written(source: _Source, name: str, arrays: list[str]) -> SchemaError:
     known = source.signature.parameters
     if name in known:
-        what, fragment = "is no array", str(known[name])
+        what, fragment = "is no array", str(_shown_parameter(known[name]))
     else:
         what, fragment = f"is no parameter{did_you_mean(name, known)}", ""
     return source.error(

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from customop.autograd import vjp
+from customop.autograd import check_outputs, vjp
 from customop.coerce import show
+from customop.contracts import RULE, check_returns
 from customop.devices import kind_of
 from customop.dispatch import Interpreter, Tracer, flat, is_array, map_nested
 from customop.errors import ContractError, GradientError, place
@@ -107,7 +108,18 @@ def _by_rule(
 ) -> tuple[Any, Any]:
     count = len(op.schema.positional)
     names = [p.name for p in op.schema.keyword_only]
-    if any(t is not None for value in tangents[count:] for t in flat(value)):
+    moving = [
+        p.name
+        for p, value in zip(op.schema.keyword_only, tangents[count:], strict=True)
+        if any(t is not None for t in flat(value))
+    ]
+    if moving and op.find_rule(AUTOGRAD) is None:
+        raise op.missing_rule(
+            JVP,
+            f"that takes a tangent of the keyword-only argument '{moving[0]}', and no"
+            " backward formula to transpose",
+        )
+    if moving:
         return _transposed(interpreter, op, primals, tangents)
     keywords = dict(zip(names, primals[count:], strict=True))
     pair = rule(tuple(primals[:count]), tuple(tangents[:count]), **keywords)
@@ -120,6 +132,8 @@ def _by_rule(
             op=op.qualname,
             kind="jvp",
         )
+    if not op.schema.single_return or not is_array(pair[0]):
+        check_returns(op, rule, pair[0], RULE)
     return pair
 
 
@@ -248,6 +262,7 @@ def jvp(
             do="return a pair, or leave has_aux out",
         )
     out, aux = result if has_aux else (result, None)
+    check_outputs(flatten(out)[0], "jvp")
     value = map_leaves(interpreter.lower, out)
     tangent = map_leaves(lambda leaf: _tangent_of(interpreter, leaf), out)
     if has_aux:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +111,7 @@ class RuleKind:
             keywords = [p.name for p in schema.keyword_only]
         # Leading names are the library's words: users call them as they like.
         check_parameters(
-            f"{qualname}: {self.name} rule",
+            f"{qualname}: the {self.name} rule",
             fn,
             positional,
             keywords,
@@ -180,7 +180,9 @@ def check_parameters(
     if has_exactly(fn, positional, keywords, free):
         return
     given = parameters_of(fn)
-    problem = given and mismatch(given, positional, keywords, free)
+    if given is None:
+        return
+    problem = mismatch(given, positional, keywords, free)
     if problem:
         raise RegistrationError(f"{what} {problem}", f"at {place(fn)}", do=do)
 
@@ -249,12 +251,11 @@ def _positional_mismatch(
     )
     own = [p for p in parameters if p.kind in by_place]
     takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    if len(own) < len(positional) and not takes_any:
-        return f"takes {_count(p.name for p in own)} by position, needs {_count(positional)}"
     rest = [p.name for p in own[len(positional) :] if p.default is p.empty]
-    extra = [name for name in rest if name not in keywords]
-    if extra:
-        return f"needs {quoted(extra)} besides what it is given: {_count(positional)}"
+    too_many = any(name not in keywords for name in rest)
+    if too_many or (len(own) < len(positional) and not takes_any):
+        has = ", ".join(p.name for p in own)
+        return f"takes ({has}) by position, is given ({', '.join(positional)})"
     for index, (mine, name) in enumerate(zip(own, positional, strict=False)):
         if index >= free and mine.name != name and not _may_differ(mine):
             where = f"'{name}' (position {index})"
@@ -286,8 +287,3 @@ def _keyword_mismatch(
 
 def _may_differ(parameter: inspect.Parameter) -> bool:
     return parameter.kind is parameter.POSITIONAL_ONLY or parameter.name.startswith("_")
-
-
-def _count(names: Iterable[str]) -> str:
-    listed = list(names)
-    return f"{len(listed)} ({', '.join(listed)})" if listed else "none"

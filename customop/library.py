@@ -214,11 +214,12 @@ def _check_factory(name: str, schema: Schema, kinds: tuple[str, ...]) -> None:
 
 
 def _tags(name: str, tags: Iterable[Tag] | Tag) -> frozenset[Tag]:
-    several = isinstance(tags, Iterable) and not isinstance(tags, str)
-    found: list[Any] = [*tags] if several else [tags]
+    given: Any = tags
+    several = isinstance(given, Iterable) and not isinstance(given, str)
+    found: list[Any] = list(given) if several else [given]
     for tag in found:
         if not isinstance(tag, Tag):
-            near = did_you_mean(str(tag).rpartition(".")[2], [t.name for t in Tag])
+            near = did_you_mean(f"Tag.{tag}", [str(t) for t in Tag])
             raise RegistrationError(
                 f"{name}: {tag!r} is no tag{near}",
                 do=f"use one of {', '.join(str(t) for t in Tag)}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from customop.coerce import show
-from customop.contracts import version_of, versions
+from customop.contracts import last_write, moments, writes
 from customop.devices import kind_of
 from customop.dispatch import Tracer, is_array
 from customop.errors import GradientError, place
@@ -31,9 +30,6 @@ __all__ = [
     "sweep",
 ]
 
-# Nodes are numbered as they are made: a node's inputs have lower numbers.
-numbers = itertools.count()
-
 
 # What an output is like, to prove its gradient and to make zeros for it: shape, dtype,
 # and device where zeros may be needed. A plain tuple, as an edge is.
@@ -46,7 +42,7 @@ class Leaf:
     __slots__ = ("_metas", "_number", "grad")
 
     def __init__(self, value: Any) -> None:
-        self._number = next(numbers)
+        self._number = next(moments)
         self._metas = (value.shape, value.dtype)
         self.grad: Any = None
 
@@ -83,7 +79,6 @@ class Node:
 
     # Defaults stand on the class: a call then sets what differs from them alone.
     _saved: tuple[Any, ...] = ()
-    _versions: tuple[int, ...] | None = None
     _blocked: tuple[Any, ...] = ()
     _materialize = True
     _inputs: Sequence[Any] | None = None
@@ -95,7 +90,7 @@ class Node:
     def __init__(self, edges: Sequence[Edge], metas: Any = None) -> None:
         self._edges: Sequence[Edge] | None = edges
         self._metas = metas
-        self._number = next(numbers)
+        self._number = next(moments)
 
     @property
     def needs_input_grad(self) -> tuple[Any, ...]:
@@ -129,8 +124,6 @@ class Node:
                     op=self._op.qualname,
                 )
         self._saved = arrays
-        if versions:
-            self._versions = tuple([version_of(_leaf_value(v)) for v in arrays])
 
     @property
     def saved_arrays(self) -> tuple[Any, ...]:
@@ -139,27 +132,31 @@ class Node:
         Raises
         ------
         GradientError
-            If the graph has been freed, or an operator has written a saved array.
+            If an operator has written a saved array since it was saved.
         """
-        if versions:
-            self._check_versions()
+        if writes:
+            self._check_unwritten(enumerate(self._saved))
         return self._saved
 
     saved_tensors = saved_arrays
 
-    def _check_versions(self) -> None:
-        before = self._versions or (0,) * len(self._saved)
-        for i, (value, then) in enumerate(zip(self._saved, before, strict=True)):
-            now = version_of(_leaf_value(value))
-            if now != then:
+    def _check_unwritten(self, kept: Iterable[tuple[Any, Any]]) -> None:
+        """Raise for an array that was written after this call."""
+        for name, value in kept:
+            if last_write(_leaf_value(value)) > self._number:
+                what = f"array {name}" if isinstance(name, int) else f"ctx.{name}"
                 raise GradientError(
-                    f"{self._op.qualname}: array {i} saved for backward,"
-                    f" {abbreviated(value)}, was written by an operator since: version"
-                    f" {now}, saved at version {then}",
+                    f"{self._op.qualname}: {what} saved for backward,"
+                    f" {abbreviated(value)}, was written by an operator since",
                     self._op.schema.show(self._op.qualname),
                     do="save a copy, or write after backward",
                     op=self._op.qualname,
                 )
+
+    def _check_attributes(self) -> None:
+        """Raise for an array that a rule keeps as an attribute and that was written."""
+        own = [(n, v) for n, v in vars(self).items() if not n.startswith("_")]
+        self._check_unwritten(own)
 
     def mark_non_differentiable(self, *outputs: Any) -> None:
         """Say that no gradient flows through these outputs."""
@@ -178,13 +175,15 @@ class Node:
             op=self._op.qualname,
         )
 
-    def pull(self, grads: Sequence[Any], retain: bool) -> list[tuple[Any, Any]]:
+    def _pull(self, grads: Sequence[Any], retain: bool) -> list[tuple[Any, Any]]:
         """What makes each tracked input, and its gradient, from those of the outputs."""
         edges = self._edges
         if edges is None:
             raise self._freed()
         if type(self._metas) is list:
             grads = self._spread(grads)
+        if writes:
+            self._check_attributes()
         found = self._rule.backward(self, *grads)
         if not retain:
             self._edges = None
@@ -289,17 +288,20 @@ class Node:
         )
 
     def _item(self, grad: Any, slot: int, path: tuple[int, ...]) -> Any:
+        inputs = (self._inputs or ())[slot]
         for step in path:
             if grad is None:
                 return None
-            if not isinstance(grad, list | tuple) or step >= len(grad):
+            if not isinstance(grad, list | tuple) or len(grad) != len(inputs):
                 name = self._op.schema.parameters[slot].name
+                many = isinstance(grad, list | tuple)
+                seen = f"{len(grad)} gradients" if many else show(grad)
                 raise self._wrong(
-                    f"returned {show(grad)} for the list argument '{name}'",
+                    f"returned {seen} for the {len(inputs)} items of '{name}'",
                     f"return a list with a gradient for each item of '{name}'",
                     name,
                 )
-            grad = grad[step]
+            grad, inputs = grad[step], inputs[step]
         return grad
 
     def _fitted(self, grad: Any, slot: int, meta: Meta) -> Any:
@@ -404,11 +406,13 @@ class UnaryNode(Node):
 
     _backward: Callable[..., Any]
 
-    def pull(self, grads: Sequence[Any], retain: bool) -> list[tuple[Any, Any]]:
+    def _pull(self, grads: Sequence[Any], retain: bool) -> list[tuple[Any, Any]]:
         """As any node does it, in half of the time for a gradient that fits."""
         edges = self._edges
         if edges is None:
             raise self._freed()
+        if writes:
+            self._check_attributes()
         found = self._backward(self, grads[0])
         if not retain:
             self._edges = None
@@ -478,24 +482,24 @@ def sweep(seeds: Iterable[tuple[Any, Any]], *, retain: bool) -> dict[Leaf, Any]:
     pending: dict[int, tuple[Any, list[Any]]] = {}
     heap: list[int] = []
     found: dict[Leaf, Any] = {}
-    pairs = list(seeds)
+    pairs: Any = list(seeds)
     while True:
         if len(pairs) == 1 and not heap and type(pairs[0][0]) not in _SEVERAL:
             node, grad = pairs[0]
-            pairs = node.pull((grad,), retain)
+            pairs = node._pull((grad,), retain)
             continue
         for node, grad in pairs:
-            _add(pending, heap, node, grad)
+            if type(node) is Leaf:
+                before = found.get(node)
+                found[node] = grad if before is None else plus(before, grad)
+            else:
+                _add(pending, heap, node, grad)
         # No name may hold a gradient longer than its node needs it.
-        node = grad = None
-        pairs = []
+        node = grad = before = pairs = None
         if not heap:
             return found
         node, grads = pending.pop(-heappop(heap))
-        if type(node) is Leaf:
-            found[node] = grads[0]
-        else:
-            pairs = node.pull(grads, retain)
+        pairs = node._pull(grads, retain)
 
 
 # What a gradient cannot go straight on from: ends, and one output of several.
@@ -518,7 +522,12 @@ def _add(
         heappush(heap, -number)
     grads = entry[1]
     before = grads[index]
-    grads[index] = grad if before is None else call_numpy(np.add, before, grad)
+    grads[index] = grad if before is None else plus(before, grad)
+
+
+def plus(a: Any, b: Any) -> Any:
+    """The sum of two gradients, by the operator where they are traced or fake."""
+    return call_numpy(np.add, a, b)
 
 
 def flat_metas(outputs: Any) -> list[Any]:

@@ -8,14 +8,14 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from typing_extensions import ParamSpec
 
 from customop.annotations import GENERATOR, parts
 from customop.codegen import compile_call, set_fast_kernel
 from customop.config import config
-from customop.contracts import bump_versions
+from customop.contracts import note_writes
 from customop.devices import FAKE
 from customop.dispatch import dispatch, open_modes
 from customop.errors import (
@@ -50,6 +50,17 @@ R = TypeVar("R")
 FnT = TypeVar("FnT", bound=Callable[..., Any])
 
 _log = logging.getLogger("customop")
+
+
+class _FirstCall:
+    """Stands for the function of a call until somebody asks for it.
+
+    A descriptor, and no function that would stand in the traceback of a first call.
+    Once generated, the function takes its place.
+    """
+
+    def __get__(self, op: Any, owner: Any = None) -> Any:
+        return self if op is None else op.compile()
 
 
 class Operator(Generic[P, R]):
@@ -126,7 +137,9 @@ class Operator(Generic[P, R]):
         self.__module__ = definition.module
         self.__doc__ = fn.__doc__
         self.__wrapped__ = fn
-        self._set_call(self._first_call())
+        self.__annotations__ = getattr(fn, "__annotations__", {})
+        self.__dict__.pop("call", None)
+        type(self).__call__ = _FirstCall()  # type: ignore[assignment]
         self.invoke = _invoker(self)
 
     @property
@@ -134,11 +147,18 @@ class Operator(Generic[P, R]):
         try:
             return signature_of(self.__wrapped__)
         except SchemaError:
-            return inspect.signature(self._compile())
+            return inspect.signature(self.compile())
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the operator. The class of each operator has its own, generated."""
-        return self.call(*args, **kwargs)
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+            """Call the operator: its class has the function, generated."""
+            ...
+
+        call: Callable[P, R]
+    else:
+        __call__ = _FirstCall()
+        call = _FirstCall()
 
     def __get__(self, instance: object, owner: type | None = None) -> Operator[P, R]:
         # As an attribute of a class an operator is itself, bound to nothing.
@@ -158,18 +178,8 @@ class Operator(Generic[P, R]):
 
     # ---- the call ----
 
-    def _first_call(self) -> Callable[..., Any]:
-        def first_call(*args: Any, **kwargs: Any) -> Any:
-            return self._compile()(*args, **kwargs)
-
-        return first_call
-
-    def _set_call(self, call: Callable[..., Any]) -> None:
-        self.call = call
-        type(self).__call__ = staticmethod(call)  # type: ignore[assignment,method-assign]
-
-    def _compile(self) -> Callable[..., Any]:
-        """Generate the function of a call, once."""
+    def compile(self) -> Callable[..., Any]:
+        """The function of a call, generated when it is first asked for."""
         if not self._source:
             call, text = compile_call(
                 self.qualname,
@@ -179,16 +189,17 @@ class Operator(Generic[P, R]):
                 self,
                 modes=open_modes,
                 has_fast_path=not self.sees_seed and not self._is_factory,
-                after_write=bump_versions,
+                after_write=note_writes,
             )
-            self._set_call(call)
+            self.call = call
+            type(self).__call__ = staticmethod(call)  # type: ignore[assignment,method-assign]
             self._source = text
         return self.call
 
     @property
     def source(self) -> str:
         """Source text of the generated call."""
-        self._compile()
+        self.compile()
         return self._source
 
     @property
@@ -197,7 +208,7 @@ class Operator(Generic[P, R]):
 
     def dispatch(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the operator by the slow path, which the fast one must agree with."""
-        call = self._compile()
+        call = self.compile()
         # The generated call with a table of its own that never opens: the guard
         # fails, coercions and defaults stay the same.
         names = {**call.__globals__, "_modes": [None]}  # type: ignore[attr-defined]
@@ -333,7 +344,7 @@ class Operator(Generic[P, R]):
         if fn is None:
 
             def decorator(given: FnT) -> FnT:
-                self.register_kernel(device_types, given)
+                self.register_kernel(kinds if device_types is not None else None, given)
                 return given
 
             return decorator

@@ -99,7 +99,19 @@ def check_device_types(
     """Names of kinds of array, each known; the default for None."""
     if device_types is None:
         return (DEFAULT,)
+    if not isinstance(device_types, Iterable):
+        raise RegistrationError(
+            f"{qualname}: device_types={device_types!r} names no kind of array",
+            do='write "cpu", ("cpu", "cuda"), or None for all kinds',
+            op=qualname,
+        )
     kinds = [device_types] if isinstance(device_types, str) else list(device_types)
+    if not kinds:
+        raise RegistrationError(
+            f"{qualname}: device_types is empty, so the kernel would serve nothing",
+            do='write "cpu", ("cpu", "cuda"), or None for all kinds',
+            op=qualname,
+        )
     known = [kind for kind in known_kinds() if kind != FAKE]
     for kind in kinds:
         if kind not in known:

@@ -8,7 +8,8 @@ from typing import Any
 
 from customop.codegen import generate
 from customop.coerce import show
-from customop.dispatch import Interpreter, Tracer, flat, map_nested
+from customop.contracts import moments
+from customop.dispatch import Interpreter, Tracer, flat, is_array, map_nested
 from customop.errors import GradientError, caller_place
 from customop.node import (
     Edge,
@@ -21,7 +22,6 @@ from customop.node import (
     is_differentiable,
     is_in,
     metas_of,
-    numbers,
     sweep,
 )
 from customop.table import AUTOGRAD, Formula
@@ -55,6 +55,11 @@ class GradTracer(Tracer):
         if type(self.node) is not Leaf:
             raise GradientError(
                 "only a variable has a gradient to set", do="set it on x = variable(a)"
+            )
+        if value is not None and not is_array(value):
+            raise GradientError(
+                f"a gradient is an array or None, got {show(value)}",
+                do="set x.grad = None",
             )
         self.node.grad = value
 
@@ -234,7 +239,7 @@ def _plain_plan(op: Any, rule: Formula, nodes: type[Node]) -> Any:
         "    node = new(nodes)",
         "    node._edges = edges",
         "    node._metas = (out.shape, dtype)",
-        "    node._number = next(numbers)",
+        "    node._number = next(moments)",
     ]
     if rule.setup_context is not None:
         lines += [
@@ -259,7 +264,7 @@ def _plain_plan(op: Any, rule: Formula, nodes: type[Node]) -> Any:
         "is_in": is_in,
         # As the classes' own __init__ would, without a frame each: 40 ns an object.
         "new": object.__new__,
-        "numbers": numbers,
+        "moments": moments,
     }
     return generate(f"{op.qualname} autograd", "\n".join(lines), "plan", scope)
 

@@ -11,7 +11,7 @@ from customop.annotations import ARRAY, OPERAND, ListOf, Maybe, SchemaType, Tupl
 from customop.codegen import set_fast_kernel
 from customop.coerce import show
 from customop.config import config
-from customop.contracts import Proof, bump_versions, finish_fake
+from customop.contracts import Proof, finish_fake, note_writes
 from customop.devices import DEFAULT, FAKE, NUMPY_SCALAR, device_kind, kind_of
 from customop.dispatch import nested_leaves
 from customop.errors import (
@@ -247,5 +247,5 @@ class AfterWrite:
 
     def check(self, out: Any) -> Any:
         """The result, with the versions of the arguments raised."""
-        bump_versions(self.args)
+        note_writes(self.args)
         return out

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ContextDecorator
-from typing import Any, TypeVar
-
-import numpy as np
+from typing import Any, Self, TypeVar
 
 from customop.annotations import Array
-from customop.autograd import as_cotangent, as_input
+from customop.autograd import Fresh, as_cotangent, as_input, is_real, one_like
+from customop.coerce import show
 from customop.devices import TRACED, kind_of
 from customop.dispatch import Mode, current_mode, is_array, map_nested
 from customop.errors import GradientError
 from customop.kinds import RuleKind, Tag
 from customop.library import custom_op
-from customop.node import Node, sweep
-from customop.protocols import abbreviated, call_numpy
+from customop.node import Node, plus, sweep
+from customop.protocols import abbreviated
 from customop.reverse import GradInterpreter, GradTracer, no_variable
 from customop.table import AUTOGRAD
 from customop.tree import map_leaves
@@ -101,16 +100,19 @@ class _Tape(GradInterpreter):
     def backward(self, y: Any, gradient: Any, retain_graph: bool) -> None:
         """Add the gradient of `y` to its variables."""
         if gradient is None:
-            if tuple(y.shape) != ():
+            if tuple(y.shape) != () or not is_real(y.dtype):
                 raise GradientError(
-                    f"backward: {abbreviated(y)} has axes, so it needs a gradient",
+                    f"backward: {abbreviated(y)} is no real float without axes, so it"
+                    " needs a gradient",
                     do="call backward(y.sum()), or backward(y, gradient)",
                 )
-            gradient = call_numpy(np.ones_like, y.value)
-        seed = as_cotangent(gradient, y.value, 0)
-        for leaf, grad in sweep([(y.node, seed)], retain=retain_graph).items():
+            gradient = one_like(y.value)
+        seed = as_cotangent(gradient, y.value, "backward: the gradient")
+        found = sweep([(y.node, seed)], retain=retain_graph)
+        fresh = Fresh(seed)
+        for leaf, grad in found.items():
             before = leaf.grad
-            leaf.grad = grad if before is None else call_numpy(np.add, before, grad)
+            leaf.grad = fresh(grad) if before is None else plus(before, grad)
 
 
 _tape = _Tape()
@@ -142,7 +144,13 @@ def variable(x: Any) -> GradTracer:
     >>> x.grad
     array([2., 4.])
     """
-    return _tape.variable(as_input(x, "variable"))
+    value = as_input(x, "variable")
+    if isinstance(value, GradTracer) and value.interpreter is _tape:
+        raise GradientError(
+            f"variable: {show(x)} is or depends on a variable already",
+            do="use it as it is, or variable(stop_gradient(x)) for a new beginning",
+        )
+    return _tape.variable(value)
 
 
 def backward(y: Any, gradient: Any = None, *, retain_graph: bool = False) -> None:
@@ -209,6 +217,11 @@ class _Switch(ContextDecorator):
 
     def __init__(self) -> None:
         self._open: list[Mode] = []
+
+    def _recreate_cm(self) -> Self:
+        # A mode belongs to the thread that opened it: each call of a decorated
+        # function opens its own.
+        return type(self)()
 
     def __enter__(self) -> None:
         self._open.append(self._mode().__enter__())

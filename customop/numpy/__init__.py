@@ -1,5 +1,23 @@
 """NumPy's functions as operators, in the namespace ``np``."""
 
-from customop.numpy import create, elementwise, index, linalg, reduce, shape
+from customop.numpy import (
+    arrange,
+    create,
+    elementwise,
+    index,
+    join,
+    linalg,
+    reduce,
+    shape,
+)
 
-__all__ = ["create", "elementwise", "index", "linalg", "reduce", "shape"]
+__all__ = [
+    "arrange",
+    "create",
+    "elementwise",
+    "index",
+    "join",
+    "linalg",
+    "reduce",
+    "shape",
+]

@@ -132,6 +132,11 @@ for _name in ("maximum", "minimum", "fmax", "fmin"):
         lambda g, x1, x2, y: _is_winner(x2, x1, y, g),
     )
 
+@register_numpy_function(np.divmod)
+def _(x1: Any, x2: Any) -> tuple[Any, Any]:
+    return np.floor_divide(x1, x2), np.remainder(x1, x2)
+
+
 # ---- exponentials and logarithms ----
 
 _unary("exp", lambda g, y: g * y)

@@ -7,8 +7,8 @@ or add a gradient into zeros, are operators too.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
+from operator import getitem
 from operator import index as as_int
 from typing import Any, NoReturn
 
@@ -16,17 +16,23 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from customop import (
+    ArgumentError,
     DataDependentError,
     FakeArray,
     Operator,
     ShapeError,
     Tag,
-    custom_op,
     fake_like,
     register_numpy_function,
 )
 from customop.numpy.rules import keep_order, no_gradient, register_formulas, shape_of
-from customop.numpy.shape import as_array, batch_first, only, register_linear
+from customop.numpy.shape import (
+    as_array,
+    batch_first,
+    numpy_operator,
+    only,
+    register_linear,
+)
 
 __all__: list[str] = []
 
@@ -44,11 +50,10 @@ def _key(entries: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
     )
 
 
-_slice: Operator[..., Any] = custom_op(
-    "np::slice",
+_slice = numpy_operator(
+    "slice",
+    "(Array(a) x, int?[][] key) -> Array(a)",
     lambda x, key: x[_key(key)],
-    mutates_args=(),
-    schema="(Array(a) x, int?[][] key) -> Array(a)",
 )
 
 
@@ -93,11 +98,10 @@ def _place(g: Any, shape: Sequence[int], key: Sequence[Sequence[Any]]) -> Any:
 
 
 # The transpose of `np::slice`: zeros of a shape, with `g` in the place of the view.
-_unslice: Operator[..., Any] = custom_op(
-    "np::unslice",
+_unslice = numpy_operator(
+    "unslice",
+    "(Array g, int[] shape, int?[][] key) -> Array",
     _place,
-    mutates_args=(),
-    schema="(Array g, int[] shape, int?[][] key) -> Array",
 )
 _unslice.register_fake(
     lambda g, shape, key: FakeArray(shape, g.dtype, device=fake_like(g).device)
@@ -141,11 +145,10 @@ def _gather(x: Any, indices: Sequence[Any]) -> Any:
     return out if out.flags.c_contiguous else np.ascontiguousarray(out)
 
 
-_index: Operator[..., Any] = custom_op(
-    "np::index",
+_index = numpy_operator(
+    "index",
+    "(Array x, Array?[] indices) -> Array",
     _gather,
-    mutates_args=(),
-    schema="(Array x, Array?[] indices) -> Array",
 )
 
 
@@ -161,17 +164,16 @@ def _(x: Any, indices: Any) -> FakeArray:
 
 def _scatter(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> Any:
     zeros = np.zeros_like(g, shape=tuple(shape), order="C")
-    key = tuple([slice(None) if a is None else a for a in indices])
+    key: Any = tuple([slice(None) if a is None else a for a in indices])
     np.add.at(zeros, key, g)
     return zeros
 
 
 # The transpose of `np::index`: zeros of a shape, with `g` added at the places read.
-_scatter_add: Operator[..., Any] = custom_op(
-    "np::scatter_add",
+_scatter_add = numpy_operator(
+    "scatter_add",
+    "(Array g, int[] shape, Array?[] indices) -> Array",
     _scatter,
-    mutates_args=(),
-    schema="(Array g, int[] shape, Array?[] indices) -> Array",
 )
 _scatter_add.register_fake(
     lambda g, shape, indices: FakeArray(shape, g.dtype, device=fake_like(g).device)
@@ -277,17 +279,18 @@ def _(info: Any, in_dims: Any, g: Any, shape: Any, indices: Any) -> Any:
     if at and rank:
         own, there = range(1 + at, 1 + at + rank), range(1, 1 + rank)
         first = np.moveaxis(first, tuple(own), tuple(there))
-    return _scatter_add(first, wide, _with_rows(g, info.batch_size, indices, dims, rank)), 0
+    return _scatter_add(
+        first, wide, _with_rows(g, info.batch_size, indices, dims, rank)
+    ), 0
 
 
 # ---- places that depend on data ----
 
-_nonzero: Operator[..., Any] = custom_op(
-    "np::nonzero",
+_nonzero = numpy_operator(
+    "nonzero",
+    "(Array x) -> Array[]",
     # NumPy gives columns of one array: results must not share memory.
     lambda x: [places.copy() for places in np.nonzero(x)],
-    mutates_args=(),
-    schema="(Array x) -> Array[]",
 )
 
 
@@ -326,7 +329,10 @@ register_numpy_function(np.argwhere, lambda a: np.stack(_nonzero(a), 1))
 
 def _constant(array: Any, like: Any) -> Any:
     """A NumPy array of indices on the device of another array."""
-    if type(array) is not np.ndarray or "cuda" not in str(fake_like(like).device).lower():
+    if (
+        type(array) is not np.ndarray
+        or "cuda" not in str(fake_like(like).device).lower()
+    ):
         return array
     import cupy  # noqa: PLC0415  # optional: imported where a CUDA array turns up
 
@@ -378,7 +384,8 @@ def _spread(shape: Sequence[int], key: Any) -> list[Any]:
     missing = len(shape) - sum(_width(item) for item in items)
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
     if missing < 0 or len(dots) > 1 or not all(_is_known(item) for item in items):
-        _raise_as_numpy(shape, items)
+        pairs = zip(given, items, strict=True)
+        _raise_as_numpy(shape, [g if type(i) is np.ndarray else i for g, i in pairs])
     if dots:
         items[dots[0] : dots[0] + 1] = [slice(None)] * missing
     axis = 0
@@ -430,7 +437,7 @@ def _parts(x: Any, items: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     return entries, [_constant(a, x) for a in arrays]
 
 
-@register_numpy_function(operator.getitem)
+@register_numpy_function(getitem)
 def _getitem(x: Any, key: Any) -> Any:
     items = _spread(x.shape, key)
     entries, arrays = _parts(x, items)
@@ -464,7 +471,10 @@ def _(
     elif mode == "clip":
         places = np.clip(places, 0, a.shape[axis] - 1)
     if places.dtype.kind not in "iu":
-        _raise_as_numpy(a.shape, [places.astype(float)])
+        raise ArgumentError(
+            f"np.take: indices of dtype {places.dtype}, must be integers",
+            do="use indices.astype(int), or x[mask] for a mask",
+        )
     return _getitem(a, (*(slice(None),) * axis, places))
 
 
@@ -481,7 +491,10 @@ def _(arr: Any, indices: Any, axis: int | None = -1) -> Any:
         )
     rank = len(arr.shape)
     axis = normalize_axis_index(axis, rank)
-    key = [np.arange(n).reshape((-1, *(1,) * (rank - i - 1))) for i, n in enumerate(arr.shape)]
+    key = [
+        np.arange(n).reshape((-1, *(1,) * (rank - i - 1)))
+        for i, n in enumerate(arr.shape)
+    ]
     return _getitem(arr, (*key[:axis], places, *key[axis + 1 :]))
 
 
@@ -533,11 +546,10 @@ def _(
 
 # ---- choice by a condition ----
 
-_where: Operator[..., Any] = custom_op(
-    "np::where",
+_where = numpy_operator(
+    "where",
+    "(Array condition, Array|Scalar x1, Array|Scalar x2) -> Array",
     lambda condition, x1, x2: np.where(condition, x1, x2),
-    mutates_args=(),
-    schema="(Array condition, Array|Scalar x1, Array|Scalar x2) -> Array",
     tags=Tag.pointwise,
 )
 

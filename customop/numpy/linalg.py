@@ -494,7 +494,7 @@ def _(x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Any: 
     axes = listed_axes(axis)
     if axes is None and ord is not None:
         axes = list(range(len(shape_of(x))))
-    floats = x if x.dtype.kind in "fc" else x.astype(float)
+    floats = x if fake_like(x).dtype.kind in "fc" else x.astype(float)
     if ord is None or (axes is not None and len(axes) == 1 and ord == 2):
         return norm(floats, axes, bool(keepdims))
     if axes is not None and len(axes) == 1:

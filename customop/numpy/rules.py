@@ -195,19 +195,20 @@ def _axis_order(
     """Axes from slowest to fastest: insertion by the strides of all operands."""
     order = list(range(len(shape)))
     for i in range(len(order) - 2, -1, -1):
-        at = i
+        to = i
         for j in range(i + 1, len(order)):
-            if not _is_faster(order[at], order[j], strides):
+            told = _told_apart(order[i], order[j], strides)
+            if told and not all(told):
                 break
-            order[at], order[j] = order[j], order[at]
-            at = j
+            # Past axes that no operand tells apart the search goes on.
+            to = j if told else to
+        order.insert(to, order.pop(i))
     return tuple(order)
 
 
-def _is_faster(a: int, b: int, strides: Sequence[tuple[int, ...]]) -> bool:
-    """Whether axis `a` lies inside axis `b` for every operand that tells them apart."""
-    told = [(abs(s[a]), abs(s[b])) for s in strides if s[a] and s[b]]
-    return bool(told) and all(x < y for x, y in told)
+def _told_apart(a: int, b: int, strides: Sequence[tuple[int, ...]]) -> list[bool]:
+    """For each operand that tells the axes apart, whether `a` lies inside `b`."""
+    return [abs(s[a]) < abs(s[b]) for s in strides if s[a] and s[b]]
 
 
 def _packed(shape: Sequence[int], order: Sequence[int], itemsize: int) -> tuple[int, ...]:

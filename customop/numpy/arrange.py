@@ -1,0 +1,241 @@
+"""Operators that turn and cast arrays: flip, roll, triangles, copies, dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import index as as_int
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from customop import (
+    FakeArray,
+    ShapeError,
+    Tag,
+    fake_like,
+    register_numpy_function,
+)
+from customop.numpy.rules import fit, keep_order
+from customop.numpy.shape import (
+    batch_first,
+    numpy_operator,
+    only,
+    register_linear,
+    view_of,
+)
+
+__all__: list[str] = []
+
+
+# ---- turning ----
+
+_flip = numpy_operator(
+    "flip",
+    "(Array(a) x, int[] axis) -> Array(a)",
+    lambda x, axis: np.flip(x, tuple(axis)),
+)
+
+
+@_flip.register_fake
+def _(x: Any, axis: Any) -> FakeArray:
+    strides = [-s if i in axis else s for i, s in enumerate(x.strides)]
+    return view_of(x, x.shape, strides)
+
+
+@_flip.register_vmap
+def _(info: Any, in_dims: Any, x: Any, axis: Any) -> Any:
+    return _flip(batch_first(x, in_dims[0]), [a + 1 for a in axis]), 0
+
+
+register_linear(_flip, lambda g, shape, axis: np.flip(g, tuple(axis)))
+
+
+@register_numpy_function(np.flip)
+def _(m: Any, axis: Any = None) -> Any:
+    axes = range(m.ndim) if axis is None else normalize_axis_tuple(axis, m.ndim)
+    return _flip(m, tuple(axes))
+
+
+def _flipper(name: str, axis: int) -> Callable[[Any], Any]:
+    def flip(m: Any) -> Any:
+        if m.ndim <= axis:
+            raise ShapeError(
+                f"Input must be >= {axis + 1}-d.",
+                f"np.{name} of an array of shape {tuple(m.shape)}",
+                do="use np.flip",
+            )
+        return _flip(m, (axis,))
+
+    return flip
+
+
+register_numpy_function(np.flipud, _flipper("flipud", 0))
+register_numpy_function(np.fliplr, _flipper("fliplr", 1))
+
+
+@register_numpy_function(np.rot90)
+def _(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
+    first, second = normalize_axis_tuple(axes, m.ndim)
+    turns = as_int(k) % 4
+    if turns in (0, 2):
+        return m if turns == 0 else np.flip(m, (first, second))
+    if turns == 1:
+        return np.swapaxes(np.flip(m, second), first, second)
+    return np.flip(np.swapaxes(m, first, second), second)
+
+
+_roll = numpy_operator(
+    "roll",
+    "(Array x, int[] shift, int[] axis) -> Array",
+    lambda x, shift, axis: np.roll(x, tuple(shift), tuple(axis)),
+)
+
+
+@_roll.register_fake
+def _(x: Any, shift: Any, axis: Any) -> FakeArray:
+    return fake_like(x)
+
+
+@_roll.register_vmap
+def _(info: Any, in_dims: Any, x: Any, shift: Any, axis: Any) -> Any:
+    return _roll(batch_first(x, in_dims[0]), shift, [a + 1 for a in axis]), 0
+
+
+register_linear(
+    _roll, lambda g, shape, shift, axis: np.roll(g, [-s for s in shift], tuple(axis))
+)
+
+
+@register_numpy_function(np.roll)
+def _(a: Any, shift: Any, axis: Any = None) -> Any:
+    if axis is None:
+        return np.reshape(np.roll(np.ravel(a), shift, 0), a.shape)
+    axes = normalize_axis_tuple(axis, a.ndim, allow_duplicate=True)
+    pairs = np.broadcast(np.asarray(shift), np.asarray(axes))
+    if pairs.ndim > 1:
+        raise ShapeError(
+            "'shift' and 'axis' should be scalars or 1D sequences",
+            do="give ints or lists",
+        )
+    moves = [(int(s), int(i)) for s, i in pairs]
+    return _roll(a, [s for s, _ in moves], [i for _, i in moves])
+
+
+# ---- triangles ----
+
+
+def _triangle(name: str) -> None:
+    """``np.tril`` or ``np.triu`` of the last two axes."""
+    function = getattr(np, name)
+    op = numpy_operator(
+        name,
+        "(Array x, int k=0) -> Array",
+        lambda x, k: function(x, k),
+    )
+
+    @op.register_fake
+    def _(x: Any, k: int) -> FakeArray:
+        mask = FakeArray(x.shape[-2:], np.bool_, device=fake_like(x).device)
+        return keep_order((mask, x), x.dtype)
+
+    op.register_vmap(lambda info, in_dims, x, k: (op(batch_first(x, in_dims[0]), k), 0))
+    register_linear(op, lambda g, shape, k: function(g, k))
+
+    @register_numpy_function(function)
+    def _(m: Any, k: int = 0) -> Any:
+        square = np.broadcast_to(m, (m.shape[0],) * 2) if m.ndim == 1 else m
+        return op(square, k)
+
+
+_triangle("tril")
+_triangle("triu")
+
+
+# ---- copies and casts ----
+
+_copy = numpy_operator(
+    "copy",
+    "(Array x) -> Array",
+    lambda x: np.copy(x),
+    tags=Tag.pointwise,
+)
+_copy.register_fake(lambda x: fake_like(x))
+register_linear(_copy, lambda g, shape: g)
+
+
+@register_numpy_function(np.copy)
+def _(a: Any, order: str = "K", subok: bool = False) -> Any:
+    only("np.copy", order=(order, "K", "C", "A"), subok=(subok, False, True))
+    return _copy(a)
+
+
+_astype = numpy_operator(
+    "astype",
+    "(Array x, dtype dtype) -> Array",
+    lambda x, dtype: x.astype(dtype),
+    tags=Tag.pointwise,
+)
+_astype.register_fake(lambda x, dtype: fake_like(x, dtype=dtype))
+
+
+def _astype_setup(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.like = fake_like(inputs[0], shape=())
+
+
+def _astype_jvp(primals: Any, tangents: Any) -> Any:
+    y = _astype(*primals)
+    t = tangents[0]
+    return y, None if t is None or y.dtype.kind not in "fc" else fit(t, y)
+
+
+_astype.register_autograd(
+    lambda ctx, g: (fit(g, ctx.like), None), setup_context=_astype_setup
+)
+_astype.register_jvp(_astype_jvp)
+
+
+@register_numpy_function(np.astype)
+def _(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+    only("np.astype", device=(device, None))
+    return x if not copy and x.dtype == np.dtype(dtype) else _astype(x, dtype)
+
+
+def _component(name: str, unit: complex) -> None:
+    """``np.real`` or ``np.imag`` of complex arrays; its transpose times `unit`.
+
+    Complex-linear: the real part of z has the derivative 1, the imaginary part -1j.
+    """
+    function = getattr(np, name)
+    op = numpy_operator(
+        name,
+        "(Array(a) x) -> Array(a)",
+        lambda x: function(x),
+        tags=Tag.pointwise,
+    )
+
+    @op.register_fake
+    def _(x: Any) -> FakeArray:
+        dtype = np.dtype(f"f{x.dtype.itemsize // 2}")
+        return FakeArray(x.shape, dtype, x.strides, fake_like(x).device)
+
+    def setup(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.dtype = inputs[0].dtype
+
+    op.register_autograd(lambda ctx, g: g.astype(ctx.dtype) * unit, setup_context=setup)
+    op.register_jvp(
+        lambda primals, tangents: (
+            op(*primals),
+            None if tangents[0] is None else op(*tangents),
+        )
+    )
+
+    @register_numpy_function(function)
+    def _(val: Any) -> Any:
+        if val.dtype.kind == "c":
+            return op(val)
+        return val if name == "real" else np.zeros_like(val)
+
+
+_component("real", 1.0)
+_component("imag", -1.0j)
