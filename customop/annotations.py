@@ -239,11 +239,11 @@ def schema_type(annotation: Any) -> SchemaType:
         raise _no_type("ArrayLike", "write Array, and let the caller convert")
     if isinstance(annotation, TypeVar | typing.TypeVar):
         return _of_type_variable(annotation)
-    for attribute in ("__supertype__", "__value__"):  # a NewType, a type alias
-        if hasattr(annotation, attribute):
-            return schema_type(getattr(annotation, attribute))
     origin = typing.get_origin(annotation)
     items = typing.get_args(annotation)
+    for attribute in ("__supertype__", "__value__"):  # a NewType, a type alias
+        if origin is None and hasattr(annotation, attribute):
+            return schema_type(getattr(annotation, attribute))
     if origin is Annotated:
         return _of_annotated(*items)
     if origin is Union or isinstance(annotation, types.UnionType):

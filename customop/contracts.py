@@ -207,7 +207,10 @@ class Proof:
             f" {abbreviated(fake)} with strides {strides_of(fake)} on {device_of(fake)}",
             f"they differ in {what}; fake kernel at"
             f" {place(self.fake) if self.fake else ''}",
-            do="return fake_like(x, shape=..., dtype=...) with what the kernel returns",
+            do="return fake_like(x, shape=..., dtype=...) with what the kernel returns"
+            if wrong
+            else 'let the kernel return np.asarray(out, order="C"), or the fake kernel the'
+            " order that the kernel has: FakeArray(shape, dtype, strides)",
         )
 
     def _breach(

@@ -155,15 +155,13 @@ def normalize_device(device: Any) -> str:
     """
     if not isinstance(device, str) and hasattr(device, "id"):
         device = f"cuda:{device.id}"
-    if not isinstance(device, str):
-        raise ArgumentError(f"expected a device such as 'cpu', got {device!r}")
-    kind, colon, number = device.partition(":")
+    kind, colon, number = str(device).partition(":")
     # A fake array has the device of the array that it stands for.
     known = [name for name in known_kinds() if name != FAKE]
     if kind not in known or (colon and not number.isdecimal()):
         near = "" if kind in known else did_you_mean(kind, known)
         raise ArgumentError(f"unknown device {device!r}{near}; known: {quoted(known)}")
-    return device
+    return str(device)
 
 
 def device_kind(device: str) -> str:

@@ -7,6 +7,7 @@ import functools
 import inspect
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterable
 from types import FunctionType, MethodType
 from typing import Any
@@ -165,6 +166,22 @@ def caller_place(package: str) -> str:
 def _is_ours(names: dict[str, Any], package: str) -> bool:
     module = str(names.get("__name__", package))  # generated code has no name
     return module == package or module.startswith(package + ".")
+
+
+def warn_caller(text: str, package: str) -> None:
+    """Warn with the place of the innermost running frame outside `package`."""
+    frame, depth = sys._getframe(1), 2
+    while frame.f_back is not None and _is_ours(frame.f_globals, package):
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(text, CustomOpWarning, stacklevel=depth - 1)
+
+
+def check_function(name: str, fn: object) -> None:
+    """Raise unless a transform is given a function."""
+    if not callable(fn):
+        raise ArgumentError(
+            f"{name}: {fn!r} is no function", do=f"write {name}(f) with a function f"
+        )
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

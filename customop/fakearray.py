@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import index
 from typing import Any, NoReturn
 
 import numpy as np
@@ -56,13 +57,8 @@ class FakeArray(ArrayMethods):
         strides: Sequence[int] | None = None,
         device: str = "cpu",
     ) -> None:
-        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        self.shape = as_shape(shape, "FakeArray")
         self.dtype = np.dtype(dtype)
-        if any(length < 0 for length in self.shape):
-            raise ShapeError(
-                f"a shape has no negative lengths, got {self.shape}",
-                do="give the length of each axis",
-            )
         order = (
             c_strides(self.shape, self.dtype.itemsize) if strides is None else strides
         )
@@ -142,7 +138,9 @@ def fake_like(
     -------
     FakeArray
         With the strides that ``numpy.empty_like(x, dtype, shape=shape)`` has: the
-        order of the axes of `x` is kept where the number of axes is the same.
+        order of the axes of `x` is kept where the number of axes is the same. For an
+        array in C order whatever `x` is, write
+        ``FakeArray(shape, x.dtype, device=x.device)``.
 
     Raises
     ------
@@ -162,27 +160,20 @@ def fake_like(
     FakeArray(i64[2, 3], device='cpu')
     """
     if type(x) is FakeArray and dtype is None and device is None and shape is None:
-        strides = like_strides(x.shape, x.strides, x.dtype.itemsize, x.shape)
+        itemsize = x.dtype.itemsize
+        strides = like_strides(x.shape, x.strides, itemsize, x.shape, itemsize)
         return make_fake(x.shape, x.dtype, strides, x.device)
     if kind_of[type(x)] is None:
         raise ArgumentError(
             f"fake_like: {x!r} is no array", do="pass an array: fake_like(x, shape=...)"
         )
-    length = _lengths(x.shape if shape is None else shape)
+    length = tuple(x.shape) if shape is None else as_shape(shape, "fake_like")
     kind = dtype_of(x) if dtype is None else np.dtype(dtype)
-    strides = like_strides(tuple(x.shape), strides_of(x), kind.itemsize, length)
+    before = dtype_of(x).itemsize
+    own = (tuple(x.shape), strides_of(x), before)
+    strides = like_strides(*own, length, kind.itemsize)
     where = device_of(x) if device is None else normalize_device(device)
     return make_fake(length, kind, strides, where)
-
-
-def _lengths(shape: Any) -> tuple[int, ...]:
-    lengths = (shape,) if isinstance(shape, int) else tuple(shape)
-    if any(length < 0 for length in lengths):
-        raise ShapeError(
-            f"fake_like: a shape has no negative lengths, got {lengths}",
-            do="give the length of each axis",
-        )
-    return lengths
 
 
 def device_of(x: Any) -> str:
@@ -219,13 +210,8 @@ def dtype_of(x: Any) -> np.dtype[Any]:
 
 @lru_cache(maxsize=4096)
 def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Strides of an array in C order, as NumPy counts them for empty arrays too."""
-    strides = []
-    step = itemsize
-    for length in reversed(shape):
-        strides.append(step)
-        step *= max(length, 1)
-    return tuple(reversed(strides))
+    """Strides of a new array in C order; zeros where it is empty, as NumPy 2.4 has it."""
+    return packed_strides(shape, range(len(shape)), itemsize)
 
 
 @lru_cache(maxsize=4096)
@@ -234,11 +220,30 @@ def like_strides(
     strides: tuple[int, ...],
     itemsize: int,
     new_shape: tuple[int, ...],
+    new_itemsize: int,
 ) -> tuple[int, ...]:
     """Strides of ``np.empty_like`` for an array of `shape` and `strides`."""
-    if len(shape) != len(new_shape):
-        return c_strides(new_shape, itemsize)
-    return packed_strides(new_shape, axis_order(shape, strides), itemsize)
+    order: Sequence[int] = range(len(new_shape))
+    if len(shape) == len(new_shape) and not _is_packed(shape, strides, order, itemsize):
+        if _is_packed(shape, strides, order[::-1], itemsize):
+            order = order[::-1]
+        else:
+            order = axis_order(shape, strides)
+    return packed_strides(new_shape, order, new_itemsize)
+
+
+def _is_packed(
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    order: Sequence[int],
+    itemsize: int,
+) -> bool:
+    """Whether an array is dense in this order; axes of length one lie anywhere."""
+    dense = packed_strides(shape, order, itemsize)
+    return all(
+        a == b or length == 1
+        for a, b, length in zip(strides, dense, shape, strict=True)
+    )
 
 
 def axis_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
@@ -251,8 +256,35 @@ def packed_strides(
 ) -> tuple[int, ...]:
     """Strides of a dense array whose axes stand in memory in this order."""
     strides = [0] * len(shape)
+    if 0 in shape:
+        return tuple(strides)
     step = itemsize
     for axis in reversed(order):
         strides[axis] = step
-        step *= max(shape[axis], 1)
+        step *= shape[axis]
     return tuple(strides)
+
+
+def as_shape(shape: Any, what: str) -> tuple[int, ...]:
+    """Lengths of the axes, from one length or several.
+
+    Raises
+    ------
+    ShapeError
+        If it is no length and no lengths, or one is negative.
+    """
+    try:
+        lengths = (index(shape),)
+    except TypeError:
+        try:
+            lengths = tuple([index(length) for length in shape])
+        except TypeError:
+            raise ShapeError(
+                f"{what}: {shape!r} is no shape", do="give whole numbers: (2, 3)"
+            ) from None
+    if any(length < 0 for length in lengths):
+        raise ShapeError(
+            f"{what}: a shape has no negative lengths, got {lengths}",
+            do="give the length of each axis",
+        )
+    return lengths

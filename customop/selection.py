@@ -92,7 +92,8 @@ def _kind_of_call(op: Any, args: Sequence[Any]) -> tuple[str, bool]:
             _check_nested(op, args)
         elif kind != NUMPY_SCALAR and kind not in kinds:
             kinds.append(kind)
-    if len(kinds) == 1:
+    is_one = len(op.array_slots) == 1 and not op.nested_slots
+    if len(kinds) == 1 and (is_one or kinds[0] != FAKE):
         return kinds[0], has_scalar
     return _kind_of_mixture(op, args, kinds), has_scalar
 
@@ -140,9 +141,15 @@ def _kind_of_mixture(op: Any, args: Sequence[Any], kinds: list[str]) -> str:
         values = [args[slot] for slot in op.array_slots]
         values += nested_leaves(op, args)
         arrays = [v for v in values if kind_of[type(v)] not in (None, NUMPY_SCALAR)]
-        if len({device_kind(device_of(v)) for v in arrays}) == 1:
+        if _is_one_device([device_of(v) for v in arrays]):
             return FAKE
     raise _mismatch(op, args)
+
+
+def _is_one_device(names: Sequence[str]) -> bool:
+    """Whether devices can be one: ``"cuda"`` is any of them."""
+    numbered = {name for name in names if ":" in name}
+    return len({device_kind(name) for name in names}) == 1 and len(numbered) < 2
 
 
 def _mismatch(op: Any, args: Sequence[Any]) -> DeviceMismatchError:

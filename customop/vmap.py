@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -14,14 +13,24 @@ import optree
 from typing_extensions import ParamSpec
 
 from customop.coerce import show
+from customop.contracts import RULE, check_returns
 from customop.devices import kind_of
-from customop.dispatch import Interpreter, Mode, Tracer, flat, is_array, map_nested
+from customop.dispatch import (
+    Interpreter,
+    Mode,
+    Tracer,
+    current_mode,
+    flat,
+    is_array,
+    map_nested,
+)
 from customop.errors import (
     ContractError,
-    CustomOpWarning,
     DataDependentError,
     VmapError,
+    check_function,
     place,
+    warn_caller,
 )
 from customop.fakearray import FakeArray, device_of, fake_like
 from customop.protocols import INDEXING, abbreviated, call_numpy, describe
@@ -83,9 +92,10 @@ class BatchInterpreter(Interpreter):
     kind = VMAP
     tracer_class = BatchTracer
 
-    def __init__(self, size: int, randomness: str) -> None:
+    def __init__(self, size: int, randomness: str, draws: Draws | None) -> None:
         super().__init__()
         self.info = BatchInfo(size, randomness)
+        self.draws = draws
 
     def dim_of(self, value: Any) -> int | None:
         """Batch axis of a value, or None where it is the same for all rows."""
@@ -95,29 +105,42 @@ class BatchInterpreter(Interpreter):
 
     def process(self, op: Any, args: Sequence[Any]) -> Any:
         """Run the operator once for all rows."""
-        values = [map_nested(value, self.lower) for value in args]
-        dims = [map_nested(value, self.dim_of) for value in args]
+        values = list(args)
+        dims: list[Any] = [None] * len(values)
+        for slot in op.array_slots:
+            tracer = values[slot]
+            if type(tracer) is BatchTracer and tracer.interpreter is self:
+                values[slot] = tracer.value
+                dims[slot] = tracer.dim
+        for slot in op.nested_slots:
+            dims[slot] = map_nested(values[slot], self.dim_of)
+            values[slot] = map_nested(values[slot], self.lower)
         if op.schema.written:
-            self._check_writes(op, dims)
+            self._check_writes(op, values, dims)
         if op.sees_seed and self.info.randomness == "error":
             raise random_error(op, self)
         rule = op.find_rule(VMAP)
         if rule is None:
             return self.loop(op, values, dims)
-        count = len(op.schema.positional)
-        if count == len(values):
-            pair = rule(self.info, tuple(dims), *values)
-        else:
-            names = [p.name for p in op.schema.keyword_only]
-            keywords = dict(zip(names, values[count:], strict=True))
-            in_dims = dims if any(_some(d) for d in dims[count:]) else dims[:count]
-            pair = rule(self.info, tuple(in_dims), *values[:count], **keywords)
+        pair = self._by_rule(op, rule, values, dims)
         if type(pair) is not tuple or len(pair) != 2:
             raise self._bad_rule(op, rule, f"returned {show(pair)}, no pair")
         out, out_dims = pair
-        if type(out_dims) is int and is_array(out):
+        if type(out_dims) is int and op.schema.single_return and is_array(out):
             return self._batched(op, rule, out, out_dims)
+        check_returns(op, rule, out, RULE)
         return self._wrap_result(op, rule, out, out_dims)
+
+    def _by_rule(
+        self, op: Any, rule: Any, values: Sequence[Any], dims: Sequence[Any]
+    ) -> Any:
+        count = op.positional_count
+        if count == len(values):
+            return rule(self.info, tuple(dims), *values)
+        names = [p.name for p in op.schema.keyword_only]
+        keywords = dict(zip(names, values[count:], strict=True))
+        in_dims = dims if any(_some(d) for d in dims[count:]) else dims[:count]
+        return rule(self.info, tuple(in_dims), *values[:count], **keywords)
 
     def _wrap_result(self, op: Any, rule: Any, out: Any, dims: Any) -> Any:
         if type(out) in (list, tuple):
@@ -159,10 +182,13 @@ class BatchInterpreter(Interpreter):
             kind="vmap",
         )
 
-    def _check_writes(self, op: Any, dims: Sequence[Any]) -> None:
+    def _check_writes(
+        self, op: Any, values: Sequence[Any], dims: Sequence[Any]
+    ) -> None:
         """Refuse to write what differs between rows into one array for all."""
-        for p, dim in zip(op.schema.parameters, dims, strict=True):
-            if p.is_written and any(d is None for d in flat(dim)):
+        for p, value, dim in zip(op.schema.parameters, values, dims, strict=True):
+            pairs = zip(flat(value), flat(dim), strict=True)
+            if p.is_written and any(d is None and v is not None for v, d in pairs):
                 raise VmapError(
                     f"{op.qualname} writes its argument '{p.name}' under"
                     f" {self.describe()}, which is one array for all rows",
@@ -183,32 +209,32 @@ class BatchInterpreter(Interpreter):
         size = self.info.batch_size
         if size == 0:
             return self._empty(op, values, dims)
-        restore = _rewinder(op, values) if self.info.randomness == "same" else None
+        rewind = self.draws.start(values) if op.sees_seed and self.draws else None
         rows = []
         for i in range(size):
+            if rewind is not None:
+                rewind()
             pairs = zip(values, dims, strict=True)
-            row = [_row(value, dim, i) for value, dim in pairs]
-            if restore is not None:
-                row = restore(row)
-            rows.append(op.invoke(row))
+            rows.append(op.invoke([_row(value, dim, i) for value, dim in pairs]))
         return self._stack(op, rows)
 
     def _stack(self, op: Any, rows: list[Any]) -> Any:
         first = rows[0]
-        if type(first) in (list, tuple):
+        if all(type(row) in (list, tuple) for row in rows):
             lengths = {len(row) for row in rows}
             if len(lengths) > 1:
                 raise self._uneven(op, f"lists of {sorted(lengths)} items")
             columns = zip(*rows, strict=True)
             return type(first)([self._stack(op, list(column)) for column in columns])
-        if is_array(first):
+        if all(is_array(row) for row in rows):
             shapes = {tuple(row.shape) for row in rows}
             if len(shapes) > 1:
                 raise self._uneven(op, f"arrays of shapes {sorted(shapes)}")
             return BatchTracer(self, call_numpy(np.stack, rows), 0)
-        if all(row == first for row in rows):
+        seen = sorted({repr(row) for row in rows})
+        if len(seen) == 1:
             return first
-        raise self._uneven(op, f"values {rows[:3]!r}")
+        raise self._uneven(op, f"the values {', '.join(seen[:4])}")
 
     def _uneven(self, op: Any, what: str) -> VmapError:
         return VmapError(
@@ -247,7 +273,8 @@ def _row(value: Any, dim: Any, index: int) -> Any:
         return type(value)([_row(v, d, index) for v, d in pairs])
     if dim is None:
         return value
-    key = (slice(None),) * dim + (index,)
+    # With the ellipsis a row without axes is an array too, which can be written.
+    key = (*(slice(None),) * dim, index, Ellipsis)
     return call_numpy(INDEXING, value, key)
 
 
@@ -270,11 +297,10 @@ def _warn_once(op: Any) -> None:
     if op in _warned:
         return
     _warned.add(op)
-    warnings.warn(
+    warn_caller(
         f"{op.qualname} has no vmap rule: it runs once for each row, which is slow."
         f" Register one with @{op.name}.register_vmap",
-        CustomOpWarning,
-        stacklevel=5,
+        "customop",
     )
 
 
@@ -301,6 +327,7 @@ class RandomnessMode(Mode):
     def __init__(self, batch: BatchInterpreter) -> None:
         super().__init__()
         self.batch = batch
+        self.outer = current_mode.get()
 
     def describe(self) -> str:
         """How messages name it: by the vmap it belongs to."""
@@ -308,34 +335,58 @@ class RandomnessMode(Mode):
 
     def process(self, op: Any, args: Sequence[Any]) -> Any:
         """Run a random operator as `randomness` says."""
-        randomness = self.batch.info.randomness
-        if not op.sees_seed or randomness == "same":
+        batch = self.batch
+        if not op.sees_seed or any(
+            batch.dim_of(v) is not None for v in flat(list(args))
+        ):
             return op.invoke(args)
-        if randomness == "error":
-            raise random_error(op, self.batch)
+        if batch.draws is not None:
+            batch.draws.start(args)()
+            return op.invoke(args)
+        if batch.info.randomness == "error":
+            raise random_error(op, batch)
         dims = [map_nested(value, lambda _: None) for value in args]
-        return self.batch.loop(op, args, dims)
+        return batch.loop(op, args, dims)
 
 
-def _rewinder(op: Any, values: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
-    """A function that gives every row the random state of the first.
+class Draws:
+    """The random states that calls started from, for ``randomness="same"``.
 
-    Generators among the arguments are copied, so all rows draw the same; the last
-    copy's state goes back, so that the caller's generator has moved on. Operators
-    that draw from NumPy's global state have that state put back.
+    Every row of a call draws from the state of the first, and every chunk of a batch
+    from the states of the first chunk. The state is that of the generators among the
+    arguments, or NumPy's global one where there are none.
     """
-    generators = [v for v in values if hasattr(v, "bit_generator")]
-    states = [copy.deepcopy(g.bit_generator.state) for g in generators]
-    legacy = np.random.get_state()  # noqa: NPY002  # the state that the operator may use
 
-    def rewind(row: list[Any]) -> list[Any]:
-        for generator, state in zip(generators, states, strict=True):
-            generator.bit_generator.state = copy.deepcopy(state)
-        if not generators:
-            np.random.set_state(legacy)  # noqa: NPY002  # as above
-        return row
+    def __init__(self) -> None:
+        self._states: list[Any] = []
+        self._calls = 0
 
-    return rewind
+    def again(self) -> Draws:
+        """These states for another chunk, from the first call on."""
+        self._calls = 0
+        return self
+
+    def start(self, values: Sequence[Any]) -> Callable[[], None]:
+        """Note or find the state of a call; a function that goes back to it."""
+        bits = [v.bit_generator for v in values if hasattr(v, "bit_generator")]
+        if self._calls == len(self._states):
+            self._states.append(_states(bits))
+        states = self._states[self._calls]
+        self._calls += 1
+
+        def rewind() -> None:
+            if not bits:
+                np.random.set_state(states)  # noqa: NPY002  # what operators may use
+            for bit, state in zip(bits, states, strict=False):
+                bit.state = copy.deepcopy(state)
+
+        return rewind
+
+
+def _states(bits: Sequence[Any]) -> Any:
+    if not bits:
+        return np.random.get_state()  # noqa: NPY002  # what operators may use
+    return [copy.deepcopy(bit.state) for bit in bits]
 
 
 # ---- the transform ----
@@ -393,6 +444,37 @@ def vmap(
     >>> co.vmap(np.dot)(x, x)
     array([ 5., 50.])
     """
+    _check_settings(fn, randomness, chunk_size)
+    name = getattr(fn, "__name__", "function")
+    is_short = type(in_dims) is type(out_dims) is int and in_dims == out_dims == 0
+
+    @wraps(fn)
+    def batched(*args: P.args, **kwargs: P.kwargs) -> R:
+        draws = Draws() if randomness == "same" else None
+        if is_short and chunk_size is None and len(args) == 1 and not kwargs:
+            x: Any = args[0]
+            if type(x) is np.ndarray and x.ndim:
+                batch = BatchInterpreter(x.shape[0], randomness, draws)
+                return _run(fn, batch, args, (0,), None, 0, name)  # type: ignore[no-any-return]
+        leaves, dims, structure = _inputs(name, in_dims, args, kwargs)
+        size = _batch_size(name, leaves, dims)
+        if chunk_size is None or size <= chunk_size:
+            batch = BatchInterpreter(size, randomness, draws)
+            return _run(fn, batch, leaves, dims, structure, out_dims, name)  # type: ignore[no-any-return]
+        chunks = []
+        for start in range(0, size, chunk_size):
+            part = _chunk(leaves, dims, start, chunk_size)
+            count = min(chunk_size, size - start)
+            again = None if draws is None else draws.again()
+            batch = BatchInterpreter(count, randomness, again)
+            chunks.append(_run(fn, batch, part, dims, structure, out_dims, name))
+        return _join(chunks, out_dims)  # type: ignore[no-any-return]
+
+    return batched
+
+
+def _check_settings(fn: Any, randomness: Any, chunk_size: Any) -> None:
+    check_function("vmap", fn)
     if randomness not in _RANDOMNESS:
         raise VmapError(
             f"vmap: randomness={randomness!r}",
@@ -403,34 +485,12 @@ def vmap(
             f"vmap: chunk_size={chunk_size!r}",
             do="use a positive number of rows, or None",
         )
-    name = getattr(fn, "__name__", "function")
-
-    @wraps(fn)
-    def batched(*args: P.args, **kwargs: P.kwargs) -> R:
-        leaves, dims, structure = _inputs(name, in_dims, args, kwargs)
-        size = _batch_size(name, leaves, dims)
-
-        def run(part: Sequence[Any], count: int) -> Any:
-            return _run(fn, part, dims, structure, count, randomness, out_dims, name)
-
-        if chunk_size is None or size <= chunk_size:
-            return run(leaves, size)  # type: ignore[no-any-return]
-        starts = range(0, size, chunk_size)
-        chunks = [
-            run(_chunk(leaves, dims, start, chunk_size), min(chunk_size, size - start))
-            for start in starts
-        ]
-        return _join(chunks, out_dims)  # type: ignore[no-any-return]
-
-    return batched
 
 
 def _inputs(
     name: str, in_dims: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[list[Any], list[int | None], Any]:
     """Leaves of the arguments, the batch axis of each, and the structure."""
-    if len(args) == 1 and not kwargs and in_dims == 0 and is_array(args[0]):
-        return [args[0]], [_axis(name, 0, args[0])], None
     if isinstance(in_dims, list):
         in_dims = tuple(in_dims)
     if isinstance(in_dims, tuple) and len(in_dims) != len(args):
@@ -452,9 +512,10 @@ def _spread(name: str, dims: Any, tree: Any) -> list[Any]:
     )
     try:
         spread = optree.broadcast_prefix(marked, tree)
-    except ValueError as error:
+    except ValueError:
         raise VmapError(
-            f"vmap of {name}: dims={dims!r} do not fit: {error}",
+            f"vmap of {name}: the axes {dims!r} do not fit the structure"
+            f" {optree.tree_structure(tree)}",
             do="give one axis, or axes nested as the value is",
         ) from None
     return [None if dim is _UNBATCHED else dim for dim in spread]
@@ -506,18 +567,18 @@ def _batch_size(name: str, leaves: Sequence[Any], dims: Sequence[int | None]) ->
 
 def _run(
     fn: Callable[..., Any],
+    batch: BatchInterpreter,
     leaves: Sequence[Any],
     dims: Sequence[int | None],
     structure: Any,
-    size: int,
-    randomness: str,
     out_dims: Any,
     name: str,
 ) -> Any:
-    batch = BatchInterpreter(size, randomness)
     pairs = zip(leaves, dims, strict=True)
     rows = [v if d is None else BatchTracer(batch, v, d) for v, d in pairs]
-    with batch, RandomnessMode(batch):
+    # As `with batch, RandomnessMode(batch)` would, four frames cheaper: 1.3 us of 6.
+    token = current_mode.set(RandomnessMode(batch))
+    try:
         if structure is None:
             out = fn(*rows)
         else:
@@ -525,10 +586,15 @@ def _run(
             out = fn(*args, **kwargs)
         # Taken out while the transform lives: what is returned has no tracer left.
         return _outputs(batch, name, out, out_dims)
+    finally:
+        current_mode.reset(token)
+        batch.end()
 
 
 def _outputs(batch: BatchInterpreter, name: str, out: Any, out_dims: Any) -> Any:
-    if type(out_dims) is int and type(out) is BatchTracer:
+    if type(out) is BatchTracer and out.interpreter is batch and type(out_dims) is int:
+        if out.dim == out_dims:
+            return out.value
         return _take_out(batch, name, out, out_dims)
     leaves, structure = optree.tree_flatten(out)
     dims = _spread(name, out_dims, out)
@@ -553,7 +619,7 @@ def _take_out(batch: BatchInterpreter, name: str, leaf: Any, dim: Any) -> Any:
             do="return arrays, or out_dims=None for that result",
         )
     rank = len(getattr(leaf, "shape", ())) + 1
-    if not isinstance(dim, int) or not -rank <= dim < rank:
+    if type(dim) is not int or not -rank <= dim < rank:
         raise VmapError(
             f"vmap of {name}: out_dims is {dim!r} for a row of {rank - 1} axes",
             do=f"use an axis from {-rank} to {rank - 1}",

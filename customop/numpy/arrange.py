@@ -19,6 +19,7 @@ from customop import (
 from customop.numpy.rules import fit, keep_order
 from customop.numpy.shape import (
     batch_first,
+    device_of,
     numpy_operator,
     only,
     register_linear,
@@ -136,7 +137,7 @@ def _triangle(name: str) -> None:
 
     @op.register_fake
     def _(x: Any, k: int) -> FakeArray:
-        mask = FakeArray(x.shape[-2:], np.bool_, device=fake_like(x).device)
+        mask = FakeArray(x.shape[-2:], np.bool_, device=device_of(x))
         return keep_order((mask, x), x.dtype)
 
     op.register_vmap(lambda info, in_dims, x, k: (op(batch_first(x, in_dims[0]), k), 0))
@@ -196,8 +197,20 @@ _astype.register_jvp(_astype_jvp)
 
 
 @register_numpy_function(np.astype)
-def _(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
-    only("np.astype", device=(device, None))
+def _(
+    x: Any,
+    dtype: Any,
+    /,
+    order: str = "K",
+    casting: str = "unsafe",
+    subok: bool = True,
+    copy: bool = True,
+    *,
+    device: Any = None,
+) -> Any:
+    # The keywords of the method and those of the function in one.
+    only("astype", order=(order, "K"), casting=(casting, "unsafe"))
+    only("astype", subok=(subok, True, False), device=(device, None))
     return x if not copy and x.dtype == np.dtype(dtype) else _astype(x, dtype)
 
 
@@ -217,7 +230,7 @@ def _component(name: str, unit: complex) -> None:
     @op.register_fake
     def _(x: Any) -> FakeArray:
         dtype = np.dtype(f"f{x.dtype.itemsize // 2}")
-        return FakeArray(x.shape, dtype, x.strides, fake_like(x).device)
+        return FakeArray(x.shape, dtype, x.strides, device_of(x))
 
     def setup(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.dtype = inputs[0].dtype

@@ -22,13 +22,13 @@ from customop import (
     Operator,
     ShapeError,
     Tag,
-    fake_like,
     register_numpy_function,
 )
 from customop.numpy.rules import keep_order, no_gradient, register_formulas, shape_of
 from customop.numpy.shape import (
     as_array,
     batch_first,
+    device_of,
     numpy_operator,
     only,
     register_linear,
@@ -75,7 +75,7 @@ def _(x: Any, key: Any) -> FakeArray:
             strides.append(stride * step)
     shape.extend(x.shape[axis:])
     strides.extend(x.strides[axis:])
-    return FakeArray(shape, x.dtype, strides, fake_like(x).device)
+    return FakeArray(shape, x.dtype, strides, device_of(x))
 
 
 def _sliced(entry: Sequence[Any], length: int) -> tuple[int, int]:
@@ -104,7 +104,7 @@ _unslice = numpy_operator(
     _place,
 )
 _unslice.register_fake(
-    lambda g, shape, key: FakeArray(shape, g.dtype, device=fake_like(g).device)
+    lambda g, shape, key: FakeArray(shape, g.dtype, device=device_of(g))
 )
 
 
@@ -159,7 +159,7 @@ def _(x: Any, indices: Any) -> FakeArray:
     kept = [n for n, a in zip(x.shape, indices, strict=False) if a is None]
     at = _layout(indices)[1]
     shape = [*kept[:at], *np.broadcast_shapes(*given), *kept[at:], *shape]
-    return FakeArray(shape, x.dtype, device=fake_like(x).device)
+    return FakeArray(shape, x.dtype, device=device_of(x))
 
 
 def _scatter(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> Any:
@@ -176,7 +176,7 @@ _scatter_add = numpy_operator(
     _scatter,
 )
 _scatter_add.register_fake(
-    lambda g, shape, indices: FakeArray(shape, g.dtype, device=fake_like(g).device)
+    lambda g, shape, indices: FakeArray(shape, g.dtype, device=device_of(g))
 )
 
 
@@ -329,10 +329,7 @@ register_numpy_function(np.argwhere, lambda a: np.stack(_nonzero(a), 1))
 
 def _constant(array: Any, like: Any) -> Any:
     """A NumPy array of indices on the device of another array."""
-    if (
-        type(array) is not np.ndarray
-        or "cuda" not in str(fake_like(like).device).lower()
-    ):
+    if type(array) is not np.ndarray or "cuda" not in str(device_of(like)).lower():
         return array
     import cupy  # noqa: PLC0415  # optional: imported where a CUDA array turns up
 

@@ -23,6 +23,7 @@ from customop.numpy.shape import (
     as_array,
     as_tuple,
     batch_first,
+    device_of,
     expanded,
     numpy_operator,
     only,
@@ -67,7 +68,7 @@ def _joined(
     for axis in reversed(_merged_order(pairs)):
         strides[axis] = step
         step *= max(shape[axis], 1)
-    return FakeArray(shape, dtype, strides, fake_like(arrays[0]).device)
+    return FakeArray(shape, dtype, strides, device_of(arrays[0]))
 
 
 def _misfit(function: str, shapes: Sequence[Any]) -> ShapeError:
@@ -331,7 +332,7 @@ def _is_fortran(x: Any) -> bool:
 @_pad.register_fake
 def _(x: Any, pad_width: Any, value: Any) -> FakeArray:
     shape = [b + n + a for n, (b, a) in zip(x.shape, pad_width, strict=True)]
-    device = fake_like(x).device
+    device = device_of(x)
     if not _is_fortran(x):
         return FakeArray(shape, x.dtype, device=device)
     turned = FakeArray(shape[::-1], x.dtype)

@@ -29,6 +29,7 @@ __all__ = [
     "as_array",
     "as_tuple",
     "batch_first",
+    "device_of",
     "expanded",
     "numpy_operator",
     "only",
@@ -121,9 +122,14 @@ def _holds_array(value: Any) -> bool:
     return hasattr(value, "shape") and not isinstance(value, np.generic)
 
 
+def device_of(x: Any) -> str:
+    """Device of an array, by name."""
+    return x.device if type(x) is FakeArray else fake_like(x).device
+
+
 def view_of(x: Any, shape: Iterable[int], strides: Iterable[int]) -> FakeArray:
     """The fake array of a view of another one."""
-    return FakeArray(tuple(shape), x.dtype, tuple(strides), fake_like(x).device)
+    return FakeArray(tuple(shape), x.dtype, tuple(strides), device_of(x))
 
 
 def _inverse(axes: Sequence[int]) -> list[int]:
@@ -208,7 +214,7 @@ def _(x: Any, shape: Any) -> FakeArray:
         lengths,
         x.dtype,
         _reshaped_strides(x.shape, x.strides, lengths),
-        fake_like(x).device,
+        device_of(x),
     )
 
 
