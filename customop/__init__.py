@@ -35,7 +35,7 @@ from customop.library import (
     register_vmap,
 )
 from customop.operator import Operator
-from customop.protocols import register_numpy_function
+from customop.protocols import getitem, register_numpy_function
 from customop.reverse import GradTracer
 from customop.schema import Schema, infer_schema
 from customop.variables import (
@@ -82,6 +82,7 @@ __all__ = [
     "enable_grad",
     "eval_shape",
     "fake_like",
+    "getitem",
     "grad",
     "hessian",
     "infer_schema",

@@ -27,6 +27,7 @@ from customop.annotations import (
     is_single_array,
 )
 from customop.coerce import exact_class, needs_guard
+from customop.devices import TRACED, kind_of
 from customop.parameters import KEYWORD_ONLY, MISSING, POSITIONAL_ONLY, Parameter
 from customop.schema import Schema, coercion
 
@@ -42,7 +43,8 @@ class _Never:
 
 
 def _all_arrays(values: Any) -> bool:
-    return type(values) is list and {*map(type, values)} == _only_arrays
+    """Whether a list or tuple holds plain arrays alone, at least one."""
+    return {*map(type, values)} == _only_arrays
 
 
 class _Source:
@@ -80,6 +82,7 @@ def compile_call(
     # Under names of their own, since a parameter may be called `type` or `list`.
     source.names["_type"] = type
     source.names["_list"] = list
+    source.names["_tuple"] = tuple
     source.names["_dispatch"] = dispatch
     source.names["_op"] = op
     source.names["_modes"] = modes
@@ -99,7 +102,16 @@ def generate(title: str, text: str, name: str, names: dict[str, Any]) -> Any:
     return names[name]
 
 
-RESERVED = ("_array", "_kernel", "_dispatch", "_op", "_modes", "_type", "_list")
+RESERVED = (
+    "_array",
+    "_kernel",
+    "_dispatch",
+    "_op",
+    "_modes",
+    "_type",
+    "_list",
+    "_tuple",
+)
 
 
 def set_fast_kernel(call: Callable[..., Any], kernel: Any) -> None:
@@ -133,8 +145,24 @@ def _write(
         lines += [f"        {line}" for line in _kernel_call(source, after_write)]
     lines += [f"    {line}" for line in _late_coercions(source)]
     names = "".join(f"{p.name}, " for p in schema.parameters)
+    if has_fast_path and len(schema.array_slots) == 1 and not schema.nested_slots:
+        lines += _to_interpreter(source, schema.array_slots[0], names)
     lines.append(f"    return _dispatch(_op, ({names}))")
     return "\n".join(lines) + "\n"
+
+
+def _to_interpreter(source: _Source, slot: int, names: str) -> list[str]:
+    """One tracer has no rival for the highest level: straight to its interpreter.
+
+    130 ns less than by `dispatch`, where modes and the dead still go.
+    """
+    name = source.schema.parameters[slot].name
+    kinds, traced = source.bind("_kind_of", kind_of), source.bind("_traced", TRACED)
+    return [
+        f"    if {kinds}[_type({name})] is {traced} and not _modes:",
+        f"        if {name}.interpreter.alive:",
+        f"            return {name}.interpreter.handle(_op, ({names}))",
+    ]
 
 
 def _parameters(source: _Source) -> str:
@@ -176,7 +204,8 @@ def _early_coercions(source: _Source) -> list[str]:
             continue
         line = f"{p.name} = {_coerce_name(source, p)}({p.name})"
         if isinstance(p.type, ListOf) and p.type.item == ARRAY:
-            line = f"if _type({p.name}) is not _list: {line}"
+            own = "_tuple" if p.type.is_tuple else "_list"
+            line = f"if _type({p.name}) is not {own}: {line}"
         if isinstance(p.type, Maybe):
             line = f"if {p.name} is not None: {line}"
         lines.append(line)

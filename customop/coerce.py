@@ -50,7 +50,7 @@ def _to_int(value: Any) -> int:
     if _number_class(value) == "b":
         return int(value)
     # Also what has `__index__` alone; a traced value refuses by an error of its own.
-    return int(operator.index(value))
+    return operator.index(value)
 
 
 def _to_float(value: Any) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -52,6 +53,7 @@ class Proof:
         "kernel",
         "kind",
         "op",
+        "sums",
         "values",
         "views",
     )
@@ -72,6 +74,7 @@ class Proof:
         self.fake = fake
         self.done = done
         self.error: Exception | None = None
+        self.sums = self._checksums()
         self.views = args
         # What a result may alias must stay writable: the result is handed out.
         free = {r.alias.name for r in op.schema.returns if r.alias}
@@ -79,9 +82,39 @@ class Proof:
         self.values = [
             v
             if p.is_written or (p.alias and p.alias.name in free)
-            else map_nested(v, _readonly)
+            else map_nested(v, readonly)
             for p, v in given
         ]
+
+    def _checksums(self) -> list[tuple[str, int]]:
+        """Checksums of the arrays that must not be written, by parameter.
+
+        Beside the read-only views, since `np.add.at` writes those too (NumPy 2.4), and
+        code in C may.
+        """
+        pairs = zip(self.op.schema.parameters, self.args, strict=True)
+        return [
+            (p.name, zlib.crc32(np.ascontiguousarray(leaf).view(np.uint8).data))
+            for p, value in pairs
+            if not p.is_written
+            for leaf in flat(value)
+            if isinstance(leaf, np.ndarray) and leaf.size and not leaf.dtype.hasobject
+        ]
+
+    def _check_unwritten(self) -> None:
+        for (name, before), (_, after) in zip(
+            self.sums, self._checksums(), strict=True
+        ):
+            if before != after:
+                raise self._undeclared(name)
+
+    def _undeclared(self, name: str) -> ContractError:
+        return self._breach(
+            f"writes argument '{name}'" if name else "writes an argument",
+            f"that mutates_args={self.op.schema.written!r} does not name",
+            do=f"name it in mutates_args, or write into {name or 'x'}.copy()",
+            parameter=name,
+        )
 
     # ---- a kernel that refuses read-only arrays ----
 
@@ -108,12 +141,7 @@ class Proof:
         """Raise if the kernel wrote what it must not; bring back what it may write."""
         changed = self._changed(self.args)
         if changed or str(self.error) in _WRITES:
-            raise self._breach(
-                f"writes argument '{changed}'" if changed else "writes an argument",
-                f"that mutates_args={self.op.schema.written!r} does not name",
-                do=f"name it in mutates_args, or write into {changed or 'x'}.copy()",
-                parameter=changed,
-            ) from self.error
+            raise self._undeclared(changed) from self.error
         pairs = zip(flat(list(self.views)), flat(list(self.args)), strict=True)
         for mine, theirs in pairs:
             if isinstance(mine, np.ndarray) and not _equal(mine, theirs):
@@ -135,7 +163,9 @@ class Proof:
     def check(self, out: Any) -> Any:
         """The result, once it is proven."""
         schema = self.op.schema
-        if self.error is not None:
+        if self.error is None:
+            self._check_unwritten()
+        else:
             self._check_copies()
         values = check_returns(self.op, self.kernel, out, self.kind)
         self._check_memory(schema, values)
@@ -186,10 +216,18 @@ class Proof:
             ) from error
         expected = check_returns(self.op, self.fake, told, FAKE)
         ordered = not any(_is_broadcast(v) for v in flat(list(self.args)))
-        for i, (real, fake) in enumerate(
-            zip(flat(values), flat(expected), strict=False)
-        ):
-            self._compare(i, real, fake, ordered)
+        for i, (real, fake) in enumerate(zip(values, expected, strict=True)):
+            reals, fakes = flat(real), flat(fake)
+            kinds = [[kind_of[type(v)] is None for v in vs] for vs in (reals, fakes)]
+            if kinds[0] != kinds[1]:
+                raise self._breach(
+                    f"returns {_outline(reals)} as output {i}, its fake kernel"
+                    f" {_outline(fakes)}",
+                    f"fake kernel at {place(self.fake)}",
+                    do="return as many arrays, and None in the same places",
+                )
+            for r, f in zip(reals, fakes, strict=True):
+                self._compare(i, r, f, ordered)
 
     def _compare(self, index: int, real: Any, fake: Any, ordered: bool) -> None:
         if kind_of[type(real)] is None or kind_of[type(fake)] is None:
@@ -233,7 +271,14 @@ _WRITES = (
     "assignment destination is read-only",
     "output array is read-only",
     "sort array is read-only",
-    "putmask: output array must be an array",
+    "partition array is read-only",
+    "array is read-only",
+    "underlying array is read-only",
+    "array to be byte-swapped is read-only",
+    "operand array with iterator write flag set is read-only",
+    "WRITEBACKIFCOPY base is read-only",
+    "put: output array is read-only",
+    "cannot modify read-only memory",
 )
 
 
@@ -243,7 +288,8 @@ def _call(schema: Schema, kernel: Callable[..., Any], args: Sequence[Any]) -> An
     return kernel(*args[:count], **dict(zip(names, args[count:], strict=True)))
 
 
-def _readonly(value: Any) -> Any:
+def readonly(value: Any) -> Any:
+    """A read-only view of an array of NumPy's; all else as it is."""
     if not isinstance(value, np.ndarray) or not value.flags.writeable:
         return value
     view = value.view()
@@ -300,6 +346,10 @@ def owner(array: Any) -> Any:
     while base is not None and kind_of[type(base)] is not None:
         array, base = base, getattr(base, "base", None)
     return array
+
+
+def _outline(values: Sequence[Any]) -> str:
+    return f"[{', '.join('array' if kind_of[type(v)] else repr(v) for v in values)}]"
 
 
 def _is_broadcast(value: Any) -> bool:
@@ -385,6 +435,8 @@ def _misfit_items(value: Any, kind: ListOf | TupleOf, device: str) -> str:
         return f"as {show(value)}, must be {kind}"
     kinds = kind.items if isinstance(kind, TupleOf) else (kind.item,) * len(value)
     if len(kinds) != len(value):
+        return f"with {len(value)} items, must be {kind}"
+    if isinstance(kind, ListOf) and kind.length not in (None, len(value)):
         return f"with {len(value)} items, must be {kind}"
     for i, (v, k) in enumerate(zip(value, kinds, strict=True)):
         reason = _misfit(v, k, device)

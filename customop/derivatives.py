@@ -230,8 +230,7 @@ def jacfwd(
         inputs = _as_floats(inputs, f"{what}: the argument")
         primals = unflatten(structure, inputs)
         if not inputs:
-            result = map_leaves(lambda _: primals[0], of_chosen(*primals))
-            return result
+            return map_leaves(lambda _: primals[0], of_chosen(*primals))
 
         def push(*basis: Any) -> Any:
             pushed = jvp(of_chosen, primals, unflatten(structure, list(basis)), has_aux)

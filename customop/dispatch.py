@@ -82,7 +82,9 @@ class Tracer(ArrayMethods):
         )
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise self._lost("np.asarray() or a NumPy kernel", "an operator (custom_op)")
+        raise self._lost(
+            "np.asarray() or a NumPy kernel", "an operator (custom_op), getitem(x, key)"
+        )
 
     def __float__(self) -> float:
         raise self._lost("float()", "0-d arrays as they are")
@@ -94,7 +96,7 @@ class Tracer(ArrayMethods):
         raise self._lost("complex()", "0-d arrays as they are")
 
     def __index__(self) -> int:
-        raise self._lost("int()", "np.take(x, index)")
+        raise self._lost("int()", "getitem(x, key) in place of x[key]")
 
     def item(self, *args: Any) -> NoReturn:
         """Refused: the transform would lose track of the value."""
@@ -103,6 +105,16 @@ class Tracer(ArrayMethods):
     def tolist(self) -> NoReturn:
         """Refused: the transform would lose track of the values."""
         raise self._lost("tolist()", "the array as it is")
+
+    # A copy of a value that a transform follows is the value itself: it never changes.
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise self._lost("pickling", "the plain array that goes in")
 
     def __format__(self, spec: str) -> str:
         if spec:
@@ -258,14 +270,18 @@ class Mode(Interpreter):
         return current_mode.get()
 
     def __exit__(self, *exc: object) -> None:
+        if current_mode.get() is not self or self._token is None:
+            raise RegistrationError(
+                f"{self.describe()} is closed while a mode opened later is open",
+                do="close modes in the reverse order, as nested with blocks do",
+            )
         if self.sees_all:
             open_modes.remove(self)
-        if self._token is not None:
-            current_mode.reset(self._token)
+        current_mode.reset(self._token)
         super().__exit__(*exc)
 
 
-def dispatch(op: Any, args: Sequence[Any]) -> Any:
+def dispatch(op: Any, args: Sequence[Any]) -> Any:  # noqa: C901  # one frame: see below
     """Call an operator by the slow path, which is the specification of the fast one.
 
     Parameters

@@ -29,7 +29,12 @@ from customop.errors import (
 from customop.infer import signature_of
 from customop.kinds import RuleKind, Tag
 from customop.parameters import MISSING
-from customop.registration import check_autograd, check_device_types, check_kernel
+from customop.registration import (
+    check_autograd,
+    check_device_types,
+    check_kernel,
+    check_kind,
+)
 from customop.schema import array_names
 from customop.selection import kernel_for, select
 from customop.table import (
@@ -151,7 +156,7 @@ class Operator(Generic[P, R]):
 
     if TYPE_CHECKING:
 
-        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
             """Call the operator: its class has the function, generated."""
             ...
 
@@ -206,7 +211,7 @@ class Operator(Generic[P, R]):
     def _is_factory(self) -> bool:
         return self.schema.device_slot is not None and not array_names(self.schema)
 
-    def dispatch(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def dispatch(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the operator by the slow path, which the fast one must agree with."""
         call = self.compile()
         # The generated call with a table of its own that never opens: the guard
@@ -245,7 +250,11 @@ class Operator(Generic[P, R]):
             If the operator has none.
         """
         if isinstance(kind, str):
-            return kernel_for(self, kind)
+            (name,) = (
+                check_device_types(self.qualname, kind) if kind != FAKE else (kind,)
+            )
+            return kernel_for(self, name)
+        check_kind(self.qualname, kind)
         found = self.find_rule(kind)
         if found is None:
             raise self.missing_rule(kind)
@@ -378,19 +387,27 @@ class Operator(Generic[P, R]):
         RegistrationError
             If the kind is unknown.
         """
+        if not isinstance(device_type, str):
+            raise RegistrationError(
+                f"{self.qualname}: set_kernel_enabled takes one kind of array, got"
+                f" {device_type!r}",
+                do='write set_kernel_enabled("cpu", False)',
+                op=self.qualname,
+            )
         (kind,) = check_device_types(self.qualname, device_type)
         state = f"'{kind}' kernel of {self.qualname} is"
         if kind not in self._table:
             _log.warning("%s not registered: nothing to enable or disable", state)
         elif (kind not in self._disabled) is bool(enabled):
             _log.warning("%s already %s", state, "enabled" if enabled else "disabled")
-        before = self._disabled
-        self._set_disabled(before - {kind} if enabled else before | {kind})
-        return KernelSwitch(self, before)
+        switch = KernelSwitch(self, kind, kind in self._disabled)
+        self._set_disabled(kind, not enabled)
+        return switch
 
-    def _set_disabled(self, kinds: frozenset[str]) -> None:
+    def _set_disabled(self, kind: str, disabled: bool) -> None:
         with changing:
-            self._disabled = frozenset(kind for kind in kinds if kind in self._table)
+            rest = self._disabled - {kind}
+            self._disabled = rest | {kind} if disabled and kind in self._table else rest
             self._close_fast_path()
 
     @overload
@@ -582,12 +599,7 @@ class Operator(Generic[P, R]):
             If `kind` is no RuleKind, `fn` does not take its parameters, or there is a
             rule already.
         """
-        if not isinstance(kind, RuleKind):
-            raise RegistrationError(
-                f"{self.qualname}: {kind!r} is no RuleKind",
-                do='make one: RuleKind("inverse", takes="(out, *inputs)")',
-                op=self.qualname,
-            )
+        check_kind(self.qualname, kind)
         if kind is AUTOGRAD and isinstance(fn, Formula):
             return self.register_autograd(
                 fn.backward, setup_context=fn.setup_context, override=override
@@ -603,11 +615,12 @@ class Operator(Generic[P, R]):
 
 
 class KernelSwitch:
-    """Restores which kernels are enabled when its block ends."""
+    """Restores whether a kernel is enabled when its block ends."""
 
-    def __init__(self, op: Operator[..., Any], before: frozenset[str]) -> None:
+    def __init__(self, op: Operator[..., Any], kind: str, disabled: bool) -> None:
         self._op = op
-        self._before = before
+        self._kind = kind
+        self._disabled = disabled
 
     def __enter__(self) -> None:
         """Nothing more to do: the change holds already."""
@@ -618,7 +631,7 @@ class KernelSwitch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._op._set_disabled(self._before)
+        self._op._set_disabled(self._kind, self._disabled)
 
 
 # ---- parts of the above that need no operator ----
@@ -673,7 +686,8 @@ def define_operator(definition: Definition) -> Operator[..., Any]:
         known._define(definition)
         return known
     cls = type(definition.qualname.partition("::")[2], (Operator,), {})
-    cls.__doc__ = definition.fn.__doc__
+    # Another text than the operator's own, which help() then takes for the operator.
+    cls.__doc__ = f"The class of {definition.qualname}."
     op: Operator[..., Any] = cls(definition)
     _operators[definition.qualname] = op
     return op
@@ -694,6 +708,7 @@ def _check_redefinition(old: Definition, new: Definition) -> None:
 def _settings_changed() -> None:
     for op in list(_operators.values()):
         op._close_fast_path()
+        op.plans = {}
 
 
 config.on_change(_settings_changed)

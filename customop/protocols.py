@@ -10,7 +10,7 @@ import numpy as np
 
 from customop.errors import ArgumentError, MissingRuleError, RegistrationError
 
-__all__ = ["register_numpy_function"]
+__all__ = ["getitem", "register_numpy_function"]
 
 # A NumPy function, or (ufunc, "reduce"), -> what runs for it on traced values.
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}
@@ -63,6 +63,8 @@ def register_numpy_function(
 
 def numpy_name(function: Any) -> str:
     """``np.linalg.inv`` for that function."""
+    if function is INDEXING:
+        return "x[key]"
     if isinstance(function, tuple):
         return f"{numpy_name(function[0])}.{function[1]}"
     module = (getattr(function, "__module__", None) or "numpy").replace(
@@ -117,6 +119,30 @@ def _method(function: Any) -> Callable[..., Any]:
     method.__name__ = function.__name__
     method.__doc__ = f"As `numpy.{function.__name__}`."
     return method
+
+
+def getitem(x: Any, key: Any) -> Any:
+    """Index an array, also a plain one by traced indices: ``x[key]``.
+
+    Parameters
+    ----------
+    x : array
+    key : index, slice, None, Ellipsis, array of ints or bools, or tuple of them
+        Arrays in it may be traced, where ``x[key]`` of a plain array cannot see them.
+
+    Returns
+    -------
+    array
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> table = np.arange(6.0).reshape(3, 2)
+    >>> co.vmap(lambda i: co.getitem(table, i))(np.array([2, 0]))
+    array([[4., 5.],
+           [0., 1.]])
+    """
+    return call_numpy(INDEXING, x, key)
 
 
 # Python's own function stands for x[key] among the NumPy functions.

@@ -16,10 +16,16 @@ from customop.errors import (
     place,
     quoted,
 )
-from customop.kinds import check_callable, check_parameters
+from customop.kinds import RuleKind, check_callable, check_parameters, has_exactly
 from customop.schema import Schema
 
-__all__ = ["check_autograd", "check_device_types", "check_kernel", "check_names"]
+__all__ = [
+    "check_autograd",
+    "check_device_types",
+    "check_kernel",
+    "check_kind",
+    "check_names",
+]
 
 
 def check_kernel(op: Any, fn: Any, what: str) -> None:
@@ -41,6 +47,16 @@ def check_kernel(op: Any, fn: Any, what: str) -> None:
     )
 
 
+def check_kind(qualname: str, kind: object) -> None:
+    """Raise unless `kind` is a kind of rule."""
+    if not isinstance(kind, RuleKind):
+        raise RegistrationError(
+            f"{qualname}: {kind!r} is no RuleKind",
+            do='make one: RuleKind("inverse", takes="(out, *inputs)")',
+            op=qualname,
+        )
+
+
 def check_autograd(op: Any, backward: Any, setup_context: Any) -> None:
     """Raise unless these can be the operator's backward formula."""
     if op.schema.written or not op.schema.returns:
@@ -52,7 +68,7 @@ def check_autograd(op: Any, backward: Any, setup_context: Any) -> None:
             op=op.qualname,
             kind="autograd",
         )
-    check_callable(op.qualname, "autograd", backward)
+    check_callable(op.qualname, "backward formula", backward, kind="autograd")
     if hasattr(backward, "forward"):
         return
     grads = [f"grad_{r.name or i}" for i, r in enumerate(op.schema.returns)]
@@ -69,10 +85,12 @@ def check_autograd(op: Any, backward: Any, setup_context: Any) -> None:
 
 
 def _check_setup(op: Any, setup_context: Any) -> None:
-    check_callable(op.qualname, "setup_context", setup_context)
+    check_callable(op.qualname, "setup_context", setup_context, kind="autograd")
     names = ["ctx", "inputs"]
     names += ["keyword_only_inputs"] if op.schema.keyword_only else []
     names += ["output"]
+    if has_exactly(setup_context, names, []):
+        return
     try:
         parameters = inspect.signature(setup_context).parameters
     except (TypeError, ValueError):

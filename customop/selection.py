@@ -40,7 +40,7 @@ def select(
         proof = FakeProof(op, kernel)
     elif kind not in op._proven or config.checks == "always":
         proof = _proof(op, kernel, kind, args)
-        if proof is not None:
+        if isinstance(proof, Proof):
             args = proof.values
     elif op.schema.written:
         proof = AfterWrite(args)
@@ -54,7 +54,7 @@ def select(
 def _proof(op: Any, kernel: Callable[..., Any], kind: str, args: Sequence[Any]) -> Any:
     if config.checks == "never":
         _proved(op, kind, kernel)
-        return None
+        return AfterWrite(args) if op.schema.written else None
     fake = op._table.get(FAKE)
 
     def done() -> None:

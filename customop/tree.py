@@ -1,4 +1,8 @@
-"""Pytrees: a thin face over optree."""
+"""Pytrees: a thin face over optree.
+
+A class of one's own becomes a pytree by
+``optree.register_pytree_node(cls, flatten, unflatten, namespace="customop")``.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,16 @@ from typing import Any
 
 import optree
 
-__all__ = ["flatten", "leaves", "map_leaves", "unflatten"]
+__all__ = ["Structure", "flatten", "leaves", "map_leaves", "spread", "unflatten"]
 
 Structure = optree.PyTreeSpec
+
+_NAMESPACE = "customop"
 
 
 def flatten(tree: Any) -> tuple[list[Any], Structure]:
     """Leaves of a pytree in order, and its structure. None is no leaf."""
-    found, structure = optree.tree_flatten(tree)
+    found, structure = optree.tree_flatten(tree, namespace=_NAMESPACE)
     return found, structure
 
 
@@ -25,9 +31,34 @@ def unflatten(structure: Structure, found: Sequence[Any]) -> Any:
 
 def leaves(tree: Any) -> list[Any]:
     """Leaves of a pytree in order. None is no leaf."""
-    return optree.tree_leaves(tree)
+    return optree.tree_leaves(tree, namespace=_NAMESPACE)
 
 
-def map_leaves(fn: Callable[..., Any], tree: Any, *rest: Any) -> Any:
-    """Apply `fn` to each leaf, and to the leaves of further trees at its place."""
-    return optree.tree_map(fn, tree, *rest)
+def map_leaves(fn: Callable[..., Any], tree: Any) -> Any:
+    """Apply `fn` to each leaf."""
+    return optree.tree_map(fn, tree, namespace=_NAMESPACE)
+
+
+class _Nothing:
+    """Stands for None in a prefix, since None is no leaf."""
+
+
+_NOTHING = _Nothing()
+
+
+def spread(prefix: Any, tree: Any) -> list[Any]:
+    """The leaf of a prefix that stands for each leaf of a tree. None is a leaf here.
+
+    Raises
+    ------
+    ValueError
+        If the prefix does not fit the tree.
+    """
+    marked = optree.tree_map(
+        lambda leaf: _NOTHING if leaf is None else leaf,
+        prefix,
+        none_is_leaf=True,
+        namespace=_NAMESPACE,
+    )
+    found = optree.broadcast_prefix(marked, tree, namespace=_NAMESPACE)
+    return [None if leaf is _NOTHING else leaf for leaf in found]

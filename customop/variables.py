@@ -259,3 +259,5 @@ class enable_grad(_Switch):  # noqa: N801  # torch's name
     >>> x.grad
     np.float64(6.0)
     """
+
+    _mode = _Tracked

@@ -9,7 +9,6 @@ from functools import wraps
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import optree
 from typing_extensions import ParamSpec
 
 from customop.coerce import show
@@ -35,6 +34,7 @@ from customop.errors import (
 from customop.fakearray import FakeArray, device_of, fake_like
 from customop.protocols import INDEXING, abbreviated, call_numpy, describe
 from customop.table import VMAP
+from customop.tree import flatten, spread, unflatten
 
 __all__ = ["BatchTracer", "vmap"]
 
@@ -392,13 +392,6 @@ def _states(bits: Sequence[Any]) -> Any:
 # ---- the transform ----
 
 
-class _Unbatched:
-    """Stands for None among in_dims, since None is no leaf of a pytree."""
-
-
-_UNBATCHED = _Unbatched()
-
-
 def vmap(
     fn: Callable[P, R],
     in_dims: Any = 0,
@@ -499,7 +492,7 @@ def _inputs(
             f" {len(args)} positional arguments",
             do="give an entry for each argument, None where it is not batched",
         )
-    leaves, structure = optree.tree_flatten((args, kwargs))
+    leaves, structure = flatten((args, kwargs))
     dims = [*_spread(name, in_dims, args), *_spread(name, 0, kwargs)]
     pairs = zip(dims, leaves, strict=True)
     return leaves, [_axis(name, dim, leaf) for dim, leaf in pairs], structure
@@ -507,18 +500,14 @@ def _inputs(
 
 def _spread(name: str, dims: Any, tree: Any) -> list[Any]:
     """One entry of `dims` for each leaf of a tree that they are a prefix of."""
-    marked = optree.tree_map(
-        lambda dim: _UNBATCHED if dim is None else dim, dims, none_is_leaf=True
-    )
     try:
-        spread = optree.broadcast_prefix(marked, tree)
+        return spread(dims, tree)
     except ValueError:
         raise VmapError(
             f"vmap of {name}: the axes {dims!r} do not fit the structure"
-            f" {optree.tree_structure(tree)}",
+            f" {flatten(tree)[1]}",
             do="give one axis, or axes nested as the value is",
         ) from None
-    return [None if dim is _UNBATCHED else dim for dim in spread]
 
 
 def _axis(name: str, dim: Any, leaf: Any) -> int | None:
@@ -582,7 +571,7 @@ def _run(
         if structure is None:
             out = fn(*rows)
         else:
-            args, kwargs = optree.tree_unflatten(structure, rows)
+            args, kwargs = unflatten(structure, rows)
             out = fn(*args, **kwargs)
         # Taken out while the transform lives: what is returned has no tracer left.
         return _outputs(batch, name, out, out_dims)
@@ -596,11 +585,11 @@ def _outputs(batch: BatchInterpreter, name: str, out: Any, out_dims: Any) -> Any
         if out.dim == out_dims:
             return out.value
         return _take_out(batch, name, out, out_dims)
-    leaves, structure = optree.tree_flatten(out)
+    leaves, structure = flatten(out)
     dims = _spread(name, out_dims, out)
     pairs = zip(leaves, dims, strict=True)
     found = [_take_out(batch, name, leaf, dim) for leaf, dim in pairs]
-    return optree.tree_unflatten(structure, found)
+    return unflatten(structure, found)
 
 
 def _take_out(batch: BatchInterpreter, name: str, leaf: Any, dim: Any) -> Any:
@@ -652,12 +641,10 @@ def _chunk(
 
 
 def _join(chunks: list[Any], out_dims: Any) -> Any:
-    leaves, structures = zip(
-        *(optree.tree_flatten(chunk) for chunk in chunks), strict=True
-    )
+    leaves, structures = zip(*(flatten(chunk) for chunk in chunks), strict=True)
     dims = _spread("function", out_dims, chunks[0])
     joined = [
         column[0] if dim is None else call_numpy(np.concatenate, list(column), axis=dim)
         for dim, column in zip(dims, zip(*leaves, strict=True), strict=True)
     ]
-    return optree.tree_unflatten(structures[0], joined)
+    return unflatten(structures[0], joined)

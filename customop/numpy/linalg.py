@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from customop import Array, FakeArray, custom_op, fake_like, register_numpy_function
+from customop import FakeArray, custom_op, fake_like, register_numpy_function
 from customop.errors import ArgumentError
 from customop.numpy.create import eye
 from customop.numpy.reduce import (
@@ -21,15 +21,21 @@ from customop.numpy.reduce import (
     refuse,
     spread,
 )
-from customop.numpy.rules import fit, is_complex, result_dtype, shape_of
+from customop.numpy.rules import (
+    fit,
+    is_complex,
+    keep_order,
+    result_dtype,
+    shape_of,
+)
 
 __all__: list[str] = []
 
 # ---- matmul ----
 
 
-@custom_op("np::matmul", mutates_args=())
-def matmul(x1: Array, x2: Array) -> Array:
+@custom_op("np::matmul", mutates_args=(), schema="(Array x1, Array x2) -> Array")
+def matmul(x1: Any, x2: Any) -> Any:
     return np.matmul(x1, x2)
 
 
@@ -39,7 +45,28 @@ register_numpy_function(np.matmul, matmul)
 @matmul.register_fake
 def _(x1: Any, x2: Any) -> FakeArray:
     dtype = result_dtype(np.matmul, (x1.dtype, x2.dtype))
-    return FakeArray(_matmul_shape(x1.shape, x2.shape), dtype, device=fake_like(x1).device)
+    shape = _matmul_shape(x1.shape, x2.shape)
+    device = fake_like(x1).device
+    if max(len(x1.shape), len(x2.shape)) < 4:
+        return FakeArray(shape, dtype, device=device)
+    return FakeArray(shape, dtype, _matmul_strides(x1, x2, shape, dtype), device)
+
+
+def _matmul_strides(x1: Any, x2: Any, shape: Sequence[int], dtype: Any) -> list[int]:
+    """Strides of a product: matrices in C order, batches in the order of the factors.
+
+    Source: the iterator of generalized ufuncs, NumPy 2.4.
+    """
+    ranks = [max(len(x.shape) - 2, 0) for x in (x1, x2)]
+    batches = [
+        FakeArray(x.shape[:rank], dtype, x.strides[:rank])
+        for x, rank in zip((x1, x2), ranks, strict=True)
+    ]
+    outer = keep_order(batches, dtype).strides
+    core = shape[len(outer) :]
+    size = max(math.prod(core), 1)
+    inner = FakeArray(core, dtype).strides
+    return [*(stride * size for stride in outer), *inner]
 
 
 def _matmul_shape(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
@@ -49,7 +76,9 @@ def _matmul_shape(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int,
     a = first if len(first) > 1 else (1, *first)
     b = second if len(second) > 1 else (*second, 1)
     if a[-1] != b[-2]:
-        raise ValueError(f"matmul: shapes {first} and {second} differ in the summed axis")
+        raise ValueError(
+            f"matmul: shapes {first} and {second} differ in the summed axis"
+        )
     batch = np.broadcast_shapes(a[:-2], b[:-2])
     rows = a[-2:-1] if len(first) > 1 else ()
     columns = b[-1:] if len(second) > 1 else ()
@@ -134,8 +163,12 @@ def _padded(batch: Any, rank: int) -> Any:
 # ---- tensordot ----
 
 
-@custom_op("np::tensordot", mutates_args=())
-def tensordot(a: Array, b: Array, axes_a: list[int], axes_b: list[int]) -> Array:
+@custom_op(
+    "np::tensordot",
+    mutates_args=(),
+    schema="(Array a, Array b, int[] axes_a, int[] axes_b) -> Array",
+)
+def tensordot(a: Any, b: Any, axes_a: Any, axes_b: Any) -> Any:
     return np.tensordot(a, b, (axes_a, axes_b))
 
 
@@ -166,15 +199,19 @@ def _note_tensordot(ctx: Any, inputs: Any, output: Any) -> None:
 
 def _sorted_by(x: Any, places: Sequence[int]) -> Any:
     """An array whose axes stand for `places`, with its axes sorted by them."""
-    return np.transpose(x, sorted(range(len(places)), key=places.__getitem__))
+    return np.transpose(x, _ranking(places))
+
+
+def _ranking(places: Sequence[int]) -> list[int]:
+    """The positions of some numbers, from the smallest number to the largest."""
+    return sorted(range(len(places)), key=lambda i: places[i])
 
 
 def _tensordot_backward(ctx: Any, g: Any) -> tuple[Any, ...]:
     a, b = ctx.saved_arrays
     free_a, summed_a = _free(a.ndim, ctx.axes_a)
     free_b, summed_b = _free(b.ndim, ctx.axes_b)
-    by_a = sorted(range(len(summed_a)), key=summed_a.__getitem__)
-    by_b = sorted(range(len(summed_b)), key=summed_b.__getitem__)
+    by_a, by_b = _ranking(summed_a), _ranking(summed_b)
     grad_a = grad_b = None
     if ctx.needs_input_grad[0]:
         last = list(range(len(free_a), g.ndim))
@@ -290,8 +327,12 @@ def _(a: Any, b: Any) -> Any:
 # ---- einsum ----
 
 
-@custom_op("np::einsum", mutates_args=())
-def einsum(subscripts: str, operands: list[Array], optimize: bool = False) -> Array:
+@custom_op(
+    "np::einsum",
+    mutates_args=(),
+    schema="(str subscripts, Array[] operands, bool optimize=False) -> Array",
+)
+def einsum(subscripts: str, operands: Any, optimize: bool = False) -> Any:
     out = np.einsum(subscripts, *operands, optimize=optimize)
     # One operand may come back as a view of it; others in the order of the operands.
     is_fresh = len(operands) > 1 and getattr(out.flags, "c_contiguous", True)
@@ -310,10 +351,14 @@ def _terms(subscripts: str, ranks: tuple[int, ...]) -> tuple[tuple[str, ...], st
         )
     spare = _spare_letters(text)
     counts = [r - len(t.replace("...", "")) for t, r in zip(terms, ranks, strict=True)]
-    wide = spare[: max((n for t, n in zip(terms, counts, strict=True) if "..." in t), default=0)]
+    wide = spare[
+        : max((n for t, n in zip(terms, counts, strict=True) if "..." in t), default=0)
+    ]
     for term, count in zip(terms, counts, strict=True):
         if count < 0 or (count and "..." not in term):
-            raise ValueError(f"einsum: '{term}' does not fit an operand of that many axes")
+            raise ValueError(
+                f"einsum: '{term}' does not fit an operand of that many axes"
+            )
     pairs = zip(terms, counts, strict=True)
     full = tuple(t.replace("...", wide[len(wide) - max(n, 0) :]) for t, n in pairs)
     if arrow:
@@ -362,7 +407,9 @@ def _einsum_backward(ctx: Any, g: Any) -> tuple[Any, ...]:
     operands = ctx.saved_arrays
     grads = [
         fit(_operand_grad(g, i, operands, ctx), x) if asked else None
-        for i, (x, asked) in enumerate(zip(operands, ctx.needs_input_grad[1], strict=True))
+        for i, (x, asked) in enumerate(
+            zip(operands, ctx.needs_input_grad[1], strict=True)
+        )
     ]
     return None, grads, None
 
@@ -434,14 +481,19 @@ def _(info: Any, in_dims: Any, subscripts: Any, operands: Any, optimize: Any) ->
     terms, result = _terms(subscripts, ranks)
     batch = _spare_letters("".join(terms))[0]
     batched = [
-        t if d is None else t[:d] + batch + t[d:] for t, d in zip(terms, dims, strict=True)
+        t if d is None else t[:d] + batch + t[d:]
+        for t, d in zip(terms, dims, strict=True)
     ]
     return einsum(_joined(batched, batch + result), operands, optimize), 0
 
 
 @register_numpy_function(np.einsum)
 def _(
-    *operands: Any, out: Any = None, optimize: Any = False, dtype: Any = None, **rest: Any
+    *operands: Any,
+    out: Any = None,
+    optimize: Any = False,
+    dtype: Any = None,
+    **rest: Any,
 ) -> Any:
     refuse("einsum", out=out, dtype=dtype, **rest)
     subscripts, *arrays = operands
@@ -516,7 +568,12 @@ def _vector_norm(x: Any, order: Any, axis: int, keepdims: bool) -> Any:
 
 
 # Matrix norms that need no singular values -> the axis summed and the extreme taken.
-_MATRIX_NORMS = {1: (0, np.max), -1: (0, np.min), np.inf: (1, np.max), -np.inf: (1, np.min)}
+_MATRIX_NORMS = {
+    1: (0, np.max),
+    -1: (0, np.min),
+    np.inf: (1, np.max),
+    -np.inf: (1, np.min),
+}
 
 
 def _matrix_norm(x: Any, order: Any, axes: Any, keepdims: bool) -> Any:

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from customop import (
-    Array,
     FakeArray,
     Operator,
     custom_op,
@@ -86,7 +85,9 @@ def _reduced_dtype(kernel: Callable[..., Any], dtype: Any) -> Any:
     return kernel(np.ones(1, dtype)).dtype
 
 
-def _reduced(x: Any, axis: Sequence[int] | None, keepdims: bool, dtype: Any) -> FakeArray:
+def _reduced(
+    x: Any, axis: Sequence[int] | None, keepdims: bool, dtype: Any
+) -> FakeArray:
     """The fake array of a reduction, its axes in memory in the order of those of `x`."""
     ndim = len(x.shape)
     axes = counted_axes(axis, ndim)
@@ -146,7 +147,7 @@ def _method(name: str) -> Callable[..., Any]:
 
 # ---- what users pass to NumPy's functions ----
 
-NO_VALUE = np._NoValue  # type: ignore[attr-defined]  # NumPy's own default of keepdims
+NO_VALUE = np._NoValue  # NumPy's own default of keepdims
 
 
 def refuse(name: str, **given: Any) -> None:
@@ -200,7 +201,10 @@ def _serve_cast(function: Any, op: Operator[..., Any]) -> None:
     ) -> Any:
         if out is not None or initial is not NO_VALUE or where is not True:
             refuse(op.name, out=out, initial=initial, where=where)
-        return op(_cast(a, dtype), listed_axes(axis), is_set(keepdims))
+        if dtype is not None:
+            a = a.astype(dtype)
+        axes = axis if axis is None else listed_axes(axis)
+        return op.call(a, axes, keepdims if keepdims is False else is_set(keepdims))
 
     register_numpy_function(function, reduction)
 
@@ -240,8 +244,10 @@ def _note_shape(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _sum_backward(ctx: Any, g: Any) -> tuple[Any, None, None]:
-    if ctx.axis is None:
-        return np.broadcast_to(g, ctx.shape), None, None
+    # For a small array np.full takes a quarter of the time of np.broadcast_to, and
+    # what it makes owns its memory (0.6 us and 2.4 us, NumPy 2.4).
+    if isinstance(g, np.generic) and math.prod(ctx.shape) < 1024:
+        return np.full(ctx.shape, g), None, None
     return spread(g, ctx.shape, ctx.axis, ctx.keepdims), None, None
 
 
@@ -272,6 +278,7 @@ _serve_ufunc(np.add, sum_)
 
 
 def note_input_and_output(ctx: Any, inputs: Any, output: Any) -> None:
+    """Save what the formulas of reductions ask for."""
     x, ctx.axis, ctx.keepdims = inputs
     ctx.save_for_backward(x, output)
 
@@ -417,7 +424,9 @@ def _deviation(name: str) -> Operator[..., Any]:
     def fake(x: Any, axis: Any, keepdims: Any, ddof: Any) -> FakeArray:
         return _reduced(x, axis, keepdims, _reduced_dtype(kernel, x.dtype))
 
-    def batch(info: Any, in_dims: Any, x: Any, axis: Any, keepdims: Any, ddof: Any) -> Any:
+    def batch(
+        info: Any, in_dims: Any, x: Any, axis: Any, keepdims: Any, ddof: Any
+    ) -> Any:
         axes = _batched_axes(axis, in_dims[0], x.ndim)
         return op(x, axes, keepdims, ddof), _batched_dim(axes, in_dims[0], keepdims)
 
@@ -455,8 +464,10 @@ def _freedom(x: Any, axis: Any, ddof: float) -> float:
 def _deviation_backward(name: str, ctx: Any, g: Any) -> tuple[Any, ...]:
     x, y = ctx.saved_arrays
     axis, keepdims, ddof = ctx.rest
-    share = g * (2.0 / _freedom(x, axis, ddof)) if name == "var" else (
-        g / (y * _freedom(x, axis, ddof))
+    share = (
+        g * (2.0 / _freedom(x, axis, ddof))
+        if name == "var"
+        else (g / (y * _freedom(x, axis, ddof)))
     )
     wide = spread(share, x.shape, axis, keepdims)
     return wide * _slope(x, axis), None, None, None
@@ -524,7 +535,9 @@ def _place(name: str, function: Any) -> Operator[..., Any]:
         found = op(np.reshape(rows, (rows.shape[0], -1)), 1, keepdims)
         return (np.reshape(found, (-1, *(1,) * ndim)) if keepdims else found), 0
 
-    def place(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
+    def place(
+        a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False
+    ) -> Any:
         refuse(name, out=out)
         return op(a, axis, is_set(keepdims))
 
@@ -630,8 +643,12 @@ def _(primals: Any, tangents: Any) -> Any:
 # ---- sorting ----
 
 
-@custom_op("np::argsort", mutates_args=())
-def argsort(x: Array, axis: int = -1, stable: bool = False) -> Array:
+@custom_op(
+    "np::argsort",
+    mutates_args=(),
+    schema="(Array x, int axis=-1, bool stable=False) -> Array",
+)
+def argsort(x: Any, axis: int = -1, stable: bool = False) -> Any:
     return np.argsort(x, axis=axis, kind="stable" if stable else None)
 
 
@@ -645,8 +662,8 @@ argsort.register_vmap(_along_axis(argsort))
 no_gradient(argsort)
 
 
-@custom_op("np::sort", mutates_args=())
-def sort(x: Array, axis: int = -1) -> Array:
+@custom_op("np::sort", mutates_args=(), schema="(Array x, int axis=-1) -> Array")
+def sort(x: Any, axis: int = -1) -> Any:
     return np.sort(x, axis=axis)
 
 
@@ -776,7 +793,9 @@ def _(
     line = sort(_lined(a, axes), -1)
     count = line.shape[-1]
     middle = np.mean(line[..., (count - 1) // 2 : count // 2 + 1], axis=-1)
-    return np.reshape(middle, _kept_shape(a.shape, axes)) if is_set(keepdims) else middle
+    return (
+        np.reshape(middle, _kept_shape(a.shape, axes)) if is_set(keepdims) else middle
+    )
 
 
 def _present(a: Any) -> tuple[Any, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from operator import index as as_int
 from typing import Any
 
 import numpy as np
@@ -102,9 +103,9 @@ def only(function: str, **given: tuple[Any, ...]) -> None:
 
 def as_tuple(value: Any) -> tuple[int, ...]:
     """Ints from one int or a sequence of them."""
-    if isinstance(value, Iterable) and shape_of(value) != ():
+    if isinstance(value, list | tuple) or shape_of(value):
         return tuple(value)
-    return tuple(value) if isinstance(value, list | tuple) else (value,)
+    return (as_int(value),)
 
 
 def as_array(value: Any) -> Any:
@@ -291,7 +292,7 @@ def _(a: Any, axes: Any = None) -> Any:
     order = range(rank)[::-1] if axes is None else normalize_axis_tuple(axes, rank)
     if len(order) != rank:
         raise ShapeError(
-            f"axes don't match array: {tuple(axes)} for an array of {rank} axes",
+            f"axes don't match array: {axes} for an array of {rank} axes",
             do="name each axis once",
         )
     return _transpose(a, tuple(order))

@@ -1,0 +1,87 @@
+"""Make a first operator: a function with type hints becomes part of a system.
+
+Run it with ``python examples/01_first_operator.py``. The other examples go on from
+here, in the order of their numbers.
+"""
+
+import numpy as np
+
+import customop as co
+
+# An operator is a function that the library knows: by name, by schema and by rules.
+# The function below is its first rule, the kernel that computes the result. Nothing
+# about it is special: it takes NumPy arrays and calls NumPy.
+
+
+@co.custom_op("shop::softplus", mutates_args=())
+def softplus(x: np.ndarray, beta: float = 1.0) -> np.ndarray:
+    """Compute log(1 + exp(beta x)) / beta, without overflow."""
+    return np.logaddexp(0.0, beta * x) / beta
+
+
+# It is called as the function was, and it still has its name and its documentation.
+x = np.array([-2.0, 0.0, 3.0])
+y = softplus(x, beta=2.0)
+print("softplus", y)
+print(f"{softplus.__name__}: {softplus.__doc__}")
+
+# What the type hints said has become the schema. It is what every rule is held to.
+print(softplus)
+
+# A wrong call says what was wrong, where, and what to do about it.
+try:
+    softplus("three")  # type: ignore[arg-type]
+except co.ArgumentError as error:
+    complaint = str(error)
+    print(complaint)
+
+# The kernel alone can compute values. A fake kernel adds: which shape and dtype come
+# out, without computing. With it the operator runs on arrays that have no data.
+
+
+@softplus.register_fake
+def _(x: np.ndarray, beta: float) -> co.FakeArray:
+    return co.fake_like(x)
+
+
+planned = softplus(co.FakeArray((1000, 1000), np.float32))
+print("without computing:", planned)
+
+# A backward formula adds derivatives. `setup_context` runs after the kernel and keeps
+# what the formula needs; `backward` takes the gradient of the output and returns one
+# for each input, None where there is none.
+
+
+def setup_context(ctx, inputs, output):
+    x, ctx.beta = inputs
+    ctx.save_for_backward(x)
+
+
+def backward(ctx, grad):
+    (x,) = ctx.saved_arrays
+    return grad / (1.0 + np.exp(-ctx.beta * x)), None
+
+
+softplus.register_autograd(backward, setup_context=setup_context)
+
+# `grad` makes a function that computes the gradient. NumPy's own functions are
+# operators with rules too, so ordinary code can stand around the new one.
+
+
+def loss(x):
+    return np.sum(softplus(np.sin(x)) ** 2)
+
+
+gradient = co.grad(loss)(x)
+print("gradient", gradient)
+
+# Asserted rather than believed: against central differences, and the other claims.
+step = 1e-6
+unit = np.eye(3)
+numeric = [(loss(x + step * e) - loss(x - step * e)) / (2 * step) for e in unit]
+np.testing.assert_allclose(gradient, numeric, rtol=1e-7)
+np.testing.assert_allclose(y, np.log1p(np.exp(2.0 * x)) / 2.0)
+assert str(softplus.schema) == "(Array x, float beta=1.0) -> Array"
+assert "argument 'x'" in complaint
+assert (planned.shape, planned.dtype) == ((1000, 1000), np.float32)
+print("all as promised")

@@ -1,0 +1,106 @@
+"""Read, write and trust a schema.
+
+The schema of an operator says what goes in, what comes out, and what is written.
+Type hints give it; the library holds kernels and callers to it.
+"""
+
+import numpy as np
+
+import customop as co
+
+# Hints become schema types. Numbers, strings, dtypes, lists, options and tuples all
+# have one; defaults and keyword-only parameters are kept.
+
+
+@co.custom_op("shop::smooth", mutates_args=())
+def smooth(
+    x: np.ndarray,
+    window: int = 3,
+    weights: list[float] | None = None,
+    *,
+    mode: str = "same",
+) -> np.ndarray:
+    """Convolve a series with a window."""
+    kernel = np.full(window, 1.0 / window) if weights is None else np.array(weights)
+    return np.convolve(x, kernel, mode)
+
+
+print(smooth.schema)
+series = np.array([0.0, 0.0, 6.0, 0.0, 0.0])
+print(smooth(series), smooth(series, weights=[0.25, 0.5, 0.25], mode="valid"))
+
+# What is printed can be parsed, and gives the same schema back.
+assert co.Schema.parse(str(smooth.schema)) == smooth.schema
+
+# `np.ndarray` says that a kernel is NumPy's. `co.Array` is an array of any kind, and
+# `co.ArrayT` any kind that is the same going in and coming out. All are "Array" here.
+
+
+@co.custom_op("shop::extremes", mutates_args=())
+def extremes(x: co.ArrayT, axis: int = -1) -> tuple[co.ArrayT, co.ArrayT]:
+    """Compute the smallest and the largest value along an axis."""
+    return np.min(x, axis=axis), np.max(x, axis=axis)
+
+
+print(extremes.schema)
+low, high = extremes(np.array([[3.0, 1.0], [2.0, 8.0]]))
+print(low, high)
+
+# A function without hints, such as a ufunc, gets its schema as text.
+hypotenuse = co.custom_op(
+    "shop::hypotenuse",
+    np.hypot,
+    mutates_args=(),
+    schema="(Array a, Array b) -> Array",
+)
+print(hypotenuse(np.array([3.0]), np.array([4.0])))
+
+# An operator that writes its arguments says which. The schema marks them: (a!).
+
+
+@co.custom_op("shop::accumulate", mutates_args={"total"})
+def accumulate(total: np.ndarray, x: np.ndarray) -> None:
+    """Add an array to a total in place."""
+    total += x
+
+
+print(accumulate.schema)
+total = np.zeros(5)
+accumulate(total, series)
+print(total)
+
+# Promises are checked. The first call of a kernel proves that it keeps its schema:
+# here the result shares memory with the input, though the schema says it is fresh.
+
+
+@co.custom_op("shop::first_half", mutates_args=())
+def first_half(x: np.ndarray) -> np.ndarray:
+    return x[: len(x) // 2]
+
+
+# And a hint without meaning for an array library is refused when it is written.
+def define_wrong():
+    @co.custom_op("shop::wrong", mutates_args=())
+    def wrong(x: np.ndarray, options: dict) -> np.ndarray:
+        return x
+
+
+messages = {}
+for name, action in (("alias", lambda: first_half(series)), ("hint", define_wrong)):
+    try:
+        action()
+    except co.CustomOpError as error:
+        messages[name] = str(error)
+        print(f"\n{type(error).__name__}: {error}")
+
+assert str(smooth.schema) == (
+    '(Array x, int window=3, float[]? weights=None, *, str mode="same") -> Array'
+)
+assert str(extremes.schema) == "(Array x, int axis=-1) -> (Array, Array)"
+assert str(accumulate.schema) == "(Array(a!) total, Array x) -> ()"
+np.testing.assert_array_equal(smooth(series, mode="same"), [0, 2, 2, 2, 0])
+np.testing.assert_array_equal(total, series)
+assert low.tolist() == [1.0, 2.0]
+assert high.tolist() == [3.0, 8.0]
+assert "memory" in messages["alias"]
+assert "dict" in messages["hint"]

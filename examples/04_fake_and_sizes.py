@@ -1,0 +1,96 @@
+"""Ask for shapes without computing.
+
+A fake array has a shape, a dtype, strides and a device, and no data. Operators and
+NumPy functions run on it and say what they would return: to plan memory, to find a
+shape error before the long run, or to check a kernel against its description.
+"""
+
+import numpy as np
+
+import customop as co
+
+
+@co.custom_op("shop::histogram", mutates_args=())
+def histogram(x: np.ndarray, bins: int, low: float, high: float) -> np.ndarray:
+    """Count the values of each row in bins of equal width."""
+    rows = x.reshape(-1, x.shape[-1])
+    counts = [np.histogram(row, bins, (low, high))[0] for row in rows]
+    return np.array(counts, dtype=np.int64).reshape(*x.shape[:-1], bins)
+
+
+# The fake kernel takes the same parameters and tells what comes out. `fake_like`
+# starts from an input and changes what differs.
+
+
+@histogram.register_fake
+def _(x, bins, low, high):
+    return co.fake_like(x, shape=(*x.shape[:-1], bins), dtype=np.int64)
+
+
+# A fake array can be far larger than memory: this one stands for 8 TB.
+huge = co.FakeArray((1_000_000, 1_000_000), np.float64)
+counts = histogram(huge, 16, 0.0, 1.0)
+print(counts, f"{counts.nbytes / 1e6:.0f} MB")
+
+# `eval_shape` runs any function that way. The arrays it is given lend their shapes
+# and dtypes; nothing is computed.
+
+
+def features(images, bins):
+    centred = images - np.mean(images, axis=-1, keepdims=True)
+    return {"counts": histogram(centred, bins, -1.0, 1.0), "power": centred**2}
+
+
+images = np.zeros((10, 8, 64), np.float32)
+shapes = co.eval_shape(features, images, 4)
+print(shapes)
+
+# A shape that does not fit is found at once, in the words of the real computation.
+try:
+    co.eval_shape(np.matmul, np.zeros((2, 3)), np.zeros((4, 5)))
+except ValueError as error:
+    mismatch = str(error)
+    print(mismatch)
+
+# `FakeMode` does it for a stretch of code, also for arrays made on the way.
+with co.FakeMode() as mode:
+    x = mode.from_array(images)
+    y = histogram(np.exp(x), 32, 0.0, 1.0)
+print(y)
+
+# Order in memory is part of the answer: strides follow NumPy's own choice.
+turned = co.FakeArray((2, 3), strides=(8, 16))
+print(co.fake_like(turned).strides)
+
+# What has no data cannot be asked for data, and says so.
+try:
+    if counts[0, 0] > 0:
+        print("never reached")
+except co.DataDependentError as error:
+    refusal = str(error)
+    print(refusal)
+
+# The fake kernel is a promise, and the first real call is held to it.
+
+
+@co.custom_op("shop::halves", mutates_args=())
+def halves(x: np.ndarray) -> np.ndarray:
+    return x * 0.5
+
+
+halves.register_fake(lambda x: co.fake_like(x, dtype=np.float32))
+try:
+    halves(np.ones(3))
+except co.ContractError as error:
+    broken = str(error)
+    print(broken)
+
+real = features(images, 4)
+for name, fake in shapes.items():
+    assert (fake.shape, fake.dtype) == (real[name].shape, real[name].dtype)
+assert counts.shape == (1_000_000, 16)
+assert y.shape == (10, 8, 32)
+assert co.fake_like(turned).strides == np.empty_like(np.ones((3, 2)).T).strides
+assert "shapes (2, 3) and (4, 5) differ" in mismatch
+assert "no data" in refusal
+assert "they differ in dtype" in broken

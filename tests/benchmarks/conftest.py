@@ -1,0 +1,107 @@
+"""Benchmarks of the budgets, each beside its peers in the same run.
+
+Run with ``python tests/benchmarks``, or, with any options of pytest-benchmark,
+``python -m pytest tests/benchmarks -p benchmark --benchmark-table table.md``.
+Without ``-p benchmark`` nothing here is collected, so the ordinary suite needs none
+of the packages. Nothing is asserted on a clock: the table says what is met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import peers
+import pytest
+from table import Limit, Row, as_markdown, as_text, machine
+from timing import ROUNDS, Statement, alternate
+
+import customop as co
+
+_rows = pytest.StashKey[list[Row]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that writes the table to a file."""
+    parser.addoption(
+        "--benchmark-table", metavar="PATH", help="write the budgets as Markdown"
+    )
+
+
+def pytest_ignore_collect(config: pytest.Config) -> bool | None:
+    """Collect nothing here unless pytest-benchmark is asked for."""
+    return None if config.pluginmanager.hasplugin("benchmark") else True
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let warnings of the peers pass: their faults are not measured here."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("ignore"))
+
+
+@pytest.fixture(autouse=True)
+def bare_calls() -> Iterator[None]:
+    """Measure calls as users have them: each kernel proven once, by its first call."""
+    before = co.config.checks
+    co.config.checks = "first"
+    yield
+    co.config.checks = before
+
+
+@pytest.fixture
+def note(request: pytest.FixtureRequest) -> Callable[[Row], None]:
+    """Put a row into the table."""
+    return request.config.stash.setdefault(_rows, []).append
+
+
+@pytest.fixture
+def compare(note: Callable[[Row], None], benchmark: Any) -> Callable[..., None]:
+    """Time statements in turn, and note a row for each limit.
+
+    The statement "ours" is measured by pytest-benchmark too, for its own table and
+    its comparison of runs. The limits are against other statements by name; the rest
+    stand in the last column.
+    """
+
+    def run(
+        what: str,
+        statements: Mapping[str, Statement],
+        *limits: Limit,
+        per: int = 1,
+        rounds: int = ROUNDS,
+    ) -> None:
+        best = alternate(statements, rounds)
+        seconds = {name: value / per for name, value in best.items()}
+        ours = seconds.pop("ours")
+        named = {limit.against for limit in limits}
+        others = {name: t for name, t in seconds.items() if name not in named}
+        for limit in limits:
+            note(Row(what, limit, ours, seconds.get(limit.against), others))
+            # Further limits of one measurement: what else was timed stands above.
+            others = {}
+        _repeat(benchmark, statements["ours"], best["ours"])
+
+    return run
+
+
+def _repeat(benchmark: Any, statement: Statement, seconds: float) -> None:
+    call = eval(f"lambda: {statement.text}", dict(statement.names))
+    benchmark.pedantic(call, rounds=20, iterations=max(1, int(1e-3 / seconds)))
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Print the table, and write it where it is asked for."""
+    rows = config.stash.get(_rows, [])
+    if not rows:
+        return
+    terminalreporter.section("budgets")
+    left_out = [f"left out, not installed: {peer}" for peer in peers.missing()]
+    for line in [*as_text(rows), "", machine(), *left_out]:
+        terminalreporter.write_line(line)
+    path = config.getoption("--benchmark-table", None)
+    if path:
+        Path(path).write_text(as_markdown(rows), encoding="utf-8")

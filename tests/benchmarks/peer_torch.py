@@ -1,0 +1,100 @@
+"""The operators by torch.library; imported only where torch is installed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from timing import Statement
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+__all__ = ["call", "faked", "gradient", "registered", "vmapped"]
+
+_numbers = itertools.count()
+
+
+def scale(x: Tensor, k: float = 1.0) -> Tensor:
+    """One array and a default float."""
+    return x * k
+
+
+def mix(x: Tensor, y: Tensor, *, a: float, b: int, c: bool) -> Tensor:
+    """Two arrays and three keyword scalars."""
+    return x * y
+
+
+@torch.library.custom_op("bench::sine", mutates_args=())
+def sine(x: Tensor) -> Tensor:
+    """Sine, with every rule."""
+    return torch.sin(x)
+
+
+def _setup(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(inputs[0])
+
+
+def _backward(ctx: Any, g: Any) -> Any:
+    return g * torch.cos(ctx.saved_tensors[0])
+
+
+def _batch(info: Any, in_dims: Any, x: Any) -> Any:
+    return sine(x), in_dims[0]
+
+
+sine.register_autograd(_backward, setup_context=_setup)
+sine.register_fake(torch.empty_like)
+sine.register_vmap(_batch)
+
+_calls = {
+    "one": (torch.library.custom_op("bench::one", mutates_args=())(scale), scale),
+    "five": (torch.library.custom_op("bench::five", mutates_args=())(mix), mix),
+}
+
+
+def call(which: str, text: str, **arrays: Any) -> dict[str, Statement]:
+    """An operator, and the plain function that it costs more than."""
+    op, kernel = _calls[which]
+    names = {name: torch.asarray(array) for name, array in arrays.items()}
+    return {
+        "torch": Statement(text, {"op": op, **names}),
+        "torch without operator": Statement(text, {"op": kernel, **names}),
+    }
+
+
+def gradient(repeated: Callable[[Any], Callable[[Any], Any]], x: Any) -> Statement:
+    """Gradient of a sum of sines."""
+    leaf = torch.asarray(x.copy()).requires_grad_()
+    names = {"grad": torch.autograd.grad, "fn": repeated(sine), "x": leaf}
+    return Statement("grad(fn(x), x)", names)
+
+
+def vmapped(x: Any) -> Statement:
+    """A sine over the rows of a batch."""
+    return Statement("fn(x)", {"fn": torch.vmap(sine), "x": torch.asarray(x)})
+
+
+def faked(x: Any) -> Statement:
+    """A sine of a fake tensor."""
+    fake = FakeTensorMode().from_tensor(torch.asarray(x))
+    return Statement("op(x)", {"op": sine, "x": fake})
+
+
+def registered(*, has_rules: bool) -> Statement:
+    """Registering one operator, alone or with three rules."""
+    register = _register_with_rules if has_rules else _register
+    return Statement("register()", {"register": register})
+
+
+def _register() -> Any:
+    name = f"bench_many::op{next(_numbers)}"
+    return torch.library.custom_op(name, mutates_args=())(scale)
+
+
+def _register_with_rules() -> None:
+    op = _register()
+    op.register_fake(lambda x, k=1.0: torch.empty_like(x))
+    op.register_autograd(lambda ctx, g: (g, None))
+    op.register_vmap(lambda info, in_dims, x, k: (x, in_dims[0]))

@@ -1,0 +1,160 @@
+"""The same operators by the peers, as far as they are installed.
+
+Each function gives statements by the peer's name, and none where it is missing.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from operators import LENGTH
+from timing import Statement
+
+__all__ = [
+    "FIVE",
+    "HIPS",
+    "TORCH",
+    "chained",
+    "faked",
+    "five",
+    "graded",
+    "missing",
+    "one",
+    "registered",
+    "vmapped",
+]
+
+Statements = dict[str, Statement]
+
+HIPS, JAX, PLUM, TORCH = "HIPS autograd", "jax", "plum", "torch"
+_MODULES = {HIPS: "autograd", JAX: "jax", PLUM: "plum", TORCH: "torch"}
+
+
+def _has(peer: str) -> bool:
+    return find_spec(_MODULES[peer]) is not None
+
+
+def missing() -> list[str]:
+    """Peers that are not installed."""
+    return [peer for peer in _MODULES if not _has(peer)]
+
+
+def _torch() -> Any:
+    return import_module("peer_torch")
+
+
+# ---- calls ----
+
+
+def _single(kernel: Any) -> Any:
+    """The kernel behind functools.singledispatch."""
+    generic = functools.singledispatch(lambda *args, **kwargs: NotImplemented)
+    generic.register(np.ndarray, kernel)
+    return generic
+
+
+def _by_dispatch(text: str, kernel: Any, **names: Any) -> Statements:
+    found = {"singledispatch": Statement(text, {"op": _single(kernel), **names})}
+    if _has(PLUM):
+        # By the annotations of the kernel.
+        op = import_module("plum").Dispatcher()(kernel)
+        found[PLUM] = Statement(text, {"op": op, **names})
+    return found
+
+
+def one(kernel: Any, x: Any) -> Statements:
+    """A call with one array and one default float."""
+    found = _by_dispatch("op(x)", kernel, x=x)
+    return found | (_torch().call("one", "op(x)", x=x) if _has(TORCH) else {})
+
+
+FIVE = "op(x, y, a=2.0, b=3, c=True)"
+
+
+def five(kernel: Any, x: Any, y: Any) -> Statements:
+    """A call with two arrays and three keyword scalars."""
+    found = _by_dispatch(FIVE, kernel, x=x, y=y)
+    return found | (_torch().call("five", FIVE, x=x, y=y) if _has(TORCH) else {})
+
+
+# ---- gradients ----
+
+
+def _hips(count: int) -> Callable[[Any], Any]:
+    """Gradient of a sum of sines, by a primitive of HIPS autograd."""
+    autograd = import_module("autograd")
+    extend = import_module("autograd.extend")
+    sine = extend.primitive(lambda x: np.sin(x))
+    extend.defvjp(sine, lambda ans, x: lambda g: g * np.cos(x))
+    total = import_module("autograd.numpy").sum
+    gradient: Callable[[Any], Any] = autograd.grad(_repeated(sine, count, total))
+    return gradient
+
+
+def _repeated(
+    op: Any, count: int, total: Callable[[Any], Any] = lambda x: x.sum()
+) -> Callable[[Any], Any]:
+    def repeated(x: Any) -> Any:
+        for _ in range(count):
+            x = op(x)
+        return total(x)
+
+    return repeated
+
+
+def _gradients(count: int, x: Any) -> Statements:
+    found: Statements = {}
+    if _has(HIPS):
+        found[HIPS] = Statement("fn(x)", {"fn": _hips(count), "x": x})
+    if _has(TORCH):
+        found[TORCH] = _torch().gradient(lambda op: _repeated(op, count), x)
+    return found
+
+
+def chained(x: Any) -> Statements:
+    """Gradient of the sum of a chain of sines."""
+    return _gradients(LENGTH, x)
+
+
+def graded(x: Any) -> Statements:
+    """Gradient of the sum of one sine."""
+    return _gradients(1, x)
+
+
+# ---- vmap, fake arrays, registering ----
+
+
+def vmapped(x: Any) -> Statements:
+    """A sine over the rows of a batch, by its batching rule."""
+    found: Statements = {}
+    if _has(TORCH):
+        found[TORCH] = _torch().vmapped(x)
+    if _has(JAX):
+        jax = import_module("jax")
+        names = {"fn": jax.vmap(jax.numpy.sin), "x": jax.numpy.asarray(x)}
+        found[JAX] = Statement("fn(x)", names)
+    return found
+
+
+def faked(x: Any) -> Statements:
+    """A sine of an array without data."""
+    found: Statements = {}
+    if _has(TORCH):
+        found[TORCH] = _torch().faked(x)
+    if _has(JAX):
+        jax = import_module("jax")
+        names = {"eval_shape": jax.eval_shape, "sin": jax.numpy.sin, "x": x}
+        new = "eval_shape(lambda v: sin(v), x)"
+        found["jax, new function"] = Statement(new, names)
+        found["jax, from its cache"] = Statement("eval_shape(sin, x)", names)
+    return found
+
+
+def registered(*, has_rules: bool) -> Statements:
+    """Registering one operator, alone or with fake, autograd and vmap rules."""
+    return {TORCH: _torch().registered(has_rules=has_rules)} if _has(TORCH) else {}

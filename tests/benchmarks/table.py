@@ -1,0 +1,157 @@
+"""The table of budgets: rows as measured, and how they are printed."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+__all__ = [
+    "Limit",
+    "Row",
+    "as_markdown",
+    "as_text",
+    "at_most",
+    "machine",
+    "over",
+    "ratio",
+]
+
+_HEAD = ("what", "ours", "against", "measured", "budget", "met", "others")
+_PACKAGES = ("numpy", "optree", "autograd", "torch", "plum-dispatch", "jax")
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What a budget allows, against one of the statements beside ours.
+
+    Attributes
+    ----------
+    form : str
+        ``"ratio"`` of ours to the other, ours ``"over"`` the other in seconds, or
+        ``"at most"`` for ours alone, in seconds.
+    most : float or None
+        None where a comparison is shown that no budget speaks of.
+    """
+
+    form: str
+    against: str
+    most: float | None
+
+    def value(self, ours: float, other: float | None) -> float | None:
+        """What is to be compared with `most`; None without the other side."""
+        if self.form == "at most":
+            return ours
+        if other is None:
+            return None
+        return ours / other if self.form == "ratio" else ours - other
+
+    def show(self, value: float | None) -> str:
+        """A value of this form, as it is printed."""
+        if value is None:
+            return ""
+        if self.form == "ratio":
+            return f"{value:.3g} x"
+        return f"{show_time(value)} over" if self.form == "over" else show_time(value)
+
+
+def ratio(against: str, most: float | None) -> Limit:
+    """Ours is at most `most` times the other."""
+    return Limit("ratio", against, most)
+
+
+def over(against: str, most: float | None) -> Limit:
+    """Ours is at most `most` seconds over the other."""
+    return Limit("over", against, most)
+
+
+def at_most(most: float) -> Limit:
+    """Ours takes at most `most` seconds."""
+    return Limit("at most", "", most)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One budget, as measured."""
+
+    what: str
+    limit: Limit
+    ours: float
+    # Seconds of the other side; None where it is not installed.
+    other: float | None = None
+    others: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def value(self) -> float | None:
+        """What the limit is about; None where it could not be measured."""
+        return self.limit.value(self.ours, self.other)
+
+    @property
+    def met(self) -> str:
+        """Whether the budget holds."""
+        if self.value is None or self.limit.most is None:
+            return ""
+        return "yes" if self.value <= self.limit.most else "NO"
+
+    def cells(self) -> tuple[str, ...]:
+        """The row as text, in the order of the head."""
+        against = self.limit.against
+        if against and self.other is not None:
+            against = f"{against} {show_time(self.other)}"
+        measured = self.limit.show(self.value)
+        if self.value is None:
+            measured = f"not measured: {against} is not installed"
+        others = ", ".join(f"{name} {show_time(t)}" for name, t in self.others.items())
+        budget = self.limit.show(self.limit.most)
+        cells = (self.what, show_time(self.ours), against, measured)
+        return (*cells, budget, self.met, others)
+
+
+def show_time(seconds: float) -> str:
+    """A time with three digits and the unit that fits."""
+    for size, unit in _UNITS:
+        if abs(seconds) >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.2g} ns"
+
+
+def as_text(rows: Iterable[Row]) -> list[str]:
+    """Lines of the table, with its columns aligned."""
+    lines = [_HEAD, *(row.cells() for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [_aligned(cells, widths).rstrip() for cells in lines]
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True))
+
+
+def as_markdown(rows: Iterable[Row]) -> str:
+    """The table and the machine, for the README."""
+    lines = [_HEAD, ("---",) * len(_HEAD), *(row.cells() for row in rows)]
+    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return f"{table}\n\n{machine()}\n"
+
+
+def machine() -> str:
+    """Versions and processor that the figures hold for."""
+    found = [f"Python {platform.python_version()}"]
+    for name in _PACKAGES:
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            found.append(f"{name} not installed")
+    return f"{', '.join(found)}; {_processor()}, {sys.platform}."
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if not cpuinfo.exists():
+        return platform.processor() or platform.machine()
+    lines = cpuinfo.read_text().splitlines()
+    models = [line.partition(":")[2].strip() for line in lines if "model name" in line]
+    return f"{models[0]}, {len(models)} cores" if models else platform.machine()

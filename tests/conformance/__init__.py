@@ -1,0 +1,1 @@
+"""One table of samples for each part of NumPy; every row gets every check."""

@@ -1,0 +1,36 @@
+"""What a row of the conformance table is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A call that every check is made on.
+
+    Attributes
+    ----------
+    name : str
+        Unique; test ids show it.
+    fn : callable
+        A plain function of arrays, in ``np.`` code.
+    args, kwargs : tuple, dict
+        What it is called with; arrays are NumPy's.
+    diff : tuple of int
+        Positions of the arguments to differentiate by.
+    vmap : bool
+        Whether the call can be batched.
+    second : bool
+        Whether second derivatives are checked.
+    """
+
+    name: str
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    diff: tuple[int, ...] = ()
+    vmap: bool = True
+    second: bool = True

@@ -1,0 +1,96 @@
+"""Every sample on arrays of another class, whose kernels are registered in a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import optree
+import pytest
+
+import customop as co
+from customop.operator import _operators
+from tests import arrays
+from tests.arrays import StrictArray, to_numpy, to_strict
+from tests.conformance import checks
+from tests.conformance.samples import Sample
+
+arrays.register_kernels(dict(_operators))
+
+# Dictionaries keyed by dtypes compare keys of one hash, and strict dtypes hash as
+# NumPy's: array_api_strict warns of the comparison, which says unequal as it should.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:You are comparing a array_api_strict dtype:UserWarning"
+)
+
+# Samples whose own code mixes arrays of NumPy in, which no other kind may meet.
+_NUMPY_INSIDE = (
+    "concatenate_constant",
+    "concatenate_dtype",
+    "stack_number",
+    "where_ints",
+    "where_list",
+)
+SAMPLES = [
+    s
+    for s in checks.all_samples()
+    if checks.array_positions(s) and s.name not in _NUMPY_INSIDE
+]
+BATCHED = [s for s in SAMPLES if s.vmap]
+DIFFERENTIABLE = [s for s in SAMPLES if s.diff]
+
+
+def over(samples: list[Sample]) -> Callable[[Any], Any]:
+    """Run a test for each sample."""
+    return pytest.mark.parametrize("sample", samples, ids=[s.name for s in samples])
+
+
+def assert_strict(actual: Any, expected: Any, tolerance: float) -> None:
+    """Raise unless the leaves are strict arrays of these values and dtypes."""
+    found, wanted = checks.leaves(actual), checks.leaves(expected)
+    assert {type(x) for x in found} <= {StrictArray}
+    assert [arrays.name_of(x.dtype) for x in found] == [str(w.dtype) for w in wanted]
+    for x, w in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(to_numpy(x), w, rtol=tolerance, atol=tolerance)
+
+
+@over(SAMPLES)
+def test_kernel_is_numpy(sample: Sample) -> None:
+    """Operators on strict arrays give NumPy's values, as strict arrays."""
+    expected = checks.call(sample, *sample.args)
+    with checks.Identity() as identity:
+        given = [
+            identity.wrap(to_strict(a)) if isinstance(a, np.ndarray) else a
+            for a in sample.args
+        ]
+        out = optree.tree_map(identity.lower, checks.call(sample, *given))
+    assert_strict(out, optree.tree_map(np.asarray, expected), 1e-13)
+
+
+@over(DIFFERENTIABLE)
+def test_vjp_is_that_of_numpy_arrays(sample: Sample) -> None:
+    """Gradients by strict arrays are strict, and those by NumPy's arrays."""
+    primals = checks.primals_of(sample)
+    out, pullback = co.vjp(checks.partial_of(sample), *primals)
+    cotangent = checks.random_like(out, 1)
+    expected = pullback(cotangent)
+    strict_args = tuple(
+        to_strict(a) if isinstance(a, np.ndarray) else a for a in sample.args
+    )
+    strict = Sample(sample.name, sample.fn, strict_args, sample.kwargs, sample.diff)
+    _, pull_strict = co.vjp(checks.partial_of(strict), *checks.primals_of(strict))
+    assert_strict(pull_strict(to_strict(cotangent)), expected, 1e-12)
+
+
+@over(BATCHED)
+def test_vmap_is_the_loop(sample: Sample) -> None:
+    """Batched calls on strict arrays give NumPy's results row by row."""
+    positions = checks.array_positions(sample)
+    args, dims = checks.batched_args(sample, positions, 2, 0)
+    rows = [checks.call(sample, *checks.row_of(args, dims, i)) for i in range(2)]
+    columns = zip(*(checks.leaves(row) for row in rows), strict=True)
+    expected = [np.stack([np.asarray(x) for x in column]) for column in columns]
+    given = [to_strict(a) if isinstance(a, np.ndarray) else a for a in args]
+    out = co.vmap(lambda *a: checks.call(sample, *a), in_dims=dims)(*given)
+    assert_strict(out, expected, 1e-12)

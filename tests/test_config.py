@@ -1,0 +1,88 @@
+"""Settings of the package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop.config import Config
+
+
+@pytest.fixture
+def settings() -> Config:
+    return Config()
+
+
+@pytest.fixture
+def checks() -> Iterator[None]:
+    before = co.config.checks
+    yield
+    co.config.checks = before
+
+
+def test_the_first_call_is_checked_by_default(settings: Config) -> None:
+    """A kernel proves its contract on its first call, unless told otherwise."""
+    assert settings.checks == "first"
+
+
+@pytest.mark.parametrize("value", ["first", "always", "never"])
+def test_each_setting_is_taken(settings: Config, value: str) -> None:
+    """The three values are taken and read back."""
+    settings.checks = value
+    assert repr(settings) == f"config(checks={value!r})"
+
+
+@pytest.mark.parametrize("value", ["sometimes", 3, None, ["first"]])
+def test_a_refused_setting_changes_nothing(settings: Config, value: object) -> None:
+    """Another value is an error, after which the setting is as it was."""
+    settings.checks = "never"
+    with pytest.raises(co.ArgumentError):
+        settings.checks = value  # type: ignore[assignment]
+    assert settings.checks == "never"
+
+
+def test_listeners_hear_of_each_change(settings: Config) -> None:
+    """Whoever listens is called once for each change that is made."""
+    seen: list[str] = []
+    settings.on_change(lambda: seen.append(settings.checks))
+    settings.checks = "always"
+    settings.checks = "never"
+    assert seen == ["always", "never"]
+
+
+def test_a_misspelt_setting_is_an_error(settings: Config) -> None:
+    """A setting that does not exist cannot be set."""
+    with pytest.raises(AttributeError):
+        settings.check = "never"  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("checks")
+def test_always_proves_each_call() -> None:
+    """Under "always" a kernel that breaks its contract later is still caught."""
+    calls: list[int] = []
+
+    @co.custom_op("config_test::turncoat", mutates_args=())
+    def turncoat(x: np.ndarray) -> np.ndarray:
+        calls.append(1)
+        return x.copy() if len(calls) == 1 else x
+
+    co.config.checks = "always"
+    turncoat(np.zeros(2))
+    with pytest.raises(co.ContractError):
+        turncoat(np.zeros(2))
+
+
+@pytest.mark.usefixtures("checks")
+def test_never_proves_nothing() -> None:
+    """Under "never" a kernel may return its argument."""
+
+    @co.custom_op("config_test::same", mutates_args=())
+    def same(x: np.ndarray) -> np.ndarray:
+        return x
+
+    co.config.checks = "never"
+    x = np.zeros(2)
+    assert same(x) is x

@@ -1,0 +1,284 @@
+"""Shape and indexing of NumPy operators: keys, views, errors and refusals."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+
+X = np.arange(120.0).reshape(2, 3, 4, 5)
+
+
+class Through(co.Interpreter):
+    """Brings every call to its operator."""
+
+    kind = co.RuleKind("through")
+
+    def process(self, op: Any, args: Any) -> Any:
+        """Run the operator below."""
+        return self.wrap(op.invoke(self.unwrap(args)))
+
+
+def through(fn: Callable[..., Any], *args: Any) -> Any:
+    """The result of a function by way of operators, on arrays."""
+    with Through() as run:
+        return run.lower(fn(*[run.wrap(a) for a in args]))
+
+
+def outcome(fn: Callable[[], Any]) -> Any:
+    """The result of a call, or the class and text of its error."""
+    try:
+        found = fn()
+    except (IndexError, TypeError, ValueError) as error:
+        return type(error), str(error)
+    return np.shape(found), np.asarray(found).tolist()
+
+
+def over(calls: list[Any]) -> Any:
+    """Run a test for each call; its number in the table is its name."""
+    return pytest.mark.parametrize("fn", calls, ids=range(len(calls)))
+
+
+# ---- keys ----
+
+ITEMS = [
+    0,
+    -1,
+    slice(None),
+    slice(None, None, -2),
+    None,
+    ...,
+    [0, 1],
+    np.array([[1], [0]]),
+    True,
+    np.array([True, False]),
+]
+KEYS = [
+    *itertools.product(ITEMS, repeat=1),
+    *itertools.product(ITEMS, repeat=2),
+    *itertools.product(ITEMS, repeat=3),
+]
+
+
+@pytest.mark.parametrize("first", range(len(ITEMS)))
+def test_keys_mean_what_they_mean_to_numpy(first: int) -> None:
+    """Every key of up to three items gives NumPy's elements, or NumPy's kind of error."""
+    x = np.arange(36.0).reshape(2, 3, 2, 3)
+    for key in (k for k in KEYS if k[0] is ITEMS[first]):
+        expected = outcome(lambda key=key: x[key])
+        actual = outcome(lambda key=key: through(lambda a: a[key], x))
+        same = actual[0] == expected[0] if isinstance(expected[0], type) else False
+        assert same or actual == expected, key
+
+
+BAD_KEYS = [
+    5,
+    -3,
+    (0, 3),
+    (0, 0, 0, 0, 0),
+    (..., ...),
+    1.5,
+    "name",
+    [0.5, 1.0],
+    np.array([1.0]),
+    np.array([True, False, True]),
+    (slice(None), np.ones((3, 3), bool)),
+    ([0, 1], [0, 1, 2]),
+    ([2],),
+    (slice(None), [0, 3]),
+]
+
+
+@pytest.mark.parametrize("key", BAD_KEYS, ids=range(len(BAD_KEYS)))
+def test_bad_keys_raise_the_error_of_numpy(key: Any) -> None:
+    """A key that NumPy refuses raises NumPy's error, word for word."""
+    expected = outcome(lambda: X[key])
+    assert outcome(lambda: through(lambda a: a[key], X)) == expected
+
+
+@pytest.mark.parametrize("key", BAD_KEYS[:-2], ids=range(len(BAD_KEYS) - 2))
+def test_bad_keys_of_rows_raise_the_error_of_numpy(key: Any) -> None:
+    """Under vmap the axes in the message are those of the row."""
+    expected = outcome(lambda: X[key])
+    assert outcome(lambda: co.vmap(lambda a: a[key])(np.stack([X, X]))) == expected
+
+
+@pytest.mark.parametrize("key", BAD_KEYS[:-2], ids=range(len(BAD_KEYS) - 2))
+def test_bad_keys_of_fake_arrays_raise_the_error_of_numpy(key: Any) -> None:
+    """A fake array refuses a key as a real one does."""
+    expected = outcome(lambda: X[key])
+    assert outcome(lambda: co.eval_shape(lambda a: a[key], X)) == expected
+
+
+def test_step_of_zero_is_an_error() -> None:
+    """A slice with step 0 raises as for NumPy."""
+    expected = outcome(lambda: X[::0])
+    assert outcome(lambda: through(lambda a: a[::0], X)) == expected
+
+
+# ---- shapes that depend on data ----
+
+
+@over([lambda x: x[x > 0.0], np.nonzero, np.flatnonzero])
+def test_mask_of_a_row_is_refused(fn: Any) -> None:
+    """A mask that differs between rows is an error that names np.where."""
+    with pytest.raises(co.DataDependentError, match=r"np\.where"):
+        co.vmap(fn)(np.ones((2, 3)))
+
+
+def test_fake_mask_is_refused() -> None:
+    """A mask without data is an error that names np.where."""
+    with pytest.raises(co.DataDependentError, match=r"np\.where"):
+        co.eval_shape(lambda x: x[x > 0.0], np.ones(3))
+
+
+def test_argwhere_is_numpys() -> None:
+    """np.argwhere of a traced array has a row for each place."""
+    x = np.array([[1.0, 0.0], [2.0, 3.0]])
+    assert through(np.argwhere, x).tolist() == [[0, 0], [1, 0], [1, 1]]
+
+
+# ---- views ----
+
+VIEWS = [
+    lambda x: np.transpose(x, (2, 0, 3, 1)),
+    lambda x: x[:, ::-1, 1, ::2],
+    lambda x: x[None, 0, ..., -1],
+    lambda x: np.flip(x, (0, 3)),
+    lambda x: np.reshape(x, (6, 2, 10)),
+    lambda x: np.reshape(np.transpose(x, (3, 0, 1, 2)), (5, 6, 2, 2)),
+    lambda x: np.swapaxes(x, 1, 2),
+    lambda x: np.broadcast_to(x[:, :1], (7, 2, 3, 4, 5)),
+    lambda x: np.split(x, 2, axis=2)[1],
+    lambda x: np.expand_dims(x, (0, 3)),
+    lambda x: np.squeeze(x[:1]),
+]
+
+
+@over(VIEWS)
+def test_strides_of_fake_views_are_those_of_views(fn: Any) -> None:
+    """Axes longer than one have the strides of NumPy's view."""
+    real = fn(X)
+    fake = co.eval_shape(fn, X)
+    assert real.base is not None
+    told = [s for s, n in zip(fake.strides, fake.shape, strict=True) if n > 1]
+    assert told == [s for s, n in zip(real.strides, real.shape, strict=True) if n > 1]
+
+
+@over(VIEWS)
+def test_views_share_memory(fn: Any) -> None:
+    """By way of operators too, a view looks at the memory of its array."""
+    assert np.may_share_memory(through(fn, X), X)
+
+
+def test_reshape_copies_where_it_must() -> None:
+    """A reshape that no view can have is told as a copy in C order."""
+    fake = co.eval_shape(lambda x: np.reshape(x.T, (20, 6)), X)
+    assert fake.strides == (48, 8)
+
+
+# ---- derivatives with exact answers ----
+
+
+def test_gradient_of_repeated_indices_adds_up() -> None:
+    """An element read twice has the sum of both gradients."""
+    grad = co.grad(lambda x: (x[np.array([0, 1, 1])] * np.array([1.0, 2.0, 4.0])).sum())
+    assert grad(np.zeros(3)).tolist() == [1.0, 6.0, 0.0]
+
+
+def test_gradient_of_clip_is_zero_outside() -> None:
+    """Outside of the bounds nothing flows; inside all does."""
+    grad = co.grad(lambda x: np.clip(x, -1.0, 1.0).sum())
+    assert grad(np.array([-2.0, 0.5, 2.0])).tolist() == [0.0, 1.0, 0.0]
+
+
+def test_hessian_of_neighbours() -> None:
+    """The Hessian of the sum of products of neighbours has ones beside the diagonal."""
+    hessian = co.hessian(lambda x: (x[1:] * x[:-1]).sum())(np.arange(3.0))
+    assert hessian.tolist() == [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+
+
+# ---- errors and refusals ----
+
+WRONG = [
+    lambda x: np.reshape(x, (7, -1)),
+    lambda x: np.reshape(x, (-1, -1)),
+    lambda x: np.transpose(x, (0, 1)),
+    lambda x: np.transpose(x, (0, 1, 1, 2)),
+    lambda x: np.moveaxis(x, (0, 1), 0),
+    lambda x: np.moveaxis(x, 4, 0),
+    lambda x: np.expand_dims(x, 6),
+    lambda x: np.squeeze(x, 0),
+    lambda x: np.broadcast_to(x, (5, 5)),
+    lambda x: np.concatenate([x, x[0]]),
+    lambda x: np.concatenate([x, x[:, 1:]]),
+    lambda x: np.concatenate([x[0, 0, 0, 0]]),
+    lambda x: np.stack([x, x[:1]]),
+    lambda x: np.stack([x], axis=6),
+    lambda x: np.split(x, 3),
+    lambda x: np.array_split(x, 0),
+    lambda x: np.hsplit(x[0, 0, 0, 0], 1),
+    lambda x: np.pad(x, -1),
+    lambda x: np.pad(x, 1.5),
+    lambda x: np.flipud(x[0, 0, 0, 0]),
+    lambda x: np.roll(x, 1, axis=9),
+    lambda x: np.diag(x),
+    lambda x: np.take(x, 9, axis=0),
+    lambda x: np.take(x, np.array([0.5]), axis=0),
+    lambda x: np.take_along_axis(x, np.zeros(3, int), axis=0),
+    lambda x: np.where(x, x),
+    lambda x: np.select([x > 0.0], [x, x]),
+]
+
+
+@pytest.mark.parametrize("run", [through, co.eval_shape])
+@over(WRONG)
+def test_what_numpy_refuses_is_refused(fn: Any, run: Any) -> None:
+    """A call that NumPy refuses raises an error of a class that catches NumPy's."""
+    builtins = (TypeError, IndexError, ValueError)
+    with pytest.raises(builtins) as expected:
+        fn(X)
+    kinds = tuple(kind for kind in builtins if isinstance(expected.value, kind))
+    with pytest.raises(kinds):
+        run(fn, X)
+
+
+REFUSED = [
+    (lambda x: np.reshape(x, -1, order="A"), "order"),
+    (lambda x: np.reshape(x, -1, copy=True), "copy"),
+    (lambda x: np.ravel(x, order="K"), "order"),
+    (lambda x: np.broadcast_to(x, x.shape, subok=True), "subok"),
+    (lambda x: np.concatenate([x, x], casting="unsafe"), "casting"),
+    (lambda x: np.copy(x, order="F"), "order"),
+    (lambda x: x.astype(int, casting="safe"), "casting"),
+    (lambda x: np.pad(x, 1, mode="mean"), "mode"),
+    (lambda x: np.pad(x, 1, mode="reflect", reflect_type="odd"), "reflect_type"),
+    (lambda x: np.take(x, 0, mode="other"), "mode"),
+]
+
+
+@pytest.mark.parametrize(("fn", "name"), REFUSED, ids=range(len(REFUSED)))
+def test_keywords_without_support_are_refused(fn: Any, name: str) -> None:
+    """A keyword that has no support raises an error that names it."""
+    with pytest.raises(co.ArgumentError, match=f"{name}="):
+        through(fn, X)
+
+
+def test_plain_answers() -> None:
+    """Questions about shape and dtype have plain answers."""
+    asked: list[Any] = []
+
+    def ask(x: Any) -> Any:
+        asked.extend([np.ndim(x), np.shape(x), np.size(x), np.size(x, 1)])
+        asked.extend(
+            [np.result_type(x, np.float32), np.iscomplexobj(x), np.isrealobj(x)]
+        )
+        return x
+
+    through(ask, X)
+    assert asked == [4, (2, 3, 4, 5), 120, 3, np.dtype(float), False, True]

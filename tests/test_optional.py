@@ -1,0 +1,83 @@
+"""Proof, in fresh processes, that optional libraries are not imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import packages_distributions
+
+import pytest
+
+OPTIONAL = {"cupy", "jax", "matplotlib", "mypy", "pytest", "scipy", "sklearn", "sympy"}
+OPTIONAL |= {"autograd", "hypothesis", "numpydoc", "plum", "torch", "tqdm"}
+
+# What a program does, from the least to the most.
+PROGRAMS = {
+    "import": "import customop",
+    "call": """
+import numpy as np, customop as co
+@co.custom_op("optional::twice", mutates_args=())
+def twice(x: np.ndarray, k: float = 2.0) -> np.ndarray:
+    return x * k
+assert twice(np.ones(3)).tolist() == [2.0, 2.0, 2.0]
+assert twice(np.ones(3), k=3).tolist() == [3.0, 3.0, 3.0]
+""",
+    "cuda kernel registered": """
+import numpy as np, customop as co
+@co.custom_op("optional::twice", mutates_args=(), device_types="cpu")
+def twice(x: co.Array) -> co.Array:
+    return x + x
+@twice.register_kernel("cuda")
+def _(x):
+    raise AssertionError
+assert twice(np.ones(3)).tolist() == [2.0, 2.0, 2.0]
+""",
+    "transforms": """
+import numpy as np, customop as co
+f = lambda x: np.sum(np.sin(x) * x)
+assert co.grad(f)(np.zeros(3)).tolist() == [0.0, 0.0, 0.0]
+assert co.jvp(f, (np.zeros(3),), (np.ones(3),))[1] == 0.0
+assert co.vmap(f)(np.zeros((2, 3))).tolist() == [0.0, 0.0]
+assert co.eval_shape(f, np.zeros(3)).shape == ()
+""",
+    "error": """
+import customop as co
+try:
+    co.grad(lambda x: x)("no array")
+except co.CustomOpError as error:
+    str(error)
+""",
+}
+ASK = "\nimport sys\nprint(*{name.partition('.')[0] for name in sys.modules})"
+
+
+def run(program: str) -> set[str]:
+    """Return the names of the libraries that a program has imported at its end."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program + ASK],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_optional_libraries_stay_out(name: str) -> None:
+    """The package runs on ndarrays with its three requirements alone."""
+    assert run(PROGRAMS[name]) & OPTIONAL == set()
+
+
+def test_the_proof_sees_imports() -> None:
+    """A library that is imported is seen: the proof above can fail."""
+    assert "tqdm" in run("import tqdm")
+
+
+def test_requirements_suffice() -> None:
+    """What `import customop` adds to `import numpy` is the two other requirements."""
+    added = run("import customop") - run("import numpy") - {"customop"}
+    # Of the new names those that an installed distribution has put there.
+    owners = packages_distributions()
+    found = {name for module in added for name in owners.get(module, ())}
+    assert found == {"optree", "typing_extensions"}

@@ -1,0 +1,739 @@
+"""vmap: axes in and out, rules, the loop, randomness and chunks, against plain loops."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import customop as co
+from customop import vmap
+
+_numbers = itertools.count()
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(4, 3))
+Y = RNG.normal(size=(3, 4))
+
+loops = pytest.mark.filterwarnings("ignore::customop.errors.CustomOpWarning")
+
+
+def define(
+    schema: str, fn: Callable[..., Any], written: tuple[str, ...] = (), **kwargs: Any
+) -> co.Operator[..., Any]:
+    """Make an operator of a new name."""
+    name = f"batches::op{next(_numbers)}"
+    return co.custom_op(name, fn, mutates_args=written, schema=schema, **kwargs)
+
+
+def rows(fn: Callable[..., Any], *batches: Any) -> np.ndarray:
+    """What a plain loop gives."""
+    return np.stack([fn(*row) for row in zip(*batches, strict=True)])
+
+
+# ---- axes of the arguments ----
+
+
+@st.composite
+def cases(draw: Any) -> Any:
+    """Arrays with a batch axis anywhere, and where it goes in the result."""
+    size, rank = draw(st.integers(1, 3)), draw(st.integers(0, 2))
+    row = [draw(st.integers(0, 3)) for _ in range(rank)]
+    batches, in_dims = [], []
+    for _ in range(2):
+        axis = draw(st.integers(0, rank))
+        x = RNG.normal(size=(size, *row))
+        batches.append(np.moveaxis(x, 0, axis))
+        in_dims.append(axis - (rank + 1 if draw(st.booleans()) else 0))
+    return batches, tuple(in_dims), draw(st.integers(-rank - 1, rank))
+
+
+looped = define("(Array x, Array y, float k=2.0) -> Array", lambda x, y, k: x * k + y)
+ruled = define("(Array x, Array y, float k=2.0) -> Array", lambda x, y, k: x * k + y)
+
+
+@ruled.register_vmap
+def _(info: Any, in_dims: Any, x: Any, y: Any, k: Any) -> Any:
+    x, y = (
+        v if d is None else np.moveaxis(v, d, 0)
+        for v, d in zip((x, y), in_dims[:2], strict=True)
+    )
+    return ruled(x, y, k), 0
+
+
+@loops
+@pytest.mark.parametrize("op", [looped, ruled], ids=["loop", "rule"])
+@given(cases())
+def test_axes(op: Any, case: Any) -> None:
+    """Any axes in and out give what a plain loop gives."""
+    (x, y), in_dims, out_dim = case
+    out = vmap(op, in_dims=in_dims, out_dims=out_dim)(x, y)
+    a, b = (np.moveaxis(v, d, 0) for v, d in zip((x, y), in_dims, strict=True))
+    expected = rows(lambda a, b: a * 2.0 + b, a, b)
+    np.testing.assert_array_equal(out, np.moveaxis(expected, 0, out_dim))
+
+
+TREES = {
+    "dict": (lambda d: d["a"] * d["b"], ({"a": 0, "b": 1},), ({"a": X, "b": Y},)),
+    "list": (lambda v: v[0] * v[1], ([0, 1],), ([X, Y],)),
+    "tuple": (lambda v: v[0] * v[1], ((0, 1),), ((X, Y),)),
+    "list of dims": (lambda a, b: a * b, [0, 1], (X, Y)),
+    "prefix": (lambda v, b: v["p"] * v["q"][0] * b, (0, 1), ({"p": X, "q": [X]}, Y)),
+    "None inside": (lambda v: v[0] * v[1], ([0, None],), ([X, Y[:, 0]],)),
+    "None leaf": (lambda v, w: v * 1, 0, (X, None)),
+    "negative": (lambda a, b: a * b, (-2, -1), (X, Y)),
+    "constants": (lambda a, k, s: a * k, (0, None, None), (X, 2.0, "text")),
+}
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_axes_over_pytrees(name: str) -> None:
+    """in_dims is a prefix of the arguments."""
+    fn, in_dims, args = TREES[name]
+    other = {
+        "list of dims": X * Y.T,
+        "dict": X * Y.T,
+        "list": X * Y.T,
+        "tuple": X * Y.T,
+        "negative": X * Y.T,
+        "prefix": X * X * Y.T,
+        "None inside": X * Y[:, 0],
+        "None leaf": X,
+        "constants": X * 2,
+    }
+    np.testing.assert_allclose(vmap(fn, in_dims=in_dims)(*args), other[name])
+
+
+def test_keyword_arguments_are_batched_along_axis_0() -> None:
+    """As torch and JAX have it."""
+    out = vmap(lambda a, *, b: a + b["c"])(X, b={"c": X})
+    np.testing.assert_array_equal(out, 2 * X)
+
+
+BAD_AXES = [
+    ((0, 2), (X, X), r"in_dims is 2 for an array of shape \(4, 3\)"),
+    ((0, -3), (X, X), "in_dims is -3"),
+    (0, (X, Y), r"batches of different lengths: f64\[4, 3\] along 0, f64\[3, 4\] along 0"),
+    ((None, None), (X, X), "no argument is batched"),
+    (None, (X, X), "no argument is batched"),
+    (0, (X, 2.0), r"in_dims is 0 for float 2.0, which has no axes"),
+    (0, (X, "s"), "which has no axes"),
+    (0, (X, np.float64(1)), r"array of shape \(\)"),
+    (0, ([1.0, 2.0], X), "which has no axes"),
+    ((0,), (X, X), "in_dims has 1 entries, the call 2"),
+    (({"a": 0}, 0), ({"a": X, "b": X}, X), "do not fit"),
+    (([0, 0], 0), ((X, X), X), "do not fit"),
+    ("0", (X, X), "'0' among in_dims is no axis"),
+    (0.0, (X, X), "0.0 among in_dims is no axis"),
+    (True, (X, X), "True among in_dims is no axis"),
+    (0.0, (X,), "0.0 among in_dims is no axis"),
+    (False, (X,), "False among in_dims is no axis"),
+    (0, (), "no argument is batched"),
+    (0, (np.array(1.0),), r"array of shape \(\)"),
+]
+
+
+@pytest.mark.parametrize("index", range(len(BAD_AXES)))
+def test_bad_axes(index: int) -> None:
+    """Axes that do not fit are a VmapError that shows what was given, in short."""
+    in_dims, args, said = BAD_AXES[index]
+    with pytest.raises(co.VmapError, match=said) as caught:
+        vmap(lambda *args: args[0], in_dims=in_dims)(*args)
+    assert "array(" not in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_function_must_be_callable() -> None:
+    """What is no function is refused at once."""
+    with pytest.raises((co.VmapError, TypeError)):
+        vmap(3)  # type: ignore[arg-type]
+
+
+# ---- axes of the results ----
+
+
+def test_results_over_pytrees() -> None:
+    """out_dims is a prefix of the results; None is a result that comes once."""
+    out = vmap(
+        lambda a: {"p": (a, np.sum(a)), "q": [a * 2], "r": 3.0},
+        out_dims={"p": (1, 0), "q": -1, "r": None},
+    )(X)
+    np.testing.assert_array_equal(out["p"][0], X.T)
+    np.testing.assert_allclose(out["p"][1], X.sum(1))
+    np.testing.assert_array_equal(out["q"][0], 2 * X.T)
+    assert out["r"] == 3.0
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, -1, -2, -3])
+def test_result_without_a_batch_is_repeated(dim: int) -> None:
+    """A result that is the same for all rows is given once for each."""
+    out = vmap(lambda a: Y, out_dims=dim)(X)
+    np.testing.assert_array_equal(out, np.stack([Y] * 4, axis=dim))
+
+
+def test_numbers_are_repeated() -> None:
+    """Python numbers are results as well, and None is nothing."""
+    out = vmap(lambda a: (2.5, True, None))(X)
+    assert (out[0].tolist(), out[1].tolist(), out[2]) == ([2.5] * 4, [True] * 4, None)
+
+
+BAD_RESULTS = [
+    (lambda a: a, None, "out_dims is None for a result that differs"),
+    (lambda a: a, 2, "out_dims is 2 for a row of 1 axes"),
+    (lambda a: a, -3, "out_dims is -3"),
+    (lambda a: Y, 3, "out_dims is 3"),
+    (lambda a: "s", 0, "returned str 's', must be arrays"),
+    (lambda a: (a, a), (0, 0, 0), "do not fit"),
+    (lambda a: a, (0,), "do not fit"),
+    (lambda a: a, "x", "out_dims is 'x'"),
+    (lambda a: a, 0.0, "out_dims is 0.0"),
+    (lambda a: a, True, "out_dims is True"),
+]
+
+
+@pytest.mark.parametrize("index", range(len(BAD_RESULTS)))
+def test_bad_results(index: int) -> None:
+    """Results that out_dims does not fit are a VmapError, without their data."""
+    fn, out_dims, said = BAD_RESULTS[index]
+    with pytest.raises(co.VmapError, match=said) as caught:
+        vmap(fn, out_dims=out_dims)(X)
+    assert "array(" not in str(caught.value)
+
+
+def test_failure_inside_leaves_nothing_open() -> None:
+    """An exception of the function comes through, and random operators work after it."""
+    op = define("(int n, Generator g) -> Array", lambda n, g: g.normal(size=n))
+    with pytest.raises(ZeroDivisionError):
+        vmap(lambda a: 1 / 0)(X)
+    assert op(2, np.random.default_rng(0)).shape == (2,)
+
+
+def test_leaked_row() -> None:
+    """A row kept after its vmap has ended is an error that names it."""
+    kept = []
+    vmap(lambda a: kept.append(a) or a)(X)
+    with pytest.raises(co.LeakedTracerError, match="vmap"):
+        kept[0] + 1
+
+
+# ---- rules ----
+
+
+def test_rule_gets_whole_arrays_and_axes() -> None:
+    """A rule sees the batch, the axes nested as the arguments are, and the size."""
+    got: list[Any] = []
+    op = define(
+        "(Array x, Array[] y, Array? z=None, int[] n=[1]) -> Array",
+        lambda x, y, z, n: x * 1,
+    )
+
+    @op.register_vmap
+    def _(info: Any, in_dims: Any, x: Any, y: Any, z: Any, n: Any) -> Any:
+        got.append((info.batch_size, info.randomness, in_dims[:3], x, y, z, n))
+        return x, in_dims[0]
+
+    vmap(op, in_dims=(1, [0, None], None, None))(Y, [X, X], None, (2, 3))
+    ((size, randomness, dims, x, y, z, n),) = got
+    assert (size, randomness, dims) == (4, "error", (1, [0, None], None))
+    assert x is Y
+    assert y[0] is y[1] is X
+    assert (z, n) == (None, [2, 3])
+
+
+def test_rule_of_keyword_only_parameters() -> None:
+    """They come by name, with their axes after those of the positional ones."""
+    op = define("(Array x, *, Array y, float k=2.0) -> Array", lambda x, *, y, k: x * y * k)
+
+    @op.register_vmap
+    def _(info: Any, in_dims: Any, x: Any, *, y: Any, k: Any) -> Any:
+        assert in_dims[:2] == (0, 1)
+        return op(x, y=np.moveaxis(y, in_dims[1], 0), k=k), 0
+
+    out = vmap(lambda a, b: op(a, y=b), in_dims=(0, 1))(X, Y)
+    np.testing.assert_array_equal(out, X * Y.T * 2)
+
+
+def test_rule_is_skipped_where_nothing_is_batched() -> None:
+    """An operator on constants runs its kernel, once."""
+    calls = []
+    op = define("(Array x) -> Array", lambda x: calls.append(1) or x * 2)
+    op.register_vmap(lambda info, in_dims, x: pytest.fail("called"))
+    out = vmap(lambda a: a + op(X[0]))(X)
+    np.testing.assert_array_equal(out, X + 2 * X[0])
+    assert calls == [1]
+
+
+BAD_RULES = [
+    ("Array", lambda x: x, "no pair"),
+    ("Array", lambda x: (x, 0, 1), "no pair"),
+    ("Array", lambda x: [x, 0], "no pair"),
+    ("Array", lambda x: (x, (0,)), r"out_dims=\(0,\)"),
+    ("Array", lambda x: (x, 5), "out_dims=5"),
+    ("Array", lambda x: (x, -3), "out_dims=-3"),
+    ("Array", lambda x: (x, 1), "but the batch has 4 rows"),
+    ("Array", lambda x: (x, "0"), "out_dims='0'"),
+    ("Array", lambda x: (x, True), "out_dims=True"),
+    ("Array", lambda x: (3.0, 0), "the vmap rule"),
+    ("Array", lambda x: (3.0, None), "the vmap rule"),
+    ("Array", lambda x: (None, None), "the vmap rule"),
+    ("Array", lambda x: ((x, x), (0, 0)), "the vmap rule"),
+    ("(Array, Array)", lambda x: ((x, x), (0,)), r"out_dims=\(0,\)"),
+    ("(Array, Array)", lambda x: ((x, x), 0), "out_dims=0 for 2 outputs"),
+    ("(Array, Array)", lambda x: ((x, x, x), (0, 0, 0)), "the vmap rule"),
+    ("(Array, Array)", lambda x: (x, 0), "the vmap rule"),
+    ("Array[]", lambda x: (x, 0), "the vmap rule"),
+    ("()", lambda x: (x, 0), "the vmap rule"),
+]
+
+
+@pytest.mark.parametrize("index", range(len(BAD_RULES)))
+def test_bad_rule(index: int) -> None:
+    """What a rule returns is checked; the error names its place."""
+    returns, answer, said = BAD_RULES[index]
+    op = define(f"(Array x) -> {returns}", lambda x: None)
+    op.register_vmap(lambda info, in_dims, x: answer(x))
+    with pytest.raises(co.ContractError, match=said) as caught:
+        vmap(op)(X)
+    assert "test_vmap.py" in str(caught.value)
+    assert caught.value.op == op.qualname
+
+
+def test_rule_with_an_unbatched_result() -> None:
+    """None among out_dims is a result that is the same for all rows."""
+    op = define("(Array x) -> (Array, Array)", lambda x: (x * 1, x * 0))
+    op.register_vmap(lambda info, in_dims, x: ((x.T * 1, X[0] * 0), (-1, None)))
+    first, second = vmap(op)(X)
+    np.testing.assert_array_equal(first, X)
+    np.testing.assert_array_equal(second, X * 0)
+
+
+def test_rule_replaces_the_loop_at_once() -> None:
+    """A rule registered after the loop has run is used, and can be replaced."""
+    op = define("(Array x) -> Array", lambda x: x * 1)
+    with pytest.warns(co.CustomOpWarning):
+        vmap(op)(X)
+    op.register_vmap(lambda info, in_dims, x: (x * 2, 0))
+    np.testing.assert_array_equal(vmap(op)(X), 2 * X)
+    op.register_vmap(lambda info, in_dims, x: (x * 3, 0), override=True)
+    np.testing.assert_array_equal(vmap(op)(X), 3 * X)
+
+
+# ---- nesting ----
+
+product = define("(Array x, Array y) -> Array", lambda x, y: x @ y)
+product.register_autograd(
+    lambda ctx, g: (g * ctx.saved_arrays[1], g * ctx.saved_arrays[0]),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+)
+
+
+@loops
+def test_nested_over_different_axes() -> None:
+    """Three levels, each with its own axes, are one product of matrices."""
+    a, b = RNG.normal(size=(2, 3, 5)), RNG.normal(size=(3, 7))
+    inner = vmap(product, in_dims=(None, 1))
+    middle = vmap(inner, in_dims=(1, None), out_dims=1)
+    out = vmap(middle, in_dims=(0, None), out_dims=-1)(a, b)
+    expected = np.einsum("bpi,pj->jib", a, b)
+    np.testing.assert_allclose(out, expected)
+
+
+@loops
+def test_inner_batch_of_an_outer_constant() -> None:
+    """An inner vmap may batch what the outer one does not, and the other way round."""
+    out = vmap(lambda a: vmap(lambda b: product(a, b))(X))(X)
+    np.testing.assert_allclose(out, X @ X.T)
+
+
+@loops
+def test_gradient_of_a_looped_operator_under_vmap() -> None:
+    """grad inside vmap and vmap inside grad agree with the formula."""
+    v = Y[:, 0]
+    inner = vmap(co.grad(product), in_dims=(0, None))(X, v)
+    np.testing.assert_allclose(inner, np.broadcast_to(v, X.shape))
+    outer = co.grad(lambda x: np.sum(vmap(product, in_dims=(0, None))(x, v)))(X)
+    np.testing.assert_allclose(outer, np.broadcast_to(v, X.shape))
+
+
+@loops
+def test_jacobian_of_a_looped_operator() -> None:
+    """jacrev batches the backward pass, by loops where there is no rule."""
+    square = define("(Array x) -> Array", lambda x: x * x)
+    square.register_autograd(
+        lambda ctx, g: 2 * g * ctx.x,
+        setup_context=lambda ctx, inputs, output: setattr(ctx, "x", inputs[0]),
+    )
+    np.testing.assert_allclose(co.jacrev(square)(X[0]), np.diag(2 * X[0]))
+
+
+# ---- the loop ----
+
+
+def test_one_warning_per_operator() -> None:
+    """The loop warns once, names the operator, and points at the caller's line."""
+    op = define("(Array x) -> Array", lambda x: x * 1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            vmap(lambda a: op(a) + op(a))(X)
+    (only,) = caught
+    assert only.category is co.CustomOpWarning
+    assert op.qualname in str(only.message)
+    assert "register_vmap" in str(only.message)
+    assert only.filename == __file__
+
+
+LOOPS: dict[str, tuple[str, Any, Any, Any, Any]] = {
+    "list": ("(Array[] x) -> Array", lambda x: x[0] + x[1], ([0, 1],), ([X, Y],), X + Y.T),
+    "mixed list": ("(Array[] x) -> Array", lambda x: x[0] + x[1], ([0, None],), ([X, X[0]],), X + X[0]),
+    "optional": ("(Array x, Array? y) -> Array", lambda x, y: x * 1 if y is None else x + y, (0, 1), (X, Y), X + Y.T),
+    "none": ("(Array x, Array? y) -> Array", lambda x, y: x * 1 if y is None else x + y, (0, None), (X, None), X),
+    "list with None": ("(Array x, Array?[] y) -> Array", lambda x, y: x + y[1], (0, [None, 0]), (X, [None, X]), 2 * X),
+    "numbers": ("(Array x, int n, float k, str s, int[] m) -> Array", lambda x, n, k, s, m: x * n * k * m[0], (0, None, None, None, None), (X, 2, 3, "s", (4,)), 24 * X),
+    "operand": ("(Array x, Array|Scalar y) -> Array", lambda x, y: x * y, (0, None), (X, 2), 2 * X),
+    "batched operand": ("(Array x, Array|Scalar y) -> Array", lambda x, y: x * y, (0, 0), (X, X[:, 0]), X * X[:, :1]),
+    "one axis": ("(Array x) -> Array", lambda x: x * 2, 0, (X[:, 0],), 2 * X[:, 0]),
+    "int result": ("(Array x) -> int", lambda x: x.size, 0, (X,), np.full(4, 3)),
+    "str dtype": ("(Array x) -> float", lambda x: float("nan"), 0, (X,), np.full(4, np.nan)),
+}
+
+
+@loops
+@pytest.mark.parametrize("name", LOOPS)
+def test_loop(name: str) -> None:
+    """The loop takes every kind of argument."""
+    schema, fn, in_dims, args, expected = LOOPS[name]
+    op = define(schema, fn)
+    for _ in range(2):
+        out = vmap(op, in_dims=in_dims)(*args)
+        np.testing.assert_allclose(out, expected)
+        assert out.dtype == np.asarray(expected).dtype
+
+
+@loops
+def test_loop_with_several_results() -> None:
+    """Tuples, lists, None and numbers among results are stacked one by one."""
+    op = define(
+        "(Array x) -> (Array, Array[], int, Array?)",
+        lambda x: (x * 1, [x * 2, np.sum(x)], 3, None),
+    )
+    one, (two, three), four, five = vmap(op, in_dims=1)(Y)
+    np.testing.assert_array_equal(one, Y.T)
+    np.testing.assert_array_equal(two, 2 * Y.T)
+    np.testing.assert_allclose(three, Y.sum(0))
+    assert (four.tolist(), five) == ([3] * 4, None)
+
+
+UNEVEN = [
+    ("Array", lambda x: x[x > x[0]], r"arrays of shapes \["),
+    ("Array[]", lambda x: [x * i for i in range(1 + int(x[0] > 0))], "lists of"),
+    ("int", lambda x: int(1000 * x[0]), "values"),
+    ("str", lambda x: str(x[0]), "values"),
+    ("Array?", lambda x: x * 1 if x[0] > 0 else None, "do not stack"),
+    ("Array?", lambda x: None if x[0] > 0 else x * 1, "do not stack"),
+]
+
+
+@loops
+@pytest.mark.parametrize("index", range(len(UNEVEN)))
+def test_rows_that_do_not_stack(index: int) -> None:
+    """Rows of different shapes or values are an error that says which."""
+    returns, fn, said = UNEVEN[index]
+    x = np.array([[1.0, 2.0], [-3.0, 4.0], [5.0, -6.0]])
+    op = define(f"(Array x) -> {returns}", fn)
+    with pytest.raises(co.VmapError, match=said):
+        vmap(op)(x)
+
+
+def copy_into(x: np.ndarray, y: np.ndarray) -> None:
+    x[...] = y
+
+
+@loops
+@pytest.mark.parametrize(("shape", "axis"), [((4,), 0), ((4, 3), 0), ((3, 4), 1), ((2, 3, 4), -1)])
+def test_loop_writes_into_the_batch(shape: tuple[int, ...], axis: int) -> None:
+    """What an operator writes into a row is in the batch, for rows without axes too."""
+    op = define("(Array(a!) x, Array y) -> ()", copy_into, ("x",))
+    for _ in range(2):
+        x, y = np.zeros(shape), RNG.normal(size=shape)
+        assert vmap(op, in_dims=axis)(x, y) is None
+        np.testing.assert_array_equal(x, y)
+
+
+@loops
+def test_loop_writes_into_lists() -> None:
+    """So it is for arrays in a list."""
+    op = define(
+        "(Array(a!)[] many, Array y) -> ()",
+        lambda many, y: [copy_into(x, y) for x in many] and None,
+        ("many",),
+    )
+    first, second = np.zeros((4, 3)), np.zeros((3, 4))
+    vmap(op, in_dims=([0, 1], 0))([first, second], X)
+    np.testing.assert_array_equal(first, X)
+    np.testing.assert_array_equal(second, X.T)
+
+
+@loops
+def test_loop_returns_what_it_wrote() -> None:
+    """An in-place operator gives the new values."""
+
+    def add_one(x: np.ndarray) -> np.ndarray:
+        x += 1
+        return x
+
+    op = define("(Array(a!) x) -> Array(a!)", add_one, ("x",))
+    x = X.copy()
+    np.testing.assert_array_equal(vmap(op)(x), X + 1)
+    np.testing.assert_array_equal(x, X + 1)
+
+
+@pytest.mark.parametrize("in_dims", [(None, 0), ([None], 0)])
+def test_write_into_one_array_for_all_rows(in_dims: Any) -> None:
+    """It has no meaning: refused, and nothing is written."""
+    in_list = isinstance(in_dims[0], list)
+    op = define(
+        f"(Array(a!){'[]' if in_list else ''} x, Array y) -> ()",
+        lambda x, y: copy_into(x[0] if in_list else x, y),
+        ("x",),
+    )
+    x = np.zeros(3)
+    with pytest.raises(co.VmapError, match="one array for all rows") as caught:
+        vmap(op, in_dims=in_dims)([x] if in_list else x, X)
+    assert caught.value.parameter == "x"
+    assert not x.any()
+
+
+@loops
+def test_optional_written_argument_left_out() -> None:
+    """None in the place of a written array is no write."""
+    op = define("(Array x, Array(a!)? out=None) -> Array", lambda x, out: x * 2, ("out",))
+    np.testing.assert_array_equal(vmap(op)(X), 2 * X)
+
+
+# ---- no rows ----
+
+
+@loops
+def test_empty_batch() -> None:
+    """No rows: the fake kernel tells the shapes and dtypes."""
+    op = define("(Array x, float k) -> (Array, Array[])", lambda x, k: (x * k, [x.sum()]))
+    op.register_fake(lambda x, k: (co.fake_like(x), [co.fake_like(x, shape=())]))
+    first, (second,) = vmap(op, in_dims=(1, None))(np.zeros((3, 0), np.float32), 2.0)
+    assert (first.shape, first.dtype) == ((0, 3), np.float32)
+    assert (second.shape, second.dtype) == ((0,), np.float32)
+
+
+@loops
+def test_empty_batch_without_fake_kernel() -> None:
+    """Without one it is an error that says what is missing."""
+    op = define("(Array x) -> Array", lambda x: x * 1)
+    with pytest.raises(co.MissingRuleError, match="no fake kernel"):
+        vmap(op)(np.zeros((0, 3)))
+
+
+# ---- Tag.pointwise ----
+
+pointwise = define(
+    "(Array x, Array|Scalar y, *, Array? z=None) -> Array",
+    lambda x, y, z: x * y if z is None else x * y + z,
+    tags=co.Tag.pointwise,
+)
+
+
+@given(st.integers(0, 2), st.integers(0, 2), st.data())
+def test_pointwise_pairs_rows_of_mixed_ranks(a: int, b: int, data: Any) -> None:
+    """Rows broadcast against each other as NumPy does, wherever the batches are."""
+    row = (2, 3)
+    x, y = RNG.normal(size=(4, *row[2 - a :])), RNG.normal(size=(4, *row[2 - b :]))
+    i, j = data.draw(st.integers(0, a)), data.draw(st.integers(0, b))
+    out = vmap(pointwise, in_dims=(i, j))(np.moveaxis(x, 0, i), np.moveaxis(y, 0, j))
+    np.testing.assert_array_equal(out, rows(np.multiply, x, y))
+
+
+def test_pointwise_with_constants() -> None:
+    """Numbers and arrays that are not batched broadcast to every row."""
+    np.testing.assert_array_equal(vmap(pointwise, in_dims=(0, None))(X, 2), 2 * X)
+    out = vmap(pointwise, in_dims=(0, None))(X[:, 0], Y)
+    np.testing.assert_array_equal(out, X[:, 0, None, None] * Y)
+    out = vmap(lambda x, z: pointwise(x, 2.0, z=z), in_dims=(0, 1))(X[:, 0], Y)
+    np.testing.assert_array_equal(out, X[:, :1] * 2 + Y.T)
+
+
+# ---- randomness ----
+
+noise = define("(Array x, Generator g) -> Array", lambda x, g: x + g.normal(size=x.shape))
+legacy = define(
+    "(int n) -> Array",
+    lambda n: np.random.normal(size=n),  # noqa: NPY002  # the state that the tag is for
+    tags=co.Tag.nondeterministic_seeded,
+)
+
+
+def twins() -> tuple[np.random.Generator, np.random.Generator]:
+    """Two generators of one state."""
+    return np.random.default_rng(7), np.random.default_rng(7)
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_randomness_error(batched: bool) -> None:
+    """By default a random operator is refused, and draws nothing."""
+    g, h = twins()
+    with pytest.raises(co.VmapError, match="is random under vmap"):
+        vmap(lambda x: noise(x if batched else X[0], g) + x)(X)
+    with pytest.raises(co.VmapError, match="is random under vmap"):
+        vmap(lambda x: x + legacy(3))(X)
+    assert g.normal() == h.normal()
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_randomness_same(batched: bool) -> None:
+    """All rows draw the same numbers, and the generator has moved on by one draw."""
+    g, h = twins()
+    base = np.zeros((4, 3))
+    out = vmap(lambda x: noise(x if batched else base[0], g) + x, randomness="same")(base)
+    np.testing.assert_array_equal(out, np.stack([h.normal(size=3)] * 4))
+    assert g.normal() == h.normal()
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_randomness_different(batched: bool) -> None:
+    """Every row draws its own numbers, in the order of the rows."""
+    g, h = twins()
+    base = np.zeros((4, 3))
+    out = vmap(
+        lambda x: noise(x if batched else base[0], g) + x, randomness="different"
+    )(base)
+    np.testing.assert_array_equal(out, h.normal(size=(4, 3)))
+    assert g.normal() == h.normal()
+
+
+@pytest.mark.parametrize("randomness", ["same", "different"])
+def test_seeded_operators_draw_from_the_global_state(randomness: str) -> None:
+    """So it is for operators that the tag marks, which have no array at all."""
+    np.random.seed(3)  # noqa: NPY002
+    drawn = np.random.normal(size=(4, 3))  # noqa: NPY002
+    np.random.seed(3)  # noqa: NPY002
+    out = vmap(lambda x: x + legacy(3), randomness=randomness)(np.zeros((4, 3)))
+    expected = drawn if randomness == "different" else np.stack([drawn[0]] * 4)
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_random_rule_decides_itself() -> None:
+    """A rule reads info.randomness."""
+    seen = []
+    op = define("(Array x, Generator g) -> Array", lambda x, g: x * 1)
+    op.register_vmap(lambda info, in_dims, x, g: seen.append(info.randomness) or (x, 0))
+    for randomness in ("same", "different"):
+        vmap(lambda x: op(x, np.random.default_rng()), randomness=randomness)(X)
+    assert seen == ["same", "different"]
+    with pytest.raises(co.VmapError, match="is random"):
+        vmap(lambda x: op(x, np.random.default_rng()))(X)
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "count"),
+    [("different", "different", 4), ("same", "different", 2), ("same", "same", 1), ("different", "same", 2)],
+)
+@pytest.mark.parametrize("batched", ["none", "outer", "inner", "both"])
+def test_nested_randomness(outer: str, inner: str, count: int, batched: str) -> None:
+    """Each level says for its own rows whether draws are the same or different."""
+    g = np.random.default_rng(0)
+    zeros = np.zeros((2, 2, 3))
+
+    def row(a: Any, b: Any) -> Any:
+        given = {"none": zeros[0, 0], "outer": a[0], "inner": b, "both": a[0] + b}
+        return noise(given[batched], g) + b
+
+    out = vmap(
+        lambda a: vmap(lambda b: row(a, b), randomness=inner)(
+            a if batched == "both" else zeros[0]
+        )
+        + a,
+        randomness=outer,
+    )(zeros)
+    draws = out.reshape(4, 3)
+    assert len({tuple(draw) for draw in draws}) == count
+    if outer == "same":
+        np.testing.assert_array_equal(out[0], out[1])
+    if inner == "same":
+        np.testing.assert_array_equal(out[:, 0], out[:, 1])
+
+
+def test_random_operators_outside_are_free() -> None:
+    """After a vmap, and outside it, random operators run."""
+    g = np.random.default_rng(0)
+    vmap(lambda x: x)(X)
+    assert noise(X, g).shape == X.shape
+
+
+def test_bad_settings() -> None:
+    """Settings are checked when vmap is called, not later."""
+    for kwargs in (
+        {"randomness": "none"},
+        {"chunk_size": 0},
+        {"chunk_size": -1},
+        {"chunk_size": 2.0},
+    ):
+        with pytest.raises(co.VmapError):
+            vmap(np.sin, **kwargs)  # type: ignore[arg-type]
+
+
+# ---- chunks ----
+
+
+@loops
+@pytest.mark.parametrize("chunk_size", [1, 2, 3, 4, 5, None])
+def test_chunks(chunk_size: int | None) -> None:
+    """Rows taken some at a time give the same, also where the number does not divide."""
+    sizes = []
+
+    def fn(a: Any, b: Any, k: float) -> Any:
+        sizes.append(1)
+        return {"p": looped(a, b, k), "q": (np.sum(a), 2.0), "r": k, "n": None}
+
+    dims = {"p": 1, "q": (0, 0), "r": None, "n": None}
+    out = vmap(fn, in_dims=(0, 1, None), out_dims=dims, chunk_size=chunk_size)(X, Y, 3.0)
+    np.testing.assert_allclose(out["p"], (X * 3 + Y.T).T)
+    np.testing.assert_allclose(out["q"][0], X.sum(1))
+    assert (out["q"][1].tolist(), out["r"], out["n"]) == ([2.0] * 4, 3.0, None)
+    assert len(sizes) == -(-4 // (chunk_size or 4))
+
+
+def test_chunks_of_no_rows() -> None:
+    """No rows are one chunk of none."""
+    assert vmap(np.sin, chunk_size=2)(X[:0]).shape == (0, 3)
+
+
+def test_chunks_write_into_the_batch() -> None:
+    """A chunk is a view of the batch."""
+    op = define("(Array(a!) x, Array y) -> ()", copy_into, ("x",))
+    op.register_vmap(lambda info, in_dims, x, y: (op(x, y), None))
+    x = np.zeros((4, 3))
+    vmap(op, chunk_size=3)(x, X)
+    np.testing.assert_array_equal(x, X)
+
+
+@pytest.mark.parametrize("randomness", ["same", "different"])
+@pytest.mark.parametrize("kind", ["generator", "global"])
+def test_randomness_in_chunks(randomness: str, kind: str) -> None:
+    """Chunks change nothing about what rows draw."""
+    outs = []
+    for chunk_size in (None, 1, 3):
+        g = np.random.default_rng(7)
+        np.random.seed(7)  # noqa: NPY002
+        outs.append(
+            vmap(
+                lambda x, g=g: noise(x, g) if kind == "generator" else x + legacy(3),
+                randomness=randomness,
+                chunk_size=chunk_size,
+            )(np.zeros((4, 3)))
+        )
+    np.testing.assert_array_equal(outs[0], outs[1])
+    np.testing.assert_array_equal(outs[0], outs[2])
+    assert len({tuple(row) for row in outs[0]}) == (1 if randomness == "same" else 4)
