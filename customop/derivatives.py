@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import ParamSpec
 
-from customop.autograd import chosen, is_real, positions, vjp
+from customop.autograd import Fresh, chosen, is_real, positions, vjp
 from customop.coerce import show
 from customop.dispatch import is_array
 from customop.errors import GradientError
@@ -133,6 +133,11 @@ def jacrev(
     MissingRuleError
         From the function: if an operator on the way has no autograd rule.
 
+    Notes
+    -----
+    Of a complex function of complex arrays it is the complex derivative, which says
+    all only where the function is holomorphic; so for `jacfwd` and `hessian`.
+
     Examples
     --------
     >>> import numpy as np, customop as co
@@ -163,7 +168,7 @@ def jacrev(
         rows = vmap(pull, chunk_size=chunk_size)(*_basis(leaves))
         nested = [map_leaves(lambda g: g, row) for row in rows]
         grads = nested[0] if is_single else tuple(nested)
-        result = _by_output(grads, leaves, structure)
+        result = map_leaves(Fresh(), _by_output(grads, leaves, structure))
         return (result, found[2]) if has_aux else result
 
     return jacobian
@@ -246,7 +251,7 @@ def jacfwd(
             nested = unflatten(structure, parts)
             return nested[0] if is_single else nested
 
-        result = map_leaves(nest, found[0])
+        result = map_leaves(Fresh(), map_leaves(nest, found[0]))
         return (result, found[1]) if has_aux else result
 
     return jacobian

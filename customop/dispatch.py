@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NoReturn, Self
 
 from customop.devices import TRACED, add_array_type, kind_of
 from customop.errors import DataDependentError, LeakedTracerError, RegistrationError
+from customop.fakearray import device_of
 from customop.kinds import RuleKind
 from customop.protocols import ArrayMethods, abbreviated, describe
 
@@ -64,7 +65,7 @@ class Tracer(ArrayMethods):
     @property
     def device(self) -> Any:
         """Device that the value lives on."""
-        return getattr(self.value, "device", "cpu")
+        return device_of(self.value)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(level={self.interpreter.level}, {self.value!r})"

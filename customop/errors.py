@@ -173,7 +173,7 @@ def warn_caller(text: str, package: str) -> None:
     frame, depth = sys._getframe(1), 2
     while frame.f_back is not None and _is_ours(frame.f_globals, package):
         frame, depth = frame.f_back, depth + 1
-    warnings.warn(text, CustomOpWarning, stacklevel=depth - 1)
+    warnings.warn(text, CustomOpWarning, stacklevel=depth)
 
 
 def check_function(name: str, fn: object) -> None:

@@ -268,18 +268,20 @@ def _some(dim: Any) -> bool:
 
 
 def _row(value: Any, dim: Any, index: int) -> Any:
+    if dim is None:
+        return value
     if type(value) in (list, tuple):
         pairs = zip(value, dim, strict=True)
         return type(value)([_row(v, d, index) for v, d in pairs])
-    if dim is None:
-        return value
-    # With the ellipsis a row without axes is an array too, which can be written.
-    key = (*(slice(None),) * dim, index, Ellipsis)
+    key = (*(slice(None),) * dim, index)
+    if isinstance(value, np.ndarray):
+        # With the ellipsis a row without axes is an array too, which can be written.
+        return value[(*key, Ellipsis)]
     return call_numpy(INDEXING, value, key)
 
 
 def _fake_row(value: Any, dim: Any) -> Any:
-    if type(value) in (list, tuple):
+    if type(value) in (list, tuple) and dim is not None:
         pairs = zip(value, dim, strict=True)
         return type(value)([_fake_row(v, d) for v, d in pairs])
     if kind_of[type(value)] is None:

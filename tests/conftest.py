@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import customop as co
+from customop import devices
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -21,3 +22,14 @@ def _settings_stay() -> Iterator[None]:
     yield
     if co.config.checks != before:
         co.config.checks = before
+
+
+@pytest.fixture
+def built_in_kinds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Know the kinds of array that the package brings, and none that tests add."""
+    kinds = ("traced", "fake", "cpu", "cuda")
+    known = {kind: devices._registered[kind] for kind in kinds}
+    monkeypatch.setattr(devices, "_registered", known)
+    devices.kind_of.clear()
+    yield
+    devices.kind_of.clear()

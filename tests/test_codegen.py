@@ -50,14 +50,30 @@ def outcome(call: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[str, s
 # Schema type -> pairs of what is passed and what the kernel must get.
 COERCIONS: dict[str, list[tuple[Any, Any]]] = {
     "int": [(1, 1), (True, 1), (np.int8(3), 3), (np.array(4), 4), (-(2**70), -(2**70))],
-    "float": [(1.5, 1.5), (2, 2.0), (True, 1.0), (np.float32(0.5), 0.5), (math.inf, math.inf)],
+    "float": [
+        (1.5, 1.5),
+        (2, 2.0),
+        (True, 1.0),
+        (np.float32(0.5), 0.5),
+        (math.inf, math.inf),
+    ],
     "bool": [(True, True), (1, True), (0, False), (np.bool_(1), True)],
     "complex": [(1j, 1j), (2, 2 + 0j), (1.5, 1.5 + 0j), (np.complex64(2), 2 + 0j)],
     "str": [("a", "a"), ("", ""), (np.str_("b"), "b")],
     "Scalar": [(1.5, 1.5), (2, 2), (True, True), (2j, 2j), (np.float32(1), 1.0)],
-    "dtype": [(np.float32, np.dtype("f4")), ("int8", np.dtype("i1")), (float, np.dtype(float))],
+    "dtype": [
+        (np.float32, np.dtype("f4")),
+        ("int8", np.dtype("i1")),
+        (float, np.dtype(float)),
+    ],
     "device": [("cpu", "cpu"), ("cuda:1", "cuda:1")],
-    "int[]": [([1, 2], [1, 2]), ((1, 2), [1, 2]), (range(2), [0, 1]), ([], []), (np.arange(2), [0, 1])],
+    "int[]": [
+        ([1, 2], [1, 2]),
+        ((1, 2), [1, 2]),
+        (range(2), [0, 1]),
+        ([], []),
+        (np.arange(2), [0, 1]),
+    ],
     "float[]": [([1.0], [1.0]), ([1, np.float32(2)], [1.0, 2.0])],
     "bool[]": [([True, 0], [True, False])],
     "str[]": [(["a"], ["a"]), (("a", "b"), ["a", "b"])],
@@ -165,7 +181,9 @@ KINDS = [
     "Array|Scalar",
 ]
 OPERATORS = {
-    kind: define(f"(Array x, {kind} v, float k=2.0) -> str", lambda x, v, k=2.0: seen([v, k]))
+    kind: define(
+        f"(Array x, {kind} v, float k=2.0) -> str", lambda x, v, k=2.0: seen([v, k])
+    )
     for kind in KINDS
 }
 
@@ -259,7 +277,7 @@ def test_default(kind: str) -> None:
 
 
 def test_nan_default() -> None:
-    """nan is a default like others, though it equals nothing."""
+    """A default of nan works, though it equals nothing."""
     op = define("(Array x, float v=nan) -> bool", lambda x, v: math.isnan(v))
     assert [op(X), op(X), op.dispatch(X)] == [True] * 3
 
@@ -309,7 +327,9 @@ def test_list_of_arrays(count: int) -> None:
 
 def test_optional_array() -> None:
     """None in the place of an array takes the fast path too."""
-    op = define("(Array x, Array? y=None) -> Array", lambda x, y: x if y is None else x + y)
+    op = define(
+        "(Array x, Array? y=None) -> Array", lambda x, y: x if y is None else x + y
+    )
     co.config.checks = "never"
     for call in (op, op, op.dispatch):
         np.testing.assert_array_equal(call(X), X)
@@ -348,7 +368,7 @@ def test_written_list(checks: str) -> None:
 
     def add_one(many: list[np.ndarray]) -> None:
         for x in many:
-            x += 1
+            np.add(x, 1, out=x)
 
     op = define("(Array(a!)[] many) -> ()", add_one, ("many",))
     for call in (op, op, op.dispatch):
@@ -372,7 +392,9 @@ NAMES = [
 def test_name_of_a_parameter(name: str) -> None:
     """A parameter may have any name that Python allows, also those that we use."""
     fn = eval(f"lambda {name}, v, w=None, *, k: {name} * v * k")
-    op = define(f"(Array {name}, float v, Array[]? w=None, *, float k=inf) -> Array", fn)
+    op = define(
+        f"(Array {name}, float v, Array[]? w=None, *, float k=inf) -> Array", fn
+    )
     for call in (op, op, op.dispatch):
         np.testing.assert_array_equal(call(X, 2, k=1), 2 * X)
         np.testing.assert_array_equal(call(**{name: X}, v=2.0, k=3.0), 6 * X)
@@ -399,7 +421,18 @@ def test_name_of_an_operator(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["_array", "_kernel", "_dispatch", "_op", "_modes", "_type", "__debug__", "None", "if"]
+    "name",
+    [
+        "_array",
+        "_kernel",
+        "_dispatch",
+        "_op",
+        "_modes",
+        "_type",
+        "__debug__",
+        "None",
+        "if",
+    ],
 )
 def test_reserved_name(name: str) -> None:
     """The few names that the generated call cannot spare are refused at once."""
@@ -413,7 +446,10 @@ def test_reserved_name(name: str) -> None:
 def test_fast_path_calls_the_kernel_with_what_was_passed() -> None:
     """Nothing is copied or converted where classes are exact."""
     got: list[Any] = []
-    op = define("(Array x, Array[] many, float k) -> int", lambda x, many, k: got.extend([x, many, k]) or 1)
+    op = define(
+        "(Array x, Array[] many, float k) -> int",
+        lambda x, many, k: got.extend([x, many, k]) or 1,
+    )
     many, k = [X], 2.5
     op(X, many, k)
     got.clear()
@@ -434,7 +470,7 @@ def test_open_mode_closes_the_fast_path() -> None:
 
 
 def test_random_operators_have_no_fast_path() -> None:
-    """vmap must see them also on arguments that it has not batched."""
+    """They have none: vmap must see them also on arguments that it has not batched."""
     seeded = co.Tag.nondeterministic_seeded
     op = define("(int n) -> Array", lambda n: np.ones(n), tags=seeded)
     op(1)
@@ -446,7 +482,9 @@ def test_random_operators_have_no_fast_path() -> None:
 def test_duplicate_and_unknown_arguments() -> None:
     """They are Python's own errors, under the operator's name."""
     op = define("(Array x, float k=1.0) -> Array", lambda x, k=1.0: x * k)
-    with pytest.raises(TypeError, match=r"op\d+\(\) got multiple values for argument 'x'"):
+    with pytest.raises(
+        TypeError, match=r"op\d+\(\) got multiple values for argument 'x'"
+    ):
         op(X, x=X)
     with pytest.raises(TypeError, match=r"op\d+\(\) got an unexpected keyword .*'j'"):
         op(X, j=1)

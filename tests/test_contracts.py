@@ -251,7 +251,7 @@ def test_undeclared_write(index: int) -> None:
 
     op = define("(Array x) -> int", kernel)
     x = fresh()
-    with pytest.raises(co.ContractError, match="writes.* argument") as caught:
+    with pytest.raises(co.ContractError, match=r"writes.* argument") as caught:
         op(x)
     assert "mutates_args" in str(caught.value)
     np.testing.assert_array_equal(x, fresh())
@@ -282,7 +282,9 @@ def test_undeclared_write_beside_a_declared_one() -> None:
 def test_declared_write(checks: str) -> None:
     """What mutates_args names is written, in every setting, once a call."""
     co.config.checks = checks
-    op = define("(Array(a!) x) -> ()", lambda x: np.add(x, 1, out=x) is None or None, ("x",))
+    op = define(
+        "(Array(a!) x) -> ()", lambda x: np.add(x, 1, out=x) is None or None, ("x",)
+    )
     x = fresh()
     for _ in range(3):
         op(x)
@@ -337,7 +339,7 @@ def test_refusing_kernel_that_returns_its_argument() -> None:
 
 
 def test_refusing_kernel_with_nan() -> None:
-    """nan that stays nan is no write."""
+    """A nan that stays nan is no write."""
     op = define("(Array x) -> float", refusing(lambda x: float(np.nansum(x))))
     assert op(np.array([np.nan, 1.0])) == 1.0
 
@@ -443,9 +445,7 @@ def test_fake_kernel_that_fails() -> None:
 
 def test_fake_kernel_that_asks_for_data_proves_nothing() -> None:
     """What depends on data cannot be compared, and is no breach."""
-    op = with_fake(
-        lambda x: x[x > 0], lambda x: co.fake_like(x, shape=(int(x.sum()),))
-    )
+    op = with_fake(lambda x: x[x > 0], lambda x: co.fake_like(x, shape=(int(x.sum()),)))
     assert op(fresh()).shape == (5,)
 
 
@@ -683,7 +683,7 @@ def test_exception_of_a_kernel(checks: str, before: int, k: float) -> None:
     op = define("(Array x, float k=1.0, *, Array? c=None) -> Array", boom)
     for _ in range(before):
         op(fresh())
-    with pytest.raises(BoomError, match="^of the kernel$") as caught:
+    with pytest.raises(BoomError, match=r"^of the kernel$") as caught:
         op(np.zeros(0), k)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None

@@ -20,6 +20,8 @@ from customop.devices import (
     normalize_device,
 )
 
+pytestmark = pytest.mark.usefixtures("built_in_kinds")
+
 
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:

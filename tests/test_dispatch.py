@@ -154,7 +154,8 @@ def test_free_function_registers_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "kinds", [3, [], (), ["cpu", 3], "gpu", "cuda:0", "fake", "default", "", ["cpu", ""]]
+    "kinds",
+    [3, [], (), ["cpu", 3], "gpu", "cuda:0", "fake", "default", "", ["cpu", ""]],
 )
 def test_no_kind_of_array(kinds: Any) -> None:
     """What names no kind of array is refused, and nothing is registered."""
@@ -188,7 +189,8 @@ MIXED = "(Array x, Array? y=None, Array[]? z=None) -> str"
 
 
 @pytest.mark.parametrize(
-    "args", [(X, Column()), (Column(), Cell()), (X, None, [X, Cell()]), (Cell(), X, [X])]
+    "args",
+    [(X, Column()), (Column(), Cell()), (X, None, [X, Cell()]), (Cell(), X, [X])],
 )
 def test_mixed_kinds(args: tuple[Any, ...]) -> None:
     """Arrays of two kinds in one call are an error that names each array's place."""
@@ -237,9 +239,8 @@ def test_subclass_reaches_the_kernel_as_itself(tmp_path: Path, index: int) -> No
     """A subclass of ndarray is a cpu array; its kernel gets that class, on every call."""
     op = define(NAME, lambda x: type(x).__name__)
     x = subclasses(tmp_path)[index]
-    assert [op(x), op(x), op(X), op(x)] == [*[type(x).__name__] * 2, "ndarray"] + [
-        type(x).__name__
-    ]
+    name = type(x).__name__
+    assert [op(x), op(x), op(X), op(x)] == [name, name, "ndarray", name]
 
 
 def test_masked_array_keeps_its_mask() -> None:
@@ -248,7 +249,10 @@ def test_masked_array_keeps_its_mask() -> None:
     x = np.ma.masked_array([1.0, 2.0], [True, False])
     for _ in range(2):
         out = op(x)
-        assert (out.mask.tolist(), out.filled(-1.0).tolist()) == ([True, False], [-1, 4])
+        assert (out.mask.tolist(), out.filled(-1.0).tolist()) == (
+            [True, False],
+            [-1, 4],
+        )
 
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
@@ -364,7 +368,9 @@ def test_cuda_results_must_be_cuda(device_array: Callable[[Any], Any]) -> None:
     """A cuda kernel that returns a NumPy array breaks its contract."""
     op = define("(Array x) -> Array", np.negative, "cpu")
     op.register_kernel("cuda", lambda x: np.zeros(1))
-    with pytest.raises(co.ContractError, match="of the kind 'cpu', must be of the kind"):
+    with pytest.raises(
+        co.ContractError, match="of the kind 'cpu', must be of the kind"
+    ):
         op(device_array([1.0]))
 
 
@@ -399,7 +405,7 @@ def test_factory_without_a_kernel_for_the_device() -> None:
 def test_factory_of_an_unknown_device() -> None:
     """An unknown device is an error with the near names."""
     op = define(FACTORY, lambda n, device: "cpu", "cpu")
-    with pytest.raises(co.ArgumentError, match="'cud'.*did you mean 'cuda'"):
+    with pytest.raises(co.ArgumentError, match=r"'cud'.*did you mean 'cuda'"):
         op(3, "cud")
 
 
@@ -641,7 +647,9 @@ def test_leaked_tracer() -> None:
     """A tracer that outlives its interpreter is an error that names both."""
     with Boxes() as boxes:
         tracer = boxes.wrap(X)
-    with pytest.raises(co.LeakedTracerError, match=r"np::sin .*boxes \(level") as caught:
+    with pytest.raises(
+        co.LeakedTracerError, match=r"np::sin .*boxes \(level"
+    ) as caught:
         np.sin(tracer)
     assert caught.value.op == "np::sin"
 
@@ -679,7 +687,11 @@ def test_tracer_does_not_pickle_as_data() -> None:
     """Tracers refuse to become plain NumPy arrays on any way into NumPy."""
     with Boxes() as boxes:
         tracer = boxes.wrap(X)
-        for refused in (np.asarray, np.array, lambda t: np.zeros((2, 3)) + np.array([t])):
+        for refused in (
+            np.asarray,
+            np.array,
+            lambda t: np.zeros((2, 3)) + np.array([t]),
+        ):
             with pytest.raises(co.DataDependentError, match="stop_gradient"):
                 refused(tracer)
 

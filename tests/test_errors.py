@@ -17,6 +17,8 @@ import customop as co
 from customop import errors
 from customop.errors import CustomOpError, caret, did_you_mean, innermost, place, quoted
 
+pytestmark = pytest.mark.usefixtures("built_in_kinds")
+
 X = np.array([1.0, 2.0])
 XS = [X]
 

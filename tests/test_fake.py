@@ -42,7 +42,9 @@ def arrays(draw: Any) -> np.ndarray:
     dtype = draw(st.sampled_from(["f8", "i2", "c16", "b1"]))
     x = np.zeros(shape, dtype)
     x = x.transpose(draw(st.permutations(range(x.ndim))))
-    steps = draw(st.lists(st.sampled_from([1, 2, -1]), min_size=x.ndim, max_size=x.ndim))
+    steps = draw(
+        st.lists(st.sampled_from([1, 2, -1]), min_size=x.ndim, max_size=x.ndim)
+    )
     x = x[tuple(slice(None, None, step) for step in steps)]
     if draw(st.booleans()):
         x = np.broadcast_to(x, (2, *x.shape))
@@ -167,7 +169,7 @@ ASKED = {
 @pytest.mark.parametrize("way", ASKED)
 def test_no_data(way: str) -> None:
     """Every way to a value is refused, and the message says what there is."""
-    with pytest.raises(co.DataDependentError, match="FakeArray .*, which has no data"):
+    with pytest.raises(co.DataDependentError, match=r"FakeArray .*, which has no data"):
         ASKED[way]()
 
 
@@ -204,15 +206,22 @@ def test_structure() -> None:
 
 
 def test_repr() -> None:
-    """repr and format show dtype, shape and device."""
+    """Texts by repr and format show dtype, shape and device."""
     assert repr(F) == f"{F}" == "FakeArray(f64[2, 3], device='cpu')"
-    assert repr(FakeArray((), "b1", device="cuda:1")) == "FakeArray(bool[], device='cuda:1')"
+    assert (
+        repr(FakeArray((), "b1", device="cuda:1"))
+        == "FakeArray(bool[], device='cuda:1')"
+    )
 
 
 def test_copies_and_pickles() -> None:
     """Fake arrays copy and pickle as values."""
     fake = co.fake_like(X.T, dtype="f4")
-    for other in (copy.copy(fake), copy.deepcopy(fake), pickle.loads(pickle.dumps(fake))):
+    for other in (
+        copy.copy(fake),
+        copy.deepcopy(fake),
+        pickle.loads(pickle.dumps(fake)),
+    ):
         assert (facts(other), other.device) == (facts(fake), fake.device)
 
 
@@ -246,7 +255,7 @@ def test_promotion_is_that_of_numpy(index: int) -> None:
 @pytest.mark.parametrize("other", [np.ones(4), FakeArray((3, 3)), np.ones((2, 2))])
 def test_shapes_that_do_not_broadcast(other: Any) -> None:
     """Shapes are checked as NumPy does."""
-    with pytest.raises(ValueError, match="broadcast|shape"):
+    with pytest.raises(ValueError, match=r"broadcast|shape"):
         F + other
 
 
@@ -452,7 +461,11 @@ def test_eval_shape_over_pytrees() -> None:
 
     def fn(tree: Any, *, scale: float) -> Any:
         seen.append(tree["x"])
-        return {"a": tree["x"] @ tree["y"][0], "n": 3, "b": (op(tree["x"], scale), None)}
+        return {
+            "a": tree["x"] @ tree["y"][0],
+            "n": 3,
+            "b": (op(tree["x"], scale), None),
+        }
 
     out = co.eval_shape(fn, {"x": X, "y": [X.T]}, scale=2)
     assert type(seen[0]) is FakeArray

@@ -104,7 +104,7 @@ def test_matmul() -> None:
 
 
 def test_divmod() -> None:
-    """divmod gives both results, from both sides."""
+    """A divmod gives both results, from both sides."""
     for fn in (lambda x: divmod(x, 2.0), lambda x: divmod(7.0, x)):
         for mine, expected in zip(boxed(fn, X), fn(X), strict=True):
             np.testing.assert_allclose(mine, expected)
@@ -124,7 +124,7 @@ def test_invert() -> None:
 
 @pytest.mark.parametrize("name", ["iadd", "isub", "imul", "itruediv"])
 def test_augmented_assignment_makes_a_new_value(name: str) -> None:
-    """x += y on a tracer binds a new value and writes nothing."""
+    """An augmented x += y on a tracer binds a new value and writes nothing."""
     before = X.copy()
     assert_same(lambda x: getattr(operator, name)(x * 1, 2.0), X)
     boxed(lambda x: getattr(operator, name)(x, 2.0), X)
@@ -243,7 +243,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_numpy_function(name: str) -> None:
-    """np. functions on tracers are operators, with NumPy's results."""
+    """NumPy functions on tracers are operators, with NumPy's results."""
     assert_same(FUNCTIONS[name], X)
 
 
@@ -290,18 +290,11 @@ def test_out(way: str) -> None:
 
 @pytest.mark.parametrize("keyword", ["where", "dtype", "casting", "order", "subok"])
 def test_keyword_that_an_operator_does_not_take(keyword: str) -> None:
-    """A keyword of a ufunc is either obeyed or refused by name, never dropped."""
+    """A keyword of a ufunc that its operator lacks is refused by name, not dropped."""
     values = {"where": B, "dtype": "f4", "casting": "no", "order": "F", "subok": False}
-    call = lambda x: np.add(x, 1.0, **{keyword: values[keyword]})
-    try:
-        out = boxed(call, X)
-    except TypeError as error:
-        assert keyword in str(error)
-    else:
-        expected = np.add(X, 1.0, **{keyword: values[keyword]})
-        assert out.dtype == expected.dtype
-        mask = B if keyword == "where" else np.ones_like(B)
-        np.testing.assert_allclose(out[mask], expected[mask])
+    for run in (boxed, batched, faked):
+        with pytest.raises(TypeError, match=rf"np::add.*'{keyword}'"):
+            run(lambda x: np.add(x, 1.0, **{keyword: values[keyword]}), X)
 
 
 def test_first_argument_may_be_a_real_array() -> None:
@@ -331,7 +324,9 @@ LOST = {
 def test_losing_a_value(way: str) -> None:
     """Where a value would be lost to the transform, the error names it and it."""
     for run in (boxed, batched):
-        with pytest.raises(co.DataDependentError, match="Tracer f64|Tracer \\w+") as caught:
+        with pytest.raises(
+            co.DataDependentError, match=r"of \w*Tracer f64\["
+        ) as caught:
             run(LOST[way], X)
         assert isinstance(caught.value, TypeError)
         assert caught.value.do
@@ -355,7 +350,9 @@ def test_storing_a_tracer_into_an_array() -> None:
 def test_branches() -> None:
     """A concrete value may be branched on; a row may not, and says np.where."""
     assert_same(lambda x: np.where(x > 2, x, -x), X)
-    np.testing.assert_array_equal(boxed(lambda x: x * 2 if x[0, 0] > 0 else x, X), 2 * X)
+    np.testing.assert_array_equal(
+        boxed(lambda x: x * 2 if x[0, 0] > 0 else x, X), 2 * X
+    )
     np.testing.assert_array_equal(boxed(lambda x: x if 0 < x[0, 0] < 1 else -x, X), X)
     for fn in (
         lambda x: x if x[0, 0] > 0 else -x,
@@ -363,7 +360,9 @@ def test_branches() -> None:
         lambda x: x * (1.0 in x),
         lambda x: max(x[0, 0], x[0, 1]),
     ):
-        with pytest.raises(co.DataDependentError, match=r"bool\(\) of BatchTracer.*a row of"):
+        with pytest.raises(
+            co.DataDependentError, match=r"bool\(\) of BatchTracer.*a row of"
+        ):
             batched(fn, X)
 
 

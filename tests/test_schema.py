@@ -39,6 +39,8 @@ from customop.parameters import (
     Return,
 )
 
+pytestmark = pytest.mark.usefixtures("built_in_kinds")
+
 ModuleArray = np.ndarray
 
 

@@ -118,7 +118,11 @@ def test_keyword_arguments_are_batched_along_axis_0() -> None:
 BAD_AXES = [
     ((0, 2), (X, X), r"in_dims is 2 for an array of shape \(4, 3\)"),
     ((0, -3), (X, X), "in_dims is -3"),
-    (0, (X, Y), r"batches of different lengths: f64\[4, 3\] along 0, f64\[3, 4\] along 0"),
+    (
+        0,
+        (X, Y),
+        r"batches of different lengths: f64\[4, 3\] along 0, f64\[3, 4\] along 0",
+    ),
     ((None, None), (X, X), "no argument is batched"),
     (None, (X, X), "no argument is batched"),
     (0, (X, 2.0), r"in_dims is 0 for float 2.0, which has no axes"),
@@ -247,7 +251,9 @@ def test_rule_gets_whole_arrays_and_axes() -> None:
 
 def test_rule_of_keyword_only_parameters() -> None:
     """They come by name, with their axes after those of the positional ones."""
-    op = define("(Array x, *, Array y, float k=2.0) -> Array", lambda x, *, y, k: x * y * k)
+    op = define(
+        "(Array x, *, Array y, float k=2.0) -> Array", lambda x, *, y, k: x * y * k
+    )
 
     @op.register_vmap
     def _(info: Any, in_dims: Any, x: Any, *, y: Any, k: Any) -> Any:
@@ -278,16 +284,16 @@ BAD_RULES = [
     ("Array", lambda x: (x, 1), "but the batch has 4 rows"),
     ("Array", lambda x: (x, "0"), "out_dims='0'"),
     ("Array", lambda x: (x, True), "out_dims=True"),
-    ("Array", lambda x: (3.0, 0), "the vmap rule"),
-    ("Array", lambda x: (3.0, None), "the vmap rule"),
-    ("Array", lambda x: (None, None), "the vmap rule"),
-    ("Array", lambda x: ((x, x), (0, 0)), "the vmap rule"),
+    ("Array", lambda x: (3.0, 0), "rule return"),
+    ("Array", lambda x: (3.0, None), "rule return"),
+    ("Array", lambda x: (None, None), "rule return"),
+    ("Array", lambda x: ((x, x), (0, 0)), "rule return"),
     ("(Array, Array)", lambda x: ((x, x), (0,)), r"out_dims=\(0,\)"),
     ("(Array, Array)", lambda x: ((x, x), 0), "out_dims=0 for 2 outputs"),
-    ("(Array, Array)", lambda x: ((x, x, x), (0, 0, 0)), "the vmap rule"),
-    ("(Array, Array)", lambda x: (x, 0), "the vmap rule"),
-    ("Array[]", lambda x: (x, 0), "the vmap rule"),
-    ("()", lambda x: (x, 0), "the vmap rule"),
+    ("(Array, Array)", lambda x: ((x, x, x), (0, 0, 0)), "rule return"),
+    ("(Array, Array)", lambda x: (x, 0), "rule return"),
+    ("Array[]", lambda x: (x, 0), "rule return"),
+    ("()", lambda x: (x, 0), "rule return"),
 ]
 
 
@@ -352,7 +358,7 @@ def test_inner_batch_of_an_outer_constant() -> None:
 
 @loops
 def test_gradient_of_a_looped_operator_under_vmap() -> None:
-    """grad inside vmap and vmap inside grad agree with the formula."""
+    """Both grad inside vmap and vmap inside grad agree with the formula."""
     v = Y[:, 0]
     inner = vmap(co.grad(product), in_dims=(0, None))(X, v)
     np.testing.assert_allclose(inner, np.broadcast_to(v, X.shape))
@@ -362,7 +368,7 @@ def test_gradient_of_a_looped_operator_under_vmap() -> None:
 
 @loops
 def test_jacobian_of_a_looped_operator() -> None:
-    """jacrev batches the backward pass, by loops where there is no rule."""
+    """A jacrev batches the backward pass, by loops where there is no rule."""
     square = define("(Array x) -> Array", lambda x: x * x)
     square.register_autograd(
         lambda ctx, g: 2 * g * ctx.x,
@@ -389,17 +395,71 @@ def test_one_warning_per_operator() -> None:
 
 
 LOOPS: dict[str, tuple[str, Any, Any, Any, Any]] = {
-    "list": ("(Array[] x) -> Array", lambda x: x[0] + x[1], ([0, 1],), ([X, Y],), X + Y.T),
-    "mixed list": ("(Array[] x) -> Array", lambda x: x[0] + x[1], ([0, None],), ([X, X[0]],), X + X[0]),
-    "optional": ("(Array x, Array? y) -> Array", lambda x, y: x * 1 if y is None else x + y, (0, 1), (X, Y), X + Y.T),
-    "none": ("(Array x, Array? y) -> Array", lambda x, y: x * 1 if y is None else x + y, (0, None), (X, None), X),
-    "list with None": ("(Array x, Array?[] y) -> Array", lambda x, y: x + y[1], (0, [None, 0]), (X, [None, X]), 2 * X),
-    "numbers": ("(Array x, int n, float k, str s, int[] m) -> Array", lambda x, n, k, s, m: x * n * k * m[0], (0, None, None, None, None), (X, 2, 3, "s", (4,)), 24 * X),
-    "operand": ("(Array x, Array|Scalar y) -> Array", lambda x, y: x * y, (0, None), (X, 2), 2 * X),
-    "batched operand": ("(Array x, Array|Scalar y) -> Array", lambda x, y: x * y, (0, 0), (X, X[:, 0]), X * X[:, :1]),
+    "list": (
+        "(Array[] x) -> Array",
+        lambda x: x[0] + x[1],
+        ([0, 1],),
+        ([X, Y],),
+        X + Y.T,
+    ),
+    "mixed list": (
+        "(Array[] x) -> Array",
+        lambda x: x[0] + x[1],
+        ([0, None],),
+        ([X, X[0]],),
+        X + X[0],
+    ),
+    "optional": (
+        "(Array x, Array? y) -> Array",
+        lambda x, y: x * 1 if y is None else x + y,
+        (0, 1),
+        (X, Y),
+        X + Y.T,
+    ),
+    "none": (
+        "(Array x, Array? y) -> Array",
+        lambda x, y: x * 1 if y is None else x + y,
+        (0, None),
+        (X, None),
+        X,
+    ),
+    "list with None": (
+        "(Array x, Array?[] y) -> Array",
+        lambda x, y: x + y[1],
+        (0, [None, 0]),
+        (X, [None, X]),
+        2 * X,
+    ),
+    "numbers": (
+        "(Array x, int n, float k, str s, int[] m) -> Array",
+        lambda x, n, k, s, m: x * n * k * m[0],
+        (0, None, None, None, None),
+        (X, 2, 3, "s", (4,)),
+        24 * X,
+    ),
+    "operand": (
+        "(Array x, Array|Scalar y) -> Array",
+        lambda x, y: x * y,
+        (0, None),
+        (X, 2),
+        2 * X,
+    ),
+    "batched operand": (
+        "(Array x, Array|Scalar y) -> Array",
+        lambda x, y: x * y,
+        (0, 0),
+        (X, X[:, 0]),
+        X * X[:, :1],
+    ),
     "one axis": ("(Array x) -> Array", lambda x: x * 2, 0, (X[:, 0],), 2 * X[:, 0]),
     "int result": ("(Array x) -> int", lambda x: x.size, 0, (X,), np.full(4, 3)),
-    "str dtype": ("(Array x) -> float", lambda x: float("nan"), 0, (X,), np.full(4, np.nan)),
+    "str dtype": (
+        "(Array x) -> float",
+        lambda x: float("nan"),
+        0,
+        (X,),
+        np.full(4, np.nan),
+    ),
 }
 
 
@@ -455,7 +515,9 @@ def copy_into(x: np.ndarray, y: np.ndarray) -> None:
 
 
 @loops
-@pytest.mark.parametrize(("shape", "axis"), [((4,), 0), ((4, 3), 0), ((3, 4), 1), ((2, 3, 4), -1)])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((4,), 0), ((4, 3), 0), ((3, 4), 1), ((2, 3, 4), -1)]
+)
 def test_loop_writes_into_the_batch(shape: tuple[int, ...], axis: int) -> None:
     """What an operator writes into a row is in the batch, for rows without axes too."""
     op = define("(Array(a!) x, Array y) -> ()", copy_into, ("x",))
@@ -512,7 +574,9 @@ def test_write_into_one_array_for_all_rows(in_dims: Any) -> None:
 @loops
 def test_optional_written_argument_left_out() -> None:
     """None in the place of a written array is no write."""
-    op = define("(Array x, Array(a!)? out=None) -> Array", lambda x, out: x * 2, ("out",))
+    op = define(
+        "(Array x, Array(a!)? out=None) -> Array", lambda x, out: x * 2, ("out",)
+    )
     np.testing.assert_array_equal(vmap(op)(X), 2 * X)
 
 
@@ -522,7 +586,9 @@ def test_optional_written_argument_left_out() -> None:
 @loops
 def test_empty_batch() -> None:
     """No rows: the fake kernel tells the shapes and dtypes."""
-    op = define("(Array x, float k) -> (Array, Array[])", lambda x, k: (x * k, [x.sum()]))
+    op = define(
+        "(Array x, float k) -> (Array, Array[])", lambda x, k: (x * k, [x.sum()])
+    )
     op.register_fake(lambda x, k: (co.fake_like(x), [co.fake_like(x, shape=())]))
     first, (second,) = vmap(op, in_dims=(1, None))(np.zeros((3, 0), np.float32), 2.0)
     assert (first.shape, first.dtype) == ((0, 3), np.float32)
@@ -567,7 +633,9 @@ def test_pointwise_with_constants() -> None:
 
 # ---- randomness ----
 
-noise = define("(Array x, Generator g) -> Array", lambda x, g: x + g.normal(size=x.shape))
+noise = define(
+    "(Array x, Generator g) -> Array", lambda x, g: x + g.normal(size=x.shape)
+)
 legacy = define(
     "(int n) -> Array",
     lambda n: np.random.normal(size=n),  # noqa: NPY002  # the state that the tag is for
@@ -596,7 +664,9 @@ def test_randomness_same(batched: bool) -> None:
     """All rows draw the same numbers, and the generator has moved on by one draw."""
     g, h = twins()
     base = np.zeros((4, 3))
-    out = vmap(lambda x: noise(x if batched else base[0], g) + x, randomness="same")(base)
+    out = vmap(lambda x: noise(x if batched else base[0], g) + x, randomness="same")(
+        base
+    )
     np.testing.assert_array_equal(out, np.stack([h.normal(size=3)] * 4))
     assert g.normal() == h.normal()
 
@@ -638,7 +708,12 @@ def test_random_rule_decides_itself() -> None:
 
 @pytest.mark.parametrize(
     ("outer", "inner", "count"),
-    [("different", "different", 4), ("same", "different", 2), ("same", "same", 1), ("different", "same", 2)],
+    [
+        ("different", "different", 4),
+        ("same", "different", 2),
+        ("same", "same", 1),
+        ("different", "same", 2),
+    ],
 )
 @pytest.mark.parametrize("batched", ["none", "outer", "inner", "both"])
 def test_nested_randomness(outer: str, inner: str, count: int, batched: str) -> None:
@@ -651,10 +726,12 @@ def test_nested_randomness(outer: str, inner: str, count: int, batched: str) -> 
         return noise(given[batched], g) + b
 
     out = vmap(
-        lambda a: vmap(lambda b: row(a, b), randomness=inner)(
-            a if batched == "both" else zeros[0]
-        )
-        + a,
+        lambda a: (
+            vmap(lambda b: row(a, b), randomness=inner)(
+                a if batched == "both" else zeros[0]
+            )
+            + a
+        ),
         randomness=outer,
     )(zeros)
     draws = out.reshape(4, 3)
@@ -698,7 +775,9 @@ def test_chunks(chunk_size: int | None) -> None:
         return {"p": looped(a, b, k), "q": (np.sum(a), 2.0), "r": k, "n": None}
 
     dims = {"p": 1, "q": (0, 0), "r": None, "n": None}
-    out = vmap(fn, in_dims=(0, 1, None), out_dims=dims, chunk_size=chunk_size)(X, Y, 3.0)
+    out = vmap(fn, in_dims=(0, 1, None), out_dims=dims, chunk_size=chunk_size)(
+        X, Y, 3.0
+    )
     np.testing.assert_allclose(out["p"], (X * 3 + Y.T).T)
     np.testing.assert_allclose(out["q"][0], X.sum(1))
     assert (out["q"][1].tolist(), out["r"], out["n"]) == ([2.0] * 4, 3.0, None)

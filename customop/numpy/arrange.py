@@ -16,7 +16,7 @@ from customop import (
     fake_like,
     register_numpy_function,
 )
-from customop.numpy.rules import fit, keep_order
+from customop.numpy.rules import fit, is_complex, keep_order
 from customop.numpy.shape import (
     batch_first,
     device_of,
@@ -187,7 +187,9 @@ def _astype_setup(ctx: Any, inputs: Any, output: Any) -> None:
 def _astype_jvp(primals: Any, tangents: Any) -> Any:
     y = _astype(*primals)
     t = tangents[0]
-    return y, None if t is None or y.dtype.kind not in "fc" else fit(t, y)
+    return y, None if t is None or not any(
+        k in str(y.dtype) for k in ("float", "complex")
+    ) else fit(t, y)
 
 
 _astype.register_autograd(
@@ -245,7 +247,7 @@ def _component(name: str, unit: complex) -> None:
 
     @register_numpy_function(function)
     def _(val: Any) -> Any:
-        if val.dtype.kind == "c":
+        if is_complex(val):
             return op(val)
         return val if name == "real" else np.zeros_like(val)
 

@@ -130,19 +130,48 @@ def _(n: Any, m: Any, k: Any, dtype: Any, device: Any) -> FakeArray:
 no_gradient(eye)
 
 
+@custom_op(
+    "np::from_list",
+    mutates_args=(),
+    device_types=("cpu", "cuda"),
+    schema="(int[] values, int[] shape, dtype dtype, device device) -> Array",
+)
+def from_list(values: Any, shape: Any, dtype: Any, device: str) -> Any:
+    """Make an array of integers on a device."""
+    return _library(device).asarray(values, dtype=dtype).reshape(shape)
+
+
+@from_list.register_fake
+def _(values: Any, shape: Any, dtype: Any, device: Any) -> FakeArray:
+    return FakeArray(shape, dtype, device=device)
+
+
+no_gradient(from_list)
+
+
 @register_numpy_function(np.zeros)
-def _(shape: Any, dtype: Any = float, order: str = "C", *, device: str = "cpu", **_: Any) -> Any:
+def _(
+    shape: Any, dtype: Any = float, order: str = "C", *, device: str = "cpu", **_: Any
+) -> Any:
     return full([shape] if isinstance(shape, int) else shape, 0, dtype, device)
 
 
 @register_numpy_function(np.ones)
-def _(shape: Any, dtype: Any = float, order: str = "C", *, device: str = "cpu", **_: Any) -> Any:
+def _(
+    shape: Any, dtype: Any = float, order: str = "C", *, device: str = "cpu", **_: Any
+) -> Any:
     return full([shape] if isinstance(shape, int) else shape, 1, dtype, device)
 
 
 @register_numpy_function(np.full)
 def _(
-    shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: str = "cpu", **_: Any
+    shape: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: str = "C",
+    *,
+    device: str = "cpu",
+    **_: Any,
 ) -> Any:
     return full([shape] if isinstance(shape, int) else shape, fill_value, dtype, device)
 

@@ -11,7 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from customop import Operator, Tag, custom_op, register_numpy_function
+from customop import (
+    ArgumentError,
+    Array,
+    FakeArray,
+    Operator,
+    Tag,
+    custom_op,
+    fake_like,
+    register_numpy_function,
+)
 from customop.numpy.rules import (
     fake_of_ufunc,
     is_complex,
@@ -132,6 +141,7 @@ for _name in ("maximum", "minimum", "fmax", "fmin"):
         lambda g, x1, x2, y: _is_winner(x2, x1, y, g),
     )
 
+
 @register_numpy_function(np.divmod)
 def _(x1: Any, x2: Any) -> tuple[Any, Any]:
     return np.floor_divide(x1, x2), np.remainder(x1, x2)
@@ -178,7 +188,42 @@ _unary("fabs", lambda g, x: g * np.sign(x))
 
 # ---- no derivative, or zero where there is one ----
 
-_STEPS = ("sign", "floor", "ceil", "trunc", "rint", "signbit", "isnan", "isinf", "isfinite")
+
+@custom_op("np::round", mutates_args=(), tags=Tag.pointwise)
+def _rounded(x: Array, decimals: int = 0) -> Array:
+    # NumPy 2.4 keeps the order of the axes for no decimals, and loses it for some.
+    return np.ascontiguousarray(np.round(x, decimals)).reshape(x.shape)
+
+
+@_rounded.register_fake
+def _(x: Any, decimals: int) -> Any:
+    dtype = np.round(np.empty(0, x.dtype)).dtype
+    return FakeArray(x.shape, dtype, device=fake_like(x).device)
+
+
+no_gradient(_rounded)
+
+
+def _round(a: Any, decimals: int = 0, out: None = None) -> Any:
+    if out is not None:
+        raise ArgumentError("np.round(out=...) writes in place", do="use the result")
+    return _rounded(a, decimals)
+
+
+register_numpy_function(np.round, _round)
+register_numpy_function(np.around, _round)
+
+_STEPS = (
+    "sign",
+    "floor",
+    "ceil",
+    "trunc",
+    "rint",
+    "signbit",
+    "isnan",
+    "isinf",
+    "isfinite",
+)
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 _LOGIC = (
     "logical_and",

@@ -24,6 +24,7 @@ from customop import (
     Tag,
     register_numpy_function,
 )
+from customop.numpy.create import from_list
 from customop.numpy.rules import keep_order, no_gradient, register_formulas, shape_of
 from customop.numpy.shape import (
     as_array,
@@ -329,11 +330,12 @@ register_numpy_function(np.argwhere, lambda a: np.stack(_nonzero(a), 1))
 
 def _constant(array: Any, like: Any) -> Any:
     """A NumPy array of indices on the device of another array."""
-    if type(array) is not np.ndarray or "cuda" not in str(device_of(like)).lower():
+    if type(array) is not np.ndarray:
         return array
-    import cupy  # noqa: PLC0415  # optional: imported where a CUDA array turns up
-
-    return cupy.asarray(array)
+    device = device_of(like)
+    if device == "cpu":
+        return array
+    return from_list(array.ravel().tolist(), list(array.shape), array.dtype, device)
 
 
 def _raise_as_numpy(shape: Sequence[int], items: Sequence[Any]) -> NoReturn:
@@ -371,7 +373,7 @@ def _width(item: Any) -> int:
 
 
 def _is_mask(item: Any) -> bool:
-    return hasattr(item, "shape") and item.dtype.kind == "b"
+    return hasattr(item, "shape") and "bool" in str(item.dtype)
 
 
 def _spread(shape: Sequence[int], key: Any) -> list[Any]:
@@ -395,7 +397,7 @@ def _spread(shape: Sequence[int], key: Any) -> list[Any]:
 
 def _is_known(item: Any) -> bool:
     if hasattr(item, "shape"):
-        return item.dtype.kind in "iub"
+        return any(kind in str(item.dtype) for kind in ("int", "bool"))
     return item is None or item is Ellipsis or isinstance(item, int | slice)
 
 
@@ -467,7 +469,7 @@ def _(
         places = np.remainder(places, a.shape[axis])
     elif mode == "clip":
         places = np.clip(places, 0, a.shape[axis] - 1)
-    if places.dtype.kind not in "iu":
+    if "int" not in str(places.dtype):
         raise ArgumentError(
             f"np.take: indices of dtype {places.dtype}, must be integers",
             do="use indices.astype(int), or x[mask] for a mask",

@@ -11,8 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from customop import FakeArray, custom_op, fake_like, register_numpy_function
-from customop.errors import ArgumentError
+from customop import (
+    ArgumentError,
+    FakeArray,
+    custom_op,
+    fake_like,
+    register_numpy_function,
+)
 from customop.numpy.create import eye
 from customop.numpy.reduce import (
     listed_axes,

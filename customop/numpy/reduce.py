@@ -16,6 +16,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from customop import (
+    ArgumentError,
     FakeArray,
     Operator,
     custom_op,
@@ -24,7 +25,6 @@ from customop import (
     register_numpy_function,
     vjp,
 )
-from customop.errors import ArgumentError
 from customop.numpy.rules import fit, is_complex, no_gradient
 
 __all__ = [

@@ -48,8 +48,12 @@ def no_gradient(op: Operator[..., Any]) -> Operator[..., Any]:
     """Register that the results of an operator have no derivative."""
     count = len(op.schema.positional)
 
-    def block(ctx: Any, inputs: Any, output: Any, keyword_only_inputs: Any = None) -> None:
-        ctx.mark_non_differentiable(*(output if isinstance(output, tuple) else (output,)))
+    def block(
+        ctx: Any, inputs: Any, output: Any, keyword_only_inputs: Any = None
+    ) -> None:
+        ctx.mark_non_differentiable(
+            *(output if isinstance(output, tuple) else (output,))
+        )
 
     op.register_autograd(lambda ctx, *grads: (None,) * count, setup_context=block)
     return op.register_jvp(_still(op))
@@ -92,7 +96,12 @@ def register_formulas(
     count = len(names)
 
     def setup(ctx: Any, inputs: Any, output: Any) -> None:
-        keep = {n for need, asked in zip(needs, ctx.needs_input_grad, strict=True) if asked for n in need}
+        keep = {
+            n
+            for need, asked in zip(needs, ctx.needs_input_grad, strict=True)
+            if asked
+            for n in need
+        }
         values = dict(zip(names, inputs, strict=True))
         values["y"] = output
         ctx.order = [n for n in keep if hasattr(values[n], "shape")]
@@ -178,7 +187,10 @@ def keep_order(operands: Sequence[Any], dtype: Any) -> FakeArray:
     strides = tuple(_broadcast_strides(x, shape) for x in arrays)
     order = _axis_order(tuple(shape), strides)
     return FakeArray(
-        shape, dtype, _packed(shape, order, dtype.itemsize), device=fake_like(first).device
+        shape,
+        dtype,
+        _packed(shape, order, dtype.itemsize),
+        device=fake_like(first).device,
     )
 
 
@@ -211,7 +223,9 @@ def _told_apart(a: int, b: int, strides: Sequence[tuple[int, ...]]) -> list[bool
     return [abs(s[a]) < abs(s[b]) for s in strides if s[a] and s[b]]
 
 
-def _packed(shape: Sequence[int], order: Sequence[int], itemsize: int) -> tuple[int, ...]:
+def _packed(
+    shape: Sequence[int], order: Sequence[int], itemsize: int
+) -> tuple[int, ...]:
     strides = [0] * len(shape)
     step = itemsize
     for axis in reversed(order):

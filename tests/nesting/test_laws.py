@@ -121,7 +121,9 @@ def test_no_perturbation_confusion_in_forward_mode() -> None:
     """The same with jvp inside jvp."""
 
     def derivative(f: Any, x: Any) -> Any:
-        return co.jvp(f, (np.asarray(x) if isinstance(x, float) else x,), (np.array(1.0),))[1]
+        return co.jvp(
+            f, (np.asarray(x) if isinstance(x, float) else x,), (np.array(1.0),)
+        )[1]
 
     assert derivative(lambda x: x * derivative(lambda y: x + y, 1.0), 3.0) == 1.0
 
@@ -304,7 +306,9 @@ def test_a_value_is_never_lost_in_silence(ask: Any, name: str) -> None:
     with pytest.raises(co.DataDependentError) as caught:
         co.grad(lambda x: x * 1.0 + ask(x))(np.array(2.0))
 
-    assert str(caught.value).startswith(f"{name} of GradTracer f64[], a value inside autograd")
+    assert str(caught.value).startswith(
+        f"{name} of GradTracer f64[], a value inside autograd"
+    )
     assert "stop_gradient(x) for the value alone" in str(caught.value)
 
 
@@ -339,7 +343,7 @@ def test_a_tracer_is_no_ndarray() -> None:
 
 
 def test_transforms_run_over_fake_arrays() -> None:
-    """grad and vmap of fake arrays need no code of their own."""
+    """Grad and vmap of fake arrays need no code of their own."""
     x = co.FakeArray((5, 3), np.float32)
 
     def loss(v: Any) -> Any:

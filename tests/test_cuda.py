@@ -1,0 +1,220 @@
+"""CuPy arrays on a CUDA device: every feature once, against NumPy."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+
+pytestmark = pytest.mark.cuda
+
+_numbers = itertools.count()
+X = np.arange(6.0).reshape(2, 3) / 7 + 0.5
+
+
+@pytest.fixture(scope="module")
+def cp() -> Any:
+    """The module cupy, where it is installed and finds a device."""
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        pytest.skip(f"no CUDA device: {error}")
+    if not count:
+        pytest.skip("no CUDA device")
+    return cupy
+
+
+def define(
+    schema: str, fn: Callable[..., Any], written: tuple[str, ...] = (), **kwargs: Any
+) -> co.Operator[..., Any]:
+    """Make an operator of a new name."""
+    name = f"cuda_tests::op{next(_numbers)}"
+    return co.custom_op(name, fn, mutates_args=written, schema=schema, **kwargs)
+
+
+def assert_equal(cp: Any, mine: Any, expected: Any) -> None:
+    """A CuPy array has the values of a NumPy one."""
+    assert isinstance(mine, cp.ndarray)
+    assert mine.dtype == np.asarray(expected).dtype
+    np.testing.assert_allclose(mine.get(), expected, rtol=1e-12)
+
+
+CUBE = """
+extern "C" __global__ void cube(const double* x, double* y, int n) {
+    int i = blockDim.x * blockIdx.x + threadIdx.x;
+    if (i < n) y[i] = x[i] * x[i] * x[i];
+}
+"""
+
+
+def cube_operator(cp: Any) -> co.Operator[..., Any]:
+    """The cube of x by NumPy, and by a kernel in CUDA C."""
+    raw = cp.RawKernel(CUBE, "cube")
+
+    def on_device(x: Any) -> Any:
+        x = cp.ascontiguousarray(x)
+        y = cp.empty_like(x)
+        raw(((x.size + 127) // 128,), (128,), (x, y, np.int32(x.size)))
+        return y
+
+    op = define("(Array x) -> Array", lambda x: x * x * x, device_types="cpu")
+    op.register_kernel("cuda", on_device).register_fake(lambda x: co.fake_like(x))
+    op.register_vmap(lambda info, in_dims, x: (op(x), in_dims[0]))
+    return op.register_autograd(
+        lambda ctx, g: 3.0 * g * ctx.saved_arrays[0] * ctx.saved_arrays[0],
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
+    )
+
+
+@pytest.mark.parametrize("checks", ["first", "always", "never"])
+def test_dispatch(cp: Any, checks: str) -> None:
+    """CuPy arrays run the cuda kernel, NumPy arrays the cpu one."""
+    co.config.checks = checks
+    op = cube_operator(cp)
+    for _ in range(3):
+        assert_equal(cp, op(cp.asarray(X)), X**3)
+        assert_equal(cp, op.dispatch(cp.asarray(X)), X**3)
+        np.testing.assert_allclose(op(X), X**3)
+
+
+def test_gradients_of_every_order(cp: Any) -> None:
+    """A formula of operators serves both kinds of array."""
+    op = cube_operator(cp)
+    x = cp.asarray(X)
+    assert_equal(cp, co.grad(lambda v: np.sum(op(v)))(x), 3 * X**2)
+    second = co.grad(lambda v: np.sum(co.grad(lambda w: np.sum(op(w)))(v)))(x)
+    assert_equal(cp, second, 6 * X)
+    _, tangent = co.jvp(op, (x,), (cp.ones_like(x),))
+    assert_equal(cp, tangent, 3 * X**2)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_vmap(cp: Any, axis: int) -> None:
+    """Batches stay on the device, by rule and by loop."""
+    x = cp.asarray(X)
+    ruled = cube_operator(cp)
+    assert_equal(cp, co.vmap(ruled, in_dims=axis, out_dims=axis)(x), X**3)
+    looped = define("(Array x) -> Array", lambda x: x * 2)
+    with pytest.warns(co.CustomOpWarning):
+        assert_equal(cp, co.vmap(looped, in_dims=axis, out_dims=axis)(x), X * 2)
+    rows = co.vmap(co.grad(lambda v: np.sum(ruled(v) * v)))(x)
+    assert_equal(cp, rows, 4 * X**3)
+
+
+@pytest.mark.filterwarnings("ignore::customop.errors.CustomOpWarning")
+def test_loop_writes_into_the_batch(cp: Any) -> None:
+    """Rows of a CuPy batch are views: what is written is there."""
+
+    def fill(x: Any, y: Any) -> None:
+        x[...] = y
+
+    op = define("(Array(a!) x, Array y) -> ()", fill, ("x",))
+    for shape in ((4,), (4, 3)):
+        x, y = cp.zeros(shape), cp.ones(shape)
+        co.vmap(op)(x, y)
+        assert_equal(cp, x, np.ones(shape))
+
+
+def test_fake(cp: Any) -> None:
+    """The fake of a CuPy array lives on its device, and has its layout."""
+    x = cp.asarray(X)
+    fake = co.fake_like(x)
+    assert (fake.shape, fake.dtype, fake.device) == ((2, 3), X.dtype, "cuda:0")
+    assert co.fake_like(x.T).strides == X.T.strides
+    out = co.eval_shape(cube_operator(cp), x)
+    assert (out.shape, out.device) == ((2, 3), "cuda:0")
+    with pytest.raises(co.DeviceMismatchError):
+        fake + co.FakeArray((2, 3))
+
+
+def test_mixing(cp: Any) -> None:
+    """NumPy and CuPy arrays in one call are one error that names both places."""
+    op = define("(Array x, Array[] y) -> Array", lambda x, y: x + sum(y))
+    with pytest.raises(co.DeviceMismatchError) as caught:
+        op(X, [cp.asarray(X)])
+    assert "'x' is on cpu, 'y' is on cuda:0" in caught.value.what
+    with pytest.raises(co.DeviceMismatchError):
+        co.grad(lambda v: np.sum(v * X))(cp.asarray(X))
+
+
+def test_numpy_scalar_beside_a_device_array(cp: Any) -> None:
+    """A NumPy scalar goes with a CuPy array under a transform."""
+    out = co.grad(lambda v: np.sum(v * np.float64(3.0)))(cp.asarray(X))
+    assert_equal(cp, out, np.full_like(X, 3.0))
+
+
+def test_contracts(cp: Any) -> None:
+    """Results of a cuda kernel must be CuPy arrays, as many as the schema says."""
+    for kernel in (lambda x: x.get(), lambda x: None, lambda x: (x * 1,)):
+        op = define("(Array x) -> Array", kernel)
+        with pytest.raises(co.ContractError, match="the 'cuda' kernel returns"):
+            op(cp.asarray(X))
+
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "exp": np.exp,
+    "tanh": np.tanh,
+    "sum": lambda x: np.sum(x * x, axis=0),
+    "mean": lambda x: np.mean(x, axis=1, keepdims=True),
+    "max": lambda x: np.max(x, axis=1),
+    "matmul": lambda x: x @ x.T,
+    "where": lambda x: np.where(x > 1, x, 0.0),
+    "index": lambda x: x[:, 1:] * x[:, :-1],
+    "reshape": lambda x: x.reshape(3, 2).T,
+    "concatenate": lambda x: np.concatenate([x, x * 2], axis=0),
+    "power": lambda x: x**2.5,
+    "maximum": lambda x: np.maximum(x, 1.0),
+    "log1p": lambda x: np.log1p(x) / x,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_numpy_code_on_traced_device_arrays(cp: Any, name: str) -> None:
+    """NumPy functions of tracers compute on the device what NumPy computes."""
+    fn = FUNCTIONS[name]
+    x = cp.asarray(X)
+    value, pullback = co.vjp(fn, x)
+    expected, reference = co.vjp(fn, X)
+    assert_equal(cp, value, fn(X))
+    assert_equal(
+        cp, pullback(cp.ones_like(value))[0], reference(np.ones_like(expected))[0]
+    )
+    rows = co.vmap(fn)(cp.stack([x, 2 * x]))
+    assert_equal(cp, rows, np.stack([fn(X), fn(2 * X)]))
+
+
+def test_cupy_code_on_tracers(cp: Any) -> None:
+    """CuPy's own ufuncs reach the operators too."""
+    out = co.grad(lambda v: np.sum(cp.exp(v)))(cp.asarray(X))
+    assert_equal(cp, out, np.exp(X))
+
+
+def test_reflected_operators(cp: Any) -> None:
+    """A CuPy array on the left of a tracer gives it the word."""
+    x = cp.asarray(X)
+    out = co.grad(lambda v: np.sum(x * v + x / v))(x)
+    assert_equal(cp, out, X - X / X**2)
+
+
+def test_factory(cp: Any) -> None:
+    """An operator without arrays makes them where its device says."""
+    op = define(
+        '(int n, device device="cpu") -> Array',
+        lambda n, device: np.ones(n),
+        device_types="cpu",
+    ).register_kernel("cuda", lambda n, device: cp.ones(n))
+    assert_equal(cp, op(3, "cuda:0"), np.ones(3))
+    assert isinstance(op(3), np.ndarray)
+
+
+def test_hessian(cp: Any) -> None:
+    """The highest of the derivatives runs on the device throughout."""
+    op = cube_operator(cp)
+    out = co.hessian(lambda v: np.sum(op(v)))(cp.asarray(X[0]))
+    assert_equal(cp, out, np.diag(6 * X[0]))
