@@ -215,6 +215,8 @@ def value_and_grad(
     """
     name = getattr(fn, "__name__", "function")
     what = f"grad of {name}"
+    # As the tracers stand in for what P says, its types hold no longer.
+    call: Callable[..., Any] = fn
     wanted, is_single = positions(what, argnums)
 
     @wraps(fn)
@@ -225,7 +227,7 @@ def value_and_grad(
         for at in chosen(what, wanted, len(given)):
             given[at] = _tracked(interpreter, given[at], name, at, inputs)
         with interpreter:
-            result = fn(*given, **kwargs)  # type: ignore[arg-type]
+            result = call(*given, **kwargs)
         out, aux = _split_aux(result, has_aux, "grad") if has_aux else (result, None)
         found = _gradients(interpreter, out, name)
         fresh = Fresh()
@@ -348,8 +350,9 @@ def _check_value(out: Any, name: str) -> None:
             f"grad of {name}: the value is {show(out)}, must be an array without axes",
             do="return one array: sum the losses, or use has_aux=True for the rest",
         )
-    if is_array(out) and (tuple(out.shape) != () or not is_real(out.dtype)):
-        is_complex = "complex" in str(out.dtype)
+    shape, dtype = getattr(out, "shape", ()), getattr(out, "dtype", np.dtype(float))
+    if tuple(shape) != () or not is_real(dtype):
+        is_complex = "complex" in str(dtype)
         hint = "use real(x) or abs(x)" if is_complex else "return x.sum()"
         raise GradientError(
             f"grad of {name}: the value is {abbreviated(out)}, must be a real float"

@@ -22,7 +22,7 @@ FAKE = "fake"
 _RESERVED = (TRACED, NUMPY_SCALAR, DEFAULT)
 
 
-class _Classes(dict[type, str]):
+class _Classes(dict[type, str | None]):
     """Class -> kind, resolved on a miss through base classes and named classes."""
 
     def __missing__(self, cls: type) -> str | None:

@@ -53,12 +53,12 @@ class Tracer(ArrayMethods):
         self.value = value
 
     @property
-    def shape(self) -> Any:  # type: ignore[override]  # a property for an attribute
+    def shape(self) -> Any:
         """Lengths of the axes."""
         return self.value.shape
 
     @property
-    def dtype(self) -> Any:  # type: ignore[override]  # a property for an attribute
+    def dtype(self) -> Any:
         """Type of the elements."""
         return self.value.dtype
 

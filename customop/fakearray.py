@@ -9,7 +9,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from customop.devices import FAKE, add_array_type, kind_of, normalize_device
+from customop.devices import (
+    FAKE,
+    NUMPY_SCALAR,
+    TRACED,
+    add_array_type,
+    kind_of,
+    normalize_device,
+)
 from customop.errors import ArgumentError, DataDependentError, ShapeError
 from customop.protocols import ArrayMethods, abbreviated, describe
 
@@ -183,13 +190,9 @@ def device_of(x: Any) -> str:
         return f"cuda:{x.device.id}"
     if kind == FAKE:
         return str(x.device)
-    return kind if kind in ("cpu", None) else _other_device(x, kind)
-
-
-def _other_device(x: Any, kind: str) -> str:
-    if isinstance(x, np.generic):
-        return "cpu"
-    return x.device if hasattr(x, "interpreter") else kind
+    if kind == TRACED:
+        return str(x.device)
+    return "cpu" if kind is None or kind == NUMPY_SCALAR else kind
 
 
 def strides_of(x: Any) -> tuple[int, ...]:
@@ -273,6 +276,7 @@ def as_shape(shape: Any, what: str) -> tuple[int, ...]:
     ShapeError
         If it is no length and no lengths, or one is negative.
     """
+    lengths: tuple[int, ...]
     try:
         lengths = (index(shape),)
     except TypeError:

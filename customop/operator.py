@@ -7,7 +7,7 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from typing_extensions import ParamSpec
@@ -197,7 +197,7 @@ class Operator(Generic[P, R]):
                 after_write=note_writes,
             )
             self.call = call
-            type(self).__call__ = staticmethod(call)  # type: ignore[assignment,method-assign]
+            type(self).__call__ = staticmethod(call)  # type: ignore[method-assign]
             self._source = text
         return self.call
 
@@ -213,12 +213,12 @@ class Operator(Generic[P, R]):
 
     def dispatch(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the operator by the slow path, which the fast one must agree with."""
-        call = self.compile()
+        call: Any = self.compile()
         # The generated call with a table of its own that never opens: the guard
         # fails, coercions and defaults stay the same.
-        names = {**call.__globals__, "_modes": [None]}  # type: ignore[attr-defined]
-        closed = type(call)(call.__code__, names, self.name, call.__defaults__)  # type: ignore[attr-defined,call-arg]
-        closed.__kwdefaults__ = call.__kwdefaults__  # type: ignore[attr-defined]
+        names = {**call.__globals__, "_modes": [None]}
+        closed: Any = FunctionType(call.__code__, names, self.name, call.__defaults__)
+        closed.__kwdefaults__ = call.__kwdefaults__
         return closed(*args, **kwargs)  # type: ignore[no-any-return]
 
     # ---- choosing a kernel ----

@@ -170,7 +170,7 @@ def _mismatch(op: Any, args: Sequence[Any]) -> DeviceMismatchError:
     )
 
 
-def kernel_for(op: Any, kind: str) -> Callable[..., Any]:
+def kernel_for(op: Any, kind: str) -> Any:
     """The kernel for a kind of array."""
     row = op._table.get(kind)
     if kind in op._disabled:
@@ -178,7 +178,7 @@ def kernel_for(op: Any, kind: str) -> Callable[..., Any]:
     if row is None and kind != FAKE:
         row = op._table.get(DEFAULT)
     if row is not None:
-        return row.fn  # type: ignore[no-any-return]
+        return row.fn
     if kind == FAKE:
         raise MissingRuleError(
             f"{op.qualname} has no fake kernel",

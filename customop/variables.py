@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import ContextDecorator
 from typing import Any, Self, TypeVar
 
-from customop.annotations import Array
 from customop.autograd import Fresh, as_cotangent, as_input, is_real, one_like
 from customop.coerce import show
 from customop.devices import TRACED, kind_of
@@ -15,6 +14,7 @@ from customop.errors import GradientError
 from customop.kinds import RuleKind, Tag
 from customop.library import custom_op
 from customop.node import Node, plus, sweep
+from customop.operator import Operator
 from customop.protocols import abbreviated
 from customop.reverse import GradInterpreter, GradTracer, no_variable
 from customop.table import AUTOGRAD
@@ -34,7 +34,7 @@ T = TypeVar("T")
 # ---- the value alone ----
 
 
-def _identity(x: Array) -> Array:
+def _identity(x: Any) -> Any:
     return x
 
 
@@ -42,7 +42,7 @@ def _block(ctx: Node, inputs: Any, output: Any) -> None:
     ctx.mark_non_differentiable(output)
 
 
-stop_array = (
+stop_array: Operator[[Any], Any] = (
     custom_op(
         "customop::stop_gradient",
         _identity,
@@ -77,7 +77,7 @@ def stop_gradient(x: T) -> T:
     np.float64(3.0)
     """
     if is_array(x):
-        return stop_array(x)  # type: ignore[return-value]
+        return stop_array(x)  # type: ignore[no-any-return]
     return map_leaves(lambda v: stop_array(v) if is_array(v) else v, x)  # type: ignore[no-any-return]
 
 

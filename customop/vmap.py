@@ -71,7 +71,7 @@ class BatchTracer(Tracer):
         self.dim = dim
 
     @property
-    def shape(self) -> Any:  # type: ignore[override]  # a property for an attribute
+    def shape(self) -> Any:
         """Lengths of the axes of one row."""
         shape = self.value.shape
         return (*shape[: self.dim], *shape[self.dim + 1 :])
@@ -618,7 +618,8 @@ def _take_out(batch: BatchInterpreter, name: str, leaf: Any, dim: Any) -> Any:
     dim %= rank
     if not is_batched:
         return _repeat(batch.info.batch_size, leaf, dim)
-    value, at = leaf.value, leaf.dim
+    tracer: Any = leaf
+    value, at = tracer.value, tracer.dim
     return value if at == dim else call_numpy(np.moveaxis, value, at, dim)
 
 

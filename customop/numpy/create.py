@@ -40,7 +40,7 @@ def _(x: Any, value: Any, dtype: Any, shape: Any) -> FakeArray:
 def _(info: Any, in_dims: Any, x: Any, value: Any, dtype: Any, shape: Any) -> Any:
     # The result is the same for all rows: one of them tells its shape.
     dim = in_dims[0]
-    own = (*x.shape[:dim], *x.shape[dim + 1 :])
+    own = [*x.shape[:dim], *x.shape[dim + 1 :]]
     return full_like(x, value, dtype, own if shape is None else shape), None
 
 

@@ -7,6 +7,7 @@ JAX's. Source: NIST Digital Library of Mathematical Functions, chapter 4.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,8 +40,9 @@ def _ufunc(name: str) -> Operator[..., Any]:
     """The operator of a ufunc, with fake kernel and batching."""
     ufunc = getattr(np, name)
     schema = _UNARY if ufunc.nin == 1 else _BINARY
-    op: Operator[..., Any] = custom_op(
-        f"np::{name}", ufunc, mutates_args=(), schema=schema, tags=Tag.pointwise
+    kernel: Callable[..., Any] = ufunc
+    op = custom_op(
+        f"np::{name}", kernel, mutates_args=(), schema=schema, tags=Tag.pointwise
     )
     op.register_fake(fake_of_ufunc(ufunc))
     register_numpy_function(ufunc, op)
@@ -90,16 +92,16 @@ def _power_base(g: Any, x1: Any, x2: Any) -> Any:
 def _power_exponent(g: Any, x1: Any, y: Any) -> Any:
     """d(x1 ** x2) = log(x1) x1 ** x2 dx2, and 0 for the base 0."""
     if isinstance(x1, int | float | complex):
-        return g * (y * complex_or_real_log(x1)) if x1 else g * 0.0
+        return g * (y * _log_of(x1)) if x1 else g * 0.0
     base = np.where(np.equal(x1, 0), 1.0, x1)
     return g * (y * np.log(base))
 
 
-def complex_or_real_log(x: complex) -> Any:
+def _log_of(x: complex) -> Any:
     """Logarithm of a number, nan below zero for real ones as NumPy has it."""
-    if isinstance(x, complex):
-        return complex(np.log(x))
-    return math.log(x) if x > 0 else math.nan
+    if isinstance(x, int | float):
+        return math.log(x) if x > 0 else math.nan
+    return complex(np.log(x))
 
 
 _binary("power", _power_base, _power_exponent)

@@ -112,7 +112,7 @@ def register_formulas(
     def backward(ctx: Any, g: Any) -> tuple[Any, ...]:
         values = dict(zip(ctx.order, ctx.saved_arrays, strict=True))
         values.update(ctx.numbers)
-        grads = []
+        grads: list[Any] = []
         for i in range(count):
             formula = formulas[i]
             if formula is None or not ctx.needs_input_grad[i]:
