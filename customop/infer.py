@@ -350,6 +350,8 @@ def _not_written(source: _Source, name: str, arrays: list[str]) -> SchemaError:
 
 def check_mutates_args(mutates_args: Iterable[str] | str) -> set[str] | None:
     """The names as a set, or None for ``"unknown"``."""
+    if mutates_args == ():
+        return set()
     if isinstance(mutates_args, str):
         if mutates_args == "unknown":
             return None

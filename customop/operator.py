@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, TracebackType
@@ -25,6 +24,7 @@ from customop.errors import (
     did_you_mean,
     place,
     quoted,
+    warn_caller,
 )
 from customop.infer import signature_of
 from customop.kinds import RuleKind, Tag
@@ -53,8 +53,6 @@ __all__ = ["Operator", "define_operator", "find_operator"]
 P = ParamSpec("P")
 R = TypeVar("R")
 FnT = TypeVar("FnT", bound=Callable[..., Any])
-
-_log = logging.getLogger("customop")
 
 
 class _FirstCall:
@@ -143,7 +141,9 @@ class Operator(Generic[P, R]):
         self.__doc__ = fn.__doc__
         self.__wrapped__ = fn
         self.__annotations__ = getattr(fn, "__annotations__", {})
-        self.__dict__.pop("call", None)
+        before = self.__dict__.pop("call", None)
+        if before is not None:  # who holds the old call must not meet the old kernel
+            set_fast_kernel(before, None)
         type(self).__call__ = _FirstCall()  # type: ignore[assignment]
         self.invoke = _invoker(self)
 
@@ -397,9 +397,11 @@ class Operator(Generic[P, R]):
         (kind,) = check_device_types(self.qualname, device_type)
         state = f"'{kind}' kernel of {self.qualname} is"
         if kind not in self._table:
-            _log.warning("%s not registered: nothing to enable or disable", state)
+            text = f"{state} not registered: nothing to enable or disable"
+            warn_caller(text, "customop")
         elif (kind not in self._disabled) is bool(enabled):
-            _log.warning("%s already %s", state, "enabled" if enabled else "disabled")
+            text = f"{state} already {'enabled' if enabled else 'disabled'}"
+            warn_caller(text, "customop")
         switch = KernelSwitch(self, kind, kind in self._disabled)
         self._set_disabled(kind, not enabled)
         return switch

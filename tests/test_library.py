@@ -293,10 +293,12 @@ def test_a_disabled_kernel_gives_way_to_the_function() -> None:
         ("cpu", True, "'cpu' kernel of library_test::warned is already enabled"),
     ],
 )  # fmt: skip
-def test_a_switch_without_effect_is_logged(
-    device_type: str, enabled: bool, text: str, caplog: pytest.LogCaptureFixture
+def test_a_switch_without_effect_warns(
+    device_type: str, enabled: bool, text: str
 ) -> None:
-    """What changes nothing is said in the log, and is no error."""
+    """What changes nothing is said by a warning, and is no error."""
     op = make("warned").register_kernel("cpu", twice)
-    with op.set_kernel_enabled(device_type, enabled):
-        assert [record.getMessage() for record in caplog.records] == [text]
+    with pytest.warns(co.CustomOpWarning) as caught:
+        op.set_kernel_enabled(device_type, enabled)
+    assert [str(warning.message) for warning in caught] == [text]
+    assert caught[0].filename == __file__
