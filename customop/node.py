@@ -209,9 +209,9 @@ class Node:
 
     def _pairs(self, edges: Sequence[Edge], found: Any) -> list[tuple[Any, Any]]:
         if type(found) is not tuple:
-            found = self._as_tuple(found)
+            found = self._as_tuple(edges, found)
         elif len(found) != self._op.positional_count:
-            self._check_count(found)
+            self._check_count(edges, found)
         pairs = []
         for slot, path, node in edges:
             grad = found[slot] if slot < len(found) else self._no_slot(slot)
@@ -246,27 +246,27 @@ class Node:
 
     # ---- gradients of the inputs ----
 
-    def _as_tuple(self, found: Any) -> tuple[Any, ...]:
+    def _as_tuple(self, edges: Sequence[Edge], found: Any) -> tuple[Any, ...]:
         count = self._op.positional_count
         if count == 1 and not isinstance(found, list | dict):
             return (found,)
         names = [p.name for p in self._op.schema.positional]
         if isinstance(found, dict):
-            return self._by_name(found)
+            return self._by_name(edges, found)
         if isinstance(found, list):
             raise self._wrong(
                 f"returned a list of {len(found)}, must return a tuple, a gradient for"
                 f" each of {', '.join(names)}",
                 f"return ({', '.join('g_' + n for n in names)},)",
             )
-        if self._rest_is_free(1):
+        if self._rest_is_free(edges, 1):
             return (found, *(None,) * (count - 1))
         raise self._wrong(
             f"returned one gradient, must return {count}: {', '.join(names)}",
             f"return ({', '.join('g_' + n for n in names)}), None for no gradient",
         )
 
-    def _by_name(self, found: dict[str, Any]) -> tuple[Any, ...]:
+    def _by_name(self, edges: Sequence[Edge], found: dict[str, Any]) -> tuple[Any, ...]:
         parameters = self._op.schema.parameters
         names = [p.name for p in parameters]
         unknown = [name for name in found if name not in names]
@@ -275,20 +275,27 @@ class Node:
                 f"returned a gradient for '{unknown[0]}', which is no parameter",
                 f"use the names {', '.join(names)}",
             )
+        for slot in {edge[0] for edge in edges}:
+            if names[slot] not in found:
+                raise self._wrong(
+                    f"returned no gradient for '{names[slot]}', which one is asked for",
+                    f"return {{'{names[slot]}': ...}} too, None for no gradient",
+                    names[slot],
+                )
         return tuple(found.get(name) for name in names)
 
-    def _rest_is_free(self, count: int) -> bool:
+    def _rest_is_free(self, edges: Sequence[Edge], count: int) -> bool:
         """Whether no gradient is asked for from position `count` on."""
         positional = self._op.schema.positional
         has_defaults = all(p.default is not MISSING for p in positional[count:])
-        slots = [edge[0] for edge in self._edges or ()]
+        slots = [edge[0] for edge in edges]
         return has_defaults and not any(count <= s < len(positional) for s in slots)
 
-    def _check_count(self, found: tuple[Any, ...]) -> None:
+    def _check_count(self, edges: Sequence[Edge], found: tuple[Any, ...]) -> None:
         count = self._op.positional_count
         if len(found) == len(self._op.schema.parameters):
             return
-        if len(found) < count and self._rest_is_free(len(found)):
+        if len(found) < count and self._rest_is_free(edges, len(found)):
             return
         names = [p.name for p in self._op.schema.positional]
         raise self._wrong(

@@ -668,12 +668,37 @@ def test_gradients_by_name_reach_keyword_only_arrays() -> None:
     assert_array_equal(gw, X)
 
 
-def test_gradients_by_name_may_leave_names_out() -> None:
-    """A name that the dict lacks has no gradient."""
+def test_gradients_by_name_name_all_that_are_asked_for() -> None:
+    """A name that the dict lacks is an error where its gradient is asked for."""
     op = keyword_product(lambda ctx, g: {"w": g * ctx.saved_arrays[0]})
+    gw = co.grad(lambda w: np.sum(op(X, w=w)))(Y)
+    assert_array_equal(gw, X)
+    with pytest.raises(
+        co.GradientError, match="no gradient for 'x', which one is asked"
+    ):
+        co.grad(lambda x, w: np.sum(op(x, w=w)), (0, 1))(X, Y)
+
+
+def test_gradients_by_name_may_be_none() -> None:
+    """None under a name says that there is no gradient."""
+    op = keyword_product(lambda ctx, g: {"w": g * ctx.saved_arrays[0], "x": None})
     gx, gw = co.grad(lambda x, w: np.sum(op(x, w=w)), (0, 1))(X, Y)
     assert_array_equal(gx, np.zeros(3))
     assert_array_equal(gw, X)
+
+
+@pytest.mark.parametrize("found", [lambda g: g, lambda g: (g,)], ids=["alone", "tuple"])
+def test_a_tracked_default_needs_its_gradient(found: Any) -> None:
+    """Gradients may stop before defaults, but not before one that is asked for."""
+    op = define(
+        lambda x, y=None: x * 1.0 if y is None else x + y,
+        lambda ctx, g: found(g),
+        schema="(Array x, Array? y=None) -> Array",
+    )
+    assert_array_equal(co.grad(lambda x: np.sum(op(x)))(X), np.ones(3))
+    assert_array_equal(co.grad(lambda x: np.sum(op(x, Y)))(X), np.ones(3))
+    with pytest.raises(co.GradientError, match="must return 2"):
+        co.grad(lambda y: np.sum(op(X, y)))(Y)
 
 
 def test_gradients_by_name_of_one_input() -> None:
@@ -1879,7 +1904,10 @@ def test_backward_frees_what_was_saved(schema: str) -> None:
         ctx.save_for_backward(array)
 
     op = define(
-        lambda *xs: xs[0] * 1.0, lambda ctx, *gs: {"x": gs[0]}, setup, schema=schema
+        lambda *xs: xs[0] * 1.0,
+        lambda ctx, *gs: (gs[0], None)[: 1 + ("y" in schema)],
+        setup,
+        schema=schema,
     )
     y = op(*[co.variable(X)] * len(op.schema.parameters))
     assert kept[0]() is not None
