@@ -141,7 +141,7 @@ def place(fn: Callable[..., Any]) -> str:
 
 def innermost(fn: Any) -> Any:
     """The function inside decorators, partials, methods and callable objects."""
-    if type(fn) is FunctionType and not fn.__dict__:  # most are: 5 us less
+    if _is_bare(fn):  # as most are: 5 us less
         return fn
     while True:
         if hasattr(fn, "__wrapped__"):
@@ -155,6 +155,11 @@ def innermost(fn: Any) -> Any:
     call = inspect.getattr_static(type(fn), "__call__", None)
     is_object = not isinstance(fn, FunctionType | type)
     return call if is_object and isinstance(call, FunctionType) else fn
+
+
+def _is_bare(fn: Any) -> bool:
+    """Whether a function was written as it is, with nothing around it."""
+    return type(fn) is FunctionType and not fn.__dict__
 
 
 def caller_place(package: str) -> str:
