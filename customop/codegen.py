@@ -27,7 +27,6 @@ from customop.annotations import (
     is_single_array,
 )
 from customop.coerce import exact_class, needs_guard
-from customop.devices import TRACED, kind_of
 from customop.parameters import KEYWORD_ONLY, MISSING, POSITIONAL_ONLY, Parameter
 from customop.schema import Schema, coercion
 
@@ -146,22 +145,22 @@ def _write(
     lines += [f"    {line}" for line in _late_coercions(source)]
     names = "".join(f"{p.name}, " for p in schema.parameters)
     if has_fast_path and len(schema.array_slots) == 1 and not schema.nested_slots:
-        lines += _to_interpreter(source, schema.array_slots[0], names)
+        lines += _to_plan(source, schema.array_slots[0], names)
     lines.append(f"    return _dispatch(_op, ({names}))")
     return "\n".join(lines) + "\n"
 
 
-def _to_interpreter(source: _Source, slot: int, names: str) -> list[str]:
-    """One tracer has no rival for the highest level: straight to its interpreter.
+def _to_plan(source: _Source, slot: int, names: str) -> list[str]:
+    """One tracer has no rival for the highest level: straight to its plan.
 
-    130 ns less than by `dispatch`, where modes and the dead still go.
+    200 ns less than by `dispatch`, where modes, the dead and first calls still go.
     """
     name = source.schema.parameters[slot].name
-    kinds, traced = source.bind("_kind_of", kind_of), source.bind("_traced", TRACED)
+    plan = source.bind("_plan", None)
     return [
-        f"    if {kinds}[_type({name})] is {traced} and not _modes:",
-        f"        if {name}.interpreter.alive:",
-        f"            return {name}.interpreter.handle(_op, ({names}))",
+        f"    {plan} = _op.plans.get(_type({name}))",
+        f"    if {plan} is not None and not _modes and {name}.interpreter.alive:",
+        f"        return {plan}({name}.interpreter, ({names}))",
     ]
 
 

@@ -78,7 +78,7 @@ class Node:
     """
 
     # Defaults stand on the class: a call then sets what differs from them alone.
-    _saved: tuple[Any, ...] = ()
+    saved_arrays: tuple[Any, ...] = ()
     _blocked: tuple[Any, ...] = ()
     _materialize = True
     # When it was saved, where that is not when the node was made.
@@ -120,31 +120,23 @@ class Node:
             If a value is no array.
         """
         for value in arrays:
-            if kind_of[type(value)] is None and value is not None:
+            if type(value) is np.ndarray or value is None:
+                continue
+            if kind_of[type(value)] is None:
                 raise GradientError(
                     f"{self._op.qualname}: save_for_backward takes arrays, got"
                     f" {show(value)}",
                     do="set other values as attributes: ctx.axis = axis",
                     op=self._op.qualname,
                 )
-        self._saved = arrays
+        self.saved_arrays = arrays
         if writes:
             self._moment = next(moments)
 
     @property
-    def saved_arrays(self) -> tuple[Any, ...]:
-        """What was saved, proven not to have been written since.
-
-        Raises
-        ------
-        GradientError
-            If an operator has written a saved array since it was saved.
-        """
-        if writes:
-            self._check_unwritten(enumerate(self._saved))
-        return self._saved
-
-    saved_tensors = saved_arrays
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """Torch's name for `saved_arrays`."""
+        return self.saved_arrays
 
     def _check_unwritten(self, kept: Iterable[tuple[Any, Any]]) -> None:
         """Raise for an array that was written after this call."""
@@ -161,8 +153,15 @@ class Node:
                 )
 
     def _check_attributes(self) -> None:
-        """Raise for an array that a rule keeps as an attribute and that was written."""
-        own = [(n, v) for n, v in vars(self).items() if not n.startswith("_")]
+        """Raise for an array that a rule keeps, saved or as an attribute, and that was
+        written since.
+        """
+        self._check_unwritten(enumerate(self.saved_arrays))
+        own = [
+            (n, v)
+            for n, v in vars(self).items()
+            if not n.startswith("_") and n != "saved_arrays"
+        ]
         self._check_unwritten((n, leaf) for n, v in own for leaf in flat(v))
 
     def mark_non_differentiable(self, *outputs: Any) -> None:
@@ -204,7 +203,7 @@ class Node:
         found = self._backward(self, *grads)
         if not retain:
             self._edges = None
-            self._saved = ()
+            self.saved_arrays = ()
         return self._pairs(edges, found)
 
     def _pairs(self, edges: Sequence[Edge], found: Any) -> list[tuple[Any, Any]]:
@@ -540,7 +539,7 @@ def _chain(node: Any, grad: Any, retain: bool) -> list[tuple[Any, Any]]:
         grad = node._backward(node, grad)
         if not retain:
             node._edges = None
-            node._saved = ()
+            node.saved_arrays = ()
         meta = after._metas
         try:
             fits = grad.shape == meta[0] and grad.dtype == meta[1]

@@ -110,8 +110,9 @@ class Operator(Generic[P, R]):
         self._table = {}
         self._disabled = frozenset()
         self._proven = frozenset()
-        # What transforms keep for calls of this operator, as long as this table holds.
-        self.plans: dict[RuleKind, Any] = {}
+        # What transforms do with calls of this operator, as long as this table holds:
+        # class of tracer -> function of interpreter and arguments.
+        self.plans: dict[type, Any] = {}
         self.schema = schema
         self.tags = definition.tags
         self.qualname = definition.qualname

@@ -86,7 +86,7 @@ class GradInterpreter(Interpreter):
     def process(self, op: Any, args: Sequence[Any]) -> Any:
         """Run the operator below, and note how to go back through it."""
         try:
-            plan = op.plans[AUTOGRAD]
+            plan = op.plans[GradTracer]
         except KeyError:
             plan = _plan(op)
         return plan(self, args)
@@ -233,7 +233,7 @@ def _plan(op: Any) -> _Plan:
         plan = _plain_plan(op, rule, nodes)
     else:
         plan = _any_plan(op, nodes)
-    plans[AUTOGRAD] = plan
+    plans[GradTracer] = plan
     return plan
 
 
