@@ -19,7 +19,12 @@ from contextvars import ContextVar, Token
 from typing import Any, ClassVar, NoReturn, Self
 
 from customop.devices import TRACED, add_array_type, kind_of
-from customop.errors import DataDependentError, LeakedTracerError, RegistrationError
+from customop.errors import (
+    CustomOpError,
+    DataDependentError,
+    LeakedTracerError,
+    RegistrationError,
+)
 from customop.fakearray import device_of
 from customop.kinds import RuleKind
 from customop.protocols import ArrayMethods, abbreviated, describe
@@ -304,7 +309,11 @@ def dispatch(op: Any, args: Sequence[Any]) -> Any:  # noqa: C901  # one frame: s
         top = _highest(top, nested_leaves(op, args))
     if top is None:
         # The kernel is called here, so that two frames stand above it.
-        kernel, values, keywords, proof = op.select(args)
+        try:
+            kernel, values, keywords, proof = op.select(args)
+        except CustomOpError as error:
+            # From here: how the fault was found is no news for the caller.
+            raise error.with_traceback(None) from error.__cause__
         try:
             out = kernel(*values, **keywords)
         except Exception as error:

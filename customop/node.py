@@ -153,9 +153,7 @@ class Node:
                 )
 
     def _check_attributes(self) -> None:
-        """Raise for an array that a rule keeps, saved or as an attribute, and that was
-        written since.
-        """
+        """Raise for an array, saved or kept as an attribute, that was written since."""
         self._check_unwritten(enumerate(self.saved_arrays))
         own = [
             (n, v)

@@ -702,6 +702,19 @@ def test_exception_of_a_kernel_that_speaks_of_read_only() -> None:
     assert len(frames_of_ours(caught.value)) <= 2
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [("a",), (None,), (fresh(), "k"), (co.FakeArray((2,)),)],
+    ids=["no array", "none", "no number", "no fake kernel"],
+)
+def test_fault_of_a_call(wrong: tuple[Any, ...]) -> None:
+    """A fault of the arguments is told past two frames of the package at most."""
+    op = define("(Array x, float k=1.0) -> Array", lambda x, k=1.0: x * k)
+    with pytest.raises(co.CustomOpError) as caught:
+        op(*wrong)
+    assert len(frames_of_ours(caught.value)) <= 2
+
+
 def test_exception_of_a_fake_kernel() -> None:
     """A fake kernel's own error comes through past two frames too."""
 
