@@ -112,7 +112,8 @@ def test_doc_and_wrapped() -> None:
 def test_help_text() -> None:
     """help() shows signature and docstring, and no class of ours."""
     text = pydoc.render_doc(op, renderer=pydoc.plaintext)
-    assert "blend(x: " in text
+    # Python 3.13 writes a parameter a line.
+    assert "blend(x: " in " ".join(text.split()).replace("( ", "(")
     assert "Blend two arrays." in text
     assert "register_kernel" not in text
 
