@@ -194,7 +194,7 @@ _unary("fabs", lambda g, x: g * np.sign(x))
 @custom_op("np::round", mutates_args=(), tags=Tag.pointwise)
 def _rounded(x: Array, decimals: int = 0) -> Array:
     # NumPy 2.4 keeps the order of the axes for no decimals, and loses it for some.
-    return np.ascontiguousarray(np.round(x, decimals)).reshape(x.shape)
+    return np.copy(np.round(x, decimals), order="C")
 
 
 @_rounded.register_fake

@@ -143,7 +143,7 @@ def _gather(x: Any, indices: Sequence[Any]) -> Any:
     if len(slots) == 1:
         return np.take(x, _as_index(indices[slots[0]]), axis=slots[0])
     out = x[tuple([slice(None) if a is None else a for a in indices])]
-    return out if out.flags.c_contiguous else np.ascontiguousarray(out)
+    return out if out.flags.c_contiguous else np.copy(out, order="C")
 
 
 _index = numpy_operator(
