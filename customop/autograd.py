@@ -13,7 +13,7 @@ from typing_extensions import ParamSpec
 from customop.coerce import show
 from customop.devices import FAKE, NUMPY_SCALAR, TRACED, kind_of
 from customop.dispatch import is_array
-from customop.errors import GradientError
+from customop.errors import GradientError, check_function
 from customop.node import Leaf, is_inexact, sweep
 from customop.protocols import abbreviated, call_numpy
 from customop.reverse import GradInterpreter, GradTracer, end_of, native
@@ -72,6 +72,8 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
     Raises
     ------
+    ArgumentError
+        If `fn` is no function.
     GradientError
         If a primal is no array of floats, or a cotangent does not fit the output.
     MissingRuleError
@@ -89,6 +91,7 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     >>> pullback(np.ones(2))
     (array([1., 1.]),)
     """
+    check_function("vjp", fn)
     interpreter = GradInterpreter()
     leaves, structure = flatten(primals)
     values = [as_input(leaf, f"vjp: primal {i}") for i, leaf in enumerate(leaves)]
@@ -201,6 +204,8 @@ def value_and_grad(
 
     Raises
     ------
+    ArgumentError
+        If `fn` is no function.
     GradientError
         From the function: if an argument is no array of floats, or the value is not a
         real array without axes.
@@ -213,6 +218,7 @@ def value_and_grad(
     >>> co.value_and_grad(lambda x: (x * x).sum())(np.array([1.0, 2.0]))
     (np.float64(5.0), array([2., 4.]))
     """
+    check_function("grad", fn)
     name = getattr(fn, "__name__", "function")
     what = f"grad of {name}"
     # As the tracers stand in for what P says, its types hold no longer.
@@ -384,6 +390,8 @@ def grad(
 
     Raises
     ------
+    ArgumentError
+        If `fn` is no function.
     GradientError
         From the function: if an argument is no array of floats, or the value is not a
         real array without axes.

@@ -12,7 +12,7 @@ from typing_extensions import ParamSpec
 from customop.autograd import Fresh, chosen, is_real, positions, vjp
 from customop.coerce import show
 from customop.dispatch import is_array
-from customop.errors import GradientError
+from customop.errors import GradientError, check_function
 from customop.fakearray import device_of
 from customop.jvp import jvp
 from customop.node import is_inexact
@@ -128,6 +128,8 @@ def jacrev(
 
     Raises
     ------
+    ArgumentError
+        If `fn` is no function.
     GradientError
         From the function: if an argument is no array of floats.
     MissingRuleError
@@ -145,6 +147,7 @@ def jacrev(
     array([[2., 0.],
            [0., 4.]])
     """
+    check_function("jacrev", fn)
     what = f"jacrev of {getattr(fn, '__name__', 'function')}"
     wanted, is_single = positions(what, argnums)
 
@@ -211,6 +214,8 @@ def jacfwd(
 
     Raises
     ------
+    ArgumentError
+        If `fn` is no function.
     GradientError
         From the function: if an argument is no array of floats.
     MissingRuleError
@@ -224,6 +229,7 @@ def jacfwd(
     array([[2., 0.],
            [0., 4.]])
     """
+    check_function("jacfwd", fn)
     what = f"jacfwd of {getattr(fn, '__name__', 'function')}"
     wanted, is_single = positions(what, argnums)
 
@@ -274,6 +280,8 @@ def hessian(fn: Callable[P, Any], argnums: int | Sequence[int] = 0) -> Callable[
 
     Raises
     ------
+    ArgumentError
+        If `fn` is no function.
     GradientError
         From the function: if an argument is no array of floats.
     MissingRuleError
@@ -286,4 +294,5 @@ def hessian(fn: Callable[P, Any], argnums: int | Sequence[int] = 0) -> Callable[
     array([[ 6.,  0.],
            [ 0., 12.]])
     """
+    check_function("hessian", fn)
     return jacfwd(jacrev(fn, argnums), argnums)

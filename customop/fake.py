@@ -9,7 +9,7 @@ from customop.coerce import show
 from customop.contracts import finish_fake, to_fake
 from customop.devices import FAKE, kind_of, normalize_device
 from customop.dispatch import Mode, is_array, map_nested
-from customop.errors import ArgumentError
+from customop.errors import ArgumentError, check_function
 from customop.fakearray import FakeArray, make_fake
 from customop.kinds import RuleKind
 from customop.tree import map_leaves
@@ -107,6 +107,8 @@ def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
     Raises
     ------
+    ArgumentError
+        If `fn` is no function.
     MissingRuleError
         If an operator has no fake kernel.
     DataDependentError
@@ -118,6 +120,7 @@ def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     >>> co.eval_shape(np.matmul, np.zeros((2, 3)), np.zeros((3, 4)))
     FakeArray(f64[2, 4], device='cpu')
     """
+    check_function("eval_shape", fn)
     with FakeMode():
         given, named = map_leaves(to_fake, (args, kwargs))
         return map_leaves(to_fake, fn(*given, **named))

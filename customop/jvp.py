@@ -12,7 +12,7 @@ from customop.coerce import show
 from customop.contracts import RULE, check_returns
 from customop.devices import kind_of
 from customop.dispatch import Interpreter, Tracer, flat, is_array, map_nested
-from customop.errors import ContractError, GradientError, place
+from customop.errors import ContractError, GradientError, check_function, place
 from customop.node import is_inexact, sweep
 from customop.protocols import abbreviated, call_numpy
 from customop.reverse import GradInterpreter, GradTracer
@@ -224,6 +224,8 @@ def jvp(
 
     Raises
     ------
+    ArgumentError
+        If `fn` is no function.
     GradientError
         If tangents do not fit the primals.
     MissingRuleError
@@ -235,6 +237,7 @@ def jvp(
     >>> co.jvp(np.sin, (np.zeros(2),), (np.array([1.0, 3.0]),))
     (array([0., 0.]), array([1., 3.]))
     """
+    check_function("jvp", fn)
     if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list):
         raise GradientError(
             f"jvp: primals and tangents are tuples, got {show(primals)} and"

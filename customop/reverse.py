@@ -107,7 +107,9 @@ class GradInterpreter(Interpreter):
         if op.nested_slots:
             node._inputs = [_emptied(value) for value in values]
         if type(rule) is _Missing:
-            node._rule = _Missing(op)
+            # Of this call, not of the class: it names the place of the call.
+            node._rule = missing = _Missing(op)
+            node._backward = missing.backward
         elif rule.setup_context is not None:
             self._set_up(op, node, rule.setup_context, values, out)
         return self.track(node, out)

@@ -428,6 +428,8 @@ def vmap(
 
     Raises
     ------
+    ArgumentError
+        If `fn` is no function.
     VmapError
         From the function: if axes do not fit the arguments or results, batches differ
         in length, or nothing is batched.

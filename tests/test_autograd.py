@@ -1190,6 +1190,43 @@ def test_gradients_of_arguments_share_no_memory() -> None:
     assert_array_equal(second, np.ones(3))
 
 
+@pytest.mark.parametrize(
+    "transform",
+    [
+        co.grad,
+        co.value_and_grad,
+        lambda f: co.vjp(f, X),
+        lambda f: co.jvp(f, (X,), (X,)),
+        co.jacrev,
+        co.jacfwd,
+        co.hessian,
+        co.vmap,
+        lambda f: co.eval_shape(f, X),
+    ],
+    ids=["grad", "value_and_grad", "vjp", "jvp", "jacrev", "jacfwd", "hessian", "vmap", "eval_shape"],
+)  # fmt: skip
+def test_a_transform_takes_a_function(transform: Any) -> None:
+    """What is no function is refused when the transform is made."""
+    with pytest.raises(co.ArgumentError, match=": 3 is no function"):
+        transform(3)
+
+
+def test_a_missing_formula_names_the_call_that_asks() -> None:
+    """Not the first call ever: each call through the operator has its own place."""
+    op = define(lambda x: x * 1.0)
+
+    def first(x: Any) -> Any:
+        return np.sum(op(x))
+
+    def second(x: Any) -> Any:
+        return np.sum(op(x))
+
+    for f in (first, second):
+        with pytest.raises(co.MissingRuleError) as caught:
+            co.grad(f)(X)
+        assert f"{__file__}:{f.__code__.co_firstlineno + 1}" in str(caught.value)
+
+
 # ---- higher derivatives ----
 
 
