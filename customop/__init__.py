@@ -16,6 +16,7 @@ from customop.errors import (
     GradientError,
     LeakedTracerError,
     MissingRuleError,
+    OpCheckError,
     RegistrationError,
     SchemaError,
     ShapeError,
@@ -38,6 +39,7 @@ from customop.operator import Operator
 from customop.protocols import getitem, register_numpy_function
 from customop.reverse import GradTracer
 from customop.schema import Schema, infer_schema
+from customop.testing import assert_close, gradcheck, gradgradcheck
 from customop.variables import (
     backward,
     enable_grad,
@@ -66,6 +68,7 @@ __all__ = [
     "LeakedTracerError",
     "MissingRuleError",
     "Mode",
+    "OpCheckError",
     "Operator",
     "RegistrationError",
     "RuleKind",
@@ -76,6 +79,7 @@ __all__ = [
     "Tag",
     "Tracer",
     "VmapError",
+    "assert_close",
     "backward",
     "config",
     "custom_op",
@@ -84,6 +88,8 @@ __all__ = [
     "fake_like",
     "getitem",
     "grad",
+    "gradcheck",
+    "gradgradcheck",
     "hessian",
     "infer_schema",
     "jacfwd",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import wraps
 from operator import index
-from typing import Any
+from typing import Any, Concatenate, Literal, TypeVar, TypeVarTuple, overload
 
 import numpy as np
 from typing_extensions import ParamSpec
@@ -30,6 +30,10 @@ __all__ = [
 ]
 
 P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+Aux = TypeVar("Aux")
+Ts = TypeVarTuple("Ts")
 
 
 def as_input(value: Any, what: str) -> Any:
@@ -39,7 +43,7 @@ def as_input(value: Any, what: str) -> Any:
     if not is_array(value):
         raise GradientError(
             f"{what} must be an array of floats, got {show(value)}",
-            do="pass arrays at argnums, and other arguments at other places",
+            do="pass an array of floats; bind what is none: lambda x: f(x, n)",
         )
     if not is_inexact(value.dtype):
         raise GradientError(
@@ -49,7 +53,15 @@ def as_input(value: Any, what: str) -> Any:
     return value
 
 
-def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+@overload
+def vjp(
+    fn: Callable[[*Ts], R], *primals: *Ts, has_aux: Literal[False] = False
+) -> tuple[R, Callable[[R], tuple[*Ts]]]: ...
+@overload
+def vjp(
+    fn: Callable[[*Ts], tuple[R, Aux]], *primals: *Ts, has_aux: Literal[True]
+) -> tuple[R, Callable[[R], tuple[*Ts]], Aux]: ...
+def vjp(fn: Callable[[*Ts], Any], *primals: *Ts, has_aux: bool = False) -> Any:
     """Value of a function, and a function that pulls cotangents back.
 
     Parameters
@@ -92,12 +104,13 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     (array([1., 1.]),)
     """
     check_function("vjp", fn)
+    call: Callable[..., Any] = fn  # on tracers in the place of primals
     interpreter = GradInterpreter()
     leaves, structure = flatten(primals)
     values = [as_input(leaf, f"vjp: primal {i}") for i, leaf in enumerate(leaves)]
     tracers = [interpreter.variable(value) for value in values]
     with interpreter:
-        result = fn(*unflatten(structure, tracers))
+        result = call(*unflatten(structure, tracers))
     out, aux = _split_aux(result, has_aux, "vjp")
     out_leaves, out_structure = flatten(out)
     check_outputs(out_leaves, "vjp")
@@ -180,6 +193,20 @@ def _or_zeros(grad: Any, value: Any) -> Any:
     return call_numpy(np.zeros_like, value) if grad is None else grad
 
 
+# What is differentiated goes by position, hence Concatenate: the gradient by the first
+# argument has its type, gradients by others have types that cannot be written.
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]  # 0 is an int
+    fn: Callable[Concatenate[T, P], R], argnums: Literal[0] = 0, has_aux: bool = False
+) -> Callable[Concatenate[T, P], tuple[R, T]]: ...
+@overload
+def value_and_grad(
+    fn: Callable[P, R], argnums: int, has_aux: bool = False
+) -> Callable[P, tuple[R, Any]]: ...
+@overload
+def value_and_grad(
+    fn: Callable[P, R], argnums: Sequence[int], has_aux: bool = False
+) -> Callable[P, tuple[R, tuple[Any, ...]]]: ...
 def value_and_grad(
     fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[P, tuple[Any, Any]]:
@@ -359,7 +386,8 @@ def _check_value(out: Any, name: str) -> None:
     shape, dtype = getattr(out, "shape", ()), getattr(out, "dtype", np.dtype(float))
     if tuple(shape) != () or not is_real(dtype):
         is_complex = "complex" in str(dtype)
-        hint = "use real(x) or abs(x)" if is_complex else "return x.sum()"
+        hint = "return x.sum()" if tuple(shape) else "return x.astype(float)"
+        hint = "use real(x) or abs(x)" if is_complex else hint
         raise GradientError(
             f"grad of {name}: the value is {abbreviated(out)}, must be a real float"
             " without axes",
@@ -367,6 +395,33 @@ def _check_value(out: Any, name: str) -> None:
         )
 
 
+@overload
+def grad(  # type: ignore[overload-overlap]  # 0 is an int
+    fn: Callable[Concatenate[T, P], R],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+) -> Callable[Concatenate[T, P], T]: ...
+@overload
+def grad(
+    fn: Callable[Concatenate[T, P], tuple[R, Aux]],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[True],
+) -> Callable[Concatenate[T, P], tuple[T, Aux]]: ...
+@overload
+def grad(
+    fn: Callable[P, R], argnums: int, has_aux: Literal[False] = False
+) -> Callable[P, Any]: ...
+@overload
+def grad(
+    fn: Callable[P, R], argnums: Sequence[int], has_aux: Literal[False] = False
+) -> Callable[P, tuple[Any, ...]]: ...
+@overload
+def grad(
+    fn: Callable[P, tuple[R, Aux]],
+    argnums: int | Sequence[int],
+    has_aux: Literal[True],
+) -> Callable[P, tuple[Any, Aux]]: ...
 def grad(
     fn: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[P, Any]:
@@ -404,7 +459,8 @@ def grad(
     >>> co.grad(lambda x: (x ** 3).sum())(np.array([1.0, 2.0]))
     array([ 3., 12.])
     """
-    both = value_and_grad(fn, argnums, has_aux)
+    make: Any = value_and_grad  # no overload is for either kind of `argnums`
+    both = make(fn, argnums, has_aux)
 
     @wraps(fn)
     def grad_of(*args: P.args, **kwargs: P.kwargs) -> Any:

@@ -374,7 +374,8 @@ def _other_order(real: Any, fake: Any) -> bool:
 
 # ---- results against the schema ----
 
-RULE = "rule"
+VMAP_RULE, JVP_RULE = "vmap rule", "jvp rule"
+_RULES = (VMAP_RULE, JVP_RULE)
 
 
 def check_returns(
@@ -382,7 +383,7 @@ def check_returns(
 ) -> list[Any]:
     """Results one by one, proven to fit the schema in number, type and kind.
 
-    `kind` is that of the kernel's arrays, or `RULE` for a rule, whose arrays may be of
+    `kind` is that of the kernel's arrays, or one of `_RULES`, whose arrays may be of
     any.
     """
     schema: Schema = op.schema
@@ -410,13 +411,15 @@ def check_returns(
 def _wrong_return(
     op: Any, kernel: Callable[..., Any], kind: str, reason: str
 ) -> ContractError:
-    is_rule = kind == RULE
-    name = "rule" if is_rule else f"'{kind}' kernel"
+    is_rule = kind in _RULES
+    name = kind if is_rule else f"'{kind}' kernel"
     return ContractError(
         f"{op.qualname}: the {name} {reason}",
         op.schema.show(op.qualname),
         f"{'rule' if is_rule else 'kernel'} at {place(kernel)}",
-        do="return what the schema says, or change the annotation of the result",
+        do="return what the schema says"
+        if is_rule
+        else "return what the schema says, or change the annotation of the result",
         op=op.qualname,
         kind=kind,
     )
@@ -454,7 +457,7 @@ def _misfit_array(value: Any, device: str) -> str:
         return f"as {show(value)}, must be an array"
     # NumPy reductions and operators on 0-d arrays give NumPy scalars.
     if (
-        device == RULE
+        device in _RULES
         or found in (device, TRACED)
         or (found == NUMPY_SCALAR and device == "cpu")
     ):

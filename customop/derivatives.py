@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 from typing_extensions import ParamSpec
@@ -23,6 +23,12 @@ from customop.vmap import vmap
 __all__ = ["hessian", "jacfwd", "jacrev"]
 
 P = ParamSpec("P")
+R = TypeVar("R")
+Aux = TypeVar("Aux")
+
+# No overload of these is for a `has_aux` that is told when the program runs.
+_either_vjp: Any = vjp
+_either_jvp: Any = jvp
 
 
 def _of_chosen(
@@ -98,6 +104,22 @@ def _split(value: Any, leaves: Sequence[Any], axis: int) -> list[Any]:
     return parts
 
 
+@overload
+def jacrev(
+    fn: Callable[P, R],
+    argnums: int | Sequence[int] = 0,
+    has_aux: Literal[False] = False,
+    *,
+    chunk_size: int | None = None,
+) -> Callable[P, Any]: ...
+@overload
+def jacrev(
+    fn: Callable[P, tuple[R, Aux]],
+    argnums: int | Sequence[int] = 0,
+    *,
+    has_aux: Literal[True],
+    chunk_size: int | None = None,
+) -> Callable[P, tuple[Any, Aux]]: ...
 def jacrev(
     fn: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
@@ -155,7 +177,7 @@ def jacrev(
     def jacobian(*args: P.args, **kwargs: P.kwargs) -> Any:
         at = chosen(what, wanted, len(args))
         primals = tuple(args[i] for i in at)
-        found = vjp(_of_chosen(fn, args, at, kwargs), *primals, has_aux=has_aux)
+        found = _either_vjp(_of_chosen(fn, args, at, kwargs), *primals, has_aux=has_aux)
         leaves, structure = flatten(found[0])
         leaves = _as_floats(leaves, f"{what}: the output")
         inputs = _as_floats(flatten(primals)[0], f"{what}: the argument")
@@ -185,6 +207,22 @@ def _by_output(grads: Any, leaves: Sequence[Any], structure: Any) -> Any:
     return unflatten(structure, rows)
 
 
+@overload
+def jacfwd(
+    fn: Callable[P, R],
+    argnums: int | Sequence[int] = 0,
+    has_aux: Literal[False] = False,
+    *,
+    chunk_size: int | None = None,
+) -> Callable[P, Any]: ...
+@overload
+def jacfwd(
+    fn: Callable[P, tuple[R, Aux]],
+    argnums: int | Sequence[int] = 0,
+    *,
+    has_aux: Literal[True],
+    chunk_size: int | None = None,
+) -> Callable[P, tuple[Any, Aux]]: ...
 def jacfwd(
     fn: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
@@ -244,7 +282,8 @@ def jacfwd(
             return map_leaves(lambda _: primals[0], of_chosen(*primals))
 
         def push(*basis: Any) -> Any:
-            pushed = jvp(of_chosen, primals, unflatten(structure, list(basis)), has_aux)
+            directions = unflatten(structure, list(basis))
+            pushed = _either_jvp(of_chosen, primals, directions, has_aux)
             outputs = _as_floats(flatten(pushed[0])[0], f"{what}: the output")
             _check_linear("jacfwd", outputs, inputs)
             return pushed[1:] if has_aux else (pushed[1],)
@@ -263,7 +302,7 @@ def jacfwd(
     return jacobian
 
 
-def hessian(fn: Callable[P, Any], argnums: int | Sequence[int] = 0) -> Callable[P, Any]:
+def hessian(fn: Callable[P, R], argnums: int | Sequence[int] = 0) -> Callable[P, Any]:
     """Make a function that gives the matrix of second derivatives of `fn`.
 
     Parameters

@@ -160,7 +160,10 @@ def normalize_device(device: Any) -> str:
     known = [name for name in known_kinds() if name != FAKE]
     if kind not in known or (colon and not number.isdecimal()):
         near = "" if kind in known else did_you_mean(kind, known)
-        raise ArgumentError(f"unknown device {device!r}{near}; known: {quoted(known)}")
+        raise ArgumentError(
+            f"unknown device {device!r}{near}; known: {quoted(known)}",
+            do="use a known one, or register_array_type first",
+        )
     return str(device)
 
 

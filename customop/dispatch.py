@@ -77,40 +77,44 @@ class Tracer(ArrayMethods):
 
     def __bool__(self) -> bool:
         if not self.is_concrete:
-            raise self._lost("bool()", "np.where(mask, a, b) in place of a branch")
+            raise self._lost("bool() of", "np.where(mask, a, b) in place of a branch")
         return bool(self.value)
 
     def _lost(self, asked: str, instead: str) -> DataDependentError:
         return DataDependentError(
-            f"{asked} of {describe(self)}, a value inside {self.interpreter.describe()}",
+            f"{asked} {describe(self)}, a value inside {self.interpreter.describe()}",
             "the transform would lose track of it",
             do=f"use {instead}, or stop_gradient(x) for the value alone",
         )
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise self._lost(
-            "np.asarray() or a NumPy kernel", "an operator (custom_op), getitem(x, key)"
+            "np.array(), or a NumPy kernel, is given",
+            "np.stack to join values, getitem(a, i) to index by one, custom_op for a"
+            " kernel",
         )
 
     def __float__(self) -> float:
-        raise self._lost("float()", "0-d arrays as they are")
+        raise self._lost("float() of", "np.sin for math.sin, and arrays as they are")
 
     def __int__(self) -> int:
-        raise self._lost("int()", "0-d arrays as they are")
+        raise self._lost("int() of", "arrays as they are")
 
     def __complex__(self) -> complex:
-        raise self._lost("complex()", "0-d arrays as they are")
+        raise self._lost("complex() of", "arrays as they are")
 
     def __index__(self) -> int:
-        raise self._lost("int()", "getitem(x, key) in place of x[key]")
+        raise self._lost(
+            "an index, or range(), of", "getitem(x, key) in place of x[key]"
+        )
 
     def item(self, *args: Any) -> NoReturn:
         """Refused: the transform would lose track of the value."""
-        raise self._lost("item()", "0-d arrays as they are")
+        raise self._lost("item() of", "arrays as they are")
 
     def tolist(self) -> NoReturn:
         """Refused: the transform would lose track of the values."""
-        raise self._lost("tolist()", "the array as it is")
+        raise self._lost("tolist() of", "the array as it is")
 
     # A copy of a value that a transform follows is the value itself: it never changes.
     def __copy__(self) -> Self:
@@ -124,7 +128,7 @@ class Tracer(ArrayMethods):
 
     def __format__(self, spec: str) -> str:
         if spec:
-            raise self._lost(f"format({spec!r})", "print(x)")
+            raise self._lost(f"format({spec!r}) of", "print(x)")
         return repr(self)
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "GradientError",
     "LeakedTracerError",
     "MissingRuleError",
+    "OpCheckError",
     "RegistrationError",
     "SchemaError",
     "ShapeError",
@@ -117,6 +118,10 @@ class DataDependentError(CustomOpError, TypeError):
 
 class LeakedTracerError(CustomOpError, RuntimeError):
     """A traced value is used after the transform that made it has ended."""
+
+
+class OpCheckError(CustomOpError, AssertionError):
+    """A check finds that something is not as it must be."""
 
 
 class CustomOpWarning(UserWarning):

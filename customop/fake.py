@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
+from typing_extensions import ParamSpec
+
+from customop.annotations import ArrayT
 from customop.coerce import show
 from customop.contracts import finish_fake, to_fake
 from customop.devices import FAKE, kind_of, normalize_device
@@ -15,6 +18,9 @@ from customop.kinds import RuleKind
 from customop.tree import map_leaves
 
 __all__ = ["FakeMode", "eval_shape"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class FakeMode(Mode):
@@ -89,7 +95,22 @@ def _flat(value: Any) -> list[Any]:
     return found
 
 
-# No ParamSpec: fake arrays stand where the hints of `fn` may ask for real ones.
+# What `fn` takes, or, after a fake array that stands where the hints of `fn` may ask
+# for a real one, anything.
+@overload
+def eval_shape(
+    fn: Callable[P, ArrayT], *args: P.args, **kwargs: P.kwargs
+) -> FakeArray: ...
+@overload
+def eval_shape(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Any: ...
+@overload
+def eval_shape(
+    fn: Callable[..., ArrayT], fake: FakeArray, /, *args: Any, **kwargs: Any
+) -> FakeArray: ...
+@overload
+def eval_shape(
+    fn: Callable[..., R], fake: FakeArray, /, *args: Any, **kwargs: Any
+) -> Any: ...
 def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Shapes and dtypes that a function would return, without computing it.
 

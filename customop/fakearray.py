@@ -8,7 +8,9 @@ from operator import index
 from typing import Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
+from customop.annotations import Array
 from customop.devices import (
     FAKE,
     NUMPY_SCALAR,
@@ -129,7 +131,10 @@ def make_fake(
 
 
 def fake_like(
-    x: Any, shape: Any = None, dtype: Any = None, device: Any = None
+    x: Array,
+    shape: int | Sequence[int] | None = None,
+    dtype: npt.DTypeLike | None = None,
+    device: str | None = None,
 ) -> FakeArray:
     """Make a fake array like another array, fake or real.
 

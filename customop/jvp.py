@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, TypeVar, TypeVarTuple, overload
 
 import numpy as np
 
 from customop.autograd import check_outputs, vjp
 from customop.coerce import show
-from customop.contracts import RULE, check_returns
+from customop.contracts import JVP_RULE, check_returns
 from customop.devices import kind_of
 from customop.dispatch import Interpreter, Tracer, flat, is_array, map_nested
 from customop.errors import ContractError, GradientError, check_function, place
@@ -20,6 +20,10 @@ from customop.table import AUTOGRAD, JVP
 from customop.tree import flatten, map_leaves, unflatten
 
 __all__ = ["JvpTracer", "jvp"]
+
+R = TypeVar("R")
+Aux = TypeVar("Aux")
+Ts = TypeVarTuple("Ts")
 
 
 class JvpTracer(Tracer):
@@ -133,7 +137,7 @@ def _by_rule(
             kind="jvp",
         )
     if not op.schema.single_return or not is_array(pair[0]):
-        check_returns(op, rule, pair[0], RULE)
+        check_returns(op, rule, pair[0], JVP_RULE)
     return pair
 
 
@@ -195,6 +199,34 @@ def _track(grads: GradInterpreter, value: Any, moving: Any, starts: list[Any]) -
     return tracer
 
 
+@overload
+def jvp(
+    fn: Callable[[*Ts], R],
+    primals: tuple[*Ts],
+    tangents: tuple[*Ts],
+    has_aux: Literal[False] = False,
+) -> tuple[R, R]: ...
+@overload
+def jvp(
+    fn: Callable[[*Ts], tuple[R, Aux]],
+    primals: tuple[*Ts],
+    tangents: tuple[*Ts],
+    has_aux: Literal[True],
+) -> tuple[R, R, Aux]: ...
+@overload
+def jvp(
+    fn: Callable[..., R],
+    primals: list[Any],
+    tangents: list[Any],
+    has_aux: Literal[False] = False,
+) -> tuple[R, R]: ...
+@overload
+def jvp(
+    fn: Callable[..., tuple[R, Aux]],
+    primals: list[Any],
+    tangents: list[Any],
+    has_aux: Literal[True],
+) -> tuple[R, R, Aux]: ...
 def jvp(
     fn: Callable[..., Any],
     primals: Sequence[Any],

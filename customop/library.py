@@ -14,7 +14,16 @@ from customop.annotations import holds_arrays
 from customop.devices import DEFAULT
 from customop.errors import RegistrationError, SchemaError, did_you_mean, place
 from customop.kinds import RuleKind, Tag
-from customop.operator import Operator, define_operator, find_operator
+from customop.operator import (
+    BackwardFn,
+    FnT,
+    JvpFn,
+    Operator,
+    SetupFn,
+    VmapFn,
+    define_operator,
+    find_operator,
+)
 from customop.registration import check_device_types, check_names
 from customop.schema import Schema, check_agrees
 from customop.table import Definition
@@ -31,6 +40,7 @@ __all__ = [
 
 P = ParamSpec("P")
 R = TypeVar("R")
+OpT = TypeVar("OpT", bound=Operator[..., Any])
 
 _NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", re.ASCII)
 
@@ -241,6 +251,18 @@ def _resolve(op: Operator[..., Any] | str) -> Operator[..., Any]:
     )
 
 
+@overload
+def register_kernel(
+    op: OpT, device_types: str | Iterable[str] | None, fn: Callable[..., object], /
+) -> OpT: ...
+@overload
+def register_kernel(
+    op: str, device_types: str | Iterable[str] | None, fn: Callable[..., object], /
+) -> Operator[..., Any]: ...
+@overload
+def register_kernel(
+    op: Operator[..., Any] | str, device_types: str | Iterable[str] | None, /
+) -> Callable[[FnT], FnT]: ...
 def register_kernel(
     op: Operator[..., Any] | str,
     device_types: str | Iterable[str] | None,
@@ -270,6 +292,18 @@ def register_kernel(
     return _resolve(op).register_kernel(device_types, fn)  # type: ignore[arg-type]
 
 
+@overload
+def register_fake(
+    op: OpT, fn: Callable[..., object], /, *, override: bool = False
+) -> OpT: ...
+@overload
+def register_fake(
+    op: str, fn: Callable[..., object], /, *, override: bool = False
+) -> Operator[..., Any]: ...
+@overload
+def register_fake(
+    op: Operator[..., Any] | str, fn: None = None, /, *, override: bool = False
+) -> Callable[[FnT], FnT]: ...
 def register_fake(
     op: Operator[..., Any] | str,
     fn: Callable[..., Any] | None = None,
@@ -299,6 +333,24 @@ def register_fake(
     return _resolve(op).register_fake(fn, override=override)
 
 
+@overload
+def register_autograd(
+    op: OpT,
+    backward: BackwardFn,
+    /,
+    *,
+    setup_context: SetupFn | None = None,
+    override: bool = False,
+) -> OpT: ...
+@overload
+def register_autograd(
+    op: str,
+    backward: BackwardFn,
+    /,
+    *,
+    setup_context: SetupFn | None = None,
+    override: bool = False,
+) -> Operator[..., Any]: ...
 def register_autograd(
     op: Operator[..., Any] | str,
     backward: Callable[..., Any],
@@ -332,6 +384,16 @@ def register_autograd(
     )
 
 
+@overload
+def register_jvp(op: OpT, fn: JvpFn, /, *, override: bool = False) -> OpT: ...
+@overload
+def register_jvp(
+    op: str, fn: JvpFn, /, *, override: bool = False
+) -> Operator[..., Any]: ...
+@overload
+def register_jvp(
+    op: Operator[..., Any] | str, fn: None = None, /, *, override: bool = False
+) -> Callable[[FnT], FnT]: ...
 def register_jvp(
     op: Operator[..., Any] | str,
     fn: Callable[..., Any] | None = None,
@@ -361,6 +423,16 @@ def register_jvp(
     return _resolve(op).register_jvp(fn, override=override)
 
 
+@overload
+def register_vmap(op: OpT, fn: VmapFn, /, *, override: bool = False) -> OpT: ...
+@overload
+def register_vmap(
+    op: str, fn: VmapFn, /, *, override: bool = False
+) -> Operator[..., Any]: ...
+@overload
+def register_vmap(
+    op: Operator[..., Any] | str, fn: None = None, /, *, override: bool = False
+) -> Callable[[FnT], FnT]: ...
 def register_vmap(
     op: Operator[..., Any] | str,
     fn: Callable[..., Any] | None = None,
@@ -390,6 +462,23 @@ def register_vmap(
     return _resolve(op).register_vmap(fn, override=override)
 
 
+@overload
+def register(
+    op: OpT, kind: RuleKind, fn: Callable[..., object], /, *, override: bool = False
+) -> OpT: ...
+@overload
+def register(
+    op: str, kind: RuleKind, fn: Callable[..., object], /, *, override: bool = False
+) -> Operator[..., Any]: ...
+@overload
+def register(
+    op: Operator[..., Any] | str,
+    kind: RuleKind,
+    fn: None = None,
+    /,
+    *,
+    override: bool = False,
+) -> Callable[[FnT], FnT]: ...
 def register(
     op: Operator[..., Any] | str,
     kind: RuleKind,

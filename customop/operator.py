@@ -7,7 +7,15 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    TypeAlias,
+    TypeVar,
+    overload,
+)
 
 from typing_extensions import ParamSpec
 
@@ -48,11 +56,31 @@ from customop.table import (
     same_place,
 )
 
+if TYPE_CHECKING:
+    from customop.vmap import BatchInfo
+
 __all__ = ["Operator", "define_operator", "find_operator"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 FnT = TypeVar("FnT", bound=Callable[..., Any])
+
+# What can be said of rules: how they begin. That the rest of their parameters are the
+# operator's own, for arrays of other classes too, registration checks. The second half
+# of each is for mypy (2.4), which types no lambda by `Concatenate` with an ellipsis.
+BackwardFn: TypeAlias = Callable[Concatenate[Any, ...], Any] | Callable[[Any, Any], Any]
+SetupFn: TypeAlias = (
+    Callable[Concatenate[Any, tuple[Any, ...], Any, ...], object]
+    | Callable[[Any, tuple[Any, ...], Any], object]
+)
+JvpFn: TypeAlias = (
+    Callable[Concatenate[tuple[Any, ...], tuple[Any, ...], ...], tuple[Any, ...]]
+    | Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]
+)
+VmapFn: TypeAlias = (
+    Callable[Concatenate["BatchInfo", tuple[Any, ...], ...], tuple[Any, ...]]
+    | Callable[["BatchInfo", tuple[Any, ...], Any], tuple[Any, ...]]
+)
 
 
 class _FirstCall:
@@ -313,9 +341,15 @@ class Operator(Generic[P, R]):
 
     # ---- registration ----
 
+    # Of these two the first tells a lambda the types of its parameters, the second
+    # takes kernels for arrays of other classes, which P cannot name.
     @overload
     def register_kernel(
-        self, device_types: str | Iterable[str] | None, fn: Callable[..., Any], /
+        self, device_types: str | Iterable[str] | None, fn: Callable[P, object], /
+    ) -> Operator[P, R]: ...
+    @overload
+    def register_kernel(
+        self, device_types: str | Iterable[str] | None, fn: Callable[..., object], /
     ) -> Operator[P, R]: ...
     @overload
     def register_kernel(
@@ -415,7 +449,11 @@ class Operator(Generic[P, R]):
 
     @overload
     def register_fake(
-        self, fn: Callable[..., Any], /, *, override: bool = False
+        self, fn: Callable[P, object], /, *, override: bool = False
+    ) -> Operator[P, R]: ...
+    @overload
+    def register_fake(
+        self, fn: Callable[..., object], /, *, override: bool = False
     ) -> Operator[P, R]: ...
     @overload
     def register_fake(
@@ -466,6 +504,24 @@ class Operator(Generic[P, R]):
         enter(fn)
         return self
 
+    @overload
+    def register_autograd(
+        self,
+        backward: Callable[[Any, Any], Any],
+        /,
+        *,
+        setup_context: SetupFn | None = None,
+        override: bool = False,
+    ) -> Operator[P, R]: ...
+    @overload
+    def register_autograd(  # type: ignore[overload-cannot-match]  # a longer one does
+        self,
+        backward: BackwardFn,
+        /,
+        *,
+        setup_context: SetupFn | None = None,
+        override: bool = False,
+    ) -> Operator[P, R]: ...
     def register_autograd(
         self,
         backward: Callable[..., Any],
@@ -511,7 +567,7 @@ class Operator(Generic[P, R]):
 
     @overload
     def register_jvp(
-        self, fn: Callable[..., Any], /, *, override: bool = False
+        self, fn: JvpFn, /, *, override: bool = False
     ) -> Operator[P, R]: ...
     @overload
     def register_jvp(
@@ -541,7 +597,15 @@ class Operator(Generic[P, R]):
 
     @overload
     def register_vmap(
-        self, fn: Callable[..., Any], /, *, override: bool = False
+        self,
+        fn: Callable[Concatenate[BatchInfo, tuple[Any, ...], P], tuple[Any, ...]],
+        /,
+        *,
+        override: bool = False,
+    ) -> Operator[P, R]: ...
+    @overload
+    def register_vmap(
+        self, fn: VmapFn, /, *, override: bool = False
     ) -> Operator[P, R]: ...
     @overload
     def register_vmap(

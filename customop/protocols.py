@@ -83,10 +83,12 @@ def call_numpy(function: Any, *args: Any, **kwargs: Any) -> Any:
 
 def missing(function: Any) -> MissingRuleError:
     """The error for a NumPy function that has no operator."""
-    name = numpy_name(function)
+    name = key = numpy_name(function)
+    if isinstance(function, tuple):
+        key = f'({numpy_name(function[0])}, "{function[1]}")'
     return MissingRuleError(
         f"{name} has no operator, so it cannot see traced or fake arrays",
-        do=f"wrap it with custom_op, then register_numpy_function({name}, op);"
+        do=f"wrap it with custom_op, then register_numpy_function({key}, op);"
         " or pass stop_gradient(x) to use the value alone",
     )
 

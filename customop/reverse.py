@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from customop.annotations import Array
 from customop.codegen import generate
 from customop.coerce import show
 from customop.config import config
@@ -25,6 +26,7 @@ from customop.node import (
     metas_of,
     sweep,
 )
+from customop.protocols import describe
 from customop.table import AUTOGRAD, Formula
 
 __all__ = ["GradInterpreter", "GradTracer", "end_of", "native"]
@@ -47,24 +49,27 @@ class GradTracer(Tracer):
         self.node = node
 
     @property
-    def grad(self) -> Any:
+    def grad(self) -> Array | None:
         """Sum of the gradients that `backward` has brought to a `variable`, or None."""
         return self.node.grad if type(self.node) is Leaf else None
 
     @grad.setter
-    def grad(self, value: Any) -> None:
+    def grad(self, value: Array | None) -> None:
         if type(self.node) is not Leaf:
             raise GradientError(
-                "only a variable has a gradient to set", do="set it on x = variable(a)"
+                f"x.grad: {describe(self)} is no variable, so it has no gradient to set",
+                do="set it on x = variable(a)",
             )
         if value is not None and not is_array(value):
             raise GradientError(
-                f"a gradient is an array or None, got {show(value)}",
-                do="set x.grad = None",
+                f"x.grad is an array or None, got {show(value)}",
+                do="set an array of the shape of the variable, or None",
             )
         self.node.grad = value
 
-    def backward(self, gradient: Any = None, *, retain_graph: bool = False) -> None:
+    def backward(
+        self, gradient: Array | float | None = None, *, retain_graph: bool = False
+    ) -> None:
         """Bring the gradient of this value to its variables; see `backward`."""
         self.interpreter.backward(self, gradient, retain_graph)  # type: ignore[attr-defined]  # a GradInterpreter
 

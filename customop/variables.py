@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import ContextDecorator
 from typing import Any, Self, TypeVar
 
+from customop.annotations import Array
 from customop.autograd import Fresh, as_cotangent, as_input, is_real, one_like
 from customop.coerce import show
 from customop.devices import TRACED, kind_of
@@ -104,7 +105,7 @@ class _Tape(GradInterpreter):
                 raise GradientError(
                     f"backward: {abbreviated(y)} is no real float without axes, so it"
                     " needs a gradient",
-                    do="call backward(y.sum()), or backward(y, gradient)",
+                    do="call backward(np.sum(np.real(y))), or backward(y, gradient)",
                 )
             gradient = one_like(y.value)
         seed = as_cotangent(gradient, y.value, "backward: the gradient")
@@ -118,7 +119,7 @@ class _Tape(GradInterpreter):
 _tape = _Tape()
 
 
-def variable(x: Any) -> GradTracer:
+def variable(x: Array | float) -> GradTracer:
     """Make a value whose gradient `backward` can bring.
 
     Parameters
@@ -144,7 +145,7 @@ def variable(x: Any) -> GradTracer:
     >>> x.grad
     array([2., 4.])
     """
-    value = as_input(x, "variable")
+    value = as_input(x, "variable: x")
     if isinstance(value, GradTracer) and value.interpreter is _tape:
         raise GradientError(
             f"variable: {show(x)} is or depends on a variable already",
@@ -153,7 +154,9 @@ def variable(x: Any) -> GradTracer:
     return _tape.variable(value)
 
 
-def backward(y: Any, gradient: Any = None, *, retain_graph: bool = False) -> None:
+def backward(
+    y: Array, gradient: Array | float | None = None, *, retain_graph: bool = False
+) -> None:
     """Add the gradient of a value to the `grad` of the variables it depends on.
 
     Parameters

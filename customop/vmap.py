@@ -6,13 +6,13 @@ import copy
 import weakref
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from typing_extensions import ParamSpec
 
 from customop.coerce import show
-from customop.contracts import RULE, check_returns
+from customop.contracts import VMAP_RULE, check_returns
 from customop.devices import kind_of
 from customop.dispatch import (
     Interpreter,
@@ -79,7 +79,7 @@ class BatchTracer(Tracer):
     def _lost(self, asked: str, instead: str) -> DataDependentError:
         size = self.value.shape[self.dim]
         return DataDependentError(
-            f"{asked} of {describe(self)}, a row of {size} inside"
+            f"{asked} {describe(self)}, a row of {size} inside"
             f" {self.interpreter.describe()}",
             "each row may have another value",
             do=f"use {instead}",
@@ -128,7 +128,7 @@ class BatchInterpreter(Interpreter):
         out, out_dims = pair
         if type(out_dims) is int and op.schema.single_return and is_array(out):
             return self._batched(op, rule, out, out_dims)
-        check_returns(op, rule, out, RULE)
+        check_returns(op, rule, out, VMAP_RULE)
         return self._wrap_result(op, rule, out, out_dims)
 
     def _by_rule(
@@ -398,7 +398,7 @@ def vmap(
     fn: Callable[P, R],
     in_dims: Any = 0,
     out_dims: Any = 0,
-    randomness: str = "error",
+    randomness: Literal["error", "same", "different"] = "error",
     *,
     chunk_size: int | None = None,
 ) -> Callable[P, R]:
@@ -474,12 +474,12 @@ def _check_settings(fn: Any, randomness: Any, chunk_size: Any) -> None:
     check_function("vmap", fn)
     if randomness not in _RANDOMNESS:
         raise VmapError(
-            f"vmap: randomness={randomness!r}",
+            f"vmap: randomness={randomness!r} is none of its values",
             do="use 'error', 'same' or 'different'",
         )
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
         raise VmapError(
-            f"vmap: chunk_size={chunk_size!r}",
+            f"vmap: chunk_size={chunk_size!r} is no number of rows",
             do="use a positive number of rows, or None",
         )
 
@@ -524,7 +524,7 @@ def _axis(name: str, dim: Any, leaf: Any) -> int | None:
     if not is_array(leaf):
         raise VmapError(
             f"vmap of {name}: in_dims is {dim} for {show(leaf)}, which has no axes",
-            do="use None for arguments that are not batched",
+            do="use None among in_dims for it; bind a keyword: lambda x: f(x, k=3.0)",
         )
     rank = len(leaf.shape)
     if not -rank <= dim < rank:

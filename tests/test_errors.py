@@ -849,6 +849,7 @@ BUILTIN = {
     co.VmapError: (ValueError,),
     co.DataDependentError: (TypeError,),
     co.LeakedTracerError: (RuntimeError,),
+    co.OpCheckError: (AssertionError,),
 }
 
 

@@ -208,7 +208,9 @@ no_gradient(_rounded)
 
 def _round(a: Any, decimals: int = 0, out: None = None) -> Any:
     if out is not None:
-        raise ArgumentError("np.round(out=...) writes in place", do="use the result")
+        raise ArgumentError(
+            "np.round(out=...) writes in place", do="use the result: y = np.round(x)"
+        )
     return _rounded(a, decimals)
 
 

@@ -356,13 +356,18 @@ def _item(item: Any) -> Any:
         return item
     if isinstance(item, bool | np.bool_):
         return np.asarray(item)
-    if isinstance(item, int | np.integer):
-        return int(item)
-    if isinstance(item, list | tuple):
+    if isinstance(item, np.integer) or _is_python_index(item):
+        return as_int(item)
+    if isinstance(item, list | tuple | range):
+        item = list(item)
         return np.zeros(0, np.intp) if len(item) == 0 else as_array(item)
     if isinstance(item, np.ndarray) and item.ndim == 0 and item.dtype.kind in "iu":
         return int(item)
     return item
+
+
+def _is_python_index(item: Any) -> bool:
+    return hasattr(item, "__index__") and not hasattr(item, "shape")
 
 
 def _width(item: Any) -> int:
@@ -472,7 +477,7 @@ def _(
     if "int" not in str(places.dtype):
         raise ArgumentError(
             f"np.take: indices of dtype {places.dtype}, must be integers",
-            do="use indices.astype(int), or x[mask] for a mask",
+            do="use indices.astype(int), or np.where(mask, x, 0) for a mask",
         )
     return _getitem(a, (*(slice(None),) * axis, places))
 
@@ -521,7 +526,7 @@ def _(v: Any, k: int = 0) -> Any:
         raise ShapeError(
             "Input must be 1- or 2-d.",
             f"np.diag of an array of shape {tuple(v.shape)}",
-            do="use np.diagonal",
+            do="use np.diagonal" if v.ndim else "use np.atleast_1d(x) first",
         )
     count, size = v.shape[0], v.shape[0] + abs(k)
     places = [np.arange(start, start + count) for start in (max(-k, 0), max(k, 0))]

@@ -251,7 +251,9 @@ def _cuts(length: int, where: Any, axis: int, *, is_even: bool) -> list[int]:
             if count > 0
             else "number sections must be larger than 0",
             f"axis {axis} of length {length} in {count} parts",
-            do="use np.array_split, or give the places to cut",
+            do="use np.array_split, or give the places to cut"
+            if count > 0
+            else "give a positive number of parts, or the places to cut",
         )
     size, longer = divmod(length, count)
     return [i * size + min(i, longer) for i in range(1, count)]
@@ -281,7 +283,7 @@ def _splitter(name: str, rank: int, axis: Callable[[int], int]) -> Callable[...,
             raise ShapeError(
                 f"{name} only works on arrays of {rank} or more dimensions",
                 f"got an array of shape {tuple(ary.shape)}",
-                do="use np.split",
+                do="use np.split" if ary.ndim else "use np.atleast_1d(x) first",
             )
         return _split(ary, indices_or_sections, axis(ary.ndim), is_even=True)
 

@@ -14,6 +14,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from customop import (
     ArgumentError,
     FakeArray,
+    ShapeError,
     custom_op,
     fake_like,
     register_numpy_function,
@@ -77,12 +78,15 @@ def _matmul_strides(x1: Any, x2: Any, shape: Sequence[int], dtype: Any) -> list[
 def _matmul_shape(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
     """Shape of a matrix product; raises as NumPy does where there is none."""
     if not first or not second:
-        raise ValueError("matmul: an array without axes has no matrix product")
+        raise ShapeError(
+            "np.matmul: an array without axes has no matrix product", do="use x * y"
+        )
     a = first if len(first) > 1 else (1, *first)
     b = second if len(second) > 1 else (*second, 1)
     if a[-1] != b[-2]:
-        raise ValueError(
-            f"matmul: shapes {first} and {second} differ in the summed axis"
+        raise ShapeError(
+            f"np.matmul: shapes {first} and {second} differ in the summed axis",
+            do="transpose or reshape one of them",
         )
     batch = np.broadcast_shapes(a[:-2], b[:-2])
     rows = a[-2:-1] if len(first) > 1 else ()
@@ -188,9 +192,10 @@ def _(a: Any, b: Any, axes_a: Any, axes_b: Any) -> FakeArray:
     free_a, summed_a = _free(len(a.shape), axes_a)
     free_b, summed_b = _free(len(b.shape), axes_b)
     if [a.shape[i] for i in summed_a] != [b.shape[i] for i in summed_b]:
-        raise ValueError(
-            f"tensordot: shapes {a.shape} and {b.shape} differ along the summed axes"
-            f" {summed_a} and {summed_b}"
+        raise ShapeError(
+            f"np.tensordot: shapes {a.shape} and {b.shape} differ along the summed axes"
+            f" {summed_a} and {summed_b}",
+            do="name pairs of axes of one length",
         )
     shape = [*(a.shape[i] for i in free_a), *(b.shape[i] for i in free_b)]
     dtype = result_dtype(np.multiply, (a.dtype, b.dtype))
@@ -351,8 +356,9 @@ def _terms(subscripts: str, ranks: tuple[int, ...]) -> tuple[tuple[str, ...], st
     given, arrow, result = text.partition("->")
     terms = given.split(",")
     if len(terms) != len(ranks):
-        raise ValueError(
-            f"einsum: '{subscripts}' names {len(terms)} operands, got {len(ranks)}"
+        raise ShapeError(
+            f"np.einsum: '{subscripts}' names {len(terms)} operands, got {len(ranks)}",
+            do="give a term for each operand",
         )
     spare = _spare_letters(text)
     counts = [r - len(t.replace("...", "")) for t, r in zip(terms, ranks, strict=True)]
@@ -361,8 +367,10 @@ def _terms(subscripts: str, ranks: tuple[int, ...]) -> tuple[tuple[str, ...], st
     ]
     for term, count in zip(terms, counts, strict=True):
         if count < 0 or (count and "..." not in term):
-            raise ValueError(
-                f"einsum: '{term}' does not fit an operand of that many axes"
+            raise ShapeError(
+                f"np.einsum: '{term}' in '{subscripts}' does not fit an operand of"
+                f" {count + len(term.replace('...', ''))} axes",
+                do="name each axis once, or write '...' for the rest",
             )
     pairs = zip(terms, counts, strict=True)
     full = tuple(t.replace("...", wide[len(wide) - max(n, 0) :]) for t, n in pairs)
@@ -394,8 +402,10 @@ def _(subscripts: Any, operands: Any, optimize: Any) -> FakeArray:
             if known == 1:
                 lengths[letter] = length
             elif length not in (1, known):
-                raise ValueError(
-                    f"einsum: '{letter}' in '{subscripts}' is {known} and {length} long"
+                raise ShapeError(
+                    f"np.einsum: '{letter}' in '{subscripts}' is {known} and {length}"
+                    " long",
+                    do="name axes of one length alike",
                 )
     dtype = np.result_type(*(x.dtype for x in operands))
     shape = [lengths[letter] for letter in result]
@@ -560,6 +570,11 @@ def _(x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Any: 
 
 
 def _vector_norm(x: Any, order: Any, axis: int, keepdims: bool) -> Any:
+    if isinstance(order, str):
+        raise ArgumentError(
+            f"np.linalg.norm(ord={order!r}) is no norm of a vector",
+            do="use ord=None, a number, inf or -inf",
+        )
     if order == 0:
         return np.sum(np.not_equal(x, 0).astype(x.dtype), axis=axis, keepdims=keepdims)
     size = np.absolute(x)

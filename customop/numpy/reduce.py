@@ -155,9 +155,23 @@ def refuse(name: str, **given: Any) -> None:
     for key, value in given.items():
         if value is not None and value is not NO_VALUE and value is not True:
             raise ArgumentError(
-                f"np.{name}({key}={value!r}) has no operator for traced or fake arrays",
-                do=f"leave {key} out, or select with np.where(mask, x, value) first",
+                f"np.{name}({key}={_short(value)}) has no operator for traced or fake"
+                " arrays",
+                do=_INSTEAD.get(key, f"leave {key}= away").replace("NAME", name),
             )
+
+
+_INSTEAD = {
+    "out": "use the result: y = np.NAME(x)",
+    "where": "select with np.where(mask, x, value) first",
+    "initial": "combine afterwards: np.NAME(x) with the value",
+}
+
+
+def _short(value: Any) -> str:
+    """A value as a message quotes it."""
+    shape = getattr(value, "shape", None)
+    return f"{type(value).__name__} of shape {shape}" if shape else repr(value)
 
 
 def _cast(x: Any, dtype: Any) -> Any:

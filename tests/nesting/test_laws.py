@@ -291,14 +291,14 @@ def test_closures_over_outer_values() -> None:
 @pytest.mark.parametrize(
     ("ask", "name"),
     [
-        (float, "float()"),
-        (int, "int()"),
-        (complex, "complex()"),
-        (np.asarray, "np.asarray() or a NumPy kernel"),
-        (np.array, "np.asarray() or a NumPy kernel"),
-        (lambda x: x.item(), "item()"),
-        (lambda x: x.tolist(), "tolist()"),
-        (lambda x: f"{x:.3f}", "format('.3f')"),
+        (float, "float() of"),
+        (int, "int() of"),
+        (complex, "complex() of"),
+        (np.asarray, "np.array(), or a NumPy kernel, is given"),
+        (np.array, "np.array(), or a NumPy kernel, is given"),
+        (lambda x: x.item(), "item() of"),
+        (lambda x: x.tolist(), "tolist() of"),
+        (lambda x: f"{x:.3f}", "format('.3f') of"),
     ],
 )
 def test_a_value_is_never_lost_in_silence(ask: Any, name: str) -> None:
@@ -307,7 +307,7 @@ def test_a_value_is_never_lost_in_silence(ask: Any, name: str) -> None:
         co.grad(lambda x: x * 1.0 + ask(x))(np.array(2.0))
 
     assert str(caught.value).startswith(
-        f"{name} of GradTracer f64[], a value inside autograd"
+        f"{name} GradTracer f64[], a value inside autograd"
     )
     assert "stop_gradient(x) for the value alone" in str(caught.value)
 

@@ -1,0 +1,138 @@
+"""Transforms keep the signature of their function, and what can be said of results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, assert_type
+
+import numpy as np
+import numpy.typing as npt
+
+import customop as co
+
+F64 = npt.NDArray[np.float64]
+
+
+def square(x: F64, k: float = 1.0) -> F64:
+    return k * x * x
+
+
+def loss(x: F64, y: float = 1.0, *, power: int = 2) -> F64:
+    result: Any = np.sum(y * x**power)
+    return result  # type: ignore[no-any-return]  # without axes
+
+
+def loss_and_name(x: F64, y: F64) -> tuple[F64, str]:
+    return loss(x * y), "sum"
+
+
+def loss_of_tree(weights: dict[str, F64], x: F64) -> F64:
+    return loss(weights["w"] * x)
+
+
+def twice(x: co.ArrayT) -> co.ArrayT:
+    result: Any = x + x
+    return result  # type: ignore[no-any-return]  # of the class of x
+
+
+def halves(x: F64) -> tuple[F64, F64]:
+    return x[:1], x[1:]
+
+
+def gradients(x: F64) -> None:
+    assert_type(co.grad(loss)(x), F64)
+    assert_type(co.grad(loss)(x, 2.0, power=3), F64)
+    assert_type(co.grad(loss)(x, y=2.0), F64)
+    assert_type(co.grad(loss, 0)(x), F64)
+    assert_type(co.grad(loss_of_tree)({"w": x}, x), dict[str, F64])
+    assert_type(co.grad(loss_and_name, has_aux=True)(x, x), tuple[F64, str])
+    assert_type(co.grad(loss_and_name, 1, has_aux=True)(x, x), tuple[Any, str])
+    assert_type(co.grad(loss_of_tree, (0, 1))({"w": x}, x), tuple[Any, ...])
+    assert_type(co.value_and_grad(loss)(x, power=2), tuple[F64, F64])
+    assert_type(
+        co.value_and_grad(loss_and_name, has_aux=True)(x, x),
+        tuple[tuple[F64, str], F64],
+    )
+
+
+def pullbacks(x: F64) -> None:
+    value, pullback = co.vjp(loss, x)
+    assert_type(value, F64)
+    assert_type(pullback(value), tuple[F64])
+    value, pullback_of_both, name = co.vjp(loss_and_name, x, x, has_aux=True)
+    assert_type(pullback_of_both(value), tuple[F64, F64])
+    assert_type(name, str)
+    assert_type(co.vjp(twice, x), tuple[F64, Callable[[F64], tuple[F64]]])
+
+
+def directions(x: F64) -> None:
+    assert_type(co.jvp(square, (x,), (x,)), tuple[F64, F64])
+    assert_type(co.jvp(twice, (x,), (x,)), tuple[F64, F64])
+    assert_type(
+        co.jvp(loss_and_name, (x, x), (x, x), has_aux=True), tuple[F64, F64, str]
+    )
+    assert_type(co.jvp(halves, [x], [x]), tuple[tuple[F64, F64], tuple[F64, F64]])
+
+
+def matrices(x: F64) -> None:
+    jacobian: F64 = co.jacrev(square)(x, k=2.0)
+    jacobian = co.jacfwd(square, chunk_size=1)(x, 2.0)
+    jacobian = co.hessian(loss)(x, y=2.0, power=3)
+    assert_type(co.jacrev(loss_and_name, 1, has_aux=True)(x, x), tuple[Any, str])
+    assert_type(co.jacfwd(loss_and_name, has_aux=True)(x, x), tuple[Any, str])
+    assert jacobian.shape == (2, 2)
+
+
+def batches(x: F64) -> None:
+    assert_type(co.vmap(square)(x), F64)
+    assert_type(co.vmap(square, (0, None))(x, 2.0), F64)
+    assert_type(co.vmap(twice, 0, 0, "same")(x), F64)
+    assert_type(co.vmap(co.vmap(twice), in_dims=0)(np.stack([x, x])), F64)
+
+
+def shapes(x: F64) -> None:
+    assert_type(co.eval_shape(square, x, k=2.0), co.FakeArray)
+    assert_type(co.eval_shape(twice, x), co.FakeArray)
+    # A fake array stands where the hint of the function asks for a real one.
+    assert_type(co.eval_shape(square, co.fake_like(x), 2.0), co.FakeArray)
+    assert_type(co.eval_shape(twice, co.fake_like(x)), co.FakeArray)
+    assert_type(co.eval_shape(halves, x), Any)
+
+
+def by_hand(x: F64) -> None:
+    v = co.variable(x)
+    co.backward(co.variable(2.0), 1.0)
+    v.backward(x)
+    assert_type(v.grad, co.Array | None)
+    v.grad = None
+    assert_type(co.stop_gradient(x), F64)
+    assert_type(co.stop_gradient({"w": x}), dict[str, F64])
+    with co.no_grad(), co.enable_grad(), co.FakeMode() as mode:
+        assert_type(mode.from_array(x), co.FakeArray)
+
+
+@co.no_grad()
+def untracked(x: F64, k: float = 1.0) -> F64:
+    return x * k
+
+
+@co.enable_grad()
+def tracked(x: F64, k: float = 1.0) -> F64:
+    return x * k
+
+
+def decorated(x: F64) -> None:
+    assert_type(untracked(x, k=2.0), F64)
+    assert_type(tracked(x), F64)
+
+
+def fake_arrays(x: F64) -> None:
+    assert_type(co.fake_like(x, shape=(2, 3), dtype=np.float32), co.FakeArray)
+    assert_type(co.FakeArray((2, 3)).shape, tuple[int, ...])
+    assert_type(co.fake_like(x, 3, "f4", "cuda:0").device, str)
+
+
+for check in (gradients, pullbacks, directions, matrices, decorated, fake_arrays):
+    check(np.ones(2))
+for check in (batches, shapes, by_hand):
+    check(np.ones(2))

@@ -1,0 +1,139 @@
+"""What the checkers say of operators and of transformed functions.
+
+FakeArray stands for any class of arrays: what checkers print for NumPy's classes differs
+from version to version.
+"""
+
+from __future__ import annotations
+
+from typing import overload, reveal_type
+
+import customop as co
+from customop import FakeArray
+
+
+@co.custom_op("typing::shown", mutates_args=())
+def shown(x: FakeArray, k: int = 1, *, name: str = "") -> FakeArray:
+    return x
+
+
+@co.custom_op("typing::generic", mutates_args=())
+def generic(x: co.ArrayT, /, y: co.ArrayT) -> co.ArrayT:
+    return x
+
+
+@overload
+def either(x: FakeArray) -> FakeArray: ...
+@overload
+def either(x: FakeArray, k: int) -> tuple[FakeArray, FakeArray]: ...
+def either(x: FakeArray, k: int = 0) -> FakeArray | tuple[FakeArray, FakeArray]:
+    return x
+
+
+overloaded = co.custom_op("typing::either", either, mutates_args=(), schema="...")
+
+
+def loss(x: FakeArray, k: int = 1, *, name: str = "") -> float:
+    return float(k)
+
+
+def of_one(x: FakeArray) -> FakeArray:
+    return x
+
+
+class Layer:
+    op = shown
+
+
+array = FakeArray((2, 3))
+
+# ---- operators ----
+
+reveal_type(shown)
+# by mypy: Operator[[x: FakeArray, k: int =, *, name: str =], FakeArray]
+# by pyright: Operator[(x: FakeArray, k: int = 1, *, name: str = ""), FakeArray]
+reveal_type(shown.call)
+# by mypy: def (x: FakeArray, k: int =, *, name: str =) -> FakeArray
+# by pyright: (x: FakeArray, k: int = 1, *, name: str = "") -> FakeArray
+reveal_type(Layer.op)
+# by mypy: Operator[[x: FakeArray, k: int =, *, name: str =], FakeArray]
+# by pyright: Operator[(x: FakeArray, k: int = 1, *, name: str = ""), FakeArray]
+reveal_type(generic)
+# by mypy: Operator[[R, y: R], R]
+# by pyright: Operator[(x: ArrayT@generic, /, y: ArrayT@generic), ArrayT@generic]
+reveal_type(generic.register_fake(lambda x, y: co.fake_like(x)))
+# by mypy: Operator[[R, y: R], R]
+# by pyright: Operator[(x: ArrayT@generic, /, y: ArrayT@generic), ArrayT@generic]
+reveal_type(shown.register_kernel("cuda"))
+# by mypy: def [FnT <: def (*Any, **Any) -> Any] (FnT) -> FnT
+# by pyright: (FnT@register_kernel) -> FnT@register_kernel
+reveal_type(co.register_fake(shown, shown))
+# by mypy: Operator[[x: FakeArray, k: int =, *, name: str =], FakeArray]
+# by pyright: Operator[(x: FakeArray, k: int = 1, *, name: str = ""), FakeArray]
+
+# By name an operator says nothing of its types.
+reveal_type(co.register_fake("typing::shown", shown))
+# by mypy: Operator[..., Any]
+# by pyright: Operator[..., Any]
+reveal_type(co.register_fake("typing::shown"))
+# by mypy: def [FnT <: def (*Any, **Any) -> Any] (FnT) -> FnT
+# by pyright: (FnT@register_fake) -> FnT@register_fake
+
+# A ParamSpec holds one signature: of a function with overloads, the first.
+reveal_type(overloaded)
+# by mypy: Operator[[x: FakeArray], FakeArray]
+# by pyright: Operator[(x: FakeArray), FakeArray]
+reveal_type(overloaded(array))
+# by mypy: FakeArray
+# by pyright: FakeArray
+
+# ---- transforms ----
+
+reveal_type(co.grad(loss))
+# by mypy: def (FakeArray, k: int =, *, name: str =) -> FakeArray
+# by pyright: (FakeArray, k: int = 1, *, name: str = "") -> FakeArray
+reveal_type(co.grad(generic))
+# by mypy: def [T <: Array] (T, y: T) -> T
+# by pyright: (ArrayT@generic, y: ArrayT@generic) -> ArrayT@generic
+reveal_type(co.grad(shown))
+# by mypy: def (FakeArray, k: int =, *, name: str =) -> FakeArray
+# by pyright: (FakeArray, k: int = 1, *, name: str = "") -> FakeArray
+reveal_type(co.grad(loss, 1))
+# by mypy: def (x: FakeArray, k: int =, *, name: str =) -> Any
+# by pyright: (x: FakeArray, k: int = 1, *, name: str = "") -> Any
+reveal_type(co.grad(loss, (0, 1)))
+# by mypy: def (x: FakeArray, k: int =, *, name: str =) -> tuple[Any, ...]
+# by pyright: (x: FakeArray, k: int = 1, *, name: str = "") -> tuple[Any, ...]
+reveal_type(co.value_and_grad(loss))
+# by mypy: def (FakeArray, k: int =, *, name: str =) -> tuple[float, FakeArray]
+# by pyright: (FakeArray, k: int = 1, *, name: str = "") -> tuple[float, FakeArray]
+reveal_type(co.value_and_grad(loss, (0, 1)))
+# by mypy: def (x: FakeArray, k: int =, *, name: str =) -> tuple[float, tuple[Any, ...]]
+# by pyright: (x: FakeArray, k: int = 1, *, name: str = "") -> tuple[float, tuple[Any, ...]]
+reveal_type(co.vjp(of_one, array))
+# by mypy: tuple[FakeArray, def (FakeArray) -> tuple[FakeArray]]
+# by pyright: tuple[FakeArray, (FakeArray) -> tuple[FakeArray]]
+reveal_type(co.vjp(generic, array, array))
+# by mypy: tuple[FakeArray, def (FakeArray) -> tuple[FakeArray, FakeArray]]
+# by pyright: tuple[FakeArray, (FakeArray) -> tuple[FakeArray, FakeArray]]
+reveal_type(co.jvp(generic, (array, array), (array, array)))
+# by mypy: tuple[FakeArray, FakeArray]
+# by pyright: tuple[FakeArray, FakeArray]
+reveal_type(co.jacrev(loss))
+# by mypy: def (x: FakeArray, k: int =, *, name: str =) -> Any
+# by pyright: (x: FakeArray, k: int = 1, *, name: str = "") -> Any
+reveal_type(co.jacfwd(loss))
+# by mypy: def (x: FakeArray, k: int =, *, name: str =) -> Any
+# by pyright: (x: FakeArray, k: int = 1, *, name: str = "") -> Any
+reveal_type(co.hessian(generic))
+# by mypy: def [R <: Array] (R, y: R) -> Any
+# by pyright: (x: ArrayT@generic, /, y: ArrayT@generic) -> Any
+reveal_type(co.vmap(loss))
+# by mypy: def (x: FakeArray, k: int =, *, name: str =) -> float
+# by pyright: (x: FakeArray, k: int = 1, *, name: str = "") -> float
+reveal_type(co.vmap(generic))
+# by mypy: def [R <: Array] (R, y: R) -> R
+# by pyright: (x: ArrayT@generic, /, y: ArrayT@generic) -> ArrayT@generic
+reveal_type(co.no_grad()(loss))
+# by mypy: def (x: FakeArray, k: int =, *, name: str =) -> float
+# by pyright: (x: FakeArray, k: int = 1, *, name: str = "") -> float
