@@ -1,6 +1,14 @@
 """Custom operators for NumPy and CuPy."""
 
-from customop.annotations import Array, ArrayT, Device, DType, Scalar
+from customop.annotations import (
+    Array,
+    ArrayT,
+    Device,
+    DType,
+    Scalar,
+    register_config_type,
+)
+from customop.autocast import autocast
 from customop.autograd import grad, native, value_and_grad, vjp
 from customop.config import config
 from customop.derivatives import hessian, jacfwd, jacrev
@@ -20,15 +28,22 @@ from customop.errors import (
     RegistrationError,
     SchemaError,
     ShapeError,
+    UnknownNameError,
     VmapError,
 )
+from customop.explain import Candidate, Explanation
 from customop.fake import FakeMode, eval_shape
 from customop.fakearray import FakeArray, fake_like
 from customop.jvp import jvp
 from customop.kinds import RuleKind, Tag
 from customop.library import (
     custom_op,
+    define,
+    get_kernel,
+    impl,
     register,
+    register_array_dispatch,
+    register_autocast,
     register_autograd,
     register_fake,
     register_jvp,
@@ -36,9 +51,12 @@ from customop.library import (
     register_vmap,
 )
 from customop.operator import Operator
+from customop.ops import OperatorPacket, ops
 from customop.protocols import getitem, register_numpy_function
 from customop.reverse import GradTracer
 from customop.schema import Schema, infer_schema
+from customop.scope import Library
+from customop.table import Formula, fallthrough_kernel
 from customop.testing import assert_close, gradcheck, gradgradcheck
 from customop.variables import (
     backward,
@@ -53,6 +71,7 @@ __all__ = [
     "ArgumentError",
     "Array",
     "ArrayT",
+    "Candidate",
     "ContractError",
     "CustomOpError",
     "CustomOpWarning",
@@ -60,16 +79,20 @@ __all__ = [
     "DataDependentError",
     "Device",
     "DeviceMismatchError",
+    "Explanation",
     "FakeArray",
     "FakeMode",
+    "Formula",
     "GradTracer",
     "GradientError",
     "Interpreter",
     "LeakedTracerError",
+    "Library",
     "MissingRuleError",
     "Mode",
     "OpCheckError",
     "Operator",
+    "OperatorPacket",
     "RegistrationError",
     "RuleKind",
     "Scalar",
@@ -78,28 +101,38 @@ __all__ = [
     "ShapeError",
     "Tag",
     "Tracer",
+    "UnknownNameError",
     "VmapError",
     "assert_close",
+    "autocast",
     "backward",
     "config",
     "custom_op",
+    "define",
     "enable_grad",
     "eval_shape",
     "fake_like",
+    "fallthrough_kernel",
+    "get_kernel",
     "getitem",
     "grad",
     "gradcheck",
     "gradgradcheck",
     "hessian",
+    "impl",
     "infer_schema",
     "jacfwd",
     "jacrev",
     "jvp",
     "native",
     "no_grad",
+    "ops",
     "register",
+    "register_array_dispatch",
     "register_array_type",
+    "register_autocast",
     "register_autograd",
+    "register_config_type",
     "register_fake",
     "register_jvp",
     "register_kernel",

@@ -3,24 +3,62 @@
 from __future__ import annotations
 
 import collections.abc
-import enum
 import numbers
 import re
 import sys
 import types
 import typing
-from collections.abc import Iterator
-from dataclasses import dataclass, field, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, is_dataclass
 from typing import Annotated, Any, Protocol, TypeAlias, Union
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import TypeVar, get_type_hints
 
+from customop.configtypes import (
+    ClassFields,
+    declare,
+    fields_of,
+    is_config_class,
+    nests,
+    withdraw,
+)
 from customop.devices import is_array_class
-from customop.errors import SchemaError
+from customop.errors import RegistrationError, SchemaError
+from customop.schematypes import (
+    ARRAY,
+    DEVICE,
+    DTYPE,
+    GENERATOR,
+    OPERAND,
+    SCALAR,
+    Base,
+    Choice,
+    ClassOf,
+    DictOf,
+    ListOf,
+    Maybe,
+    SchemaType,
+    TupleOf,
+    classes,
+    holds_arrays,
+)
+from customop.tree import register_class
 
-__all__ = ["Array", "ArrayT", "DType", "Device", "Scalar"]
+__all__ = [
+    "Array",
+    "ArrayT",
+    "DType",
+    "Device",
+    "Scalar",
+    "class_type",
+    "find_class",
+    "meet_classes",
+    "register_config_type",
+    "schema_type",
+    "show_annotation",
+]
 
 
 class Array(Protocol):
@@ -83,65 +121,6 @@ DType: TypeAlias = Annotated[npt.DTypeLike, _Meaning("dtype")]
 Device: TypeAlias = Annotated[str, _Meaning("device")]
 
 
-# ---- types of a schema ----
-
-
-@dataclass(frozen=True, slots=True)
-class Base:
-    """A type with a name and no parts: ``Array``, ``int``, ``dtype``."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True, slots=True)
-class Maybe:
-    """A type or None: ``T?``."""
-
-    item: SchemaType
-
-    def __str__(self) -> str:
-        return f"{self.item}?"
-
-
-@dataclass(frozen=True, slots=True)
-class ListOf:
-    """A list: ``T[]``, or ``T[n]`` of a given length.
-
-    A kernel gets it as a list, or as a tuple where its annotation says ``tuple``.
-    """
-
-    item: SchemaType
-    length: int | None = None
-    is_tuple: bool = field(default=False, compare=False)
-
-    def __str__(self) -> str:
-        return f"{self.item}[{'' if self.length is None else self.length}]"
-
-
-@dataclass(frozen=True, slots=True)
-class TupleOf:
-    """A tuple with a type for each place: ``(A, B)``."""
-
-    items: tuple[SchemaType, ...]
-
-    def __str__(self) -> str:
-        inside = ", ".join(str(item) for item in self.items)
-        return f"({inside},)" if len(self.items) == 1 else f"({inside})"
-
-
-SchemaType: TypeAlias = Base | Maybe | ListOf | TupleOf
-
-ARRAY = Base("Array")
-# An array, or a Python number that takes its dtype from the arrays beside it.
-OPERAND = Base("Array|Scalar")
-DTYPE = Base("dtype")
-DEVICE = Base("device")
-GENERATOR = Base("Generator")
-SCALAR = Base("Scalar")
-
 # ---- annotation -> schema type: one row, one line ----
 _ANNOTATIONS: dict[Any, SchemaType] = {
     Array: ARRAY,
@@ -185,8 +164,9 @@ FOREIGN: dict[str, str] = {
     "List": "write T[], such as int[]",
     "tuple": "write (A, B)",
     "Optional": "write T?, such as float?",
-    "Dict": "pass the values as parameters of their own",
-    "dict": "pass the values as parameters of their own",
+    "Dict": "write Dict(str, T), such as Dict(str, Array)",
+    "dict": "write Dict(str, T), such as Dict(str, Array)",
+    "Literal": 'write str{"a", "b"}, or int{1, 2}',
     "Any": "name the type",
 }
 
@@ -194,11 +174,14 @@ _LISTS = (list, collections.abc.Sequence)
 _NUMBERS = (int, float, bool, complex)
 SUPPORTED = (
     "Array (or a class of arrays), bool, int, float, complex, str, Scalar, DType,"
-    " Device, np.random.Generator, and Optional, list, Sequence and tuple of these"
+    " Device, np.random.Generator, Literal, Enum, frozen dataclasses, NamedTuple,"
+    " TypedDict, and Optional, list, Sequence, tuple and dict[str, ...] of these"
 )
 
 _SPLIT = "pass the values as parameters of their own"
 _LIST = "write list[T], such as list[int]"
+_DICT = "write dict[str, T], such as dict[str, float]"
+_LITERAL = "give values that are all str, all int or all bool"
 _TUPLE = "write tuple[T, ...] or tuple[A, B]"
 _TYPE = "write DType, or pass a name as str"
 _NAME_TYPE = "name the type: Array, or one of the others"
@@ -211,8 +194,8 @@ _INSTEAD: dict[Any, str] = {
     set: _LIST,
     frozenset: _LIST,
     tuple: _TUPLE,
-    dict: _SPLIT,
-    collections.abc.Mapping: _SPLIT,
+    dict: _DICT,
+    collections.abc.Mapping: _DICT,
     collections.abc.Sequence: _LIST,
     collections.abc.Iterable: "write Sequence[T]",
     collections.abc.Iterator: "write Sequence[T]",
@@ -242,7 +225,13 @@ def schema_type(annotation: Any) -> SchemaType:
         raise _no_type("ArrayLike", "write Array, and let the caller convert")
     if isinstance(annotation, TypeVar | typing.TypeVar):
         return _of_type_variable(annotation)
-    origin = typing.get_origin(annotation)
+    if is_config_class(annotation):
+        return class_type(annotation)
+    return _of_form(annotation, typing.get_origin(annotation))
+
+
+def _of_form(annotation: Any, origin: Any) -> SchemaType:
+    """Schema type of an alias, a union, a generic and the like."""
     items = typing.get_args(annotation)
     for attribute in ("__supertype__", "__value__"):  # a NewType, a type alias
         if origin is None and hasattr(annotation, attribute):
@@ -251,6 +240,8 @@ def schema_type(annotation: Any) -> SchemaType:
         return _of_annotated(*items)
     if origin is Union or isinstance(annotation, types.UnionType):
         return _of_union(items)
+    if origin is typing.Literal:
+        return _of_literal(annotation, items)
     if origin is not None:
         return _of_generic(annotation, origin, items)
     raise _no_type(annotation)
@@ -337,9 +328,11 @@ def _of_generic(annotation: Any, origin: Any, items: tuple[Any, ...]) -> SchemaT
         return ListOf(schema_type(items[0]))
     if origin is tuple and items and items != ((),):
         return _of_tuple(items)
+    if origin is dict and items and items[0] is str:
+        return DictOf(schema_type(items[1]))
     if hasattr(origin, "__value__"):
         return schema_type(_substituted(origin, items))
-    if _lookup(origin) is not None:
+    if _lookup(origin) is not None or is_config_class(origin):
         return schema_type(origin)
     raise _no_type(annotation, _instead(origin))
 
@@ -358,6 +351,175 @@ def _of_tuple(items: tuple[Any, ...]) -> SchemaType:
     return TupleOf(tuple(schema_type(item) for item in items))
 
 
+# Class of the values of a Literal -> name of their type.
+_LITERALS: dict[type, str] = {str: "str", int: "int", bool: "bool"}
+
+
+def _of_literal(annotation: Any, values: tuple[Any, ...]) -> SchemaType:
+    rest = tuple(value for value in values if value is not None)
+    found = {_LITERALS.get(type(value)) for value in rest}
+    (name,) = found if len(found) == 1 else (None,)
+    if name is None:
+        raise _no_type(annotation, _LITERAL)
+    kind = Choice(name, rest)
+    return kind if len(rest) == len(values) else Maybe(kind)
+
+
+# ---- classes of config objects ----
+
+# Names that an annotation may use, looked for when it is asked for.
+_Names: TypeAlias = Callable[[], Mapping[str, Any]]
+
+
+def class_type(
+    cls: type, names: _Names = dict, within: tuple[type, ...] = ()
+) -> ClassOf:
+    """Schema type of a class of config objects, which is known by its name from now on.
+
+    `names` gives those that annotations of its fields may use beside the module's;
+    `within` are the classes that it is a field of.
+
+    Raises
+    ------
+    SchemaError
+        If a field has no schema type, or the class no name to be found by.
+    """
+    name = f"{cls.__module__}.{cls.__qualname__}"
+    known = classes.get(name)
+    if known is not None and known.cls is cls:
+        return known
+    if not CLASS_NAME.fullmatch(name):
+        raise _no_type(cls, f"give it a name to be found by: {name!r} is none")
+    if cls in within:
+        raise _no_type(cls, "make it flat: it holds itself")
+    fields = _fields(cls, names, (*within, cls))
+    kinds = {n: _field_type(cls, n, h) for n, h in fields.hints.items()}
+    found = classes[name] = ClassOf(name, fields, kinds)
+    if holds_arrays(found) and not fields.is_dict:
+        nests[cls] = fields
+    moving = [n for n, kind in kinds.items() if holds_arrays(kind)]
+    register_class(fields, moving)
+    return found
+
+
+def find_class(name: str) -> ClassOf | None:
+    """The type of a class by its qualified name, if its module is imported."""
+    module, _, rest = name.rpartition(".")
+    while module and module not in sys.modules:
+        module, _, outer = module.rpartition(".")
+        rest = f"{outer}.{rest}"
+    found: Any = sys.modules.get(module)
+    for part in rest.split("."):
+        found = getattr(found, part, None)
+    return class_type(found) if is_config_class(found) else classes.get(name)
+
+
+# A qualified name as a schema string has it.
+CLASS_NAME = re.compile(r"[^\W\d]\w*(\.(\w+|<locals>))+")
+
+
+def _fields(cls: type, names: _Names, within: tuple[type, ...]) -> ClassFields:
+    try:
+        found = _fields_within(cls, names)
+        for hint in found.hints.values():
+            _look_into(hint, names, within)
+    except NameError as error:
+        missing = f"define {error.name} in {cls.__module__} before the operator"
+        raise _no_type(cls, missing) from None
+    except (TypeError, ValueError) as error:
+        if isinstance(error, SchemaError):
+            raise
+        raise _no_type(cls, f"change the class: {error}") from None
+    return found
+
+
+def _fields_within(cls: type, names: _Names) -> ClassFields:
+    try:
+        return fields_of(cls, {})
+    except NameError:  # the names around a function are seldom needed, and slow to find
+        return fields_of(cls, names())
+
+
+def _look_into(hint: Any, names: _Names, within: tuple[type, ...]) -> None:
+    """Meet the classes in an annotation while the names around them are known."""
+    if is_config_class(hint):
+        class_type(hint, names, within)
+    for item in typing.get_args(hint):
+        if item is not hint:
+            _look_into(item, names, within)
+
+
+def _field_type(cls: type, name: str, hint: Any) -> SchemaType:
+    try:
+        return schema_type(hint)
+    except SchemaError as error:
+        error.where = (f"in field '{name}' of {show_annotation(cls)}", *error.where)
+        raise
+
+
+def meet_classes(hint: Any, names: _Names) -> None:
+    """Make the classes in an annotation known, with the names around a function."""
+    try:
+        _look_into(hint, names, ())
+    except SchemaError:
+        # `schema_type` meets the same fault, where it is told of the parameter.
+        return
+
+
+def register_config_type(cls: type) -> type:
+    """Let objects of a class be arguments of operators, as config objects.
+
+    Enums, frozen dataclasses, NamedTuples and TypedDicts need no registration. Any
+    other class is taken by the annotated parameters of its constructor, each of which
+    it keeps as an attribute of the same name. Operators do not see when an object
+    changes, so it should not after it was passed to one.
+
+    Parameters
+    ----------
+    cls : type
+        A class that can be imported by name, such as a mutable dataclass. Its fields
+        have schema types; arrays among them are seen by every transform.
+
+    Returns
+    -------
+    type
+        The class, so that this can stand as a decorator.
+
+    Raises
+    ------
+    RegistrationError
+        If `cls` is no class, or one of Python's or of arrays.
+    SchemaError
+        If a field has no schema type, or objects cannot be made of their fields.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.register_config_type
+    ... class Window:
+    ...     def __init__(self, taps: np.ndarray, shift: int = 0):
+    ...         self.taps, self.shift = taps, shift
+    >>> @co.custom_op("doc::smooth", mutates_args=())
+    ... def smooth(x: np.ndarray, window: Window) -> np.ndarray:
+    ...     return np.roll(np.convolve(x, window.taps, "same"), window.shift)
+    >>> smooth(np.array([0.0, 2.0, 0.0]), Window(np.array([0.5, 0.5])))
+    array([0., 1., 1.])
+    """
+    if not isinstance(cls, type) or cls.__module__ == "builtins" or is_array_class(cls):
+        raise RegistrationError(
+            f"register_config_type: {show_annotation(cls)} is no class of config objects",
+            do="pass a class of your own, with annotated fields",
+        )
+    scope = sys._getframe(1)
+    declare(cls)
+    try:
+        class_type(cls, lambda: scope.f_locals)
+    except SchemaError:
+        withdraw(cls)
+        raise
+    return cls
+
+
 def _no_type(annotation: Any, instead: str = "") -> SchemaError:
     return SchemaError(
         f"annotation {show_annotation(annotation)}, which has no schema type",
@@ -368,8 +530,6 @@ def _no_type(annotation: Any, instead: str = "") -> SchemaError:
 
 def _instead(annotation: Any) -> str:
     """What to use in the place of an annotation, where that is known."""
-    if annotation is typing.Literal:
-        return "write str or int, and check the value in the function"
     if isinstance(annotation, type):
         return _instead_of_class(annotation)
     try:
@@ -381,15 +541,14 @@ def _instead(annotation: Any) -> str:
 def _instead_of_class(cls: type) -> str:
     if cls in _INSTEAD:
         return _INSTEAD[cls]
-    if issubclass(cls, enum.Enum):
-        return "write str, and pass the name of the member"
     if issubclass(cls, np.generic):
         return "write Array, which NumPy scalars fit too, or float, int or Scalar"
     if issubclass(cls, tuple):
         return _TUPLE
-    if is_dataclass(cls) or issubclass(cls, dict):
-        return _SPLIT
-    return ""
+    if is_dataclass(cls):
+        name = show_annotation(cls)
+        return f"make it @dataclass(frozen=True), or call register_config_type({name})"
+    return _DICT if issubclass(cls, dict) else ""
 
 
 def show_annotation(annotation: Any) -> str:
@@ -400,24 +559,3 @@ def show_annotation(annotation: Any) -> str:
         return annotation.__qualname__.rpartition("<locals>.")[2]
     text = str(annotation).replace("typing.", "").replace("collections.abc.", "")
     return re.sub(r"[\w.]*<locals>\.", "", text)
-
-
-def parts(kind: SchemaType) -> Iterator[SchemaType]:
-    """A type and all types within it."""
-    yield kind
-    if isinstance(kind, Maybe | ListOf):
-        yield from parts(kind.item)
-    if isinstance(kind, TupleOf):
-        for item in kind.items:
-            yield from parts(item)
-
-
-def holds_arrays(kind: SchemaType) -> bool:
-    """Whether a value of this type can be or hold an array."""
-    return any(part in (ARRAY, OPERAND) for part in parts(kind))
-
-
-def is_single_array(kind: SchemaType) -> bool:
-    """Whether a value of this type is one array, or None or a number in its place."""
-    inner = kind.item if isinstance(kind, Maybe) else kind
-    return inner in (ARRAY, OPERAND)

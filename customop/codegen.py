@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import itertools
 import linecache
+import weakref
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
-from customop.annotations import (
+from customop.coerce import exact_class, needs_guard
+from customop.parameters import KEYWORD_ONLY, MISSING, POSITIONAL_ONLY, Parameter
+from customop.schema import Schema, coercion
+from customop.schematypes import (
     ARRAY,
     OPERAND,
     SCALAR,
@@ -26,11 +30,15 @@ from customop.annotations import (
     holds_arrays,
     is_single_array,
 )
-from customop.coerce import exact_class, needs_guard
-from customop.parameters import KEYWORD_ONLY, MISSING, POSITIONAL_ONLY, Parameter
-from customop.schema import Schema, coercion
 
-__all__ = ["RESERVED", "compile_call", "generate", "is_open", "set_fast_kernel"]
+__all__ = [
+    "RESERVED",
+    "compile_call",
+    "generate",
+    "is_open",
+    "set_dispatch",
+    "set_fast_kernel",
+]
 
 _numbers = frozenset((float, int, bool, complex))
 _only_arrays = {np.ndarray}
@@ -98,7 +106,9 @@ def generate(title: str, text: str, name: str, names: dict[str, Any]) -> Any:
     filename = f"<customop {title} {next(_versions)}>"
     exec(compile(text, filename, "exec"), names)  # noqa: S102  # text of our own
     linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
-    return names[name]
+    made = names[name]
+    weakref.finalize(made, linecache.cache.pop, filename, None).atexit = False
+    return made
 
 
 RESERVED = (
@@ -123,6 +133,12 @@ def set_fast_kernel(call: Callable[..., Any], kernel: Any) -> None:
     if kernel is not None:
         names["_kernel"] = kernel
         names["_array"] = np.ndarray
+
+
+def set_dispatch(call: Callable[..., Any], dispatch: Any) -> None:
+    """Give a call another slow path."""
+    assert isinstance(call, FunctionType)
+    call.__globals__["_dispatch"] = dispatch
 
 
 def is_open(call: Callable[..., Any]) -> bool:

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from customop.annotations import (
+from customop.devices import NUMPY_SCALAR, kind_of, normalize_device
+from customop.errors import ArgumentError, did_you_mean
+from customop.schematypes import (
     ARRAY,
     DEVICE,
     DTYPE,
     GENERATOR,
     OPERAND,
     Base,
+    Choice,
+    ClassOf,
+    DictOf,
     ListOf,
     Maybe,
     SchemaType,
     TupleOf,
     holds_arrays,
+    typed_items,
 )
-from customop.devices import kind_of, normalize_device
-from customop.errors import ArgumentError
 
 __all__ = ["Mismatch", "check_default", "coerce", "exact_class", "needs_guard", "show"]
 
@@ -152,18 +156,16 @@ def coerce(value: Any, kind: SchemaType) -> Any:
     Mismatch
         If it does not fit the type.
     """
-    if isinstance(kind, Maybe):
-        return None if value is None else coerce(value, kind.item)
-    if isinstance(kind, ListOf):
-        return _coerce_list(value, kind)
-    if isinstance(kind, TupleOf):
-        return _coerce_tuple(value, kind)
-    if kind in (ARRAY, OPERAND):
-        return value
-    return _coerce_base(value, kind)
+    return _COERCIONS[type(kind)](value, kind)
+
+
+def _coerce_maybe(value: Any, kind: Maybe) -> Any:
+    return None if value is None else coerce(value, kind.item)
 
 
 def _coerce_base(value: Any, kind: Base) -> Any:
+    if kind in (ARRAY, OPERAND):
+        return value
     exact, convert = _EXACT[kind.name]
     if type(value) is exact and kind.name in PROVEN_BY_CLASS:
         return value
@@ -189,7 +191,7 @@ def _coerce_list(value: Any, kind: ListOf) -> Any:
         raise Mismatch(f"expects {kind}, a list, got {show(value)}")
     if kind.length is not None and len(value) != kind.length:
         raise Mismatch(f"expects {kind}, got {len(value)} items")
-    items = [_coerce_item(v, kind.item, i) for i, v in enumerate(value)]
+    items = [_coerce_item(*item) for item in typed_items(value, kind)]
     return _in_class(value, items, tuple if kind.is_tuple else list)
 
 
@@ -198,8 +200,7 @@ def _coerce_tuple(value: Any, kind: TupleOf) -> Any:
         raise Mismatch(f"expects {kind}, a tuple, got {show(value)}")
     if len(value) != len(kind.items):
         raise Mismatch(f"expects {kind}, got {len(value)} items")
-    pairs = enumerate(zip(value, kind.items, strict=True))
-    items = [_coerce_item(v, k, i) for i, (v, k) in pairs]
+    items = [_coerce_item(*item) for item in typed_items(value, kind)]
     return _in_class(value, items, tuple)
 
 
@@ -212,11 +213,113 @@ def _in_class(
     return wanted(items)
 
 
-def _coerce_item(value: Any, kind: SchemaType, index: int) -> Any:
+def _coerce_item(where: str, value: Any, kind: SchemaType) -> Any:
     try:
         return coerce(value, kind)
     except Mismatch as error:
-        raise Mismatch(f"at index {index} {error}") from None
+        raise Mismatch(f"at {where} {error}") from None
+
+
+def _coerce_choice(value: Any, kind: Choice) -> Any:
+    try:
+        found = _coerce_base(value, Base(kind.name))
+    except Mismatch:
+        found = None
+    if found not in kind.options:
+        raise Mismatch(f"expects {kind}, got {show(value)}{_near(value, kind.options)}")
+    return found
+
+
+def _near(value: Any, known: Sequence[Any]) -> str:
+    """The known text that is near to a text, as a question."""
+    texts = [name for name in known if isinstance(name, str)]
+    return did_you_mean(value, texts) if isinstance(value, str) else ""
+
+
+def _coerce_dict(value: Any, kind: DictOf) -> Any:
+    if not isinstance(value, Mapping):
+        raise Mismatch(f"expects {kind}, a dict, got {show(value)}")
+    for key in value:
+        if not isinstance(key, str):
+            raise Mismatch(f"expects {kind}, got the key {show(key)}")
+    return _with_items(value, kind)
+
+
+def _with_items(value: Mapping[str, Any], kind: DictOf | ClassOf) -> Any:
+    """A plain dict of coerced items: the value itself if that is the same."""
+    given = typed_items(value, kind)
+    items = [_coerce_item(*item) for item in given]
+    pairs = zip(items, given, strict=True)
+    if type(value) is dict and all(new is old for new, (_, old, _) in pairs):
+        return value
+    return {_to_str(key): item for key, item in zip(value, items, strict=True)}
+
+
+def _coerce_object(value: Any, kind: ClassOf) -> Any:
+    if kind.is_enum:
+        return _coerce_member(value, kind)
+    if kind.fields.is_dict:
+        return _coerce_typed_dict(value, kind)
+    if type(value) is not kind.cls:
+        raise Mismatch(f"expects {kind}, got {show(value)}{_other_class(value, kind)}")
+    try:
+        given = typed_items(value, kind)
+    except AttributeError as error:
+        raise Mismatch(f"expects {kind}, whose object lacks '{error.name}'") from None
+    items = [_coerce_item(*item) for item in given]
+    if all(new is old for new, (_, old, _) in zip(items, given, strict=True)):
+        return value
+    return kind.fields.like(value, items)
+
+
+def _other_class(value: Any, kind: ClassOf) -> str:
+    """Why an object that may look right has the wrong class."""
+    if isinstance(value, kind.cls):
+        return ", a class derived from it, whose further fields no transform would see"
+    same = type(value).__qualname__ == kind.cls.__qualname__
+    return ", whose class was defined again since" if same else ""
+
+
+def _coerce_typed_dict(value: Any, kind: ClassOf) -> Any:
+    if not isinstance(value, Mapping):
+        raise Mismatch(f"expects {kind}, a dict, got {show(value)}")
+    known, required = kind.items, kind.fields.required
+    for key in value:
+        if key not in known:
+            near = _near(key, list(known))
+            raise Mismatch(f"expects {kind}, got the key {show(key)}{near}")
+    missing = [name for name in known if name in required and name not in value]
+    if missing:
+        raise Mismatch(f"expects {kind}, got no key '{missing[0]}'")
+    return _with_items(value, kind)
+
+
+def _coerce_member(value: Any, kind: ClassOf) -> Any:
+    cls: Any = kind.cls
+    if isinstance(value, cls):
+        return value
+    if kind_of[type(value)] in (None, NUMPY_SCALAR):  # an array equals what it likes
+        try:
+            found = cls(value)
+        except (ValueError, TypeError):
+            found = None
+        if found is not None and isinstance(found.value, bool) == isinstance(
+            value, bool | np.bool_
+        ):
+            return found
+    near = _near(value, [m.value for m in cls])
+    raise Mismatch(f"expects {kind}, got {show(value)}{near}")
+
+
+_COERCIONS: dict[type, Callable[[Any, Any], Any]] = {
+    Base: _coerce_base,
+    Choice: _coerce_choice,
+    Maybe: _coerce_maybe,
+    ListOf: _coerce_list,
+    DictOf: _coerce_dict,
+    TupleOf: _coerce_tuple,
+    ClassOf: _coerce_object,
+}
 
 
 def show(value: Any) -> str:
@@ -244,14 +347,40 @@ def remedy(kind: SchemaType, value: Any, name: str) -> str:
         return f"pass a value, or make {name} Optional"
     if inner == Base("int") and isinstance(value, float):
         return f"pass int({value!r})" if value.is_integer() else f"make {name} a float"
-    if isinstance(inner, ListOf):
-        return f"pass a list of {inner.item}"
     if isinstance(inner, Base) and kind_of[type(value)] is not None:
         return f"pass a Python number, or make {name} an Array"
-    return _PASS.get(inner, f"pass a value of type {inner}")
+    return _PASS.get(inner) or _fitting(inner)
+
+
+def _fitting(kind: SchemaType) -> str:
+    """How to write a value of a type."""
+    if isinstance(kind, ListOf):
+        return f"pass a list of {kind.item}"
+    if isinstance(kind, DictOf):
+        return f'pass a dict such as {{"name": {kind.item}}}'
+    if isinstance(kind, Choice):
+        return f"pass one of {', '.join(map(repr, kind.options))}"
+    if isinstance(kind, ClassOf):
+        return _remedy_for_object(kind)
+    return f"pass a value of type {kind}"
+
+
+def _remedy_for_object(kind: ClassOf) -> str:
+    name = kind.cls.__name__
+    if kind.is_enum:
+        members: Any = list(kind.cls)  # type: ignore[call-overload]  # an Enum
+        return f"pass {' or '.join(f'{name}.{m.name}' for m in members[:5])}"
+    if kind.fields.is_dict:
+        keys = ", ".join(f'"{key}": {item}' for key, item in kind.items.items())
+        return f"pass {{{keys}}}"
+    given = ", ".join(f"{key}: {item}" for key, item in kind.items.items())
+    return f"pass {name}({given})"
 
 
 # ---- defaults ----
+
+
+_MUTABLE = "a default must be immutable: write a tuple or a number"
 
 
 def check_default(value: Any, kind: SchemaType) -> Any:
@@ -266,7 +395,7 @@ def check_default(value: Any, kind: SchemaType) -> Any:
     if value is None and inner is kind:
         raise Mismatch("only an Optional parameter has the default None")
     if isinstance(value, list | dict | set | bytearray | np.ndarray):
-        raise Mismatch("a default must be immutable: write a tuple or a number")
+        raise Mismatch(_MUTABLE)
     if value is not None and inner == Base("bool") and _number_class(value) != "b":
         raise Mismatch(f"expects bool, got {show(value)}")
     return _fixed(coerce(value, kind), kind)
@@ -279,6 +408,8 @@ def _fixed(value: Any, kind: SchemaType) -> Any:
         return tuple(_fixed(v, k) for v, k in zip(value, kind.items, strict=True))
     if isinstance(kind, ListOf):
         return tuple(_fixed(item, kind.item) for item in value)
+    if isinstance(kind, ClassOf | DictOf):
+        return _fixed_object(value, kind)
     if kind == OPERAND and _number_class(value):
         return _to_scalar(value)
     if kind in (ARRAY, OPERAND):
@@ -288,6 +419,15 @@ def _fixed(value: Any, kind: SchemaType) -> Any:
     if kind == DTYPE and not _has_text(value):
         raise Mismatch("this dtype has no text in a schema")
     return value
+
+
+def _fixed_object(value: Any, kind: ClassOf | DictOf) -> Any:
+    if isinstance(kind, DictOf) or not kind.fields.is_frozen:
+        raise Mismatch(_MUTABLE)
+    if kind.is_enum:
+        return value
+    items = [_fixed(v, k) for _, v, k in typed_items(value, kind)]
+    return kind.fields.like(value, items)
 
 
 def _has_text(dtype: np.dtype[Any]) -> bool:

@@ -5,36 +5,60 @@ from __future__ import annotations
 import itertools
 import weakref
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from customop.annotations import (
-    ARRAY,
-    OPERAND,
-    Base,
-    ListOf,
-    Maybe,
-    SchemaType,
-    TupleOf,
-)
 from customop.coerce import exact_class, show
+from customop.config import config
+from customop.configtypes import children, steps
 from customop.devices import FAKE, NUMPY_SCALAR, TRACED, kind_of
 from customop.dispatch import flat, map_nested
-from customop.errors import ContractError, CustomOpError, DataDependentError, place
+from customop.errors import (
+    ContractError,
+    CustomOpError,
+    DataDependentError,
+    place,
+    warn_caller,
+)
 from customop.fakearray import (
     FakeArray,
     axis_order,
+    c_strides,
     device_of,
     dtype_of,
     make_fake,
     strides_of,
 )
+from customop.kinds import Tag
+from customop.parameters import Alias
 from customop.protocols import abbreviated, describe
 from customop.schema import Schema
+from customop.schematypes import (
+    ARRAY,
+    OPERAND,
+    Base,
+    Choice,
+    ClassOf,
+    DictOf,
+    ListOf,
+    Maybe,
+    SchemaType,
+    TupleOf,
+    typed_items,
+)
 
-__all__ = ["Proof", "finish_fake", "note_writes", "to_fake", "writes"]
+__all__ = [
+    "AfterCall",
+    "Guess",
+    "Proof",
+    "finish_fake",
+    "note_writes",
+    "to_c_order",
+    "to_fake",
+    "writes",
+]
 
 
 class Proof:
@@ -47,6 +71,7 @@ class Proof:
 
     __slots__ = (
         "args",
+        "before",
         "done",
         "error",
         "fake",
@@ -65,7 +90,7 @@ class Proof:
         kind: str,
         args: Sequence[Any],
         fake: Callable[..., Any] | None,
-        done: Callable[[], None],
+        done: Callable[[bool], None],
     ) -> None:
         self.op = op
         self.kernel = kernel
@@ -76,6 +101,8 @@ class Proof:
         self.error: Exception | None = None
         self.sums = self._checksums()
         self.views = args
+        # What may be written as it was, should the kernel have to run once more.
+        self.before = [map_nested(v, _copy) for v in self._written()]
         # What a result may alias must stay writable: the result is handed out.
         free = {r.alias.name for r in op.schema.returns if r.alias}
         given = zip(op.schema.parameters, args, strict=True)
@@ -93,13 +120,20 @@ class Proof:
         code in C may.
         """
         pairs = zip(self.op.schema.parameters, self.args, strict=True)
+        # An array that a caller passes twice may change where one of its places may.
+        written = [v for v in flat(self._written()) if isinstance(v, np.ndarray)]
         return [
             (p.name, zlib.crc32(np.ascontiguousarray(leaf).view(np.uint8).data))
             for p, value in pairs
             if not p.is_written
             for leaf in flat(value)
             if isinstance(leaf, np.ndarray) and leaf.size and not leaf.dtype.hasobject
+            if not any(_share(leaf, v) for v in written)
         ]
+
+    def _written(self) -> list[Any]:
+        """The arguments that the schema lets the kernel write."""
+        return written_of(self.op.schema, self.args)
 
     def _check_unwritten(self) -> None:
         for (name, before), (_, after) in zip(
@@ -134,18 +168,19 @@ class Proof:
         """
         self.error = error
         self.views = self.args
-        self.args = [map_nested(v, _copy) for v in self.args]
+        pairs = zip(flat(self._written()), flat(self.before), strict=True)
+        for mine, earlier in pairs:
+            if isinstance(mine, np.ndarray) and mine.flags.writeable:
+                mine[...] = earlier
+        named = zip(self.op.schema.parameters, self.args, strict=True)
+        self.args = [v if p.is_written else map_nested(v, _copy) for p, v in named]
         return self.args
 
     def _check_copies(self) -> None:
-        """Raise if the kernel wrote what it must not; bring back what it may write."""
+        """Raise if the kernel wrote what it must not."""
         changed = self._changed(self.args)
         if changed or str(self.error) in _WRITES:
             raise self._undeclared(changed) from self.error
-        pairs = zip(flat(list(self.views)), flat(list(self.args)), strict=True)
-        for mine, theirs in pairs:
-            if isinstance(mine, np.ndarray) and not _equal(mine, theirs):
-                mine[...] = theirs
 
     def _changed(self, copies: Sequence[Any]) -> str:
         for p, mine, theirs in zip(
@@ -168,37 +203,75 @@ class Proof:
         else:
             self._check_copies()
         values = check_returns(self.op, self.kernel, out, self.kind)
-        self._check_memory(schema, values)
+        self._check_identity(values)
+        shared = self._shared(schema, values)
         if self.fake is not None:
             self._check_fake(values)
         if schema.written:
-            note_writes(self.views)
-        self.done()
-        return out
+            note_writes(written_of(schema, self.views))
+        self.done(bool(shared) and config.aliasing == "copy")
+        return _without(out, shared) if config.aliasing == "copy" else out
 
-    def _check_memory(self, schema: Schema, values: Sequence[Any]) -> None:
-        """Raise for memory that results share without the schema saying so."""
-        seen = [
-            (f"argument '{p.name}'", p.alias, array)
-            for p, value in zip(schema.parameters, self.args, strict=True)
-            for _, array in _named(p.name, value)
-        ]
-        for i, (r, value) in enumerate(zip(schema.returns, values, strict=True)):
-            for name, array in _named(f"output {i}", value):
-                for other, alias, earlier in seen:
-                    declared = r.alias and alias and r.alias.name == alias.name
-                    if not declared and _share(array, earlier):
-                        raise self._shares(name, other)
-                seen.append((name, r.alias, array))
+    def _check_identity(self, values: Sequence[Any]) -> None:
+        """Raise unless a tagged operator returns the very arrays that it writes."""
+        if Tag.inplace not in self.op.tags and Tag.out not in self.op.tags:
+            return
+        tag = Tag.inplace if Tag.inplace in self.op.tags else Tag.out
+        names = self.op.schema.written
+        written = zip(names, self._written(), values, strict=True)
+        for i, (name, mine, value) in enumerate(written):
+            if value is not mine:
+                raise self._breach(
+                    f"returns output {i} that is not its argument '{name}' itself",
+                    f"as {tag} says",
+                    do=f"write into {name}, then return {', '.join(names)}",
+                    parameter=name,
+                )
+
+    def _shared(self, schema: Schema, values: Sequence[Any]) -> list[int]:
+        """Results on memory that the schema does not say; raise as `config` says."""
+        found = list(shared_results(schema, self.args, values))
+        for _, name, other in found:
+            error = self._shares(name, other)
+            if config.aliasing == "error":
+                raise error
+            if config.aliasing == "warn":
+                warn_caller(str(error), "customop")
+        return [number for number, _, _ in found]
 
     def _shares(self, name: str, other: str) -> ContractError:
         return self._breach(
             f"returns {name} that shares memory with {other}",
             "which its schema does not say",
-            do="return a copy: out.copy()",
+            do=self._apart(other),
         )
 
+    def _apart(self, other: str) -> str:
+        """What to do about a result that shares memory with an argument."""
+        for p in self.op.schema.parameters:
+            if other == f"argument '{p.name}'" and p.is_written:
+                if isinstance(p.type, Maybe):
+                    return (
+                        f"split it: an operator without '{p.name}' returns a fresh"
+                        f" array, one with tags=Tag.out takes *, {p.name}: Array"
+                    )
+                return f"return None, or say tags=Tag.inplace or tags=Tag.out for '{p.name}'"
+        return "return a copy: out.copy()"
+
     def _check_fake(self, values: Sequence[Any]) -> None:
+        """Compare with the fake kernel; a guess that nobody was told is withdrawn."""
+        guess = self.fake if isinstance(self.fake, Guess) else None
+        was_told = guess is not None and guess.is_told
+        try:
+            self._compare_fake(values)
+        except CustomOpError as error:
+            if guess is None or was_told:
+                raise
+            guess.fault = error.what.partition(": ")[2]
+        if guess is not None:
+            guess.is_told = was_told
+
+    def _compare_fake(self, values: Sequence[Any]) -> None:
         assert self.fake is not None
         schema = self.op.schema
         fakes = [map_nested(v, to_fake) for v in self.args]
@@ -215,7 +288,12 @@ class Proof:
                 do="make the fake kernel accept what the kernel accepts",
             ) from error
         expected = check_returns(self.op, self.fake, told, FAKE)
-        ordered = not any(_is_broadcast(v) for v in flat(list(self.args)))
+        exact = Tag.needs_exact_strides in self.op.tags
+        ordered = exact or not (
+            isinstance(self.fake, Guess)
+            or Tag.flexible_layout in self.op.tags
+            or any(_is_broadcast(v) for v in flat(list(self.args)))
+        )
         for i, (real, fake) in enumerate(zip(values, expected, strict=True)):
             reals, fakes = flat(real), flat(fake)
             kinds = [[kind_of[type(v)] is None for v in vs] for vs in (reals, fakes)]
@@ -234,13 +312,16 @@ class Proof:
             return
         told = (tuple(fake.shape), fake.dtype, device_of(fake))
         seen = (tuple(real.shape), dtype_of(real), device_of(real))
+        exact = Tag.needs_exact_strides in self.op.tags
         # Some libraries tell no strides, and copy what NumPy views and broadcasts.
-        ordered = ordered and hasattr(real, "strides") and not _is_broadcast(fake)
-        if told == seen and not (ordered and _other_order(real, fake)):
+        tells = hasattr(real, "strides") and (exact or not _is_broadcast(fake))
+        differ = _other_strides if exact else _other_order
+        if told == seen and not (ordered and tells and differ(real, fake)):
             return
         names = ("shape", "dtype", "device")
         wrong = [n for n, a, b in zip(names, told, seen, strict=True) if a != b]
-        what = " and ".join(wrong) or "order of axes in memory"
+        layout = "strides" if exact else "order of axes in memory"
+        what = " and ".join(wrong) or layout
         raise self._breach(
             f"returns {abbreviated(real)} with strides {strides_of(real)} on"
             f" {device_of(real)} as output {index}, its fake kernel"
@@ -318,12 +399,16 @@ def _same_bytes(a: Any, b: Any) -> bool:
 
 
 def _named(name: str, value: Any) -> list[tuple[str, Any]]:
-    """Arrays of a value, each with its name among lists."""
-    if type(value) in (list, tuple):
-        items = enumerate(value)
+    """Arrays of a value, each with its name among lists and config objects."""
+    found = children(value)
+    if found is not None:
+        items = zip(steps(value), found, strict=True)
         return [pair for i, v in items for pair in _named(f"{name}, item {i}", v)]
-    has_memory = kind_of[type(value)] not in (None, NUMPY_SCALAR, TRACED, FAKE)
-    return [(name, value)] if has_memory else []
+    return [(name, value)] if _has_memory(value) else []
+
+
+def _has_memory(value: Any) -> bool:
+    return kind_of[type(value)] not in (None, NUMPY_SCALAR, TRACED, FAKE)
 
 
 def _share(a: Any, b: Any) -> bool:
@@ -372,10 +457,117 @@ def _other_order(real: Any, fake: Any) -> bool:
     return first != second
 
 
+def _other_strides(real: Any, fake: Any) -> bool:
+    """Whether axes longer than one have other strides."""
+    if kind_of[type(real)] == NUMPY_SCALAR or not real.size:
+        return False
+    triples = zip(real.shape, strides_of(real), strides_of(fake), strict=True)
+    return any(length > 1 and a != b for length, a, b in triples)
+
+
+class Guess:
+    """A fake kernel that a tag gives: right until a call of a kernel disproves it.
+
+    Attributes
+    ----------
+    fault : str
+        How a call disproved it, or nothing.
+    is_told : bool
+        Whether it has answered: what somebody was told must not turn out wrong.
+    """
+
+    __slots__ = ("__wrapped__", "fault", "is_told")
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.__wrapped__ = fn
+        self.fault = ""
+        self.is_told = False
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        """Tell what the tag says of the result."""
+        told = self.__wrapped__(*args, **keywords)
+        self.is_told = True
+        return told
+
+
+# ---- results on the memory of others ----
+
+
+def shared_results(
+    schema: Schema, args: Sequence[Any], values: Sequence[Any]
+) -> Iterator[tuple[int, str, str]]:
+    """Results that share memory without the schema saying so.
+
+    The number of each among the arrays of all results, what messages call it, and
+    what it shares memory with.
+    """
+    named = [
+        (f"argument '{p.name}'", p.alias, array)
+        for p, value in zip(schema.parameters, args, strict=True)
+        for _, array in _named(p.name, value)
+    ]
+    seen = list(named)
+    for i, (r, value) in enumerate(zip(schema.returns, values, strict=True)):
+        # What a caller passes twice is told by either of its places.
+        free = [a for _, alias, a in named if _is_same(r.alias, alias)]
+        for name, array in _named(f"output {i}", value):
+            for other, alias, earlier in seen:
+                if _is_same(r.alias, alias) or not _share(array, earlier):
+                    continue
+                if not any(_share(earlier, a) for a in free):
+                    yield len(seen) - len(named), name, other
+                    break
+            seen.append((name, r.alias, array))
+
+
+def _is_same(first: Alias | None, second: Alias | None) -> bool:
+    return first is not None and second is not None and first.name == second.name
+
+
+def _without(out: Any, shared: Sequence[int]) -> Any:
+    """A result with copies in place of the arrays of these numbers."""
+    numbers = itertools.count()
+
+    def own(value: Any) -> Any:
+        return value.copy() if next(numbers) in shared else value
+
+    return map_nested(out, lambda v: own(v) if _has_memory(v) else v)
+
+
+class AfterCall:
+    """What is done after each call of a kernel that has proven its contract.
+
+    It notes what the operator has written; where a kernel was found to return memory
+    of others, and `config.aliasing` is ``"copy"``, it copies such results.
+    """
+
+    __slots__ = ("args", "copies", "op")
+
+    def __init__(self, op: Any, args: Sequence[Any], *, copies: bool) -> None:
+        self.op = op
+        self.args = args
+        self.copies = copies
+
+    def concerns(self, error: Exception) -> bool:
+        """No fault of a proven kernel is mended."""
+        return False
+
+    def check(self, out: Any) -> Any:
+        """The result, with the versions of what is written raised."""
+        schema = self.op.schema
+        if schema.written:
+            note_writes(written_of(schema, self.args))
+        if not self.copies:
+            return out
+        values = list(out) if schema.is_tuple else [out]
+        found = shared_results(schema, self.args, values)
+        return _without(out, [number for number, _, _ in found])
+
+
 # ---- results against the schema ----
 
-VMAP_RULE, JVP_RULE = "vmap rule", "jvp rule"
-_RULES = (VMAP_RULE, JVP_RULE)
+VMAP_RULE, JVP_RULE, COMPOSITE_RULE = "vmap rule", "jvp rule", "rule"
+_RULES = (VMAP_RULE, JVP_RULE, COMPOSITE_RULE)
 
 
 def check_returns(
@@ -429,26 +621,46 @@ def _misfit(value: Any, kind: SchemaType, device: str) -> str:
     """Why a result does not fit its type, or nothing."""
     if isinstance(kind, Maybe):
         return "" if value is None else _misfit(value, kind.item, device)
-    if isinstance(kind, ListOf | TupleOf):
+    if isinstance(kind, Choice):
+        chosen = type(value) is type(kind.options[0]) and value in kind.options
+        return "" if chosen else f"as {show(value)}, must be {kind}"
+    if not isinstance(kind, Base):
         return _misfit_items(value, kind, device)
     if kind in (ARRAY, OPERAND):
         return _misfit_array(value, device)
     return _misfit_scalar(value, kind)
 
 
-def _misfit_items(value: Any, kind: ListOf | TupleOf, device: str) -> str:
-    if not isinstance(value, list | tuple):
+def _misfit_items(
+    value: Any, kind: ListOf | TupleOf | DictOf | ClassOf, device: str
+) -> str:
+    if not _is_nested_as(value, kind):
         return f"as {show(value)}, must be {kind}"
-    kinds = kind.items if isinstance(kind, TupleOf) else (kind.item,) * len(value)
-    if len(kinds) != len(value):
+    count = len(kind.items) if isinstance(kind, TupleOf) else None
+    count = kind.length if isinstance(kind, ListOf) else count
+    if count is not None and count != len(value):
         return f"with {len(value)} items, must be {kind}"
-    if isinstance(kind, ListOf) and kind.length not in (None, len(value)):
-        return f"with {len(value)} items, must be {kind}"
-    for i, (v, k) in enumerate(zip(value, kinds, strict=True)):
+    if isinstance(kind, ClassOf) and kind.is_enum:
+        return ""
+    for where, v, k in typed_items(value, kind):
         reason = _misfit(v, k, device)
         if reason:
-            return f"with item {i} {reason}"
+            return f"with {where.replace('index', 'item')} {reason}"
     return ""
+
+
+def _is_nested_as(value: Any, kind: ListOf | TupleOf | DictOf | ClassOf) -> bool:
+    """Whether a result is of the class that its type is made of."""
+    if isinstance(kind, ListOf | TupleOf):
+        return isinstance(value, list | tuple)
+    if isinstance(kind, DictOf):
+        return type(value) is dict and all(isinstance(key, str) for key in value)
+    if kind.is_enum:
+        return isinstance(value, kind.cls)
+    if kind.fields.is_dict:
+        keys = set(value) if type(value) is dict else {None}
+        return kind.fields.required <= keys <= set(kind.items)
+    return type(value) is kind.cls
 
 
 def _misfit_array(value: Any, device: str) -> str:
@@ -491,6 +703,19 @@ def to_fake(value: Any) -> Any:
     )
 
 
+def to_c_order(value: Any) -> Any:
+    """An array in C order, fake or real: a copy where it is not; all else as it is."""
+    kind = kind_of[type(value)]
+    if kind in (None, NUMPY_SCALAR, TRACED):
+        return value
+    if kind == FAKE:
+        order = c_strides(value.shape, value.dtype.itemsize)
+        return make_fake(value.shape, value.dtype, order, value.device)
+    flags = getattr(value, "flags", None)
+    # Kinds without flags have one order alone.
+    return value if flags is None or flags.c_contiguous else value.copy(order="C")
+
+
 def finish_fake(op: Any, kernel: Callable[..., Any], out: Any) -> Any:
     """The result of a fake kernel: right in number and type, and fake throughout."""
     if type(out) is FakeArray and op.schema.single_return:
@@ -500,6 +725,13 @@ def finish_fake(op: Any, kernel: Callable[..., Any], out: Any) -> Any:
 
 
 # ---- which arrays operators have written, and when ----
+
+
+def written_of(schema: Schema, args: Sequence[Any]) -> list[Any]:
+    """The arguments of a call that the schema marks as written."""
+    pairs = zip(schema.parameters, args, strict=True)
+    return [value for p, value in pairs if p.is_written]
+
 
 # Counts nodes of reverse mode and writes alike: what has the higher number came later.
 moments = itertools.count(1)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar, Token
 from typing import Any, ClassVar, NoReturn, Self
 
+from customop.configtypes import like, nests
 from customop.devices import TRACED, add_array_type, kind_of
 from customop.errors import (
     CustomOpError,
@@ -360,12 +361,19 @@ def leaked(op: Any, interpreter: Interpreter) -> LeakedTracerError:
 
 
 def map_nested(value: Any, fn: Callable[[Any], Any]) -> Any:
-    """Apply `fn` to a value, or to what lists and tuples hold, at any depth."""
-    if type(value) is list:
+    """Apply `fn` to a value, or to what lists, config objects and the like hold.
+
+    At any depth. What is made is a value too: see `map_outline` for axes and others.
+    """
+    cls = type(value)
+    if cls is list:
         return [map_nested(item, fn) for item in value]
-    if type(value) is tuple:
+    if cls is tuple:
         return tuple(map_nested(item, fn) for item in value)
-    return fn(value)
+    nest = nests.get(cls)
+    if nest is None:
+        return fn(value)
+    return like(value, [map_nested(item, fn) for item in nest.items(value)])
 
 
 def map_result(value: Any, fn: Callable[[Any], Any]) -> Any:
@@ -374,14 +382,18 @@ def map_result(value: Any, fn: Callable[[Any], Any]) -> Any:
 
 
 def flat(value: Any) -> list[Any]:
-    """What lists and tuples hold, at any depth, in order."""
-    if type(value) in (list, tuple):
-        return [leaf for item in value for leaf in flat(item)]
-    return [value]
+    """What lists, config objects and the like hold, at any depth, in order."""
+    cls = type(value)
+    if cls is not list and cls is not tuple:
+        nest = nests.get(cls)
+        if nest is None:
+            return [value]
+        value = nest.items(value)
+    return [leaf for item in value for leaf in flat(item)]
 
 
 def nested_leaves(op: Any, args: Sequence[Any]) -> list[Any]:
-    """Arrays, and None in their places, inside the list arguments of a call."""
+    """Arrays, and None in their places, inside the nested arguments of a call."""
     return [leaf for slot in op.nested_slots for leaf in flat(args[slot])]
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "RegistrationError",
     "SchemaError",
     "ShapeError",
+    "UnknownNameError",
     "VmapError",
 ]
 
@@ -94,6 +95,10 @@ class DeviceMismatchError(CustomOpError, TypeError):
 
 class RegistrationError(CustomOpError, RuntimeError):
     """A kernel, rule, operator or kind of array cannot be registered as given."""
+
+
+class UnknownNameError(CustomOpError, AttributeError):
+    """No namespace, operator or overload has the name that is asked for."""
 
 
 class MissingRuleError(CustomOpError, NotImplementedError):

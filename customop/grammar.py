@@ -11,19 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from customop.annotations import (
-    ARRAY,
-    DTYPE,
-    FOREIGN,
-    NAMES,
-    OPERAND,
-    Base,
-    ListOf,
-    Maybe,
-    SchemaType,
-    TupleOf,
-    holds_arrays,
-)
+from customop.annotations import FOREIGN, NAMES, find_class
 from customop.coerce import Mismatch, check_default
 from customop.errors import SchemaError, did_you_mean
 from customop.parameters import (
@@ -35,11 +23,24 @@ from customop.parameters import (
     Parameter,
     Return,
 )
+from customop.schematypes import (
+    DTYPE,
+    Base,
+    Choice,
+    ClassOf,
+    DictOf,
+    ListOf,
+    Maybe,
+    SchemaType,
+    TupleOf,
+    holds_arrays,
+)
 
 __all__ = ["parse"]
 
+_DICT = re.compile(r"Dict\(\s*str\s*,")
 _TYPE = re.compile(
-    r"(?P<name>[A-Za-z_][\w.]*)"
+    r"(?P<name>[^\W\d](?:[\w.]|<locals>)*)"
     r"(\(\s*(?P<alias>[a-zA-Z_]\w*)(?P<write>!?)\s*\))?"
     r"(?P<operand>\|Scalar\b)?"
 )
@@ -228,22 +229,68 @@ def _parse_type(part: str, at: int) -> tuple[SchemaType, Alias | None, int]:
     """A type at the start of `part`, its alias, and where it ends."""
     if part.startswith("("):
         return _parse_suffix(part, at, *_parse_tuple(part, at))
+    if _DICT.match(part):
+        return _parse_suffix(part, at, *_parse_dict(part, at))
     match = _TYPE.match(part)
     if not match:
         raise _Fault("a type is missing here", at, len(part))
     name = match["name"] + (match["operand"] or "")
-    if name not in NAMES:
+    found = NAMES.get(name) or find_class(name)
+    if found is None:
         raise _Fault(f"unknown type '{name}'{_hint(name)}", at, len(name))
+    if part.startswith("{", match.end()):
+        return _parse_suffix(part, at, *_parse_choice(name, part, at, match.end()))
     alias = Alias(match["alias"], bool(match["write"])) if match["alias"] else None
-    if alias and NAMES[name] not in (ARRAY, OPERAND):
+    if alias and not holds_arrays(found):
         raise _Fault("only arrays have aliases", at, match.end())
-    return _parse_suffix(part, at, NAMES[name], alias, match.end())
+    return _parse_suffix(part, at, found, alias, match.end())
 
 
 def _hint(name: str) -> str:
     if name in FOREIGN:
         return f": {FOREIGN[name]}"
+    module, _, _ = name.rpartition(".")
+    if module:
+        return f": import {module.partition('.<locals>')[0]} before, which defines it"
     return did_you_mean(name, NAMES) or f"; known: {', '.join(NAMES)}"
+
+
+def _parse_dict(part: str, at: int) -> tuple[SchemaType, Alias | None, int]:
+    start = part.index("(")
+    end = start + _closing(part[start:], at + start)
+    inside = part.index(",", start) + 1
+    item, alias = _whole_type(*_stripped(part[inside:end], at + inside))
+    return DictOf(item), alias, end + 1
+
+
+# Name of the type of a choice -> class of its values.
+_CHOICES: dict[str, type] = {"str": str, "int": int, "bool": bool}
+
+
+def _parse_choice(
+    name: str, part: str, at: int, start: int
+) -> tuple[SchemaType, Alias | None, int]:
+    end = start + _closing(part[start:], at + start)
+    if name not in _CHOICES:
+        raise _Fault(f"a choice is of str, int or bool, not {name}", at, len(name))
+    options: list[Any] = []
+    for text, place in _items(part[start + 1 : end], at + start + 1):
+        option = _read_option(text)
+        if type(option) is not _CHOICES[name] or option in options:
+            again = " again" if option in options else f", which is no {name}"
+            raise _Fault(f"the choice {text}{again}", place, len(text))
+        options.append(option)
+    if not options:
+        raise _Fault("a choice needs values to choose from", at, end + 1)
+    return Choice(name, tuple(options)), None, end + 1
+
+
+def _read_option(text: str) -> Any:
+    """One value of a choice; None for what is no value."""
+    try:
+        return _read_string(text) if text[:1] in ("'", '"') else _read_number(text)
+    except _READ_ERRORS:
+        return None
 
 
 def _parse_tuple(part: str, at: int) -> tuple[SchemaType, Alias | None, int]:
@@ -326,18 +373,23 @@ def _parse_default(text: str, kind: SchemaType, at: int) -> Any:
 
 
 def _read_value(text: str, kind: SchemaType) -> Any:
+    kind = kind.item if isinstance(kind, Maybe) else kind
     if text == "None":
         return None
-    if isinstance(kind, Maybe):
-        return _read_value(text, kind.item)
+    if isinstance(kind, ClassOf):
+        return _read_object(text, kind)
     if isinstance(kind, ListOf | TupleOf) and text[:1] in ("[", "("):
         return _read_items(text, kind)
     if isinstance(kind, ListOf) and kind.length is not None:
         return (_read_value(text, kind.item),) * kind.length
+    if not isinstance(kind, Base | Choice) and text[:1] not in ("'", '"'):
+        raise Mismatch(f"write [{text}]" if isinstance(kind, ListOf) else "write (...)")
+    return _read_base(text, kind)
+
+
+def _read_base(text: str, kind: SchemaType) -> Any:
     if text[:1] in ("'", '"'):
         return _read_string(text)
-    if not isinstance(kind, Base):
-        raise Mismatch(f"write [{text}]" if isinstance(kind, ListOf) else "write (...)")
     return _read_dtype(text) if kind == DTYPE else _read_number(text)
 
 
@@ -348,6 +400,21 @@ def _read_items(text: str, kind: ListOf | TupleOf) -> tuple[Any, ...]:
     kinds = kind.items if isinstance(kind, TupleOf) else (kind.item,) * len(inside)
     pairs = zip(inside, kinds, strict=True)
     return tuple(_read_value(part, item_kind) for (part, _), item_kind in pairs)
+
+
+def _read_object(text: str, kind: ClassOf) -> Any:
+    """A member by its name, or an object by its fields in order."""
+    if kind.is_enum:
+        cls: Any = kind.cls
+        if text.removeprefix("-").isdecimal():
+            return cls(int(text))
+        return cls[_read_string(text) if text[:1] in ("'", '"') else text]
+    if kind.fields.is_dict:
+        raise Mismatch("a default must be immutable")
+    if text in ("()", "") and kind.items:
+        raise ValueError(text)
+    fields = TupleOf(tuple(kind.items.values()))
+    return kind.fields.like(None, list(_read_items(text, fields)))
 
 
 def _read_string(text: str) -> str:

@@ -11,15 +11,7 @@ from typing import Any
 
 import typing_extensions
 
-from customop.annotations import (
-    GENERATOR,
-    SchemaType,
-    TupleOf,
-    holds_arrays,
-    is_single_array,
-    schema_type,
-    show_annotation,
-)
+from customop.annotations import meet_classes, schema_type, show_annotation
 from customop.coerce import Mismatch, check_default
 from customop.errors import (
     SchemaError,
@@ -37,6 +29,13 @@ from customop.parameters import (
     Alias,
     Parameter,
     Return,
+)
+from customop.schematypes import (
+    GENERATOR,
+    SchemaType,
+    TupleOf,
+    holds_arrays,
+    is_single_array,
 )
 
 __all__ = ["check_mutates_args", "infer", "signature_of"]
@@ -118,6 +117,8 @@ def infer(
     """
     source = _Source(fn, signature_of(fn))
     hints = _hints(source, scope)
+    for hint in hints.values():
+        meet_classes(hint, lambda: _names(innermost(fn), scope))
     given = source.signature.parameters.values()
     plain = [_infer_parameter(source, p, hints) for p in given]
     written = _written_names(source, plain, mutates_args)

@@ -9,6 +9,7 @@ import numpy as np
 
 from customop.autograd import check_outputs, vjp
 from customop.coerce import show
+from customop.configtypes import aligned, children, like, map_outline
 from customop.contracts import JVP_RULE, check_returns
 from customop.devices import kind_of
 from customop.dispatch import Interpreter, Tracer, flat, is_array, map_nested
@@ -46,7 +47,7 @@ class JvpInterpreter(Interpreter):
     def process(self, op: Any, args: Sequence[Any]) -> Any:
         """Run the operator below, and its tangent beside it."""
         primals = self.unwrap(args)
-        tangents = [map_nested(value, self._tangent) for value in args]
+        tangents = [map_outline(value, self._tangent) for value in args]
         if op.schema.written:
             raise self._no_write(op, args)
         rule = op.find_rule(JVP)
@@ -62,14 +63,15 @@ class JvpInterpreter(Interpreter):
         return None
 
     def _pair(self, op: Any, rule: Any, out: Any, tangent: Any) -> Any:
-        if type(out) in (list, tuple):
+        found = children(out)
+        if found is not None:
             if tangent is None:
                 return out
-            if type(tangent) not in (list, tuple) or len(tangent) != len(out):
-                raise _misfit(op, rule, f"{show(tangent)} for {len(out)} outputs")
-            pairs = zip(out, tangent, strict=True)
-            items = [self._pair(op, rule, o, t) for o, t in pairs]
-            return type(out)(items)
+            given = aligned(out, tangent)
+            if given is None:
+                raise _misfit(op, rule, f"{show(tangent)} for {len(found)} outputs")
+            pairs = zip(found, given, strict=True)
+            return like(out, [self._pair(op, rule, o, t) for o, t in pairs])
         if tangent is None or not is_array(out) or not is_inexact(out.dtype):
             return out
         if not is_array(tangent) or tuple(tangent.shape) != tuple(out.shape):
@@ -157,7 +159,7 @@ def _transposed(
         )
     grads = GradInterpreter()
     starts: list[Any] = []
-    moving = [map_nested(t, lambda v: v is not None) for t in tangents]
+    moving = [map_outline(t, lambda v: v is not None) for t in tangents]
     pairs = zip(primals, moving, strict=True)
     tracked = [_track(grads, p, m, starts) for p, m in pairs]
     with grads:
@@ -179,7 +181,7 @@ def _transposed(
     zeros = [call_numpy(np.zeros_like, e.value) for e in ends]
     _, push = vjp(pull, *zeros)
     found = iter(push(tuple(given)))
-    return lowered, map_nested(
+    return lowered, map_outline(
         out, lambda leaf: next(found) if _is_own(leaf, grads) else None
     )
 
@@ -189,9 +191,10 @@ def _is_own(leaf: Any, interpreter: Interpreter) -> bool:
 
 
 def _track(grads: GradInterpreter, value: Any, moving: Any, starts: list[Any]) -> Any:
-    if type(value) in (list, tuple):
-        pairs = zip(value, moving, strict=True)
-        return type(value)(_track(grads, v, m, starts) for v, m in pairs)
+    found = children(value)
+    if found is not None:
+        pairs = zip(found, children(moving) or (), strict=True)
+        return like(value, [_track(grads, v, m, starts) for v, m in pairs])
     if moving is not True:
         return value
     tracer = grads.variable(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterable
 from types import FrameType
@@ -10,13 +9,12 @@ from typing import Any, TypeVar, overload
 
 from typing_extensions import ParamSpec
 
-from customop.annotations import holds_arrays
-from customop.devices import DEFAULT
-from customop.errors import RegistrationError, SchemaError, did_you_mean, place
+from customop.devices import FAKE
+from customop.entries import Entry, add_entry, kind_of_key
+from customop.errors import RegistrationError, SchemaError, place
 from customop.kinds import RuleKind, Tag
 from customop.operator import (
     BackwardFn,
-    FnT,
     JvpFn,
     Operator,
     SetupFn,
@@ -24,13 +22,37 @@ from customop.operator import (
     define_operator,
     find_operator,
 )
-from customop.registration import check_device_types, check_names
+from customop.ops import OperatorPacket
+from customop.registration import (
+    check_autocast,
+    check_device_types,
+    check_factory,
+    check_kind,
+    check_name,
+    check_names,
+    checked_tags,
+)
 from customop.schema import Schema, check_agrees
-from customop.table import Definition
+from customop.scope import Library, caller, declare, parsed
+from customop.selection import kernel_for
+from customop.table import (
+    ARRAY_CLASS,
+    AUTOCAST,
+    AUTOGRAD,
+    JVP,
+    VMAP,
+    Definition,
+    Formula,
+)
 
 __all__ = [
     "custom_op",
+    "define",
+    "get_kernel",
+    "impl",
     "register",
+    "register_array_dispatch",
+    "register_autocast",
     "register_autograd",
     "register_fake",
     "register_jvp",
@@ -40,9 +62,8 @@ __all__ = [
 
 P = ParamSpec("P")
 R = TypeVar("R")
+FnT = TypeVar("FnT", bound=Callable[..., Any])
 OpT = TypeVar("OpT", bound=Operator[..., Any])
-
-_NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", re.ASCII)
 
 
 @overload
@@ -121,7 +142,7 @@ def custom_op(
     >>> print(scale.schema)
     (Array x, float factor=2.0) -> Array
     """
-    _check_name(name)
+    check_name("custom_op", name)
     scope = sys._getframe(1)
 
     def make(given: Callable[P, R]) -> Operator[P, R]:
@@ -151,15 +172,12 @@ def _make(
     names = mutates_args if isinstance(mutates_args, str) else _listed(mutates_args)
     found = _schema(name, fn, names, schema, scope)
     kinds = check_device_types(name, device_types)
-    _check_factory(name, found, kinds)
+    check_factory(name, found, kinds)
     check_names(name, found)
     definition = Definition(
-        name, fn, found, _tags(name, tags), _place(fn, scope), _module(fn, scope)
+        name, fn, found, checked_tags(name, tags), _place(fn, scope), _module(fn, scope)
     )
-    op = define_operator(definition)
-    for kind in kinds:
-        op._enter(kind, fn, definition.place)
-    return op
+    return define_operator(definition, kinds)
 
 
 def _listed(names: Iterable[str]) -> Any:
@@ -195,88 +213,88 @@ def _schema(
     return parsed
 
 
-def _check_name(name: object) -> None:
-    if isinstance(name, str) and _NAME.fullmatch(name):
-        return
-    if isinstance(name, str) and "::" not in name:
-        raise RegistrationError(
-            f"custom_op: the name {name!r} has no namespace",
-            do=f'write "mylib::{name}", with the name of your package',
-        )
-    raise RegistrationError(
-        f"custom_op: {name!r} is no name of an operator",
-        do='write "namespace::name", or "namespace::name.overload", in ASCII letters,'
-        " digits and underscores",
-    )
-
-
-def _check_factory(name: str, schema: Schema, kinds: tuple[str, ...]) -> None:
-    has_array = any(holds_arrays(p.type) for p in schema.parameters)
-    if has_array or schema.device_slot is not None or kinds == (DEFAULT,):
-        return
-    raise RegistrationError(
-        f"{name}: has kernels for {', '.join(kinds)}, but no array and no 'device' to"
-        " choose by",
-        schema.show(name),
-        do="add a parameter device: Device, or leave device_types out",
-        op=name,
-    )
-
-
-def _tags(name: str, tags: Iterable[Tag] | Tag) -> frozenset[Tag]:
-    given: Any = tags
-    several = isinstance(given, Iterable) and not isinstance(given, str)
-    found: list[Any] = list(given) if several else [given]
-    for tag in found:
-        if not isinstance(tag, Tag):
-            near = did_you_mean(f"Tag.{tag}", [str(t) for t in Tag])
-            raise RegistrationError(
-                f"{name}: {tag!r} is no tag{near}",
-                do=f"use one of {', '.join(str(t) for t in Tag)}",
-                op=name,
-            )
-    return frozenset(found)
-
-
 # ---- registering by name ----
 
 
-def _resolve(op: Operator[..., Any] | str) -> Operator[..., Any]:
+def _resolve(op: Operator[..., Any] | OperatorPacket | str) -> Operator[..., Any]:
     if isinstance(op, Operator):
         return op
     if isinstance(op, str):
         return find_operator(op)
+    if isinstance(op, OperatorPacket):
+        return op.default
     raise RegistrationError(
         f"expected an operator or its name, got {op!r}", do='pass "namespace::name"'
     )
 
 
+def _register(
+    op: Operator[..., Any] | OperatorPacket | str,
+    kinds: Iterable[str | RuleKind],
+    fn: Any,
+    lib: Library,
+    *,
+    override: bool,
+) -> Any:
+    """Register for the lifetime of a library; a decorator where `fn` is None."""
+    found = _resolve(op)
+
+    def enter(given: FnT) -> FnT:
+        for kind in kinds:
+            lib.add(found.qualname, kind, given, override=override)
+        return given
+
+    if fn is None:
+        return enter
+    enter(fn)
+    return found
+
+
 @overload
 def register_kernel(
-    op: OpT, device_types: str | Iterable[str] | None, fn: Callable[..., object], /
+    op: OpT,
+    device_types: str | Iterable[str] | None,
+    fn: Callable[..., object],
+    /,
+    *,
+    lib: Library | None = None,
 ) -> OpT: ...
 @overload
 def register_kernel(
-    op: str, device_types: str | Iterable[str] | None, fn: Callable[..., object], /
+    op: OperatorPacket | str,
+    device_types: str | Iterable[str] | None,
+    fn: Callable[..., object],
+    /,
+    *,
+    lib: Library | None = None,
 ) -> Operator[..., Any]: ...
 @overload
 def register_kernel(
-    op: Operator[..., Any] | str, device_types: str | Iterable[str] | None, /
+    op: Operator[..., Any] | OperatorPacket | str,
+    device_types: str | Iterable[str] | None,
+    fn: None = None,
+    /,
+    *,
+    lib: Library | None = None,
 ) -> Callable[[FnT], FnT]: ...
 def register_kernel(
-    op: Operator[..., Any] | str,
+    op: Operator[..., Any] | OperatorPacket | str,
     device_types: str | Iterable[str] | None,
     fn: Callable[..., Any] | None = None,
     /,
+    *,
+    lib: Library | None = None,
 ) -> Any:
     """Register a kernel for an operator given by name; see `Operator.register_kernel`.
 
     Parameters
     ----------
-    op : Operator or str
+    op : Operator, OperatorPacket or str
         The operator, or its name.
     device_types : str, iterable of str, or None
     fn : callable, optional
+    lib : Library, optional
+        Takes the registration back when it closes.
 
     Returns
     -------
@@ -289,34 +307,56 @@ def register_kernel(
     RegistrationError
         As the method does.
     """
+    if lib is not None:
+        kinds = check_device_types(_resolve(op).qualname, device_types)
+        return _register(op, kinds, fn, lib, override=True)
     return _resolve(op).register_kernel(device_types, fn)  # type: ignore[arg-type]
 
 
 @overload
 def register_fake(
-    op: OpT, fn: Callable[..., object], /, *, override: bool = False
+    op: OpT,
+    fn: Callable[..., object],
+    /,
+    *,
+    lib: Library | None = None,
+    override: bool = False,
 ) -> OpT: ...
 @overload
 def register_fake(
-    op: str, fn: Callable[..., object], /, *, override: bool = False
+    op: OperatorPacket | str,
+    fn: Callable[..., object],
+    /,
+    *,
+    lib: Library | None = None,
+    override: bool = False,
 ) -> Operator[..., Any]: ...
 @overload
 def register_fake(
-    op: Operator[..., Any] | str, fn: None = None, /, *, override: bool = False
+    op: Operator[..., Any] | OperatorPacket | str,
+    fn: None = None,
+    /,
+    *,
+    lib: Library | None = None,
+    override: bool = False,
 ) -> Callable[[FnT], FnT]: ...
 def register_fake(
-    op: Operator[..., Any] | str,
+    op: Operator[..., Any] | OperatorPacket | str,
     fn: Callable[..., Any] | None = None,
     /,
     *,
+    lib: Library | None = None,
     override: bool = False,
 ) -> Any:
     """Register a fake kernel for an operator given by name; see `Operator.register_fake`.
 
     Parameters
     ----------
-    op : Operator or str
+    op : Operator, OperatorPacket or str
+        The operator, or its name.
     fn : callable, optional
+    lib : Library, optional
+        Takes the registration back when it closes.
     override : bool
 
     Returns
@@ -330,7 +370,123 @@ def register_fake(
     RegistrationError
         As the method does.
     """
+    if lib is not None:
+        return _register(op, (FAKE,), fn, lib, override=override)
     return _resolve(op).register_fake(fn, override=override)
+
+
+@overload
+def register_jvp(
+    op: OpT, fn: JvpFn, /, *, lib: Library | None = None, override: bool = False
+) -> OpT: ...
+@overload
+def register_jvp(
+    op: OperatorPacket | str,
+    fn: JvpFn,
+    /,
+    *,
+    lib: Library | None = None,
+    override: bool = False,
+) -> Operator[..., Any]: ...
+@overload
+def register_jvp(
+    op: Operator[..., Any] | OperatorPacket | str,
+    fn: None = None,
+    /,
+    *,
+    lib: Library | None = None,
+    override: bool = False,
+) -> Callable[[FnT], FnT]: ...
+def register_jvp(
+    op: Operator[..., Any] | OperatorPacket | str,
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    lib: Library | None = None,
+    override: bool = False,
+) -> Any:
+    """Register a forward-mode rule by name; see `Operator.register_jvp`.
+
+    Parameters
+    ----------
+    op : Operator, OperatorPacket or str
+        The operator, or its name.
+    fn : callable, optional
+    lib : Library, optional
+        Takes the registration back when it closes.
+    override : bool
+
+    Returns
+    -------
+    Operator or decorator
+
+    Raises
+    ------
+    MissingRuleError
+        If there is no such operator.
+    RegistrationError
+        As the method does.
+    """
+    if lib is not None:
+        return _register(op, (JVP,), fn, lib, override=override)
+    return _resolve(op).register_jvp(fn, override=override)
+
+
+@overload
+def register_vmap(
+    op: OpT, fn: VmapFn, /, *, lib: Library | None = None, override: bool = False
+) -> OpT: ...
+@overload
+def register_vmap(
+    op: OperatorPacket | str,
+    fn: VmapFn,
+    /,
+    *,
+    lib: Library | None = None,
+    override: bool = False,
+) -> Operator[..., Any]: ...
+@overload
+def register_vmap(
+    op: Operator[..., Any] | OperatorPacket | str,
+    fn: None = None,
+    /,
+    *,
+    lib: Library | None = None,
+    override: bool = False,
+) -> Callable[[FnT], FnT]: ...
+def register_vmap(
+    op: Operator[..., Any] | OperatorPacket | str,
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    lib: Library | None = None,
+    override: bool = False,
+) -> Any:
+    """Register a batching rule by name; see `Operator.register_vmap`.
+
+    Parameters
+    ----------
+    op : Operator, OperatorPacket or str
+        The operator, or its name.
+    fn : callable, optional
+    lib : Library, optional
+        Takes the registration back when it closes.
+    override : bool
+
+    Returns
+    -------
+    Operator or decorator
+
+    Raises
+    ------
+    MissingRuleError
+        If there is no such operator.
+    RegistrationError
+        As the method does.
+    """
+    if lib is not None:
+        return _register(op, (VMAP,), fn, lib, override=override)
+    return _resolve(op).register_vmap(fn, override=override)
 
 
 @overload
@@ -340,32 +496,38 @@ def register_autograd(
     /,
     *,
     setup_context: SetupFn | None = None,
+    lib: Library | None = None,
     override: bool = False,
 ) -> OpT: ...
 @overload
 def register_autograd(
-    op: str,
+    op: OperatorPacket | str,
     backward: BackwardFn,
     /,
     *,
     setup_context: SetupFn | None = None,
+    lib: Library | None = None,
     override: bool = False,
 ) -> Operator[..., Any]: ...
 def register_autograd(
-    op: Operator[..., Any] | str,
+    op: Operator[..., Any] | OperatorPacket | str,
     backward: Callable[..., Any],
     /,
     *,
     setup_context: Callable[..., Any] | None = None,
+    lib: Library | None = None,
     override: bool = False,
 ) -> Operator[..., Any]:
     """Register a backward formula by name; see `Operator.register_autograd`.
 
     Parameters
     ----------
-    op : Operator or str
+    op : Operator, OperatorPacket or str
+        The operator, or its name.
     backward : callable
     setup_context : callable, optional
+    lib : Library, optional
+        Takes the registration back when it closes.
     override : bool
 
     Returns
@@ -379,34 +541,75 @@ def register_autograd(
     RegistrationError
         As the method does.
     """
+    if lib is not None:
+        has_forward = hasattr(backward, "forward")
+        rule = backward if has_forward else Formula(backward, setup_context)
+        found: Operator[..., Any] = _register(
+            op, (AUTOGRAD,), rule, lib, override=override
+        )
+        return found
     return _resolve(op).register_autograd(
         backward, setup_context=setup_context, override=override
     )
 
 
-@overload
-def register_jvp(op: OpT, fn: JvpFn, /, *, override: bool = False) -> OpT: ...
-@overload
-def register_jvp(
-    op: str, fn: JvpFn, /, *, override: bool = False
-) -> Operator[..., Any]: ...
-@overload
-def register_jvp(
-    op: Operator[..., Any] | str, fn: None = None, /, *, override: bool = False
-) -> Callable[[FnT], FnT]: ...
-def register_jvp(
-    op: Operator[..., Any] | str,
-    fn: Callable[..., Any] | None = None,
+def register_autocast(
+    op: Operator[..., Any] | OperatorPacket | str,
+    device_type: str,
+    dtype: Any,
     /,
     *,
-    override: bool = False,
-) -> Any:
-    """Register a forward-mode rule by name; see `Operator.register_jvp`.
+    lib: Library | None = None,
+) -> Operator[..., Any]:
+    """Register a dtype for `autocast` by name; see `Operator.register_autocast`.
 
     Parameters
     ----------
-    op : Operator or str
+    op : Operator, OperatorPacket or str
+        The operator, or its name.
+    device_type : str
+    dtype : dtype
+    lib : Library, optional
+        Takes the registration back when it closes.
+
+    Returns
+    -------
+    Operator
+
+    Raises
+    ------
+    MissingRuleError
+        If there is no such operator.
+    RegistrationError
+        As the method does.
+    """
+    found = _resolve(op)
+    if lib is None:
+        return found.register_autocast(device_type, dtype)
+    rule = {device_type: check_autocast(found, device_type, dtype)}
+    lib.add(found.qualname, AUTOCAST, rule, override=True)
+    return found
+
+
+def register_array_dispatch(
+    op: Operator[..., Any] | OperatorPacket | str,
+    array_class: type,
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    lib: Library | None = None,
+    override: bool = False,
+) -> Any:
+    """Register a rule for a class of arrays; see `Operator.register_array_dispatch`.
+
+    Parameters
+    ----------
+    op : Operator, OperatorPacket or str
+        The operator, or its name.
+    array_class : type
     fn : callable, optional
+    lib : Library, optional
+        Takes the registration back when it closes.
     override : bool
 
     Returns
@@ -420,80 +623,70 @@ def register_jvp(
     RegistrationError
         As the method does.
     """
-    return _resolve(op).register_jvp(fn, override=override)
+    found = _resolve(op)
+    if lib is None:
+        return found.register_array_dispatch(array_class, fn, override=override)
 
+    def enter(given: FnT) -> FnT:
+        rule = {array_class: given}
+        lib.add(found.qualname, ARRAY_CLASS, rule, override=override)
+        return given
 
-@overload
-def register_vmap(op: OpT, fn: VmapFn, /, *, override: bool = False) -> OpT: ...
-@overload
-def register_vmap(
-    op: str, fn: VmapFn, /, *, override: bool = False
-) -> Operator[..., Any]: ...
-@overload
-def register_vmap(
-    op: Operator[..., Any] | str, fn: None = None, /, *, override: bool = False
-) -> Callable[[FnT], FnT]: ...
-def register_vmap(
-    op: Operator[..., Any] | str,
-    fn: Callable[..., Any] | None = None,
-    /,
-    *,
-    override: bool = False,
-) -> Any:
-    """Register a batching rule by name; see `Operator.register_vmap`.
-
-    Parameters
-    ----------
-    op : Operator or str
-    fn : callable, optional
-    override : bool
-
-    Returns
-    -------
-    Operator or decorator
-
-    Raises
-    ------
-    MissingRuleError
-        If there is no such operator.
-    RegistrationError
-        As the method does.
-    """
-    return _resolve(op).register_vmap(fn, override=override)
+    if fn is None:
+        return enter
+    enter(fn)
+    return found
 
 
 @overload
 def register(
-    op: OpT, kind: RuleKind, fn: Callable[..., object], /, *, override: bool = False
+    op: OpT,
+    kind: RuleKind,
+    fn: Callable[..., object],
+    /,
+    *,
+    lib: Library | None = None,
+    override: bool = False,
 ) -> OpT: ...
 @overload
 def register(
-    op: str, kind: RuleKind, fn: Callable[..., object], /, *, override: bool = False
+    op: OperatorPacket | str,
+    kind: RuleKind,
+    fn: Callable[..., object],
+    /,
+    *,
+    lib: Library | None = None,
+    override: bool = False,
 ) -> Operator[..., Any]: ...
 @overload
 def register(
-    op: Operator[..., Any] | str,
+    op: Operator[..., Any] | OperatorPacket | str,
     kind: RuleKind,
     fn: None = None,
     /,
     *,
+    lib: Library | None = None,
     override: bool = False,
 ) -> Callable[[FnT], FnT]: ...
 def register(
-    op: Operator[..., Any] | str,
+    op: Operator[..., Any] | OperatorPacket | str,
     kind: RuleKind,
     fn: Callable[..., Any] | None = None,
     /,
     *,
+    lib: Library | None = None,
     override: bool = False,
 ) -> Any:
     """Register a rule of any kind by name; see `Operator.register`.
 
     Parameters
     ----------
-    op : Operator or str
+    op : Operator, OperatorPacket or str
+        The operator, or its name.
     kind : RuleKind
     fn : callable, optional
+    lib : Library, optional
+        Takes the registration back when it closes.
     override : bool
 
     Returns
@@ -507,4 +700,223 @@ def register(
     RegistrationError
         As the method does.
     """
+    if lib is not None:
+        check_kind(_resolve(op).qualname, kind)
+        return _register(op, (kind,), fn, lib, override=override)
     return _resolve(op).register(kind, fn, override=override)
+
+
+def get_kernel(
+    op: Operator[..., Any] | OperatorPacket | str, device_type: str | RuleKind
+) -> Any:
+    """Fetch what is registered for a kind, to wrap it.
+
+    Parameters
+    ----------
+    op : Operator, OperatorPacket or str
+        The operator, or its name.
+    device_type : str or RuleKind
+        A kind of array, a dispatch key such as ``"CPU"`` or ``"Meta"``, or a kind of
+        rule.
+
+    Returns
+    -------
+    callable
+        The kernel that a call would take now: the function itself, which works on
+        after other registrations, and after the library that registered it closes.
+
+    Raises
+    ------
+    MissingRuleError
+        If there is no such operator, or it has none.
+    RegistrationError
+        If there is no such kind.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> sin = co.get_kernel("np::sin", "cpu")
+    >>> sin is np.sin
+    True
+    """
+    found = _resolve(op)
+    kind = kind_of_key(found.qualname, device_type)
+    if isinstance(kind, RuleKind):
+        return found.rule(kind)
+    return kernel_for(found, kind)
+
+
+# ---- defining by a schema ----
+
+
+def define(
+    qualname: str | Library,
+    schema: str,
+    *,
+    lib: Library | None = None,
+    tags: Iterable[Tag] | Tag = (),
+) -> Any:
+    """Define an operator by its schema alone; kernels follow with `impl`.
+
+    Parameters
+    ----------
+    qualname : str or Library
+        ``"namespace::name"``. With a library the call is a decorator instead: `schema`
+        has the name, and the function becomes the operator's body.
+    schema : str
+        Such as ``"(Array x, float k=1.0) -> Array"``.
+    lib : Library, optional
+        Takes the definition back when it closes.
+    tags : Tag or iterable of Tag
+        What the operator promises beyond its schema.
+
+    Returns
+    -------
+    Operator or decorator
+        The operator. A decorator, with a library, returns its function unchanged.
+
+    Raises
+    ------
+    SchemaError
+        If the schema cannot be read.
+    RegistrationError
+        If the name is no such name, or defined already.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> op = co.define("doc::thrice", "(Array x) -> Array")
+    >>> @co.impl("doc::thrice", "CPU")
+    ... def _(x):
+    ...     return 3 * x
+    >>> op(np.ones(2))
+    array([3., 3.])
+    """
+    if isinstance(qualname, Library):
+        return _define_in(qualname, schema, tags)
+    check_name("define", qualname)
+    name, found = parsed(qualname, _without_name(qualname, schema))
+    if lib is None:
+        return declare(name, found, tags, caller())
+    return lib.declare(name, found, tags)
+
+
+def _without_name(qualname: str, schema: Any) -> Any:
+    if isinstance(schema, str) and not schema.lstrip().startswith("("):
+        raise SchemaError(
+            f"{qualname}: the schema {schema!r} does not begin with its parameters",
+            do='write "(Array x, float k=1.0) -> Array": the name stands before it',
+            op=qualname,
+        )
+    return schema
+
+
+def _define_in(
+    lib: Library, schema: str, tags: Iterable[Tag] | Tag
+) -> Callable[[FnT], FnT]:
+    def decorator(fn: FnT) -> FnT:
+        name = lib.define(schema, tags=tags)
+        lib.impl(name, fn)
+        return fn
+
+    return decorator
+
+
+def impl(
+    qualname: str | Operator[..., Any] | OperatorPacket | Library,
+    types: str | RuleKind | Iterable[str | RuleKind],
+    fn: Any = None,
+    /,
+    *,
+    lib: Library | None = None,
+    with_keyset: bool = False,
+    allow_override: bool = True,
+) -> Any:
+    """Register a kernel or rule for an operator, which may be defined later.
+
+    Parameters
+    ----------
+    qualname : str, Operator, OperatorPacket or Library
+        ``"namespace::name"``. With a library, `types` is a name in its namespace and
+        `fn` a dispatch key, or nothing; the call is a decorator.
+    types : str, RuleKind, or iterable of them
+        Kinds of array, dispatch keys or kinds of rules; see `Library`.
+    fn : callable or Formula, optional
+        Takes what its kind says. Without it, a decorator is returned.
+    lib : Library, optional
+        Takes the registration back when it closes; without it, it stays.
+    with_keyset : bool
+        Give `fn` a first argument to call what is below it: ``below(x)``.
+    allow_override : bool
+        Whether there may be a registration of that kind already.
+
+    Returns
+    -------
+    decorator or None
+        A decorator returns its function unchanged.
+
+    Raises
+    ------
+    RegistrationError
+        If `fn` does not fit the operator, a kind is unknown, or there is a
+        registration that `allow_override` protects.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> with co.Library("np", "IMPL") as lib:
+    ...     @co.impl("np::cos", "CPU", lib=lib, with_keyset=True)
+    ...     def _(below, x):
+    ...         return 10 * below(x)
+    ...     print(co.ops.np.cos(np.zeros(1)))
+    [10.]
+    """
+    if isinstance(qualname, Library):
+        return _impl_in(qualname, types, fn, with_keyset, allow_override)
+    name = _resolve(qualname).qualname if not isinstance(qualname, str) else qualname
+    check_name("impl", name)
+    single = isinstance(types, str | RuleKind)
+    keys: Any = [types] if single else types
+    kinds = [kind_of_key(f"impl of '{name}'", key) for key in keys]
+
+    def enter(given: FnT) -> FnT:
+        for kind in kinds:
+            _add(name, kind, given, lib, with_keyset, allow_override)
+        return given
+
+    if fn is None:
+        return enter
+    enter(fn)
+    return None
+
+
+def _add(
+    name: str,
+    kind: str | RuleKind,
+    fn: Any,
+    lib: Library | None,
+    with_keyset: bool,
+    allow_override: bool,
+) -> None:
+    if lib is not None:
+        lib.add(name, kind, fn, override=allow_override, with_below=with_keyset)
+        return
+    where = place(fn.backward if isinstance(fn, Formula) else fn)
+    entry = Entry(name, kind, fn, where, with_below=with_keyset)
+    add_entry(entry, override=allow_override)
+
+
+def _impl_in(
+    lib: Library, name: Any, key: Any, with_keyset: bool, allow_override: bool
+) -> Callable[[FnT], FnT]:
+    def decorator(fn: FnT) -> FnT:
+        lib.impl(
+            name,
+            fn,
+            "" if key is None else key,
+            with_keyset=with_keyset,
+            allow_override=allow_override,
+        )
+        return fn
+
+    return decorator

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from customop.coerce import show
+from customop.configtypes import aligned, children, nests, outline, steps
 from customop.contracts import last_write, moments, writes
 from customop.devices import kind_of
 from customop.dispatch import Tracer, flat, is_array
@@ -194,7 +195,7 @@ class Node:
         edges = self._edges
         if edges is None:
             raise self._freed()
-        if type(self._metas) is list:
+        if type(self._metas) is list:  # several outputs, or one that is nested
             grads = self._spread(grads)
         if writes:
             self._check_attributes()
@@ -313,17 +314,28 @@ class Node:
         for step in path:
             if grad is None:
                 return None
-            if not isinstance(grad, list | tuple) or len(grad) != len(inputs):
-                name = self._op.schema.parameters[slot].name
-                many = isinstance(grad, list | tuple)
-                seen = f"{len(grad)} gradients" if many else show(grad)
-                raise self._wrong(
-                    f"returned {seen} for the {len(inputs)} items of '{name}'",
-                    f"return a list with a gradient for each item of '{name}'",
-                    name,
-                )
-            grad, inputs = grad[step], inputs[step]
+            items = aligned(inputs, grad)
+            if items is None:
+                raise self._misaligned(grad, inputs, slot)
+            grad, inputs = items[step], children(inputs)[step]  # type: ignore[index]  # a path leads through it
         return grad
+
+    def _misaligned(self, grad: Any, inputs: Any, slot: int) -> GradientError:
+        name = self._op.schema.parameters[slot].name
+        many = isinstance(grad, list | tuple)
+        seen = f"{len(grad)} gradients" if many else show(grad)
+        if isinstance(inputs, list | tuple) and not hasattr(inputs, "_fields"):
+            return self._wrong(
+                f"returned {seen} for the {len(inputs)} items of '{name}'",
+                f"return a list with a gradient for each item of '{name}'",
+                name,
+            )
+        known = ", ".join(map(repr, steps(inputs)))
+        return self._wrong(
+            f"returned {seen} for '{name}', an object of {type(inputs).__name__}",
+            f"return a dict of gradients by the names {known}, or such an object",
+            name,
+        )
 
     def _fitted(self, grad: Any, slot: int, meta: Meta) -> Any:
         """A gradient summed down to the shape of its input, of the same dtype."""
@@ -380,7 +392,12 @@ class Node:
 
 def _map_metas(meta: Any, take: Callable[[Any], Any]) -> Any:
     """Apply `take` to each meta of one output, nested lists kept."""
-    return [_map_metas(m, take) for m in meta] if type(meta) is list else take(meta)
+    if type(meta) is list:
+        return [_map_metas(m, take) for m in meta]
+    if type(meta) in nests:
+        found = children(meta) or ()
+        return outline(meta, [_map_metas(m, take) for m in found])
+    return take(meta)
 
 
 def _leaf_value(value: Any) -> Any:
@@ -415,11 +432,11 @@ def sum_to_shape(grad: Any, shape: tuple[int, ...]) -> Any:
 def _nested_needs(
     value: Any, slot: int, path: tuple[int, ...], tracked: set[Any]
 ) -> Any:
-    if type(value) in (list, tuple):
-        return [
-            _nested_needs(v, slot, (*path, i), tracked) for i, v in enumerate(value)
-        ]
-    return (slot, path) in tracked
+    found = children(value)
+    if found is None:
+        return (slot, path) in tracked
+    needs = [_nested_needs(v, slot, (*path, i), tracked) for i, v in enumerate(found)]
+    return needs if type(value) is tuple else outline(value, needs)
 
 
 class UnaryNode(Node):
@@ -469,8 +486,10 @@ def is_inexact(dtype: Any) -> bool:
 
 def metas_of(part: Any, blocked: Sequence[Any]) -> Any:
     """Metas of one output, nested as it is; None where no gradient can flow."""
-    if type(part) in (list, tuple):
-        return [metas_of(item, blocked) for item in part]
+    found = children(part)
+    if found is not None:
+        metas = [metas_of(item, blocked) for item in found]
+        return outline(part, metas) if type(part) in nests else metas
     if not is_differentiable(part, blocked):
         return None
     return (tuple(part.shape), part.dtype, device_of(part))
@@ -580,6 +599,6 @@ def plus(a: Any, b: Any) -> Any:
 
 def flat_metas(outputs: Any) -> list[Any]:
     """Metas of all outputs, one for each place that an edge can name."""
-    if type(outputs) is list:
-        return [leaf for item in outputs for leaf in flat_metas(item)]
+    if type(outputs) is list or type(outputs) in nests:
+        return [leaf for item in children(outputs) or () for leaf in flat_metas(item)]
     return [outputs]

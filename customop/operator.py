@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, TracebackType
 from typing import (
@@ -12,6 +13,7 @@ from typing import (
     Any,
     Concatenate,
     Generic,
+    Protocol,
     TypeAlias,
     TypeVar,
     overload,
@@ -19,47 +21,71 @@ from typing import (
 
 from typing_extensions import ParamSpec
 
-from customop.annotations import GENERATOR, parts
-from customop.codegen import compile_call, set_fast_kernel
+from customop.arrayrules import with_rule
+from customop.codegen import compile_call, set_dispatch, set_fast_kernel
 from customop.config import config
 from customop.contracts import note_writes
+from customop.derived import apply_tags
 from customop.devices import FAKE
 from customop.dispatch import dispatch, open_modes
 from customop.errors import (
     MissingRuleError,
     RegistrationError,
     SchemaError,
+    caller_place,
     did_you_mean,
     place,
     quoted,
     warn_caller,
 )
+from customop.explain import Explanation, explain
 from customop.infer import signature_of
 from customop.kinds import RuleKind, Tag
 from customop.parameters import MISSING
 from customop.registration import (
+    check_autocast,
     check_autograd,
     check_device_types,
     check_kernel,
     check_kind,
 )
 from customop.schema import array_names
-from customop.selection import kernel_for, select
+from customop.schematypes import GENERATOR, parts
+from customop.selection import (
+    closed_error,
+    dispatch_composite,
+    fallback_for,
+    kernel_for,
+    select,
+)
 from customop.table import (
+    ARRAY_CLASS,
+    AUTOCAST,
     AUTOGRAD,
+    COMPOSITE,
     JVP,
+    MERGED,
     VMAP,
     Definition,
     Formula,
     Row,
     changing,
+    fallthrough_kernel,
     same_place,
 )
 
 if TYPE_CHECKING:
     from customop.vmap import BatchInfo
 
-__all__ = ["Operator", "define_operator", "find_operator"]
+__all__ = [
+    "Operator",
+    "define_operator",
+    "find_operator",
+    "namespaces",
+    "registrations",
+    "remove_operator",
+    "tables_changed",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -123,9 +149,15 @@ class Operator(Generic[P, R]):
     """
 
     _definition: Definition
+    # All registrations of each kind, the newest last; and those that count.
+    _stacks: dict[str | RuleKind, tuple[Row, ...]]
     _table: dict[str | RuleKind, Row]
+    # Whether the library that defined it has closed.
+    _closed: bool
     _disabled: frozenset[str]
     _proven: frozenset[str]
+    # Kinds whose kernel was found to return memory of others, which is copied.
+    _copied: frozenset[str]
 
     def __init__(self, definition: Definition) -> None:
         self._define(definition)
@@ -135,12 +167,15 @@ class Operator(Generic[P, R]):
         schema = definition.schema
         fn = definition.fn
         self._definition = definition
+        self._closed = False
+        self._stacks = {}
         self._table = {}
         self._disabled = frozenset()
         self._proven = frozenset()
+        self._copied = frozenset()
         # What transforms do with calls of this operator, as long as this table holds:
         # class of tracer -> function of interpreter and arguments.
-        self.plans: dict[type, Any] = {}
+        self.plans: dict[Any, Any] = {}
         self.schema = schema
         self.tags = definition.tags
         self.qualname = definition.qualname
@@ -163,6 +198,7 @@ class Operator(Generic[P, R]):
         self.sees_seed = Tag.nondeterministic_seeded in definition.tags or any(
             GENERATOR in parts(p.type) for p in schema.parameters
         )
+        self.needs_contiguous = Tag.needs_contiguous in definition.tags
         self._source = ""
         self.__name__ = getattr(fn, "__name__", self.name)
         self.__qualname__ = getattr(fn, "__qualname__", self.name)
@@ -214,21 +250,33 @@ class Operator(Generic[P, R]):
 
     def compile(self) -> Callable[..., Any]:
         """The function of a call, generated when it is first asked for."""
-        if not self._source:
-            call, text = compile_call(
-                self.qualname,
-                self.name,
-                self.schema,
-                dispatch,
-                self,
-                modes=open_modes,
-                has_fast_path=not self.sees_seed and not self._is_factory,
-                after_write=note_writes,
-            )
-            self.call = call
-            type(self).__call__ = staticmethod(call)  # type: ignore[method-assign]
-            self._source = text
+        with changing:
+            return self.call if self._source else self._compile()
+
+    def _compile(self) -> Callable[..., Any]:
+        call, text = compile_call(
+            self.qualname,
+            self.name,
+            self.schema,
+            dispatch,
+            self,
+            modes=open_modes,
+            has_fast_path=not (
+                self.sees_seed or self._is_factory or self.needs_contiguous
+            ),
+            after_write=note_writes,
+        )
+        self.call = call
+        type(self).__call__ = staticmethod(call)  # type: ignore[method-assign]
+        self._source = text
+        self._route()
         return self.call
+
+    def _route(self) -> None:
+        """Let transforms and modes see into the operator, or stop before it."""
+        if self._source:
+            is_composite = COMPOSITE in self._table
+            set_dispatch(self.call, dispatch_composite if is_composite else dispatch)
 
     @property
     def source(self) -> str:
@@ -242,13 +290,58 @@ class Operator(Generic[P, R]):
 
     def dispatch(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the operator by the slow path, which the fast one must agree with."""
+        return self._copy_of_call()(*args, **kwargs)  # type: ignore[no-any-return]
+
+    def _copy_of_call(self, **names: Any) -> Callable[..., Any]:
+        """The generated call with other names behind it, and no fast path.
+
+        With a list of modes of its own that is never empty the guard fails; coercions
+        and defaults stay the same.
+        """
         call: Any = self.compile()
-        # The generated call with a table of its own that never opens: the guard
-        # fails, coercions and defaults stay the same.
-        names = {**call.__globals__, "_modes": [None]}
-        closed: Any = FunctionType(call.__code__, names, self.name, call.__defaults__)
-        closed.__kwdefaults__ = call.__kwdefaults__
-        return closed(*args, **kwargs)  # type: ignore[no-any-return]
+        names = {**call.__globals__, "_modes": [None], **names}
+        copied: Any = FunctionType(call.__code__, names, self.name, call.__defaults__)
+        copied.__kwdefaults__ = call.__kwdefaults__
+        copied.__qualname__ = call.__qualname__
+        return copied  # type: ignore[no-any-return]
+
+    def _bind(self, /, *args: Any, **kwargs: Any) -> Sequence[Any]:
+        """The values that a call with these arguments gives to all parameters."""
+        plans = self.plans
+        if "bind" not in plans:
+            plans["bind"] = self._copy_of_call(_dispatch=lambda op, values: values)
+        return plans["bind"](*args, **kwargs)  # type: ignore[no-any-return]
+
+    def explain(self, /, *args: P.args, **kwargs: P.kwargs) -> Explanation:
+        """Say which kernel or rule a call would take, and why not the others.
+
+        Nothing runs. What a rule calls in its turn is not followed.
+
+        Parameters
+        ----------
+        *args, **kwargs : object
+            Those of the call.
+
+        Returns
+        -------
+        Explanation
+            Prints readably.
+
+        Raises
+        ------
+        ArgumentError
+            If the arguments do not fit the schema.
+        DeviceMismatchError
+            If the arrays are of different kinds.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> why = co.ops.np.sin.default.explain(np.zeros(3))
+        >>> why.taken.name
+        'default kernel'
+        """
+        return explain(self, self._bind(*args, **kwargs))
 
     # ---- choosing a kernel ----
 
@@ -294,10 +387,13 @@ class Operator(Generic[P, R]):
         row = self._table.get(kind)
         if row is not None:
             return row.fn
-        return None if kind.derive is None else kind.derive(self)
+        derived = None if kind.derive is None else kind.derive(self)
+        return fallback_for(self, kind) if derived is None else derived
 
     def missing_rule(self, kind: RuleKind, *where: str) -> MissingRuleError:
         """The error for a rule that the operator does not have."""
+        if self._closed:
+            return closed_error(self)
         method = f"register_{kind.name}"
         do = f"@{self.name}.{method}" if hasattr(self, method) else ""
         return MissingRuleError(
@@ -311,10 +407,24 @@ class Operator(Generic[P, R]):
         )
 
     def _enter(
-        self, kind: RuleKind | str, fn: Any, where: str, *, override: bool = True
+        self,
+        kind: RuleKind | str,
+        fn: Any,
+        where: str,
+        *,
+        override: bool = True,
+        owner: object = None,
+        keeps_below: bool = False,
     ) -> None:
-        """Put a row into the table, which is replaced whole."""
+        """Put a row on top of those of its kind; the table is replaced whole."""
         with changing:
+            if self._closed:
+                raise RegistrationError(
+                    f"{self.qualname} is no more: the library that defined it is closed",
+                    f"the registration is at {where}",
+                    do="define it again first",
+                    op=self.qualname,
+                )
             known = self._table.get(kind)
             if (
                 known is not None
@@ -329,13 +439,53 @@ class Operator(Generic[P, R]):
                     op=self.qualname,
                     kind=name,
                 )
-            self._table = {**self._table, kind: Row(fn, where)}
-            self.plans = {}
-            if isinstance(kind, str):
-                self._close_fast_path()
+            rows = self._stacks.get(kind, ())
+            if owner is None:
+                rows = _left_below(rows, kind, fn, where, keeps_below=keeps_below)
+            self._set_rows(kind, (*rows, Row(fn, where, owner)))
+
+    def _leave(self, owner: object) -> None:
+        """Take back all rows of an owner, wherever among the others they are."""
+        with changing:
+            for kind, rows in self._stacks.items():
+                left = tuple(row for row in rows if row.owner is not owner)
+                if len(left) < len(rows):
+                    self._set_rows(kind, left)
+
+    def _set_rows(self, kind: RuleKind | str, rows: tuple[Row, ...]) -> None:
+        table = {k: row for k, row in self._table.items() if k != kind}
+        if rows and kind in MERGED:
+            merged = {name: rule for row in rows for name, rule in row.fn.items()}
+            table[kind] = Row(merged, rows[-1].place)
+        elif rows and rows[-1].fn is not fallthrough_kernel:
+            table[kind] = rows[-1]
+        else:
+            self._disabled -= {kind}
+        stacks = {k: found for k, found in self._stacks.items() if k != kind}
+        self._stacks = {**stacks, kind: rows} if rows else stacks
+        self._table = table
+        self._changed(is_kernel=isinstance(kind, str) or kind is COMPOSITE)
+        if kind is COMPOSITE:
+            self._route()
+
+    def _changed(self, *, is_kernel: bool) -> None:
+        """Forget what was worked out from the table before."""
+        self.plans = {}
+        if is_kernel:
+            self._close_fast_path()
+
+    def _retire(self) -> None:
+        """Become an operator that is no more: a call says so."""
+        self._closed = True
+        self._stacks = {}
+        self._table = {}
+        self._disabled = frozenset()
+        self._changed(is_kernel=True)
+        self._route()
 
     def _close_fast_path(self) -> None:
         self._proven = frozenset()
+        self._copied = frozenset()
         if self._source:
             set_fast_kernel(self.call, None)
 
@@ -634,6 +784,98 @@ class Operator(Generic[P, R]):
         """
         return self._register(VMAP, fn, override)
 
+    def register_autocast(self, device_type: str, dtype: Any, /) -> Operator[P, R]:
+        """Register the dtype that the operator computes in under `autocast`.
+
+        A later registration for the same kind wins.
+
+        Parameters
+        ----------
+        device_type : str
+            Kind of array, such as ``"cpu"``. Each kind has a dtype of its own.
+        dtype : dtype
+            One of floats.
+
+        Returns
+        -------
+        Operator
+
+        Raises
+        ------
+        RegistrationError
+            If the kind is unknown, the dtype is not one of floats, or the operator
+            writes its arguments or returns views of them.
+        """
+        found = check_autocast(self, device_type, dtype)
+        self._enter(AUTOCAST, {device_type: found}, caller_place("customop"))
+        return self
+
+    @overload
+    def register_array_dispatch(
+        self,
+        array_class: type,
+        fn: Callable[..., Any],
+        /,
+        *,
+        override: bool = False,
+    ) -> Operator[P, R]: ...
+    @overload
+    def register_array_dispatch(
+        self, array_class: type, fn: None = None, /, *, override: bool = False
+    ) -> Callable[[FnT], FnT]: ...
+    def register_array_dispatch(
+        self, array_class: type, fn: Any = None, /, *, override: bool = False
+    ) -> Any:
+        """Register what the operator does with arrays of a class.
+
+        The rule runs in place of kernels, after all transforms, in every call with an
+        array of the class or of a subclass without a rule of its own. The class need
+        not be known by `register_array_type`.
+
+        Parameters
+        ----------
+        array_class : type
+            A subclass of ``np.ndarray``, or any other class of arrays.
+        fn : callable, optional
+            ``fn(op, args, kwargs)`` takes the operator, its positional arguments as a
+            tuple and its keyword-only ones as a dict, defaults filled in, and returns
+            the result, which is not checked. It may call ``op(...)`` on what the
+            arrays hold.
+        override : bool
+            Replace a rule for the class that is registered already.
+
+        Returns
+        -------
+        Operator or decorator
+            The operator when `fn` is given. As a decorator, `fn` comes back unchanged.
+
+        Raises
+        ------
+        RegistrationError
+            If `array_class` is no class of arrays that differ from plain ones, `fn`
+            does not take these parameters, or the class has a rule already.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> @co.custom_op("doc::triple", mutates_args=())
+        ... def triple(x: np.ndarray) -> np.ndarray:
+        ...     return x * 3
+        >>> @triple.register_array_dispatch(np.ma.MaskedArray)
+        ... def _(op, args, kwargs):
+        ...     (x,) = args
+        ...     return np.ma.MaskedArray(op(x.data), x.mask)
+        >>> print(triple(np.ma.MaskedArray([1.0, 2.0], [False, True])))
+        [3.0 --]
+        """
+
+        def enter(given: Any) -> None:
+            with changing:
+                rules = with_rule(self, array_class, given, override)
+                self._enter(ARRAY_CLASS, rules, place(given))
+
+        return self._chain(fn, enter)
+
     @overload
     def register(
         self, kind: RuleKind, fn: Callable[..., Any], /, *, override: bool = False
@@ -715,9 +957,49 @@ def _invoker(op: Operator[..., Any]) -> Callable[[Sequence[Any]], Any]:
     )
 
 
+def _left_below(
+    rows: tuple[Row, ...],
+    kind: RuleKind | str,
+    fn: Any,
+    where: str,
+    *,
+    keeps_below: bool,
+) -> tuple[Row, ...]:
+    """The rows that stay below a new one that no library will take back.
+
+    They can never come back, so they go, unless the new one calls what is below it. A
+    line that runs again replaces what it registered.
+    """
+    if kind in MERGED:
+        return tuple(row for row in rows if not row.fn.keys() <= fn.keys())
+    if not keeps_below:
+        return ()
+    return tuple(row for row in rows if row.owner or row.place != where)
+
+
 # ---- the registry ----
 
 _operators: dict[str, Operator[..., Any]] = {}
+# Namespace -> name -> overload -> operator: the same ones, as `ops` finds them.
+namespaces: dict[str, dict[str, dict[str, Operator[..., Any]]]] = {}
+# Operators of closed libraries that somebody holds: a new definition revives them.
+_retired: weakref.WeakValueDictionary[str, Operator[..., Any]] = (
+    weakref.WeakValueDictionary()
+)
+
+
+class Registration(Protocol):
+    """What a library registers for a name, whether or not it is defined yet."""
+
+    def check(self, op: Any) -> None:
+        """Raise unless it fits an operator, or a definition of one."""
+
+    def enter(self, op: Operator[..., Any]) -> None:
+        """Put it into the operator's table."""
+
+
+# By name, in order: they enter the table of every definition of that name.
+registrations: dict[str, list[Registration]] = {}
 
 
 def find_operator(qualname: str, module: str = "") -> Operator[..., Any]:
@@ -741,23 +1023,63 @@ def find_operator(qualname: str, module: str = "") -> Operator[..., Any]:
     return found
 
 
-def define_operator(definition: Definition) -> Operator[..., Any]:
+def define_operator(
+    definition: Definition, kinds: Iterable[str] = ()
+) -> Operator[..., Any]:
     """Make the operator of a definition, or give an old one its new definition.
 
     A cell run again and a module loaded again replace the operator in place, so that
     every reference to it goes on working; two files that fight for one name do not.
+    The function of the definition becomes the kernel of `kinds`; what open libraries
+    have registered for the name comes on top.
     """
-    known = _operators.get(definition.qualname)
-    if known is not None:
-        _check_redefinition(known._definition, definition)
-        known._define(definition)
-        return known
+    name = definition.qualname
+    schema = apply_tags(name, definition.schema, definition.tags)
+    definition = definition._replace(schema=schema)
+    with changing:
+        op = _operators.get(name)
+        if op is not None:
+            _check_redefinition(op._definition, definition)
+        waiting = registrations.get(name, ())
+        for registration in waiting:
+            registration.check(definition)
+        op = _retired.pop(name, None) if op is None else op
+        if op is None:
+            op = _new_operator(definition)
+        else:
+            op._define(definition)
+        for kind in kinds:
+            op._enter(kind, definition.fn, definition.place)
+        for registration in tuple(waiting):
+            registration.enter(op)
+        _operators[name] = op
+        by_name = namespaces.setdefault(op.namespace, {})
+        by_name.setdefault(op.name, {})[op.overload] = op
+    return op
+
+
+def _new_operator(definition: Definition) -> Operator[..., Any]:
     cls = type(definition.qualname.partition("::")[2], (Operator,), {})
     # Another text than the operator's own, which help() then takes for the operator.
     cls.__doc__ = f"The class of {definition.qualname}."
     op: Operator[..., Any] = cls(definition)
-    _operators[definition.qualname] = op
     return op
+
+
+def remove_operator(op: Operator[..., Any]) -> None:
+    """Take a definition back: the name is free, and a call of the operator says so."""
+    with changing:
+        if _operators.get(op.qualname) is not op:
+            return
+        del _operators[op.qualname]
+        by_name = namespaces[op.namespace]
+        del by_name[op.name][op.overload]
+        if not by_name[op.name]:
+            del by_name[op.name]
+        if not by_name:
+            del namespaces[op.namespace]
+        op._retire()
+        _retired[op.qualname] = op
 
 
 def _check_redefinition(old: Definition, new: Definition) -> None:
@@ -772,10 +1094,11 @@ def _check_redefinition(old: Definition, new: Definition) -> None:
     )
 
 
-def _settings_changed() -> None:
-    for op in list(_operators.values()):
-        op._close_fast_path()
-        op.plans = {}
+def tables_changed() -> None:
+    """Forget what all operators have worked out: something that all read has changed."""
+    with changing:
+        for op in list(_operators.values()):
+            op._changed(is_kernel=True)
 
 
-config.on_change(_settings_changed)
+config.on_change(tables_changed)

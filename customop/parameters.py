@@ -8,7 +8,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from customop.annotations import DTYPE, ListOf, Maybe, SchemaType, TupleOf
+from customop.schematypes import (
+    DTYPE,
+    ClassOf,
+    DictOf,
+    ListOf,
+    Maybe,
+    SchemaType,
+    TupleOf,
+    holds_arrays,
+    typed_items,
+)
 
 __all__ = ["Alias", "Parameter", "Return"]
 
@@ -40,9 +50,19 @@ class Alias:
 
 
 def _typed(kind: SchemaType, alias: Alias | None) -> str:
-    """A type with its alias behind the word `Array`, as in ``Array(a!)[]``."""
-    text = str(kind)
-    return text if alias is None else text.replace("Array", f"Array{alias}", 1)
+    """A type with its alias behind its first array, as in ``Array(a!)[]``."""
+    if alias is None or not holds_arrays(kind):
+        return str(kind)
+    if isinstance(kind, TupleOf):
+        texts = [str(item) for item in kind.items]
+        first = next(i for i, item in enumerate(kind.items) if holds_arrays(item))
+        texts[first] = _typed(kind.items[first], alias)
+        return _in_parentheses(texts)
+    if isinstance(kind, Maybe | ListOf | DictOf):
+        start, _, end = str(kind).partition(str(kind.item))
+        return f"{start}{_typed(kind.item, alias)}{end}"
+    name, bar, number = str(kind).partition("|")  # an array, or a class with arrays
+    return f"{name}{alias}{bar}{number}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,16 +128,30 @@ def print_value(value: Any, kind: SchemaType) -> str:
         return "None"
     if isinstance(kind, Maybe):
         return print_value(value, kind.item)
-    if isinstance(kind, TupleOf):
-        texts = [print_value(v, k) for v, k in zip(value, kind.items, strict=True)]
-        return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
-    if isinstance(kind, ListOf):
-        return f"[{', '.join(print_value(v, kind.item) for v in value)}]"
+    if isinstance(kind, ClassOf) and kind.is_enum:
+        return _print_member(value, kind)
+    if isinstance(kind, ListOf | TupleOf | ClassOf):
+        texts = [print_value(v, k) for _, v, k in typed_items(value, kind)]
+        is_list = isinstance(kind, ListOf)
+        return f"[{', '.join(texts)}]" if is_list else _in_parentheses(texts)
     if kind == DTYPE:
         return _print_dtype(value)
-    return (
-        json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
-    )
+    return _print_text(value) if isinstance(value, str) else repr(value)
+
+
+def _in_parentheses(texts: list[str]) -> str:
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+
+
+def _print_text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _print_member(value: Any, kind: ClassOf) -> str:
+    name = value.name
+    if name not in kind.cls.__members__:  # type: ignore[attr-defined]  # an Enum
+        return repr(int(value.value))  # several flags at once
+    return name if name.isidentifier() and name != "None" else _print_text(name)
 
 
 def _print_dtype(dtype: np.dtype[Any]) -> str:

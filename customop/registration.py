@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import inspect
 import keyword
+import re
 from collections.abc import Iterable
 from typing import Any
+
+import numpy as np
 
 from customop.codegen import RESERVED
 from customop.devices import DEFAULT, FAKE, known_kinds
@@ -16,16 +19,23 @@ from customop.errors import (
     place,
     quoted,
 )
-from customop.kinds import RuleKind, check_callable, check_parameters, has_exactly
+from customop.kinds import RuleKind, Tag, check_callable, check_parameters, has_exactly
 from customop.schema import Schema
+from customop.schematypes import holds_arrays
 
 __all__ = [
+    "check_autocast",
     "check_autograd",
     "check_device_types",
+    "check_factory",
     "check_kernel",
     "check_kind",
+    "check_name",
     "check_names",
+    "checked_tags",
 ]
+
+_NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", re.ASCII)
 
 
 def check_kernel(op: Any, fn: Any, what: str) -> None:
@@ -111,6 +121,45 @@ def _check_setup(op: Any, setup_context: Any) -> None:
         )
 
 
+def check_autocast(op: Any, device_type: Any, dtype: Any) -> np.dtype[Any]:
+    """The dtype that the floats of an operator can be cast to; raise for others."""
+    what = f"{op.qualname}: register_autocast"
+    if not isinstance(device_type, str):
+        raise RegistrationError(
+            f"{what} takes one kind of array, got {device_type!r}",
+            do='write register_autocast("cpu", np.float32)',
+            op=op.qualname,
+            kind="autocast",
+        )
+    check_device_types(op.qualname, device_type)
+    bound = [p.name for p in op.schema.parameters if p.alias is not None]
+    if bound:
+        written = op.schema.written
+        why = "writes" if written else "returns a view of"
+        raise RegistrationError(
+            f"{what}: it {why} its argument '{(written or bound)[0]}', in place of which"
+            " a cast would hand over a copy",
+            op.schema.show(op.qualname, (written or bound)[0]),
+            do="register autocast on an operator that returns fresh arrays",
+            op=op.qualname,
+            kind="autocast",
+        )
+    found: np.dtype[Any] | None
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = None
+    # By name, for the floats of other packages, such as bfloat16, are of kind "V".
+    if dtype is None or found is None or "float" not in found.name:
+        raise RegistrationError(
+            f"{what}: {dtype!r} is no dtype of floats",
+            do="pass one, such as np.float16 or np.float32",
+            op=op.qualname,
+            kind="autocast",
+        )
+    return found
+
+
 def check_device_types(
     qualname: str, device_types: str | Iterable[str] | None
 ) -> tuple[str, ...]:
@@ -157,3 +206,50 @@ def check_names(qualname: str, schema: Schema) -> None:
                 schema.show(qualname),
                 do="use another name",
             )
+
+
+def check_name(what: str, name: object) -> None:
+    """Raise unless `name` can be the qualified name of an operator."""
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return
+    if isinstance(name, str) and "::" not in name:
+        raise RegistrationError(
+            f"{what}: the name {name!r} has no namespace",
+            do=f'write "mylib::{name}", with the name of your package',
+        )
+    raise RegistrationError(
+        f"{what}: {name!r} is no name of an operator",
+        do='write "namespace::name", or "namespace::name.overload", in ASCII letters,'
+        " digits and underscores",
+    )
+
+
+def check_factory(name: str, schema: Schema, kinds: tuple[str, ...]) -> None:
+    """Raise if kernels are chosen by a kind of array that no argument tells."""
+    has_array = any(holds_arrays(p.type) for p in schema.parameters)
+    if has_array or schema.device_slot is not None or kinds == (DEFAULT,):
+        return
+    raise RegistrationError(
+        f"{name}: has kernels for {', '.join(kinds)}, but no array and no 'device' to"
+        " choose by",
+        schema.show(name),
+        do="add a parameter device: Device, or leave device_types out",
+        op=name,
+    )
+
+
+def checked_tags(name: str, tags: Iterable[Tag] | Tag) -> frozenset[Tag]:
+    """Tags of an operator, each known."""
+    given: Any = tags
+    several = isinstance(given, Iterable) and not isinstance(given, str)
+    found: list[Any] = list(given) if several else [given]
+    for tag in found:
+        if not isinstance(tag, Tag):
+            names = [str(t) for t in Tag]
+            near = did_you_mean(f"Tag.{tag}", names) if isinstance(tag, str) else ""
+            raise RegistrationError(
+                f"{name}: {tag!r} is no tag{near}",
+                do=f"use one of {', '.join(str(t) for t in Tag)}",
+                op=name,
+            )
+    return frozenset(found)

@@ -10,6 +10,7 @@ from customop.annotations import Array
 from customop.codegen import generate
 from customop.coerce import show
 from customop.config import config
+from customop.configtypes import children, like, map_outline, outline
 from customop.contracts import moments, readonly
 from customop.dispatch import Interpreter, Tracer, flat, is_array, map_nested
 from customop.errors import GradientError, caller_place
@@ -159,16 +160,17 @@ class GradInterpreter(Interpreter):
     def _lower_nested(
         self, value: Any, slot: int, path: tuple[int, ...], edges: list[Any]
     ) -> Any:
-        if type(value) in (list, tuple):
-            items = [
-                self._lower_nested(item, slot, (*path, i), edges)
-                for i, item in enumerate(value)
-            ]
-            return items if type(value) is list else tuple(items)
         if type(value) is GradTracer and value.interpreter is self:
             edges.append((slot, path, value.node))
             return value.value
-        return value
+        found = children(value)
+        if found is None:
+            return value
+        items = [
+            self._lower_nested(item, slot, (*path, i), edges)
+            for i, item in enumerate(found)
+        ]
+        return like(value, items)
 
     def _refuse_write(self, op: Any, args: Sequence[Any]) -> None:
         name = op.schema.written[0]
@@ -189,7 +191,7 @@ class GradInterpreter(Interpreter):
 
 def _emptied(value: Any) -> Any:
     """The nesting of an argument, without the arrays in it."""
-    return map_nested(value, lambda _: None)
+    return map_outline(value, lambda _: None)
 
 
 # ---- plans: what a call of one operator does under reverse mode ----
@@ -219,7 +221,7 @@ def _proof(nodes: type[Node], backward: Callable[..., Any]) -> Callable[..., Any
 
     def prove(ctx: Node, *grads: Any) -> Any:
         try:
-            found = backward(ctx, *[map_nested(g, readonly) for g in grads])
+            found = backward(ctx, *[map_outline(g, readonly) for g in grads])
         except ValueError as error:
             if "read-only" not in str(error):
                 raise
@@ -394,12 +396,12 @@ class _Native:
             for end, grad in zip(ctx._ends, flat(list(grads)), strict=True)
             if end is not None and grad is not None
         ]
-        found = sweep(seeds, retain=True)
-        nested: dict[str, Any] = {}
-        for edge, leaf in zip(ctx._edges, ctx._starts, strict=True):
-            name = ctx._op.schema.parameters[edge[0]].name
-            _store(nested, name, edge[1], found.get(leaf))
-        return nested
+        swept = sweep(seeds, retain=True)
+        pairs = zip(ctx._edges, ctx._starts, strict=True)
+        found = {(edge[0], edge[1]): swept.get(leaf) for edge, leaf in pairs}
+        slots = {slot for slot, _ in found}
+        names = [p.name for p in ctx._op.schema.parameters]
+        return {names[i]: _nested(ctx._inputs[i], i, (), found) for i in slots}
 
 
 native = _Native()
@@ -420,20 +422,15 @@ def end_of(leaf: Any, interpreter: GradInterpreter) -> Any:
 def _replace(value: Any, path: tuple[int, ...], fn: Callable[[Any], Any]) -> Any:
     if not path:
         return fn(value)
-    items = list(value)
+    items = list(children(value) or ())
     items[path[0]] = _replace(items[path[0]], path[1:], fn)
-    return items
+    return like(value, items)
 
 
-def _store(nested: dict[Any, Any], key: Any, path: tuple[int, ...], grad: Any) -> None:
-    """Put a gradient at its place among lists of gradients."""
-    if not path:
-        nested[key] = grad
-        return
-    items = nested.setdefault(key, [])
-    items.extend([None] * (path[0] + 1 - len(items)))
-    below = dict(enumerate(items))
-    if items[path[0]] is None:
-        below.pop(path[0])
-    _store(below, path[0], path[1:], grad)
-    items[path[0]] = below[path[0]]
+def _nested(shape: Any, slot: int, path: tuple[int, ...], found: dict[Any, Any]) -> Any:
+    """Gradients nested as an argument is; None where there is none."""
+    items = children(shape)
+    if items is None:
+        return found.get((slot, path))
+    grads = [_nested(v, slot, (*path, i), found) for i, v in enumerate(items)]
+    return outline(shape, grads)

@@ -10,7 +10,6 @@ from functools import cached_property, lru_cache
 from types import FrameType
 from typing import Any
 
-from customop.annotations import ARRAY, DEVICE, holds_arrays, is_single_array, parts
 from customop.coerce import Mismatch, check_default, coerce, remedy
 from customop.errors import ArgumentError, SchemaError, place, quoted
 from customop.grammar import parse
@@ -23,6 +22,7 @@ from customop.parameters import (
     Parameter,
     Return,
 )
+from customop.schematypes import ARRAY, DEVICE, holds_arrays, is_single_array, parts
 
 __all__ = ["Schema", "check_agrees", "coercion", "infer_schema"]
 
@@ -162,7 +162,8 @@ class Schema:
             raise SchemaError(
                 f"a schema is a string, got {text!r}", do='write "(Array x) -> Array"'
             )
-        return _parsed(text)
+        # The name of a class may mean another one since: its text is read again.
+        return Schema(*parse(text)) if "." in text else _parsed(text)
 
     @classmethod
     def infer(

@@ -7,34 +7,93 @@ from typing import Any
 
 import numpy as np
 
-from customop.annotations import ARRAY, OPERAND, ListOf, Maybe, SchemaType, TupleOf
+from customop.arrayrules import find_array_rule
 from customop.codegen import set_fast_kernel
 from customop.coerce import show
 from customop.config import config
-from customop.contracts import Proof, finish_fake, note_writes
+from customop.contracts import (
+    COMPOSITE_RULE,
+    AfterCall,
+    Proof,
+    check_returns,
+    finish_fake,
+    to_c_order,
+)
+from customop.derived import find_fake, missing_fake
 from customop.devices import DEFAULT, FAKE, NUMPY_SCALAR, device_kind, kind_of
-from customop.dispatch import nested_leaves
+from customop.dispatch import (
+    _highest,
+    current_mode,
+    dispatch,
+    flat,
+    is_array,
+    map_nested,
+    nested_leaves,
+    open_modes,
+)
 from customop.errors import (
     ArgumentError,
+    CustomOpError,
     DeviceMismatchError,
     MissingRuleError,
+    place,
     quoted,
 )
 from customop.fakearray import device_of
-from customop.table import changing
+from customop.kinds import RuleKind
+from customop.schematypes import (
+    ARRAY,
+    OPERAND,
+    Base,
+    Choice,
+    Maybe,
+    SchemaType,
+    typed_items,
+)
+from customop.table import (
+    AUTOGRAD,
+    COMPOSITE,
+    JVP,
+    Row,
+    changing,
+    fallthrough_kernel,
+)
 
-__all__ = ["kernel_for", "misfit", "select"]
+__all__ = [
+    "closed_error",
+    "dispatch_composite",
+    "fallback_for",
+    "fallbacks",
+    "has_own_rule",
+    "kernel_below",
+    "kernel_for",
+    "misfit",
+    "select",
+    "top_interpreter",
+]
 
 
 def select(
     op: Any, args: Sequence[Any]
 ) -> tuple[Callable[..., Any], Sequence[Any], dict[str, Any], Any]:
     """Kernel, positional and keyword values, and the proof of a call, or None."""
+    rule = find_array_rule(op, args)
+    if rule is not None:
+        count = op.positional_count
+        names = [p.name for p in op.schema.keyword_only]
+        keywords = dict(zip(names, args[count:], strict=True))
+        return rule, (op, tuple(args[:count]), keywords), {}, None
     kind, has_scalar = _kind_of_call(op, args)
-    kernel = kernel_for(op, kind)
+    kernel = find_kernel(op, kind)
+    if kernel is None:
+        raise missing_kernel(op, kind)
     if has_scalar and kind != FAKE:
+        if op.schema.written:
+            _check_writable(op, args)
         slots = op.array_slots
         args = [_as_array(v) if i in slots else v for i, v in enumerate(args)]
+    if op.needs_contiguous:
+        args = _in_c_order(op, args)
     proof: Any = None
     if kind == FAKE:
         proof = FakeProof(op, kernel)
@@ -42,8 +101,8 @@ def select(
         proof = _proof(op, kernel, kind, args)
         if isinstance(proof, Proof):
             args = proof.values
-    elif op.schema.written:
-        proof = AfterWrite(args)
+    else:
+        proof = _after_call(op, kind, args)
     count = len(op.schema.positional)
     if count == len(args):
         return kernel, args, {}, proof
@@ -53,23 +112,29 @@ def select(
 
 def _proof(op: Any, kernel: Callable[..., Any], kind: str, args: Sequence[Any]) -> Any:
     if config.checks == "never":
-        _proved(op, kind, kernel)
-        return AfterWrite(args) if op.schema.written else None
-    fake = op._table.get(FAKE)
+        _proved(op, kind, kernel, copies=False)
+        return _after_call(op, kind, args)
 
-    def done() -> None:
-        _proved(op, kind, kernel)
+    def done(copies: bool) -> None:
+        _proved(op, kind, kernel, copies=copies)
 
-    return Proof(op, kernel, kind, args, None if fake is None else fake.fn, done)
+    return Proof(op, kernel, kind, args, find_fake(op), done)
 
 
-def _proved(op: Any, kind: str, kernel: Callable[..., Any]) -> None:
+def _after_call(op: Any, kind: str, args: Sequence[Any]) -> AfterCall | None:
+    """What is done after a call of a proven kernel, or None."""
+    copies = kind in op._copied
+    return AfterCall(op, args, copies=copies) if copies or op.schema.written else None
+
+
+def _proved(op: Any, kind: str, kernel: Callable[..., Any], *, copies: bool) -> None:
     with changing:
         # A kernel registered meanwhile has not been proven by this call.
-        if kernel_for(op, kind) is not kernel:
+        if find_kernel(op, kind) is not kernel:
             return
         op._proven |= {kind}
-        if kind == "cpu" and config.checks != "always":
+        op._copied = op._copied | {kind} if copies else op._copied - {kind}
+        if kind == "cpu" and config.checks != "always" and not copies:
             set_fast_kernel(op.call, kernel)
 
 
@@ -86,16 +151,32 @@ def _kind_of_call(op: Any, args: Sequence[Any]) -> tuple[str, bool]:
             has_scalar = True
         elif kind not in kinds:
             kinds.append(kind)
-    for leaf in nested_leaves(op, args) if op.nested_slots else ():
-        kind = kind_of[type(leaf)]
-        if kind is None:
-            _check_nested(op, args)
-        elif kind != NUMPY_SCALAR and kind not in kinds:
-            kinds.append(kind)
+    if op.nested_slots:
+        _add_nested_kinds(op, args, kinds)
     is_one = len(op.array_slots) == 1 and not op.nested_slots
     if len(kinds) == 1 and (is_one or kinds[0] != FAKE):
         return kinds[0], has_scalar
     return _kind_of_mixture(op, args, kinds), has_scalar
+
+
+def _add_nested_kinds(op: Any, args: Sequence[Any], kinds: list[str]) -> None:
+    has_others = False
+    for leaf in nested_leaves(op, args):
+        # Asked first: that a class is no array is found out anew each time, in 1.5 us.
+        if type(leaf) in _CONSTANTS:
+            has_others = True
+            continue
+        kind = kind_of[type(leaf)]
+        if kind is None:
+            has_others = True
+        elif kind != NUMPY_SCALAR and kind not in kinds:
+            kinds.append(kind)
+    if has_others:
+        _check_nested(op, args)
+
+
+# What may stand beside arrays, or in their places, and is none.
+_CONSTANTS = frozenset((type(None), bool, int, float, complex, str))
 
 
 def _check_no_array(op: Any, slot: int, value: Any) -> None:
@@ -124,7 +205,9 @@ def _check_nested(op: Any, args: Sequence[Any]) -> None:
             raise ArgumentError(
                 f"{op.qualname}: argument '{parameter.name}' {reason}",
                 op.schema.show(op.qualname, parameter.name),
-                do="pass arrays, such as [np.asarray(x), ...]",
+                do="pass arrays, such as [np.asarray(x), ...]"
+                if "index" in reason
+                else "pass arrays in it, such as np.asarray(x)",
                 op=op.qualname,
                 parameter=parameter.name,
             )
@@ -155,7 +238,7 @@ def _is_one_device(names: Sequence[str]) -> bool:
 def _mismatch(op: Any, args: Sequence[Any]) -> DeviceMismatchError:
     seen = []
     for slot in (*op.array_slots, *op.nested_slots):
-        values = args[slot] if isinstance(args[slot], list | tuple) else [args[slot]]
+        values = flat(args[slot])
         name = op.schema.parameters[slot].name
         seen += [
             f"'{name}' is on {device_of(v)}"
@@ -170,17 +253,39 @@ def _mismatch(op: Any, args: Sequence[Any]) -> DeviceMismatchError:
     )
 
 
-def kernel_for(op: Any, kind: str) -> Any:
-    """The kernel for a kind of array."""
-    row = op._table.get(kind)
+def find_kernel(op: Any, kind: str) -> Callable[..., Any] | None:
+    """The kernel for a kind of array, or None."""
+    table = op._table
     if kind in op._disabled:
-        return op.__wrapped__
+        return op.__wrapped__  # type: ignore[no-any-return]
+    row = table.get(kind)
     if row is None and kind != FAKE:
-        row = op._table.get(DEFAULT)
+        row = table.get(DEFAULT)
+    if row is None:
+        row = table.get(COMPOSITE)
     if row is not None:
-        return row.fn
+        return row.fn  # type: ignore[no-any-return]
+    found = find_fake(op) if kind == FAKE and not op._closed else None
+    return fallback_for(op, kind) if found is None else found
+
+
+def kernel_for(op: Any, kind: str) -> Callable[..., Any]:
+    """The kernel for a kind of array; an error says what to register."""
+    found = find_kernel(op, kind)
+    if found is None:
+        raise missing_kernel(op, kind)
+    return found
+
+
+def missing_kernel(op: Any, kind: str) -> CustomOpError:
+    """The error for a kind of array that an operator has no kernel for."""
+    if op._closed:
+        return closed_error(op)
     if kind == FAKE:
-        raise MissingRuleError(
+        why = missing_fake(op)
+        if why is not None:
+            return why
+        return MissingRuleError(
             f"{op.qualname} has no fake kernel",
             op.schema.show(op.qualname),
             f"at {op._definition.place}",
@@ -189,7 +294,7 @@ def kernel_for(op: Any, kind: str) -> Any:
             kind=FAKE,
         )
     has = [k for k in op._table if isinstance(k, str)]
-    raise MissingRuleError(
+    return MissingRuleError(
         f"{op.qualname} has no kernel for '{kind}'; it has {quoted(has) or 'none'}",
         op.schema.show(op.qualname),
         f"at {op._definition.place}",
@@ -197,6 +302,142 @@ def kernel_for(op: Any, kind: str) -> Any:
         op=op.qualname,
         kind=kind,
     )
+
+
+def closed_error(op: Any) -> MissingRuleError:
+    """The error for a call of an operator that its library has taken back."""
+    return MissingRuleError(
+        f"{op.qualname} is no more: the library that defined it is closed",
+        op.schema.show(op.qualname),
+        f"defined at {op._definition.place}",
+        do="keep the library open while its operators are used, or define it again",
+        op=op.qualname,
+    )
+
+
+# ---- operators made of operators ----
+
+
+def top_interpreter(op: Any, args: Sequence[Any]) -> Any:
+    """The mode or transform that a call goes to, or None."""
+    top = current_mode.get() if open_modes or op.sees_seed else None
+    values = [args[slot] for slot in op.array_slots]
+    return _highest(top, [*values, *nested_leaves(op, args)])
+
+
+def has_own_rule(op: Any, kind: RuleKind) -> bool:
+    """Whether an operator has a rule for a transform, so that its body is not seen."""
+    table = op._table
+    # The row of a mode over a kind of array, such as FakeMode, is that kind's.
+    if kind in table or kind.name in table:
+        return True
+    # A backward formula is transposed for jvp.
+    if kind is JVP and AUTOGRAD in table:
+        return True
+    return kind.derive is not None and kind.derive(op) is not None
+
+
+def dispatch_composite(op: Any, args: Sequence[Any]) -> Any:
+    """As `dispatch`, for an operator with a body that transforms and modes see."""
+    top = top_interpreter(op, args)
+    row = op._table.get(COMPOSITE)
+    if top is None or row is None or not top.alive or has_own_rule(op, top.kind):
+        return dispatch(op, args)
+    count = op.positional_count
+    names = [p.name for p in op.schema.keyword_only]
+    out = row.fn(*args[:count], **dict(zip(names, args[count:], strict=True)))
+    if not op.schema.single_return or not is_array(out):
+        check_returns(op, row.fn, out, COMPOSITE_RULE)
+    return out
+
+
+# ---- rules for all operators that have none ----
+
+# Kind -> what makes the fallback of an operator, the newest last. Replaced whole, as
+# tables are.
+fallbacks: dict[str | RuleKind, tuple[Row, ...]] = {}
+
+
+def fallback_for(op: Any, kind: str | RuleKind) -> Callable[..., Any] | None:
+    """The fallback of a kind for an operator, or None."""
+    rows = fallbacks.get(kind)
+    if not rows or rows[-1].fn is fallthrough_kernel or op._closed:
+        return None
+    # One object for as long as the table holds: a kernel is proven once.
+    plans = op.plans
+    if ("fallback", kind) not in plans:
+        plans["fallback", kind] = rows[-1].fn(op)
+    return plans["fallback", kind]  # type: ignore[no-any-return]
+
+
+def kernel_below(op: Any, kind: str | RuleKind, fn: Any) -> Callable[..., Any]:
+    """What would run if a registration and all newer ones were not there."""
+    rows = op._stacks.get(kind, ())
+    at = next((i for i, row in enumerate(rows) if row.fn is fn), len(rows))
+    below = rows[at - 1].fn if at else fallthrough_kernel
+    if below is not fallthrough_kernel:
+        return below  # type: ignore[no-any-return]
+    if isinstance(kind, str):
+        return _without(op, kind)
+    derived = None if kind.derive is None else kind.derive(op)
+    if derived is None:
+        derived = fallback_for(op, kind)
+    if derived is None:
+        raise op.missing_rule(kind, f"below the one at {place(fn)}")
+    return derived
+
+
+def _without(op: Any, kind: str) -> Callable[..., Any]:
+    """The kernel for a kind of array if it had no row."""
+    for other in (DEFAULT, COMPOSITE):
+        row = op._table.get(other)
+        if row is not None and other != kind and (kind != FAKE or other is COMPOSITE):
+            return row.fn  # type: ignore[no-any-return]
+    found = fallback_for(op, kind)
+    if found is None:
+        raise MissingRuleError(
+            f"{op.qualname} has no kernel below the one for '{kind}'",
+            op.schema.show(op.qualname),
+            f"at {op._definition.place}",
+            do=f'register one first, or as "default": impl("{op.qualname}", "default")',
+            op=op.qualname,
+            kind=kind,
+        )
+    return found
+
+
+def _in_c_order(op: Any, args: Sequence[Any]) -> list[Any]:
+    """The arguments with their arrays in C order, as `Tag.needs_contiguous` asks."""
+    ordered = [map_nested(value, to_c_order) for value in args]
+    triples = zip(op.schema.parameters, args, ordered, strict=True)
+    for p, mine, copied in triples:
+        pairs = zip(flat(mine), flat(copied), strict=True)
+        is_real = any(a is not b and kind_of[type(a)] != FAKE for a, b in pairs)
+        if p.alias is not None and is_real:
+            what = "is written" if p.is_written else "is returned as a view"
+            raise ArgumentError(
+                f"{op.qualname}: argument '{p.name}' is not in C order, and {what}: a"
+                " copy in C order would be used in its place",
+                op.schema.show(op.qualname, p.name),
+                do=f"pass np.ascontiguousarray({p.name}) and use that array",
+                op=op.qualname,
+                parameter=p.name,
+            )
+    return ordered
+
+
+def _check_writable(op: Any, args: Sequence[Any]) -> None:
+    """Raise for a NumPy scalar that is to be written: a write would be lost."""
+    for p, value in zip(op.schema.parameters, args, strict=True):
+        if p.is_written and isinstance(value, np.generic):
+            raise ArgumentError(
+                f"{op.qualname}: argument '{p.name}' is written, got the NumPy scalar"
+                f" {value!r}, which cannot be",
+                op.schema.show(op.qualname, p.name),
+                do=f"pass an array without axes: np.asarray({p.name})",
+                op=op.qualname,
+                parameter=p.name,
+            )
 
 
 def _as_array(value: Any) -> Any:
@@ -208,11 +449,10 @@ def misfit(value: Any, kind: SchemaType) -> str:
     """Why a value that may hold arrays does not fit its type, or nothing."""
     if isinstance(kind, Maybe):
         return "" if value is None else misfit(value, kind.item)
-    if isinstance(kind, ListOf | TupleOf):
-        kinds = kind.items if isinstance(kind, TupleOf) else (kind.item,) * len(value)
-        found = [misfit(v, k) for v, k in zip(value, kinds, strict=True)]
-        wrong = [(i, reason) for i, reason in enumerate(found) if reason]
-        return f"at index {wrong[0][0]} {wrong[0][1]}" if wrong else ""
+    if not isinstance(kind, Base | Choice):
+        found = [(where, misfit(v, k)) for where, v, k in typed_items(value, kind)]
+        wrong = [f"at {where} {reason}" for where, reason in found if reason]
+        return wrong[0] if wrong else ""
     fits_number = kind == OPERAND and isinstance(value, int | float | complex)
     if kind not in (ARRAY, OPERAND) or fits_number or kind_of[type(value)] is not None:
         return ""
@@ -238,21 +478,3 @@ class FakeProof:
     def check(self, out: Any) -> Any:
         """The result with its arrays fake."""
         return finish_fake(self.op, self.kernel, out)
-
-
-class AfterWrite:
-    """Notes what an operator has written."""
-
-    __slots__ = ("args",)
-
-    def __init__(self, args: Sequence[Any]) -> None:
-        self.args = args
-
-    def concerns(self, error: Exception) -> bool:
-        """No fault of a proven kernel is mended."""
-        return False
-
-    def check(self, out: Any) -> Any:
-        """The result, with the versions of the arguments raised."""
-        note_writes(self.args)
-        return out

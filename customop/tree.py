@@ -11,7 +11,17 @@ from typing import Any
 
 import optree
 
-__all__ = ["Structure", "flatten", "leaves", "map_leaves", "spread", "unflatten"]
+from customop.configtypes import ClassFields
+
+__all__ = [
+    "Structure",
+    "flatten",
+    "leaves",
+    "map_leaves",
+    "register_class",
+    "spread",
+    "unflatten",
+]
 
 Structure = optree.PyTreeSpec
 
@@ -62,3 +72,32 @@ def spread(prefix: Any, tree: Any) -> list[Any]:
     )
     found = optree.broadcast_prefix(marked, tree, namespace=_NAMESPACE)
     return [None if leaf is _NOTHING else leaf for leaf in found]
+
+
+def register_class(fields: ClassFields, moving: Sequence[str]) -> None:
+    """Make a class of config objects a pytree: `moving` fields hold its leaves.
+
+    NamedTuples and dicts are pytrees already, of all that they hold; members of an
+    Enum are leaves. What a user has registered stays.
+    """
+    cls: Any = fields.cls
+    if issubclass(cls, tuple) or fields.is_dict or not fields.hints:
+        return
+    fixed = [name for name in fields.hints if name not in moving]
+
+    def take_apart(value: Any) -> tuple[list[Any], Any, tuple[str, ...]]:
+        rest = tuple(getattr(value, name) for name in fixed)
+        found = [getattr(value, name) for name in moving]
+        return found, (fields.keeps_more(value), rest), tuple(moving)
+
+    def make(constant: Any, found: Any) -> Any:
+        keeps_more, rest = constant
+        given = dict(zip((*fixed, *moving), (*rest, *found), strict=True))
+        items = [given[name] for name in fields.hints]
+        return fields.like(None, items) if keeps_more else fields.outline(None, items)
+
+    try:
+        optree.register_pytree_node(cls, take_apart, make, namespace=_NAMESPACE)
+    except ValueError as error:
+        if "already registered" not in str(error):
+            raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import weakref
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -12,6 +11,7 @@ import numpy as np
 from typing_extensions import ParamSpec
 
 from customop.coerce import show
+from customop.configtypes import aligned, children, like, map_outline, steps
 from customop.contracts import VMAP_RULE, check_returns
 from customop.devices import kind_of
 from customop.dispatch import (
@@ -29,9 +29,9 @@ from customop.errors import (
     VmapError,
     check_function,
     place,
-    warn_caller,
 )
 from customop.fakearray import FakeArray, device_of, fake_like
+from customop.mutation import row, warn_loop
 from customop.protocols import INDEXING, abbreviated, call_numpy, describe
 from customop.table import VMAP
 from customop.tree import flatten, spread, unflatten
@@ -113,7 +113,7 @@ class BatchInterpreter(Interpreter):
                 values[slot] = tracer.value
                 dims[slot] = tracer.dim
         for slot in op.nested_slots:
-            dims[slot] = map_nested(values[slot], self.dim_of)
+            dims[slot] = map_outline(values[slot], self.dim_of)
             values[slot] = map_nested(values[slot], self.lower)
         if op.schema.written:
             self._check_writes(op, values, dims)
@@ -143,12 +143,14 @@ class BatchInterpreter(Interpreter):
         return rule(self.info, tuple(in_dims), *values[:count], **keywords)
 
     def _wrap_result(self, op: Any, rule: Any, out: Any, dims: Any) -> Any:
-        if type(out) in (list, tuple):
-            if type(dims) not in (list, tuple) or len(dims) != len(out):
-                reason = f"returned out_dims={dims!r} for {len(out)} outputs"
+        found = children(out)
+        if found is not None:
+            given = aligned(out, dims)
+            if given is None:
+                reason = f"returned out_dims={dims!r} for {len(found)} outputs"
                 raise self._bad_rule(op, rule, reason)
-            pairs = zip(out, dims, strict=True)
-            return type(out)([self._wrap_result(op, rule, o, d) for o, d in pairs])
+            pairs = zip(found, given, strict=True)
+            return like(out, [self._wrap_result(op, rule, o, d) for o, d in pairs])
         if dims is None:
             return out
         if type(dims) is not int or not is_array(out):
@@ -188,7 +190,7 @@ class BatchInterpreter(Interpreter):
         """Refuse to write what differs between rows into one array for all."""
         for p, value, dim in zip(op.schema.parameters, values, dims, strict=True):
             pairs = zip(flat(value), flat(dim), strict=True)
-            if p.is_written and any(d is None and v is not None for v, d in pairs):
+            if p.is_written and any(d is None and is_array(v) for v, d in pairs):
                 raise VmapError(
                     f"{op.qualname} writes its argument '{p.name}' under"
                     f" {self.describe()}, which is one array for all rows",
@@ -205,7 +207,7 @@ class BatchInterpreter(Interpreter):
     def loop(self, op: Any, values: Sequence[Any], dims: Sequence[Any]) -> Any:
         """Call the operator row by row, and stack the results."""
         if not op.sees_seed:
-            _warn_once(op)
+            warn_loop(op)
         size = self.info.batch_size
         if size == 0:
             return self._empty(op, values, dims)
@@ -215,17 +217,18 @@ class BatchInterpreter(Interpreter):
             if rewind is not None:
                 rewind()
             pairs = zip(values, dims, strict=True)
-            rows.append(op.invoke([_row(value, dim, i) for value, dim in pairs]))
+            rows.append(op.invoke([row(value, dim, i) for value, dim in pairs]))
         return self._stack(op, rows)
 
     def _stack(self, op: Any, rows: list[Any]) -> Any:
         first = rows[0]
-        if all(type(row) in (list, tuple) for row in rows):
-            lengths = {len(row) for row in rows}
-            if len(lengths) > 1:
-                raise self._uneven(op, f"lists of {sorted(lengths)} items")
-            columns = zip(*rows, strict=True)
-            return type(first)([self._stack(op, list(column)) for column in columns])
+        nested = [children(row) for row in rows]
+        if all(items is not None for items in nested):
+            named = {(type(row), tuple(steps(row))) for row in rows}
+            if len(named) > 1:
+                raise self._uneven(op, _uneven_nests(rows))
+            columns = zip(*nested, strict=True)
+            return like(first, [self._stack(op, list(column)) for column in columns])
         if all(is_array(row) for row in rows):
             shapes = {tuple(row.shape) for row in rows}
             if len(shapes) > 1:
@@ -263,46 +266,27 @@ class BatchInterpreter(Interpreter):
         return map_nested(out, none_of)
 
 
+def _uneven_nests(rows: Sequence[Any]) -> str:
+    lengths = {len(steps(row)) for row in rows}
+    if len(lengths) > 1:
+        return f"lists of {sorted(lengths)} items"
+    return f"{show(rows[0])} and others with other names"
+
+
 def _some(dim: Any) -> bool:
     return any(d is not None for d in flat(dim))
 
 
-def _row(value: Any, dim: Any, index: int) -> Any:
-    if dim is None:
-        return value
-    if type(value) in (list, tuple):
-        pairs = zip(value, dim, strict=True)
-        return type(value)([_row(v, d, index) for v, d in pairs])
-    key = (*(slice(None),) * dim, index)
-    if isinstance(value, np.ndarray):
-        # With the ellipsis a row without axes is an array too, which can be written.
-        return value[(*key, Ellipsis)]
-    return call_numpy(INDEXING, value, key)
-
-
 def _fake_row(value: Any, dim: Any) -> Any:
-    if type(value) in (list, tuple) and dim is not None:
-        pairs = zip(value, dim, strict=True)
-        return type(value)([_fake_row(v, d) for v, d in pairs])
+    found = children(value)
+    if found is not None and dim is not None:
+        pairs = zip(found, children(dim) or (), strict=True)
+        return like(value, [_fake_row(v, d) for v, d in pairs])
     if kind_of[type(value)] is None:
         return value
     shape = tuple(value.shape)
     return fake_like(
         value, shape=shape if dim is None else shape[:dim] + shape[dim + 1 :]
-    )
-
-
-_warned: weakref.WeakSet[Any] = weakref.WeakSet()
-
-
-def _warn_once(op: Any) -> None:
-    if op in _warned:
-        return
-    _warned.add(op)
-    warn_caller(
-        f"{op.qualname} has no vmap rule: it runs once for each row, which is slow."
-        f" Register one with @{op.name}.register_vmap",
-        "customop",
     )
 
 
@@ -347,7 +331,7 @@ class RandomnessMode(Mode):
             return op.invoke(args)
         if batch.info.randomness == "error":
             raise random_error(op, batch)
-        dims = [map_nested(value, lambda _: None) for value in args]
+        dims = [map_outline(value, lambda _: None) for value in args]
         return batch.loop(op, args, dims)
 
 
@@ -370,7 +354,8 @@ class Draws:
 
     def start(self, values: Sequence[Any]) -> Callable[[], None]:
         """Note or find the state of a call; a function that goes back to it."""
-        bits = [v.bit_generator for v in values if hasattr(v, "bit_generator")]
+        leaves = flat(list(values))
+        bits = [v.bit_generator for v in leaves if hasattr(v, "bit_generator")]
         if self._calls == len(self._states):
             self._states.append(_states(bits))
         states = self._states[self._calls]

@@ -4,6 +4,10 @@ The schema of an operator says what goes in, what comes out, and what is written
 Type hints give it; the library holds kernels and callers to it.
 """
 
+import enum
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
 import numpy as np
 
 import customop as co
@@ -46,6 +50,49 @@ print(extremes.schema)
 low, high = extremes(np.array([[3.0, 1.0], [2.0, 8.0]]))
 print(low, high)
 
+# Python's own types have their place in a schema: choices, members of an Enum, and
+# frozen dataclasses, NamedTuples and TypedDicts by their name. A call checks them, down
+# to the fields, and arrays in a field are seen by every transform.
+
+
+class Window(enum.Enum):
+    """How neighbours are weighed."""
+
+    FLAT = "flat"
+    TRIANGLE = "triangle"
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A window and how long it is."""
+
+    taps: np.ndarray
+    window: Window = Window.FLAT
+    edge: Literal["same", "valid"] = "same"
+
+
+class Summary(NamedTuple):
+    """What is left of a series."""
+
+    smooth: np.ndarray
+    rest: np.ndarray
+
+
+@co.custom_op("shop::split", mutates_args=())
+def split(x: np.ndarray, by: Filter, scales: dict[str, float] | None = None) -> Summary:
+    """Split a series into a smooth part and what is left."""
+    weights = by.taps if by.window is Window.FLAT else np.convolve(by.taps, by.taps)
+    smooth = np.convolve(x, weights / weights.sum(), by.edge) * (scales or {}).get(
+        "x", 1
+    )
+    return Summary(smooth, x - smooth)
+
+
+print(split.schema)
+parts = split(series, Filter(np.ones(3)), {"x": 1})
+print(parts.smooth, parts.rest)
+assert co.Schema.parse(str(split.schema)) == split.schema
+
 # A function without hints, such as a ufunc, gets its schema as text.
 hypotenuse = co.custom_op(
     "shop::hypotenuse",
@@ -86,7 +133,11 @@ def define_wrong():
 
 
 messages = {}
-for name, action in (("alias", lambda: first_half(series)), ("hint", define_wrong)):
+for name, action in {
+    "alias": lambda: first_half(series),
+    "hint": define_wrong,
+    "field": lambda: split(series, Filter(np.ones(3), edge="sane")),
+}.items():
     try:
         action()
     except co.CustomOpError as error:
@@ -96,6 +147,13 @@ for name, action in (("alias", lambda: first_half(series)), ("hint", define_wron
 assert str(smooth.schema) == (
     '(Array x, int window=3, float[]? weights=None, *, str mode="same") -> Array'
 )
+assert str(split.schema) == (
+    f"(Array x, {__name__}.Filter by, Dict(str, float)? scales=None) -> {__name__}.Summary"
+)
+np.testing.assert_allclose(parts.smooth, [0, 2, 2, 2, 0])
+np.testing.assert_allclose(parts.rest, [0, -2, 4, -2, 0])
+assert "at field 'edge' expects str{" in messages["field"]
+assert "did you mean 'same'?" in messages["field"]
 assert str(extremes.schema) == "(Array x, int axis=-1) -> (Array, Array)"
 assert str(accumulate.schema) == "(Array(a!) total, Array x) -> ()"
 np.testing.assert_array_equal(smooth(series, mode="same"), [0, 2, 2, 2, 0])

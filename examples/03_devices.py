@@ -76,6 +76,19 @@ except co.DeviceMismatchError as error:
     mixture = str(error)
     print(mixture)
 
+# Some arrays carry more than numbers: a mask, a unit. For such a class an operator can
+# have a rule of its own, which is asked before any kernel.
+
+
+@norm.register_array_dispatch(np.ma.MaskedArray)
+def _(op, args, kwargs):
+    (x,) = args
+    return np.ma.MaskedArray(op(x.filled(0.0)), x.mask.all(axis=-1))
+
+
+masked = norm(np.ma.MaskedArray(points, [[False, True], [True, True]]))
+print(masked)
+
 # A kernel can be taken out of service. Until it is back, the function that the
 # operator was made from runs: handy to compare a fast kernel with a plain one.
 
@@ -119,6 +132,7 @@ if has_cuda():
 
 np.testing.assert_allclose(logged.values, [5.0, 10.0])
 np.testing.assert_allclose(plain, fast)
+assert masked.tolist() == [3.0, None]
 assert logged.log == ("norm",)
 assert "logged" in complaint
 assert "'x' is on logged" in mixture

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import collections
 import collections.abc
 import dataclasses
 import enum
@@ -39,6 +40,11 @@ class Options(TypedDict):
     k: int
 
 
+class Holder(NamedTuple):
+    array: co.Array
+    name: str
+
+
 Bound = TypeVar("Bound", bound=Array)
 BoundByText = TypeVar("BoundByText", bound="Array")
 BoundByNothing = TypeVar("BoundByNothing", bound="Missing")  # noqa: F821
@@ -55,7 +61,32 @@ class Matrix(np.ndarray):
     """A class derived from a class of arrays."""
 
 
+HERE = __name__
+
+
+@dataclasses.dataclass
+class Changing:
+    x: float
+
+
+Speed = Literal["fast", "exact"]
+
 TYPES = [
+    (Literal["a", "b"], 'str{"a", "b"}'),
+    (Literal[1, -2], "int{1, -2}"),
+    (Literal[True], "bool{True}"),
+    (Literal["a", None], 'str{"a"}?'),  # noqa: PYI061 - as some write it
+    (Speed | None, 'str{"fast", "exact"}?'),
+    (list[Speed], 'str{"fast", "exact"}[]'),
+    (Colour, f"{HERE}.Colour"),
+    (Optional[Colour], f"{HERE}.Colour?"),
+    (Point, f"{HERE}.Point"),
+    (list[Point], f"{HERE}.Point[]"),
+    (Pair, f"{HERE}.Pair"),
+    (Options, f"{HERE}.Options"),
+    (dict[str, int], "Dict(str, int)"),
+    (typing.Dict[str, co.Array], "Dict(str, Array)"),
+    (dict[str, list[co.Array | None]], "Dict(str, Array?[])"),
     (co.Array, "Array"),
     (co.ArrayT, "Array"),
     (Bound, "Array"),
@@ -125,26 +156,30 @@ def test_an_annotation_has_a_schema_type(annotation: Any, text: str) -> None:
 
 LIST = "write list[T], such as list[int]"
 TUPLE = "write tuple[T, ...] or tuple[A, B]"
-PARTS = "pass the values as parameters of their own"
+DICT = "write dict[str, T], such as dict[str, float]"
+LITERAL = "give values that are all str, all int or all bool"
 NAME = "name the type: Array, or one of the others"
 DTYPE = "write DType, or pass a name as str"
 SCALARS = "write Array, which NumPy scalars fit too, or float, int or Scalar"
 SPLIT = "make an operator for each type"
 
 REFUSED = [
+    (Literal["a", 1], "Literal['a', 1]", LITERAL),
+    (Literal[b"a"], "Literal[b'a']", LITERAL),
+    (Literal[Colour.RED], "Literal[<Colour.RED: 1>]", LITERAL),
     (
-        Literal["a", "b"],
-        "Literal['a', 'b']",
-        "write str or int, and check the value in the function",
+        Changing,
+        "Changing",
+        "make it @dataclass(frozen=True), or call register_config_type(Changing)",
     ),
-    (Colour, "Colour", "write str, and pass the name of the member"),
-    (Point, "Point", PARTS),
-    (Pair, "Pair", TUPLE),
-    (Options, "Options", PARTS),
-    (dict[str, int], "dict[str, int]", PARTS),
-    (dict, "dict", PARTS),
-    (typing.Dict[str, int], "Dict[str, int]", PARTS),
-    (Mapping[str, int], "Mapping[str, int]", PARTS),
+    (
+        collections.namedtuple("Bare", "a b"),  # noqa: PYI024 - it is refused
+        "Bare",
+        "change the class: its field 'a' has no type: use typing.NamedTuple",
+    ),
+    (dict[int, str], "dict[int, str]", DICT),
+    (dict, "dict", DICT),
+    (Mapping[str, int], "Mapping[str, int]", DICT),
     (Any, "Any", NAME),
     (object, "object", NAME),
     (
@@ -202,16 +237,17 @@ def test_an_annotation_without_a_type_says_what_to_use(
     assert str(caught.value) == (
         f"annotation {shown}, which has no schema type\n"
         "  supported: Array (or a class of arrays), bool, int, float, complex, str,"
-        " Scalar, DType, Device, np.random.Generator, and Optional, list, Sequence and"
-        " tuple of these\n"
+        " Scalar, DType, Device, np.random.Generator, Literal, Enum, frozen"
+        " dataclasses, NamedTuple, TypedDict, and Optional, list, Sequence, tuple and"
+        " dict[str, ...] of these\n"
         f"  do: {instead}"
     )
 
 
 def test_a_refusal_within_a_list_names_the_part() -> None:
     """Of a nested annotation the part without a type is named."""
-    with pytest.raises(SchemaError, match=r"^annotation dict\[str, int\], which has"):
-        schema_type(list[dict[str, int]])
+    with pytest.raises(SchemaError, match=r"^annotation dict\[int, int\], which has"):
+        schema_type(list[dict[int, int]])
 
 
 @pytest.mark.parametrize(
@@ -221,6 +257,12 @@ def test_a_refusal_within_a_list_names_the_part() -> None:
         (list[co.Array | None], True),
         (tuple[int, co.Array], True),
         (co.Array | float, True),
+        (dict[str, co.Array], True),
+        (Holder, True),
+        (list[Holder | None], True),
+        (Point, False),
+        (Colour, False),
+        (Literal["a"], False),
         (list[int], False),
         (tuple[int, str], False),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -735,3 +735,152 @@ def test_interrupt_passes() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         define("(Array x) -> Array", kernel)(fresh())
+
+
+# ---- what is done about aliases ----
+
+
+@pytest.fixture
+def aliasing() -> Iterator[None]:
+    """Put the policy back."""
+    yield
+    co.config.aliasing = "error"
+
+
+def test_aliases_are_errors_by_default() -> None:
+    """Nothing else is set than that a kernel must not return its argument."""
+    assert co.config.aliasing == "error"
+
+
+@pytest.mark.usefixtures("aliasing")
+def test_unknown_policy() -> None:
+    """Another policy is an error, with the near name."""
+    with pytest.raises(co.ArgumentError) as caught:
+        co.config.aliasing = "warning"
+    assert str(caught.value) == (
+        "config.aliasing is 'warning' (did you mean 'warn'?)"
+        "\n  do: set it to one of 'error', 'warn', 'copy'"
+    )
+    assert co.config.aliasing == "error"
+
+
+@pytest.mark.usefixtures("aliasing")
+def test_alias_with_a_warning() -> None:
+    """Under "warn" the result stays, and the first call warns at the caller's line."""
+    co.config.aliasing = "warn"
+    op = define("(Array x) -> Array", lambda x: x[0])
+    x = fresh()
+    with pytest.warns(co.CustomOpWarning, match="shares memory with argument") as seen:
+        assert np.shares_memory(op(x), x)
+    assert [w.filename for w in seen] == [__file__]
+    assert np.shares_memory(op(x), x)
+    assert is_open(op.call)
+
+
+@pytest.mark.usefixtures("aliasing")
+@pytest.mark.parametrize("checks", ["first", "always"])
+def test_alias_copied_on_every_call(checks: str) -> None:
+    """Under "copy" no result of such a kernel ever shares memory with its arguments."""
+    co.config.checks = checks
+    co.config.aliasing = "copy"
+    op = define("(Array x) -> Array", lambda x: x[0])
+    x = fresh()
+    for _ in range(4):
+        out = op(x)
+        assert not np.shares_memory(out, x)
+        np.testing.assert_array_equal(out, x[0])
+        out[...] = 9
+    np.testing.assert_array_equal(x, fresh())
+    assert not is_open(op.call)
+
+
+@pytest.mark.usefixtures("aliasing")
+def test_only_results_that_share_memory_are_copied() -> None:
+    """Fresh results are handed out as they are; of two on one memory one is copied."""
+    made = []
+
+    def kernel(x: np.ndarray) -> Any:
+        out = x * 2
+        made.append(out)
+        return [x[1:], out, out[:1]], out
+
+    co.config.aliasing = "copy"
+    op = define("(Array x) -> (Array[], Array)", kernel)
+    x = fresh()
+    for i in range(3):
+        (view, own, part), again = op(x)
+        assert own is made[i]
+        found = [view, own, part, again, x]
+        for a, b in itertools.combinations(found, 2):
+            assert not np.shares_memory(a, b)
+        np.testing.assert_array_equal(again, 2 * x)
+        np.testing.assert_array_equal(part, 2 * x[:1])
+
+
+@pytest.mark.usefixtures("aliasing")
+def test_copying_leaves_other_kernels_fast() -> None:
+    """A kernel that returns fresh arrays keeps its fast path."""
+    co.config.aliasing = "copy"
+    op = define("(Array x) -> Array", lambda x: x * 2)
+    op(fresh())
+    assert is_open(op.call)
+
+
+@pytest.mark.usefixtures("aliasing")
+def test_policy_holds_from_its_setting_on() -> None:
+    """A change of the policy is a new proof for every kernel."""
+    co.config.aliasing = "copy"
+    op = define("(Array x) -> Array", lambda x: x[0])
+    op(fresh())
+    co.config.aliasing = "error"
+    with pytest.raises(co.ContractError, match="shares memory"):
+        op(fresh())
+
+
+@pytest.mark.usefixtures("aliasing")
+def test_new_kernel_is_not_copied_for_the_old_one() -> None:
+    """A kernel that replaces one that was copied is proven anew."""
+    co.config.aliasing = "copy"
+    op = define("(Array x) -> Array", lambda x: x[0])
+    op(fresh())
+    op.register_kernel("cpu", lambda x: x[0] * 1)
+    op(fresh())
+    assert is_open(op.call)
+
+
+@pytest.mark.usefixtures("aliasing")
+def test_declared_views_are_not_copied() -> None:
+    """What the schema says to be a view stays one."""
+    co.config.aliasing = "copy"
+    op = define("(Array(a) x) -> Array(a)", lambda x: x[0])
+    x = fresh()
+    for _ in range(3):
+        assert np.shares_memory(op(x), x)
+
+
+@pytest.mark.usefixtures("aliasing")
+def test_copies_of_an_operator_that_writes() -> None:
+    """Copying and noting writes go together."""
+
+    def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        x += 1
+        return y[:1]
+
+    co.config.aliasing = "copy"
+    op = define("(Array(a!) x, Array y) -> Array", kernel, ("x",))
+    keep = co.custom_op(
+        f"contracts::op{next(_numbers)}",
+        lambda x: x**2,
+        mutates_args=(),
+        schema="(Array x) -> Array",
+    ).register_autograd(
+        lambda ctx, g: 2 * g * ctx.saved_arrays[0],
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
+    )
+    y = fresh()
+    for _ in range(3):
+        x = fresh()
+        _, pullback = co.vjp(keep, x)
+        assert not np.shares_memory(op(x, y), y)
+        with pytest.raises(co.GradientError, match="written by an operator since"):
+            pullback(np.ones_like(x))

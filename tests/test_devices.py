@@ -148,9 +148,7 @@ def test_the_kind_of_a_device_has_no_number(device: str, kind: str) -> None:
     assert device_kind(device) == kind
 
 
-KNOWN = (
-    "known: 'cpu', 'cuda'\n  do: use a known one, or register_array_type first"
-)
+KNOWN = "known: 'cpu', 'cuda'\n  do: use a known one, or register_array_type first"
 
 
 @pytest.mark.parametrize(

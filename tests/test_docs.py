@@ -103,7 +103,7 @@ def test_docstring_examples(name: str) -> None:
 
 
 # Names that stand for a value: what they mean is said beside their definition.
-VALUES = {"ArrayT", "DType", "Device", "Scalar", "config", "native"}
+VALUES = {"ArrayT", "DType", "Device", "Scalar", "config", "native", "ops"}
 
 
 def public() -> dict[str, Any]:

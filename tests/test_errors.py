@@ -95,8 +95,8 @@ def short_setup(ctx: Any, inputs: Any) -> None: ...
 def unannotated(x, y: int) -> None: ...
 def unreturned(x: int): ...
 def starred(*xs: int) -> None: ...
-def literal(x: Literal["a", "b"]) -> None: ...
-def literal_result(x: int) -> Literal["a", "b"]: ...
+def literal(x: Literal["a", 1]) -> None: ...
+def literal_result(x: int) -> Literal["a", 1]: ...
 def unknown_name(x: Missing) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 def mixed(max: int, x: int, y: co.Array) -> None: ...  # noqa: A002
 def none_default(x: int = None) -> None: ...  # type: ignore[assignment]  # noqa: RUF013
@@ -117,7 +117,8 @@ NAME = (
 )
 SUPPORTED = (
     "  supported: Array (or a class of arrays), bool, int, float, complex, str, Scalar,"
-    " DType, Device, np.random.Generator, and Optional, list, Sequence and tuple of these"
+    " DType, Device, np.random.Generator, Literal, Enum, frozen dataclasses, NamedTuple,"
+    " TypedDict, and Optional, list, Sequence, tuple and dict[str, ...] of these"
 )
 EXAMPLE = '  do: write it like "(Array x, int y=1, *, float? z=None) -> Array"'
 AGREE = "  do: use the names and defaults of the schema, in its order, with its '*'"
@@ -306,22 +307,22 @@ DEFINITIONS: dict[str, tuple[Any, type, str]] = {
     "an annotation without a type": (
         define("m::x", literal),
         co.SchemaError,
-        "m::x: literal: parameter 'x' has annotation Literal['a', 'b'], which has no schema type\n"
-        "  literal(x: Literal['a', 'b']) -> None\n"
-        "          ^^^^^^^^^^^^^^^^^^^^\n"
+        "m::x: literal: parameter 'x' has annotation Literal['a', 1], which has no schema type\n"
+        "  literal(x: Literal['a', 1]) -> None\n"
+        "          ^^^^^^^^^^^^^^^^^^\n"
         f"  at {at(literal)}\n"
         f"{SUPPORTED}\n"
-        "  do: write str or int, and check the value in the function",
+        "  do: give values that are all str, all int or all bool",
     ),
     "a result without a type": (
         define("m::x", literal_result),
         co.SchemaError,
-        "m::x: literal_result: the result has annotation Literal['a', 'b'], which has no schema type\n"
-        "  literal_result(x: int) -> Literal['a', 'b']\n"
-        "                         ^^^^^^^^^^^^^^^^^^^^\n"
+        "m::x: literal_result: the result has annotation Literal['a', 1], which has no schema type\n"
+        "  literal_result(x: int) -> Literal['a', 1]\n"
+        "                         ^^^^^^^^^^^^^^^^^^\n"
         f"  at {at(literal_result)}\n"
         f"{SUPPORTED}\n"
-        "  do: write str or int, and check the value in the function",
+        "  do: give values that are all str, all int or all bool",
     ),
     "an annotation that names nothing": (
         define("m::x", unknown_name),
@@ -850,6 +851,7 @@ BUILTIN = {
     co.DataDependentError: (TypeError,),
     co.LeakedTracerError: (RuntimeError,),
     co.OpCheckError: (AssertionError,),
+    co.UnknownNameError: (AttributeError,),
 }
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import functools
 import math
 import pickle
 from collections.abc import Callable, Sequence
-from typing import Any, Optional
+from typing import Any, Literal, NamedTuple, Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -16,18 +17,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import customop as co
-from customop.annotations import (
-    ARRAY,
-    DEVICE,
-    DTYPE,
-    OPERAND,
-    SCALAR,
-    Base,
-    ListOf,
-    Maybe,
-    SchemaType,
-    TupleOf,
-)
+from customop.annotations import class_type
 from customop.coerce import Mismatch, coerce
 from customop.parameters import (
     KEYWORD_ONLY,
@@ -37,6 +27,21 @@ from customop.parameters import (
     Alias,
     Parameter,
     Return,
+)
+from customop.schematypes import (
+    ARRAY,
+    DEVICE,
+    DTYPE,
+    OPERAND,
+    SCALAR,
+    Base,
+    Choice,
+    DictOf,
+    ListOf,
+    Maybe,
+    SchemaType,
+    TupleOf,
+    holds_arrays,
 )
 
 pytestmark = pytest.mark.usefixtures("built_in_kinds")
@@ -445,7 +450,17 @@ FAULTS = [
     ("(Arrai x) -> ()", "unknown type 'Arrai' (did you mean 'Array'?)", 1, 5),
     ("(double x) -> ()", "unknown type 'double': write float", 1, 6),
     ("(int64_t x) -> ()", "unknown type 'int64_t': write int", 1, 7),
-    ("(Dict(str, int) x) -> ()", "unknown type 'Dict': pass the values as parameters of their own", 1, 4),
+    ("(Dict(int, str) x) -> ()", "unknown type 'Dict': write Dict(str, T), such as Dict(str, Array)", 1, 4),
+    ("(Dict(str, ) x) -> ()", "a type is missing here", 11, 1),
+    ("(Dict(str, int x) -> ()", "no '->' before the results", 23, 1),
+    ("(str{} x) -> ()", "a choice needs values to choose from", 1, 5),
+    ("(str{a} x) -> ()", "the choice a, which is no str", 5, 1),
+    ('(str{"a", 1} x) -> ()', "the choice 1, which is no str", 10, 1),
+    ("(int{1, 1} x) -> ()", "the choice 1 again", 8, 1),
+    ("(int{True} x) -> ()", "the choice True, which is no int", 5, 4),
+    ("(float{1.0} x) -> ()", "a choice is of str, int or bool, not float", 1, 5),
+    ("(my.own.Class x) -> ()", "unknown type 'my.own.Class': import my.own before, which defines it", 1, 12),
+    ('(str{"a", "b"} x="c") -> ()', 'default "c" does not fit str{"a", "b"}: expects str{"a", "b"}, got str \'c\'', 17, 3),
     ("(Any x) -> ()", "unknown type 'Any': name the type", 1, 3),
     ("(Array x, int x) -> ()", "parameter 'x' stands here twice", 10, 5),
     ("(int x=1, int y) -> ()", "parameter 'y' has no default, but follows one that has", 10, 5),
@@ -604,7 +619,54 @@ def test_a_builtin_takes_any_schema_string() -> None:
 NAMES = st.sampled_from(
     ["x", "y", "k", "out", "é", "a1", "Array", "int", "inf", "None_"]
 )
+Odd = enum.Enum("Odd", ["None", "a b", "RED", "lambda", 'q"t'])  # type: ignore[misc]  # names as a user may give them
+
+
+class Access(enum.Flag):
+    READ = enum.auto()
+    WRITE = enum.auto()
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+    width: int
+    taps: tuple[float, ...] = ()
+    name: Literal["a", "b"] | None = None
+
+
+class Range(NamedTuple):
+    low: float
+    high: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Holder:
+    x: np.ndarray
+    inside: dict[str, list[co.Array]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Empty:
+    pass
+
+
+WINDOWS = st.builds(
+    Window,
+    st.integers(),
+    st.lists(st.floats()).map(tuple),
+    st.sampled_from(["a", "b", None]),
+)
 BASES = {
+    Choice("str", ("a", 'b", "c', "\\", "None")): st.sampled_from(["a", "None", "\\"]),
+    Choice("int", (1, -2)): st.sampled_from([1, -2]),
+    Choice("bool", (True,)): st.just(True),
+    class_type(Odd): st.sampled_from(list(Odd)),
+    class_type(Access): st.sampled_from(
+        [Access.READ, Access.READ | Access.WRITE, Access(0)]
+    ),
+    class_type(Window): WINDOWS,
+    class_type(Range): st.builds(Range, st.floats(), st.none() | st.floats()),
+    class_type(Empty): st.just(Empty()),
     Base("int"): st.integers(),
     Base("float"): st.floats(),
     Base("bool"): st.booleans(),
@@ -626,6 +688,7 @@ def types_of(bases: st.SearchStrategy[SchemaType]) -> st.SearchStrategy[SchemaTy
         return st.one_of(
             inner.map(lambda kind: kind if isinstance(kind, Maybe) else Maybe(kind)),
             st.builds(ListOf, inner, st.none() | st.integers(0, 3)),
+            st.builds(DictOf, inner),
             st.lists(inner, min_size=1, max_size=3).map(
                 lambda kinds: TupleOf(tuple(kinds))
             ),
@@ -634,7 +697,9 @@ def types_of(bases: st.SearchStrategy[SchemaType]) -> st.SearchStrategy[SchemaTy
     return st.recursive(bases, wider, max_leaves=4)
 
 
-ANY_TYPE = types_of(st.sampled_from([ARRAY, Base("Generator"), *BASES]))
+ANY_TYPE = types_of(
+    st.sampled_from([ARRAY, Base("Generator"), class_type(Holder), *BASES])
+)
 
 
 def values_of(kind: SchemaType) -> st.SearchStrategy[Any]:
@@ -653,7 +718,7 @@ def values_of(kind: SchemaType) -> st.SearchStrategy[Any]:
 
 def aliases(kind: SchemaType) -> st.SearchStrategy[Alias | None]:
     made = st.builds(Alias, st.sampled_from("abc"), st.booleans())
-    return st.none() | made if "Array" in str(kind) else st.none()
+    return st.none() | made if holds_arrays(kind) else st.none()
 
 
 @st.composite
@@ -734,8 +799,30 @@ ANNOTATIONS: list[tuple[Any, st.SearchStrategy[Any] | None]] = [
     (tuple[float, ...], st.lists(st.floats()).map(tuple)),
     (tuple[int, str], st.tuples(st.integers(), st.text())),
     (list[list[bool]], st.just(((True,), ()))),
+    (Literal["a", "None"] | None, st.sampled_from(["a", "None", None])),
+    (Literal[3, 4], st.sampled_from([3, 4])),
+    (Odd, st.sampled_from(list(Odd))),
+    (Access | None, st.none() | st.just(Access.READ)),
+    (Window, WINDOWS),
+    (Range, st.builds(Range, st.floats(), st.none())),
+    (list[Window], st.lists(WINDOWS).map(tuple)),
+    (Holder, None),
+    (Holder | None, st.none()),
+    (dict[str, co.Array], None),
+    (dict[str, int] | None, st.none()),
 ]
-RESULTS = [None, co.Array, list[co.Array], tuple[co.Array, int], tuple[co.Array], float]
+RESULTS = [
+    None,
+    co.Array,
+    list[co.Array],
+    tuple[co.Array, int],
+    tuple[co.Array],
+    float,
+    Range,
+    tuple[Holder, Odd],
+    dict[str, co.Array],
+    co.Array | None,
+]
 
 
 @st.composite
@@ -773,6 +860,7 @@ def test_an_inferred_schema_reads_as_the_same(fn: Any, is_unknown: bool) -> None
     assert again == schema
     assert [p.type for p in again.parameters] == [p.type for p in schema.parameters]
     assert again.returns == schema.returns
+    assert pickle.loads(pickle.dumps(schema)) == schema
 
 
 @SOME
