@@ -9,8 +9,8 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, is_dataclass
-from typing import Annotated, Any, Protocol, TypeAlias, Union
+from dataclasses import is_dataclass
+from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -107,8 +107,7 @@ ArrayT = TypeVar("ArrayT", bound=Array)
 Scalar: TypeAlias = int | float | bool | complex
 
 
-@dataclass(frozen=True, slots=True)
-class _Meaning:
+class _Meaning(NamedTuple):
     """What tells an alias of ours from the type that it stands for."""
 
     name: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from customop.arrayrules import find_array_rule
 from customop.derived import find_fake
@@ -25,8 +24,7 @@ from customop.table import ARRAY_CLASS, AUTOGRAD, COMPOSITE, JVP, VMAP, Row
 __all__ = ["Candidate", "Explanation", "explain"]
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A kernel or rule that a call might have taken.
 
     Attributes
@@ -51,8 +49,7 @@ class Candidate:
         return f"{self.name}{where}: {self.why}"
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(NamedTuple):
     """Which kernel or rule a call takes, and why not the others.
 
     Attributes

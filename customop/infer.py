@@ -6,8 +6,8 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import typing_extensions
 
@@ -48,8 +48,7 @@ _KINDS: dict[Any, str] = {
 _GIVE_SCHEMA = 'give the schema as a string: schema="(Array x) -> Array"'
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+class _Source(NamedTuple):
     """A function under inference, for messages."""
 
     fn: Callable[..., Any]

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from customop.closeness import assert_close
-from customop.gradcheck import gradcheck, gradgradcheck
+from customop.numericcheck import gradcheck, gradgradcheck
 
 __all__ = ["assert_close", "gradcheck", "gradgradcheck"]
