@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,15 @@ from timing import Statement
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-__all__ = ["call", "faked", "gradient", "registered", "vmapped"]
+__all__ = [
+    "call",
+    "faked",
+    "gradient",
+    "looked_up",
+    "overloaded",
+    "registered",
+    "vmapped",
+]
 
 _numbers = itertools.count()
 
@@ -98,3 +107,26 @@ def _register_with_rules() -> None:
     op.register_fake(lambda x, k=1.0: torch.empty_like(x))
     op.register_autograd(lambda ctx, g: (g, None))
     op.register_vmap(lambda info, in_dims, x, k: (x, in_dims[0]))
+
+
+def looked_up() -> Statement:
+    """An overload by its dotted name."""
+    return Statement("ops.aten.sin.default", {"ops": torch.ops})
+
+
+def overloaded(x: Any, y: Any) -> Statement:
+    """A packet of two overloads that Python defines."""
+    library = _overloads()
+    second = y if isinstance(y, float) else torch.asarray(y)
+    names = {"op": torch.ops.bench_overloads.plus, "x": torch.asarray(x), "y": second}
+    return Statement("op(x, y)", {**names, "library": library})
+
+
+@functools.cache
+def _overloads() -> torch.library.Library:
+    library = torch.library.Library("bench_overloads", "DEF")
+    library.define("plus.Tensor(Tensor x, Tensor y) -> Tensor")
+    library.define("plus.Scalar(Tensor x, float y) -> Tensor")
+    library.impl("plus.Tensor", lambda x, y: x + y, "CPU")
+    library.impl("plus.Scalar", lambda x, y: x + y, "CPU")
+    return library

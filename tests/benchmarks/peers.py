@@ -23,8 +23,10 @@ __all__ = [
     "faked",
     "five",
     "graded",
+    "looked_up",
     "missing",
     "one",
+    "overloaded",
     "registered",
     "vmapped",
 ]
@@ -158,3 +160,13 @@ def faked(x: Any) -> Statements:
 def registered(*, has_rules: bool) -> Statements:
     """Registering one operator, alone or with fake, autograd and vmap rules."""
     return {TORCH: _torch().registered(has_rules=has_rules)} if _has(TORCH) else {}
+
+
+def looked_up() -> Statements:
+    """An operator by its dotted name."""
+    return {TORCH: _torch().looked_up()} if _has(TORCH) else {}
+
+
+def overloaded(x: Any, y: Any) -> Statements:
+    """A packet of two overloads."""
+    return {TORCH: _torch().overloaded(x, y)} if _has(TORCH) else {}
