@@ -27,7 +27,8 @@ class _Classes(dict[type, str | None]):
 
     def __missing__(self, cls: type) -> str | None:
         kind = _resolve(cls)
-        if kind is not None:
+        # Python's own classes are never arrays; others may be registered later.
+        if kind is not None or cls.__module__ == "builtins":
             self[cls] = kind
         return kind
 

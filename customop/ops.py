@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any, NoReturn
 
+from customop.coerce import exact_class
 from customop.dispatch import is_array
 from customop.errors import ArgumentError, UnknownNameError, did_you_mean, quoted
 from customop.operator import Operator, namespaces
+from customop.parameters import MISSING
 from customop.protocols import abbreviated
-from customop.schematypes import holds_arrays
+from customop.schematypes import ARRAY, Base, holds_arrays
 from customop.selection import misfit
 
 __all__ = ["OperatorPacket", "ops"]
@@ -127,9 +130,25 @@ class OperatorPacket:
         >>> co.ops.np.sin.resolve(np.zeros(2))
         <Operator np::sin(Array x) -> Array>
         """
-        candidates = [*self._operators().values()]
+        found = namespaces.get(self._namespace, {}).get(self._name, {})
+        candidates = [*found.values()]
         if len(candidates) == 1:
             return candidates[0]
+        fits = [False] if kwargs else map(_fits, candidates, repeat(args))
+        for op, fit in zip(candidates, fits, strict=False):
+            if fit:
+                return op
+            if fit is None:
+                break
+        return self._resolve(candidates, args, kwargs)
+
+    def _resolve(
+        self,
+        candidates: Sequence[Operator[..., Any]],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> Operator[..., Any]:
+        """The overload for arguments that fit none by their classes alone."""
         converted = None
         reasons = []
         for op in candidates:
@@ -204,6 +223,32 @@ class OperatorPacket:
 
     def __repr__(self) -> str:
         return f"<OperatorPacket {self.qualname}: {', '.join(self.overloads())}>"
+
+
+def _fits(op: Operator[..., Any], args: Sequence[Any]) -> bool | None:
+    """Whether the classes of positional arguments fit as they are; None for unknown.
+
+    What `_bound` finds out for most calls, in a tenth of its time.
+    """
+    positional = op.schema.positional
+    rest = (*positional[len(args) :], *op.schema.keyword_only)
+    if len(args) > len(positional) or any(p.default is MISSING for p in rest):
+        return False
+    for p, value in zip(positional, args, strict=False):
+        kind = p.type
+        if kind == ARRAY:
+            if not is_array(value):
+                return False
+        elif isinstance(kind, Base) and kind.name in _BY_CLASS:
+            if type(value) is not exact_class(kind):
+                return False
+        else:
+            return None
+    return True
+
+
+# Types whose values fit by their class alone.
+_BY_CLASS = ("int", "float", "bool", "complex", "str")
 
 
 def _bound(
