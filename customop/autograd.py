@@ -334,6 +334,8 @@ class Fresh:
     """Makes gradients the caller's own: no two share memory, each can be written.
 
     A formula may return its cotangent itself, twice, or broadcast to a read-only view.
+    An array that it has saved and returns as it is, with no factor of the cotangent, is
+    no linear formula's, and is not told apart here.
     """
 
     __slots__ = ("_seen",)
