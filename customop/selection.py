@@ -162,10 +162,6 @@ def _kind_of_call(op: Any, args: Sequence[Any]) -> tuple[str, bool]:
 def _add_nested_kinds(op: Any, args: Sequence[Any], kinds: list[str]) -> None:
     has_others = False
     for leaf in nested_leaves(op, args):
-        # Asked first: that a class is no array is found out anew each time, in 1.5 us.
-        if type(leaf) in _CONSTANTS:
-            has_others = True
-            continue
         kind = kind_of[type(leaf)]
         if kind is None:
             has_others = True
@@ -173,10 +169,6 @@ def _add_nested_kinds(op: Any, args: Sequence[Any], kinds: list[str]) -> None:
             kinds.append(kind)
     if has_others:
         _check_nested(op, args)
-
-
-# What may stand beside arrays, or in their places, and is none.
-_CONSTANTS = frozenset((type(None), bool, int, float, complex, str))
 
 
 def _check_no_array(op: Any, slot: int, value: Any) -> None:
