@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from customop import (
+    ArgumentError,
     FakeArray,
     ShapeError,
     Tag,
@@ -19,6 +20,7 @@ from customop import (
 from customop.numpy.rules import fit, is_complex, keep_order
 from customop.numpy.shape import (
     batch_first,
+    counted,
     device_of,
     numpy_operator,
     only,
@@ -40,13 +42,15 @@ _flip = numpy_operator(
 
 @_flip.register_fake
 def _(x: Any, axis: Any) -> FakeArray:
-    strides = [-s if i in axis else s for i, s in enumerate(x.strides)]
+    axes = normalize_axis_tuple(axis, x.ndim)
+    strides = [-s if i in axes else s for i, s in enumerate(x.strides)]
     return view_of(x, x.shape, strides)
 
 
 @_flip.register_vmap
 def _(info: Any, in_dims: Any, x: Any, axis: Any) -> Any:
-    return _flip(batch_first(x, in_dims[0]), [a + 1 for a in axis]), 0
+    axes = counted(axis, x.ndim - 1)
+    return _flip(batch_first(x, in_dims[0]), [a + 1 for a in axes]), 0
 
 
 register_linear(_flip, lambda g, shape, axis: np.flip(g, tuple(axis)))
@@ -95,12 +99,14 @@ _roll = numpy_operator(
 
 @_roll.register_fake
 def _(x: Any, shift: Any, axis: Any) -> FakeArray:
+    normalize_axis_tuple(axis, x.ndim, allow_duplicate=True)
     return fake_like(x)
 
 
 @_roll.register_vmap
 def _(info: Any, in_dims: Any, x: Any, shift: Any, axis: Any) -> Any:
-    return _roll(batch_first(x, in_dims[0]), shift, [a + 1 for a in axis]), 0
+    axes = counted(axis, x.ndim - 1)
+    return _roll(batch_first(x, in_dims[0]), shift, [a + 1 for a in axes]), 0
 
 
 register_linear(
@@ -137,16 +143,25 @@ def _triangle(name: str) -> None:
 
     @op.register_fake
     def _(x: Any, k: int) -> FakeArray:
-        mask = FakeArray(x.shape[-2:], np.bool_, device=device_of(x))
+        # One axis is repeated as rows of a square, as by NumPy.
+        shape = x.shape[-2:] if x.ndim > 1 else (*x.shape, *x.shape)
+        mask = FakeArray(shape, np.bool_, device=device_of(x))
         return keep_order((mask, x), x.dtype)
 
-    op.register_vmap(lambda info, in_dims, x, k: (op(batch_first(x, in_dims[0]), k), 0))
-    register_linear(op, lambda g, shape, k: function(g, k))
+    @op.register_vmap
+    def _(info: Any, in_dims: Any, x: Any, k: int) -> Any:
+        first = batch_first(x, in_dims[0])
+        if x.ndim == 2:
+            rows, length = first.shape
+            first = np.broadcast_to(first[:, None], (rows, length, length))
+        return op(first, k), 0
 
-    @register_numpy_function(function)
-    def _(m: Any, k: int = 0) -> Any:
-        square = np.broadcast_to(m, (m.shape[0],) * 2) if m.ndim == 1 else m
-        return op(square, k)
+    def pull(g: Any, shape: Any, k: int) -> Any:
+        masked = function(g, k)
+        return masked if len(shape) > 1 else np.sum(masked, axis=0)
+
+    register_linear(op, pull)
+    register_numpy_function(function, lambda m, k=0: op(m, k))
 
 
 _triangle("tril")
@@ -222,15 +237,21 @@ def _component(name: str, unit: complex) -> None:
     Complex-linear: the real part of z has the derivative 1, the imaginary part -1j.
     """
     function = getattr(np, name)
+
+    def kernel(x: Any) -> Any:
+        _check_complex(name, x)
+        return function(x)
+
     op = numpy_operator(
         name,
         "(Array(a) x) -> Array(a)",
-        lambda x: function(x),
+        kernel,
         tags=Tag.pointwise,
     )
 
     @op.register_fake
     def _(x: Any) -> FakeArray:
+        _check_complex(name, x)
         dtype = np.dtype(f"f{x.dtype.itemsize // 2}")
         return FakeArray(x.shape, dtype, x.strides, device_of(x))
 
@@ -250,6 +271,14 @@ def _component(name: str, unit: complex) -> None:
         if is_complex(val):
             return op(val)
         return val if name == "real" else np.zeros_like(val)
+
+
+def _check_complex(name: str, x: Any) -> None:
+    if not is_complex(x):
+        raise ArgumentError(
+            f"np::{name} is of complex arrays, got {x.dtype}",
+            do=f"call np.{name}, which takes real ones too",
+        )
 
 
 _component("real", 1.0)

@@ -58,8 +58,10 @@ _slice = numpy_operator(
 )
 
 
-@_slice.register_fake
-def _(x: Any, key: Any) -> FakeArray:
+def _view(
+    lengths: Sequence[int], steps: Sequence[int], key: Sequence[Sequence[Any]]
+) -> tuple[list[int], list[int]]:
+    """Shape and strides of the view of an array by a key, from those of the array."""
     shape: list[int] = []
     strides: list[int] = []
     axis = 0
@@ -68,14 +70,18 @@ def _(x: Any, key: Any) -> FakeArray:
             shape.append(1)
             strides.append(0)
             continue
-        length, stride = x.shape[axis], x.strides[axis]
+        length, stride = lengths[axis], steps[axis]
         axis += 1
         if len(entry) == 3:
             n, step = _sliced(entry, length)
             shape.append(n)
             strides.append(stride * step)
-    shape.extend(x.shape[axis:])
-    strides.extend(x.strides[axis:])
+    return [*shape, *lengths[axis:]], [*strides, *steps[axis:]]
+
+
+@_slice.register_fake
+def _(x: Any, key: Any) -> FakeArray:
+    shape, strides = _view(x.shape, x.strides, key)
     return FakeArray(shape, x.dtype, strides, device_of(x))
 
 
@@ -92,7 +98,18 @@ def _(info: Any, in_dims: Any, x: Any, key: Any) -> Any:
     return _slice(batch_first(x, in_dims[0]), [_ALL, *key]), 0
 
 
+def _check_placed(g: Any, shape: Sequence[int], key: Sequence[Sequence[Any]]) -> None:
+    """Raise unless `g` has the shape of the view, of which it is the gradient."""
+    expected = tuple(_view(shape, shape, key)[0])
+    if tuple(g.shape) != expected:
+        raise ShapeError(
+            f"np::unslice: g has the shape {tuple(g.shape)}, the view {expected}",
+            do="broadcast g to the shape of the view",
+        )
+
+
 def _place(g: Any, shape: Sequence[int], key: Sequence[Sequence[Any]]) -> Any:
+    _check_placed(g, shape, key)
     zeros = np.zeros_like(g, shape=tuple(shape), order="C")
     zeros[_key(key)] = g
     return zeros
@@ -104,9 +121,12 @@ _unslice = numpy_operator(
     "(Array g, int[] shape, int?[][] key) -> Array",
     _place,
 )
-_unslice.register_fake(
-    lambda g, shape, key: FakeArray(shape, g.dtype, device=device_of(g))
-)
+
+
+@_unslice.register_fake
+def _(g: Any, shape: Any, key: Any) -> FakeArray:
+    _check_placed(g, shape, key)
+    return FakeArray(shape, g.dtype, device=device_of(g))
 
 
 @_unslice.register_vmap
@@ -137,8 +157,29 @@ def _as_index(a: Any) -> Any:
     return a.astype(np.intp) if a.dtype.kind == "u" else a
 
 
+def _check_indices(indices: Sequence[Any], rank: int) -> None:
+    """Raise unless these are index arrays for an array of so many axes."""
+    wrong = [a.dtype for a in indices if a is not None and not _is_integer(a.dtype)]
+    if wrong or all(a is None for a in indices):
+        seen = f"an array of {wrong[0]}" if wrong else "none"
+        raise ArgumentError(
+            f"np::index and np::scatter_add take arrays of integers, got {seen}",
+            do="call customop.getitem(x, key), which takes masks too",
+        )
+    if len(indices) > rank:
+        raise ShapeError(
+            f"too many indices: {len(indices)} for an array of {rank} axes",
+            do="give one index array, or None, for each axis at the most",
+        )
+
+
+def _is_integer(dtype: Any) -> bool:
+    return getattr(dtype, "kind", "") in "iu" or "int" in str(dtype)
+
+
 def _gather(x: Any, indices: Sequence[Any]) -> Any:
     """Elements by index arrays, in C order whatever the order that NumPy prefers."""
+    _check_indices(indices, x.ndim)
     slots = [i for i, a in enumerate(indices) if a is not None]
     if len(slots) == 1:
         return np.take(x, _as_index(indices[slots[0]]), axis=slots[0])
@@ -153,17 +194,37 @@ _index = numpy_operator(
 )
 
 
+def _gathered_shape(shape: Sequence[int], indices: Sequence[Any]) -> tuple[int, ...]:
+    """Shape of the elements that index arrays take from an array of a shape."""
+    _check_indices(indices, len(shape))
+    given = [tuple(a.shape) for a in indices if a is not None]
+    kept = [n for n, a in zip(shape, indices, strict=False) if a is None]
+    at = _layout(indices)[1]
+    rest = shape[len(indices) :]
+    return (*kept[:at], *np.broadcast_shapes(*given), *kept[at:], *rest)
+
+
 @_index.register_fake
 def _(x: Any, indices: Any) -> FakeArray:
-    given = [tuple(a.shape) for a in indices if a is not None]
-    shape = list(x.shape[len(indices) :])
-    kept = [n for n, a in zip(x.shape, indices, strict=False) if a is None]
-    at = _layout(indices)[1]
-    shape = [*kept[:at], *np.broadcast_shapes(*given), *kept[at:], *shape]
+    shape = _gathered_shape(x.shape, indices)
     return FakeArray(shape, x.dtype, device=device_of(x))
 
 
+def _check_scattered(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> None:
+    """Raise unless `g` has the shape of the elements at those places.
+
+    NumPy 2.4.6 adds what lies behind `g` in memory where `add.at` has to broadcast it.
+    """
+    expected = _gathered_shape(shape, indices)
+    if tuple(g.shape) != expected:
+        raise ShapeError(
+            f"np::scatter_add: g has the shape {tuple(g.shape)}, the places {expected}",
+            do="broadcast g to the shape of the places",
+        )
+
+
 def _scatter(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> Any:
+    _check_scattered(g, shape, indices)
     zeros = np.zeros_like(g, shape=tuple(shape), order="C")
     key: Any = tuple([slice(None) if a is None else a for a in indices])
     np.add.at(zeros, key, g)
@@ -176,9 +237,12 @@ _scatter_add = numpy_operator(
     "(Array g, int[] shape, Array?[] indices) -> Array",
     _scatter,
 )
-_scatter_add.register_fake(
-    lambda g, shape, indices: FakeArray(shape, g.dtype, device=device_of(g))
-)
+
+
+@_scatter_add.register_fake
+def _(g: Any, shape: Any, indices: Any) -> FakeArray:
+    _check_scattered(g, shape, indices)
+    return FakeArray(shape, g.dtype, device=device_of(g))
 
 
 @_scatter_add.register_kernel("cuda")
@@ -292,6 +356,7 @@ _nonzero = numpy_operator(
     "(Array x) -> Array[]",
     # NumPy gives columns of one array: results must not share memory.
     lambda x: [places.copy() for places in np.nonzero(x)],
+    tags=Tag.dynamic_output_shape,
 )
 
 

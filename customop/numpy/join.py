@@ -23,6 +23,7 @@ from customop.numpy.shape import (
     as_array,
     as_tuple,
     batch_first,
+    counted,
     device_of,
     expanded,
     numpy_operator,
@@ -86,7 +87,7 @@ def _register_join(op: Operator[..., Any], parts: Callable[..., Any]) -> None:
 
     def setup(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.arrays = [fake_like(a) for a in inputs[0]]
-        ctx.axis = inputs[1]
+        (ctx.axis,) = counted([inputs[1]], output.ndim)
 
     def backward(ctx: Any, g: Any) -> Any:
         pieces = parts(g, [a.shape for a in ctx.arrays], ctx.axis)
@@ -102,7 +103,9 @@ def _register_join(op: Operator[..., Any], parts: Callable[..., Any]) -> None:
 
     def batch(info: Any, in_dims: Any, arrays: Any, axis: int) -> Any:
         pairs = zip(arrays, in_dims[0], strict=True)
-        return op([batch_first(a, d, info.batch_size) for a, d in pairs], axis + 1), 0
+        first = [batch_first(a, d, info.batch_size) for a, d in pairs]
+        # An axis counted from the end is the same one in a batch.
+        return op(first, axis if axis < 0 else axis + 1), 0
 
     op.register_autograd(backward, setup_context=setup)
     op.register_jvp(jvp)
@@ -119,6 +122,7 @@ _concatenate = numpy_operator(
 @_concatenate.register_fake
 def _(arrays: Any, axis: int) -> FakeArray:
     shapes = [tuple(a.shape) for a in arrays]
+    axis = normalize_axis_index(axis, len(shapes[0]))
     rests = {s[:axis] + s[axis + 1 :] for s in shapes}
     if len(rests) > 1 or len({len(s) for s in shapes}) > 1:
         raise _misfit("np.concatenate", shapes)
@@ -186,6 +190,7 @@ def _(arrays: Any, axis: int) -> FakeArray:
     shapes = [tuple(a.shape) for a in arrays]
     if len(set(shapes)) > 1:
         raise _misfit("np.stack", shapes)
+    axis = normalize_axis_index(axis, len(shapes[0]) + 1)
     shape = (*shapes[0][:axis], len(arrays), *shapes[0][axis:])
     return _joined(arrays, shape, [expanded(a, (axis,)) for a in arrays])
 

@@ -475,13 +475,22 @@ def _freedom(x: Any, axis: Any, ddof: float) -> float:
     return count if count > 0 else math.nan
 
 
+def _divisor(y: Any) -> Any:
+    """Deviations to divide by, 1 for those of equal elements.
+
+    There the slope is 0, which is right for one element and the subgradient that
+    torch 2.13 has for several.
+    """
+    return np.where(np.equal(y, 0), 1.0, y)
+
+
 def _deviation_backward(name: str, ctx: Any, g: Any) -> tuple[Any, ...]:
     x, y = ctx.saved_arrays
     axis, keepdims, ddof = ctx.rest
     share = (
         g * (2.0 / _freedom(x, axis, ddof))
         if name == "var"
-        else (g / (y * _freedom(x, axis, ddof)))
+        else (g / (_divisor(y) * _freedom(x, axis, ddof)))
     )
     wide = spread(share, x.shape, axis, keepdims)
     return wide * _slope(x, axis), None, None, None
@@ -493,7 +502,7 @@ def _deviation_jvp(op: Operator[..., Any], primals: Any, tangents: Any) -> Any:
     moved = fit(_slope(x, axis) * tangents[0], y)
     axes = None if axis is None else tuple(axis)
     total = np.sum(moved, axis=axes, keepdims=keepdims) / _freedom(x, axis, ddof)
-    return y, total * 2.0 if op.name == "var" else total / y
+    return y, total * 2.0 if op.name == "var" else total / _divisor(y)
 
 
 var, std = _deviation("var"), _deviation("std")

@@ -30,6 +30,7 @@ __all__ = [
     "as_array",
     "as_tuple",
     "batch_first",
+    "counted",
     "device_of",
     "expanded",
     "numpy_operator",
@@ -99,6 +100,11 @@ def only(function: str, **given: tuple[Any, ...]) -> None:
                 f"{function}: {name}={value!r} is not supported for traced or fake arrays",
                 do=f"use {name}={known}",
             )
+
+
+def counted(axes: Iterable[int], rank: int) -> tuple[int, ...]:
+    """Axes from the front, of those that may be counted from the end."""
+    return tuple([a if a >= 0 else a + rank for a in axes])
 
 
 def as_tuple(value: Any) -> tuple[int, ...]:
@@ -274,7 +280,8 @@ _transpose = numpy_operator(
 
 @_transpose.register_fake
 def _(x: Any, axes: Any) -> FakeArray:
-    return view_of(x, [x.shape[a] for a in axes], [x.strides[a] for a in axes])
+    order = normalize_axis_tuple(axes, x.ndim)
+    return view_of(x, [x.shape[a] for a in order], [x.strides[a] for a in order])
 
 
 @_transpose.register_vmap
@@ -354,13 +361,15 @@ def expanded(x: Any, axis: Sequence[int]) -> tuple[list[int], list[int]]:
 
 @_expand_dims.register_fake
 def _(x: Any, axis: Any) -> FakeArray:
-    return view_of(x, *expanded(x, axis))
+    axes = normalize_axis_tuple(axis, x.ndim + len(axis))
+    return view_of(x, *expanded(x, sorted(axes)))
 
 
 @_expand_dims.register_vmap
 def _(info: Any, in_dims: Any, x: Any, axis: Any) -> Any:
     first = batch_first(x, in_dims[0])
-    return np.expand_dims(first, tuple([a + 1 for a in axis])), 0
+    axes = counted(axis, x.ndim - 1 + len(axis))
+    return np.expand_dims(first, tuple([a + 1 for a in axes])), 0
 
 
 register_linear(_expand_dims, lambda g, shape, axis: np.squeeze(g, tuple(axis)))
@@ -381,14 +390,15 @@ _squeeze = numpy_operator(
 
 @_squeeze.register_fake
 def _(x: Any, axis: Any) -> FakeArray:
-    kept = [i for i in range(x.ndim) if i not in axis]
+    dropped = normalize_axis_tuple(axis, x.ndim)
+    kept = [i for i in range(x.ndim) if i not in dropped]
     return view_of(x, [x.shape[i] for i in kept], [x.strides[i] for i in kept])
 
 
 @_squeeze.register_vmap
 def _(info: Any, in_dims: Any, x: Any, axis: Any) -> Any:
     first = batch_first(x, in_dims[0])
-    return np.squeeze(first, tuple([a + 1 for a in axis])), 0
+    return np.squeeze(first, tuple([a + 1 for a in counted(axis, x.ndim - 1)])), 0
 
 
 register_linear(_squeeze, lambda g, shape, axis: np.expand_dims(g, tuple(axis)))

@@ -1,0 +1,145 @@
+"""NumPy operators called by their names, with arguments that no function prepared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+
+X = np.arange(1.0, 7.0).reshape(2, 1, 3) ** 1.5
+NP = co.ops.np
+
+# How a call is made: on an array, or on a fake one.
+WAYS: dict[str, Callable[[Any, Any], Any]] = {
+    "plain": lambda fn, x: fn(x),
+    "fake": co.eval_shape,
+}
+ways = pytest.mark.parametrize("run", WAYS.values(), ids=WAYS)
+
+# Operator over its array, and what NumPy does; axes counted from the end.
+CALLS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "concatenate": (
+        lambda x: NP.concatenate([x, 2.0 * x], -1),
+        lambda x: np.concatenate([x, 2.0 * x], -1),
+    ),
+    "stack": (
+        lambda x: NP.stack([x, 2.0 * x], -1),
+        lambda x: np.stack([x, 2.0 * x], -1),
+    ),
+    "stack in the middle": (
+        lambda x: NP.stack([x, 2.0 * x], -2),
+        lambda x: np.stack([x, 2.0 * x], -2),
+    ),
+    "expand_dims": (
+        lambda x: NP.expand_dims(x, [-1, 0]),
+        lambda x: np.expand_dims(x, (-1, 0)),
+    ),
+    "squeeze": (lambda x: NP.squeeze(x, [-2]), lambda x: np.squeeze(x, -2)),
+    "transpose": (
+        lambda x: NP.transpose(x, [-1, 0, -2]),
+        lambda x: np.transpose(x, (-1, 0, -2)),
+    ),
+    "flip": (lambda x: NP.flip(x, [-1]), lambda x: np.flip(x, -1)),
+    "roll": (lambda x: NP.roll(x, [1], [-1]), lambda x: np.roll(x, 1, -1)),
+    "tril": (lambda x: NP.tril(x[0, 0]), lambda x: np.tril(x[0, 0])),
+    "triu": (lambda x: NP.triu(x[0, 0], 1), lambda x: np.triu(x[0, 0], 1)),
+}
+
+table = pytest.mark.parametrize(("ours", "numpys"), CALLS.values(), ids=CALLS)
+
+
+@table
+def test_values_are_numpys(ours: Any, numpys: Any) -> None:
+    """An operator means by an axis what NumPy's function means by it."""
+    np.testing.assert_array_equal(ours(X), numpys(X))
+
+
+@table
+def test_fake_shapes_are_numpys(ours: Any, numpys: Any) -> None:
+    """So does its fake kernel."""
+    found, expected = co.eval_shape(ours, X), numpys(X)
+    # The step along an axis of length one means nothing.
+    steps = [s for s, n in zip(found.strides, found.shape, strict=True) if n > 1]
+    known = [s for s, n in zip(expected.strides, expected.shape, strict=True) if n > 1]
+    assert (found.shape, steps) == (expected.shape, known)
+
+
+@table
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_batches_are_rows(ours: Any, numpys: Any, dim: int) -> None:
+    """So does its vmap rule, wherever the batch axis is."""
+    rows = [X, X + 0.5]
+    expected = np.stack([numpys(row) for row in rows])
+    batch = np.stack(rows, dim)
+    np.testing.assert_array_equal(co.vmap(ours, in_dims=(dim,))(batch), expected)
+
+
+@table
+def test_gradients_are_differences(ours: Any, numpys: Any) -> None:
+    """So do its backward formula and its derivatives forward."""
+    assert co.gradcheck(ours, (X,))
+    tangent = np.cos(X)
+    _, moved = co.jvp(ours, (X,), (tangent,))
+    # All of them are linear.
+    np.testing.assert_allclose(moved, numpys(tangent), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["real", "imag"])
+@ways
+def test_parts_of_real_numbers_are_refused(name: str, run: Any) -> None:
+    """The part of a real array is no view of half its size: the operators refuse."""
+    with pytest.raises(co.ArgumentError, match=f"np::{name} is of complex arrays"):
+        run(getattr(NP, name), X)
+
+
+@pytest.mark.parametrize("x", [np.array([2.5]), np.array([2.5, 2.5])])
+def test_deviation_of_equal_elements_has_no_slope(x: np.ndarray) -> None:
+    """Both ways through np.std give 0 there, not 0 / 0."""
+    np.testing.assert_array_equal(co.grad(np.std)(x), np.zeros_like(x))
+    _, tangent = co.jvp(np.std, (x,), (np.ones_like(x),))
+    assert float(tangent) == 0.0
+
+
+FOUR = np.arange(4.0)
+
+# Calls that NumPy has another meaning for, or none that is safe.
+REFUSED: dict[str, Callable[[Any], Any]] = {
+    "a mask as an index array": lambda x: NP.index(x, [np.array([True] * 4)]),
+    "floats as an index array": lambda x: NP.index(x, [np.array([0.0])]),
+    "no index array": lambda x: NP.index(x, [None]),
+    "an empty list": lambda x: NP.index(x, []),
+    "more index arrays than axes": lambda x: NP.index(x, [None, np.array([0])]),
+    "values that broadcast": lambda x: NP.scatter_add(x, [3], [np.array([[0], [1]])]),
+    "a gradient that broadcasts": lambda x: NP.unslice(x[:1], [4], [[0, 4, 1]]),
+}
+
+
+@pytest.mark.parametrize("call", REFUSED.values(), ids=REFUSED)
+@ways
+def test_index_operators_take_what_they_mean(call: Any, run: Any) -> None:
+    """Kernel and fake kernel refuse what only NumPy's functions sort out."""
+    with pytest.raises((co.ArgumentError, co.ShapeError)):
+        run(call, FOUR)
+
+
+OUTSIDE: dict[str, Callable[[Any], Any]] = {
+    "stack": lambda x: NP.stack([x], 5),
+    "concatenate": lambda x: NP.concatenate([x], -4),
+    "expand_dims": lambda x: NP.expand_dims(x, [5]),
+    "squeeze": lambda x: NP.squeeze(x, [-4]),
+    "flip": lambda x: NP.flip(x, [3]),
+    "roll": lambda x: NP.roll(x, [1], [3]),
+    "transpose": lambda x: NP.transpose(x, [0, 0, 1]),
+}
+
+
+@pytest.mark.parametrize("call", OUTSIDE.values(), ids=OUTSIDE)
+@ways
+def test_axes_outside_are_refused(call: Any, run: Any) -> None:
+    """An axis that is not there is refused, by fake kernels too."""
+    with pytest.raises(ValueError, match="axis"):
+        run(call, X)
