@@ -9,7 +9,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias, Union
 
 import numpy as np
@@ -33,6 +33,7 @@ from customop.schematypes import (
     GENERATOR,
     OPERAND,
     SCALAR,
+    ArrayType,
     Base,
     Choice,
     ClassOf,
@@ -44,6 +45,7 @@ from customop.schematypes import (
     classes,
     holds_arrays,
 )
+from customop.shapenotes import is_jaxtyped, of_jaxtyped, substituted, with_notes
 from customop.tree import register_class
 
 __all__ = [
@@ -224,6 +226,9 @@ def schema_type(annotation: Any) -> SchemaType:
         raise _no_type("ArrayLike", "write Array, and let the caller convert")
     if isinstance(annotation, TypeVar | typing.TypeVar):
         return _of_type_variable(annotation)
+    if is_jaxtyped(annotation):
+        inner = annotation.array_type
+        return of_jaxtyped(annotation, ARRAY if inner is Any else schema_type(inner))
     if is_config_class(annotation):
         return class_type(annotation)
     return _of_form(annotation, typing.get_origin(annotation))
@@ -269,7 +274,9 @@ def _is_generator(annotation: Any) -> bool:
 def _of_annotated(inner: Any, *notes: Any) -> SchemaType:
     # Python flattens Annotated[DType, "note"]: what DType means is among the notes.
     meanings = [note for note in notes if isinstance(note, _Meaning)]
-    return NAMES[meanings[0].name] if meanings else schema_type(inner)
+    if meanings:
+        return NAMES[meanings[0].name]
+    return with_notes(schema_type(inner), inner, notes)
 
 
 def _of_type_variable(variable: Any) -> SchemaType:
@@ -314,10 +321,12 @@ def _of_options(rest: list[Any]) -> SchemaType:
     if not others:
         return SCALAR
     found = {schema_type(option) for option in others}
-    if found == {ARRAY}:
-        return OPERAND if numbers else ARRAY
-    if len(found) == 1 and not numbers:
-        return found.pop()
+    if len(found) == 1:
+        (kind,) = found
+        if not numbers:
+            return kind
+        if isinstance(kind, ArrayType) and not kind.or_number:
+            return replace(kind, or_number=True)
     shown = " | ".join(show_annotation(option) for option in rest)
     raise _no_type(shown, "make an operator for each type")
 
@@ -330,18 +339,10 @@ def _of_generic(annotation: Any, origin: Any, items: tuple[Any, ...]) -> SchemaT
     if origin is dict and items and items[0] is str:
         return DictOf(schema_type(items[1]))
     if hasattr(origin, "__value__"):
-        return schema_type(_substituted(origin, items))
+        return schema_type(substituted(origin, items))
     if _lookup(origin) is not None or is_config_class(origin):
         return schema_type(origin)
     raise _no_type(annotation, _instead(origin))
-
-
-def _substituted(alias: Any, items: tuple[Any, ...]) -> Any:
-    """The value of a generic type alias with its type parameters filled in."""
-    given = dict(zip(alias.__type_params__, items, strict=True))
-    value = alias.__value__
-    order = getattr(value, "__parameters__", ())
-    return value[tuple(given[variable] for variable in order)] if order else value
 
 
 def _of_tuple(items: tuple[Any, ...]) -> SchemaType:

@@ -21,15 +21,17 @@ from customop.coerce import exact_class, needs_guard
 from customop.parameters import KEYWORD_ONLY, MISSING, POSITIONAL_ONLY, Parameter
 from customop.schema import Schema, coercion
 from customop.schematypes import (
-    ARRAY,
-    OPERAND,
     SCALAR,
+    ArrayType,
     ListOf,
     Maybe,
     SchemaType,
     holds_arrays,
+    is_array_type,
     is_single_array,
 )
+from customop.shapecheck import argument_fault
+from customop.shapeguard import argument_check, shape_guards
 
 __all__ = [
     "RESERVED",
@@ -155,11 +157,14 @@ def _write(
     lines = [f"def {source.name}({_parameters(source)}):"]
     lines += [f"    {line}" for line in _early_coercions(source)]
     if has_fast_path and all(_has_guard(p.type) for p in schema.parameters):
-        guard = " and ".join([*_guards(source), "not _modes"])
+        guard = " and ".join([*_guards(source), "not _modes", *_shape_guards(source)])
         lines.append(f"    if {guard}:")
         lines += [f"        {line}" for line in _kernel_call(source, after_write)]
     lines += [f"    {line}" for line in _late_coercions(source)]
     names = "".join(f"{p.name}, " for p in schema.parameters)
+    check = argument_check(source.qualname, schema)
+    if check is not None:
+        lines.append(f"    {source.bind('_check_shapes', check)}(({names}))")
     if has_fast_path and len(schema.array_slots) == 1 and not schema.nested_slots:
         lines += _to_plan(source, schema.array_slots[0], names)
     lines.append(f"    return _dispatch(_op, ({names}))")
@@ -207,7 +212,7 @@ def _coerce_name(source: _Source, p: Parameter) -> str:
 
 def _has_guard(kind: SchemaType) -> bool:
     """Whether the fast path can take a parameter of this type."""
-    is_list = isinstance(kind, ListOf) and kind.item == ARRAY
+    is_list = isinstance(kind, ListOf) and is_array_type(kind.item)
     return not holds_arrays(kind) or is_single_array(kind) or is_list
 
 
@@ -218,7 +223,7 @@ def _early_coercions(source: _Source) -> list[str]:
         if is_single_array(p.type) or needs_guard(p.type):
             continue
         line = f"{p.name} = {_coerce_name(source, p)}({p.name})"
-        if isinstance(p.type, ListOf) and p.type.item == ARRAY:
+        if isinstance(p.type, ListOf) and is_array_type(p.type.item):
             own = "_tuple" if p.type.is_tuple else "_list"
             line = f"if _type({p.name}) is not {own}: {line}"
         if isinstance(p.type, Maybe):
@@ -239,7 +244,7 @@ def _late_coercions(source: _Source) -> list[str]:
 def _guards(source: _Source) -> list[str]:
     guards = [_guard(source, p) for p in source.schema.parameters]
     found = [guard for guard in guards if guard]
-    if not any(p.type == ARRAY for p in source.schema.parameters):
+    if not any(is_array_type(p.type) for p in source.schema.parameters):
         # No guard proves that the path is open, so it is asked.
         found.insert(0, f"_array is not {source.bind('_never', _Never)}")
     return found
@@ -253,12 +258,12 @@ def _guard(source: _Source, p: Parameter) -> str:
 
 
 def _guard_of(source: _Source, name: str, kind: SchemaType) -> str:
-    if kind == ARRAY:
-        return f"_type({name}) is _array"
-    if kind == OPERAND:
+    if isinstance(kind, ArrayType):
+        if not kind.or_number:
+            return f"_type({name}) is _array"
         numbers = source.bind("_numbers", _numbers)
         return f"(_type({name}) is _array or _type({name}) in {numbers})"
-    if isinstance(kind, ListOf) and kind.item == ARRAY:
+    if isinstance(kind, ListOf) and is_array_type(kind.item):
         return f"{source.bind('_all_arrays', _all_arrays)}({name})"
     if not needs_guard(kind):
         return ""
@@ -266,6 +271,14 @@ def _guard_of(source: _Source, name: str, kind: SchemaType) -> str:
         return f"_type({name}) in {source.bind('_numbers', _numbers)}"
     exact = exact_class(kind)  # type: ignore[arg-type]  # a Base: needs_guard says so
     return f"_type({name}) is {source.bind(f'_{exact.__name__}', exact)}"
+
+
+def _shape_guards(source: _Source) -> list[str]:
+    return shape_guards(
+        source.schema,
+        source.bind,
+        lambda args: argument_fault(source.qualname, source.schema, args) is None,
+    )
 
 
 def _kernel_call(source: _Source, after_write: Callable[..., None]) -> list[str]:

@@ -11,11 +11,10 @@ import numpy as np
 from customop.devices import NUMPY_SCALAR, kind_of, normalize_device
 from customop.errors import ArgumentError, did_you_mean
 from customop.schematypes import (
-    ARRAY,
     DEVICE,
     DTYPE,
     GENERATOR,
-    OPERAND,
+    ArrayType,
     Base,
     Choice,
     ClassOf,
@@ -163,9 +162,12 @@ def _coerce_maybe(value: Any, kind: Maybe) -> Any:
     return None if value is None else coerce(value, kind.item)
 
 
+def _coerce_array(value: Any, kind: ArrayType) -> Any:
+    # What fits is said by the choice of a kernel, and by the shapes of all arrays.
+    return value
+
+
 def _coerce_base(value: Any, kind: Base) -> Any:
-    if kind in (ARRAY, OPERAND):
-        return value
     exact, convert = _EXACT[kind.name]
     if type(value) is exact and kind.name in PROVEN_BY_CLASS:
         return value
@@ -313,6 +315,7 @@ def _coerce_member(value: Any, kind: ClassOf) -> Any:
 
 _COERCIONS: dict[type, Callable[[Any, Any], Any]] = {
     Base: _coerce_base,
+    ArrayType: _coerce_array,
     Choice: _coerce_choice,
     Maybe: _coerce_maybe,
     ListOf: _coerce_list,
@@ -410,9 +413,9 @@ def _fixed(value: Any, kind: SchemaType) -> Any:
         return tuple(_fixed(item, kind.item) for item in value)
     if isinstance(kind, ClassOf | DictOf):
         return _fixed_object(value, kind)
-    if kind == OPERAND and _number_class(value):
-        return _to_scalar(value)
-    if kind in (ARRAY, OPERAND):
+    if isinstance(kind, ArrayType):
+        if kind.or_number and _number_class(value):
+            return _to_scalar(value)
         raise Mismatch("an array has no default but None")
     if kind == GENERATOR:
         raise Mismatch("a Generator has no default but None, since drawing changes it")

@@ -36,8 +36,7 @@ from customop.parameters import Alias
 from customop.protocols import abbreviated, describe
 from customop.schema import Schema
 from customop.schematypes import (
-    ARRAY,
-    OPERAND,
+    ArrayType,
     Base,
     Choice,
     ClassOf,
@@ -48,11 +47,13 @@ from customop.schematypes import (
     TupleOf,
     typed_items,
 )
+from customop.shapecheck import check_results
 
 __all__ = [
     "AfterCall",
     "Guess",
     "Proof",
+    "check_shapes",
     "finish_fake",
     "note_writes",
     "to_c_order",
@@ -203,6 +204,8 @@ class Proof:
         else:
             self._check_copies()
         values = check_returns(self.op, self.kernel, out, self.kind)
+        if schema.has_shapes:
+            check_shapes(self.op, self.kernel, self.kind, self.args, out)
         self._check_identity(values)
         shared = self._shared(schema, values)
         if self.fake is not None:
@@ -466,7 +469,7 @@ def _other_strides(real: Any, fake: Any) -> bool:
 
 
 class Guess:
-    """A fake kernel that a tag gives: right until a call of a kernel disproves it.
+    """A fake kernel that tags or shapes give: right until a call of a kernel disproves it.
 
     Attributes
     ----------
@@ -600,6 +603,17 @@ def check_returns(
     return values
 
 
+def check_shapes(
+    op: Any, kernel: Callable[..., Any], kind: str, args: Sequence[Any], out: Any
+) -> None:
+    """Raise unless results, which fit the schema in number and type, fit its shapes."""
+    schema: Schema = op.schema
+    values = list(out) if schema.is_tuple else [out] if schema.returns else []
+    reason = check_results(schema, args, values)
+    if reason:
+        raise _wrong_return(op, kernel, kind, f"returns {reason}")
+
+
 def _wrong_return(
     op: Any, kernel: Callable[..., Any], kind: str, reason: str
 ) -> ContractError:
@@ -624,10 +638,10 @@ def _misfit(value: Any, kind: SchemaType, device: str) -> str:
     if isinstance(kind, Choice):
         chosen = type(value) is type(kind.options[0]) and value in kind.options
         return "" if chosen else f"as {show(value)}, must be {kind}"
+    if isinstance(kind, ArrayType):
+        return _misfit_array(value, device)
     if not isinstance(kind, Base):
         return _misfit_items(value, kind, device)
-    if kind in (ARRAY, OPERAND):
-        return _misfit_array(value, device)
     return _misfit_scalar(value, kind)
 
 

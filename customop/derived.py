@@ -1,4 +1,4 @@
-"""Rules that an operator has by its tags, where it has none of its own."""
+"""Rules that an operator has by its tags and shapes, where it has none of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from customop import mutation, pointwise, reduction
+from customop import mutation, pointwise, reduction, shaperules
 from customop.coerce import show
 from customop.configtypes import children, like, outline, steps
 from customop.contracts import Guess
@@ -25,8 +25,10 @@ from customop.errors import (
 from customop.kinds import Tag
 from customop.protocols import abbreviated, call_numpy
 from customop.schema import Schema
+from customop.schematypes import has_shape
+from customop.shapecheck import check_definition
 
-__all__ = ["apply_tags", "derive_vmap", "find_fake", "missing_fake"]
+__all__ = ["apply_tags", "derive_vmap", "find_fake", "missing_fake", "source_of"]
 
 _BY_DATA = (Tag.data_dependent_output, Tag.dynamic_output_shape)
 _EXCLUSIVE = (
@@ -44,7 +46,8 @@ def apply_tags(qualname: str, schema: Schema, tags: frozenset[Tag]) -> Schema:
     Raises
     ------
     SchemaError
-        If two tags exclude each other, or one does not fit the schema.
+        If two tags exclude each other, one does not fit the schema, or the shapes in
+        the schema cannot be checked.
     """
     for pair in _EXCLUSIVE:
         if tags.issuperset(pair):
@@ -55,6 +58,7 @@ def apply_tags(qualname: str, schema: Schema, tags: frozenset[Tag]) -> Schema:
                 op=qualname,
             )
     reduction.check_axis(qualname, schema, tags)
+    check_definition(qualname, schema, tags)
     return mutation.check_aliases(qualname, schema, tags)
 
 
@@ -62,7 +66,7 @@ def apply_tags(qualname: str, schema: Schema, tags: frozenset[Tag]) -> Schema:
 
 
 def find_fake(op: Any) -> Callable[..., Any] | None:
-    """The fake kernel of an operator: its own, one from its tags, or None."""
+    """The fake kernel of an operator: its own, one by tags or shapes, or None."""
     row = op._table.get(FAKE)
     if row is not None:
         return row.fn  # type: ignore[no-any-return]
@@ -77,12 +81,16 @@ def _derive_fake(op: Any) -> Callable[..., Any] | None:
     exact = mutation.derive_fake(op)
     if exact is not None or op.tags.intersection(_BY_DATA):
         return exact
-    guess = pointwise.derive_fake(op) or reduction.derive_fake(op)
+    guess = (
+        reduction.derive_fake(op)
+        or shaperules.derive_fake(op)
+        or pointwise.derive_fake(op)
+    )
     return None if guess is None else Guess(guess)
 
 
 def missing_fake(op: Any) -> CustomOpError | None:
-    """Why the tags of an operator give no fake kernel, where they might."""
+    """Why tags and shapes of an operator give no fake kernel, where they might."""
     shown = op.schema.show(op.qualname)
     fields = {"op": op.qualname, "kind": FAKE}
     by_data = [tag for tag in _BY_DATA if tag in op.tags]
@@ -94,17 +102,35 @@ def missing_fake(op: Any) -> CustomOpError | None:
             do=f"@{op.name}.register_fake, a function that says how large the result is",
             **fields,
         )
-    guess = op.plans.get(FAKE)
-    if isinstance(guess, Guess):
-        tag = Tag.pointwise if Tag.pointwise in op.tags else Tag.reduction
+    why = _why_no_guess(op)
+    if why:
         return MissingRuleError(
-            f"{op.qualname} has no fake kernel: {tag} gives none, since {guess.fault}",
+            f"{op.qualname} has no fake kernel: {why}",
             shown,
             f"at {op._definition.place}",
             do=f"@{op.name}.register_fake, a function that returns fake_like(...)",
             **fields,
         )
     return None
+
+
+def _why_no_guess(op: Any) -> str:
+    """Why there is no guess, or how a call disproved it; nothing where none is due."""
+    guess = op.plans.get(FAKE)
+    if isinstance(guess, Guess):
+        tags = [str(t) for t in (Tag.pointwise, Tag.reduction) if t in op.tags]
+        source = tags[0] if tags else "its schema"
+        return f"{source} gives none, since {guess.fault}"
+    if any(has_shape(r.type) for r in op.schema.returns):
+        return f"its schema gives none, since {shaperules.why_no_fake(op.schema)}"
+    return ""
+
+
+def source_of(rule: Any) -> str:
+    """What a derived rule is derived by, for messages."""
+    inside = rule.__wrapped__ if isinstance(rule, Guess) else rule
+    module = getattr(getattr(inside, "func", None), "__module__", "")
+    return "shapes" if module == shaperules.__name__ else "tags"
 
 
 def _reason(op: Any) -> str:
@@ -118,11 +144,12 @@ def _reason(op: Any) -> str:
 
 
 def derive_vmap(op: Any) -> Callable[..., Any] | None:
-    """The batching rule that the tags of an operator give, or None."""
+    """The batching rule that tags or shapes of an operator give, or None."""
     found = (
         mutation.derive_vmap(op)
-        or pointwise.derive_vmap(op)
         or reduction.derive_vmap(op)
+        or shaperules.derive_vmap(op)
+        or pointwise.derive_vmap(op)
     )
     if found is None and op.tags.intersection(_BY_DATA) and not op.sees_seed:
         return partial(_batch_by_data, op)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from customop.arrayrules import find_array_rule
-from customop.derived import find_fake
+from customop.derived import find_fake, source_of
 from customop.devices import DEFAULT, FAKE, kind_of
 from customop.dispatch import Mode, leaked, nested_leaves, show_values
 from customop.errors import CustomOpError, DataDependentError, MissingRuleError, place
@@ -142,9 +142,8 @@ def _by_interpreter(op: Any, args: Sequence[Any], top: Any) -> Candidate:
         return _candidate("autograd rule", f"{who}; it is transposed for jvp", row)
     derived = None if kind.derive is None else kind.derive(op)
     if derived is not None:
-        return Candidate(
-            f"{kind.name} rule", f"{who}; derived by its tags", "", derived
-        )
+        why = f"{who}; derived by its {source_of(derived)}"
+        return Candidate(f"{kind.name} rule", why, "", derived)
     row = op._table.get(COMPOSITE)
     if row is not None:
         why = f"{who}, which has no rule for the operator and so sees into its body"
@@ -183,7 +182,8 @@ def _by_kind(op: Any, args: Sequence[Any], kind: str) -> Candidate:
             "composite body", f"{why}, which has no kernel", rows[COMPOSITE]
         )
     if kind == FAKE and kernel is find_fake(op):
-        return Candidate("fake kernel", f"{why}; derived by its tags", "", kernel)
+        why = f"{why}; derived by its {source_of(kernel)}"
+        return Candidate("fake kernel", why, "", kernel)
     return Candidate(f"fallback for '{kind}'", why, place(kernel), kernel)
 
 

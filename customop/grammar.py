@@ -25,6 +25,7 @@ from customop.parameters import (
 )
 from customop.schematypes import (
     DTYPE,
+    ArrayType,
     Base,
     Choice,
     ClassOf,
@@ -35,14 +36,14 @@ from customop.schematypes import (
     TupleOf,
     holds_arrays,
 )
+from customop.shapes import ELEMENTS, KNOWN_ELEMENTS, ShapeFault, read_axes
 
 __all__ = ["parse"]
 
 _DICT = re.compile(r"Dict\(\s*str\s*,")
-_TYPE = re.compile(
-    r"(?P<name>[^\W\d](?:[\w.]|<locals>)*)"
-    r"(\(\s*(?P<alias>[a-zA-Z_]\w*)(?P<write>!?)\s*\))?"
-    r"(?P<operand>\|Scalar\b)?"
+_TYPE_NAME = re.compile(r"[^\W\d](?:[\w.]|<locals>)*")
+_MARKS = re.compile(
+    r"(\(\s*(?P<alias>[a-zA-Z_]\w*)(?P<write>!?)\s*\))?(?P<operand>\|Scalar\b)?"
 )
 _SUFFIX = re.compile(r"\?|\[(\d*)\]")
 _NAME = re.compile(r"\s*(\w+)\s*(=\s*)?")
@@ -231,24 +232,73 @@ def _parse_type(part: str, at: int) -> tuple[SchemaType, Alias | None, int]:
         return _parse_suffix(part, at, *_parse_tuple(part, at))
     if _DICT.match(part):
         return _parse_suffix(part, at, *_parse_dict(part, at))
-    match = _TYPE.match(part)
+    match = _TYPE_NAME.match(part)
     if not match:
         raise _Fault("a type is missing here", at, len(part))
-    name = match["name"] + (match["operand"] or "")
+    name, end = match[0], match.end()
+    if part.startswith("{", end):
+        return _parse_suffix(part, at, *_parse_choice(name, part, at, end))
+    close = _end_of_axes(part, at, end)
+    marks = _MARKS.match(part, close or end)
+    assert marks is not None  # it matches nothing, too
+    operand = marks["operand"] or ""
+    found = (
+        _parse_axes(name, bool(operand), part, at, end)
+        if close
+        else _find_type(f"{name}{operand}", at)
+    )
+    alias = Alias(marks["alias"], bool(marks["write"])) if marks["alias"] else None
+    if alias and not holds_arrays(found):
+        raise _Fault("only arrays have aliases", at, marks.end())
+    return _parse_suffix(part, at, found, alias, marks.end())
+
+
+def _find_type(name: str, at: int) -> SchemaType:
     found = NAMES.get(name) or find_class(name)
     if found is None:
         raise _Fault(f"unknown type '{name}'{_hint(name)}", at, len(name))
-    if part.startswith("{", match.end()):
-        return _parse_suffix(part, at, *_parse_choice(name, part, at, match.end()))
-    alias = Alias(match["alias"], bool(match["write"])) if match["alias"] else None
-    if alias and not holds_arrays(found):
-        raise _Fault("only arrays have aliases", at, match.end())
-    return _parse_suffix(part, at, found, alias, match.end())
+    return found
+
+
+def _end_of_axes(part: str, at: int, start: int) -> int:
+    """Where the axes in brackets at `start` end; 0 where there are none.
+
+    A number, or nothing, in brackets is the length of a list.
+    """
+    if not part.startswith("[", start):
+        return 0
+    end = start + _closing(part[start:], at + start)
+    inside = part[start + 1 : end].strip()
+    return end + 1 if inside and not inside.isdecimal() else 0
+
+
+def _parse_axes(
+    name: str, or_number: bool, part: str, at: int, start: int
+) -> ArrayType:
+    element = "Array" if name == "Tensor" else name
+    if element not in ELEMENTS:
+        near = did_you_mean(name, ELEMENTS) or f"; known: {KNOWN_ELEMENTS}"
+        reason = f"'{name}' is no class of the elements of an array{near}"
+        raise _Fault(reason, at, len(name))
+    inside, place = part[start + 1 :], at + start + 1
+    inside = inside[: _closing(part[start:], place) - 1]
+    texts = [] if inside.strip() == "()" else _items(inside, place)
+    try:
+        return ArrayType(element, read_axes([text for text, _ in texts]), or_number)
+    except ShapeFault as fault:
+        text, where = texts[fault.index]
+        raise _Fault(
+            f"the shape of an array: {fault.reason}", where, len(text)
+        ) from None
 
 
 def _hint(name: str) -> str:
     if name in FOREIGN:
         return f": {FOREIGN[name]}"
+    if name in ELEMENTS:
+        return (
+            f": write {name}[...] for an array, or {name}[m,k], {name}[3,] by its axes"
+        )
     module, _, _ = name.rpartition(".")
     if module:
         return f": import {module.partition('.<locals>')[0]} before, which defines it"
@@ -382,7 +432,7 @@ def _read_value(text: str, kind: SchemaType) -> Any:
         return _read_items(text, kind)
     if isinstance(kind, ListOf) and kind.length is not None:
         return (_read_value(text, kind.item),) * kind.length
-    if not isinstance(kind, Base | Choice) and text[:1] not in ("'", '"'):
+    if not isinstance(kind, Base | ArrayType | Choice) and text[:1] not in ("'", '"'):
         raise Mismatch(f"write [{text}]" if isinstance(kind, ListOf) else "write (...)")
     return _read_base(text, kind)
 

@@ -22,7 +22,7 @@ from customop.parameters import Parameter, Return
 from customop.pointwise import align, rank_of_rows
 from customop.protocols import INDEXING, call_numpy
 from customop.schema import Schema
-from customop.schematypes import ARRAY, Maybe, holds_arrays
+from customop.schematypes import Maybe, holds_arrays, is_array_type
 
 __all__ = [
     "check_aliases",
@@ -79,7 +79,7 @@ def _fault(
 
 def _check_inplace(qualname: str, schema: Schema) -> None:
     arrays = [p for p in schema.positional if holds_arrays(p.type)]
-    if not arrays or arrays[0].type != ARRAY:
+    if not arrays or not is_array_type(arrays[0].type):
         raise _fault(
             qualname,
             schema,
@@ -112,8 +112,9 @@ def _check_out(qualname: str, schema: Schema) -> None:
     for p in written:
         if isinstance(p.type, Maybe):
             raise _maybe_out(qualname, schema, p)
-        if p not in schema.keyword_only or p.type != ARRAY:
-            what = "is no single array" if p.type != ARRAY else "can come by position"
+        is_array = is_array_type(p.type)
+        if p not in schema.keyword_only or not is_array:
+            what = "can come by position" if is_array else "is no single array"
             raise _fault(
                 qualname,
                 schema,
@@ -138,9 +139,11 @@ def _maybe_out(qualname: str, schema: Schema, p: Parameter) -> SchemaError:
 def _with_aliases(qualname: str, schema: Schema, written: Sequence[str]) -> Schema:
     """The schema whose results are the written parameters, in order."""
     aliases = [p.alias for p in schema.parameters if p.is_written]
-    types = [r.type for r in schema.returns]
     told = [r.alias for r in schema.returns]
-    fits = types == [ARRAY] * len(written) and schema.is_tuple is (len(written) > 1)
+    fits = len(schema.returns) == len(written) and all(
+        is_array_type(r.type) for r in schema.returns
+    )
+    fits = fits and schema.is_tuple is (len(written) > 1)
     if not fits or any(a not in (None, b) for a, b in zip(told, aliases, strict=True)):
         arrays = "Array" if len(written) == 1 else f"tuple of {len(written)} arrays"
         raise _fault(

@@ -17,6 +17,7 @@ from customop.errors import ContractError, GradientError, place
 from customop.fakearray import device_of
 from customop.parameters import MISSING
 from customop.protocols import abbreviated, call_numpy
+from customop.schematypes import lead_of
 
 __all__ = [
     "Edge",
@@ -354,7 +355,8 @@ class Node:
                 f"return g.astype(x.dtype) for '{name}'",
                 name,
             )
-        summed = sum_to_shape(grad, tuple(shape))
+        p = self._op.schema.parameters[slot]
+        summed = sum_to_shape(grad, tuple(shape), lead_of(p.type))
         if summed is None:
             raise self._wrong(
                 f"returned a gradient of shape {tuple(grad.shape)} for '{name}' of shape"
@@ -407,20 +409,21 @@ def _leaf_value(value: Any) -> Any:
     return value
 
 
-def sum_to_shape(grad: Any, shape: tuple[int, ...]) -> Any:
+def sum_to_shape(grad: Any, shape: tuple[int, ...], lead: int = 0) -> Any:
     """Sum a broadcast gradient back to `shape`; None where it cannot have come from it.
 
     Summing over the axes that broadcasting added or stretched is the transpose of
-    broadcasting.
+    broadcasting. Axes are added behind the first `lead` ones.
     """
     have = tuple(grad.shape)
     extra = len(have) - len(shape)
     if extra < 0:
         return None
-    pairs = list(zip(have[extra:], shape, strict=True))
-    if any(b not in (a, 1) for a, b in pairs):
+    places = [*range(lead), *range(lead + extra, len(have))]
+    pairs = [(i, have[i], b) for i, b in zip(places, shape, strict=True)]
+    if any(b not in (a, 1) for _, a, b in pairs):
         return None
-    axes = [*range(extra), *(extra + i for i, (a, b) in enumerate(pairs) if a != b)]
+    axes = [*range(lead, lead + extra), *(i for i, a, b in pairs if a != b)]
     summed = call_numpy(np.sum, grad, axis=tuple(axes)) if axes else grad
     return (
         summed

@@ -331,6 +331,8 @@ class Operator(Generic[P, R]):
         ------
         ArgumentError
             If the arguments do not fit the schema.
+        ShapeError
+            If their shapes do not.
         DeviceMismatchError
             If the arrays are of different kinds.
 

@@ -8,7 +8,13 @@ from typing import Any, NoReturn
 
 from customop.coerce import exact_class
 from customop.dispatch import is_array
-from customop.errors import ArgumentError, UnknownNameError, did_you_mean, quoted
+from customop.errors import (
+    ArgumentError,
+    ShapeError,
+    UnknownNameError,
+    did_you_mean,
+    quoted,
+)
 from customop.operator import Operator, namespaces
 from customop.parameters import MISSING
 from customop.protocols import abbreviated
@@ -257,7 +263,7 @@ def _bound(
     """Values of all parameters, or None and why the arguments do not fit."""
     try:
         values = op._bind(*args, **kwargs)
-    except TypeError as error:
+    except (TypeError, ShapeError) as error:
         return None, getattr(error, "what", str(error)).removeprefix(f"{op.qualname}: ")
     for p, value in zip(op.schema.parameters, values, strict=True):
         reason = misfit(value, p.type) if holds_arrays(p.type) else ""

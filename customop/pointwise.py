@@ -14,7 +14,7 @@ from customop.errors import DataDependentError, ShapeError
 from customop.fakearray import FakeArray, device_of, dtype_of, fake_like
 from customop.kinds import Tag
 from customop.protocols import abbreviated, call_numpy
-from customop.schematypes import ARRAY
+from customop.schematypes import is_array_type
 
 __all__ = ["align", "derive_fake", "derive_vmap", "move_batch_first", "rank_of_rows"]
 
@@ -68,7 +68,7 @@ def derive_fake(op: Any) -> Callable[..., Any] | None:
     """A fake kernel of a pointwise operator that returns arrays, or None."""
     if Tag.pointwise not in op.tags or op.nested_slots:
         return None
-    if any(r.type != ARRAY for r in op.schema.returns):
+    if not all(is_array_type(r.type) for r in op.schema.returns):
         return None
     return partial(_broadcast, op)
 

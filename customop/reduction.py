@@ -14,7 +14,7 @@ from customop.kinds import Tag
 from customop.pointwise import move_batch_first
 from customop.protocols import call_numpy
 from customop.schema import Schema
-from customop.schematypes import ARRAY, Base, ListOf, Maybe
+from customop.schematypes import Base, ListOf, Maybe, is_array_type
 
 __all__ = ["check_axis", "derive_fake", "derive_vmap"]
 
@@ -36,7 +36,7 @@ def check_axis(qualname: str, schema: Schema, tags: frozenset[Tag]) -> None:
     axis = types.get("axis")
     inner = axis.item if isinstance(axis, Maybe) else axis
     inner = inner.item if isinstance(inner, ListOf) else inner
-    starts = bool(schema.positional) and schema.positional[0].type == ARRAY
+    starts = bool(schema.positional) and is_array_type(schema.positional[0].type)
     wrong = [
         what
         for is_right, what in (
@@ -67,7 +67,7 @@ def _is_derivable(op: Any) -> bool:
         Tag.reduction in op.tags
         and arrays
         and bool(returns)
-        and all(r.type == ARRAY for r in returns)
+        and all(is_array_type(r.type) for r in returns)
     )
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from types import FrameType
 from typing import Any
 
 from customop.coerce import Mismatch, check_default, coerce, remedy
-from customop.errors import ArgumentError, SchemaError, place, quoted
+from customop.errors import ArgumentError, SchemaError, ShapeError, place, quoted
 from customop.grammar import parse
 from customop.infer import check_mutates_args, infer
 from customop.kinds import has_exactly, mismatch, parameters_of
@@ -22,7 +22,17 @@ from customop.parameters import (
     Parameter,
     Return,
 )
-from customop.schematypes import ARRAY, DEVICE, holds_arrays, is_single_array, parts
+from customop.schematypes import (
+    DEVICE,
+    has_shape,
+    holds_arrays,
+    is_array_type,
+    is_single_array,
+    item_shape,
+    parts,
+    shapes_in,
+)
+from customop.shapes import Shape, least_sizes
 
 __all__ = ["Schema", "check_agrees", "coercion", "infer_schema"]
 
@@ -39,6 +49,23 @@ class Schema:
         Empty where the operator returns None.
     is_tuple : bool
         Whether the results come as a tuple: false for a single result or none.
+
+    Notes
+    -----
+    Types are written as torch writes them, with ``Array`` for ``Tensor``. An array may
+    have a class of elements and a shape, ``float[m,k]``:
+
+    - the class is ``Array`` for any, ``bool``, ``int``, ``uint``, ``integer``, ``float``,
+      ``complex``, ``inexact``, ``real``, ``num``, or a dtype such as ``float32``;
+    - an axis is a name, a number, ``_`` for any length, or made of names and numbers by
+      ``+``, ``-``, ``*`` and ``//``; with ``#`` before it, it may also be 1;
+    - one place may be ``...`` or ``*batch``, for any number of axes; ``*#batch`` may be
+      what NumPy broadcasts to the others of that name;
+    - ``float[()]`` has no axes, and ``float[3,]`` one of length 3, for ``float[3]`` is a
+      list of three numbers; ``float[m,k][]`` is a list of arrays.
+
+    A name is one length in all arguments and results of a call; that of an ``int``
+    parameter stands for its value.
 
     Examples
     --------
@@ -81,6 +108,91 @@ class Schema:
         )
 
     @cached_property
+    def has_shapes(self) -> bool:
+        """Whether a type says something of the shape or the elements of an array."""
+        kinds = [*[p.type for p in self.parameters], *[r.type for r in self.returns]]
+        return any(map(has_shape, kinds))
+
+    @cached_property
+    def least_sizes(self) -> dict[str, int]:
+        """Names of lengths in the shapes of parameters, each with the least it can be.
+
+        In the order in which they are written; names of `int` parameters are among them.
+        """
+        return least_sizes([s for p in self.parameters for s in shapes_in(p.type)])
+
+    @cached_property
+    def loop_names(self) -> tuple[str, ...]:
+        """Names of any number of axes in the shapes of parameters; empty for ``...``."""
+        shapes = [s for p in self.parameters for s in shapes_in(p.type)]
+        return tuple(dict.fromkeys(s.loop.name for s in shapes if s.loop))
+
+    def shapes_for(
+        self,
+        sizes: Mapping[str, int],
+        loops: Mapping[str, tuple[int, ...]] | tuple[int, ...] = (),
+    ) -> dict[str, tuple[int, ...]]:
+        """Shapes of arrays that fit the schema, by lengths of its names.
+
+        Parameters
+        ----------
+        sizes : mapping of str to int
+            A length for each name of `least_sizes`, of at least that.
+        loops : tuple of int, or mapping of str to tuple
+            What stands for ``...`` and ``*batch``: the same for all, or by name.
+
+        Returns
+        -------
+        dict of str to tuple
+            Parameter -> shape, for each whose type is an array with a shape, such an
+            array or None, or a list of them. An unnamed axis has the length 1.
+
+        Raises
+        ------
+        ShapeError
+            If a name has no length, or a sum gives a negative one.
+
+        Examples
+        --------
+        >>> import customop as co
+        >>> schema = co.Schema.parse("(float[...,n+1] x, float[n,3] y) -> float[...]")
+        >>> schema.shapes_for({"n": 4}, (2, 5))
+        {'x': (2, 5, 5), 'y': (4, 3)}
+        """
+        if isinstance(loops, tuple):
+            loops = dict.fromkeys(self.loop_names, loops)
+        found = {}
+        for p in self.parameters:
+            shape = item_shape(p.type)
+            if shape is not None:
+                found[p.name] = self._lengths(p.name, shape, sizes, loops)
+        return found
+
+    def _lengths(
+        self,
+        name: str,
+        shape: Shape,
+        sizes: Mapping[str, int],
+        loops: Mapping[str, tuple[int, ...]],
+    ) -> tuple[int, ...]:
+        try:
+            lengths = shape.lengths(sizes, loops)
+        except KeyError as error:
+            missing = error.args[0] or "..."
+            raise ShapeError(
+                f"shapes_for: no length for '{missing}' of '{name}'",
+                str(self),
+                do=f"give one: {{'{missing}': 3}}",
+            ) from None
+        if min(lengths, default=0) < 0:
+            raise ShapeError(
+                f"shapes_for: '{name}' would have the shape {lengths}",
+                str(self),
+                do=f"give lengths of at least {self.least_sizes}",
+            )
+        return lengths
+
+    @cached_property
     def written(self) -> tuple[str, ...]:
         """Names of the parameters that the operator writes."""
         return tuple(p.name for p in self.parameters if p.is_written)
@@ -91,7 +203,7 @@ class Schema:
         return (
             len(self.returns) == 1
             and not self.is_tuple
-            and self.returns[0].type == ARRAY
+            and is_array_type(self.returns[0].type)
         )
 
     @cached_property
@@ -256,6 +368,8 @@ def check_agrees(
             str(schema),
             do="make them agree: 'Array(a!) x' is an array that is written",
         )
+    if schema.has_shapes:
+        _check_same_shapes(fn, schema)
     positional = [p.name for p in schema.positional]
     keywords = [p.name for p in schema.keyword_only]
     if has_exactly(fn, positional, keywords):
@@ -271,6 +385,30 @@ def check_agrees(
             f"at {place(fn)}",
             do="use the names and defaults of the schema, in its order, with its '*'",
         )
+
+
+def _check_same_shapes(fn: Callable[..., Any], schema: Schema) -> None:
+    """Raise where an annotation of the function has another shape than the schema."""
+    try:
+        own = Schema.infer(fn)
+    except SchemaError:  # a schema is given, too, where annotations make none
+        return
+    mine = {p.name: p.type for p in own.parameters}
+    named = [
+        (f"parameter '{p.name}'", p.type, mine.get(p.name)) for p in schema.parameters
+    ]
+    pairs = zip(schema.returns, own.returns, strict=False)
+    named += [(f"result {i}", r.type, q.type) for i, (r, q) in enumerate(pairs)]
+    for what, told, annotated in named:
+        if annotated is None or told == annotated or not has_shape(told):
+            continue
+        if has_shape(annotated):
+            raise SchemaError(
+                f"{what} is {told} in the schema, and {annotated} by its annotation",
+                str(schema),
+                f"at {place(fn)}",
+                do="write one shape in both places, or leave out the schema",
+            )
 
 
 def _default_mismatch(given: list[inspect.Parameter], schema: Schema) -> str:
@@ -295,4 +433,4 @@ def _is_default(value: Any, p: Parameter) -> bool:
 
 def array_names(schema: Schema) -> list[str]:
     """Names of the parameters that are or hold arrays."""
-    return [p.name for p in schema.parameters if any(t == ARRAY for t in parts(p.type))]
+    return [p.name for p in schema.parameters if any(map(is_array_type, parts(p.type)))]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from customop.configtypes import ClassFields
+from customop.shapes import Shape
 
 __all__ = [
     "ARRAY",
@@ -17,6 +18,7 @@ __all__ = [
     "GENERATOR",
     "OPERAND",
     "SCALAR",
+    "ArrayType",
     "Base",
     "Choice",
     "ClassOf",
@@ -26,21 +28,50 @@ __all__ = [
     "SchemaType",
     "TupleOf",
     "classes",
+    "has_shape",
     "holds_arrays",
+    "is_array_type",
     "is_single_array",
+    "item_shape",
+    "lead_of",
     "parts",
+    "shapes_in",
     "typed_items",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A type with a name and no parts: ``Array``, ``int``, ``dtype``."""
+    """A type with a name and no parts: ``int``, ``dtype``."""
 
     name: str
 
     def __str__(self) -> str:
         return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """An array: ``Array``, or ``float[m,k]`` by class of elements and shape.
+
+    Attributes
+    ----------
+    element : str
+        A name of `customop.shapes.ELEMENTS`; ``"Array"`` for elements of any class.
+    shape : Shape or None
+        None for any shape; then `element` is ``"Array"``.
+    or_number : bool
+        Whether a Python number may stand in its place, which takes its dtype from the
+        arrays beside it: ``Array|Scalar``.
+    """
+
+    element: str = "Array"
+    shape: Shape | None = None
+    or_number: bool = False
+
+    def __str__(self) -> str:
+        axes = "" if self.shape is None else f"[{self.shape}]"
+        return f"{self.element}{axes}{'|Scalar' if self.or_number else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +167,16 @@ class ClassOf:
         return issubclass(self.cls, enum.Enum)
 
 
-SchemaType: TypeAlias = Base | Choice | Maybe | ListOf | DictOf | TupleOf | ClassOf
+SchemaType: TypeAlias = (
+    Base | ArrayType | Choice | Maybe | ListOf | DictOf | TupleOf | ClassOf
+)
 
 # Qualified name -> type, for all classes that operators name so far.
 classes: dict[str, ClassOf] = {}
 
 
-ARRAY: Final = Base("Array")
-# An array, or a Python number that takes its dtype from the arrays beside it.
-OPERAND: Final = Base("Array|Scalar")
+ARRAY: Final = ArrayType()
+OPERAND: Final = ArrayType(or_number=True)
 DTYPE: Final = Base("dtype")
 DEVICE: Final = Base("device")
 GENERATOR: Final = Base("Generator")
@@ -164,13 +196,43 @@ def parts(kind: SchemaType) -> Iterator[SchemaType]:
 
 def holds_arrays(kind: SchemaType) -> bool:
     """Whether a value of this type can be or hold an array."""
-    return any(part in (ARRAY, OPERAND) for part in parts(kind))
+    return any(isinstance(part, ArrayType) for part in parts(kind))
+
+
+def has_shape(kind: SchemaType) -> bool:
+    """Whether a type says something of the shape of an array in its values."""
+    return any(isinstance(p, ArrayType) and p.shape is not None for p in parts(kind))
+
+
+def shapes_in(kind: SchemaType) -> list[Shape]:
+    """Shapes of the arrays in values of a type."""
+    arrays = [part for part in parts(kind) if isinstance(part, ArrayType)]
+    return [array.shape for array in arrays if array.shape is not None]
+
+
+def item_shape(kind: SchemaType) -> Shape | None:
+    """Shape of an array, or of the arrays of a list, that has one."""
+    while isinstance(kind, Maybe | ListOf):
+        kind = kind.item
+    return kind.shape if isinstance(kind, ArrayType) else None
+
+
+def lead_of(kind: SchemaType) -> int:
+    """Number of axes before a place for any number of axes, of an array or of several."""
+    arrays = [p for p in parts(kind) if isinstance(p, ArrayType)]
+    leads = {len(a.shape.before) if a.shape else 0 for a in arrays}
+    return leads.pop() if len(leads) == 1 else 0
+
+
+def is_array_type(kind: SchemaType) -> bool:
+    """Whether a value of this type is one array, and nothing else in its place."""
+    return isinstance(kind, ArrayType) and not kind.or_number
 
 
 def is_single_array(kind: SchemaType) -> bool:
     """Whether a value of this type is one array, or None or a number in its place."""
     inner = kind.item if isinstance(kind, Maybe) else kind
-    return inner in (ARRAY, OPERAND)
+    return isinstance(inner, ArrayType)
 
 
 def typed_items(value: Any, kind: SchemaType) -> list[tuple[str, Any, SchemaType]]:

@@ -14,8 +14,10 @@ from customop.config import config
 from customop.contracts import (
     COMPOSITE_RULE,
     AfterCall,
+    Guess,
     Proof,
     check_returns,
+    check_shapes,
     finish_fake,
     to_c_order,
 )
@@ -42,8 +44,7 @@ from customop.errors import (
 from customop.fakearray import device_of
 from customop.kinds import RuleKind
 from customop.schematypes import (
-    ARRAY,
-    OPERAND,
+    ArrayType,
     Base,
     Choice,
     Maybe,
@@ -96,7 +97,7 @@ def select(
         args = _in_c_order(op, args)
     proof: Any = None
     if kind == FAKE:
-        proof = FakeProof(op, kernel)
+        proof = FakeProof(op, kernel, args)
     elif kind not in op._proven or config.checks == "always":
         proof = _proof(op, kernel, kind, args)
         if isinstance(proof, Proof):
@@ -441,12 +442,13 @@ def misfit(value: Any, kind: SchemaType) -> str:
     """Why a value that may hold arrays does not fit its type, or nothing."""
     if isinstance(kind, Maybe):
         return "" if value is None else misfit(value, kind.item)
-    if not isinstance(kind, Base | Choice):
+    if not isinstance(kind, Base | ArrayType | Choice):
         found = [(where, misfit(v, k)) for where, v, k in typed_items(value, kind)]
         wrong = [f"at {where} {reason}" for where, reason in found if reason]
         return wrong[0] if wrong else ""
-    fits_number = kind == OPERAND and isinstance(value, int | float | complex)
-    if kind not in (ARRAY, OPERAND) or fits_number or kind_of[type(value)] is not None:
+    if not isinstance(kind, ArrayType) or kind_of[type(value)] is not None:
+        return ""
+    if kind.or_number and isinstance(value, int | float | complex):
         return ""
     return f"expects {kind}, got {show(value)}"
 
@@ -457,11 +459,14 @@ def misfit(value: Any, kind: SchemaType) -> str:
 class FakeProof:
     """Makes the result of a fake kernel fake throughout."""
 
-    __slots__ = ("kernel", "op")
+    __slots__ = ("args", "kernel", "op")
 
-    def __init__(self, op: Any, kernel: Callable[..., Any]) -> None:
+    def __init__(
+        self, op: Any, kernel: Callable[..., Any], args: Sequence[Any]
+    ) -> None:
         self.op = op
         self.kernel = kernel
+        self.args = args
 
     def concerns(self, error: Exception) -> bool:
         """No fault of a fake kernel is mended."""
@@ -469,4 +474,11 @@ class FakeProof:
 
     def check(self, out: Any) -> Any:
         """The result with its arrays fake."""
-        return finish_fake(self.op, self.kernel, out)
+        found = finish_fake(self.op, self.kernel, out)
+        op = self.op
+        if op.schema.has_shapes and not isinstance(self.kernel, Guess):
+            is_proven = FAKE in op._proven and config.checks != "always"
+            if not is_proven and config.checks != "never":
+                check_shapes(op, self.kernel, FAKE, self.args, found)
+                _proved(op, FAKE, self.kernel, copies=False)
+        return found

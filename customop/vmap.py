@@ -123,6 +123,8 @@ class BatchInterpreter(Interpreter):
         if rule is None:
             return self.loop(op, values, dims)
         pair = self._by_rule(op, rule, values, dims)
+        if pair is NotImplemented:  # a rule by shapes, which do not tell of these rows
+            return self.loop(op, values, dims)
         if type(pair) is not tuple or len(pair) != 2:
             raise self._bad_rule(op, rule, f"returned {show(pair)}, no pair")
         out, out_dims = pair

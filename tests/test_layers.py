@@ -15,7 +15,8 @@ import customop as co
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "customop"
-MODULES = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"} | {"numpy"}
+MODULES = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"}
+MODULES |= {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
 NUMPY_LAYER = sorted((PACKAGE / "numpy").glob("*.py"))
 
 
@@ -35,7 +36,9 @@ def test_the_linter_knows_every_module() -> None:
     (contract,) = settings["tool"]["importlinter"]["contracts"]
     rows = " | ".join(contract["layers"]).split(" | ")
     assert contract["exhaustive"]
-    assert set(rows) == MODULES
+    # Rows in parentheses are of modules that may be missing.
+    required = {row for row in rows if not row.startswith("(")}
+    assert required <= MODULES <= {row.strip("()") for row in rows}
 
 
 def imports(path: Path) -> dict[str, set[str]]:

@@ -1,0 +1,261 @@
+"""Shapes of a call as one expression, for the fast path of its generated function.
+
+What it takes is right; what it refuses goes the slow way, where `shapecheck` says why, or
+takes it after all. So it knows the usual forms alone, and is made of comparisons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from customop.parameters import Parameter
+from customop.schema import Schema
+from customop.schematypes import ArrayType, Maybe, has_shape
+from customop.shapecheck import argument_fault, number_names
+from customop.shapes import Axis, Length, Shape, names_in
+
+__all__ = ["argument_check", "shape_guards"]
+
+# Class of elements -> the dtype of most arrays of it, and the others.
+_DTYPES: dict[str, tuple[Any, ...]] = {
+    "bool": (np.bool_,),
+    "int": (np.int64, np.int32, np.int16, np.int8),
+    "uint": (np.uint64, np.uint32, np.uint16, np.uint8),
+    "float": (np.float64, np.float32, np.float16, np.longdouble),
+    "complex": (np.complex128, np.complex64, np.clongdouble),
+}
+_DTYPES["integer"] = _DTYPES["int"] + _DTYPES["uint"]
+_DTYPES["inexact"] = _DTYPES["float"] + _DTYPES["complex"]
+_DTYPES["real"] = _DTYPES["float"] + _DTYPES["integer"]
+_DTYPES["num"] = _DTYPES["real"] + _DTYPES["complex"]
+
+
+class _Unusual(Exception):
+    """A form that the expression does not know."""
+
+
+class _Names:
+    """What the lengths of names are in the expression."""
+
+    def __init__(self, bind: Callable[[str, Any], str], numbers: Sequence[str]) -> None:
+        self.bind = bind
+        self.texts = {name: name for name in numbers}
+        self.loops: dict[str, str] = {}
+        self.waiting: list[tuple[Axis, str]] = []
+
+
+def shape_guards(
+    schema: Schema,
+    bind: Callable[[str, Any], str],
+    fits: Callable[[Sequence[Any]], bool],
+) -> list[str]:
+    """Conditions under which arrays of NumPy's fit their shapes.
+
+    `bind` gives a name for a value; `fits` is the whole check, for schemas of an unusual
+    form.
+    """
+    if not any(has_shape(p.type) for p in schema.parameters):
+        return []
+    try:
+        return _conditions(schema, bind)
+    except _Unusual:
+        values = "".join(f"{p.name}, " for p in schema.parameters)
+        return [f"{bind('_fits', fits)}(({values}))"]
+
+
+def argument_check(
+    qualname: str, schema: Schema
+) -> Callable[[Sequence[Any]], None] | None:
+    """A function that raises for arguments whose shapes do not fit; None without shapes.
+
+    It tries the expression first, which holds for arrays of all kinds: 0.5 us instead of
+    5 for two arrays that fit, on CPython 3.11.7.
+    """
+    if not any(has_shape(p.type) for p in schema.parameters):
+        return None
+    fits = _as_function(schema)
+
+    def check_shapes(args: Sequence[Any]) -> None:
+        try:
+            if fits is not None and fits(*args):
+                return
+        except (AttributeError, TypeError):  # something among them is no array
+            pass
+        fault = argument_fault(qualname, schema, args)
+        if fault is not None:
+            # From here: how the fault was found is no news for the caller.
+            raise fault.with_traceback(None)
+
+    return check_shapes
+
+
+def _as_function(schema: Schema) -> Callable[..., bool] | None:
+    """The expression as a function of all arguments, or None for an unusual form."""
+    names: dict[str, Any] = {}
+    taken = {p.name for p in schema.parameters}
+
+    def bind(name: str, value: Any) -> str:
+        while name in taken:
+            name = f"_{name}"
+        names[name] = value
+        return name
+
+    try:
+        texts = _conditions(schema, bind)
+    except _Unusual:
+        return None
+    parameters = ", ".join(p.name for p in schema.parameters)
+    text = f"lambda {parameters}: {' and '.join(texts) or True}"
+    return eval(text, names)  # type: ignore[no-any-return]  # noqa: S307  # of our own
+
+
+def _conditions(schema: Schema, bind: Callable[[str, Any], str]) -> list[str]:
+    """Arrays that are always there first, then sums, then arrays that may be None."""
+    numbers = [n for n in number_names(schema) if not _is_maybe(schema, n)]
+    names = _Names(bind, numbers)
+    shaped = [p for p in schema.parameters if has_shape(p.type)]
+    texts: list[str] = []
+    for i, p in enumerate(p for p in shaped if isinstance(p.type, ArrayType)):
+        var = bind(f"_shape{i}", None)
+        texts += _of_array(p.name, _plain(p.type), var, names)
+    texts += _of_waiting(names, may_spread=True)
+    for i, p in enumerate(p for p in shaped if not isinstance(p.type, ArrayType)):
+        texts.append(_of_optional(p, bind(f"_maybe{i}", None), names))
+    return texts
+
+
+def _is_maybe(schema: Schema, name: str) -> bool:
+    return isinstance(schema.parameters[schema.index(name)].type, Maybe)
+
+
+def _of_waiting(names: _Names, *, may_spread: bool) -> Iterator[str]:
+    """Of axes that need names of others: sums, and those that may be 1."""
+    waiting, names.waiting = names.waiting, []
+    spread: dict[str, list[str]] = {}
+    for axis, text in waiting:
+        if _is_known(axis.length, names):
+            yield _is(axis, text, _write(axis.length, names))
+        elif isinstance(axis.length, str) and may_spread:
+            spread.setdefault(axis.length, []).append(text)
+        else:
+            raise _Unusual
+    # A name that is broadcast wherever it stands: any two are equal, or one is 1.
+    for texts in spread.values():
+        for a, b in combinations(texts, 2):
+            yield f"({a} == {b} or {a} == 1 or {b} == 1)"
+
+
+def _plain(kind: Any) -> ArrayType:
+    """The type of an array that no number stands for."""
+    if not isinstance(kind, ArrayType) or kind.or_number:
+        raise _Unusual
+    return kind
+
+
+def _of_optional(p: Parameter, shape: str, names: _Names) -> str:
+    """Of an array or None, which may use the names of others, and give none."""
+    if not isinstance(p.type, Maybe):
+        raise _Unusual
+    known, loops = set(names.texts), set(names.loops)
+    texts = list(_of_array(p.name, _plain(p.type.item), shape, names))
+    texts += _of_waiting(names, may_spread=False)
+    if set(names.texts) != known or set(names.loops) != loops:
+        raise _Unusual
+    return f"({p.name} is None or {' and '.join(texts)})"
+
+
+def _of_array(name: str, kind: ArrayType, var: str, names: _Names) -> Iterator[str]:
+    shape = kind.shape
+    assert shape is not None
+    if shape.entries and (shape.axes or shape.loop is None or shape.loop.name):
+        yield from _of_axes(f"{name}.shape", shape, var, names)
+    elif not shape.entries:
+        yield f"not {name}.shape"
+    if kind.element != "Array":
+        yield _of_dtype(f"{name}.dtype", kind.element, names)
+
+
+def _of_dtype(text: str, element: str, names: _Names) -> str:
+    if element not in _DTYPES and not hasattr(np, element):
+        raise _Unusual
+    dtypes = [np.dtype(d) for d in _DTYPES.get(element, (element,))]
+    first = names.bind(f"_{dtypes[0].name}", dtypes[0])
+    if len(dtypes) == 1:
+        return f"{text} is {first}"
+    others = names.bind(f"_{element}_dtypes", frozenset(dtypes[1:]))
+    return f"({text} is {first} or {text} in {others})"
+
+
+def _of_axes(value: str, shape: Shape, var: str, names: _Names) -> Iterator[str]:
+    """Conditions on the lengths of an array, the number of axes first."""
+    sign = "==" if shape.loop is None else ">="
+    yield f"{names.bind('_len', len)}({var} := {value}) {sign} {len(shape.axes)}"
+    end = len(shape.after)
+    pairs = [(axis, f"{var}[{i}]") for i, axis in enumerate(shape.before)]
+    if shape.loop is None:
+        pairs += [(axis, f"{var}[{i}]") for i, axis in enumerate(shape.after)]
+    else:
+        pairs += [(a, f"{var}[{i - end}]") for i, a in enumerate(shape.after)]
+    for axis, text in pairs:
+        yield from _of_axis(axis, text, names)
+    if shape.loop is not None and shape.loop.name:
+        if shape.loop.is_broadcast:
+            raise _Unusual
+        stop = f"-{end}" if end else ""
+        text = f"{var}[{len(shape.before) or ''}:{stop}]"
+        known = names.loops.setdefault(shape.loop.name, text)
+        if known != text:
+            yield f"{text} == {known}"
+
+
+def _of_axis(axis: Axis, text: str, names: _Names) -> Iterator[str]:
+    length = axis.length
+    if length is None:
+        return
+    if isinstance(length, int):
+        yield _is(axis, text, str(length))
+    elif isinstance(length, tuple):
+        yield from _of_sum(axis, text, names)
+    elif axis.is_broadcast:
+        names.waiting.append((axis, text))
+    elif length in names.texts:
+        yield _is(axis, text, names.texts[length])
+    else:
+        names.texts[length] = text
+
+
+def _of_sum(axis: Axis, text: str, names: _Names) -> Iterator[str]:
+    """A name that stands first in `n+1` or `n-1` is told by it; others wait."""
+    length = axis.length
+    assert isinstance(length, tuple)
+    sign, name, number = length
+    is_simple = isinstance(name, str) and isinstance(number, int) and sign in "+-"
+    if not is_simple or name in names.texts or axis.is_broadcast:
+        names.waiting.append((axis, text))
+        return
+    assert isinstance(name, str)
+    if sign == "+":
+        yield f"{text} >= {number}"
+    names.texts[name] = f"({text} {'-' if sign == '+' else '+'} {number})"
+
+
+def _is(axis: Axis, text: str, wanted: str) -> str:
+    if axis.is_broadcast:
+        return f"({text} == 1 or {text} == {wanted})"
+    return f"{text} == {wanted}"
+
+
+def _is_known(length: Length | None, names: _Names) -> bool:
+    return all(name in names.texts for name in names_in(length))
+
+
+def _write(length: Length | None, names: _Names) -> str:
+    """A length in terms of those that the expression has."""
+    if isinstance(length, tuple):
+        sign, left, right = length
+        return f"({_write(left, names)} {sign} {_write(right, names)})"
+    return names.texts[length] if isinstance(length, str) else str(length)

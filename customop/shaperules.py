@@ -1,0 +1,374 @@
+"""What the shapes in a schema give for free: a fake kernel, and batching.
+
+A loop is a place for any number of axes at the front, ``...`` or ``*batch``, with axes of
+its own behind it: as in the signature of a gufunc of NumPy's, such a kernel treats each
+row alone. A batch is then one more axis of the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from customop.binding import Sizes, broadcast, untold
+from customop.devices import FAKE
+from customop.dispatch import flat, is_array
+from customop.errors import MissingRuleError, ShapeError
+from customop.fakearray import (
+    FakeArray,
+    device_of,
+    dtype_of,
+    fake_like,
+    make_fake,
+    strides_of,
+)
+from customop.pointwise import align
+from customop.protocols import abbreviated, call_numpy
+from customop.schema import Schema
+from customop.schematypes import (
+    ArrayType,
+    ListOf,
+    Maybe,
+    SchemaType,
+    item_shape,
+    shapes_in,
+)
+from customop.shapecheck import number_names, sizes_of
+from customop.shapes import Shape
+
+__all__ = ["derive_fake", "derive_vmap", "why_no_fake"]
+
+
+def _shapes(schema: Schema) -> list[Shape]:
+    """Shapes of all arrays among the parameters."""
+    return [shape for p in schema.parameters for shape in shapes_in(p.type)]
+
+
+def _results(schema: Schema) -> list[ArrayType] | None:
+    """Types of the results, where all are arrays with a shape; or None."""
+    kinds = [r.type for r in schema.returns]
+    found = [k for k in kinds if isinstance(k, ArrayType) and k.shape is not None]
+    return found if found and len(found) == len(kinds) else None
+
+
+def _loop(schema: Schema) -> str | None:
+    """Name of the loop of an operator, empty for ``...``; None where it has none.
+
+    Some array must have axes of its own behind it: ``...`` alone is any array, of which
+    nothing is said.
+    """
+    results = _results(schema) or []
+    shapes = [k.shape for k in results if k.shape is not None]
+    names = {shape.loop.name if shape.loop else None for shape in shapes}
+    name = names.pop() if len(names) == 1 else None
+    own = [s for s in (*_shapes(schema), *shapes) if s.loop and s.loop.name == name]
+    at_front = all(shape.leads for shape in own)
+    has_axes = any(s.axes for s in _shapes(schema) if s in own)
+    return name if at_front and has_axes else None
+
+
+# ---- shapes of the results ----
+
+
+def why_no_fake(schema: Schema) -> str:
+    """Why the shapes of a schema tell no fake kernel, or nothing."""
+    results = _results(schema)
+    if results is None:
+        return "they do not say the shape of every result"
+    shapes = [kind.shape for kind in results if kind.shape is not None]
+    for name in untold(_shapes(schema), shapes, number_names(schema)):
+        what = "are the axes" if name.startswith("*") else "is the length"
+        return f"'{name}' of its result {what} of no argument"
+    if any(axis.length is None for shape in shapes for axis in shape.axes):
+        return "an axis of its result has no name"
+    if any(s.loop and not s.loop.name for s in shapes) and _loop(schema) is None:
+        return "'...' of its result is any shape"
+    return ""
+
+
+def derive_fake(op: Any) -> Callable[..., Any] | None:
+    """A fake kernel by the shapes of an operator, or None where they tell too little."""
+    if not op.schema.has_shapes or why_no_fake(op.schema):
+        return None
+    return partial(_fake, op, {})
+
+
+# Shape, dtype, strides and device of a fake array.
+_Meta = tuple[tuple[int, ...], Any, tuple[int, ...], str]
+
+# How many calls a fake kernel remembers.
+_REMEMBERED = 256
+
+
+def _fake(op: Any, known: dict[Any, list[_Meta]], *args: Any, **keywords: Any) -> Any:
+    """The results that the shapes of the arguments give; those of calls like it at once."""
+    values = (*args, *keywords.values())
+    key = tuple([_mark(value) for value in values])
+    told = known.get(key)
+    if told is None:
+        told = _tell(op, values)
+        if len(known) >= _REMEMBERED:
+            known.clear()
+        known[key] = told
+    outs = [make_fake(*meta) for meta in told]
+    return tuple(outs) if op.schema.is_tuple else outs[0]
+
+
+def _mark(value: Any) -> Any:
+    """What the results depend on of an argument."""
+    if type(value) is FakeArray:
+        return (value.shape, value.dtype, value.strides, value.device)
+    if is_array(value):
+        own = (tuple(value.shape), dtype_of(value))
+        return (*own, tuple(strides_of(value)), device_of(value))
+    if isinstance(value, int):
+        return (type(value), value)
+    leaves = flat(value)
+    if len(leaves) == 1 and leaves[0] is value:
+        return type(value)
+    return tuple([_mark(leaf) for leaf in leaves])
+
+
+def _tell(op: Any, values: Sequence[Any]) -> list[_Meta]:
+    sizes = sizes_of(op.qualname, op.schema, values)
+    sizes.loops[""] = _joint_loop(op, values)
+    # Where all arrays broadcast along an axis, none of them tells its length.
+    for name in _broadcast_names(op.schema):
+        sizes.lengths.setdefault(name, 1)
+    arrays = [leaf for value in values for leaf in flat(value) if is_array(leaf)]
+    device = max(map(device_of, arrays), key=lambda name: ":" in name, default="cpu")
+    return [
+        _meta(op, kind, values, arrays, sizes, device)
+        for kind in _results(op.schema) or ()
+    ]
+
+
+def _meta(
+    op: Any,
+    kind: ArrayType,
+    values: Sequence[Any],
+    arrays: Sequence[Any],
+    sizes: Sizes,
+    device: str,
+) -> _Meta:
+    assert kind.shape is not None
+    try:
+        shape = kind.shape.lengths(sizes.lengths, sizes.loops)
+    except KeyError as error:
+        raise _unknown(op, str(error.args[0])) from None
+    dtype = _dtype(op.schema, kind.element, values)
+    alike = next((v for v in arrays if tuple(v.shape) == shape), None)
+    fake = (
+        FakeArray(shape, dtype, device=device)
+        if alike is None
+        else fake_like(alike, dtype=dtype, device=device)
+    )
+    return fake.shape, fake.dtype, fake.strides, fake.device
+
+
+def _broadcast_names(schema: Schema) -> list[str]:
+    axes = [axis for shape in _shapes(schema) for axis in shape.axes]
+    return [a.length for a in axes if a.is_broadcast and isinstance(a.length, str)]
+
+
+def _unknown(op: Any, name: str) -> MissingRuleError:
+    return MissingRuleError(
+        f"{op.qualname} has no fake kernel for a call in which no argument tells '{name}'",
+        op.schema.show(op.qualname),
+        do=f"@{op.name}.register_fake, a function that returns fake_like(...)",
+        op=op.qualname,
+        kind=FAKE,
+    )
+
+
+def _joint_loop(op: Any, values: Sequence[Any]) -> tuple[int, ...]:
+    """What NumPy broadcasts the axes ``...`` of all arguments to."""
+    pairs = zip(op.schema.parameters, values, strict=True)
+    arrays = [(v, s) for p, value in pairs for v, s in _with_shapes(value, p.type)]
+    unnamed = [(v, s) for v, s in arrays if s.loop and not s.loop.name]
+    parts = [tuple(v.shape)[: len(v.shape) - len(s.after)] for v, s in unnamed]
+    found = broadcast(parts)
+    if found is None:
+        seen = ", ".join(abbreviated(v) for v, _ in unnamed)
+        raise ShapeError(
+            f"{op.qualname}: the axes '...' of {seen} do not fit one another",
+            op.schema.show(op.qualname),
+            do="pass arrays whose axes '...' NumPy can broadcast",
+            op=op.qualname,
+        )
+    return found
+
+
+def _with_shapes(value: Any, kind: SchemaType) -> list[tuple[Any, Shape]]:
+    """Arrays of an argument, or of a list of them, each with its shape."""
+    shape = item_shape(kind)
+    if shape is None:
+        return []
+    return [(leaf, shape) for leaf in flat(value) if is_array(leaf)]
+
+
+# ---- dtypes of the results ----
+
+# Class of elements -> kinds of dtype in it, and the dtype where no other is in sight.
+_DEFAULTS: dict[str, tuple[str, Any]] = {
+    "bool": ("b", np.bool_),
+    "int": ("i", np.int64),
+    "uint": ("u", np.uint64),
+    "integer": ("iu", np.int64),
+    "float": ("f", np.float64),
+    "complex": ("c", np.complex128),
+    "inexact": ("fc", np.float64),
+    "real": ("iuf", np.float64),
+    "num": ("iufc", np.float64),
+}
+
+
+def _dtype(schema: Schema, element: str, values: Sequence[Any]) -> Any:
+    """The dtype that NumPy gives a result of this class of elements.
+
+    Of arguments of other classes, such as the indices beside floats, a result does not
+    take its dtype.
+    """
+    if element not in _DEFAULTS and element != "Array":
+        return np.dtype(element)
+    pairs = [
+        (_element(p.type), leaf)
+        for p, value in zip(schema.parameters, values, strict=True)
+        if _element(p.type)
+        for leaf in flat(value)
+    ]
+    own = [v for e, v in pairs if e == element] or [v for _, v in pairs]
+    numbers = [v for v in own if type(v) in (int, float, complex)]
+    dtypes = [dtype_of(v) for v in own if is_array(v)]
+    if not dtypes and not numbers:
+        return np.dtype(_DEFAULTS.get(element, ("", np.float64))[1])
+    return _in_class(element, np.result_type(*dtypes, *numbers))
+
+
+def _element(kind: SchemaType) -> str:
+    """The class of elements of an array, or of the arrays of a list."""
+    while isinstance(kind, Maybe | ListOf):
+        kind = kind.item
+    return kind.element if isinstance(kind, ArrayType) else ""
+
+
+def _in_class(element: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """A dtype, or the one of a class of elements that NumPy goes to from it."""
+    kinds, default = _DEFAULTS.get(element, (dtype.kind, dtype))
+    if dtype.kind in kinds:
+        return dtype
+    if element == "complex" and dtype.kind == "f":
+        return np.result_type(dtype, np.complex64)
+    if "f" in kinds and dtype.kind == "c":
+        return np.real(np.empty(0, dtype)).dtype
+    return np.dtype(default)
+
+
+# ---- batching ----
+
+
+def derive_vmap(op: Any) -> Callable[..., Any] | None:
+    """The batching rule of an operator with a loop, or None for other operators."""
+    if not op.schema.has_shapes or op.schema.written or op.sees_seed:
+        return None
+    plans = op.plans  # kept as long as the operator's table: every batched call asks
+    if "loop" not in plans:
+        # A body made of operators is batched as it is, whatever has a batch.
+        has_body = any(getattr(kind, "name", "") == "composite" for kind in op._table)
+        plans["loop"] = None if has_body else _loop(op.schema)
+    name = plans["loop"]
+    return None if name is None else partial(_batch, op, name)
+
+
+def _batch(
+    op: Any,
+    name: str,
+    info: Any,
+    in_dims: Sequence[Any],
+    *args: Any,
+    **keywords: Any,
+) -> Any:
+    """Make the batch the first axis of the loop, and call the operator once.
+
+    `NotImplemented` where that is not what its rows would give: an array without the
+    loop has a batch, or a result comes without the axes of the loop.
+    """
+    values = (*args, *keywords.values())
+    dims = (*in_dims, *(None,) * (len(values) - len(in_dims)))
+    kinds = [p.type for p in op.schema.parameters]
+    rows = _Rows(name, info.batch_size)
+    triples = list(zip(values, dims, kinds, strict=True))
+    for triple in triples:
+        _map_arrays(*triple, rows.note)
+    loop = None if rows.differ else broadcast(rows.parts)
+    if loop is None:
+        return NotImplemented
+    rows.loop = loop
+    out = op.invoke([_map_arrays(*triple, rows.align) for triple in triples])
+    if not rows.are_in(out, _results(op.schema) or ()):
+        return NotImplemented
+    return out, (0,) * len(op.schema.returns) if op.schema.is_tuple else 0
+
+
+def _map_arrays(
+    value: Any, dim: Any, kind: SchemaType, fn: Callable[[Any, Any, Shape | None], Any]
+) -> Any:
+    """Apply `fn` to an argument, or to the items of a list, with their batch axes."""
+    kind = kind.item if isinstance(kind, Maybe) else kind
+    if isinstance(kind, ListOf) and value is not None:
+        dims = dim if isinstance(dim, list | tuple) else (None,) * len(value)
+        pairs = zip(value, dims, strict=True)
+        return type(value)(_map_arrays(v, d, kind.item, fn) for v, d in pairs)
+    return fn(value, dim, kind.shape if isinstance(kind, ArrayType) else None)
+
+
+class _Rows:
+    """The arguments of a batched call, to be brought to one loop."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name = name
+        self.size = size
+        # The axes of the loop in one row: of each array, and what NumPy makes of them.
+        self.parts: list[tuple[int, ...]] = []
+        self.loop: tuple[int, ...] = ()
+        # Whether rows differ in an array that has no loop.
+        self.differ = False
+
+    def note(self, value: Any, dim: Any, shape: Shape | None) -> None:
+        """Note the axes of the loop of an array."""
+        if shape is None or not is_array(value) or not self._has_loop(shape):
+            self.differ = self.differ or any(d is not None for d in flat(dim))
+            return
+        lengths = [n for i, n in enumerate(value.shape) if i != dim]
+        self.parts.append(tuple(lengths[: len(lengths) - len(shape.after)]))
+
+    def _has_loop(self, shape: Shape) -> bool:
+        return shape.loop is not None and shape.loop.name == self.name
+
+    def align(self, value: Any, dim: Any, shape: Shape | None) -> Any:
+        """An array with the batch in front of its loop; all else as it is."""
+        if shape is None or not is_array(value) or not self._has_loop(shape):
+            return value
+        rank = len(self.loop) + len(shape.after)
+        first = align(value, dim, rank)
+        if not self.name or (shape.loop and shape.loop.is_broadcast):
+            return first
+        # Axes of a name are the same for all arrays, and so is the batch.
+        core = tuple(first.shape)[len(first.shape) - len(shape.after) :]
+        wanted = (self.size, *self.loop, *core)
+        if tuple(first.shape) == wanted:
+            return first
+        return call_numpy(np.broadcast_to, first, wanted)
+
+    def are_in(self, out: Any, kinds: Sequence[ArrayType]) -> bool:
+        """Whether all results have the axes of the loop behind the batch."""
+        wanted = (self.size, *self.loop)
+        outs = out if isinstance(out, tuple) else (out,)
+        for value, kind in zip(outs, kinds, strict=True):
+            assert kind.shape is not None
+            if tuple(value.shape)[: len(value.shape) - len(kind.shape.after)] != wanted:
+                return False
+        return True
