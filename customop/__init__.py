@@ -51,6 +51,7 @@ from customop.library import (
     register_fake,
     register_jvp,
     register_kernel,
+    register_sample_inputs,
     register_vmap,
 )
 from customop.operator import Operator
@@ -128,6 +129,7 @@ __all__ = [
     "jvp",
     "native",
     "no_grad",
+    "opcheck",
     "ops",
     "register",
     "register_array_dispatch",
@@ -139,6 +141,7 @@ __all__ = [
     "register_jvp",
     "register_kernel",
     "register_numpy_function",
+    "register_sample_inputs",
     "register_vmap",
     "stop_gradient",
     "value_and_grad",
@@ -148,12 +151,12 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from customop.testing import assert_close, gradcheck, gradgradcheck
+    from customop.testing import assert_close, gradcheck, gradgradcheck, opcheck
 
 
 def __getattr__(name: str) -> Any:
     # What only tests need is imported when it is asked for: 6 ms of 50.
-    if name not in ("assert_close", "gradcheck", "gradgradcheck"):
+    if name not in ("assert_close", "gradcheck", "gradgradcheck", "opcheck"):
         raise AttributeError(f"module 'customop' has no attribute '{name}'")
     found = getattr(importlib.import_module("customop.testing"), name)
     globals()[name] = found

@@ -136,6 +136,13 @@ class Proof:
         """The arguments that the schema lets the kernel write."""
         return written_of(self.op.schema, self.args)
 
+    def check_writes(self) -> None:
+        """Raise if the kernel wrote what it must not."""
+        if self.error is None:
+            self._check_unwritten()
+        else:
+            self._check_copies()
+
     def _check_unwritten(self) -> None:
         for (name, before), (_, after) in zip(
             self.sums, self._checksums(), strict=True
@@ -199,14 +206,11 @@ class Proof:
     def check(self, out: Any) -> Any:
         """The result, once it is proven."""
         schema = self.op.schema
-        if self.error is None:
-            self._check_unwritten()
-        else:
-            self._check_copies()
+        self.check_writes()
         values = check_returns(self.op, self.kernel, out, self.kind)
         if schema.has_shapes:
             check_shapes(self.op, self.kernel, self.kind, self.args, out)
-        self._check_identity(values)
+        self.check_identity(values)
         shared = self._shared(schema, values)
         if self.fake is not None:
             self._check_fake(values)
@@ -215,7 +219,7 @@ class Proof:
         self.done(bool(shared) and config.aliasing == "copy")
         return _without(out, shared) if config.aliasing == "copy" else out
 
-    def _check_identity(self, values: Sequence[Any]) -> None:
+    def check_identity(self, values: Sequence[Any]) -> None:
         """Raise unless a tagged operator returns the very arrays that it writes."""
         if Tag.inplace not in self.op.tags and Tag.out not in self.op.tags:
             return
@@ -266,7 +270,7 @@ class Proof:
         guess = self.fake if isinstance(self.fake, Guess) else None
         was_told = guess is not None and guess.is_told
         try:
-            self._compare_fake(values)
+            self.compare_fake(values)
         except CustomOpError as error:
             if guess is None or was_told:
                 raise
@@ -274,7 +278,8 @@ class Proof:
         if guess is not None:
             guess.is_told = was_told
 
-    def _compare_fake(self, values: Sequence[Any]) -> None:
+    def compare_fake(self, values: Sequence[Any]) -> None:
+        """Raise unless results are as the fake kernel tells."""
         assert self.fake is not None
         schema = self.op.schema
         fakes = [map_nested(v, to_fake) for v in self.args]

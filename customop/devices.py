@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from customop.errors import ArgumentError, RegistrationError, did_you_mean, quoted
 
-__all__ = ["known_kinds", "normalize_device", "register_array_type"]
+__all__ = [
+    "Conversion",
+    "conversion_of",
+    "known_kinds",
+    "normalize_device",
+    "register_array_type",
+]
 
 # What a value among the arrays of a call can be besides an array of a kind.
 TRACED = "traced"
@@ -39,7 +46,24 @@ _registered: dict[str, tuple[type | str, ...]] = {}
 kind_of = _Classes()
 
 
-def register_array_type(kind: str, cls_or_path: type | str) -> None:
+class Conversion(NamedTuple):
+    """How arrays of a kind are made of NumPy's, and give their values back."""
+
+    from_numpy: Callable[[Any], Any] | None
+    to_numpy: Callable[[Any], Any] | None
+
+
+# Kind -> its conversion, where one was registered.
+_conversions: dict[str, Conversion] = {}
+
+
+def register_array_type(
+    kind: str,
+    cls_or_path: type | str,
+    *,
+    from_numpy: Callable[[Any], Any] | None = None,
+    to_numpy: Callable[[Any], Any] | None = None,
+) -> None:
     """Make a class of arrays known, as a kind that kernels can be registered for.
 
     Parameters
@@ -50,11 +74,18 @@ def register_array_type(kind: str, cls_or_path: type | str) -> None:
     cls_or_path : type or str
         The class, or ``"module.Class"``, which is looked up once that module has
         been imported by somebody else. Subclasses are of the same kind.
+    from_numpy : callable, optional
+        Makes an array of the kind of a NumPy array, of the same values, shape and
+        dtype. With it, checks can run on arrays of the kind.
+    to_numpy : callable, optional
+        Gives the NumPy array of an array of the kind. It may be left out for classes
+        that have ``__array__`` or ``__dlpack__``.
 
     Raises
     ------
     RegistrationError
-        If the kind is no identifier, the class is none, or belongs to another kind.
+        If the kind is no identifier, the class is none, or belongs to another kind,
+        or a conversion is no function.
 
     Examples
     --------
@@ -70,7 +101,23 @@ def register_array_type(kind: str, cls_or_path: type | str) -> None:
             do="use an identifier, such as 'strict' or 'tpu'",
         )
     _check_class(kind, cls_or_path)
+    for name, fn in (("from_numpy", from_numpy), ("to_numpy", to_numpy)):
+        if fn is not None and not callable(fn):
+            raise RegistrationError(
+                f"register_array_type: {name}={fn!r} is no function",
+                do=f"pass a function of one array: {name}=convert",
+            )
     add_array_type(kind, cls_or_path)
+    if from_numpy is not None or to_numpy is not None:
+        known = conversion_of(kind)
+        _conversions[kind] = Conversion(
+            from_numpy or known.from_numpy, to_numpy or known.to_numpy
+        )
+
+
+def conversion_of(kind: str | None) -> Conversion:
+    """The conversion registered for a kind of array; of functions that may be None."""
+    return _conversions.get(kind or "", Conversion(None, None))
 
 
 def _check_class(kind: str, cls_or_path: object) -> None:

@@ -126,7 +126,18 @@ class LeakedTracerError(CustomOpError, RuntimeError):
 
 
 class OpCheckError(CustomOpError, AssertionError):
-    """A check finds that something is not as it must be."""
+    """A check finds that something is not as it must be.
+
+    Attributes
+    ----------
+    sample : Sample or None
+        The smallest input for which `opcheck` found it.
+    repro : str
+        Code that repeats it.
+    """
+
+    sample: Any = None
+    repro: str = ""
 
 
 class CustomOpWarning(UserWarning):

@@ -40,6 +40,7 @@ from customop.table import (
     AUTOCAST,
     AUTOGRAD,
     JVP,
+    SAMPLE_INPUTS,
     VMAP,
     Definition,
     Formula,
@@ -57,6 +58,7 @@ __all__ = [
     "register_fake",
     "register_jvp",
     "register_kernel",
+    "register_sample_inputs",
     "register_vmap",
 ]
 
@@ -487,6 +489,68 @@ def register_vmap(
     if lib is not None:
         return _register(op, (VMAP,), fn, lib, override=override)
     return _resolve(op).register_vmap(fn, override=override)
+
+
+@overload
+def register_sample_inputs(
+    op: OpT,
+    fn: Callable[[], object],
+    /,
+    *,
+    lib: Library | None = None,
+    override: bool = False,
+) -> OpT: ...
+@overload
+def register_sample_inputs(
+    op: OperatorPacket | str,
+    fn: Callable[[], object],
+    /,
+    *,
+    lib: Library | None = None,
+    override: bool = False,
+) -> Operator[..., Any]: ...
+@overload
+def register_sample_inputs(
+    op: Operator[..., Any] | OperatorPacket | str,
+    fn: None = None,
+    /,
+    *,
+    lib: Library | None = None,
+    override: bool = False,
+) -> Callable[[FnT], FnT]: ...
+def register_sample_inputs(
+    op: Operator[..., Any] | OperatorPacket | str,
+    fn: Callable[[], object] | None = None,
+    /,
+    *,
+    lib: Library | None = None,
+    override: bool = False,
+) -> Any:
+    """Register inputs for checks by name; see `Operator.register_sample_inputs`.
+
+    Parameters
+    ----------
+    op : Operator, OperatorPacket or str
+        The operator, or its name.
+    fn : callable, optional
+    lib : Library, optional
+        Takes the registration back when it closes.
+    override : bool
+
+    Returns
+    -------
+    Operator or decorator
+
+    Raises
+    ------
+    MissingRuleError
+        If there is no such operator.
+    RegistrationError
+        As the method does.
+    """
+    if lib is not None:
+        return _register(op, (SAMPLE_INPUTS,), fn, lib, override=override)
+    return _resolve(op).register_sample_inputs(fn, override=override)
 
 
 @overload

@@ -49,6 +49,7 @@ from customop.registration import (
     check_kernel,
     check_kind,
 )
+from customop.samples import Sample, as_samples
 from customop.schema import array_names
 from customop.schematypes import GENERATOR, parts
 from customop.selection import (
@@ -65,6 +66,7 @@ from customop.table import (
     COMPOSITE,
     JVP,
     MERGED,
+    SAMPLE_INPUTS,
     VMAP,
     Definition,
     Formula,
@@ -877,6 +879,71 @@ class Operator(Generic[P, R]):
                 self._enter(ARRAY_CLASS, rules, place(given))
 
         return self._chain(fn, enter)
+
+    @overload
+    def register_sample_inputs(
+        self, fn: Callable[[], object], /, *, override: bool = False
+    ) -> Operator[P, R]: ...
+    @overload
+    def register_sample_inputs(
+        self, fn: None = None, /, *, override: bool = False
+    ) -> Callable[[FnT], FnT]: ...
+    def register_sample_inputs(
+        self, fn: Any = None, /, *, override: bool = False
+    ) -> Any:
+        """Register inputs that the operator is checked with.
+
+        Where there are none, `customop.testing.opcheck` looks for inputs that the
+        kernels accept, by giving them arrays of all shapes. A kernel that trusts its
+        arguments blindly, as one in C may, is not for that: register inputs for it, or
+        a fake kernel, which is asked first, that refuses what does not fit.
+
+        Parameters
+        ----------
+        fn : callable, optional
+            ``fn()`` returns an iterable of `customop.testing.Sample` or of tuples of
+            positional arguments, or a hypothesis strategy of these.
+        override : bool
+            Replace one that is registered already.
+
+        Returns
+        -------
+        Operator or decorator
+            The operator when `fn` is given. As a decorator, `fn` comes back unchanged.
+
+        Raises
+        ------
+        RegistrationError
+            If `fn` takes parameters, or there is one already.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> @co.custom_op("doc::quarter", mutates_args=())
+        ... def quarter(x: np.ndarray) -> np.ndarray:
+        ...     return x / 4
+        >>> @quarter.register_sample_inputs
+        ... def _():
+        ...     return [(np.ones(3),), (np.ones((2, 3)),)]
+        >>> [sample.args[0].shape for sample in quarter.sample_inputs()]
+        [(3,), (2, 3)]
+        """
+        return self._register(SAMPLE_INPUTS, fn, override)
+
+    def sample_inputs(self) -> tuple[Sample, ...]:
+        """The inputs that `register_sample_inputs` was given; none without it.
+
+        Returns
+        -------
+        tuple of Sample
+
+        Raises
+        ------
+        ArgumentError
+            If the function gives something else than samples.
+        """
+        fn = self.find_rule(SAMPLE_INPUTS)
+        return () if fn is None else as_samples(self.qualname, fn, fn())
 
     @overload
     def register(

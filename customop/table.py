@@ -20,6 +20,7 @@ __all__ = [
     "COMPOSITE",
     "JVP",
     "MERGED",
+    "SAMPLE_INPUTS",
     "VMAP",
     "Definition",
     "Formula",
@@ -80,6 +81,8 @@ MERGED = (AUTOCAST, ARRAY_CLASS)
 # The body of an operator, made of operators: what every transform sees in place of an
 # operator that has no rule for it, and the last resort of every kind of array.
 COMPOSITE = RuleKind("composite", "(*inputs)", "what the operator returns")
+# Inputs to check the operator with.
+SAMPLE_INPUTS = RuleKind("sample_inputs", "()", "samples, or a strategy of them")
 
 
 class Formula(NamedTuple):

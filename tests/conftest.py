@@ -30,6 +30,7 @@ def built_in_kinds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     kinds = ("traced", "fake", "cpu", "cuda")
     known = {kind: devices._registered[kind] for kind in kinds}
     monkeypatch.setattr(devices, "_registered", known)
+    monkeypatch.setattr(devices, "_conversions", {})
     devices.kind_of.clear()
     yield
     devices.kind_of.clear()

@@ -19,6 +19,7 @@ from customop.devices import (
     known_kinds,
     normalize_device,
 )
+from customop.testing import as_kind, devices_at_hand
 
 pytestmark = pytest.mark.usefixtures("built_in_kinds")
 
@@ -26,10 +27,12 @@ pytestmark = pytest.mark.usefixtures("built_in_kinds")
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
     """What a test registers is gone after it."""
-    before = dict(devices._registered)
+    before = dict(devices._registered), dict(devices._conversions)
     yield
-    devices._registered.clear()
-    devices._registered.update(before)
+    tables = (devices._registered, devices._conversions)
+    for table, rows in zip(tables, before, strict=True):
+        table.clear()
+        table.update(rows)
     kind_of.clear()
 
 
@@ -215,3 +218,71 @@ def test_a_refused_array_type_leaves_the_table(
         co.register_array_type(kind, cls)
     assert str(caught.value) == f"register_array_type: {message}"
     assert devices._registered == before
+
+
+# ---- conversion between kinds ----
+
+
+class Cell:
+    """A class of arrays that gives its values by a function alone."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+
+    shape = property(lambda self: self.values.shape)
+    dtype = property(lambda self: self.values.dtype)
+
+
+def test_arrays_of_a_registered_kind_are_made_and_read() -> None:
+    """The functions of `register_array_type` convert both ways."""
+    co.register_array_type("cell", Cell, from_numpy=Cell, to_numpy=lambda c: c.values)
+    x = np.array([1.0, 2.0], np.float32)
+    cell = as_kind(x, "cell")
+    assert type(cell) is Cell
+    assert as_kind(cell, "cell") is cell
+    back = as_kind(cell, "cpu")
+    assert back.dtype == np.float32
+    assert back.tolist() == [1.0, 2.0]
+
+
+def test_kinds_at_hand_can_be_made() -> None:
+    """A kind is at hand once it can be made of NumPy's arrays."""
+    co.register_array_type("cell", Cell)
+    assert "cell" not in devices_at_hand()
+    co.register_array_type("cell", Cell, from_numpy=Cell)
+    assert devices_at_hand() == ("cpu", "cell")
+
+
+def test_conversions_are_given_one_by_one() -> None:
+    """What is given later adds to what was given before."""
+    co.register_array_type("cell", Cell, to_numpy=lambda c: c.values)
+    co.register_array_type("cell", Cell, from_numpy=Cell)
+    assert as_kind(as_kind(np.ones(2), "cell"), "cpu").tolist() == [1.0, 1.0]
+
+
+def test_closeness_reads_registered_kinds() -> None:
+    """Arrays are compared by what `to_numpy` gives."""
+    co.register_array_type("cell", Cell, from_numpy=Cell, to_numpy=lambda c: c.values)
+    co.assert_close(Cell(np.ones(2)), Cell(np.ones(2)))
+    with pytest.raises(co.OpCheckError, match="1 of 2 elements"):
+        co.assert_close(Cell(np.ones(2)), Cell(np.array([1.0, 2.0])))
+
+
+def test_no_conversion() -> None:
+    """A kind that cannot be made here is refused."""
+    with pytest.raises(co.ArgumentError) as caught:
+        as_kind(np.ones(2), "cel")
+    assert str(caught.value) == (
+        "as_kind: no array of the kind 'cel' can be made here; at hand: 'cpu'\n"
+        '  do: register_array_type("cel", cls, from_numpy=...)'
+    )
+
+
+def test_conversion_that_is_no_function() -> None:
+    """A conversion is a function."""
+    with pytest.raises(co.RegistrationError) as caught:
+        co.register_array_type("cell", Cell, from_numpy="Cell")  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        "register_array_type: from_numpy='Cell' is no function\n"
+        "  do: pass a function of one array: from_numpy=convert"
+    )

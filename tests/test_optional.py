@@ -9,7 +9,7 @@ from importlib.metadata import packages_distributions
 import pytest
 
 OPTIONAL = {"cupy", "jax", "matplotlib", "mypy", "pytest", "scipy", "sklearn", "sympy"}
-OPTIONAL |= {"autograd", "hypothesis", "numpydoc", "plum", "torch", "tqdm"}
+OPTIONAL |= {"autograd", "hypothesis", "numpydoc", "plum", "rich", "torch", "tqdm"}
 
 # What a program does, from the least to the most.
 PROGRAMS = {
@@ -39,6 +39,13 @@ assert co.grad(f)(np.zeros(3)).tolist() == [0.0, 0.0, 0.0]
 assert co.jvp(f, (np.zeros(3),), (np.ones(3),))[1] == 0.0
 assert co.vmap(f)(np.zeros((2, 3))).tolist() == [0.0, 0.0]
 assert co.eval_shape(f, np.zeros(3)).shape == ()
+""",
+    "command line": """
+import contextlib, io
+from customop.cli import main
+with contextlib.redirect_stdout(io.StringIO()):
+    assert main(["list", "np::sin"]) == 0
+    assert main(["explain", "np::sin", "f64[3]"]) == 0
 """,
     "error": """
 import customop as co

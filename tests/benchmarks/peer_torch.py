@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 __all__ = [
     "call",
+    "checked",
     "faked",
     "gradient",
     "looked_up",
@@ -130,3 +131,13 @@ def _overloads() -> torch.library.Library:
     library.impl("plus.Tensor", lambda x, y: x + y, "CPU")
     library.impl("plus.Scalar", lambda x, y: x + y, "CPU")
     return library
+
+
+def checked(x: Any) -> Statement:
+    """The sine under opcheck, its default checks."""
+    names = {
+        "opcheck": torch.library.opcheck,
+        "op": sine,
+        "x": torch.asarray(x.copy()).requires_grad_(),
+    }
+    return Statement("opcheck(op, (x,))", names)

@@ -20,6 +20,7 @@ __all__ = [
     "HIPS",
     "TORCH",
     "chained",
+    "checked",
     "faked",
     "five",
     "graded",
@@ -170,3 +171,8 @@ def looked_up() -> Statements:
 def overloaded(x: Any, y: Any) -> Statements:
     """A packet of two overloads."""
     return {TORCH: _torch().overloaded(x, y)} if _has(TORCH) else {}
+
+
+def checked(x: Any) -> Statements:
+    """An operator with all rules under opcheck, on one input."""
+    return {TORCH: _torch().checked(x)} if _has(TORCH) else {}

@@ -1,0 +1,144 @@
+"""Arguments of operators on the command line: literals and arrays in short."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from customop.cli.command import UsageError
+from customop.errors import did_you_mean, quoted
+from customop.fakearray import FakeArray
+from customop.testing import as_kind
+
+__all__ = ["HELP", "parse", "ramp", "zeros"]
+
+HELP = (
+    "Python literals (2.0, None, '[1, 2]', text) or arrays by dtype and shape:"
+    " 'f64[3, 4]', 'i32[]', 'bool[2]', 'fake.f64[3]'; name=VALUE passes by name, and"
+    " -- goes before a first one that starts with '-'"
+)
+# Short names of dtypes, as messages have them.
+_DTYPES = {
+    **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    **{f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
+    **{f"c{bits}": f"complex{bits}" for bits in (64, 128)},
+    "bool": "bool",
+}
+_KNOWN = {**_DTYPES, **{name: name for name in _DTYPES.values()}}
+_CONSTANTS = {"inf": math.inf, "nan": math.nan}
+_KEYWORD = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>[^=].*)", re.DOTALL)
+
+# What fills an array, from its shape and dtype.
+Fill = Callable[[tuple[int, ...], Any], Any]
+
+
+def zeros(shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return an array of zeros."""
+    return np.zeros(shape, dtype)
+
+
+def ramp(shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return numbers from 0.5 up to 1.5, on which most functions are smooth."""
+    size = math.prod(shape)
+    values = np.linspace(0.5, 1.5, size) if np.dtype(dtype).kind in "fc" else 1
+    return np.broadcast_to(values, (size,)).reshape(shape).astype(dtype)
+
+
+def parse(texts: Sequence[str], fill: Fill) -> tuple[list[Any], dict[str, Any]]:
+    """Return the positional and the keyword arguments that texts stand for.
+
+    Raises
+    ------
+    UsageError
+        If an array's dtype or shape cannot be read, or a name comes twice.
+    """
+    args: list[Any] = []
+    keywords: dict[str, Any] = {}
+    for text in texts:
+        found = _KEYWORD.fullmatch(text)
+        if found is None:
+            args.append(_value(text, fill))
+        elif found["name"] in keywords:
+            raise UsageError(f"'{found['name']}' is given twice", do="leave one out")
+        else:
+            keywords[found["name"]] = _value(found["value"], fill)
+    return args, keywords
+
+
+def _value(text: str, fill: Fill) -> Any:
+    """The value of one text; a word that is no literal is a string."""
+    # Python has no empty brackets behind a name.
+    source = re.sub(r"(\w)\[\s*\]", r"\1[()]", text.strip())
+    try:
+        tree = ast.parse(source, mode="eval")
+    except SyntaxError:
+        return text
+    return _read(tree.body, source, fill)
+
+
+def _read(node: ast.expr, source: str, fill: Fill) -> Any:
+    if isinstance(node, ast.Subscript):
+        return _array(node, source, fill)
+    if isinstance(node, ast.List | ast.Tuple):
+        items = [_read(item, source, fill) for item in node.elts]
+        return items if isinstance(node, ast.List) else tuple(items)
+    if isinstance(node, ast.Dict):
+        keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
+        if len(keys) == len(node.keys):
+            values = [_read(value, source, fill) for value in node.values]
+            return dict(zip(keys, values, strict=True))
+    return _literal(node, source)
+
+
+def _literal(node: ast.expr, source: str) -> Any:
+    """A number, text or constant of Python; what is none stands for itself."""
+    is_negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+    name = node.operand if isinstance(node, ast.UnaryOp) else node
+    if isinstance(name, ast.Name) and name.id in _CONSTANTS:
+        return -_CONSTANTS[name.id] if is_negative else _CONSTANTS[name.id]
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError):
+        return ast.get_source_segment(source, node)
+
+
+def _array(node: ast.Subscript, text: str, fill: Fill) -> Any:
+    where = node.value.value if isinstance(node.value, ast.Attribute) else None
+    kind = "cpu" if where is None else ast.unparse(where)
+    named = node.value.attr if isinstance(node.value, ast.Attribute) else node.value
+    name = named if isinstance(named, str) else ast.unparse(named)
+    shape = _shape(node.slice, text)
+    if name not in _KNOWN:
+        raise UsageError(
+            f"{text!r}: no dtype is named '{name}'{did_you_mean(name, _KNOWN)}",
+            f"known: {quoted(_DTYPES)}",
+            do="write an array as 'f64[3, 4]', and text with brackets in quotes",
+        )
+    if kind == "fake":
+        return FakeArray(shape, _KNOWN[name])
+    try:
+        x = fill(shape, np.dtype(_KNOWN[name]))
+    except (MemoryError, ValueError) as error:
+        lengths = ", ".join(map(str, shape))
+        raise UsageError(
+            f"{text!r}: {error}",
+            do=f"write smaller lengths, or fake.{name}[{lengths}]",
+        ) from error
+    return x if kind == "cpu" else as_kind(x, kind)
+
+
+def _shape(node: ast.expr, text: str) -> tuple[int, ...]:
+    items = node.elts if isinstance(node, ast.Tuple) else [node]
+    lengths = [getattr(item, "value", None) for item in items]
+    if all(type(length) is int for length in lengths):
+        return tuple(lengths)  # type: ignore[arg-type]  # as just seen
+    raise UsageError(
+        f"{text!r}: '{ast.unparse(node)}' is no shape",
+        do="write whole numbers: 'f64[3, 4]', 'f64[]' for an array without axes",
+    )

@@ -1,0 +1,185 @@
+"""Which rules an operator has, its own and those that follow from others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from customop.derived import find_fake
+from customop.devices import FAKE
+from customop.errors import place
+from customop.kinds import RuleKind
+from customop.operator import Operator, _operators
+from customop.selection import fallback_for, fallbacks
+from customop.table import (
+    ARRAY_CLASS,
+    AUTOCAST,
+    AUTOGRAD,
+    COMPOSITE,
+    JVP,
+    MERGED,
+    SAMPLE_INPUTS,
+    VMAP,
+    Formula,
+    Row,
+)
+
+__all__ = ["ORIGINS", "Rule", "hidden_rules", "rules_of", "user_kinds"]
+
+# Where a rule comes from.
+ORIGINS = {
+    "own": "registered for the operator",
+    "tags": "derived, by the tags or the schema",
+    "autograd": "derived, the backward formula transposed",
+    "body": "derived, through the operators of the composite body",
+    "derived": "derived by its kind",
+    "fallback": "registered for all operators that have none",
+    "loop": "none: a loop over the rows, with a warning",
+    "hidden": "covered by a newer one",
+    "disabled": "switched off by set_kernel_enabled",
+}
+_TRANSFORMS = (AUTOGRAD, JVP, VMAP)
+
+
+class Rule(NamedTuple):
+    """A kernel or rule of an operator.
+
+    Attributes
+    ----------
+    name : str
+        "kernel", "fake", "autograd", "jvp", "vmap", "composite", "autocast",
+        "array_class", or the name of a kind of the user's own.
+    target : str
+        For a kernel the kind of array, for "autocast" that and the dtype, for
+        "array_class" the class; else empty.
+    origin : str
+        One of `ORIGINS`.
+    places : tuple of str
+        File and line of its function, of both where it is two; empty where it is
+        derived.
+    """
+
+    name: str
+    target: str
+    origin: str
+    places: tuple[str, ...] = ()
+
+
+def rules_of(op: Operator[..., Any]) -> list[Rule]:
+    """Return all rules of an operator: kernels, fake, transforms, others."""
+    return [
+        *_kernels(op),
+        *_fakes(op),
+        *[rule for kind in _TRANSFORMS for rule in _transform(op, kind)],
+        *_autocasts(op),
+        *_classes(op),
+        *[rule for kind in user_kinds() for rule in _transform(op, kind)],
+        *_samples(op),
+    ]
+
+
+def user_kinds() -> list[RuleKind]:
+    """Return the kinds that are none of the package's own, by name."""
+    known = (*_TRANSFORMS, *MERGED, COMPOSITE, SAMPLE_INPUTS)
+    seen = {kind for op in _operators.values() for kind in op._table}
+    seen |= set(fallbacks)
+    theirs = [k for k in seen if isinstance(k, RuleKind) and k not in known]
+    return sorted(theirs, key=lambda kind: kind.name)
+
+
+def hidden_rules(op: Operator[..., Any]) -> list[Rule]:
+    """Return the registrations that newer ones cover."""
+    return [
+        Rule(*_title(key), "hidden", (row.place,))
+        for key, rows in op._stacks.items()
+        if key not in MERGED
+        for row in rows[:-1]
+    ]
+
+
+def _title(key: str | RuleKind) -> tuple[str, str]:
+    if isinstance(key, RuleKind):
+        return key.name, ""
+    return (FAKE, "") if key == FAKE else ("kernel", key)
+
+
+def _kernels(op: Operator[..., Any]) -> Iterator[Rule]:
+    for key, row in op._table.items():
+        if isinstance(key, str) and key != FAKE:
+            origin = "disabled" if key in op._disabled else "own"
+            yield Rule("kernel", key, origin, (row.place,))
+    body = op._table.get(COMPOSITE)
+    if body is not None:
+        yield Rule("composite", "", "own", (body.place,))
+    for kind in fallbacks:
+        if isinstance(kind, str) and kind != FAKE and kind not in op._table:
+            found = fallback_for(op, kind)
+            if found is not None:
+                yield Rule("kernel", kind, "fallback", (place(found),))
+
+
+def _fakes(op: Operator[..., Any]) -> Iterator[Rule]:
+    row = op._table.get(FAKE)
+    if row is not None:
+        yield Rule(FAKE, "", "own", (row.place,))
+    elif COMPOSITE in op._table:
+        yield Rule(FAKE, "", "body")
+    elif find_fake(op) is not None:
+        yield Rule(FAKE, "", "tags")
+    else:
+        found = fallback_for(op, FAKE)
+        if found is not None:
+            yield Rule(FAKE, "", "fallback", (place(found),))
+
+
+def _transform(op: Operator[..., Any], kind: RuleKind) -> Iterator[Rule]:
+    """The rule of a kind, found in the order in which a call finds it."""
+    row = op._table.get(kind)
+    if row is not None:
+        yield Rule(kind.name, "", "own", _places(row))
+        return
+    origin = _origin(op, kind)
+    found = fallback_for(op, kind) if origin == "fallback" else None
+    if origin:
+        yield Rule(kind.name, "", origin, () if found is None else (place(found),))
+
+
+def _origin(op: Operator[..., Any], kind: RuleKind) -> str:
+    if kind.derive is not None and kind.derive(op) is not None:
+        return "tags" if kind is VMAP else "derived"
+    if kind is JVP and AUTOGRAD in op._table:
+        return "autograd"
+    if kind in _TRANSFORMS and COMPOSITE in op._table:
+        return "body"
+    if fallback_for(op, kind) is not None:
+        return "fallback"
+    if kind is JVP and fallback_for(op, AUTOGRAD) is not None:
+        return "autograd"
+    return "loop" if kind is VMAP else ""
+
+
+def _places(row: Row) -> tuple[str, ...]:
+    """Places of a rule's function, or of both functions of a formula."""
+    rule = row.fn
+    if not isinstance(rule, Formula) or rule.setup_context is None:
+        return (row.place,)
+    return place(rule.backward), place(rule.setup_context)
+
+
+def _autocasts(op: Operator[..., Any]) -> Iterator[Rule]:
+    row = op._table.get(AUTOCAST)
+    for kind, dtype in () if row is None else row.fn.items():
+        yield Rule("autocast", f"{kind}:{dtype}", "own", (row.place,) if row else ())
+
+
+def _classes(op: Operator[..., Any]) -> Iterator[Rule]:
+    row = op._table.get(ARRAY_CLASS)
+    for cls, rule in () if row is None else row.fn.items():
+        name = f"{cls.__module__}.{cls.__qualname__}"
+        yield Rule("array_class", name, "own", (rule.place,))
+
+
+def _samples(op: Operator[..., Any]) -> Iterator[Rule]:
+    row = op._table.get(SAMPLE_INPUTS)
+    if row is not None:
+        yield Rule(SAMPLE_INPUTS.name, "", "own", (row.place,))
