@@ -58,6 +58,7 @@ from customop.operator import Operator
 from customop.ops import OperatorPacket, ops
 from customop.protocols import getitem, register_numpy_function
 from customop.reverse import GradTracer
+from customop.ruletypes import BatchInfo, Context
 from customop.schema import Schema, infer_schema
 from customop.scope import Library
 from customop.table import Formula, fallthrough_kernel
@@ -74,7 +75,9 @@ __all__ = [
     "ArgumentError",
     "Array",
     "ArrayT",
+    "BatchInfo",
     "Candidate",
+    "Context",
     "ContractError",
     "CustomOpError",
     "CustomOpWarning",

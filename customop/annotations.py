@@ -55,6 +55,7 @@ __all__ = [
     "Device",
     "Scalar",
     "class_type",
+    "evaluated",
     "find_class",
     "meet_classes",
     "register_config_type",
@@ -106,6 +107,7 @@ class Array(Protocol):
 
 
 ArrayT = TypeVar("ArrayT", bound=Array)
+ConfigT = TypeVar("ConfigT")
 Scalar: TypeAlias = int | float | bool | complex
 
 
@@ -280,10 +282,10 @@ def _of_annotated(inner: Any, *notes: Any) -> SchemaType:
 
 
 def _of_type_variable(variable: Any) -> SchemaType:
-    bound = _evaluated(variable.__bound__, variable)
+    bound = evaluated(variable.__bound__, variable)
     if bound is not None:
         return schema_type(bound)
-    options = [_evaluated(option, variable) for option in variable.__constraints__]
+    options = [evaluated(option, variable) for option in variable.__constraints__]
     found = {schema_type(option) for option in options}
     if len(found) == 1:
         return found.pop()
@@ -291,9 +293,9 @@ def _of_type_variable(variable: Any) -> SchemaType:
     raise _no_type(variable, f'give it a bound: TypeVar("{name}", bound=Array)')
 
 
-def _evaluated(hint: Any, variable: Any) -> Any:
+def evaluated(hint: Any, variable: Any) -> Any:
     """What the text of a bound means where the type variable was made."""
-    if not isinstance(hint, typing.ForwardRef):
+    if not isinstance(hint, typing.ForwardRef | str):
         return hint
     names = vars(sys.modules[variable.__module__])
     holder = types.SimpleNamespace(__annotations__={"bound": hint})
@@ -466,7 +468,7 @@ def meet_classes(hint: Any, names: _Names) -> None:
         return
 
 
-def register_config_type(cls: type) -> type:
+def register_config_type(cls: type[ConfigT]) -> type[ConfigT]:
     """Let objects of a class be arguments of operators, as config objects.
 
     Enums, frozen dataclasses, NamedTuples and TypedDicts need no registration. Any

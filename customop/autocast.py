@@ -60,8 +60,8 @@ class autocast(Mode):  # noqa: N801  # written as a call, as in torch
 
     def __init__(self, device_type: str = "cpu", enabled: bool = True) -> None:
         super().__init__()
-        self.device_type = _known_kind(device_type)
-        self.enabled = bool(enabled)
+        self.device_type: str = _known_kind(device_type)
+        self.enabled: bool = bool(enabled)
         # What holds inside: its own setting, and those of the blocks around it.
         self.settings: dict[str, bool] = {}
 
@@ -73,7 +73,7 @@ class autocast(Mode):  # noqa: N801  # written as a call, as in torch
         known = {} if around is None else around.settings
         self.settings = {**known, self.device_type: self.enabled}
         # Above every tracer, as in torch, so that transforms see the casts.
-        self.level = math.inf  # type: ignore[assignment]
+        self.level: float = math.inf  # type: ignore[assignment]
         return self
 
     def find_outer(self) -> Mode | None:

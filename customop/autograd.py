@@ -31,7 +31,9 @@ __all__ = [
 
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
+# The bound lets pyright (1.1.414) take the parameter of a lambda for anything, as mypy
+# does: grad(lambda x: op(x)) has no other type for it.
+T = TypeVar("T", bound=Any)
 Aux = TypeVar("Aux")
 Ts = TypeVarTuple("Ts")
 

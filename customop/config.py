@@ -88,4 +88,4 @@ def _check_value(name: str, value: object, known: tuple[str, ...]) -> None:
         )
 
 
-config = Config()
+config: Config = Config()

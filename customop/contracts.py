@@ -93,21 +93,21 @@ class Proof:
         fake: Callable[..., Any] | None,
         done: Callable[[bool], None],
     ) -> None:
-        self.op = op
-        self.kernel = kernel
-        self.kind = kind
-        self.args = args
-        self.fake = fake
-        self.done = done
+        self.op: Any = op
+        self.kernel: Callable[..., Any] = kernel
+        self.kind: str = kind
+        self.args: Sequence[Any] = args
+        self.fake: Callable[..., Any] | None = fake
+        self.done: Callable[[bool], None] = done
         self.error: Exception | None = None
-        self.sums = self._checksums()
-        self.views = args
+        self.sums: list[tuple[str, int]] = self._checksums()
+        self.views: Sequence[Any] = args
         # What may be written as it was, should the kernel have to run once more.
-        self.before = [map_nested(v, _copy) for v in self._written()]
+        self.before: list[Any] = [map_nested(v, _copy) for v in self._written()]
         # What a result may alias must stay writable: the result is handed out.
         free = {r.alias.name for r in op.schema.returns if r.alias}
         given = zip(op.schema.parameters, args, strict=True)
-        self.values = [
+        self.values: list[Any] = [
             v
             if p.is_written or (p.alias and p.alias.name in free)
             else map_nested(v, readonly)
@@ -487,9 +487,9 @@ class Guess:
     __slots__ = ("__wrapped__", "fault", "is_told")
 
     def __init__(self, fn: Callable[..., Any]) -> None:
-        self.__wrapped__ = fn
-        self.fault = ""
-        self.is_told = False
+        self.__wrapped__: Callable[..., Any] = fn
+        self.fault: str = ""
+        self.is_told: bool = False
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         """Tell what the tag says of the result."""
@@ -552,9 +552,9 @@ class AfterCall:
     __slots__ = ("args", "copies", "op")
 
     def __init__(self, op: Any, args: Sequence[Any], *, copies: bool) -> None:
-        self.op = op
-        self.args = args
-        self.copies = copies
+        self.op: Any = op
+        self.args: Sequence[Any] = args
+        self.copies: bool = copies
 
     def concerns(self, error: Exception) -> bool:
         """No fault of a proven kernel is mended."""
@@ -753,7 +753,7 @@ def written_of(schema: Schema, args: Sequence[Any]) -> list[Any]:
 
 
 # Counts nodes of reverse mode and writes alike: what has the higher number came later.
-moments = itertools.count(1)
+moments: itertools.count[int] = itertools.count(1)
 
 # Memory written by an operator -> (weak reference, moment of the last write). Empty
 # where no operator has written anything, which is all that most readers ask.

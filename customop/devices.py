@@ -43,7 +43,7 @@ class _Classes(dict[type, str | None]):
 # Kind -> classes, given as a class or as "module.Class" not yet imported.
 _registered: dict[str, tuple[type | str, ...]] = {}
 # The look-up of the call path. Registering replaces its contents.
-kind_of = _Classes()
+kind_of: _Classes = _Classes()
 
 
 class Conversion(NamedTuple):

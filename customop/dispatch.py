@@ -55,8 +55,8 @@ class Tracer(ArrayMethods):
     is_concrete: ClassVar[bool] = True
 
     def __init__(self, interpreter: Interpreter, value: Any) -> None:
-        self.interpreter = interpreter
-        self.value = value
+        self.interpreter: Interpreter = interpreter
+        self.value: Any = value
 
     @property
     def shape(self) -> Any:
@@ -171,8 +171,8 @@ class Interpreter(ABC):
     handle: Callable[[Any, Sequence[Any]], Any]
 
     def __init__(self) -> None:
-        self.level = next(_levels)
-        self.alive = True
+        self.level: int = next(_levels)
+        self.alive: bool = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -257,7 +257,7 @@ class Mode(Interpreter):
                 f"{self.describe()} is opened a second time", do="make a new one"
             )
         # Opened later means inside: the level is the one of the opening.
-        self.level = next(_levels)
+        self.level: int = next(_levels)
         self.outer = self.find_outer()
         self._token = current_mode.set(self)
         if self.sees_all:

@@ -128,8 +128,8 @@ class InPlaceOf:
     backward = None
 
     def __init__(self, fn: Callable[..., Any], with_below: bool = False) -> None:
-        self.fn = fn
-        self.with_below = with_below
+        self.fn: Callable[..., Any] = fn
+        self.with_below: bool = with_below
 
     def forward(
         self, interpreter: Any, nodes: Any, values: list[Any], edges: Sequence[Any]

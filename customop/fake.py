@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, ClassVar, TypeVar, overload
 
 from typing_extensions import ParamSpec
 
@@ -42,7 +42,7 @@ class FakeMode(Mode):
     FakeArray(f64[2, 3], device='cpu')
     """
 
-    kind = RuleKind("fake")
+    kind: ClassVar[RuleKind] = RuleKind("fake")
 
     def process(self, op: Any, args: Sequence[Any]) -> Any:
         """Run the fake kernel."""

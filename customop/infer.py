@@ -38,7 +38,7 @@ from customop.schematypes import (
     is_single_array,
 )
 
-__all__ = ["check_mutates_args", "infer", "signature_of"]
+__all__ = ["check_mutates_args", "hints_of", "infer", "signature_of"]
 
 _KINDS: dict[Any, str] = {
     inspect.Parameter.POSITIONAL_ONLY: POSITIONAL_ONLY,
@@ -150,13 +150,17 @@ def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
 
 
 def _hints(source: _Source, scope: types.FrameType | None) -> dict[str, Any]:
-    signature, empty = source.signature, inspect.Signature.empty
-    hints = {name: p.annotation for name, p in signature.parameters.items()}
-    hints["return"] = signature.return_annotation
-    hints = {name: hint for name, hint in hints.items() if hint is not empty}
+    hints = _written_hints(source)
     if not any(_has_text(hint) for hint in hints.values()):
         return hints
     return _evaluated(source, hints, scope)
+
+
+def _written_hints(source: _Source) -> dict[str, Any]:
+    signature, empty = source.signature, inspect.Signature.empty
+    hints = {name: p.annotation for name, p in signature.parameters.items()}
+    hints["return"] = signature.return_annotation
+    return {name: hint for name, hint in hints.items() if hint is not empty}
 
 
 def _evaluated(
@@ -180,6 +184,22 @@ def _evaluated(
             f"an annotation cannot be evaluated: {error}",
             do="write it so that Python can evaluate it, or give the schema as a string",
         ) from error
+
+
+def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
+    """Hints of a function by parameter, and by ``"return"``, once it is defined.
+
+    A hint that names what is no more, as a class within a function that has returned,
+    is not among them.
+    """
+    source = _Source(fn, signature_of(fn))
+    found: dict[str, Any] = {}
+    for name, hint in _written_hints(source).items():
+        try:
+            found |= _evaluated(source, {name: hint}, None)
+        except SchemaError:
+            continue
+    return found
 
 
 def _has_text(hint: Any) -> bool:

@@ -80,12 +80,14 @@ class Problem:
         labels: Sequence[str] | None = None,
         source: Callable[..., Any] | None = None,
     ) -> None:
-        self.what = what
-        self.source = fn if source is None else source
+        self.what: str = what
+        self.source: Callable[..., Any] = fn if source is None else source
         found, structure = flatten(tuple(trees.values()))
         names = names_of(trees)
         at = [i for i, leaf in enumerate(found) if is_floats(leaf)]
-        self.inputs = Space(tuple(names[i] for i in at), tuple(found[i] for i in at))
+        self.inputs: Space = Space(
+            tuple(names[i] for i in at), tuple(found[i] for i in at)
+        )
 
         def call(*arrays: Any) -> tuple[Any, ...]:
             """The outputs that are floats."""
@@ -95,7 +97,7 @@ class Problem:
             out = flatten(fn(*unflatten(structure, given)))[0]
             return tuple(_as_array(leaf) for leaf in out if _has_derivative(leaf))
 
-        self.call = call
+        self.call: Callable[..., tuple[Any, ...]] = call
         before = self.inputs.vector(self.inputs.arrays)
         out, shape = flatten(fn(*trees.values()))
         self._check_unwritten(before)
@@ -103,11 +105,11 @@ class Problem:
             labels = [path.codify("output") for path in shape.accessors()]
         pairs = list(zip(labels, out, strict=True))
         floats = [(name, _as_array(x)) for name, x in pairs if _has_derivative(x)]
-        self.outputs = Space(
+        self.outputs: Space = Space(
             tuple(name for name, _ in floats), tuple(x for _, x in floats)
         )
         # Read at once: the function may write its next result to the same memory.
-        self.value = self.outputs.vector(self.outputs.arrays)
+        self.value: Vector = self.outputs.vector(self.outputs.arrays)
 
     def _check_unwritten(self, before: Vector) -> None:
         after = self.inputs.vector(self.inputs.arrays)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar, TypeVarTuple, overload
+from typing import Any, ClassVar, Literal, TypeVar, TypeVarTuple, overload
 
 import numpy as np
 
@@ -35,14 +35,14 @@ class JvpTracer(Tracer):
     def __init__(self, interpreter: Interpreter, value: Any, tangent: Any) -> None:
         self.interpreter = interpreter
         self.value = value
-        self.tangent = tangent
+        self.tangent: Any = tangent
 
 
 class JvpInterpreter(Interpreter):
     """One running forward-mode transform."""
 
     kind = JVP
-    tracer_class = JvpTracer
+    tracer_class: ClassVar[type[Tracer]] = JvpTracer
 
     def process(self, op: Any, args: Sequence[Any]) -> Any:
         """Run the operator below, and its tangent beside it."""

@@ -120,14 +120,16 @@ class RuleKind:
         derive: Callable[[Any], Any] | None = None,
     ) -> None:
         _check_kind(name, takes, derive)
-        self.name = name
-        self.takes = takes
-        self.returns = returns
-        self.derive = derive
+        self.name: str = name
+        self.takes: str = takes
+        self.returns: str = returns
+        self.derive: Callable[[Any], Any] | None = derive
         names = [part.strip() for part in takes.strip("() ").split(",") if part.strip()]
-        self.with_inputs = "*inputs" in names
-        self.with_keywords = self.with_inputs or "**keywords" in names
-        self.leading = None if names == ["..."] else _leading(name, takes, names)
+        self.with_inputs: bool = "*inputs" in names
+        self.with_keywords: bool = self.with_inputs or "**keywords" in names
+        self.leading: tuple[str, ...] | None = (
+            None if names == ["..."] else _leading(name, takes, names)
+        )
 
     def __repr__(self) -> str:
         return (

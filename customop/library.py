@@ -7,21 +7,14 @@ from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any, TypeVar, overload
 
+import numpy.typing as npt
 from typing_extensions import ParamSpec
 
 from customop.devices import FAKE
 from customop.entries import Entry, add_entry, kind_of_key
 from customop.errors import RegistrationError, SchemaError, place
 from customop.kinds import RuleKind, Tag
-from customop.operator import (
-    BackwardFn,
-    JvpFn,
-    Operator,
-    SetupFn,
-    VmapFn,
-    define_operator,
-    find_operator,
-)
+from customop.operator import Operator, define_operator, find_operator
 from customop.ops import OperatorPacket
 from customop.registration import (
     check_autocast,
@@ -31,6 +24,17 @@ from customop.registration import (
     check_name,
     check_names,
     checked_tags,
+)
+from customop.ruletypes import (
+    BackwardFn,
+    ContextT,
+    JvpFn,
+    KernelFn,
+    SetupFn,
+    ShortBackwardFn,
+    ShortKernelFn,
+    ShortVmapFn,
+    VmapFn,
 )
 from customop.schema import Schema, check_agrees
 from customop.scope import Library, caller, declare, parsed
@@ -256,7 +260,16 @@ def _register(
 def register_kernel(
     op: OpT,
     device_types: str | Iterable[str] | None,
-    fn: Callable[..., object],
+    fn: ShortKernelFn,
+    /,
+    *,
+    lib: Library | None = None,
+) -> OpT: ...
+@overload
+def register_kernel(  # type: ignore[overload-cannot-match]  # a longer one does
+    op: OpT,
+    device_types: str | Iterable[str] | None,
+    fn: KernelFn,
     /,
     *,
     lib: Library | None = None,
@@ -265,7 +278,7 @@ def register_kernel(
 def register_kernel(
     op: OperatorPacket | str,
     device_types: str | Iterable[str] | None,
-    fn: Callable[..., object],
+    fn: KernelFn,
     /,
     *,
     lib: Library | None = None,
@@ -318,7 +331,16 @@ def register_kernel(
 @overload
 def register_fake(
     op: OpT,
-    fn: Callable[..., object],
+    fn: ShortKernelFn,
+    /,
+    *,
+    lib: Library | None = None,
+    override: bool = False,
+) -> OpT: ...
+@overload
+def register_fake(  # type: ignore[overload-cannot-match]  # a longer one does
+    op: OpT,
+    fn: KernelFn,
     /,
     *,
     lib: Library | None = None,
@@ -327,7 +349,7 @@ def register_fake(
 @overload
 def register_fake(
     op: OperatorPacket | str,
-    fn: Callable[..., object],
+    fn: KernelFn,
     /,
     *,
     lib: Library | None = None,
@@ -436,6 +458,10 @@ def register_jvp(
 
 @overload
 def register_vmap(
+    op: OpT, fn: ShortVmapFn, /, *, lib: Library | None = None, override: bool = False
+) -> OpT: ...
+@overload
+def register_vmap(  # type: ignore[overload-cannot-match]  # a longer one does
     op: OpT, fn: VmapFn, /, *, lib: Library | None = None, override: bool = False
 ) -> OpT: ...
 @overload
@@ -556,20 +582,30 @@ def register_sample_inputs(
 @overload
 def register_autograd(
     op: OpT,
-    backward: BackwardFn,
+    backward: ShortBackwardFn[ContextT],
     /,
     *,
-    setup_context: SetupFn | None = None,
+    setup_context: SetupFn[ContextT] | None = None,
+    lib: Library | None = None,
+    override: bool = False,
+) -> OpT: ...
+@overload
+def register_autograd(
+    op: OpT,
+    backward: BackwardFn[ContextT],
+    /,
+    *,
+    setup_context: SetupFn[ContextT] | None = None,
     lib: Library | None = None,
     override: bool = False,
 ) -> OpT: ...
 @overload
 def register_autograd(
     op: OperatorPacket | str,
-    backward: BackwardFn,
+    backward: BackwardFn[ContextT],
     /,
     *,
-    setup_context: SetupFn | None = None,
+    setup_context: SetupFn[ContextT] | None = None,
     lib: Library | None = None,
     override: bool = False,
 ) -> Operator[..., Any]: ...
@@ -620,7 +656,7 @@ def register_autograd(
 def register_autocast(
     op: Operator[..., Any] | OperatorPacket | str,
     device_type: str,
-    dtype: Any,
+    dtype: npt.DTypeLike,
     /,
     *,
     lib: Library | None = None,
@@ -706,7 +742,7 @@ def register_array_dispatch(
 def register(
     op: OpT,
     kind: RuleKind,
-    fn: Callable[..., object],
+    fn: KernelFn,
     /,
     *,
     lib: Library | None = None,
@@ -716,7 +752,7 @@ def register(
 def register(
     op: OperatorPacket | str,
     kind: RuleKind,
-    fn: Callable[..., object],
+    fn: KernelFn,
     /,
     *,
     lib: Library | None = None,

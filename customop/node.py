@@ -30,6 +30,7 @@ __all__ = [
     "metas_of",
     "sum_to_shape",
     "sweep",
+    "wrong_count",
 ]
 
 
@@ -55,8 +56,8 @@ class Output:
     __slots__ = ("_metas", "index", "node")
 
     def __init__(self, node: Any, index: int, metas: Meta) -> None:
-        self.node = node
-        self.index = index
+        self.node: Any = node
+        self.index: int = index
         self._metas = metas
 
 
@@ -297,10 +298,7 @@ class Node:
         if len(found) < count and self._rest_is_free(edges, len(found)):
             return
         names = [p.name for p in self._op.schema.positional]
-        raise self._wrong(
-            f"returned {len(found)} gradients, must return {count}: {', '.join(names)}",
-            "return one gradient for each positional input, None for no gradient",
-        )
+        raise self._wrong(*wrong_count(len(found), names))
 
     def _no_slot(self, slot: int) -> Any:
         name = self._op.schema.parameters[slot].name
@@ -506,7 +504,7 @@ class _Inexact(dict[Any, bool]):
         return found
 
 
-inexact = _Inexact()
+inexact: _Inexact = _Inexact()
 
 
 # ---- the backward sweep ----
@@ -605,3 +603,11 @@ def flat_metas(outputs: Any) -> list[Any]:
     if type(outputs) is list or type(outputs) in nests:
         return [leaf for item in children(outputs) or () for leaf in flat_metas(item)]
     return [outputs]
+
+
+def wrong_count(count: int, names: Sequence[str]) -> tuple[str, str]:
+    """What is wrong with a number of gradients for inputs of these names; what to do."""
+    return (
+        f"returned {count} gradients, must return {len(names)}: {', '.join(names)}",
+        "return one gradient for each positional input, None for no gradient",
+    )

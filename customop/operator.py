@@ -11,14 +11,13 @@ from types import FunctionType, TracebackType
 from typing import (
     TYPE_CHECKING,
     Any,
-    Concatenate,
     Generic,
     Protocol,
-    TypeAlias,
     TypeVar,
     overload,
 )
 
+import numpy.typing as npt
 from typing_extensions import ParamSpec
 
 from customop.arrayrules import with_rule
@@ -49,6 +48,17 @@ from customop.registration import (
     check_kernel,
     check_kind,
 )
+from customop.ruletypes import (
+    BackwardFn,
+    ContextT,
+    JvpFn,
+    KernelFn,
+    SetupFn,
+    ShortBackwardFn,
+    ShortKernelFn,
+    ShortVmapFn,
+    VmapFn,
+)
 from customop.samples import Sample, as_samples
 from customop.schema import array_names
 from customop.schematypes import GENERATOR, parts
@@ -76,9 +86,6 @@ from customop.table import (
     same_place,
 )
 
-if TYPE_CHECKING:
-    from customop.vmap import BatchInfo
-
 __all__ = [
     "Operator",
     "define_operator",
@@ -87,28 +94,12 @@ __all__ = [
     "registrations",
     "remove_operator",
     "tables_changed",
+    "taken",
 ]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 FnT = TypeVar("FnT", bound=Callable[..., Any])
-
-# What can be said of rules: how they begin. That the rest of their parameters are the
-# operator's own, for arrays of other classes too, registration checks. The second half
-# of each is for mypy (2.4), which types no lambda by `Concatenate` with an ellipsis.
-BackwardFn: TypeAlias = Callable[Concatenate[Any, ...], Any] | Callable[[Any, Any], Any]
-SetupFn: TypeAlias = (
-    Callable[Concatenate[Any, tuple[Any, ...], Any, ...], object]
-    | Callable[[Any, tuple[Any, ...], Any], object]
-)
-JvpFn: TypeAlias = (
-    Callable[Concatenate[tuple[Any, ...], tuple[Any, ...], ...], tuple[Any, ...]]
-    | Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]
-)
-VmapFn: TypeAlias = (
-    Callable[Concatenate["BatchInfo", tuple[Any, ...], ...], tuple[Any, ...]]
-    | Callable[["BatchInfo", tuple[Any, ...], Any], tuple[Any, ...]]
-)
 
 
 class _FirstCall:
@@ -179,40 +170,43 @@ class Operator(Generic[P, R]):
         # class of tracer -> function of interpreter and arguments.
         self.plans: dict[Any, Any] = {}
         self.schema = schema
-        self.tags = definition.tags
-        self.qualname = definition.qualname
+        self.tags: frozenset[Tag] = definition.tags
+        self.qualname: str = definition.qualname
+        self.namespace: str
+        self.name: str
+        self.overload: str
         self.namespace, _, rest = definition.qualname.partition("::")
         self.name, _, self.overload = rest.partition(".")
-        self.array_slots = schema.array_slots
-        self.nested_slots = schema.nested_slots
-        self.positional_count = len(schema.positional)
+        self.array_slots: tuple[int, ...] = schema.array_slots
+        self.nested_slots: tuple[int, ...] = schema.nested_slots
+        self.positional_count: int = len(schema.positional)
         # Whether a call is arrays in, one array out: most calls of most programs.
-        self.is_plain = (
+        self.is_plain: bool = (
             schema.single_return
             and not schema.nested_slots
             and not schema.written
             and not schema.keyword_only
         )
         # Whether its only array comes first, all else having defaults.
-        self.is_unary = self.array_slots == (0,) and all(
+        self.is_unary: bool = self.array_slots == (0,) and all(
             p.default is not MISSING for p in schema.parameters[1:]
         )
-        self.sees_seed = Tag.nondeterministic_seeded in definition.tags or any(
+        self.sees_seed: bool = Tag.nondeterministic_seeded in definition.tags or any(
             GENERATOR in parts(p.type) for p in schema.parameters
         )
-        self.needs_contiguous = Tag.needs_contiguous in definition.tags
+        self.needs_contiguous: bool = Tag.needs_contiguous in definition.tags
         self._source = ""
-        self.__name__ = getattr(fn, "__name__", self.name)
+        self.__name__: str = getattr(fn, "__name__", self.name)
         self.__qualname__ = getattr(fn, "__qualname__", self.name)
         self.__module__ = definition.module
         self.__doc__ = fn.__doc__
         self.__wrapped__ = fn
-        self.__annotations__ = getattr(fn, "__annotations__", {})
+        self.__annotations__: dict[str, Any] = getattr(fn, "__annotations__", {})
         before = self.__dict__.pop("call", None)
         if before is not None:  # who holds the old call must not meet the old kernel
             set_fast_kernel(before, None)
         type(self).__call__ = _FirstCall()  # type: ignore[assignment]
-        self.invoke = _invoker(self)
+        self.invoke: Callable[[Sequence[Any]], Any] = _invoker(self)
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -495,15 +489,13 @@ class Operator(Generic[P, R]):
 
     # ---- registration ----
 
-    # Of these two the first tells a lambda the types of its parameters, the second
-    # takes kernels for arrays of other classes, which P cannot name.
     @overload
     def register_kernel(
-        self, device_types: str | Iterable[str] | None, fn: Callable[P, object], /
+        self, device_types: str | Iterable[str] | None, fn: ShortKernelFn, /
     ) -> Operator[P, R]: ...
     @overload
-    def register_kernel(
-        self, device_types: str | Iterable[str] | None, fn: Callable[..., object], /
+    def register_kernel(  # type: ignore[overload-cannot-match]  # a longer one does
+        self, device_types: str | Iterable[str] | None, fn: KernelFn, /
     ) -> Operator[P, R]: ...
     @overload
     def register_kernel(
@@ -603,11 +595,11 @@ class Operator(Generic[P, R]):
 
     @overload
     def register_fake(
-        self, fn: Callable[P, object], /, *, override: bool = False
+        self, fn: ShortKernelFn, /, *, override: bool = False
     ) -> Operator[P, R]: ...
     @overload
-    def register_fake(
-        self, fn: Callable[..., object], /, *, override: bool = False
+    def register_fake(  # type: ignore[overload-cannot-match]  # a longer one does
+        self, fn: KernelFn, /, *, override: bool = False
     ) -> Operator[P, R]: ...
     @overload
     def register_fake(
@@ -661,19 +653,19 @@ class Operator(Generic[P, R]):
     @overload
     def register_autograd(
         self,
-        backward: Callable[[Any, Any], Any],
+        backward: ShortBackwardFn[ContextT],
         /,
         *,
-        setup_context: SetupFn | None = None,
+        setup_context: SetupFn[ContextT] | None = None,
         override: bool = False,
     ) -> Operator[P, R]: ...
     @overload
-    def register_autograd(  # type: ignore[overload-cannot-match]  # a longer one does
+    def register_autograd(
         self,
-        backward: BackwardFn,
+        backward: BackwardFn[ContextT],
         /,
         *,
-        setup_context: SetupFn | None = None,
+        setup_context: SetupFn[ContextT] | None = None,
         override: bool = False,
     ) -> Operator[P, R]: ...
     def register_autograd(
@@ -691,7 +683,8 @@ class Operator(Generic[P, R]):
         backward : callable
             ``backward(ctx, *grads)`` takes a gradient for each output and returns one
             for each positional input: a tuple, a single value where there is one
-            input, or a dict by name. None stands for an input without gradient.
+            input, or a dict by name. None stands for an input without gradient; `ctx`
+            is a `Context`.
         setup_context : callable, optional
             ``setup_context(ctx, inputs, output)`` saves what `backward` needs:
             ``ctx.save_for_backward(...)``. It takes `keyword_only_inputs` too, a dict,
@@ -751,14 +744,10 @@ class Operator(Generic[P, R]):
 
     @overload
     def register_vmap(
-        self,
-        fn: Callable[Concatenate[BatchInfo, tuple[Any, ...], P], tuple[Any, ...]],
-        /,
-        *,
-        override: bool = False,
+        self, fn: ShortVmapFn, /, *, override: bool = False
     ) -> Operator[P, R]: ...
     @overload
-    def register_vmap(
+    def register_vmap(  # type: ignore[overload-cannot-match]  # a longer one does
         self, fn: VmapFn, /, *, override: bool = False
     ) -> Operator[P, R]: ...
     @overload
@@ -788,7 +777,9 @@ class Operator(Generic[P, R]):
         """
         return self._register(VMAP, fn, override)
 
-    def register_autocast(self, device_type: str, dtype: Any, /) -> Operator[P, R]:
+    def register_autocast(
+        self, device_type: str, dtype: npt.DTypeLike, /
+    ) -> Operator[P, R]:
         """Register the dtype that the operator computes in under `autocast`.
 
         A later registration for the same kind wins.
@@ -1155,11 +1146,16 @@ def _check_redefinition(old: Definition, new: Definition) -> None:
     old_file, new_file = (d.place.rpartition(":")[0] for d in (old, new))
     if old_file == new_file or same_place(old.place, new.place):
         return
-    raise RegistrationError(
-        f"{new.qualname} is defined already, at {old.place}",
-        f"the second definition is at {new.place}",
+    raise taken(new.qualname, old.place, new.place)
+
+
+def taken(qualname: str, first: str, second: str) -> RegistrationError:
+    """The error for two operators of one name, by the places of their definitions."""
+    return RegistrationError(
+        f"{qualname} is defined already, at {first}",
+        f"the second definition is at {second}",
         do="give one of them another name",
-        op=new.qualname,
+        op=qualname,
     )
 
 

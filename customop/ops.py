@@ -111,7 +111,7 @@ class OperatorPacket:
         """
         return [*self._operators()]
 
-    def resolve(self, *args: Any, **kwargs: Any) -> Operator[..., Any]:
+    def resolve(self, /, *args: Any, **kwargs: Any) -> Operator[..., Any]:
         """Find the overload that a call with these arguments takes.
 
         Parameters
@@ -168,7 +168,7 @@ class OperatorPacket:
             raise self._no_fit(reasons, args, kwargs)
         return converted
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the overload that fits the arguments."""
         return self.resolve(*args, **kwargs)(*args, **kwargs)
 
@@ -299,4 +299,4 @@ def _unknown(what: str, path: str, name: str, known: Any) -> UnknownNameError:
     )
 
 
-ops = Namespaces()
+ops: Namespaces = Namespaces()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from customop.annotations import Array
 from customop.codegen import generate
@@ -47,7 +47,7 @@ class GradTracer(Tracer):
     def __init__(self, interpreter: Interpreter, value: Any, node: Any) -> None:
         self.interpreter = interpreter
         self.value = value
-        self.node = node
+        self.node: Any = node
 
     @property
     def grad(self) -> Array | None:
@@ -79,7 +79,7 @@ class GradInterpreter(Interpreter):
     """One running reverse-mode transform."""
 
     kind = AUTOGRAD
-    tracer_class = GradTracer
+    tracer_class: ClassVar[type[Tracer]] = GradTracer
 
     def variable(self, value: Any) -> GradTracer:
         """A tracer whose gradient is asked for."""
@@ -404,7 +404,7 @@ class _Native:
         return {names[i]: _nested(ctx._inputs[i], i, (), found) for i in slots}
 
 
-native = _Native()
+native: _Native = _Native()
 
 
 def _track(inner: GradInterpreter, value: Any, leaves: list[Leaf]) -> GradTracer:

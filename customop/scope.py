@@ -80,10 +80,10 @@ class Declared:
 
     def __init__(self, qualname: str, schema: Schema) -> None:
         self._qualname = qualname
-        self.__name__ = qualname.partition("::")[2].partition(".")[0]
+        self.__name__: str = qualname.partition("::")[2].partition(".")[0]
         self.__qualname__ = self.__name__
         self.__doc__ = schema.show(qualname)
-        self.__signature__ = _signature(schema)
+        self.__signature__: inspect.Signature = _signature(schema)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel for all kinds of array, when that of one is disabled."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,7 @@ from customop.table import (
 
 __all__ = [
     "closed_error",
+    "different_kinds",
     "dispatch_composite",
     "fallback_for",
     "fallbacks",
@@ -234,12 +235,18 @@ def _mismatch(op: Any, args: Sequence[Any]) -> DeviceMismatchError:
         values = flat(args[slot])
         name = op.schema.parameters[slot].name
         seen += [
-            f"'{name}' is on {device_of(v)}"
+            (name, device_of(v))
             for v in values
             if kind_of[type(v)] not in (None, NUMPY_SCALAR)
         ]
+    return different_kinds(op, seen)
+
+
+def different_kinds(op: Any, seen: Iterable[tuple[str, str]]) -> DeviceMismatchError:
+    """The error for arrays of different kinds: names of arguments, with devices."""
+    where = ", ".join(f"'{name}' is on {device}" for name, device in seen)
     return DeviceMismatchError(
-        f"{op.qualname}: arrays of different kinds: {', '.join(seen)}",
+        f"{op.qualname}: arrays of different kinds: {where}",
         op.schema.show(op.qualname),
         do="bring them to one device: cupy.asarray(x), or x.get()",
         op=op.qualname,
@@ -464,8 +471,8 @@ class FakeProof:
     def __init__(
         self, op: Any, kernel: Callable[..., Any], args: Sequence[Any]
     ) -> None:
-        self.op = op
-        self.kernel = kernel
+        self.op: Any = op
+        self.kernel: Callable[..., Any] = kernel
         self.args = args
 
     def concerns(self, error: Exception) -> bool:

@@ -57,7 +57,7 @@ class _Changes:
 
 
 # Held while a table changes, or a kernel of it is marked as proven: calls never wait.
-changing = _Changes()
+changing: _Changes = _Changes()
 
 # A process forked while another thread changes a table must find the lock free.
 if hasattr(os, "register_at_fork"):

@@ -14,10 +14,11 @@ from customop.dispatch import Mode, current_mode, is_array, map_nested
 from customop.errors import GradientError
 from customop.kinds import RuleKind, Tag
 from customop.library import custom_op
-from customop.node import Node, plus, sweep
+from customop.node import plus, sweep
 from customop.operator import Operator
 from customop.protocols import abbreviated
 from customop.reverse import GradInterpreter, GradTracer, no_variable
+from customop.ruletypes import Context
 from customop.table import AUTOGRAD
 from customop.tree import map_leaves
 
@@ -39,7 +40,7 @@ def _identity(x: Any) -> Any:
     return x
 
 
-def _block(ctx: Node, inputs: Any, output: Any) -> None:
+def _block(ctx: Context, inputs: Any, output: Any) -> None:
     ctx.mark_non_differentiable(output)
 
 

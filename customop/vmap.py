@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from typing_extensions import ParamSpec
@@ -33,30 +33,16 @@ from customop.errors import (
 from customop.fakearray import FakeArray, device_of, fake_like
 from customop.mutation import row, warn_loop
 from customop.protocols import INDEXING, abbreviated, call_numpy, describe
+from customop.ruletypes import BatchInfo
 from customop.table import VMAP
 from customop.tree import flatten, spread, unflatten
 
-__all__ = ["BatchTracer", "vmap"]
+__all__ = ["BatchInfo", "BatchTracer", "vmap"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _RANDOMNESS = ("error", "same", "different")
-
-
-class BatchInfo(NamedTuple):
-    """First argument of a batching rule.
-
-    Attributes
-    ----------
-    batch_size : int
-        Number of rows.
-    randomness : str
-        ``"error"``, ``"same"`` or ``"different"``, as `vmap` was told.
-    """
-
-    batch_size: int
-    randomness: str
 
 
 class BatchTracer(Tracer):
@@ -68,7 +54,7 @@ class BatchTracer(Tracer):
     def __init__(self, interpreter: Interpreter, value: Any, dim: int) -> None:
         self.interpreter = interpreter
         self.value = value
-        self.dim = dim
+        self.dim: int = dim
 
     @property
     def shape(self) -> Any:
@@ -90,11 +76,11 @@ class BatchInterpreter(Interpreter):
     """One running vmap."""
 
     kind = VMAP
-    tracer_class = BatchTracer
+    tracer_class: ClassVar[type[Tracer]] = BatchTracer
 
     def __init__(self, size: int, randomness: str, draws: Draws | None) -> None:
         super().__init__()
-        self.info = BatchInfo(size, randomness)
+        self.info: BatchInfo = BatchInfo(size, randomness)
         self.draws = draws
 
     def dim_of(self, value: Any) -> int | None:
@@ -315,7 +301,7 @@ class RandomnessMode(Mode):
     def __init__(self, batch: BatchInterpreter) -> None:
         super().__init__()
         self.batch = batch
-        self.outer = current_mode.get()
+        self.outer: Mode | None = current_mode.get()
 
     def describe(self) -> str:
         """How messages name it: by the vmap it belongs to."""
@@ -398,7 +384,8 @@ def vmap(
     in_dims : int, None, or pytree of them
         For each positional argument the axis of the batch, or None where it is the
         same for all rows. An entry for a pytree holds for all its arrays. Negative
-        axes count from the end. Keyword arguments are batched along axis 0.
+        axes count from the end. Of keyword arguments, arrays are batched along axis 0,
+        and all else is the same for all rows.
     out_dims : int, None, or pytree of them
         Where the axis of the batch goes in the results; None for a result that is the
         same for all rows, which then comes once.
@@ -484,9 +471,16 @@ def _inputs(
             do="give an entry for each argument, None where it is not batched",
         )
     leaves, structure = flatten((args, kwargs))
-    dims = [*_spread(name, in_dims, args), *_spread(name, 0, kwargs)]
+    dims = _spread(name, in_dims, args)
+    # What comes by keyword has no entry: arrays go as jax.vmap batches them, numbers as
+    # torch.vmap passes them on (seen in jax 0.10.2, torch 2.13).
+    dims += [0 if _is_batch(leaf) else None for leaf in leaves[len(dims) :]]
     pairs = zip(dims, leaves, strict=True)
     return leaves, [_axis(name, dim, leaf) for dim, leaf in pairs], structure
+
+
+def _is_batch(leaf: Any) -> bool:
+    return is_array(leaf) and not isinstance(leaf, np.generic)
 
 
 def _spread(name: str, dims: Any, tree: Any) -> list[Any]:
@@ -511,7 +505,7 @@ def _axis(name: str, dim: Any, leaf: Any) -> int | None:
     if not is_array(leaf):
         raise VmapError(
             f"vmap of {name}: in_dims is {dim} for {show(leaf)}, which has no axes",
-            do="use None among in_dims for it; bind a keyword: lambda x: f(x, k=3.0)",
+            do="use None among in_dims for it",
         )
     rank = len(leaf.shape)
     if not -rank <= dim < rank:

@@ -1728,14 +1728,14 @@ BATCHES: Table = {
         co.VmapError,
         ValueError,
         "vmap of loss: in_dims is 0 for float 3.0, which has no axes\n"
-        "  do: use None among in_dims for it; bind a keyword: lambda x: f(x, k=3.0)",
+        "  do: use None among in_dims for it",
     ),
-    "keyword number under vmap": (
-        lambda: co.vmap(lambda x, k: x)(M, k=3.0),
+    "keyword array without axes under vmap": (
+        lambda: co.vmap(lambda x, k: x)(M, k=np.array(3.0)),
         co.VmapError,
         ValueError,
-        "vmap of <lambda>: in_dims is 0 for float 3.0, which has no axes\n"
-        "  do: use None among in_dims for it; bind a keyword: lambda x: f(x, k=3.0)",
+        "vmap of <lambda>: in_dims is 0 for an array of shape ()\n"
+        "  do: use None for an array without axes",
     ),
     "axis of an array without axes": (
         lambda: co.vmap(loss)(np.array(3.0)),

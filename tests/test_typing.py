@@ -1,9 +1,10 @@
-"""What mypy and pyright say of the public names, without a plugin.
+"""What mypy, with and without the plugin, and pyright say of the public names.
 
 The files below tests/typing are read by both checkers, in their strict modes. What they
 say of a line stands beside it, ``# mypy: arg-type  pyright: reportArgumentType``, or
-below it, ``# by mypy: arg-type``; of other lines they say nothing. Files in ``pass`` have no
-such comments, and run.
+below it, ``# by mypy: arg-type``; of other lines they say nothing. Where mypy says more
+with the plugin, ``# plugin: customop-schema`` has all that it says. Files in ``pass``
+have no such comments, and run.
 """
 
 from __future__ import annotations
@@ -22,12 +23,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "tests" / "typing"
-FILES = sorted(FOLDER.glob("*/*.py"))
-NAMES = [f"{path.parent.name}/{path.name}" for path in FILES]
-RIGHT = [name for name in NAMES if name.startswith("pass/")]
+FILES = sorted(FOLDER.rglob("*.py"))
+NAMES = [path.relative_to(FOLDER).as_posix() for path in FILES]
+RIGHT = [name for name in NAMES if "pass/" in name]
 
 MYPY = (
-    "--config-file=",
     "--strict",
     "--warn-unreachable",
     "--follow-imports=silent",
@@ -37,8 +37,8 @@ MYPY = (
 
 _MYPY_LINE = re.compile(r"(.+?):(\d+): (\w+): (.*)")
 _CODE = re.compile(r"\[([\w-]+)\]$")
-_BESIDE = re.compile(r"# mypy: (?P<mypy>.+?)  pyright: (?P<pyright>.+)$")
-_BELOW = re.compile(r"# by (mypy|pyright): (.+)$")
+_BESIDE = re.compile(r"(?:# |  )(mypy|pyright|plugin): ([^ ].*?)(?=$|  \w+: )")
+_BELOW = re.compile(r"# by (mypy|pyright|plugin): (.+)$")
 _MODULE = re.compile(r"\b(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_])")
 
 # File -> line -> codes of errors, sorted, or the type revealed.
@@ -54,6 +54,7 @@ def _run(checker: str, *arguments: str) -> str:
         env={
             **os.environ,
             "MYPYPATH": os.pathsep.join([str(ROOT), str(ROOT / "stubs")]),
+            "PYTHONPATH": str(ROOT),
         },
         capture_output=True,
         text=True,
@@ -73,11 +74,11 @@ def _sorted(pairs: list[tuple[str, int, str]]) -> Said:
     }
 
 
-@pytest.fixture(scope="session")
-def by_mypy(tmp_path_factory: pytest.TempPathFactory) -> Said:
-    cache = tmp_path_factory.mktemp("mypy")
+def _mypy_says(folder: Path, config: str) -> Said:
+    (folder / "mypy.ini").write_text(f"[mypy]\n{config}\n")
+    where = (f"--config-file={folder / 'mypy.ini'}", f"--cache-dir={folder / 'cache'}")
     pairs = []
-    for text in _run("mypy", *MYPY, f"--cache-dir={cache}", *NAMES).splitlines():
+    for text in _run("mypy", *where, *MYPY, *NAMES).splitlines():
         found = _MYPY_LINE.match(text)
         assert found is not None, text
         name, line, level, message = found.groups()
@@ -87,8 +88,20 @@ def by_mypy(tmp_path_factory: pytest.TempPathFactory) -> Said:
             pairs.append((name, int(line), code[1]))
         elif message.startswith("Revealed type is "):
             shown = message.removeprefix('Revealed type is "').removesuffix('"')
-            pairs.append((name, int(line), _MODULE.sub("", shown)))
+            # What mypy says of an ellipsis depends on whether it is from the cache.
+            shown = _MODULE.sub("", shown).replace("[*Any, **Any]", "...")
+            pairs.append((name, int(line), shown))
     return _sorted(pairs)
+
+
+@pytest.fixture(scope="session")
+def by_mypy(tmp_path_factory: pytest.TempPathFactory) -> Said:
+    return _mypy_says(tmp_path_factory.mktemp("mypy"), "")
+
+
+@pytest.fixture(scope="session")
+def by_plugin(tmp_path_factory: pytest.TempPathFactory) -> Said:
+    return _mypy_says(tmp_path_factory.mktemp("plugin"), "plugins = customop.mypy")
 
 
 @pytest.fixture(scope="session")
@@ -98,8 +111,7 @@ def by_pyright() -> Said:
     assert report["summary"]["filesAnalyzed"] == len(FILES)
     pairs = []
     for said in report["generalDiagnostics"]:
-        path = Path(said["file"])
-        name = f"{path.parent.name}/{path.name}"
+        name = Path(said["file"]).relative_to(FOLDER).as_posix()
         line = said["range"]["start"]["line"] + 1
         if said["severity"] == "information":
             text = said["message"].partition(" is ")[2].strip('"')
@@ -109,26 +121,39 @@ def by_pyright() -> Said:
     return _sorted(pairs)
 
 
-def _expected(name: str, checker: str) -> dict[int, str]:
-    """What the comments of a file say that a checker says, by line."""
-    found = {}
+def _comments(name: str) -> dict[int, dict[str, str]]:
+    """What the comments of a file say that each checker says, by line."""
+    found: dict[int, dict[str, str]] = defaultdict(dict)
     last = 0
     for number, line in enumerate((FOLDER / name).read_text().splitlines(), 1):
         below = _BELOW.match(line.strip())
-        beside = _BESIDE.search(line)
         if below is None:
             last = number
-        if below is not None and below[1] == checker:
-            found[last] = below[2]
-        if beside is not None:
-            found[number] = beside[checker]
+            found[number].update(_BESIDE.findall(line))
+        else:
+            found[last][below[1]] = below[2]
     return found
+
+
+def _expected(name: str, *checkers: str) -> dict[int, str]:
+    """What the first of some checkers says that the comments of a line name."""
+    said = {
+        line: [comments[checker] for checker in checkers if checker in comments]
+        for line, comments in _comments(name).items()
+    }
+    return {line: texts[0] for line, texts in said.items() if texts}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_mypy_says_what_the_file_says(name, by_mypy):
     """Each line that mypy --strict reports is marked, with its very code or type."""
     assert by_mypy.get(name, {}) == _expected(name, "mypy")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_mypy_with_the_plugin_says_what_the_file_says(name, by_plugin):
+    """Beside what mypy says alone, each line that the plugin reports is marked."""
+    assert by_plugin.get(name, {}) == _expected(name, "plugin", "mypy")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -140,10 +165,10 @@ def test_pyright_says_what_the_file_says(name, by_pyright):
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_the_checkers_accept_runs(name):
     """A file without complaints runs too, so that the types do not promise too much."""
-    runpy.run_path(str(FOLDER / name))
+    runpy.run_path(str(FOLDER / name), run_name="typing_example")
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_files_expect_nothing(name):
     """No complaint is expected of a file of right code."""
-    assert _expected(name, "mypy") == _expected(name, "pyright") == {}
+    assert _expected(name, "plugin", "mypy", "pyright") == {}

@@ -109,10 +109,71 @@ def test_axes_over_pytrees(name: str) -> None:
     np.testing.assert_allclose(vmap(fn, in_dims=in_dims)(*args), other[name])
 
 
-def test_keyword_arguments_are_batched_along_axis_0() -> None:
-    """As torch and JAX have it."""
+def test_keyword_arrays_are_batched_along_axis_0() -> None:
+    """Also those within a dict."""
     out = vmap(lambda a, *, b: a + b["c"])(X, b={"c": X})
     np.testing.assert_array_equal(out, 2 * X)
+
+
+# Keyword argument -> what a row of it is at index i.
+KEYWORDS = {
+    "float": (2.0, lambda i: 2.0),
+    "bool": (True, lambda i: True),
+    "NumPy scalar": (np.float64(2.0), lambda i: 2.0),
+    "array": (X, lambda i: X[i]),
+    "numbers within": ([2.0, 3.0], lambda i: np.array([2.0, 3.0])[:, None]),
+    "both within": ([X, 2.0], lambda i: np.stack([X[i], np.full(3, 2.0)])),
+}
+
+
+@pytest.mark.parametrize("name", KEYWORDS)
+@pytest.mark.parametrize("chunk_size", [None, 3])
+def test_keyword_arguments(name: str, chunk_size: int | None) -> None:
+    """Arrays are batched; what has no axes is the same for all rows."""
+    value, at = KEYWORDS[name]
+    fn = vmap(
+        lambda x, *, k: x * (sum(k) if type(k) is list else k), chunk_size=chunk_size
+    )
+    expected = [
+        X[i] * (at(i).sum(axis=0) if type(value) is list else at(i))
+        for i in range(len(X))
+    ]
+    np.testing.assert_allclose(fn(X, k=value), np.stack(expected))
+
+
+def test_keywords_that_are_no_numbers() -> None:
+    """A string or None chooses in the function, as for one row."""
+    fn = vmap(
+        lambda x, *, how="sum", k=None: np.sum(x) if how == "sum" and k is None else x
+    )
+    np.testing.assert_allclose(fn(X, how="sum", k=None), X.sum(axis=1))
+    np.testing.assert_array_equal(fn(X, how="keep"), X)
+
+
+def test_keyword_arrays_as_jax_has_them() -> None:
+    """An array by keyword is batched, which jax.vmap does and torch.vmap does not."""
+    jax = pytest.importorskip("jax", reason="jax is not installed")
+    k = np.array([1.0, 2.0, 3.0, 4.0])
+    theirs = jax.vmap(lambda x, k: x * k)(X, k=k)
+    np.testing.assert_allclose(vmap(lambda x, k: x * k)(X, k=k), theirs, rtol=1e-6)
+
+
+@pytest.mark.parametrize("k", [2.0, True, "twice", None])
+def test_keyword_constants_as_torch_has_them(k: Any) -> None:
+    """What is no array is passed on by keyword, which torch.vmap does too."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+
+    def fn(x: Any, k: Any) -> Any:
+        return x * 2.0 if k == "twice" or k is None else x * k
+
+    theirs = torch.vmap(fn)(torch.tensor(X), k=k).numpy()
+    np.testing.assert_array_equal(vmap(fn)(X, k=k), theirs)
+
+
+def test_keywords_alone_batch() -> None:
+    """A keyword array gives the number of rows where nothing else is batched."""
+    out = vmap(lambda x, *, k: x + k, in_dims=None)(1.0, k=X)
+    np.testing.assert_array_equal(out, 1.0 + X)
 
 
 BAD_AXES = [

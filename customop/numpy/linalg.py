@@ -14,6 +14,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from customop import (
     ArgumentError,
     FakeArray,
+    Operator,
     ShapeError,
     custom_op,
     fake_like,
@@ -529,7 +530,7 @@ def _norm_kernel(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     return np.sqrt(squares.sum(axis=axes, keepdims=keepdims))
 
 
-norm = reduction_of("norm", _norm_kernel)
+norm: Operator[..., Any] = reduction_of("norm", _norm_kernel)
 
 
 def _direction(x: Any, y: Any, axis: Any, keepdims: bool) -> Any:

@@ -248,8 +248,8 @@ def _sum_kernel(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     return x.sum(None if axis is None else tuple(axis), None, None, keepdims)
 
 
-sum_ = reduction_of("sum", _sum_kernel)
-mean = reduction_of("mean", _method("mean"))
+sum_: Operator[..., Any] = reduction_of("sum", _sum_kernel)
+mean: Operator[..., Any] = reduction_of("mean", _method("mean"))
 
 
 def _note_shape(ctx: Any, inputs: Any, output: Any) -> None:
@@ -327,7 +327,8 @@ def _extreme(name: str) -> Operator[..., Any]:
     return op
 
 
-max_, min_ = _extreme("max"), _extreme("min")
+max_: Operator[..., Any] = _extreme("max")
+min_: Operator[..., Any] = _extreme("min")
 for _function, _op in (
     (np.max, max_),
     (np.amax, max_),
@@ -345,7 +346,8 @@ def _truth(name: str) -> Operator[..., Any]:
     return no_gradient(reduction_of(name, _method(name)))
 
 
-any_, all_ = _truth("any"), _truth("all")
+any_: Operator[..., Any] = _truth("any")
+all_: Operator[..., Any] = _truth("all")
 _serve(np.any, any_)
 _serve(np.all, all_)
 _serve_ufunc(np.logical_or, any_)
@@ -379,7 +381,7 @@ def _tree_product(x: Any, axes: Sequence[int]) -> Any:
     return np.squeeze(line, -1)
 
 
-prod = reduction_of("prod", _method("prod"))
+prod: Operator[..., Any] = reduction_of("prod", _method("prod"))
 
 
 def _note_input(ctx: Any, inputs: Any, output: Any) -> None:
@@ -505,7 +507,8 @@ def _deviation_jvp(op: Operator[..., Any], primals: Any, tangents: Any) -> Any:
     return y, total * 2.0 if op.name == "var" else total / _divisor(y)
 
 
-var, std = _deviation("var"), _deviation("std")
+var: Operator[..., Any] = _deviation("var")
+std: Operator[..., Any] = _deviation("std")
 
 
 def _serve_deviation(function: Any, op: Operator[..., Any]) -> None:
@@ -570,7 +573,8 @@ def _place(name: str, function: Any) -> Operator[..., Any]:
     return no_gradient(op)
 
 
-argmax, argmin = _place("argmax", np.argmax), _place("argmin", np.argmin)
+argmax: Operator[..., Any] = _place("argmax", np.argmax)
+argmin: Operator[..., Any] = _place("argmin", np.argmin)
 
 # ---- running sums and products ----
 
@@ -612,7 +616,8 @@ def _along_axis(op: Operator[..., Any]) -> Callable[..., Any]:
     return batch
 
 
-cumsum, cumprod = _running("cumsum"), _running("cumprod")
+cumsum: Operator[..., Any] = _running("cumsum")
+cumprod: Operator[..., Any] = _running("cumprod")
 
 
 def _note_axis(ctx: Any, inputs: Any, output: Any) -> None:

@@ -65,21 +65,25 @@ def rules(anything: Any) -> None:
     scale.register_autograd(no_parameters)
     # by mypy: arg-type
     # by pyright: reportArgumentType, reportCallIssue
+    # by plugin: arg-type, customop-autograd
     scale.register_autograd(backward, setup_context=setup_of_two)
     # by mypy: arg-type
     # by pyright: reportArgumentType, reportCallIssue
+    # by plugin: arg-type, customop-autograd
     scale.register_autograd(setup_context=setup_of_two)
     # by mypy: call-overload
     # by pyright: reportCallIssue
     scale.register_jvp(jvp_of_one)
     # by mypy: arg-type
     # by pyright: reportArgumentType, reportCallIssue
+    # by plugin: arg-type, customop-jvp
     scale.register_jvp(jvp_of_array)
     # by mypy: arg-type
     # by pyright: reportArgumentType, reportCallIssue
     scale.register_vmap(vmap_without_info)
     # by mypy: arg-type
     # by pyright: reportArgumentType, reportCallIssue
+    # by plugin: arg-type, customop-vmap
     scale.register_vmap(vmap_of_array)
     # by mypy: arg-type
     # by pyright: reportArgumentType, reportCallIssue
@@ -101,6 +105,7 @@ def rules_by_name() -> None:
     co.register_autograd("typing::wrong_rules", no_parameters)
     # by mypy: arg-type
     # by pyright: reportArgumentType, reportCallIssue
+    # by plugin: arg-type, customop-autograd
     co.register_jvp(scale, jvp_of_array)
     # by mypy: arg-type
     # by pyright: reportArgumentType, reportCallIssue

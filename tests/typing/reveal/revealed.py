@@ -71,10 +71,11 @@ reveal_type(co.register_fake(shown, shown))
 # by mypy: Operator[[x: FakeArray, k: int =, *, name: str =], FakeArray]
 # by pyright: Operator[(x: FakeArray, k: int = 1, *, name: str = ""), FakeArray]
 
-# By name an operator says nothing of its types.
+# By name an operator says nothing of its types, but to the plugin.
 reveal_type(co.register_fake("typing::shown", shown))
 # by mypy: Operator[..., Any]
 # by pyright: Operator[..., Any]
+# by plugin: Operator[[x: FakeArray, k: int =, *, name: str =], FakeArray]
 reveal_type(co.register_fake("typing::shown"))
 # by mypy: def [FnT <: def (*Any, **Any) -> Any] (FnT) -> FnT
 # by pyright: (FnT@register_fake) -> FnT@register_fake

@@ -1,0 +1,94 @@
+"""Values of expressions, where the source says them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from mypy.nodes import (
+    ComplexExpr,
+    Expression,
+    FloatExpr,
+    IntExpr,
+    ListExpr,
+    MemberExpr,
+    NameExpr,
+    SetExpr,
+    StrExpr,
+    TupleExpr,
+    UnaryExpr,
+    Var,
+)
+
+from customop.kinds import Tag
+from customop.mypy.hints import Unfamiliar
+
+__all__ = ["constant", "constant_or"]
+
+_NAMED: dict[str, Any] = {
+    "builtins.True": True,
+    "builtins.False": False,
+    "builtins.None": None,
+    **{
+        f"{module}.{name}": getattr(math, name)
+        for module in ("math", "numpy")
+        for name in ("inf", "nan", "pi", "e")
+    },
+    **{f"customop.kinds.Tag.{tag.name}": tag for tag in Tag},
+}
+_SEQUENCES: dict[type[Expression], Any] = {
+    ListExpr: list,
+    TupleExpr: tuple,
+    SetExpr: set,
+}
+
+
+def constant(expression: Expression) -> Any:
+    """The value of an expression.
+
+    Raises
+    ------
+    Unfamiliar
+        If only running the program would tell.
+    """
+    if isinstance(expression, StrExpr | IntExpr | FloatExpr | ComplexExpr):
+        return expression.value
+    if isinstance(expression, NameExpr | MemberExpr):
+        return _of_name(expression)
+    if isinstance(expression, UnaryExpr) and expression.op == "-":
+        value = constant(expression.expr)
+        if type(value) in (int, float, complex):
+            return -value
+    make = _SEQUENCES.get(type(expression))
+    if make is None:
+        raise Unfamiliar
+    return make([constant(item) for item in expression.items])  # type: ignore[attr-defined]  # all three have it
+
+
+def _of_name(expression: NameExpr | MemberExpr) -> Any:
+    if expression.fullname in _NAMED:
+        return _NAMED[expression.fullname]
+    if isinstance(expression, MemberExpr) and isinstance(expression.expr, NameExpr):
+        # A member of an Enum has no name of its own before its class is looked into.
+        node = expression.expr.node
+        name = f"{getattr(node, 'fullname', '')}.{expression.name}"
+        if name in _NAMED:
+            return _NAMED[name]
+    if isinstance(expression, MemberExpr) and isinstance(expression.expr, MemberExpr):
+        name = f"{expression.expr.fullname}.{expression.name}"
+        if name in _NAMED:
+            return _NAMED[name]
+    node = expression.node
+    if isinstance(node, Var) and node.is_final and node.final_value is not None:
+        return node.final_value
+    raise Unfamiliar
+
+
+def constant_or(expression: Expression | None, otherwise: Any) -> Any:
+    """The value of an expression, or another one where it cannot be known."""
+    if expression is None:
+        return otherwise
+    try:
+        return constant(expression)
+    except Unfamiliar:
+        return otherwise

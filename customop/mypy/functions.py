@@ -1,0 +1,193 @@
+"""Functions in the source: their parameters, defaults and annotations."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from mypy.nodes import (
+    ARG_NAMED,
+    ARG_NAMED_OPT,
+    ARG_OPT,
+    ARG_POS,
+    ARG_STAR,
+    ARG_STAR2,
+    ArgKind,
+    Block,
+    Context,
+    Decorator,
+    Expression,
+    FuncDef,
+    FuncItem,
+    LambdaExpr,
+    RefExpr,
+)
+from mypy.types import AnyType, CallableType, Type, TypeOfAny, get_proper_type
+
+from customop.mypy.constants import constant
+from customop.mypy.hints import Unfamiliar
+
+__all__ = ["Function", "function_of"]
+
+_KINDS: dict[ArgKind, Any] = {
+    ARG_POS: inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    ARG_OPT: inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    ARG_STAR: inspect.Parameter.VAR_POSITIONAL,
+    ARG_NAMED: inspect.Parameter.KEYWORD_ONLY,
+    ARG_NAMED_OPT: inspect.Parameter.KEYWORD_ONLY,
+    ARG_STAR2: inspect.Parameter.VAR_KEYWORD,
+}
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function that an operator is made of, or that is registered for one.
+
+    Attributes
+    ----------
+    type : CallableType
+        Its type.
+    node : FuncItem or None
+        Where it is written, if that can be told and nothing decorates it there.
+    """
+
+    type: CallableType
+    node: FuncItem | None
+
+    @property
+    def name(self) -> str:
+        """Its name at run time."""
+        if isinstance(self.node, LambdaExpr):
+            return "<lambda>"
+        return self.node.name if self.node is not None else str(self.type.name or "fn")
+
+    @cached_property
+    def parameters(self) -> list[inspect.Parameter]:
+        """Its parameters, without annotations; a default is True where there is one."""
+        return [self._parameter(i) for i in range(len(self.type.arg_types))]
+
+    def _parameter(self, index: int) -> inspect.Parameter:
+        kind = self.type.arg_kinds[index]
+        name = self.type.arg_names[index]
+        by_place = name is None and kind in (ARG_POS, ARG_OPT)
+        if name is None and self.node is not None:
+            name = self.node.arguments[index].variable.name
+        return inspect.Parameter(
+            name or f"_{index}",
+            inspect.Parameter.POSITIONAL_ONLY if by_place else _KINDS[kind],
+            default=True if kind.is_optional() else inspect.Parameter.empty,
+        )
+
+    def default(self, index: int) -> Any:
+        """Value of the default of a parameter that has one."""
+        found = (
+            self.node.arguments[index].initializer if self.node is not None else None
+        )
+        if found is None:
+            raise Unfamiliar
+        return constant(found)
+
+    def spelled(self, index: int) -> Type | None:
+        """Annotation of a parameter before mypy looked up what its names mean."""
+        given = self.node.unanalyzed_type if self.node is not None else None
+        return given.arg_types[index] if isinstance(given, CallableType) else None
+
+    def hint(self, index: int) -> Type | None:
+        """Annotation of a parameter, None where it has none."""
+        argument = self.node.arguments[index] if self.node is not None else None
+        if argument is not None and argument.variable.is_self:
+            # Without an annotation mypy knows its type all the same.
+            return argument.type_annotation
+        return self._written(self.type.arg_types[index])
+
+    @property
+    def result(self) -> Type | None:
+        """Annotation of the result, None where it has none."""
+        is_lambda = isinstance(self.node, LambdaExpr)
+        return None if is_lambda else self._written(self.type.ret_type)
+
+    def _written(self, kind: Type) -> Type | None:
+        proper = get_proper_type(kind)
+        is_plain = self.type.implicit or isinstance(self.node, LambdaExpr)
+        if is_plain or (
+            isinstance(proper, AnyType) and proper.type_of_any == TypeOfAny.unannotated
+        ):
+            return None
+        return kind
+
+    def place(self, name: str | None, otherwise: Context) -> Context:
+        """Where a parameter stands, for messages."""
+        for argument in self.node.arguments if self.node is not None else ():
+            if argument.variable.name == name and argument.line > 0:
+                return argument
+        return otherwise
+
+    def stand_in(self) -> Callable[..., Any]:
+        """A function of these parameters, for checks of the run time to look at."""
+        return stand_in(self.name, self.parameters)
+
+    @property
+    def body(self) -> Block | None:
+        """What it does, if that is in the source that is read now."""
+        found = self.node.body if self.node is not None else None
+        return found if found is not None and found.body else None
+
+
+def stand_in(
+    name: str,
+    parameters: list[inspect.Parameter],
+    result: Any = inspect.Signature.empty,
+) -> Callable[..., Any]:
+    """A function with a signature, and nothing else."""
+
+    def made() -> None:
+        """Never called."""
+
+    made.__name__ = made.__qualname__ = name
+    signature = inspect.Signature(parameters, return_annotation=result)
+    made.__signature__ = signature  # type: ignore[attr-defined]  # read by inspect
+    return made
+
+
+def function_of(
+    kind: Type | None, expression: Expression | None, context: Context
+) -> Function | None:
+    """The function of an argument, or None where nothing is known of it."""
+    proper = get_proper_type(kind)
+    if not isinstance(proper, CallableType) or proper.is_type_obj():
+        return None
+    if proper.is_ellipsis_args or proper.param_spec() is not None:
+        return None
+    node = _node(expression, context)
+    if node is not None and len(node.arguments) != len(proper.arg_types):
+        node = None  # a bound method
+    return Function(proper, node)
+
+
+def _node(expression: Expression | None, context: Context) -> FuncItem | None:
+    if isinstance(expression, LambdaExpr):
+        return expression
+    if isinstance(expression, RefExpr):
+        return _of_name(expression)
+    if isinstance(context, Decorator) and len(context.original_decorators) == 1:
+        return context.func
+    return None
+
+
+def _of_name(expression: RefExpr) -> FuncItem | None:
+    node = expression.node
+    if isinstance(node, FuncDef) and not node.is_decorated:
+        return node
+    return None
+
+
+def innermost_decorator(decorated: Decorator, call: Expression) -> FuncDef | None:
+    """The function that a decorator is given as it was written."""
+    is_first = decorated.original_decorators[-1] is call
+    return decorated.func if is_first else None
+
+
+__all__ += ["innermost_decorator", "stand_in"]

@@ -1,0 +1,344 @@
+"""What mypy knows of a type, as the annotation that Python would have at run time.
+
+So the rules of `customop.annotations` decide what has a schema type, here as there, and
+word what they refuse.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+import typing
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from mypy.nodes import MypyFile, SymbolTable, TypeInfo, Var
+from mypy.types import (
+    AnyType,
+    CallableType,
+    Instance,
+    LiteralType,
+    NoneType,
+    ProperType,
+    TupleType,
+    Type,
+    TypeAliasType,
+    TypedDictType,
+    TypeOfAny,
+    TypeType,
+    TypeVarType,
+    UnboundType,
+    UnionType,
+    get_proper_type,
+)
+
+from customop.annotations import (
+    _ANNOTATIONS,
+    _INSTEAD,
+    Array,
+    Device,
+    DType,
+    Scalar,
+)
+
+__all__ = ["Unfamiliar", "annotation_of", "device_of", "is_array"]
+
+
+class Unfamiliar(Exception):
+    """A type, a value or a function of which nothing can be said."""
+
+
+def _full_names(annotation: Any) -> list[str]:
+    name = getattr(annotation, "__qualname__", "")
+    module = getattr(annotation, "__module__", "")
+    # Python's abstract classes of collections mypy knows by their old names.
+    modules = [module, "typing"] if module == "collections.abc" else [module]
+    return [f"{m}.{name}" for m in modules]
+
+
+# Full name of a class -> the class, for all that the run-time tables know.
+_CLASSES: dict[str, Any] = {
+    name: annotation
+    for annotation in (*_ANNOTATIONS, *_INSTEAD)
+    if isinstance(annotation, type)
+    for name in _full_names(annotation)
+}
+# Full name of an alias -> what it stands for at run time.
+_ALIASES: dict[str, Any] = {
+    "customop.annotations.DType": DType,
+    "customop.annotations.Device": Device,
+    "customop.annotations.Scalar": Scalar,
+    "numpy._typing._dtype_like.DTypeLike": npt.DTypeLike,
+    "numpy._typing._array_like.ArrayLike": npt.ArrayLike,
+}
+_TUPLE: Any = tuple
+_ARRAYS = (
+    "numpy.ndarray",
+    "cupy.ndarray",
+    "cupy._core.core.ndarray",
+    "customop.annotations.Array",
+    "customop.fakearray.FakeArray",
+    "customop.dispatch.Tracer",
+)
+_GENERATORS = ("numpy.random._generator.Generator", "cupy.random.Generator")
+# Scalar classes of NumPy that mypy knows by their width alone -> their names.
+_WIDTHS = {
+    "numpy.floating": "float",
+    "numpy.signedinteger": "int",
+    "numpy.unsignedinteger": "uint",
+    "numpy.complexfloating": "complex",
+}
+
+
+def is_array(info: TypeInfo) -> bool:
+    """Whether a class is known to be one of arrays."""
+    return any(base.fullname in _ARRAYS for base in info.mro)
+
+
+def device_of(spelled: Type | None, kind: Type, names: SymbolTable) -> Any:
+    """The annotation of a type that is spelled `Device`, None where it is not.
+
+    For mypy that alias is a plain string: only its name, looked up among `names`, tells.
+    """
+    proper = get_proper_type(kind)
+    items = proper.items if isinstance(proper, UnionType) else [proper]
+    texts = [_is_text(item) for item in items]
+    if not any(texts) or spelled is None:
+        return None
+    words = [*_words(spelled)]
+    if not any(_full_name(word, names) == _DEVICE for word in words):
+        return None
+    others = [i for i in items if not _is_text(i) and not isinstance(i, NoneType)]
+    if others or texts.count(True) > 1:
+        raise Unfamiliar
+    return Device if len(items) == 1 else typing.Optional[Device]  # noqa: UP045  # an alias
+
+
+_DEVICE = "customop.annotations.Device"
+
+
+def _is_text(kind: Type) -> bool:
+    proper = get_proper_type(kind)
+    return isinstance(proper, Instance) and proper.type.fullname == "builtins.str"
+
+
+def _words(spelled: Type) -> Iterator[str]:
+    """Names that an annotation is written with."""
+    if isinstance(spelled, UnboundType):
+        yield spelled.name
+        for argument in spelled.args:
+            yield from _words(argument)
+    elif isinstance(spelled, UnionType):
+        for item in spelled.items:
+            yield from _words(item)
+
+
+def _full_name(word: str, names: SymbolTable) -> str:
+    """What a name with dots stands for in a module."""
+    first, *rest = word.split(".")
+    symbol = names.get(first)
+    for part in rest:
+        node = None if symbol is None else symbol.node
+        symbol = node.names.get(part) if isinstance(node, MypyFile) else None
+    return (symbol.fullname or "") if symbol is not None else ""
+
+
+def annotation_of(kind: Type, module: str) -> Any:
+    """The annotation of a type, as seen in a module.
+
+    Raises
+    ------
+    Unfamiliar
+        If a part of it may mean something that cannot be known here.
+    """
+    if isinstance(kind, TypeAliasType):
+        name = kind.alias.fullname if kind.alias is not None else ""
+        if name in _ALIASES:
+            return _ALIASES[name]
+        if isinstance(get_proper_type(kind), AnyType):
+            raise Unfamiliar  # what is behind it differs, for type checkers alone
+    proper = get_proper_type(kind)
+    for cls, make in _FORMS.items():
+        if isinstance(proper, cls):
+            return make(proper, module)
+    raise Unfamiliar
+
+
+def _of_any(kind: AnyType, module: str) -> Any:
+    if kind.type_of_any == TypeOfAny.explicit:
+        return Any
+    raise Unfamiliar
+
+
+def _of_none(kind: NoneType, module: str) -> Any:
+    return None
+
+
+def _of_literal(kind: LiteralType, module: str) -> Any:
+    names = ("builtins.str", "builtins.int", "builtins.bool")
+    if kind.fallback.type.fullname not in names:
+        raise Unfamiliar
+    return typing.Literal[kind.value]
+
+
+def _of_union(kind: UnionType, module: str) -> Any:
+    items = [annotation_of(item, module) for item in kind.items]
+    literals = [i for i in items if typing.get_origin(i) is typing.Literal]
+    rest = [item for item in items if item not in literals]
+    if literals:
+        values = tuple(v for item in literals for v in typing.get_args(item))
+        rest.insert(0, typing.Literal[values])
+    return typing.Union[tuple(rest)]  # noqa: UP007  # of a tuple
+
+
+def _of_variable(kind: TypeVarType, module: str) -> Any:
+    if kind.id.is_self():
+        raise Unfamiliar
+    make: Any = typing.TypeVar  # by a name of its own it would be one of this module
+    if kind.values:
+        options = [annotation_of(value, module) for value in kind.values]
+        return make(kind.name, *options)
+    bound = get_proper_type(kind.upper_bound)
+    if isinstance(bound, Instance) and bound.type.fullname == "builtins.object":
+        return make(kind.name)
+    given = annotation_of(kind.upper_bound, module)
+    return make(kind.name, bound=given)
+
+
+def _of_tuple(kind: TupleType, module: str) -> Any:
+    info = kind.partial_fallback.type
+    items = [annotation_of(item, module) for item in kind.items]
+    if info.fullname == "builtins.tuple":
+        return _TUPLE[tuple(items)]
+    return _named_tuple(info, items)
+
+
+def _named_tuple(info: TypeInfo, items: list[Any]) -> Any:
+    if not info.is_named_tuple or "namedtuple" not in info.metadata:
+        raise Unfamiliar
+    names = info.metadata["namedtuple"]["fields"]
+    pairs = list(zip(names, items, strict=True))
+    make: Any = typing.NamedTuple
+    return _placed(make(info.name, pairs), info)
+
+
+def _of_typed_dict(kind: TypedDictType, module: str) -> Any:
+    fields = {name: annotation_of(item, module) for name, item in kind.items.items()}
+    info = kind.fallback.type
+    make: Any = typing.TypedDict
+    return _placed(make(info.name, fields), info)
+
+
+def _of_callable(kind: CallableType, module: str) -> Any:
+    given = [annotation_of(item, module) for item in kind.arg_types]
+    result = annotation_of(kind.ret_type, module)
+    make: Any = Callable
+    return make[..., result] if kind.is_ellipsis_args else make[given, result]
+
+
+def _of_type(kind: TypeType, module: str) -> Any:
+    return type[annotation_of(kind.item, module)]
+
+
+# ---- classes ----
+
+
+def _of_instance(kind: Instance, module: str) -> Any:
+    info = kind.type
+    if is_array(info):
+        return Array if info.fullname == "customop.annotations.Array" else np.ndarray
+    if info.fullname in _GENERATORS:
+        return np.random.Generator
+    if any(base.fullname == "numpy.generic" for base in info.mro):
+        return _numpy_scalar(kind)
+    if info.fullname in _CLASSES:
+        return _generic(_CLASSES[info.fullname], kind, module)
+    return _config_class(info, module)
+
+
+def _numpy_scalar(kind: Instance) -> Any:
+    name = kind.type.name
+    if kind.type.fullname in _WIDTHS and kind.args:
+        width = get_proper_type(kind.args[0])
+        bits = width.type.name.strip("_Bit") if isinstance(width, Instance) else ""
+        count = int(bits) * (2 if "complex" in name else 1) if bits.isdecimal() else ""
+        name = f"{_WIDTHS[kind.type.fullname]}{count}"
+    found = getattr(np, name, None)
+    if not isinstance(found, type) or not issubclass(found, np.generic):
+        raise Unfamiliar
+    return found
+
+
+def _generic(cls: Any, kind: Instance, module: str) -> Any:
+    """A class, with the types in its brackets where the annotation has any."""
+    given = [get_proper_type(arg) for arg in kind.args]
+    left_out = (TypeOfAny.from_omitted_generics, TypeOfAny.unannotated)
+    if not hasattr(cls, "__class_getitem__") or any(
+        isinstance(arg, AnyType) and arg.type_of_any in left_out for arg in given
+    ):
+        return cls
+    if kind.type.fullname == "builtins.tuple":
+        return _TUPLE[annotation_of(kind.args[0], module), ...]
+    items = tuple(annotation_of(arg, module) for arg in kind.args)
+    return cls[items] if items else cls
+
+
+def _config_class(info: TypeInfo, module: str) -> Any:
+    if info.is_newtype:
+        return annotation_of(info.bases[0], module)
+    if info.is_enum:
+        return _enumeration(info)
+    if "dataclass" in info.metadata:
+        return _dataclass(info, module)
+    raise Unfamiliar
+
+
+def _enumeration(info: TypeInfo) -> Any:
+    members = [
+        name
+        for name, symbol in info.names.items()
+        if isinstance(symbol.node, Var) and not name.startswith("_")
+    ]
+    return _placed(enum.Enum(info.name, members), info)
+
+
+def _dataclass(info: TypeInfo, module: str) -> Any:
+    frozen = info.metadata["dataclass"]["frozen"]
+    if not frozen and info.module_name != module:
+        raise Unfamiliar  # may be registered where it is defined
+    if info.metadata.get("customop"):
+        raise Unfamiliar
+    fields = []
+    for attribute in info.metadata["dataclass"]["attributes"]:
+        symbol = info.names.get(attribute["name"])
+        node = symbol.node if symbol is not None else None
+        if attribute["is_init_var"] or not isinstance(node, Var) or node.type is None:
+            raise Unfamiliar
+        fields.append((attribute["name"], annotation_of(node.type, module)))
+    return _placed(dataclasses.make_dataclass(info.name, fields, frozen=frozen), info)
+
+
+def _placed(cls: Any, info: TypeInfo) -> Any:
+    """A class made here, known by the name of the one that it stands for."""
+    # A script may have any name, and the name of a local class has its line.
+    cls.__module__ = re.sub(r"(^|\.)(?=\d)|-", r"\1_", info.module_name)
+    name = info.fullname.removeprefix(f"{info.module_name}.")
+    cls.__qualname__ = re.sub(r"@\d+", "", name)
+    return cls
+
+
+_FORMS: dict[type[ProperType], Callable[[Any, str], Any]] = {
+    AnyType: _of_any,
+    NoneType: _of_none,
+    LiteralType: _of_literal,
+    UnionType: _of_union,
+    TypeVarType: _of_variable,
+    TupleType: _of_tuple,
+    TypedDictType: _of_typed_dict,
+    CallableType: _of_callable,
+    TypeType: _of_type,
+    Instance: _of_instance,
+}

@@ -1,0 +1,155 @@
+"""Registrations: kernels and rules against the operator that they are for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mypy.errorcodes import ErrorCode
+from mypy.nodes import Context
+from mypy.types import Type
+
+from customop.devices import FAKE
+from customop.entries import Entry
+from customop.errors import CustomOpError
+from customop.kinds import RuleKind
+from customop.mypy import codes
+from customop.mypy.functions import Function
+from customop.mypy.gradients import returned_tuples
+from customop.mypy.records import Outline, Record
+from customop.mypy.signatures import misfit
+from customop.node import wrong_count
+from customop.registration import check_autograd, check_device_types, check_kernel
+from customop.table import JVP, VMAP
+
+if TYPE_CHECKING:
+    from mypy.checker import TypeChecker
+
+__all__ = ["Registered", "check_kinds"]
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A function that is registered for an operator.
+
+    Attributes
+    ----------
+    api : TypeChecker
+    record : Record
+        The operator.
+    op : Type or None
+        Its type, if it has one.
+    function : Function
+    context : Context
+        Where messages about the function stand.
+    """
+
+    api: TypeChecker
+    record: Record
+    op: Type | None
+    function: Function
+    context: Context
+
+    @property
+    def schema(self) -> Outline:
+        """The schema of the operator."""
+        assert self.record.schema is not None
+        return self.record.schema
+
+    def tell(self, error: CustomOpError, code: ErrorCode) -> None:
+        """Report an error about the function, at the parameter that it is about."""
+        at = self.function.place(error.parameter, self.context)
+        codes.tell(self.api, error, at, code)
+
+    def check_kernel(self, what: str, code: ErrorCode) -> bool:
+        """Report a kernel that does not fit, by its names, else by its types."""
+        try:
+            check_kernel(self.record, self.function.stand_in(), what)
+        except CustomOpError as error:
+            self.tell(error, code)
+            return False
+        self._check_types(what, code, 0)
+        return True
+
+    def check_entry(
+        self, kind: str | RuleKind, code: ErrorCode, *, with_below: bool
+    ) -> None:
+        """Report a function that does not fit what `impl` registers it for."""
+        fn = self.function.stand_in()
+        try:
+            Entry(self.record.name, kind, fn, "", with_below=with_below).check(
+                self.record
+            )
+        except CustomOpError as error:
+            self.tell(error, code)
+
+    def _check_types(self, what: str, code: ErrorCode, skip: int) -> None:
+        if self.op is None:
+            return
+        name = self.record.name
+        wrong = misfit(self.api, self.op, f"{name}: the {what}", self.function, skip)
+        if wrong:
+            do = "give it the operator's types: arrays alone may be of another class"
+            codes.say(self.api, wrong, do, self.context, code)
+
+    def check_rule(self, kind: RuleKind, code: ErrorCode) -> None:
+        """Report a rule that does not take what its kind says."""
+        try:
+            kind.check(self.record.name, self.schema, self.function.stand_in())  # type: ignore[arg-type]  # an outline has what is read
+        except CustomOpError as error:
+            self.tell(error, code)
+            return
+        if kind in (JVP, VMAP):
+            self._check_pairs(kind, code)
+        if kind.with_inputs and kind.leading is not None:
+            self._check_types(f"{kind.name} rule", code, len(kind.leading))
+
+    def _check_pairs(self, kind: RuleKind, code: ErrorCode) -> None:
+        for found in returned_tuples(self.function):
+            if len(found.items) != 2:
+                many = f"{len(found.items)} values"
+                what = f"{self.record.name}: the {kind.name} rule returned {many}"
+                codes.say(self.api, what, f"return {kind.returns}", found, code)
+
+    def check_backward(self, setup_context: Function | None) -> None:
+        """Report a backward formula that does not fit."""
+        if "return" in self.record.unsure or "mutates_args" in self.record.unsure:
+            return
+        setup = None if setup_context is None else setup_context.stand_in()
+        try:
+            check_autograd(self.record, self.function.stand_in(), setup)
+        except CustomOpError as error:
+            self.tell(error, codes.AUTOGRAD)
+            return
+        names = self.schema.by_position
+        for found in returned_tuples(self.function):
+            if not self._is_count(len(found.items)):
+                what, do = wrong_count(len(found.items), names)
+                what = f"{self.record.name}: backward {what}"
+                codes.say(self.api, what, do, found, codes.AUTOGRAD)
+
+    def _is_count(self, count: int) -> bool:
+        """Whether that many gradients can be right; the last may be left out."""
+        names = self.schema.by_position
+        if count in (len(names), len(names) + len(self.schema.by_name)):
+            return True
+        return all(name in self.schema.optional for name in names[count:]) and (
+            count < len(names)
+        )
+
+
+def check_kinds(
+    api: TypeChecker, qualname: str, kinds: Iterable[str], context: Context
+) -> bool:
+    """Report kinds that no kernel can be registered for.
+
+    Which kinds of array there are, the running program alone knows.
+    """
+    if FAKE not in kinds and [*kinds]:
+        return True
+    try:
+        check_device_types(qualname, kinds)
+    except CustomOpError as error:
+        codes.tell(api, error, context, codes.KERNEL)
+    return False

@@ -1,0 +1,168 @@
+"""What rules are given first, and how far a type can say what a rule is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Concatenate, NamedTuple, Protocol, TypeAlias
+
+from typing_extensions import TypeVar
+
+__all__ = [
+    "BackwardFn",
+    "BatchInfo",
+    "Context",
+    "ContextT",
+    "JvpFn",
+    "KernelFn",
+    "SetupFn",
+    "ShortBackwardFn",
+    "ShortKernelFn",
+    "ShortVmapFn",
+    "VmapFn",
+]
+
+
+class Context(Protocol):
+    """First argument of `setup_context` and `backward`: what one call keeps.
+
+    Attributes of any other name are free for rules to set. A class that inherits this
+    and `typing.Protocol` can say of what type they are.
+
+    Attributes
+    ----------
+    saved_arrays : tuple of array
+        What `save_for_backward` was given; `saved_tensors` is the same.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> def keep(ctx: co.Context, inputs: tuple[np.ndarray, float], output: np.ndarray):
+    ...     ctx.factor = inputs[1]
+    >>> def backward(ctx: co.Context, grad: np.ndarray):
+    ...     return grad * ctx.factor, None
+    >>> @co.custom_op("doc::times", mutates_args=())
+    ... def times(x: np.ndarray, factor: float) -> np.ndarray:
+    ...     return x * factor
+    >>> op = times.register_autograd(backward, setup_context=keep)
+    >>> co.grad(op)(np.array(1.0), 3.0)
+    np.float64(3.0)
+    """
+
+    @property
+    def needs_input_grad(self) -> tuple[Any, ...]:
+        """For each positional input, whether its gradient is asked for."""
+        ...
+
+    @property
+    def saved_arrays(self) -> tuple[Any, ...]:
+        """What `save_for_backward` was given."""
+        ...
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """Torch's name for `saved_arrays`."""
+        ...
+
+    def save_for_backward(self, *arrays: Any) -> None:
+        """Keep arrays, or None in their places, until the backward formula runs.
+
+        Parameters
+        ----------
+        *arrays : array or None
+
+        Raises
+        ------
+        GradientError
+            If a value is neither.
+        """
+
+    def mark_non_differentiable(self, *outputs: Any) -> None:
+        """Say that no gradient flows through these outputs.
+
+        Parameters
+        ----------
+        *outputs : array
+        """
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Say whether missing gradients of outputs come as zeros or as None.
+
+        Parameters
+        ----------
+        value : bool
+            True, as it is from the start, for zeros.
+        """
+
+    # Free attributes: the one thing about a context that no type can know.
+    def __getattr__(self, name: str, /) -> Any: ...
+    def __setattr__(self, name: str, value: Any, /) -> None: ...
+
+
+ContextT = TypeVar("ContextT", bound=Context)
+
+
+class BatchInfo(NamedTuple):
+    """First argument of a batching rule.
+
+    Attributes
+    ----------
+    batch_size : int
+        Number of rows.
+    randomness : str
+        ``"error"``, ``"same"`` or ``"different"``, as `vmap` was told.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_op("doc::outline", mutates_args=())
+    ... def outline(x: np.ndarray) -> np.ndarray:
+    ...     return np.zeros(x.shape)
+    >>> @outline.register_vmap
+    ... def _(info: co.BatchInfo, in_dims: tuple[int | None, ...], x: np.ndarray):
+    ...     print(info)
+    ...     return outline(x), in_dims[0]
+    >>> co.vmap(outline)(np.ones((3, 2))).shape
+    BatchInfo(batch_size=3, randomness='error')
+    (3, 2)
+    """
+
+    batch_size: int
+    randomness: str
+
+
+# How rules begin. That the rest of their parameters are the operator's own, for arrays
+# of other classes too, registration checks; the operator's ParamSpec cannot, and where
+# it is tried, pyright (1.1.414) gives a chain the arrays of the rule.
+#
+# The short forms are for lambdas: by the number of its parameters pyright finds what
+# they are, unless a form with an ellipsis stands beside; mypy (2.4) finds none by
+# `Concatenate` with an ellipsis. So the short forms are overloads of their own.
+ShortKernelFn: TypeAlias = (
+    Callable[[Any], object]
+    | Callable[[Any, Any], object]
+    | Callable[[Any, Any, Any], object]
+    | Callable[[Any, Any, Any, Any], object]
+)
+KernelFn: TypeAlias = Callable[..., object]
+ShortBackwardFn: TypeAlias = (
+    Callable[[ContextT, Any], Any]
+    | Callable[[ContextT, Any, Any], Any]
+    | Callable[[ContextT, Any, Any, Any], Any]
+)
+BackwardFn: TypeAlias = Callable[Concatenate[ContextT, ...], Any]
+SetupFn: TypeAlias = (
+    Callable[[ContextT, tuple[Any, ...], Any], object]
+    | Callable[Concatenate[ContextT, tuple[Any, ...], Any, ...], object]
+)
+JvpFn: TypeAlias = (
+    Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]
+    | Callable[Concatenate[tuple[Any, ...], tuple[Any, ...], ...], tuple[Any, ...]]
+)
+ShortVmapFn: TypeAlias = (
+    Callable[[BatchInfo, tuple[Any, ...], Any], tuple[Any, ...]]
+    | Callable[[BatchInfo, tuple[Any, ...], Any, Any], tuple[Any, ...]]
+    | Callable[[BatchInfo, tuple[Any, ...], Any, Any, Any], tuple[Any, ...]]
+)
+VmapFn: TypeAlias = Callable[
+    Concatenate[BatchInfo, tuple[Any, ...], ...], tuple[Any, ...]
+]
