@@ -35,9 +35,11 @@ from customop.shapeguard import argument_check, shape_guards
 
 __all__ = [
     "RESERVED",
+    "Drawn",
     "compile_call",
     "generate",
     "is_open",
+    "replace_code",
     "set_dispatch",
     "set_fast_kernel",
 ]
@@ -45,6 +47,12 @@ __all__ = [
 _numbers = frozenset((float, int, bool, complex))
 _only_arrays = {np.ndarray}
 _versions = itertools.count(1)
+
+
+class Drawn(tuple[Any, ...]):
+    """Values of a call that the fast path has drawn for a proof."""
+
+    __slots__ = ()
 
 
 class _Never:
@@ -84,10 +92,15 @@ def compile_call(
     modes: list[Any],
     has_fast_path: bool,
     after_write: Callable[[tuple[Any, ...]], None],
+    share: float,
+    random: Callable[[], float],
 ) -> tuple[Callable[..., Any], str]:
-    """The function of a call, and its source text."""
+    """The function of a call, and its source text.
+
+    Where `share` is not zero, that share of calls leaves the fast path by chance.
+    """
     source = _Source(name, qualname, schema)
-    text = _write(source, has_fast_path, after_write)
+    text = _write(source, has_fast_path, after_write, share, random)
     # Under names of their own, since a parameter may be called `type` or `list`.
     source.names["_type"] = type
     source.names["_list"] = list
@@ -137,6 +150,16 @@ def set_fast_kernel(call: Callable[..., Any], kernel: Any) -> None:
         names["_array"] = np.ndarray
 
 
+def replace_code(call: Callable[..., Any], other: Callable[..., Any]) -> None:
+    """Give a call the code of another for the same schema; who holds it keeps it."""
+    assert isinstance(call, FunctionType)
+    assert isinstance(other, FunctionType)
+    names = call.__globals__
+    for name, value in other.__globals__.items():
+        names.setdefault(name, value)
+    call.__code__ = other.__code__
+
+
 def set_dispatch(call: Callable[..., Any], dispatch: Any) -> None:
     """Give a call another slow path."""
     assert isinstance(call, FunctionType)
@@ -151,17 +174,25 @@ def is_open(call: Callable[..., Any]) -> bool:
 
 
 def _write(
-    source: _Source, has_fast_path: bool, after_write: Callable[..., None]
+    source: _Source,
+    has_fast_path: bool,
+    after_write: Callable[..., None],
+    share: float,
+    random: Callable[[], float],
 ) -> str:
     schema = source.schema
+    names = "".join(f"{p.name}, " for p in schema.parameters)
     lines = [f"def {source.name}({_parameters(source)}):"]
     lines += [f"    {line}" for line in _early_coercions(source)]
     if has_fast_path and all(_has_guard(p.type) for p in schema.parameters):
         guard = " and ".join([*_guards(source), "not _modes", *_shape_guards(source)])
         lines.append(f"    if {guard}:")
+        if share:
+            draw = f"{source.bind('_random', random)}() < {share!r}"
+            drawn = f"{source.bind('_drawn', Drawn)}(({names}))"
+            lines.append(f"        if {draw}: return _dispatch(_op, {drawn})")
         lines += [f"        {line}" for line in _kernel_call(source, after_write)]
     lines += [f"    {line}" for line in _late_coercions(source)]
-    names = "".join(f"{p.name}, " for p in schema.parameters)
     check = argument_check(source.qualname, schema)
     if check is not None:
         lines.append(f"    {source.bind('_check_shapes', check)}(({names}))")

@@ -53,6 +53,8 @@ __all__ = [
     "AfterCall",
     "Guess",
     "Proof",
+    "SampledProof",
+    "Witness",
     "check_shapes",
     "finish_fake",
     "note_writes",
@@ -355,6 +357,44 @@ class Proof:
             parameter=parameter or None,
             kind=self.kind,
         )
+
+
+class SampledProof(Proof):
+    """A proof of one of the calls after the first, drawn by chance."""
+
+    __slots__ = ()
+
+    def check(self, out: Any) -> Any:
+        """The result, once it is proven; an error says that the call was drawn."""
+        try:
+            return super().check(out)
+        except CustomOpError as error:
+            raise with_sampling(error) from error.__cause__
+
+
+class Witness(SampledProof):
+    """Looks on at a drawn call, and warns: the call does what it does without proof."""
+
+    __slots__ = ()
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.values = list(self.args)
+
+    def check(self, out: Any) -> Any:
+        """The result as it is, after a warning where it breaks the contract."""
+        try:
+            return super().check(out)
+        except CustomOpError as error:
+            warn_caller(str(error), "customop")
+        return AfterCall(self.op, self.args, copies=False).check(out)
+
+
+def with_sampling(error: CustomOpError) -> CustomOpError:
+    """An error that says that a sampled check has found it."""
+    setting = f"config.sample_checks = {config.sample_checks}"
+    error.where = (*error.where, f"found by a sampled check: {setting}")
+    return error
 
 
 # What NumPy says when code of its own is about to write a read-only array, NumPy 2.4.

@@ -34,8 +34,9 @@ __all__ = ["Interpreter", "Mode", "Tracer"]
 
 _levels = itertools.count(1)
 
-# Modes open anywhere in the process: all that the fast path reads, by its truth.
-open_modes: list[Mode] = []
+# Modes, and profiles, open anywhere in the process: all that the fast path reads, by
+# its truth.
+open_modes: list[Any] = []
 current_mode: ContextVar[Mode | None] = ContextVar("customop_mode", default=None)
 
 
@@ -303,7 +304,7 @@ def dispatch(op: Any, args: Sequence[Any]) -> Any:  # noqa: C901  # one frame: s
     """
     top: Any = None
     if open_modes or op.sees_seed:
-        top = current_mode.get()
+        top = mode_for(op)
     for slot in op.array_slots:
         value = args[slot]
         if kind_of[type(value)] is TRACED:
@@ -335,6 +336,17 @@ def dispatch(op: Any, args: Sequence[Any]) -> Any:  # noqa: C901  # one frame: s
     if not top.alive:
         raise leaked(op, top)
     return top.handle(op, args)
+
+
+def mode_for(op: Any) -> Mode | None:
+    """The innermost mode of this thread or task that concerns an operator, or None.
+
+    A context that was copied while a mode was open may hold it when it has ended.
+    """
+    mode = current_mode.get()
+    while mode is not None and not (mode.alive and (mode.sees_all or op.sees_seed)):
+        mode = mode.outer
+    return mode
 
 
 def _highest(top: Any, values: Sequence[Any]) -> Any:

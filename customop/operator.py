@@ -6,7 +6,7 @@ import importlib
 import inspect
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType, TracebackType
 from typing import (
     TYPE_CHECKING,
@@ -21,7 +21,12 @@ import numpy.typing as npt
 from typing_extensions import ParamSpec
 
 from customop.arrayrules import with_rule
-from customop.codegen import compile_call, set_dispatch, set_fast_kernel
+from customop.codegen import (
+    compile_call,
+    replace_code,
+    set_dispatch,
+    set_fast_kernel,
+)
 from customop.config import config
 from customop.contracts import note_writes
 from customop.derived import apply_tags
@@ -93,6 +98,7 @@ __all__ = [
     "namespaces",
     "registrations",
     "remove_operator",
+    "route_calls",
     "tables_changed",
     "taken",
 ]
@@ -149,6 +155,8 @@ class Operator(Generic[P, R]):
     _closed: bool
     _disabled: frozenset[str]
     _proven: frozenset[str]
+    # Kinds whose kernel has proven its contract, and must again where a call is drawn.
+    _sampled: frozenset[str]
     # Kinds whose kernel was found to return memory of others, which is copied.
     _copied: frozenset[str]
 
@@ -165,6 +173,7 @@ class Operator(Generic[P, R]):
         self._table = {}
         self._disabled = frozenset()
         self._proven = frozenset()
+        self._sampled = frozenset()
         self._copied = frozenset()
         # What transforms do with calls of this operator, as long as this table holds:
         # class of tracer -> function of interpreter and arguments.
@@ -250,7 +259,15 @@ class Operator(Generic[P, R]):
             return self.call if self._source else self._compile()
 
     def _compile(self) -> Callable[..., Any]:
-        call, text = compile_call(
+        call, self._source = self._generate()
+        self.call = call
+        type(self).__call__ = staticmethod(call)  # type: ignore[method-assign]
+        self._route()
+        return self.call
+
+    def _generate(self) -> tuple[Callable[..., Any], str]:
+        self._share = config.sample_checks
+        return compile_call(
             self.qualname,
             self.name,
             self.schema,
@@ -261,18 +278,23 @@ class Operator(Generic[P, R]):
                 self.sees_seed or self._is_factory or self.needs_contiguous
             ),
             after_write=note_writes,
+            share=self._share,
+            random=config.random,
         )
-        self.call = call
-        type(self).__call__ = staticmethod(call)  # type: ignore[method-assign]
-        self._source = text
-        self._route()
-        return self.call
+
+    def _draw(self) -> None:
+        """Let the generated call draw the share of calls that `config` says."""
+        if self._source and self._share != config.sample_checks:
+            # Kept, for the lines of its source go with it.
+            self._drawing, self._source = self._generate()
+            replace_code(self.call, self._drawing)
 
     def _route(self) -> None:
         """Let transforms and modes see into the operator, or stop before it."""
         if self._source:
             is_composite = COMPOSITE in self._table
-            set_dispatch(self.call, dispatch_composite if is_composite else dispatch)
+            usual = dispatch_composite if is_composite else dispatch
+            set_dispatch(self.call, _stand_ins.get(usual, usual))
 
     @property
     def source(self) -> str:
@@ -483,6 +505,7 @@ class Operator(Generic[P, R]):
 
     def _close_fast_path(self) -> None:
         self._proven = frozenset()
+        self._sampled = frozenset()
         self._copied = frozenset()
         if self._source:
             set_fast_kernel(self.call, None)
@@ -1159,11 +1182,33 @@ def taken(qualname: str, first: str, second: str) -> RegistrationError:
     )
 
 
+# Dispatch function -> what stands in its place, for all operators; see `profiling`.
+_stand_ins: dict[Any, Any] = {}
+
+
+def route_calls(stand_ins: Mapping[Any, Any]) -> list[Operator[..., Any]]:
+    """Have calls go by others than these dispatch functions, or by none of them.
+
+    Returns
+    -------
+    list of Operator
+        All that there are, those of closed libraries among them.
+    """
+    with changing:
+        _stand_ins.clear()
+        _stand_ins.update(stand_ins)
+        found = [*_operators.values(), *_retired.values()]
+        for op in found:
+            op._route()
+    return found
+
+
 def tables_changed() -> None:
     """Forget what all operators have worked out: something that all read has changed."""
     with changing:
         for op in list(_operators.values()):
             op._changed(is_kernel=True)
+            op._draw()
 
 
 config.on_change(tables_changed)

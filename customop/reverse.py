@@ -11,9 +11,9 @@ from customop.codegen import generate
 from customop.coerce import show
 from customop.config import config
 from customop.configtypes import children, like, map_outline, outline
-from customop.contracts import moments, readonly
+from customop.contracts import moments, readonly, with_sampling
 from customop.dispatch import Interpreter, Tracer, flat, is_array, map_nested
-from customop.errors import GradientError, caller_place
+from customop.errors import GradientError, caller_place, warn_caller
 from customop.node import (
     Edge,
     Leaf,
@@ -207,8 +207,10 @@ def _node_class(op: Any, rule: Any) -> type[Node]:
     base: type[Node] = UnaryNode if is_short else Node
     # Said by hand: pyright infers a class without Node's attributes here.
     nodes: type[Node] = cast("type[Node]", type(f"{op.name}_node", (base,), names))
-    if config.checks != "never" and type(rule) is Formula:
-        nodes._backward = staticmethod(_proof(nodes, rule.backward))
+    if type(rule) is Formula:
+        proves = config.checks != "never"
+        first = _proof(nodes, rule.backward) if proves else _later(rule.backward)
+        nodes._backward = staticmethod(first)
     return nodes
 
 
@@ -227,10 +229,32 @@ def _proof(nodes: type[Node], backward: Callable[..., Any]) -> Callable[..., Any
                 raise
             raise ctx._writes_gradient() from error
         if config.checks == "first":
-            nodes._backward = staticmethod(backward)
+            nodes._backward = staticmethod(_later(backward))
         return found
 
     return prove
+
+
+def _later(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """What runs after the first proof: the formula, proven again where it is drawn."""
+    if not config.sample_checks:
+        return backward
+
+    def sampled(ctx: Node, *grads: Any) -> Any:
+        if not config.draws():
+            return backward(ctx, *grads)
+        try:
+            return backward(ctx, *[map_outline(g, readonly) for g in grads])
+        except ValueError as error:
+            if "read-only" not in str(error):
+                raise
+            breach = with_sampling(ctx._writes_gradient())
+            if config.on_breach == "error":
+                raise breach from error
+        warn_caller(str(breach), "customop")
+        return backward(ctx, *grads)
+
+    return sampled
 
 
 def _plan(op: Any) -> _Plan:

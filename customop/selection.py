@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from customop.arrayrules import find_array_rule
-from customop.codegen import set_fast_kernel
+from customop.codegen import Drawn, set_fast_kernel
 from customop.coerce import show
 from customop.config import config
 from customop.contracts import (
@@ -16,6 +16,8 @@ from customop.contracts import (
     AfterCall,
     Guess,
     Proof,
+    SampledProof,
+    Witness,
     check_returns,
     check_shapes,
     finish_fake,
@@ -25,11 +27,11 @@ from customop.derived import find_fake, missing_fake
 from customop.devices import DEFAULT, FAKE, NUMPY_SCALAR, device_kind, kind_of
 from customop.dispatch import (
     _highest,
-    current_mode,
     dispatch,
     flat,
     is_array,
     map_nested,
+    mode_for,
     nested_leaves,
     open_modes,
 )
@@ -99,12 +101,12 @@ def select(
     proof: Any = None
     if kind == FAKE:
         proof = FakeProof(op, kernel, args)
-    elif kind not in op._proven or config.checks == "always":
+    elif kind in op._proven:
+        proof = _after_call(op, kind, args)
+    else:
         proof = _proof(op, kernel, kind, args)
         if isinstance(proof, Proof):
             args = proof.values
-    else:
-        proof = _after_call(op, kind, args)
     count = len(op.schema.positional)
     if count == len(args):
         return kernel, args, {}, proof
@@ -113,14 +115,20 @@ def select(
 
 
 def _proof(op: Any, kernel: Callable[..., Any], kind: str, args: Sequence[Any]) -> Any:
-    if config.checks == "never":
+    """The proof of a call, or what is done after one that needs none."""
+    proves: type[Proof] = Proof
+    if config.checks != "always" and kind in op._sampled:
+        if type(args) is not Drawn and not config.draws():
+            return _after_call(op, kind, args)
+        proves = SampledProof if config.on_breach == "error" else Witness
+    elif config.checks == "never":
         _proved(op, kind, kernel, copies=False)
         return _after_call(op, kind, args)
 
     def done(copies: bool) -> None:
         _proved(op, kind, kernel, copies=copies)
 
-    return Proof(op, kernel, kind, args, find_fake(op), done)
+    return proves(op, kernel, kind, args, find_fake(op), done)
 
 
 def _after_call(op: Any, kind: str, args: Sequence[Any]) -> AfterCall | None:
@@ -134,10 +142,17 @@ def _proved(op: Any, kind: str, kernel: Callable[..., Any], *, copies: bool) -> 
         # A kernel registered meanwhile has not been proven by this call.
         if find_kernel(op, kind) is not kernel:
             return
-        op._proven |= {kind}
+        # One call of those drawn may find what the others do not show.
+        copies = copies or (kind in op._sampled and kind in op._copied)
         op._copied = op._copied | {kind} if copies else op._copied - {kind}
-        if kind == "cpu" and config.checks != "always" and not copies:
-            set_fast_kernel(op.call, kernel)
+        if config.checks == "always":
+            return
+        if config.sample_checks:
+            op._sampled |= {kind}
+        else:
+            op._proven |= {kind}
+        if kind == "cpu":
+            set_fast_kernel(op.call, None if copies else kernel)
 
 
 def _kind_of_call(op: Any, args: Sequence[Any]) -> tuple[str, bool]:
@@ -320,7 +335,7 @@ def closed_error(op: Any) -> MissingRuleError:
 
 def top_interpreter(op: Any, args: Sequence[Any]) -> Any:
     """The mode or transform that a call goes to, or None."""
-    top = current_mode.get() if open_modes or op.sees_seed else None
+    top = mode_for(op) if open_modes or op.sees_seed else None
     values = [args[slot] for slot in op.array_slots]
     return _highest(top, [*values, *nested_leaves(op, args)])
 

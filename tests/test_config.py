@@ -32,7 +32,10 @@ def test_the_first_call_is_checked_by_default(settings: Config) -> None:
 def test_each_setting_is_taken(settings: Config, value: str) -> None:
     """The three values are taken and read back."""
     settings.checks = value
-    assert repr(settings) == f"config(checks={value!r}, aliasing='error')"
+    assert repr(settings) == (
+        f"config(checks={value!r}, aliasing='error', sample_checks=0.0,"
+        " sample_seed=None, on_breach='error')"
+    )
 
 
 @pytest.mark.parametrize("value", ["sometimes", 3, None, ["first"]])

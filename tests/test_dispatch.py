@@ -601,6 +601,9 @@ def test_mode_in_a_copied_context() -> None:
     with Seen():
         context = copy_context()
     assert context.run(op, X) == "cpu"
+    # Nor does another mode, open elsewhere, bring the ended one back.
+    with co.enable_grad():
+        assert context.run(op, X) == "cpu"
 
 
 def test_mode_opens_once() -> None:
@@ -723,3 +726,27 @@ def test_registrations_during_calls_from_threads() -> None:
         thread.join()
     assert set(seen) <= set(range(200))
     assert op(X) == 199
+
+
+@pytest.mark.parametrize("mode", [co.enable_grad, co.FakeMode])
+def test_a_mode_of_another_thread_changes_no_rule(mode: Any) -> None:
+    """Inside of vmap an untraced call takes its kernel, whatever modes others have open."""
+    op = co.define(f"dispatch::op{next(_numbers)}", "(Array x) -> Array")
+    said: list[str] = []
+    op.register_kernel("cpu", lambda x: (said.append("kernel"), x * 2)[1])
+    with co.Library("dispatch", "IMPL") as lib:
+        lib.impl(op, lambda x: x * 2, "CompositeImplicitAutograd")
+        stop, is_open = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with mode():
+                is_open.set()
+                stop.wait()
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        is_open.wait()
+        co.vmap(lambda x: x + op(np.ones(3)))(X)
+        stop.set()
+        thread.join()
+    assert said == ["kernel"]
