@@ -19,7 +19,7 @@ from customop.parameters import KEYWORD_ONLY, MISSING, POSITIONAL_ONLY, Paramete
 from customop.schematypes import SCALAR, Base, SchemaType
 from customop.typetext import TypeText, value_text
 
-__all__ = ["check_stubs", "run", "stubs_text", "write_stubs"]
+__all__ = ["check_stubs", "stubs_text", "write_stubs"]
 
 _COMMAND = "python -m customop stubs"
 _WIDTH = 88
@@ -183,26 +183,6 @@ def check_stubs(modules: Sequence[str], out: Path | str = "typings") -> str:
     return "".join(found)
 
 
-def run(modules: Sequence[str], out: Path, check: bool) -> int:
-    """Write or check stubs, and say so: what the command line calls.
-
-    Returns
-    -------
-    int
-        1 where `check` finds differences, else 0.
-    """
-    if not check:
-        for path in write_stubs(modules, out):
-            print(path)  # noqa: T201  # the command's answer
-        return 0
-    differences = check_stubs(modules, out)
-    if differences:
-        command = f"{_COMMAND} {' '.join(modules)} --out {out}"
-        print(differences, end="")  # noqa: T201  # as above
-        print(f"stubs differ; write them anew: {command}", file=sys.stderr)  # noqa: T201
-    return int(bool(differences))
-
-
 def _texts(modules: Sequence[str]) -> dict[str, str]:
     found: set[str] = set()
     for module in modules:
@@ -223,10 +203,12 @@ def _spaces(module: str) -> set[str]:
         if any(name == module or name.startswith(f"{module}.") for name in modules)
     }
     if not inside:
-        everywhere = sorted({name for modules in places.values() for name in modules})
+        everywhere = set().union(*places.values()).intersection(sys.modules)
+        others = sorted(n for n in everywhere if n.partition(".")[0] != __package__)
+        such = f", such as {quoted(others[:8])}" if others else ""
         raise UnknownNameError(
             f"stubs: {module} defines no operator",
-            do=f"name the module that calls custom_op, such as {quoted(everywhere[:8])}",
+            do=f"name the module that calls custom_op{such}",
         )
     return inside
 

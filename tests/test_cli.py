@@ -960,6 +960,7 @@ DOCUMENTS = {
     "check": ["check", "cli_checked", "--test-utils", "test_schema,test_faketensor"],
     "coverage": ["coverage"],
     "bench": ["bench", "np::sin", "f64[2]", "--time", "1e-5"],
+    "stubs": ["stubs", "cli_ops"],
 }
 # Shapes that say "as of list" have these as well.
 OF_LIST = ("show", "coverage")
@@ -1026,8 +1027,8 @@ ERRORS = [
         ["lst"],
         (
             "there is no command 'lst' (did you mean 'list'?)\n"
-            "  there are 'list', 'show', 'explain', 'check', 'coverage', 'bench'\n"
-            "  do: see customop --help\n"
+            "  there are 'list', 'show', 'explain', 'check', 'coverage', 'bench',"
+            " 'stubs'\n  do: see customop --help\n"
         ),
     ),
     (

@@ -24,7 +24,8 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.opstubs import check_stubs, run, stubs_text, write_stubs
+from customop.cli import main
+from customop.opstubs import check_stubs, stubs_text, write_stubs
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "tests" / "opstubs"
@@ -230,32 +231,55 @@ def f[A: co.Array](x: A, k: float = 1.0) -> A: ...
 # ---- the command ----
 
 
-def test_run_writes_and_checks(
+def test_the_command_writes_and_checks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Where stubs differ, a check shows how and gives 1; writing makes it give 0."""
-    assert run(["signals"], tmp_path, check=False) == 0
+    command = ["stubs", "signals", "--out", str(tmp_path)]
+    assert main(command) == 0
     path = tmp_path / "customop" / "ops.pyi"
     shown = [str(tmp_path / "customop" / name) for name in ("__init__.pyi", "ops.pyi")]
     assert capsys.readouterr().out.splitlines() == shown
     path.write_text(path.read_text().replace("factor: float = 2.0", "factor: int = 2"))
-    assert run(["signals"], tmp_path, check=True) == 1
-    out, err = capsys.readouterr()
-    changed = [line for line in out.splitlines() if re.match(r"[+-]\S", line)]
-    assert changed == [
+    assert main([*command, "--check"]) == 1
+    out = capsys.readouterr().out.splitlines()
+    assert [line for line in out if re.match(r"[+-]\S", line)] == [
         f"--- {path}",
         f"+++ {path}, anew",
         "-def _signals__scale(x: ArrayT, factor: int = 2) -> ArrayT: ...",
         "+def _signals__scale(x: ArrayT, factor: float = 2.0) -> ArrayT: ...",
     ]
-    assert err == (
-        "stubs differ; write them anew: python -m customop stubs signals --out"
-        f" {tmp_path}\n"
-    )
-    run(["signals"], tmp_path, check=False)
+    assert out[-1] == f"write them anew: customop stubs signals --out {tmp_path}"
+    main(command)
     capsys.readouterr()
-    assert run(["signals"], tmp_path, check=True) == 0
+    assert main([*command, "--check"]) == 0
     assert capsys.readouterr() == ("", "")
+
+
+def test_the_command_tells_programs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --json it is one document, of what was written or of what differs."""
+    command = ["stubs", str(FOLDER / "signals.py"), "--out", str(tmp_path), "--json"]
+    assert main([*command, "--check"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["written"] == []
+    assert found["differences"].startswith(f"--- {tmp_path / 'customop'}")
+    assert main(command) == 0
+    written = [str(tmp_path / "customop" / n) for n in ("__init__.pyi", "ops.pyi")]
+    expected = {"written": written, "differences": ""}
+    assert json.loads(capsys.readouterr().out) == expected
+
+
+def test_a_module_without_operators_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command says so, with status 2, and writes nothing."""
+    assert main(["stubs", "json", "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith(
+        "customop: error: stubs: json defines no operator\n  do: name the module"
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_check_of_nothing_shows_all(tmp_path: Path) -> None:

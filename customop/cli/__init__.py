@@ -17,7 +17,14 @@ from contextlib import contextmanager, redirect_stdout
 from importlib import metadata
 from typing import NoReturn
 
-from customop.cli import benchmarking, checking, coverage, listing, showing
+from customop.cli import (
+    benchmarking,
+    checking,
+    coverage,
+    listing,
+    showing,
+    stubbing,
+)
 from customop.cli.command import Command, UsageError
 from customop.cli.finding import import_target
 from customop.cli.output import COLORS, make_output
@@ -36,6 +43,7 @@ COMMANDS = {
         checking.COMMAND,
         coverage.COMMAND,
         benchmarking.COMMAND,
+        stubbing.COMMAND,
     )
 }
 
