@@ -54,7 +54,7 @@ class Sizes:
     """
 
     def __init__(self, numbers: Mapping[str, int]) -> None:
-        self.lengths = dict(numbers)
+        self.lengths: dict[str, int] = dict(numbers)
         self.loops: dict[str, tuple[int, ...]] = {}
         self._origins = {name: f"the number '{name}'" for name in numbers}
         self._spread: dict[str, bool] = {}

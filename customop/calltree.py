@@ -77,14 +77,24 @@ class Branch:
         "total",
     )
 
+    operator: str
+    rule: str
+    count: int
+    errors: int
+    total: int
+    own: int
+    longest: int
+    bytes_in: int
+    bytes_out: int
+
     def __init__(self, above: Branch | None, names: tuple[str, str]) -> None:
-        self.above = above
+        self.above: Branch | None = above
         self.operator, self.rule = names
         self.depth: int = 0 if above is None else above.depth + 1
         self.below: dict[tuple[str, str], Branch] = {}
         self.kinds: set[str] = set()
         self.count = self.errors = self.total = self.own = self.longest = 0
-        self.shortest = sys.maxsize
+        self.shortest: int = sys.maxsize
         self.bytes_in = self.bytes_out = 0
 
     @property
@@ -151,9 +161,9 @@ class Track:
         self._synchronize = synchronize
         # Nanoseconds in calls that the running one has made.
         self._inner = 0
-        self.here = Branch(None, ("", ""))
-        self.ident = threading.get_native_id()
-        self.name = threading.current_thread().name
+        self.here: Branch = Branch(None, ("", ""))
+        self.ident: int = threading.get_native_id()
+        self.name: str = threading.current_thread().name
         self.events: list[Event] = []
 
     def run(

@@ -379,7 +379,7 @@ class Witness(SampledProof):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self.values = list(self.args)
+        self.values: list[Any] = list(self.args)
 
     def check(self, out: Any) -> Any:
         """The result as it is, after a warning where it breaks the contract."""

@@ -125,7 +125,9 @@ class KnownFailures:
         if path.exists():
             self._text = self._read()
         found = list(self._entries())
-        self.entries = {(e.op, e.test, e.check): e for e in found}
+        self.entries: dict[tuple[str, str, str], Entry] = {
+            (e.op, e.test, e.check): e for e in found
+        }
 
     def find(self, op: str, test: str, check: str) -> Entry | None:
         """The entry for a check of an operator in a test, or None."""

@@ -137,10 +137,10 @@ class Oracle:
 
     def __init__(self, op: Any, seconds: float, *, uses_fake: bool = True) -> None:
         self.op = op
-        self.kernel = find_kernel(op, "cpu")
-        self.fake = find_fake(op) if uses_fake else None
-        self.count = len(op.schema.positional)
-        self.names = [p.name for p in op.schema.keyword_only]
+        self.kernel: Callable[..., Any] | None = find_kernel(op, "cpu")
+        self.fake: Callable[..., Any] | None = find_fake(op) if uses_fake else None
+        self.count: int = len(op.schema.positional)
+        self.names: list[Any] = [p.name for p in op.schema.keyword_only]
         self._end = thread_time() + seconds
         self._latest = perf_counter() + 10 * seconds
         self.error: Exception | None = None

@@ -84,7 +84,7 @@ class profile:  # noqa: N801  # written as a call, as `autocast` is
         self._clock = clock
         self._local = threading.local()
         self._tracks: list[Track] = []
-        self.is_open = False
+        self.is_open: bool = False
         self._began = 0
         self._wall = 0
 

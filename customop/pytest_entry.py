@@ -30,4 +30,4 @@ def _load() -> ModuleType:
     return module
 
 
-plugin = _load()
+plugin: ModuleType = _load()

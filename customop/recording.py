@@ -90,8 +90,8 @@ class Log:
 
     def __init__(self, wants: Callable[[str], bool]) -> None:
         self.calls: dict[Hashable, Call] = {}
-        self.raised = 0
-        self.without_values = 0
+        self.raised: int = 0
+        self.without_values: int = 0
         self.is_open = True
         self._wants = wants
         self._wanted: dict[str, bool] = {}

@@ -225,7 +225,7 @@ class Search:
     def __init__(self, oracle: Oracle, tried: Sequence[Form]) -> None:
         self.oracle = oracle
         self.forms = tried
-        self.places = [slots_of(form) for form in tried]
+        self.places: list[list[Slot]] = [slots_of(form) for form in tried]
         self.noisy: list[Trial] = []
         self.known: dict[Any, bool] = {}
 

@@ -488,7 +488,7 @@ class FakeProof:
     ) -> None:
         self.op: Any = op
         self.kernel: Callable[..., Any] = kernel
-        self.args = args
+        self.args: Sequence[Any] = args
 
     def concerns(self, error: Exception) -> bool:
         """No fault of a fake kernel is mended."""

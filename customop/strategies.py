@@ -38,11 +38,11 @@ try:
     from hypothesis import assume
     from hypothesis import strategies as st
     from hypothesis.extra import numpy as hnp
-except ImportError as error:
+except ImportError as _error:
     raise ImportError(
         "customop.testing.strategies needs hypothesis\n"
         "  do: pip install 'customop[check]'"
-    ) from error
+    ) from _error
 
 __all__ = ["arguments", "arrays", "from_schema", "generators", "scalars", "values"]
 

@@ -14,6 +14,7 @@ from typing_extensions import TypeAliasType, TypeVar
 
 import customop as co
 from customop.annotations import schema_type
+from customop.schematypes import ArrayType
 from customop.typetext import TypeText, value_text
 
 HERE = __name__
@@ -150,11 +151,15 @@ def test_texts_mean_what_they_say(row: int) -> None:
 
 
 def _meaning(hint: Any) -> Any:
-    """The schema type of an annotation, or itself where it has none."""
+    """The schema type of an annotation, or itself where it has none.
+
+    What it says of shapes is no matter of types.
+    """
     try:
-        return schema_type(hint)
+        kind = schema_type(hint)
     except co.SchemaError:
         return hint
+    return ArrayType() if isinstance(kind, ArrayType) and kind.shape else kind
 
 
 def test_jaxtyping() -> None:

@@ -95,10 +95,10 @@ class Trial:
         rtol: float | None = None,
         atol: float | None = None,
     ) -> None:
-        self.op = op
-        self.samples = list(samples)
-        self.rtol = rtol
-        self.atol = atol
+        self.op: Any = op
+        self.samples: list[Sample] = list(samples)
+        self.rtol: float | None = rtol
+        self.atol: float | None = atol
         self.known: dict[tuple[str, int], tuple[Sample, Any]] = {}
 
     # ---- running ----
