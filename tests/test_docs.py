@@ -5,9 +5,13 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import importlib.util
 import inspect
+import os
 import pkgutil
 import re
+import subprocess
+import sys
 import textwrap
 import warnings
 from pathlib import Path
@@ -62,8 +66,29 @@ def test_readme_code_runs() -> None:
 
 
 def test_readme_languages() -> None:
-    """Every block of README.md is of a language that is run."""
-    assert {language for language, _ in BLOCKS} == {"sh", "python", "pycon"}
+    """Every block of README.md is run, or is what mypy reads and says."""
+    assert {language for language, _ in BLOCKS} == {
+        *("sh", "python", "pycon"),
+        *("ini", "py", "text"),
+    }
+
+
+def test_readme_mistakes_are_found(tmp_path: Path) -> None:
+    """mypy says of the mistakes in README.md, so configured, what stands there."""
+    if importlib.util.find_spec("mypy") is None:
+        pytest.skip("mypy is not installed")
+    blocks = dict(BLOCKS)
+    (tmp_path / "mypy.ini").write_text(blocks["ini"], encoding="utf-8")
+    (tmp_path / "gauss.py").write_text(blocks["py"], encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--no-error-summary", "gauss.py"],
+        cwd=tmp_path,
+        env={**os.environ, "MYPYPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == blocks["text"], done.stderr
 
 
 def test_readme_commands_are_those_of_the_gate() -> None:
@@ -79,9 +104,9 @@ def test_readme_commands_are_those_of_the_gate() -> None:
 
 
 def test_readme_names_exist() -> None:
-    """Every `co.name` in README.md is a public name."""
+    """Every `co.name` in README.md is a public name, or the public module."""
     used = set(re.findall(r"\bco\.(\w+)", README))
-    assert used - set(co.__all__) == set()
+    assert used - {*co.__all__, "testing"} == set()
 
 
 # ---- docstrings that run ----
