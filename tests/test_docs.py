@@ -74,7 +74,7 @@ def test_readme_languages() -> None:
 
 
 def test_readme_mistakes_are_found(tmp_path: Path) -> None:
-    """mypy says of the mistakes in README.md, so configured, what stands there."""
+    """The mistakes in README.md are found by mypy, so configured, in these words."""
     if importlib.util.find_spec("mypy") is None:
         pytest.skip("mypy is not installed")
     blocks = dict(BLOCKS)
