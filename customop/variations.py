@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from customop.configtypes import children, like, steps
+from customop.errors import CustomOpError
 from customop.fakearray import c_strides
 from customop.patterns import is_symmetric
 from customop.probing import CLEAN, Oracle, strict_numbers
@@ -250,7 +251,11 @@ class _Judge:
 
     def takes(self, sample: Sample) -> bool:
         """Whether the kernels take it without a complaint."""
-        if not self.oracle.fake_takes(self._values(sample)):
+        try:
+            values = self._values(sample)
+        except CustomOpError:  # shapes and dtypes that annotations rule out
+            return False
+        if not self.oracle.fake_takes(values):
             return False
         with strict_numbers():
             return self.oracle.outcome_of(self._values(sample)) == CLEAN

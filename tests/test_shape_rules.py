@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 import customop as co
 from customop.derived import derive_vmap
+from customop.testing import opcheck
 
 RNG = np.random.default_rng(20240229)
 
@@ -632,3 +633,28 @@ def test_forward_mode_transposes_through_shapes() -> None:
     dx, dy = RNG.normal(size=x.shape), RNG.normal(size=y.shape)
     _, tangent = co.jvp(mm, (x, y), (dx, dy))
     np.testing.assert_allclose(tangent, dx @ y + x @ dy)
+
+
+# ---- inputs that opcheck finds ----
+
+CHECKED: dict[str, Callable[..., Any]] = {
+    "(float[...,m,k] x, float[...,k,n] y) -> float[...,m,n]": lambda x, y: x @ y,
+    "(float[n] x, float[n+1] y) -> float[n]": lambda x, y: x * (y[1:] + y[:-1]),
+    "(float[*b,2*n] x) -> float[*b,n]": lambda x: x[..., ::2] * 2,
+    "(float[3,4] x) -> float[()]": lambda x: np.asarray(x.sum()),
+    "(float[*#b,n] x, float[*#b,n] y) -> float[*#b,n]": lambda x, y: x * y,
+    "(float[n,c,*s] x, float[c] w) -> float[n,c,*s]": lambda x, w: (
+        x * w[(slice(None), *(None,) * (x.ndim - 2))]
+    ),
+    "(uint8[h,w,3] x) -> int[h,w]": lambda x: x.sum(-1, dtype=np.int64),
+}
+
+
+@pytest.mark.parametrize(("schema", "kernel"), CHECKED.items())
+def test_opcheck_finds_inputs_of_the_shapes(
+    schema: str, kernel: Callable[..., Any]
+) -> None:
+    """No check gives an operator what its annotations refuse."""
+    found = opcheck(define(schema, kernel))
+    assert {found[name] for name in ("test_schema", "test_faketensor")} == {"SUCCESS"}
+    assert found["test_layouts"] == "SUCCESS"
