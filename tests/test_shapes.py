@@ -471,6 +471,51 @@ def test_calls_fit_where_jaxtyping_says_so(pairs: list[tuple[str, Any]]) -> None
         assert bool(quick(*args)) == expected
 
 
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.tuples(_spec(), st.lists(_shapes, max_size=3), st.booleans()),
+        min_size=1,
+        max_size=2,
+    )
+)
+def test_arrays_of_lists_are_held_to_the_others(rows: list[Any]) -> None:
+    """Each array of a list counts as an argument of its own, in the fast path too."""
+    rows = [("n m", [(2, 3)], True), *rows]
+    flat = [(spec, shape) for spec, shapes, _ in rows for shape in shapes]
+    try:
+        expected = by_jaxtyping([pair[0] for pair in flat], [pair[1] for pair in flat])
+    except jaxtyping.AnnotationError:
+        assume(False)
+    parts = [
+        f"float[{parse_shape(spec)}][]{'' if is_given else '?'} x{i}"
+        for i, (spec, _, is_given) in enumerate(rows)
+    ]
+    schema = co.Schema.parse(f"({', '.join(parts)}) -> ()")
+    args = [[np.zeros(shape) for shape in shapes] for _, shapes, _ in rows]
+    assert (argument_fault("f", schema, args) is None) == expected
+    quick = _as_function(schema)
+    if quick is not None:
+        assert bool(quick(*args)) == expected
+
+
+UNUSUAL_ONCE = [
+    "(float[*#b,n] x, float[*#b,n] y) -> ()",
+    "(float[*#b] x, float[*b] y, float[*#b,3] z) -> ()",
+    "(float[m,k][] xs) -> ()",
+    "(float[...,k][] xs, float[k] w) -> ()",
+    "(float[*b,_][] xs, float[n+1]? w=None, Array[...]? z=None) -> ()",
+]
+
+
+@pytest.mark.parametrize("schema", UNUSUAL_ONCE)
+def test_lists_and_broadcast_axes_are_compared_in_the_fast_path(schema: str) -> None:
+    """Lists of arrays and ``*#batch`` need no call of the whole check."""
+    op = define(schema, taking(schema))
+    assert "_fits" not in op.source
+    assert _as_function(co.Schema.parse(schema)) is not None
+
+
 @settings(max_examples=250, deadline=None)
 @given(
     st.lists(
