@@ -1,0 +1,119 @@
+"""Find mistakes before the program runs: types, shapes, and what mypy says.
+
+An operator is called as the function that it was made of, and type checkers know it so,
+without a plugin. Annotations can say the shapes of arrays as well. What a registration
+checks at run time, the plugin for mypy says before, in the same words.
+"""
+
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+
+import customop as co
+from customop.testing import opcheck
+
+# ---- shapes in annotations ----
+
+Points = Annotated[np.ndarray, "... n 3"]  # points of space, as many as there are
+Pixels = Annotated[np.ndarray, "... n 2"]
+
+
+@co.custom_op("camera::project", mutates_args=())
+def project(points: Points, focal: float) -> Pixels:
+    """Project points in front of a camera to its image, in pixels."""
+    return focal * points[..., :2] / points[..., 2:]
+
+
+print(project)
+
+# Calls are held to the shapes, and errors name the axis:
+try:
+    project(np.ones((5, 4)), 100.0)
+except co.ShapeError as error:
+    print(error)
+
+# What follows from the shapes needs no registration. The fake kernel:
+cloud = co.FakeArray((1000, 3), np.float64)
+assert co.eval_shape(lambda p: project(p, 100.0), cloud).shape == (1000, 2)
+
+# The vmap rule, since `...` takes a batch as one more axis:
+views = np.random.default_rng(0).uniform(1.0, 2.0, size=(4, 5, 3))
+batched = co.vmap(lambda p: project(p, 100.0))(views)
+np.testing.assert_allclose(batched, 100.0 * views[..., :2] / views[..., 2:])
+
+# And the inputs of opcheck, which knows now that the last axis has three elements:
+assert not opcheck(project).failed
+
+# A name in several places is one length, whatever it is. Lengths may be sums.
+
+
+@co.custom_op("camera::gaps", mutates_args=())
+def gaps(
+    edges: Annotated[np.ndarray, "n+1"], weights: Annotated[np.ndarray, "n"]
+) -> Annotated[np.ndarray, "n"]:
+    """Weighted distances of neighbours."""
+    return np.diff(edges) * weights
+
+
+try:
+    gaps(np.arange(5.0), np.ones(5))
+except co.ShapeError as error:
+    print(error)
+
+# ---- what mypy says ----
+
+MODULE = """
+import numpy as np
+import customop as co
+
+@co.custom_op("camera::dim", mutates_args=())
+def dim(pixels: np.ndarray, factor: float) -> np.ndarray:
+    return pixels * factor
+
+@dim.register_fake
+def _(pixels, facotr):
+    return co.fake_like(pixels)
+
+dim.register_autograd(lambda ctx, grad: (grad * ctx.factor,))
+
+dim(np.ones(3), "dark")
+
+@co.custom_op("camera::crop", mutates_args=("pixel",))
+def crop(pixels: np.ndarray, corner: slice) -> np.ndarray:
+    return pixels[corner].copy()
+"""
+
+SAID = [
+    "the fake kernel has the parameter 'facotr' where the schema has 'factor'",
+    "backward returned 1 gradients, must return 2: pixels, factor",
+    'incompatible type "str"; expected "float"',
+    "parameter 'corner' has annotation slice, which has no schema type",
+]
+
+if find_spec("mypy") is None:
+    raise SystemExit("this half needs mypy: pip install -e '.[typing]'")
+
+with tempfile.TemporaryDirectory() as folder:
+    Path(folder, "dimmer.py").write_text(MODULE, encoding="utf-8")
+    Path(folder, "mypy.ini").write_text("[mypy]\nplugins = customop.mypy\n", "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "dimmer.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    print(done.stdout)
+
+assert done.returncode == 1
+for text in SAID:
+    assert text in done.stdout, text
+
+# For pyright, which has no plugins, stubs of a module's operators are written:
+#
+#     python -m customop stubs camera
