@@ -38,11 +38,17 @@ class FakeArray(ArrayMethods):
         Distance in memory along each axis; C order by default.
     device : str
         Device that the array is said to live on.
+    order : sequence of int, optional
+        In place of `strides`, for a dense array: the axes from the slowest in memory to
+        the fastest. ``(1, 0)`` is Fortran order.
 
     Raises
     ------
     ShapeError
-        If a length is negative, or strides and shape differ in length.
+        If a length is negative, strides and shape differ in length, or `order` does not
+        name each axis once.
+    ArgumentError
+        If both `strides` and `order` are given.
 
     Examples
     --------
@@ -50,6 +56,8 @@ class FakeArray(ArrayMethods):
     >>> x = co.FakeArray((2, 3), np.float32)
     >>> np.sum(x * 2.0, axis=1)
     FakeArray(f32[2], device='cpu')
+    >>> co.FakeArray((2, 3), np.float32, order=(1, 0)).strides
+    (4, 8)
     """
 
     __slots__ = ("__weakref__", "device", "dtype", "shape", "strides")
@@ -65,13 +73,17 @@ class FakeArray(ArrayMethods):
         dtype: Any = np.float64,
         strides: Sequence[int] | None = None,
         device: str = "cpu",
+        *,
+        order: Sequence[int] | None = None,
     ) -> None:
         self.shape = as_shape(shape, "FakeArray")
         self.dtype = np.dtype(dtype)
-        order = (
-            c_strides(self.shape, self.dtype.itemsize) if strides is None else strides
-        )
-        self.strides = tuple(order)
+        if order is not None:
+            _check_one_given(strides)
+            strides = _ordered_strides(self.shape, tuple(order), self.dtype.itemsize)
+        elif strides is None:
+            strides = c_strides(self.shape, self.dtype.itemsize)
+        self.strides = tuple(strides)
         if len(self.strides) != len(self.shape):
             raise ShapeError(
                 f"{len(self.strides)} strides do not fit the shape {self.shape}",
@@ -116,6 +128,14 @@ class FakeArray(ArrayMethods):
 
 
 add_array_type(FAKE, FakeArray)
+
+
+def _check_one_given(strides: object) -> None:
+    if strides is not None:
+        raise ArgumentError(
+            "FakeArray: both strides and order are given",
+            do="leave one out: strides may have gaps, an order makes a dense array",
+        )
 
 
 def make_fake(
@@ -220,6 +240,19 @@ def dtype_of(x: Any) -> np.dtype[Any]:
 def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     """Strides of a new array in C order; zeros where it is empty, as NumPy 2.4 has it."""
     return packed_strides(shape, range(len(shape)), itemsize)
+
+
+@lru_cache(maxsize=4096)
+def _ordered_strides(
+    shape: tuple[int, ...], order: tuple[int, ...], itemsize: int
+) -> tuple[int, ...]:
+    """Strides of a dense array by an order that a user gave."""
+    if len(order) != len(shape) or {*order} != {*range(len(shape))}:
+        raise ShapeError(
+            f"the order {order} does not name each axis of the shape {shape} once",
+            do="give the axes from the slowest in memory to the fastest: order=(1, 0)",
+        )
+    return packed_strides(shape, order, itemsize)
 
 
 @lru_cache(maxsize=4096)

@@ -837,6 +837,20 @@ FAKES: Table = {
         "1 strides do not fit the shape (2, 3)\n"
         "  do: give a stride for each axis",
     ),
+    "an order without an axis": (
+        lambda: co.FakeArray((2, 3), float, order=(0, 0)),
+        co.ShapeError,
+        ValueError,
+        "the order (0, 0) does not name each axis of the shape (2, 3) once\n"
+        "  do: give the axes from the slowest in memory to the fastest: order=(1, 0)",
+    ),
+    "strides and an order": (
+        lambda: co.FakeArray((2, 3), float, (24, 8), order=(0, 1)),
+        co.ArgumentError,
+        TypeError,
+        "FakeArray: both strides and order are given\n"
+        "  do: leave one out: strides may have gaps, an order makes a dense array",
+    ),
     "no shape": (
         lambda: co.FakeArray("ab"),
         co.ShapeError,

@@ -107,6 +107,21 @@ def test_no_length(shape: Any) -> None:
         FakeArray(shape)
 
 
+@given(st.lists(st.integers(0, 3), max_size=4), st.data())
+def test_order_of_axes(shape: list[int], data: Any) -> None:
+    """With an order a fake array is as an array of NumPy's whose axes were moved."""
+    order = data.draw(st.permutations(range(len(shape))))
+    real = np.empty([shape[axis] for axis in order]).transpose(np.argsort(order))
+    assert facts(FakeArray(shape, order=order)) == facts(real)
+
+
+@pytest.mark.parametrize("order", [(0,), (0, 0), (1, 2), (0, 1, 1), (-1, 0), ("a", 0)])
+def test_no_order(order: Any) -> None:
+    """An order names each axis once, counted from the first."""
+    with pytest.raises(co.ShapeError, match="each axis"):
+        FakeArray((2, 3), order=order)
+
+
 def test_wrong_number_of_strides() -> None:
     """Strides and shape have one length."""
     with pytest.raises(co.ShapeError, match="strides"):

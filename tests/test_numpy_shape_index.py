@@ -182,6 +182,34 @@ def test_reshape_copies_where_it_must() -> None:
     assert fake.strides == (48, 8)
 
 
+MAKERS = [
+    lambda x: np.add(x, x),
+    lambda x: np.multiply(x, x[..., :1]),
+    lambda x: np.where(x > 0, x, x),
+    lambda x: np.concatenate([x, x], axis=1),
+    lambda x: np.stack([x, x], axis=1),
+    lambda x: np.pad(x, 1),
+    lambda x: np.sum(x, axis=0),
+    lambda x: np.sum(x, axis=1, keepdims=True),
+    lambda x: np.sum(x, axis=-1),
+]
+
+
+@over(MAKERS)
+@pytest.mark.parametrize("axes", [*itertools.permutations(range(3))])
+@pytest.mark.parametrize("shape", [(0, 2, 3), (2, 0, 3), (3, 2, 0), (4, 2, 3)])
+def test_strides_of_fake_results_are_those_of_results(
+    fn: Any, shape: Any, axes: Any
+) -> None:
+    """New arrays, empty ones too, have NumPy's strides for any order of the axes."""
+    x = np.ones([shape[axis] for axis in axes]).transpose(np.argsort(axes))
+    real, fake = fn(x), co.eval_shape(fn, x)
+    pairs = zip(real.shape, real.strides, fake.strides, strict=True)
+    assert [told for n, _, told in pairs if n != 1] == [
+        s for n, s in zip(real.shape, real.strides, strict=True) if n != 1
+    ]
+
+
 # ---- derivatives with exact answers ----
 
 

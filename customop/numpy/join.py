@@ -64,12 +64,8 @@ def _joined(
 ) -> FakeArray:
     """The fake array of this shape that suits all arrays in dtype and order."""
     dtype = np.result_type(*[a.dtype for a in arrays])
-    strides = [0] * len(shape)
-    step = dtype.itemsize
-    for axis in reversed(_merged_order(pairs)):
-        strides[axis] = step
-        step *= max(shape[axis], 1)
-    return FakeArray(shape, dtype, strides, device_of(arrays[0]))
+    device = device_of(arrays[0])
+    return FakeArray(shape, dtype, device=device, order=_merged_order(pairs))
 
 
 def _misfit(function: str, shapes: Sequence[Any]) -> ShapeError:
@@ -342,8 +338,8 @@ def _(x: Any, pad_width: Any, value: Any) -> FakeArray:
     device = device_of(x)
     if not _is_fortran(x):
         return FakeArray(shape, x.dtype, device=device)
-    turned = FakeArray(shape[::-1], x.dtype)
-    return FakeArray(shape, x.dtype, turned.strides[::-1], device)
+    last_to_first = range(len(shape))[::-1]
+    return FakeArray(shape, x.dtype, device=device, order=last_to_first)
 
 
 @_pad.register_vmap

@@ -94,15 +94,15 @@ def _reduced(
     if axis is None and not keepdims:
         return FakeArray((), dtype, (), device=x.device)
     order = sorted(range(ndim), key=lambda i: -abs(x.strides[i]))
-    strides = [0] * ndim
     shape = _kept_shape(x.shape, axes)
-    step = dtype.itemsize
-    for i in reversed(order):
-        strides[i] = step
-        step *= max(shape[i], 1)
-    kept = [i for i in range(ndim) if keepdims or i not in axes]
+    if not keepdims:
+        order = [i for i in order if i not in axes]
+    kept = sorted(order)
     return FakeArray(
-        [shape[i] for i in kept], dtype, [strides[i] for i in kept], device=x.device
+        [shape[i] for i in kept],
+        dtype,
+        device=x.device,
+        order=[kept.index(i) for i in order],
     )
 
 

@@ -186,12 +186,7 @@ def keep_order(operands: Sequence[Any], dtype: Any) -> FakeArray:
     shape = shapes[0] if len(set(shapes)) == 1 else np.broadcast_shapes(*shapes)
     strides = tuple(_broadcast_strides(x, shape) for x in arrays)
     order = _axis_order(tuple(shape), strides)
-    return FakeArray(
-        shape,
-        dtype,
-        _packed(shape, order, dtype.itemsize),
-        device=fake_like(first).device,
-    )
+    return FakeArray(shape, dtype, device=fake_like(first).device, order=order)
 
 
 def _broadcast_strides(x: Any, shape: Sequence[int]) -> tuple[int, ...]:
@@ -221,14 +216,3 @@ def _axis_order(
 def _told_apart(a: int, b: int, strides: Sequence[tuple[int, ...]]) -> list[bool]:
     """For each operand that tells the axes apart, whether `a` lies inside `b`."""
     return [abs(s[a]) < abs(s[b]) for s in strides if s[a] and s[b]]
-
-
-def _packed(
-    shape: Sequence[int], order: Sequence[int], itemsize: int
-) -> tuple[int, ...]:
-    strides = [0] * len(shape)
-    step = itemsize
-    for axis in reversed(order):
-        strides[axis] = step
-        step *= max(shape[axis], 1)
-    return tuple(strides)
