@@ -93,7 +93,7 @@ def compile_call(
     has_fast_path: bool,
     after_write: Callable[[tuple[Any, ...]], None],
     share: float,
-    random: Callable[[], float],
+    random: Callable[[], float] | None,
 ) -> tuple[Callable[..., Any], str]:
     """The function of a call, and its source text.
 
@@ -178,7 +178,7 @@ def _write(
     has_fast_path: bool,
     after_write: Callable[..., None],
     share: float,
-    random: Callable[[], float],
+    random: Callable[[], float] | None,
 ) -> str:
     schema = source.schema
     names = "".join(f"{p.name}, " for p in schema.parameters)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import importlib
 from collections.abc import Callable
 from numbers import Real
 from typing import Any
@@ -67,8 +67,7 @@ class Config:
         self._aliasing = "error"
         self._share = 0.0
         self._on_breach = "error"
-        # Its own, so that the numbers that a program draws stay what they are.
-        self._random = random.Random()  # noqa: S311  # draws calls, keeps no secrets
+        self._random: Any = None
         self._seed: int | None = None
         self._listeners: list[Callable[[], None]] = []
 
@@ -122,7 +121,8 @@ class Config:
                 do="set it to one, or to None for draws that differ in every process",
             )
         self._seed = value
-        self._random.seed(value)
+        if self._random is not None:
+            self._random.seed(value)
 
     @property
     def on_breach(self) -> str:
@@ -137,11 +137,16 @@ class Config:
     @property
     def random(self) -> Callable[[], float]:
         """Gives the next number from 0 to 1 of those that draw calls; in any thread."""
-        return self._random.random
+        if self._random is None:
+            # Its own, so that the numbers that a program draws stay what they are; made
+            # late, for few programs draw calls and its module takes 1 ms to import.
+            self._random = importlib.import_module("random").Random(self._seed)
+        found: Callable[[], float] = self._random.random
+        return found
 
     def draws(self) -> bool:
         """Whether the call that asks is drawn for a proof."""
-        return self._random.random() < self._share
+        return self.random() < self._share
 
     def _tell(self) -> None:
         for listener in self._listeners:

@@ -279,7 +279,7 @@ class Operator(Generic[P, R]):
             ),
             after_write=note_writes,
             share=self._share,
-            random=config.random,
+            random=config.random if self._share else None,
         )
 
     def _draw(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import string
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -337,6 +336,9 @@ def _(a: Any, b: Any) -> Any:
 
 # ---- einsum ----
 
+# As string.ascii_letters, whose module is imported by nothing else here.
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
 
 @custom_op(
     "np::einsum",
@@ -382,7 +384,7 @@ def _terms(subscripts: str, ranks: tuple[int, ...]) -> tuple[tuple[str, ...], st
 
 
 def _spare_letters(text: str) -> str:
-    return "".join(c for c in string.ascii_letters if c not in text)
+    return "".join(c for c in _LETTERS if c not in text)
 
 
 def _ranks(operands: Sequence[Any]) -> tuple[int, ...]:
