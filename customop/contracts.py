@@ -415,9 +415,8 @@ _WRITES = (
 
 
 def _call(schema: Schema, kernel: Callable[..., Any], args: Sequence[Any]) -> Any:
-    count = len(schema.positional)
-    names = [p.name for p in schema.keyword_only]
-    return kernel(*args[:count], **dict(zip(names, args[count:], strict=True)))
+    positional, keywords = schema.split(args)
+    return kernel(*positional, **keywords)
 
 
 def readonly(value: Any) -> Any:

@@ -138,11 +138,9 @@ class InPlaceOf:
         op = nodes._op
         for slot, path, node in edges:
             values[slot] = _tracked(interpreter, values[slot], path, node)
-        count = op.positional_count
-        names = [p.name for p in op.schema.keyword_only]
         below = (BelowGrad(op, interpreter),) if self.with_below else ()
-        keywords = dict(zip(names, values[count:], strict=True))
-        out = self.fn(*below, *values[:count], **keywords)
+        positional, keywords = op.schema.split(values)
+        out = self.fn(*below, *positional, **keywords)
         if not op.schema.single_return or not is_array(out):
             check_returns(op, self.fn, out, COMPOSITE_RULE)
         return out

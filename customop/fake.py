@@ -52,10 +52,8 @@ class FakeMode(Mode):
             return op.invoke(values)
         # No array says that the call is fake, so its kernel is taken here.
         kernel = op.rule(FAKE)
-        count = len(op.schema.positional)
-        names = [p.name for p in op.schema.keyword_only]
-        keywords = dict(zip(names, values[count:], strict=True))
-        out = kernel(*values[:count], **keywords)
+        positional, keywords = op.schema.split(values)
+        out = kernel(*positional, **keywords)
         return finish_fake(op, kernel, out)
 
     def from_array(self, x: Any, device: str | None = None) -> FakeArray:

@@ -112,11 +112,11 @@ def _by_rule(
     primals: Any,
     tangents: Any,
 ) -> tuple[Any, Any]:
-    count = len(op.schema.positional)
-    names = [p.name for p in op.schema.keyword_only]
+    positional, keywords = op.schema.split(primals)
+    moves, by_name = op.schema.split(tangents)
     moving = [
-        p.name
-        for p, value in zip(op.schema.keyword_only, tangents[count:], strict=True)
+        name
+        for name, value in by_name.items()
         if any(t is not None for t in flat(value))
     ]
     if moving and op.find_rule(AUTOGRAD) is None:
@@ -127,8 +127,7 @@ def _by_rule(
         )
     if moving:
         return _transposed(interpreter, op, primals, tangents)
-    keywords = dict(zip(names, primals[count:], strict=True))
-    pair = rule(tuple(primals[:count]), tuple(tangents[:count]), **keywords)
+    pair = rule(tuple(positional), tuple(moves), **keywords)
     if not isinstance(pair, tuple) or len(pair) != 2:
         raise ContractError(
             f"{op.qualname}: the jvp rule returned {show(pair)}",

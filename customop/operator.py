@@ -1031,13 +1031,13 @@ class KernelSwitch:
 
 def _invoker(op: Operator[..., Any]) -> Callable[[Sequence[Any]], Any]:
     """A function that calls an operator with the values of all its parameters."""
-    names = [p.name for p in op.schema.keyword_only]
-    count = len(op.schema.positional)
-    if not names:
-        return lambda args: op.call(*args)
-    return lambda args: op.call(
-        *args[:count], **dict(zip(names, args[count:], strict=True))
-    )
+    split = op.schema.split
+
+    def invoke(args: Sequence[Any]) -> Any:
+        positional, keywords = split(args)
+        return op.call(*positional, **keywords)
+
+    return invoke if op.schema.keyword_only else lambda args: op.call(*args)
 
 
 def _left_below(

@@ -139,8 +139,6 @@ class Oracle:
         self.op = op
         self.kernel: Callable[..., Any] | None = find_kernel(op, "cpu")
         self.fake: Callable[..., Any] | None = find_fake(op) if uses_fake else None
-        self.count: int = len(op.schema.positional)
-        self.names: list[Any] = [p.name for p in op.schema.keyword_only]
         self._end = thread_time() + seconds
         self._latest = perf_counter() + 10 * seconds
         self.error: Exception | None = None
@@ -151,10 +149,8 @@ class Oracle:
         return thread_time() > self._end or perf_counter() > self._latest
 
     def _call(self, fn: Callable[..., Any], values: Sequence[Any]) -> Any:
-        if not self.names:
-            return fn(*values)
-        named = dict(zip(self.names, values[self.count :], strict=True))
-        return fn(*values[: self.count], **named)
+        positional, keywords = self.op.schema.split(values)
+        return fn(*positional, **keywords)
 
     def fits_fake(self, trial: Trial) -> bool:
         """Whether annotations and fake kernel take arrays of these shapes."""

@@ -252,9 +252,8 @@ def _new_call(op: Any, values: Sequence[Any]) -> Call:
 
 
 def _as_sample(op: Any, values: Sequence[Any]) -> Sample:
-    count = op.positional_count
-    names = [p.name for p in op.schema.keyword_only]
-    return Sample(tuple(values[:count]), dict(zip(names, values[count:], strict=True)))
+    positional, keywords = op.schema.split(values)
+    return Sample(tuple(positional), keywords)
 
 
 def _signatures(values: Sequence[Any]) -> list[Hashable]:

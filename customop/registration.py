@@ -52,7 +52,7 @@ def check_kernel(op: Any, fn: Any, what: str) -> None:
         f"{op.qualname}: the {what}",
         fn,
         [p.name for p in op.schema.positional],
-        [p.name for p in op.schema.keyword_only],
+        op.schema.keyword_names,
         do=f"write the parameters of {op.schema.show(op.qualname)}",
     )
 

@@ -123,14 +123,12 @@ class GradInterpreter(Interpreter):
     def _set_up(
         self, op: Any, node: Node, setup: Callable[..., Any], values: Any, out: Any
     ) -> None:
-        count = op.positional_count
-        if count == len(values):
-            setup(ctx=node, inputs=tuple(values), output=out)
-            return
-        names = [p.name for p in op.schema.keyword_only]
-        keywords = dict(zip(names, values[count:], strict=True))
-        inputs = tuple(values[:count])
-        setup(ctx=node, inputs=inputs, keyword_only_inputs=keywords, output=out)
+        positional, keywords = op.schema.split(values)
+        inputs = tuple(positional)
+        if keywords:
+            setup(ctx=node, inputs=inputs, keyword_only_inputs=keywords, output=out)
+        else:
+            setup(ctx=node, inputs=inputs, output=out)
 
     def track(self, node: Any, out: Any) -> Any:
         """The result of a call with its differentiable arrays tracked."""
@@ -401,12 +399,9 @@ class _Native:
             values[slot] = _replace(
                 values[slot], path, lambda v: _track(inner, v, leaves)
             )
-        count = len(op.schema.positional)
-        names = [p.name for p in op.schema.keyword_only]
+        positional, keywords = op.schema.split(values)
         with inner:
-            out = op.__wrapped__(
-                *values[:count], **dict(zip(names, values[count:], strict=True))
-            )
+            out = op.__wrapped__(*positional, **keywords)
         node: Any = nodes(edges)
         node._inputs = shapes
         node._ends = [end_of(leaf, inner) for leaf in flat(out)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from types import FrameType
@@ -213,6 +213,38 @@ class Schema:
             if DEVICE in (p.type, getattr(p.type, "item", None)) and p.name == "device":
                 return i
         return None
+
+    @cached_property
+    def keyword_names(self) -> tuple[str, ...]:
+        """Names of the parameters that can only be passed by name."""
+        return tuple(p.name for p in self.keyword_only)
+
+    def split(self, values: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+        """Values of all parameters as a function takes them.
+
+        Parameters
+        ----------
+        values : sequence
+            A value for each of `parameters`, in their order.
+
+        Returns
+        -------
+        tuple
+            The positional values, in a sequence of the class of `values`, and a dict of
+            the keyword-only ones by name.
+
+        Examples
+        --------
+        >>> import customop as co
+        >>> schema = co.Schema.parse("(Array x, int n, *, float? eps=None) -> Array")
+        >>> schema.split(["x", 2, None])
+        (['x', 2], {'eps': None})
+        """
+        names = self.keyword_names
+        if not names:
+            return values, {}
+        count = len(self.positional)
+        return values[:count], dict(zip(names, values[count:], strict=True))
 
     def index(self, name: str) -> int:
         """Place of a parameter."""

@@ -83,10 +83,8 @@ def select(
     """Kernel, positional and keyword values, and the proof of a call, or None."""
     rule = find_array_rule(op, args)
     if rule is not None:
-        count = op.positional_count
-        names = [p.name for p in op.schema.keyword_only]
-        keywords = dict(zip(names, args[count:], strict=True))
-        return rule, (op, tuple(args[:count]), keywords), {}, None
+        positional, keywords = op.schema.split(args)
+        return rule, (op, tuple(positional), keywords), {}, None
     kind, has_scalar = _kind_of_call(op, args)
     kernel = find_kernel(op, kind)
     if kernel is None:
@@ -107,11 +105,10 @@ def select(
         proof = _proof(op, kernel, kind, args)
         if isinstance(proof, Proof):
             args = proof.values
-    count = len(op.schema.positional)
-    if count == len(args):
+    if not op.schema.keyword_only:
         return kernel, args, {}, proof
-    names = [p.name for p in op.schema.keyword_only]
-    return kernel, args[:count], dict(zip(names, args[count:], strict=True)), proof
+    positional, keywords = op.schema.split(args)
+    return kernel, positional, keywords, proof
 
 
 def _proof(op: Any, kernel: Callable[..., Any], kind: str, args: Sequence[Any]) -> Any:
@@ -358,9 +355,8 @@ def dispatch_composite(op: Any, args: Sequence[Any]) -> Any:
     row = op._table.get(COMPOSITE)
     if top is None or row is None or not top.alive or has_own_rule(op, top.kind):
         return dispatch(op, args)
-    count = op.positional_count
-    names = [p.name for p in op.schema.keyword_only]
-    out = row.fn(*args[:count], **dict(zip(names, args[count:], strict=True)))
+    positional, keywords = op.schema.split(args)
+    out = row.fn(*positional, **keywords)
     if not op.schema.single_return or not is_array(out):
         check_returns(op, row.fn, out, COMPOSITE_RULE)
     return out

@@ -122,13 +122,12 @@ class BatchInterpreter(Interpreter):
     def _by_rule(
         self, op: Any, rule: Any, values: Sequence[Any], dims: Sequence[Any]
     ) -> Any:
-        count = op.positional_count
-        if count == len(values):
+        if not op.schema.keyword_only:
             return rule(self.info, tuple(dims), *values)
-        names = [p.name for p in op.schema.keyword_only]
-        keywords = dict(zip(names, values[count:], strict=True))
-        in_dims = dims if any(_some(d) for d in dims[count:]) else dims[:count]
-        return rule(self.info, tuple(in_dims), *values[:count], **keywords)
+        positional, keywords = op.schema.split(values)
+        count = len(positional)
+        in_dims = dims if any(map(_some, dims[count:])) else dims[:count]
+        return rule(self.info, tuple(in_dims), *positional, **keywords)
 
     def _wrap_result(self, op: Any, rule: Any, out: Any, dims: Any) -> Any:
         found = children(out)

@@ -146,11 +146,9 @@ def _watched(usual: Callable[..., Any]) -> Callable[..., Any]:
             known = _fast_kernel(op, values) if mode is None else None
             if known is not None:
                 kernel, names = known
-                count = op.positional_count
                 call = _run(watchers, names, values, None, kernel)
-                if count == len(args):
-                    return call(*args)
-                return call(*args[:count], **_keywords(op, args))
+                positional, keywords = op.schema.split(args)
+                return call(*positional, **keywords)
             top = _highest(mode, values)
             if top is None:
                 return usual(op, args)
@@ -182,12 +180,6 @@ def _fast_kernel(op: Any, values: Sequence[Any]) -> Any:
         known = kernel, _kernel_name(op, kernel, "cpu")
         op.plans["watched"] = known
     return known
-
-
-def _keywords(op: Any, args: Sequence[Any]) -> dict[str, Any]:
-    """The keyword-only values among those of all parameters, by name."""
-    names = [p.name for p in op.schema.keyword_only]
-    return dict(zip(names, args[op.positional_count :], strict=True))
 
 
 def _select(op: Any, args: Sequence[Any]) -> tuple[Any, Sequence[Any], Any, Any]:

@@ -98,6 +98,26 @@ def test_a_schema_is_inferred_from_hints(fn: Any, text: str | None) -> None:
         assert inferred(fn) == text
 
 
+@pytest.mark.parametrize(
+    ("schema", "values", "expected"),
+    [
+        ("(Array x, int n) -> Array", (1, 2), ((1, 2), {})),
+        ("(Array x, *, int n, int m) -> Array", [1, 2, 3], ([1], {"n": 2, "m": 3})),
+        ("(*, int n) -> Array", (1,), ((), {"n": 1})),
+        ("() -> Array", (), ((), {})),
+    ],
+)
+def test_values_are_split_by_kind(schema: str, values: Any, expected: Any) -> None:
+    """Values of all parameters come apart as positional ones and those by name."""
+    assert co.Schema.parse(schema).split(values) == expected
+
+
+def test_too_few_values_are_not_split() -> None:
+    """Every keyword-only parameter has a value."""
+    with pytest.raises(ValueError, match="shorter"):
+        co.Schema.parse("(Array x, *, int n, int m) -> Array").split((1, 2))
+
+
 def test_hints_may_name_what_the_enclosing_function_defines() -> None:
     """Hints of a nested function are evaluated where it is written."""
     Local = np.ndarray  # noqa: N806

@@ -117,11 +117,9 @@ def _check_shape_by_tag(
     told = pointwise.derive_fake(op) or reduction.derive_fake(op)
     if told is None or op.schema.written:
         return
-    count = op.positional_count
-    names = [p.name for p in op.schema.keyword_only]
-    fakes = [map_nested(value, to_fake) for value in args]
+    fakes, keywords = op.schema.split([map_nested(value, to_fake) for value in args])
     try:
-        found = told(*fakes[:count], **dict(zip(names, fakes[count:], strict=True)))
+        found = told(*fakes, **keywords)
     except CustomOpError:
         return
     tag = Tag.pointwise if Tag.pointwise in op.tags else Tag.reduction

@@ -223,11 +223,8 @@ class Trial:
 
 def split_call(op: Any, kernel: Callable[..., Any], values: Sequence[Any]) -> Any:
     """Call a kernel with the values of all parameters."""
-    count = op.positional_count
-    if count == len(values):
-        return kernel(*values)
-    names = [p.name for p in op.schema.keyword_only]
-    return kernel(*values[:count], **dict(zip(names, values[count:], strict=True)))
+    positional, keywords = op.schema.split(values)
+    return kernel(*positional, **keywords)
 
 
 def kind_among(values: Sequence[Any]) -> str:
