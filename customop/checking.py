@@ -13,6 +13,7 @@ import numpy as np
 from customop import inputs, reproduction, shrinking, variations
 from customop.checks import agreement, batching, behaviour, contract, derivatives
 from customop.checks.trial import Fault, Trial
+from customop.closeness import check_bounds
 from customop.devices import FAKE, NUMPY_SCALAR, TRACED, kind_of
 from customop.dispatch import flat
 from customop.errors import (
@@ -29,7 +30,7 @@ from customop.samples import Sample, map_arrays
 from customop.selection import closed_error, find_kernel
 from customop.vectors import as_kind
 
-__all__ = ["CHECKS", "Check", "OpCheckResult", "opcheck"]
+__all__ = ["CHECKS", "Check", "OpCheckResult", "checks_named", "opcheck"]
 
 
 class Check(NamedTuple):
@@ -222,7 +223,7 @@ def opcheck(
         input found that shows it, and code that repeats it.
     ArgumentError
         If `op` is no operator or a packet of several, a check is unknown, `rtol` or
-        `atol` is given alone, or no input is found that the operator takes.
+        `atol` is given alone or negative, or no input is found that the operator takes.
     MissingRuleError
         If the library that defined the operator is closed.
 
@@ -244,8 +245,8 @@ def opcheck(
       test_jvp     SKIPPED  no jvp rule, and no autograd rule to transpose
     """
     __tracebackhide__ = True
-    chosen = _chosen(test_utils)
-    _check_bounds(rtol, atol)
+    chosen = checks_named(test_utils)
+    check_bounds("opcheck", rtol, atol)
     operator = _operator(op)
     found = OpCheckResult(operator.qualname)
     with _quiet():
@@ -264,7 +265,7 @@ def opcheck(
 # ---- what was asked for ----
 
 
-def _chosen(names: str | Sequence[str]) -> list[Check]:
+def checks_named(names: str | Sequence[str]) -> list[Check]:
     """The checks of these names, in the order of the table."""
     if names == "ALL":
         return list(CHECKS)
@@ -289,15 +290,6 @@ _LATER = {
     name: Check(name, "a captured graph does what the operator does", _not_yet)
     for name in ("test_aot_dispatch_static", "test_aot_dispatch_dynamic")
 }
-
-
-def _check_bounds(rtol: float | None, atol: float | None) -> None:
-    if (rtol is None) is not (atol is None):
-        given, left = ("rtol", "atol") if atol is None else ("atol", "rtol")
-        raise ArgumentError(
-            f"opcheck: {given} is given without {left}",
-            do=f"pass both, as {left}=0.0, or none",
-        )
 
 
 def _operator(op: Any) -> Operator[..., Any]:

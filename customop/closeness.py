@@ -17,7 +17,7 @@ from customop.protocols import abbreviated, describe
 from customop.tree import flatten
 from customop.vectors import Vector, to_host
 
-__all__ = ["assert_close"]
+__all__ = ["assert_close", "check_bounds"]
 
 # Differences named in a message.
 _SHOWN = 6
@@ -123,7 +123,7 @@ def assert_close(
       do: correct the elements, or pass rtol and atol that allow for the difference
     """
     __tracebackhide__ = True
-    _check_bounds(rtol, atol)
+    check_bounds("assert_close", rtol, atol)
     how = _Comparison(rtol, atol, equal_nan, check_dtype, check_device, check_stride)
     faults = list(_faults("", actual, expected, how))
     if not faults:
@@ -145,17 +145,18 @@ def assert_close(
     raise error
 
 
-def _check_bounds(rtol: float | None, atol: float | None) -> None:
+def check_bounds(function: str, rtol: float | None, atol: float | None) -> None:
+    """Raise unless both bounds are given, and not negative, or none."""
     if (rtol is None) is not (atol is None):
         given, left = ("rtol", "atol") if atol is None else ("atol", "rtol")
         raise ArgumentError(
-            f"assert_close: {given} is given without {left}",
+            f"{function}: {given} is given without {left}",
             do=f"pass both, as {left}=0.0, or none",
         )
     for name, value in (("rtol", rtol), ("atol", atol)):
         if value is not None and not value >= 0:
             raise ArgumentError(
-                f"assert_close: {name}={value!r} is out of range",
+                f"{function}: {name}={value!r} is out of range",
                 do=f"pass {name} >= 0",
             )
 

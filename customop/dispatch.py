@@ -312,7 +312,7 @@ def dispatch(op: Any, args: Sequence[Any]) -> Any:  # noqa: C901  # one frame: s
             if top is None or interpreter.level > top.level:
                 top = interpreter
     if op.nested_slots:
-        top = _highest(top, nested_leaves(op, args))
+        top = highest(top, nested_leaves(op, args))
     if top is None:
         # The kernel is called here, so that two frames stand above it.
         try:
@@ -349,7 +349,7 @@ def mode_for(op: Any) -> Mode | None:
     return mode
 
 
-def _highest(top: Any, values: Sequence[Any]) -> Any:
+def highest(top: Any, values: Sequence[Any]) -> Any:
     """The interpreter of the highest level, `top` or one among tracers."""
     for value in values:
         if isinstance(value, Tracer) and (

@@ -12,11 +12,11 @@ from customop.dispatch import Mode, leaked, nested_leaves, show_values
 from customop.errors import CustomOpError, DataDependentError, MissingRuleError, place
 from customop.kinds import RuleKind
 from customop.selection import (
-    _kind_of_call,
     closed_error,
     fallback_for,
     has_own_rule,
     kernel_for,
+    kind_of_call,
     top_interpreter,
 )
 from customop.table import ARRAY_CLASS, AUTOGRAD, COMPOSITE, JVP, VMAP, Row
@@ -103,7 +103,7 @@ def explain(op: Any, args: Sequence[Any]) -> Explanation:
         error = missing
     used = None if taken is None else taken.fn
     top = top_interpreter(op, args)
-    kind = None if top is not None else _kind_of_call(op, args)[0]
+    kind = None if top is not None else kind_of_call(op, args)[0]
     return Explanation(
         f"{op.qualname}({show_values(args)})",
         op.schema.show(op.qualname),
@@ -125,7 +125,7 @@ def _taken(op: Any, args: Sequence[Any]) -> Candidate:
         return Candidate(
             "rule for a class of arrays", why, place(array_rule), array_rule
         )
-    kind, _ = _kind_of_call(op, args)
+    kind, _ = kind_of_call(op, args)
     return _by_kind(op, args, kind)
 
 

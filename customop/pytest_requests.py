@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from customop.checking import CHECKS, _check_bounds, _chosen
+from customop.checking import CHECKS, checks_named
+from customop.closeness import check_bounds
 from customop.devices import kind_of, known_kinds
 from customop.errors import CustomOpError, did_you_mean, quoted
 from customop.knownfailures import KnownFailures
@@ -60,7 +61,7 @@ class Request:
 
 
 def _names_of(checks: Any) -> tuple[str, ...]:
-    return tuple(check.name for check in _chosen(checks))
+    return tuple(check.name for check in checks_named(checks))
 
 
 @contextmanager
@@ -93,7 +94,7 @@ def request_of(item: pytest.Item) -> Request | None:
     patterns = tuple(_pattern(item, value) for value in mark.args) or ("ALL",)
     bounds = {name: value for name, value in mark.kwargs.items() if name in _BOUNDS}
     with _usage(f"{item.nodeid}: the marker opcheck"):
-        _check_bounds(bounds.get("rtol"), bounds.get("atol"))
+        check_bounds("opcheck", bounds.get("rtol"), bounds.get("atol"))
         checks = _names_of(mark.kwargs.get("test_utils", "ALL"))
     return Request(patterns, checks, bounds, mark in item.own_markers)
 

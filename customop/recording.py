@@ -22,9 +22,9 @@ from customop.kinds import RuleKind
 from customop.reverse import GradTracer
 from customop.samples import Sample, fresh
 from customop.selection import (
-    _kind_of_call,
     find_kernel,
     has_own_rule,
+    kind_of_call,
     top_interpreter,
 )
 from customop.table import COMPOSITE
@@ -223,7 +223,7 @@ def _takes_its_body(op: Any, args: Sequence[Any]) -> bool:
     if find_array_rule(op, args) is not None:
         return False
     try:
-        kind, _ = _kind_of_call(op, args)
+        kind, _ = kind_of_call(op, args)
     except CustomOpError:  # the call itself raises it again
         return False
     return find_kernel(op, kind) is row.fn

@@ -26,9 +26,9 @@ from customop.contracts import (
 from customop.derived import find_fake, missing_fake
 from customop.devices import DEFAULT, FAKE, NUMPY_SCALAR, device_kind, kind_of
 from customop.dispatch import (
-    _highest,
     dispatch,
     flat,
+    highest,
     is_array,
     map_nested,
     mode_for,
@@ -71,6 +71,7 @@ __all__ = [
     "has_own_rule",
     "kernel_below",
     "kernel_for",
+    "kind_of_call",
     "misfit",
     "select",
     "top_interpreter",
@@ -85,7 +86,7 @@ def select(
     if rule is not None:
         positional, keywords = op.schema.split(args)
         return rule, (op, tuple(positional), keywords), {}, None
-    kind, has_scalar = _kind_of_call(op, args)
+    kind, has_scalar = kind_of_call(op, args)
     kernel = find_kernel(op, kind)
     if kernel is None:
         raise missing_kernel(op, kind)
@@ -152,7 +153,7 @@ def _proved(op: Any, kind: str, kernel: Callable[..., Any], *, copies: bool) -> 
             set_fast_kernel(op.call, None if copies else kernel)
 
 
-def _kind_of_call(op: Any, args: Sequence[Any]) -> tuple[str, bool]:
+def kind_of_call(op: Any, args: Sequence[Any]) -> tuple[str, bool]:
     """Kind of the arrays of a call, and whether a NumPy scalar is among them."""
     kinds: list[str] = []
     has_scalar = False
@@ -334,7 +335,7 @@ def top_interpreter(op: Any, args: Sequence[Any]) -> Any:
     """The mode or transform that a call goes to, or None."""
     top = mode_for(op) if open_modes or op.sees_seed else None
     values = [args[slot] for slot in op.array_slots]
-    return _highest(top, [*values, *nested_leaves(op, args)])
+    return highest(top, [*values, *nested_leaves(op, args)])
 
 
 def has_own_rule(op: Any, kind: RuleKind) -> bool:

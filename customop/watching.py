@@ -23,9 +23,9 @@ from customop.derived import find_fake
 from customop.devices import DEFAULT, FAKE, NUMPY_SCALAR, kind_of
 from customop.dispatch import (
     Mode,
-    _highest,
     dispatch,
     flat,
+    highest,
     mode_for,
     open_modes,
 )
@@ -33,9 +33,9 @@ from customop.node import Node
 from customop.operator import Operator, route_calls
 from customop.reverse import GradInterpreter, GradTracer
 from customop.selection import (
-    _kind_of_call,
     dispatch_composite,
     has_own_rule,
+    kind_of_call,
 )
 from customop.table import AUTOGRAD, COMPOSITE, JVP, VMAP
 
@@ -149,7 +149,7 @@ def _watched(usual: Callable[..., Any]) -> Callable[..., Any]:
                 call = _run(watchers, names, values, None, kernel)
                 positional, keywords = op.schema.split(args)
                 return call(*positional, **keywords)
-            top = _highest(mode, values)
+            top = highest(mode, values)
             if top is None:
                 return usual(op, args)
             return _run(watchers, _rule_name(op, top), values, None, usual)(op, args)
@@ -202,7 +202,7 @@ def _kind_of(op: Any, args: Sequence[Any], values: Sequence[Any]) -> str:
     if len(values) == 1:
         kind = kind_of[type(values[0])]
         return "cpu" if kind in (None, NUMPY_SCALAR) else str(kind)
-    return _kind_of_call(op, args)[0]
+    return kind_of_call(op, args)[0]
 
 
 def _set_up(

@@ -283,6 +283,10 @@ def test_checks_by_name(test_utils: Any, names: tuple[str, ...]) -> None:
             ),
         ),
         (
+            {"rtol": -1.0, "atol": 0.0},
+            "opcheck: rtol=-1.0 is out of range\n  do: pass rtol >= 0",
+        ),
+        (
             {"args": X},
             (
                 "opcheck: args is ndarray, must be a tuple of arguments\n"

@@ -55,6 +55,9 @@ except co.CustomOpError as error:
     str(error)
 """,
 }
+# Of Python's own, what a program imports itself if it needs it.
+RARE = {"argparse", "asyncio", "csv", "hashlib", "http", "logging", "multiprocessing"}
+RARE |= {"pickle", "random", "sqlite3", "string", "tempfile", "unittest", "xml"}
 ASK = "\nimport sys\nprint(*{name.partition('.')[0] for name in sys.modules})"
 
 
@@ -74,6 +77,13 @@ def run(program: str) -> set[str]:
 def test_optional_libraries_stay_out(name: str) -> None:
     """The package runs on ndarrays with its three requirements alone."""
     assert run(PROGRAMS[name]) & OPTIONAL == set()
+
+
+@pytest.mark.parametrize("name", ["import", "call", "transforms"])
+def test_rare_modules_stay_out(name: str) -> None:
+    """The package imports little beyond what its requirements import."""
+    requirements = run("import numpy, optree, typing_extensions")
+    assert (run(PROGRAMS[name]) - requirements) & RARE == set()
 
 
 def test_the_proof_sees_imports() -> None:
