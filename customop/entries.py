@@ -19,7 +19,7 @@ from customop.errors import (
 from customop.kinds import RuleKind, check_callable
 from customop.operator import (
     Operator,
-    _operators,
+    operators,
     registrations,
 )
 from customop.registration import (
@@ -272,7 +272,7 @@ def add_entry(entry: Entry, *, override: bool = True) -> None:
     with changing:
         if entry.kind not in MERGED:
             check_function(entry.qualname, entry.kind, entry.fn)
-        op = _operators.get(entry.qualname)
+        op = operators.get(entry.qualname)
         if op is not None:
             entry.check(op)
             entry.enter(op, override=override)

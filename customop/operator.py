@@ -96,6 +96,7 @@ __all__ = [
     "define_operator",
     "find_operator",
     "namespaces",
+    "operators",
     "registrations",
     "remove_operator",
     "route_calls",
@@ -1062,7 +1063,7 @@ def _left_below(
 
 # ---- the registry ----
 
-_operators: dict[str, Operator[..., Any]] = {}
+operators: dict[str, Operator[..., Any]] = {}
 # Namespace -> name -> overload -> operator: the same ones, as `ops` finds them.
 namespaces: dict[str, dict[str, dict[str, Operator[..., Any]]]] = {}
 # Operators of closed libraries that somebody holds: a new definition revives them.
@@ -1093,11 +1094,11 @@ def find_operator(qualname: str, module: str = "") -> Operator[..., Any]:
     MissingRuleError
         If no operator has that name.
     """
-    if qualname not in _operators and module and module not in sys.modules:
+    if qualname not in operators and module and module not in sys.modules:
         importlib.import_module(module)
-    found = _operators.get(qualname)
+    found = operators.get(qualname)
     if found is None:
-        near = did_you_mean(qualname, _operators)
+        near = did_you_mean(qualname, operators)
         raise MissingRuleError(
             f"no operator is named '{qualname}'{near}",
             do=f"import {module or 'the module that defines it'} first",
@@ -1120,7 +1121,7 @@ def define_operator(
     schema = apply_tags(name, definition.schema, definition.tags)
     definition = definition._replace(schema=schema)
     with changing:
-        op = _operators.get(name)
+        op = operators.get(name)
         if op is not None:
             _check_redefinition(op._definition, definition)
         waiting = registrations.get(name, ())
@@ -1135,7 +1136,7 @@ def define_operator(
             op._enter(kind, definition.fn, definition.place)
         for registration in tuple(waiting):
             registration.enter(op)
-        _operators[name] = op
+        operators[name] = op
         by_name = namespaces.setdefault(op.namespace, {})
         by_name.setdefault(op.name, {})[op.overload] = op
     return op
@@ -1152,9 +1153,9 @@ def _new_operator(definition: Definition) -> Operator[..., Any]:
 def remove_operator(op: Operator[..., Any]) -> None:
     """Take a definition back: the name is free, and a call of the operator says so."""
     with changing:
-        if _operators.get(op.qualname) is not op:
+        if operators.get(op.qualname) is not op:
             return
-        del _operators[op.qualname]
+        del operators[op.qualname]
         by_name = namespaces[op.namespace]
         del by_name[op.name][op.overload]
         if not by_name[op.name]:
@@ -1197,7 +1198,7 @@ def route_calls(stand_ins: Mapping[Any, Any]) -> list[Operator[..., Any]]:
     with changing:
         _stand_ins.clear()
         _stand_ins.update(stand_ins)
-        found = [*_operators.values(), *_retired.values()]
+        found = [*operators.values(), *_retired.values()]
         for op in found:
             op._route()
     return found
@@ -1206,7 +1207,7 @@ def route_calls(stand_ins: Mapping[Any, Any]) -> list[Operator[..., Any]]:
 def tables_changed() -> None:
     """Forget what all operators have worked out: something that all read has changed."""
     with changing:
-        for op in list(_operators.values()):
+        for op in list(operators.values()):
             op._changed(is_kernel=True)
             op._draw()
 

@@ -32,8 +32,8 @@ from customop.errors import (
 from customop.kinds import RuleKind, Tag
 from customop.operator import (
     Operator,
-    _operators,
     define_operator,
+    operators,
     registrations,
     remove_operator,
     tables_changed,
@@ -87,7 +87,7 @@ class Declared:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel for all kinds of array, when that of one is disabled."""
-        op = _operators[self._qualname]
+        op = operators[self._qualname]
         row = op._table.get(DEFAULT) or op._table.get(COMPOSITE)
         if row is None:
             raise MissingRuleError(
@@ -237,7 +237,7 @@ class _Scope:
             registrations[qualname] = left
         else:
             registrations.pop(qualname, None)
-        op = _operators.get(qualname)
+        op = operators.get(qualname)
         if op is not None:
             op._leave(self)
 
@@ -637,7 +637,7 @@ def _check_alias_analysis(ns: str, given: object) -> None:
 
 
 def _check_undefined(qualname: str, where: str) -> None:
-    known = _operators.get(qualname)
+    known = operators.get(qualname)
     if known is not None:
         raise RegistrationError(
             f"{qualname} is defined already, at {known._definition.place}",

@@ -22,7 +22,7 @@ import customop as co
 from customop import cli
 from customop.cli import arguments, benchmarking, finding, junit, output, rules
 from customop.cli.outcomes import Outcome, Report
-from customop.operator import _operators, namespaces, remove_operator
+from customop.operator import namespaces, operators, remove_operator
 from customop.protocols import FUNCTIONS
 
 ROOT = Path(co.__file__).parent.parent
@@ -160,7 +160,7 @@ def one(x: np.ndarray) -> np.ndarray:
 
 def forget() -> None:
     """Take back what these modules have registered."""
-    for op in list(_operators.values()):
+    for op in list(operators.values()):
         if op.namespace.startswith("cli_"):
             remove_operator(op)
     for name in [n for n in sys.modules if n.startswith("cli_")]:
@@ -192,9 +192,9 @@ def ours(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     """Show the commands no operators of other tests."""
     run("list", "-m", "cli_ops", "-m", "cli_checked")
     names = ("np", "customop", "cli_ops", "cli_checked")
-    known = {name: op for name, op in _operators.items() if op.namespace in names}
-    monkeypatch.setattr(rules, "_operators", known)
-    monkeypatch.setattr(finding, "_operators", known)
+    known = {name: op for name, op in operators.items() if op.namespace in names}
+    monkeypatch.setattr(rules, "operators", known)
+    monkeypatch.setattr(finding, "operators", known)
     monkeypatch.setattr(finding, "namespaces", {n: namespaces[n] for n in names})
 
 
@@ -287,7 +287,7 @@ def test_list_names_all_without_a_pattern(run: Run) -> None:
     headings = [
         line for line in run("list").splitlines() if line.endswith(" operators")
     ]
-    count = sum(name.startswith("np::") for name in _operators)
+    count = sum(name.startswith("np::") for name in operators)
     assert headings[:2] == ["cli_checked: 3 operators", "cli_ops: 5 operators"]
     assert headings[2:] == [f"np: {count} operators"]
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import customop as co
 from customop.configtypes import children
 from customop.inputs import base_samples
-from customop.operator import _operators
+from customop.operator import operators
 from customop.reproduction import repro, show_sample
 from customop.samples import fresh
 from customop.shrinking import shrink
@@ -31,7 +31,7 @@ from customop.variations import arrays_in, dtypes, layouts
 from . import probed
 from .probed import CASES
 
-NUMPY = [name for name in _operators if name.startswith("np::")]
+NUMPY = [name for name in operators if name.startswith("np::")]
 
 
 def operator(fn: Callable[..., Any], fake: Any = None, **options: Any) -> Any:
@@ -95,7 +95,7 @@ def _no_fake(*_args: Any, **_keywords: Any) -> Any:
 @pytest.mark.parametrize("name", NUMPY)
 def test_inputs_of_numpy_operators(name: str) -> None:
     """Inputs are found for every operator of NumPy, which its kernel takes quietly."""
-    op = _operators[name]
+    op = operators[name]
     samples = base_samples(op)
     assert len(samples) >= 3
     for sample in samples:

@@ -44,7 +44,7 @@ def defined(lib: co.Library, add: float) -> co.Operator[..., Any]:
 def test_ten_thousand_operators_leave_nothing() -> None:
     """Operators that were defined, called, differentiated and closed are freed."""
     sizes = lambda: (
-        len(operators._operators),
+        len(operators.operators),
         len(operators.namespaces),
         len(operators.registrations),
         len(operators._retired),

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
 
 import customop as co
-from customop.operator import _operators
+from customop.operator import operators
 from customop.samples import fresh
 from customop.testing import Sample, strategies
 
@@ -66,7 +66,7 @@ def test_arguments_are_accepted(name: str) -> None:
 @pytest.mark.parametrize("name", ["np::sum", "np::where", "np::matmul", "np::stack"])
 def test_arguments_of_numpy_operators(name: str) -> None:
     """Arguments come for the operators of NumPy too."""
-    op = _operators[name]
+    op = operators[name]
     check(
         strategies.arguments(op),
         lambda s: is_finite(op.rule("cpu")(*op._bind(*s.args, **s.kwargs))),

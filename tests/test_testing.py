@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.operator import _operators
+from customop.operator import operators
 from tests.arrays import KIND, StrictArray, register_kernels, to_numpy, to_strict
 
 try:
@@ -183,7 +183,7 @@ def test_result_is_read_before_the_next_call() -> None:
 @pytest.fixture
 def strict(built_in_kinds: None, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The kind 'strict', with arrays that can be read."""
-    register_kernels(dict(_operators))
+    register_kernels(dict(operators))
     monkeypatch.setattr(
         StrictArray, "__dlpack__", lambda x, **kw: to_numpy(x).__dlpack__(**kw), False
     )

@@ -16,7 +16,7 @@ from typing import Any
 
 from customop.cli.command import UsageError
 from customop.errors import did_you_mean, quoted
-from customop.operator import Operator, _operators, namespaces
+from customop.operator import Operator, namespaces, operators
 from customop.ops import OperatorPacket, ops
 
 __all__ = [
@@ -127,11 +127,11 @@ def _is_ours(frame: traceback.FrameSummary) -> bool:
 def matching(patterns: Sequence[str]) -> list[Operator[..., Any]]:
     """Operators of namespaces or globs, by name; all where there is no pattern."""
     for pattern in patterns:
-        if not any(_is_meant(op, pattern) for op in _operators.values()):
-            raise _unknown(pattern, f"no operator matches '{pattern}'", _operators)
+        if not any(_is_meant(op, pattern) for op in operators.values()):
+            raise _unknown(pattern, f"no operator matches '{pattern}'", operators)
     chosen = [
         op
-        for op in _operators.values()
+        for op in operators.values()
         if not patterns or any(_is_meant(op, p) for p in patterns)
     ]
     return sorted(chosen, key=lambda op: op.qualname)
@@ -147,7 +147,7 @@ def find_packet(name: str) -> OperatorPacket:
     """All overloads of ``"namespace::name"``; a dot may stand for the colons."""
     namespace, last = _split_name(name)
     if last not in namespaces.get(namespace, {}):
-        raise _unknown(name, f"no operator is named '{name}'", _operators)
+        raise _unknown(name, f"no operator is named '{name}'", operators)
     packet: OperatorPacket = getattr(getattr(ops, namespace), last)
     return packet
 
@@ -166,7 +166,7 @@ def find_operator(name: str) -> Operator[..., Any]:
         If there is none, or several overloads and none without a name.
     """
     namespace, last = _split_name(name)
-    found = _operators.get(f"{namespace}::{last.removesuffix('.default')}")
+    found = operators.get(f"{namespace}::{last.removesuffix('.default')}")
     if found is not None:
         return found
     base, dot, overload = last.partition(".")
@@ -204,7 +204,7 @@ def defined_in(module: ModuleType) -> list[Operator[..., Any]]:
     name = module.__name__
     mine = [
         op
-        for op in _operators.values()
+        for op in operators.values()
         if f"{op._definition.module}.".startswith(f"{name}.")
     ]
     return sorted(mine, key=lambda op: op.qualname)

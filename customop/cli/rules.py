@@ -9,7 +9,7 @@ from customop.derived import find_fake
 from customop.devices import FAKE
 from customop.errors import place
 from customop.kinds import RuleKind
-from customop.operator import Operator, _operators
+from customop.operator import Operator, operators
 from customop.selection import fallback_for, fallbacks
 from customop.table import (
     ARRAY_CLASS,
@@ -81,7 +81,7 @@ def rules_of(op: Operator[..., Any]) -> list[Rule]:
 def user_kinds() -> list[RuleKind]:
     """Return the kinds that are none of the package's own, by name."""
     known = (*_TRANSFORMS, *MERGED, COMPOSITE, SAMPLE_INPUTS)
-    seen = {kind for op in _operators.values() for kind in op._table}
+    seen = {kind for op in operators.values() for kind in op._table}
     seen |= set(fallbacks)
     theirs = [k for k in seen if isinstance(k, RuleKind) and k not in known]
     return sorted(theirs, key=lambda kind: kind.name)

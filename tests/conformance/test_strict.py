@@ -10,13 +10,13 @@ import optree
 import pytest
 
 import customop as co
-from customop.operator import _operators
+from customop.operator import operators
 from tests import arrays
 from tests.arrays import StrictArray, to_numpy, to_strict
 from tests.conformance import checks
 from tests.conformance.samples import Sample
 
-arrays.register_kernels(dict(_operators))
+arrays.register_kernels(dict(operators))
 
 # Dictionaries keyed by dtypes compare keys of one hash, and strict dtypes hash as
 # NumPy's: array_api_strict warns of the comparison, which says unequal as it should.
