@@ -89,6 +89,22 @@ def _why_not_here(fn: _Function) -> str:
 
 _KINK = "differences from both sides disagree: it has a kink or a jump there"
 
+
+def _smooth(trial: Trial, sample: Sample) -> _Function | str:
+    """The function to differentiate, where it is smooth, or why there is none."""
+    reason = _why_no_derivative(trial, sample)
+    if reason:
+        return reason
+    fn = _function(trial, sample)
+    reason = _why_not_here(fn)
+    if reason:
+        return reason
+    smooth: _Function | None = trial.once(
+        "smooth", sample, lambda: _away_from_kinks(fn)
+    )
+    return _KINK if smooth is None else smooth
+
+
 # ---- test_gradients ----
 
 _SEED = 20
@@ -102,17 +118,9 @@ def check_gradients(trial: Trial, sample: Sample) -> str:
     op = trial.op
     if op.find_rule(AUTOGRAD) is None:
         return "no autograd rule"
-    reason = _why_no_derivative(trial, sample)
-    if reason:
-        return reason
-    fn = _function(trial, sample)
-    reason = _why_not_here(fn)
-    if reason:
-        return reason
-    smooth = trial.once("smooth", sample, lambda: _away_from_kinks(fn))
-    if smooth is None:
-        return _KINK
-    fn = smooth
+    fn = _smooth(trial, sample)
+    if isinstance(fn, str):
+        return fn
     _check_first(trial, fn)
     _check_second(trial, fn)
     _check_batch(trial, fn)
@@ -367,17 +375,9 @@ def check_jvp(trial: Trial, sample: Sample) -> str:
         if formula is None:
             return "no jvp rule, and no autograd rule to transpose"
         return "no jvp rule: it follows from the autograd rule, see test_gradients"
-    reason = _why_no_derivative(trial, sample)
-    if reason:
-        return reason
-    fn = _function(trial, sample)
-    reason = _why_not_here(fn)
-    if reason:
-        return reason
-    smooth = trial.once("smooth", sample, lambda: _away_from_kinks(fn))
-    if smooth is None:
-        return _KINK
-    fn = smooth
+    fn = _smooth(trial, sample)
+    if isinstance(fn, str):
+        return fn
     rng = np.random.default_rng(_SEED)
     tangents = _random(fn.inputs, rng)
     found = _check_tangent(trial, fn, range(len(fn.inputs)), tangents)
