@@ -195,7 +195,7 @@ def _check_rank(who: str, shape: Shape, rank: int) -> None:
 def broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
     """The shape that NumPy broadcasts these to, or None."""
     first = shapes[0] if shapes else ()
-    if all(shape == first for shape in shapes):
+    if shapes.count(first) == len(shapes):
         return first
     try:
         return np.broadcast_shapes(*shapes)

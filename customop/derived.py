@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from customop import mutation, pointwise, reduction, shaperules
+from customop import mutation, pointwise, reduction, shapebatch, shaperules
 from customop.coerce import show
 from customop.configtypes import children, like, outline, steps
 from customop.contracts import Guess
@@ -130,7 +130,8 @@ def source_of(rule: Any) -> str:
     """What a derived rule is derived by, for messages."""
     inside = rule.__wrapped__ if isinstance(rule, Guess) else rule
     module = getattr(getattr(inside, "func", None), "__module__", "")
-    return "shapes" if module == shaperules.__name__ else "tags"
+    by_shapes = (shaperules.__name__, shapebatch.__name__)
+    return "shapes" if module in by_shapes else "tags"
 
 
 def _reason(op: Any) -> str:
@@ -145,10 +146,18 @@ def _reason(op: Any) -> str:
 
 def derive_vmap(op: Any) -> Callable[..., Any] | None:
     """The batching rule that tags or shapes of an operator give, or None."""
+    plans = op.plans  # kept as long as the operator's table: every batched call asks
+    if "vmap" not in plans:
+        plans["vmap"] = _derive_vmap(op)
+    found: Callable[..., Any] | None = plans["vmap"]
+    return found
+
+
+def _derive_vmap(op: Any) -> Callable[..., Any] | None:
     found = (
         mutation.derive_vmap(op)
         or reduction.derive_vmap(op)
-        or shaperules.derive_vmap(op)
+        or shapebatch.derive_vmap(op)
         or pointwise.derive_vmap(op)
     )
     if found is None and op.tags.intersection(_BY_DATA) and not op.sees_seed:

@@ -1,8 +1,8 @@
-"""What the shapes in a schema give for free: a fake kernel, and batching.
+"""A fake kernel by the shapes in a schema.
 
 A loop is a place for any number of axes at the front, ``...`` or ``*batch``, with axes of
 its own behind it: as in the signature of a gufunc of NumPy's, such a kernel treats each
-row alone. A batch is then one more axis of the loop.
+row alone.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from customop.fakearray import (
     make_fake,
     strides_of,
 )
-from customop.pointwise import align
-from customop.protocols import abbreviated, call_numpy
+from customop.protocols import abbreviated
 from customop.schema import Schema
 from customop.schematypes import (
     ArrayType,
@@ -39,7 +38,7 @@ from customop.schematypes import (
 from customop.shapecheck import number_names, sizes_of
 from customop.shapes import Shape
 
-__all__ = ["derive_fake", "derive_vmap", "why_no_fake"]
+__all__ = ["derive_fake", "loop_name", "result_types", "why_no_fake"]
 
 
 def _shapes(schema: Schema) -> list[Shape]:
@@ -47,20 +46,20 @@ def _shapes(schema: Schema) -> list[Shape]:
     return [shape for p in schema.parameters for shape in shapes_in(p.type)]
 
 
-def _results(schema: Schema) -> list[ArrayType] | None:
+def result_types(schema: Schema) -> list[ArrayType] | None:
     """Types of the results, where all are arrays with a shape; or None."""
     kinds = [r.type for r in schema.returns]
     found = [k for k in kinds if isinstance(k, ArrayType) and k.shape is not None]
     return found if found and len(found) == len(kinds) else None
 
 
-def _loop(schema: Schema) -> str | None:
+def loop_name(schema: Schema) -> str | None:
     """Name of the loop of an operator, empty for ``...``; None where it has none.
 
     Some array must have axes of its own behind it: ``...`` alone is any array, of which
     nothing is said.
     """
-    results = _results(schema) or []
+    results = result_types(schema) or []
     shapes = [k.shape for k in results if k.shape is not None]
     names = {shape.loop.name if shape.loop else None for shape in shapes}
     name = names.pop() if len(names) == 1 else None
@@ -75,7 +74,7 @@ def _loop(schema: Schema) -> str | None:
 
 def why_no_fake(schema: Schema) -> str:
     """Why the shapes of a schema tell no fake kernel, or nothing."""
-    results = _results(schema)
+    results = result_types(schema)
     if results is None:
         return "they do not say the shape of every result"
     shapes = [kind.shape for kind in results if kind.shape is not None]
@@ -84,7 +83,7 @@ def why_no_fake(schema: Schema) -> str:
         return f"'{name}' of its result {what} of no argument"
     if any(axis.length is None for shape in shapes for axis in shape.axes):
         return "an axis of its result has no name"
-    if any(s.loop and not s.loop.name for s in shapes) and _loop(schema) is None:
+    if any(s.loop and not s.loop.name for s in shapes) and loop_name(schema) is None:
         return "'...' of its result is any shape"
     return ""
 
@@ -142,7 +141,7 @@ def _tell(op: Any, values: Sequence[Any]) -> list[_Meta]:
     device = max(map(device_of, arrays), key=lambda name: ":" in name, default="cpu")
     return [
         _meta(op, kind, values, arrays, sizes, device)
-        for kind in _results(op.schema) or ()
+        for kind in result_types(op.schema) or ()
     ]
 
 
@@ -265,110 +264,3 @@ def _in_class(element: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     if "f" in kinds and dtype.kind == "c":
         return np.real(np.empty(0, dtype)).dtype
     return np.dtype(default)
-
-
-# ---- batching ----
-
-
-def derive_vmap(op: Any) -> Callable[..., Any] | None:
-    """The batching rule of an operator with a loop, or None for other operators."""
-    if not op.schema.has_shapes or op.schema.written or op.sees_seed:
-        return None
-    plans = op.plans  # kept as long as the operator's table: every batched call asks
-    if "loop" not in plans:
-        # A body made of operators is batched as it is, whatever has a batch.
-        has_body = any(getattr(kind, "name", "") == "composite" for kind in op._table)
-        plans["loop"] = None if has_body else _loop(op.schema)
-    name = plans["loop"]
-    return None if name is None else partial(_batch, op, name)
-
-
-def _batch(
-    op: Any,
-    name: str,
-    info: Any,
-    in_dims: Sequence[Any],
-    *args: Any,
-    **keywords: Any,
-) -> Any:
-    """Make the batch the first axis of the loop, and call the operator once.
-
-    `NotImplemented` where that is not what its rows would give: an array without the
-    loop has a batch, or a result comes without the axes of the loop.
-    """
-    values = (*args, *keywords.values())
-    dims = (*in_dims, *(None,) * (len(values) - len(in_dims)))
-    kinds = [p.type for p in op.schema.parameters]
-    rows = _Rows(name, info.batch_size)
-    triples = list(zip(values, dims, kinds, strict=True))
-    for triple in triples:
-        _map_arrays(*triple, rows.note)
-    loop = None if rows.differ else broadcast(rows.parts)
-    if loop is None:
-        return NotImplemented
-    rows.loop = loop
-    out = op.invoke([_map_arrays(*triple, rows.align) for triple in triples])
-    if not rows.are_in(out, _results(op.schema) or ()):
-        return NotImplemented
-    return out, (0,) * len(op.schema.returns) if op.schema.is_tuple else 0
-
-
-def _map_arrays(
-    value: Any, dim: Any, kind: SchemaType, fn: Callable[[Any, Any, Shape | None], Any]
-) -> Any:
-    """Apply `fn` to an argument, or to the items of a list, with their batch axes."""
-    kind = kind.item if isinstance(kind, Maybe) else kind
-    if isinstance(kind, ListOf) and value is not None:
-        dims = dim if isinstance(dim, list | tuple) else (None,) * len(value)
-        pairs = zip(value, dims, strict=True)
-        return type(value)(_map_arrays(v, d, kind.item, fn) for v, d in pairs)
-    return fn(value, dim, kind.shape if isinstance(kind, ArrayType) else None)
-
-
-class _Rows:
-    """The arguments of a batched call, to be brought to one loop."""
-
-    def __init__(self, name: str, size: int) -> None:
-        self.name = name
-        self.size = size
-        # The axes of the loop in one row: of each array, and what NumPy makes of them.
-        self.parts: list[tuple[int, ...]] = []
-        self.loop: tuple[int, ...] = ()
-        # Whether rows differ in an array that has no loop.
-        self.differ = False
-
-    def note(self, value: Any, dim: Any, shape: Shape | None) -> None:
-        """Note the axes of the loop of an array."""
-        if shape is None or not is_array(value) or not self._has_loop(shape):
-            self.differ = self.differ or any(d is not None for d in flat(dim))
-            return
-        lengths = [n for i, n in enumerate(value.shape) if i != dim]
-        self.parts.append(tuple(lengths[: len(lengths) - len(shape.after)]))
-
-    def _has_loop(self, shape: Shape) -> bool:
-        return shape.loop is not None and shape.loop.name == self.name
-
-    def align(self, value: Any, dim: Any, shape: Shape | None) -> Any:
-        """An array with the batch in front of its loop; all else as it is."""
-        if shape is None or not is_array(value) or not self._has_loop(shape):
-            return value
-        rank = len(self.loop) + len(shape.after)
-        first = align(value, dim, rank)
-        if not self.name or (shape.loop and shape.loop.is_broadcast):
-            return first
-        # Axes of a name are the same for all arrays, and so is the batch.
-        core = tuple(first.shape)[len(first.shape) - len(shape.after) :]
-        wanted = (self.size, *self.loop, *core)
-        if tuple(first.shape) == wanted:
-            return first
-        return call_numpy(np.broadcast_to, first, wanted)
-
-    def are_in(self, out: Any, kinds: Sequence[ArrayType]) -> bool:
-        """Whether all results have the axes of the loop behind the batch."""
-        wanted = (self.size, *self.loop)
-        outs = out if isinstance(out, tuple) else (out,)
-        for value, kind in zip(outs, kinds, strict=True):
-            assert kind.shape is not None
-            if tuple(value.shape)[: len(value.shape) - len(kind.shape.after)] != wanted:
-                return False
-        return True

@@ -11,8 +11,9 @@ import numpy as np
 from typing_extensions import ParamSpec
 
 from customop.coerce import show
+from customop.config import config
 from customop.configtypes import aligned, children, like, map_outline, steps
-from customop.contracts import VMAP_RULE, check_returns
+from customop.contracts import VMAP_RULE, check_returns, check_shapes
 from customop.devices import kind_of
 from customop.dispatch import (
     Interpreter,
@@ -115,9 +116,24 @@ class BatchInterpreter(Interpreter):
             raise self._bad_rule(op, rule, f"returned {show(pair)}, no pair")
         out, out_dims = pair
         if type(out_dims) is int and op.schema.single_return and is_array(out):
-            return self._batched(op, rule, out, out_dims)
-        check_returns(op, rule, out, VMAP_RULE)
-        return self._wrap_result(op, rule, out, out_dims)
+            rows = self._batched(op, rule, out, out_dims)
+        else:
+            check_returns(op, rule, out, VMAP_RULE)
+            rows = self._wrap_result(op, rule, out, out_dims)
+        if op.schema.has_shapes and config.checks != "never":
+            self._prove_rows(op, rule, dims, args, rows)
+        return rows
+
+    def _prove_rows(
+        self, op: Any, rule: Any, dims: Sequence[Any], args: Sequence[Any], out: Any
+    ) -> None:
+        """Hold the rows of a rule to their shapes, once for each `in_dims`."""
+        plans = op.plans
+        proven = ("rows", *[d if type(d) is int else None for d in dims])
+        if config.checks == "first" and proven in plans:
+            return
+        check_shapes(op, rule, VMAP_RULE, args, out)
+        plans[proven] = True
 
     def _by_rule(
         self, op: Any, rule: Any, values: Sequence[Any], dims: Sequence[Any]

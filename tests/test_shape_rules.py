@@ -362,6 +362,66 @@ def test_a_registered_rule_comes_first() -> None:
     assert co.eval_shape(op, np.ones(2)).dtype == np.float32
 
 
+WRONG_ROWS: dict[str, Any] = {
+    "returns output 0 that has 2 for axis 'n', which is 3 by 'x'": (
+        lambda info, in_dims, x: (x[:, :2], 0)
+    ),
+    "returns output 0 that has 4 for axis 'n', which is 3 by 'x'": (
+        lambda info, in_dims, x: (np.zeros((4, 4)), 1)
+    ),
+    "returns output 0 that has 2 axes, must have 1: n": (
+        lambda info, in_dims, x: (x[:, None], 0)
+    ),
+    "returns output 0 of int64, must be float[n]": (
+        lambda info, in_dims, x: (np.zeros((4, 3), np.int64), 0)
+    ),
+}
+
+
+@pytest.mark.parametrize(("reason", "rule"), WRONG_ROWS.items())
+def test_rows_of_a_registered_rule_are_held_to_their_shapes(
+    reason: str, rule: Callable[..., Any]
+) -> None:
+    """What is wrong with a row is told, in the words for the result of a kernel."""
+    op = define("(float[n] x) -> float[n]", lambda x: x * 2)
+    op.register_vmap(rule)
+    with pytest.raises(co.errors.ContractError) as caught:
+        co.vmap(op)(RNG.normal(size=(4, 3)))
+    assert caught.value.what == f"rules::f: the vmap rule {reason}"
+
+
+@pytest.mark.parametrize(("checks", "raises"), [("first", 0), ("always", 1)])
+def test_rows_are_proven_as_the_settings_say(
+    checks: Any, raises: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rule proves its rows at the first call for each `in_dims`."""
+    cut = [None, 2, 2]
+    op = define("(float[n] x) -> float[n]", lambda x: x * 2)
+    op.register_vmap(lambda info, in_dims, x: (x[:, : cut.pop(0)], 0))
+    monkeypatch.setattr(co.config, "checks", checks)
+    x = RNG.normal(size=(4, 3))
+    co.vmap(op)(x)
+    seen = []
+    try:
+        co.vmap(op)(x)
+    except co.errors.ContractError as error:
+        seen.append(error)
+    assert len(seen) == raises
+    with pytest.raises(co.errors.ContractError):
+        co.vmap(op, 1)(x[:, :4])
+
+
+@pytest.mark.parametrize(("loop", "shape"), [("...", (2, 3)), ("*b", (2, 2, 3))])
+def test_a_loop_inside_a_tuple_runs_row_by_row(loop: str, shape: Any) -> None:
+    """An axis of an array in it is not taken for the batch, though it is as long."""
+    schema = f"(float[{loop},n] x, (float[{loop},n], int) gain) -> float[{loop},n]"
+    op = define(schema, lambda x, gain: x * gain[0], f"gain{len(loop)}")
+    x, gain = RNG.normal(size=shape), RNG.normal(size=(2, 3))
+    with warnings.catch_warnings(action="ignore"):
+        got = co.vmap(op, (0, None))(x, (gain, 1))
+    assert np.array_equal(got, np.stack([row * gain for row in x]))
+
+
 def test_a_pointwise_operator_with_loops_broadcasts() -> None:
     """Tag and shapes agree, in batches and for fake arrays."""
     op = define(
