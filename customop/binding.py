@@ -168,12 +168,29 @@ class Sizes:
 
     def _unequal(self, who: str, axis: Axis, length: int, value: int) -> AxisFault:
         names = dict.fromkeys(names_in(axis.length))
-        why = " and ".join(f"'{n}' is {self._by(n)}" for n in names)
         return AxisFault(
             who,
-            f"has {length} for axis '{axis}', which is {value}, since {why}",
+            f"has {length} for axis '{axis}', which is {value}, since {self._why(axis)}",
             f"pass arrays that agree on {quoted(names)}",
         )
+
+    def _why(self, axis: Axis) -> str:
+        """The lengths of the names of an axis, and what gave them."""
+        names = dict.fromkeys(names_in(axis.length))
+        return " and ".join(f"'{n}' is {self._by(n)}" for n in names)
+
+    def negative(self, shapes: Iterable[Shape]) -> str:
+        """Why no array has one of these shapes, or nothing."""
+        for axis in (axis for shape in shapes for axis in shape.axes):
+            if any(n not in self.lengths for n in names_in(axis.length)):
+                continue
+            _, value = affine(axis.length or 0, "", self.lengths) or (0, 0)
+            if value < 0:
+                is_name = isinstance(axis.length, str)
+                by = self._by(str(axis.length)) if is_name else value
+                since = "" if is_name else f", since {self._why(axis)}"
+                return f"of the length '{axis}', which is {by}{since}"
+        return ""
 
 
 def _check_rank(who: str, shape: Shape, rank: int) -> None:

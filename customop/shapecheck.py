@@ -121,10 +121,18 @@ def argument_fault(
                 parameter=seen.parameter,
             )
     try:
-        sizes_of(qualname, schema, args)
+        sizes = sizes_of(qualname, schema, args)
     except ShapeError as error:
         return error
-    return None
+    why = sizes.negative(shape for r in schema.returns for shape in shapes_in(r.type))
+    if not why:
+        return None
+    return ShapeError(
+        f"{qualname}: these arguments would give a result {why}",
+        schema.show(qualname),
+        do="pass arguments for which no length of a result is negative",
+        op=qualname,
+    )
 
 
 def _misshapen(

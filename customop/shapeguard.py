@@ -15,7 +15,7 @@ import numpy as np
 from customop.binding import broadcast
 from customop.parameters import Parameter
 from customop.schema import Schema
-from customop.schematypes import ArrayType, ListOf, Maybe, has_shape
+from customop.schematypes import ArrayType, ListOf, Maybe, has_shape, shapes_in
 from customop.shapecheck import argument_fault, number_names
 from customop.shapes import Axis, Length, Loop, Shape, names_in
 
@@ -152,7 +152,21 @@ def _conditions(schema: Schema, bind: Callable[[str, Any], str]) -> list[str]:
     texts += _of_waiting(names, may_spread=True)
     for i, p in enumerate(p for p in shaped if not isinstance(p.type, ArrayType)):
         texts += _of_optional(p, bind(f"_maybe{i}", None), names)
-    return texts
+    return [*texts, *_of_results(schema, names)]
+
+
+def _of_results(schema: Schema, names: _Names) -> Iterator[str]:
+    """Of lengths of results that may be negative: differences, and numbers."""
+    numbers = number_names(schema)
+    told = {n for p in schema.parameters for s in shapes_in(p.type) for n in s.names}
+    shapes = [shape for r in schema.returns for shape in shapes_in(r.type)]
+    for length in dict.fromkeys(axis.length for s in shapes for axis in s.axes):
+        used = set(names_in(length))
+        if used and ("-" in str(Axis(length)) or not used.isdisjoint(numbers)):
+            if used <= names.texts.keys() - names.untold:
+                yield f"{_write(length, names)} >= 0"
+            elif not used.isdisjoint(told.union(numbers)):
+                raise _Unusual
 
 
 def _is_maybe(schema: Schema, name: str) -> bool:

@@ -7,7 +7,7 @@ row alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,11 +29,12 @@ from customop.protocols import abbreviated
 from customop.schema import Schema
 from customop.schematypes import (
     ArrayType,
-    ListOf,
     Maybe,
     SchemaType,
+    holds_arrays,
     item_shape,
     shapes_in,
+    typed_items,
 )
 from customop.shapecheck import number_names, sizes_of
 from customop.shapes import Shape
@@ -234,10 +235,9 @@ def _dtype(schema: Schema, element: str, values: Sequence[Any]) -> Any:
     if element not in _DEFAULTS and element != "Array":
         return np.dtype(element)
     pairs = [
-        (_element(p.type), leaf)
+        pair
         for p, value in zip(schema.parameters, values, strict=True)
-        if _element(p.type)
-        for leaf in flat(value)
+        for pair in _with_elements(value, p.type)
     ]
     own = [v for e, v in pairs if e == element] or [v for _, v in pairs]
     numbers = [v for v in own if type(v) in (int, float, complex)]
@@ -247,11 +247,16 @@ def _dtype(schema: Schema, element: str, values: Sequence[Any]) -> Any:
     return _in_class(element, np.result_type(*dtypes, *numbers))
 
 
-def _element(kind: SchemaType) -> str:
-    """The class of elements of an array, or of the arrays of a list."""
-    while isinstance(kind, Maybe | ListOf):
-        kind = kind.item
-    return kind.element if isinstance(kind, ArrayType) else ""
+def _with_elements(value: Any, kind: SchemaType) -> Iterator[tuple[str, Any]]:
+    """Arrays of an argument, and numbers in their place, with their elements."""
+    if isinstance(kind, ArrayType):
+        yield kind.element, value
+    elif isinstance(kind, Maybe):
+        if value is not None:
+            yield from _with_elements(value, kind.item)
+    elif holds_arrays(kind):
+        for _, item, own in typed_items(value, kind):
+            yield from _with_elements(item, own)
 
 
 def _in_class(element: str, dtype: np.dtype[Any]) -> np.dtype[Any]:

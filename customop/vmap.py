@@ -114,15 +114,17 @@ class BatchInterpreter(Interpreter):
             return self.loop(op, values, dims)
         if type(pair) is not tuple or len(pair) != 2:
             raise self._bad_rule(op, rule, f"returned {show(pair)}, no pair")
-        out, out_dims = pair
-        if type(out_dims) is int and op.schema.single_return and is_array(out):
-            rows = self._batched(op, rule, out, out_dims)
-        else:
-            check_returns(op, rule, out, VMAP_RULE)
-            rows = self._wrap_result(op, rule, out, out_dims)
+        rows = self._rows_of(op, rule, *pair)
         if op.schema.has_shapes and config.checks != "never":
             self._prove_rows(op, rule, dims, args, rows)
         return rows
+
+    def _rows_of(self, op: Any, rule: Any, out: Any, out_dims: Any) -> Any:
+        """What a rule returns, as rows."""
+        if type(out_dims) is int and op.schema.single_return and is_array(out):
+            return self._batched(op, rule, out, out_dims)
+        check_returns(op, rule, out, VMAP_RULE)
+        return self._wrap_result(op, rule, out, out_dims)
 
     def _prove_rows(
         self, op: Any, rule: Any, dims: Sequence[Any], args: Sequence[Any], out: Any

@@ -469,6 +469,15 @@ def test_the_dtype_of_a_fake_result(
         assert str(op(*args).dtype) == dtype
 
 
+def test_arrays_in_tuples_and_dicts_count_for_the_dtype() -> None:
+    """They are found wherever they stand."""
+    schema = "((Array[n], int) p, Dict(str, Array[n]) d) -> Array[n]"
+    op = define(schema, lambda p, d: p[0] + d["a"])
+    x = np.ones(3, np.float32)
+    assert co.eval_shape(op, (x, 1), {"a": x}).dtype == np.float32
+    assert co.eval_shape(op, (x, 1), {"a": np.ones(3)}).dtype == np.float64
+
+
 def test_a_fake_result_keeps_device_and_order() -> None:
     """The device of the arguments, and the order of axes where the shape is the same."""
     op = define("(float[m,n] x) -> float[m,n]", lambda x: x)

@@ -763,6 +763,38 @@ def test_a_call_that_does_not_fit_says_which_axis(
     assert f"{type(caught.value).__name__}: {caught.value!s}" == text
 
 
+NEGATIVE: list[tuple[str, tuple[Any, ...], str]] = [
+    ("(Array[n] x, Array[k] w) -> Array[n-k+1]", (np.ones(2), np.ones(5)),
+     "'n-k+1', which is -2, since 'n' is 2 by 'x' and 'k' is 5 by 'w'"),
+    ("(Array[n] x, int w) -> Array[w]", (np.ones(2), -1),
+     "'w', which is -1 by the number 'w'"),
+    ("(Array[n] x, Array[k]? w=None) -> Array[n-k]", (np.ones(2), np.ones(5)),
+     "'n-k', which is -3, since 'n' is 2 by 'x' and 'k' is 5 by 'w'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["call", "fake", "vmap"])
+@pytest.mark.parametrize(("schema", "args", "why"), NEGATIVE)
+def test_a_result_has_no_negative_length(
+    schema: str, args: tuple[Any, ...], why: str, way: str
+) -> None:
+    """It is the arguments that are at fault, not the kernel, which does not run."""
+    op = define(schema, taking(schema))
+    ways: dict[str, Callable[[], Any]] = {
+        "call": lambda: op(*args),
+        "fake": lambda: co.eval_shape(op, *args),
+        "vmap": lambda: co.vmap(lambda x: op(x, *args[1:]))(np.ones((3, 2))),
+    }
+    with pytest.raises(co.errors.ShapeError) as caught:
+        ways[way]()
+    assert caught.value.what == (
+        f"ns::f: these arguments would give a result of the length {why}"
+    )
+    assert caught.value.do == (
+        "pass arguments for which no length of a result is negative"
+    )
+
+
 def test_a_call_is_told_in_two_frames() -> None:
     """How the fault was found is no news for the caller."""
     op = define("(Array[n] x) -> ()", lambda x: None)
