@@ -28,8 +28,8 @@ from customop.schematypes import (
     holds_arrays,
     is_array_type,
     is_single_array,
-    item_shape,
     parts,
+    places_of_shapes,
     shapes_in,
 )
 from customop.shapes import Shape, least_sizes
@@ -145,7 +145,9 @@ class Schema:
         -------
         dict of str to tuple
             Parameter -> shape, for each whose type is an array with a shape, such an
-            array or None, or a list of them. An unnamed axis has the length 1.
+            array or None, or a list or dict of them. An array in an object or a tuple
+            goes by how it is reached: ``"camera.matrix"``, ``"pair[0]"``. An unnamed
+            axis has the length 1.
 
         Raises
         ------
@@ -161,12 +163,11 @@ class Schema:
         """
         if isinstance(loops, tuple):
             loops = dict.fromkeys(self.loop_names, loops)
-        found = {}
-        for p in self.parameters:
-            shape = item_shape(p.type)
-            if shape is not None:
-                found[p.name] = self._lengths(p.name, shape, sizes, loops)
-        return found
+        return {
+            place: self._lengths(place, shape, sizes, loops)
+            for p in self.parameters
+            for place, shape in places_of_shapes(p.type, p.name)
+        }
 
     def _lengths(
         self,

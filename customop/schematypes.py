@@ -35,6 +35,7 @@ __all__ = [
     "item_shape",
     "lead_of",
     "parts",
+    "places_of_shapes",
     "shapes_in",
     "typed_items",
 ]
@@ -215,6 +216,24 @@ def item_shape(kind: SchemaType) -> Shape | None:
     while isinstance(kind, Maybe | ListOf):
         kind = kind.item
     return kind.shape if isinstance(kind, ArrayType) else None
+
+
+def places_of_shapes(kind: SchemaType, place: str) -> Iterator[tuple[str, Shape]]:
+    """Arrays with a shape in a value of a type: how each is reached, and its shape.
+
+    All items of a list or a dict go by one place.
+    """
+    if isinstance(kind, Maybe | ListOf | DictOf):
+        yield from places_of_shapes(kind.item, place)
+    elif isinstance(kind, TupleOf):
+        for i, item in enumerate(kind.items):
+            yield from places_of_shapes(item, f"{place}[{i}]")
+    elif isinstance(kind, ClassOf):
+        for name, item in kind.items.items():
+            inner = f"{place}[{name!r}]" if kind.fields.is_dict else f"{place}.{name}"
+            yield from places_of_shapes(item, inner)
+    elif isinstance(kind, ArrayType) and kind.shape is not None:
+        yield place, kind.shape
 
 
 def lead_of(kind: SchemaType) -> int:

@@ -1141,6 +1141,32 @@ def test_lengths_by_name_give_shapes_that_fit(
     assert co.Schema.parse(schema).shapes_for(sizes, loops) == shapes
 
 
+class Grid(typing.TypedDict):
+    """A dict whose array has a shape."""
+
+    knots: Annotated[np.ndarray, "n+1"]
+
+
+def test_lengths_by_name_reach_into_objects_and_tuples() -> None:
+    """An array in an object goes by how it is reached."""
+
+    def fn(
+        camera: Camera,
+        grid: Grid,
+        pair: tuple[Annotated[np.ndarray, "n"], int],
+        more: dict[str, Annotated[np.ndarray, "n 2"]],
+    ) -> None: ...
+
+    schema = co.Schema.infer(fn)
+    assert schema.shapes_for({"n": 4}) == {
+        "camera.rotation": (3, 3),
+        "camera.points": (4, 3),
+        "grid['knots']": (5,),
+        "pair[0]": (4,),
+        "more": (4, 2),
+    }
+
+
 def test_names_are_told_with_the_least_length_they_can_have() -> None:
     """So that inputs can be drawn: sums must not be negative."""
     schema = co.Schema.parse(
