@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -302,7 +302,7 @@ class Proof:
         ordered = exact or not (
             isinstance(self.fake, Guess)
             or Tag.flexible_layout in self.op.tags
-            or any(_is_broadcast(v) for v in flat(list(self.args)))
+            or not _order_follows(flat(list(self.args)))
         )
         for i, (real, fake) in enumerate(zip(values, expected, strict=True)):
             reals, fakes = flat(real), flat(fake)
@@ -494,13 +494,44 @@ def _is_broadcast(value: Any) -> bool:
     return any(stride == 0 and length > 1 for length, stride in pairs)
 
 
+def _order_follows(leaves: Sequence[Any]) -> bool:
+    """Whether arguments leave a result one order of axes that a fake kernel can tell.
+
+    They do where all lie in C order, and none is broadcast against another. From other
+    arguments NumPy's functions choose for themselves: ``x.copy()`` gives C order, and
+    ``x * 2`` that of `x`.
+    """
+    arrays = [v for v in leaves if kind_of[type(v)] not in (None, NUMPY_SCALAR)]
+    if any(_is_broadcast(v) or not _in_c_order(v) for v in arrays):
+        return False
+    shapes = {tuple(v.shape) for v in arrays if len(v.shape)}
+    return len(shapes) < 2 or not _fit_together(shapes)
+
+
+def _in_c_order(value: Any) -> bool:
+    order = _long_axes(tuple(value.shape), strides_of(value))
+    return order == sorted(order)
+
+
+def _fit_together(shapes: Iterable[tuple[int, ...]]) -> bool:
+    """Whether arrays of some two of these shapes broadcast against one another."""
+    return any(
+        all(a == b or 1 in (a, b) for a, b in zip(x[::-1], y[::-1], strict=False))
+        for x, y in itertools.combinations(shapes, 2)
+    )
+
+
+def _long_axes(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
+    """The axes longer than one, in the order in which they lie in memory."""
+    return [axis for axis in axis_order(shape, strides) if shape[axis] > 1]
+
+
 def _other_order(real: Any, fake: Any) -> bool:
     """Whether the axes longer than one lie in another order in memory."""
     if kind_of[type(real)] == NUMPY_SCALAR or not real.size:
         return False
     shape = tuple(real.shape)
-    orders = [axis_order(shape, strides_of(x)) for x in (real, fake)]
-    first, second = ([axis for axis in order if shape[axis] > 1] for order in orders)
+    first, second = (_long_axes(shape, strides_of(x)) for x in (real, fake))
     return first != second
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar, Token
 from typing import Any, ClassVar, NoReturn, Self
 
-from customop.configtypes import like, nests
+from customop.configtypes import like, map_outline, nests
 from customop.devices import TRACED, add_array_type, kind_of
 from customop.errors import (
     CustomOpError,
@@ -415,5 +415,17 @@ def is_array(value: Any) -> bool:
 
 
 def show_values(values: Sequence[Any]) -> str:
-    """Arrays of a call in short, for messages."""
-    return ", ".join(abbreviated(v) if is_array(v) else repr(v) for v in values)
+    """Arrays of a call in short, at any depth, for messages."""
+    return ", ".join(repr(map_outline(v, _InShort)) for v in values)
+
+
+class _InShort:
+    """A value within others, of which an array is told by dtype and shape."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return abbreviated(self.value) if is_array(self.value) else repr(self.value)

@@ -63,6 +63,9 @@ _ShapeOf: TypeAlias = Callable[[int, int], tuple[int, ...]]
 _Round: TypeAlias = tuple[_ShapeOf, _KindsOf]
 
 
+# What kernels take that take nothing else: images, samples of sound, ...
+_SHORT = [np.dtype(n) for n in ("u1", "f4", "i4", "u2", "i2", "c8")]
+
 # In the order in which those that fit an annotation are chosen.
 _COMMON = [
     np.dtype(name)
@@ -162,6 +165,7 @@ def _rounds() -> Iterator[_Round]:
         yield from ((_mixed(length, i, last), _by_hints()) for i in (1, 0, 2))
     yield from ((_even(n), _by_hints()) for n in (6, 1, 8))
     yield from ((_even(4), _by_hints(name)) for name in SHAPED)
+    yield from ((three, _all_of(dtype)) for dtype in _SHORT)
 
 
 # ---- the search ----

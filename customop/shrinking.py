@@ -61,14 +61,37 @@ def shrink(
         found = False
         for smaller in _simpler(op, best):
             if perf_counter() > end:
-                return best
+                return _truly_noted(op, sample, best)
             new = _cost(op, smaller)
             if new >= cost or (must_run and not _runs(op, oracle, smaller)):
                 continue
             if fails(fresh(smaller)):
                 best, cost, found = smaller, new, True
                 break
-    return best
+    return _truly_noted(op, sample, best)
+
+
+def _truly_noted(op: Any, sample: Sample, smaller: Sample) -> Sample:
+    """The smaller sample, without a note that is no longer true of it."""
+    before, after = (
+        {place: _aspects(x) for place, x, _ in arrays_in(op, s)}
+        for s in (sample, smaller)
+    )
+    is_true = all(before.get(place) == aspects for place, aspects in after.items())
+    return smaller if is_true else Sample(smaller.args, smaller.kwargs)
+
+
+def _aspects(x: Any) -> tuple[Any, ...]:
+    """What notes tell of an array."""
+    return (
+        x.dtype,
+        x.flags.c_contiguous,
+        x.flags.writeable,
+        x.flags.aligned,
+        min(x.strides, default=1) < 0,
+        0 in x.strides,
+        x.ndim if 0 in x.shape else -1,
+    )
 
 
 def _runs(op: Any, oracle: Oracle, sample: Sample) -> bool:

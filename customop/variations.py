@@ -201,8 +201,7 @@ def _other_shapes(
     op: Any, sample: Sample, arrays: Sequence[tuple[str, _Array, bool]]
 ) -> Iterator[Sample]:
     judge = _Judge(op, sample)
-    found = [s for s in _shape_trials(op, sample, arrays) if judge.takes(s)]
-    yield from found
+    yield from (s for s in _shape_trials(op, sample, arrays) if judge.takes(s))
 
 
 def _shape_trials(
@@ -277,7 +276,9 @@ _WHOLE = ("i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1")
 _NAMES = (*_FLOATS, *_COMPLEX, *_WHOLE, "?")
 
 
-def dtypes(op: Any, sample: Sample) -> Iterator[Sample]:
+def dtypes(
+    op: Any, sample: Sample, left_out: list[Sample] | None = None
+) -> Iterator[Sample]:
     """The arrays of a sample in other dtypes: all at once, then each by itself.
 
     Masks and indices stay what they are. Dtypes of another kind of number, and of one
@@ -288,6 +289,8 @@ def dtypes(op: Any, sample: Sample) -> Iterator[Sample]:
     ----------
     op : Operator
     sample : Sample
+    left_out : list, optional
+        Gets those that the fake kernel is wrong for.
 
     Yields
     ------
@@ -298,8 +301,12 @@ def dtypes(op: Any, sample: Sample) -> Iterator[Sample]:
     arrays = [(place, x) for place, x, _ in arrays_in(op, sample)]
     judge = _Judge(op, sample)
     for trial, is_certain in _dtype_trials(op, sample, arrays):
-        if judge.takes(trial) and (is_certain or judge.agrees(trial)):
+        if not judge.takes(trial):
+            continue
+        if is_certain or judge.agrees(trial):
             yield trial
+        elif left_out is not None:
+            left_out.append(trial)
 
 
 def _dtype_trials(

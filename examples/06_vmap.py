@@ -14,7 +14,7 @@ import customop as co
 @co.custom_op("shop::mix", mutates_args=())
 def mix(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Compute the weighted mean of the rows of a matrix."""
-    return weights @ x / np.sum(weights)
+    return np.einsum("i,ij->j", weights, x) / np.sum(weights)
 
 
 rng = np.random.default_rng(7)

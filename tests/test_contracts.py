@@ -426,6 +426,68 @@ def test_order_of_axes_is_not_compared_for_broadcast_inputs() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("kernel", "x"),
+    [
+        (lambda x: x.copy(), np.asfortranarray(fresh())),
+        (lambda x: x * 2, np.asfortranarray(fresh())),
+        (lambda x: np.sum(x, axis=0), np.ones((4, 3, 2)).T),
+        (lambda x: np.sort(x), np.ones((4, 3, 2)).swapaxes(1, 2)),
+    ],
+    ids=["copy", "double", "sum", "sort"],
+)
+def test_order_of_axes_is_not_compared_for_inputs_in_other_orders(
+    kernel: Any, x: Any
+) -> None:
+    """NumPy's functions choose for themselves: no `fake_like` can be right for all."""
+    for order in ("C", "F"):
+
+        def fake(x: Any, order: str = order) -> Any:
+            shape = kernel(np.zeros(x.shape)).shape
+            return co.FakeArray(shape, float, np.empty(shape, order=order).strides)
+
+        op = with_fake(kernel, lambda x, fake=fake: fake(x))
+        np.testing.assert_array_equal(op(x), kernel(x))
+
+
+ADD = "(Array x, Array y) -> Array"
+
+
+def turned(x: Any, y: Any) -> Any:
+    """Axes in reverse order in memory."""
+    return np.zeros((2, 3), order="F")
+
+
+@pytest.mark.parametrize(
+    ("shapes", "is_compared"),
+    [
+        (((2, 3), (2, 3)), True),
+        (((2, 3), (3,)), False),
+        (((2, 1), (1, 3)), False),
+        (((2, 3), ()), True),
+        (((2, 3), (4, 5)), True),
+    ],
+    ids=str,
+)
+def test_order_of_axes_for_several_inputs(shapes: Any, is_compared: bool) -> None:
+    """The order is compared unless inputs of different shapes broadcast."""
+    op = define(ADD, turned).register_fake(lambda x, y: co.FakeArray((2, 3)))
+    given = [np.ones(shape) for shape in shapes]
+    if is_compared:
+        with pytest.raises(co.ContractError, match="order of axes"):
+            op(*given)
+    else:
+        assert op(*given).shape == (2, 3)
+
+
+def test_exact_strides_are_compared_for_any_inputs() -> None:
+    """`Tag.needs_exact_strides` is of inputs in any order, broadcast or not."""
+    op = define(ADD, turned, tags=co.Tag.needs_exact_strides)
+    op.register_fake(lambda x, y: co.FakeArray((2, 3)))
+    with pytest.raises(co.ContractError, match="they differ in strides"):
+        op(np.ones((2, 3), order="F"), np.ones(3))
+
+
 def test_axes_of_length_one_have_no_order() -> None:
     """Strides of axes of length 1 are not compared."""
     op = with_fake(lambda x: np.zeros((3, 1)).T, lambda x: co.FakeArray((1, 3)))

@@ -42,6 +42,10 @@ def batch(info: Any, in_dims: Any, x: Any, k: float) -> Any:
     return x * k, in_dims[0]
 
 
+def nested(xs: list[np.ndarray], named: dict[str, np.ndarray]) -> np.ndarray:
+    return np.zeros(3)
+
+
 def body(x: Any, k: float) -> Any:
     return np.multiply(x, k)
 
@@ -293,3 +297,10 @@ def test_an_operator_without_arrays() -> None:
         device_types="cpu",
     )
     assert taken(made, 3).why == "'device' names the kind 'cpu'"
+
+
+def test_arrays_within_others_are_shown_in_short() -> None:
+    """Lists and dicts show dtypes and shapes, not the numbers of their arrays."""
+    op = co.custom_op("explain_test_nested::f", nested, mutates_args=())
+    why = op.explain([np.ones(100), X], {"a": X})
+    assert why.call == "explain_test_nested::f([f64[100], f64[3]], {'a': f64[3]})"

@@ -913,6 +913,22 @@ def test_shrinking_keeps_the_layout_that_fails() -> None:
     assert found.args[0].size <= 2
 
 
+@pytest.mark.parametrize(
+    ("fails", "note"),
+    [
+        (lambda x, k: x.dtype == np.float16, "float16 in all arrays"),
+        (lambda x, k: x.size > 0, ""),
+    ],
+    ids=["it matters", "it does not"],
+)
+def test_shrinking_keeps_a_note_that_is_true(fails: Any, note: str) -> None:
+    """What is special about a sample is told as long as it is true."""
+    x = np.array([1.0, 2.0, 3.0], np.float16)
+    sample = Sample((x, 2.5), note="float16 in all arrays")
+    found = shrunk(operator(probed.scale), sample, fails)
+    assert found.note == note
+
+
 def test_shrinking_plains_what_does_not_matter() -> None:
     """Layout, dtype, options and long numbers go where they do not matter."""
     op = operator(probed.layer_norm)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from customop.kinds import Tag
 from customop.samples import Sample
 from customop.selection import find_kernel
 from customop.table import COMPOSITE
+from customop.variations import dtypes, layouts
 from customop.vectors import as_kind, devices_at_hand
 
 __all__ = [
@@ -37,6 +38,8 @@ __all__ = [
     "check_kernels_agree",
     "check_layouts",
     "check_sizes",
+    "in_dtypes",
+    "in_layouts",
 ]
 
 _BY_DATA = (Tag.data_dependent_output, Tag.dynamic_output_shape)
@@ -244,6 +247,11 @@ def _check_kind(trial: Trial, sample: Sample, kind: str, run: Run) -> str:
 # ---- test_layouts ----
 
 
+def in_layouts(trial: Trial, sample: Sample) -> Iterator[Sample]:
+    """The sample in other layouts."""
+    return layouts(trial.op, sample)
+
+
 def check_layouts(trial: Trial, sample: Sample) -> str:
     """A call does the same wherever, and in whatever order, its arrays lie."""
     plain = [map_nested(value, _in_c_order) for value in trial.values(sample)]
@@ -305,6 +313,20 @@ def _is_alike(real: Any, fake: Any) -> bool:
 
 
 # ---- test_dtypes ----
+
+
+def in_dtypes(trial: Trial, sample: Sample) -> Iterator[Sample]:
+    """The sample in other dtypes, with a note where the fake kernel is wrong for one.
+
+    Most operators on floats have a kernel that makes floats of integers, and a fake
+    kernel that says `fake_like`: this is told, and is no fault.
+    """
+    left_out: list[Sample] = []
+    yield from dtypes(trial.op, sample, left_out)
+    trial.notes += [
+        f"for {other.note} the kernel gives another dtype than its fake kernel tells"
+        for other in left_out[:1]
+    ]
 
 
 def check_dtypes(trial: Trial, sample: Sample) -> str:

@@ -15,6 +15,7 @@ from customop.dispatch import flat, is_array, map_nested
 from customop.errors import OpCheckError
 from customop.kinds import Tag
 from customop.node import is_inexact
+from customop.probing import Oracle
 from customop.samples import Sample, fresh
 from customop.vectors import to_host
 
@@ -84,9 +85,11 @@ class Trial:
         How close results must be; by their dtypes where None.
     known : dict
         What several checks work out for a sample: what and identity -> sample and it.
+    notes : list of str
+        What the check that is at work leaves open, for the table.
     """
 
-    __slots__ = ("atol", "known", "op", "rtol", "samples")
+    __slots__ = ("atol", "known", "notes", "op", "rtol", "samples")
 
     def __init__(
         self,
@@ -100,6 +103,7 @@ class Trial:
         self.rtol: float | None = rtol
         self.atol: float | None = atol
         self.known: dict[tuple[str, int], tuple[Sample, Any]] = {}
+        self.notes: list[str] = []
 
     # ---- running ----
 
@@ -149,6 +153,10 @@ class Trial:
     def expected(self, sample: Sample) -> Run:
         """What the operator does with a sample; worked out once."""
         return self.once("run", sample, lambda: self.call(self.values(sample)))  # type: ignore[no-any-return]
+
+    def fake_takes(self, sample: Sample) -> bool:
+        """Whether the operator is meant for a sample, as its fake kernel tells."""
+        return Oracle(self.op, 0.0).fake_takes(self.values(sample))
 
     def once(self, what: str, sample: Sample, work: Callable[[], Any]) -> Any:
         """What `work` gives for a sample, worked out by the first check that asks."""
