@@ -9,7 +9,15 @@ import numpy as np
 from customop.errors import quoted
 from customop.shapes import Axis, Loop, Shape, affine, names_in
 
-__all__ = ["AxisFault", "Sizes", "broadcast", "known_names", "untold"]
+__all__ = [
+    "AxisFault",
+    "Sizes",
+    "broadcast",
+    "check_rank",
+    "known_names",
+    "untold",
+    "why_untold",
+]
 
 
 class AxisFault(Exception):
@@ -68,7 +76,7 @@ class Sizes:
         AxisFault
             If they have other lengths already, or the number of axes is wrong.
         """
-        _check_rank(who, shape, len(lengths))
+        check_rank(who, shape, len(lengths))
         front = len(shape.before)
         back = len(lengths) - len(shape.after)
         for i, axis in enumerate(shape.before):
@@ -193,7 +201,13 @@ class Sizes:
         return ""
 
 
-def _check_rank(who: str, shape: Shape, rank: int) -> None:
+def check_rank(who: str, shape: Shape, rank: int) -> None:
+    """Raise where an array of so many axes cannot have a shape.
+
+    Raises
+    ------
+    AxisFault
+    """
     wanted = len(shape.axes)
     if rank == wanted or (shape.loop is not None and rank > wanted):
         return
@@ -247,6 +261,12 @@ def untold(
     named = [s.loop.name for s in results if s.loop and s.loop.name]
     names = [*(n for s in results for n in s.names), *(f"*{n}" for n in named)]
     return [name for name in dict.fromkeys(names) if name not in known]
+
+
+def why_untold(name: str) -> str:
+    """What is wrong with a name that `untold` found."""
+    what = "are the axes" if name.startswith("*") else "is the length"
+    return f"'{name}' of its result {what} of no argument"
 
 
 def known_names(

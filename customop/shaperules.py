@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from customop.binding import Sizes, broadcast, untold
+from customop.binding import Sizes, broadcast, untold, why_untold
 from customop.devices import FAKE
 from customop.dispatch import flat, is_array
 from customop.errors import MissingRuleError, ShapeError
@@ -80,8 +80,7 @@ def why_no_fake(schema: Schema) -> str:
         return "they do not say the shape of every result"
     shapes = [kind.shape for kind in results if kind.shape is not None]
     for name in untold(_shapes(schema), shapes, number_names(schema)):
-        what = "are the axes" if name.startswith("*") else "is the length"
-        return f"'{name}' of its result {what} of no argument"
+        return why_untold(name)
     if any(axis.length is None for shape in shapes for axis in shape.axes):
         return "an axis of its result has no name"
     if any(s.loop and not s.loop.name for s in shapes) and loop_name(schema) is None:

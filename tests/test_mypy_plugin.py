@@ -33,7 +33,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 import customop as co
@@ -55,6 +55,11 @@ class Pair(NamedTuple):
     right: np.ndarray
 
 def as_it_is(x: np.ndarray) -> np.ndarray:
+    return x
+
+Misshapen = Annotated[np.ndarray, "m (k"]
+
+def of_floats(x: Annotated[npt.NDArray[np.float64], "m n"]) -> np.ndarray:
     return x
 
 def with_number(x: np.ndarray, k: float) -> None:
@@ -204,6 +209,28 @@ MISTAKES = {
         'co.custom_op("words::s", as_it_is, mutates_args=(),'
         ' schema="(Array(a!) x) -> Array")'
     ),
+    "shape": 'def f(x: Annotated[co.Array, "m,k"]) -> np.ndarray: ...',
+    "shape of items": (
+        'def f(x: list[Annotated[np.ndarray, "m k-"] | None]) -> np.ndarray: ...'
+    ),
+    "shape of a result": 'def f(x: np.ndarray) -> Annotated[np.ndarray, "... *b"]: ...',
+    "shape, twice": (
+        'def f(x: Annotated[Annotated[np.ndarray, "m"], "k"]) -> np.ndarray: ...'
+    ),
+    "shape of an alias": "def f(x: Misshapen) -> np.ndarray: ...",
+    "shape, sum": 'def f(x: Annotated[np.ndarray, "m+k"]) -> np.ndarray: ...',
+    "shape, elements": (
+        'co.custom_op("words::s", of_floats, mutates_args=(),'
+        ' schema="(float32[m,n] x) -> Array")'
+    ),
+    "shape, schema": (
+        'co.custom_op("words::s", of_floats, mutates_args=(),'
+        ' schema="(float64[m,k] x) -> Array")'
+    ),
+    "shape, tag": (
+        'co.custom_op("words::s", of_floats, mutates_args=(), tags=co.Tag.pointwise)'
+    ),
+    "define, shape": 'co.define("words::d", "(Array[m+k] x) -> Array")',
     "define, type": 'co.define("words::d", "(Array x, flot k) -> Array")',
     "define, name": 'co.define("words::d", "d(Array x) -> Array")',
     "library": 'co.Library("words", "FRAGMENT").define("d(Array x) -> ")',

@@ -27,6 +27,18 @@ customop-schema
         def scale(x: np.ndarray, options: dict[int, float]) -> np.ndarray:
             return x * options[0]
 
+customop-shape
+    The shape of an annotation or a schema string cannot be read, they have two, or a tag
+    or a length contradicts them; a result has a name that no argument tells, and the
+    module registers no fake kernel; a kernel has the axes of another shape; an argument
+    of a call has a number of axes that cannot fit, where its type tells it::
+
+        @co.custom_op("mylib::mm", mutates_args=())
+        def mm(
+            x: Annotated[co.Array, "m k"], y: Annotated[co.Array, "k n"]
+        ) -> Annotated[co.Array, "m o"]:
+            return x @ y
+
 customop-mutates
     `mutates_args` names no parameter, one that is no array, or others than the schema
     string marks::

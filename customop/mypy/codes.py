@@ -24,6 +24,7 @@ __all__ = [
     "NAME",
     "RULE",
     "SCHEMA",
+    "SHAPE",
     "VMAP",
     "has_failed",
     "say",
@@ -39,6 +40,7 @@ def _code(name: str, description: str) -> ErrorCode:
 
 NAME = _code("name", "Check that names of operators are namespace::name")
 SCHEMA = _code("schema", "Check that a schema can be made of a definition")
+SHAPE = _code("shape", "Check the shapes that annotations and schemas say")
 MUTATES = _code("mutates", "Check that mutates_args names array parameters")
 KERNEL = _code("kernel", "Check kernels against the operator")
 FAKE = _code("fake", "Check fake kernels against the operator")

@@ -14,7 +14,8 @@ from mypy.nodes import Context, Expression, FuncDef
 from mypy.types import Type
 
 from customop.annotations import Array
-from customop.derived import apply_tags
+from customop.binding import untold, why_untold
+from customop.derived import _BY_DATA, apply_tags
 from customop.devices import DEFAULT
 from customop.errors import CustomOpError, SchemaError
 from customop.infer import _infer_default, _Source, infer
@@ -24,13 +25,15 @@ from customop.mypy import codes
 from customop.mypy.constants import constant, constant_or
 from customop.mypy.functions import Function, stand_in
 from customop.mypy.hints import Unfamiliar, annotation_of, device_of
+from customop.mypy.notes import noted
 from customop.mypy.records import Outline, outline_of
-from customop.mypy.trees import attributes_set
+from customop.mypy.trees import attributes_set, may_have_fake
 from customop.parameters import MISSING, Parameter
 from customop.registration import check_factory, check_names
-from customop.schema import Schema, check_agrees
-from customop.schematypes import Base
+from customop.schema import Schema, _check_same_shapes, check_agrees
+from customop.schematypes import Base, ClassOf, SchemaType, parts, shapes_in
 from customop.scope import parsed, read_definition
+from customop.shapecheck import check_definition, number_names
 
 if TYPE_CHECKING:
     from mypy.checker import TypeChecker
@@ -107,6 +110,9 @@ class Draft:
         self._context = context
         self._code = codes.SCHEMA
         self._at: Context | None = None
+        # Whether shapes are read, and whether there may be some that cannot be.
+        self._reads_shapes = True
+        self._is_vague = False
         self.unsure: list[str] = []
         self.outline: Outline | None = None
 
@@ -150,7 +156,7 @@ class Draft:
 
     def _inferred(self) -> Schema:
         fn = self._annotated()
-        schema = Schema(*infer(fn, ()))
+        schema = Schema(*self._inferred_parts(fn))
         schema = replace(schema, parameters=self._with_defaults(fn, schema))
         names = constant_or(self._said.mutates_args, _UNKNOWN)
         if names is _UNKNOWN:
@@ -166,6 +172,23 @@ class Draft:
             ),
         )
 
+    def _inferred_parts(self, fn: Any) -> Any:
+        try:
+            return infer(fn, ())
+        except SchemaError:
+            if self._is_right_without_shapes():
+                self._step(codes.SHAPE)
+            raise
+
+    def _is_right_without_shapes(self) -> bool:
+        plain = Draft(self._api, self._said, self._function, self._context)
+        plain._reads_shapes = False
+        try:
+            infer(plain._annotated(), ())
+        except SchemaError:
+            return False
+        return True
+
     def _annotated(self) -> Any:
         """The function for the run time to infer from, without its defaults."""
         given = []
@@ -173,7 +196,8 @@ class Draft:
             spelled = self._function.spelled(index)
             hint = self._annotation(p.name, self._function.hint(index), spelled)
             given.append(p.replace(annotation=hint, default=p.empty))
-        result = self._annotation("return", self._function.result, None)
+        spelled = self._function.spelled(-1)
+        result = self._annotation("return", self._function.result, spelled)
         return stand_in(self._function.name, given, result)
 
     def _annotation(self, name: str, kind: Type | None, spelled: Type | None) -> Any:
@@ -181,10 +205,15 @@ class Draft:
             return inspect.Parameter.empty
         try:
             device = device_of(spelled, kind, self._api.tree.names)
-            return device or annotation_of(kind, self._api.tree.fullname)
+            found = device or annotation_of(kind, self._api.tree.fullname)
         except (Unfamiliar, RecursionError):
             self.unsure.append(name)
             return Array
+        try:
+            return noted(found, spelled, self._api) if self._reads_shapes else found
+        except (Unfamiliar, RecursionError):
+            self._is_vague = True
+            return found
 
     def _with_defaults(self, fn: Any, schema: Schema) -> tuple[Parameter, ...]:
         source = _Source(fn, inspect.signature(fn))
@@ -221,6 +250,11 @@ class Draft:
             names = schema.written
         with self._of_mutates_args():
             check_agrees(self._with_schema(schema), schema, names)
+        if schema.has_shapes:
+            self._step(codes.SHAPE, self._said.schema)
+            unsure = self.unsure[:]
+            _check_same_shapes(self._annotated(), schema)
+            self.unsure = unsure
         return schema
 
     @contextmanager
@@ -263,15 +297,37 @@ class Draft:
         check_factory(self._said.qualname, schema, names or (DEFAULT,))
 
     def _tagged(self, schema: Schema) -> Schema:
-        if self._said.tags is None:
+        given = constant_or(self._said.tags, _UNKNOWN if self._said.tags else ())
+        found = given if isinstance(given, list | tuple | set) else [given]
+        if self.unsure or not all(isinstance(tag, Tag) for tag in found):
+            if self._said.tags is not None:
+                self.unsure.append("mutates_args")
             return schema
-        given = constant_or(self._said.tags, _UNKNOWN)
-        tags = given if isinstance(given, list | tuple | set) else [given]
-        if self.unsure or not all(isinstance(tag, Tag) for tag in tags):
-            self.unsure.append("mutates_args")
-            return schema
+        tags = frozenset(found)
+        self._check_shapes(schema, tags)
         self._step(codes.SCHEMA, self._said.tags)
-        return apply_tags(self._said.qualname, schema, frozenset(tags))
+        return apply_tags(self._said.qualname, schema, tags) if tags else schema
+
+    def _check_shapes(self, schema: Schema, tags: frozenset[Tag]) -> None:
+        """Raise where the shapes cannot be checked, or a result's is told by nothing."""
+        if self._is_vague or any(isinstance(k, ClassOf) for k in _all_parts(schema)):
+            return
+        self._step(codes.SHAPE)
+        check_definition(self._said.qualname, schema, frozenset())
+        self._step(codes.SHAPE, self._said.tags)
+        check_definition(self._said.qualname, schema, tags)
+        self._step(codes.SHAPE)
+        if tags.intersection(_BY_DATA) or not schema.has_shapes:
+            return
+        results = [shape for r in schema.returns for shape in shapes_in(r.type)]
+        given = [shape for p in schema.parameters for shape in shapes_in(p.type)]
+        names = untold(given, results, number_names(schema))
+        if names and not may_have_fake(self._api.tree, self._function.node):
+            raise SchemaError(
+                f"{self._said.qualname}: {why_untold(names[0])}",
+                do="name an axis of an argument, write '_' for a length that only the"
+                " kernel knows, or register a fake kernel",
+            )
 
     def _outline(self, schema: Schema) -> Outline:
         shown = [self._shown(p) for p in schema.parameters]
@@ -280,6 +336,11 @@ class Draft:
 
     def _shown(self, p: Parameter) -> Parameter:
         return replace(p, type=Base("...")) if p.name in self.unsure else p
+
+
+def _all_parts(schema: Schema) -> Iterator[SchemaType]:
+    for p in schema.parameters:
+        yield from parts(p.type)
 
 
 def check_schema(
@@ -292,6 +353,7 @@ def check_schema(
     text = constant_or(given, None)
     if not isinstance(text, str) or _CLASS.search(text.partition("(")[2]):
         return None
+    code = codes.SCHEMA
     try:
         name, schema = (
             parsed(name, _without_name(name, text))
@@ -300,7 +362,9 @@ def check_schema(
         )
         check_names(name, schema)
         check_factory(name, schema, (DEFAULT,))
+        code = codes.SHAPE
+        check_definition(name, schema, frozenset())
     except CustomOpError as error:
-        codes.tell(api, error, given, codes.SCHEMA)
+        codes.tell(api, error, given, code)
         return None
     return outline_of(schema, str(schema))

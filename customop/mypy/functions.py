@@ -91,9 +91,14 @@ class Function:
         return constant(found)
 
     def spelled(self, index: int) -> Type | None:
-        """Annotation of a parameter before mypy looked up what its names mean."""
+        """Annotation of a parameter before mypy looked up what its names mean.
+
+        That of the result by an index below 0.
+        """
         given = self.node.unanalyzed_type if self.node is not None else None
-        return given.arg_types[index] if isinstance(given, CallableType) else None
+        if not isinstance(given, CallableType):
+            return None
+        return given.ret_type if index < 0 else given.arg_types[index]
 
     def hint(self, index: int) -> Type | None:
         """Annotation of a parameter, None where it has none."""
@@ -153,35 +158,43 @@ def stand_in(
 
 
 def function_of(
-    kind: Type | None, expression: Expression | None, context: Context
+    kind: Type | None, expression: Expression | None, context: Context, module: str
 ) -> Function | None:
-    """The function of an argument, or None where nothing is known of it."""
+    """The function of an argument, or None where nothing is known of it.
+
+    Of a function of another module the type alone is known: mypy may have the rest of
+    it, or have taken it from its cache.
+    """
     proper = get_proper_type(kind)
     if not isinstance(proper, CallableType) or proper.is_type_obj():
         return None
     if proper.is_ellipsis_args or proper.param_spec() is not None:
         return None
-    node = _node(expression, context)
+    node = _node(expression, context, module)
     if node is not None and len(node.arguments) != len(proper.arg_types):
         node = None  # a bound method
     return Function(proper, node)
 
 
-def _node(expression: Expression | None, context: Context) -> FuncItem | None:
+def _node(
+    expression: Expression | None, context: Context, module: str
+) -> FuncItem | None:
     if isinstance(expression, LambdaExpr):
         return expression
     if isinstance(expression, RefExpr):
-        return _of_name(expression)
+        return _of_name(expression, module)
     if isinstance(context, Decorator) and len(context.original_decorators) == 1:
         return context.func
     return None
 
 
-def _of_name(expression: RefExpr) -> FuncItem | None:
+def _of_name(expression: RefExpr, module: str) -> FuncItem | None:
     node = expression.node
-    if isinstance(node, FuncDef) and not node.is_decorated:
-        return node
-    return None
+    if not isinstance(node, FuncDef) or node.is_decorated:
+        return None
+    # That of a function within another one has no dots.
+    is_here = "." not in node.fullname or node.fullname.startswith(f"{module}.")
+    return node if is_here else None
 
 
 def innermost_decorator(decorated: Decorator, call: Expression) -> FuncDef | None:

@@ -249,7 +249,8 @@ def _of_type(kind: TypeType, module: str) -> Any:
 def _of_instance(kind: Instance, module: str) -> Any:
     info = kind.type
     if is_array(info):
-        return Array if info.fullname == "customop.annotations.Array" else np.ndarray
+        is_ours = info.fullname == "customop.annotations.Array"
+        return Array if is_ours else _array_of(kind)
     if info.fullname in _GENERATORS:
         return np.random.Generator
     if any(base.fullname == "numpy.generic" for base in info.mro):
@@ -259,13 +260,23 @@ def _of_instance(kind: Instance, module: str) -> Any:
     return _config_class(info, module)
 
 
+def _array_of(kind: Instance) -> Any:
+    """The class of arrays, with that of their elements where the annotation has one."""
+    last = get_proper_type(kind.args[-1]) if kind.args else None
+    inside = get_proper_type(last.args[0]) if isinstance(last, Instance) else None
+    if kind.type.fullname != "numpy.ndarray" or not isinstance(inside, Instance):
+        return np.ndarray
+    array, of_elements = typing.cast("Any", (np.ndarray, np.dtype))
+    return array[Any, of_elements[_numpy_scalar(inside)]]
+
+
 def _numpy_scalar(kind: Instance) -> Any:
     name = kind.type.name
     if kind.type.fullname in _WIDTHS and kind.args:
         width = get_proper_type(kind.args[0])
         bits = width.type.name.strip("_Bit") if isinstance(width, Instance) else ""
         count = int(bits) * (2 if "complex" in name else 1) if bits.isdecimal() else ""
-        name = f"{_WIDTHS[kind.type.fullname]}{count}"
+        name = f"{_WIDTHS[kind.type.fullname]}{count}" if count else name
     found = getattr(np, name, None)
     if not isinstance(found, type) or not issubclass(found, np.generic):
         raise Unfamiliar

@@ -38,6 +38,7 @@ from customop.mypy.functions import Function, function_of, innermost_decorator
 from customop.mypy.program import Program, is_operator
 from customop.mypy.records import Record, copied, recall, remember
 from customop.mypy.rules import Registered, check_kinds
+from customop.mypy.shapes import misshapen
 from customop.mypy.trees import Decorators
 from customop.registration import check_name
 from customop.table import AUTOGRAD, JVP, VMAP
@@ -79,7 +80,8 @@ class Asked:
     def function(self, given: Argument | None) -> Function | None:
         """The function that is given, or that the call decorates."""
         if given is not None and not isinstance(get_proper_type(given.type), NoneType):
-            return function_of(given.type, given.expression, self.context)
+            module = self.api.tree.fullname
+            return function_of(given.type, given.expression, self.context, module)
         if given is not None or not isinstance(self.context, Expression):
             return None
         decorated = self._decorators.find(self.api.tree, self.context)
@@ -361,6 +363,9 @@ def _called(asked: Asked) -> Type:
         error = different_arrays(asked.call, record)
         if error is not None:
             codes.tell(asked.api, error, asked.context, codes.MIXED)
+        for place, fault in misshapen(asked.call, record):
+            at = asked.place(asked.call.at(place))
+            codes.tell(asked.api, fault, at, codes.SHAPE)
     return asked.result
 
 

@@ -7,6 +7,7 @@ assignments, imports and mypy's cache.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +16,7 @@ from mypy.types import Instance, LiteralType, Type, get_proper_type
 
 from customop.parameters import MISSING
 from customop.schema import Schema
-from customop.schematypes import holds_arrays
+from customop.schematypes import ArrayType, Maybe, holds_arrays
 
 if TYPE_CHECKING:
     from mypy.checker import TypeChecker
@@ -46,6 +47,8 @@ class Outline:
     written, arrays, optional : tuple of str
         Names of the parameters that are written, of those that hold arrays, and of
         those that have a default.
+    shapes : tuple of str
+        ``name=axes`` of the arrays that have a shape; `return` is the name of a result.
     """
 
     text: str
@@ -55,6 +58,13 @@ class Outline:
     written: tuple[str, ...]
     arrays: tuple[str, ...]
     optional: tuple[str, ...]
+    shapes: tuple[str, ...] = ()
+
+    @property
+    def shape_of(self) -> dict[str, str]:
+        """Name of a parameter or ``"return"`` -> its shape, as annotations write it."""
+        pairs = (text.partition("=") for text in self.shapes)
+        return {name: axes for name, _, axes in pairs}
 
     @property
     def positional(self) -> list[_Named]:
@@ -86,7 +96,18 @@ def outline_of(schema: Schema, text: str) -> Outline:
         schema.written,
         tuple(p.name for p in schema.parameters if holds_arrays(p.type)),
         tuple(p.name for p in schema.parameters if p.default is not MISSING),
+        tuple(_shapes(schema)),
     )
+
+
+def _shapes(schema: Schema) -> Iterator[str]:
+    kinds = [(p.name, p.type) for p in schema.parameters]
+    if len(schema.returns) == 1:
+        kinds.append(("return", schema.returns[0].type))
+    for name, kind in kinds:
+        array = kind.item if isinstance(kind, Maybe) else kind
+        if isinstance(array, ArrayType) and array.shape is not None:
+            yield f"{name}={array.shape.text}"
 
 
 @dataclass(frozen=True)

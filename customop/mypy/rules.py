@@ -17,7 +17,9 @@ from customop.kinds import RuleKind
 from customop.mypy import codes
 from customop.mypy.functions import Function
 from customop.mypy.gradients import returned_tuples
+from customop.mypy.notes import types_of
 from customop.mypy.records import Outline, Record
+from customop.mypy.shapes import other_shape
 from customop.mypy.signatures import misfit
 from customop.node import wrong_count
 from customop.registration import check_autograd, check_device_types, check_kernel
@@ -70,7 +72,23 @@ class Registered:
             self.tell(error, code)
             return False
         self._check_types(what, code, 0)
+        self._check_shapes(what)
         return True
+
+    def _check_shapes(self, what: str) -> None:
+        if not self.schema.shapes:
+            return
+        other = other_shape(self.schema, types_of(self.function, self.api))
+        if other is None:
+            return
+        it = "the result" if other.name == "return" else f"'{other.name}'"
+        text = (
+            f"{self.record.name}: the {what} has the axes {other.mine!r} for {it}, the"
+            f" operator {other.theirs!r}"
+        )
+        at = self.function.place(other.name, self.context)
+        do = "write the operator's axes, or leave the shape out"
+        codes.say(self.api, text, do, at, codes.SHAPE)
 
     def check_entry(
         self, kind: str | RuleKind, code: ErrorCode, *, with_below: bool

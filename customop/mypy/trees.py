@@ -15,6 +15,7 @@ from mypy.nodes import (
     ExpressionStmt,
     ForStmt,
     FuncDef,
+    FuncItem,
     IfStmt,
     Import,
     ImportAll,
@@ -30,6 +31,7 @@ from mypy.nodes import (
     WhileStmt,
     WithStmt,
 )
+from mypy.traverser import NameAndMemberCollector
 from mypy.util import correct_relative_import
 
 from customop.mypy.constants import constant_or
@@ -39,6 +41,7 @@ __all__ = [
     "attributes_set",
     "definitions",
     "imported_names",
+    "may_have_fake",
     "statements",
 ]
 
@@ -169,3 +172,31 @@ def imported_names(tree: MypyFile, statement: ImportBase) -> list[str]:
     )
     names = statement.names if isinstance(statement, ImportFrom) else []
     return [package, *(f"{package}.{name}" for name, _ in names)]
+
+
+# ---- fake kernels ----
+
+
+# Names of what registers one, or may do so.
+_REGISTERING = ("register_fake", "impl")
+
+
+def may_have_fake(tree: MypyFile, fn: FuncItem | None) -> bool:
+    """Whether a module may register a fake kernel for an operator made of a function.
+
+    Only what is written as that of another function's operator is known to be none.
+    """
+    search = NameAndMemberCollector()
+    tree.accept(search)
+    if any(name.name in _REGISTERING for name in search.name_exprs):
+        return True
+    return any(
+        _may_be_of(member.expr, fn)
+        for member in search.member_exprs
+        if member.name in _REGISTERING
+    )
+
+
+def _may_be_of(op: Expression, fn: FuncItem | None) -> bool:
+    node = op.node if isinstance(op, RefExpr) else None
+    return not isinstance(node, Decorator) or fn is None or node.func is fn

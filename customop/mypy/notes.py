@@ -1,0 +1,322 @@
+"""Shapes that annotations write, which mypy's types no longer have.
+
+They are read from the source of the module that is checked, since mypy keeps that of no
+other. Where an annotation may have a shape that stands elsewhere, nothing is said of it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import typing
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from mypy.nodes import (
+    AssignmentStmt,
+    EllipsisExpr,
+    Expression,
+    ImportFrom,
+    IndexExpr,
+    MemberExpr,
+    MypyFile,
+    NameExpr,
+    OpExpr,
+    StrExpr,
+    TupleExpr,
+    TypeAlias,
+    TypeAliasStmt,
+    TypeInfo,
+    TypeVarExpr,
+    Var,
+)
+from mypy.types import (
+    EllipsisType,
+    Instance,
+    RawExpressionType,
+    Type,
+    UnboundType,
+    UnionType,
+    get_proper_type,
+)
+
+from customop.annotations import schema_type
+from customop.devices import is_array_class
+from customop.errors import SchemaError
+from customop.mypy.functions import Function
+from customop.mypy.hints import Unfamiliar, annotation_of
+from customop.mypy.trees import statements
+from customop.schematypes import SchemaType
+
+if TYPE_CHECKING:
+    from mypy.checker import TypeChecker
+
+__all__ = ["noted", "types_of"]
+
+_ANNOTATED = ("typing.Annotated", "typing_extensions.Annotated")
+_UNIONS = ("typing.Optional", "typing.Union")
+_LITERALS = ("typing.Literal", "typing_extensions.Literal")
+# Modules whose aliases have no shapes.
+_PLAIN = ("customop", "numpy", "cupy", "typing", "builtins", "collections")
+# Modules of the forms of annotations.
+_FORMS = ("typing", "typing_extensions", "collections")
+# Values that an annotation is written with, and that are no text.
+_NO_TEXTS = ("builtins.int", "builtins.bool", "builtins.bytes", "builtins.float")
+
+
+def noted(annotation: Any, spelled: Type | None, api: TypeChecker) -> Any:
+    """An annotation with the shapes that it is spelled with in the module checked.
+
+    Raises
+    ------
+    Unfamiliar
+        If it may have shapes that cannot be read there.
+    """
+    if spelled is None:
+        raise Unfamiliar
+    return _Source(api).noted(annotation, spelled)
+
+
+def types_of(function: Function, api: TypeChecker) -> dict[str, SchemaType]:
+    """Name of a parameter, or ``"return"``, -> its schema type, where that is known."""
+    found = {}
+    given = [(p.name, function.hint(i)) for i, p in enumerate(function.parameters)]
+    kinds = [*given, ("return", function.result)]
+    for index, (name, kind) in enumerate(kinds):
+        if kind is None:
+            continue
+        try:
+            annotation = annotation_of(kind, api.tree.fullname)
+            spelled = function.spelled(index if name != "return" else -1)
+            found[name] = schema_type(noted(annotation, spelled, api))
+        except (Unfamiliar, RecursionError, SchemaError):
+            continue  # the program reads no annotations of kernels
+    return found
+
+
+class _Source:
+    """Annotations of a module, as they are written."""
+
+    def __init__(self, api: TypeChecker) -> None:
+        self._tree = api.tree
+        self._builtins = api.modules.get("builtins")
+
+    def noted(self, annotation: Any, spelled: Type) -> Any:
+        if self._is_plain(spelled):
+            return annotation
+        if isinstance(spelled, UnionType):
+            return self._of_union(annotation, spelled.items)
+        assert isinstance(spelled, UnboundType)
+        if self._jaxtyped(spelled.name):
+            return self._of_jaxtyping(annotation, spelled)
+        return self._of_form(annotation, spelled)
+
+    def _of_form(self, annotation: Any, spelled: UnboundType) -> Any:
+        name, node = self._symbol(spelled.name)
+        if name in _ANNOTATED:
+            inner = self.noted(annotation, spelled.args[0])
+            return Annotated[(inner, *self._texts(spelled))]
+        if name in _UNIONS:
+            return self._of_union(annotation, spelled.args)
+        if not isinstance(node, TypeAlias):
+            return self._of_items(annotation, spelled.args)
+        if spelled.args:
+            raise Unfamiliar
+        return self.noted(annotation, self._value(node))
+
+    def _of_union(self, annotation: Any, spelled: typing.Sequence[Type]) -> Any:
+        rest = [item for item in spelled if not _is_none(item)]
+        is_union = typing.get_origin(annotation) is typing.Union
+        items = typing.get_args(annotation) if is_union else (annotation,)
+        kinds = [item for item in items if item is not type(None)]
+        if len(kinds) != len(rest):
+            raise Unfamiliar
+        pairs = zip(kinds, rest, strict=True)
+        made = [self.noted(kind, item) for kind, item in pairs]
+        nones = [None] * (len(items) - len(kinds))
+        return typing.Union[(*made, *nones)]
+
+    def _of_items(self, annotation: Any, spelled: typing.Sequence[Type]) -> Any:
+        origin, items = typing.get_origin(annotation), typing.get_args(annotation)
+        if origin is None or len(items) != len(spelled):
+            raise Unfamiliar
+        made = [
+            item if item is Ellipsis else self.noted(item, given)
+            for item, given in zip(items, spelled, strict=True)
+        ]
+        return origin[tuple(made)]
+
+    def _of_jaxtyping(self, annotation: Any, spelled: UnboundType) -> Any:
+        texts = self._texts(spelled)
+        inner = typing.get_origin(annotation) or annotation
+        if isinstance(inner, typing.TypeVar):
+            inner = inner.__bound__
+        is_there = importlib.util.find_spec("jaxtyping") is not None
+        if not is_there or len(texts) != 1 or not is_array_class(inner):
+            raise Unfamiliar
+        import jaxtyping  # noqa: PLC0415  # optional, and slow to import
+
+        form = getattr(jaxtyping, spelled.name.rpartition(".")[2])
+        try:
+            return form[np.ndarray, texts[0]]
+        except (ValueError, TypeError):  # refused by jaxtyping, in its words
+            raise Unfamiliar from None
+
+    # ---- what is written ----
+
+    def _is_plain(self, spelled: Type) -> bool:
+        """Whether no shape is written; raise where that cannot be known."""
+        if isinstance(spelled, UnionType):
+            return self._are_plain(spelled.items)
+        if not isinstance(spelled, UnboundType):
+            return True
+        name, node = self._symbol(spelled.name)
+        if name in _ANNOTATED:
+            return not self._texts(spelled) and self._is_plain(spelled.args[0])
+        if self._jaxtyped(spelled.name):
+            return False
+        if name in _LITERALS or spelled.name == "None":
+            return True
+        is_known = isinstance(node, TypeInfo) or name.partition(".")[0] in _FORMS
+        is_plain = is_known or self._is_plain_node(node)
+        return self._are_plain(spelled.args) and is_plain
+
+    def _are_plain(self, spelled: typing.Sequence[Type]) -> bool:
+        # Each of them may raise, so all are asked.
+        found = [self._is_plain(item) for item in spelled]
+        return all(found)
+
+    def _is_plain_node(self, node: Any) -> bool:
+        if isinstance(node, TypeAlias):
+            return self._is_plain_alias(node)
+        if isinstance(node, TypeVarExpr):
+            return self._is_plain_variable(node)
+        raise Unfamiliar
+
+    def _is_plain_alias(self, alias: TypeAlias) -> bool:
+        if alias.fullname.partition(".")[0] in _PLAIN:
+            return True
+        return self._is_plain(self._value(alias))
+
+    def _is_plain_variable(self, variable: TypeVarExpr) -> bool:
+        if variable.fullname.startswith("customop."):
+            return True
+        bound = get_proper_type(variable.upper_bound)
+        is_class = isinstance(bound, Instance) and not variable.values
+        if not is_class or self._module_of(variable.fullname) != self._tree.fullname:
+            raise Unfamiliar
+        for call in self._assigned(variable.name):
+            for given in _subscripts(call):
+                if not self._is_plain(_as_type(given)):
+                    raise Unfamiliar
+        return True
+
+    def _texts(self, spelled: UnboundType) -> list[str]:
+        return [t for item in spelled.args[1:] for t in self._text(item)]
+
+    def _text(self, note: Type) -> list[str]:
+        """The text of a note, if it is one."""
+        if isinstance(note, UnboundType | UnionType) and note.original_str_expr:
+            return [note.original_str_expr]
+        if isinstance(note, RawExpressionType):
+            if note.base_type_name == "builtins.str":
+                return [str(note.literal_value)]
+            if note.base_type_name in _NO_TEXTS:
+                return []
+        if isinstance(note, UnboundType):
+            node = self._node(note.name)
+            kind = get_proper_type(node.type) if isinstance(node, Var) else None
+            is_object = isinstance(kind, Instance) and kind.type.fullname not in (
+                "builtins.str",
+                "builtins.object",
+            )
+            if isinstance(node, TypeInfo) or is_object:
+                return []
+        raise Unfamiliar
+
+    # ---- names ----
+
+    def _symbol(self, word: str) -> tuple[str, Any]:
+        first, *rest = word.split(".")
+        symbol = self._tree.names.get(first)
+        if symbol is None and self._builtins is not None:
+            symbol = self._builtins.names.get(first)
+        for part in rest:
+            node = None if symbol is None else symbol.node
+            symbol = node.names.get(part) if isinstance(node, MypyFile) else None
+        return ("", None) if symbol is None else (symbol.fullname or "", symbol.node)
+
+    def _node(self, word: str) -> Any:
+        return self._symbol(word)[1]
+
+    def _jaxtyped(self, word: str) -> bool:
+        """Whether a name is one of jaxtyping's, for mypy names of `Annotated`."""
+        module, _, name = word.rpartition(".")
+        if module:
+            found = self._node(module)
+            return isinstance(found, MypyFile) and found.fullname == "jaxtyping"
+        return any(
+            (alias or given) == name
+            for node in self._tree.imports
+            if isinstance(node, ImportFrom) and node.id == "jaxtyping"
+            for given, alias in node.names
+        )
+
+    @staticmethod
+    def _module_of(fullname: str) -> str:
+        return fullname.rpartition(".")[0]
+
+    def _value(self, alias: TypeAlias) -> Type:
+        """What an alias of the module stands for, as it is written."""
+        name = alias.fullname.rpartition(".")[2]
+        is_here = self._module_of(alias.fullname) == self._tree.fullname
+        found = list(self._assigned(name)) if is_here else []
+        if len(found) != 1:
+            raise Unfamiliar
+        return _as_type(found[0])
+
+    def _assigned(self, name: str) -> Iterator[Expression]:
+        """What a name of the module is assigned."""
+        for statement in statements(self._tree.defs):
+            if isinstance(statement, TypeAliasStmt) and statement.name.name == name:
+                yield statement.value.expr()
+            elif isinstance(statement, AssignmentStmt) and any(
+                isinstance(target, NameExpr) and target.name == name
+                for target in statement.lvalues
+            ):
+                yield statement.rvalue
+
+
+def _is_none(spelled: Type) -> bool:
+    return isinstance(spelled, UnboundType) and spelled.name == "None"
+
+
+def _subscripts(expression: Expression) -> list[Expression]:
+    """Arguments of a call that can be annotations."""
+    given = getattr(expression, "args", [])
+    return [item for item in given if not isinstance(item, StrExpr)]
+
+
+def _as_type(expression: Expression | None) -> Type:
+    """An expression as an annotation of the same text."""
+    if isinstance(expression, NameExpr | MemberExpr):
+        return UnboundType(_dotted(expression))
+    if isinstance(expression, StrExpr):
+        return RawExpressionType(expression.value, "builtins.str")
+    if isinstance(expression, EllipsisExpr):
+        return EllipsisType()
+    if isinstance(expression, OpExpr) and expression.op == "|":
+        return UnionType([_as_type(expression.left), _as_type(expression.right)])
+    if isinstance(expression, IndexExpr):
+        index = expression.index
+        items = index.items if isinstance(index, TupleExpr) else [index]
+        return UnboundType(_dotted(expression.base), [_as_type(i) for i in items])
+    raise Unfamiliar
+
+
+def _dotted(expression: Expression) -> str:
+    if isinstance(expression, NameExpr):
+        return expression.name
+    if isinstance(expression, MemberExpr):
+        return f"{_dotted(expression.expr)}.{expression.name}"
+    raise Unfamiliar
