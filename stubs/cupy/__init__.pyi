@@ -10,6 +10,29 @@ from typing import Any, ClassVar, Literal, NoReturn, SupportsIndex, TypeAlias, o
 
 import numpy
 import numpy.typing as npt
+# Dtypes and constants are NumPy's own.
+from numpy import (
+    bool_ as bool_,
+    complex64 as complex64,
+    complex128 as complex128,
+    e as e,
+    float16 as float16,
+    float32 as float32,
+    float64 as float64,
+    inf as inf,
+    int8 as int8,
+    int16 as int16,
+    int32 as int32,
+    int64 as int64,
+    intp as intp,
+    nan as nan,
+    newaxis as newaxis,
+    pi as pi,
+    uint8 as uint8,
+    uint16 as uint16,
+    uint32 as uint32,
+    uint64 as uint64,
+)
 from typing_extensions import disjoint_base
 
 from cupy import cuda as cuda

@@ -1,7 +1,7 @@
 """Devices, streams and memory of CuPy."""
 
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import disjoint_base
 
@@ -45,6 +45,8 @@ class Event:
     def synchronize(self) -> None: ...
 
 class Stream:
+    null: ClassVar[Stream]
+    ptds: ClassVar[Stream]
     def __init__(
         self,
         null: bool = False,
