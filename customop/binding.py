@@ -100,7 +100,8 @@ class Sizes:
             raise AxisFault(
                 who,
                 f"has {length} for axis '{axis}', which is {self._by(wanted)}",
-                f"pass arrays with one length for '{wanted}'",
+                f"pass arrays with one length for '{wanted}'"
+                + (", or with 1" if axis.is_broadcast else ""),
             )
         else:
             self._origins.setdefault(wanted, who)
@@ -127,7 +128,9 @@ class Sizes:
                 who,
                 f"has {lengths} for axes '{loop}', which are {known} by"
                 f" {self._origins[f'*{name}']}",
-                f"pass arrays with one shape for '*{name}'",
+                f"pass arrays whose axes '*{name}' NumPy can broadcast"
+                if loop.is_broadcast
+                else f"pass arrays with one shape for '*{name}'",
             )
         self.loops[name] = joint
         self._spread[name] = may_grow and may_differ

@@ -795,6 +795,22 @@ def test_a_result_has_no_negative_length(
     )
 
 
+SPREAD = [
+    ("(Array[#m] x, Array[#m] y) -> ()", "pass arrays with one length for 'm', or with 1"),
+    ("(Array[*b] x, Array[*#b] y) -> ()",
+     "pass arrays whose axes '*b' NumPy can broadcast"),
+    ("(Array[*#b] x, Array[*b] y) -> ()", "pass arrays with one shape for '*b'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "do"), SPREAD)
+def test_what_to_do_tells_where_arrays_may_broadcast(schema: str, do: str) -> None:
+    """By the notation of the array that does not fit."""
+    with pytest.raises(co.errors.ShapeError) as caught:
+        define(schema, taking(schema))(np.ones(3), np.ones(2))
+    assert caught.value.do == do
+
+
 def test_a_call_is_told_in_two_frames() -> None:
     """How the fault was found is no news for the caller."""
     op = define("(Array[n] x) -> ()", lambda x: None)
