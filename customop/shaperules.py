@@ -76,6 +76,8 @@ def loop_name(schema: Schema) -> str | None:
 def why_no_fake(schema: Schema) -> str:
     """Why the shapes of a schema tell no fake kernel, or nothing."""
     results = result_types(schema)
+    if not all(isinstance(r.type, ArrayType) for r in schema.returns):
+        return "not all its results are single arrays"
     if results is None:
         return "they do not say the shape of every result"
     shapes = [kind.shape for kind in results if kind.shape is not None]
