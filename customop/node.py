@@ -31,6 +31,9 @@ __all__ = [
     "sum_to_shape",
     "sweep",
     "wrong_count",
+    "wrong_list",
+    "wrong_name",
+    "wrong_single",
 ]
 
 
@@ -254,27 +257,17 @@ class Node:
         if isinstance(found, dict):
             return self._by_name(edges, found)
         if isinstance(found, list):
-            raise self._wrong(
-                f"returned a list of {len(found)}, must return a tuple, a gradient for"
-                f" each of {', '.join(names)}",
-                f"return ({', '.join('g_' + n for n in names)},)",
-            )
+            raise self._wrong(*wrong_list(len(found), names))
         if self._rest_is_free(edges, 1):
             return (found, *(None,) * (count - 1))
-        raise self._wrong(
-            f"returned one gradient, must return {count}: {', '.join(names)}",
-            f"return ({', '.join('g_' + n for n in names)}), None for no gradient",
-        )
+        raise self._wrong(*wrong_single(names))
 
     def _by_name(self, edges: Sequence[Edge], found: dict[str, Any]) -> tuple[Any, ...]:
         parameters = self._op.schema.parameters
         names = [p.name for p in parameters]
         unknown = [name for name in found if name not in names]
         if unknown:
-            raise self._wrong(
-                f"returned a gradient for '{unknown[0]}', which is no parameter",
-                f"use the names {', '.join(names)}",
-            )
+            raise self._wrong(*wrong_name(unknown[0], names))
         for slot in {edge[0] for edge in edges}:
             if names[slot] not in found:
                 raise self._wrong(
@@ -603,6 +596,31 @@ def flat_metas(outputs: Any) -> list[Any]:
     if type(outputs) is list or type(outputs) in nests:
         return [leaf for item in children(outputs) or () for leaf in flat_metas(item)]
     return [outputs]
+
+
+def wrong_name(name: str, names: Sequence[str]) -> tuple[str, str]:
+    """The same of a gradient for what is no parameter."""
+    return (
+        f"returned a gradient for '{name}', which is no parameter",
+        f"use the names {', '.join(names)}",
+    )
+
+
+def wrong_list(count: int, names: Sequence[str]) -> tuple[str, str]:
+    """The same of gradients in a list."""
+    shown = ", ".join(names)
+    return (
+        f"returned a list of {count}, must return a tuple, a gradient for each of {shown}",
+        f"return ({', '.join('g_' + n for n in names)},)",
+    )
+
+
+def wrong_single(names: Sequence[str]) -> tuple[str, str]:
+    """The same of a gradient that stands alone."""
+    return (
+        f"returned one gradient, must return {len(names)}: {', '.join(names)}",
+        f"return ({', '.join('g_' + n for n in names)}), None for no gradient",
+    )
 
 
 def wrong_count(count: int, names: Sequence[str]) -> tuple[str, str]:

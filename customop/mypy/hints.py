@@ -15,7 +15,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from mypy.nodes import MypyFile, SymbolTable, TypeInfo, Var
+import typing_extensions
+from mypy.nodes import (
+    VARIANCE_NOT_READY,
+    MypyFile,
+    SymbolTable,
+    TypeInfo,
+    Var,
+)
 from mypy.types import (
     AnyType,
     CallableType,
@@ -197,13 +204,17 @@ def _of_union(kind: UnionType, module: str) -> Any:
 def _of_variable(kind: TypeVarType, module: str) -> Any:
     if kind.id.is_self():
         raise Unfamiliar
-    make: Any = typing.TypeVar  # by a name of its own it would be one of this module
+    # By a name of its own it would be one of this module.
+    make: Any = typing_extensions.TypeVar
     if kind.values:
         options = [annotation_of(value, module) for value in kind.values]
-        return make(kind.name, *options)
+        is_bare = kind.variance == VARIANCE_NOT_READY
+        return make(kind.name, *options, infer_variance=is_bare)
     bound = get_proper_type(kind.upper_bound)
     if isinstance(bound, Instance) and bound.type.fullname == "builtins.object":
-        return make(kind.name)
+        # In the brackets of a function, it prints as its bare name.
+        is_bare = kind.variance == VARIANCE_NOT_READY
+        return make(kind.name, infer_variance=is_bare)
     given = annotation_of(kind.upper_bound, module)
     return make(kind.name, bound=given)
 

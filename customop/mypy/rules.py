@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mypy.errorcodes import ErrorCode
-from mypy.nodes import Context
+from mypy.nodes import Context, Expression, ListExpr, RefExpr, TupleExpr
 from mypy.types import Type
 
 from customop.devices import FAKE
@@ -16,12 +16,18 @@ from customop.errors import CustomOpError
 from customop.kinds import RuleKind
 from customop.mypy import codes
 from customop.mypy.functions import Function
-from customop.mypy.gradients import returned_tuples
+from customop.mypy.gradients import (
+    is_one_value,
+    names_of,
+    returned,
+    returned_tuples,
+    returns_array,
+)
 from customop.mypy.notes import types_of
 from customop.mypy.records import Outline, Record
 from customop.mypy.shapes import other_shape
 from customop.mypy.signatures import misfit
-from customop.node import wrong_count
+from customop.node import wrong_count, wrong_list, wrong_name, wrong_single
 from customop.registration import check_autograd, check_device_types, check_kernel
 from customop.table import JVP, VMAP
 
@@ -125,7 +131,7 @@ class Registered:
 
     def _check_pairs(self, kind: RuleKind, code: ErrorCode) -> None:
         for found in returned_tuples(self.function):
-            if len(found.items) != 2:
+            if len(found.items) != 2 and isinstance(found, TupleExpr):
                 many = f"{len(found.items)} values"
                 what = f"{self.record.name}: the {kind.name} rule returned {many}"
                 codes.say(self.api, what, f"return {kind.returns}", found, code)
@@ -140,12 +146,35 @@ class Registered:
         except CustomOpError as error:
             self.tell(error, codes.AUTOGRAD)
             return
-        names = self.schema.by_position
+        is_array = returns_array(self.function)
         for found in returned_tuples(self.function):
-            if not self._is_count(len(found.items)):
-                what, do = wrong_count(len(found.items), names)
-                what = f"{self.record.name}: backward {what}"
-                codes.say(self.api, what, do, found, codes.AUTOGRAD)
+            self._tell_gradients(self._wrong_items(found), found)
+        for expression in returned(self.function):
+            self._tell_gradients(self._wrong_value(expression, is_array), expression)
+
+    def _tell_gradients(self, words: tuple[str, str] | None, context: Context) -> None:
+        if words is not None:
+            what = f"{self.record.name}: backward {words[0]}"
+            codes.say(self.api, what, words[1], context, codes.AUTOGRAD)
+
+    def _wrong_items(self, found: TupleExpr | ListExpr) -> tuple[str, str] | None:
+        names = self.schema.by_position
+        if isinstance(found, ListExpr):
+            return wrong_list(len(found.items), names)
+        count = len(found.items)
+        return None if self._is_count(count) else wrong_count(count, names)
+
+    def _wrong_value(self, found: Expression, is_array: bool) -> tuple[str, str] | None:
+        """What is wrong with a gradient that stands alone, or those of a dict."""
+        names = self.schema.by_position
+        known = [*names, *self.schema.by_name]
+        for name in names_of(found):
+            if name not in known:
+                return wrong_name(name, known)
+        is_one = is_one_value(found) or (is_array and isinstance(found, RefExpr))
+        if is_one and len(names) > 1 and not self._is_count(1):
+            return wrong_single(names)
+        return None
 
     def _is_count(self, count: int) -> bool:
         """Whether that many gradients can be right; the last may be left out."""

@@ -28,12 +28,12 @@ def keep(ctx: Scaled, inputs: tuple[F64, float], output: F64) -> None:
     ctx.save_for_backward(arrays=inputs)  # mypy: call-arg  pyright: reportCallIssue
 
 
-def backward_of_info(ctx: co.BatchInfo, grad: F64) -> F64:
-    return grad
+def backward_of_info(ctx: co.BatchInfo, grad: F64) -> tuple[F64, None]:
+    return grad, None
 
 
-def backward(ctx: co.Context, grad: F64) -> F64:
-    return grad
+def backward(ctx: co.Context, grad: F64) -> tuple[F64, None]:
+    return grad, None
 
 
 def keep_in_tuple(ctx: tuple[int, ...], inputs: Any, output: Any) -> None: ...

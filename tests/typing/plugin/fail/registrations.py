@@ -173,3 +173,31 @@ chained = (
     .register_kernel("cuda", gauss.call)
     .register_fake(of_two)  # plugin: customop-fake
 )
+
+
+# ---- gradients by name, and alone ----
+
+
+def by_name(ctx: Any, grad: F64, other: F64) -> dict[str, F64]:
+    return {"x": grad, "z": other}  # plugin: customop-autograd
+
+
+def in_a_list(ctx: Any, grad: F64, other: F64) -> Any:
+    return [grad, other]  # plugin: customop-autograd
+
+
+def alone(ctx: Any, grad: F64, other: F64) -> Any:
+    if ctx.needs:
+        return (grad - other) * ctx.k  # plugin: customop-autograd
+    return -grad if ctx.all else {"x": grad, "y": other}  # plugin: customop-autograd
+
+
+def annotated(ctx: Any, grad: F64, other: F64) -> F64:
+    return grad  # plugin: customop-autograd
+
+
+split.register_autograd(by_name)
+split.register_autograd(in_a_list)
+split.register_autograd(alone)
+split.register_autograd(annotated)
+split.register_autograd(lambda ctx, g, h: g * 2.0)  # plugin: customop-autograd

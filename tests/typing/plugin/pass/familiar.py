@@ -171,6 +171,35 @@ def pair(x: F64) -> Pair:
 
 
 halves.register_autograd(of_halves)
+
+
+@co.custom_op("plugin_pass::both", mutates_args=())
+def both(x: F64, y: F64, *, k: float = 1.0) -> F64:
+    return x + y
+
+
+def of_both(ctx: Any, grad: F64) -> Any:
+    rest: dict[str, Any] = {}
+    if ctx.k == 1:
+        return {"x": grad, **rest}
+    if ctx.k == 2:
+        return {"y": grad, "k": 2.0, "x": None}
+    if ctx.k == 3:
+        return (grad,) * 2
+    if ctx.k == 4:
+        return (grad,) + (None,)  # noqa: RUF005
+    return None if ctx.k else ctx.gradients
+
+
+both.register_autograd(of_both)
+
+
+@co.custom_op("plugin_pass::scaled", mutates_args=())
+def scaled(x: F64, factor: float = 1.0) -> F64:
+    return x * factor
+
+
+scaled.register_autograd(lambda ctx, grad: grad * 2.0)
 co.register_fake("plugin_pass::halves", plain)
 with co.Library("plugin_pass", "FRAGMENT") as library:
     name = library.define("thrice(Array x) -> Array")
