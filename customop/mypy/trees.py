@@ -24,6 +24,8 @@ from mypy.nodes import (
     MatchStmt,
     MemberExpr,
     MypyFile,
+    NameExpr,
+    Node,
     OverloadedFuncDef,
     RefExpr,
     Statement,
@@ -31,7 +33,6 @@ from mypy.nodes import (
     WhileStmt,
     WithStmt,
 )
-from mypy.traverser import NameAndMemberCollector
 from mypy.util import correct_relative_import
 
 from customop.mypy.constants import constant_or
@@ -186,17 +187,31 @@ def may_have_fake(tree: MypyFile, fn: FuncItem | None) -> bool:
 
     Only what is written as that of another function's operator is known to be none.
     """
-    search = NameAndMemberCollector()
-    tree.accept(search)
-    if any(name.name in _REGISTERING for name in search.name_exprs):
-        return True
-    return any(
-        _may_be_of(member.expr, fn)
-        for member in search.member_exprs
-        if member.name in _REGISTERING
-    )
+    return any(_may_be_of(found, fn) for found in _named(tree, _REGISTERING))
 
 
-def _may_be_of(op: Expression, fn: FuncItem | None) -> bool:
+# Attributes in which statements and expressions have expressions.
+_WITHIN = (
+    *("expr", "callee", "args", "base", "index", "items", "left", "right", "rvalue"),
+    *("if_expr", "else_expr", "generator", "left_expr", "sequences"),
+    "original_decorators",
+)
+
+
+def _named(tree: MypyFile, names: tuple[str, ...]) -> Iterator[NameExpr | MemberExpr]:
+    """Uses of names, and of attributes of these names, anywhere in a module."""
+    waiting: list[Any] = list(_everywhere(tree.defs))
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list | tuple):
+            waiting.extend(node)
+        elif isinstance(node, Node):
+            if isinstance(node, NameExpr | MemberExpr) and node.name in names:
+                yield node
+            waiting += [getattr(node, within, None) for within in _WITHIN]
+
+
+def _may_be_of(use: NameExpr | MemberExpr, fn: FuncItem | None) -> bool:
+    op = use.expr if isinstance(use, MemberExpr) else None
     node = op.node if isinstance(op, RefExpr) else None
     return not isinstance(node, Decorator) or fn is None or node.func is fn
