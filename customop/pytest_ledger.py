@@ -32,6 +32,8 @@ class Ledger:
         self._option = option
         self._ran = Ran(option.request.wants, option.request.checks)
         self._calls: Counter[str] = Counter()
+        # With those that a marker has checked.
+        self._called: set[str] = set()
         self._raised = 0
         self._without_values = 0
         self._operators: set[str] = set()
@@ -55,6 +57,7 @@ class Ledger:
 
     def _add(self, seen: dict[str, Any]) -> None:
         self._calls.update(seen["calls"])
+        self._called.update(seen["called"])
         self._raised += seen["raised"]
         self._without_values += seen["without_values"]
 
@@ -86,7 +89,7 @@ class Ledger:
         self._operators.update(operator_names())
         patterns = self._option.request.patterns
         self._unmatched = [
-            p for p in patterns if not any(is_named(op, p) for op in self._calls)
+            p for p in patterns if not any(is_named(op, p) for op in self._called)
         ]
         if self._option.accepts:
             self._changes = self._option.known.accept(self._ran)

@@ -86,12 +86,13 @@ class Checker:
         with recording(log):
             result = yield
         due = list(log.calls.values())
+        called = sorted({call.op.qualname for call in due})
         if marked is not None:
             own = [call for call in due if marked.wants(call.op.qualname)]
             due = [call for call in due if not marked.wants(call.op.qualname)]
             _check_marked(item, marked, own, log)
         if general is not None:
-            item.stash[_seen] = Seen(due, _summary(log, due))
+            item.stash[_seen] = Seen(due, {**_summary(log, due), "called": called})
         return result
 
     @pytest.hookimpl(wrapper=True)

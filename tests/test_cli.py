@@ -634,6 +634,26 @@ def test_check_quietly(run: Run) -> None:
     )
 
 
+def test_check_tells_what_is_left_open(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A check that passes has a note where it leaves something open."""
+
+    def opcheck(op: Any, **settings: Any) -> Any:
+        found = co.testing.OpCheckResult(op.qualname)
+        found["test_sizes"], found.seconds["test_sizes"] = "SUCCESS", 0.0
+        found.notes["test_sizes"] = "of one size"
+        return found
+
+    monkeypatch.setattr("customop.cli.checking.opcheck", opcheck)
+    assert timeless(run("check", "cli_checked:right")) == lines("""
+        passed  cli_checked::right  1 passed in T s
+          test_sizes  passed  of one size
+
+        1 operator: 1 passed in T s
+    """)
+
+
 def test_check_hands_tolerances_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tolerances and names of checks reach opcheck as they are."""
     seen: list[dict[str, Any]] = []

@@ -790,6 +790,23 @@ def test_formula_with_one_derivative_that_is_wrong() -> None:
     assert "has a wrong gradient" in str(found)
 
 
+@pytest.mark.parametrize("check", ["test_layouts", "test_dtypes"])
+def test_chance_is_no_fault_of_layouts_and_dtypes(check: str) -> None:
+    """Results that differ between equal calls are told by one check, which says so."""
+    calls = [0]
+
+    def counted(x: np.ndarray) -> np.ndarray:
+        calls[0] += 1
+        return x * calls[0]
+
+    op = co.custom_op("natural::counted", counted, mutates_args=())
+    op.register_fake(lambda x: co.fake_like(x))
+    found = opcheck(
+        op, (X,), test_utils=(check, "test_determinism"), raise_exception=False
+    )
+    assert found.failed == ["test_determinism"]
+
+
 def test_slow_kernel_is_called_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """A check whose time is over goes to no further input, and says so."""
     monkeypatch.setattr(checking, "_SECONDS", 0.0)

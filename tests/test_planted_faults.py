@@ -1716,7 +1716,7 @@ SAYS = {
     (
         "word_that_changes",
         "test_determinism",
-    ): "output 1 differs between two calls on equal inputs: 'odd' and 'even'",
+    ): "output 1 differs between two calls on equal inputs: 'even' and 'odd'",
     (
         "out_variant_differs",
         "test_out_variant",

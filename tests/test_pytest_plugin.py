@@ -864,6 +864,18 @@ def test_names_that_match_nothing(project: Project, pattern: str) -> None:
     assert lines(result, "error: ") == [UNMATCHED[pattern]]
 
 
+def test_operators_of_marked_tests_are_called(project: Project) -> None:
+    """What the marker checks is not checked again, and counts as called."""
+    project.tests("""
+    @pytest.mark.opcheck
+    def test_it():
+        double(x)
+    """)
+    result = project.run("--opcheck", "mylib::double")
+    result.assert_outcomes(passed=1)
+    assert lines(result, "error: ") == []
+
+
 def test_collecting_alone_checks_nothing(project: Project) -> None:
     """Where no test is to run, none is missed, and the file stays."""
     project.tests(SUITE)

@@ -74,7 +74,7 @@ def _report(
         outcomes = [Outcome("inputs", "error", _error_text(error), _class(error))]
     else:
         outcomes = [
-            _outcome(check, value, result.seconds[check])
+            _outcome(check, value, result.seconds[check], result.notes.get(check, ""))
             for check, value in result.items()
         ]
     return Report(op.qualname, tuple(outcomes), perf_counter() - start)
@@ -88,13 +88,13 @@ def _class(error: BaseException) -> str:
     return type(error).__name__
 
 
-def _outcome(check: str, value: Any, seconds: float) -> Outcome:
+def _outcome(check: str, value: Any, seconds: float, note: str) -> Outcome:
     if isinstance(value, Exception):
         status = "failed" if isinstance(value, OpCheckError) else "error"
         text = str(value) if status == "failed" else _error_text(value)
         return Outcome(check, status, text, _class(value), seconds)
     if value == "SUCCESS":
-        return Outcome(check, "passed", seconds=seconds)
+        return Outcome(check, "passed", note, seconds=seconds)
     reason = str(value).removeprefix("SKIPPED: ")
     return Outcome(check, "skipped", reason, seconds=seconds)
 
@@ -136,7 +136,8 @@ def _reason(report: Report, outcome: Outcome) -> str:
 
 
 def _line(outcome: Outcome) -> str:
-    return outcome.text.partition("\n")[0] if outcome.status == "skipped" else ""
+    is_told_below = outcome.status in ("failed", "error")
+    return "" if is_told_below else outcome.text.partition("\n")[0]
 
 
 def _counted(reports: Sequence[Report]) -> str:

@@ -27,7 +27,7 @@ class Outcome(NamedTuple):
     status : str
         One of `STATUSES`; "error" where the check could not run.
     text : str
-        The reason for which it was skipped, or all of the error.
+        What it leaves open, the reason for which it was skipped, or all of the error.
     type : str
         Class of the error; empty without one.
     seconds : float
