@@ -274,6 +274,8 @@ _FLOATS = ("f4", "f2", "g", "f8")
 _COMPLEX = ("c8", "c16")
 _WHOLE = ("i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1")
 _NAMES = (*_FLOATS, *_COMPLEX, *_WHOLE, "?")
+# For one array beside others, where all together have been in all dtypes.
+_ALONE = ("f4", "f2", "c16", "i8", "i4", "u1", "?")
 
 
 def dtypes(
@@ -323,7 +325,7 @@ def _dtype_trials(
         yield replaced(op, sample, swapped, "other byte order in all arrays"), True
     if len(arrays) > 1:
         for place, x in arrays:
-            for dtype in map(np.dtype, _NAMES):
+            for dtype in map(np.dtype, _ALONE):
                 if _is_free(x, dtype):
                     note = f"{dtype.name} in '{place}'"
                     yield replaced(op, sample, {place: _cast(x, dtype)}, note), False

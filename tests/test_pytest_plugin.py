@@ -105,6 +105,8 @@ def project(
     """A project, of which the operators are gone after the test."""
     # Without the plugins that happen to be installed: hypothesis' own takes a second.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    # pytest warns of a plugin that something has imported before it, as doctests do.
+    monkeypatch.delitem(sys.modules, "customop.pytest_plugin", raising=False)
     yield Project(pytester)
     names = [n for n in namespaces if n in {"mylib", "other"}]
     ops = [op for n in names for o in namespaces[n].values() for op in o.values()]
