@@ -52,7 +52,7 @@ def check_kernel(op: Any, fn: Any, what: str) -> None:
         f"{op.qualname}: the {what}",
         fn,
         [p.name for p in op.schema.positional],
-        op.schema.keyword_names,
+        [p.name for p in op.schema.keyword_only],
         do=f"write the parameters of {op.schema.show(op.qualname)}",
     )
 
