@@ -17,7 +17,7 @@ from customop.testing import opcheck
 def _define() -> Any:
     """Scale by a number, with fake, autograd and vmap rules."""
 
-    @co.custom_op("bench::scale", mutates_args=())
+    @co.custom_op("bench::checked", mutates_args=())
     def scale(x: np.ndarray, factor: float) -> np.ndarray:
         return x * factor
 

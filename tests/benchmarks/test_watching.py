@@ -43,14 +43,14 @@ def calls(op: co.Operator[..., np.ndarray]) -> dict[str, Statement]:
 @pytest.mark.parametrize("what", ["call", "traced call", "grad of op(x).sum()"])
 def test_off(compare: Callable[..., None], what: str) -> None:
     """Calls of an operator that was watched and sampled, beside one that never was."""
-    old = make("watched")
+    old = make("once_watched")
     with co.profile():
         co.grad(lambda x: np.sum(old(x)))(X)
     co.config.sample_checks = 0.5
     old(X)
     co.config.sample_checks = 0
     old(X)
-    theirs = calls(make("unwatched"))[what]
+    theirs = calls(make("never_watched"))[what]
     statements = {"ours": calls(old)[what], "never watched": theirs}
     compare(f"{what}, profile closed", statements, ratio("never watched", 1.05))
 
