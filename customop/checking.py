@@ -25,6 +25,7 @@ from customop.errors import (
 )
 from customop.operator import Operator
 from customop.ops import OperatorPacket
+from customop.probing import random_state_kept
 from customop.protocols import describe
 from customop.samples import Sample, map_arrays
 from customop.selection import closed_error, find_kernel
@@ -361,13 +362,9 @@ def _is_foreign(value: Any) -> bool:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Let no warning of a kernel on odd inputs come through, and keep random state."""
-    state = np.random.get_state()  # noqa: NPY002  # what operators may use
-    try:
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        np.random.set_state(state)  # noqa: NPY002
+    with random_state_kept(), warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
 
 
 # ---- running a check ----

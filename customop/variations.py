@@ -256,16 +256,18 @@ class _Judge:
             return False
         if not self.oracle.fake_takes(values):
             return False
+        # The fake kernel has had fakes of them: the kernel is the first to write.
         with strict_numbers():
-            return self.oracle.outcome_of(self._values(sample)) == CLEAN
+            return self.oracle.outcome_of(values) == CLEAN
 
     def agrees(self, sample: Sample) -> bool:
         """Whether the fake kernel, where there is one, tells the dtypes it gives."""
-        told = self.oracle.told(self._values(sample))
+        values = self._values(sample)
+        told = self.oracle.told(values)
         if told is None:
             return True
         with strict_numbers():
-            return told == self.oracle.given(self._values(sample))
+            return told == self.oracle.given(values)
 
 
 # ---- dtypes ----
