@@ -3,20 +3,17 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from customop.annotations import (
-    Array,
-    ArrayT,
-    Device,
-    DType,
-    Scalar,
-    register_config_type,
-)
-from customop.autocast import autocast
-from customop.autograd import grad, native, value_and_grad, vjp
+from customop.arrays.array import Array, ArrayT
+from customop.arrays.fake import FakeArray, fake_like
+from customop.arrays.kinds import register_array_type
+from customop.arrays.numpy_protocol import getitem, register_numpy_function
 from customop.config import config
-from customop.derivatives import hessian, jacfwd, jacrev
-from customop.devices import register_array_type
-from customop.dispatch import Interpreter, Mode, Tracer
+from customop.core.dispatch import Interpreter, Mode, Tracer
+from customop.core.explain import Candidate, Explanation
+from customop.core.kinds import RuleKind
+from customop.core.operator import Operator
+from customop.core.rule_types import BatchInfo, Context
+from customop.core.table import Formula, fallthrough_kernel
 from customop.errors import (
     ArgumentError,
     ContractError,
@@ -34,12 +31,7 @@ from customop.errors import (
     UnknownNameError,
     VmapError,
 )
-from customop.explain import Candidate, Explanation
-from customop.fake import FakeMode, eval_shape
-from customop.fakearray import FakeArray, fake_like
-from customop.jvp import jvp
-from customop.kinds import RuleKind, Tag
-from customop.library import (
+from customop.library.functions import (
     custom_op,
     define,
     get_kernel,
@@ -54,22 +46,25 @@ from customop.library import (
     register_sample_inputs,
     register_vmap,
 )
-from customop.operator import Operator
-from customop.ops import OperatorPacket, ops
-from customop.protocols import getitem, register_numpy_function
-from customop.reverse import GradTracer
-from customop.ruletypes import BatchInfo, Context
-from customop.schema import Schema, infer_schema
-from customop.scope import Library
-from customop.table import Formula, fallthrough_kernel
-from customop.variables import (
+from customop.library.library import Library
+from customop.library.ops import OperatorPacket, ops
+from customop.schema.annotations import Device, DType, Scalar, register_config_type
+from customop.schema.schema import Schema, infer_schema
+from customop.schema.tags import Tag
+from customop.transforms.autocast import autocast
+from customop.transforms.autograd.grad import grad, native, value_and_grad, vjp
+from customop.transforms.autograd.interpreter import GradTracer
+from customop.transforms.autograd.variables import (
     backward,
     enable_grad,
     no_grad,
     stop_gradient,
     variable,
 )
-from customop.vmap import vmap
+from customop.transforms.derivatives import hessian, jacfwd, jacrev
+from customop.transforms.fake_mode import FakeMode, eval_shape
+from customop.transforms.jvp import jvp
+from customop.transforms.vmap import vmap
 
 __all__ = [
     "ArgumentError",
@@ -155,7 +150,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from customop.profiling import profile
+    from customop.profiling.profile import profile
     from customop.testing import assert_close, gradcheck, gradgradcheck, opcheck
 
 # What no program needs but tests and searches for its cost is imported when it is asked
@@ -165,7 +160,7 @@ _LATER = {
     "gradcheck": "customop.testing",
     "gradgradcheck": "customop.testing",
     "opcheck": "customop.testing",
-    "profile": "customop.profiling",
+    "profile": "customop.profiling.profile",
 }
 
 
@@ -176,6 +171,12 @@ def __getattr__(name: str) -> Any:
     globals()[name] = found
     return found
 
+
+# Tracebacks and pickles name what is public by its public name.
+for _name in __all__:
+    _value = globals().get(_name)
+    if isinstance(_value, type) and _value.__module__.startswith("customop."):
+        _value.__module__ = "customop"
 
 # Last, since the NumPy operators are registered through the names above.
 from customop import numpy as _numpy  # noqa: E402, F401  # isort: skip

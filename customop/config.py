@@ -48,7 +48,7 @@ class Config:
     >>> co.config.checks = "sometimes"
     Traceback (most recent call last):
         ...
-    customop.errors.ArgumentError: config.checks is 'sometimes'
+    customop.ArgumentError: config.checks is 'sometimes'
       do: set it to one of 'first', 'always', 'never'
     """
 

@@ -183,23 +183,27 @@ def _is_bare(fn: Any) -> bool:
     return type(fn) is FunctionType and not fn.__dict__
 
 
-def caller_place(package: str) -> str:
-    """File and line of the innermost running frame outside `package`."""
+_PACKAGE = __name__.partition(".")[0]
+
+
+def caller_place() -> str:
+    """File and line of the innermost running frame outside of this package."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and _is_ours(frame.f_globals, package):
+    while frame.f_back is not None and is_ours(frame.f_globals):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def _is_ours(names: dict[str, Any], package: str) -> bool:
-    module = str(names.get("__name__", package))  # generated code has no name
-    return module == package or module.startswith(package + ".")
+def is_ours(names: dict[str, Any]) -> bool:
+    """Whether the globals of a frame are those of a module of this package."""
+    module = str(names.get("__name__", _PACKAGE))  # generated code has no name
+    return module == _PACKAGE or module.startswith(_PACKAGE + ".")
 
 
-def warn_caller(text: str, package: str) -> None:
-    """Warn with the place of the innermost running frame outside `package`."""
+def warn_caller(text: str) -> None:
+    """Warn with the place of the innermost running frame outside of this package."""
     frame, depth = sys._getframe(1), 2
-    while frame.f_back is not None and _is_ours(frame.f_globals, package):
+    while frame.f_back is not None and is_ours(frame.f_globals):
         frame, depth = frame.f_back, depth + 1
     warnings.warn(text, CustomOpWarning, stacklevel=depth)
 

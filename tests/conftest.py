@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import customop as co
-from customop import devices
+from customop.arrays import kinds
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -27,10 +27,10 @@ def _settings_stay() -> Iterator[None]:
 @pytest.fixture
 def built_in_kinds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Know the kinds of array that the package brings, and none that tests add."""
-    kinds = ("traced", "fake", "cpu", "cuda")
-    known = {kind: devices._registered[kind] for kind in kinds}
-    monkeypatch.setattr(devices, "_registered", known)
-    monkeypatch.setattr(devices, "_conversions", {})
-    devices.kind_of.clear()
+    names = ("traced", "fake", "cpu", "cuda")
+    known = {name: kinds._registered[name] for name in names}
+    monkeypatch.setattr(kinds, "_registered", known)
+    monkeypatch.setattr(kinds, "_conversions", {})
+    kinds.kind_of.clear()
     yield
-    devices.kind_of.clear()
+    kinds.kind_of.clear()

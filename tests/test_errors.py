@@ -1042,4 +1042,4 @@ def test_what_has_no_place_is_named(fn: Any, text: str) -> None:
 def test_no_module_of_the_package_is_a_caller() -> None:
     """The place of a caller is outside the package."""
     line = sys._getframe().f_lineno + 1
-    assert errors.caller_place("customop") == f"{__file__}:{line}"
+    assert errors.caller_place() == f"{__file__}:{line}"

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from customop.arrays.fake import FakeArray
 from customop.cli.command import UsageError
 from customop.errors import did_you_mean, quoted
-from customop.fakearray import FakeArray
 from customop.testing import as_kind
 
 __all__ = ["HELP", "parse", "ramp", "zeros"]

@@ -11,22 +11,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from customop.autograd import vjp
+from customop.arrays.fake import fake_like
+from customop.arrays.pytree import flatten
 from customop.cli import arguments
 from customop.cli.command import Command, UsageError
 from customop.cli.finding import find_operator
 from customop.cli.output import Output
 from customop.cli.rules import rules_of
 from customop.cli.showing import call_text
-from customop.dispatch import is_array
+from customop.core.dispatch import is_array
+from customop.core.operator import Operator
+from customop.core.samples import Sample
 from customop.errors import CustomOpError
-from customop.fakearray import fake_like
-from customop.inputs import base_samples
-from customop.jvp import jvp
-from customop.operator import Operator
-from customop.samples import Sample, fresh, map_arrays
-from customop.tree import flatten
-from customop.vmap import vmap
+from customop.testing.inputs.find import base_samples
+from customop.testing.inputs.memory import fresh, map_arrays
+from customop.transforms.autograd.grad import vjp
+from customop.transforms.jvp import jvp
+from customop.transforms.vmap import vmap
 
 __all__ = ["COMMAND"]
 

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
-from customop.checking import CHECKS
 from customop.cli import junit
 from customop.cli.command import Command, UsageError
 from customop.cli.finding import import_target, select, split_target
 from customop.cli.outcomes import STATUSES, Outcome, Report, total
 from customop.cli.output import Output, count
+from customop.core.operator import Operator
 from customop.errors import OpCheckError, did_you_mean, quoted
-from customop.operator import Operator
 from customop.testing import opcheck
+from customop.testing.opcheck import CHECKS
 
 __all__ = ["COMMAND"]
 

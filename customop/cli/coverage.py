@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from customop.arrays.numpy_protocol import FUNCTIONS
 from customop.cli import listing
 from customop.cli.command import Command
 from customop.cli.finding import matching
 from customop.cli.output import Output
 from customop.cli.rules import Rule, rules_of
-from customop.operator import Operator
-from customop.protocols import FUNCTIONS
+from customop.core.operator import Operator
 
 __all__ = ["COMMAND"]
 

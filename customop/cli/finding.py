@@ -15,9 +15,9 @@ from types import ModuleType
 from typing import Any
 
 from customop.cli.command import UsageError
+from customop.core.operator import Operator, namespaces, operators
 from customop.errors import did_you_mean, quoted
-from customop.operator import Operator, namespaces, operators
-from customop.ops import OperatorPacket, ops
+from customop.library.ops import OperatorPacket, ops
 
 __all__ = [
     "defined_in",

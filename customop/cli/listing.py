@@ -11,7 +11,7 @@ from customop.cli.command import Command
 from customop.cli.finding import matching
 from customop.cli.output import Output, count
 from customop.cli.rules import ORIGINS, Rule, rules_of
-from customop.operator import Operator
+from customop.core.operator import Operator
 
 __all__ = ["COLUMNS", "COMMAND", "as_json", "cells"]
 

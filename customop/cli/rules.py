@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from customop.derived import find_fake
-from customop.devices import FAKE
-from customop.errors import place
-from customop.kinds import RuleKind
-from customop.operator import Operator, operators
-from customop.selection import fallback_for, fallbacks
-from customop.table import (
+from customop.arrays.kinds import FAKE
+from customop.core.derived.find import find_fake
+from customop.core.kernels import fallback_for, fallbacks
+from customop.core.kinds import RuleKind
+from customop.core.operator import Operator, operators
+from customop.core.table import (
     ARRAY_CLASS,
     AUTOCAST,
     AUTOGRAD,
@@ -23,6 +22,7 @@ from customop.table import (
     Formula,
     Row,
 )
+from customop.errors import place
 
 __all__ = ["ORIGINS", "Rule", "hidden_rules", "rules_of", "user_kinds"]
 

@@ -7,17 +7,17 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from customop.arrays.numpy_protocol import abbreviated
 from customop.cli import arguments, listing
 from customop.cli.command import Command
 from customop.cli.finding import find_operator, find_packet
 from customop.cli.output import Output
 from customop.cli.rules import ORIGINS, Rule, hidden_rules, rules_of
-from customop.dispatch import is_array
-from customop.explain import Candidate, Explanation
-from customop.operator import Operator
-from customop.parameters import MISSING, Parameter
-from customop.protocols import abbreviated
-from customop.samples import Sample
+from customop.core.dispatch import is_array
+from customop.core.explain import Candidate, Explanation
+from customop.core.operator import Operator
+from customop.core.samples import Sample
+from customop.schema.parameters import MISSING, Parameter
 
 __all__ = ["EXPLAIN", "SHOW", "call_text"]
 

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from customop.cli.command import Command
 from customop.cli.finding import import_target
 from customop.cli.output import Output
-from customop.opstubs import check_stubs, write_stubs
+from customop.stubgen.stubs import check_stubs, write_stubs
 
 __all__ = ["COMMAND"]
 
@@ -62,7 +62,7 @@ COMMAND = Command(
     "stubs",
     "write stubs of operators for type checkers",
     "Write stubs for the operators that modules define, so that pyright, and mypy without"
-    " the\nplugin, know `customop.ops` with names, types and overloads. pyright reads"
+    " the\nplugin, know `customop.library.ops` with names, types and overloads. pyright reads"
     " them from\n`typings` by itself, mypy with `mypy_path = typings`.",
     '{"written": [str], "differences": a unified diff as str}',
     _add_arguments,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mypy.types import Instance, ProperType, TupleType, UnionType, get_proper_type
 
+from customop.core.kernels import different_kinds
 from customop.errors import DeviceMismatchError
 from customop.mypy.arguments import Call
 from customop.mypy.records import Record
-from customop.selection import different_kinds
 
 __all__ = ["different_arrays"]
 

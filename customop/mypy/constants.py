@@ -20,8 +20,8 @@ from mypy.nodes import (
     Var,
 )
 
-from customop.kinds import Tag
 from customop.mypy.hints import Unfamiliar
+from customop.schema.tags import Tag
 
 __all__ = ["constant", "constant_or"]
 
@@ -34,7 +34,7 @@ _NAMED: dict[str, Any] = {
         for module in ("math", "numpy")
         for name in ("inf", "nan", "pi", "e")
     },
-    **{f"customop.kinds.Tag.{tag.name}": tag for tag in Tag},
+    **{f"customop.schema.tags.Tag.{tag.name}": tag for tag in Tag},
 }
 _SEQUENCES: dict[type[Expression], Any] = {
     ListExpr: list,

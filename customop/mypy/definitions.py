@@ -13,14 +13,13 @@ from mypy.errorcodes import ErrorCode
 from mypy.nodes import Context, Expression, FuncDef
 from mypy.types import Type
 
-from customop.annotations import Array
-from customop.binding import untold, why_untold
-from customop.derived import _BY_DATA, apply_tags
-from customop.devices import DEFAULT
+from customop.arrays.array import Array
+from customop.arrays.kinds import DEFAULT
+from customop.core.checks import check_factory, check_names
+from customop.core.derived.find import _BY_DATA, apply_tags
 from customop.errors import CustomOpError, SchemaError
-from customop.infer import _infer_default, _Source, infer
-from customop.kinds import Tag
-from customop.library import _without_name
+from customop.library.functions import _without_name
+from customop.library.library import parsed, read_definition
 from customop.mypy import codes
 from customop.mypy.constants import constant, constant_or
 from customop.mypy.functions import Function, stand_in
@@ -28,12 +27,13 @@ from customop.mypy.hints import Unfamiliar, annotation_of, device_of
 from customop.mypy.notes import noted
 from customop.mypy.records import Outline, outline_of
 from customop.mypy.trees import attributes_set, may_have_fake
-from customop.parameters import MISSING, Parameter
-from customop.registration import check_factory, check_names
-from customop.schema import Schema, _check_same_shapes, check_agrees
-from customop.schematypes import Base, ClassOf, SchemaType, parts, shapes_in
-from customop.scope import parsed, read_definition
-from customop.shapecheck import check_definition, number_names
+from customop.schema.infer import _infer_default, _Source, infer
+from customop.schema.parameters import MISSING, Parameter
+from customop.schema.schema import Schema, _check_same_shapes, check_agrees
+from customop.schema.shape_check import check_definition, number_names
+from customop.schema.tags import Tag
+from customop.schema.types import Base, ClassOf, SchemaType, parts, shapes_in
+from customop.shapes.solve import untold, why_untold
 
 if TYPE_CHECKING:
     from mypy.checker import TypeChecker

@@ -1,6 +1,6 @@
 """What mypy knows of a type, as the annotation that Python would have at run time.
 
-So the rules of `customop.annotations` decide what has a schema type, here as there, and
+So the rules of `customop.schema.annotations` decide what has a schema type, here as there, and
 word what they refuse.
 """
 
@@ -42,14 +42,8 @@ from mypy.types import (
     get_proper_type,
 )
 
-from customop.annotations import (
-    _ANNOTATIONS,
-    _INSTEAD,
-    Array,
-    Device,
-    DType,
-    Scalar,
-)
+from customop.arrays.array import Array
+from customop.schema.annotations import _ANNOTATIONS, _INSTEAD, Device, DType, Scalar
 
 __all__ = ["Unfamiliar", "annotation_of", "device_of", "is_array"]
 
@@ -75,9 +69,9 @@ _CLASSES: dict[str, Any] = {
 }
 # Full name of an alias -> what it stands for at run time.
 _ALIASES: dict[str, Any] = {
-    "customop.annotations.DType": DType,
-    "customop.annotations.Device": Device,
-    "customop.annotations.Scalar": Scalar,
+    "customop.schema.annotations.DType": DType,
+    "customop.schema.annotations.Device": Device,
+    "customop.schema.annotations.Scalar": Scalar,
     "numpy._typing._dtype_like.DTypeLike": npt.DTypeLike,
     "numpy._typing._array_like.ArrayLike": npt.ArrayLike,
 }
@@ -86,9 +80,9 @@ _ARRAYS = (
     "numpy.ndarray",
     "cupy.ndarray",
     "cupy._core.core.ndarray",
-    "customop.annotations.Array",
-    "customop.fakearray.FakeArray",
-    "customop.dispatch.Tracer",
+    "customop.arrays.array.Array",
+    "customop.arrays.fake.FakeArray",
+    "customop.core.dispatch.Tracer",
 )
 _GENERATORS = ("numpy.random._generator.Generator", "cupy.random.Generator")
 # Scalar classes of NumPy that mypy knows by their width alone -> their names.
@@ -124,7 +118,7 @@ def device_of(spelled: Type | None, kind: Type, names: SymbolTable) -> Any:
     return Device if len(items) == 1 else typing.Optional[Device]  # noqa: UP045  # an alias
 
 
-_DEVICE = "customop.annotations.Device"
+_DEVICE = "customop.schema.annotations.Device"
 
 
 def _is_text(kind: Type) -> bool:
@@ -260,7 +254,7 @@ def _of_type(kind: TypeType, module: str) -> Any:
 def _of_instance(kind: Instance, module: str) -> Any:
     info = kind.type
     if is_array(info):
-        is_ours = info.fullname == "customop.annotations.Array"
+        is_ours = info.fullname == "customop.arrays.array.Array"
         return Array if is_ours else _array_of(kind)
     if info.fullname in _GENERATORS:
         return np.random.Generator

@@ -25,10 +25,12 @@ from mypy.types import (
     get_proper_type,
 )
 
-from customop.devices import DEFAULT, FAKE
-from customop.entries import kind_of_key
+from customop.arrays.kinds import DEFAULT, FAKE
+from customop.core.checks import check_name
+from customop.core.kinds import RuleKind
+from customop.core.table import AUTOGRAD, JVP, VMAP
 from customop.errors import RegistrationError, quoted
-from customop.kinds import RuleKind
+from customop.library.entry import kind_of_key
 from customop.mypy import codes
 from customop.mypy.arguments import Argument, Call, checker
 from customop.mypy.calls import different_arrays
@@ -40,8 +42,6 @@ from customop.mypy.records import Record, copied, recall, remember
 from customop.mypy.rules import Registered, check_kinds
 from customop.mypy.shapes import misshapen
 from customop.mypy.trees import Decorators
-from customop.registration import check_name
-from customop.table import AUTOGRAD, JVP, VMAP
 
 __all__ = ["CustomOpPlugin"]
 
@@ -370,21 +370,21 @@ def _called(asked: Asked) -> Type:
 
 
 _FUNCTIONS: dict[str, Answer] = {
-    "customop.library.custom_op": _custom_op,
-    "customop.library.define": _define,
-    "customop.library.impl": _impl,
-    "customop.scope.Library": _library,
-    "customop.kinds.RuleKind": _rule_kind,
-    "customop.annotations.register_config_type": _config_type,
+    "customop.library.functions.custom_op": _custom_op,
+    "customop.library.functions.define": _define,
+    "customop.library.functions.impl": _impl,
+    "customop.library.library.Library": _library,
+    "customop.core.kinds.RuleKind": _rule_kind,
+    "customop.schema.annotations.register_config_type": _config_type,
     **{
-        f"customop.library.{name}": partial(_by_name, name, check)
+        f"customop.library.functions.{name}": partial(_by_name, name, check)
         for name, check in _RULES.items()
     },
 }
-_OPERATOR = "customop.operator.Operator"
+_OPERATOR = "customop.core.operator.Operator"
 _METHODS: dict[str, Answer] = {
-    "customop.scope.Library.define": _define_in,
-    "customop.scope.Library.impl": _impl_in,
+    "customop.library.library.Library.define": _define_in,
+    "customop.library.library.Library.impl": _impl_in,
     f"{_OPERATOR}.__call__": _called,
     **{
         f"{_OPERATOR}.{name}": partial(_method, check) for name, check in _RULES.items()
@@ -431,9 +431,9 @@ def _packet_call(plugin: CustomOpPlugin, context: MethodSigContext) -> FunctionL
 
 
 _ATTRIBUTES = {
-    "customop.ops.Namespaces": _namespace,
-    "customop.ops.OperatorNamespace": _packet,
-    "customop.ops.OperatorPacket": _overload,
+    "customop.library.ops.Namespaces": _namespace,
+    "customop.library.ops.OperatorNamespace": _packet,
+    "customop.library.ops.OperatorPacket": _overload,
 }
 
 
@@ -470,7 +470,7 @@ class CustomOpPlugin(Plugin):
         self, fullname: str
     ) -> Callable[[MethodSigContext], FunctionLike] | None:
         """The answer for what a packet of overloads takes and gives."""
-        is_packet = fullname == "customop.ops.OperatorPacket.__call__"
+        is_packet = fullname == "customop.library.ops.OperatorPacket.__call__"
         return partial(_packet_call, self) if is_packet else None
 
     def get_additional_deps(self, file: MypyFile) -> list[tuple[int, str, int]]:

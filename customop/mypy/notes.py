@@ -40,13 +40,13 @@ from mypy.types import (
     get_proper_type,
 )
 
-from customop.annotations import schema_type
-from customop.devices import is_array_class
+from customop.arrays.kinds import is_array_class
 from customop.errors import SchemaError
 from customop.mypy.functions import Function
 from customop.mypy.hints import Unfamiliar, annotation_of
 from customop.mypy.trees import statements
-from customop.schematypes import SchemaType
+from customop.schema.annotations import schema_type
+from customop.schema.types import SchemaType
 
 if TYPE_CHECKING:
     from mypy.checker import TypeChecker

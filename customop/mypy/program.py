@@ -26,10 +26,10 @@ from mypy.types import (
     get_proper_type,
 )
 
+from customop.core.operator import taken
 from customop.mypy import codes
 from customop.mypy.records import Record, recall
 from customop.mypy.trees import definitions, imported_names
-from customop.operator import taken
 
 if TYPE_CHECKING:
     from mypy.checker import TypeChecker
@@ -52,7 +52,7 @@ def is_operator(kind: Type | None) -> bool:
     proper = get_proper_type(kind)
     if not isinstance(proper, Instance):
         return False
-    return proper.type.fullname == "customop.operator.Operator"
+    return proper.type.fullname == "customop.core.operator.Operator"
 
 
 def _is_ours(name: str) -> bool:

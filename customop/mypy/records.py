@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mypy.types import Instance, LiteralType, Type, get_proper_type
 
-from customop.parameters import MISSING
-from customop.schema import Schema
-from customop.schematypes import ArrayType, Maybe, holds_arrays
+from customop.schema.parameters import MISSING
+from customop.schema.schema import Schema
+from customop.schema.types import ArrayType, Maybe, holds_arrays
 
 if TYPE_CHECKING:
     from mypy.checker import TypeChecker

@@ -10,10 +10,12 @@ from mypy.errorcodes import ErrorCode
 from mypy.nodes import Context, Expression, ListExpr, RefExpr, TupleExpr
 from mypy.types import Type
 
-from customop.devices import FAKE
-from customop.entries import Entry
+from customop.arrays.kinds import FAKE
+from customop.core.checks import check_autograd, check_device_types, check_kernel
+from customop.core.kinds import RuleKind
+from customop.core.table import JVP, VMAP
 from customop.errors import CustomOpError
-from customop.kinds import RuleKind
+from customop.library.entry import Entry
 from customop.mypy import codes
 from customop.mypy.functions import Function
 from customop.mypy.gradients import (
@@ -27,9 +29,12 @@ from customop.mypy.notes import types_of
 from customop.mypy.records import Outline, Record
 from customop.mypy.shapes import other_shape
 from customop.mypy.signatures import misfit
-from customop.node import wrong_count, wrong_list, wrong_name, wrong_single
-from customop.registration import check_autograd, check_device_types, check_kernel
-from customop.table import JVP, VMAP
+from customop.transforms.autograd.node import (
+    wrong_count,
+    wrong_list,
+    wrong_name,
+    wrong_single,
+)
 
 if TYPE_CHECKING:
     from mypy.checker import TypeChecker

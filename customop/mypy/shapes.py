@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from mypy.types import Instance, TupleType, Type, UnpackType, get_proper_type
 
-from customop.binding import AxisFault, check_rank
 from customop.errors import ShapeError
 from customop.mypy.arguments import Call
 from customop.mypy.records import Outline, Record
-from customop.schematypes import ArrayType, Maybe, SchemaType
-from customop.shapes import Axis, Length, Loop, Shape, names_in, parse_shape
+from customop.schema.types import ArrayType, Maybe, SchemaType
+from customop.shapes.notation import Axis, Length, Loop, Shape, names_in, parse_shape
+from customop.shapes.solve import AxisFault, check_rank
 
 __all__ = ["Other", "misshapen", "other_shape"]
 

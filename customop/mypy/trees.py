@@ -126,7 +126,10 @@ class Decorators:
 
 # ---- definitions that nothing guards ----
 
-_DEFINING = ("customop.library.custom_op", "customop.library.define")
+_DEFINING = (
+    "customop.library.functions.custom_op",
+    "customop.library.functions.define",
+)
 
 
 def definitions(tree: MypyFile) -> dict[str, list[Expression]]:

@@ -11,7 +11,7 @@ import optree
 import pytest
 
 import customop as co
-from customop.operator import AUTOGRAD, VMAP, operators
+from customop.core.operator import AUTOGRAD, VMAP, operators
 from tests.conformance import checks
 from tests.conformance.samples import Sample
 

@@ -10,11 +10,11 @@ import optree
 import pytest
 
 import customop as co
-from customop.operator import operators
-from tests import arrays
-from tests.arrays import StrictArray, to_numpy, to_strict
+from customop.core.operator import operators
+from tests import strict_arrays as arrays
 from tests.conformance import checks
 from tests.conformance.samples import Sample
+from tests.strict_arrays import StrictArray, to_numpy, to_strict
 
 arrays.register_kernels(dict(operators))
 

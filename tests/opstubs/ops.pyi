@@ -9,8 +9,7 @@ import numpy.random
 import signals
 
 from collections.abc import Callable, Sequence
-from customop.annotations import Array, ArrayT, DType, Device, Scalar
-from customop.operator import Operator
+from customop import Array, ArrayT, DType, Device, Operator, Scalar
 from numpy.typing import NDArray
 from typing import Any, Final, Generic, Literal, overload
 from typing_extensions import ParamSpec, TypeVar

@@ -1,0 +1,332 @@
+"""Arrays without data: shape, dtype, strides and device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from operator import index
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from customop.arrays.array import Array
+from customop.arrays.kinds import (
+    FAKE,
+    NUMPY_SCALAR,
+    TRACED,
+    add_array_type,
+    kind_of,
+    normalize_device,
+)
+from customop.arrays.numpy_protocol import ArrayMethods, abbreviated, describe
+from customop.errors import ArgumentError, DataDependentError, ShapeError
+
+__all__ = ["FakeArray", "fake_like"]
+
+
+class FakeArray(ArrayMethods):
+    """An array with shape, dtype, strides and device, and no data.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Lengths of the axes.
+    dtype : dtype
+        Type of the elements.
+    strides : sequence of int, bytes, optional
+        Distance in memory along each axis; C order by default.
+    device : str
+        Device that the array is said to live on.
+    order : sequence of int, optional
+        In place of `strides`, for a dense array: the axes from the slowest in memory to
+        the fastest. ``(1, 0)`` is Fortran order.
+
+    Raises
+    ------
+    ShapeError
+        If a length is negative, strides and shape differ in length, or `order` does not
+        name each axis once.
+    ArgumentError
+        If both `strides` and `order` are given.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> x = co.FakeArray((2, 3), np.float32)
+    >>> np.sum(x * 2.0, axis=1)
+    FakeArray(f32[2], device='cpu')
+    >>> co.FakeArray((2, 3), np.float32, order=(1, 0)).strides
+    (4, 8)
+    """
+
+    __slots__ = ("__weakref__", "device", "dtype", "shape", "strides")
+
+    shape: tuple[int, ...]
+    dtype: Any
+    strides: tuple[int, ...]
+    device: str
+
+    def __init__(
+        self,
+        shape: int | Sequence[int],
+        dtype: Any = np.float64,
+        strides: Sequence[int] | None = None,
+        device: str = "cpu",
+        *,
+        order: Sequence[int] | None = None,
+    ) -> None:
+        self.shape = as_shape(shape, "FakeArray")
+        self.dtype = np.dtype(dtype)
+        if order is not None:
+            _check_one_given(strides)
+            strides = _ordered_strides(self.shape, tuple(order), self.dtype.itemsize)
+        elif strides is None:
+            strides = c_strides(self.shape, self.dtype.itemsize)
+        self.strides = tuple(strides)
+        if len(self.strides) != len(self.shape):
+            raise ShapeError(
+                f"{len(self.strides)} strides do not fit the shape {self.shape}",
+                do="give a stride for each axis",
+            )
+        self.device = device if device == "cpu" else normalize_device(device)
+
+    def __repr__(self) -> str:
+        return f"FakeArray({abbreviated(self)}, device={self.device!r})"
+
+    def _no_data(self, asked: str) -> DataDependentError:
+        return DataDependentError(
+            f"{asked} of {describe(self)}, which has no data",
+            do="compute with shapes and dtypes only, or call with real arrays",
+        )
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise self._no_data("np.asarray() or a NumPy kernel")
+
+    def __bool__(self) -> bool:
+        raise self._no_data("bool()")
+
+    def __float__(self) -> float:
+        raise self._no_data("float()")
+
+    def __int__(self) -> int:
+        raise self._no_data("int()")
+
+    def __complex__(self) -> complex:
+        raise self._no_data("complex()")
+
+    def __index__(self) -> int:
+        raise self._no_data("int()")
+
+    def item(self, *args: Any) -> NoReturn:
+        """Refused: there is no data."""
+        raise self._no_data("item()")
+
+    def tolist(self) -> NoReturn:
+        """Refused: there is no data."""
+        raise self._no_data("tolist()")
+
+
+add_array_type(FAKE, FakeArray)
+
+
+def _check_one_given(strides: object) -> None:
+    if strides is not None:
+        raise ArgumentError(
+            "FakeArray: both strides and order are given",
+            do="leave one out: strides may have gaps, an order makes a dense array",
+        )
+
+
+def make_fake(
+    shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...], device: str
+) -> FakeArray:
+    """A FakeArray of parts known to fit, without the checks for users."""
+    fake = FakeArray.__new__(FakeArray)
+    fake.shape = shape
+    fake.dtype = dtype
+    fake.strides = strides
+    fake.device = device
+    return fake
+
+
+def fake_like(
+    x: Array,
+    shape: int | Sequence[int] | None = None,
+    dtype: npt.DTypeLike | None = None,
+    device: str | None = None,
+) -> FakeArray:
+    """Make a fake array like another array, fake or real.
+
+    Parameters
+    ----------
+    x : array
+        What shape, dtype, device and order of axes are taken from.
+    shape : int or sequence of int, optional
+    dtype : dtype, optional
+    device : str, optional
+
+    Returns
+    -------
+    FakeArray
+        With the strides that ``numpy.empty_like(x, dtype, shape=shape)`` has: the
+        order of the axes of `x` is kept where the number of axes is the same. For an
+        array in C order whatever `x` is, write
+        ``FakeArray(shape, x.dtype, device=x.device)``.
+
+    Raises
+    ------
+    ArgumentError
+        If `x` is no array.
+    ShapeError
+        If a length is negative.
+
+    Notes
+    -----
+    Source: `order="K"` of ``numpy.empty_like``, NumPy 2.4.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> co.fake_like(np.zeros((2, 3)), dtype=np.int64)
+    FakeArray(i64[2, 3], device='cpu')
+    """
+    if type(x) is FakeArray and dtype is None and device is None and shape is None:
+        itemsize = x.dtype.itemsize
+        strides = like_strides(x.shape, x.strides, itemsize, x.shape, itemsize)
+        return make_fake(x.shape, x.dtype, strides, x.device)
+    if kind_of[type(x)] is None:
+        raise ArgumentError(
+            f"fake_like: {x!r} is no array", do="pass an array: fake_like(x, shape=...)"
+        )
+    length = tuple(x.shape) if shape is None else as_shape(shape, "fake_like")
+    kind = dtype_of(x) if dtype is None else np.dtype(dtype)
+    before = dtype_of(x).itemsize
+    own = (tuple(x.shape), strides_of(x), before)
+    strides = like_strides(*own, length, kind.itemsize)
+    where = device_of(x) if device is None else normalize_device(device)
+    return make_fake(length, kind, strides, where)
+
+
+def device_of(x: Any) -> str:
+    """Name of the device of an array of any kind."""
+    kind = kind_of[type(x)]
+    if kind == "cuda":
+        return f"cuda:{x.device.id}"
+    if kind == FAKE:
+        return str(x.device)
+    if kind == TRACED:
+        return str(x.device)
+    return "cpu" if kind is None or kind == NUMPY_SCALAR else kind
+
+
+def strides_of(x: Any) -> tuple[int, ...]:
+    """Strides in bytes; C order for arrays that tell none."""
+    strides = getattr(x, "strides", None)
+    return (
+        c_strides(tuple(x.shape), dtype_of(x).itemsize) if strides is None else strides
+    )
+
+
+def dtype_of(x: Any) -> np.dtype[Any]:
+    """NumPy's dtype of an array of any kind; others are known by their names."""
+    dtype = x.dtype
+    if isinstance(dtype, np.dtype):
+        return dtype
+    return np.dtype(str(dtype).rpartition(".")[2])
+
+
+@lru_cache(maxsize=4096)
+def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Strides of a new array in C order; zeros where it is empty, as NumPy 2.4 has it."""
+    return packed_strides(shape, range(len(shape)), itemsize)
+
+
+@lru_cache(maxsize=4096)
+def _ordered_strides(
+    shape: tuple[int, ...], order: tuple[int, ...], itemsize: int
+) -> tuple[int, ...]:
+    """Strides of a dense array by an order that a user gave."""
+    if len(order) != len(shape) or {*order} != {*range(len(shape))}:
+        raise ShapeError(
+            f"the order {order} does not name each axis of the shape {shape} once",
+            do="give the axes from the slowest in memory to the fastest: order=(1, 0)",
+        )
+    return packed_strides(shape, order, itemsize)
+
+
+@lru_cache(maxsize=4096)
+def like_strides(
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    itemsize: int,
+    new_shape: tuple[int, ...],
+    new_itemsize: int,
+) -> tuple[int, ...]:
+    """Strides of ``np.empty_like`` for an array of `shape` and `strides`."""
+    order: Sequence[int] = range(len(new_shape))
+    if len(shape) == len(new_shape) and not _is_packed(shape, strides, order, itemsize):
+        if _is_packed(shape, strides, order[::-1], itemsize):
+            order = order[::-1]
+        else:
+            order = axis_order(shape, strides)
+    return packed_strides(new_shape, order, new_itemsize)
+
+
+def _is_packed(
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    order: Sequence[int],
+    itemsize: int,
+) -> bool:
+    """Whether an array is dense in this order; axes of length one lie anywhere."""
+    dense = packed_strides(shape, order, itemsize)
+    return all(
+        a == b or length == 1
+        for a, b, length in zip(strides, dense, shape, strict=True)
+    )
+
+
+def axis_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
+    """Axes from the slowest in memory to the fastest; ties stay in C order."""
+    return sorted(range(len(shape)), key=lambda axis: -abs(strides[axis]))
+
+
+def packed_strides(
+    shape: tuple[int, ...], order: Sequence[int], itemsize: int
+) -> tuple[int, ...]:
+    """Strides of a dense array whose axes stand in memory in this order."""
+    strides = [0] * len(shape)
+    if 0 in shape:
+        return tuple(strides)
+    step = itemsize
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= shape[axis]
+    return tuple(strides)
+
+
+def as_shape(shape: Any, what: str) -> tuple[int, ...]:
+    """Lengths of the axes, from one length or several.
+
+    Raises
+    ------
+    ShapeError
+        If it is no length and no lengths, or one is negative.
+    """
+    lengths: tuple[int, ...]
+    try:
+        lengths = (index(shape),)
+    except TypeError:
+        try:
+            lengths = tuple([index(length) for length in shape])
+        except TypeError:
+            raise ShapeError(
+                f"{what}: {shape!r} is no shape", do="give whole numbers: (2, 3)"
+            ) from None
+    if any(length < 0 for length in lengths):
+        raise ShapeError(
+            f"{what}: a shape has no negative lengths, got {lengths}",
+            do="give the length of each axis",
+        )
+    return lengths

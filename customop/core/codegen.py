@@ -1,0 +1,325 @@
+"""Schema -> source of the function that a call runs.
+
+The function has the operator's own parameters. One guard, made of exact types,
+leads straight to the cpu kernel; all else is coerced and goes to `dispatch`, which
+is the specification. Measured on CPython 3.11.7: 40 ns over the kernel as a plain
+function, 80 ns as a call of the operator object.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import weakref
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from customop.core.shape_guards import argument_check, shape_guards
+from customop.schema.coerce import exact_class, needs_guard
+from customop.schema.parameters import KEYWORD_ONLY, MISSING, POSITIONAL_ONLY, Parameter
+from customop.schema.schema import Schema, coercion
+from customop.schema.shape_check import argument_fault
+from customop.schema.types import (
+    SCALAR,
+    ArrayType,
+    ListOf,
+    Maybe,
+    SchemaType,
+    holds_arrays,
+    is_array_type,
+    is_single_array,
+)
+
+__all__ = [
+    "RESERVED",
+    "Drawn",
+    "compile_call",
+    "generate",
+    "is_open",
+    "replace_code",
+    "set_dispatch",
+    "set_fast_kernel",
+]
+
+_numbers = frozenset((float, int, bool, complex))
+_only_arrays = {np.ndarray}
+_versions = itertools.count(1)
+
+
+class Drawn(tuple[Any, ...]):
+    """Values of a call that the fast path has drawn for a proof."""
+
+    __slots__ = ()
+
+
+class _Never:
+    """The type of nothing: a guard against it always fails."""
+
+
+def _all_arrays(values: Any) -> bool:
+    """Whether a list or tuple holds plain arrays alone, at least one."""
+    return {*map(type, values)} == _only_arrays
+
+
+class _Source:
+    """Source text of one call under construction, and the names it uses."""
+
+    def __init__(self, name: str, qualname: str, schema: Schema) -> None:
+        self.name = name
+        self.qualname = qualname
+        self.schema = schema
+        self.names: dict[str, Any] = {}
+        self.taken = {name, *(p.name for p in schema.parameters)}
+
+    def bind(self, name: str, value: Any) -> str:
+        """A name for a value that no parameter hides."""
+        while name in self.taken:
+            name = f"_{name}"
+        self.names[name] = value
+        return name
+
+
+def compile_call(
+    qualname: str,
+    name: str,
+    schema: Schema,
+    dispatch: Callable[[Any, tuple[Any, ...]], Any],
+    op: Any,
+    *,
+    modes: list[Any],
+    has_fast_path: bool,
+    after_write: Callable[[tuple[Any, ...]], None],
+    share: float,
+    random: Callable[[], float] | None,
+) -> tuple[Callable[..., Any], str]:
+    """The function of a call, and its source text.
+
+    Where `share` is not zero, that share of calls leaves the fast path by chance.
+    """
+    source = _Source(name, qualname, schema)
+    text = _write(source, has_fast_path, after_write, share, random)
+    # Under names of their own, since a parameter may be called `type` or `list`.
+    source.names["_type"] = type
+    source.names["_list"] = list
+    source.names["_tuple"] = tuple
+    source.names["_dispatch"] = dispatch
+    source.names["_op"] = op
+    source.names["_modes"] = modes
+    source.names.setdefault("_array", _Never)
+    source.names.setdefault("_kernel", None)
+    call = generate(qualname, text, name, source.names)
+    call.__module__ = __name__
+    call.__qualname__ = qualname
+    return call, text
+
+
+def generate(title: str, text: str, name: str, names: dict[str, Any]) -> Any:
+    """Run source text and give one name that it defines; tracebacks show its lines."""
+    filename = f"<customop {title} {next(_versions)}>"
+    exec(compile(text, filename, "exec"), names)  # noqa: S102  # text of our own
+    linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
+    made = names[name]
+    weakref.finalize(made, linecache.cache.pop, filename, None).atexit = False
+    return made
+
+
+RESERVED = (
+    "_array",
+    "_kernel",
+    "_dispatch",
+    "_op",
+    "_modes",
+    "_type",
+    "_list",
+    "_tuple",
+)
+
+
+def set_fast_kernel(call: Callable[..., Any], kernel: Any) -> None:
+    """Open the fast path of a call to a kernel, or close it with None."""
+    assert isinstance(call, FunctionType)
+    names = call.__globals__
+    # Closed first, and the kernel never removed: a thread that is past the guard
+    # calls the old kernel or the new one, never None.
+    names["_array"] = _Never
+    if kernel is not None:
+        names["_kernel"] = kernel
+        names["_array"] = np.ndarray
+
+
+def replace_code(call: Callable[..., Any], other: Callable[..., Any]) -> None:
+    """Give a call the code of another for the same schema; who holds it keeps it."""
+    assert isinstance(call, FunctionType)
+    assert isinstance(other, FunctionType)
+    names = call.__globals__
+    for name, value in other.__globals__.items():
+        names.setdefault(name, value)
+    call.__code__ = other.__code__
+
+
+def set_dispatch(call: Callable[..., Any], dispatch: Any) -> None:
+    """Give a call another slow path."""
+    assert isinstance(call, FunctionType)
+    call.__globals__["_dispatch"] = dispatch
+
+
+def is_open(call: Callable[..., Any]) -> bool:
+    """Whether the fast path of a call is open."""
+    return isinstance(call, FunctionType) and (
+        call.__globals__.get("_array") is np.ndarray
+    )
+
+
+def _write(
+    source: _Source,
+    has_fast_path: bool,
+    after_write: Callable[..., None],
+    share: float,
+    random: Callable[[], float] | None,
+) -> str:
+    schema = source.schema
+    names = "".join(f"{p.name}, " for p in schema.parameters)
+    lines = [f"def {source.name}({_parameters(source)}):"]
+    lines += [f"    {line}" for line in _early_coercions(source)]
+    if has_fast_path and all(_has_guard(p.type) for p in schema.parameters):
+        guard = " and ".join([*_guards(source), "not _modes", *_shape_guards(source)])
+        lines.append(f"    if {guard}:")
+        if share:
+            draw = f"{source.bind('_random', random)}() < {share!r}"
+            drawn = f"{source.bind('_drawn', Drawn)}(({names}))"
+            lines.append(f"        if {draw}: return _dispatch(_op, {drawn})")
+        lines += [f"        {line}" for line in _kernel_call(source, after_write)]
+    lines += [f"    {line}" for line in _late_coercions(source)]
+    check = argument_check(source.qualname, schema)
+    if check is not None:
+        lines.append(f"    {source.bind('_check_shapes', check)}(({names}))")
+    if has_fast_path and len(schema.array_slots) == 1 and not schema.nested_slots:
+        lines += _to_plan(source, schema.array_slots[0], names)
+    lines.append(f"    return _dispatch(_op, ({names}))")
+    return "\n".join(lines) + "\n"
+
+
+def _to_plan(source: _Source, slot: int, names: str) -> list[str]:
+    """One tracer has no rival for the highest level: straight to its plan.
+
+    200 ns less than by `dispatch`, where modes, the dead and first calls still go.
+    """
+    name = source.schema.parameters[slot].name
+    plan = source.bind("_plan", None)
+    return [
+        f"    {plan} = _op.plans.get(_type({name}))",
+        f"    if {plan} is not None and not _modes and {name}.interpreter.alive:",
+        f"        return {plan}({name}.interpreter, ({names}))",
+    ]
+
+
+def _parameters(source: _Source) -> str:
+    texts: list[str] = []
+    previous = ""
+    for p in source.schema.parameters:
+        if previous == POSITIONAL_ONLY and p.kind != POSITIONAL_ONLY:
+            texts.append("/")
+        if p.kind == KEYWORD_ONLY and previous != KEYWORD_ONLY:
+            texts.append("*")
+        texts.append(p.name if p.default is MISSING else _with_default(source, p))
+        previous = p.kind
+    return ", ".join([*texts, "/"] if previous == POSITIONAL_ONLY else texts)
+
+
+def _with_default(source: _Source, p: Parameter) -> str:
+    value = p.default
+    plain = value is None or type(value) in (int, bool, str)
+    if plain or (type(value) is float and value - value == 0.0):
+        return f"{p.name}={value!r}"
+    return f"{p.name}={source.bind(f'_default_{p.name}', value)}"
+
+
+def _coerce_name(source: _Source, p: Parameter) -> str:
+    return source.bind(f"_coerce_{p.name}", coercion(source.qualname, source.schema, p))
+
+
+def _has_guard(kind: SchemaType) -> bool:
+    """Whether the fast path can take a parameter of this type."""
+    is_list = isinstance(kind, ListOf) and is_array_type(kind.item)
+    return not holds_arrays(kind) or is_single_array(kind) or is_list
+
+
+def _early_coercions(source: _Source) -> list[str]:
+    """Coercions that no exact class can spare: lists, dtypes, devices."""
+    lines = []
+    for p in source.schema.parameters:
+        if is_single_array(p.type) or needs_guard(p.type):
+            continue
+        line = f"{p.name} = {_coerce_name(source, p)}({p.name})"
+        if isinstance(p.type, ListOf) and is_array_type(p.type.item):
+            own = "_tuple" if p.type.is_tuple else "_list"
+            line = f"if _type({p.name}) is not {own}: {line}"
+        if isinstance(p.type, Maybe):
+            line = f"if {p.name} is not None: {line}"
+        lines.append(line)
+    return lines
+
+
+def _late_coercions(source: _Source) -> list[str]:
+    lines = []
+    for p in source.schema.parameters:
+        if needs_guard(p.type):
+            call = f"{p.name} = {_coerce_name(source, p)}({p.name})"
+            lines.append(f"if not ({_guard(source, p)}): {call}")
+    return lines
+
+
+def _guards(source: _Source) -> list[str]:
+    guards = [_guard(source, p) for p in source.schema.parameters]
+    found = [guard for guard in guards if guard]
+    if not any(is_array_type(p.type) for p in source.schema.parameters):
+        # No guard proves that the path is open, so it is asked.
+        found.insert(0, f"_array is not {source.bind('_never', _Never)}")
+    return found
+
+
+def _guard(source: _Source, p: Parameter) -> str:
+    kind = p.type.item if isinstance(p.type, Maybe) else p.type
+    text = _guard_of(source, p.name, kind)
+    is_maybe = isinstance(p.type, Maybe) and text
+    return f"({p.name} is None or {text})" if is_maybe else text
+
+
+def _guard_of(source: _Source, name: str, kind: SchemaType) -> str:
+    if isinstance(kind, ArrayType):
+        if not kind.or_number:
+            return f"_type({name}) is _array"
+        numbers = source.bind("_numbers", _numbers)
+        return f"(_type({name}) is _array or _type({name}) in {numbers})"
+    if isinstance(kind, ListOf) and is_array_type(kind.item):
+        return f"{source.bind('_all_arrays', _all_arrays)}({name})"
+    if not needs_guard(kind):
+        return ""
+    if kind == SCALAR:
+        return f"_type({name}) in {source.bind('_numbers', _numbers)}"
+    exact = exact_class(kind)  # type: ignore[arg-type]  # a Base: needs_guard says so
+    return f"_type({name}) is {source.bind(f'_{exact.__name__}', exact)}"
+
+
+def _shape_guards(source: _Source) -> list[str]:
+    return shape_guards(
+        source.schema,
+        source.bind,
+        lambda args: argument_fault(source.qualname, source.schema, args) is None,
+    )
+
+
+def _kernel_call(source: _Source, after_write: Callable[..., None]) -> list[str]:
+    schema = source.schema
+    positional = [p.name for p in schema.positional]
+    keywords = [f"{p.name}={p.name}" for p in schema.keyword_only]
+    call = f"_kernel({', '.join([*positional, *keywords])})"
+    if not schema.written:
+        return [f"return {call}"]
+    out = source.bind("_out", None)
+    done = source.bind("_after_write", after_write)
+    written = "".join(f"{name}, " for name in schema.written)
+    return [f"{out} = {call}", f"{done}(({written}))", f"return {out}"]

@@ -1,0 +1,216 @@
+"""Rules that an operator has by its tags and shapes, where it has none of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.kinds import FAKE
+from customop.arrays.nested import children, like, outline, steps
+from customop.arrays.numpy_protocol import abbreviated, call_numpy
+from customop.core.derived import inplace as mutation
+from customop.core.derived import pointwise, reduction
+from customop.core.derived import shape_fake as shaperules
+from customop.core.derived import shape_vmap as shapebatch
+from customop.core.dispatch import is_array
+from customop.core.proof import Guess
+from customop.errors import (
+    CustomOpError,
+    DataDependentError,
+    MissingRuleError,
+    SchemaError,
+    VmapError,
+    quoted,
+)
+from customop.schema.coerce import show
+from customop.schema.schema import Schema
+from customop.schema.shape_check import check_definition
+from customop.schema.tags import Tag
+from customop.schema.types import has_shape
+
+__all__ = ["apply_tags", "derive_vmap", "find_fake", "missing_fake", "source_of"]
+
+_BY_DATA = (Tag.data_dependent_output, Tag.dynamic_output_shape)
+_EXCLUSIVE = (
+    (Tag.inplace, Tag.out),
+    (Tag.needs_exact_strides, Tag.flexible_layout),
+    (Tag.pointwise, Tag.reduction),
+    (Tag.pointwise, Tag.dynamic_output_shape),
+    (Tag.reduction, Tag.dynamic_output_shape),
+)
+
+
+def apply_tags(qualname: str, schema: Schema, tags: frozenset[Tag]) -> Schema:
+    """The schema with what the tags say; raise where they contradict it.
+
+    Raises
+    ------
+    SchemaError
+        If two tags exclude each other, one does not fit the schema, or the shapes in
+        the schema cannot be checked.
+    """
+    for pair in _EXCLUSIVE:
+        if tags.issuperset(pair):
+            raise SchemaError(
+                f"{qualname}: {pair[0]} and {pair[1]} exclude each other",
+                schema.show(qualname),
+                do="keep one of them",
+                op=qualname,
+            )
+    reduction.check_axis(qualname, schema, tags)
+    check_definition(qualname, schema, tags)
+    return mutation.check_aliases(qualname, schema, tags)
+
+
+# ---- fake kernels ----
+
+
+def find_fake(op: Any) -> Callable[..., Any] | None:
+    """The fake kernel of an operator: its own, one by tags or shapes, or None."""
+    row = op._table.get(FAKE)
+    if row is not None:
+        return row.fn  # type: ignore[no-any-return]
+    plans = op.plans
+    if FAKE not in plans:
+        plans[FAKE] = _derive_fake(op)
+    found: Callable[..., Any] | None = plans[FAKE]
+    return None if isinstance(found, Guess) and found.fault else found
+
+
+def _derive_fake(op: Any) -> Callable[..., Any] | None:
+    exact = mutation.derive_fake(op)
+    if exact is not None or op.tags.intersection(_BY_DATA):
+        return exact
+    guess = (
+        reduction.derive_fake(op)
+        or shaperules.derive_fake(op)
+        or pointwise.derive_fake(op)
+    )
+    return None if guess is None else Guess(guess)
+
+
+def missing_fake(op: Any) -> CustomOpError | None:
+    """Why tags and shapes of an operator give no fake kernel, where they might."""
+    shown = op.schema.show(op.qualname)
+    fields = {"op": op.qualname, "kind": FAKE}
+    by_data = [tag for tag in _BY_DATA if tag in op.tags]
+    if by_data:
+        return DataDependentError(
+            f"{op.qualname} has no fake kernel: {_reason(op)}",
+            shown,
+            f"at {op._definition.place}",
+            do=f"@{op.name}.register_fake, a function that says how large the result is",
+            **fields,
+        )
+    why = _why_no_guess(op)
+    if why:
+        return MissingRuleError(
+            f"{op.qualname} has no fake kernel: {why}",
+            shown,
+            f"at {op._definition.place}",
+            do=f"@{op.name}.register_fake, a function that returns fake_like(...)",
+            **fields,
+        )
+    return None
+
+
+def _why_no_guess(op: Any) -> str:
+    """Why there is no guess, or how a call disproved it; nothing where none is due."""
+    guess = op.plans.get(FAKE)
+    if isinstance(guess, Guess):
+        tags = [str(t) for t in (Tag.pointwise, Tag.reduction) if t in op.tags]
+        source = tags[0] if tags else "its schema"
+        return f"{source} gives none, since {guess.fault}"
+    if any(has_shape(r.type) for r in op.schema.returns):
+        return f"its schema gives none, since {shaperules.why_no_fake(op.schema)}"
+    return ""
+
+
+def source_of(rule: Any) -> str:
+    """What a derived rule is derived by, for messages."""
+    inside = rule.__wrapped__ if isinstance(rule, Guess) else rule
+    module = getattr(getattr(inside, "func", None), "__module__", "")
+    by_shapes = (shaperules.__name__, shapebatch.__name__)
+    return "shapes" if module in by_shapes else "tags"
+
+
+def _reason(op: Any) -> str:
+    """What depends on data, by the tags."""
+    if Tag.dynamic_output_shape in op.tags:
+        return f"the shape of its result depends on data ({Tag.dynamic_output_shape})"
+    return f"its result depends on data ({Tag.data_dependent_output})"
+
+
+# ---- batching ----
+
+
+def derive_vmap(op: Any) -> Callable[..., Any] | None:
+    """The batching rule that tags or shapes of an operator give, or None."""
+    plans = op.plans  # kept as long as the operator's table: every batched call asks
+    if "vmap" not in plans:
+        plans["vmap"] = _derive_vmap(op)
+    found: Callable[..., Any] | None = plans["vmap"]
+    return found
+
+
+def _derive_vmap(op: Any) -> Callable[..., Any] | None:
+    found = (
+        mutation.derive_vmap(op)
+        or reduction.derive_vmap(op)
+        or shapebatch.derive_vmap(op)
+        or pointwise.derive_vmap(op)
+    )
+    if found is None and op.tags.intersection(_BY_DATA) and not op.sees_seed:
+        return partial(_batch_by_data, op)
+    return found
+
+
+def _batch_by_data(
+    op: Any, info: Any, in_dims: Sequence[Any], *args: Any, **keywords: Any
+) -> tuple[Any, Any]:
+    """Row by row: the results stack where they happen to be alike."""
+    values = (*args, *keywords.values())
+    dims = (*in_dims, *(None,) * (len(values) - len(in_dims)))
+    pairs = list(zip(values, dims, strict=True))
+    if not info.batch_size:
+        raise _unstackable(op, "no row says what")
+    mutation.warn_loop(op)
+    rows = [
+        op.invoke([mutation.row(v, d, i) for v, d in pairs])
+        for i in range(info.batch_size)
+    ]
+    return _stack(op, rows)
+
+
+def _stack(op: Any, rows: Sequence[Any]) -> tuple[Any, Any]:
+    """Results of all rows as one, and where its batch is."""
+    nested = [children(r) for r in rows]
+    if all(items is not None for items in nested):
+        lengths = {len(steps(r)) for r in rows}
+        if len(lengths) > 1:
+            raise _unstackable(op, f"the rows give lists of {sorted(lengths)} items")
+        columns = [_stack(op, column) for column in zip(*nested, strict=True)]
+        outs, dims = ([pair[i] for pair in columns] for i in (0, 1))
+        return like(rows[0], outs), outline(rows[0], dims)
+    if all(is_array(r) for r in rows):
+        if len({tuple(r.shape) for r in rows}) > 1:
+            seen = sorted({abbreviated(r) for r in rows})
+            raise _unstackable(op, f"the rows give {', '.join(seen[:4])}")
+        return call_numpy(np.stack, rows), 0
+    seen = sorted({show(r) for r in rows})
+    if len(seen) > 1:
+        raise _unstackable(op, f"the rows give {quoted(seen[:4])}")
+    return rows[0], None
+
+
+def _unstackable(op: Any, seen: str) -> VmapError:
+    return VmapError(
+        f"{op.qualname} under vmap: {_reason(op)}, and {seen}",
+        op.schema.show(op.qualname),
+        do=f"pad to a fixed shape in an operator of its own, or @{op.name}.register_vmap",
+        op=op.qualname,
+        kind="vmap",
+    )

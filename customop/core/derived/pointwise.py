@@ -1,0 +1,116 @@
+"""What `Tag.pointwise` gives for free: batching by broadcasting, and shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.fake import FakeArray, device_of, dtype_of, fake_like
+from customop.arrays.kinds import FAKE
+from customop.arrays.numpy_protocol import abbreviated, call_numpy
+from customop.core.dispatch import is_array
+from customop.errors import DataDependentError, ShapeError
+from customop.schema.tags import Tag
+from customop.schema.types import is_array_type
+
+__all__ = ["align", "derive_fake", "derive_vmap", "move_batch_first", "rank_of_rows"]
+
+
+def derive_vmap(op: Any) -> Callable[..., Any] | None:
+    """The batching rule of a pointwise operator, or None for other operators."""
+    if Tag.pointwise not in op.tags or op.nested_slots:
+        return None
+    return partial(_batch_pointwise, op)
+
+
+def _batch_pointwise(
+    op: Any, info: Any, in_dims: Sequence[Any], *args: Any, **keywords: Any
+) -> tuple[Any, Any]:
+    """Put batches first and pad, so that NumPy's broadcasting pairs the rows."""
+    values = (*args, *keywords.values())
+    dims = (*in_dims, *(None,) * (len(values) - len(in_dims)))
+    pairs = list(zip(values, dims, strict=True))
+    rank = rank_of_rows(pairs)
+    out = op.invoke([align(v, d, rank) for v, d in pairs])
+    return out, (0,) * len(op.schema.returns) if op.schema.is_tuple else 0
+
+
+def rank_of_rows(pairs: Sequence[tuple[Any, int | None]]) -> int:
+    """Number of axes of the rows, given arrays and their batch axes."""
+    ranks = [v.ndim - (d is not None) for v, d in pairs if is_array(v)]
+    return max(ranks, default=0)
+
+
+def align(value: Any, dim: int | None, rank: int) -> Any:
+    """The array with its batch axis at the front of `rank` others: a view."""
+    if dim is None:
+        return value
+    first = move_batch_first(value, dim)
+    missing = rank - (first.ndim - 1)
+    if not missing:
+        return first
+    shape = (first.shape[0], *(1,) * missing, *first.shape[1:])
+    return call_numpy(np.reshape, first, shape)
+
+
+def move_batch_first(value: Any, dim: int) -> Any:
+    """The array with its batch axis at the front."""
+    return value if dim == 0 else call_numpy(np.moveaxis, value, dim, 0)
+
+
+# ---- shapes ----
+
+
+def derive_fake(op: Any) -> Callable[..., Any] | None:
+    """A fake kernel of a pointwise operator that returns arrays, or None."""
+    if Tag.pointwise not in op.tags or op.nested_slots:
+        return None
+    if not all(is_array_type(r.type) for r in op.schema.returns):
+        return None
+    return partial(_broadcast, op)
+
+
+def _broadcast(op: Any, *args: Any, **keywords: Any) -> Any:
+    """As many arrays as the schema says, of the shape and dtype of a NumPy sum."""
+    values = (*args, *keywords.values())
+    # Python's numbers count as NumPy counts them: by their kind alone.
+    numbers = [v for v in values if type(v) in (int, float, complex)]
+    arrays = [v for v in values if is_array(v)]
+    if not arrays and not numbers:
+        raise DataDependentError(
+            f"{op.qualname} has no fake kernel for a call without arrays",
+            op.schema.show(op.qualname),
+            do=f"@{op.name}.register_fake, a function that returns a FakeArray",
+            op=op.qualname,
+            kind=FAKE,
+        )
+    dtype = np.result_type(*[dtype_of(v) for v in arrays], *numbers)
+    shape = _shape(op, arrays)
+    like = next((v for v in arrays if tuple(v.shape) == shape), None)
+    if like is not None:
+        out = fake_like(like, dtype=dtype, device=_device(arrays))
+    else:
+        out = FakeArray(shape, dtype, device=_device(arrays))
+    return (out,) * len(op.schema.returns) if op.schema.is_tuple else out
+
+
+def _shape(op: Any, arrays: Sequence[Any]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(*[tuple(v.shape) for v in arrays])
+    except ValueError:
+        seen = ", ".join(abbreviated(v) for v in arrays)
+        raise ShapeError(
+            f"{op.qualname}: the shapes of {seen} do not fit one another",
+            op.schema.show(op.qualname),
+            do="pass arrays that NumPy can broadcast",
+            op=op.qualname,
+        ) from None
+
+
+def _device(arrays: Sequence[Any]) -> str:
+    """The device of a call: a numbered one says more than its kind."""
+    names = [device_of(v) for v in arrays]
+    return max(names, key=lambda name: ":" in name, default="cpu")

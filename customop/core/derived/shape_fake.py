@@ -1,0 +1,272 @@
+"""A fake kernel by the shapes in a schema.
+
+A loop is a place for any number of axes at the front, ``...`` or ``*batch``, with axes of
+its own behind it: as in the signature of a gufunc of NumPy's, such a kernel treats each
+row alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.fake import (
+    FakeArray,
+    device_of,
+    dtype_of,
+    fake_like,
+    make_fake,
+    strides_of,
+)
+from customop.arrays.kinds import FAKE
+from customop.arrays.numpy_protocol import abbreviated
+from customop.core.dispatch import flat, is_array
+from customop.errors import MissingRuleError, ShapeError
+from customop.schema.schema import Schema
+from customop.schema.shape_check import number_names, sizes_of
+from customop.schema.types import (
+    ArrayType,
+    Maybe,
+    SchemaType,
+    holds_arrays,
+    item_shape,
+    shapes_in,
+    typed_items,
+)
+from customop.shapes.notation import Shape
+from customop.shapes.solve import Sizes, broadcast, untold, why_untold
+
+__all__ = ["derive_fake", "loop_name", "result_types", "why_no_fake"]
+
+
+def _shapes(schema: Schema) -> list[Shape]:
+    """Shapes of all arrays among the parameters."""
+    return [shape for p in schema.parameters for shape in shapes_in(p.type)]
+
+
+def result_types(schema: Schema) -> list[ArrayType] | None:
+    """Types of the results, where all are arrays with a shape; or None."""
+    kinds = [r.type for r in schema.returns]
+    found = [k for k in kinds if isinstance(k, ArrayType) and k.shape is not None]
+    return found if found and len(found) == len(kinds) else None
+
+
+def loop_name(schema: Schema) -> str | None:
+    """Name of the loop of an operator, empty for ``...``; None where it has none.
+
+    Some array must have axes of its own behind it: ``...`` alone is any array, of which
+    nothing is said.
+    """
+    results = result_types(schema) or []
+    shapes = [k.shape for k in results if k.shape is not None]
+    names = {shape.loop.name if shape.loop else None for shape in shapes}
+    name = names.pop() if len(names) == 1 else None
+    own = [s for s in (*_shapes(schema), *shapes) if s.loop and s.loop.name == name]
+    at_front = all(shape.leads for shape in own)
+    has_axes = any(s.axes for s in _shapes(schema) if s in own)
+    return name if at_front and has_axes else None
+
+
+# ---- shapes of the results ----
+
+
+def why_no_fake(schema: Schema) -> str:
+    """Why the shapes of a schema tell no fake kernel, or nothing."""
+    results = result_types(schema)
+    if not all(isinstance(r.type, ArrayType) for r in schema.returns):
+        return "not all its results are single arrays"
+    if results is None:
+        return "they do not say the shape of every result"
+    shapes = [kind.shape for kind in results if kind.shape is not None]
+    for name in untold(_shapes(schema), shapes, number_names(schema)):
+        return why_untold(name)
+    if any(axis.length is None for shape in shapes for axis in shape.axes):
+        return "an axis of its result has no name"
+    if any(s.loop and not s.loop.name for s in shapes) and loop_name(schema) is None:
+        return "'...' of its result is any shape"
+    return ""
+
+
+def derive_fake(op: Any) -> Callable[..., Any] | None:
+    """A fake kernel by the shapes of an operator, or None where they tell too little."""
+    if not op.schema.has_shapes or why_no_fake(op.schema):
+        return None
+    return partial(_fake, op, {})
+
+
+# Shape, dtype, strides and device of a fake array.
+_Meta = tuple[tuple[int, ...], Any, tuple[int, ...], str]
+
+# How many calls a fake kernel remembers.
+_REMEMBERED = 256
+
+
+def _fake(op: Any, known: dict[Any, list[_Meta]], *args: Any, **keywords: Any) -> Any:
+    """The results that the shapes of the arguments give; those of calls like it at once."""
+    values = (*args, *keywords.values())
+    key = tuple([_mark(value) for value in values])
+    told = known.get(key)
+    if told is None:
+        told = _tell(op, values)
+        if len(known) >= _REMEMBERED:
+            known.clear()
+        known[key] = told
+    outs = [make_fake(*meta) for meta in told]
+    return tuple(outs) if op.schema.is_tuple else outs[0]
+
+
+def _mark(value: Any) -> Any:
+    """What the results depend on of an argument."""
+    if type(value) is FakeArray:
+        return (value.shape, value.dtype, value.strides, value.device)
+    if is_array(value):
+        own = (tuple(value.shape), dtype_of(value))
+        return (*own, tuple(strides_of(value)), device_of(value))
+    if isinstance(value, int):
+        return (type(value), value)
+    leaves = flat(value)
+    if len(leaves) == 1 and leaves[0] is value:
+        return type(value)
+    return tuple([_mark(leaf) for leaf in leaves])
+
+
+def _tell(op: Any, values: Sequence[Any]) -> list[_Meta]:
+    sizes = sizes_of(op.qualname, op.schema, values)
+    sizes.loops[""] = _joint_loop(op, values)
+    # Where all arrays broadcast along an axis, none of them tells its length.
+    for name in _broadcast_names(op.schema):
+        sizes.lengths.setdefault(name, 1)
+    arrays = [leaf for value in values for leaf in flat(value) if is_array(leaf)]
+    device = max(map(device_of, arrays), key=lambda name: ":" in name, default="cpu")
+    return [
+        _meta(op, kind, values, arrays, sizes, device)
+        for kind in result_types(op.schema) or ()
+    ]
+
+
+def _meta(
+    op: Any,
+    kind: ArrayType,
+    values: Sequence[Any],
+    arrays: Sequence[Any],
+    sizes: Sizes,
+    device: str,
+) -> _Meta:
+    assert kind.shape is not None
+    try:
+        shape = kind.shape.lengths(sizes.lengths, sizes.loops)
+    except KeyError as error:
+        raise _unknown(op, str(error.args[0])) from None
+    dtype = _dtype(op.schema, kind.element, values)
+    alike = next((v for v in arrays if tuple(v.shape) == shape), None)
+    fake = (
+        FakeArray(shape, dtype, device=device)
+        if alike is None
+        else fake_like(alike, dtype=dtype, device=device)
+    )
+    return fake.shape, fake.dtype, fake.strides, fake.device
+
+
+def _broadcast_names(schema: Schema) -> list[str]:
+    axes = [axis for shape in _shapes(schema) for axis in shape.axes]
+    return [a.length for a in axes if a.is_broadcast and isinstance(a.length, str)]
+
+
+def _unknown(op: Any, name: str) -> MissingRuleError:
+    return MissingRuleError(
+        f"{op.qualname} has no fake kernel for a call in which no argument tells '{name}'",
+        op.schema.show(op.qualname),
+        do=f"@{op.name}.register_fake, a function that returns fake_like(...)",
+        op=op.qualname,
+        kind=FAKE,
+    )
+
+
+def _joint_loop(op: Any, values: Sequence[Any]) -> tuple[int, ...]:
+    """What NumPy broadcasts the axes ``...`` of all arguments to."""
+    pairs = zip(op.schema.parameters, values, strict=True)
+    arrays = [(v, s) for p, value in pairs for v, s in _with_shapes(value, p.type)]
+    unnamed = [(v, s) for v, s in arrays if s.loop and not s.loop.name]
+    parts = [tuple(v.shape)[: len(v.shape) - len(s.after)] for v, s in unnamed]
+    found = broadcast(parts)
+    if found is None:
+        seen = ", ".join(abbreviated(v) for v, _ in unnamed)
+        raise ShapeError(
+            f"{op.qualname}: the axes '...' of {seen} do not fit one another",
+            op.schema.show(op.qualname),
+            do="pass arrays whose axes '...' NumPy can broadcast",
+            op=op.qualname,
+        )
+    return found
+
+
+def _with_shapes(value: Any, kind: SchemaType) -> list[tuple[Any, Shape]]:
+    """Arrays of an argument, or of a list of them, each with its shape."""
+    shape = item_shape(kind)
+    if shape is None:
+        return []
+    return [(leaf, shape) for leaf in flat(value) if is_array(leaf)]
+
+
+# ---- dtypes of the results ----
+
+# Class of elements -> kinds of dtype in it, and the dtype where no other is in sight.
+_DEFAULTS: dict[str, tuple[str, Any]] = {
+    "bool": ("b", np.bool_),
+    "int": ("i", np.int64),
+    "uint": ("u", np.uint64),
+    "integer": ("iu", np.int64),
+    "float": ("f", np.float64),
+    "complex": ("c", np.complex128),
+    "inexact": ("fc", np.float64),
+    "real": ("iuf", np.float64),
+    "num": ("iufc", np.float64),
+}
+
+
+def _dtype(schema: Schema, element: str, values: Sequence[Any]) -> Any:
+    """The dtype that NumPy gives a result of this class of elements.
+
+    Of arguments of other classes, such as the indices beside floats, a result does not
+    take its dtype.
+    """
+    if element not in _DEFAULTS and element != "Array":
+        return np.dtype(element)
+    pairs = [
+        pair
+        for p, value in zip(schema.parameters, values, strict=True)
+        for pair in _with_elements(value, p.type)
+    ]
+    own = [v for e, v in pairs if e == element] or [v for _, v in pairs]
+    numbers = [v for v in own if type(v) in (int, float, complex)]
+    dtypes = [dtype_of(v) for v in own if is_array(v)]
+    if not dtypes and not numbers:
+        return np.dtype(_DEFAULTS.get(element, ("", np.float64))[1])
+    return _in_class(element, np.result_type(*dtypes, *numbers))
+
+
+def _with_elements(value: Any, kind: SchemaType) -> Iterator[tuple[str, Any]]:
+    """Arrays of an argument, and numbers in their place, with their elements."""
+    if isinstance(kind, ArrayType):
+        yield kind.element, value
+    elif isinstance(kind, Maybe):
+        if value is not None:
+            yield from _with_elements(value, kind.item)
+    elif holds_arrays(kind):
+        for _, item, own in typed_items(value, kind):
+            yield from _with_elements(item, own)
+
+
+def _in_class(element: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """A dtype, or the one of a class of elements that NumPy goes to from it."""
+    kinds, default = _DEFAULTS.get(element, (dtype.kind, dtype))
+    if dtype.kind in kinds:
+        return dtype
+    if element == "complex" and dtype.kind == "f":
+        return np.result_type(dtype, np.complex64)
+    if "f" in kinds and dtype.kind == "c":
+        return np.real(np.empty(0, dtype)).dtype
+    return np.dtype(default)

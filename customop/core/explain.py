@@ -1,0 +1,247 @@
+"""Why a call takes the kernel or rule that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from customop.arrays.kinds import DEFAULT, FAKE, kind_of
+from customop.core.array_classes import find_array_rule
+from customop.core.derived.find import find_fake, source_of
+from customop.core.dispatch import Mode, leaked, nested_leaves, show_values
+from customop.core.kernels import (
+    closed_error,
+    fallback_for,
+    has_own_rule,
+    kernel_for,
+    kind_of_call,
+    top_interpreter,
+)
+from customop.core.kinds import RuleKind
+from customop.core.table import ARRAY_CLASS, AUTOGRAD, COMPOSITE, JVP, VMAP, Row
+from customop.errors import CustomOpError, DataDependentError, MissingRuleError, place
+
+__all__ = ["Candidate", "Explanation", "explain"]
+
+
+class Candidate(NamedTuple):
+    """A kernel or rule that a call might have taken.
+
+    Attributes
+    ----------
+    name : str
+        Such as ``"kernel for 'cpu'"`` or ``"vmap rule"``.
+    why : str
+        Why it is taken, or not.
+    place : str
+        File and line of its registration; empty where it is derived or missing.
+    fn : object
+        The kernel or rule itself; None where it is missing.
+    """
+
+    name: str
+    why: str
+    place: str = ""
+    fn: Any = None
+
+    def __str__(self) -> str:
+        where = f" from {self.place}" if self.place else ""
+        return f"{self.name}{where}: {self.why}"
+
+
+class Explanation(NamedTuple):
+    """Which kernel or rule a call takes, and why not the others.
+
+    Attributes
+    ----------
+    call : str
+        The call, with its arrays in short.
+    schema : str
+        The operator's, with its name.
+    taken : Candidate or None
+        What runs; None where the call raises.
+    error : CustomOpError or None
+        What the call raises where nothing can run.
+    others : tuple of Candidate
+        What is registered and does not run.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_op("doc::explained", mutates_args=(), device_types="cpu")
+    ... def explained(x: np.ndarray) -> np.ndarray:
+    ...     return x + 1
+    >>> print(explained.explain(np.zeros(3)))
+    doc::explained(f64[3])
+      doc::explained(Array x) -> Array
+      takes the kernel for 'cpu' from ...: 'x' is an array of the kind 'cpu'
+    """
+
+    call: str
+    schema: str
+    taken: Candidate | None
+    error: CustomOpError | None
+    others: tuple[Candidate, ...]
+
+    def __str__(self) -> str:
+        lines = [self.call, self.schema]
+        lines += [f"takes the {self.taken}"] if self.taken else []
+        if self.error is not None:
+            lines += [f"raises {line}" for line in str(self.error).splitlines()[:1]]
+            lines += [f"  {line}" for line in str(self.error).splitlines()[1:]]
+        lines += [f"not the {other}" for other in self.others]
+        return "\n  ".join(lines)
+
+
+def explain(op: Any, args: Sequence[Any]) -> Explanation:
+    """What a call with these values of all parameters takes."""
+    taken: Candidate | None = None
+    error: CustomOpError | None = None
+    try:
+        taken = _taken(op, args)
+    except (MissingRuleError, DataDependentError) as missing:
+        error = missing
+    used = None if taken is None else taken.fn
+    top = top_interpreter(op, args)
+    kind = None if top is not None else kind_of_call(op, args)[0]
+    return Explanation(
+        f"{op.qualname}({show_values(args)})",
+        op.schema.show(op.qualname),
+        taken,
+        error,
+        tuple(c for c in _others(op, top, kind) if c.fn is not used),
+    )
+
+
+def _taken(op: Any, args: Sequence[Any]) -> Candidate:
+    if op._closed:
+        raise closed_error(op)
+    top = top_interpreter(op, args)
+    if top is not None:
+        return _by_interpreter(op, args, top)
+    array_rule = find_array_rule(op, args)
+    if array_rule is not None:
+        why = "an array of its class is among the arguments"
+        return Candidate(
+            "rule for a class of arrays", why, place(array_rule), array_rule
+        )
+    kind, _ = kind_of_call(op, args)
+    return _by_kind(op, args, kind)
+
+
+def _by_interpreter(op: Any, args: Sequence[Any], top: Any) -> Candidate:
+    if not top.alive:
+        raise leaked(op, top)
+    kind: RuleKind = top.kind
+    who = _who(op, args, top)
+    row = op._table.get(kind) or op._table.get(kind.name)
+    if row is not None:
+        return _candidate(f"{kind.name} rule", who, row)
+    if has_own_rule(op, kind) and kind is JVP:
+        row = op._table[AUTOGRAD]
+        return _candidate("autograd rule", f"{who}; it is transposed for jvp", row)
+    derived = None if kind.derive is None else kind.derive(op)
+    if derived is not None:
+        why = f"{who}; derived by its {source_of(derived)}"
+        return Candidate(f"{kind.name} rule", why, "", derived)
+    row = op._table.get(COMPOSITE)
+    if row is not None:
+        why = f"{who}, which has no rule for the operator and so sees into its body"
+        return _candidate("composite body", why, row)
+    return _without_rule(op, top, who)
+
+
+def _without_rule(op: Any, top: Any, who: str) -> Candidate:
+    kind = top.kind
+    found = fallback_for(op, kind)
+    if found is not None:
+        return Candidate(f"fallback for '{kind.name}'", who, place(found), found)
+    if kind is VMAP:
+        why = f"{who}; there is no vmap rule"
+        return Candidate("loop over the rows", why)
+    if isinstance(top, Mode):
+        return Candidate(f"{kind.name} mode", who)
+    raise op.missing_rule(kind, who)
+
+
+def _by_kind(op: Any, args: Sequence[Any], kind: str) -> Candidate:
+    kernel = kernel_for(op, kind)
+    why = _why_kind(op, args, kind)
+    if kind in op._disabled:
+        why = f"{why}, whose kernel is disabled"
+        return Candidate("function that the operator was made from", why, "", kernel)
+    rows = op._table
+    if kind in rows:
+        name = "fake kernel" if kind == FAKE else f"kernel for '{kind}'"
+        return _candidate(name, why, rows[kind])
+    if kind != FAKE and DEFAULT in rows:
+        why = f"{why}, which has no kernel of its own"
+        return _candidate("default kernel", why, rows[DEFAULT])
+    if COMPOSITE in rows:
+        return _candidate(
+            "composite body", f"{why}, which has no kernel", rows[COMPOSITE]
+        )
+    if kind == FAKE and kernel is find_fake(op):
+        why = f"{why}; derived by its {source_of(kernel)}"
+        return Candidate("fake kernel", why, "", kernel)
+    return Candidate(f"fallback for '{kind}'", why, place(kernel), kernel)
+
+
+def _candidate(name: str, why: str, row: Row) -> Candidate:
+    return Candidate(name, why, row.place, row.fn)
+
+
+def _who(op: Any, args: Sequence[Any], top: Any) -> str:
+    """What brings a call to an interpreter."""
+    named = _named(op, args)
+    mine = [n for n, v in named if getattr(v, "interpreter", None) is top]
+    if mine:
+        return f"'{mine[0]}' is a value of {top.describe()}"
+    return f"{top.describe()} is open"
+
+
+def _why_kind(op: Any, args: Sequence[Any], kind: str) -> str:
+    named = [(n, kind_of[type(v)]) for n, v in _named(op, args)]
+    mine = [name for name, k in named if k == kind]
+    if mine:
+        return f"'{mine[0]}' is an array of the kind '{kind}'"
+    if op.schema.device_slot is not None and args[op.schema.device_slot] is not None:
+        return f"'device' names the kind '{kind}'"
+    return f"no array says another kind than '{kind}'"
+
+
+def _named(op: Any, args: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    """Arrays of a call, each with the name of its parameter."""
+    for slot in op.array_slots:
+        yield op.schema.parameters[slot].name, args[slot]
+    for slot in op.nested_slots:
+        alone = [v if i == slot else () for i, v in enumerate(args)]
+        for leaf in nested_leaves(op, alone):
+            yield op.schema.parameters[slot].name, leaf
+
+
+def _others(op: Any, top: Any, kind: str | None) -> Iterator[Candidate]:
+    """All rows of an operator, and why each is passed over."""
+    for key, row in op._table.items():
+        name, why = _passed(key, top, kind)
+        yield _candidate(name, why, row)
+        hidden = len(op._stacks.get(key, ())) - 1
+        for below in op._stacks[key][:hidden]:
+            yield _candidate(name, f"hidden by the one at {row.place}", below)
+
+
+def _passed(key: str | RuleKind, top: Any, kind: str | None) -> tuple[str, str]:
+    above = "" if top is None else f"{top.describe()} comes first"
+    if key == FAKE:
+        return "fake kernel", above or "no argument is a FakeArray"
+    if key == DEFAULT:
+        return "default kernel", above or f"'{kind}' has a kernel of its own"
+    if key is COMPOSITE:
+        return "composite body", above or f"'{kind}' has a kernel"
+    if isinstance(key, str):
+        disabled = "it is disabled" if key == kind else ""
+        why = above or disabled or f"no argument is an array of the kind '{key}'"
+        return f"kernel for '{key}'", why
+    if key is ARRAY_CLASS:
+        return "rules for classes of arrays", above or "no argument is of their classes"
+    return f"{key.name} rule", above or f"no argument is a value of {key.name}"

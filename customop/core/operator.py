@@ -1,0 +1,1216 @@
+"""An operator: a schema and a table of rules."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import FunctionType, TracebackType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Protocol,
+    TypeVar,
+    overload,
+)
+
+import numpy.typing as npt
+from typing_extensions import ParamSpec
+
+from customop.arrays.kinds import FAKE
+from customop.config import config
+from customop.core.array_classes import with_rule
+from customop.core.checks import (
+    check_autocast,
+    check_autograd,
+    check_device_types,
+    check_kernel,
+    check_kind,
+)
+from customop.core.codegen import (
+    compile_call,
+    replace_code,
+    set_dispatch,
+    set_fast_kernel,
+)
+from customop.core.derived.find import apply_tags
+from customop.core.dispatch import dispatch, open_modes
+from customop.core.explain import Explanation, explain
+from customop.core.kernels import (
+    closed_error,
+    dispatch_composite,
+    fallback_for,
+    kernel_for,
+    select,
+)
+from customop.core.kinds import RuleKind
+from customop.core.proof import note_writes
+from customop.core.rule_types import (
+    BackwardFn,
+    ContextT,
+    JvpFn,
+    KernelFn,
+    SetupFn,
+    ShortBackwardFn,
+    ShortKernelFn,
+    ShortVmapFn,
+    VmapFn,
+)
+from customop.core.samples import Sample, as_samples
+from customop.core.table import (
+    ARRAY_CLASS,
+    AUTOCAST,
+    AUTOGRAD,
+    COMPOSITE,
+    JVP,
+    MERGED,
+    SAMPLE_INPUTS,
+    VMAP,
+    Definition,
+    Formula,
+    Row,
+    changing,
+    fallthrough_kernel,
+    same_place,
+)
+from customop.errors import (
+    MissingRuleError,
+    RegistrationError,
+    SchemaError,
+    caller_place,
+    did_you_mean,
+    place,
+    quoted,
+    warn_caller,
+)
+from customop.schema.infer import signature_of
+from customop.schema.parameters import MISSING
+from customop.schema.schema import array_names
+from customop.schema.tags import Tag
+from customop.schema.types import GENERATOR, parts
+
+__all__ = [
+    "Operator",
+    "define_operator",
+    "find_operator",
+    "namespaces",
+    "operators",
+    "registrations",
+    "remove_operator",
+    "route_calls",
+    "tables_changed",
+    "taken",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+FnT = TypeVar("FnT", bound=Callable[..., Any])
+
+
+class _FirstCall:
+    """Stands for the function of a call until somebody asks for it.
+
+    A descriptor, and no function that would stand in the traceback of a first call.
+    Once generated, the function takes its place.
+    """
+
+    def __get__(self, op: Any, owner: Any = None) -> Any:
+        return self if op is None else op.compile()
+
+
+class Operator(Generic[P, R]):
+    """A function with a schema and a table of rules; made by `custom_op`.
+
+    Attributes
+    ----------
+    qualname : str
+        ``"namespace::name"``, or ``"namespace::name.overload"``.
+    schema : Schema
+        What it takes and gives.
+    tags : frozenset of Tag
+        What it promises beyond its schema.
+    call : callable
+        The plain function behind ``op(...)``; 40 ns cheaper to call.
+    source : str
+        Source text of `call`, generated from the schema.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> def sin(x: np.ndarray) -> np.ndarray:
+    ...     return np.sin(x)
+    >>> op = co.custom_op("doc::sin", sin, mutates_args=())
+    >>> op(np.zeros(2))
+    array([0., 0.])
+    >>> op
+    <Operator doc::sin(Array x) -> Array>
+    """
+
+    _definition: Definition
+    # All registrations of each kind, the newest last; and those that count.
+    _stacks: dict[str | RuleKind, tuple[Row, ...]]
+    _table: dict[str | RuleKind, Row]
+    # Whether the library that defined it has closed.
+    _closed: bool
+    _disabled: frozenset[str]
+    _proven: frozenset[str]
+    # Kinds whose kernel has proven its contract, and must again where a call is drawn.
+    _sampled: frozenset[str]
+    # Kinds whose kernel was found to return memory of others, which is copied.
+    _copied: frozenset[str]
+
+    def __init__(self, definition: Definition) -> None:
+        self._define(definition)
+
+    def _define(self, definition: Definition) -> None:
+        """Become this definition, with an empty table."""
+        schema = definition.schema
+        fn = definition.fn
+        self._definition = definition
+        self._closed = False
+        self._stacks = {}
+        self._table = {}
+        self._disabled = frozenset()
+        self._proven = frozenset()
+        self._sampled = frozenset()
+        self._copied = frozenset()
+        # What transforms do with calls of this operator, as long as this table holds:
+        # class of tracer -> function of interpreter and arguments.
+        self.plans: dict[Any, Any] = {}
+        self.schema = schema
+        self.tags: frozenset[Tag] = definition.tags
+        self.qualname: str = definition.qualname
+        self.namespace: str
+        self.name: str
+        self.overload: str
+        self.namespace, _, rest = definition.qualname.partition("::")
+        self.name, _, self.overload = rest.partition(".")
+        self.array_slots: tuple[int, ...] = schema.array_slots
+        self.nested_slots: tuple[int, ...] = schema.nested_slots
+        self.positional_count: int = len(schema.positional)
+        # Whether a call is arrays in, one array out: most calls of most programs.
+        self.is_plain: bool = (
+            schema.single_return
+            and not schema.nested_slots
+            and not schema.written
+            and not schema.keyword_only
+        )
+        # Whether its only array comes first, all else having defaults.
+        self.is_unary: bool = self.array_slots == (0,) and all(
+            p.default is not MISSING for p in schema.parameters[1:]
+        )
+        self.sees_seed: bool = Tag.nondeterministic_seeded in definition.tags or any(
+            GENERATOR in parts(p.type) for p in schema.parameters
+        )
+        self.needs_contiguous: bool = Tag.needs_contiguous in definition.tags
+        self._source = ""
+        self.__name__: str = getattr(fn, "__name__", self.name)
+        self.__qualname__ = getattr(fn, "__qualname__", self.name)
+        self.__module__ = definition.module
+        self.__doc__ = fn.__doc__
+        self.__wrapped__ = fn
+        self.__annotations__: dict[str, Any] = getattr(fn, "__annotations__", {})
+        before = self.__dict__.pop("call", None)
+        if before is not None:  # who holds the old call must not meet the old kernel
+            set_fast_kernel(before, None)
+        type(self).__call__ = _FirstCall()  # type: ignore[assignment]
+        self.invoke: Callable[[Sequence[Any]], Any] = _invoker(self)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        try:
+            return signature_of(self.__wrapped__)
+        except SchemaError:
+            return inspect.signature(self.compile())
+
+    if TYPE_CHECKING:
+
+        def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            """Call the operator: its class has the function, generated."""
+            ...
+
+        call: Callable[P, R]
+    else:
+        __call__ = _FirstCall()
+        call = _FirstCall()
+
+    def __get__(self, instance: object, owner: type | None = None) -> Operator[P, R]:
+        # As an attribute of a class an operator is itself, bound to nothing.
+        return self
+
+    def __repr__(self) -> str:
+        return f"<Operator {self.schema.show(self.qualname)}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (find_operator, (self.qualname, self._definition.module))
+
+    def __copy__(self) -> Operator[P, R]:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Operator[P, R]:
+        return self
+
+    # ---- the call ----
+
+    def compile(self) -> Callable[..., Any]:
+        """The function of a call, generated when it is first asked for."""
+        with changing:
+            return self.call if self._source else self._compile()
+
+    def _compile(self) -> Callable[..., Any]:
+        call, self._source = self._generate()
+        self.call = call
+        type(self).__call__ = staticmethod(call)  # type: ignore[method-assign]
+        self._route()
+        return self.call
+
+    def _generate(self) -> tuple[Callable[..., Any], str]:
+        self._share = config.sample_checks
+        return compile_call(
+            self.qualname,
+            self.name,
+            self.schema,
+            dispatch,
+            self,
+            modes=open_modes,
+            has_fast_path=not (
+                self.sees_seed or self._is_factory or self.needs_contiguous
+            ),
+            after_write=note_writes,
+            share=self._share,
+            random=config.random if self._share else None,
+        )
+
+    def _draw(self) -> None:
+        """Let the generated call draw the share of calls that `config` says."""
+        if self._source and self._share != config.sample_checks:
+            # Kept, for the lines of its source go with it.
+            self._drawing, self._source = self._generate()
+            replace_code(self.call, self._drawing)
+
+    def _route(self) -> None:
+        """Let transforms and modes see into the operator, or stop before it."""
+        if self._source:
+            is_composite = COMPOSITE in self._table
+            usual = dispatch_composite if is_composite else dispatch
+            set_dispatch(self.call, _stand_ins.get(usual, usual))
+
+    @property
+    def source(self) -> str:
+        """Source text of the generated call."""
+        self.compile()
+        return self._source
+
+    @property
+    def _is_factory(self) -> bool:
+        return self.schema.device_slot is not None and not array_names(self.schema)
+
+    def dispatch(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the operator by the slow path, which the fast one must agree with."""
+        return self._copy_of_call()(*args, **kwargs)  # type: ignore[no-any-return]
+
+    def _copy_of_call(self, **names: Any) -> Callable[..., Any]:
+        """The generated call with other names behind it, and no fast path.
+
+        With a list of modes of its own that is never empty the guard fails; coercions
+        and defaults stay the same.
+        """
+        call: Any = self.compile()
+        names = {**call.__globals__, "_modes": [None], **names}
+        copied: Any = FunctionType(call.__code__, names, self.name, call.__defaults__)
+        copied.__kwdefaults__ = call.__kwdefaults__
+        copied.__qualname__ = call.__qualname__
+        return copied  # type: ignore[no-any-return]
+
+    def _bind(self, /, *args: Any, **kwargs: Any) -> Sequence[Any]:
+        """The values that a call with these arguments gives to all parameters."""
+        plans = self.plans
+        if "bind" not in plans:
+            plans["bind"] = self._copy_of_call(_dispatch=lambda op, values: values)
+        return plans["bind"](*args, **kwargs)  # type: ignore[no-any-return]
+
+    def explain(self, /, *args: P.args, **kwargs: P.kwargs) -> Explanation:
+        """Say which kernel or rule a call would take, and why not the others.
+
+        Nothing runs. What a rule calls in its turn is not followed.
+
+        Parameters
+        ----------
+        *args, **kwargs : object
+            Those of the call.
+
+        Returns
+        -------
+        Explanation
+            Prints readably.
+
+        Raises
+        ------
+        ArgumentError
+            If the arguments do not fit the schema.
+        ShapeError
+            If their shapes do not.
+        DeviceMismatchError
+            If the arrays are of different kinds.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> why = co.ops.np.sin.default.explain(np.zeros(3))
+        >>> why.taken.name
+        'default kernel'
+        """
+        return explain(self, self._bind(*args, **kwargs))
+
+    # ---- choosing a kernel ----
+
+    def select(
+        self, args: Sequence[Any]
+    ) -> tuple[Callable[..., Any], Sequence[Any], dict[str, Any], Any]:
+        """Kernel, positional and keyword values, and the proof of a call, or None."""
+        return select(self, args)
+
+    # ---- the table ----
+
+    def rule(self, kind: RuleKind | str) -> Any:
+        """What is registered for a kind, derived where the kind can.
+
+        Parameters
+        ----------
+        kind : RuleKind or str
+            A kind of rule, or the name of a kind of array for its kernel.
+
+        Returns
+        -------
+        object
+            The rule as it was registered; a `Formula` for autograd.
+
+        Raises
+        ------
+        MissingRuleError
+            If the operator has none.
+        """
+        if isinstance(kind, str):
+            (name,) = (
+                check_device_types(self.qualname, kind) if kind != FAKE else (kind,)
+            )
+            return kernel_for(self, name)
+        check_kind(self.qualname, kind)
+        found = self.find_rule(kind)
+        if found is None:
+            raise self.missing_rule(kind)
+        return found
+
+    def find_rule(self, kind: RuleKind) -> Any:
+        """As `rule` for a kind of rule, or None."""
+        row = self._table.get(kind)
+        if row is not None:
+            return row.fn
+        derived = None if kind.derive is None else kind.derive(self)
+        return fallback_for(self, kind) if derived is None else derived
+
+    def missing_rule(self, kind: RuleKind, *where: str) -> MissingRuleError:
+        """The error for a rule that the operator does not have."""
+        if self._closed:
+            return closed_error(self)
+        method = f"register_{kind.name}"
+        do = f"@{self.name}.{method}" if hasattr(self, method) else ""
+        return MissingRuleError(
+            f"{self.qualname} has no '{kind.name}' rule",
+            self.schema.show(self.qualname),
+            *where,
+            f"at {self._definition.place}",
+            do=do or f"@{self.name}.register({kind.name})",
+            op=self.qualname,
+            kind=kind.name,
+        )
+
+    def _enter(
+        self,
+        kind: RuleKind | str,
+        fn: Any,
+        where: str,
+        *,
+        override: bool = True,
+        owner: object = None,
+        keeps_below: bool = False,
+    ) -> None:
+        """Put a row on top of those of its kind; the table is replaced whole."""
+        with changing:
+            if self._closed:
+                raise RegistrationError(
+                    f"{self.qualname} is no more: the library that defined it is closed",
+                    f"the registration is at {where}",
+                    do="define it again first",
+                    op=self.qualname,
+                )
+            known = self._table.get(kind)
+            if (
+                known is not None
+                and not override
+                and not same_place(known.place, where)
+            ):
+                name = kind if isinstance(kind, str) else kind.name
+                raise RegistrationError(
+                    f"{self.qualname} has a '{name}' rule already, from {known.place}",
+                    f"the second is at {where}",
+                    do="remove one of them, or register with override=True",
+                    op=self.qualname,
+                    kind=name,
+                )
+            rows = self._stacks.get(kind, ())
+            if owner is None:
+                rows = _left_below(rows, kind, fn, where, keeps_below=keeps_below)
+            self._set_rows(kind, (*rows, Row(fn, where, owner)))
+
+    def _leave(self, owner: object) -> None:
+        """Take back all rows of an owner, wherever among the others they are."""
+        with changing:
+            for kind, rows in self._stacks.items():
+                left = tuple(row for row in rows if row.owner is not owner)
+                if len(left) < len(rows):
+                    self._set_rows(kind, left)
+
+    def _set_rows(self, kind: RuleKind | str, rows: tuple[Row, ...]) -> None:
+        table = {k: row for k, row in self._table.items() if k != kind}
+        if rows and kind in MERGED:
+            merged = {name: rule for row in rows for name, rule in row.fn.items()}
+            table[kind] = Row(merged, rows[-1].place)
+        elif rows and rows[-1].fn is not fallthrough_kernel:
+            table[kind] = rows[-1]
+        else:
+            self._disabled -= {kind}
+        stacks = {k: found for k, found in self._stacks.items() if k != kind}
+        self._stacks = {**stacks, kind: rows} if rows else stacks
+        self._table = table
+        self._changed(is_kernel=isinstance(kind, str) or kind is COMPOSITE)
+        if kind is COMPOSITE:
+            self._route()
+
+    def _changed(self, *, is_kernel: bool) -> None:
+        """Forget what was worked out from the table before."""
+        self.plans = {}
+        if is_kernel:
+            self._close_fast_path()
+
+    def _retire(self) -> None:
+        """Become an operator that is no more: a call says so."""
+        self._closed = True
+        self._stacks = {}
+        self._table = {}
+        self._disabled = frozenset()
+        self._changed(is_kernel=True)
+        self._route()
+
+    def _close_fast_path(self) -> None:
+        self._proven = frozenset()
+        self._sampled = frozenset()
+        self._copied = frozenset()
+        if self._source:
+            set_fast_kernel(self.call, None)
+
+    # ---- registration ----
+
+    @overload
+    def register_kernel(
+        self, device_types: str | Iterable[str] | None, fn: ShortKernelFn, /
+    ) -> Operator[P, R]: ...
+    @overload
+    def register_kernel(  # type: ignore[overload-cannot-match]  # a longer one does
+        self, device_types: str | Iterable[str] | None, fn: KernelFn, /
+    ) -> Operator[P, R]: ...
+    @overload
+    def register_kernel(
+        self, device_types: str | Iterable[str] | None, /
+    ) -> Callable[[FnT], FnT]: ...
+    def register_kernel(
+        self,
+        device_types: str | Iterable[str] | None,
+        fn: Callable[..., Any] | None = None,
+        /,
+    ) -> Operator[P, R] | Callable[[FnT], FnT]:
+        """Register a kernel for one or several kinds of array.
+
+        A later registration for the same kind wins.
+
+        Parameters
+        ----------
+        device_types : str, iterable of str, or None
+            Kinds of array: ``"cpu"``, ``"cuda"``, or one from `register_array_type`.
+            None is the default, for all kinds that have no kernel of their own.
+        fn : callable, optional
+            Takes the operator's parameters.
+
+        Returns
+        -------
+        Operator or decorator
+            The operator when `fn` is given; else a decorator that returns its
+            function unchanged.
+
+        Raises
+        ------
+        RegistrationError
+            If a kind is unknown, or `fn` does not take the operator's parameters.
+        """
+        kinds = check_device_types(self.qualname, device_types)
+        if fn is None:
+
+            def decorator(given: FnT) -> FnT:
+                self.register_kernel(kinds if device_types is not None else None, given)
+                return given
+
+            return decorator
+        check_kernel(self, fn, f"kernel for {quoted(kinds)}")
+        for kind in kinds:
+            self._enter(kind, fn, place(fn))
+        return self
+
+    def set_kernel_enabled(
+        self, device_type: str, enabled: bool = True
+    ) -> KernelSwitch:
+        """Disable or enable the kernel of a kind of array.
+
+        While it is disabled the function that the operator was made from runs.
+        The change holds from the call on; as a context manager, for the block.
+
+        Parameters
+        ----------
+        device_type : str
+            The kind of array.
+        enabled : bool
+            False to disable.
+
+        Returns
+        -------
+        context manager
+            Restores the state before when it exits.
+
+        Raises
+        ------
+        RegistrationError
+            If the kind is unknown.
+        """
+        if not isinstance(device_type, str):
+            raise RegistrationError(
+                f"{self.qualname}: set_kernel_enabled takes one kind of array, got"
+                f" {device_type!r}",
+                do='write set_kernel_enabled("cpu", False)',
+                op=self.qualname,
+            )
+        (kind,) = check_device_types(self.qualname, device_type)
+        state = f"'{kind}' kernel of {self.qualname} is"
+        if kind not in self._table:
+            text = f"{state} not registered: nothing to enable or disable"
+            warn_caller(text)
+        elif (kind not in self._disabled) is bool(enabled):
+            text = f"{state} already {'enabled' if enabled else 'disabled'}"
+            warn_caller(text)
+        switch = KernelSwitch(self, kind, kind in self._disabled)
+        self._set_disabled(kind, not enabled)
+        return switch
+
+    def _set_disabled(self, kind: str, disabled: bool) -> None:
+        with changing:
+            rest = self._disabled - {kind}
+            self._disabled = rest | {kind} if disabled and kind in self._table else rest
+            self._close_fast_path()
+
+    @overload
+    def register_fake(
+        self, fn: ShortKernelFn, /, *, override: bool = False
+    ) -> Operator[P, R]: ...
+    @overload
+    def register_fake(  # type: ignore[overload-cannot-match]  # a longer one does
+        self, fn: KernelFn, /, *, override: bool = False
+    ) -> Operator[P, R]: ...
+    @overload
+    def register_fake(
+        self, fn: None = None, /, *, override: bool = False
+    ) -> Callable[[FnT], FnT]: ...
+    def register_fake(self, fn: Any = None, /, *, override: bool = False) -> Any:
+        """Register the fake kernel, which computes shapes and dtypes without data.
+
+        Parameters
+        ----------
+        fn : callable, optional
+            Takes the operator's parameters, arrays as `FakeArray`; returns what the
+            operator returns, arrays as `FakeArray`, see `fake_like`.
+        override : bool
+            Replace one that is registered already.
+
+        Returns
+        -------
+        Operator or decorator
+            The operator when `fn` is given. As a decorator, `fn` comes back unchanged.
+
+        Raises
+        ------
+        RegistrationError
+            If `fn` does not take the operator's parameters, or there is a fake kernel
+            from another place already.
+        """
+
+        def enter(given: Any) -> None:
+            check_kernel(self, given, "fake kernel")
+            self._enter(FAKE, given, place(given), override=override)
+
+        return self._chain(fn, enter)
+
+    def _chain(self, fn: Any, enter: Callable[[Any], None]) -> Any:
+        """Enter `fn` and return the operator, or a decorator that returns its `fn`.
+
+        A function defined by the very next line, as `@op.register_fake` gives, cannot
+        be told from one passed by a call; so the operator answers as a function too.
+        """
+        if fn is None:
+
+            def decorator(given: FnT) -> FnT:
+                enter(given)
+                return given
+
+            return decorator
+        enter(fn)
+        return self
+
+    @overload
+    def register_autograd(
+        self,
+        backward: ShortBackwardFn[ContextT],
+        /,
+        *,
+        setup_context: SetupFn[ContextT] | None = None,
+        override: bool = False,
+    ) -> Operator[P, R]: ...
+    @overload
+    def register_autograd(
+        self,
+        backward: BackwardFn[ContextT],
+        /,
+        *,
+        setup_context: SetupFn[ContextT] | None = None,
+        override: bool = False,
+    ) -> Operator[P, R]: ...
+    def register_autograd(
+        self,
+        backward: Callable[..., Any],
+        /,
+        *,
+        setup_context: Callable[..., Any] | None = None,
+        override: bool = False,
+    ) -> Operator[P, R]:
+        """Register the backward formula.
+
+        Parameters
+        ----------
+        backward : callable
+            ``backward(ctx, *grads)`` takes a gradient for each output and returns one
+            for each positional input: a tuple, a single value where there is one
+            input, or a dict by name. None stands for an input without gradient; `ctx`
+            is a `Context`.
+        setup_context : callable, optional
+            ``setup_context(ctx, inputs, output)`` saves what `backward` needs:
+            ``ctx.save_for_backward(...)``. It takes `keyword_only_inputs` too, a dict,
+            where the operator has keyword-only parameters.
+        override : bool
+            Replace one that is registered already.
+
+        Returns
+        -------
+        Operator
+
+        Raises
+        ------
+        RegistrationError
+            If a function does not take these parameters, the operator writes its
+            arguments or returns nothing, or there is a formula already.
+        """
+        check_autograd(self, backward, setup_context)
+        where = place(backward)
+        rule = (
+            backward
+            if hasattr(backward, "forward")
+            else Formula(backward, setup_context)
+        )
+        self._enter(AUTOGRAD, rule, where, override=override)
+        return self
+
+    @overload
+    def register_jvp(
+        self, fn: JvpFn, /, *, override: bool = False
+    ) -> Operator[P, R]: ...
+    @overload
+    def register_jvp(
+        self, fn: None = None, /, *, override: bool = False
+    ) -> Callable[[FnT], FnT]: ...
+    def register_jvp(self, fn: Any = None, /, *, override: bool = False) -> Any:
+        """Register the forward-mode rule.
+
+        Parameters
+        ----------
+        fn : callable, optional
+            ``fn(primals, tangents, **keyword_only)`` returns ``(output, tangent)``. A
+            tangent is None where it is zero, and so is that of an output without.
+        override : bool
+            Replace one that is registered already.
+
+        Returns
+        -------
+        Operator or decorator
+
+        Raises
+        ------
+        RegistrationError
+            If `fn` does not take these parameters, or there is a rule already.
+        """
+        return self._register(JVP, fn, override)
+
+    @overload
+    def register_vmap(
+        self, fn: ShortVmapFn, /, *, override: bool = False
+    ) -> Operator[P, R]: ...
+    @overload
+    def register_vmap(  # type: ignore[overload-cannot-match]  # a longer one does
+        self, fn: VmapFn, /, *, override: bool = False
+    ) -> Operator[P, R]: ...
+    @overload
+    def register_vmap(
+        self, fn: None = None, /, *, override: bool = False
+    ) -> Callable[[FnT], FnT]: ...
+    def register_vmap(self, fn: Any = None, /, *, override: bool = False) -> Any:
+        """Register the batching rule.
+
+        Parameters
+        ----------
+        fn : callable, optional
+            ``fn(info, in_dims, *inputs)`` returns ``(output, out_dims)``. `in_dims`
+            has, for each parameter, the axis of its batch or None, nested as the
+            argument is; `info` has `batch_size` and `randomness`.
+        override : bool
+            Replace one that is registered already.
+
+        Returns
+        -------
+        Operator or decorator
+
+        Raises
+        ------
+        RegistrationError
+            If `fn` does not take these parameters, or there is a rule already.
+        """
+        return self._register(VMAP, fn, override)
+
+    def register_autocast(
+        self, device_type: str, dtype: npt.DTypeLike, /
+    ) -> Operator[P, R]:
+        """Register the dtype that the operator computes in under `autocast`.
+
+        A later registration for the same kind wins.
+
+        Parameters
+        ----------
+        device_type : str
+            Kind of array, such as ``"cpu"``. Each kind has a dtype of its own.
+        dtype : dtype
+            One of floats.
+
+        Returns
+        -------
+        Operator
+
+        Raises
+        ------
+        RegistrationError
+            If the kind is unknown, the dtype is not one of floats, or the operator
+            writes its arguments or returns views of them.
+        """
+        found = check_autocast(self, device_type, dtype)
+        self._enter(AUTOCAST, {device_type: found}, caller_place())
+        return self
+
+    @overload
+    def register_array_dispatch(
+        self,
+        array_class: type,
+        fn: Callable[..., Any],
+        /,
+        *,
+        override: bool = False,
+    ) -> Operator[P, R]: ...
+    @overload
+    def register_array_dispatch(
+        self, array_class: type, fn: None = None, /, *, override: bool = False
+    ) -> Callable[[FnT], FnT]: ...
+    def register_array_dispatch(
+        self, array_class: type, fn: Any = None, /, *, override: bool = False
+    ) -> Any:
+        """Register what the operator does with arrays of a class.
+
+        The rule runs in place of kernels, after all transforms, in every call with an
+        array of the class or of a subclass without a rule of its own. The class need
+        not be known by `register_array_type`.
+
+        Parameters
+        ----------
+        array_class : type
+            A subclass of ``np.ndarray``, or any other class of arrays.
+        fn : callable, optional
+            ``fn(op, args, kwargs)`` takes the operator, its positional arguments as a
+            tuple and its keyword-only ones as a dict, defaults filled in, and returns
+            the result, which is not checked. It may call ``op(...)`` on what the
+            arrays hold.
+        override : bool
+            Replace a rule for the class that is registered already.
+
+        Returns
+        -------
+        Operator or decorator
+            The operator when `fn` is given. As a decorator, `fn` comes back unchanged.
+
+        Raises
+        ------
+        RegistrationError
+            If `array_class` is no class of arrays that differ from plain ones, `fn`
+            does not take these parameters, or the class has a rule already.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> @co.custom_op("doc::triple", mutates_args=())
+        ... def triple(x: np.ndarray) -> np.ndarray:
+        ...     return x * 3
+        >>> @triple.register_array_dispatch(np.ma.MaskedArray)
+        ... def _(op, args, kwargs):
+        ...     (x,) = args
+        ...     return np.ma.MaskedArray(op(x.data), x.mask)
+        >>> print(triple(np.ma.MaskedArray([1.0, 2.0], [False, True])))
+        [3.0 --]
+        """
+
+        def enter(given: Any) -> None:
+            with changing:
+                rules = with_rule(self, array_class, given, override)
+                self._enter(ARRAY_CLASS, rules, place(given))
+
+        return self._chain(fn, enter)
+
+    @overload
+    def register_sample_inputs(
+        self, fn: Callable[[], object], /, *, override: bool = False
+    ) -> Operator[P, R]: ...
+    @overload
+    def register_sample_inputs(
+        self, fn: None = None, /, *, override: bool = False
+    ) -> Callable[[FnT], FnT]: ...
+    def register_sample_inputs(
+        self, fn: Any = None, /, *, override: bool = False
+    ) -> Any:
+        """Register inputs that the operator is checked with.
+
+        Where there are none, `customop.testing.opcheck` looks for inputs that the
+        kernels accept, by giving them arrays of all shapes. A kernel that trusts its
+        arguments blindly, as one in C may, is not for that: register inputs for it, or
+        a fake kernel, which is asked first, that refuses what does not fit.
+
+        Parameters
+        ----------
+        fn : callable, optional
+            ``fn()`` returns an iterable of `customop.testing.Sample` or of tuples of
+            positional arguments, or a hypothesis strategy of these.
+        override : bool
+            Replace one that is registered already.
+
+        Returns
+        -------
+        Operator or decorator
+            The operator when `fn` is given. As a decorator, `fn` comes back unchanged.
+
+        Raises
+        ------
+        RegistrationError
+            If `fn` takes parameters, or there is one already.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> @co.custom_op("doc::quarter", mutates_args=())
+        ... def quarter(x: np.ndarray) -> np.ndarray:
+        ...     return x / 4
+        >>> @quarter.register_sample_inputs
+        ... def _():
+        ...     return [(np.ones(3),), (np.ones((2, 3)),)]
+        >>> [sample.args[0].shape for sample in quarter.sample_inputs()]
+        [(3,), (2, 3)]
+        """
+        return self._register(SAMPLE_INPUTS, fn, override)
+
+    def sample_inputs(self) -> tuple[Sample, ...]:
+        """The inputs that `register_sample_inputs` was given; none without it.
+
+        Returns
+        -------
+        tuple of Sample
+
+        Raises
+        ------
+        ArgumentError
+            If the function gives something else than samples.
+        """
+        fn = self.find_rule(SAMPLE_INPUTS)
+        return () if fn is None else as_samples(self.qualname, fn, fn())
+
+    @overload
+    def register(
+        self, kind: RuleKind, fn: Callable[..., Any], /, *, override: bool = False
+    ) -> Operator[P, R]: ...
+    @overload
+    def register(
+        self, kind: RuleKind, fn: None = None, /, *, override: bool = False
+    ) -> Callable[[FnT], FnT]: ...
+    def register(
+        self, kind: RuleKind, fn: Any = None, /, *, override: bool = False
+    ) -> Any:
+        """Register a rule of any kind.
+
+        Parameters
+        ----------
+        kind : RuleKind
+            The kind; rules are read back with ``op.rule(kind)``.
+        fn : callable, optional
+            The rule, with the parameters that ``kind.takes`` says.
+        override : bool
+            Replace one that is registered already.
+
+        Returns
+        -------
+        Operator or decorator
+
+        Raises
+        ------
+        RegistrationError
+            If `kind` is no RuleKind, `fn` does not take its parameters, or there is a
+            rule already.
+        """
+        check_kind(self.qualname, kind)
+        if kind is AUTOGRAD and isinstance(fn, Formula):
+            return self.register_autograd(
+                fn.backward, setup_context=fn.setup_context, override=override
+            )
+        return self._register(kind, fn, override)
+
+    def _register(self, kind: RuleKind, fn: Any, override: bool) -> Any:
+        def enter(given: Any) -> None:
+            kind.check(self.qualname, self.schema, given)
+            self._enter(kind, given, place(given), override=override)
+
+        return self._chain(fn, enter)
+
+
+class KernelSwitch:
+    """Restores whether a kernel is enabled when its block ends."""
+
+    def __init__(self, op: Operator[..., Any], kind: str, disabled: bool) -> None:
+        self._op = op
+        self._kind = kind
+        self._disabled = disabled
+
+    def __enter__(self) -> None:
+        """Nothing more to do: the change holds already."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._op._set_disabled(self._kind, self._disabled)
+
+
+# ---- parts of the above that need no operator ----
+
+
+def _invoker(op: Operator[..., Any]) -> Callable[[Sequence[Any]], Any]:
+    """A function that calls an operator with the values of all its parameters."""
+    split = op.schema.split
+
+    def invoke(args: Sequence[Any]) -> Any:
+        positional, keywords = split(args)
+        return op.call(*positional, **keywords)
+
+    return invoke if op.schema.keyword_only else lambda args: op.call(*args)
+
+
+def _left_below(
+    rows: tuple[Row, ...],
+    kind: RuleKind | str,
+    fn: Any,
+    where: str,
+    *,
+    keeps_below: bool,
+) -> tuple[Row, ...]:
+    """The rows that stay below a new one that no library will take back.
+
+    They can never come back, so they go, unless the new one calls what is below it. A
+    line that runs again replaces what it registered.
+    """
+    if kind in MERGED:
+        return tuple(row for row in rows if not row.fn.keys() <= fn.keys())
+    if not keeps_below:
+        return ()
+    return tuple(row for row in rows if row.owner or row.place != where)
+
+
+# ---- the registry ----
+
+operators: dict[str, Operator[..., Any]] = {}
+# Namespace -> name -> overload -> operator: the same ones, as `ops` finds them.
+namespaces: dict[str, dict[str, dict[str, Operator[..., Any]]]] = {}
+# Operators of closed libraries that somebody holds: a new definition revives them.
+_retired: weakref.WeakValueDictionary[str, Operator[..., Any]] = (
+    weakref.WeakValueDictionary()
+)
+
+
+class Registration(Protocol):
+    """What a library registers for a name, whether or not it is defined yet."""
+
+    def check(self, op: Any) -> None:
+        """Raise unless it fits an operator, or a definition of one."""
+
+    def enter(self, op: Operator[..., Any]) -> None:
+        """Put it into the operator's table."""
+
+
+# By name, in order: they enter the table of every definition of that name.
+registrations: dict[str, list[Registration]] = {}
+
+
+def find_operator(qualname: str, module: str = "") -> Operator[..., Any]:
+    """The operator of a name; imports the module that defines it where needed.
+
+    Raises
+    ------
+    MissingRuleError
+        If no operator has that name.
+    """
+    if qualname not in operators and module and module not in sys.modules:
+        importlib.import_module(module)
+    found = operators.get(qualname)
+    if found is None:
+        near = did_you_mean(qualname, operators)
+        raise MissingRuleError(
+            f"no operator is named '{qualname}'{near}",
+            do=f"import {module or 'the module that defines it'} first",
+            op=qualname,
+        )
+    return found
+
+
+def define_operator(
+    definition: Definition, kinds: Iterable[str] = ()
+) -> Operator[..., Any]:
+    """Make the operator of a definition, or give an old one its new definition.
+
+    A cell run again and a module loaded again replace the operator in place, so that
+    every reference to it goes on working; two files that fight for one name do not.
+    The function of the definition becomes the kernel of `kinds`; what open libraries
+    have registered for the name comes on top.
+    """
+    name = definition.qualname
+    schema = apply_tags(name, definition.schema, definition.tags)
+    definition = definition._replace(schema=schema)
+    with changing:
+        op = operators.get(name)
+        if op is not None:
+            _check_redefinition(op._definition, definition)
+        waiting = registrations.get(name, ())
+        for registration in waiting:
+            registration.check(definition)
+        op = _retired.pop(name, None) if op is None else op
+        if op is None:
+            op = _new_operator(definition)
+        else:
+            op._define(definition)
+        for kind in kinds:
+            op._enter(kind, definition.fn, definition.place)
+        for registration in tuple(waiting):
+            registration.enter(op)
+        operators[name] = op
+        by_name = namespaces.setdefault(op.namespace, {})
+        by_name.setdefault(op.name, {})[op.overload] = op
+    return op
+
+
+def _new_operator(definition: Definition) -> Operator[..., Any]:
+    cls = type(definition.qualname.partition("::")[2], (Operator,), {})
+    # Another text than the operator's own, which help() then takes for the operator.
+    cls.__doc__ = f"The class of {definition.qualname}."
+    op: Operator[..., Any] = cls(definition)
+    return op
+
+
+def remove_operator(op: Operator[..., Any]) -> None:
+    """Take a definition back: the name is free, and a call of the operator says so."""
+    with changing:
+        if operators.get(op.qualname) is not op:
+            return
+        del operators[op.qualname]
+        by_name = namespaces[op.namespace]
+        del by_name[op.name][op.overload]
+        if not by_name[op.name]:
+            del by_name[op.name]
+        if not by_name:
+            del namespaces[op.namespace]
+        op._retire()
+        _retired[op.qualname] = op
+
+
+def _check_redefinition(old: Definition, new: Definition) -> None:
+    old_file, new_file = (d.place.rpartition(":")[0] for d in (old, new))
+    if old_file == new_file or same_place(old.place, new.place):
+        return
+    raise taken(new.qualname, old.place, new.place)
+
+
+def taken(qualname: str, first: str, second: str) -> RegistrationError:
+    """The error for two operators of one name, by the places of their definitions."""
+    return RegistrationError(
+        f"{qualname} is defined already, at {first}",
+        f"the second definition is at {second}",
+        do="give one of them another name",
+        op=qualname,
+    )
+
+
+# Dispatch function -> what stands in its place, for all operators; see `profiling`.
+_stand_ins: dict[Any, Any] = {}
+
+
+def route_calls(stand_ins: Mapping[Any, Any]) -> list[Operator[..., Any]]:
+    """Have calls go by others than these dispatch functions, or by none of them.
+
+    Returns
+    -------
+    list of Operator
+        All that there are, those of closed libraries among them.
+    """
+    with changing:
+        _stand_ins.clear()
+        _stand_ins.update(stand_ins)
+        found = [*operators.values(), *_retired.values()]
+        for op in found:
+            op._route()
+    return found
+
+
+def tables_changed() -> None:
+    """Forget what all operators have worked out: something that all read has changed."""
+    with changing:
+        for op in list(operators.values()):
+            op._changed(is_kernel=True)
+            op._draw()
+
+
+config.on_change(tables_changed)

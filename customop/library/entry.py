@@ -1,0 +1,273 @@
+"""What is registered for a name: torch's names of kinds, and what stands in rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
+from typing import Any
+
+from customop.arrays.kinds import DEFAULT, FAKE, known_kinds
+from customop.core.array_classes import with_rule
+from customop.core.checks import check_autocast, check_autograd, check_kernel
+from customop.core.dispatch import is_array, map_nested
+from customop.core.kernels import kernel_below
+from customop.core.kinds import RuleKind
+from customop.core.operator import Operator, operators, registrations
+from customop.core.proof import COMPOSITE_RULE, check_returns
+from customop.core.table import (
+    ARRAY_CLASS,
+    AUTOCAST,
+    AUTOGRAD,
+    COMPOSITE,
+    JVP,
+    MERGED,
+    VMAP,
+    Formula,
+    changing,
+    fallthrough_kernel,
+)
+from customop.errors import (
+    RegistrationError,
+    quoted,
+)
+from customop.schema.signatures import check_callable
+
+__all__ = ["KEYS", "Entry", "InPlaceOf", "add_entry", "check_function", "kind_of_key"]
+
+# torch's dispatch keys as names of kinds, and the names that the kinds have here.
+KEYS: dict[str, str | RuleKind] = {
+    "CPU": "cpu",
+    "CUDA": "cuda",
+    "Meta": FAKE,
+    "Fake": FAKE,
+    "default": DEFAULT,
+    "CompositeExplicitAutograd": DEFAULT,
+    "CompositeImplicitAutograd": COMPOSITE,
+    "composite": COMPOSITE,
+    "Autograd": AUTOGRAD,
+    "FuncTorchBatched": VMAP,
+    "vmap": VMAP,
+    "jvp": JVP,
+}
+_BY_LOWER = {name.lower(): kind for name, kind in KEYS.items()}
+
+
+def kind_of_key(what: str, key: Any) -> str | RuleKind:
+    """The kind that a dispatch key names, in any letter case; a RuleKind is itself."""
+    if isinstance(key, RuleKind) or key in known_kinds():
+        return key  # type: ignore[no-any-return]
+    found = _BY_LOWER.get(key.lower()) if isinstance(key, str) else None
+    if found is None:
+        names = [*KEYS, *(k for k in known_kinds() if k.lower() not in _BY_LOWER)]
+        lower = {name.lower(): name for name in names}
+        close = get_close_matches(str(key).lower(), lower, n=1)
+        near = f" (did you mean '{lower[close[0]]}'?)" if close else ""
+        raise RegistrationError(
+            f"{what}: unknown dispatch key {key!r}{near}",
+            f"known: {quoted(names)}",
+            do="use a known one, a RuleKind, or register_array_type first",
+        )
+    return found
+
+
+# ---- what a registration adds to a function ----
+
+
+class Below:
+    """What a kernel or rule stands on; first argument of one `with_keyset`.
+
+    It is called as the function below is: `below(x)`, or `below.redispatch(x)`.
+    """
+
+    __slots__ = ("_kind", "_op", "fn")
+
+    def __init__(self, op: Operator[..., Any], kind: str | RuleKind) -> None:
+        self._op = op
+        self._kind = kind
+        self.fn: object = None
+
+    def redispatch(self, *args: Any, **kwargs: Any) -> Any:
+        """Call what would run without this registration and those above it."""
+        return kernel_below(self._op, self._kind, self.fn)(*args, **kwargs)
+
+    __call__ = redispatch
+
+
+class BelowGrad:
+    """The operator below a gradient: `Below` for a function in the autograd row."""
+
+    __slots__ = ("_interpreter", "_op")
+
+    def __init__(self, op: Operator[..., Any], interpreter: Any) -> None:
+        self._op = op
+        self._interpreter = interpreter
+
+    def redispatch(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the operator on the values below: the result is not tracked."""
+        lower = self._interpreter.lower
+        named = {name: map_nested(v, lower) for name, v in kwargs.items()}
+        return self._op(*[map_nested(v, lower) for v in args], **named)
+
+    __call__ = redispatch
+
+
+class InPlaceOf:
+    """An autograd rule that is a function, called in place of the operator."""
+
+    __slots__ = ("fn", "with_below")
+    # Nodes are made of what the function calls, none of this rule.
+    backward = None
+
+    def __init__(self, fn: Callable[..., Any], with_below: bool = False) -> None:
+        self.fn: Callable[..., Any] = fn
+        self.with_below: bool = with_below
+
+    def forward(
+        self, interpreter: Any, nodes: Any, values: list[Any], edges: Sequence[Any]
+    ) -> Any:
+        """Call the function on the tracers that the call came with."""
+        op = nodes._op
+        for slot, path, node in edges:
+            values[slot] = _tracked(interpreter, values[slot], path, node)
+        below = (BelowGrad(op, interpreter),) if self.with_below else ()
+        positional, keywords = op.schema.split(values)
+        out = self.fn(*below, *positional, **keywords)
+        if not op.schema.single_return or not is_array(out):
+            check_returns(op, self.fn, out, COMPOSITE_RULE)
+        return out
+
+
+def _tracked(interpreter: Any, value: Any, path: Sequence[int], node: Any) -> Any:
+    """A value with the tracer of a node at a place in it."""
+    if not path:
+        return interpreter.tracer_class(interpreter, value, node)
+    items = list(value)
+    items[path[0]] = _tracked(interpreter, items[path[0]], path[1:], node)
+    return items if type(value) is list else tuple(items)
+
+
+class Untracked:
+    """The autograd rule of a fallthrough: the operator below, not tracked."""
+
+    __slots__ = ()
+    backward = None
+
+    def forward(
+        self, interpreter: Any, nodes: Any, values: list[Any], edges: Sequence[Any]
+    ) -> Any:
+        """Call the operator on the values below."""
+        return nodes._op.invoke(values)
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A kernel or rule for a name; see `customop.core.operator.Registration`."""
+
+    qualname: str
+    kind: str | RuleKind
+    fn: Any
+    place: str
+    owner: object = None
+    with_below: bool = False
+
+    def check(self, op: Any) -> None:
+        """Raise unless the function fits the operator, or a definition of one."""
+        kind, fn = self.kind, self.fn
+        if fn is fallthrough_kernel:
+            return
+        if kind is AUTOCAST:
+            for device_type, dtype in fn.items():
+                check_autocast(op, device_type, dtype)
+            return
+        if kind is ARRAY_CLASS:
+            for rule in fn.values():
+                ARRAY_CLASS.check(op.qualname, op.schema, rule)
+            return
+        if self.with_below:
+            fn = partial(fn, None)
+        if kind is AUTOGRAD and isinstance(fn, Formula):
+            check_autograd(op, fn.backward, fn.setup_context)
+        elif kind is AUTOGRAD and hasattr(fn, "forward"):
+            check_autograd(op, fn, None)
+        elif isinstance(kind, str) or kind in (AUTOGRAD, COMPOSITE):
+            check_kernel(op, fn, _title(kind))
+        else:
+            kind.check(op.qualname, op.schema, fn)
+
+    def enter(self, op: Operator[..., Any], *, override: bool = True) -> None:
+        """Put it on top of the operator's rows of its kind."""
+        rule = self.fn
+        if self.kind is ARRAY_CLASS:
+            ((array_class, fn),) = rule.items()
+            rule = with_rule(op, array_class, fn, override)
+            override = True
+        elif self.kind is AUTOGRAD:
+            rule = _autograd_rule(rule, self.with_below)
+        elif self.with_below:
+            below = Below(op, self.kind)
+            rule = below.fn = partial(self.fn, below)
+        op._enter(
+            self.kind,
+            rule,
+            self.place,
+            override=override,
+            owner=self.owner,
+            keeps_below=self.with_below or rule is fallthrough_kernel,
+        )
+        if self.owner is None:
+            _forget(self)
+
+
+def _autograd_rule(fn: Any, with_below: bool) -> Any:
+    if fn is fallthrough_kernel:
+        return Untracked()
+    if isinstance(fn, Formula) or hasattr(fn, "forward"):
+        return fn
+    return InPlaceOf(fn, with_below)
+
+
+def _title(kind: str | RuleKind) -> str:
+    if kind is AUTOGRAD:
+        return "autograd function"
+    if kind is COMPOSITE:
+        return "composite body"
+    return "fake kernel" if kind == FAKE else f"kernel for '{kind}'"
+
+
+def _forget(entry: Entry) -> None:
+    left = [e for e in registrations.get(entry.qualname, ()) if e is not entry]
+    if left:
+        registrations[entry.qualname] = left
+    else:
+        registrations.pop(entry.qualname, None)
+
+
+def check_function(qualname: str, kind: str | RuleKind, fn: Any) -> None:
+    """Raise unless something can be registered at all, whatever the schema."""
+    name = kind if isinstance(kind, str) else kind.name
+    if not isinstance(fn, Formula):
+        check_callable(qualname, f"function for '{name}'", fn, kind=name)
+    passes = isinstance(kind, str) or kind in (AUTOGRAD, COMPOSITE)
+    if fn is fallthrough_kernel and not passes:
+        raise RegistrationError(
+            f"{qualname}: '{name}' cannot fall through: nothing that follows knows its"
+            " values",
+            do="register a rule, or leave the row empty",
+            op=qualname,
+            kind=name,
+        )
+
+
+def add_entry(entry: Entry, *, override: bool = True) -> None:
+    """Register for a name: at once, and for every definition of it to come."""
+    with changing:
+        if entry.kind not in MERGED:
+            check_function(entry.qualname, entry.kind, entry.fn)
+        op = operators.get(entry.qualname)
+        if op is not None:
+            entry.check(op)
+            entry.enter(op, override=override)
+        if op is None or entry.owner is not None:
+            registrations.setdefault(entry.qualname, []).append(entry)

@@ -1,0 +1,658 @@
+"""Libraries: registrations that can be taken back."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from types import FrameType
+from typing import Any, Self
+
+from customop.arrays.kinds import DEFAULT
+from customop.core.checks import check_factory, check_name, check_names, checked_tags
+from customop.core.kernels import fallbacks
+from customop.core.kinds import RuleKind
+from customop.core.operator import (
+    Operator,
+    define_operator,
+    operators,
+    registrations,
+    remove_operator,
+    tables_changed,
+)
+from customop.core.table import (
+    AUTOGRAD,
+    COMPOSITE,
+    Definition,
+    Formula,
+    Row,
+    changing,
+    fallthrough_kernel,
+)
+from customop.errors import (
+    MissingRuleError,
+    RegistrationError,
+    SchemaError,
+    did_you_mean,
+    is_ours,
+    place,
+    quoted,
+)
+from customop.library.entry import (
+    Entry,
+    InPlaceOf,
+    add_entry,
+    check_function,
+    kind_of_key,
+)
+from customop.schema.parameters import (
+    KEYWORD_ONLY,
+    MISSING,
+    POSITIONAL,
+    POSITIONAL_ONLY,
+    Alias,
+)
+from customop.schema.schema import Schema
+from customop.schema.tags import Tag
+from customop.schema.types import holds_arrays
+
+__all__ = ["Library"]
+
+_ALIAS_ANALYSES = ("", "FROM_SCHEMA", "CONSERVATIVE")
+_KINDS = ("DEF", "IMPL", "FRAGMENT")
+_SCHEMA = re.compile(r"\s*(?:(\w+)::)?([A-Za-z_]\w*(?:\.\w+)?)\s*(\(.*)", re.DOTALL)
+_OWN_NAMESPACE = "np"
+
+
+# ---- definitions without a function ----
+
+
+class Declared:
+    """Stands for the function of an operator that was defined by a schema alone."""
+
+    def __init__(self, qualname: str, schema: Schema) -> None:
+        self._qualname = qualname
+        self.__name__: str = qualname.partition("::")[2].partition(".")[0]
+        self.__qualname__ = self.__name__
+        self.__doc__ = schema.show(qualname)
+        self.__signature__: inspect.Signature = _signature(schema)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the kernel for all kinds of array, when that of one is disabled."""
+        op = operators[self._qualname]
+        row = op._table.get(DEFAULT) or op._table.get(COMPOSITE)
+        if row is None:
+            raise MissingRuleError(
+                f"{op.qualname} was defined by its schema alone, so no function is left",
+                op.schema.show(op.qualname),
+                f"at {op._definition.place}",
+                do=f'impl("{op.qualname}", "default", fn)',
+                op=op.qualname,
+            )
+        return row.fn(*args, **kwargs)
+
+
+_PARAMETER_KINDS = {
+    POSITIONAL_ONLY: inspect.Parameter.POSITIONAL_ONLY,
+    POSITIONAL: inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    KEYWORD_ONLY: inspect.Parameter.KEYWORD_ONLY,
+}
+
+
+def _signature(schema: Schema) -> inspect.Signature:
+    empty = inspect.Parameter.empty
+    return inspect.Signature(
+        [
+            inspect.Parameter(
+                p.name,
+                _PARAMETER_KINDS[p.kind],
+                default=empty if p.default is MISSING else p.default,
+            )
+            for p in schema.parameters
+        ]
+    )
+
+
+def read_definition(text: Any, namespace: str) -> tuple[str, Schema]:
+    """Qualified name and schema of ``"name(Array x) -> Array"``."""
+    found = _SCHEMA.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        raise SchemaError(
+            f"{namespace}: {text!r} is no name with a schema",
+            do='write "name(Array x, float k=1.0) -> Array"',
+        )
+    prefix, name, rest = found.groups()
+    if prefix not in (None, namespace):
+        raise RegistrationError(
+            f"library '{namespace}' cannot define '{prefix}::{name}'",
+            do=f'leave the namespace out, or make Library("{prefix}", "FRAGMENT")',
+            op=f"{prefix}::{name}",
+        )
+    return parsed(f"{namespace}::{name}", rest)
+
+
+def parsed(qualname: str, text: str) -> tuple[str, Schema]:
+    """A qualified name and its schema, checked; errors name the operator."""
+    check_name("define", qualname)
+    try:
+        return qualname, Schema.parse(text)
+    except SchemaError as error:
+        error.what = f"{qualname}: {error.what}"
+        error.op = qualname
+        raise
+
+
+def declare(
+    qualname: str,
+    schema: Schema,
+    tags: Iterable[Tag] | Tag,
+    where: FrameType,
+) -> Operator[..., Any]:
+    """Define an operator by its schema."""
+    check_names(qualname, schema)
+    check_factory(qualname, schema, (DEFAULT,))
+    return define_operator(
+        Definition(
+            qualname,
+            Declared(qualname, schema),
+            schema,
+            checked_tags(qualname, tags),
+            place_of(where),
+            str(where.f_globals.get("__name__", "")),
+        )
+    )
+
+
+def conservative(schema: Schema) -> Schema:
+    """The schema with all arrays in one memory, for all that it tells."""
+    shared = Alias("alias")
+    return replace(
+        schema,
+        parameters=tuple(
+            replace(p, alias=shared) if holds_arrays(p.type) and p.alias is None else p
+            for p in schema.parameters
+        ),
+        returns=tuple(
+            replace(r, alias=shared) if holds_arrays(r.type) and r.alias is None else r
+            for r in schema.returns
+        ),
+    )
+
+
+def caller() -> FrameType:
+    """The innermost running frame outside the package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and is_ours(frame.f_globals):
+        frame = frame.f_back
+    return frame
+
+
+def place_of(frame: FrameType) -> str:
+    """File and line of a frame."""
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+# ---- libraries ----
+
+
+class _Scope:
+    """What a library has registered; it lives as long as the library is open."""
+
+    def __init__(self, namespace: str, kind: str, frame: FrameType) -> None:
+        self.namespace = namespace
+        self.kind = kind
+        self.place = place_of(frame)
+        self.code = frame.f_code
+        self.defined: list[Operator[..., Any]] = []
+        self.entries: list[Entry] = []
+        self.is_open = True
+
+    def close(self) -> None:
+        """Take everything back."""
+        with changing:
+            if not self.is_open:
+                return
+            self.is_open = False
+            if _owners.get(self.namespace) is self:
+                del _owners[self.namespace]
+            for name in {entry.qualname for entry in self.entries}:
+                self._leave(name)
+            for op in self.defined:
+                remove_operator(op)
+            self._leave_fallbacks()
+            self.defined.clear()
+            self.entries.clear()
+
+    def _leave(self, qualname: str) -> None:
+        left = [e for e in registrations.get(qualname, ()) if _owner(e) is not self]
+        if left:
+            registrations[qualname] = left
+        else:
+            registrations.pop(qualname, None)
+        op = operators.get(qualname)
+        if op is not None:
+            op._leave(self)
+
+    def _leave_fallbacks(self) -> None:
+        mine = [
+            k for k, rows in fallbacks.items() if any(r.owner is self for r in rows)
+        ]
+        for kind in mine:
+            fallbacks[kind] = tuple(r for r in fallbacks[kind] if r.owner is not self)
+        if mine:
+            tables_changed()
+
+
+def place_of_rule(fn: Any) -> str:
+    """File and line of what is registered; those of the call for what is no code."""
+    if isinstance(fn, dict):
+        return place_of(caller())
+    return place(fn.backward if isinstance(fn, Formula) else fn)
+
+
+def _owner(registration: Any) -> Any:
+    return registration.owner
+
+
+# Namespace -> the open library of the kind DEF that has it.
+_owners: dict[str, _Scope] = {}
+
+
+def _claim(scope: _Scope) -> None:
+    """Give a namespace to a DEF library, unless another one has it."""
+    known = _owners.get(scope.namespace)
+    if (
+        known is not None
+        and known.place == scope.place
+        and known.code is not scope.code
+    ):
+        # One line of a module or cell runs again, its code compiled anew.
+        known.close()
+        known = None
+    if known is not None:
+        raise RegistrationError(
+            f"the namespace '{scope.namespace}' is defined already, at {known.place}",
+            f"the second definition is at {scope.place}",
+            do=f'Library("{scope.namespace}", "FRAGMENT") adds to it; or close the first',
+        )
+    _owners[scope.namespace] = scope
+
+
+class Library:
+    """Registrations of one namespace, which closing takes back.
+
+    Parameters
+    ----------
+    ns : str
+        The namespace: what stands before ``::`` in the names of operators. ``"_"``
+        stands for all of them, for `fallback`.
+    kind : str
+        ``"DEF"`` owns the namespace and defines operators in it; there is one.
+        ``"FRAGMENT"`` defines operators too; there may be many. ``"IMPL"`` registers
+        for operators that others define.
+    dispatch_key : str or RuleKind
+        What `impl` registers for where it is not told: torch's name of a dispatch key
+        in any letter case, a kind of array, or a kind of rule. By default the
+        registration is the operator's body, ``"CompositeImplicitAutograd"``.
+
+    Raises
+    ------
+    RegistrationError
+        If the namespace is taken or no name, or there is no such kind or key.
+
+    Notes
+    -----
+    A library closes with `close`, at the end of its ``with`` block, or when nobody
+    holds it any more. Libraries may close in any order: what was there before and is
+    still open comes back. What the keys mean:
+
+    ================================ ============================================
+    ``CPU``, ``CUDA``, ``"mykind"``  kernel for that kind of array
+    ``CompositeExplicitAutograd``    kernel for all kinds, also ``"default"``
+    ``Meta``                         fake kernel
+    ``CompositeImplicitAutograd``    body made of operators, which serves every kind
+                                     and every transform sees
+    ``Autograd``                     a `Formula`, or a function that is called in
+                                     place of the operator under a gradient
+    ``FuncTorchBatched``             batching rule, as for `register_vmap`
+    ================================ ============================================
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> with co.Library("doc_lib", "DEF") as lib:
+    ...     name = lib.define("twice(Array x) -> Array")
+    ...     lib.impl(name, lambda x: x + x)
+    ...     print(co.ops.doc_lib.twice(np.ones(2)))
+    [2. 2.]
+    """
+
+    def __init__(self, ns: str, kind: str, dispatch_key: str | RuleKind = "") -> None:
+        _check_library(ns, kind)
+        self._key: str | RuleKind = dispatch_key
+        if dispatch_key != "":
+            self._key = kind_of_key(f"Library('{ns}')", dispatch_key)
+        self._scope = _Scope(ns, kind, caller())
+        with changing:
+            if kind == "DEF":
+                _claim(self._scope)
+        self._finalizer = weakref.finalize(self, _close_later, self._scope)
+        self._finalizer.atexit = False
+
+    @property
+    def ns(self) -> str:
+        """The namespace."""
+        return self._scope.namespace
+
+    @property
+    def kind(self) -> str:
+        """``"DEF"``, ``"IMPL"`` or ``"FRAGMENT"``."""
+        return self._scope.kind
+
+    def __repr__(self) -> str:
+        state = "" if self._scope.is_open else ", closed"
+        return f"<Library {self.ns} ({self.kind}{state}) at {self._scope.place}>"
+
+    def __enter__(self) -> Self:
+        self._check_open()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take back all that was registered; a second time does nothing.
+
+        Examples
+        --------
+        >>> import customop as co
+        >>> lib = co.Library("doc_closed", "DEF")
+        >>> lib.close()
+        >>> lib
+        <Library doc_closed (DEF, closed) at ...>
+        """
+        self._scope.close()
+
+    def define(
+        self, schema: str, alias_analysis: str = "", *, tags: Iterable[Tag] | Tag = ()
+    ) -> str:
+        """Define an operator by its schema.
+
+        Parameters
+        ----------
+        schema : str
+            Such as ``"name(Array x, float k=1.0) -> Array"``; the name may have an
+            overload behind a dot.
+        alias_analysis : str
+            ``""`` or ``"FROM_SCHEMA"``: the schema says what shares memory.
+            ``"CONSERVATIVE"``: any array may share memory with any other.
+        tags : Tag or iterable of Tag
+            What the operator promises beyond its schema.
+
+        Returns
+        -------
+        str
+            The name, with its overload.
+
+        Raises
+        ------
+        SchemaError
+            If the schema cannot be read.
+        RegistrationError
+            If the name is defined already, or this library defines nothing.
+
+        Examples
+        --------
+        >>> import customop as co
+        >>> with co.Library("doc_define", "DEF") as lib:
+        ...     lib.define("scale.int(Array x, int k) -> Array")
+        'scale.int'
+        """
+        scope = self._check_open()
+        if scope.kind == "IMPL":
+            raise RegistrationError(
+                f"library '{self.ns}' is of the kind IMPL, which defines no operators",
+                f"made at {scope.place}",
+                do=f'Library("{self.ns}", "FRAGMENT")',
+            )
+        _check_alias_analysis(self.ns, alias_analysis)
+        qualname, found = read_definition(schema, self.ns)
+        if alias_analysis == "CONSERVATIVE":
+            found = conservative(found)
+        self.declare(qualname, found, tags)
+        return qualname.partition("::")[2]
+
+    def declare(
+        self, qualname: str, schema: Schema, tags: Iterable[Tag] | Tag
+    ) -> Operator[..., Any]:
+        """Define an operator of any name, to be taken back with the library.
+
+        Parameters
+        ----------
+        qualname : str
+        schema : Schema
+        tags : Tag or iterable of Tag
+
+        Returns
+        -------
+        Operator
+
+        Raises
+        ------
+        RegistrationError
+            If the name is defined already.
+        """
+        scope = self._check_open()
+        frame = caller()
+        with changing:
+            _check_undefined(qualname, place_of(frame))
+            op = declare(qualname, schema, tags, frame)
+            scope.defined.append(op)
+        return op
+
+    def impl(
+        self,
+        name: str | Operator[..., Any],
+        fn: Callable[..., Any] | Formula,
+        dispatch_key: str | RuleKind = "",
+        *,
+        with_keyset: bool = False,
+        allow_override: bool = True,
+    ) -> None:
+        """Register a kernel or rule for an operator of the namespace.
+
+        The newest registration counts. The operator may be defined later.
+
+        Parameters
+        ----------
+        name : str or Operator
+            The name, with the namespace or without.
+        fn : callable or Formula
+            Takes what its kind says; see `Library`. `fallthrough_kernel` hides what is
+            registered already.
+        dispatch_key : str or RuleKind
+            What it is registered for; that of the library by default.
+        with_keyset : bool
+            Give `fn` a first argument to call what is below it: ``below(x)``, or
+            ``below.redispatch(x)``.
+        allow_override : bool
+            Whether there may be a registration of that kind already.
+
+        Raises
+        ------
+        RegistrationError
+            If `fn` does not fit the operator, the name is of another namespace, or
+            there is a registration that `allow_override` protects.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> with co.Library("np", "IMPL") as lib:
+        ...     lib.impl("sin", lambda below, x: below(x) + 1.0, "CPU", with_keyset=True)
+        ...     print(co.ops.np.sin(np.zeros(1)))
+        [1.]
+        """
+        self._check_open()
+        key = self._key if dispatch_key == "" else dispatch_key
+        what = f"impl of '{self.ns}::{name}'" if isinstance(name, str) else f"{name!r}"
+        kind = COMPOSITE if key == "" else kind_of_key(what, key)
+        qualname = _qualified(name, self.ns)
+        self.add(qualname, kind, fn, override=allow_override, with_below=with_keyset)
+
+    def add(
+        self,
+        qualname: str,
+        kind: str | RuleKind,
+        fn: Any,
+        *,
+        override: bool,
+        with_below: bool = False,
+    ) -> None:
+        """Register for any name, of whatever namespace.
+
+        Parameters
+        ----------
+        qualname : str
+        kind : str or RuleKind
+        fn : callable or Formula
+        override : bool
+        with_below : bool
+
+        Raises
+        ------
+        RegistrationError
+            If `fn` does not fit, or there is a registration without `override`.
+        """
+        scope = self._check_open()
+        entry = Entry(qualname, kind, fn, place_of_rule(fn), scope, with_below)
+        with changing:
+            add_entry(entry, override=override)
+            scope.entries.append(entry)
+
+    def fallback(
+        self, fn: Callable[..., Any], dispatch_key: str | RuleKind = ""
+    ) -> None:
+        """Register a kernel or rule for all operators that have none of that kind.
+
+        It comes last: after the operator's own rows, its default kernel and its body.
+
+        Parameters
+        ----------
+        fn : callable
+            ``fn(op, *args, **keyword_only)``: the operator, then what a rule of that
+            kind takes. `fallthrough_kernel` hides an earlier fallback.
+        dispatch_key : str or RuleKind
+            What it is registered for; that of the library by default.
+
+        Raises
+        ------
+        RegistrationError
+            If the namespace is not ``"_"``, there is no key, or `fn` is no function.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> with co.Library("_", "IMPL") as lib:
+        ...     lib.fallback(lambda op, x: co.fake_like(x), "Meta")
+        """
+        scope = self._check_open()
+        if self.ns != "_":
+            raise RegistrationError(
+                f"a fallback is for all namespaces, this library for '{self.ns}'",
+                do='Library("_", "IMPL").fallback(fn, "CPU")',
+            )
+        key = self._key if dispatch_key == "" else dispatch_key
+        if key == "":
+            raise RegistrationError(
+                "a fallback needs a dispatch key", do='lib.fallback(fn, "CPU")'
+            )
+        kind = kind_of_key("fallback", key)
+        check_function("fallback", kind, fn)
+        with changing:
+            rows = fallbacks.get(kind, ())
+            fallbacks[kind] = (*rows, Row(_for_each(kind, fn), place(fn), scope))
+            tables_changed()
+
+    def _check_open(self) -> _Scope:
+        if not self._scope.is_open:
+            raise RegistrationError(
+                f"library '{self.ns}' is closed",
+                f"made at {self._scope.place}",
+                do=f'make a new one: Library("{self.ns}", "{self.kind}")',
+            )
+        return self._scope
+
+
+def _close_later(scope: _Scope) -> None:
+    """Close from a finalizer, which may run in the middle of a registration."""
+    changing.later.append(scope.close)
+    with changing:
+        pass
+
+
+def _for_each(kind: str | RuleKind, fn: Any) -> Any:
+    """What makes the fallback of one operator."""
+    if fn is fallthrough_kernel:
+        return fn
+    if kind is AUTOGRAD:
+        return lambda op: InPlaceOf(partial(fn, op))
+    return lambda op: partial(fn, op)
+
+
+def _check_library(ns: object, kind: object) -> None:
+    if kind not in _KINDS:
+        near = did_you_mean(str(kind).upper(), _KINDS)
+        raise RegistrationError(
+            f"Library: {kind!r} is no kind of library{near}",
+            do=f"use one of {quoted(_KINDS)}",
+        )
+    if not isinstance(ns, str) or not ns.isidentifier() or not ns.isascii():
+        raise RegistrationError(
+            f"Library: {ns!r} is no name of a namespace",
+            do="use ASCII letters, digits and underscores: the name of your package",
+        )
+    if ns == _OWN_NAMESPACE and kind == "DEF":
+        raise RegistrationError(
+            f"the namespace '{ns}' is defined already, by customop itself",
+            do=f'Library("{ns}", "IMPL") registers for its operators',
+        )
+
+
+def _check_alias_analysis(ns: str, given: object) -> None:
+    if given not in _ALIAS_ANALYSES:
+        near = did_you_mean(str(given).upper(), _ALIAS_ANALYSES[1:])
+        raise RegistrationError(
+            f"library '{ns}': alias_analysis={given!r} is unknown{near}",
+            do=f"use one of {quoted(_ALIAS_ANALYSES)}; the schema says what shares"
+            " memory: Array(a)",
+        )
+
+
+def _check_undefined(qualname: str, where: str) -> None:
+    known = operators.get(qualname)
+    if known is not None:
+        raise RegistrationError(
+            f"{qualname} is defined already, at {known._definition.place}",
+            f"the second definition is at {where}",
+            do="give one of them another name, or an overload: name.other(...)",
+            op=qualname,
+        )
+
+
+def _qualified(name: Any, ns: str) -> str:
+    """The qualified name of an operator of the namespace."""
+    qualname = name.qualname if isinstance(name, Operator) else name
+    if isinstance(qualname, str) and "::" not in qualname:
+        qualname = f"{ns}::{qualname}"
+    check_name("impl", qualname)
+    if qualname.partition("::")[0] != ns:
+        raise RegistrationError(
+            f"library '{ns}' cannot register for '{qualname}'",
+            do=f'make Library("{qualname.partition("::")[0]}", "IMPL")',
+            op=qualname,
+        )
+    return str(qualname)

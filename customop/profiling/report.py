@@ -1,0 +1,219 @@
+"""What a profile shows: a table, a timeline of events, and collapsed stacks."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from customop.arrays.numpy_protocol import abbreviated
+from customop.errors import ArgumentError, did_you_mean, quoted
+from customop.profiling.tree import Event, Outline, ProfileRow, Track, root_of, size_of
+
+__all__ = ["save", "table_of"]
+
+_ORDERS = {
+    "self": lambda row: row.self_ns,
+    "total": lambda row: row.total_ns,
+    "count": lambda row: row.count,
+    "bytes": lambda row: row.bytes_in + row.bytes_out,
+}
+
+
+# ---- the table ----
+
+_TIMES = ("total", "self", "min", "mean", "max")
+_HEAD = ("operator", "rule", "count", "errors", *_TIMES, "in", "out", "kinds")
+_TEXT = ("operator", "rule", "kinds")
+
+
+def table_of(
+    rows: Sequence[ProfileRow], sort: str, limit: int | None, wall_ns: int, dropped: int
+) -> str:
+    """Rows as aligned text, the largest first, and a line about all of them."""
+    if sort not in _ORDERS:
+        raise ArgumentError(
+            f"profile.table: sort is {sort!r}{did_you_mean(str(sort), _ORDERS)}",
+            do=f"sort by one of {quoted(_ORDERS)}",
+        )
+    if limit is not None and (type(limit) is not int or limit < 0):
+        raise ArgumentError(
+            f"profile.table: limit={limit!r} is no number of rows",
+            do="pass a whole number, or None for all rows",
+        )
+    ordered = sorted(rows, key=_ORDERS[sort], reverse=True)
+    shown = ordered if limit is None else ordered[:limit]
+    columns = list(zip(_HEAD, *map(_cells, shown), strict=True))
+    if not any(row.errors for row in rows):
+        columns = [column for column in columns if column[0] != "errors"]
+    lines = _aligned(columns)
+    if len(shown) < len(rows):
+        rest = len(rows) - len(shown)
+        lines.append(f"... and {rest} more row{'s' if rest > 1 else ''}")
+    return "\n".join([*lines, _summary(rows, wall_ns, dropped)])
+
+
+def _cells(row: ProfileRow) -> tuple[str, ...]:
+    times = (row.total_ns, row.self_ns, row.min_ns, row.mean_ns, row.max_ns)
+    return (
+        row.operator,
+        row.rule,
+        str(row.count),
+        str(row.errors),
+        *map(show_time, times),
+        show_bytes(row.bytes_in),
+        show_bytes(row.bytes_out),
+        ", ".join(row.kinds),
+    )
+
+
+def _aligned(columns: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table: words begin below one another, numbers end."""
+    padded = []
+    for column in columns:
+        width = max(map(len, column))
+        is_text = column[0] in _TEXT
+        padded.append([c.ljust(width) if is_text else c.rjust(width) for c in column])
+    return ["  ".join(cells).rstrip() for cells in zip(*padded, strict=True)]
+
+
+def _summary(rows: Sequence[ProfileRow], wall_ns: int, dropped: int) -> str:
+    count = sum(row.count for row in rows)
+    spent = show_time(sum(row.self_ns for row in rows))
+    text = f"{count} calls, {spent} of {show_time(wall_ns)}"
+    return f"{text}; the timeline lacks {dropped}" if dropped else text
+
+
+def show_time(nanoseconds: int) -> str:
+    """A time in the unit that suits it."""
+    return _with_unit(nanoseconds, 1000, ("ns", "us", "ms", "s"))
+
+
+def show_bytes(count: int) -> str:
+    """A number of bytes in the unit that suits it."""
+    return _with_unit(count, 1000, ("B", "kB", "MB", "GB", "TB"))
+
+
+def _with_unit(number: int, step: int, units: Sequence[str]) -> str:
+    """A whole number in the largest unit that leaves it at least one."""
+    scale, at = 1, 0
+    # Rounded to three digits, 999.5 of a unit is one of the next.
+    while at + 1 < len(units) and number >= 0.9995 * scale * step:
+        scale, at = scale * step, at + 1
+    if scale == 1:
+        return f"{number} {units[0]}"
+    value = number / scale
+    digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
+    return f"{value:.{digits}f} {units[at]}"
+
+
+# ---- files ----
+
+
+def save(path: str | PathLike[str], tracks: Sequence[Track], dropped: int) -> None:
+    """Write what threads did to a file, of the kind that its suffix names."""
+    file = Path(path)
+    write = _WRITERS.get(file.suffix)
+    if write is None:
+        raise ArgumentError(
+            f"profile.save: {file.name!r} ends in no known kind of file",
+            do=f"end the name in one of {quoted(_WRITERS)}",
+        )
+    file.write_text(write(tracks, dropped), encoding="utf-8")
+
+
+class _Outlined(NamedTuple):
+    """Shape and dtype under their names."""
+
+    shape: Any
+    dtype: Any
+
+
+def _chrome(tracks: Sequence[Track], dropped: int) -> str:
+    """Trace events as JSON.
+
+    Source: "Trace Event Format", a document of the Chromium project; times in us.
+    """
+    pid = os.getpid()
+    events = sorted(
+        ((e, track) for track in tracks for e in list(track.events)),
+        key=lambda pair: (pair[0][0], pair[0][2].depth),
+    )
+    zero = events[0][0][0] if events else 0
+    content = [_metadata(pid, "process_name", 0, "customop")]
+    content += [_metadata(pid, "thread_name", t.ident, t.name) for t in tracks]
+    timed = [_complete(pid, track.ident, zero, event) for event, track in events]
+    timed += _counters(pid, zero, [event for event, _ in events])
+    content += sorted(timed, key=lambda event: event["ts"])
+    return json.dumps(
+        {
+            "traceEvents": content,
+            "displayTimeUnit": "ns",
+            "otherData": {"dropped": dropped},
+        },
+        allow_nan=False,
+    )
+
+
+def _metadata(pid: int, kind: str, tid: int, name: str) -> dict[str, Any]:
+    return {"name": kind, "ph": "M", "pid": pid, "tid": tid, "args": {"name": name}}
+
+
+def _complete(pid: int, tid: int, zero: int, event: Event) -> dict[str, Any]:
+    """A call, from its beginning to its end."""
+    begin, end, branch, given, returned, error = event
+    args: dict[str, Any] = {
+        "in": [_outline(v) for v in given],
+        "out": [_outline(v) for v in returned],
+    }
+    return {
+        "name": branch.name,
+        "cat": branch.rule,
+        "ph": "X",
+        "ts": (begin - zero) / 1000,
+        "dur": (end - begin) / 1000,
+        "pid": pid,
+        "tid": tid,
+        "args": {**args, "error": error} if error else args,
+    }
+
+
+def _counters(pid: int, zero: int, events: Sequence[Event]) -> Iterator[dict[str, Any]]:
+    """Bytes that have gone through innermost calls, at the end of each."""
+    taken = given = 0
+    innermost = (event for event in events if not event[2].below)
+    for event in sorted(innermost, key=lambda event: event[1]):
+        taken += sum(size_of(*pair) for pair in event[3])
+        given += sum(size_of(*pair) for pair in event[4])
+        yield {
+            "name": "bytes of arrays",
+            "ph": "C",
+            "ts": (event[1] - zero) / 1000,
+            "pid": pid,
+            "args": {"in": taken, "out": given},
+        }
+
+
+def _outline(pair: Outline) -> str:
+    return abbreviated(_Outlined(*pair))
+
+
+def _folded(tracks: Sequence[Track], dropped: int) -> str:
+    """A line for each stack: its calls from the outermost in, and its self time.
+
+    Source: the format of stackcollapse in Gregg's FlameGraph. Whole, whatever the
+    timeline lacks.
+    """
+    stacks: dict[str, int] = {}
+    for track in tracks:
+        for branch in root_of(track).walk():
+            stack = ";".join(step.name for step in branch.path())
+            if branch.count:
+                stacks[stack] = stacks.get(stack, 0) + branch.own
+    return "".join(f"{stack} {own}\n" for stack, own in sorted(stacks.items()))
+
+
+_WRITERS = {".json": _chrome, ".folded": _folded}

@@ -1,0 +1,212 @@
+"""What markers, options and fixtures ask the pytest plugin for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from customop.arrays.kinds import kind_of, known_kinds
+from customop.core.operator import Operator
+from customop.errors import CustomOpError, did_you_mean, quoted
+from customop.library.ops import OperatorPacket
+from customop.pytest.known_failures import KnownFailures
+from customop.pytest.recording import is_named
+from customop.testing.close import check_bounds
+from customop.testing.opcheck import CHECKS, checks_named
+from customop.testing.vectors import as_kind as as_kind_at_hand
+from customop.testing.vectors import devices_at_hand
+
+__all__ = [
+    "Option",
+    "Request",
+    "as_kind",
+    "kinds_of_array",
+    "option_of",
+    "request_of",
+]
+
+CHECK_NAMES = tuple(check.name for check in CHECKS)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Which operators to check in a test, and how.
+
+    Attributes
+    ----------
+    patterns : tuple of str
+        As `is_named` takes them.
+    checks : tuple of str
+        Names of the checks that run.
+    bounds : dict
+        `rtol` and `atol`, or nothing.
+    is_own : bool
+        Whether the marker stands at the test itself, and not at its class or module.
+    """
+
+    patterns: tuple[str, ...]
+    checks: tuple[str, ...]
+    bounds: Mapping[str, float] = field(default_factory=dict)
+    is_own: bool = False
+
+    def wants(self, qualname: str) -> bool:
+        """Whether an operator is to be checked."""
+        return any(is_named(qualname, pattern) for pattern in self.patterns)
+
+
+def _names_of(checks: Any) -> tuple[str, ...]:
+    return tuple(check.name for check in checks_named(checks))
+
+
+@contextmanager
+def _usage(where: str) -> Iterator[None]:
+    """Show an error of ours as one of usage, without a traceback."""
+    try:
+        yield
+    except CustomOpError as error:
+        raise pytest.UsageError(f"{where}: {error}") from None
+
+
+# ---- markers ----
+
+
+def request_of(item: pytest.Item) -> Request | None:
+    """The request of the closest marker of a test, or None.
+
+    Raises
+    ------
+    pytest.UsageError
+        If the marker is given what it does not take.
+    """
+    mark = item.get_closest_marker("opcheck")
+    if mark is None:
+        return None
+    unknown = [name for name in mark.kwargs if name not in _SETTINGS]
+    if unknown:
+        near = did_you_mean(unknown[0], _SETTINGS)
+        raise _misused(item, f"takes no '{unknown[0]}'{near}")
+    patterns = tuple(_pattern(item, value) for value in mark.args) or ("ALL",)
+    bounds = {name: value for name, value in mark.kwargs.items() if name in _BOUNDS}
+    with _usage(f"{item.nodeid}: the marker opcheck"):
+        check_bounds("opcheck", bounds.get("rtol"), bounds.get("atol"))
+        checks = _names_of(mark.kwargs.get("test_utils", "ALL"))
+    return Request(patterns, checks, bounds, mark in item.own_markers)
+
+
+_BOUNDS = ("rtol", "atol")
+_SETTINGS = ("test_utils", *_BOUNDS)
+
+
+def _pattern(item: pytest.Item, value: Any) -> str:
+    if isinstance(value, Operator):
+        return f"{value.namespace}::{value.name}.{value.overload or 'default'}"
+    if isinstance(value, OperatorPacket):
+        return value.qualname
+    if isinstance(value, str):
+        return value
+    raise _misused(item, f"is given {value!r}, which is no operator and no name of one")
+
+
+def _misused(item: pytest.Item, reason: str) -> pytest.UsageError:
+    return pytest.UsageError(
+        f"{item.nodeid}: the marker opcheck {reason}\n"
+        '  do: write @pytest.mark.opcheck, or @pytest.mark.opcheck(my_op, "ns::other",'
+        ' test_utils="test_schema")'
+    )
+
+
+# ---- options ----
+
+
+class Option(NamedTuple):
+    """What `--opcheck` and its companions ask for."""
+
+    config: pytest.Config
+    request: Request
+    known: KnownFailures
+
+    @property
+    def accepts(self) -> bool:
+        """Whether failures become known ones."""
+        return bool(self.config.getoption("opcheck_accept"))
+
+
+def option_of(config: pytest.Config) -> Option:
+    """What the options ask for.
+
+    Raises
+    ------
+    pytest.UsageError
+        If they do not fit together, or the file of known failures cannot be read.
+    """
+    patterns = tuple(config.getoption("opcheck") or ())
+    if not patterns:
+        raise pytest.UsageError(
+            "--opcheck-accept: nothing is checked\n"
+            "  do: name the operators too, as in --opcheck NAMESPACE --opcheck-accept"
+        )
+    given = str(config.getoption("opcheck_checks"))
+    names = "ALL" if given == "ALL" else [name.strip() for name in given.split(",")]
+    with _usage("--opcheck-checks"):
+        request = Request(patterns, _names_of(names))
+    with _usage("--opcheck-failures"):
+        known = KnownFailures(_path_of(config), CHECK_NAMES)
+    return Option(config, request, known)
+
+
+def _path_of(config: pytest.Config) -> Path:
+    given = str(config.getoption("opcheck_failures"))
+    if not given:
+        beside = config.rootpath if config.inipath is None else config.inipath.parent
+        return beside / "opcheck_failures.json"
+    path = config.invocation_params.dir / given
+    if not path.exists() and not config.getoption("opcheck_accept"):
+        raise pytest.UsageError(
+            f"--opcheck-failures: there is no file {given}\n"
+            "  do: write it by running once with --opcheck-accept"
+        )
+    return path
+
+
+# ---- arrays of every kind ----
+
+
+def kinds_of_array(config: pytest.Config) -> list[Any]:
+    """Parameters of the fixture `all_devices`.
+
+    Raises
+    ------
+    pytest.UsageError
+        If the option names a kind that is not known.
+    """
+    at_hand = devices_at_hand()
+    given = str(config.getoption("opcheck_devices"))
+    names = [name.strip() for name in given.split(",")] if given else at_hand
+    return [_parameter(kind, at_hand) for kind in dict.fromkeys(names)]
+
+
+def _parameter(kind: str, at_hand: Sequence[str]) -> Any:
+    if kind in at_hand:
+        return pytest.param(kind, id=kind)
+    known = [name for name in known_kinds() if name != "fake"]
+    if kind not in known:
+        raise pytest.UsageError(
+            f"--opcheck-devices: there is no kind of array '{kind}'"
+            f"{did_you_mean(kind, known)}; known: {quoted(known)}\n"
+            f'  do: register_array_type("{kind}", cls, from_numpy=...) in conftest.py'
+        )
+    reason = f"no array of the kind '{kind}' can be made here"
+    return pytest.param(kind, id=kind, marks=pytest.mark.skip(reason=reason))
+
+
+def as_kind(values: Any, kind: str, dtype: Any) -> Any:
+    """An array of a kind, of an array or of nested numbers."""
+    if kind_of[type(values)] is None or dtype is not None:
+        values = np.asarray(values, dtype)
+    return as_kind_at_hand(values, kind)

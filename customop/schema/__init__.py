@@ -1,0 +1,5 @@
+"""Schemas: the types of an operator's parameters and results, and its tags.
+
+May import `arrays` and `shapes`. Start with `types` (the schema types) and `schema`;
+`infer` reads annotations, `parse` reads text, `coerce` checks and converts values.
+"""

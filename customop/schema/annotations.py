@@ -1,0 +1,524 @@
+"""The table between annotations of Python and types of a schema."""
+
+from __future__ import annotations
+
+import collections.abc
+import numbers
+import re
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass, replace
+from typing import Annotated, Any, NamedTuple, TypeAlias, Union
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import TypeVar, get_type_hints
+
+from customop.arrays.array import Array
+from customop.arrays.kinds import is_array_class
+from customop.arrays.nested import (
+    ClassFields,
+    declare,
+    fields_of,
+    is_config_class,
+    nests,
+    withdraw,
+)
+from customop.arrays.pytree import register_class
+from customop.errors import RegistrationError, SchemaError
+from customop.schema.shape_notes import (
+    is_jaxtyped,
+    of_jaxtyped,
+    substituted,
+    with_notes,
+)
+from customop.schema.types import (
+    ARRAY,
+    DEVICE,
+    DTYPE,
+    GENERATOR,
+    OPERAND,
+    SCALAR,
+    ArrayType,
+    Base,
+    Choice,
+    ClassOf,
+    DictOf,
+    ListOf,
+    Maybe,
+    SchemaType,
+    TupleOf,
+    classes,
+    holds_arrays,
+)
+
+__all__ = [
+    "DType",
+    "Device",
+    "Scalar",
+    "class_type",
+    "evaluated",
+    "find_class",
+    "meet_classes",
+    "register_config_type",
+    "schema_type",
+    "show_annotation",
+]
+
+
+ConfigT = TypeVar("ConfigT")
+Scalar: TypeAlias = int | float | bool | complex
+
+
+class _Meaning(NamedTuple):
+    """What tells an alias of ours from the type that it stands for."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+DType: TypeAlias = Annotated[npt.DTypeLike, _Meaning("dtype")]
+Device: TypeAlias = Annotated[str, _Meaning("device")]
+
+
+# ---- annotation -> schema type: one row, one line ----
+_ANNOTATIONS: dict[Any, SchemaType] = {
+    Array: ARRAY,
+    int: Base("int"),
+    float: Base("float"),
+    bool: Base("bool"),
+    complex: Base("complex"),
+    str: Base("str"),
+    np.dtype: DTYPE,
+    npt.DTypeLike: DTYPE,
+    DType: DTYPE,
+    Device: DEVICE,
+}
+
+# Name in a schema string -> schema type; torch's names stand beside ours.
+NAMES: dict[str, SchemaType] = {
+    "Array": ARRAY,
+    "Tensor": ARRAY,
+    "Array|Scalar": OPERAND,
+    "int": Base("int"),
+    "SymInt": Base("int"),
+    "float": Base("float"),
+    "bool": Base("bool"),
+    "complex": Base("complex"),
+    "str": Base("str"),
+    "Scalar": SCALAR,
+    "dtype": DTYPE,
+    "ScalarType": DTYPE,
+    "device": DEVICE,
+    "Device": DEVICE,
+    "Generator": GENERATOR,
+}
+
+# Name in a schema string that is no type -> what to write.
+FOREIGN: dict[str, str] = {
+    "double": "write float",
+    "int64_t": "write int",
+    "ndarray": "write Array",
+    "string": "write str",
+    "list": "write T[], such as int[]",
+    "List": "write T[], such as int[]",
+    "tuple": "write (A, B)",
+    "Optional": "write T?, such as float?",
+    "Dict": "write Dict(str, T), such as Dict(str, Array)",
+    "dict": "write Dict(str, T), such as Dict(str, Array)",
+    "Literal": 'write str{"a", "b"}, or int{1, 2}',
+    "Any": "name the type",
+}
+
+_LISTS = (list, collections.abc.Sequence)
+_NUMBERS = (int, float, bool, complex)
+SUPPORTED = (
+    "Array (or a class of arrays), bool, int, float, complex, str, Scalar, DType,"
+    " Device, np.random.Generator, Literal, Enum, frozen dataclasses, NamedTuple,"
+    " TypedDict, and Optional, list, Sequence, tuple and dict[str, ...] of these"
+)
+
+_SPLIT = "pass the values as parameters of their own"
+_LIST = "write list[T], such as list[int]"
+_DICT = "write dict[str, T], such as dict[str, float]"
+_LITERAL = "give values that are all str, all int or all bool"
+_TUPLE = "write tuple[T, ...] or tuple[A, B]"
+_TYPE = "write DType, or pass a name as str"
+_NAME_TYPE = "name the type: Array, or one of the others"
+
+# Annotation -> what to use instead.
+_INSTEAD: dict[Any, str] = {
+    Any: _NAME_TYPE,
+    object: _NAME_TYPE,
+    list: _LIST,
+    set: _LIST,
+    frozenset: _LIST,
+    tuple: _TUPLE,
+    dict: _DICT,
+    collections.abc.Mapping: _DICT,
+    collections.abc.Sequence: _LIST,
+    collections.abc.Iterable: "write Sequence[T]",
+    collections.abc.Iterator: "write Sequence[T]",
+    collections.abc.Callable: "make an operator for each function",
+    bytes: "write str, or Array of the dtype uint8",
+    type: _TYPE,
+    slice: "pass start, stop and step as int parameters",
+    range: "write list[int]: a range fits it",
+    numbers.Number: "write Scalar",
+    numbers.Real: "write float",
+    numbers.Integral: "write int",
+}
+
+
+def schema_type(annotation: Any) -> SchemaType:
+    """Schema type of an annotation.
+
+    Raises
+    ------
+    SchemaError
+        If it has none; the text says what to use instead.
+    """
+    known = _lookup(annotation)
+    if known is not None:
+        return known
+    if annotation is npt.ArrayLike:
+        raise _no_type("ArrayLike", "write Array, and let the caller convert")
+    if isinstance(annotation, TypeVar | typing.TypeVar):
+        return _of_type_variable(annotation)
+    if is_jaxtyped(annotation):
+        inner = annotation.array_type
+        return of_jaxtyped(annotation, ARRAY if inner is Any else schema_type(inner))
+    if is_config_class(annotation):
+        return class_type(annotation)
+    return _of_form(annotation, typing.get_origin(annotation))
+
+
+def _of_form(annotation: Any, origin: Any) -> SchemaType:
+    """Schema type of an alias, a union, a generic and the like."""
+    items = typing.get_args(annotation)
+    for attribute in ("__supertype__", "__value__"):  # a NewType, a type alias
+        if origin is None and hasattr(annotation, attribute):
+            return schema_type(getattr(annotation, attribute))
+    if origin is Annotated:
+        return _of_annotated(*items)
+    if origin is Union or isinstance(annotation, types.UnionType):
+        return _of_union(items)
+    if origin is typing.Literal:
+        return _of_literal(annotation, items)
+    if origin is not None:
+        return _of_generic(annotation, origin, items)
+    raise _no_type(annotation)
+
+
+def _lookup(annotation: Any) -> SchemaType | None:
+    try:
+        known = _ANNOTATIONS.get(annotation)
+    except TypeError:  # an unhashable annotation, such as Annotated[int, []]
+        return None
+    if _is_generator(annotation):
+        return GENERATOR
+    if known is None and is_array_class(annotation):
+        # A NumPy scalar is a value that an array may be, but no class of arrays.
+        return None if issubclass(annotation, np.generic) else ARRAY
+    return known
+
+
+def _is_generator(annotation: Any) -> bool:
+    # By name, since naming the class imports numpy.random: 9 ms.
+    module = str(getattr(annotation, "__module__", ""))
+    name = getattr(annotation, "__name__", "")
+    return name == "Generator" and module.startswith(("numpy.random", "cupy.random"))
+
+
+def _of_annotated(inner: Any, *notes: Any) -> SchemaType:
+    # Python flattens Annotated[DType, "note"]: what DType means is among the notes.
+    meanings = [note for note in notes if isinstance(note, _Meaning)]
+    if meanings:
+        return NAMES[meanings[0].name]
+    return with_notes(schema_type(inner), inner, notes)
+
+
+def _of_type_variable(variable: Any) -> SchemaType:
+    bound = evaluated(variable.__bound__, variable)
+    if bound is not None:
+        return schema_type(bound)
+    options = [evaluated(option, variable) for option in variable.__constraints__]
+    found = {schema_type(option) for option in options}
+    if len(found) == 1:
+        return found.pop()
+    name = variable.__name__
+    raise _no_type(variable, f'give it a bound: TypeVar("{name}", bound=Array)')
+
+
+def evaluated(hint: Any, variable: Any) -> Any:
+    """What the text of a bound means where the type variable was made."""
+    if not isinstance(hint, typing.ForwardRef | str):
+        return hint
+    names = vars(sys.modules[variable.__module__])
+    holder = types.SimpleNamespace(__annotations__={"bound": hint})
+    try:
+        return get_type_hints(holder, names)["bound"]
+    except NameError as error:
+        missing = (
+            f"define {error.name} in {variable.__module__}, or give a class as bound"
+        )
+        raise _no_type(variable, missing) from None
+
+
+def _of_union(options: tuple[Any, ...]) -> SchemaType:
+    rest = [option for option in options if option is not type(None)]
+    found = _of_options(rest)
+    is_optional = len(rest) < len(options) and not isinstance(found, Maybe)
+    return Maybe(found) if is_optional else found
+
+
+def _of_options(rest: list[Any]) -> SchemaType:
+    if len(rest) == 1:
+        return schema_type(rest[0])
+    numbers = [option for option in rest if option in _NUMBERS]
+    others = [option for option in rest if option not in _NUMBERS]
+    if not others:
+        return SCALAR
+    found = {schema_type(option) for option in others}
+    if len(found) == 1:
+        (kind,) = found
+        if not numbers:
+            return kind
+        if isinstance(kind, ArrayType) and not kind.or_number:
+            return replace(kind, or_number=True)
+    shown = " | ".join(show_annotation(option) for option in rest)
+    raise _no_type(shown, "make an operator for each type")
+
+
+def _of_generic(annotation: Any, origin: Any, items: tuple[Any, ...]) -> SchemaType:
+    if origin in _LISTS and items:
+        return ListOf(schema_type(items[0]))
+    if origin is tuple and items and items != ((),):
+        return _of_tuple(items)
+    if origin is dict and items and items[0] is str:
+        return DictOf(schema_type(items[1]))
+    if hasattr(origin, "__value__"):
+        return schema_type(substituted(origin, items))
+    if _lookup(origin) is not None or is_config_class(origin):
+        return schema_type(origin)
+    raise _no_type(annotation, _instead(origin))
+
+
+def _of_tuple(items: tuple[Any, ...]) -> SchemaType:
+    if len(items) == 2 and items[1] is Ellipsis:
+        return ListOf(schema_type(items[0]), is_tuple=True)
+    return TupleOf(tuple(schema_type(item) for item in items))
+
+
+# Class of the values of a Literal -> name of their type.
+_LITERALS: dict[type, str] = {str: "str", int: "int", bool: "bool"}
+
+
+def _of_literal(annotation: Any, values: tuple[Any, ...]) -> SchemaType:
+    rest = tuple(value for value in values if value is not None)
+    found = {_LITERALS.get(type(value)) for value in rest}
+    (name,) = found if len(found) == 1 else (None,)
+    if name is None:
+        raise _no_type(annotation, _LITERAL)
+    kind = Choice(name, rest)
+    return kind if len(rest) == len(values) else Maybe(kind)
+
+
+# ---- classes of config objects ----
+
+# Names that an annotation may use, looked for when it is asked for.
+_Names: TypeAlias = Callable[[], Mapping[str, Any]]
+
+
+def class_type(
+    cls: type, names: _Names = dict, within: tuple[type, ...] = ()
+) -> ClassOf:
+    """Schema type of a class of config objects, which is known by its name from now on.
+
+    `names` gives those that annotations of its fields may use beside the module's;
+    `within` are the classes that it is a field of.
+
+    Raises
+    ------
+    SchemaError
+        If a field has no schema type, or the class no name to be found by.
+    """
+    name = f"{cls.__module__}.{cls.__qualname__}"
+    known = classes.get(name)
+    if known is not None and known.cls is cls:
+        return known
+    if not CLASS_NAME.fullmatch(name):
+        raise _no_type(cls, f"give it a name to be found by: {name!r} is none")
+    if cls in within:
+        raise _no_type(cls, "make it flat: it holds itself")
+    fields = _fields(cls, names, (*within, cls))
+    kinds = {n: _field_type(cls, n, h) for n, h in fields.hints.items()}
+    found = classes[name] = ClassOf(name, fields, kinds)
+    if holds_arrays(found) and not fields.is_dict:
+        nests[cls] = fields
+    moving = [n for n, kind in kinds.items() if holds_arrays(kind)]
+    register_class(fields, moving)
+    return found
+
+
+def find_class(name: str) -> ClassOf | None:
+    """The type of a class by its qualified name, if its module is imported."""
+    module, _, rest = name.rpartition(".")
+    while module and module not in sys.modules:
+        module, _, outer = module.rpartition(".")
+        rest = f"{outer}.{rest}"
+    found: Any = sys.modules.get(module)
+    for part in rest.split("."):
+        found = getattr(found, part, None)
+    return class_type(found) if is_config_class(found) else classes.get(name)
+
+
+# A qualified name as a schema string has it.
+CLASS_NAME = re.compile(r"[^\W\d]\w*(\.(\w+|<locals>))+")
+
+
+def _fields(cls: type, names: _Names, within: tuple[type, ...]) -> ClassFields:
+    try:
+        found = _fields_within(cls, names)
+        for hint in found.hints.values():
+            _look_into(hint, names, within)
+    except NameError as error:
+        missing = f"define {error.name} in {cls.__module__} before the operator"
+        raise _no_type(cls, missing) from None
+    except (TypeError, ValueError) as error:
+        if isinstance(error, SchemaError):
+            raise
+        raise _no_type(cls, f"change the class: {error}") from None
+    return found
+
+
+def _fields_within(cls: type, names: _Names) -> ClassFields:
+    try:
+        return fields_of(cls, {})
+    except NameError:  # the names around a function are seldom needed, and slow to find
+        return fields_of(cls, names())
+
+
+def _look_into(hint: Any, names: _Names, within: tuple[type, ...]) -> None:
+    """Meet the classes in an annotation while the names around them are known."""
+    if is_config_class(hint):
+        class_type(hint, names, within)
+    for item in typing.get_args(hint):
+        if item is not hint:
+            _look_into(item, names, within)
+
+
+def _field_type(cls: type, name: str, hint: Any) -> SchemaType:
+    try:
+        return schema_type(hint)
+    except SchemaError as error:
+        error.where = (f"in field '{name}' of {show_annotation(cls)}", *error.where)
+        raise
+
+
+def meet_classes(hint: Any, names: _Names) -> None:
+    """Make the classes in an annotation known, with the names around a function."""
+    try:
+        _look_into(hint, names, ())
+    except SchemaError:
+        # `schema_type` meets the same fault, where it is told of the parameter.
+        return
+
+
+def register_config_type(cls: type[ConfigT]) -> type[ConfigT]:
+    """Let objects of a class be arguments of operators, as config objects.
+
+    Enums, frozen dataclasses, NamedTuples and TypedDicts need no registration. Any
+    other class is taken by the annotated parameters of its constructor, each of which
+    it keeps as an attribute of the same name. Operators do not see when an object
+    changes, so it should not after it was passed to one.
+
+    Parameters
+    ----------
+    cls : type
+        A class that can be imported by name, such as a mutable dataclass. Its fields
+        have schema types; arrays among them are seen by every transform.
+
+    Returns
+    -------
+    type
+        The class, so that this can stand as a decorator.
+
+    Raises
+    ------
+    RegistrationError
+        If `cls` is no class, or one of Python's or of arrays.
+    SchemaError
+        If a field has no schema type, or objects cannot be made of their fields.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.register_config_type
+    ... class Window:
+    ...     def __init__(self, taps: np.ndarray, shift: int = 0):
+    ...         self.taps, self.shift = taps, shift
+    >>> @co.custom_op("doc::smooth", mutates_args=())
+    ... def smooth(x: np.ndarray, window: Window) -> np.ndarray:
+    ...     return np.roll(np.convolve(x, window.taps, "same"), window.shift)
+    >>> smooth(np.array([0.0, 2.0, 0.0]), Window(np.array([0.5, 0.5])))
+    array([0., 1., 1.])
+    """
+    if not isinstance(cls, type) or cls.__module__ == "builtins" or is_array_class(cls):
+        raise RegistrationError(
+            f"register_config_type: {show_annotation(cls)} is no class of config objects",
+            do="pass a class of your own, with annotated fields",
+        )
+    scope = sys._getframe(1)
+    declare(cls)
+    try:
+        class_type(cls, lambda: scope.f_locals)
+    except SchemaError:
+        withdraw(cls)
+        raise
+    return cls
+
+
+def _no_type(annotation: Any, instead: str = "") -> SchemaError:
+    return SchemaError(
+        f"annotation {show_annotation(annotation)}, which has no schema type",
+        f"supported: {SUPPORTED}",
+        do=instead or _instead(annotation) or f"use a supported type, or {_SPLIT}",
+    )
+
+
+def _instead(annotation: Any) -> str:
+    """What to use in the place of an annotation, where that is known."""
+    if isinstance(annotation, type):
+        return _instead_of_class(annotation)
+    try:
+        return _INSTEAD.get(annotation, "")
+    except TypeError:  # an unhashable annotation
+        return ""
+
+
+def _instead_of_class(cls: type) -> str:
+    if cls in _INSTEAD:
+        return _INSTEAD[cls]
+    if issubclass(cls, np.generic):
+        return "write Array, which NumPy scalars fit too, or float, int or Scalar"
+    if issubclass(cls, tuple):
+        return _TUPLE
+    if is_dataclass(cls):
+        name = show_annotation(cls)
+        return f"make it @dataclass(frozen=True), or call register_config_type({name})"
+    return _DICT if issubclass(cls, dict) else ""
+
+
+def show_annotation(annotation: Any) -> str:
+    """An annotation as a user would write it."""
+    if isinstance(annotation, str):
+        return annotation.strip("'\"")
+    if isinstance(annotation, type) and typing.get_origin(annotation) is None:
+        return annotation.__qualname__.rpartition("<locals>.")[2]
+    text = str(annotation).replace("typing.", "").replace("collections.abc.", "")
+    return re.sub(r"[\w.]*<locals>\.", "", text)

@@ -1,0 +1,443 @@
+"""What a call may pass for each type of a schema, and what the kernel gets for it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.kinds import NUMPY_SCALAR, kind_of, normalize_device
+from customop.errors import ArgumentError, did_you_mean
+from customop.schema.types import (
+    DEVICE,
+    DTYPE,
+    GENERATOR,
+    ArrayType,
+    Base,
+    Choice,
+    ClassOf,
+    DictOf,
+    ListOf,
+    Maybe,
+    SchemaType,
+    TupleOf,
+    holds_arrays,
+    typed_items,
+)
+
+__all__ = ["Mismatch", "check_default", "coerce", "exact_class", "needs_guard", "show"]
+
+
+class Mismatch(Exception):
+    """A value does not fit a schema type; the text says why."""
+
+
+# ---- numbers, strings and the like ----
+
+
+_CLASSES: dict[str, type] = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
+
+
+def _number_class(value: Any) -> str:
+    """What a number is: a letter of `_CLASSES`, or nothing where it is none."""
+    if isinstance(value, np.generic | np.ndarray):
+        letter = value.dtype.kind
+        return letter if letter in _CLASSES and value.ndim == 0 else ""
+    found = [letter for letter, cls in _CLASSES.items() if isinstance(value, cls)]
+    return found[0] if found else ""
+
+
+def _to_int(value: Any) -> int:
+    if _number_class(value) == "b":
+        return int(value)
+    # Also what has `__index__` alone; a traced value refuses by an error of its own.
+    return operator.index(value)
+
+
+def _to_float(value: Any) -> float:
+    if _number_class(value) not in ("b", "i", "u", "f"):
+        raise Mismatch
+    return float(value)
+
+
+def _to_complex(value: Any) -> complex:
+    if not _number_class(value):
+        raise Mismatch
+    return complex(value)
+
+
+def _to_bool(value: Any) -> bool:
+    if _number_class(value) not in ("b", "i", "u") or value not in (0, 1):
+        raise Mismatch
+    return bool(value)
+
+
+def _to_str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Mismatch
+    # The text itself, also of a subclass that prints something else.
+    return str.__str__(value)
+
+
+def _to_scalar(value: Any) -> Any:
+    letter = _number_class(value)
+    if not letter:
+        raise Mismatch
+    return _CLASSES[letter](value)
+
+
+def _to_dtype(value: Any) -> np.dtype[Any]:
+    # NumPy reads None as float64, a number as a flag, and an array as its own dtype.
+    if value is None or _number_class(value) or kind_of[type(value)] is not None:
+        raise Mismatch
+    try:
+        found: np.dtype[Any] = np.dtype(value)
+    except SyntaxError:  # how NumPy answers some strings
+        raise Mismatch from None
+    except TypeError:  # a dtype of another library, known by its name
+        found = np.dtype(str(value).rpartition(".")[2])
+    return found
+
+
+def _to_device(value: Any) -> str:
+    try:
+        return normalize_device(value)
+    except ArgumentError as error:
+        raise Mismatch(f"is an {error.what}") from None
+
+
+def _to_generator(value: Any) -> Any:
+    # NumPy's, CuPy's, or one that derives from them.
+    if not hasattr(value, "bit_generator"):
+        raise Mismatch
+    return value
+
+
+# Type -> (class that needs no coercion, coercion).
+_EXACT: dict[str, tuple[type, Callable[[Any], Any]]] = {
+    "int": (int, _to_int),
+    "float": (float, _to_float),
+    "bool": (bool, _to_bool),
+    "complex": (complex, _to_complex),
+    "str": (str, _to_str),
+    "Scalar": (float, _to_scalar),
+    "dtype": (np.dtype, _to_dtype),
+    "device": (str, _to_device),
+    # The class itself is named late: naming it imports numpy.random.
+    "Generator": (object, _to_generator),
+}
+
+# Types whose exact class is proof enough: a str may still be no device.
+PROVEN_BY_CLASS = {"int", "float", "bool", "complex", "str", "Scalar"}
+
+
+def exact_class(kind: Base) -> type:
+    """The class whose values a parameter of this type takes as they are."""
+    return np.random.Generator if kind == GENERATOR else _EXACT[kind.name][0]
+
+
+def needs_guard(kind: SchemaType) -> bool:
+    """Whether a scalar of this type is proven by its exact class alone."""
+    inner = kind.item if isinstance(kind, Maybe) else kind
+    return isinstance(inner, Base) and inner.name in PROVEN_BY_CLASS
+
+
+# ---- any type ----
+
+
+def coerce(value: Any, kind: SchemaType) -> Any:
+    """The value as a kernel gets it.
+
+    Raises
+    ------
+    Mismatch
+        If it does not fit the type.
+    """
+    return _COERCIONS[type(kind)](value, kind)
+
+
+def _coerce_maybe(value: Any, kind: Maybe) -> Any:
+    return None if value is None else coerce(value, kind.item)
+
+
+def _coerce_array(value: Any, kind: ArrayType) -> Any:
+    # What fits is said by the choice of a kernel, and by the shapes of all arrays.
+    return value
+
+
+def _coerce_base(value: Any, kind: Base) -> Any:
+    exact, convert = _EXACT[kind.name]
+    if type(value) is exact and kind.name in PROVEN_BY_CLASS:
+        return value
+    try:
+        return convert(value)
+    except OverflowError:
+        raise Mismatch(f"expects {kind}, got a number out of its range") from None
+    except (Mismatch, ValueError) as error:
+        reason = str(error) if isinstance(error, Mismatch) else ""
+        raise Mismatch(reason or f"expects {kind}, got {show(value)}") from None
+    except TypeError as error:
+        if hasattr(value, "interpreter"):  # a traced value says itself what to do
+            raise
+        raise Mismatch(f"expects {kind}, got {show(value)}") from error
+
+
+def _coerce_list(value: Any, kind: ListOf) -> Any:
+    if kind.length is not None and isinstance(value, int | float | bool):
+        value = [value] * kind.length
+    if isinstance(value, np.ndarray) and value.ndim == 1 and not holds_arrays(kind):
+        value = value.tolist()
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        raise Mismatch(f"expects {kind}, a list, got {show(value)}")
+    if kind.length is not None and len(value) != kind.length:
+        raise Mismatch(f"expects {kind}, got {len(value)} items")
+    items = [_coerce_item(*item) for item in typed_items(value, kind)]
+    return _in_class(value, items, tuple if kind.is_tuple else list)
+
+
+def _coerce_tuple(value: Any, kind: TupleOf) -> Any:
+    if not isinstance(value, tuple | list):
+        raise Mismatch(f"expects {kind}, a tuple, got {show(value)}")
+    if len(value) != len(kind.items):
+        raise Mismatch(f"expects {kind}, got {len(value)} items")
+    items = [_coerce_item(*item) for item in typed_items(value, kind)]
+    return _in_class(value, items, tuple)
+
+
+def _in_class(
+    value: Any, items: list[Any], wanted: type[list[Any] | tuple[Any, ...]]
+) -> Any:
+    """The items in the class that is wanted: the value itself if that is the same."""
+    if type(value) is wanted and all(map(operator.is_, value, items)):
+        return value
+    return wanted(items)
+
+
+def _coerce_item(where: str, value: Any, kind: SchemaType) -> Any:
+    try:
+        return coerce(value, kind)
+    except Mismatch as error:
+        raise Mismatch(f"at {where} {error}") from None
+
+
+def _coerce_choice(value: Any, kind: Choice) -> Any:
+    try:
+        found = _coerce_base(value, Base(kind.name))
+    except Mismatch:
+        found = None
+    if found not in kind.options:
+        raise Mismatch(f"expects {kind}, got {show(value)}{_near(value, kind.options)}")
+    return found
+
+
+def _near(value: Any, known: Sequence[Any]) -> str:
+    """The known text that is near to a text, as a question."""
+    texts = [name for name in known if isinstance(name, str)]
+    return did_you_mean(value, texts) if isinstance(value, str) else ""
+
+
+def _coerce_dict(value: Any, kind: DictOf) -> Any:
+    if not isinstance(value, Mapping):
+        raise Mismatch(f"expects {kind}, a dict, got {show(value)}")
+    for key in value:
+        if not isinstance(key, str):
+            raise Mismatch(f"expects {kind}, got the key {show(key)}")
+    return _with_items(value, kind)
+
+
+def _with_items(value: Mapping[str, Any], kind: DictOf | ClassOf) -> Any:
+    """A plain dict of coerced items: the value itself if that is the same."""
+    given = typed_items(value, kind)
+    items = [_coerce_item(*item) for item in given]
+    pairs = zip(items, given, strict=True)
+    if type(value) is dict and all(new is old for new, (_, old, _) in pairs):
+        return value
+    return {_to_str(key): item for key, item in zip(value, items, strict=True)}
+
+
+def _coerce_object(value: Any, kind: ClassOf) -> Any:
+    if kind.is_enum:
+        return _coerce_member(value, kind)
+    if kind.fields.is_dict:
+        return _coerce_typed_dict(value, kind)
+    if type(value) is not kind.cls:
+        raise Mismatch(f"expects {kind}, got {show(value)}{_other_class(value, kind)}")
+    try:
+        given = typed_items(value, kind)
+    except AttributeError as error:
+        raise Mismatch(f"expects {kind}, whose object lacks '{error.name}'") from None
+    items = [_coerce_item(*item) for item in given]
+    if all(new is old for new, (_, old, _) in zip(items, given, strict=True)):
+        return value
+    return kind.fields.like(value, items)
+
+
+def _other_class(value: Any, kind: ClassOf) -> str:
+    """Why an object that may look right has the wrong class."""
+    if isinstance(value, kind.cls):
+        return ", a class derived from it, whose further fields no transform would see"
+    same = type(value).__qualname__ == kind.cls.__qualname__
+    return ", whose class was defined again since" if same else ""
+
+
+def _coerce_typed_dict(value: Any, kind: ClassOf) -> Any:
+    if not isinstance(value, Mapping):
+        raise Mismatch(f"expects {kind}, a dict, got {show(value)}")
+    known, required = kind.items, kind.fields.required
+    for key in value:
+        if key not in known:
+            near = _near(key, list(known))
+            raise Mismatch(f"expects {kind}, got the key {show(key)}{near}")
+    missing = [name for name in known if name in required and name not in value]
+    if missing:
+        raise Mismatch(f"expects {kind}, got no key '{missing[0]}'")
+    return _with_items(value, kind)
+
+
+def _coerce_member(value: Any, kind: ClassOf) -> Any:
+    cls: Any = kind.cls
+    if isinstance(value, cls):
+        return value
+    if kind_of[type(value)] in (None, NUMPY_SCALAR):  # an array equals what it likes
+        try:
+            found = cls(value)
+        except (ValueError, TypeError):
+            found = None
+        if found is not None and isinstance(found.value, bool) == isinstance(
+            value, bool | np.bool_
+        ):
+            return found
+    near = _near(value, [m.value for m in cls])
+    raise Mismatch(f"expects {kind}, got {show(value)}{near}")
+
+
+_COERCIONS: dict[type, Callable[[Any, Any], Any]] = {
+    Base: _coerce_base,
+    ArrayType: _coerce_array,
+    Choice: _coerce_choice,
+    Maybe: _coerce_maybe,
+    ListOf: _coerce_list,
+    DictOf: _coerce_dict,
+    TupleOf: _coerce_tuple,
+    ClassOf: _coerce_object,
+}
+
+
+def show(value: Any) -> str:
+    """A value as an error message quotes it: its type, and itself when short."""
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    if not isinstance(value, type) and hasattr(value, "shape"):
+        return f"{name} of shape {value.shape}"
+    text = repr(value)
+    return f"{name} {text}" if len(text) <= 60 else name
+
+
+# Type -> what to pass for it.
+_PASS: dict[SchemaType, str] = {
+    DEVICE: "pass the name of a known device, such as 'cpu'",
+    DTYPE: "pass a dtype, such as np.float32",
+}
+
+
+def remedy(kind: SchemaType, value: Any, name: str) -> str:
+    """What a user may do about an argument that does not fit."""
+    inner = kind.item if isinstance(kind, Maybe) else kind
+    if value is None:
+        return f"pass a value, or make {name} Optional"
+    if inner == Base("int") and isinstance(value, float):
+        return f"pass int({value!r})" if value.is_integer() else f"make {name} a float"
+    if isinstance(inner, Base) and kind_of[type(value)] is not None:
+        return f"pass a Python number, or make {name} an Array"
+    return _PASS.get(inner) or _fitting(inner)
+
+
+def _fitting(kind: SchemaType) -> str:
+    """How to write a value of a type."""
+    if isinstance(kind, ListOf):
+        return f"pass a list of {kind.item}"
+    if isinstance(kind, DictOf):
+        return f'pass a dict such as {{"name": {kind.item}}}'
+    if isinstance(kind, Choice):
+        return f"pass one of {', '.join(map(repr, kind.options))}"
+    if isinstance(kind, ClassOf):
+        return _remedy_for_object(kind)
+    return f"pass a value of type {kind}"
+
+
+def _remedy_for_object(kind: ClassOf) -> str:
+    name = kind.cls.__name__
+    if kind.is_enum:
+        members: Any = list(kind.cls)  # type: ignore[call-overload]  # an Enum
+        return f"pass {' or '.join(f'{name}.{m.name}' for m in members[:5])}"
+    if kind.fields.is_dict:
+        keys = ", ".join(f'"{key}": {item}' for key, item in kind.items.items())
+        return f"pass {{{keys}}}"
+    given = ", ".join(f"{key}: {item}" for key, item in kind.items.items())
+    return f"pass {name}({given})"
+
+
+# ---- defaults ----
+
+
+_MUTABLE = "a default must be immutable: write a tuple or a number"
+
+
+def check_default(value: Any, kind: SchemaType) -> Any:
+    """The default as the schema keeps it: immutable, and with a text.
+
+    Raises
+    ------
+    Mismatch
+        If it does not fit the type, could change, or has no text.
+    """
+    inner = kind.item if isinstance(kind, Maybe) else kind
+    if value is None and inner is kind:
+        raise Mismatch("only an Optional parameter has the default None")
+    if isinstance(value, list | dict | set | bytearray | np.ndarray):
+        raise Mismatch(_MUTABLE)
+    if value is not None and inner == Base("bool") and _number_class(value) != "b":
+        raise Mismatch(f"expects bool, got {show(value)}")
+    return _fixed(coerce(value, kind), kind)
+
+
+def _fixed(value: Any, kind: SchemaType) -> Any:
+    if isinstance(kind, Maybe):
+        return None if value is None else _fixed(value, kind.item)
+    if isinstance(kind, TupleOf):
+        return tuple(_fixed(v, k) for v, k in zip(value, kind.items, strict=True))
+    if isinstance(kind, ListOf):
+        return tuple(_fixed(item, kind.item) for item in value)
+    if isinstance(kind, ClassOf | DictOf):
+        return _fixed_object(value, kind)
+    if isinstance(kind, ArrayType):
+        if kind.or_number and _number_class(value):
+            return _to_scalar(value)
+        raise Mismatch("an array has no default but None")
+    if kind == GENERATOR:
+        raise Mismatch("a Generator has no default but None, since drawing changes it")
+    if kind == DTYPE and not _has_text(value):
+        raise Mismatch("this dtype has no text in a schema")
+    return value
+
+
+def _fixed_object(value: Any, kind: ClassOf | DictOf) -> Any:
+    if isinstance(kind, DictOf) or not kind.fields.is_frozen:
+        raise Mismatch(_MUTABLE)
+    if kind.is_enum:
+        return value
+    items = [_fixed(v, k) for _, v, k in typed_items(value, kind)]
+    return kind.fields.like(value, items)
+
+
+def _has_text(dtype: np.dtype[Any]) -> bool:
+    """Whether the text of a dtype, or of its fields, gives it back."""
+    describe, read = np.lib.format.dtype_to_descr, np.lib.format.descr_to_dtype
+    text: Any = str(dtype) if dtype.names is None else describe(dtype)
+    try:
+        return bool(read(text) == dtype)
+    except (TypeError, ValueError, SyntaxError):  # it has one that says something else
+        return False

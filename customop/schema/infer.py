@@ -1,0 +1,390 @@
+"""Schemas from the type hints of functions."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import typing_extensions
+
+from customop.errors import (
+    SchemaError,
+    caret,
+    did_you_mean,
+    innermost,
+    place,
+    quoted,
+)
+from customop.schema.annotations import meet_classes, schema_type, show_annotation
+from customop.schema.coerce import Mismatch, check_default
+from customop.schema.parameters import (
+    KEYWORD_ONLY,
+    MISSING,
+    POSITIONAL,
+    POSITIONAL_ONLY,
+    Alias,
+    Parameter,
+    Return,
+)
+from customop.schema.types import (
+    GENERATOR,
+    SchemaType,
+    TupleOf,
+    holds_arrays,
+    is_single_array,
+)
+
+__all__ = ["check_mutates_args", "hints_of", "infer", "signature_of"]
+
+_KINDS: dict[Any, str] = {
+    inspect.Parameter.POSITIONAL_ONLY: POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD: POSITIONAL,
+    inspect.Parameter.KEYWORD_ONLY: KEYWORD_ONLY,
+}
+_GIVE_SCHEMA = 'give the schema as a string: schema="(Array x) -> Array"'
+
+
+class _Source(NamedTuple):
+    """A function under inference, for messages."""
+
+    fn: Callable[..., Any]
+    signature: inspect.Signature
+
+    @property
+    def name(self) -> str:
+        return str(getattr(innermost(self.fn), "__name__", type(self.fn).__name__))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has no annotation at all, as lambdas and builtins."""
+        hints = [p.annotation for p in self.signature.parameters.values()]
+        hints.append(self.signature.return_annotation)
+        return all(hint is inspect.Signature.empty for hint in hints)
+
+    def error(
+        self, reason: str, fragment: str = "", do: str = "", parameter: str = ""
+    ) -> SchemaError:
+        text = f"{self.name}{_shown(self.signature)}"
+        return SchemaError(
+            f"{self.name}: {reason}",
+            caret(text, fragment, len(self.name)),
+            f"at {place(self.fn)}",
+            do=do,
+            parameter=parameter or None,
+        )
+
+
+class _Text:
+    """An annotation that prints as a user would write it."""
+
+    def __init__(self, annotation: Any) -> None:
+        self.text = show_annotation(annotation)
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _shown(signature: inspect.Signature) -> inspect.Signature:
+    """A signature that prints as a user would write it."""
+    result = signature.return_annotation
+    return signature.replace(
+        parameters=[_shown_parameter(p) for p in signature.parameters.values()],
+        return_annotation=result if result is signature.empty else _Text(result),
+    )
+
+
+def _shown_parameter(p: inspect.Parameter) -> inspect.Parameter:
+    return p if p.annotation is p.empty else p.replace(annotation=_Text(p.annotation))
+
+
+def infer(
+    fn: Callable[..., Any],
+    mutates_args: Iterable[str] | str,
+    scope: types.FrameType | None = None,
+) -> tuple[tuple[Parameter, ...], tuple[Return, ...], bool]:
+    """Parameters and results of a function, and whether the latter are a tuple.
+
+    Raises
+    ------
+    SchemaError
+        If a hint is missing or has no schema type, a default does not fit, or
+        `mutates_args` names no array parameter.
+    """
+    source = _Source(fn, signature_of(fn))
+    hints = _hints(source, scope)
+    for hint in hints.values():
+        meet_classes(hint, lambda: _names(innermost(fn), scope))
+    given = source.signature.parameters.values()
+    plain = [_infer_parameter(source, p, hints) for p in given]
+    written = _written_names(source, plain, mutates_args)
+    names = iter(_alias_names(len(written)))
+    parameters = tuple(
+        replace(p, alias=Alias(next(names), True)) if p.name in written else p
+        for p in plain
+    )
+    return (parameters, *_infer_returns(source, hints))
+
+
+def _alias_names(count: int) -> list[str]:
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    return [letters[i] if i < 26 else f"a{i}" for i in range(count)]
+
+
+def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
+    """Signature of a function, looking through decorators that keep `__wrapped__`."""
+    try:
+        return inspect.signature(fn)
+    except (TypeError, ValueError):
+        if callable(fn):
+            raise SchemaError(f"{fn!r} tells no signature", do=_GIVE_SCHEMA) from None
+        raise SchemaError(
+            f"{fn!r} is no function", do="pass a function with type hints"
+        ) from None
+
+
+# ---- hints, evaluated where the function was defined ----
+
+
+def _hints(source: _Source, scope: types.FrameType | None) -> dict[str, Any]:
+    hints = _written_hints(source)
+    if not any(_has_text(hint) for hint in hints.values()):
+        return hints
+    return _evaluated(source, hints, scope)
+
+
+def _written_hints(source: _Source) -> dict[str, Any]:
+    signature, empty = source.signature, inspect.Signature.empty
+    hints = {name: p.annotation for name, p in signature.parameters.items()}
+    hints["return"] = signature.return_annotation
+    return {name: hint for name, hint in hints.items() if hint is not empty}
+
+
+def _evaluated(
+    source: _Source, hints: dict[str, Any], scope: types.FrameType | None
+) -> dict[str, Any]:
+    fn = innermost(source.fn)
+    holder = types.SimpleNamespace(__annotations__=hints)
+    try:
+        return typing_extensions.get_type_hints(
+            holder, getattr(fn, "__globals__", {}), _names(fn, scope), True
+        )
+    except NameError as error:
+        missing = str(error.name)
+        raise source.error(
+            f"annotation names '{missing}', which is not defined there",
+            missing,
+            do=f"define or import {missing} before the operator",
+        ) from None
+    except (SyntaxError, TypeError, AttributeError) as error:
+        raise source.error(
+            f"an annotation cannot be evaluated: {error}",
+            do="write it so that Python can evaluate it, or give the schema as a string",
+        ) from error
+
+
+def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
+    """Hints of a function by parameter, and by ``"return"``, once it is defined.
+
+    A hint that names what is no more, as a class within a function that has returned,
+    is not among them.
+    """
+    source = _Source(fn, signature_of(fn))
+    found: dict[str, Any] = {}
+    for name, hint in _written_hints(source).items():
+        try:
+            found |= _evaluated(source, {name: hint}, None)
+        except SchemaError:
+            continue
+    return found
+
+
+def _has_text(hint: Any) -> bool:
+    """Whether a hint is a string or holds one that must be evaluated."""
+    if isinstance(hint, str | typing.ForwardRef):
+        return True
+    origin = typing.get_origin(hint)
+    if origin is typing.Annotated:
+        return _has_text(typing.get_args(hint)[0])
+    if origin is typing.Literal:
+        return False
+    return any(_has_text(item) for item in typing.get_args(hint) if item is not hint)
+
+
+def _names(fn: Any, scope: types.FrameType | None) -> dict[str, Any]:
+    """What surrounds a function besides its module: classes, functions, parameters."""
+    names: dict[str, Any] = {}
+    for frame in reversed(list(_enclosing(fn, scope))):
+        names.update(frame.f_locals)
+    names.update(_closure(fn))
+    names.update({p.__name__: p for p in getattr(fn, "__type_params__", ())})
+    return names
+
+
+def _enclosing(fn: Any, scope: types.FrameType | None) -> Iterator[types.FrameType]:
+    """Running frames whose code the function is written in, from the inside out."""
+    code = getattr(fn, "__code__", None)
+    while scope is not None:
+        if scope.f_locals is not scope.f_globals and _holds(scope.f_code, code):
+            yield scope
+        scope = scope.f_back
+
+
+def _holds(outer: types.CodeType, inner: object) -> bool:
+    """Whether code is written within other code, at any depth."""
+    nested = [c for c in outer.co_consts if isinstance(c, types.CodeType)]
+    return any(c is inner or _holds(c, inner) for c in nested)
+
+
+def _closure(fn: Any) -> dict[str, Any]:
+    """Names that a function takes from the functions around it."""
+    names = getattr(getattr(fn, "__code__", None), "co_freevars", ())
+    filled = {}
+    for name, cell in zip(names, getattr(fn, "__closure__", None) or (), strict=True):
+        try:
+            filled[name] = cell.cell_contents
+        except ValueError:  # a cell that is filled later
+            continue
+    return filled
+
+
+# ---- parameters and results ----
+
+
+def _infer_parameter(
+    source: _Source, p: inspect.Parameter, hints: dict[str, Any]
+) -> Parameter:
+    if p.kind not in _KINDS:
+        star = "*" if p.kind is p.VAR_POSITIONAL else "**"
+        raise source.error(
+            f"parameter '{star}{p.name}' has no fixed number of arguments",
+            str(_shown_parameter(p)),
+            do=f"write {p.name}: list[Array], or parameters of their own",
+            parameter=p.name,
+        )
+    if p.name not in hints:
+        raise source.error(
+            f"parameter '{p.name}' has no annotation",
+            str(_shown_parameter(p)),
+            do=_annotate(source, p),
+            parameter=p.name,
+        )
+    try:
+        found = schema_type(hints[p.name])
+    except SchemaError as error:
+        raise _at(
+            source, f"parameter '{p.name}' has", str(_shown_parameter(p)), error, p.name
+        ) from None
+    return Parameter(p.name, found, _infer_default(source, p, found), _KINDS[p.kind])
+
+
+def _annotate(source: _Source, p: inspect.Parameter) -> str:
+    if p.name in ("self", "cls"):
+        return "make an operator of a function or a static method, which have no self"
+    if source.is_plain:
+        return f"annotate every parameter, or {_GIVE_SCHEMA}"
+    return f"write {p.name}: Array, or the type that it has"
+
+
+def _at(
+    source: _Source, start: str, fragment: str, inner: SchemaError, parameter: str = ""
+) -> SchemaError:
+    """The error of an annotation, with the function that it stands in."""
+    error = source.error(f"{start} {inner.what}", fragment, inner.do, parameter)
+    error.where = (*error.where, *inner.where)
+    return error
+
+
+def _infer_default(source: _Source, p: inspect.Parameter, kind: SchemaType) -> Any:
+    if p.default is p.empty:
+        return MISSING
+    try:
+        return check_default(p.default, kind)
+    except Mismatch as error:
+        raise source.error(
+            f"parameter '{p.name}' has the default {p.default!r}: {error}",
+            str(_shown_parameter(p)),
+            do=_other_default(p, kind),
+            parameter=p.name,
+        ) from None
+
+
+def _other_default(p: inspect.Parameter, kind: SchemaType) -> str:
+    has_none_only = kind == GENERATOR or is_single_array(kind)
+    if p.default is None or has_none_only:
+        return f"write {p.name}: Optional[{show_annotation(p.annotation)}] = None"
+    return f"give a default of type {kind}"
+
+
+def _infer_returns(
+    source: _Source, hints: dict[str, Any]
+) -> tuple[tuple[Return, ...], bool]:
+    if "return" not in hints:
+        raise source.error(
+            "the result has no annotation", do="write -> Array, or -> None"
+        )
+    hint = hints["return"]
+    if hint is None or hint is type(None):
+        return (), False
+    try:
+        found = schema_type(hint)
+    except SchemaError as error:
+        shown = show_annotation(source.signature.return_annotation)
+        raise _at(source, "the result has", f"-> {shown}", error) from None
+    if isinstance(found, TupleOf):
+        return tuple(Return(item) for item in found.items), True
+    return (Return(found),), False
+
+
+# ---- what is written ----
+
+
+def _written_names(
+    source: _Source, parameters: Sequence[Parameter], mutates_args: Iterable[str] | str
+) -> set[str]:
+    arrays = [p.name for p in parameters if holds_arrays(p.type)]
+    names = check_mutates_args(mutates_args)
+    if names is None:
+        return set(arrays)
+    for name in sorted(names - set(arrays)):
+        raise _not_written(source, name, arrays)
+    return names
+
+
+def _not_written(source: _Source, name: str, arrays: list[str]) -> SchemaError:
+    known = source.signature.parameters
+    if name in known:
+        what, fragment = "is no array", str(_shown_parameter(known[name]))
+    else:
+        what, fragment = f"is no parameter{did_you_mean(name, known)}", ""
+    return source.error(
+        f"mutates_args names '{name}', which {what}",
+        fragment,
+        do=f"name array parameters: {quoted(arrays) or 'there are none'}",
+        parameter=name,
+    )
+
+
+def check_mutates_args(mutates_args: Iterable[str] | str) -> set[str] | None:
+    """The names as a set, or None for ``"unknown"``."""
+    if mutates_args == ():
+        return set()
+    if isinstance(mutates_args, str):
+        if mutates_args == "unknown":
+            return None
+        raise _no_names(mutates_args, f"({mutates_args!r},)")
+    if isinstance(mutates_args, Iterable):
+        names = list(mutates_args)
+        if all(isinstance(name, str) for name in names):
+            return set(names)
+    raise _no_names(mutates_args, "('x',)")
+
+
+def _no_names(mutates_args: object, instead: str) -> SchemaError:
+    return SchemaError(
+        f"mutates_args={mutates_args!r} is neither names nor 'unknown'",
+        do=f"write mutates_args=() or mutates_args={instead}",
+    )

@@ -1,0 +1,160 @@
+"""Parameters and results of an operator, and their text in a schema string."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from customop.schema.types import (
+    DTYPE,
+    ClassOf,
+    DictOf,
+    ListOf,
+    Maybe,
+    SchemaType,
+    TupleOf,
+    holds_arrays,
+    typed_items,
+)
+
+__all__ = ["Alias", "Parameter", "Return"]
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "<no default>"
+
+    def __reduce__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final = _Missing()
+
+POSITIONAL_ONLY: Final = "positional_only"
+POSITIONAL: Final = "positional"
+KEYWORD_ONLY: Final = "keyword_only"
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """The name of a memory that values share, and whether it is written."""
+
+    name: str
+    is_write: bool = False
+
+    def __str__(self) -> str:
+        return f"({self.name}{'!' if self.is_write else ''})"
+
+
+def _typed(kind: SchemaType, alias: Alias | None) -> str:
+    """A type with its alias behind its first array, as in ``Array(a!)[]``."""
+    if alias is None or not holds_arrays(kind):
+        return str(kind)
+    if isinstance(kind, TupleOf):
+        texts = [str(item) for item in kind.items]
+        first = next(i for i, item in enumerate(kind.items) if holds_arrays(item))
+        texts[first] = _typed(kind.items[first], alias)
+        return _in_parentheses(texts)
+    if isinstance(kind, Maybe | ListOf | DictOf):
+        start, _, end = str(kind).partition(str(kind.item))
+        return f"{start}{_typed(kind.item, alias)}{end}"
+    name, bar, number = str(kind).partition("|")  # an array, or a class with arrays
+    return f"{name}{alias}{bar}{number}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parameter:
+    """One parameter of an operator.
+
+    Parameters are equal when their text is: a default of nan equals itself, and 1 is
+    not 1.0.
+
+    Attributes
+    ----------
+    name : str
+    type : SchemaType
+    default : object
+        `MISSING` where the argument is required.
+    kind : str
+        ``"positional_only"``, ``"positional"`` or ``"keyword_only"``.
+    alias : Alias or None
+    """
+
+    name: str
+    type: SchemaType
+    default: Any = MISSING
+    kind: str = POSITIONAL
+    alias: Alias | None = None
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the operator writes into this argument."""
+        return self.alias is not None and self.alias.is_write
+
+    def __str__(self) -> str:
+        text = f"{_typed(self.type, self.alias)} {self.name}"
+        if self.default is MISSING:
+            return text
+        return f"{text}={print_value(self.default, self.type)}"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Parameter):
+            return NotImplemented
+        return self.kind == other.kind and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, str(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """One result of an operator."""
+
+    type: SchemaType
+    name: str = ""
+    alias: Alias | None = None
+
+    def __str__(self) -> str:
+        text = _typed(self.type, self.alias)
+        return f"{text} {self.name}" if self.name else text
+
+
+def print_value(value: Any, kind: SchemaType) -> str:
+    """A default as a schema string writes it."""
+    if value is None:
+        return "None"
+    if isinstance(kind, Maybe):
+        return print_value(value, kind.item)
+    if isinstance(kind, ClassOf) and kind.is_enum:
+        return _print_member(value, kind)
+    if isinstance(kind, ListOf | TupleOf | ClassOf):
+        texts = [print_value(v, k) for _, v, k in typed_items(value, kind)]
+        is_list = isinstance(kind, ListOf)
+        return f"[{', '.join(texts)}]" if is_list else _in_parentheses(texts)
+    if kind == DTYPE:
+        return _print_dtype(value)
+    return _print_text(value) if isinstance(value, str) else repr(value)
+
+
+def _in_parentheses(texts: list[str]) -> str:
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+
+
+def _print_text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _print_member(value: Any, kind: ClassOf) -> str:
+    name = value.name
+    if name not in kind.cls.__members__:  # type: ignore[attr-defined]  # an Enum
+        return repr(int(value.value))  # several flags at once
+    return name if name.isidentifier() and name != "None" else _print_text(name)
+
+
+def _print_dtype(dtype: np.dtype[Any]) -> str:
+    if dtype.names is None:
+        return str(dtype)
+    return repr(np.lib.format.dtype_to_descr(dtype))

@@ -1,0 +1,493 @@
+"""The grammar of schema strings: torch's, with `Array` beside `Tensor`."""
+
+from __future__ import annotations
+
+import ast
+import json
+import keyword
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+
+from customop.errors import SchemaError, did_you_mean
+from customop.schema.annotations import FOREIGN, NAMES, find_class
+from customop.schema.coerce import Mismatch, check_default
+from customop.schema.parameters import (
+    KEYWORD_ONLY,
+    MISSING,
+    POSITIONAL,
+    POSITIONAL_ONLY,
+    Alias,
+    Parameter,
+    Return,
+)
+from customop.schema.types import (
+    DTYPE,
+    ArrayType,
+    Base,
+    Choice,
+    ClassOf,
+    DictOf,
+    ListOf,
+    Maybe,
+    SchemaType,
+    TupleOf,
+    holds_arrays,
+)
+from customop.shapes.notation import ELEMENTS, KNOWN_ELEMENTS, ShapeFault, read_axes
+
+__all__ = ["parse"]
+
+_DICT = re.compile(r"Dict\(\s*str\s*,")
+_TYPE_NAME = re.compile(r"[^\W\d](?:[\w.]|<locals>)*")
+_MARKS = re.compile(
+    r"(\(\s*(?P<alias>[a-zA-Z_]\w*)(?P<write>!?)\s*\))?(?P<operand>\|Scalar\b)?"
+)
+_SUFFIX = re.compile(r"\?|\[(\d*)\]")
+_NAME = re.compile(r"\s*(\w+)\s*(=\s*)?")
+_OPEN, _CLOSE = "([{", ")]}"
+_EXAMPLE = 'write it like "(Array x, int y=1, *, float? z=None) -> Array"'
+
+# A part of the text, and its place there.
+_Part = tuple[str, int]
+
+
+class _Fault(Exception):
+    """A reason and the place in the text that it concerns."""
+
+    def __init__(self, reason: str, at: int, width: int = 1) -> None:
+        super().__init__(reason)
+        self.reason, self.at, self.width = reason, at, width
+
+
+def parse(text: str) -> tuple[tuple[Parameter, ...], tuple[Return, ...], bool]:
+    """Parameters and results of a schema string, and whether the latter are a tuple.
+
+    Raises
+    ------
+    SchemaError
+        If the text does not follow the grammar; a caret shows the place.
+    """
+    try:
+        arrow = _find_arrow(text)
+        parameters = _parse_parameters(_between_parentheses(text[:arrow]))
+        return (parameters, *_parse_returns(*_stripped(text[arrow + 2 :], arrow + 2)))
+    except _Fault as fault:
+        raise SchemaError(
+            f"schema string: {fault.reason}", _mark(text, fault), do=_EXAMPLE
+        ) from None
+    except RecursionError:
+        raise SchemaError("schema string: nested too deeply", do=_EXAMPLE) from None
+
+
+def _mark(text: str, fault: _Fault) -> str:
+    """The line of the fault, with carets under it."""
+    start = text.rfind("\n", 0, fault.at) + 1
+    line = text[start:].split("\n", 1)[0]
+    width = max(min(fault.width, len(line) - (fault.at - start)), 1)
+    return f"{line}\n{' ' * (fault.at - start)}{'^' * width}"
+
+
+# ---- brackets and quotes ----
+
+
+def _outside(text: str) -> Iterator[tuple[int, int, str]]:
+    """Place, depth of brackets and character of all that no quotes hold."""
+    depth, quote, escaped = 0, "", False
+    for i, c in enumerate(text):
+        if quote:
+            quote = "" if c == quote and not escaped else quote
+            escaped = c == "\\" and not escaped
+            continue
+        depth -= c in _CLOSE
+        yield i, depth, c
+        depth += c in _OPEN
+        quote = c if c in "\"'" else ""
+
+
+def _find_arrow(text: str) -> int:
+    for i, depth, _ in _outside(text):
+        if not depth and text.startswith("->", i):
+            return i
+    raise _Fault("no '->' before the results", len(text))
+
+
+def _closing(text: str, at: int) -> int:
+    """Place of the bracket that closes the first character."""
+    for i, depth, c in _outside(text):
+        if not depth and c in _CLOSE:
+            return i
+    raise _Fault(f"'{text[0]}' is never closed", at)
+
+
+def _stripped(text: str, at: int) -> _Part:
+    return text.strip(), at + len(text) - len(text.lstrip())
+
+
+def _between_parentheses(text: str) -> _Part:
+    text, at = _stripped(text, 0)
+    if text[:1] != "(" or _closing(text, at) != len(text) - 1:
+        raise _Fault("the parameters stand in parentheses", at)
+    return text[1:-1], at + 1
+
+
+def _split(text: str, at: int) -> list[_Part]:
+    """Parts between commas outside brackets and quotes; none of an empty text."""
+    commas = [i for i, depth, c in _outside(text) if c == "," and not depth]
+    starts, ends = [0, *(i + 1 for i in commas)], [*commas, len(text)]
+    parts = [_stripped(text[a:b], at + a) for a, b in zip(starts, ends, strict=True)]
+    return parts if len(parts) > 1 or parts[0][0] else []
+
+
+def _items(text: str, at: int) -> list[_Part]:
+    """Parts as `_split`, where a comma may end the last."""
+    found = _split(text, at)
+    if len(found) > 1 and not found[-1][0]:
+        found.pop()
+    for part, place in found:
+        if not part:
+            raise _Fault("an item is missing here", place)
+    return found
+
+
+# ---- parameters ----
+
+
+def _parse_parameters(inside: _Part) -> tuple[Parameter, ...]:
+    found: list[Parameter] = []
+    kind = POSITIONAL
+    parts = _split(*inside)
+    for index, (part, at) in enumerate(parts):
+        if part == "*":
+            _check_star(kind, index == len(parts) - 1, at)
+            kind = KEYWORD_ONLY
+        elif part == "/":
+            found = _positional_only(found, at)
+        else:
+            found.append(_parse_parameter(part, at, kind))
+            _check_place(found, part, at)
+    return tuple(found)
+
+
+def _check_star(kind: str, is_last: bool, at: int) -> None:
+    if kind == KEYWORD_ONLY:
+        raise _Fault("'*' stands here twice", at)
+    if is_last:
+        raise _Fault("no parameter follows '*'", at)
+
+
+def _positional_only(found: list[Parameter], at: int) -> list[Parameter]:
+    kinds = {p.kind for p in found}
+    if KEYWORD_ONLY in kinds:
+        raise _Fault("'/' must stand before '*'", at)
+    if POSITIONAL_ONLY in kinds or not found:
+        reason = "'/' stands here twice" if found else "no parameter is before '/'"
+        raise _Fault(reason, at)
+    return [
+        Parameter(p.name, p.type, p.default, POSITIONAL_ONLY, p.alias) for p in found
+    ]
+
+
+def _check_place(found: list[Parameter], part: str, at: int) -> None:
+    """Raise unless the last parameter may stand behind those before it."""
+    *before, last = found
+    if last.name in [p.name for p in before]:
+        raise _Fault(f"parameter '{last.name}' stands here twice", at, len(part))
+    if last.kind == KEYWORD_ONLY or last.default is not MISSING:
+        return
+    if any(p.default is not MISSING for p in before):
+        raise _Fault(
+            f"parameter '{last.name}' has no default, but follows one that has",
+            at,
+            len(part),
+        )
+
+
+def _parse_parameter(part: str, at: int, kind: str) -> Parameter:
+    if not part:
+        raise _Fault("a parameter is missing here", at)
+    found, alias, end = _parse_type(part, at)
+    match = _NAME.match(part, end)
+    if not match or not match[1].isidentifier():
+        raise _Fault("a parameter needs a type and a name", at, len(part))
+    if keyword.iskeyword(match[1]):
+        reason = f"'{match[1]}' is a keyword of Python, so no name of a parameter"
+        raise _Fault(reason, at + match.start(1), len(match[1]))
+    place = at + match.end()
+    rest = part[match.end() :]
+    if rest and not match[2]:
+        raise _Fault(f"cannot read {rest!r}", place, len(rest))
+    default = _parse_default(rest, found, place) if match[2] else MISSING
+    return Parameter(match[1], found, default, kind, alias)
+
+
+# ---- types ----
+
+
+def _parse_type(part: str, at: int) -> tuple[SchemaType, Alias | None, int]:
+    """A type at the start of `part`, its alias, and where it ends."""
+    if part.startswith("("):
+        return _parse_suffix(part, at, *_parse_tuple(part, at))
+    if _DICT.match(part):
+        return _parse_suffix(part, at, *_parse_dict(part, at))
+    match = _TYPE_NAME.match(part)
+    if not match:
+        raise _Fault("a type is missing here", at, len(part))
+    name, end = match[0], match.end()
+    if part.startswith("{", end):
+        return _parse_suffix(part, at, *_parse_choice(name, part, at, end))
+    close = _end_of_axes(part, at, end)
+    marks = _MARKS.match(part, close or end)
+    assert marks is not None  # it matches nothing, too
+    operand = marks["operand"] or ""
+    found = (
+        _parse_axes(name, bool(operand), part, at, end)
+        if close
+        else _find_type(f"{name}{operand}", at)
+    )
+    alias = Alias(marks["alias"], bool(marks["write"])) if marks["alias"] else None
+    if alias and not holds_arrays(found):
+        raise _Fault("only arrays have aliases", at, marks.end())
+    return _parse_suffix(part, at, found, alias, marks.end())
+
+
+def _find_type(name: str, at: int) -> SchemaType:
+    found = NAMES.get(name) or find_class(name)
+    if found is None:
+        raise _Fault(f"unknown type '{name}'{_hint(name)}", at, len(name))
+    return found
+
+
+def _end_of_axes(part: str, at: int, start: int) -> int:
+    """Where the axes in brackets at `start` end; 0 where there are none.
+
+    A number, or nothing, in brackets is the length of a list.
+    """
+    if not part.startswith("[", start):
+        return 0
+    end = start + _closing(part[start:], at + start)
+    inside = part[start + 1 : end].strip()
+    return end + 1 if inside and not inside.isdecimal() else 0
+
+
+def _parse_axes(
+    name: str, or_number: bool, part: str, at: int, start: int
+) -> ArrayType:
+    element = "Array" if name == "Tensor" else name
+    if element not in ELEMENTS:
+        near = did_you_mean(name, ELEMENTS) or f"; known: {KNOWN_ELEMENTS}"
+        reason = f"'{name}' is no class of the elements of an array{near}"
+        raise _Fault(reason, at, len(name))
+    inside, place = part[start + 1 :], at + start + 1
+    inside = inside[: _closing(part[start:], place) - 1]
+    texts = [] if inside.strip() == "()" else _items(inside, place)
+    try:
+        return ArrayType(element, read_axes([text for text, _ in texts]), or_number)
+    except ShapeFault as fault:
+        text, where = texts[fault.index]
+        raise _Fault(
+            f"the shape of an array: {fault.reason}", where, len(text)
+        ) from None
+
+
+def _hint(name: str) -> str:
+    if name in FOREIGN:
+        return f": {FOREIGN[name]}"
+    if name in ELEMENTS:
+        return (
+            f": write {name}[...] for an array, or {name}[m,k], {name}[3,] by its axes"
+        )
+    module, _, _ = name.rpartition(".")
+    if module:
+        return f": import {module.partition('.<locals>')[0]} before, which defines it"
+    return did_you_mean(name, NAMES) or f"; known: {', '.join(NAMES)}"
+
+
+def _parse_dict(part: str, at: int) -> tuple[SchemaType, Alias | None, int]:
+    start = part.index("(")
+    end = start + _closing(part[start:], at + start)
+    inside = part.index(",", start) + 1
+    item, alias = _whole_type(*_stripped(part[inside:end], at + inside))
+    return DictOf(item), alias, end + 1
+
+
+# Name of the type of a choice -> class of its values.
+_CHOICES: dict[str, type] = {"str": str, "int": int, "bool": bool}
+
+
+def _parse_choice(
+    name: str, part: str, at: int, start: int
+) -> tuple[SchemaType, Alias | None, int]:
+    end = start + _closing(part[start:], at + start)
+    if name not in _CHOICES:
+        raise _Fault(f"a choice is of str, int or bool, not {name}", at, len(name))
+    options: list[Any] = []
+    for text, place in _items(part[start + 1 : end], at + start + 1):
+        option = _read_option(text)
+        if type(option) is not _CHOICES[name] or option in options:
+            again = " again" if option in options else f", which is no {name}"
+            raise _Fault(f"the choice {text}{again}", place, len(text))
+        options.append(option)
+    if not options:
+        raise _Fault("a choice needs values to choose from", at, end + 1)
+    return Choice(name, tuple(options)), None, end + 1
+
+
+def _read_option(text: str) -> Any:
+    """One value of a choice; None for what is no value."""
+    try:
+        return _read_string(text) if text[:1] in ("'", '"') else _read_number(text)
+    except _READ_ERRORS:
+        return None
+
+
+def _parse_tuple(part: str, at: int) -> tuple[SchemaType, Alias | None, int]:
+    end = _closing(part, at)
+    found = [_whole_type(*item) for item in _items(part[1:end], at + 1)]
+    if not found:
+        raise _Fault("a tuple needs a type for each place", at, end + 1)
+    # One name stands for all arrays of an argument, and is written at the first.
+    aliases = [alias for kind, alias in found if holds_arrays(kind)]
+    if any(aliases[1:]):
+        raise _Fault("a tuple has its alias at its first array", at, end + 1)
+    alias = aliases[0] if aliases else None
+    return TupleOf(tuple(kind for kind, _ in found)), alias, end + 1
+
+
+def _whole_type(text: str, at: int) -> tuple[SchemaType, Alias | None]:
+    found, alias, end = _parse_type(text, at)
+    if text[end:].strip():
+        raise _Fault(f"cannot read {text[end:]!r}", at + end, len(text) - end)
+    return found, alias
+
+
+def _parse_suffix(
+    part: str, at: int, found: SchemaType, alias: Alias | None, end: int
+) -> tuple[SchemaType, Alias | None, int]:
+    while match := _SUFFIX.match(part, end):
+        if match[0] != "?":
+            found = ListOf(found, int(match[1]) if match[1] else None)
+        elif isinstance(found, Maybe):
+            raise _Fault("'?' stands here twice", at + end)
+        else:
+            found = Maybe(found)
+        end = match.end()
+    return found, alias, end
+
+
+# ---- results ----
+
+
+def _parse_returns(text: str, at: int) -> tuple[tuple[Return, ...], bool]:
+    if not text:
+        raise _Fault("the results are missing", at)
+    whole = text[0] == "(" and _closing(text, at) == len(text) - 1
+    if not whole:
+        return (_parse_return(text, at, []),), False
+    found: list[Return] = []
+    for part, place in _items(text[1:-1], at + 1):
+        found.append(_parse_return(part, place, [r.name for r in found]))
+    return tuple(found), len(_split(text[1:-1], at + 1)) > 1
+
+
+def _parse_return(part: str, at: int, before: list[str]) -> Return:
+    found, alias, end = _parse_type(part, at)
+    name, place = _stripped(part[end:], at + end)
+    if name and not name.isidentifier():
+        raise _Fault(f"cannot read {name!r}", place, len(name))
+    if name and name in before:
+        raise _Fault(f"result '{name}' stands here twice", at, len(part))
+    return Return(found, name, alias)
+
+
+# ---- defaults: what `print_value` writes ----
+
+
+# What the readers of numbers, strings and dtypes raise at a text that is none.
+_READ_ERRORS = (ValueError, TypeError, SyntaxError, LookupError, AttributeError)
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(text)
+
+
+def _parse_default(text: str, kind: SchemaType, at: int) -> Any:
+    try:
+        return check_default(_read_value(text, kind), kind)
+    except (Mismatch, _Fault, *_READ_ERRORS) as error:
+        why = f": {error}" if isinstance(error, Mismatch) and str(error) else ""
+        reason = f"default {text or 'nothing'} does not fit {kind}{why}"
+        raise _Fault(reason, at, len(text)) from None
+
+
+def _read_value(text: str, kind: SchemaType) -> Any:
+    kind = kind.item if isinstance(kind, Maybe) else kind
+    if text == "None":
+        return None
+    if isinstance(kind, ClassOf):
+        return _read_object(text, kind)
+    if isinstance(kind, ListOf | TupleOf) and text[:1] in ("[", "("):
+        return _read_items(text, kind)
+    if isinstance(kind, ListOf) and kind.length is not None:
+        return (_read_value(text, kind.item),) * kind.length
+    if not isinstance(kind, Base | ArrayType | Choice) and text[:1] not in ("'", '"'):
+        raise Mismatch(f"write [{text}]" if isinstance(kind, ListOf) else "write (...)")
+    return _read_base(text, kind)
+
+
+def _read_base(text: str, kind: SchemaType) -> Any:
+    if text[:1] in ("'", '"'):
+        return _read_string(text)
+    return _read_dtype(text) if kind == DTYPE else _read_number(text)
+
+
+def _read_items(text: str, kind: ListOf | TupleOf) -> tuple[Any, ...]:
+    if _closing(text, 0) != len(text) - 1 or text[0] + text[-1] not in ("[]", "()"):
+        raise ValueError(text)
+    inside = _items(text[1:-1], 0)
+    kinds = kind.items if isinstance(kind, TupleOf) else (kind.item,) * len(inside)
+    pairs = zip(inside, kinds, strict=True)
+    return tuple(_read_value(part, item_kind) for (part, _), item_kind in pairs)
+
+
+def _read_object(text: str, kind: ClassOf) -> Any:
+    """A member by its name, or an object by its fields in order."""
+    if kind.is_enum:
+        cls: Any = kind.cls
+        if text.removeprefix("-").isdecimal():
+            return cls(int(text))
+        return cls[_read_string(text) if text[:1] in ("'", '"') else text]
+    if kind.fields.is_dict:
+        raise Mismatch("a default must be immutable")
+    if text in ("()", "") and kind.items:
+        raise ValueError(text)
+    fields = TupleOf(tuple(kind.items.values()))
+    return kind.fields.like(None, list(_read_items(text, fields)))
+
+
+def _read_string(text: str) -> str:
+    read: Callable[[str], Any] = json.loads if text[0] == '"' else ast.literal_eval
+    found = read(text)
+    return found if isinstance(found, str) else _refuse(text)
+
+
+def _read_number(text: str) -> Any:
+    if text in _TRUTHS:
+        return _TRUTHS[text]
+    for read in (int, float, complex):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    raise ValueError(text)
+
+
+_TRUTHS = {"True": True, "true": True, "False": False, "false": False}
+
+
+def _read_dtype(text: str) -> np.dtype[Any]:
+    if text.startswith("["):
+        return np.lib.format.descr_to_dtype(ast.literal_eval(text))
+    return np.dtype(text)

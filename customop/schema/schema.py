@@ -1,0 +1,469 @@
+"""Schemas: what an operator takes and gives."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from types import FrameType
+from typing import Any
+
+from customop.errors import ArgumentError, SchemaError, ShapeError, place, quoted
+from customop.schema.coerce import Mismatch, check_default, coerce, remedy
+from customop.schema.infer import check_mutates_args, infer
+from customop.schema.parameters import (
+    KEYWORD_ONLY,
+    MISSING,
+    POSITIONAL_ONLY,
+    Parameter,
+    Return,
+)
+from customop.schema.parse import parse
+from customop.schema.signatures import has_exactly, mismatch, parameters_of
+from customop.schema.types import (
+    DEVICE,
+    has_shape,
+    holds_arrays,
+    is_array_type,
+    is_single_array,
+    parts,
+    places_of_shapes,
+    shapes_in,
+)
+from customop.shapes.notation import Shape, least_sizes
+
+__all__ = ["Schema", "check_agrees", "coercion", "infer_schema"]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What an operator takes and gives.
+
+    Attributes
+    ----------
+    parameters : tuple of Parameter
+        Positional ones first, in order, then keyword-only ones.
+    returns : tuple of Return
+        Empty where the operator returns None.
+    is_tuple : bool
+        Whether the results come as a tuple: false for a single result or none.
+
+    Notes
+    -----
+    Types are written as torch writes them, with ``Array`` for ``Tensor``. An array may
+    have a class of elements and a shape, ``float[m,k]``:
+
+    - the class is ``Array`` for any, ``bool``, ``int``, ``uint``, ``integer``, ``float``,
+      ``complex``, ``inexact``, ``real``, ``num``, or a dtype such as ``float32``;
+    - an axis is a name, a number, ``_`` for any length, or made of names and numbers by
+      ``+``, ``-``, ``*`` and ``//``; with ``#`` before it, it may also be 1;
+    - one place may be ``...`` or ``*batch``, for any number of axes; ``*#batch`` may be
+      what NumPy broadcasts to the others of that name;
+    - ``float[()]`` has no axes, and ``float[3,]`` one of length 3, for ``float[3]`` is a
+      list of three numbers; ``float[m,k][]`` is a list of arrays.
+
+    A name is one length in all arguments and results of a call; that of an ``int``
+    parameter stands for its value.
+
+    Examples
+    --------
+    >>> import customop as co
+    >>> schema = co.Schema.parse("(Array(a!) x, int y=1, *, float? z=None) -> ()")
+    >>> print(schema)
+    (Array(a!) x, int y=1, *, float? z=None) -> ()
+    >>> [p.name for p in schema.parameters if p.is_written]
+    ['x']
+    """
+
+    parameters: tuple[Parameter, ...]
+    returns: tuple[Return, ...]
+    is_tuple: bool = field(default=False)
+
+    @cached_property
+    def positional(self) -> tuple[Parameter, ...]:
+        """Parameters that can be passed by position."""
+        return tuple(p for p in self.parameters if p.kind != KEYWORD_ONLY)
+
+    @cached_property
+    def keyword_only(self) -> tuple[Parameter, ...]:
+        """Parameters that can only be passed by name."""
+        return tuple(p for p in self.parameters if p.kind == KEYWORD_ONLY)
+
+    @cached_property
+    def array_slots(self) -> tuple[int, ...]:
+        """Places of the parameters that are one array each."""
+        return tuple(
+            i for i, p in enumerate(self.parameters) if is_single_array(p.type)
+        )
+
+    @cached_property
+    def nested_slots(self) -> tuple[int, ...]:
+        """Places of the parameters that hold arrays inside lists and the like."""
+        return tuple(
+            i
+            for i, p in enumerate(self.parameters)
+            if holds_arrays(p.type) and not is_single_array(p.type)
+        )
+
+    @cached_property
+    def has_shapes(self) -> bool:
+        """Whether a type says something of the shape or the elements of an array."""
+        kinds = [*[p.type for p in self.parameters], *[r.type for r in self.returns]]
+        return any(map(has_shape, kinds))
+
+    @cached_property
+    def least_sizes(self) -> dict[str, int]:
+        """Names of lengths in the shapes of parameters, each with the least it can be.
+
+        In the order in which they are written; names of `int` parameters are among them.
+        """
+        return least_sizes([s for p in self.parameters for s in shapes_in(p.type)])
+
+    @cached_property
+    def loop_names(self) -> tuple[str, ...]:
+        """Names of any number of axes in the shapes of parameters; empty for ``...``."""
+        shapes = [s for p in self.parameters for s in shapes_in(p.type)]
+        return tuple(dict.fromkeys(s.loop.name for s in shapes if s.loop))
+
+    def shapes_for(
+        self,
+        sizes: Mapping[str, int],
+        loops: Mapping[str, tuple[int, ...]] | tuple[int, ...] = (),
+    ) -> dict[str, tuple[int, ...]]:
+        """Shapes of arrays that fit the schema, by lengths of its names.
+
+        Parameters
+        ----------
+        sizes : mapping of str to int
+            A length for each name of `least_sizes`, of at least that.
+        loops : tuple of int, or mapping of str to tuple
+            What stands for ``...`` and ``*batch``: the same for all, or by name.
+
+        Returns
+        -------
+        dict of str to tuple
+            Parameter -> shape, for each whose type is an array with a shape, such an
+            array or None, or a list or dict of them. An array in an object or a tuple
+            goes by how it is reached: ``"camera.matrix"``, ``"pair[0]"``. An unnamed
+            axis has the length 1.
+
+        Raises
+        ------
+        ShapeError
+            If a name has no length, or a sum gives a negative one.
+
+        Examples
+        --------
+        >>> import customop as co
+        >>> schema = co.Schema.parse("(float[...,n+1] x, float[n,3] y) -> float[...]")
+        >>> schema.shapes_for({"n": 4}, (2, 5))
+        {'x': (2, 5, 5), 'y': (4, 3)}
+        """
+        if isinstance(loops, tuple):
+            loops = dict.fromkeys(self.loop_names, loops)
+        return {
+            place: self._lengths(place, shape, sizes, loops)
+            for p in self.parameters
+            for place, shape in places_of_shapes(p.type, p.name)
+        }
+
+    def _lengths(
+        self,
+        name: str,
+        shape: Shape,
+        sizes: Mapping[str, int],
+        loops: Mapping[str, tuple[int, ...]],
+    ) -> tuple[int, ...]:
+        try:
+            lengths = shape.lengths(sizes, loops)
+        except KeyError as error:
+            missing = error.args[0] or "..."
+            raise ShapeError(
+                f"shapes_for: no length for '{missing}' of '{name}'",
+                str(self),
+                do=f"give one: {{'{missing}': 3}}",
+            ) from None
+        if min(lengths, default=0) < 0:
+            raise ShapeError(
+                f"shapes_for: '{name}' would have the shape {lengths}",
+                str(self),
+                do=f"give lengths of at least {self.least_sizes}",
+            )
+        return lengths
+
+    @cached_property
+    def written(self) -> tuple[str, ...]:
+        """Names of the parameters that the operator writes."""
+        return tuple(p.name for p in self.parameters if p.is_written)
+
+    @cached_property
+    def single_return(self) -> bool:
+        """Whether the result is one array."""
+        return (
+            len(self.returns) == 1
+            and not self.is_tuple
+            and is_array_type(self.returns[0].type)
+        )
+
+    @cached_property
+    def device_slot(self) -> int | None:
+        """Place of the parameter that names the device, if there is one."""
+        for i, p in enumerate(self.parameters):
+            if DEVICE in (p.type, getattr(p.type, "item", None)) and p.name == "device":
+                return i
+        return None
+
+    @cached_property
+    def keyword_names(self) -> tuple[str, ...]:
+        """Names of the parameters that can only be passed by name."""
+        return tuple(p.name for p in self.keyword_only)
+
+    def split(self, values: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+        """Values of all parameters as a function takes them.
+
+        Parameters
+        ----------
+        values : sequence
+            A value for each of `parameters`, in their order.
+
+        Returns
+        -------
+        tuple
+            The positional values, in a sequence of the class of `values`, and a dict of
+            the keyword-only ones by name.
+
+        Examples
+        --------
+        >>> import customop as co
+        >>> schema = co.Schema.parse("(Array x, int n, *, float? eps=None) -> Array")
+        >>> schema.split(["x", 2, None])
+        (['x', 2], {'eps': None})
+        """
+        names = self.keyword_names
+        if not names:
+            return values, {}
+        count = len(self.positional)
+        return values[:count], dict(zip(names, values[count:], strict=True))
+
+    def index(self, name: str) -> int:
+        """Place of a parameter."""
+        return [p.name for p in self.parameters].index(name)
+
+    def __str__(self) -> str:
+        return f"({', '.join(self._parameter_texts())}) -> {self._returns_text()}"
+
+    def _parameter_texts(self) -> list[str]:
+        texts: list[str] = []
+        previous = ""
+        for p in self.parameters:
+            if previous == POSITIONAL_ONLY and p.kind != POSITIONAL_ONLY:
+                texts.append("/")
+            if p.kind == KEYWORD_ONLY and previous != KEYWORD_ONLY:
+                texts.append("*")
+            texts.append(str(p))
+            previous = p.kind
+        return [*texts, "/"] if previous == POSITIONAL_ONLY else texts
+
+    def _returns_text(self) -> str:
+        if not self.is_tuple and len(self.returns) == 1:
+            text = str(self.returns[0])
+            needs_parentheses = text.startswith("(") or " " in text
+            return f"({text})" if needs_parentheses else text
+        inside = ", ".join(str(r) for r in self.returns)
+        return f"({inside},)" if len(self.returns) == 1 else f"({inside})"
+
+    def show(self, qualname: str, parameter: str = "") -> str:
+        """The schema in a line, with carets under a parameter."""
+        text = f"{qualname}{self}"
+        for p in self.parameters:
+            if p.name == parameter:
+                texts = self._parameter_texts()
+                before = texts[: texts.index(str(p))]
+                at = len(qualname) + 1 + len("".join(f"{part}, " for part in before))
+                return f"{text}\n{' ' * at}{'^' * len(str(p))}"
+        return text
+
+    @classmethod
+    def parse(cls, text: str) -> Schema:
+        """Read a schema in torch's grammar, with `Array` or `Tensor` for arrays.
+
+        Parameters
+        ----------
+        text : str
+            Such as ``"(Array x, int[] shape, *, float? eps=None) -> Array"``.
+
+        Returns
+        -------
+        Schema
+
+        Raises
+        ------
+        SchemaError
+            If the text does not follow the grammar; a caret shows the place.
+        """
+        if not isinstance(text, str):
+            raise SchemaError(
+                f"a schema is a string, got {text!r}", do='write "(Array x) -> Array"'
+            )
+        # The name of a class may mean another one since: its text is read again.
+        return Schema(*parse(text)) if "." in text else _parsed(text)
+
+    @classmethod
+    def infer(
+        cls,
+        fn: Callable[..., Any],
+        mutates_args: Iterable[str] | str = (),
+        scope: FrameType | None = None,
+    ) -> Schema:
+        """Infer a schema from type hints; see `infer_schema`.
+
+        Hints that are strings may name what the frames from `scope` outwards define,
+        where the function is written in their code.
+        """
+        return cls(*infer(fn, mutates_args, scope))
+
+
+@lru_cache(maxsize=512)
+def _parsed(text: str) -> Schema:
+    return Schema(*parse(text))
+
+
+def infer_schema(
+    fn: Callable[..., Any], /, *, mutates_args: Iterable[str] | str
+) -> str:
+    """Schema string of a function with type hints.
+
+    Parameters
+    ----------
+    fn : callable
+        Every parameter and the result carry a type hint. Hints may be strings; they
+        are evaluated where the function was defined.
+    mutates_args : iterable of str, or "unknown"
+        Names of the array parameters that the function writes; ``"unknown"`` for all.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    SchemaError
+        If a hint is missing or has no schema type, a default does not fit, or
+        `mutates_args` names no array parameter.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> def scale(x: np.ndarray, factor: float = 2.0) -> np.ndarray: ...
+    >>> co.infer_schema(scale, mutates_args=())
+    '(Array x, float factor=2.0) -> Array'
+    """
+    return str(Schema.infer(fn, mutates_args, sys._getframe(1)))
+
+
+def coercion(
+    qualname: str, schema: Schema, parameter: Parameter
+) -> Callable[[Any], Any]:
+    """A function that coerces one argument and names it when it does not fit."""
+    kind, name = parameter.type, parameter.name
+
+    def coerce_argument(value: Any) -> Any:
+        try:
+            return coerce(value, kind)
+        except Mismatch as error:
+            raise ArgumentError(
+                f"{qualname}: argument '{name}' {error}",
+                schema.show(qualname, name),
+                do=remedy(kind, value, name),
+                op=qualname,
+                parameter=name,
+            ) from None
+
+    return coerce_argument
+
+
+# ---- agreement of a given schema with a function ----
+
+
+def check_agrees(
+    fn: Callable[..., Any], schema: Schema, mutates_args: Iterable[str] | str
+) -> None:
+    """Raise unless a schema string fits the function and `mutates_args`."""
+    names = check_mutates_args(mutates_args)
+    arrays = {p.name for p in schema.parameters if holds_arrays(p.type)}
+    declared = arrays if names is None else names
+    if declared != set(schema.written):
+        raise SchemaError(
+            f"mutates_args names {quoted(sorted(declared)) or 'nothing'}, the schema marks"
+            f" {quoted(sorted(schema.written)) or 'nothing'} as written",
+            str(schema),
+            do="make them agree: 'Array(a!) x' is an array that is written",
+        )
+    if schema.has_shapes:
+        _check_same_shapes(fn, schema)
+    positional = [p.name for p in schema.positional]
+    keywords = [p.name for p in schema.keyword_only]
+    if has_exactly(fn, positional, keywords):
+        return
+    given = parameters_of(fn)
+    if given is None:
+        return
+    problem = mismatch(given, positional, keywords) or _default_mismatch(given, schema)
+    if problem:
+        raise SchemaError(
+            f"the function {getattr(fn, '__name__', type(fn).__name__)} {problem}",
+            str(schema),
+            f"at {place(fn)}",
+            do="use the names and defaults of the schema, in its order, with its '*'",
+        )
+
+
+def _check_same_shapes(fn: Callable[..., Any], schema: Schema) -> None:
+    """Raise where an annotation of the function has another shape than the schema."""
+    try:
+        own = Schema.infer(fn)
+    except SchemaError:  # a schema is given, too, where annotations make none
+        return
+    mine = {p.name: p.type for p in own.parameters}
+    named = [
+        (f"parameter '{p.name}'", p.type, mine.get(p.name)) for p in schema.parameters
+    ]
+    pairs = zip(schema.returns, own.returns, strict=False)
+    named += [(f"result {i}", r.type, q.type) for i, (r, q) in enumerate(pairs)]
+    for what, told, annotated in named:
+        if annotated is None or told == annotated or not has_shape(told):
+            continue
+        if has_shape(annotated):
+            raise SchemaError(
+                f"{what} is {told} in the schema, and {annotated} by its annotation",
+                str(schema),
+                f"at {place(fn)}",
+                do="write one shape in both places, or leave out the schema",
+            )
+
+
+def _default_mismatch(given: list[inspect.Parameter], schema: Schema) -> str:
+    """How the defaults of a function differ from those of a schema, or nothing.
+
+    Where the schema alone has a default, the function is always given it.
+    """
+    mine = {p.name: p.default for p in given if p.default is not p.empty}
+    for p in schema.parameters:
+        if p.name in mine and not _is_default(mine[p.name], p):
+            says = "has none" if p.default is MISSING else f"says {p}"
+            return f"has the default {p.name}={mine[p.name]!r} where the schema {says}"
+    return ""
+
+
+def _is_default(value: Any, p: Parameter) -> bool:
+    try:
+        return replace(p, default=check_default(value, p.type)) == p
+    except Mismatch:
+        return False
+
+
+def array_names(schema: Schema) -> list[str]:
+    """Names of the parameters that are or hold arrays."""
+    return [p.name for p in schema.parameters if any(map(is_array_type, parts(p.type)))]

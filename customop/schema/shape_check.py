@@ -1,0 +1,264 @@
+"""The arrays of a call, and its results, against the shapes that a schema says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from customop.arrays.kinds import kind_of
+from customop.arrays.numpy_protocol import abbreviated
+from customop.errors import ArgumentError, CustomOpError, SchemaError, ShapeError
+from customop.schema.schema import Schema
+from customop.schema.tags import Tag
+from customop.schema.types import (
+    ArrayType,
+    Base,
+    Maybe,
+    SchemaType,
+    parts,
+    shapes_in,
+    typed_items,
+)
+from customop.shapes.notation import Shape, is_element
+from customop.shapes.solve import AxisFault, Sizes, known_names
+
+__all__ = [
+    "argument_fault",
+    "check_definition",
+    "check_results",
+    "number_names",
+    "sizes_of",
+]
+
+
+class Seen(NamedTuple):
+    """An array among arguments or results: its name in messages, and its type."""
+
+    who: str
+    value: Any
+    kind: ArrayType
+    parameter: str
+
+
+def _seen(who: str, value: Any, kind: SchemaType, parameter: str) -> Iterator[Seen]:
+    """Arrays in a value whose type says something of them."""
+    if isinstance(kind, Maybe):
+        kind = kind.item
+        if value is None:
+            return
+    if isinstance(kind, ArrayType):
+        if kind.shape is not None and kind_of[type(value)] is not None:
+            yield Seen(who, value, kind, parameter)
+    elif any(isinstance(part, ArrayType) for part in parts(kind)):
+        try:
+            items = typed_items(value, kind)
+        except (TypeError, AttributeError, ValueError, KeyError):
+            return  # what does not fit its type is told by the choice of a kernel
+        for where, v, k in items:
+            yield from _seen(f"{who} at {where}", v, k, parameter)
+
+
+def _arguments(schema: Schema, args: Sequence[Any]) -> Iterator[Seen]:
+    for p, value in zip(schema.parameters, args, strict=True):
+        yield from _seen(f"'{p.name}'", value, p.type, p.name)
+
+
+def _numbers(schema: Schema, args: Sequence[Any]) -> dict[str, int]:
+    """Whole numbers among the arguments, whose names stand for them in shapes."""
+    return {
+        p.name: value
+        for p, value in zip(schema.parameters, args, strict=True)
+        if type(value) is int and is_number(p.type)
+    }
+
+
+def is_number(kind: SchemaType) -> bool:
+    """Whether a parameter of this type is a length that shapes can name."""
+    return (kind.item if isinstance(kind, Maybe) else kind) == Base("int")
+
+
+def _bind(sizes: Sizes, arrays: Sequence[Seen]) -> Sizes:
+    for seen in arrays:
+        assert seen.kind.shape is not None
+        sizes.add(seen.who, seen.kind.shape, tuple(seen.value.shape))
+    sizes.settle()
+    return sizes
+
+
+def sizes_of(qualname: str, schema: Schema, args: Sequence[Any]) -> Sizes:
+    """Lengths of the names in a schema, by the arguments of a call.
+
+    Raises
+    ------
+    ShapeError
+        If the arguments do not fit their shapes.
+    """
+    arrays = list(_arguments(schema, args))
+    try:
+        return _bind(Sizes(_numbers(schema, args)), arrays)
+    except AxisFault as fault:
+        raise _misshapen(qualname, schema, arrays, fault) from None
+
+
+# ---- arguments ----
+
+
+def argument_fault(
+    qualname: str, schema: Schema, args: Sequence[Any]
+) -> CustomOpError | None:
+    """Why arguments do not fit the shapes of a schema, or None."""
+    for seen in _arguments(schema, args):
+        if not _has_element(seen):
+            return ArgumentError(
+                f"{qualname}: argument {seen.who} expects {seen.kind}, got an array of"
+                f" {seen.value.dtype}",
+                schema.show(qualname, seen.parameter),
+                do=f"pass {seen.parameter}.astype({_example(seen.kind.element)})",
+                op=qualname,
+                parameter=seen.parameter,
+            )
+    try:
+        sizes = sizes_of(qualname, schema, args)
+    except ShapeError as error:
+        return error
+    why = sizes.negative(shape for r in schema.returns for shape in shapes_in(r.type))
+    if not why:
+        return None
+    return ShapeError(
+        f"{qualname}: these arguments would give a result {why}",
+        schema.show(qualname),
+        do="pass arguments for which no length of a result is negative",
+        op=qualname,
+    )
+
+
+def _misshapen(
+    qualname: str, schema: Schema, arrays: Sequence[Seen], fault: AxisFault
+) -> ShapeError:
+    (parameter,) = {seen.parameter for seen in arrays if seen.who == fault.who}
+    shown = ", ".join(f"{seen.who} is {abbreviated(seen.value)}" for seen in arrays[:6])
+    return ShapeError(
+        f"{qualname}: argument {fault.who} {fault.reason}",
+        schema.show(qualname, parameter),
+        shown,
+        do=fault.do,
+        op=qualname,
+        parameter=parameter,
+    )
+
+
+def _has_element(seen: Seen) -> bool:
+    return seen.kind.element == "Array" or _is_of(seen.kind.element, seen.value.dtype)
+
+
+@lru_cache(maxsize=1024)
+def _is_of(element: str, dtype: Any) -> bool:
+    """Whether a dtype, of NumPy or by its name of another library, is of a class."""
+    if isinstance(dtype, np.dtype):
+        return is_element(element, dtype.kind, dtype.type.__name__)
+    name = str(dtype).rpartition(".")[2]
+    try:
+        return is_element(element, np.dtype(name).kind, name)
+    except TypeError:  # a dtype that NumPy has not, such as bfloat16
+        return is_element(element, "", name)
+
+
+# Class of elements -> how to write a dtype of it.
+_EXAMPLES = {
+    "bool": "bool",
+    "uint": "np.uint64",
+    "int": "np.int64",
+    "integer": "np.int64",
+    "complex": "np.complex128",
+    "float": "np.float64",
+    "inexact": "np.float64",
+    "real": "np.float64",
+    "num": "np.float64",
+}
+
+
+def _example(element: str) -> str:
+    return _EXAMPLES.get(element, f'"{element}"')
+
+
+# ---- results ----
+
+
+def check_results(schema: Schema, args: Sequence[Any], values: Sequence[Any]) -> str:
+    """Why results do not fit their shapes, with those of the arguments; or nothing."""
+    found = zip(schema.returns, values, strict=True)
+    pairs = [(f"output {i}", v, r.type) for i, (r, v) in enumerate(found)]
+    arrays = [seen for who, v, kind in pairs for seen in _seen(who, v, kind, "")]
+    for seen in arrays:
+        if not _has_element(seen):
+            return f"{seen.who} of {seen.value.dtype}, must be {seen.kind}"
+    sizes = _bind(Sizes(_numbers(schema, args)), list(_arguments(schema, args)))
+    try:
+        _bind(sizes, arrays)
+    except AxisFault as fault:
+        return f"{fault.who} that {fault.reason}"
+    return ""
+
+
+# ---- definitions ----
+
+
+def check_definition(qualname: str, schema: Schema, tags: frozenset[Tag]) -> None:
+    """Raise where the shapes of a schema cannot be checked, or contradict its tags.
+
+    Raises
+    ------
+    SchemaError
+        If a sum has names that nothing else tells, or a tag says of the axes of an
+        array what its shape does not.
+    """
+    if not schema.has_shapes:
+        return
+    arrays = [(p.name, shape) for p in schema.parameters for shape in shapes_in(p.type)]
+    _, waiting = known_names([shape for _, shape in arrays], number_names(schema))
+    if waiting:
+        index, axis = waiting[0]
+        name = arrays[index][0]
+        raise SchemaError(
+            f"{qualname}: the length '{axis}' of '{name}' has names that no other axis"
+            " tells",
+            schema.show(qualname, name),
+            do="give each name an axis of its own, or an int parameter of that name",
+            op=qualname,
+            parameter=name,
+        )
+    for tag in (Tag.pointwise, Tag.reduction):
+        if tag in tags:
+            _check_tag(qualname, schema, tag)
+
+
+def number_names(schema: Schema) -> list[str]:
+    """Names of the parameters that are lengths for shapes to name."""
+    return [p.name for p in schema.parameters if is_number(p.type)]
+
+
+def _check_tag(qualname: str, schema: Schema, tag: Tag) -> None:
+    """Raise for an array of a fixed number of axes, where batches come as more axes."""
+    for p in schema.parameters:
+        for shape in shapes_in(p.type):
+            if _allows(tag, shape):
+                continue
+            raise SchemaError(
+                f"{qualname}: {tag} takes arrays of any shape, but '{p.name}' is {p.type}",
+                schema.show(qualname, p.name),
+                do=f"leave the tag out, since {shape.text!r} tells its rules; or write"
+                " '...'",
+                op=qualname,
+                parameter=p.name,
+            )
+
+
+def _allows(tag: Tag, shape: Shape) -> bool:
+    if tag is Tag.reduction:  # which axes are left depends on `axis`
+        return shape.loop is not None and not shape.axes and not shape.loop.name
+    # A pointwise operator broadcasts, which axes of one name do not unless they say so.
+    loop = shape.loop
+    return loop is not None and shape.leads and (loop.is_broadcast or not loop.name)

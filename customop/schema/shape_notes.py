@@ -1,0 +1,162 @@
+"""Array types of the annotations that say a shape or a class of elements.
+
+``Annotated[Array, "m k"]``, and jaxtyping's ``Float[np.ndarray, "m k"]``, which is known
+by its attributes, so that jaxtyping is not imported.
+"""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from customop.errors import SchemaError
+from customop.schema.types import ArrayType, Maybe, SchemaType
+from customop.shapes.notation import ELEMENTS, Shape, parse_shape
+
+__all__ = ["elements_of", "is_jaxtyped", "of_jaxtyped", "substituted", "with_notes"]
+
+_JAXTYPED: Final = ("array_type", "dim_str", "dtypes", "dtype")
+
+# Element -> dtypes that NumPy has of it.
+_FAMILIES: Final[dict[str, tuple[str, ...]]] = {
+    "bool": ("bool",),
+    "uint": ("uint8", "uint16", "uint32", "uint64"),
+    "int": ("int8", "int16", "int32", "int64"),
+    "float": ("float16", "float32", "float64"),
+    "complex": ("complex64", "complex128"),
+}
+# Which of these the name of a dtype belongs to, as bfloat16 and float8_e5m2 to float.
+_FAMILY = re.compile(r"b?(bool|uint|int|float|complex)")
+
+# Several of these together -> element.
+_UNIONS: Final[dict[tuple[str, ...], str]] = {
+    ("bool",): "bool",
+    ("uint",): "uint",
+    ("int",): "int",
+    ("float",): "float",
+    ("complex",): "complex",
+    ("uint", "int"): "integer",
+    ("float", "complex"): "inexact",
+    ("uint", "int", "float"): "real",
+    ("uint", "int", "float", "complex"): "num",
+}
+
+# Class of NumPy scalars, as in NDArray[np.floating] -> element.
+_SCALARS: Final[dict[Any, str]] = {
+    np.bool_: "bool",
+    np.signedinteger: "int",
+    np.unsignedinteger: "uint",
+    np.integer: "integer",
+    np.floating: "float",
+    np.complexfloating: "complex",
+    np.inexact: "inexact",
+    np.number: "num",
+}
+
+
+def is_jaxtyped(annotation: object) -> bool:
+    """Whether an annotation is one of jaxtyping's, by its attributes."""
+    return isinstance(annotation, type) and all(
+        hasattr(annotation, name) for name in _JAXTYPED
+    )
+
+
+def of_jaxtyped(annotation: Any, inner: SchemaType) -> SchemaType:
+    """The type of one of jaxtyping's annotations of arrays of the type `inner`.
+
+    Raises
+    ------
+    SchemaError
+        If its dtypes are no class of elements, or its shape is not supported.
+    """
+    element = _class_of(annotation.dtypes)
+    if element is None or not isinstance(inner, ArrayType):
+        raise SchemaError(
+            f"annotation {annotation.__name__}, whose dtypes are no class of elements",
+            do="use Shaped, Bool, Int, UInt, Integer, Float, Complex, Inexact, Real, Num,"
+            " or a single dtype such as Float32",
+        )
+    return ArrayType(element, _read(annotation.dim_str))
+
+
+def _class_of(dtypes: Any) -> str | None:
+    """The element of jaxtyping's names of dtypes; None where it is none of ours."""
+    if not isinstance(dtypes, Sequence):  # any dtype
+        return "Array"
+    names = {str(name).removesuffix("_") for name in dtypes}
+    if len(names) == 1:
+        (name,) = names
+        return name if name in ELEMENTS else None
+    whole = {f for f, members in _FAMILIES.items() if names.issuperset(members)}
+    matches = [_FAMILY.match(name) for name in names]
+    if not all(match and match[1] in whole for match in matches):
+        return None
+    return _UNIONS.get(tuple(family for family in _FAMILIES if family in whole))
+
+
+# ---- Annotated ----
+
+
+def with_notes(kind: SchemaType, annotation: Any, notes: Sequence[Any]) -> SchemaType:
+    """The type of ``Annotated[annotation, *notes]``, whose first part has a type.
+
+    A text beside an array, or an array or None, is its shape; all other notes are the
+    business of others.
+
+    Raises
+    ------
+    SchemaError
+        If the text is no shape, or the array has one already.
+    """
+    texts = [note for note in notes if isinstance(note, str)]
+    array = kind.item if isinstance(kind, Maybe) else kind
+    if not texts or not isinstance(array, ArrayType):
+        return kind
+    if len(texts) > 1 or array.shape is not None:
+        first = array.shape.text if array.shape is not None else texts[0]
+        raise SchemaError(
+            f"an annotation with two shapes, {first!r} and {texts[-1]!r}",
+            do="leave one: a text beside an array is its shape",
+        )
+    element = elements_of(annotation) if array.element == "Array" else array.element
+    shaped = replace(array, element=element, shape=_read(texts[0]))
+    return Maybe(shaped) if isinstance(kind, Maybe) else shaped
+
+
+def _read(text: str) -> Shape:
+    try:
+        return parse_shape(text)
+    except SchemaError as error:
+        error.what = f"an annotation with {error.what}"
+        raise
+
+
+def substituted(alias: Any, items: tuple[Any, ...]) -> Any:
+    """The value of a generic type alias with its type parameters filled in."""
+    given = dict(zip(alias.__type_params__, items, strict=True))
+    value = alias.__value__
+    order = getattr(value, "__parameters__", ())
+    return value[tuple(given[variable] for variable in order)] if order else value
+
+
+def elements_of(annotation: Any) -> str:
+    """The element that an annotation of an array says, as ``NDArray[np.float32]``."""
+    origin, items = typing.get_origin(annotation), typing.get_args(annotation)
+    if hasattr(origin, "__value__"):  # NDArray itself, from Python 3.12 on
+        return elements_of(substituted(origin, items))
+    if hasattr(annotation, "__value__"):
+        return elements_of(annotation.__value__)
+    if origin is not np.ndarray:
+        found = [elements_of(item) for item in items if item is not type(None)]
+        return found[0] if len(set(found)) == 1 else "Array"
+    inside = typing.get_args(items[1]) if len(items) == 2 else ()
+    scalar = inside[0] if inside else None
+    if scalar in _SCALARS:
+        return _SCALARS[scalar]
+    name = getattr(scalar, "__name__", "")
+    return name if isinstance(scalar, type) and name in ELEMENTS else "Array"

@@ -1,0 +1,422 @@
+"""Shapes as annotations write them: ``"m k"``, ``"... n"``, ``"*batch n+1"``.
+
+Text alone: reading, printing, evaluating and solving, without arrays or schemas. The
+grammar is that of jaxtyping (0.3), whose notation users know, as far as it concerns the
+lengths of axes.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final, TypeAlias
+
+from customop.errors import SchemaError
+
+__all__ = [
+    "ELEMENTS",
+    "Axis",
+    "Loop",
+    "Shape",
+    "ShapeFault",
+    "affine",
+    "is_element",
+    "least_sizes",
+    "names_in",
+    "parse_shape",
+    "read_axes",
+]
+
+# A length: a number, a name, or an operation on two lengths.
+Length: TypeAlias = "int | str | tuple[str, Length, Length]"
+
+_WRITE: Final = (
+    'write axes with spaces between, such as "m k", "... n", "*batch 3", "n+1 _"'
+)
+
+# ---- classes of elements: letters of `dtype.kind`, and names that NumPy lacks ----
+_FLOATS: Final = "bfloat16 float8 float4 float6"
+_SIGNED: Final = "int2 int4"
+_UNSIGNED: Final = "uint2 uint4"
+_FIXED: Final = (
+    "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 longdouble"
+    " complex64 complex128 clongdouble bfloat16 int2 int4 uint2 uint4 float8_e4m3b11fnuz"
+    " float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float4_e2m1fn"
+)
+
+# Name in a schema -> kinds of dtype, and how the names of further dtypes begin.
+ELEMENTS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "Array": ("", ()),
+    "bool": ("b", ()),
+    "int": ("i", tuple(_SIGNED.split())),
+    "uint": ("u", tuple(_UNSIGNED.split())),
+    "integer": ("iu", tuple(f"{_SIGNED} {_UNSIGNED}".split())),
+    "float": ("f", tuple(_FLOATS.split())),
+    "complex": ("c", ()),
+    "inexact": ("fc", tuple(_FLOATS.split())),
+    "real": ("iuf", tuple(f"{_SIGNED} {_UNSIGNED} {_FLOATS}".split())),
+    "num": ("iufc", tuple(f"{_SIGNED} {_UNSIGNED} {_FLOATS}".split())),
+    **dict.fromkeys(_FIXED.split(), ("", ())),
+}
+
+# What an unknown name of a class of elements is answered with.
+KNOWN_ELEMENTS: Final = (
+    "Array, bool, int, uint, integer, float, complex, inexact, real, num, and names of"
+    " dtypes such as float32"
+)
+
+
+def is_element(element: str, kind: str, name: str) -> bool:
+    """Whether a dtype of this kind and name is in a class of elements."""
+    kinds, starts = ELEMENTS[element]
+    return (
+        element in ("Array", name)
+        or (kind != "" and kind in kinds)
+        or name.startswith(starts)
+    )
+
+
+class ShapeFault(Exception):
+    """Why a text is no shape, and the place of the axis that is at fault."""
+
+    def __init__(self, reason: str, index: int) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.index = index
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis.
+
+    Attributes
+    ----------
+    length : int, str, tuple or None
+        Its length; None for an axis of any length, ``_``.
+    is_broadcast : bool
+        Whether it may also have the length 1, ``#n``.
+    """
+
+    length: Length | None
+    is_broadcast: bool = False
+
+    def __str__(self) -> str:
+        mark = "#" if self.is_broadcast else ""
+        return "_" if self.length is None else f"{mark}{_show(self.length)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Any number of axes: ``...``, or ``*batch`` by a name.
+
+    Attributes
+    ----------
+    name : str
+        Empty for ``...``.
+    is_broadcast : bool
+        Whether the axes may be any that NumPy broadcasts to the others of that name,
+        ``*#batch``.
+    """
+
+    name: str = ""
+    is_broadcast: bool = False
+
+    def __str__(self) -> str:
+        return f"*{'#' if self.is_broadcast else ''}{self.name}" if self.name else "..."
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The axes of an array.
+
+    Attributes
+    ----------
+    before, after : tuple of Axis
+        Those before and behind `loop`; all are in `after` where there is none.
+    loop : Loop or None
+        The place that takes any number of axes.
+
+    Examples
+    --------
+    >>> from customop.shapes.notation import parse_shape
+    >>> shape = parse_shape("*batch n+1 3")
+    >>> print(shape, shape.rank, shape.names)
+    *batch,n+1,3 None ('n',)
+    >>> shape.lengths({"n": 4}, {"batch": (2,)})
+    (2, 5, 3)
+    """
+
+    after: tuple[Axis, ...]
+    loop: Loop | None = None
+    before: tuple[Axis, ...] = ()
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The axes that stand alone."""
+        return (*self.before, *self.after)
+
+    @property
+    def entries(self) -> tuple[Axis | Loop, ...]:
+        """All that is written, in order."""
+        return (*self.before, *([self.loop] if self.loop else []), *self.after)
+
+    @property
+    def rank(self) -> int | None:
+        """Number of axes; None where it is not fixed."""
+        return None if self.loop else len(self.after)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names in the lengths of single axes, each once."""
+        found = chain.from_iterable(names_in(axis.length) for axis in self.axes)
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def leads(self) -> bool:
+        """Whether it begins with the place for any number of axes."""
+        return self.loop is not None and not self.before
+
+    def __str__(self) -> str:
+        """As it stands between the brackets of a schema."""
+        text = ",".join(map(str, self.entries)) or "()"
+        # A number alone would be the length of a list.
+        return f"{text}," if text.isdecimal() else text
+
+    @property
+    def text(self) -> str:
+        """As it stands in an annotation."""
+        return " ".join(map(str, self.entries))
+
+    def lengths(
+        self, sizes: Mapping[str, int], loops: Mapping[str, tuple[int, ...]]
+    ) -> tuple[int, ...]:
+        """The lengths of all axes, by those of its names; 1 for an unnamed axis.
+
+        Raises
+        ------
+        KeyError
+            If a name is in neither; ``""`` is that of ``...``.
+        """
+        middle = loops[self.loop.name] if self.loop else ()
+        front = [_evaluate(axis.length, sizes) for axis in self.before]
+        return (
+            *front,
+            *middle,
+            *[_evaluate(axis.length, sizes) for axis in self.after],
+        )
+
+
+# ---- lengths ----
+
+_OPERATIONS: Final[dict[type[ast.operator], str]] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.FloorDiv: "//",
+}
+_STRENGTH: Final = {"+": 1, "-": 1, "*": 2, "//": 2}
+
+
+def _show(length: Length, outer: int = 0) -> str:
+    if not isinstance(length, tuple):
+        return str(length)
+    sign, left, right = length
+    strength = _STRENGTH[sign]
+    # What stands to the right keeps its parentheses, so that it is read as it was.
+    text = f"{_show(left, strength - 1)}{sign}{_show(right, strength)}"
+    return f"({text})" if strength <= outer else text
+
+
+def names_in(length: Length | None) -> Iterator[str]:
+    """Names in a length, as often as they stand there."""
+    if isinstance(length, str):
+        yield length
+    elif isinstance(length, tuple):
+        for part in length[1:]:
+            yield from names_in(part)
+
+
+def _evaluate(length: Length | None, sizes: Mapping[str, int]) -> int:
+    if length is None:
+        return 1
+    _, value = affine(length, "", sizes) or (0, 0)
+    return value
+
+
+def affine(
+    length: Length, unknown: str, sizes: Mapping[str, int]
+) -> tuple[int, int] | None:
+    """`a` and `b` of a length `a * unknown + b`; None where it has another form.
+
+    Raises
+    ------
+    KeyError
+        If another name has no size.
+    """
+    if isinstance(length, int):
+        return 0, length
+    if isinstance(length, str):
+        return (1, 0) if length == unknown else (0, sizes[length])
+    sign, *parts = length
+    left, right = (affine(part, unknown, sizes) for part in parts)
+    return None if left is None or right is None else _operate(sign, left, right)
+
+
+def _operate(
+    sign: str, left: tuple[int, int], right: tuple[int, int]
+) -> tuple[int, int] | None:
+    (a, b), (c, d) = left, right
+    if sign in "+-":
+        flip = 1 if sign == "+" else -1
+        return a + flip * c, b + flip * d
+    if sign == "*":
+        return None if a and c else (a * d + b * c, b * d)
+    return None if a or c else (0, b // d)
+
+
+def least_sizes(shapes: Iterable[Shape]) -> dict[str, int]:
+    """Names in shapes -> the least length at which no sum of that name is negative."""
+    lengths = [axis.length for shape in shapes for axis in shape.axes]
+    found = {name: 0 for length in lengths for name in names_in(length)}
+    for length in lengths:
+        names = set(names_in(length))
+        if length is None or len(names) != 1:
+            continue
+        (name,) = names
+        factor, rest = affine(length, name, {}) or (0, 0)
+        if factor > 0:
+            found[name] = max(found[name], -(rest // factor))
+    return found
+
+
+# ---- reading ----
+
+
+def parse_shape(text: str) -> Shape:
+    """Read the shape that an annotation writes.
+
+    Parameters
+    ----------
+    text : str
+        Axes with spaces between. An axis is a name, a number, ``_`` for any length, or
+        made of these by ``+``, ``-``, ``*`` and ``//``; ``#`` before it says that the
+        length may also be 1, as broadcasting has it. One of them may be ``...`` or
+        ``*name``, for any number of axes. An empty text is an array without axes.
+
+    Returns
+    -------
+    Shape
+
+    Raises
+    ------
+    SchemaError
+        If the text does not follow this.
+
+    Examples
+    --------
+    >>> from customop.shapes.notation import parse_shape
+    >>> parse_shape("... n 3").text
+    '... n 3'
+    """
+    try:
+        return read_axes(text.split())
+    except ShapeFault as fault:
+        raise SchemaError(f"the shape {text!r}: {fault.reason}", do=_WRITE) from None
+
+
+def read_axes(texts: Sequence[str]) -> Shape:
+    """The shape of these axes.
+
+    Raises
+    ------
+    ShapeFault
+        If one of them cannot be read.
+    """
+    found = [_read_entry(text, i) for i, text in enumerate(texts)]
+    places = [i for i, entry in enumerate(found) if isinstance(entry, Loop)]
+    if len(places) > 1:
+        first, second = (found[i] for i in places[:2])
+        raise ShapeFault(f"'{first}' and '{second}' cannot be told apart", places[1])
+    at = places[0] if places else 0
+    before = [entry for entry in found[:at] if isinstance(entry, Axis)]
+    after = [entry for entry in found[at:] if isinstance(entry, Axis)]
+    loop = [entry for entry in found if isinstance(entry, Loop)]
+    return Shape(tuple(after), loop[0] if loop else None, tuple(before))
+
+
+def _read_entry(text: str, index: int) -> Axis | Loop:
+    if text == "...":
+        return Loop()
+    marks = text[: len(text) - len(text.lstrip("#*"))]
+    rest = text[len(marks) :]
+    if len(set(marks)) < len(marks):
+        raise ShapeFault(f"'{text}' has a mark twice", index)
+    if "*" in marks:
+        return _read_loop(text, rest, "#" in marks, index)
+    if _is_unnamed(rest):
+        if marks:
+            raise ShapeFault(f"'{text}': an unnamed axis broadcasts with none", index)
+        return Axis(None)
+    return Axis(_read_length(rest, index), bool(marks))
+
+
+def _is_unnamed(text: str) -> bool:
+    # As jaxtyping has it, a name behind the mark tells readers alone: `_channels`.
+    return text == "_" or (text.startswith("_") and text[1:].isidentifier())
+
+
+def _read_loop(text: str, name: str, is_broadcast: bool, index: int) -> Loop:
+    if _is_unnamed(name) and not is_broadcast:
+        return Loop()
+    if not name.isidentifier() or name.startswith("_"):
+        raise ShapeFault(f"'{text}': any number of axes has a name, *batch", index)
+    return Loop(name, is_broadcast)
+
+
+def _read_length(text: str, index: int) -> Length:
+    label, equals, value = text.partition("=")
+    if equals and label.isidentifier():  # `rows=3` says 3, and to readers what it is
+        text = value
+    if text.isidentifier():
+        return text
+    if text.startswith("?"):
+        raise ShapeFault(
+            f"'{text}': an operator has no tree, so write it without ?", index
+        )
+    try:
+        node = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        raise _unreadable(text, index) from None
+    length = _read_node(node, text, index)
+    if any(names_in(length)):
+        return length
+    value_of = _evaluate(length, {})
+    if value_of < 0:
+        raise ShapeFault(f"'{text}' is a negative length", index)
+    return value_of
+
+
+def _read_node(node: ast.expr, text: str, index: int) -> Length:
+    if isinstance(node, ast.Name) and not node.id.startswith("_"):
+        return node.id
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+        sign = _OPERATIONS[type(node.op)]
+        left, right = (_read_node(n, text, index) for n in (node.left, node.right))
+        if sign == "//" and not (isinstance(right, int) and right > 0):
+            raise ShapeFault(f"'{text}' divides by what is no positive number", index)
+        return (sign, left, right)
+    raise _unreadable(text, index)
+
+
+def _unreadable(text: str, index: int) -> ShapeFault:
+    if "," in text and "(" not in text:
+        return ShapeFault(f"'{text}': spaces stand between axes, no commas", index)
+    return ShapeFault(
+        f"'{text}' is no length: a length is made of names and whole numbers with"
+        " +, -, * and //",
+        index,
+    )

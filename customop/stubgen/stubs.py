@@ -1,0 +1,457 @@
+"""Stubs of `ops`: what type checkers without a plugin know of the operators."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import posixpath
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import starmap
+from keyword import iskeyword
+from pathlib import Path
+from typing import Any
+
+from customop.core.operator import Operator, namespaces
+from customop.errors import UnknownNameError, did_you_mean, quoted
+from customop.library.ops import Namespaces
+from customop.schema.infer import hints_of
+from customop.schema.parameters import KEYWORD_ONLY, MISSING, POSITIONAL_ONLY, Parameter
+from customop.schema.types import SCALAR, Base, SchemaType
+from customop.stubgen.types import TypeText, value_text
+
+__all__ = ["check_stubs", "stubs_text", "write_stubs"]
+
+_COMMAND = "python -m customop stubs"
+_WIDTH = 88
+
+_HEADER = """\
+# Written by `{command}`.
+# Run it again when operators or customop have changed; with --check it says how.
+# ruff: noqa
+"""
+# Overloads are in the order in which they are tried: `int` before `float`, say.
+_OVERLAPS = """\
+# mypy: disable-error-code="overload-overlap, overload-cannot-match"
+# pyright: reportOverlappingOverload=false
+"""
+
+# What the classes of customop.library.ops are to a checker. `_Single` is a packet of one
+# overload.
+_CLASSES = """\
+class OperatorPacket:
+    def __init__(self, namespace: str, name: str) -> None: ...
+    @property
+    def qualname(self) -> str: ...
+    def overloads(self) -> list[str]: ...
+    def resolve(self, /, *args: Any, **kwargs: Any) -> Operator[..., Any]: ...
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any: ...
+    def __getattr__(self, name: str) -> Operator[..., Any]: ...
+
+class OperatorNamespace:
+    def __init__(self, name: str) -> None: ...
+    def __getattr__(self, name: str) -> OperatorPacket: ...
+
+class _Single(OperatorPacket, Generic[_P, _R]):
+    @property
+    def default(self) -> Operator[_P, _R]: ...
+    def resolve(self, /, *args: _P.args, **kwargs: _P.kwargs) -> Operator[_P, _R]: ...
+    def __call__(self, /, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
+
+def _single(fn: Callable[_P, _R]) -> _Single[_P, _R]: ...
+def _overload(fn: Callable[_P, _R]) -> Operator[_P, _R]: ...
+"""
+_NAMESPACES = """\
+class Namespaces:
+{properties}    def __getattr__(self, name: str) -> OperatorNamespace: ...
+
+ops: Namespaces
+"""
+# Where the checked module is, as a path without its ending.
+_OPS = Namespaces.__module__.replace(".", "/")
+_PACKAGE = Path(__file__).parents[1] / "__init__.py"
+_USED = (
+    ("collections.abc", "Callable"),
+    ("customop", "Operator"),
+    ("typing", "Any"),
+    ("typing", "Final"),
+    ("typing", "Generic"),
+    ("typing_extensions", "ParamSpec"),
+    ("typing_extensions", "TypeVar"),
+)
+_TAKEN = ("_P", "_R", "_Single", "_single", "_overload")
+
+# The narrower type comes first among overloads: a checker takes the first that fits.
+_NUMBERS = ("bool", "int", "float", "complex")
+_WIDTHS: dict[SchemaType, int] = {Base(name): i for i, name in enumerate(_NUMBERS)}
+_WIDTHS[SCALAR] = len(_WIDTHS)
+
+
+def stubs_text(
+    spaces: Collection[str], *, command: str = f"{_COMMAND} MODULE"
+) -> dict[str, str]:
+    """Stubs for the operators of some namespaces, as they are defined now.
+
+    Parameters
+    ----------
+    spaces : collection of str
+        Namespaces that stand in the stubs with all their operators. Others stay as
+        they are without stubs: found, and untyped.
+    command : str
+        What the header says to run.
+
+    Returns
+    -------
+    dict
+        Path of a file below the folder of stubs -> its text.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no operator in a namespace.
+
+    Examples
+    --------
+    >>> import customop as co
+    >>> from customop.stubgen.stubs import stubs_text
+    >>> print(*stubs_text(["np"]))
+    customop/__init__.pyi customop/library/__init__.pyi customop/library/ops.pyi
+    """
+    unknown = sorted({*spaces} - {*namespaces})
+    if unknown:
+        raise UnknownNameError(
+            f"stubs: no operator is in a namespace {quoted(unknown)}",
+            do="import the module that defines it first",
+        )
+    header = _HEADER.format(command=command)
+    return {
+        "customop/__init__.pyi": f"{header}\n{_package()}",
+        # A folder without this file is not a package for mypy.
+        f"{posixpath.dirname(_OPS)}/__init__.pyi": header,
+        f"{_OPS}.pyi": f"{header}{_Stub(sorted({*spaces})).text()}",
+    }
+
+
+def write_stubs(modules: Sequence[str], out: Path | str = "typings") -> list[Path]:
+    """Write stubs for the operators that modules define.
+
+    Parameters
+    ----------
+    modules : sequence of str
+        Modules or packages to import. All operators of their namespaces are written.
+    out : path
+        Folder of stubs: pyright's `stubPath`, which is ``typings`` where nothing is
+        said, and mypy's `mypy_path`.
+
+    Returns
+    -------
+    list of Path
+        The files.
+
+    Raises
+    ------
+    UnknownNameError
+        If a module does not exist, or defines no operator.
+    """
+    paths = []
+    for name, text in _texts(modules).items():
+        path = Path(out) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        paths.append(path)
+    return paths
+
+
+def check_stubs(modules: Sequence[str], out: Path | str = "typings") -> str:
+    """Compare stubs in a folder with those that would be written.
+
+    Parameters
+    ----------
+    modules, out
+        As `write_stubs` has them.
+
+    Returns
+    -------
+    str
+        The differences as a unified diff; empty where there are none.
+
+    Raises
+    ------
+    UnknownNameError
+        If a module does not exist, or defines no operator.
+    """
+    found: list[str] = []
+    for name, text in _texts(modules).items():
+        path = Path(out) / name
+        old = path.read_text(encoding="utf-8") if path.exists() else ""
+        before, after = (part.splitlines(keepends=True) for part in (old, text))
+        found += difflib.unified_diff(before, after, f"{path}", f"{path}, anew")
+    return "".join(found)
+
+
+def _texts(modules: Sequence[str]) -> dict[str, str]:
+    found: set[str] = set()
+    for module in modules:
+        found |= _spaces(module)
+    return stubs_text(found, command=f"{_COMMAND} {' '.join(modules)}")
+
+
+def _spaces(module: str) -> set[str]:
+    """Namespaces with an operator that a module, or one within it, defines."""
+    _import(module)
+    known = {op for space in namespaces.values() for op in _operators(space)}
+    places = {op.namespace: set[str]() for op in known}
+    for op in known:
+        places[op.namespace].add(op._definition.module)
+    inside = {
+        space
+        for space, modules in places.items()
+        if any(name == module or name.startswith(f"{module}.") for name in modules)
+    }
+    if not inside:
+        everywhere = set().union(*places.values()).intersection(sys.modules)
+        others = sorted(n for n in everywhere if n.partition(".")[0] != "customop")
+        such = f", such as {quoted(others[:8])}" if others else ""
+        raise UnknownNameError(
+            f"stubs: {module} defines no operator",
+            do=f"name the module that calls custom_op{such}",
+        )
+    return inside
+
+
+def _import(module: str) -> None:
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # what the module itself imports is missing
+        near = did_you_mean(module, sys.modules)
+        raise UnknownNameError(
+            f"stubs: there is no module '{module}'{near}",
+            do="run it where the module can be imported, or set PYTHONPATH",
+        ) from None
+
+
+def _operators(space: Mapping[str, Mapping[str, Any]]) -> list[Operator[..., Any]]:
+    return [op for overloads in space.values() for op in overloads.values()]
+
+
+# ---- customop/library/ops.pyi ----
+
+
+class _Stub:
+    """The text of a stub, made operator by operator."""
+
+    def __init__(self, spaces: Sequence[str]) -> None:
+        # No attribute is called as a keyword is: `ops` finds those by `getattr` alone.
+        self.spaces = [space for space in spaces if not iskeyword(space)]
+        self.names = {*_TAKEN}
+        self.types = TypeText(self.names)
+        # Namespace -> the name of its class.
+        self.classes: dict[str, str] = {}
+
+    def text(self) -> str:
+        """The whole file."""
+        blocks = [block for space in self.spaces for block in self.namespace(space)]
+        variables = [
+            '_P = ParamSpec("_P")\n',
+            '_R = TypeVar("_R")\n',
+            *starmap(_variable, sorted(self.types.variables.items())),
+        ]
+        properties = "".join(
+            f"    @property\n    def {space}(self) -> {self.classes[space]}: ...\n"
+            for space in self.spaces
+        )
+        end = _NAMESPACES.format(properties=properties)
+        overlaps = _OVERLAPS if ("typing", "overload") in self.types.names else ""
+        parts = [self.imports(), "".join(variables), _CLASSES, *blocks, end]
+        return f"{overlaps}\n{_joined(parts)}"
+
+    def imports(self) -> str:
+        """What the text needs of other modules."""
+        plain = [f"import {name}\n" for name in sorted(self.types.modules)]
+        named: dict[str, list[str]] = {}
+        for module, name in sorted(self.types.names | {*_USED}):
+            named.setdefault(module, []).append(name)
+        texts = [_import_text(module, names) for module, names in named.items()]
+        return _joined(["".join(plain), "".join(texts)] if plain else ["".join(texts)])
+
+    def namespace(self, space: str) -> list[str]:
+        """The packets of a namespace, and the class that has them."""
+        found = namespaces[space]
+        blocks = []
+        self.classes[space] = self.name(space)
+        rows = [f"class {self.classes[space]}:\n"]
+        for name in sorted(found):
+            packet = self.name(f"{space}__{name}")
+            blocks += self.packet(packet, [*found[name].values()])
+            rows.append(f"    {name}: Final = {packet}\n")
+        return [*blocks, "".join(rows)]
+
+    def name(self, wanted: str) -> str:
+        """A private name that nothing else in the file has."""
+        found = f"_{wanted}"
+        while found in self.names or found in self.types.variables:
+            found += "_"
+        self.names.add(found)
+        return found
+
+    def packet(self, name: str, ops: Sequence[Operator[..., Any]]) -> list[str]:
+        """All overloads of one name."""
+        if [op.overload for op in ops] == [""]:
+            return [f"@_single\n{self.function(name, ops[0])}"]
+        overloads = [op.overload or "default" for op in ops]
+        named = [self.name(f"{name[1:]}__{overload}") for overload in overloads]
+        blocks = [
+            f"@_overload\n{self.function(n, op)}"
+            for n, op in zip(named, ops, strict=True)
+        ]
+        # The calls are apart from the overloads: one called `int` would hide the type.
+        calls, cls = (self.name(f"{name[1:]}__{part}") for part in ("call", "packet"))
+        pairs = zip(overloads, named, strict=True)
+        rows = "".join(
+            f"    {overload}: Final = {n}\n"
+            for overload, n in pairs
+            if not iskeyword(overload)
+        )
+        return [
+            *blocks,
+            f"class {calls}(OperatorPacket):\n{self.calls(ops)}",
+            f"class {cls}({calls}):\n{rows}",
+            f"{name}: {cls}\n",
+        ]
+
+    def calls(self, ops: Sequence[Operator[..., Any]]) -> str:
+        """What a call of a packet takes: one function for each overload."""
+        if len(ops) == 1:
+            return self.function("__call__", ops[0], is_method=True)
+        self.types.names.add(("typing", "overload"))
+        return "".join(
+            f"    @overload\n{self.function('__call__', op, is_method=True)}"
+            for op in _narrowest_first(ops)
+        )
+
+    def function(
+        self, name: str, op: Operator[..., Any], *, is_method: bool = False
+    ) -> str:
+        """An operator as a function without a body."""
+        hints = hints_of(op.__wrapped__)
+        parts = [*_marked(op.schema.parameters, lambda p: self.parameter(p, hints))]
+        if is_method:
+            taken = any(p.name == "self" for p in op.schema.parameters)
+            parts = ["_self" if taken else "self", *parts]
+            if "/" not in parts:
+                parts.insert(1, "/")
+        indent = "    " * is_method
+        end = f") -> {self.result(op, hints)}: ..."
+        line = f"{indent}def {name}({', '.join(parts)}{end}"
+        if len(line) <= _WIDTH:
+            return f"{line}\n"
+        rows = "".join(f"{indent}    {part},\n" for part in parts)
+        return f"{indent}def {name}(\n{rows}{indent}{end}\n"
+
+    def parameter(self, p: Parameter, hints: Mapping[str, Any]) -> str:
+        """A parameter with its type and default."""
+        if p.name in hints:
+            text = self.types.annotation(hints[p.name], p.type)
+        else:
+            text = self.types.schema_type(p.type)
+        default = "" if p.default is MISSING else f" = {value_text(p.default)}"
+        return f"{p.name}: {text}{default}"
+
+    def result(self, op: Operator[..., Any], hints: Mapping[str, Any]) -> str:
+        """The type of what an operator returns."""
+        returns = op.schema.returns
+        if "return" in hints:
+            kind = returns[0].type if len(returns) == 1 else None
+            return self.types.annotation(hints["return"], kind, result=True)
+        texts = [self.types.schema_type(r.type, result=True) for r in returns]
+        if op.schema.is_tuple:
+            return f"tuple[{', '.join(texts)}]"
+        return texts[0] if texts else "None"
+
+
+def _variable(name: str, limits: Sequence[str]) -> str:
+    arguments = ", ".join([f'"{name}"', *limits])
+    return f"{name} = TypeVar({arguments})\n"
+
+
+def _joined(blocks: Iterable[str]) -> str:
+    """Blocks with an empty line between them, but for functions, as ruff has them."""
+    text = ""
+    for block in blocks:
+        follows = block.startswith("@") and text.endswith(": ...\n")
+        text += block if not text or follows else f"\n{block}"
+    return text
+
+
+def _marked(
+    parameters: Sequence[Parameter], text: Callable[[Parameter], str]
+) -> list[str]:
+    """Parameters as text, with the marks between their kinds."""
+    parts = []
+    before = ""
+    for p in parameters:
+        if before == POSITIONAL_ONLY and p.kind != POSITIONAL_ONLY:
+            parts.append("/")
+        if p.kind == KEYWORD_ONLY and before != KEYWORD_ONLY:
+            parts.append("*")
+        parts.append(text(p))
+        before = p.kind
+    return [*parts, "/"] if before == POSITIONAL_ONLY else parts
+
+
+def _narrowest_first(ops: Sequence[Operator[..., Any]]) -> list[Operator[..., Any]]:
+    """Overloads in their order, but one of narrower numbers before the wider."""
+    ordered: list[Operator[..., Any]] = []
+    for op in ops:
+        at = next((i for i, o in enumerate(ordered) if _is_narrower(op, o)), None)
+        ordered.insert(len(ordered) if at is None else at, op)
+    return ordered
+
+
+def _is_narrower(op: Operator[..., Any], other: Operator[..., Any]) -> bool:
+    mine, its = (o.schema.parameters for o in (op, other))
+    if len(mine) != len(its):
+        return False
+    pairs = [(p.type, q.type) for p, q in zip(mine, its, strict=True)]
+    widths = [(_WIDTHS.get(p, 0), _WIDTHS.get(q, 0)) for p, q in pairs if p != q]
+    known = all(p in _WIDTHS and q in _WIDTHS for p, q in pairs if p != q)
+    return known and bool(widths) and all(p <= q for p, q in widths)
+
+
+# ---- customop/__init__.pyi ----
+
+
+def _package() -> str:
+    """The public names, from where they are: checkers ask the stubs' folder first.
+
+    A folder without this file would not be taken for a package by mypy, nor pass for
+    the whole of one with pyright; what is not in it both take from customop itself.
+    """
+    tree = ast.parse(_PACKAGE.read_text("utf-8"))
+    public = _public(tree)
+    texts = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("custo"):
+            names = [alias.name for alias in node.names if alias.name in public]
+            if names:
+                texts.append(_import_text(node.module or "", names))
+    rows = "".join(f'    "{name}",\n' for name in public)
+    return f"{''.join(sorted(texts))}\n__all__ = [\n{rows}]\n"
+
+
+def _public(tree: ast.Module) -> list[str]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return list(ast.literal_eval(node.value))
+    raise AssertionError("customop has no __all__")
+
+
+def _import_text(module: str, names: Sequence[str]) -> str:
+    line = f"from {module} import {', '.join(names)}\n"
+    if len(line) <= _WIDTH + 1:
+        return line
+    rows = "".join(f"    {name},\n" for name in names)
+    return f"from {module} import (\n{rows})\n"

@@ -1,0 +1,34 @@
+"""Checks for tests: gradients against differences, and arrays against arrays."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from customop.core.samples import Sample
+from customop.testing.close import assert_close
+from customop.testing.gradcheck import gradcheck, gradgradcheck
+from customop.testing.opcheck import OpCheckResult, opcheck
+from customop.testing.vectors import as_kind, devices_at_hand
+
+__all__ = [
+    "OpCheckResult",
+    "Sample",
+    "as_kind",
+    "assert_close",
+    "devices_at_hand",
+    "gradcheck",
+    "gradgradcheck",
+    "opcheck",
+    "strategies",
+]
+
+if TYPE_CHECKING:
+    from customop.testing import strategies
+
+
+def __getattr__(name: str) -> Any:
+    # Strategies need hypothesis, which only those who ask for them have to have.
+    if name != "strategies":
+        raise AttributeError(f"module 'customop.testing' has no attribute '{name}'")
+    return importlib.import_module("customop.testing.strategies")

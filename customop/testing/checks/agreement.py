@@ -1,0 +1,458 @@
+"""Checks that several ways to one result agree: kernels, fakes, layouts, dtypes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.fake import FakeArray
+from customop.arrays.kinds import DEFAULT, FAKE, kind_of, known_kinds
+from customop.core.derived.find import find_fake, missing_fake
+from customop.core.dispatch import flat, is_array, map_nested
+from customop.core.kernels import find_kernel
+from customop.core.proof import check_returns, to_fake
+from customop.core.samples import Sample
+from customop.core.table import COMPOSITE
+from customop.errors import ContractError, DataDependentError, place
+from customop.schema.tags import Tag
+from customop.testing.checks.behaviour import check_determinism
+from customop.testing.checks.trial import (
+    Fault,
+    Run,
+    Trial,
+    host,
+    named_leaves,
+    outputs_of,
+    prove,
+    same_bits,
+    split_call,
+)
+from customop.testing.inputs.variations import dtypes, layouts
+from customop.testing.vectors import as_kind, devices_at_hand
+
+__all__ = [
+    "check_dtypes",
+    "check_faketensor",
+    "check_kernels_agree",
+    "check_layouts",
+    "check_sizes",
+    "in_dtypes",
+    "in_layouts",
+]
+
+_BY_DATA = (Tag.data_dependent_output, Tag.dynamic_output_shape)
+
+
+# ---- test_faketensor ----
+
+
+def check_faketensor(trial: Trial, sample: Sample) -> str:
+    """The fake kernel tells what the kernel returns, and reads no data for it."""
+    op = trial.op
+    fake = find_kernel(op, FAKE)
+    if fake is None:
+        return _without_fake(op)
+    values = trial.values(sample)
+    if not any(is_array(leaf) for leaf in flat(values)):
+        return "no argument is an array"
+    if find_fake(op) is not None and not _is_derived(op, fake):
+        reason = _check_told(op, fake, values)
+        if reason:
+            return reason
+    proof, out = prove(op, values, fake)
+    proof.compare_fake(check_returns(op, proof.kernel, out, proof.kind))
+    return ""
+
+
+def _without_fake(op: Any) -> str:
+    by_data = [str(tag) for tag in _BY_DATA if tag in op.tags]
+    if by_data:
+        return f"no fake kernel, as {by_data[0]} allows"
+    why = missing_fake(op)
+    raise Fault(
+        "has no fake kernel"
+        if why is None
+        else why.what.partition(": ")[2] or "has no fake kernel",
+        do=f"@{op.name}.register_fake, a function that returns fake_like(...)",
+    )
+
+
+def _is_derived(op: Any, fake: Any) -> bool:
+    """Whether the fake kernel follows from tags or the body, and is not the user's."""
+    row = op._table.get(FAKE)
+    return row is None or row.fn is not fake
+
+
+def _check_told(op: Any, fake: Callable[..., Any], values: Sequence[Any]) -> str:
+    """What the user's fake kernel returns is fake, new, and made without data."""
+    where = f"fake kernel at {place(fake)}"
+    fakes = [map_nested(value, to_fake) for value in values]
+    try:
+        told = split_call(op, fake, fakes)
+    except DataDependentError as error:
+        if op.tags.intersection(_BY_DATA):
+            return "the fake kernel needs data, as its tags allow"
+        raise Fault(
+            f"has a fake kernel that reads data: {error.what}",
+            where,
+            do="compute shapes and dtypes from x.shape and x.dtype alone, or tag the"
+            f" operator with {Tag.dynamic_output_shape}",
+        ) from None
+    given = [leaf for leaf in flat(fakes) if type(leaf) is FakeArray]
+    free = any(r.alias for r in op.schema.returns)
+    for name, leaf in named_leaves("the output", told):
+        if kind_of[type(leaf)] not in (None, FAKE):
+            raise Fault(
+                f"has a fake kernel that returns an array with data as {name}",
+                where,
+                do="return fake_like(x, shape=..., dtype=...)",
+            )
+        if not free and any(leaf is x for x in given):
+            raise Fault(
+                f"has a fake kernel that returns its input itself as {name}",
+                where,
+                do="return fake_like(x)",
+            )
+    return ""
+
+
+# ---- test_sizes ----
+
+
+def check_sizes(trial: Trial, sample: Sample) -> str:
+    """Shapes of results depend on shapes of arguments alone, or a tag says so."""
+    op = trial.op
+    if Tag.dynamic_output_shape in op.tags:
+        return f"{Tag.dynamic_output_shape} lets sizes depend on data"
+    values = trial.values(sample)
+    others = [map_nested(value, _other_values) for value in values]
+    if not any(a is not b for a, b in zip(flat(values), flat(others), strict=True)):
+        return "no array holds values to change"
+    run = trial.expected(sample)
+    try:
+        again = trial.call(others)
+    except Exception:  # noqa: BLE001  # the kernel takes no such values
+        return "the kernel refuses other values"
+    shapes = [
+        [tuple(leaf.shape) if is_array(leaf) else None for _, leaf in r.effects]
+        for r in (run, again)
+    ]
+    if shapes[0] != shapes[1]:
+        raise Fault(
+            f"returns the shapes {shapes[0]} and {shapes[1]} for arguments of the same"
+            " shapes and other values",
+            do=f"tag it: tags={Tag.dynamic_output_shape}, or pad the results",
+        )
+    return ""
+
+
+def _other_values(leaf: Any) -> Any:
+    """The values of an array in reverse order, the first of them everywhere else."""
+    if not isinstance(leaf, np.ndarray) or leaf.size < 2 or not leaf.flags.writeable:
+        return leaf
+    return np.full_like(leaf, leaf.flat[0])
+
+
+# ---- test_kernels_agree ----
+
+
+def check_kernels_agree(trial: Trial, sample: Sample) -> str:
+    """Every kernel that can run here does what the kernel of a plain call does."""
+    others = list(_other_kernels(trial.op))
+    wanted = [kind for kind in known_kinds() if _is_meant_for(trial.op, kind)]
+    kinds = [kind for kind in wanted if kind in devices_at_hand()]
+    if not others and not kinds:
+        missing = [kind for kind in wanted if kind in trial.op._table]
+        if missing:
+            return f"no array of the kind '{missing[0]}' can be made here"
+        return "one kernel alone"
+    run = trial.expected(sample)
+    for name, kernel in others:
+        trial.compare(
+            trial.call(trial.values(sample), kernel),
+            run,
+            f"between the {name} and the 'cpu' kernel",
+            do=f"make the kernels agree; the {name} is at {place(kernel)}",
+        )
+    reasons = [_check_kind(trial, sample, kind, run) for kind in kinds]
+    return "" if others or not all(reasons) else reasons[0]
+
+
+def _other_kernels(op: Any) -> list[tuple[str, Callable[..., Any]]]:
+    """Kernels for NumPy's arrays besides the one that calls take, each once."""
+    found = [find_kernel(op, "cpu")]
+    rows = [
+        ("default kernel", op._table.get(DEFAULT)),
+        ("composite body", op._table.get(COMPOSITE)),
+        ("disabled 'cpu' kernel", op._table.get("cpu")),
+    ]
+    others = [(name, row.fn) for name, row in rows if row is not None]
+    if "cpu" in op._table and op.__wrapped__ is op._definition.fn:
+        others.append(("function it was made from", op.__wrapped__))
+    kept = []
+    for name, fn in others:
+        if fn not in found:
+            kept.append((name, fn))
+            found.append(fn)
+    return kept
+
+
+def _is_meant_for(op: Any, kind: str) -> bool:
+    """Whether an operator has a kernel that arrays of another kind may come to."""
+    if kind in ("cpu", FAKE) or find_kernel(op, kind) is None:
+        return False
+    # CuPy takes half a second to import: it is not, for a default kernel alone.
+    return kind in op._table or kind != "cuda" or "cupy" in sys.modules
+
+
+def _check_kind(trial: Trial, sample: Sample, kind: str, run: Run) -> str:
+    op = trial.op
+    values = [
+        map_nested(v, lambda leaf: as_kind(leaf, kind) if is_array(leaf) else leaf)
+        for v in trial.values(sample)
+    ]
+    if not any(is_array(leaf) for leaf in flat(values)):
+        return "no argument is an array"
+    kernel, positional, keywords, _ = op.select(values)
+    given = [*positional, *keywords.values()]
+    try:
+        found = trial.run_of(split_call(op, kernel, given), given)
+    except Exception:
+        if kind in op._table:
+            raise
+        # Nobody has said that the default kernel is for arrays of this kind.
+        return f"the default kernel refuses '{kind}' arrays"
+    for name, leaf in found.effects:
+        if is_array(leaf) and kind_of[type(leaf)] != kind:
+            if kind not in op._table:
+                return f"the default kernel gives no '{kind}' arrays"
+            raise Fault(
+                f"returns {name} of the kind '{kind_of[type(leaf)]}' from the"
+                f" '{kind}' kernel",
+                f"kernel at {place(kernel)}",
+                do=f"return arrays of the kind '{kind}'",
+            )
+    effects = [(name, host(leaf)) for name, leaf in found.effects]
+    trial.compare(
+        Run(found.out, effects),
+        Run(run.out, [(name, host(leaf)) for name, leaf in run.effects]),
+        f"between the '{kind}' and the 'cpu' kernel",
+        do=f"make the kernels agree; the '{kind}' kernel is at {place(kernel)}",
+    )
+    return ""
+
+
+# ---- test_layouts ----
+
+
+def in_layouts(trial: Trial, sample: Sample) -> Iterator[Sample]:
+    """The sample in other layouts."""
+    return layouts(trial.op, sample)
+
+
+def check_layouts(trial: Trial, sample: Sample) -> str:
+    """A call does the same wherever, and in whatever order, its arrays lie."""
+    plain = [map_nested(value, _in_c_order) for value in trial.values(sample)]
+    try:
+        expected = trial.call(plain)
+    except Exception:  # noqa: BLE001  # it refuses these values in any layout
+        return "the kernel refuses these values"
+    try:
+        found = trial.call(trial.values(sample))
+    except Exception:  # noqa: BLE001  # refused aloud: no wrong answer
+        return "the kernel refuses this layout"
+    try:
+        trial.compare(
+            found,
+            expected,
+            f"between {sample.note or 'this layout'} and C order",
+            do="go through arrays by their strides, as NumPy does, or tag the operator"
+            f" with {Tag.needs_contiguous}",
+        )
+    except Fault:
+        if _is_unsteady(trial, sample):
+            return _UNSTEADY
+        raise
+    return _compare_with_fake(trial, sample, found)
+
+
+_UNSTEADY = "equal calls give other results, see test_determinism"
+
+
+def _is_unsteady(trial: Trial, sample: Sample) -> bool:
+    """Whether results differ where nothing else does: no fault of a layout or dtype."""
+    try:
+        check_determinism(trial, sample)
+    except Fault:
+        return True
+    return False
+
+
+def _in_c_order(leaf: Any) -> Any:
+    return leaf.copy(order="C") if isinstance(leaf, np.ndarray) else leaf
+
+
+def _compare_with_fake(trial: Trial, sample: Sample, found: Run) -> str:
+    """Whether the fake kernel is right for a variation too, if there is one."""
+    fake = find_kernel(trial.op, FAKE)
+    values = trial.bound(sample)
+    arrays = [leaf for leaf in flat(values) if is_array(leaf)]
+    # NumPy gives results in its own byte order: no dtype that a fake kernel can tell.
+    is_native = all(_dtype(leaf) is None or leaf.dtype.isnative for leaf in arrays)
+    if fake is None or not arrays or not is_native:
+        return ""
+    if not _is_told(trial, fake, values, found):
+        proof, out = prove(trial.op, trial.values(sample), fake)
+        proof.compare_fake(check_returns(trial.op, proof.kernel, out, proof.kind))
+    return ""
+
+
+def _is_told(trial: Trial, fake: Any, values: Sequence[Any], found: Run) -> bool:
+    """Whether results are at first sight what the fake kernel tells: 30 us less."""
+    try:
+        told = split_call(trial.op, fake, [map_nested(v, to_fake) for v in values])
+    except Exception:  # noqa: BLE001  # the proof says what is wrong
+        return False
+    reals, fakes = flat(found.out), flat(outputs_of(trial.op, told))
+    return len(reals) == len(fakes) and all(map(_is_alike, reals, fakes))
+
+
+def _is_alike(real: Any, fake: Any) -> bool:
+    return (
+        is_array(real)
+        and type(fake) is FakeArray
+        and fake.shape == real.shape
+        and fake.dtype == real.dtype
+        and fake.strides == real.strides
+    )
+
+
+# ---- test_dtypes ----
+
+
+def in_dtypes(trial: Trial, sample: Sample) -> Iterator[Sample]:
+    """The sample in other dtypes, with a note where the fake kernel is wrong for one.
+
+    Most operators on floats have a kernel that makes floats of integers, and a fake
+    kernel that says `fake_like`: this is told, and is no fault.
+    """
+    left_out: list[Sample] = []
+    yield from dtypes(trial.op, sample, left_out)
+    trial.notes += [
+        f"for {other.note} the kernel gives another dtype than its fake kernel tells"
+        for other in left_out[:1]
+    ]
+
+
+def check_dtypes(trial: Trial, sample: Sample) -> str:
+    """A call on another dtype refuses it, or gives the same numbers."""
+    values = trial.values(sample)
+    try:
+        found = trial.call(values)
+    except Exception:  # noqa: BLE001  # refused aloud: no wrong answer
+        return "the kernel refuses this dtype"
+    arrays = [leaf for leaf in flat(values) if isinstance(leaf, np.ndarray)]
+    for kinds, wide in (("fc", _wide_floats), ("i", _wide_numbers)):
+        if any(leaf.dtype.kind in kinds for leaf in arrays):
+            others = [map_nested(value, wide) for value in trial.values(sample)]
+            try:
+                _compare_numbers(trial, sample, found, others)
+            except Fault:
+                if _is_unsteady(trial, sample):
+                    return _UNSTEADY
+                raise
+    try:
+        return _compare_with_fake(trial, sample, found)
+    except ContractError as error:
+        if "dtype" not in error.where[0]:
+            raise
+        raise Fault(
+            error.what.removeprefix(f"{trial.op.qualname}: "),
+            *error.where[:1],
+            do="give the fake kernel the dtype that the kernel returns, such as"
+            " np.result_type(x, float), or raise a TypeError in both for dtypes that"
+            " the operator does not take",
+        ) from None
+
+
+def _dtype(leaf: Any) -> Any:
+    return leaf.dtype if isinstance(leaf, np.ndarray) else None
+
+
+def _wide_floats(leaf: Any) -> Any:
+    """Short floats as float64, short complex numbers as complex128."""
+    if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in "fc":
+        return leaf
+    wide = np.result_type(leaf.dtype, np.float64)
+    return leaf.astype(wide) if wide.itemsize > leaf.dtype.itemsize else leaf
+
+
+def _wide_numbers(leaf: Any) -> Any:
+    """Signed integers as floats too; unsigned ones, which wrap around, stay."""
+    if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "i":
+        return leaf.astype(np.float64)
+    return _wide_floats(leaf)
+
+
+def _compare_numbers(
+    trial: Trial, sample: Sample, found: Run, others: Sequence[Any]
+) -> None:
+    """The same numbers as float64 give the same results, as far as dtypes can hold."""
+    try:
+        expected = trial.call(others)
+    except Exception:  # noqa: BLE001  # integers that stand for places, say
+        return
+    if trial.op.schema.written:  # what is written has the dtype that it has
+        return
+    pairs = zip(found.effects, expected.effects, strict=True)
+    for (name, a), (_, b) in pairs:
+        if not _same_numbers(a, b) and host(a).dtype.isnative:
+            raise Fault(
+                f"{name} has other values for {sample.note or 'this dtype'} than for"
+                " the same numbers as float64",
+                f"{host(a).tolist()} and {host(b).tolist()}"
+                if host(a).size < _SHOWN
+                else f"{host(a).dtype} and {host(b).dtype}",
+                do="compute in the dtype of the arguments, or raise a TypeError for"
+                " dtypes that the kernel does not take",
+            )
+
+
+# Elements that a message shows.
+_SHOWN = 10
+
+
+def _same_numbers(a: Any, b: Any) -> bool:
+    """Whether results are alike, as far as the dtype of the first can tell."""
+    if not (is_array(a) and is_array(b)) or host(a).dtype.kind not in "ifc":
+        return True
+    short, wide = host(a), host(b)
+    if short.shape != wide.shape or wide.dtype.kind not in "ifc":
+        return bool(short.shape == wide.shape)
+    if short.dtype.kind == wide.dtype.kind == "f":
+        wide = wide.astype(short.dtype)  # what is too great for it is infinite there
+        if same_bits(short, wide):
+            return True
+    far = np.abs(short - wide)
+    if not far.any():
+        return True
+    finite = wide[np.isfinite(wide)]
+    scale = max(1.0, float(np.abs(finite).max(initial=0.0)))
+    bound = _bound(short.dtype)
+    return bool(
+        np.allclose(short, wide, rtol=bound, atol=bound * scale, equal_nan=True)
+    )
+
+
+# How far results may be off, to the greatest of them; a whole number by one. Loose:
+# what is looked for is memory read as another dtype, which is off by far.
+_LOOSE = {2: 1e-1, 4: 1e-2}
+
+
+def _bound(dtype: np.dtype[Any]) -> float:
+    if dtype.kind == "i":
+        return 1.0
+    return _LOOSE.get(dtype.itemsize // (2 if dtype.kind == "c" else 1), 1e-3)

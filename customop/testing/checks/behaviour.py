@@ -1,0 +1,306 @@
+"""Checks of an operator as part of a program: repeated, sent away, in threads."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from customop.core.dispatch import flat, is_array, map_nested
+from customop.core.samples import Sample
+from customop.errors import CustomOpError, innermost
+from customop.schema.types import ClassOf, Maybe, typed_items
+from customop.testing.checks.trial import Fault, Run, Trial, same_bits
+
+__all__ = ["check_determinism", "check_pickle", "check_threads"]
+
+
+# ---- test_determinism ----
+
+# Bytes that freed memory is left with: as float64 1.2e+161 and -3.7e-103, no number
+# that a kernel returns by itself.
+_POISONS = (0x61, 0xAA)
+
+
+def check_determinism(trial: Trial, sample: Sample) -> str:
+    """Equal inputs give equal results, in memory of their own, whatever came between."""
+    first, second = (_poisoned(trial, sample, poison) for poison in _POISONS)
+    do = (
+        "fill every element of arrays from np.empty, and keep no state between calls;"
+        " tag random operators with Tag.nondeterministic_seeded"
+    )
+    what = "between two calls on equal inputs"
+    trial.compare(second, first, what, do=do, exact=True)
+    kept = [(name, copy.copy(leaf)) for name, leaf in first.effects]
+    _disturb(trial, sample)
+    third = _poisoned(trial, sample, _POISONS[0])
+    trial.compare(third, first, "after a call on other inputs", do=do, exact=True)
+    for (name, before), (_, now) in zip(kept, first.effects, strict=True):
+        if is_array(now) and not same_bits(before, now):
+            raise _shared(name)
+    for (name, a), (_, b) in zip(first.effects, third.effects, strict=True):
+        if _is_written(name):
+            continue
+        if isinstance(a, np.ndarray) and a.size and np.may_share_memory(a, b):
+            raise _shared(name)
+    return ""
+
+
+def _is_written(name: str) -> bool:
+    return name.startswith("argument")
+
+
+def _shared(name: str) -> Fault:
+    return Fault(
+        f"returns {name} in memory that a later call uses again",
+        do="return an array of its own from each call: out.copy()",
+    )
+
+
+def _poisoned(trial: Trial, sample: Sample, poison: int) -> Run:
+    """Run where memory that `np.empty` may give holds these bytes."""
+    values = trial.values(sample)
+    sizes = {leaf.nbytes for leaf in flat(values) if isinstance(leaf, np.ndarray)}
+    for _, leaf in trial.expected(sample).effects:
+        sizes |= {getattr(leaf, "nbytes", 0)}
+    for size in sizes:
+        _leave_behind(min(size, _MOST_POISONED), poison)
+    return trial.call(values)
+
+
+_MOST_POISONED = 1 << 20
+
+
+def _leave_behind(size: int, poison: int) -> None:
+    # NumPy keeps the last blocks of each size under 1 KiB, malloc those above.
+    held = [np.full(size, poison, np.uint8) for _ in range(3)]
+    held.clear()
+
+
+def _disturb(trial: Trial, sample: Sample) -> None:
+    """Call the operator on other inputs; that it may refuse them is no fault."""
+    for others in _others(trial, sample):
+        try:
+            trial.call(others)
+        except Exception:  # noqa: BLE001, S112  # values it does not take
+            continue
+
+
+def _others(trial: Trial, sample: Sample) -> Iterator[list[Any]]:
+    """Arguments besides those of a sample: its values in reverse, other samples."""
+    yield [map_nested(value, _reversed) for value in trial.values(sample)]
+    others = [other for other in trial.samples if other is not sample]
+    if others:
+        yield trial.values(others[0])
+
+
+def _reversed(leaf: Any) -> Any:
+    if not isinstance(leaf, np.ndarray) or leaf.size < 2:
+        return _shifted(leaf)
+    return leaf.reshape(-1)[::-1].reshape(leaf.shape).copy()
+
+
+def _shifted(leaf: Any) -> Any:
+    """A number beside that of an array with one element."""
+    is_float = isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fc"
+    return leaf * 0.5 if is_float else leaf
+
+
+# ---- test_pickle ----
+
+
+def check_pickle(trial: Trial, sample: Sample) -> str:
+    """The operator and its config objects pickle and copy, by name and by value."""
+    op = trial.op
+    for way, made in (("pickle", _pickled(op)), ("deepcopy", copy.deepcopy(op))):
+        if made is not op:
+            raise Fault(
+                f"is another operator after {way}",
+                do="keep operators of one name to one module",
+            )
+    hidden = ""
+    for p, value in zip(op.schema.parameters, trial.values(sample), strict=True):
+        kind = p.type.item if isinstance(p.type, Maybe) else p.type
+        if isinstance(kind, ClassOf) and not kind.is_enum and value is not None:
+            hidden = hidden or _check_object(value, kind)
+    if hidden:
+        return hidden
+    if "<locals>" in getattr(innermost(op.__wrapped__), "__qualname__", ""):
+        return "it is made inside of a function: other processes do not find it"
+    return ""
+
+
+def _pickled(value: Any) -> Any:
+    try:
+        return pickle.loads(pickle.dumps(value))  # noqa: S301  # our own bytes
+    except (pickle.PickleError, TypeError, AttributeError, CustomOpError) as error:
+        raise Fault(
+            f"{type(value).__name__} does not pickle: {error}",
+            do="define classes and operators at the top level of a module",
+        ) from error
+
+
+def _check_object(value: Any, kind: ClassOf) -> str:
+    """A config object is the same value after pickling and copying."""
+    cls = kind.cls
+    if _found_by_name(cls) is not cls:
+        return f"{cls.__qualname__} is not found by its name in {cls.__module__}"
+    for way, made in (("pickle", _pickled(value)), ("deepcopy", copy.deepcopy(value))):
+        triples = zip(typed_items(value, kind), typed_items(made, kind), strict=True)
+        for (name, before, _), (_, after, _) in triples:
+            pairs = zip(flat(before), flat(after), strict=True)
+            if not all(_is_equal(a, b) for a, b in pairs):
+                raise Fault(
+                    f"takes {kind.cls.__qualname__}, whose {name} is another after {way}",
+                    f"{before!r} before, {after!r} after",
+                    do="let __reduce__, or __getstate__, keep all fields",
+                )
+    return ""
+
+
+def _found_by_name(cls: type) -> object:
+    """What pickling finds by the name of a class."""
+    found: object = sys.modules.get(cls.__module__)
+    for name in cls.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found
+
+
+def _is_equal(a: Any, b: Any) -> bool:
+    return same_bits(a, b) if isinstance(a, np.ndarray) else bool(a == b) or a is b
+
+
+# ---- test_threads ----
+
+# Seconds that a call in another thread may take, should the kernel hold a lock.
+_PATIENCE = 0.05
+# Seconds after which a call in another thread counts as held up for ever.
+_LONGEST = 20.0
+# Lines of a kernel between which another call comes.
+_MOST_LINES = 24
+
+
+def check_threads(trial: Trial, sample: Sample) -> str:
+    """Calls in several threads do not meet: none sees memory of another."""
+    if trial.op.sees_seed:
+        return "it draws from a random state, which threads share"
+    expected = trial.expected(sample)
+    others = next(_others(trial, sample))
+    try:
+        trial.call([map_nested(value, _copied) for value in others])
+    except Exception:  # noqa: BLE001  # values it does not take
+        others = trial.values(sample)
+    found = _interleaved(trial, sample, others)
+    trial.compare(
+        found,
+        expected,
+        "between a call alone and one beside a call in another thread",
+        do="give each call arrays of its own: no scratch memory that calls share, or a"
+        " threading.local() that holds it",
+        exact=True,
+    )
+    return ""
+
+
+def _copied(leaf: Any) -> Any:
+    return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
+
+
+def _interleaved(trial: Trial, sample: Sample, others: Sequence[Any]) -> Run:
+    """Run a kernel with a call in another thread between any two of its lines.
+
+    What threads do by chance this does each time: a switch at every line.
+    """
+    kernel = trial.op.select(trial.values(sample))[0]
+    code = getattr(innermost(kernel), "__code__", None)
+    if code is None:
+        return _beside(trial, sample, others)
+    before = sys.gettrace()  # a debugger, or what measures coverage
+    elsewhere = _Elsewhere(trial, others)
+
+    def on_line(frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line":
+            elsewhere.call()
+        return on_line
+
+    def on_call(frame: FrameType, event: str, _: Any) -> Any:
+        return on_line if frame.f_code.co_filename == code.co_filename else None
+
+    values = trial.values(sample)
+    sys.settrace(on_call)
+    try:
+        return trial.call(values)
+    finally:
+        sys.settrace(before)
+        elsewhere.end()
+
+
+class _Elsewhere:
+    """Calls of an operator in another thread, one at a time."""
+
+    def __init__(self, trial: Trial, others: Sequence[Any]) -> None:
+        self.trial = trial
+        self.others = others
+        self.left = _MOST_LINES
+        self.running: threading.Thread | None = None
+
+    def call(self) -> None:
+        """Start a call and wait for it, though not for ever: a lock may hold it up."""
+        if self.left == 0 or (self.running is not None and self.running.is_alive()):
+            return
+        self.left -= 1
+        values = [map_nested(value, _copied) for value in self.others]
+        args = (self.trial.call, values)
+        self.running = threading.Thread(target=_ignoring, args=args, daemon=True)
+        self.running.start()
+        self.running.join(_PATIENCE)
+
+    def end(self) -> None:
+        """Wait for the last of them, now that no lock is held."""
+        if self.running is None:
+            return
+        self.running.join(_LONGEST)
+        if self.running.is_alive():
+            raise Fault(
+                f"does not end within {_LONGEST:.0f} s beside a call in another thread",
+                do="release every lock that the kernel takes: with lock: ...",
+            )
+
+
+def _ignoring(call: Callable[[Any], Any], values: Any) -> None:
+    """Call for what it leaves behind alone."""
+    try:
+        call(values)
+    except Exception:  # noqa: BLE001  # what a call in between does is not asked here
+        return
+
+
+def _beside(trial: Trial, sample: Sample, others: Sequence[Any]) -> Run:
+    """Run a kernel while another thread runs it too, as chance has it."""
+    copies = [map_nested(value, _copied) for value in others]
+
+    def keep_calling() -> None:
+        for _ in range(_REPEATS):
+            _ignoring(trial.call, copies)
+
+    thread = threading.Thread(target=keep_calling, daemon=True)
+    thread.start()
+    runs = [trial.call(trial.values(sample)) for _ in range(_REPEATS)]
+    thread.join()
+    expected = trial.expected(sample)
+    wrong = [r for r in runs if not _did_same(r, expected)]
+    return wrong[0] if wrong else runs[0]
+
+
+_REPEATS = 20
+
+
+def _did_same(a: Run, b: Run) -> bool:
+    pairs = zip(a.effects, b.effects, strict=True)
+    return all(same_bits(x, y) or x is y for (_, x), (_, y) in pairs)

@@ -1,0 +1,430 @@
+"""Checks of what an operator promises by its schema and tags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.kinds import TRACED, kind_of
+from customop.arrays.nested import children
+from customop.core.derived import pointwise, reduction
+from customop.core.dispatch import flat, is_array, map_nested
+from customop.core.operator import namespaces
+from customop.core.proof import check_returns, readonly, shared_results, to_fake
+from customop.core.samples import Sample
+from customop.core.table import AUTOGRAD, COMPOSITE
+from customop.errors import ContractError, CustomOpError
+from customop.schema.tags import Tag
+from customop.testing.checks.trial import (
+    Fault,
+    Run,
+    Trial,
+    floats_of,
+    is_floats,
+    named_floats,
+    outputs_of,
+    placer,
+    prove,
+)
+from customop.transforms.autograd.grad import vjp
+from customop.transforms.autograd.node import is_inexact
+
+__all__ = [
+    "check_autograd_registration",
+    "check_mutation",
+    "check_never_written",
+    "check_out_variant",
+    "check_schema",
+    "check_views",
+]
+
+
+# ---- test_schema ----
+
+
+def check_schema(trial: Trial, sample: Sample) -> str:
+    """Results fit the schema, lie on no memory but what it says, and keep the tags."""
+    op = trial.op
+    proof, out = prove(op, trial.values(sample))
+    proof.check_writes()
+    values = check_returns(op, proof.kernel, out, proof.kind)
+    proof.check_identity(values)
+    for _, name, other in shared_results(op.schema, proof.args, values):
+        raise Fault(
+            f"returns {name} that shares memory with {other}, which its schema does"
+            " not say",
+            do="return a copy: out.copy(), or declare the alias: Array(a) -> Array(a)",
+            parameter=other.removeprefix("argument '").removesuffix("'")
+            if other.startswith("argument")
+            else "",
+        )
+    _check_shape_by_tag(trial, proof.args, values)
+    if Tag.pointwise in op.tags:
+        _check_pointwise(trial, sample)
+    return ""
+
+
+def check_views(trial: Trial) -> None:
+    """Results that the schema calls views are views, of one sample at least."""
+    op = trial.op
+    declared = {
+        (i, p.name)
+        for i, r in enumerate(op.schema.returns)
+        for p in op.schema.parameters
+        if r.alias and p.alias and r.alias.name == p.alias.name
+    }
+    names = [p.name for p in op.schema.parameters]
+    is_seen = False
+    for sample in trial.samples:
+        values = trial.values(sample)
+        outs = trial.call(values).out
+        for i, name in list(declared):
+            pair = (flat(outs[i]), flat(values[names.index(name)]))
+            # NumPy's scalars have no memory that a result could be a view of.
+            if all(any(map(_has_items, side)) for side in pair):
+                is_seen = True
+            if _on_one_memory(*pair):
+                declared.discard((i, name))
+    if declared and is_seen:
+        i, name = min(declared)
+        raise Fault(
+            f"never returns a view of argument '{name}' as output {i}, though its"
+            f" schema says so ({op.schema.returns[i]})",
+            do="take the alias out of the schema, or return a view",
+            parameter=name,
+        )
+
+
+def _has_items(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.size > 0
+
+
+def _on_one_memory(outs: Sequence[Any], given: Sequence[Any]) -> bool:
+    return any(
+        isinstance(a, np.ndarray)
+        and isinstance(b, np.ndarray)
+        and np.may_share_memory(a, b)
+        for a in outs
+        for b in given
+    )
+
+
+def _check_shape_by_tag(
+    trial: Trial, args: Sequence[Any], values: Sequence[Any]
+) -> None:
+    """The shapes are those that `Tag.pointwise` or `Tag.reduction` tells."""
+    op = trial.op
+    told = pointwise.derive_fake(op) or reduction.derive_fake(op)
+    if told is None or op.schema.written:
+        return
+    fakes, keywords = op.schema.split([map_nested(value, to_fake) for value in args])
+    try:
+        found = told(*fakes, **keywords)
+    except CustomOpError:
+        return
+    tag = Tag.pointwise if Tag.pointwise in op.tags else Tag.reduction
+    for i, (fake, real) in enumerate(zip(outputs_of(op, found), values, strict=True)):
+        if tuple(fake.shape) != tuple(real.shape):
+            raise Fault(
+                f"returns the shape {tuple(real.shape)} as output {i}, where {tag}"
+                f" promises {tuple(fake.shape)}",
+                do=f"leave {tag} out, or return that shape",
+            )
+
+
+def _check_pointwise(trial: Trial, sample: Sample) -> None:
+    """Each element depends on those at its place alone: halves come out as the whole."""
+    values = trial.bound(sample)
+    arrays = [v for v in values if isinstance(v, np.ndarray)]
+    shape = np.broadcast_shapes(*(a.shape for a in arrays)) if arrays else ()
+    for axis in range(1, len(shape) + 1):
+        length = shape[-axis]
+        if length < 2:
+            continue
+        whole = trial.expected(sample)
+        for half in (slice(0, length // 2), slice(length // 2, None)):
+            part = [_half(v, axis, length, half) for v in trial.values(sample)]
+            effects = [(n, _half(v, axis, length, half)) for n, v in whole.effects]
+            trial.compare(
+                trial.call(part),
+                Run(whole.out, effects),
+                f"between half of axis {-axis} alone and within the whole, which"
+                f" {Tag.pointwise} excludes",
+                do=f"leave {Tag.pointwise} out",
+            )
+
+
+def _half(value: Any, axis: int, length: int, half: slice) -> Any:
+    is_long = isinstance(value, np.ndarray) and value.ndim >= axis
+    if not is_long or value.shape[-axis] != length:
+        return value
+    return value[(Ellipsis, half, *(slice(None),) * (axis - 1))]
+
+
+# ---- test_mutation ----
+
+
+def check_mutation(trial: Trial, sample: Sample) -> str:
+    """Nothing is written but what `mutates_args` names: not even equal values."""
+    op = trial.op
+    values = trial.values(sample)
+    notes = [(p, _note(v)) for p, v in zip(op.schema.parameters, values, strict=True)]
+    trial.call(values)
+    for (p, before), value in zip(notes, values, strict=True):
+        if not p.is_written and _note(value) != before:
+            raise _undeclared(trial, p.name)
+    try:
+        prove(op, trial.values(sample))[0].check_writes()
+    except ContractError:
+        raise _undeclared(trial, _trapped(trial, sample)) from None
+    return ""
+
+
+def _trapped(trial: Trial, sample: Sample) -> str:
+    """The argument that the kernel does not take read-only, by itself."""
+    for i, p in enumerate(trial.op.schema.parameters):
+        values = trial.values(sample)
+        values[i] = map_nested(values[i], readonly)
+        if not p.is_written and _refuses(trial, values):
+            return str(p.name)
+    return ""
+
+
+def _refuses(trial: Trial, values: Sequence[Any]) -> bool:
+    try:
+        trial.call(values)
+    except ValueError:
+        return True
+    return False
+
+
+def _undeclared(trial: Trial, name: str) -> Fault:
+    written = f"argument '{name}'" if name else "an argument"
+    return Fault(
+        f"writes {written}, that mutates_args={trial.op.schema.written!r}"
+        " does not name",
+        do=f"name it in mutates_args, or write into a copy: {name or 'x'}.copy()",
+        parameter=name,
+    )
+
+
+def _note(value: Any) -> Any:
+    """What an argument holds, to be compared: a write leaves another note."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.hasobject:
+            return [id(item) for item in value.flat], [repr(v) for v in value.flat]
+        return value.shape, value.tobytes()
+    if isinstance(value, np.random.Generator):
+        return None
+    found = children(value)
+    if found is None:
+        return value if isinstance(value, int | float | str) else id(value)
+    return type(value), len(found), [_note(item) for item in found]
+
+
+def check_never_written(trial: Trial) -> None:
+    """What is said to be written is written, for one sample at least."""
+    op = trial.op
+    left = set(op.schema.written)
+    for sample in trial.samples:
+        if left:
+            left -= set(_written_by(trial, sample))
+    for name in sorted(left):
+        if not _traps_write(trial, name):
+            raise Fault(
+                f"never writes argument '{name}', which mutates_args names",
+                f"seen over {len(trial.samples)} inputs",
+                do=f"take '{name}' out of mutates_args",
+                parameter=name,
+            )
+
+
+def _written_by(trial: Trial, sample: Sample) -> Iterator[str]:
+    values = trial.values(sample)
+    before = [_note(v) for v in values]
+    trial.call(values)
+    triples = zip(trial.op.schema.parameters, before, values, strict=True)
+    for p, note, value in triples:
+        is_none = all(leaf is None for leaf in flat(value))
+        if p.is_written and (is_none or _note(value) != note):
+            yield p.name
+
+
+def _traps_write(trial: Trial, name: str) -> bool:
+    """Whether the kernel refuses a read-only array there: it writes equal values."""
+    at = trial.op.schema.index(name)
+    for sample in trial.samples:
+        values = trial.values(sample)
+        for leaf in flat(values[at]):
+            if isinstance(leaf, np.ndarray):
+                leaf.flags.writeable = False
+        if _refuses(trial, values):
+            return True
+    return not trial.samples
+
+
+# ---- test_autograd_registration ----
+
+
+def check_autograd_registration(trial: Trial, sample: Sample) -> str:
+    """The formula can be used, and the kernel itself tracks nothing."""
+    op = trial.op
+    run = trial.expected(sample)
+    for name, leaf in run.effects:
+        if kind_of[type(leaf)] == TRACED:
+            raise Fault(
+                f"returns {name} as a value that a transform follows, from plain"
+                " arrays: its kernel uses variables or tracers of others",
+                do="let the kernel compute on plain arrays (stop_gradient(x)), and"
+                f" put the gradient into @{op.name}.register_autograd",
+            )
+    formula = op.find_rule(AUTOGRAD)
+    has_floats = any(
+        is_array(leaf) and is_inexact(leaf.dtype)
+        for value in run.out
+        for leaf in flat(value)
+    )
+    inputs = floats_of(trial.bound(sample))
+    if formula is None:
+        return "no autograd rule" if COMPOSITE not in op._table else "made of operators"
+    if op.schema.written:
+        return f"it writes {', '.join(op.schema.written)}"
+    if not inputs:
+        return "no argument is an array of floats"
+    if not has_floats:
+        return "no result is an array of floats"
+    _check_each_alone(trial, sample)
+    return ""
+
+
+def _check_each_alone(trial: Trial, sample: Sample) -> None:
+    """Gradients are the same whichever of the inputs ask for one."""
+    names = [name for name, _ in named_floats(trial.op, trial.bound(sample))]
+    together = gradients(trial, sample, range(len(names)))
+    if len(names) == 1:
+        return
+    for i, name in enumerate(names):
+        (alone,) = gradients(trial, sample, [i])
+        trial.compare_leaf(
+            f"the gradient by {name}",
+            alone,
+            together[i],
+            "between where it alone needs one and where all do",
+            do="use ctx.needs_input_grad only to leave out gradients that nobody asks"
+            " for",
+        )
+
+
+def gradients(trial: Trial, sample: Sample, which: Sequence[int]) -> list[Any]:
+    """Gradients of the sum of all results by some of the arrays of floats."""
+    values = trial.values(sample)
+    inputs = floats_of(values)
+    put = placer(values, is_floats)
+
+    def call(*chosen: Any) -> Any:
+        given = list(inputs)
+        for i, array in zip(which, chosen, strict=True):
+            given[i] = array
+        out = trial.op.invoke(put(given))
+        return tuple(leaf for leaf in flat(out) if _is_traced(leaf))
+
+    out, pullback = vjp(call, *(inputs[i] for i in which))
+    return list(pullback(tuple(np.ones_like(leaf) for leaf in out)))
+
+
+def _is_traced(leaf: Any) -> bool:
+    return kind_of[type(leaf)] == TRACED
+
+
+# ---- test_out_variant ----
+
+
+def check_out_variant(trial: Trial, sample: Sample) -> str:
+    """What is written into `out`, or in place, is what the operator returns."""
+    op = trial.op
+    if Tag.out in op.tags:
+        _check_overwrites(trial, sample)
+    pairs = list(_variants(op))
+    for other in pairs:
+        _check_variant(trial, sample, other)
+    if not pairs and Tag.out not in op.tags:
+        return f"no {op.name}.out, {op.name}_out or {op.name}_ beside it"
+    return ""
+
+
+def _variants(op: Any) -> Iterator[Any]:
+    """In-place and out operators that are named after an operator, of its arguments."""
+    if op.schema.written:
+        return
+    by_name = namespaces.get(op.namespace, {})
+    found = [
+        *by_name.get(op.name, {}).values(),
+        *by_name.get(f"{op.name}_out", {}).values(),
+        *by_name.get(f"{op.name}_", {}).values(),
+    ]
+    for other in found:
+        taken = [p for p in other.schema.parameters if not _is_out(other, p)]
+        given = op.schema.parameters
+        is_tagged = Tag.out in other.tags or Tag.inplace in other.tags
+        same = [(p.name, p.type) for p in taken] == [(p.name, p.type) for p in given]
+        if is_tagged and same and len(other.schema.returns) == len(op.schema.returns):
+            yield other
+
+
+def _is_out(op: Any, p: Any) -> bool:
+    return bool(p.is_written) and Tag.out in op.tags
+
+
+def _check_variant(trial: Trial, sample: Sample, other: Any) -> None:
+    run = trial.expected(sample)
+    values = trial.values(sample)
+    if Tag.out in other.tags:
+        outs = iter([_filled(leaf, 7) for leaf in run.out])
+        taken = iter(values)
+        values = [
+            next(outs) if _is_out(other, p) else next(taken)
+            for p in other.schema.parameters
+        ]
+    elif not _fits_in_place(other, values, run):
+        return
+    found = Trial(other, [sample]).call(values).out
+    trial.compare(
+        Run(found, [(f"output {i}", value) for i, value in enumerate(found)]),
+        Run(run.out, [(f"output {i}", value) for i, value in enumerate(run.out)]),
+        f"between {other.qualname} and {trial.op.qualname}",
+        do=f"let {other.qualname} write what {trial.op.qualname} returns",
+    )
+
+
+def _fits_in_place(op: Any, values: Sequence[Any], run: Run) -> bool:
+    """Whether the result has the shape and dtype of the array that is written."""
+    first = values[op.array_slots[0]]
+    (out,) = run.out
+    return bool(first.shape == out.shape and first.dtype == out.dtype)
+
+
+def _filled(like: Any, number: int) -> Any:
+    return np.full_like(np.asarray(like), number)
+
+
+def _check_overwrites(trial: Trial, sample: Sample) -> None:
+    """What was in the arrays of `out` before does not come through."""
+    runs = []
+    for number in (0, 1):
+        values = [
+            _filled(v, number) if p.is_written else v
+            for p, v in zip(
+                trial.op.schema.parameters, trial.values(sample), strict=True
+            )
+        ]
+        runs.append(trial.call(values))
+    names = " and ".join(f"'{name}'" for name in trial.op.schema.written)
+    trial.compare(
+        runs[0],
+        runs[1],
+        f"between {names} filled with 0 and with 1 before the call",
+        do=f"write every element of {names}, and add to none",
+        exact=True,
+    )

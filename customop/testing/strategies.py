@@ -1,0 +1,435 @@
+"""Hypothesis strategies for arguments of operators; public as `testing.strategies`.
+
+They need the package hypothesis, which `pip install 'customop[check]'` brings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from customop.core.samples import Sample
+from customop.errors import ArgumentError, did_you_mean, quoted
+from customop.schema.annotations import schema_type
+from customop.schema.parameters import MISSING, Parameter
+from customop.schema.schema import Schema
+from customop.schema.types import (
+    GENERATOR,
+    ArrayType,
+    Base,
+    Choice,
+    ClassOf,
+    DictOf,
+    ListOf,
+    Maybe,
+    SchemaType,
+    TupleOf,
+)
+from customop.testing.inputs.find import call_of, patterns_of
+from customop.testing.inputs.memory import fresh
+from customop.testing.inputs.numbers import fill
+from customop.testing.inputs.oracle import (
+    CLEAN,
+    Filling,
+    Oracle,
+    index_limit,
+    strict_numbers,
+)
+from customop.testing.inputs.patterns import Pattern
+from customop.testing.inputs.templates import OMITTED, Node, Seeded, Slot
+from customop.testing.inputs.variations import LAYOUTS
+
+try:
+    from hypothesis import assume
+    from hypothesis import strategies as st
+    from hypothesis.extra import numpy as hnp
+except ImportError as _error:
+    raise ImportError(
+        "customop.testing.strategies needs hypothesis\n"
+        "  do: pip install 'customop[check]'"
+    ) from _error
+
+__all__ = ["arguments", "arrays", "from_schema", "generators", "scalars", "values"]
+
+_Strategy: TypeAlias = st.SearchStrategy[Any]
+
+
+# ---- arrays ----
+
+# Numbers far from zero and from all multiples of a half, the simplest first.
+_GRID = [
+    round(sign * (whole + part), 2)
+    for whole in (1, 0, 2)
+    for part in (0.25, 0.75, 0.2, 0.7, 0.3, 0.8, 0.15, 0.65, 0.35, 0.85)
+    for sign in (1, -1)
+]
+
+
+def _elements(dtype: np.dtype[Any]) -> _Strategy:
+    if dtype.kind == "f":
+        return st.sampled_from(_GRID)
+    if dtype.kind == "c":
+        return st.builds(complex, st.sampled_from(_GRID), st.sampled_from(_GRID))
+    if dtype.kind == "b":
+        return st.booleans()
+    return hnp.from_dtype(dtype) if dtype.kind not in "iu" else _whole(dtype)
+
+
+def _whole(dtype: np.dtype[Any]) -> _Strategy:
+    return st.integers(0 if dtype.kind == "u" else -9, 9)
+
+
+def arrays(
+    dtype: Any = np.float64,
+    shape: Any = None,
+    *,
+    elements: Any = None,
+    layouts: Sequence[str] = ("contiguous",),
+) -> st.SearchStrategy[np.ndarray[Any, Any]]:
+    """Arrays, in any layout.
+
+    Parameters
+    ----------
+    dtype : dtype, or strategy of them
+    shape : tuple of int, strategy of them, or None
+        None for at most three axes of lengths up to 4, none of length 0.
+    elements : strategy, optional
+        Of numbers. By default small ones, away from zero and from other places where
+        common functions have no gradient.
+    layouts : sequence of str
+        ``"contiguous"``, ``"non-contiguous"``, ``"negative strides"``, ``"Fortran
+        order"``, ``"read-only"``, ``"unaligned"``, ``"broadcast"``, ... Layouts that
+        come first are the simpler ones; one that a shape cannot have is left out.
+
+    Returns
+    -------
+    strategy of ndarray
+
+    Raises
+    ------
+    ArgumentError
+        If a layout is unknown.
+
+    Examples
+    --------
+    >>> from hypothesis import given
+    >>> from customop.testing import strategies
+    >>> @given(strategies.arrays(layouts=["contiguous", "negative strides"]))
+    ... def test(x):
+    ...     assert (-x).sum() == -x.sum()
+    >>> test()
+    """
+    for name in layouts:
+        if name != "contiguous" and name not in LAYOUTS:
+            raise ArgumentError(
+                f"strategies.arrays: unknown layout {name!r}"
+                f"{did_you_mean(name, LAYOUTS)}",
+                f"known: {quoted(['contiguous', *LAYOUTS])}",
+                do="use known ones",
+            )
+    shapes = hnp.array_shapes(min_dims=0, max_dims=3, max_side=4)
+    made = _filled(dtype, shapes if shape is None else shape, elements)
+    return st.builds(_laid_out, made, st.sampled_from(list(layouts)))
+
+
+def _filled(dtype: Any, shape: Any, elements: Any) -> _Strategy:
+    if isinstance(dtype, st.SearchStrategy):
+        return dtype.flatmap(lambda found: _filled(found, shape, elements))
+    kind = np.dtype(dtype)
+    items = _elements(kind) if elements is None else elements
+    return hnp.arrays(kind, shape, elements=items, fill=st.nothing())
+
+
+def _laid_out(x: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
+    if layout == "contiguous":
+        return x
+    made = LAYOUTS[layout][0](x)
+    return x if made is None else made
+
+
+# ---- values that are no arrays ----
+
+_SCALARS: dict[str, Callable[[], _Strategy]] = {
+    "int": lambda: st.integers(-4, 4),
+    "float": lambda: st.sampled_from([0.5, 1.0, 2.0, -0.75, 0.0, 1e-3]),
+    "complex": lambda: st.sampled_from([0.5 + 0.25j, 1j, 2.0 + 0j]),
+    "bool": st.booleans,
+    "str": lambda: st.text("abc", max_size=3),
+    "Scalar": lambda: st.sampled_from([1, 2.0, 0.5, -0.75, True]),
+    "dtype": lambda: st.sampled_from([np.dtype(n) for n in ("f8", "f4", "i8", "c16")]),
+    "device": lambda: st.just("cpu"),
+}
+
+
+def scalars(annotation: Any) -> _Strategy:
+    """Numbers, strings, dtypes and the like, by an annotation.
+
+    Parameters
+    ----------
+    annotation : type
+        ``int``, ``float``, ``complex``, ``bool``, ``str``, `Scalar`, `DType`,
+        `Device`, a ``Literal``, an ``Enum``, or ``Optional`` of these.
+
+    Returns
+    -------
+    strategy
+
+    Raises
+    ------
+    SchemaError
+        If the annotation has no schema type.
+
+    Examples
+    --------
+    >>> from typing import Literal
+    >>> from customop.testing import strategies
+    >>> strategies.scalars(Literal["same", "valid"])
+    sampled_from(('same', 'valid'))
+    """
+    return _of(schema_type(annotation), arrays())
+
+
+def values(annotation: Any, array: Any = None) -> _Strategy:
+    """Values of any annotation that a parameter of an operator can have.
+
+    Parameters
+    ----------
+    annotation : type
+        Also lists, tuples and dicts, and classes of config objects.
+    array : strategy, optional
+        What stands for each array in it; `arrays` by default.
+
+    Returns
+    -------
+    strategy
+
+    Raises
+    ------
+    SchemaError
+        If the annotation has no schema type.
+
+    Examples
+    --------
+    >>> from hypothesis import given
+    >>> from customop.testing import strategies
+    >>> @given(strategies.values(list[int]))
+    ... def test(numbers):
+    ...     assert all(isinstance(n, int) for n in numbers)
+    >>> test()
+    """
+    return _of(schema_type(annotation), arrays() if array is None else array)
+
+
+def generators() -> st.SearchStrategy[np.random.Generator]:
+    """Random generators by their seeds.
+
+    Returns
+    -------
+    strategy of numpy.random.Generator
+
+    Examples
+    --------
+    >>> from hypothesis import given
+    >>> from customop.testing import strategies
+    >>> @given(strategies.generators())
+    ... def test(rng):
+    ...     assert 0.0 <= rng.random() < 1.0
+    >>> test()
+    """
+    return st.builds(np.random.default_rng, st.integers(0, 99))
+
+
+def _of(kind: SchemaType, array: _Strategy) -> _Strategy:
+    if kind == GENERATOR:
+        return generators()
+    if isinstance(kind, ArrayType):
+        return st.one_of(array, _SCALARS["Scalar"]()) if kind.or_number else array
+    return _MAKERS[type(kind)](kind, array)
+
+
+def _of_list(kind: ListOf, array: _Strategy) -> _Strategy:
+    item = _of(kind.item, array)
+    low, high = (0, 3) if kind.length is None else (kind.length,) * 2
+    found = st.lists(item, min_size=low, max_size=high)
+    return found.map(tuple) if kind.is_tuple else found
+
+
+def _of_dict(kind: DictOf, array: _Strategy) -> _Strategy:
+    return st.dictionaries(
+        st.text("abc", min_size=1), _of(kind.item, array), max_size=3
+    )
+
+
+def _of_class(kind: ClassOf, array: _Strategy) -> _Strategy:
+    if kind.is_enum:
+        members: Any = kind.cls
+        return st.sampled_from(members)
+    fields = {name: _of(k, array) for name, k in kind.items.items()}
+    if kind.fields.is_dict:
+        needed = {n: s for n, s in fields.items() if n in kind.fields.required}
+        rest = {n: s for n, s in fields.items() if n not in needed}
+        return st.fixed_dictionaries(needed, optional=rest)
+    items = st.tuples(*fields.values()).map(list)
+    return items.map(lambda found: kind.fields.like(None, found))
+
+
+_MAKERS: dict[type, Callable[[Any, _Strategy], _Strategy]] = {
+    Base: lambda kind, array: _SCALARS[kind.name](),
+    Choice: lambda kind, array: st.sampled_from(kind.options),
+    Maybe: lambda kind, array: st.one_of(st.none(), _of(kind.item, array)),
+    ListOf: _of_list,
+    TupleOf: lambda kind, array: st.tuples(*[_of(k, array) for k in kind.items]),
+    DictOf: _of_dict,
+    ClassOf: _of_class,
+}
+
+
+# ---- arguments by the schema alone ----
+
+
+def from_schema(schema: Schema | str, array: Any = None) -> st.SearchStrategy[Sample]:
+    """Arguments that fit a schema, whether or not a kernel accepts them.
+
+    Parameters
+    ----------
+    schema : Schema or str
+    array : strategy, optional
+        What stands for each array; `arrays` by default.
+
+    Returns
+    -------
+    strategy of Sample
+
+    Raises
+    ------
+    SchemaError
+        If a string is no schema.
+
+    Examples
+    --------
+    >>> import customop as co
+    >>> from hypothesis import given
+    >>> from customop.testing import strategies
+    >>> @given(strategies.from_schema("(Array x, *, int n=1) -> Array"))
+    ... def test(sample):
+    ...     assert len(sample.args) == 1
+    ...     assert set(sample.kwargs) <= {"n"}
+    >>> test()
+    """
+    found = Schema.parse(schema) if isinstance(schema, str) else schema
+    chosen = arrays() if array is None else array
+    columns = [_argument(p, chosen) for p in found.parameters]
+    return st.tuples(*columns).map(lambda row: call_of(found, row))
+
+
+def _argument(p: Parameter, array: _Strategy) -> _Strategy:
+    given = _of(p.type, array)
+    return given if p.default is MISSING else st.one_of(st.just(OMITTED), given)
+
+
+# ---- arguments that an operator accepts ----
+
+
+def arguments(op: Any) -> st.SearchStrategy[Sample]:
+    """Arguments that an operator accepts.
+
+    Parameters
+    ----------
+    op : Operator
+
+    Returns
+    -------
+    strategy of Sample
+        What `Operator.register_sample_inputs` says. Without it, arrays of all numbers
+        of axes, lengths and options that the kernels of the operator accept; they
+        shrink to small arrays of simple numbers.
+
+    Raises
+    ------
+    ArgumentError
+        If no arguments are found.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> from hypothesis import given
+    >>> from customop.testing import strategies
+    >>> @given(strategies.arguments(co.ops.np.matmul.default))
+    ... def test(sample):
+    ...     x, y = sample.args
+    ...     assert x.shape[-1] == y.shape[-2 if y.ndim > 1 else 0]
+    >>> test()
+    """
+    given = op.sample_inputs()
+    if given:
+        return st.sampled_from(given)
+    patterns = patterns_of(op).patterns
+    oracle = Oracle(op, 1.0)
+    with strict_numbers():
+        # With complaints only where there is nothing without.
+        worst = oracle.outcome(patterns[0].trial)
+    return _arguments(op, patterns, worst)
+
+
+@st.composite
+def _arguments(
+    draw: st.DrawFn, op: Any, patterns: Sequence[Pattern], worst: int
+) -> Sample:
+    pattern = draw(st.sampled_from(patterns))
+    lengths = [draw(st.sampled_from(sorted(g.lengths))) for g in pattern.groups]
+    trial = pattern.at(lengths)
+    limit = index_limit(trial)
+    given = iter([draw(_filling(f, limit)) for f in trial.fillings])
+    row = [_value(draw, template, given) for template in trial.form]
+    sample = call_of(op.schema, row)
+    assume(_outcome(op, sample) <= worst)
+    return sample
+
+
+def _value(draw: st.DrawFn, template: Any, given: Iterator[Any]) -> Any:
+    """The value of a template, its places filled with what was drawn."""
+    if isinstance(template, Slot):
+        return next(given)
+    if type(template) is Node:
+        return template.make([_value(draw, item, given) for item in template.items])
+    return draw(generators()) if isinstance(template, Seeded) else template
+
+
+# Family of numbers -> those that it has.
+_FITS: dict[str, Callable[[float], bool]] = {
+    "wide": lambda v: True,
+    "unit": lambda v: abs(v) < 1,
+    "positive": lambda v: 0 < v < 1,
+    "above one": lambda v: v > 1,
+}
+
+
+def _filling(filling: Filling, limit: int) -> _Strategy:
+    """Arrays to fill a place with: numbers of its family, no two of them equal."""
+    shape, dtype, family = filling.shape, filling.dtype, filling.family
+    if dtype.kind == "f" and family in _FITS:
+        numbers = [v for v in _GRID if _FITS[family](v)]
+        if np.prod(shape, dtype=int) <= len(numbers):
+            items = st.sampled_from(numbers)
+            return hnp.arrays(
+                dtype, shape, elements=items, fill=st.nothing(), unique=True
+            )
+    if dtype.kind == "b" or family in ("index", "count"):
+        low, high = (1, 5) if family == "count" else (0, limit - 1)
+        items = st.booleans() if dtype.kind == "b" else st.integers(low, high)
+        return hnp.arrays(dtype, shape, elements=items, fill=st.nothing())
+    return st.integers(0, 9).map(
+        lambda seed: fill(family, shape, dtype, seed, limit).copy()
+    )
+
+
+def _outcome(op: Any, sample: Sample) -> int:
+    """How the kernel takes a sample; without one, it is taken."""
+    own = fresh(sample)
+    oracle = Oracle(op, 1.0)
+    if oracle.kernel is None:
+        return CLEAN
+    with strict_numbers():
+        return oracle.outcome_of(op._bind(*own.args, **own.kwargs))

@@ -1,0 +1,125 @@
+"""A mode that casts the float arguments of operators to a chosen dtype."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from customop.arrays.fake import device_of, dtype_of
+from customop.arrays.kinds import device_kind
+from customop.arrays.numpy_protocol import call_numpy
+from customop.core.checks import check_device_types
+from customop.core.dispatch import Mode, current_mode, is_array, map_nested
+from customop.core.table import AUTOCAST
+from customop.errors import ArgumentError, RegistrationError
+
+__all__ = ["autocast"]
+
+
+class autocast(Mode):  # noqa: N801  # written as a call, as in torch
+    """While it is open, operators compute in the dtype registered for autocast.
+
+    An operator with `register_autocast` gets its float arrays of that kind, but for
+    float64 and longer ones, in the registered dtype, and runs with autocast off. All
+    other operators run as ever. What an operator calls in its own kernel is part of
+    it, and is not cast.
+
+    Parameters
+    ----------
+    device_type : str
+        Kind of array whose operators are cast.
+    enabled : bool
+        False to switch autocast off for the block, inside another.
+
+    Raises
+    ------
+    ArgumentError
+        If `device_type` is no known kind of array.
+
+    Notes
+    -----
+    It stands above all transforms, wherever it was opened: gradients flow back through
+    the casts and come out in the dtype of the inputs.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_op("doc::double", mutates_args=())
+    ... def double(x: np.ndarray) -> np.ndarray:
+    ...     return x * 2
+    >>> _ = double.register_autocast("cpu", np.float16)
+    >>> with co.autocast("cpu"):
+    ...     double(np.ones(2, np.float32))
+    array([2., 2.], dtype=float16)
+    """
+
+    kind = AUTOCAST
+
+    def __init__(self, device_type: str = "cpu", enabled: bool = True) -> None:
+        super().__init__()
+        self.device_type: str = _known_kind(device_type)
+        self.enabled: bool = bool(enabled)
+        # What holds inside: its own setting, and those of the blocks around it.
+        self.settings: dict[str, bool] = {}
+
+    def __enter__(self) -> Self:
+        around = current_mode.get()
+        while around is not None and not isinstance(around, autocast):
+            around = around.outer
+        super().__enter__()
+        known = {} if around is None else around.settings
+        self.settings = {**known, self.device_type: self.enabled}
+        # Above every tracer, as in torch, so that transforms see the casts.
+        self.level: float = math.inf  # type: ignore[assignment]
+        return self
+
+    def find_outer(self) -> Mode | None:
+        """The mode around it that is no autocast: it does their work too."""
+        found = current_mode.get()
+        while isinstance(found, autocast):
+            found = found.outer
+        return found
+
+    def describe(self) -> str:
+        """How messages name it."""
+        return f"autocast({self.device_type!r})"
+
+    def process(self, op: Any, args: Sequence[Any]) -> Any:
+        """Cast what is to be cast, and call the operator outside of autocast."""
+        row = op._table.get(AUTOCAST)
+        if row is None:
+            return op.invoke(args)
+        dtypes = {k: d for k, d in row.fn.items() if self.settings.get(k)}
+        return op.invoke([map_nested(v, lambda x: _cast(x, dtypes)) for v in args])
+
+
+def _cast(value: Any, dtypes: dict[str, Any]) -> Any:
+    """A float array of a kind in the dtype for that kind; all else as it is."""
+    if not is_array(value) or not _is_short_float(dtype_of(value)):
+        return value
+    dtype = dtypes.get(device_kind(device_of(value)))
+    if dtype is None or dtype_of(value) == dtype:
+        return value
+    return call_numpy(np.astype, value, dtype)
+
+
+def _is_short_float(dtype: np.dtype[Any]) -> bool:
+    # By name, for the floats of other packages, such as bfloat16, are of kind "V".
+    is_float = dtype.kind == "f" or "float" in dtype.name
+    return is_float and dtype.itemsize < np.dtype(np.float64).itemsize
+
+
+def _known_kind(device_type: Any) -> str:
+    if not isinstance(device_type, str):
+        raise ArgumentError(
+            f"autocast: device_type={device_type!r} is no name of a kind of array",
+            do='write autocast("cpu")',
+        )
+    try:
+        check_device_types("autocast", device_type)
+    except RegistrationError as error:
+        raise ArgumentError(error.what, *error.where, do=error.do) from None
+    return device_type

@@ -1,0 +1,278 @@
+"""Tracking switched by hand: variables, backward, no_grad, stop_gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ContextDecorator
+from typing import Any, Self, TypeVar
+
+from customop.arrays.array import Array
+from customop.arrays.kinds import TRACED, kind_of
+from customop.arrays.numpy_protocol import abbreviated
+from customop.arrays.pytree import map_leaves
+from customop.core.dispatch import Mode, current_mode, is_array, map_nested
+from customop.core.kinds import RuleKind
+from customop.core.operator import Operator
+from customop.core.rule_types import Context
+from customop.core.table import AUTOGRAD
+from customop.errors import GradientError
+from customop.library.functions import custom_op
+from customop.schema.coerce import show
+from customop.schema.tags import Tag
+from customop.transforms.autograd.grad import (
+    Fresh,
+    as_cotangent,
+    as_input,
+    is_real,
+    one_like,
+)
+from customop.transforms.autograd.interpreter import (
+    GradInterpreter,
+    GradTracer,
+    no_variable,
+)
+from customop.transforms.autograd.node import plus, sweep
+
+__all__ = [
+    "backward",
+    "enable_grad",
+    "no_grad",
+    "stop_gradient",
+    "variable",
+]
+
+T = TypeVar("T")
+
+
+# ---- the value alone ----
+
+
+def _identity(x: Any) -> Any:
+    return x
+
+
+def _block(ctx: Context, inputs: Any, output: Any) -> None:
+    ctx.mark_non_differentiable(output)
+
+
+stop_array: Operator[[Any], Any] = (
+    custom_op(
+        "customop::stop_gradient",
+        _identity,
+        mutates_args=(),
+        schema="(Array(a) x) -> Array(a)",
+        tags=Tag.pointwise,
+    )
+    .register_fake(_identity)
+    .register_autograd(lambda ctx, g: None, setup_context=_block)
+    .register_jvp(lambda primals, tangents: (stop_array(*primals), None))
+)
+
+
+def stop_gradient(x: T) -> T:
+    """The value without its tracking: nothing flows back through it.
+
+    Parameters
+    ----------
+    x : pytree of array
+        Other leaves stay as they are.
+
+    Returns
+    -------
+    pytree of array
+        Plain arrays where only gradients were tracked. What `vmap` tracks stays
+        tracked: a row of a batch is no array of its own.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> co.grad(lambda x: x * co.stop_gradient(x))(np.array(3.0))
+    np.float64(3.0)
+    """
+    if is_array(x):
+        return stop_array(x)  # type: ignore[no-any-return]
+    return map_leaves(lambda v: stop_array(v) if is_array(v) else v, x)  # type: ignore[no-any-return]
+
+
+# ---- the imperative form ----
+
+
+class _Tape(GradInterpreter):
+    """The one transform that never ends: it stands below all others."""
+
+    kind = AUTOGRAD
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.level = 0
+
+    def describe(self) -> str:
+        """How messages name it."""
+        return "variables (level 0)"
+
+    def backward(self, y: Any, gradient: Any, retain_graph: bool) -> None:
+        """Add the gradient of `y` to its variables."""
+        if gradient is None:
+            if tuple(y.shape) != () or not is_real(y.dtype):
+                raise GradientError(
+                    f"backward: {abbreviated(y)} is no real float without axes, so it"
+                    " needs a gradient",
+                    do="call backward(np.sum(np.real(y))), or backward(y, gradient)",
+                )
+            gradient = one_like(y.value)
+        seed = as_cotangent(gradient, y.value, "backward: the gradient")
+        found = sweep([(y.node, seed)], retain=retain_graph)
+        fresh = Fresh(seed)
+        for leaf, grad in found.items():
+            before = leaf.grad
+            leaf.grad = fresh(grad) if before is None else plus(before, grad)
+
+
+_tape = _Tape()
+
+
+def variable(x: Array | float) -> GradTracer:
+    """Make a value whose gradient `backward` can bring.
+
+    Parameters
+    ----------
+    x : array or float
+        Array of floats.
+
+    Returns
+    -------
+    GradTracer
+        Behaves as the array does; its `grad` is None until `backward` has run.
+
+    Raises
+    ------
+    GradientError
+        If `x` is no array of floats.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> x = co.variable(np.array([1.0, 2.0]))
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    array([2., 4.])
+    """
+    value = as_input(x, "variable: x")
+    if isinstance(value, GradTracer) and value.interpreter is _tape:
+        raise GradientError(
+            f"variable: {show(x)} is or depends on a variable already",
+            do="use it as it is, or variable(stop_gradient(x)) for a new beginning",
+        )
+    return _tape.variable(value)
+
+
+def backward(
+    y: Array, gradient: Array | float | None = None, *, retain_graph: bool = False
+) -> None:
+    """Add the gradient of a value to the `grad` of the variables it depends on.
+
+    Parameters
+    ----------
+    y : array
+        A value computed from variables.
+    gradient : array, optional
+        Cotangent of `y`, of its shape and dtype; needed where `y` has axes.
+    retain_graph : bool
+        Whether `backward` shall run again through the same calls; otherwise what they
+        saved is freed.
+
+    Raises
+    ------
+    GradientError
+        If `y` depends on no variable, has axes and no `gradient` is given, or its
+        graph has been freed.
+    MissingRuleError
+        If an operator on the way has no autograd rule.
+    """
+    if type(y) is not GradTracer:
+        raise no_variable(y)
+    y.interpreter.backward(y, gradient, retain_graph)  # type: ignore[attr-defined]  # a GradInterpreter
+
+
+class _Untracked(Mode):
+    """The mode of `no_grad`: operators see values without their tracking."""
+
+    kind = RuleKind("no_grad")
+
+    def process(self, op: Any, args: Sequence[Any]) -> Any:
+        """Run the operator on the values alone."""
+        return op.invoke([map_nested(value, _stopped) for value in args])
+
+
+class _Tracked(Mode):
+    """The mode of `enable_grad`: the modes of `no_grad` outside do not count."""
+
+    kind = RuleKind("enable_grad")
+
+    def find_outer(self) -> Mode | None:
+        """The first mode outside that is not of `no_grad`."""
+        mode = current_mode.get()
+        while isinstance(mode, _Untracked):
+            mode = mode.outer
+        return mode
+
+    def process(self, op: Any, args: Sequence[Any]) -> Any:
+        """Run the operator as it would run outside of `no_grad`."""
+        return op.invoke(args)
+
+
+def _stopped(value: Any) -> Any:
+    return stop_array(value) if kind_of[type(value)] is TRACED else value
+
+
+class _Switch(ContextDecorator):
+    """Opens a mode for a block or for the calls of a function."""
+
+    _mode: type[Mode]
+
+    def __init__(self) -> None:
+        self._open: list[Mode] = []
+
+    def _recreate_cm(self) -> Self:
+        # A mode belongs to the thread that opened it: each call of a decorated
+        # function opens its own.
+        return type(self)()
+
+    def __enter__(self) -> None:
+        self._open.append(self._mode().__enter__())
+
+    def __exit__(self, *exc: object) -> None:
+        self._open.pop().__exit__(*exc)
+
+
+class no_grad(_Switch):  # noqa: N801  # torch's name
+    """Compute without tracking: as a context manager or a decorator.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> x = co.variable(np.array([1.0, 2.0]))
+    >>> with co.no_grad():
+    ...     y = x * 2.0
+    >>> y
+    array([2., 4.])
+    """
+
+    _mode = _Untracked
+
+
+class enable_grad(_Switch):  # noqa: N801  # torch's name
+    """Track again inside of `no_grad`: as a context manager or a decorator.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> x = co.variable(np.array(3.0))
+    >>> with co.no_grad(), co.enable_grad():
+    ...     y = x * x
+    >>> y.backward()
+    >>> x.grad
+    np.float64(6.0)
+    """
+
+    _mode = _Tracked

@@ -1,0 +1,145 @@
+"""Running code on fake arrays: a mode, and a function that gives shapes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar, overload
+
+from typing_extensions import ParamSpec
+
+from customop.arrays.array import ArrayT
+from customop.arrays.fake import FakeArray, make_fake
+from customop.arrays.kinds import FAKE, kind_of, normalize_device
+from customop.arrays.pytree import map_leaves
+from customop.core.dispatch import Mode, is_array, map_nested
+from customop.core.kinds import RuleKind
+from customop.core.proof import finish_fake, to_fake
+from customop.errors import ArgumentError, check_function
+from customop.schema.coerce import show
+
+__all__ = ["FakeMode", "eval_shape"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class FakeMode(Mode):
+    """While it is open, every operator runs its fake kernel.
+
+    Real arrays among the arguments are taken for their shapes, dtypes and devices.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_op("doc::negate", mutates_args=())
+    ... def negate(x: np.ndarray) -> np.ndarray:
+    ...     return -x
+    >>> _ = negate.register_fake(lambda x: co.fake_like(x))
+    >>> with co.FakeMode() as mode:
+    ...     x = mode.from_array(np.zeros((2, 3)))
+    ...     y = negate(x)
+    >>> y
+    FakeArray(f64[2, 3], device='cpu')
+    """
+
+    kind: ClassVar[RuleKind] = RuleKind("fake")
+
+    def process(self, op: Any, args: Sequence[Any]) -> Any:
+        """Run the fake kernel."""
+        values = [map_nested(value, to_fake) for value in args]
+        slots = (*op.array_slots, *op.nested_slots)
+        if any(is_array(v) for slot in slots for v in _flat(values[slot])):
+            return op.invoke(values)
+        # No array says that the call is fake, so its kernel is taken here.
+        kernel = op.rule(FAKE)
+        positional, keywords = op.schema.split(values)
+        out = kernel(*positional, **keywords)
+        return finish_fake(op, kernel, out)
+
+    def from_array(self, x: Any, device: str | None = None) -> FakeArray:
+        """The fake array of a real one.
+
+        Parameters
+        ----------
+        x : array
+        device : str, optional
+            Device that it shall be said to live on; that of `x` by default.
+
+        Returns
+        -------
+        FakeArray
+            Of the same shape, dtype and strides.
+
+        Raises
+        ------
+        ArgumentError
+            If `x` is no array.
+        """
+        if kind_of[type(x)] is None or hasattr(x, "interpreter"):
+            raise ArgumentError(
+                f"FakeMode.from_array: {show(x)} is no array with data",
+                do="pass an array, such as np.asarray(x)",
+            )
+        fake = to_fake(x)
+        if device is None:
+            return fake  # type: ignore[no-any-return]
+        where = normalize_device(device)
+        return make_fake(fake.shape, fake.dtype, fake.strides, where)
+
+
+def _flat(value: Any) -> list[Any]:
+    found: list[Any] = []
+    map_nested(value, found.append)
+    return found
+
+
+# What `fn` takes, or, after a fake array that stands where the hints of `fn` may ask
+# for a real one, anything.
+@overload
+def eval_shape(
+    fn: Callable[P, ArrayT], *args: P.args, **kwargs: P.kwargs
+) -> FakeArray: ...
+@overload
+def eval_shape(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Any: ...
+@overload
+def eval_shape(
+    fn: Callable[..., ArrayT], fake: FakeArray, /, *args: Any, **kwargs: Any
+) -> FakeArray: ...
+@overload
+def eval_shape(
+    fn: Callable[..., R], fake: FakeArray, /, *args: Any, **kwargs: Any
+) -> Any: ...
+def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Shapes and dtypes that a function would return, without computing it.
+
+    Parameters
+    ----------
+    fn : callable
+        Made of operators and NumPy functions.
+    *args, **kwargs : pytree
+        What `fn` takes; real arrays are taken for their shapes and dtypes.
+
+    Returns
+    -------
+    pytree of FakeArray
+        What `fn` returns, with fake arrays in place of arrays.
+
+    Raises
+    ------
+    ArgumentError
+        If `fn` is no function.
+    MissingRuleError
+        If an operator has no fake kernel.
+    DataDependentError
+        If `fn` asks for a value.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> co.eval_shape(np.matmul, np.zeros((2, 3)), np.zeros((3, 4)))
+    FakeArray(f64[2, 4], device='cpu')
+    """
+    check_function("eval_shape", fn)
+    with FakeMode():
+        given, named = map_leaves(to_fake, (args, kwargs))
+        return map_leaves(to_fake, fn(*given, **named))

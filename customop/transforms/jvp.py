@@ -1,0 +1,338 @@
+"""Forward mode: by an operator's rule, or by the transpose of its backward formula."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal, TypeVar, TypeVarTuple, overload
+
+import numpy as np
+
+from customop.arrays.kinds import kind_of
+from customop.arrays.nested import aligned, children, like, map_outline
+from customop.arrays.numpy_protocol import abbreviated, call_numpy
+from customop.arrays.pytree import flatten, map_leaves, unflatten
+from customop.core.dispatch import Interpreter, Tracer, flat, is_array, map_nested
+from customop.core.proof import JVP_RULE, check_returns
+from customop.core.table import AUTOGRAD, JVP
+from customop.errors import ContractError, GradientError, check_function, place
+from customop.schema.coerce import show
+from customop.transforms.autograd.grad import check_outputs, vjp
+from customop.transforms.autograd.interpreter import GradInterpreter, GradTracer
+from customop.transforms.autograd.node import is_inexact, sweep
+
+__all__ = ["JvpTracer", "jvp"]
+
+R = TypeVar("R")
+Aux = TypeVar("Aux")
+Ts = TypeVarTuple("Ts")
+
+
+class JvpTracer(Tracer):
+    """A value and its tangent."""
+
+    __slots__ = ("tangent",)
+
+    def __init__(self, interpreter: Interpreter, value: Any, tangent: Any) -> None:
+        self.interpreter = interpreter
+        self.value = value
+        self.tangent: Any = tangent
+
+
+class JvpInterpreter(Interpreter):
+    """One running forward-mode transform."""
+
+    kind = JVP
+    tracer_class: ClassVar[type[Tracer]] = JvpTracer
+
+    def process(self, op: Any, args: Sequence[Any]) -> Any:
+        """Run the operator below, and its tangent beside it."""
+        primals = self.unwrap(args)
+        tangents = [map_outline(value, self._tangent) for value in args]
+        if op.schema.written:
+            raise self._no_write(op, args)
+        rule = op.find_rule(JVP)
+        if rule is None:
+            out, tangent = _transposed(self, op, primals, tangents)
+        else:
+            out, tangent = _by_rule(self, op, rule, primals, tangents)
+        return self._pair(op, rule, out, tangent)
+
+    def _tangent(self, value: Any) -> Any:
+        if isinstance(value, JvpTracer) and value.interpreter is self:
+            return value.tangent
+        return None
+
+    def _pair(self, op: Any, rule: Any, out: Any, tangent: Any) -> Any:
+        found = children(out)
+        if found is not None:
+            if tangent is None:
+                return out
+            given = aligned(out, tangent)
+            if given is None:
+                raise _misfit(op, rule, f"{show(tangent)} for {len(found)} outputs")
+            pairs = zip(found, given, strict=True)
+            return like(out, [self._pair(op, rule, o, t) for o, t in pairs])
+        if tangent is None or not is_array(out) or not is_inexact(out.dtype):
+            return out
+        if not is_array(tangent) or tuple(tangent.shape) != tuple(out.shape):
+            seen = abbreviated(tangent) if is_array(tangent) else show(tangent)
+            raise _misfit(op, rule, f"{seen} for the output {abbreviated(out)}")
+        if tangent.dtype != out.dtype:
+            raise _misfit(op, rule, f"{abbreviated(tangent)} for {abbreviated(out)}")
+        return JvpTracer(self, out, tangent)
+
+    def _no_write(self, op: Any, args: Sequence[Any]) -> GradientError:
+        name = op.schema.written[0]
+        return GradientError(
+            f"{op.qualname} writes its argument '{name}' under {self.describe()}: a write"
+            " has no tangent",
+            op.schema.show(op.qualname, name),
+            do="use an operator that returns a new array",
+            op=op.qualname,
+            parameter=name,
+            kind="jvp",
+        )
+
+
+def _misfit(op: Any, rule: Any, what: str) -> GradientError:
+    return GradientError(
+        f"{op.qualname}: the jvp rule returned the tangent {what}",
+        op.schema.show(op.qualname),
+        f"rule at {place(rule)}" if rule is not None else "rule derived from backward",
+        do="return (output, tangent), of one structure, shape and dtype; None for zero",
+        op=op.qualname,
+        kind="jvp",
+    )
+
+
+def _by_rule(
+    interpreter: Interpreter,
+    op: Any,
+    rule: Callable[..., Any],
+    primals: Any,
+    tangents: Any,
+) -> tuple[Any, Any]:
+    positional, keywords = op.schema.split(primals)
+    moves, by_name = op.schema.split(tangents)
+    moving = [
+        name
+        for name, value in by_name.items()
+        if any(t is not None for t in flat(value))
+    ]
+    if moving and op.find_rule(AUTOGRAD) is None:
+        raise op.missing_rule(
+            JVP,
+            f"that takes a tangent of the keyword-only argument '{moving[0]}', and no"
+            " backward formula to transpose",
+        )
+    if moving:
+        return _transposed(interpreter, op, primals, tangents)
+    pair = rule(tuple(positional), tuple(moves), **keywords)
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        raise ContractError(
+            f"{op.qualname}: the jvp rule returned {show(pair)}",
+            op.schema.show(op.qualname),
+            f"rule at {place(rule)}",
+            do="return (output, tangent)",
+            op=op.qualname,
+            kind="jvp",
+        )
+    if not op.schema.single_return or not is_array(pair[0]):
+        check_returns(op, rule, pair[0], JVP_RULE)
+    return pair
+
+
+def _transposed(
+    interpreter: Interpreter, op: Any, primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[Any, Any]:
+    """Output and tangent from the backward formula alone.
+
+    The pullback is linear in its cotangent, so the pullback of the pullback is the
+    pushforward, wherever it is taken. Source: Townsend, "A new trick for calculating
+    Jacobian vector products", 2017.
+    """
+    if op.find_rule(AUTOGRAD) is None:
+        raise op.missing_rule(
+            JVP,
+            f"met under {interpreter.describe()}, with no backward formula to transpose",
+        )
+    grads = GradInterpreter()
+    starts: list[Any] = []
+    moving = [map_outline(t, lambda v: v is not None) for t in tangents]
+    pairs = zip(primals, moving, strict=True)
+    tracked = [_track(grads, p, m, starts) for p, m in pairs]
+    with grads:
+        out = op.invoke(tracked)
+    ends = [leaf for leaf in flat(out) if _is_own(leaf, grads)]
+    lowered = map_nested(out, grads.lower)
+    if not ends:
+        return lowered, None
+    given = [t for value in tangents for t in flat(value) if t is not None]
+
+    def pull(*cotangents: Any) -> tuple[Any, ...]:
+        seeds = [(e.node, g) for e, g in zip(ends, cotangents, strict=True)]
+        found = sweep(seeds, retain=True)
+        pairs = zip(starts, given, strict=True)
+        return tuple(
+            found[s] if s in found else call_numpy(np.zeros_like, t) for s, t in pairs
+        )
+
+    zeros = [call_numpy(np.zeros_like, e.value) for e in ends]
+    _, push = vjp(pull, *zeros)
+    found = iter(push(tuple(given)))
+    return lowered, map_outline(
+        out, lambda leaf: next(found) if _is_own(leaf, grads) else None
+    )
+
+
+def _is_own(leaf: Any, interpreter: Interpreter) -> bool:
+    return type(leaf) is GradTracer and leaf.interpreter is interpreter
+
+
+def _track(grads: GradInterpreter, value: Any, moving: Any, starts: list[Any]) -> Any:
+    found = children(value)
+    if found is not None:
+        pairs = zip(found, children(moving) or (), strict=True)
+        return like(value, [_track(grads, v, m, starts) for v, m in pairs])
+    if moving is not True:
+        return value
+    tracer = grads.variable(value)
+    starts.append(tracer.node)
+    return tracer
+
+
+@overload
+def jvp(
+    fn: Callable[[*Ts], R],
+    primals: tuple[*Ts],
+    tangents: tuple[*Ts],
+    has_aux: Literal[False] = False,
+) -> tuple[R, R]: ...
+@overload
+def jvp(
+    fn: Callable[[*Ts], tuple[R, Aux]],
+    primals: tuple[*Ts],
+    tangents: tuple[*Ts],
+    has_aux: Literal[True],
+) -> tuple[R, R, Aux]: ...
+@overload
+def jvp(
+    fn: Callable[..., R],
+    primals: list[Any],
+    tangents: list[Any],
+    has_aux: Literal[False] = False,
+) -> tuple[R, R]: ...
+@overload
+def jvp(
+    fn: Callable[..., tuple[R, Aux]],
+    primals: list[Any],
+    tangents: list[Any],
+    has_aux: Literal[True],
+) -> tuple[R, R, Aux]: ...
+def jvp(
+    fn: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    has_aux: bool = False,
+) -> Any:
+    """Value of a function and its derivative in a direction.
+
+    Parameters
+    ----------
+    fn : callable
+        Takes `primals`; returns an array or a pytree of arrays.
+    primals : tuple of pytree of array
+        Where the derivative is taken; arrays of floats.
+    tangents : tuple of pytree of array
+        The direction, with the structure, shapes and dtypes of `primals`.
+    has_aux : bool
+        Whether `fn` returns ``(output, aux)`` with something not to differentiate.
+
+    Returns
+    -------
+    output : pytree of array
+    tangent : pytree of array
+        Derivative of the output; zeros where it depends on no primal.
+    aux : object
+        Only with `has_aux`.
+
+    Raises
+    ------
+    ArgumentError
+        If `fn` is no function.
+    GradientError
+        If tangents do not fit the primals.
+    MissingRuleError
+        If an operator on the way has neither a jvp rule nor a backward formula.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> co.jvp(np.sin, (np.zeros(2),), (np.array([1.0, 3.0]),))
+    (array([0., 0.]), array([1., 3.]))
+    """
+    check_function("jvp", fn)
+    if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list):
+        raise GradientError(
+            f"jvp: primals and tangents are tuples, got {show(primals)} and"
+            f" {show(tangents)}",
+            do="write jvp(f, (x,), (dx,))",
+        )
+    leaves, structure = flatten(tuple(primals))
+    directions, other = flatten(tuple(tangents))
+    if structure != other:
+        raise GradientError(
+            f"jvp: tangents of structure {other} do not fit primals of {structure}",
+            do="give a tangent for each primal array",
+        )
+    interpreter = JvpInterpreter()
+    tracers = [
+        _dual(interpreter, x, t, i)
+        for i, (x, t) in enumerate(zip(leaves, directions, strict=True))
+    ]
+    with interpreter:
+        result = fn(*unflatten(structure, tracers))
+    if has_aux and (not isinstance(result, tuple) or len(result) != 2):
+        raise GradientError(
+            f"jvp: with has_aux=True the function must return (output, aux), got"
+            f" {show(result)}",
+            do="return a pair, or leave has_aux out",
+        )
+    out, aux = result if has_aux else (result, None)
+    check_outputs(flatten(out)[0], "jvp")
+    value = map_leaves(interpreter.lower, out)
+    tangent = map_leaves(lambda leaf: _tangent_of(interpreter, leaf), out)
+    if has_aux:
+        return value, tangent, map_leaves(interpreter.lower, aux)
+    return value, tangent
+
+
+def _dual(
+    interpreter: JvpInterpreter, value: Any, tangent: Any, index: int
+) -> JvpTracer:
+    if isinstance(value, float | complex) and not isinstance(value, np.generic):
+        value = np.asarray(value)
+    if isinstance(tangent, float | int | complex) and not isinstance(
+        tangent, np.generic
+    ):
+        tangent = np.asarray(tangent, getattr(value, "dtype", None))
+    if kind_of[type(value)] is None or not is_inexact(value.dtype):
+        seen = abbreviated(value) if is_array(value) else show(value)
+        raise GradientError(
+            f"jvp: primal {index} is {seen}, must be an array of floats",
+            do="pass x.astype(float)",
+        )
+    fits = is_array(tangent) and tuple(tangent.shape) == tuple(value.shape)
+    if not fits or tangent.dtype != value.dtype:
+        seen = abbreviated(tangent) if is_array(tangent) else show(tangent)
+        raise GradientError(
+            f"jvp: tangent {index} is {seen}, must be {abbreviated(value)} as its primal",
+            do="pass a tangent of the shape and dtype of the primal",
+        )
+    return JvpTracer(interpreter, value, tangent)
+
+
+def _tangent_of(interpreter: JvpInterpreter, leaf: Any) -> Any:
+    if isinstance(leaf, JvpTracer) and leaf.interpreter is interpreter:
+        return leaf.tangent
+    return call_numpy(np.zeros_like, leaf if is_array(leaf) else np.asarray(leaf))

@@ -1,0 +1,288 @@
+"""Kinds of array and names of devices."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop.arrays import kinds
+from customop.arrays.kinds import (
+    device_kind,
+    is_array_class,
+    kind_of,
+    known_kinds,
+    normalize_device,
+)
+from customop.testing import as_kind, devices_at_hand
+
+pytestmark = pytest.mark.usefixtures("built_in_kinds")
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    """What a test registers is gone after it."""
+    before = dict(kinds._registered), dict(kinds._conversions)
+    yield
+    tables = (kinds._registered, kinds._conversions)
+    for table, rows in zip(tables, before, strict=True):
+        table.clear()
+        table.update(rows)
+    kind_of.clear()
+
+
+class Column:
+    """A class of arrays that knows no NumPy."""
+
+    def __init__(self, values: list[float]) -> None:
+        self.values = values
+        self.shape = (len(values),)
+        self.dtype = np.dtype(float)
+        self.ndim = 1
+
+
+class LongColumn(Column):
+    """A class that derives from it."""
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (np.zeros(2), "cpu"),
+        (np.ma.zeros(2), "cpu"),
+        (np.float64(1.0), "numpy scalar"),
+        (1.0, None),
+        ([1.0], None),
+        (None, None),
+    ],
+    ids=["ndarray", "subclass", "NumPy scalar", "float", "list", "None"],
+)
+def test_the_class_of_a_value_tells_its_kind(value: Any, kind: str | None) -> None:
+    """NumPy arrays and their subclasses are of the kind cpu."""
+    assert kind_of[type(value)] == kind
+
+
+def test_kinds_known_from_the_start() -> None:
+    """Kernels can be registered for cpu and cuda, and fake kernels."""
+    assert set(known_kinds()) >= {"cpu", "cuda", "fake"}
+
+
+def test_a_registered_class_has_its_kind() -> None:
+    """A class and its subclasses are of the kind that they are registered as."""
+    co.register_array_type("column", Column)
+    assert (kind_of[Column], kind_of[LongColumn]) == ("column", "column")
+
+
+def test_registering_reaches_classes_looked_up_before() -> None:
+    """A class that was no array when a call met it is one afterwards."""
+    assert kind_of[Column] is None
+    co.register_array_type("column", Column)
+    assert kind_of[Column] == "column"
+
+
+def test_a_kind_may_have_several_classes() -> None:
+    """A second class joins the first, and a class given twice stands once."""
+    co.register_array_type("column", Column)
+    co.register_array_type("column", Column)
+    co.register_array_type("column", "elsewhere.Column")
+    assert kinds._registered["column"] == (Column, "elsewhere.Column")
+
+
+def test_a_class_given_by_its_path_is_found_once_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A path imports nothing; its class counts from the import by somebody else on."""
+    co.register_array_type("far", "far_away.Column")
+    assert "far_away" not in sys.modules
+    module = types.ModuleType("far_away")
+    module.Column = Column  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "far_away", module)
+    assert kind_of[Column] == "far"
+
+
+def test_a_registered_class_is_an_annotation() -> None:
+    """A parameter may be annotated with a registered class."""
+    co.register_array_type("column", Column)
+
+    def total(x: Column) -> Column: ...  # type: ignore[empty-body]
+
+    assert is_array_class(Column)
+    assert co.infer_schema(total, mutates_args=()) == "(Array x) -> Array"
+
+
+def test_a_kernel_for_a_registered_kind_runs() -> None:
+    """A call with an array of a registered kind runs the kernel of that kind."""
+    co.register_array_type("column", Column)
+
+    @co.custom_op("devices_test::twice", mutates_args=(), device_types="cpu")
+    def twice(x: co.Array) -> co.Array:
+        return x + x
+
+    @twice.register_kernel("column")
+    def _(x: Column) -> Column:
+        return Column([2 * v for v in x.values])
+
+    assert twice(Column([1.0, 2.0])).values == [2.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("device", "name"),
+    [
+        ("cpu", "cpu"),
+        ("cuda", "cuda"),
+        ("cuda:1", "cuda:1"),
+        (types.SimpleNamespace(id=2), "cuda:2"),
+    ],
+    ids=["cpu", "cuda", "numbered", "object of CuPy's form"],
+)
+def test_a_device_has_a_name(device: Any, name: str) -> None:
+    """Names stay as they are; a device object of CuPy gives its number."""
+    assert normalize_device(device) == name
+
+
+@pytest.mark.parametrize(("device", "kind"), [("cpu", "cpu"), ("cuda:1", "cuda")])
+def test_the_kind_of_a_device_has_no_number(device: str, kind: str) -> None:
+    """All devices of a kind have one kind of array."""
+    assert device_kind(device) == kind
+
+
+KNOWN = "known: 'cpu', 'cuda'\n  do: use a known one, or register_array_type first"
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [
+        ("cdua", f"unknown device 'cdua' (did you mean 'cuda'?); {KNOWN}"),
+        ("tpu", f"unknown device 'tpu' (did you mean 'cpu'?); {KNOWN}"),
+        ("fake", f"unknown device 'fake'; {KNOWN}"),
+        ("cuda:", f"unknown device 'cuda:'; {KNOWN}"),
+        ("cuda:x", f"unknown device 'cuda:x'; {KNOWN}"),
+        ("default", f"unknown device 'default'; {KNOWN}"),
+        (3, f"unknown device 3; {KNOWN}"),
+        (None, f"unknown device None; {KNOWN}"),
+    ],
+)
+def test_an_unknown_device_is_refused(device: Any, message: str) -> None:
+    """What names no device is an error that lists those there are."""
+    with pytest.raises(co.ArgumentError) as caught:
+        normalize_device(device)
+    assert str(caught.value) == message
+
+
+NO_KIND = (
+    "is no name for a kind of array\n  do: use an identifier, such as 'strict' or 'tpu'"
+)
+NO_CLASS = "is no class of arrays\n  do: pass the class that has shape and dtype"
+NO_PATH = 'is no path of a class\n  do: write "module.Class"'
+
+
+@pytest.mark.parametrize(
+    ("kind", "cls", "message"),
+    [
+        (3, Column, f"kind 3 {NO_KIND}"),
+        ("two words", Column, f"kind 'two words' {NO_KIND}"),
+        ("default", Column, f"kind 'default' {NO_KIND}"),
+        ("fake", Column, f"kind 'fake' {NO_KIND}"),
+        ("traced", Column, f"kind 'traced' {NO_KIND}"),
+        ("column", "Column", f"'Column' {NO_PATH}"),
+        ("column", "a..Column", f"'a..Column' {NO_PATH}"),
+        (
+            "column",
+            3,
+            '3 is neither a class nor a path\n  do: pass the class, or "module.Class"',
+        ),
+        ("column", int, f"int {NO_CLASS}"),
+        ("column", list, f"list {NO_CLASS}"),
+        ("column", np.float64, f"float64 {NO_CLASS}"),
+        (
+            "column",
+            np.ndarray,
+            (
+                "ndarray is already of the kind 'cpu'\n"
+                "  do: register kernels for 'cpu', or a class of your own"
+            ),
+        ),
+    ],
+)
+def test_a_refused_array_type_leaves_the_table(
+    kind: Any, cls: Any, message: str
+) -> None:
+    """A kind or class that cannot be one is an error, and nothing is registered."""
+    before = dict(kinds._registered)
+    with pytest.raises(co.RegistrationError) as caught:
+        co.register_array_type(kind, cls)
+    assert str(caught.value) == f"register_array_type: {message}"
+    assert kinds._registered == before
+
+
+# ---- conversion between kinds ----
+
+
+class Cell:
+    """A class of arrays that gives its values by a function alone."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+
+    shape = property(lambda self: self.values.shape)
+    dtype = property(lambda self: self.values.dtype)
+
+
+def test_arrays_of_a_registered_kind_are_made_and_read() -> None:
+    """The functions of `register_array_type` convert both ways."""
+    co.register_array_type("cell", Cell, from_numpy=Cell, to_numpy=lambda c: c.values)
+    x = np.array([1.0, 2.0], np.float32)
+    cell = as_kind(x, "cell")
+    assert type(cell) is Cell
+    assert as_kind(cell, "cell") is cell
+    back = as_kind(cell, "cpu")
+    assert back.dtype == np.float32
+    assert back.tolist() == [1.0, 2.0]
+
+
+def test_kinds_at_hand_can_be_made() -> None:
+    """A kind is at hand once it can be made of NumPy's arrays."""
+    co.register_array_type("cell", Cell)
+    assert "cell" not in devices_at_hand()
+    co.register_array_type("cell", Cell, from_numpy=Cell)
+    assert devices_at_hand() == ("cpu", "cell")
+
+
+def test_conversions_are_given_one_by_one() -> None:
+    """What is given later adds to what was given before."""
+    co.register_array_type("cell", Cell, to_numpy=lambda c: c.values)
+    co.register_array_type("cell", Cell, from_numpy=Cell)
+    assert as_kind(as_kind(np.ones(2), "cell"), "cpu").tolist() == [1.0, 1.0]
+
+
+def test_closeness_reads_registered_kinds() -> None:
+    """Arrays are compared by what `to_numpy` gives."""
+    co.register_array_type("cell", Cell, from_numpy=Cell, to_numpy=lambda c: c.values)
+    co.assert_close(Cell(np.ones(2)), Cell(np.ones(2)))
+    with pytest.raises(co.OpCheckError, match="1 of 2 elements"):
+        co.assert_close(Cell(np.ones(2)), Cell(np.array([1.0, 2.0])))
+
+
+def test_no_conversion() -> None:
+    """A kind that cannot be made here is refused."""
+    with pytest.raises(co.ArgumentError) as caught:
+        as_kind(np.ones(2), "cel")
+    assert str(caught.value) == (
+        "as_kind: no array of the kind 'cel' can be made here; at hand: 'cpu'\n"
+        '  do: register_array_type("cel", cls, from_numpy=...)'
+    )
+
+
+def test_conversion_that_is_no_function() -> None:
+    """A conversion is a function."""
+    with pytest.raises(co.RegistrationError) as caught:
+        co.register_array_type("cell", Cell, from_numpy="Cell")  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        "register_array_type: from_numpy='Cell' is no function\n"
+        "  do: pass a function of one array: from_numpy=convert"
+    )

@@ -1,0 +1,199 @@
+"""Kinds of rule, and the functions that can serve as one."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop.schema.signatures import (
+    check_parameters,
+    has_exactly,
+    mismatch,
+    parameters_of,
+)
+
+
+@co.custom_op("kinds_test::scale", mutates_args=())
+def scale(x: np.ndarray, k: float, *, shift: float = 0.0) -> np.ndarray:
+    return x * k + shift
+
+
+@pytest.mark.parametrize(
+    ("takes", "parameters"),
+    [
+        ("(out, *inputs)", "out, x, k, *, shift"),
+        ("(*inputs)", "x, k, *, shift"),
+        ("(primals, tangents, **keywords)", "primals, tangents, *, shift"),
+        ("(out)", "out"),
+        ("()", ""),
+    ],
+)
+def test_a_rule_takes_what_its_kind_says(takes: str, parameters: str) -> None:
+    """`*inputs` stands for all parameters, `**keywords` for the keyword-only ones."""
+    kind = co.RuleKind("sample", takes=takes)
+    names: dict[str, Any] = {}
+    exec(
+        f"def good({parameters}): ...\ndef bad({parameters}{', ' * bool(parameters)}more): ...",
+        names,
+    )
+    kind.check("kinds_test::scale", scale.schema, names["good"])
+    with pytest.raises(co.RegistrationError):
+        kind.check("kinds_test::scale", scale.schema, names["bad"])
+
+
+def test_a_kind_may_check_nothing() -> None:
+    """Without `takes` any function is a rule."""
+    kind = co.RuleKind("anything")
+    kind.check("kinds_test::scale", scale.schema, lambda one, two, three: None)
+
+
+def test_the_words_of_the_library_may_be_called_otherwise() -> None:
+    """Only the parameters of the operator have names to keep."""
+    kind = co.RuleKind("inverse", takes="(out, *inputs)")
+    kind.check("kinds_test::scale", scale.schema, lambda y, x, k, *, shift: y)
+
+
+def test_a_kind_is_read_back() -> None:
+    """What is registered for a kind is what the operator gives for it."""
+    kind = co.RuleKind("inverse", takes="(out, *inputs)", returns="input 0")
+
+    def rule(out: Any, x: Any, k: Any, *, shift: Any) -> Any:
+        return (out - shift) / k
+
+    scale.register(kind, rule)
+    assert scale.rule(kind) is rule
+
+
+def test_kinds_of_one_name_are_kinds_of_their_own() -> None:
+    """A kind is itself, so that two packages may use one word."""
+    one, two = co.RuleKind("same"), co.RuleKind("same")
+    scale.register(one, lambda: 1)
+    with pytest.raises(co.MissingRuleError):
+        scale.rule(two)
+
+
+def test_a_kind_may_derive_its_rule() -> None:
+    """An operator without a rule gets the one that its kind derives."""
+    kind = co.RuleKind("name_of", derive=lambda op: op.qualname)
+    assert scale.rule(kind) == "kinds_test::scale"
+
+
+def test_a_kind_that_derives_nothing_has_no_rule() -> None:
+    """None from `derive` means that there is no rule."""
+    with pytest.raises(co.MissingRuleError):
+        scale.rule(co.RuleKind("nothing", derive=lambda op: None))
+
+
+def test_a_kind_prints_what_it_is() -> None:
+    """Its text is the call that makes it."""
+    kind = co.RuleKind("inverse", takes="(out, *inputs)", returns="input 0")
+    assert (
+        repr(kind) == "RuleKind('inverse', takes='(out, *inputs)', returns='input 0')"
+    )
+
+
+# ---- parameters ----
+
+
+def twice(fn: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(fn)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    return wrapper
+
+
+# Function -> how it differs from what gets `x, k` by position and `a` by name.
+FUNCTIONS: list[tuple[Any, str]] = [
+    (lambda x, k, *, a: 0, ""),
+    (lambda x, k, a: 0, ""),
+    (lambda x, k, *, a=1: 0, ""),
+    (lambda x, k, *, a, b=1: 0, ""),
+    (lambda x, k, z=1, *, a: 0, ""),
+    (lambda *args, **kwargs: 0, ""),
+    (lambda x, *rest, a: 0, ""),
+    (lambda x, k, **kwargs: 0, ""),
+    (lambda _first, _second, *, a: 0, ""),
+    (lambda one, two, /, *, a: 0, ""),
+    (twice(lambda x, k, *, a: 0), ""),
+    (functools.partial(lambda x, k, z, *, a: 0, z=1), ""),
+    (lambda x: 0, "takes (x) by position, is given (x, k)"),
+    (lambda: 0, "takes () by position, is given (x, k)"),
+    (lambda x, k, z, *, a: 0, "takes (x, k, z) by position, is given (x, k)"),
+    (lambda k, x, *, a: 0, "has the parameter 'k' where the schema has 'x' (position 0)"),
+    (lambda x, q, *, a: 0, "has the parameter 'q' where the schema has 'k' (position 1)"),
+    (lambda x, k: 0, "lacks the keyword-only parameter 'a' of the schema"),
+    (lambda x, k, *, aa=1: 0, "lacks the keyword-only parameter 'a' of the schema, has 'aa'"),
+    (lambda x, k, *, aa: 0, "needs the keyword-only parameter 'aa', not in the schema (did you mean 'a'?)"),
+    (lambda x, k, a, /: 0, "lacks the keyword-only parameter 'a' of the schema"),
+    (twice(lambda x: 0), "takes (x) by position, is given (x, k)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fn", "problem"), FUNCTIONS, ids=range(len(FUNCTIONS)))
+def test_parameters_are_compared(fn: Any, problem: str) -> None:
+    """How a function differs from what it is given, the first fault first."""
+    given = parameters_of(fn)
+    assert given is not None
+    assert mismatch(given, ["x", "k"], ["a"]) == problem
+
+
+@pytest.mark.parametrize(("fn", "problem"), FUNCTIONS, ids=range(len(FUNCTIONS)))
+def test_the_quick_look_never_lets_a_fault_through(fn: Any, problem: str) -> None:
+    """What the code of a function says at once is what its signature says at length."""
+    assert not (has_exactly(fn, ["x", "k"], ["a"]) and problem)
+
+
+@pytest.mark.parametrize(
+    ("fn", "expected"),
+    [
+        (lambda x, k, *, a: 0, True),
+        (lambda y, k, *, a: 0, False),
+        (lambda x, k, *, a=1: 0, False),
+        (lambda x, k, *args, a: 0, False),
+        (twice(lambda x, k, *, a: 0), False),
+        (np.sin, False),
+    ],
+    ids=["the same", "a name", "a default", "star", "wrapped", "ufunc"],
+)
+def test_the_quick_look_sees_plain_functions_alone(fn: Any, expected: bool) -> None:
+    """It says yes for plain functions with these very names, and no more."""
+    assert has_exactly(fn, ["x", "k"], ["a"]) is expected
+
+
+def test_the_quick_look_leaves_told_signatures_alone() -> None:
+    """A function that tells another signature than its code is asked for it."""
+
+    def told(x: Any, k: Any, *, a: Any) -> Any: ...
+
+    told.__signature__ = inspect.signature(lambda y: 0)  # type: ignore[attr-defined]
+    assert not has_exactly(told, ["x", "k"], ["a"])
+    with pytest.raises(co.RegistrationError):
+        check_parameters("rule", told, ["x", "k"], ["a"])
+
+
+def test_a_function_without_parameters_is_no_rule_of_one() -> None:
+    """That it takes nothing is known, and is too few."""
+    with pytest.raises(co.RegistrationError):
+        check_parameters("rule", lambda: 0, ["x"], [])
+
+
+def test_free_names_are_not_compared() -> None:
+    """The first names may be free, their number is not."""
+    assert has_exactly(lambda y, x: 0, ["out", "x"], [], 1)
+    check_parameters("rule", lambda y, x=1: 0, ["out", "x"], [], free=1)
+    with pytest.raises(co.RegistrationError):
+        check_parameters("rule", lambda y, z: 0, ["out", "x"], [], free=1)
+
+
+@pytest.mark.parametrize("fn", [np.sin, max], ids=["ufunc", "builtin"])
+def test_functions_without_a_signature_pass(fn: Any) -> None:
+    """Builtins tell no names: their first call proves them."""
+    assert parameters_of(fn) is None
+    check_parameters("rule", fn, ["x"], [])

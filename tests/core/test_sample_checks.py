@@ -1,0 +1,745 @@
+"""Contracts proven on a share of the calls that a program makes."""
+
+from __future__ import annotations
+
+import gc
+import linecache
+import math
+import random
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop.config import Config
+from customop.core.proof import last_write
+from tests.strict_arrays import KIND, StrictArray, to_strict
+
+X = np.array([1.0, 2.0, 3.0])
+FOUND = "  found by a sampled check: config.sample_checks = 1.0\n"
+
+
+@pytest.fixture(autouse=True)
+def _settings() -> Iterator[None]:
+    """Seed the draws, and put all settings back."""
+    co.config.sample_seed = 7
+    yield
+    co.config.sample_checks = 0
+    co.config.sample_seed = None
+    co.config.on_breach = "error"
+    co.config.aliasing = "error"
+
+
+@pytest.fixture
+def settings() -> Config:
+    return Config()
+
+
+class Watched:
+    """An operator whose proofs are counted, by the calls of its fake kernel."""
+
+    def __init__(
+        self, name: str, schema: str, fn: Callable[..., Any], **kw: Any
+    ) -> None:
+        self.proofs = 0
+        name = f"sampled::{name}"
+        self.op = co.custom_op(name, fn, mutates_args=(), schema=schema, **kw)
+        self.op.register_fake(self._fake(schema))
+
+    def _fake(self, schema: str) -> Any:
+        names = schema[1 : schema.index(")")].replace("*, ", "")
+        names = [part.split("=")[0].split()[-1] for part in names.split(", ")]
+        scope: dict[str, Any] = {"tell": self._tell}
+        text = f"lambda {', '.join(names)}: tell({names[0]})"
+        if "*" in schema:
+            text = text.replace(", ", ", *, ", 1)
+        return eval(text, scope)
+
+    def _tell(self, first: Any) -> Any:
+        self.proofs += 1
+        return co.fake_like(first[0] if isinstance(first, list) else first)
+
+
+def double(x: Any) -> Any:
+    return x * 2.0
+
+
+# How calls come to their kernels: schema, kernel, call.
+PATHS: dict[str, tuple[str, Callable[..., Any], Callable[..., Any], dict[str, Any]]] = {
+    "fast": ("(Array x) -> Array", double, lambda op: op(X), {}),
+    "plain": ("(Array x) -> Array", double, lambda op: op.call(X), {}),
+    "invoke": ("(Array x) -> Array", double, lambda op: op.invoke([X]), {}),
+    "coerced": (
+        "(Array x, float k=1.0) -> Array",
+        lambda x, k: x * k,
+        lambda op: op(X, 2),
+        {},
+    ),
+    "slow": ("(Array x) -> Array", double, lambda op: op.dispatch(X), {}),
+    "scalar": ("(Array x) -> Array", double, lambda op: op(np.float64(2.0)), {}),
+    "list": (
+        "(Array[] xs) -> Array",
+        lambda xs: xs[0] + xs[1],
+        lambda op: op([X, X]),
+        {},
+    ),
+    "keyword": (
+        "(Array x, *, int n) -> Array",
+        lambda x, *, n: x * float(n),
+        lambda op: op(X, n=2),
+        {},
+    ),
+    "contiguous": (
+        "(Array x) -> Array",
+        double,
+        lambda op: op(X),
+        {"tags": co.Tag.needs_contiguous},
+    ),
+    "mode": ("(Array x) -> Array", double, lambda op: in_mode(op), {}),
+    "profile": ("(Array x) -> Array", double, lambda op: in_profile(op), {}),
+    "vmap": ("(Array x) -> Array", double, lambda op: co.vmap(op)(np.ones((2, 3))), {}),
+    "jvp": ("(Array x) -> Array", double, lambda op: co.jvp(op, (X,), (X,)), {}),
+    "grad": (
+        "(Array x) -> Array",
+        double,
+        lambda op: co.grad(lambda x: np.sum(op(x)))(X),
+        {},
+    ),
+}
+
+
+def in_mode(op: Any) -> Any:
+    with co.no_grad():
+        return op(X)
+
+
+def in_profile(op: Any) -> Any:
+    with co.profile():
+        return op(X)
+
+
+@pytest.fixture(params=PATHS)
+def path(request: pytest.FixtureRequest) -> tuple[Watched, Callable[[], Any]]:
+    """An operator of a new table, and a call that comes to its kernel once."""
+    schema, fn, call, kwargs = PATHS[request.param]
+    watched = Watched(request.param, schema, fn, **kwargs)
+    if request.param in ("vmap", "jvp", "grad"):
+        op = watched.op
+        op.register_vmap(lambda info, in_dims, x: (op(x), in_dims[0]))
+        op.register_autograd(lambda ctx, g: g * 2.0)
+    return watched, lambda: call(watched.op)
+
+
+def bounds(count: int, share: float) -> tuple[int, int]:
+    """Between which numbers of hits lies all but 1e-9 of the binomial distribution."""
+    below = above = 0.0
+    low, high = 0, count
+    for k in range(count + 1):
+        below += math.comb(count, k) * share**k * (1 - share) ** (count - k)
+        if below > 0.5e-9:
+            low = k
+            break
+    for k in range(count, -1, -1):
+        above += math.comb(count, k) * share**k * (1 - share) ** (count - k)
+        if above > 0.5e-9:
+            high = k
+            break
+    return low, high
+
+
+# ---- how many ----
+
+
+def test_none_by_default() -> None:
+    """Unless told otherwise, the first call alone is proven."""
+    watched = Watched("default", "(Array x) -> Array", double)
+    for _ in range(50):
+        watched.op(X)
+    assert (co.config.sample_checks, watched.proofs) == (0.0, 1)
+
+
+def test_all(path: tuple[Watched, Callable[[], Any]]) -> None:
+    """At 1 each call is proven, whatever way it comes to the kernel."""
+    watched, call = path
+    co.config.sample_checks = 1
+    for _ in range(20):
+        call()
+    assert watched.proofs == 20
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5])
+def test_the_share_of_calls(
+    path: tuple[Watched, Callable[[], Any]], share: float
+) -> None:
+    """The number of proven calls is what chance allows, whatever way they come."""
+    watched, call = path
+    call()
+    co.config.sample_checks = share
+    call()
+    watched.proofs = 0
+    for _ in range(400):
+        call()
+    low, high = bounds(400, share)
+    assert low <= watched.proofs <= high
+
+
+@pytest.mark.parametrize("share", [0.001, 0.01, 0.1, 0.9])
+def test_the_share_of_many_calls(share: float) -> None:
+    """So it is for small shares and large ones, on the fast path."""
+    watched = Watched("many", "(Array x) -> Array", double)
+    co.config.sample_checks = share
+    watched.op(X)
+    for _ in range(1000):
+        watched.op(X)
+    low, high = bounds(1000, share)
+    assert low <= watched.proofs - 1 <= high
+
+
+def test_other_kinds_of_array() -> None:
+    """Kernels for arrays of a registered kind are proven at that share too."""
+    co.register_array_type(KIND, StrictArray)
+    watched = Watched("kinds", "(Array x) -> Array", double)
+    watched.op.register_kernel(KIND, lambda x: StrictArray(x.array * 2.0))
+    x = to_strict(X)
+    co.config.sample_checks = 0.5
+    for _ in range(200):
+        watched.op(x)
+    low, high = bounds(199, 0.5)
+    assert low <= watched.proofs - 1 <= high
+
+
+def test_threads_draw_from_one_row() -> None:
+    """Eight threads lose no draw: at 1 all are proven, at a half what chance allows."""
+    watched = Watched("threads", "(Array x) -> Array", double)
+    watched.op(X)
+
+    def work(_: int) -> None:
+        for _ in range(100):
+            watched.op(X)
+
+    for share in (1.0, 0.5):
+        co.config.sample_checks = share
+        watched.op(X)
+        watched.proofs = 0
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(work, range(8)))
+        low, high = bounds(800, share)
+        assert low <= watched.proofs <= high
+
+
+def test_a_profile_counts_sampled_calls_once() -> None:
+    """A call that is proven is one call, and its fake kernel is no call of its own."""
+    watched = Watched("profiled", "(Array x) -> Array", double)
+    co.config.sample_checks = 0.5
+    with co.profile() as p:
+        for _ in range(100):
+            watched.op(X)
+    assert [(row.rule, row.count) for row in p.rows] == [("default kernel", 100)]
+
+
+# ---- when ----
+
+
+def drawn(op: Any, count: int = 200) -> list[bool]:
+    """Which of so many calls are proven: their kernel gets a read-only view."""
+    return [not op(X)[0] for _ in range(count)]
+
+
+def writeable(x: Any) -> Any:
+    return np.array([float(x.flags.writeable)])
+
+
+def test_a_seed_gives_the_same_calls_again() -> None:
+    """The same seed draws the same calls, another one others."""
+    op = co.custom_op(
+        "sampled::seeded", writeable, mutates_args=(), schema="(Array x) -> Array"
+    )
+    op(X.copy())
+    co.config.sample_checks = 0.3
+    op(X)
+    found = []
+    for seed in (1, 1, 2):
+        co.config.sample_seed = seed
+        found.append(drawn(op))
+    assert found[0] == found[1] != found[2]
+
+
+def test_a_change_holds_from_the_next_call_on() -> None:
+    """Who holds the function of a call feels each change at once."""
+    watched = Watched("changes", "(Array x) -> Array", double)
+    call = watched.op.call
+    call(X)
+    seen = []
+    for share in (1, 0, 1.0, 0.0):
+        co.config.sample_checks = share
+        # After a change the first call is proven as a first call is.
+        call(X)
+        watched.proofs = 0
+        for _ in range(10):
+            call(X)
+        seen.append(watched.proofs)
+    assert seen == [10, 0, 10, 0]
+    assert watched.op.call is call
+
+
+def test_operators_compiled_later() -> None:
+    """An operator that is called for the first time under sampling is sampled."""
+    co.config.sample_checks = 1
+    watched = Watched("later", "(Array x) -> Array", double)
+    for _ in range(5):
+        watched.op(X)
+    assert watched.proofs == 5
+
+
+def test_off_is_as_never_on() -> None:
+    """With 0 again, code and source are those of before: nothing is left to ask."""
+    watched = Watched("off", "(Array x) -> Array", double)
+    op = watched.op
+    op(X)
+    before = op.source, op.call.__code__.co_code, op.call.__globals__["_array"]
+    co.config.sample_checks = 0.25
+    op(X)
+    inside = op.source
+    co.config.sample_checks = 0
+    op(X)
+    assert (
+        op.source,
+        op.call.__code__.co_code,
+        op.call.__globals__["_array"],
+    ) == before
+    assert "< 0.25" in inside
+    assert "< 0.25" not in before[0]
+
+
+def test_the_lines_of_a_call_can_be_shown() -> None:
+    """Tracebacks find the source of a generated call after each change."""
+    watched = Watched("lines", "(Array x) -> Array", double)
+    watched.op(X)
+    for share in (0.5, 0.25, 0):
+        co.config.sample_checks = share
+        gc.collect()
+        shown = linecache.getlines(watched.op.call.__code__.co_filename)
+        assert "".join(shown) == watched.op.source
+
+
+def test_composite_operators_stay_transparent() -> None:
+    """After a change transforms still see the body of an operator made of operators."""
+    op = co.define("sampled::composite", "(Array x) -> Array")
+    op_body = "CompositeImplicitAutograd"
+    co.impl("sampled::composite", op_body)(lambda x: np.sin(x) * 2.0)
+    op(X)
+    co.config.sample_checks = 1
+    found = co.vmap(co.grad(lambda x: np.sum(op(x))))(np.zeros((2, 3)))
+    np.testing.assert_array_equal(found, np.full((2, 3), 2.0))
+
+
+def test_never_leaves_the_first_call_out() -> None:
+    """With `checks` at "never" the drawn calls alone are proven."""
+    watched = Watched("never", "(Array x) -> Array", double)
+    co.config.checks = "never"
+    co.config.sample_checks = 1
+    for _ in range(5):
+        watched.op(X)
+    assert watched.proofs == 4
+
+
+def test_always_is_not_sampled() -> None:
+    """With `checks` at "always" every call is proven, whatever the share."""
+    watched = Watched("always", "(Array x) -> Array", double)
+    co.config.checks = "always"
+    co.config.sample_checks = 0.01
+    for _ in range(50):
+        watched.op(X)
+    assert watched.proofs == 50
+
+
+def test_a_new_kernel_is_proven_by_its_first_call() -> None:
+    """A kernel that is registered meanwhile is not among the proven ones."""
+    watched = Watched("renewed", "(Array x) -> Array", double)
+    co.config.sample_checks = 1e-9
+    watched.op(X)
+    watched.op.register_kernel("cpu", lambda x: x)
+    with pytest.raises(co.ContractError) as caught:
+        watched.op(X)
+    assert "sampled check" not in str(caught.value)
+
+
+def test_the_draws_of_a_program_stay_its_own() -> None:
+    """Neither Python's random numbers nor NumPy's are drawn from."""
+    watched = Watched("own", "(Array x) -> Array", double)
+    co.config.sample_checks = 0.5
+    states = random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    for _ in range(20):
+        watched.op(X)
+    assert states == (random.getstate(), np.random.get_state()[1].tolist())  # noqa: NPY002
+
+
+# ---- what is found ----
+
+
+class Turncoat:
+    """A kernel that keeps its contract until it is told otherwise."""
+
+    def __init__(self, breaks: Callable[..., Any]) -> None:
+        self.breaks = breaks
+        self.turned = False
+
+    def __call__(self, x: Any) -> Any:
+        return self.breaks(x) if self.turned else x * 2.0
+
+
+def write(x: Any) -> Any:
+    x += 1.0
+    return x * 2.0
+
+
+def write_unseen(x: Any) -> Any:
+    np.add.at(x, 0, 5.0)  # which writes read-only arrays too, NumPy 2.4
+    return x * 2.0
+
+
+# What a kernel does, what the error says of it, and what comes back without a proof.
+BREACHES: dict[str, tuple[Callable[..., Any], str, Any]] = {
+    "writes": (write, "writes argument 'x'", [4.0, 6.0, 8.0]),
+    "writes by ufunc.at": (write_unseen, "writes argument 'x'", [12.0, 4.0, 6.0]),
+    "returns its argument": (
+        lambda x: x,
+        "returns output 0 that shares memory with argument 'x'",
+        [1.0, 2.0, 3.0],
+    ),
+    "returns a view": (
+        lambda x: x[::-1],
+        "returns output 0 that shares memory with argument 'x'",
+        [3.0, 2.0, 1.0],
+    ),
+    "returns a list": (
+        lambda x: [x * 2.0],
+        "returns output 0 as list",
+        [[2.0, 4.0, 6.0]],
+    ),
+    "returns another shape": (
+        lambda x: np.zeros((3, 1)),
+        "returns f64[3, 1] with strides (8, 8) on cpu as output 0",
+        [[0.0], [0.0], [0.0]],
+    ),
+    "returns another dtype": (
+        lambda x: np.zeros(3, np.float32),
+        "returns f32[3] with strides (4,) on cpu as output 0",
+        [0.0, 0.0, 0.0],
+    ),
+}
+
+
+@pytest.fixture(params=BREACHES)
+def turncoat(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Any, str, Any]]:
+    """An operator whose kernel turns, after a first call that it passed."""
+    breaks, what, result = BREACHES[request.param]
+    kernel = Turncoat(breaks)
+    op = co.custom_op(
+        "sampled::turncoat", kernel, mutates_args=(), schema="(Array x) -> Array"
+    )
+    op.register_fake(lambda x: co.fake_like(x), override=True)
+    co.config.sample_checks = 1
+    op(X)
+    kernel.turned = True
+    return op, kernel, what, result
+
+
+def test_a_breach_is_an_error(turncoat: Any) -> None:
+    """The error is that of a first call, and says that the call was drawn."""
+    op, _, what, _ = turncoat
+    x = X.copy()
+    with pytest.raises(co.ContractError) as caught:
+        op(x)
+    text = str(caught.value)
+    assert text.startswith(f"sampled::turncoat: the 'cpu' kernel {what}")
+    assert FOUND in text
+    assert caught.value.op == "sampled::turncoat"
+
+
+def test_a_breach_is_found_each_time(turncoat: Any) -> None:
+    """A kernel that was found out is not trusted afterwards."""
+    op, *_ = turncoat
+    for _ in range(3):
+        with pytest.raises(co.ContractError, match="found by a sampled check"):
+            op(X.copy())
+
+
+def test_a_breach_is_a_warning(turncoat: Any) -> None:
+    """With "warn" the same text warns, at the line of the call."""
+    op, _, what, _ = turncoat
+    co.config.on_breach = "warn"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        op(X.copy())
+    (warning,) = caught
+    assert warning.category is co.CustomOpWarning
+    assert warning.filename == __file__
+    assert str(warning.message).startswith(
+        f"sampled::turncoat: the 'cpu' kernel {what}"
+    )
+    assert FOUND in str(warning.message)
+
+
+@pytest.mark.filterwarnings("ignore:sampled..turncoat")
+def test_a_call_with_a_warning_does_what_it_does_without(turncoat: Any) -> None:
+    """Results, writes and shared memory are those of a call that is not drawn."""
+    op, kernel, _, result = turncoat
+    co.config.on_breach = "warn"
+    mine, theirs = X.copy(), X.copy()
+    out, bare = op(mine), kernel(theirs)
+    np.testing.assert_array_equal(np.asarray(out), np.asarray(result))
+    np.testing.assert_array_equal(mine, theirs)
+    if isinstance(out, np.ndarray):
+        assert out.flags.writeable is bare.flags.writeable
+        assert np.may_share_memory(out, mine) is np.may_share_memory(bare, theirs)
+
+
+def test_the_whole_message() -> None:
+    """What, where, and what to do, with the share that drew it."""
+    kernel = Turncoat(lambda x: x)
+    op = co.custom_op(
+        "sampled::message", kernel, mutates_args=(), schema="(Array x) -> Array"
+    )
+    op(X)
+    kernel.turned = True
+    co.config.sample_checks = 1.0
+    co.config.checks = "never"
+    op(X)
+    with pytest.raises(co.ContractError) as caught:
+        op(X)
+    line = Turncoat.__call__.__code__.co_firstlineno
+    assert str(caught.value) == (
+        "sampled::message: the 'cpu' kernel returns output 0 that shares memory with"
+        " argument 'x'\n"
+        "  which its schema does not say\n"
+        "  sampled::message(Array x) -> Array\n"
+        f"  kernel at {__file__}:{line}\n"
+        f"{FOUND}"
+        "  do: return a copy: out.copy()"
+    )
+
+
+def test_a_kernel_found_sharing_is_copied_from_then_on() -> None:
+    """With `aliasing` at "copy" one drawn call is enough for all that follow."""
+    kernel = Turncoat(lambda x: x)
+    op = co.custom_op(
+        "sampled::copied", kernel, mutates_args=(), schema="(Array x) -> Array"
+    )
+    co.config.aliasing = "copy"
+    co.config.sample_checks = 0.2
+    op(X)
+    kernel.turned = True
+    shared = [np.may_share_memory(op(X), X) for _ in range(200)]
+    first = shared.index(False)
+    assert True in shared[:first]
+    assert True not in shared[first:]
+
+
+def test_one_drawn_call_that_shares_nothing_changes_nothing() -> None:
+    """A kernel that shares now and then is copied after the first time it is seen to."""
+    calls: list[int] = []
+
+    def sometimes(x: Any) -> Any:
+        calls.append(1)
+        return x if len(calls) % 2 == 0 else x * 2.0
+
+    op = co.custom_op(
+        "sampled::sometimes", sometimes, mutates_args=(), schema="(Array x) -> Array"
+    )
+    co.config.aliasing = "copy"
+    co.config.sample_checks = 0.3
+    shared = [np.may_share_memory(op(X), X) for _ in range(400)]
+    last = len(shared) - 1 - shared[::-1].index(True)
+    # Drawn are 3 calls of 10, and every second shares: it is over soon.
+    assert last < 100
+
+
+def test_a_kernel_that_refuses_read_only_arrays() -> None:
+    """A drawn call of a compiled kernel is made on copies, and passes."""
+
+    def strict(x: Any) -> Any:
+        if not x.flags.writeable:
+            raise ValueError("buffer source array is read-only")
+        return x * 2.0
+
+    op = co.custom_op(
+        "sampled::strict", strict, mutates_args=(), schema="(Array x) -> Array"
+    )
+    co.config.sample_checks = 1
+    for _ in range(3):
+        np.testing.assert_array_equal(op(X.copy()), 2 * X)
+
+
+def test_a_declared_write_is_noted_after_a_warning() -> None:
+    """Reverse mode hears of what a call has written, also where the proof has warned."""
+    turned: list[int] = []
+
+    def fill(x: np.ndarray, y: np.ndarray) -> None:
+        x[...] = y
+        if turned:
+            y += 1.0
+
+    op = co.custom_op("sampled::fill", fill, mutates_args=("x",))
+    co.config.sample_checks = 1
+    co.config.on_breach = "warn"
+    x, y = np.zeros(3), X.copy()
+    op(x, y)
+    before = last_write(x)
+    turned.append(1)
+    with pytest.warns(co.CustomOpWarning, match="writes argument 'y'"):
+        op(x, y)
+    assert last_write(x) > before
+
+
+# ---- backward formulas ----
+
+
+def make_formula(name: str) -> tuple[Any, list[int]]:
+    """An operator whose formula writes into its gradient once it is told to."""
+    turned: list[int] = []
+
+    def backward(ctx: Any, g: Any) -> Any:
+        if turned:
+            g *= 2.0
+            return g
+        return g * 2.0
+
+    op = co.custom_op(
+        f"sampled::{name}", double, mutates_args=(), schema="(Array x) -> Array"
+    )
+    op.register_autograd(backward)
+    return op, turned
+
+
+def gradient(op: Any) -> Any:
+    return co.vjp(op, X)[1](np.ones(3))[0]
+
+
+def test_a_formula_that_writes_its_gradient() -> None:
+    """A drawn formula is proven too, and the error says so."""
+    op, turned = make_formula("formula")
+    co.config.sample_checks = 1
+    gradient(op)
+    turned.append(1)
+    with pytest.raises(co.ContractError) as caught:
+        gradient(op)
+    text = str(caught.value)
+    assert text.startswith(
+        "sampled::formula: backward writes a gradient that it is given\n"
+    )
+    assert FOUND in text
+
+
+def test_a_formula_with_a_warning() -> None:
+    """With "warn" the gradient is that of a call that is not drawn."""
+    op, turned = make_formula("warned_formula")
+    co.config.sample_checks = 1
+    co.config.on_breach = "warn"
+    gradient(op)
+    turned.append(1)
+    with pytest.warns(co.CustomOpWarning, match="found by a sampled check"):
+        found = gradient(op)
+    np.testing.assert_array_equal(found, [2.0, 2.0, 2.0])
+
+
+def test_the_share_of_formulas() -> None:
+    """Formulas are proven at the share of calls, after the first."""
+    op = co.custom_op(
+        "sampled::formulas", double, mutates_args=(), schema="(Array x) -> Array"
+    )
+    seen: list[bool] = []
+    op.register_autograd(lambda ctx, g: (seen.append(g.flags.writeable), g * 2.0)[1])
+    co.config.sample_checks = 0.3
+    for _ in range(401):
+        gradient(op)
+    low, high = bounds(400, 0.3)
+    assert seen[0] is False
+    assert low <= seen[1:].count(False) <= high
+
+
+def test_formulas_are_bare_without_sampling() -> None:
+    """With 0 the second call of a formula is that of the formula itself."""
+    op = co.custom_op(
+        "sampled::bare", double, mutates_args=(), schema="(Array x) -> Array"
+    )
+    seen: list[bool] = []
+    op.register_autograd(lambda ctx, g: (seen.append(g.flags.writeable), g * 2.0)[1])
+    for _ in range(3):
+        gradient(op)
+    assert seen == [False, True, True]
+
+
+# ---- the settings ----
+
+
+@pytest.mark.parametrize("value", [0, 1, 0.001, 1.0, np.float32(0.5), np.int64(1)])
+def test_shares(settings: Config, value: Any) -> None:
+    """Any real number from 0 to 1 is taken, and read back as a float."""
+    settings.sample_checks = value
+    assert (type(settings.sample_checks), settings.sample_checks) == (
+        float,
+        float(value),
+    )
+
+
+@pytest.mark.parametrize(
+    "value", [-0.1, 1.5, float("nan"), True, "0.5", None, 1j, [0.5]]
+)
+def test_what_is_no_share(settings: Config, value: Any) -> None:
+    """All else is refused, and the setting stays as it was."""
+    settings.sample_checks = 0.25
+    with pytest.raises(co.ArgumentError) as caught:
+        settings.sample_checks = value
+    assert settings.sample_checks == 0.25
+    assert str(caught.value) == (
+        f"config.sample_checks is {value!r}, no share from 0 to 1\n"
+        "  do: set it to 0.001 for one call in a thousand, 0 for none, 1 for all"
+    )
+
+
+@pytest.mark.parametrize("value", [1.5, "seed", True])
+def test_what_is_no_seed(settings: Config, value: Any) -> None:
+    """A seed is a whole number or None."""
+    settings.sample_seed = 3
+    with pytest.raises(co.ArgumentError) as caught:
+        settings.sample_seed = value
+    assert settings.sample_seed == 3
+    assert str(caught.value) == (
+        f"config.sample_seed is {value!r}, no whole number\n"
+        "  do: set it to one, or to None for draws that differ in every process"
+    )
+
+
+def test_what_is_no_way_to_take_a_breach(settings: Config) -> None:
+    """A misspelt value is refused with the near one."""
+    with pytest.raises(co.ArgumentError) as caught:
+        settings.on_breach = "warning"
+    assert settings.on_breach == "error"
+    assert str(caught.value) == (
+        "config.on_breach is 'warning' (did you mean 'warn'?)\n"
+        "  do: set it to one of 'error', 'warn'"
+    )
+
+
+def test_listeners_hear_of_a_new_share(settings: Config) -> None:
+    """What depends on the share is told of each change."""
+    seen: list[float] = []
+    settings.on_change(lambda: seen.append(settings.sample_checks))
+    settings.sample_checks = 0.5
+    settings.sample_checks = 0
+    assert seen == [0.5, 0.0]
+
+
+def test_repr_shows_all_settings(settings: Config) -> None:
+    """What is set can be seen."""
+    settings.sample_checks, settings.sample_seed = 0.5, 3
+    settings.on_breach = "warn"
+    assert repr(settings) == (
+        "config(checks='first', aliasing='error', sample_checks=0.5, sample_seed=3,"
+        " on_breach='warn')"
+    )

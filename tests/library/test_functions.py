@@ -1,0 +1,304 @@
+"""Making operators, and registering for them by name."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import inspect
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop.core.operator import find_operator
+from customop.core.table import JVP, VMAP
+
+X = np.array([1.0, 2.0])
+
+
+def twice(x: np.ndarray, k: float = 2.0) -> np.ndarray:
+    """Multiply by k."""
+    return x * k
+
+
+def make(name: str, fn: Any = twice, **kwargs: Any) -> Any:
+    return co.custom_op(f"library_test::{name}", fn, **{"mutates_args": (), **kwargs})
+
+
+def exists(qualname: str) -> bool:
+    try:
+        find_operator(qualname)
+    except co.MissingRuleError:
+        return False
+    return True
+
+
+# ---- making an operator ----
+
+
+def test_a_call_makes_an_operator() -> None:
+    """Given the function, `custom_op` returns the operator."""
+    op = make("by_call")
+    assert isinstance(op, co.Operator)
+    assert op(X).tolist() == [2.0, 4.0]
+
+
+def test_a_decorator_makes_an_operator() -> None:
+    """Without a function it returns a decorator."""
+
+    @co.custom_op("library_test::decorated", mutates_args=())
+    def decorated(x: np.ndarray) -> np.ndarray:
+        return -x
+
+    assert isinstance(decorated, co.Operator)
+    assert decorated(X).tolist() == [-1.0, -2.0]
+
+
+@pytest.mark.parametrize(
+    ("qualname", "parts"),
+    [
+        ("library_test::plain", ("library_test", "plain", "")),
+        ("library_test::plain.out", ("library_test", "plain", "out")),
+        ("_a1::B_2", ("_a1", "B_2", "")),
+    ],
+)
+def test_a_name_has_parts(qualname: str, parts: tuple[str, ...]) -> None:
+    """Namespace, name and overload come from the qualified name."""
+    op: Any = co.custom_op(qualname, twice, mutates_args=())
+    assert (op.namespace, op.name, op.overload) == parts
+
+
+def test_an_operator_looks_like_its_function() -> None:
+    """Name, docstring, signature and the function itself are kept."""
+    op = make("alike")
+    assert op.__name__ == "twice"
+    assert op.__doc__ == "Multiply by k."
+    assert op.__wrapped__ is twice
+    assert inspect.signature(op) == inspect.signature(twice)
+
+
+@pytest.mark.parametrize("again", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_an_operator_is_copied_by_name(again: Any) -> None:
+    """A copy, and what a pickle gives back, is the operator itself."""
+    op = make("copied")
+    found = again(op)
+    assert (pickle.loads(found) if isinstance(found, bytes) else found) is op
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        ((), frozenset()),
+        (co.Tag.pointwise, {co.Tag.pointwise}),
+        ([co.Tag.pointwise, co.Tag.pointwise], {co.Tag.pointwise}),
+    ],
+    ids=["none", "one", "twice"],
+)
+def test_tags_are_a_set(tags: Any, expected: Any) -> None:
+    """One tag or several are taken, each once."""
+    assert make("tagged", tags=tags).tags == expected
+
+
+@pytest.mark.parametrize(
+    "device_types", ["cpu", ["cpu"], ("cpu", "cuda"), iter(["cpu"])]
+)
+def test_device_types_name_what_a_function_serves(device_types: Any) -> None:
+    """A kind or several: the function is the kernel of each."""
+    op = make("served", device_types=device_types)
+    assert op.rule("cpu") is twice
+
+
+def test_without_device_types_a_function_serves_all() -> None:
+    """The function is the kernel of every kind that has none of its own."""
+    assert make("all_kinds").rule("cuda") is twice
+
+
+def test_defining_again_replaces_in_place() -> None:
+    """The second definition from one file is the one that every reference calls."""
+    old = make("again")
+    new = make("again", lambda x: -x, schema="(Array x) -> Array")
+    assert new is old
+    assert old(X).tolist() == [-1.0, -2.0]
+
+
+def test_a_factory_chooses_by_its_device() -> None:
+    """An operator without arrays calls the kernel of its argument `device`."""
+
+    def ones(n: int, device: co.Device = "cpu") -> np.ndarray:
+        return np.ones(n)
+
+    op = make("ones", ones, device_types="cpu")
+    op.register_kernel("cuda", lambda n, device: np.full(n, 2.0))
+    assert op(2).tolist() == [1.0, 1.0]
+    with pytest.raises(co.ContractError, match="must be of the kind 'cuda'"):
+        op(2, device="cuda")
+
+
+def test_an_operator_without_arrays_runs_its_function() -> None:
+    """So does one with neither arrays nor a device."""
+
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    assert make("add", add)(1, 2) == 3
+
+
+# ---- registering ----
+
+
+def rule(*args: Any, **kwargs: Any) -> Any:
+    raise AssertionError
+
+
+KIND = co.RuleKind("library_test_kind")
+# Name of the function -> what it takes before the rule, and how the rule is read back.
+FREE: dict[str, tuple[tuple[Any, ...], Any]] = {
+    "register_kernel": (("cuda",), lambda op: op.rule("cuda")),
+    "register_fake": ((), lambda op: op.rule("fake")),
+    "register_jvp": ((), lambda op: op.rule(JVP)),
+    "register_vmap": ((), lambda op: op.rule(VMAP)),
+    "register": ((KIND,), lambda op: op.rule(KIND)),
+}
+
+
+@pytest.mark.parametrize("name", FREE)
+@pytest.mark.parametrize("as_name", [True, False], ids=["by name", "by operator"])
+def test_registering_by_name_is_the_method(name: str, as_name: bool) -> None:
+    """A free function takes an operator or its name, and does what the method does."""
+    first, read = FREE[name]
+    op = make(f"free_{name}")
+    target = op.qualname if as_name else op
+    assert getattr(co, name)(target, *first, rule) is op
+    assert read(op) is rule
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_methods_chain_given_a_function(name: str) -> None:
+    """Given the function, a method returns the operator."""
+    first, read = FREE[name]
+    op = make(f"chained_{name}")
+    assert getattr(op, name)(*first, rule) is op
+    assert read(op) is rule
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_methods_decorate_without_one(name: str) -> None:
+    """Without the function, it returns a decorator that leaves it unchanged."""
+    first, read = FREE[name]
+    op = make(f"stacked_{name}")
+    assert getattr(op, name)(*first)(rule) is rule
+    assert read(op) is rule
+
+
+@pytest.mark.parametrize("as_name", [True, False], ids=["by name", "by operator"])
+def test_a_backward_formula_is_registered_by_name(as_name: bool) -> None:
+    """As with all rules, the operator or its name."""
+    op = make("free_autograd")
+    target = op.qualname if as_name else op
+    assert co.register_autograd(target, lambda ctx, g: (3 * g, None)) is op
+    assert co.grad(lambda x: op(x).sum())(X).tolist() == [3.0, 3.0]
+
+
+# ---- nothing is left of what fails ----
+
+BAD: list[dict[str, Any]] = [
+    {"fn": lambda x: x},
+    {"mutates_args": ("q",)},
+    {"mutates_args": "x"},
+    {"device_types": "cdua"},
+    {"device_types": ("cpu", "cdua")},
+    {"device_types": ()},
+    {"schema": "(Array q) -> Array"},
+    {"schema": "(Arrai x, float k=2.0) -> Array"},
+    {"tags": "pointwise"},
+    {"tags": [3]},
+    {"fn": 3},
+]
+
+
+@pytest.mark.parametrize(
+    "wrong", BAD, ids=[next(iter(row)) + str(i) for i, row in enumerate(BAD)]
+)
+def test_a_failed_definition_leaves_no_operator(wrong: dict[str, Any]) -> None:
+    """A definition is checked whole before anything is entered."""
+    with pytest.raises(co.CustomOpError):
+        make("never", **wrong)
+    gc.collect()
+    assert not exists("library_test::never")
+
+
+@pytest.mark.parametrize(
+    "wrong", BAD, ids=[next(iter(row)) + str(i) for i, row in enumerate(BAD)]
+)
+def test_a_failed_redefinition_leaves_the_old_operator(wrong: dict[str, Any]) -> None:
+    """What was there goes on working."""
+    op = make("stays")
+    schema, table = op.schema, dict(op._table)
+    with pytest.raises(co.CustomOpError):
+        make("stays", **wrong)
+    assert (op.schema, dict(op._table)) == (schema, table)
+    assert op(X).tolist() == [2.0, 4.0]
+
+
+def wrong_parameters(one: Any) -> Any: ...
+
+
+WRONG = {
+    "a kernel": lambda op: op.register_kernel("cpu", wrong_parameters),
+    "a kind of kernel": lambda op: op.register_kernel(("cpu", "cdua"), twice),
+    "the operator itself": lambda op: op.register_kernel("cpu", op),
+    "no function": lambda op: op.register_kernel("cpu", 3),
+    "a fake kernel": lambda op: op.register_fake(wrong_parameters),
+    "a second fake kernel": lambda op: op.register_fake(lambda x, k: x),
+    "a backward": lambda op: op.register_autograd(wrong_parameters),
+    "a setup_context": lambda op: op.register_autograd(
+        lambda ctx, g: g, setup_context=wrong_parameters
+    ),
+    "a jvp rule": lambda op: op.register_jvp(wrong_parameters),
+    "a vmap rule": lambda op: op.register_vmap(wrong_parameters),
+    "no kind": lambda op: op.register("vmap", rule),
+    "a switch": lambda op: op.set_kernel_enabled("cdua", False),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_failed_registration_leaves_the_table(what: str) -> None:
+    """A registration that is refused changes nothing."""
+    op = make("table").register_fake(lambda x, k: co.fake_like(x))
+    op(X)
+    table, disabled = dict(op._table), op._disabled
+    with pytest.raises(co.CustomOpError):
+        WRONG[what](op)
+    assert (dict(op._table), op._disabled) == (table, disabled)
+    assert op(X).tolist() == [2.0, 4.0]
+
+
+# ---- switching kernels ----
+
+
+def test_a_disabled_kernel_gives_way_to_the_function() -> None:
+    """Within the block the function of the operator runs, after it the kernel again."""
+    op = make("switched").register_kernel("cpu", lambda x, k: x * 0)
+    with op.set_kernel_enabled("cpu", False):
+        assert op(X).tolist() == [2.0, 4.0]
+    assert op(X).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("device_type", "enabled", "text"),
+    [
+        ("cuda", False, "'cuda' kernel of library_test::warned is not registered: nothing to enable or disable"),
+        ("cpu", True, "'cpu' kernel of library_test::warned is already enabled"),
+    ],
+)  # fmt: skip
+def test_a_switch_without_effect_warns(
+    device_type: str, enabled: bool, text: str
+) -> None:
+    """What changes nothing is said by a warning, and is no error."""
+    op = make("warned").register_kernel("cpu", twice)
+    with pytest.warns(co.CustomOpWarning) as caught:
+        op.set_kernel_enabled(device_type, enabled)
+    assert [str(warning.message) for warning in caught] == [text]
+    assert caught[0].filename == __file__

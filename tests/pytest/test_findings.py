@@ -1,0 +1,135 @@
+"""What is said of an operator over several recorded calls."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop.pytest.findings import Finding, findings_of
+from customop.pytest.known_failures import Outcome
+from customop.pytest.recording import Log, is_named, recording
+
+
+@co.custom_op("findings::double", mutates_args=())
+def double(x: np.ndarray) -> np.ndarray:
+    return 2 * x
+
+
+# Wrong for matrices, and written down how often it ran.
+ran: list[int] = []
+
+
+@double.register_vmap
+def _(info, in_dims, x):
+    ran.append(x.ndim)
+    return (2 if x.ndim < 3 else 3) * x, in_dims[0]
+
+
+@co.custom_op("findings::draw", mutates_args=(), tags=co.Tag.nondeterministic_seeded)
+def draw(x: np.ndarray) -> np.ndarray:
+    return x + random.random()  # no cryptography
+
+
+@pytest.fixture
+def log() -> Log:
+    """A log of the operators of this file."""
+    return Log(lambda name: is_named(name, "findings"))
+
+
+def found(log: Log, *checks: str) -> list[Finding]:
+    """Return what some checks say of a log."""
+    return findings_of([*log.calls.values()], checks, {})
+
+
+def test_one_finding_for_each_operator_and_check(log: Log) -> None:
+    """Calls of one operator are summed up."""
+    with recording(log):
+        double(np.ones(2)), double(np.ones(3)), draw(np.ones(2))
+    findings = found(log, "test_schema", "test_mutation")
+    assert [(f.op, f.check, f.outcome.status, f.text) for f in findings] == [
+        ("findings::double", "test_schema", "passed", ""),
+        ("findings::double", "test_mutation", "passed", ""),
+        ("findings::draw", "test_schema", "passed", ""),
+        ("findings::draw", "test_mutation", "passed", ""),
+    ]
+
+
+def test_one_call_that_fails_is_enough(log: Log) -> None:
+    """A check fails if it fails for one call, which is named; the rest do not run."""
+    with recording(log):
+        double(np.ones(2)), double(np.ones((2, 2))), double(np.ones((2, 2, 2)))
+    ran.clear()
+    (finding,) = found(log, "test_vmap")
+    assert finding.outcome.status == "failed"
+    assert finding.text.startswith("findings::double: test_vmap: the output differs")
+    assert finding.text.endswith("\n\n(call 2 of 3 unlike ones)")
+    # Three axes and one for the batch is what the third call would have brought.
+    assert max(ran) == 3
+
+
+def test_the_reason_is_the_message_alone(log: Log) -> None:
+    """What goes into a file repeats neither the operator nor the check."""
+    with recording(log):
+        double(np.ones((2, 2)))
+    (finding,) = found(log, "test_vmap")
+    first = finding.text.partition("\n")[0]
+    assert first == f"findings::double: test_vmap: {finding.outcome.reason}"
+    assert not finding.text.endswith("unlike ones)")
+
+
+def test_a_check_that_does_not_apply(log: Log) -> None:
+    """Where a check proves nothing in any call, it says why."""
+    with recording(log):
+        draw(np.ones(2)), draw(np.ones(3))
+    ((op, check, outcome, text),) = found(log, "test_out_variant")
+    assert (op, check, outcome.status, text) == (
+        "findings::draw",
+        "test_out_variant",
+        "skipped",
+        "",
+    )
+    assert outcome.reason
+    assert not outcome.reason.startswith("SKIPPED")
+
+
+def test_a_check_that_applies_to_one_call(log: Log) -> None:
+    """A check that passes in one call, and proves nothing in another, has passed."""
+    with recording(log):
+        double(np.ones(2, int))
+        double(np.ones(2))
+        double(np.ones(3, int))
+    double.register_autograd(lambda ctx, g: 2 * g, override=True)
+    (finding,) = found(log, "test_gradients")
+    assert finding.outcome == Outcome("passed")
+
+
+def test_an_operator_that_is_gone(log: Log) -> None:
+    """What cannot be checked is a finding of no check."""
+    with co.Library("findings", "FRAGMENT") as lib:
+        lib.define("passing(Array x) -> Array")
+        lib.impl("passing", lambda x: x * 2, "CPU")
+        with recording(log):
+            co.ops.findings.passing(np.ones(2))
+    reason = "findings::passing was taken back before the test ended"
+    assert found(log, "test_schema") == [
+        Finding(
+            "findings::passing",
+            "",
+            Outcome("skipped", reason),
+            f"{reason}\n  do: define it in a fixture, or in a module",
+        )
+    ]
+
+
+def test_random_numbers_go_on_as_without(log: Log) -> None:
+    """Checks draw no numbers from the states of the program."""
+    with recording(log):
+        draw(np.ones(2))
+    random.seed(3)
+    np.random.seed(3)  # noqa: NPY002  # the state that programs share
+    found(log, "test_schema", "test_determinism")
+    assert random.random() == random.Random(3).random()
+    assert np.random.random() == np.random.RandomState(3).random()  # noqa: NPY002

@@ -1,0 +1,421 @@
+"""Stubs of `ops`: their text, and what mypy and pyright make of it.
+
+In ``tests/opstubs`` are a module of operators, what its stubs say of them, and right and
+wrong calls. What the checkers say of a wrong one stands beside it or below.
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+import importlib.util
+import inspect
+import json
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop.cli import main
+from customop.stubgen.stubs import check_stubs, stubs_text, write_stubs
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "tests" / "opstubs"
+FILES = ["right.py", "wrong.py"]
+
+# Line -> codes, sorted.
+Said = dict[int, str]
+
+
+@pytest.fixture(autouse=True)
+def signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the module of operators importable, as in the folder of a user."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+
+
+@pytest.fixture
+def stubs(tmp_path: Path) -> Path:
+    """A folder with the stubs of the module, beside it and those who call it."""
+    for path in FOLDER.glob("*.py"):
+        shutil.copy(path, tmp_path)
+    write_stubs(["signals"], tmp_path / "typings")
+    return tmp_path / "typings"
+
+
+# ---- the files ----
+
+WRITTEN = ("__init__.pyi", "library/__init__.pyi", "library/ops.pyi")
+
+
+def test_the_stubs_are_those_that_would_be_written(stubs: Path) -> None:
+    """What is checked in is what the operators give, word for word."""
+    written = (stubs / "customop" / "library" / "ops.pyi").read_text()
+    assert written == (FOLDER / "ops.pyi").read_text()
+
+
+def test_writing_again_changes_nothing(stubs: Path) -> None:
+    """Stubs do not depend on what is imported, nor on what was there before."""
+    found = {path: path.read_text() for path in stubs.rglob("*.pyi")}
+    assert sorted(path.relative_to(stubs).as_posix() for path in found) == [
+        "customop/__init__.pyi",
+        "customop/library/__init__.pyi",
+        "customop/library/ops.pyi",
+    ]
+    assert check_stubs(["signals"], stubs) == ""
+    write_stubs(["signals"], stubs)
+    assert {
+        path: path.read_text() for path in stubs.rglob("*") if path.is_file()
+    } == found
+
+
+def test_stubs_are_formatted(stubs: Path) -> None:
+    """Ruff would not change a character."""
+    if importlib.util.find_spec("ruff") is None:
+        pytest.skip("ruff is not installed")
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", "format", "--isolated", "--diff", str(stubs)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_package_keeps_all_its_names(stubs: Path) -> None:
+    """What stands for customop in the folder of stubs has every public name of it."""
+    tree = ast.parse((stubs / "customop" / "__init__.pyi").read_text())
+    imported = {
+        alias.name: node.module
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert sorted(imported) == sorted(co.__all__)
+    for name, module in imported.items():
+        assert getattr(importlib.import_module(str(module)), name) is getattr(co, name)
+
+
+def _functions(text: str) -> dict[str, ast.FunctionDef]:
+    found = [n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)]
+    return {node.name: node for node in found}
+
+
+def test_every_operator_of_numpy_has_its_parameters() -> None:
+    """Names, kinds and defaults in a stub are those of the signature, for all of np."""
+    functions = _functions(stubs_text(["np"])["customop/library/ops.pyi"])
+    names = dir(co.ops.np)
+    assert len(names) > 100
+    for name in names:
+        node = functions[f"_np__{name}"].args
+        signature = inspect.signature(getattr(co.ops.np, name).default.call)
+        parameters = signature.parameters.values()
+        kinds = {kind: [p for p in parameters if p.kind is kind] for kind in KINDS}
+        stub = [*node.posonlyargs, *node.args]
+        of_stub = [stub[: len(node.posonlyargs)], node.args, node.kwonlyargs]
+        for kind, arguments in zip(KINDS, of_stub, strict=True):
+            assert [a.arg for a in arguments] == [p.name for p in kinds[kind]], name
+        optional = [p.name for p in parameters if p.default is not p.empty]
+        with_default = stub[len(stub) - len(node.defaults) :]
+        pairs = zip(node.kwonlyargs, node.kw_defaults, strict=True)
+        with_default += [a for a, default in pairs if default is not None]
+        assert [a.arg for a in with_default] == optional, name
+
+
+KINDS = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.KEYWORD_ONLY,
+)
+
+
+# ---- the text ----
+
+
+def _line(space: str, start: str) -> str:
+    lines = stubs_text([space])["customop/library/ops.pyi"].splitlines()
+    return next(line for line in lines if line.startswith(start))
+
+
+def test_narrower_numbers_come_first() -> None:
+    """A checker takes the first overload that fits: int before float before Scalar."""
+    for overload, kind in [("any", "Scalar"), ("real", "float"), ("int", "int")]:
+        co.define(f"opstubs_order::f.{overload}", f"(Array x, {kind} k) -> Array")
+    co.define("opstubs_order::f", "(Array x, Array k) -> Array")
+    text = stubs_text(["opstubs_order"])["customop/library/ops.pyi"]
+    calls = re.findall(r"    def __call__\(self, /, x: Array, k: (\w+)\)", text)
+    assert calls == ["int", "float", "Scalar", "Array"]
+
+
+def test_names_that_stubs_use_themselves() -> None:
+    """A namespace may be called as something in the stub is."""
+    for space in ("single", "opstubs", "opstubs__f"):
+        co.define(f"{space}::f__f", "(Array x) -> Array")
+    text = stubs_text(["single", "opstubs", "opstubs__f"])["customop/library/ops.pyi"]
+    defined = re.findall(r"^(?:def|class) (\w+)", text, re.MULTILINE)
+    assert len(defined) == len(set(defined))
+    assert "def single(self) -> _single_: ..." in text
+
+
+def test_keywords() -> None:
+    """What no dot can reach is left out; the rest of the stub stands."""
+    co.define("opstubs_words::f.in", "(Array x) -> Array")
+    co.define("opstubs_words::f.out", "(Array x, int k) -> Array")
+    text = stubs_text(["opstubs_words"])["customop/library/ops.pyi"]
+    rows = re.findall(r"^    (\w+): Final = ", text, re.MULTILINE)
+    assert rows == ["out", "f"]
+    ast.parse(text)
+
+
+def test_no_such_namespace() -> None:
+    """A namespace without operators is an error that says what to do."""
+    with pytest.raises(co.UnknownNameError) as caught:
+        stubs_text(["np", "nope", "neither"])
+    assert str(caught.value) == (
+        "stubs: no operator is in a namespace 'neither', 'nope'\n"
+        "  do: import the module that defines it first"
+    )
+
+
+def test_what_no_import_finds() -> None:
+    """A class within a function cannot be named: an argument of it is Any."""
+
+    class Local(enum.Enum):
+        A = "a"
+
+    def f(x: Any, mode: Any = Local.A) -> Any: ...
+
+    f.__annotations__ = {"x": np.ndarray, "mode": Local, "return": np.ndarray}
+    co.custom_op("opstubs_local::f", f, mutates_args=())
+    assert _line("opstubs_local", "def _opstubs_local__f") == (
+        "def _opstubs_local__f(x: numpy.ndarray, mode: Any = ...) -> numpy.ndarray: ..."
+    )
+
+
+def test_hints_that_name_what_is_gone() -> None:
+    """A hint that cannot be evaluated any more leaves the others as they are."""
+    spaces: dict[str, Any] = {"co": co, "np": np}
+    text = """
+from __future__ import annotations
+def make():
+    Real = float
+    @co.custom_op("opstubs_gone::f", mutates_args=())
+    def f(x: np.ndarray, k: Real) -> np.ndarray: ...
+make()
+"""
+    exec(text, spaces)
+    assert _line("opstubs_gone", "def _opstubs_gone__f") == (
+        "def _opstubs_gone__f(x: numpy.ndarray, k: float) -> numpy.ndarray: ..."
+    )
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the syntax came with 3.12")
+def test_type_parameters() -> None:
+    """A type parameter of a function becomes a type variable of the stub."""
+    names: dict[str, Any] = {"co": co}
+    text = """
+@co.custom_op("opstubs_695::f", mutates_args=())
+def f[A: co.Array](x: A, k: float = 1.0) -> A: ...
+"""
+    exec(text, names)
+    assert _line("opstubs_695", "def _opstubs_695__f") == (
+        "def _opstubs_695__f(x: _A, k: float = 1.0) -> _A: ..."
+    )
+    assert _line("opstubs_695", "_A =") == '_A = TypeVar("_A", bound=Array)'
+
+
+# ---- the command ----
+
+
+def test_the_command_writes_and_checks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where stubs differ, a check shows how and gives 1; writing makes it give 0."""
+    command = ["stubs", "signals", "--out", str(tmp_path)]
+    assert main(command) == 0
+    path = tmp_path / "customop" / "library" / "ops.pyi"
+    shown = [str(tmp_path / "customop" / name) for name in WRITTEN]
+    assert capsys.readouterr().out.splitlines() == shown
+    path.write_text(path.read_text().replace("factor: float = 2.0", "factor: int = 2"))
+    assert main([*command, "--check"]) == 1
+    out = capsys.readouterr().out.splitlines()
+    assert [line for line in out if re.match(r"[+-]\S", line)] == [
+        f"--- {path}",
+        f"+++ {path}, anew",
+        "-def _signals__scale(x: ArrayT, factor: int = 2) -> ArrayT: ...",
+        "+def _signals__scale(x: ArrayT, factor: float = 2.0) -> ArrayT: ...",
+    ]
+    assert out[-1] == f"write them anew: customop stubs signals --out {tmp_path}"
+    main(command)
+    capsys.readouterr()
+    assert main([*command, "--check"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_command_tells_programs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --json it is one document, of what was written or of what differs."""
+    command = ["stubs", str(FOLDER / "signals.py"), "--out", str(tmp_path), "--json"]
+    assert main([*command, "--check"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["written"] == []
+    assert found["differences"].startswith(f"--- {tmp_path / 'customop'}")
+    assert main(command) == 0
+    written = [str(tmp_path / "customop" / n) for n in WRITTEN]
+    expected = {"written": written, "differences": ""}
+    assert json.loads(capsys.readouterr().out) == expected
+
+
+def test_a_module_without_operators_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command says so, with status 2, and writes nothing."""
+    assert main(["stubs", "json", "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith(
+        "customop: error: stubs: json defines no operator\n  do: name the module"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_check_of_nothing_shows_all(tmp_path: Path) -> None:
+    """Stubs that are not there yet differ by every line, and are not made."""
+    difference = check_stubs(["signals"], tmp_path)
+    assert difference.count("\n+") > 150
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_several_modules_share_the_stubs(stubs: Path) -> None:
+    """All namespaces of all modules stand in one file, which names the modules."""
+    found = check_stubs(["signals", "customop.numpy"], stubs)
+    assert "+    def np(self) -> _np: ..." in found
+    assert "+# Written by `python -m customop stubs signals customop.numpy`." in found
+
+
+def test_no_such_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that is not there is told from one that lacks something it imports."""
+    with pytest.raises(co.UnknownNameError) as caught:
+        write_stubs(["signal5"], tmp_path)
+    assert str(caught.value) == (
+        "stubs: there is no module 'signal5' (did you mean 'signal'?)\n"
+        "  do: run it where the module can be imported, or set PYTHONPATH"
+    )
+    (tmp_path / "opstubs_lacking.py").write_text("import opstubs_not_there\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ModuleNotFoundError, match="opstubs_not_there"):
+        write_stubs(["opstubs_lacking"], tmp_path)
+
+
+def test_no_operators(tmp_path: Path) -> None:
+    """A module without operators is an error that names those that have some."""
+    with pytest.raises(co.UnknownNameError) as caught:
+        write_stubs(["json"], tmp_path)
+    assert str(caught.value).startswith(
+        "stubs: json defines no operator\n"
+        "  do: name the module that calls custom_op, such as '"
+    )
+
+
+# ---- what checkers see ----
+
+
+def _run(checker: str, stubs: Path, *arguments: str) -> str:
+    if importlib.util.find_spec(checker) is None:
+        pytest.skip(f"{checker} is not installed")
+    paths = os.pathsep.join([str(stubs), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-m", checker, *arguments],
+        cwd=stubs.parent,
+        env={**os.environ, "MYPYPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    return done.stdout
+
+
+# Requirements can use them, so mypy would read them: 2,500 files, 13 s.
+SKIPPED = """\
+[mypy]
+[mypy-torch.*,jax.*,jaxlib.*,ml_dtypes.*,scipy.*,sklearn.*,matplotlib.*,PIL.*]
+follow_imports = skip
+"""
+
+
+def _by_mypy(stubs: Path) -> dict[str, Said]:
+    settings = stubs.parent / "mypy.ini"
+    settings.write_text(SKIPPED)
+    options = ["--strict", "--warn-unreachable", "--no-pretty", "--no-error-summary"]
+    options += [f"--config-file={settings}", f"--cache-dir={stubs.parent / 'cache'}"]
+    found: dict[str, dict[int, set[str]]] = {}
+    for text in _run("mypy", stubs, *options, *FILES).splitlines():
+        name, line, level, rest = (part.strip() for part in text.split(":", 3))
+        if level == "error":
+            lines = found.setdefault(name, {})
+            lines.setdefault(int(line), set()).add(rest[rest.rindex("[") + 1 : -1])
+    return _sorted(found)
+
+
+def _by_pyright(stubs: Path) -> dict[str, Said]:
+    settings = stubs.parent / "pyrightconfig.json"
+    settings.write_text(
+        json.dumps(
+            {
+                "include": [*FILES, "typings"],
+                "typeCheckingMode": "strict",
+                "extraPaths": [str(ROOT)],
+                # What is unknown follows from what is wrong.
+                "reportUnknownMemberType": "none",
+            }
+        )
+    )
+    output = _run("pyright", stubs, "--outputjson", "--pythonpath", sys.executable)
+    report = json.loads(output[output.index("{") :])
+    # The stubs themselves are among them: they are held to strict rules too.
+    assert report["summary"]["filesAnalyzed"] == len(FILES) + len(WRITTEN)
+    found: dict[str, dict[int, set[str]]] = {}
+    for said in report["generalDiagnostics"]:
+        lines = found.setdefault(Path(said["file"]).name, {})
+        line = said["range"]["start"]["line"] + 1
+        lines.setdefault(line, set()).add(said.get("rule") or said["message"])
+    return _sorted(found)
+
+
+def _sorted(found: dict[str, dict[int, set[str]]]) -> dict[str, Said]:
+    return {
+        name: {line: ", ".join(sorted(codes)) for line, codes in lines.items()}
+        for name, lines in found.items()
+    }
+
+
+def _expected(checker: str) -> dict[str, Said]:
+    """What the comments of the wrong calls say, by the line of the call."""
+    found: Said = {}
+    for number, line in enumerate((FOLDER / "wrong.py").read_text().splitlines(), 1):
+        beside = re.search(r"# mypy: (?P<mypy>.+?)  pyright: (?P<pyright>.+)$", line)
+        if beside is not None:
+            found[number - line.strip().startswith("#")] = beside[checker]
+    return {"wrong.py": found}
+
+
+def test_mypy_reads_the_stubs(stubs: Path) -> None:
+    """Without a plugin mypy --strict accepts right calls and refuses each wrong one."""
+    assert _by_mypy(stubs) == _expected("mypy")
+
+
+def test_pyright_reads_the_stubs(stubs: Path) -> None:
+    """In strict mode pyright accepts right calls and refuses each wrong one."""
+    assert _by_pyright(stubs) == _expected("pyright")
+
+
+def test_right_calls_run() -> None:
+    """What the checkers accept runs, so that the stubs do not promise too much."""
+    runpy.run_path(str(FOLDER / "right.py"))

@@ -1,0 +1,859 @@
+"""gradcheck, gradgradcheck and assert_close find what is wrong, and nothing else."""
+# ruff: noqa: ISC004 - a message stands in the table line by line
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop.core.operator import operators
+from tests.strict_arrays import KIND, StrictArray, register_kernels, to_numpy, to_strict
+
+try:
+    import torch
+except ImportError:  # of the extra 'bench'
+    torch = None
+
+# Dictionaries keyed by dtypes compare keys of one hash, and strict dtypes hash as
+# NumPy's: array_api_strict warns of the comparison, which says unequal as it should.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:You are comparing a array_api_strict dtype:UserWarning"
+)
+
+RNG = np.random.default_rng(7)
+X = RNG.uniform(0.3, 2.0, (2, 3))
+Y = RNG.uniform(0.3, 2.0, 3)
+Z = RNG.standard_normal(3) + 1j * RNG.standard_normal(3)
+ALL = {"check_forward_ad": True, "check_batched_grad": True}
+ALL_SECOND = {
+    "check_fwd_over_rev": True,
+    "check_batched_grad": True,
+    "check_grad_dtypes": True,
+}
+numbers = itertools.count()
+
+
+def operator(
+    forward: Callable[..., Any],
+    backward: Callable[..., Any],
+    schema: str = "(Array x) -> Array",
+) -> Any:
+    """An operator whose backward formula takes the gradient and the inputs."""
+    op = co.custom_op(
+        f"testing_test::op{next(numbers)}", forward, mutates_args=(), schema=schema
+    )
+    return op.register_autograd(
+        lambda ctx, g: backward(g, *ctx.saved_arrays),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+    )
+
+
+def failure(check: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
+    """What a check says of what is wrong."""
+    with pytest.raises(co.OpCheckError) as caught:
+        check(*args, **kwargs)
+    return str(caught.value)
+
+
+def place(fn: Callable[..., Any]) -> str:
+    """File and line of a function of this module."""
+    return f"{__file__}:{fn.__code__.co_firstlineno}"
+
+
+# ---- right derivatives pass ----
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+RIGHT = {
+    "real": (np.sin, (X,)),
+    "number of NumPy": (np.sin, (np.float64(0.3),)),
+    "no axes": (lambda x: x * x, (np.array(2.0),)),
+    "empty input": (lambda x: x * 2.0, (np.zeros((0, 3)),)),
+    "empty output": (lambda x: x[:0], (X,)),
+    "broadcast": (lambda x, y: x * y, (X, Y)),
+    "constant argument": (lambda x, k, name: x * k, (X, 3, "name")),
+    "integers out": (lambda x: (x * x, np.argmax(x)), (X,)),
+    "constant output": (lambda x: (x * x, np.ones(2)), (X,)),
+    "pytree": (
+        lambda tree, y: {"a": tree["w"] * y, "b": np.sin(tree["b"][0])},
+        ({"w": X, "b": [Y, 2]}, Y),
+    ),
+    "named tuple": (lambda p: Pair(p.first * p.second, p.first), (Pair(X, Y),)),
+    "gaps in memory": (lambda x: x * x, (np.repeat(X, 2, axis=1)[:, ::-2],)),
+    "column order": (lambda x: x @ x.T, (np.asfortranarray(X),)),
+    "holomorphic": (np.exp, (Z,)),
+    "abs": (np.abs, (Z,)),
+    "real part": (np.real, (Z,)),
+    "imaginary part": (np.imag, (Z,)),
+    "conjugate": (np.conj, (Z,)),
+    "neither": (lambda z: np.conj(z) * z * z + np.abs(z), (Z,)),
+    "real and complex": (lambda x, z: (x * z, np.real(z) * x), (Y, Z)),
+}
+
+
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_first_derivatives_pass(name: str, fast: bool) -> None:
+    """A right function passes all checks, entry by entry and along directions."""
+    fn, inputs = RIGHT[name]
+    assert co.gradcheck(fn, inputs, fast_mode=fast, **ALL) is True
+
+
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_second_derivatives_pass(name: str, fast: bool) -> None:
+    """A right function passes all checks of its second derivatives."""
+    fn, inputs = RIGHT[name]
+    assert co.gradgradcheck(fn, inputs, fast_mode=fast, **ALL_SECOND) is True
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_second_derivatives_with_cotangents_of_any_layout(gaps: bool) -> None:
+    """Random cotangents with gaps reach the backward formula with gaps."""
+    seen = []
+
+    def backward(g: Any, x: Any) -> Any:
+        if type(g) is np.ndarray:
+            seen.append(g.strides)
+        return g * np.cos(x)
+
+    op = operator(np.sin, backward)
+    assert co.gradgradcheck(op, (Y,), gen_non_contig_grad_outputs=gaps)
+    assert ((16,) in seen) is gaps
+
+
+def test_second_derivatives_at_cotangents_given() -> None:
+    """grad_outputs are where second derivatives are taken."""
+    op = operator(np.sin, lambda g, x: g * np.cos(x))
+    assert co.gradgradcheck(op, (Y,), np.ones(3))
+    assert co.gradgradcheck(lambda x: (op(x), 1, x), (Y,), (np.ones(3), Y))
+
+
+def test_small_part_of_a_large_complex_derivative() -> None:
+    """A part near zero is known no better than the whole complex derivative."""
+    assert co.gradcheck(np.exp, (np.array(20.0 + 1e-9j),))
+
+
+def test_moved_inputs_keep_their_layout() -> None:
+    """A kernel meets the strides that it was given, at every point."""
+    x = np.asfortranarray(X)
+    seen = set()
+
+    def fn(x: Any) -> Any:
+        seen.add(getattr(x, "strides", None))
+        return x * x
+
+    co.gradcheck(fn, (x,), check_undefined_grad=False)
+    assert seen == {x.strides, None}
+
+
+def test_an_array_stands_for_a_tuple_of_it() -> None:
+    """One array alone needs no tuple."""
+    assert co.gradcheck(np.sin, X)
+
+
+def test_inputs_are_left_as_they_are() -> None:
+    """No check writes the arrays that it is given."""
+    x = X.copy()
+    co.gradcheck(np.sin, (x,))
+    co.gradgradcheck(np.sin, (x,))
+    np.testing.assert_array_equal(x, X)
+
+
+def test_result_is_read_before_the_next_call() -> None:
+    """A function may return the same memory each time."""
+    buffer = np.empty(3)
+    op = operator(np.sin, lambda g, x: g * np.cos(x))
+
+    def fn(x: Any) -> Any:
+        return np.sin(x, out=buffer) if type(x) is np.ndarray else op(x)
+
+    assert co.gradcheck(fn, (Y,))
+
+
+@pytest.fixture
+def strict(built_in_kinds: None, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The kind 'strict', with arrays that can be read."""
+    register_kernels(dict(operators))
+    monkeypatch.setattr(
+        StrictArray, "__dlpack__", lambda x, **kw: to_numpy(x).__dlpack__(**kw), False
+    )
+    monkeypatch.setattr(StrictArray, "__dlpack_device__", lambda x: (1, 0), False)
+    return to_strict
+
+
+# ---- wrong first derivatives are found ----
+
+
+def scaled_gradient(g: Any, x: Any) -> Any:
+    return 2.0 * g * np.cos(x)
+
+
+def one_sign_wrong(g: Any, x: Any) -> Any:
+    sign = np.ones(x.shape)
+    sign[-1] = -1.0
+    return sign * g * np.cos(x)
+
+
+def dropped_broadcast(g: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    return g * y, g[0] * x[0]
+
+
+def swapped(g: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    return g * x, g * y
+
+
+TWO = "(Array x, Array y) -> Array"
+WRONG = {
+    "factor": (operator(np.sin, scaled_gradient), (Y,)),
+    "sign of one entry": (operator(np.sin, one_sign_wrong), (Y,)),
+    "nothing": (operator(np.sin, lambda g, x: None), (Y,)),
+    "no conjugate": (operator(np.conjugate, lambda g, x: g), (Z,)),
+    "conjugate too many": (
+        operator(np.exp, lambda g, x: g * np.conjugate(np.exp(x))),
+        (Z,),
+    ),
+    "abs of torch's convention": (
+        operator(np.abs, lambda g, x: g * x / np.abs(x)),
+        (Z,),
+    ),
+    "term of a broadcast": (operator(np.multiply, dropped_broadcast, TWO), (X, Y)),
+    "order of arguments": (operator(np.multiply, swapped, TWO), (Y, Y + 1.0)),
+    "right at one only": (
+        operator(np.square, lambda g, x: 2.0 * g),
+        (np.array([1.0, 2.0]),),
+    ),
+    "transposed": (
+        operator(lambda x: np.ascontiguousarray(x.T), lambda g, x: g * 1.0),
+        (X[:, :2].copy(),),
+    ),
+    "nan": (operator(np.sin, lambda g, x: g * np.nan), (Y,)),
+}
+
+
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_backward_is_found(name: str, fast: bool) -> None:
+    """A wrong backward formula raises, in both modes."""
+    fn, inputs = WRONG[name]
+    with pytest.raises(co.OpCheckError, match="wrong backward"):
+        co.gradcheck(fn, inputs, fast_mode=fast)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_backward_gives_false(name: str) -> None:
+    """Without raise_exception the result says it."""
+    fn, inputs = WRONG[name]
+    assert co.gradcheck(fn, inputs, raise_exception=False) is False
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_wrong_jvp_rule_is_found(fast: bool) -> None:
+    """check_forward_ad finds a wrong jvp rule beside a right backward formula."""
+    op = operator(np.sin, lambda g, x: g * np.cos(x))
+    op.register_jvp(lambda primals, tangents: (op(*primals), tangents[0] * 2.0))
+    assert co.gradcheck(op, (Y,), fast_mode=fast)
+    with pytest.raises(co.OpCheckError, match="wrong jvp"):
+        co.gradcheck(op, (Y,), fast_mode=fast, check_forward_ad=True)
+
+
+def test_jvp_alone() -> None:
+    """check_backward_ad=False leaves a wrong backward formula alone."""
+    op = operator(np.sin, scaled_gradient)
+    op.register_jvp(
+        lambda primals, tangents: (op(*primals), np.cos(*primals) * tangents[0])
+    )
+    assert co.gradcheck(op, (Y,), check_backward_ad=False, check_forward_ad=True)
+
+
+def test_backward_that_squares_its_cotangent_is_found() -> None:
+    """Unit cotangents cannot tell g * g from g."""
+    op = operator(np.sin, lambda g, x: g * g * np.cos(x))
+    assert "not linear in its cotangent" in failure(co.gradcheck, op, (Y,))
+
+
+def test_value_of_a_jvp_rule_is_checked() -> None:
+    """A jvp rule that returns another output than the operator is wrong."""
+    op = operator(np.sin, lambda g, x: g * np.cos(x))
+    op.register_jvp(
+        lambda primals, tangents: (np.cos(*primals), np.cos(*primals) * tangents[0])
+    )
+    text = failure(co.gradcheck, op, (Y,), check_forward_ad=True)
+    assert "gives another value under jvp" in text
+
+
+def test_wrong_vmap_rule_of_a_backward_is_found() -> None:
+    """check_batched_grad runs the backward formula on a batch."""
+    halved = operator(lambda x: x * 1.0, lambda g, x: g)
+    halved.register_vmap(lambda info, in_dims, x: (x * 0.5, in_dims[0]))
+    op = operator(np.sin, lambda g, x: halved(g) * np.cos(x))
+    assert co.gradcheck(op, (Y,))
+    text = failure(co.gradcheck, op, (Y,), check_batched_grad=True)
+    assert "a backward that vmap gets wrong" in text
+
+
+def split(undefined: Callable[[Any, Any], tuple[Any, Any]]) -> Any:
+    """An operator of two outputs, whose backward formula may be given None."""
+    op = co.custom_op(
+        f"testing_test::op{next(numbers)}",
+        lambda x: (np.sin(x), np.cos(x)),
+        mutates_args=(),
+        schema="(Array x) -> (Array, Array)",
+    )
+
+    def setup(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[0])
+        ctx.set_materialize_grads(False)
+
+    def backward(ctx: Any, first: Any, second: Any) -> Any:
+        (x,) = ctx.saved_arrays
+        first, second = undefined(first, second)
+        return first * np.cos(x) - second * np.sin(x)
+
+    return op.register_autograd(backward, setup_context=setup)
+
+
+def test_undefined_gradients_count_as_zero() -> None:
+    """A formula that takes None for one where zero is meant is found."""
+    right = split(lambda a, b: (0.0 if a is None else a, 0.0 if b is None else b))
+    wrong = split(lambda a, b: (0.0 if a is None else a, 1.0 if b is None else b))
+    assert co.gradcheck(right, (Y,))
+    assert co.gradcheck(wrong, (Y,), check_undefined_grad=False)
+    text = failure(co.gradcheck, wrong, (Y,))
+    assert "has a wrong backward where output[0] alone is used" in text
+
+
+# ---- functions that differ from call to call ----
+
+
+def test_a_random_value_is_found() -> None:
+    """The same inputs must give the same value."""
+    rng = np.random.default_rng(0)
+    noisy = operator(lambda x: x + rng.uniform(1e-9, 2e-9), lambda g, x: g)
+    text = failure(co.gradcheck, noisy, (Y,))
+    assert "not deterministic: its value differs between two calls" in text
+
+
+def test_a_random_gradient_is_found() -> None:
+    """The same cotangent must give the same gradient."""
+    rng = np.random.default_rng(0)
+    noisy = operator(np.sin, lambda g, x: g * np.cos(x) * rng.uniform(1.0, 1.0 + 1e-6))
+    text = failure(co.gradcheck, noisy, (Y,))
+    assert "not deterministic: its gradient differs between two calls" in text
+    assert co.gradcheck(noisy, (Y,), nondet_tol=1e-5)
+
+
+def test_outputs_keep_their_shape() -> None:
+    """The number of elements must not depend on the values."""
+
+    def fn(x: Any) -> Any:
+        return x[: 2 if co.stop_gradient(x)[0] > Y[0] else 3] * 1.0
+
+    assert "gave outputs f64[3] and then f64[2]" in failure(co.gradcheck, fn, (Y,))
+
+
+def test_a_function_that_writes_its_input_is_found() -> None:
+    """An input is there for the next call as well."""
+
+    def fn(x: Any) -> Any:
+        x *= 2.0
+        return x
+
+    assert "fn writes its input" in failure(co.gradcheck, fn, (Y.copy(),))
+
+
+# ---- second derivatives ----
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_wrong_second_derivative_behind_a_right_first(fast: bool) -> None:
+    """A factor that the backward formula hides from tracing is found."""
+    op = operator(np.sin, lambda g, x: g * co.stop_gradient(np.cos(x)))
+    assert co.gradcheck(op, (Y,), **ALL)
+    text = failure(co.gradgradcheck, op, (Y,), fast_mode=fast)
+    assert "d gradient by inputs[0]" in text
+
+
+def test_wrong_forward_over_reverse() -> None:
+    """check_fwd_over_rev finds a wrong jvp rule of an operator in backward."""
+    factor = operator(np.cos, lambda g, x: -g * np.sin(x))
+    factor.register_jvp(lambda primals, tangents: (factor(*primals), tangents[0]))
+    op = operator(np.sin, lambda g, x: g * factor(x))
+    assert co.gradgradcheck(op, (Y,))
+    text = failure(co.gradgradcheck, op, (Y,), check_fwd_over_rev=True)
+    assert "has a wrong jvp" in text
+    alone = {"check_rev_over_rev": False, "check_fwd_over_rev": True}
+    assert co.gradgradcheck(op, (Y,), raise_exception=False, **alone) is False
+
+
+# ---- agreement with torch ----
+
+PAIRED = {
+    "sin": (np.sin, "sin", (Y,)),
+    "product": (lambda a, b: a * b, lambda a, b: a * b, (X, Y)),
+    "matmul": (lambda a: a @ a.T, lambda a: a @ a.T, (X,)),
+    "abs": (np.abs, "abs", (Z,)),
+    "conj": (np.conj, "conj_physical", (Z,)),
+    "kink": (np.abs, "abs", (np.array([0.0, 1.0]),)),
+    "two": (lambda a: (np.sin(a), a * a), lambda a: (a.sin(), a * a), (Y,)),
+}
+
+
+@pytest.mark.skipif(torch is None, reason="torch is in the extra 'bench'")
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("name", PAIRED)
+def test_as_torch_decides(name: str, fast: bool) -> None:
+    """torch.autograd's checks of the same function say the same."""
+    ours, theirs, arrays = PAIRED[name]
+    fn = getattr(torch, theirs) if isinstance(theirs, str) else theirs
+    tensors = tuple(torch.from_numpy(a.copy()).requires_grad_() for a in arrays)
+    how = {"raise_exception": False, "fast_mode": fast}
+    first = torch.autograd.gradcheck(fn, tensors, **how)
+    second = torch.autograd.gradgradcheck(fn, tensors, **how)
+    assert co.gradcheck(ours, arrays, **how) == first
+    assert co.gradgradcheck(ours, arrays, **how) == second
+
+
+# ---- what the checks say ----
+
+
+def cubes(x: np.ndarray) -> Any:
+    return x**3
+
+
+def test_words_of_a_wrong_entry() -> None:
+    """The message names output, input, entry, both values and where it was taken."""
+    op = operator(cubes, lambda g, x: g * 3.0 * x)
+    assert failure(lambda: co.gradcheck(op, (np.array([1.0, 2.0]),))) == (
+        f"gradcheck: {op.__name__} has a wrong backward, in 1 of 4 derivatives\n"
+        "  worst: d output[1] / d inputs[0][1] is 6, by differences 12: off by 6,"
+        " allowed 0.01201 (atol=1e-05, rtol=0.001)\n"
+        "  evaluated at inputs[0][1] = 2\n"
+        f"  function at {place(cubes)}\n"
+        "  do: correct the backward formula of an operator in the function; where it"
+        " has a kink or a jump near the inputs, move them away"
+    )
+
+
+def test_words_of_several_wrong_entries() -> None:
+    """Several wrong entries stand in a table, the worst first."""
+    op = operator(cubes, lambda g, x: g * 3.0 * x)
+
+    def fn(tree: Any) -> Any:
+        return {"y": op(tree["x"]), "z": tree["x"] * 1.0}
+
+    text = failure(co.gradcheck, fn, ({"x": np.arange(2.0, 10.0)},))
+    assert text.splitlines()[2:10] == [
+        "  derivative                              is  by differences  off by",
+        "  d output['y'][7] / d inputs[0]['x'][7]  27  243             216",
+        "  d output['y'][6] / d inputs[0]['x'][6]  24  192             168",
+        "  d output['y'][5] / d inputs[0]['x'][5]  21  147             126",
+        "  d output['y'][4] / d inputs[0]['x'][4]  18  108             90",
+        "  d output['y'][3] / d inputs[0]['x'][3]  15  75              60",
+        "  d output['y'][2] / d inputs[0]['x'][2]  12  48              36",
+        "  and 2 more",
+    ]
+
+
+def test_words_of_a_complex_entry() -> None:
+    """Complex entries are named by their parts."""
+    op = operator(np.conjugate, lambda g, x: g)
+    text = failure(co.gradcheck, op, (np.array(1.0 + 2.0j),))
+    assert text.splitlines()[1:3] == [
+        "  worst: d imaginary part of output / d imaginary part of inputs[0] is 1, by"
+        " differences -1: off by 2, allowed 0.00101 (atol=1e-05, rtol=0.001)",
+        "  evaluated at imaginary part of inputs[0] = 2",
+    ]
+
+
+def test_words_in_fast_mode() -> None:
+    """Random directions name the pair of arrays, and how to learn more."""
+    op = operator(np.multiply, lambda g, x, y: (g * y, 2.0 * g * x), TWO)
+    text = failure(co.gradcheck, op, (Y, Y), fast_mode=True)
+    assert "has a wrong backward, in 1 of 2 derivatives" in text
+    assert "worst: d output / d inputs[1] is" in text
+    assert "along random directions; fast_mode=False names the entry" in text
+
+
+def no_floats(x: Any) -> Any:
+    return 1
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "no function": (
+        lambda: co.gradcheck(3, (X,)),  # type: ignore[arg-type]
+        co.ArgumentError,
+        "gradcheck: 3 is no function\n  do: write gradcheck(f) with a function f",
+    ),
+    "no tuple": (
+        lambda: co.gradcheck(np.sin, 2.0),
+        co.ArgumentError,
+        "gradcheck: inputs are a tuple, got float 2.0\n"
+        "  do: write gradcheck(f, (x, y))",
+    ),
+    "integers": (
+        lambda: co.gradcheck(np.sin, (np.arange(3),)),
+        co.GradientError,
+        "gradcheck: no input is an array of floats\n"
+        "  do: let the inputs have arrays of float64 or complex128 among them",
+    ),
+    "no output": (
+        lambda: co.gradgradcheck(no_floats, (X,)),
+        co.GradientError,
+        "gradgradcheck: no output is an array of floats\n"
+        "  do: let the outputs have arrays of float64 or complex128 among them",
+    ),
+    "overlap": (
+        lambda: co.gradcheck(np.sin, (X, {"a": np.broadcast_to(Y, (2, 3))})),
+        co.GradientError,
+        "gradcheck: elements of inputs[1]['a'] (f64[2, 3]) share memory\n"
+        "  strides (0, 8)\n"
+        "  do: pass x.copy(), so that each element can move alone",
+    ),
+    "sliding window": (
+        lambda: co.gradcheck(
+            np.sin, (np.lib.stride_tricks.sliding_window_view(np.arange(4.0), 3),)
+        ),
+        co.GradientError,
+        "gradcheck: elements of inputs[0] (f64[2, 3]) share memory\n"
+        "  strides (8, 8)\n"
+        "  do: pass x.copy(), so that each element can move alone",
+    ),
+    "fake": (
+        lambda: co.gradcheck(np.sin, (co.FakeArray(3),)),
+        co.GradientError,
+        "gradcheck: inputs[0] is FakeArray f64[3], which has no values to move\n"
+        "  do: call gradcheck outside of transforms, on real arrays",
+    ),
+    "traced": (
+        lambda: co.vjp(lambda x: co.gradcheck(np.sin, (x,)), X),
+        co.GradientError,
+        "gradcheck: inputs[0] is GradTracer f64[2, 3], which has no values to move\n"
+        "  do: call gradcheck outside of transforms, on real arrays",
+    ),
+    "nothing to check": (
+        lambda: co.gradcheck(np.sin, (X,), check_backward_ad=False),
+        co.ArgumentError,
+        "gradcheck: check_backward_ad and check_forward_ad are both off, so there is"
+        " nothing to check\n"
+        "  do: leave out check_backward_ad=False",
+    ),
+    "nothing to check twice": (
+        lambda: co.gradgradcheck(np.sin, (X,), check_rev_over_rev=False),
+        co.ArgumentError,
+        "gradgradcheck: check_rev_over_rev and check_fwd_over_rev are both off, so"
+        " there is nothing to check\n"
+        "  do: leave out check_rev_over_rev=False",
+    ),
+    "no step": (
+        lambda: co.gradcheck(np.sin, (X,), eps=0.0),
+        co.ArgumentError,
+        "gradcheck: eps=0.0 is out of range\n  do: pass eps > 0",
+    ),
+    "negative bound": (
+        lambda: co.gradgradcheck(np.sin, (X,), atol=-1.0),
+        co.ArgumentError,
+        "gradgradcheck: atol=-1.0 is out of range\n  do: pass atol >= 0",
+    ),
+    "too few cotangents": (
+        lambda: co.gradgradcheck(lambda x: (x, x), (X,), (X,)),
+        co.GradientError,
+        "gradgradcheck: 1 grad_outputs for 2 outputs of floats\n"
+        "  do: pass an array for each of them, or leave grad_outputs out",
+    ),
+    "cotangent of another shape": (
+        lambda: co.gradgradcheck(np.sin, (X,), (Y,)),
+        co.GradientError,
+        "gradgradcheck: grad_outputs[0] is f64[3], must be f64[2, 3] as the output is\n"
+        "  do: pass an array of the shape and dtype of the output",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_checked_is_refused(name: str) -> None:
+    """The message says what is wrong, where, and what to do."""
+    call, error, text = REFUSED[name]
+    with pytest.raises(error) as caught:
+        call()
+    assert str(caught.value) == text
+
+
+def test_refusals_are_raised_in_any_case() -> None:
+    """raise_exception=False is about wrong derivatives alone."""
+    with pytest.raises(co.GradientError):
+        co.gradcheck(np.sin, (3,), raise_exception=False)
+
+
+def test_a_missing_rule_is_raised() -> None:
+    """An operator without a formula is no wrong derivative."""
+    op = co.custom_op(
+        f"testing_test::op{next(numbers)}",
+        lambda x: x * 1.0,
+        mutates_args=(),
+        schema="(Array x) -> Array",
+    )
+    with pytest.raises(co.MissingRuleError):
+        co.gradcheck(op, (X,), raise_exception=False)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "float16"])
+def test_short_floats_warn(dtype: str) -> None:
+    """Differences in single precision are too coarse for the tolerances."""
+    x = np.array([0.5, 1.0], dtype)
+    with pytest.warns(co.CustomOpWarning) as caught:
+        co.gradcheck(lambda y, x: x * y[0], (Y, x), eps=1e-2, atol=1e-1)
+    short = {"float32": "f32", "complex64": "c64", "float16": "f16"}[dtype]
+    assert [str(w.message) for w in caught] == [
+        f"gradcheck: inputs[1] is {short}[2], in which differences are coarser than the"
+        " tolerances; do: pass float64 or complex128"
+    ]
+    assert caught[0].filename == __file__
+
+
+# ---- assert_close: what passes ----
+
+CLOSE = {
+    "equal": (X, X.copy()),
+    "within float64": (np.array([1.0]), np.array([1.0 + 1.9e-7])),
+    "within float32": (np.ones(1, "f4"), np.full(1, 1 + 1e-5, "f4")),
+    "within float16": (np.ones(1, "f2"), np.full(1, 1 + 9.8e-4, "f2")),
+    "complex": (np.array([1 + 1j]), np.array([1 + 1j + 1e-8j])),
+    "infinite": (np.array([np.inf, -np.inf]), np.array([np.inf, -np.inf])),
+    "integers": (np.arange(3), np.arange(3)),
+    "truths": (np.array([True, False]), np.array([True, False])),
+    "texts": (np.array(["a"]), np.array(["a"])),
+    "dates": (np.array(["2020-01-01"], "M8[D]"), np.array(["2020-01-01"], "M8[D]")),
+    "empty": (np.zeros((0, 2)), np.zeros((0, 2))),
+    "numbers": (1.0, 1.0 + 1e-8),
+    "number and array": (1, np.array(1.0, "f4")),
+    "number of NumPy": (np.float64(2.0), np.array(2.0)),
+    "nested": ({"a": [X, (1, None)]}, {"a": (X, [1, None])}),
+    "named tuple": (Pair(X, Y), Pair(X, Y)),
+    "fake": (co.FakeArray((2, 3)), X),
+    "nothing": ((), []),
+}
+
+
+@pytest.mark.parametrize("name", CLOSE)
+def test_close_values_pass(name: str) -> None:
+    """Values within the tolerances of their dtype pass."""
+    co.assert_close(*CLOSE[name])
+
+
+FAR = {
+    "beyond float64": (np.array([1.0]), np.array([1.0 + 2.1e-7])),
+    "beyond float32": (np.ones(1, "f4"), np.full(1, 1 + 2e-5, "f4")),
+    "beyond float16": (np.ones(1, "f2"), np.full(1, 1 + 2e-3, "f2")),
+    "infinite": (np.array([np.inf]), np.array([1.0])),
+    "infinite expected": (np.array([1.0]), np.array([np.inf])),
+    "other infinity": (np.array([np.inf]), np.array([-np.inf])),
+    "nan": (np.array([np.nan]), np.array([np.nan])),
+    "one nan": (np.array([np.nan]), np.array([1.0])),
+    "integers": (np.array([2**63 - 1]), np.array([2**63 - 2])),
+    "unsigned": (np.array([0], "u1"), np.array([1], "u1")),
+    "truths": (np.array([True]), np.array([False])),
+    "texts": (np.array(["a"]), np.array(["b"])),
+    "imaginary": (np.array([1j]), np.array([-1j])),
+    "shape": (np.ones(3), np.ones((3, 1))),
+    "dtype": (np.ones(3), np.ones(3, "f4")),
+    "fake shape": (co.FakeArray((2, 3)), co.FakeArray((3, 2))),
+    "fake dtype": (co.FakeArray(3, "f4"), Y),
+    "number": (1.0, 1.1),
+    "classes of numbers": (1, 1.0),
+    "length": ([1, 2], [1]),
+    "keys": ({"a": 1}, {"b": 1}),
+    "None": (None, X),
+    "nesting": ([X], X),
+}
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_what_is_not_close_raises(name: str) -> None:
+    """It is an AssertionError too."""
+    with pytest.raises(AssertionError, match=r"^assert_close: "):
+        co.assert_close(*FAR[name])
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float16", "float32", "float64", "complex64", "complex128"]
+)
+@pytest.mark.skipif(torch is None, reason="torch is in the extra 'bench'")
+def test_tolerances_are_those_of_torch(dtype: str) -> None:
+    """Around its bound torch.testing.assert_close decides the same."""
+    rtol, atol = torch.testing._comparison.default_tolerances(getattr(torch, dtype))
+    expected = np.ones(1, dtype)
+    for factor in (0.5, 0.9, 1.1, 2.0):
+        actual = (expected + factor * (rtol + atol)).astype(dtype)
+        tensors = torch.from_numpy(actual), torch.from_numpy(expected)
+        assert is_close(torch.testing.assert_close, *tensors) == is_close(
+            co.assert_close, actual, expected
+        )
+
+
+def is_close(check: Callable[..., Any], actual: Any, expected: Any) -> bool:
+    """Whether a check passes."""
+    try:
+        check(actual, expected)
+    except AssertionError:
+        return False
+    return True
+
+
+def test_switches() -> None:
+    """Each check can be switched off, and nan let pass."""
+    co.assert_close(np.ones(3), np.ones(3, "f4"), check_dtype=False)
+    co.assert_close(1, 1.0, check_dtype=False)
+    co.assert_close(np.array([np.nan]), np.array([np.nan]), equal_nan=True)
+    co.assert_close(np.array([1.0]), np.array([2.0]), rtol=0.5, atol=0.0)
+    co.assert_close(X, X.copy("F"))
+    other = co.FakeArray(3, device="cuda")
+    co.assert_close(other, Y, check_device=False)
+    assert "devices 'cuda' and 'cpu' differ" in failure(co.assert_close, other, Y)
+    text = failure(co.assert_close, X, X.copy("F"), check_stride=True)
+    assert "strides (24, 8) and (8, 16) differ" in text
+
+
+def test_looser_of_two_dtypes() -> None:
+    """With check_dtype=False the looser of two tolerances holds."""
+    pair = np.array([1.0 + 5e-6]), np.ones(1, "f4")
+    co.assert_close(*pair, check_dtype=False)
+    co.assert_close(*pair[::-1], check_dtype=False)
+
+
+def test_arrays_of_another_kind(strict: Any) -> None:
+    """Registered arrays are compared by their values."""
+    co.assert_close(strict(X), strict(X))
+    text = failure(co.assert_close, strict(X), strict(X + 1.0))
+    assert "6 of 6 elements" in text
+    assert f"devices '{KIND}' and 'cpu' differ" in failure(
+        co.assert_close, strict(X), X, check_dtype=False
+    )
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_derivatives_on_another_kind(strict: Any, fast: bool) -> None:
+    """Registered arrays are moved and read through operators alone."""
+    right = operator(np.square, lambda g, x: 2.0 * g * x)
+    wrong = operator(np.square, lambda g, x: g * x)
+    for op in (right, wrong):
+        op.register_kernel(KIND, lambda x: x * x)
+    x = strict(Y)
+    assert co.gradcheck(right, (x,), fast_mode=fast)
+    assert co.gradgradcheck(right, (x,), fast_mode=fast)
+    assert not co.gradcheck(wrong, (x,), fast_mode=fast, raise_exception=False)
+
+
+@pytest.mark.usefixtures("built_in_kinds")
+def test_values_that_nobody_can_read() -> None:
+    """A class of arrays needs a way to its values."""
+    co.register_array_type(KIND, StrictArray)
+    x = to_strict(Y)
+    with pytest.raises(co.ArgumentError) as caught:
+        co.assert_close(x, x)
+    assert str(caught.value) == (
+        "StrictArray array_api_strict.float64[3] gives its values to nobody\n"
+        "  do: give the class a method __array__ or __dlpack__"
+    )
+
+
+# ---- assert_close: what it says ----
+
+WORDS: dict[str, tuple[Callable[[], Any], str]] = {
+    "elements": (
+        lambda: co.assert_close(
+            {"w": [np.array([[1.0, 2.0], [3.0, 40.0]])]},
+            {"w": [np.array([[1.0, 0.5], [3.0, 20.0]])]},
+        ),
+        "assert_close: 2 of 4 elements (50.0 %) are not close, at actual['w'][0]\n"
+        "  actual f64[2, 2], expected f64[2, 2]\n"
+        "  greatest absolute difference: 20 at [1, 1] (40.0 and 20.0), atol=1e-07\n"
+        "  greatest relative difference: 3 at [0, 1] (2.0 and 0.5), rtol=1e-07\n"
+        "  do: correct the elements, or pass rtol and atol that allow for the"
+        " difference",
+    ),
+    "a nan": (
+        lambda: co.assert_close(np.array([np.nan, 1.0]), np.array([np.nan, 1.0])),
+        "assert_close: 1 of 2 elements (50.0 %) are not close\n"
+        "  actual f64[2], expected f64[2]\n"
+        "  greatest absolute difference: nan at [0] (nan and nan), atol=1e-07\n"
+        "  greatest relative difference: nan at [0] (nan and nan), rtol=1e-07\n"
+        "  nan is close to nan with equal_nan=True alone\n"
+        "  do: correct the elements, or pass rtol and atol that allow for the"
+        " difference",
+    ),
+    "several": (
+        lambda: co.assert_close((X, 1, Y), (X.T, 1, Y + 1.0)),
+        "assert_close: shapes (2, 3) and (3, 2) differ, at actual[0]\n"
+        "  actual f64[2, 3], expected f64[3, 2]\n"
+        "  also: 3 of 3 elements (100.0 %) are not close, at actual[2]\n"
+        "  do: compare values that are nested and made alike, or switch that check off",
+    ),
+    "nan is furthest": (
+        lambda: co.assert_close(np.array([np.inf, np.nan, 2]), np.array([1.0, 1, 2])),
+        "assert_close: 2 of 3 elements (66.7 %) are not close\n"
+        "  actual f64[3], expected f64[3]\n"
+        "  greatest absolute difference: nan at [1] (nan and 1.0), atol=1e-07\n"
+        "  greatest relative difference: nan at [1] (nan and 1.0), rtol=1e-07\n"
+        "  do: correct the elements, or pass rtol and atol that allow for the"
+        " difference",
+    ),
+    "equal infinities": (
+        lambda: co.assert_close(np.array([np.inf, 1.0]), np.array([np.inf, 2.0])),
+        "assert_close: 1 of 2 elements (50.0 %) are not close\n"
+        "  actual f64[2], expected f64[2]\n"
+        "  greatest absolute difference: 1 at [1] (1.0 and 2.0), atol=1e-07\n"
+        "  greatest relative difference: 0.5 at [1] (1.0 and 2.0), rtol=1e-07\n"
+        "  do: correct the elements, or pass rtol and atol that allow for the"
+        " difference",
+    ),
+    "keys": (
+        lambda: co.assert_close([{"a": 1, "b": 2}], [{"a": 1, "c": 2}]),
+        "assert_close: mappings have different keys, at actual[0]\n"
+        "  only expected: 'c'\n"
+        "  only actual: 'b'\n"
+        "  do: compare values that are nested and made alike, or switch that check off",
+    ),
+    "one tolerance": (
+        lambda: co.assert_close(X, X, rtol=1e-3),
+        "assert_close: rtol is given without atol\n  do: pass both, as atol=0.0, or none",
+    ),
+    "negative tolerance": (
+        lambda: co.assert_close(X, X, rtol=-1.0, atol=0.0),
+        "assert_close: rtol=-1.0 is out of range\n  do: pass rtol >= 0",
+    ),
+    "no array": (
+        lambda: co.assert_close(["a"], ["a"]),
+        "assert_close: str 'a', at actual[0] is no array, number or container\n"
+        "  do: compare other values with ==, and pass arrays here",
+    ),
+    "traced": (
+        lambda: co.vjp(lambda x: co.assert_close([x], [X]), X),
+        "assert_close: actual[0] is GradTracer f64[2, 3], which a transform follows\n"
+        "  do: compare what the transform returns, or stop_gradient(x)",
+    ),
+    "own words": (lambda: co.assert_close(1, 2, msg="no luck"), "no luck"),
+    "words around": (
+        lambda: co.assert_close(1, None, msg=lambda text: f"epoch 3: {text}"),
+        "epoch 3: assert_close: int 1 is compared with None\n"
+        "  do: compare values that are nested and made alike, or switch that check off",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_words_of_assert_close(name: str) -> None:
+    """The message says what is off, where, and by how much."""
+    call, text = WORDS[name]
+    with pytest.raises(co.CustomOpError) as caught:
+        call()
+    assert str(caught.value) == text

@@ -1,0 +1,953 @@
+"""opcheck: what it is given, what it gives, and how a fault reads."""
+
+from __future__ import annotations
+
+import importlib
+import runpy
+import threading
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop.core.operator import namespaces
+from customop.testing import OpCheckResult, Sample, opcheck
+from customop.testing.checks import behaviour
+from customop.testing.opcheck import CHECKS
+
+HERE = Path(__file__)
+
+
+@co.custom_op("checked::scale", mutates_args=())
+def scale(x: np.ndarray, factor: float) -> np.ndarray:
+    """Scale by a number: right in all."""
+    return x * factor
+
+
+scale.register_fake(lambda x, factor: co.fake_like(x))
+scale.register_vmap(lambda info, in_dims, x, factor: (scale(x, factor), in_dims[0]))
+
+
+def keep_factor(ctx: Any, inputs: Any, output: Any) -> None:
+    """Keep what the gradient needs."""
+    ctx.factor = inputs[1]
+
+
+scale.register_autograd(
+    lambda ctx, g: (g * ctx.factor, None), setup_context=keep_factor
+)
+
+
+@co.custom_op("checked::stretch", mutates_args=())
+def stretch(x: np.ndarray, factor: float) -> np.ndarray:
+    """As `scale`, with a gradient that forgets the factor."""
+    return x * factor
+
+
+stretch.register_fake(lambda x, factor: co.fake_like(x))
+stretch.register_autograd(lambda ctx, g: (g, None))
+
+
+@co.custom_op("checked::drift", mutates_args=())
+def drift(x: np.ndarray) -> np.ndarray:
+    """Two kernels that are a thousandth apart."""
+    return x * 1.0
+
+
+drift.register_kernel("cpu", lambda x: x * 1.001)
+drift.register_fake(lambda x: co.fake_like(x, dtype=(np.ones(0, x.dtype) * 1.0).dtype))
+
+X = np.array([1.0, 2.0])
+NAMES = tuple(check.name for check in CHECKS)
+
+
+# ---- what it gives ----
+
+
+def test_result_is_a_table() -> None:
+    """The result prints as a table: a check a line, with the reason of those skipped."""
+    assert str(opcheck(scale, (X, 3.0))) == (
+        "checked::scale\n"
+        "  test_schema                 SUCCESS\n"
+        "  test_mutation               SUCCESS\n"
+        "  test_autograd_registration  SUCCESS\n"
+        "  test_faketensor             SUCCESS\n"
+        "  test_sizes                  SUCCESS\n"
+        "  test_kernels_agree          SKIPPED  one kernel alone\n"
+        "  test_vmap                   SUCCESS\n"
+        "  test_jvp                    SKIPPED  no jvp rule: it follows from the autograd"
+        " rule, see test_gradients\n"
+        "  test_gradients              SUCCESS\n"
+        "  test_layouts                SUCCESS\n"
+        "  test_dtypes                 SUCCESS  for int64 in all arrays the kernel gives"
+        " another dtype than its fake kernel tells\n"
+        "  test_determinism            SUCCESS\n"
+        "  test_out_variant            SKIPPED  no scale.out, scale_out or scale_"
+        " beside it\n"
+        "  test_pickle                 SUCCESS\n"
+        "  test_threads                SUCCESS"
+    )
+
+
+def test_result_is_a_dict() -> None:
+    """The result has the values that torch's has, by the names of the checks."""
+    found = opcheck(scale, (X, 3.0), test_utils=("test_schema", "test_kernels_agree"))
+    assert found == {
+        "test_schema": "SUCCESS",
+        "test_kernels_agree": "SKIPPED: one kernel alone",
+    }
+    assert isinstance(found, OpCheckResult)
+    assert (found.op, found.failed) == ("checked::scale", [])
+    assert found.seconds.keys() == found.keys()
+
+
+def test_failures_stand_in_the_table() -> None:
+    """Without raising, the table says first what each check found."""
+    utils = ("test_schema", "test_gradients")
+    found = opcheck(stretch, (X, 3.0), raise_exception=False, test_utils=utils)
+    assert str(found) == (
+        "checked::stretch\n"
+        "  test_schema     SUCCESS\n"
+        "  test_gradients  FAILED   checked::stretch: test_gradients: has a wrong"
+        " gradient, in 1 of 1 derivatives"
+    )
+    assert found.failed == ["test_gradients"]
+    assert isinstance(found["test_gradients"], co.OpCheckError)
+
+
+def test_error_says_all() -> None:
+    """An error names check, operator, argument, smallest input, and how to repeat it."""
+    with pytest.raises(co.OpCheckError) as caught:
+        opcheck(stretch, (X, 3.0), test_utils="test_gradients")
+    assert str(caught.value) == (
+        "checked::stretch: test_gradients: has a wrong gradient, in 1 of 1 derivatives\n"
+        "  checked::stretch(Array x, float factor) -> Array\n"
+        "                   ^^^^^^^\n"
+        "  worst: d output[0] / d x is 1, by differences 0: off by 1, allowed 1e-05"
+        " (atol=1e-05, rtol=0.001)\n"
+        "  evaluated at x = 1\n"
+        "  input:\n"
+        "    x = f64[] 1\n"
+        "    factor = 0.0\n"
+        "  to repeat it:\n"
+        "    import numpy as np\n"
+        "    import customop as co\n"
+        "    import customop.testing\n"
+        "    import tests.testing.test_opcheck  # defines checked::stretch\n"
+        "    x = np.array(1.0, 'float64')\n"
+        "    co.testing.opcheck(\n"
+        "        co.ops.checked.stretch.default,\n"
+        "        (x, 0.0),\n"
+        "        {},\n"
+        "        test_utils='test_gradients',\n"
+        "    )\n"
+        "  do: correct the formula of @stretch.register_autograd"
+    )
+
+
+def test_error_has_fields() -> None:
+    """The parts of an error can be read without its text."""
+    with pytest.raises(co.OpCheckError) as caught:
+        opcheck(stretch, (X, 3.0), test_utils="test_gradients")
+    error = caught.value
+    assert (error.op, error.kind, error.parameter) == (
+        "checked::stretch",
+        "test_gradients",
+        "x",
+    )
+    assert isinstance(error.sample, Sample)
+    assert error.sample.args == (np.array(1.0), 0.0)
+
+
+def test_error_can_be_repeated() -> None:
+    """The code in an error finds the same fault again."""
+    with pytest.raises(co.OpCheckError) as caught:
+        opcheck(stretch, test_utils="test_gradients")
+    with pytest.raises(co.OpCheckError, match="has a wrong gradient"):
+        exec(caught.value.repro, {})
+
+
+def test_first_fault_raises() -> None:
+    """The fault of the first check in order raises, not that of the first named."""
+
+    def same(x: np.ndarray) -> np.ndarray:
+        return x
+
+    op = co.custom_op("checked::same", same, mutates_args=())
+    with pytest.raises(co.OpCheckError) as caught:
+        opcheck(op, (X,), test_utils=("test_faketensor", "test_schema"))
+    assert caught.value.kind == "test_schema"
+
+
+def test_error_of_the_kernel_is_told() -> None:
+    """An exception of a rule is told with its place, and is the cause."""
+
+    def fails(info: Any, in_dims: Any, x: Any) -> Any:
+        raise KeyError("missing")
+
+    op = co.custom_op("checked::keyed", lambda x: x + 1, mutates_args=(), schema=_ONE)
+    op.register_vmap(fails)
+    with pytest.raises(co.OpCheckError) as caught:
+        opcheck(op, (X,), test_utils="test_vmap")
+    assert caught.value.what == (
+        "checked::keyed: test_vmap: raises KeyError under vmap with in_dims=(0), and not"
+        " for each row alone: 'missing'"
+    )
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+_ONE = "(Array x) -> Array"
+
+
+def test_error_of_the_call_is_told() -> None:
+    """A kernel that raises for the arguments given fails the first check."""
+
+    def picky(x: np.ndarray) -> np.ndarray:
+        raise ValueError("never")
+
+    op = co.custom_op("checked::picky", picky, mutates_args=())
+    with pytest.raises(co.OpCheckError) as caught:
+        opcheck(op, (X,))
+    line = picky.__code__.co_firstlineno + 1
+    assert caught.value.what == "checked::picky: test_schema: raises ValueError: never"
+    assert caught.value.where[1] == f"at {__file__}:{line}"
+    assert caught.value.do == (
+        "make it accept this input, or refuse it where the kernel does"
+    )
+
+
+# ---- what it is given ----
+
+
+def test_names_of_checks() -> None:
+    """The checks have torch's names, and go in one order."""
+    assert NAMES == (
+        "test_schema",
+        "test_mutation",
+        "test_autograd_registration",
+        "test_faketensor",
+        "test_sizes",
+        "test_kernels_agree",
+        "test_vmap",
+        "test_jvp",
+        "test_gradients",
+        "test_layouts",
+        "test_dtypes",
+        "test_determinism",
+        "test_out_variant",
+        "test_pickle",
+        "test_threads",
+    )
+
+
+@pytest.mark.parametrize(
+    ("test_utils", "names"),
+    [
+        ("ALL", NAMES),
+        ("test_schema", ("test_schema",)),
+        (("test_vmap", "test_schema"), ("test_schema", "test_vmap")),
+        (["test_vmap"], ("test_vmap",)),
+        ((), ()),
+    ],
+)
+def test_checks_by_name(test_utils: Any, names: tuple[str, ...]) -> None:
+    """One name, several, or all: they run in the order of the table."""
+    assert tuple(opcheck(scale, (X, 3.0), test_utils=test_utils)) == names
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (
+            {"test_utils": "test_shcema"},
+            (
+                "opcheck: no check is named 'test_shcema' (did you mean 'test_schema'?)\n"
+                f"  known: {', '.join(repr(name) for name in NAMES)}\n"
+                '  do: write test_utils="test_schema", several in a tuple, or "ALL"'
+            ),
+        ),
+        (
+            {"rtol": 1e-3},
+            (
+                "opcheck: rtol is given without atol\n"
+                "  do: pass both, as atol=0.0, or none"
+            ),
+        ),
+        (
+            {"atol": 1e-3},
+            (
+                "opcheck: atol is given without rtol\n"
+                "  do: pass both, as rtol=0.0, or none"
+            ),
+        ),
+        (
+            {"rtol": -1.0, "atol": 0.0},
+            "opcheck: rtol=-1.0 is out of range\n  do: pass rtol >= 0",
+        ),
+        (
+            {"args": X},
+            (
+                "opcheck: args is ndarray, must be a tuple of arguments\n"
+                "  do: write opcheck(op, (x,))"
+            ),
+        ),
+        (
+            {"args": (X,), "kwargs": {"factor": "far"}},
+            (
+                "checked::scale: argument 'factor' expects float, got str 'far'\n"
+                "  checked::scale(Array x, float factor) -> Array\n"
+                "                          ^^^^^^^^^^^^\n"
+                "  do: pass a value of type float"
+            ),
+        ),
+    ],
+)
+def test_settings_are_refused(settings: dict[str, Any], says: str) -> None:
+    """What cannot be meant is refused before anything runs."""
+    with pytest.raises(co.ArgumentError) as caught:
+        opcheck(scale, **{"args": (X, 3.0), **settings})
+    assert str(caught.value) == says
+
+
+def test_only_operators_are_checked() -> None:
+    """A function that is no operator is refused."""
+    with pytest.raises(co.ArgumentError) as caught:
+        opcheck(len)
+    assert str(caught.value) == (
+        "opcheck: <built-in function len> is no operator\n"
+        "  do: pass what custom_op returns, or co.ops.namespace.name.default"
+    )
+
+
+def test_packet_of_one_overload() -> None:
+    """What `ops` finds by name stands for its only overload."""
+    assert opcheck(co.ops.checked.scale, (X, 3.0)).op == "checked::scale"
+
+
+def test_packet_of_several_overloads() -> None:
+    """Of several overloads one must be named."""
+    with co.Library("checked", "FRAGMENT") as lib:
+        lib.define("many.one(Array x) -> Array")
+        lib.define("many.two(Array x, int n) -> Array")
+        with pytest.raises(co.ArgumentError) as caught:
+            opcheck(co.ops.checked.many)
+    assert str(caught.value) == (
+        "opcheck: checked::many has several overloads: 'one', 'two'\n"
+        "  do: pass one of them: co.ops.checked.many.one"
+    )
+
+
+def test_closed_operator() -> None:
+    """An operator whose library has closed is told to be no more."""
+    with co.Library("checked", "FRAGMENT") as lib:
+        lib.define("gone(Array x) -> Array")
+        op = co.ops.checked.gone.default
+    with pytest.raises(co.MissingRuleError, match="checked::gone is no more"):
+        opcheck(op)
+
+
+def test_arguments_by_name() -> None:
+    """Arguments may come by name, keyword-only ones among them."""
+
+    def shifted(x: np.ndarray, *, by: np.ndarray) -> np.ndarray:
+        return x + by
+
+    def fake(x: Any, *, by: Any) -> Any:
+        shape = np.broadcast_shapes(x.shape, by.shape)
+        return co.FakeArray(shape, np.result_type(x.dtype, by.dtype))
+
+    op = co.custom_op(
+        "checked::shifted", shifted, mutates_args=(), tags=co.Tag.flexible_layout
+    )
+    op.register_fake(fake).register_vmap(
+        lambda info, in_dims, x, *, by: (
+            (_rows(x, in_dims[0]) + _rows(by, in_dims[-1]), 0)
+            if len(in_dims) > 1
+            else (_rows(x, in_dims[0]) + by, 0)
+        )
+    )
+    assert opcheck(op, kwargs={"x": X, "by": X}).failed == []
+    assert opcheck(op, (X,), {"by": X}).failed == []
+
+
+def _rows(x: Any, dim: int | None) -> Any:
+    return x if dim is None else np.moveaxis(x, dim, 0)
+
+
+def test_tolerances_are_taken() -> None:
+    """Kernels may differ by as much as `rtol` and `atol` allow."""
+    assert opcheck(drift, (X,), raise_exception=False).failed == ["test_kernels_agree"]
+    assert opcheck(drift, (X,), rtol=1e-2, atol=0.0).failed == []
+
+
+def test_given_arguments_stay() -> None:
+    """Nothing writes the arrays that are given, nor keeps a view of them."""
+    x, before = X.copy(), X.copy()
+
+    def double_(x: np.ndarray) -> np.ndarray:
+        x += x
+        return x
+
+    op = co.custom_op(
+        "checked::double_", double_, mutates_args=("x",), tags=co.Tag.inplace
+    )
+    assert opcheck(op, (x,)).failed == []
+    assert np.array_equal(x, before)
+
+
+def test_large_arrays() -> None:
+    """A large array is checked in a sample of their derivatives."""
+    found = opcheck(scale, (np.ones(100_000), 3.0))
+    assert found["test_gradients"] == "SUCCESS"
+
+
+@pytest.mark.parametrize(
+    "name", ["test_aot_dispatch_static", "test_aot_dispatch_dynamic"]
+)
+def test_checks_of_graphs(name: str) -> None:
+    """Torch's checks on graphs are known by name, and say what they wait for."""
+    found = opcheck(scale, (X, 3.0), test_utils=("test_schema", name))
+    assert found == {
+        "test_schema": "SUCCESS",
+        name: "SKIPPED: it comes with graph capture",
+    }
+
+
+# ---- operators of other kinds ----
+
+
+def test_operator_without_arrays() -> None:
+    """Without arrays most checks have nothing to prove, and say so."""
+
+    def power(x: float, n: int) -> float:
+        return x**n
+
+    op = co.custom_op("checked::power", power, mutates_args=())
+    op.register_fake(lambda x, n: x**n)
+    found = opcheck(op, (2.0, 3))
+    skipped = {name: v[9:] for name, v in found.items() if v.startswith("SKIPPED")}
+    assert skipped == {
+        "test_autograd_registration": "no autograd rule",
+        "test_faketensor": "no argument is an array",
+        "test_sizes": "no array holds values to change",
+        "test_kernels_agree": "one kernel alone",
+        "test_vmap": "no vmap rule: a loop is exact",
+        "test_jvp": "no jvp rule, and no autograd rule to transpose",
+        "test_gradients": "no autograd rule",
+        "test_layouts": "no array to vary",
+        "test_dtypes": "no array to vary",
+        "test_out_variant": "no power.out, power_out or power_ beside it",
+        "test_pickle": "it is made inside of a function: other processes do not find it",
+    }
+
+
+def test_kinks_are_no_faults() -> None:
+    """At a kink the gradient is checked beside it; where there are many, it is not."""
+
+    def clipped(x: np.ndarray) -> np.ndarray:
+        return np.maximum(x, 0.0)
+
+    def in_steps(x: np.ndarray) -> np.ndarray:
+        return np.round(x * 1e5) / 1e5
+
+    def gradient(fn: Any, x: list[float]) -> Any:
+        op = co.custom_op(f"checked::{fn.__name__}", fn, mutates_args=())
+        op.register_autograd(
+            lambda ctx, g: g * (ctx.x > 0),
+            setup_context=lambda ctx, inputs, output: setattr(ctx, "x", inputs[0]),
+        )
+        found = opcheck(op, (np.array(x),), test_utils="test_gradients")
+        return found["test_gradients"]
+
+    assert gradient(clipped, [1.0, 1e-5, -2.0]) == "SUCCESS"
+    assert gradient(clipped, [1.0, 0.0]) == "SUCCESS"
+    assert gradient(in_steps, [1.0, 2.0]) == (
+        "SKIPPED: differences from both sides disagree: it has a kink or a jump there"
+    )
+
+
+def test_random_operator() -> None:
+    """A tagged random operator is checked from one random state, which stays."""
+
+    def jitter(x: np.ndarray) -> np.ndarray:
+        return x + np.random.normal(size=x.shape)  # noqa: NPY002
+
+    op = co.custom_op(
+        "checked::jitter",
+        jitter,
+        mutates_args=(),
+        tags=co.Tag.nondeterministic_seeded,
+    )
+    op.register_fake(
+        lambda x: co.FakeArray(x.shape, np.result_type(x.dtype, np.float64), x.strides)
+    )
+    np.random.seed(7)  # noqa: NPY002
+    expected = np.random.uniform()  # noqa: NPY002
+    np.random.seed(7)  # noqa: NPY002
+    assert opcheck(op, (X,)).failed == []
+    assert np.random.uniform() == expected  # noqa: NPY002
+
+
+def test_rounding_that_differs() -> None:
+    """An operator that is tagged so may differ in rounding between two calls."""
+    calls = [0]
+
+    def summed(x: np.ndarray) -> np.ndarray:
+        calls[0] += 1
+        return np.asarray(np.sum(x, dtype=float) * (1.0 + 1e-12 * (calls[0] % 2)))
+
+    def make(name: str, **settings: Any) -> Any:
+        op = co.custom_op(f"checked::{name}", summed, mutates_args=(), **settings)
+        return op.register_fake(lambda x: co.FakeArray((), np.float64))
+
+    tag = co.Tag.nondeterministic_bitwise
+    utils = "test_determinism"
+    loose = opcheck(make("loose", tags=tag), (X,), test_utils=utils)
+    strict = opcheck(make("strict"), (X,), test_utils=utils, raise_exception=False)
+    assert (loose.failed, strict.failed) == ([], [utils])
+
+
+def test_equal_values_may_be_written() -> None:
+    """What is written with equal values alone is written."""
+
+    def touch(x: np.ndarray) -> None:
+        x[...] = x.copy()
+
+    op = co.custom_op("checked::touch", touch, mutates_args=("x",))
+    assert opcheck(op, (X,)).failed == []
+
+
+def test_written_objects_are_seen() -> None:
+    """A write into an array of objects is one."""
+
+    def tidy(x: np.ndarray) -> np.ndarray:
+        x[0] = "other"
+        return np.ones(2)
+
+    op = co.custom_op("checked::tidy", tidy, mutates_args=())
+    words = np.array(["one", "two"], object)
+    found = opcheck(op, (words,), test_utils="test_mutation", raise_exception=False)
+    assert found["test_mutation"].what == (  # type: ignore[union-attr]
+        "checked::tidy: test_mutation: writes argument 'x', that mutates_args=() does"
+        " not name"
+    )
+
+
+def test_variant_of_another_shape_is_left_out() -> None:
+    """An in-place operator is compared where the result fits into its argument."""
+
+    def widened(x: np.ndarray) -> np.ndarray:
+        return x * 1.5
+
+    def widened_(x: np.ndarray) -> np.ndarray:
+        x[...] = (x * 1.5).astype(x.dtype)
+        return x
+
+    op = co.custom_op("checked::widened", widened, mutates_args=())
+    co.custom_op(
+        "checked::widened_", widened_, mutates_args=("x",), tags=co.Tag.inplace
+    )
+    found = opcheck(op, (np.array([1, 2]),), test_utils="test_out_variant")
+    assert found == {"test_out_variant": "SUCCESS"}
+
+
+def test_compiled_kernel() -> None:
+    """A kernel without lines of Python runs beside another call all the same."""
+    op = co.custom_op("checked::negative", np.negative, mutates_args=(), schema=_ONE)
+    assert opcheck(op, (X,), test_utils="test_threads") == {"test_threads": "SUCCESS"}
+
+
+def test_lock_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that keeps its lock is told from one that hands it back."""
+    monkeypatch.setattr(behaviour, "_LONGEST", 0.01)
+    lock = threading.RLock()
+    made: list[Any] = []
+
+    def kept(x: np.ndarray) -> np.ndarray:
+        lock.acquire()
+        made.append(x)
+        return x + x
+
+    op = co.custom_op("checked::kept", kept, mutates_args=())
+    utils = "test_threads"
+    found = opcheck(op, (X,), test_utils=utils, raise_exception=False)
+    assert found[utils].what == (  # type: ignore[union-attr]
+        "checked::kept: test_threads: does not end within 0 s beside a call in another"
+        " thread"
+    )
+    for _ in range(len(made)):
+        lock.release()
+
+
+def test_kernel_for_short_floats_alone() -> None:
+    """Where a kernel takes no float64, derivatives are left out."""
+
+    def short(x: np.ndarray) -> np.ndarray:
+        if x.dtype != np.float32:
+            raise TypeError("float32")
+        return x + x
+
+    op = co.custom_op("checked::short", short, mutates_args=())
+    op.register_fake(lambda x: co.fake_like(x)).register_autograd(lambda ctx, g: g + g)
+    found = opcheck(op, (X.astype(np.float32),))
+    assert found["test_gradients"] == (
+        "SKIPPED: the kernel takes no float64, which differences need"
+    )
+
+
+def test_empty_arrays_have_no_derivative() -> None:
+    """Given an array without elements, there is nothing to differentiate."""
+    found = opcheck(scale, (np.zeros(0), 2.0))
+    assert found["test_gradients"] == (
+        "SKIPPED: arrays without elements have no derivative"
+    )
+
+
+# ---- what it leaves behind ----
+
+
+def test_nothing_is_left_behind() -> None:
+    """Settings, tables and warnings are as before, also after a fault."""
+    before = (co.config.checks, co.config.aliasing, stretch._table, stretch._disabled)
+    filters = list(warnings.filters)
+    assert opcheck(stretch, raise_exception=False).failed != []
+    after = (co.config.checks, co.config.aliasing, stretch._table, stretch._disabled)
+    assert after == before
+    assert warnings.filters == filters
+
+
+@pytest.mark.parametrize("checks", ["first", "always", "never"])
+def test_settings_change_nothing(checks: str) -> None:
+    """A fault is found whatever `config.checks` says."""
+
+    def same(x: np.ndarray) -> np.ndarray:
+        return x
+
+    op = co.custom_op(f"checked::same_{checks}", same, mutates_args=())
+    op.register_fake(lambda x: co.fake_like(x))
+    co.config.checks = checks
+    found = opcheck(op, (X,), test_utils="test_schema", raise_exception=False)
+    assert found.failed == ["test_schema"]
+
+
+# ---- config objects ----
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A config object without arrays."""
+
+    db: float = 3.0
+
+
+def test_config_objects_pass() -> None:
+    """An operator on a config object passes, given or found."""
+
+    def amplified(x: np.ndarray, gain: Gain) -> np.ndarray:
+        return x * 10.0 ** (gain.db / 20.0)
+
+    op = co.custom_op("checked::amplified", amplified, mutates_args=())
+    op.register_fake(
+        lambda x, gain: co.fake_like(x, dtype=(np.ones(0, x.dtype) * 1.0).dtype)
+    )
+    assert opcheck(op, (X, Gain(6.0))).failed == []
+    assert opcheck(op).failed == []
+
+
+# ---- operators as people write them ----
+
+
+def _needs(*conditions: bool) -> None:
+    if not all(conditions):
+        raise ValueError("of other shapes")
+
+
+def _fake_of_rows(x: Any, axis: int) -> Any:
+    _needs(-x.ndim <= axis < x.ndim)
+    shape = [*x.shape]
+    del shape[axis]
+    return co.fake_like(x, shape=shape)
+
+
+def _fake_of_distances(x: Any, y: Any) -> Any:
+    _needs(x.ndim == y.ndim == 2, x.shape[1:] == y.shape[1:])
+    return co.fake_like(x, shape=(x.shape[0], y.shape[0]))
+
+
+def _fake_of_full(x: Any, y: Any) -> Any:
+    _needs(x.ndim == y.ndim == 1, 0 not in x.shape + y.shape)
+    dtype = np.result_type(x.dtype, y.dtype)
+    return co.fake_like(x, shape=(x.shape[0] + y.shape[0] - 1,), dtype=dtype)
+
+
+def _fake_of_sum(x: Any, y: Any) -> Any:
+    shape = np.broadcast_shapes(x.shape, y.shape)
+    return co.fake_like(x, shape=shape, dtype=np.result_type(x.dtype, y.dtype))
+
+
+def _fake_of_image(x: Any) -> Any:
+    _needs(x.dtype == np.uint8)
+    return co.fake_like(x)
+
+
+def inverted(x: np.ndarray) -> np.ndarray:
+    if x.dtype != np.uint8:
+        raise TypeError("of uint8")
+    return 255 - x
+
+
+def picked(x: np.ndarray, idx: np.ndarray) -> np.ndarray:
+    return np.take(x, idx, axis=0)
+
+
+def row_sums(x: np.ndarray, axis: int = -1) -> np.ndarray:
+    return np.sum(x, axis=axis)
+
+
+def full(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.convolve(x, y)
+
+
+def summed_up(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return x + y
+
+
+def copied(x: np.ndarray) -> np.ndarray:
+    return x.copy()
+
+
+def turned(x: np.ndarray) -> np.ndarray:
+    return x.T.copy()
+
+
+def rolled(x: np.ndarray, shift: int) -> np.ndarray:
+    return np.roll(x, shift)
+
+
+def distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.sqrt(((x[:, None] - y[None]) ** 2).sum(-1))
+
+
+# Correct kernels, each with the fake kernel that comes to mind.
+NATURAL = (
+    (copied, lambda x: co.fake_like(x)),
+    (turned, lambda x: co.fake_like(x, shape=x.shape[::-1])),
+    (rolled, lambda x, shift: co.fake_like(x)),
+    (row_sums, _fake_of_rows),
+    (distances, _fake_of_distances),
+    (full, _fake_of_full),
+    (summed_up, _fake_of_sum),
+    (inverted, _fake_of_image),
+    (picked, lambda x, idx: co.fake_like(x, shape=(*idx.shape, *x.shape[1:]))),
+)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "fake"), NATURAL, ids=lambda fn: getattr(fn, "__name__", "")
+)
+def test_natural_operator(kernel: Any, fake: Any) -> None:
+    """Operators that are right pass, whatever order NumPy gives to their results."""
+    op = co.custom_op(f"natural::{kernel.__name__}", kernel, mutates_args=())
+    op.register_fake(fake)
+    found = opcheck(op, raise_exception=False)
+    assert found.failed == [], "\n".join(str(found[name]) for name in found.failed)
+
+
+def test_formula_with_one_derivative() -> None:
+    """A formula that no transform sees into has right first gradients: that is said."""
+
+    def backward(ctx: Any, grad: Any) -> Any:
+        x, y = ctx.saved_arrays
+        return np.correlate(grad, y, "valid"), np.correlate(grad, x, "valid")
+
+    op = co.custom_op("natural::convolved", full, mutates_args=())
+    op.register_fake(_fake_of_full)
+    op.register_autograd(
+        backward,
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+    )
+    found = opcheck(op, (X, np.array([1.0, -2.0, 0.5])), test_utils="test_gradients")
+    assert str(found) == (
+        "natural::convolved\n"
+        "  test_gradients  SUCCESS  first gradients alone, their formula: np.correlate"
+        " has no operator, so it cannot see traced or fake arrays"
+    )
+
+
+def test_formula_with_one_derivative_that_is_wrong() -> None:
+    """That second gradients cannot be had hides no wrong first one."""
+
+    def backward(ctx: Any, grad: Any) -> Any:
+        return np.correlate(grad, np.ones(1)) * 3.0
+
+    op = co.custom_op("natural::doubled", copied, mutates_args=())
+    op.register_fake(lambda x: co.fake_like(x)).register_autograd(backward)
+    found = opcheck(op, (X,), test_utils="test_gradients", raise_exception=False)
+    assert "has a wrong gradient" in str(found)
+
+
+@pytest.mark.parametrize("check", ["test_layouts", "test_dtypes"])
+def test_chance_is_no_fault_of_layouts_and_dtypes(check: str) -> None:
+    """Results that differ between equal calls are told by one check, which says so."""
+    calls = [0]
+
+    def counted(x: np.ndarray) -> np.ndarray:
+        calls[0] += 1
+        return x * calls[0]
+
+    op = co.custom_op("natural::counted", counted, mutates_args=())
+    op.register_fake(lambda x: co.fake_like(x))
+    found = opcheck(
+        op, (X,), test_utils=(check, "test_determinism"), raise_exception=False
+    )
+    assert found.failed == ["test_determinism"]
+
+
+def test_slow_kernel_is_called_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check whose time is over goes to no further input, and says so."""
+    module = importlib.import_module("customop.testing.opcheck")  # not the function
+    monkeypatch.setattr(module, "_SECONDS", 0.0)
+    found = opcheck(scale, (X, 3.0), test_utils=("test_layouts", "test_sizes"))
+    assert found.notes == {
+        "test_layouts": "the kernel is slow: stopped after 0 s, at input 1",
+    }
+
+
+def test_views_of_numpy_scalars() -> None:
+    """A NumPy scalar has no memory: that no view of it comes back is no fault."""
+    scalar = np.complex128(2.0 + 1.0j)
+    found = opcheck(co.ops.np.real.default, (scalar,), test_utils="test_schema")
+    assert found == {"test_schema": "SUCCESS"}
+
+
+# ---- operators that are there ----
+
+NUMPY = [op for by_name in namespaces["np"].values() for op in by_name.values()]
+
+
+@pytest.mark.parametrize("op", NUMPY, ids=lambda op: op.qualname)
+def test_numpy_operator(op: Any) -> None:
+    """Every operator of NumPy passes every check."""
+    found = opcheck(op, raise_exception=False)
+    assert found.failed == [], "\n".join(str(found[name]) for name in found.failed)
+
+
+# What the course shows, or leaves out on purpose: by operator.
+_NO_FAKE = {"test_faketensor"}
+SHOWN = {
+    "shop::first_half": {"test_schema", *_NO_FAKE},  # returns a view, to be told so
+    "shop::norm": {"test_kernels_agree", *_NO_FAKE},  # one kernel is less exact
+    "shop::root": {"test_jvp", "test_gradients", *_NO_FAKE},  # diverges far away
+    "shop::halves": {"test_faketensor", "test_layouts", "test_dtypes"},  # a wrong fake
+}
+EXAMPLES = sorted((HERE.parent.parent / "examples").glob("[0-9]*.py"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The operators of the course have no faults but those that it shows."""
+    names = runpy.run_path(str(path), run_name="shown").values()
+    for op in {op for op in names if isinstance(op, co.Operator)}:
+        if op.namespace == "np":
+            continue
+        found = opcheck(op, raise_exception=False)
+        allowed = SHOWN.get(op.qualname, _NO_FAKE)
+        wrong = [name for name in found.failed if name not in allowed]
+        assert wrong == [], "\n".join(str(found[name]) for name in wrong)
+
+
+# ---- arrays of other kinds ----
+
+
+class Cell:
+    """Arrays of another kind than NumPy's."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+    shape = property(lambda self: self.values.shape)
+    dtype = property(lambda self: self.values.dtype)
+    ndim = property(lambda self: self.values.ndim)
+    device = "cell"
+
+
+@pytest.fixture
+def cell(built_in_kinds: None) -> None:
+    """The kind of array `cell` is known."""
+    co.register_array_type("cell", Cell, from_numpy=Cell, to_numpy=lambda c: c.values)
+
+
+@pytest.mark.usefixtures("cell")
+def test_arrays_of_another_kind_are_brought_to_numpy() -> None:
+    """What is given as arrays of another kind is checked as NumPy's, and on both."""
+
+    def twice(x: np.ndarray) -> np.ndarray:
+        return x + x
+
+    op = co.custom_op("checked::twice", twice, mutates_args=(), device_types="cpu")
+    op.register_kernel("cell", lambda x: Cell(x.values + x.values))
+    op.register_fake(lambda x: co.fake_like(x))
+    found = opcheck(op, (Cell(X),))
+    assert found["test_kernels_agree"] == "SUCCESS"
+    assert found["test_layouts"] == "SUCCESS"
+
+
+@pytest.mark.usefixtures("cell")
+def test_operator_of_another_kind_alone() -> None:
+    """Without a kernel for NumPy's arrays, what can be checked without them is."""
+
+    def twice(x: Any) -> Any:
+        return Cell(x.values + x.values)
+
+    op = co.custom_op(
+        "checked::cells", twice, mutates_args=(), device_types="cell", schema=_ONE
+    )
+    op.register_fake(lambda x: co.fake_like(x))
+    found = opcheck(op, (Cell(X),))
+    assert (found["test_schema"], found["test_faketensor"]) == ("SUCCESS", "SUCCESS")
+    assert found["test_vmap"] == (
+        "SKIPPED: the operator has no kernel for NumPy's arrays"
+    )
+
+
+@pytest.mark.usefixtures("built_in_kinds")
+def test_kind_that_cannot_be_made() -> None:
+    """A kernel for arrays that cannot be made here is left out, and that is said."""
+    co.register_array_type("cell", Cell)
+
+    def twice(x: np.ndarray) -> np.ndarray:
+        return x + x
+
+    op = co.custom_op("checked::far", twice, mutates_args=(), device_types="cpu")
+    op.register_kernel("cell", lambda x: Cell(x.values + x.values))
+    utils = "test_kernels_agree"
+    assert opcheck(op, (X,), test_utils=utils) == {
+        utils: "SKIPPED: no array of the kind 'cell' can be made here"
+    }
+
+
+def test_arrays_without_data() -> None:
+    """A fake array has nothing to check with."""
+    with pytest.raises(co.ArgumentError) as caught:
+        opcheck(scale, (co.FakeArray((2,)), 2.0))
+    assert str(caught.value) == (
+        "opcheck: argument 'x' is FakeArray f64[2], without data of its own\n"
+        "  do: pass arrays with data"
+    )
+
+
+def test_memory_is_poisoned() -> None:
+    """What `np.empty` gives has other bytes in each call, so what is not filled shows."""
+
+    def unfilled(x: np.ndarray) -> np.ndarray:
+        return np.empty(x.shape, np.uint8)
+
+    op = co.custom_op("checked::unfilled", unfilled, mutates_args=())
+    x = np.ones(700)
+    found = opcheck(op, (x,), test_utils="test_determinism", raise_exception=False)
+    seen = " ".join(found["test_determinism"].where)  # type: ignore[union-attr]
+    assert "(170 and 97)" in seen
