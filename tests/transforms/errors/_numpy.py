@@ -1,0 +1,556 @@
+"""Messages of NumPy's functions on traced and fake arrays."""
+
+# ruff: noqa: ISC004 - a message stands in the table line by line
+
+from __future__ import annotations
+
+import numpy as np
+
+import customop as co
+from tests.transforms.errors._operators import (
+    F,
+    G,
+    M,
+    N,
+    Table,
+    X,
+    batched,
+    graded,
+)
+
+# ---- NumPy's functions on traced and fake arrays ----
+
+NUMPY: Table = {
+    "flipud": (
+        lambda: graded(lambda x: np.flipud(x.sum())),
+        co.ShapeError,
+        ValueError,
+        "Input must be >= 1-d.\n"
+        "  np.flipud of an array of shape ()\n"
+        "  do: use np.flip",
+    ),
+    "fliplr": (
+        lambda: graded(np.fliplr),
+        co.ShapeError,
+        ValueError,
+        "Input must be >= 2-d.\n"
+        "  np.fliplr of an array of shape (2,)\n"
+        "  do: use np.flip",
+    ),
+    "roll": (
+        lambda: np.roll(F, [[1]], 0),
+        co.ShapeError,
+        ValueError,
+        "'shift' and 'axis' should be scalars or 1D sequences\n"
+        "  do: give ints or lists",
+    ),
+    "round into an array": (
+        lambda: graded(lambda x: x.round(out=X)),
+        co.ArgumentError,
+        TypeError,
+        "np.round(out=...) writes in place\n"
+        "  do: use the result: y = np.round(x)",
+    ),
+    "nonzero of a fake array": (
+        lambda: np.nonzero(F),
+        co.DataDependentError,
+        TypeError,
+        "np.nonzero, or a mask as an index, of a fake array: the shape of the result depends on data\n"
+        "  do: use np.where(mask, x, 0), which keeps the shape",
+    ),
+    "a mask of a fake array": (
+        lambda: F[F > 0],
+        co.DataDependentError,
+        TypeError,
+        "np.nonzero, or a mask as an index, of a fake array: the shape of the result depends on data\n"
+        "  do: use np.where(mask, x, 0), which keeps the shape",
+    ),
+    "a mask under vmap": (
+        lambda: batched(lambda x: x[x > 1.0]),
+        co.DataDependentError,
+        TypeError,
+        "np.nonzero, or a mask as an index, under vmap of 2 rows: the shape of the result depends on data\n"
+        "  do: use np.where(mask, x, 0), which keeps the shape",
+    ),
+    "take by floats": (
+        lambda: np.take(F, [0.5]),
+        co.ArgumentError,
+        TypeError,
+        "np.take: indices of dtype float64, must be integers\n"
+        "  do: use indices.astype(int), or np.where(mask, x, 0) for a mask",
+    ),
+    "take by a mask": (
+        lambda: np.take(F, F > 0),
+        co.ArgumentError,
+        TypeError,
+        "np.take: indices of dtype bool, must be integers\n"
+        "  do: use indices.astype(int), or np.where(mask, x, 0) for a mask",
+    ),
+    "take in another mode": (
+        lambda: np.take(F, [0], mode="nearest"),
+        co.ArgumentError,
+        TypeError,
+        "np.take: mode='nearest' is not supported for traced or fake arrays\n"
+        "  do: use mode='raise' or 'wrap' or 'clip'",
+    ),
+    "take_along_axis": (
+        lambda: np.take_along_axis(G, N, 1),
+        co.ShapeError,
+        ValueError,
+        "`indices` and `arr` must have the same number of dimensions\n"
+        "  np.take_along_axis: (2,) for (2, 3)\n"
+        "  do: give indices with the axes of the array",
+    ),
+    "diag": (
+        lambda: np.diag(np.sum(F)),
+        co.ShapeError,
+        ValueError,
+        "Input must be 1- or 2-d.\n"
+        "  np.diag of an array of shape ()\n"
+        "  do: use np.atleast_1d(x) first",
+    ),
+    "where": (
+        lambda: np.where(F > 0, F),
+        co.ShapeError,
+        ValueError,
+        "either both or neither of x and y should be given\n"
+        "  do: write np.where(condition, x, y)",
+    ),
+    "select": (
+        lambda: np.select([F > 0], [F, F]),
+        co.ShapeError,
+        ValueError,
+        "list of cases must be same length as list of conditions, and not empty\n"
+        "  np.select: 1 conditions, 2 choices\n"
+        "  do: give a choice for each condition",
+    ),
+    "select of nothing": (
+        lambda: co.vmap(lambda x: np.select([], [x]))(M),
+        co.ShapeError,
+        ValueError,
+        "list of cases must be same length as list of conditions, and not empty\n"
+        "  np.select: 0 conditions, 1 choices\n"
+        "  do: give a choice for each condition",
+    ),
+    "concatenate": (
+        lambda: np.concatenate([G, co.FakeArray((2, 2, 2), float)]),
+        co.ShapeError,
+        ValueError,
+        "np.concatenate: arrays of the shapes (2, 3), (2, 2, 2) do not fit\n"
+        "  do: join arrays that agree in all axes, but for the one they are joined along",
+    ),
+    "concatenate of other shapes": (
+        lambda: np.concatenate([G, F.reshape(1, 2)]),
+        co.ShapeError,
+        ValueError,
+        "np.concatenate: arrays of the shapes (2, 3), (1, 2) do not fit\n"
+        "  do: join arrays that agree in all axes, but for the one they are joined along",
+    ),
+    "concatenate of no axes": (
+        lambda: np.concatenate([F, np.sum(F)]),
+        co.ShapeError,
+        ValueError,
+        "zero-dimensional arrays cannot be concatenated\n"
+        "  do: use np.stack, or np.atleast_1d on each",
+    ),
+    "concatenate with a cast": (
+        lambda: np.concatenate([F, F], dtype=int, casting="unsafe"),
+        co.ArgumentError,
+        TypeError,
+        "np.concatenate: casting='unsafe' is not supported for traced or fake arrays\n"
+        "  do: use casting='same_kind'",
+    ),
+    "stack of other shapes": (
+        lambda: np.stack([F, G]),
+        co.ShapeError,
+        ValueError,
+        "np.stack: arrays of the shapes (2,), (2, 3) do not fit\n"
+        "  do: join arrays that agree in all axes, but for the one they are joined along",
+    ),
+    "split in unequal parts": (
+        lambda: np.split(G, 2, axis=1),
+        co.ShapeError,
+        ValueError,
+        "array split does not result in an equal division\n"
+        "  axis 1 of length 3 in 2 parts\n"
+        "  do: use np.array_split, or give the places to cut",
+    ),
+    "split in no parts": (
+        lambda: np.array_split(G, 0),
+        co.ShapeError,
+        ValueError,
+        "number sections must be larger than 0\n"
+        "  axis 0 of length 2 in 0 parts\n"
+        "  do: give a positive number of parts, or the places to cut",
+    ),
+    "hsplit": (
+        lambda: np.hsplit(np.sum(F), 1),
+        co.ShapeError,
+        ValueError,
+        "hsplit only works on arrays of 1 or more dimensions\n"
+        "  got an array of shape ()\n"
+        "  do: use np.atleast_1d(x) first",
+    ),
+    "vsplit": (
+        lambda: np.vsplit(F, 2),
+        co.ShapeError,
+        ValueError,
+        "vsplit only works on arrays of 2 or more dimensions\n"
+        "  got an array of shape (2,)\n"
+        "  do: use np.split",
+    ),
+    "dsplit": (
+        lambda: np.dsplit(G, 2),
+        co.ShapeError,
+        ValueError,
+        "dsplit only works on arrays of 3 or more dimensions\n"
+        "  got an array of shape (2, 3)\n"
+        "  do: use np.split",
+    ),
+    "pad in a mode": (
+        lambda: np.pad(F, 1, mode="mean"),
+        co.ArgumentError,
+        TypeError,
+        "np.pad: mode='mean' is not supported for traced or fake arrays\n"
+        "  do: use 'constant' or one of 'edge', 'reflect', 'symmetric', 'wrap'",
+    ),
+    "pad with an end value": (
+        lambda: np.pad(F, 1, mode="edge", end_values=1),
+        co.ArgumentError,
+        TypeError,
+        "np.pad: end_values=1 is not supported for traced or fake arrays\n"
+        "  do: use end_values=",
+    ),
+    "pad by an odd reflection": (
+        lambda: np.pad(F, 1, mode="reflect", reflect_type="odd"),
+        co.ArgumentError,
+        TypeError,
+        "np.pad: reflect_type='odd' is not supported for traced or fake arrays\n"
+        "  do: use reflect_type='even'",
+    ),
+    "pad by floats": (
+        lambda: np.pad(F, 1.5),
+        co.ArgumentError,
+        TypeError,
+        "np.pad: `pad_width` must be of integral type, got 1.5\n"
+        "  do: give ints: ((before, after), ...)",
+    ),
+    "pad by less": (
+        lambda: np.pad(F, -1),
+        co.ShapeError,
+        ValueError,
+        "index can't contain negative values\n"
+        "  np.pad: pad_width=-1\n"
+        "  do: slice the array to make it shorter",
+    ),
+    "reshape": (
+        lambda: G.reshape(4),
+        co.ShapeError,
+        ValueError,
+        "cannot reshape array of size 6 into shape (4,)\n"
+        "  do: give lengths whose product is the number of elements",
+    ),
+    "reshape by two unknowns": (
+        lambda: G.reshape(-1, -1),
+        co.ShapeError,
+        ValueError,
+        "cannot reshape array of size 6 into shape (-1, -1)\n"
+        "  do: give lengths whose product is the number of elements",
+    ),
+    "reshape in an order": (
+        lambda: np.reshape(G, 6, order="A"),
+        co.ArgumentError,
+        TypeError,
+        "np.reshape: order='A' is not supported for traced or fake arrays\n"
+        "  do: use order='C' or 'F'",
+    ),
+    "ravel in an order": (
+        lambda: np.ravel(G, order="K"),
+        co.ArgumentError,
+        TypeError,
+        "np.ravel: order='K' is not supported for traced or fake arrays\n"
+        "  do: use order='C' or 'F'",
+    ),
+    "transpose": (
+        lambda: np.transpose(G, (0,)),
+        co.ShapeError,
+        ValueError,
+        "axes don't match array: (0,) for an array of 2 axes\n"
+        "  do: name each axis once",
+    ),
+    "moveaxis": (
+        lambda: np.moveaxis(G, (0, 1), 0),
+        co.ShapeError,
+        ValueError,
+        "`source` and `destination` arguments must have the same number of elements\n"
+        "  got (0, 1) and (0,)\n"
+        "  do: give a destination for each axis",
+    ),
+    "squeeze": (
+        lambda: np.squeeze(G, 0),
+        co.ShapeError,
+        ValueError,
+        "cannot select an axis to squeeze out which has size not equal to one\n"
+        "  axis 0 of an array of shape (2, 3)\n"
+        "  do: name axes of length one",
+    ),
+    "broadcast_to": (
+        lambda: np.broadcast_to(G, (2, 2)),
+        co.ShapeError,
+        ValueError,
+        "operands could not be broadcast together: an array of shape (2, 3) into the shape (2, 2)\n"
+        "  do: give lengths that are equal, or one in the array",
+    ),
+    "broadcast_to a subclass": (
+        lambda: np.broadcast_to(F, (2, 2), subok=True),
+        co.ArgumentError,
+        TypeError,
+        "np.broadcast_to: subok=True is not supported for traced or fake arrays\n"
+        "  do: use subok=False",
+    ),
+    "broadcast_arrays of a subclass": (
+        lambda: np.broadcast_arrays(F, F, subok=True),
+        co.ArgumentError,
+        TypeError,
+        "np.broadcast_arrays: subok=True is not supported for traced or fake arrays\n"
+        "  do: use subok=False",
+    ),
+    "meshgrid": (
+        lambda: np.meshgrid(F, F, indexing="ab"),
+        co.ArgumentError,
+        TypeError,
+        "np.meshgrid: indexing='ab' is not supported for traced or fake arrays\n"
+        "  do: use indexing='xy' or 'ij'",
+    ),
+    "copy in an order": (
+        lambda: np.copy(F, order="F"),
+        co.ArgumentError,
+        TypeError,
+        "np.copy: order='F' is not supported for traced or fake arrays\n"
+        "  do: use order='K' or 'C' or 'A'",
+    ),
+    "astype in an order": (
+        lambda: F.astype(int, order="F"),
+        co.ArgumentError,
+        TypeError,
+        "astype: order='F' is not supported for traced or fake arrays\n"
+        "  do: use order='K'",
+    ),
+    "astype with a cast": (
+        lambda: F.astype(int, casting="safe"),
+        co.ArgumentError,
+        TypeError,
+        "astype: casting='safe' is not supported for traced or fake arrays\n"
+        "  do: use casting='unsafe'",
+    ),
+    "astype to a subclass": (
+        lambda: F.astype(int, subok=None),
+        co.ArgumentError,
+        TypeError,
+        "astype: subok=None is not supported for traced or fake arrays\n"
+        "  do: use subok=True or False",
+    ),
+    "sum into an array": (
+        lambda: graded(lambda x: x.sum(out=X)),
+        co.ArgumentError,
+        TypeError,
+        "np.sum(out=ndarray of shape (2,)) has no operator for traced or fake arrays\n"
+        "  do: use the result: y = np.sum(x)",
+    ),
+    "sum from a start": (
+        lambda: np.sum(F, initial=1.0),
+        co.ArgumentError,
+        TypeError,
+        "np.sum(initial=1.0) has no operator for traced or fake arrays\n"
+        "  do: combine afterwards: np.sum(x) with the value",
+    ),
+    "sum of a mask": (
+        lambda: np.sum(F, where=F > 0),
+        co.ArgumentError,
+        TypeError,
+        "np.sum(where=FakeArray of shape (2,)) has no operator for traced or fake arrays\n"
+        "  do: select with np.where(mask, x, value) first",
+    ),
+    "max from a start": (
+        lambda: np.max(F, initial=1.0),
+        co.ArgumentError,
+        TypeError,
+        "np.max(initial=1.0) has no operator for traced or fake arrays\n"
+        "  do: combine afterwards: np.max(x) with the value",
+    ),
+    "reduce from a start": (
+        lambda: np.add.reduce(F, initial=1.0),
+        co.ArgumentError,
+        TypeError,
+        "np.add.reduce(initial=1.0) has no operator for traced or fake arrays\n"
+        "  do: combine afterwards: np.add.reduce(x) with the value",
+    ),
+    "var with a mean": (
+        lambda: np.var(F, mean=X),
+        co.ArgumentError,
+        TypeError,
+        "np.var(mean=ndarray of shape (2,)) has no operator for traced or fake arrays\n"
+        "  do: leave mean= away",
+    ),
+    "argmax into an array": (
+        lambda: graded(lambda x: x.argmax(out=X)),
+        co.ArgumentError,
+        TypeError,
+        "np.argmax(out=ndarray of shape (2,)) has no operator for traced or fake arrays\n"
+        "  do: use the result: y = np.argmax(x)",
+    ),
+    "cumsum into an array": (
+        lambda: graded(lambda x: x.cumsum(out=X)),
+        co.ArgumentError,
+        TypeError,
+        "np.cumsum(out=ndarray of shape (2,)) has no operator for traced or fake arrays\n"
+        "  do: use the result: y = np.cumsum(x)",
+    ),
+    "sort by fields": (
+        lambda: np.sort(F, order="a"),
+        co.ArgumentError,
+        TypeError,
+        "np.sort(order='a') has no operator for traced or fake arrays\n"
+        "  do: leave order= away",
+    ),
+    "sort by heaps": (
+        lambda: np.sort(F, kind="heapsort"),
+        co.ArgumentError,
+        TypeError,
+        "np.sort(kind='heapsort') has no operator for traced or fake arrays\n"
+        "  do: leave kind out, or use kind='stable'",
+    ),
+    "argsort by heaps": (
+        lambda: np.argsort(F, kind="heapsort"),
+        co.ArgumentError,
+        TypeError,
+        "np.argsort(kind='heapsort') has no operator for traced or fake arrays\n"
+        "  do: leave kind out, or use kind='stable'",
+    ),
+    "average by other weights": (
+        lambda: np.average(G, 0, np.ones(3)),
+        co.ArgumentError,
+        TypeError,
+        "np.average: weights of shape (3,) do not fit an array of shape (2, 3) along axis 0\n"
+        "  do: give weights of the shape of the array, or of the axes averaged over",
+    ),
+    "average by weights without an axis": (
+        lambda: np.average(G, None, np.ones(3)),
+        co.ArgumentError,
+        TypeError,
+        "np.average: weights of shape (3,) do not fit an array of shape (2, 3) along axis None\n"
+        "  do: give weights of the shape of the array, or of the axes averaged over",
+    ),
+    "nansum from a start": (
+        lambda: np.nansum(F, initial=1.0),
+        co.ArgumentError,
+        TypeError,
+        "np.nansum(initial=1.0) has no operator for traced or fake arrays\n"
+        "  do: combine afterwards: np.nansum(x) with the value",
+    ),
+    "nanmean of a mask": (
+        lambda: np.nanmean(F, where=F > 0),
+        co.ArgumentError,
+        TypeError,
+        "np.nanmean(where=FakeArray of shape (2,)) has no operator for traced or fake arrays\n"
+        "  do: select with np.where(mask, x, value) first",
+    ),
+    "dot into an array": (
+        lambda: graded(lambda x: x.dot(x, out=X)),
+        co.ArgumentError,
+        TypeError,
+        "np.dot(out=ndarray of shape (2,)) has no operator for traced or fake arrays\n"
+        "  do: use the result: y = np.dot(x)",
+    ),
+    "einsum to a dtype": (
+        lambda: np.einsum("i->", F, dtype=float),
+        co.ArgumentError,
+        TypeError,
+        "np.einsum(dtype=<class 'float'>) has no operator for traced or fake arrays\n"
+        "  do: leave dtype= away",
+    ),
+    "einsum in an order": (
+        lambda: np.einsum("i->", F, order="F"),
+        co.ArgumentError,
+        TypeError,
+        "np.einsum(order='F') has no operator for traced or fake arrays\n"
+        "  do: leave order= away",
+    ),
+    "einsum by lists": (
+        lambda: np.einsum(F, [0]),
+        co.ArgumentError,
+        TypeError,
+        "np.einsum with lists of axes has no operator for traced or fake arrays\n"
+        '  do: write the subscripts as text: np.einsum("ij,jk->ik", x, y)',
+    ),
+    "matrix norm": (
+        lambda: np.linalg.norm(G, 2),
+        co.ArgumentError,
+        TypeError,
+        "np.linalg.norm(ord=2) has no operator for traced or fake arrays of 2 axes\n"
+        "  do: use ord=None, 'fro', 1, -1, inf or -inf",
+    ),
+    "norm of a number": (
+        lambda: np.linalg.norm(np.sum(F), 1),
+        co.ArgumentError,
+        TypeError,
+        "np.linalg.norm(ord=1) has no operator for traced or fake arrays of 0 axes\n"
+        "  do: use ord=None, 'fro', 1, -1, inf or -inf",
+    ),
+    "nuclear norm": (
+        lambda: np.linalg.norm(G, "nuc"),
+        co.ArgumentError,
+        TypeError,
+        "np.linalg.norm(ord='nuc') has no operator for traced or fake arrays of 2 axes\n"
+        "  do: use ord=None, 'fro', 1, -1, inf or -inf",
+    ),
+    "norm of a stack": (
+        lambda: np.linalg.norm(co.FakeArray((2, 2, 2), float), 1),
+        co.ArgumentError,
+        TypeError,
+        "np.linalg.norm(ord=1) has no operator for traced or fake arrays of 3 axes\n"
+        "  do: use ord=None, 'fro', 1, -1, inf or -inf",
+    ),
+    "matmul of no axes": (
+        lambda: np.matmul(np.sum(F), F),
+        co.ShapeError,
+        ValueError,
+        "np.matmul: an array without axes has no matrix product\n"
+        "  do: use x * y",
+    ),
+    "matmul of other lengths": (
+        lambda: np.matmul(G, F),
+        co.ShapeError,
+        ValueError,
+        "np.matmul: shapes (2, 3) and (2,) differ in the summed axis\n"
+        "  do: transpose or reshape one of them",
+    ),
+    "tensordot of other lengths": (
+        lambda: np.tensordot(G, G, 1),
+        co.ShapeError,
+        ValueError,
+        "np.tensordot: shapes (2, 3) and (2, 3) differ along the summed axes (1,) and (0,)\n"
+        "  do: name pairs of axes of one length",
+    ),
+    "einsum of other operands": (
+        lambda: np.einsum("i,i->", F),
+        co.ShapeError,
+        ValueError,
+        "np.einsum: 'i,i->' names 2 operands, got 1\n"
+        "  do: give a term for each operand",
+    ),
+    "einsum of other axes": (
+        lambda: np.einsum("ij->", F),
+        co.ShapeError,
+        ValueError,
+        "np.einsum: 'ij' in 'ij->' does not fit an operand of 1 axes\n"
+        "  do: name each axis once, or write '...' for the rest",
+    ),
+    "einsum of other lengths": (
+        lambda: np.einsum("i,i->", F, np.ones(3)),
+        co.ShapeError,
+        ValueError,
+        "np.einsum: 'i' in 'i,i->' is 2 and 3 long\n"
+        "  do: name axes of one length alike",
+    ),
+}  # fmt: skip

@@ -1,0 +1,537 @@
+"""Messages about values that a transform follows, modes and fake arrays."""
+
+# ruff: noqa: ISC004 - a message stands in the table line by line
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+
+import customop as co
+from tests.transforms.errors._operators import (
+    F,
+    G,
+    N,
+    Scale,
+    Steps,
+    Table,
+    X,
+    Y,
+    add_into,
+    at,
+    bare,
+    bare_op,
+    batched,
+    crossed,
+    graded,
+    leak,
+    opened_again,
+    opened_twice,
+    put,
+    without_arrays,
+    zeros,
+)
+
+# ---- values that a transform follows ----
+
+VALUES: Table = {
+    "asarray of a value under grad": (
+        lambda: graded(np.asarray),
+        co.DataDependentError,
+        TypeError,
+        "np.array(), or a NumPy kernel, is given GradTracer f64[2], a value inside autograd (level N)\n"
+        "  the transform would lose track of it\n"
+        "  do: use np.stack to join values, getitem(a, i) to index by one, custom_op for a kernel, or stop_gradient(x) for the value alone",
+    ),
+    "float of a value under grad": (
+        lambda: co.grad(float)(1.5),
+        co.DataDependentError,
+        TypeError,
+        "float() of GradTracer f64[], a value inside autograd (level N)\n"
+        "  the transform would lose track of it\n"
+        "  do: use np.sin for math.sin, and arrays as they are, or stop_gradient(x) for the value alone",
+    ),
+    "int of a value under grad": (
+        lambda: co.grad(int)(1.5),
+        co.DataDependentError,
+        TypeError,
+        "int() of GradTracer f64[], a value inside autograd (level N)\n"
+        "  the transform would lose track of it\n"
+        "  do: use arrays as they are, or stop_gradient(x) for the value alone",
+    ),
+    "complex of a value under grad": (
+        lambda: co.grad(complex)(1.5),
+        co.DataDependentError,
+        TypeError,
+        "complex() of GradTracer f64[], a value inside autograd (level N)\n"
+        "  the transform would lose track of it\n"
+        "  do: use arrays as they are, or stop_gradient(x) for the value alone",
+    ),
+    "index by a value under grad": (
+        lambda: co.grad(lambda x: [1, 2][x])(1.5),
+        co.DataDependentError,
+        TypeError,
+        "an index, or range(), of GradTracer f64[], a value inside autograd (level N)\n"
+        "  the transform would lose track of it\n"
+        "  do: use getitem(x, key) in place of x[key], or stop_gradient(x) for the value alone",
+    ),
+    "item of a value under grad": (
+        lambda: graded(lambda x: x.item()),
+        co.DataDependentError,
+        TypeError,
+        "item() of GradTracer f64[2], a value inside autograd (level N)\n"
+        "  the transform would lose track of it\n"
+        "  do: use arrays as they are, or stop_gradient(x) for the value alone",
+    ),
+    "tolist of a value under grad": (
+        lambda: graded(lambda x: x.tolist()),
+        co.DataDependentError,
+        TypeError,
+        "tolist() of GradTracer f64[2], a value inside autograd (level N)\n"
+        "  the transform would lose track of it\n"
+        "  do: use the array as it is, or stop_gradient(x) for the value alone",
+    ),
+    "pickle of a value under grad": (
+        lambda: graded(pickle.dumps),
+        co.DataDependentError,
+        TypeError,
+        "pickling GradTracer f64[2], a value inside autograd (level N)\n"
+        "  the transform would lose track of it\n"
+        "  do: use the plain array that goes in, or stop_gradient(x) for the value alone",
+    ),
+    "format of a value under grad": (
+        lambda: graded(lambda x: f"{x:.2f}"),
+        co.DataDependentError,
+        TypeError,
+        "format('.2f') of GradTracer f64[2], a value inside autograd (level N)\n"
+        "  the transform would lose track of it\n"
+        "  do: use print(x), or stop_gradient(x) for the value alone",
+    ),
+    "float of a value under jvp": (
+        lambda: co.jvp(float, (1.5,), (1.0,)),
+        co.DataDependentError,
+        TypeError,
+        "float() of JvpTracer f64[], a value inside jvp (level N)\n"
+        "  the transform would lose track of it\n"
+        "  do: use np.sin for math.sin, and arrays as they are, or stop_gradient(x) for the value alone",
+    ),
+    "bool of a row": (
+        lambda: batched(bool),
+        co.DataDependentError,
+        TypeError,
+        "bool() of BatchTracer f64[2], a row of 2 inside vmap (level N)\n"
+        "  each row may have another value\n"
+        "  do: use np.where(mask, a, b) in place of a branch",
+    ),
+    "asarray of a row": (
+        lambda: batched(np.asarray),
+        co.DataDependentError,
+        TypeError,
+        "np.array(), or a NumPy kernel, is given BatchTracer f64[2], a row of 2 inside vmap (level N)\n"
+        "  each row may have another value\n"
+        "  do: use np.stack to join values, getitem(a, i) to index by one, custom_op for a kernel",
+    ),
+    "float of a row": (
+        lambda: batched(float),
+        co.DataDependentError,
+        TypeError,
+        "float() of BatchTracer f64[2], a row of 2 inside vmap (level N)\n"
+        "  each row may have another value\n"
+        "  do: use np.sin for math.sin, and arrays as they are",
+    ),
+    "int of a row": (
+        lambda: batched(int),
+        co.DataDependentError,
+        TypeError,
+        "int() of BatchTracer f64[2], a row of 2 inside vmap (level N)\n"
+        "  each row may have another value\n"
+        "  do: use arrays as they are",
+    ),
+    "index by a row": (
+        lambda: batched(lambda i: [1, 2][i], N),
+        co.DataDependentError,
+        TypeError,
+        "an index, or range(), of BatchTracer i64[], a row of 2 inside vmap (level N)\n"
+        "  each row may have another value\n"
+        "  do: use getitem(x, key) in place of x[key]",
+    ),
+    "item of a row": (
+        lambda: batched(lambda x: x.item()),
+        co.DataDependentError,
+        TypeError,
+        "item() of BatchTracer f64[2], a row of 2 inside vmap (level N)\n"
+        "  each row may have another value\n"
+        "  do: use arrays as they are",
+    ),
+    "tolist of a row": (
+        lambda: batched(lambda x: x.tolist()),
+        co.DataDependentError,
+        TypeError,
+        "tolist() of BatchTracer f64[2], a row of 2 inside vmap (level N)\n"
+        "  each row may have another value\n"
+        "  do: use the array as it is",
+    ),
+    "pickle of a row": (
+        lambda: batched(pickle.dumps),
+        co.DataDependentError,
+        TypeError,
+        "pickling BatchTracer f64[2], a row of 2 inside vmap (level N)\n"
+        "  each row may have another value\n"
+        "  do: use the plain array that goes in",
+    ),
+    "format of a row": (
+        lambda: batched(lambda x: f"{x:.2f}"),
+        co.DataDependentError,
+        TypeError,
+        "format('.2f') of BatchTracer f64[2], a row of 2 inside vmap (level N)\n"
+        "  each row may have another value\n"
+        "  do: use print(x)",
+    ),
+    "bool of a variable with a row inside": (
+        lambda: batched(lambda x: co.grad(lambda v: np.sin(v) if v else v)(x), X),
+        co.DataDependentError,
+        TypeError,
+        "bool() of BatchTracer f64[], a row of 2 inside vmap (level N)\n"
+        "  each row may have another value\n"
+        "  do: use np.where(mask, a, b) in place of a branch",
+    ),
+    "bool of a value of one's own transform": (
+        lambda: bool(Steps().wrap(X)),
+        co.DataDependentError,
+        TypeError,
+        "bool() of Step f64[2], a value inside steps (level N)\n"
+        "  the transform would lose track of it\n"
+        "  do: use np.where(mask, a, b) in place of a branch, or stop_gradient(x) for the value alone",
+    ),
+    "float of a variable": (
+        lambda: float(co.variable(1.5)),
+        co.DataDependentError,
+        TypeError,
+        "float() of GradTracer f64[], a value inside variables (level 0)\n"
+        "  the transform would lose track of it\n"
+        "  do: use np.sin for math.sin, and arrays as they are, or stop_gradient(x) for the value alone",
+    ),
+    "a leak from grad": (
+        lambda: leak(co.grad),
+        co.LeakedTracerError,
+        RuntimeError,
+        "np::sin gets a value of autograd (level N), which has ended\n"
+        "  do: return the value from the transformed function instead of storing it",
+    ),
+    "a leak from vmap": (
+        lambda: leak(co.vmap),
+        co.LeakedTracerError,
+        RuntimeError,
+        "np::sin gets a value of vmap (level N), which has ended\n"
+        "  do: return the value from the transformed function instead of storing it",
+    ),
+    "a leak from jvp": (
+        lambda: leak(lambda f: lambda x: co.jvp(f, (x,), (Y,))),
+        co.LeakedTracerError,
+        RuntimeError,
+        "np::sin gets a value of jvp (level N), which has ended\n"
+        "  do: return the value from the transformed function instead of storing it",
+    ),
+    "write into a value": (
+        lambda: graded(lambda x: put(x, 1.0)),
+        co.ArgumentError,
+        TypeError,
+        "GradTracer f64[2] cannot be written in place\n"
+        "  do: build the new array: np.where(mask, a, b), np.concatenate or np.stack",
+    ),
+    "write into a fake array": (
+        lambda: put(F, 1.0),
+        co.ArgumentError,
+        TypeError,
+        "FakeArray f64[2] cannot be written in place\n"
+        "  do: build the new array: np.where(mask, a, b), np.concatenate or np.stack",
+    ),
+    "sort in place": (
+        lambda: graded(lambda x: x.sort()),
+        co.ArgumentError,
+        TypeError,
+        "GradTracer f64[2] cannot be sorted in place\n"
+        "  do: write np.sort(x)",
+    ),
+    "ufunc with out": (
+        lambda: graded(lambda x: np.sin(x, out=np.zeros(2))),
+        co.ArgumentError,
+        TypeError,
+        "np.sin(out=...) would write GradTracer f64[2] into an array in place\n"
+        "  do: use the result: x = x + y instead of x += y or out=x",
+    ),
+    "function with out": (
+        lambda: graded(lambda x: np.cumsum(x, out=np.zeros(2))),
+        co.ArgumentError,
+        TypeError,
+        "np.cumsum(out=...) would write GradTracer f64[2] into an array in place\n"
+        "  do: use the result: x = x + y instead of x += y or out=x",
+    ),
+    "augmented assignment": (
+        lambda: graded(add_into),
+        co.ArgumentError,
+        TypeError,
+        "np.add(out=...) would write GradTracer f64[2] into an array in place\n"
+        "  do: use the result: x = x + y instead of x += y or out=x",
+    ),
+    "function without an operator": (
+        lambda: graded(np.fft.fft),
+        co.MissingRuleError,
+        NotImplementedError,
+        "np.fft.fft has no operator, so it cannot see traced or fake arrays\n"
+        "  do: wrap it with custom_op, then register_numpy_function(np.fft.fft, op); or pass stop_gradient(x) to use the value alone",
+    ),
+    "function without an operator on a fake array": (
+        lambda: np.linalg.svd(G),
+        co.MissingRuleError,
+        NotImplementedError,
+        "np.linalg.svd has no operator, so it cannot see traced or fake arrays\n"
+        "  do: wrap it with custom_op, then register_numpy_function(np.linalg.svd, op); or pass stop_gradient(x) to use the value alone",
+    ),
+    "ufunc method without an operator": (
+        lambda: graded(np.add.accumulate),
+        co.MissingRuleError,
+        NotImplementedError,
+        "np.add.accumulate has no operator, so it cannot see traced or fake arrays\n"
+        '  do: wrap it with custom_op, then register_numpy_function((np.add, "accumulate"), op); or pass stop_gradient(x) to use the value alone',
+    ),
+    "ufunc of one's own": (
+        lambda: graded(np.frompyfunc(abs, 1, 1)),
+        co.MissingRuleError,
+        NotImplementedError,
+        "np.abs (vectorized) has no operator, so it cannot see traced or fake arrays\n"
+        "  do: wrap it with custom_op, then register_numpy_function(np.abs (vectorized), op); or pass stop_gradient(x) to use the value alone",
+    ),
+    "CuPy kernel without a ufunc": (
+        lambda: graded(lambda x: x.__cupy_override_elementwise_kernel__(Scale(), x)),
+        co.MissingRuleError,
+        NotImplementedError,
+        "cupy.scale has no operator, so it cannot see traced or fake arrays\n"
+        "  do: wrap it with custom_op, then register_numpy_function(cupy.scale, op); or pass stop_gradient(x) to use the value alone",
+    ),
+    "registration of no NumPy function": (
+        lambda: co.register_numpy_function(3, bare_op),
+        co.RegistrationError,
+        RuntimeError,
+        "register_numpy_function: 3 is no function\n"
+        "  do: pass a NumPy function and an operator",
+    ),
+    "registration of no operator": (
+        lambda: co.register_numpy_function(np.sinc, 3),
+        co.RegistrationError,
+        RuntimeError,
+        "register_numpy_function: 3 is no function\n"
+        "  do: pass a NumPy function and an operator",
+    ),
+}  # fmt: skip
+
+# ---- modes ----
+
+MODES: Table = {
+    "a mode inside of itself": (
+        opened_twice,
+        co.RegistrationError,
+        RuntimeError,
+        "fake (level N) is opened a second time\n"
+        "  do: make a new one",
+    ),
+    "a mode once more": (
+        opened_again,
+        co.RegistrationError,
+        RuntimeError,
+        "fake (level N) is opened a second time\n"
+        "  do: make a new one",
+    ),
+    "modes that cross": (
+        crossed,
+        co.RegistrationError,
+        RuntimeError,
+        "fake (level N) is closed while a mode opened later is open\n"
+        "  do: close modes in the reverse order, as nested with blocks do",
+    ),
+    "from_array of a number": (
+        lambda: co.FakeMode().from_array(3),
+        co.ArgumentError,
+        TypeError,
+        "FakeMode.from_array: int 3 is no array with data\n"
+        "  do: pass an array, such as np.asarray(x)",
+    ),
+    "from_array of a traced array": (
+        lambda: graded(lambda x: co.FakeMode().from_array(x)),
+        co.ArgumentError,
+        TypeError,
+        "FakeMode.from_array: GradTracer of shape (2,) is no array with data\n"
+        "  do: pass an array, such as np.asarray(x)",
+    ),
+    "from_array on an unknown device": (
+        lambda: co.FakeMode().from_array(X, "cdua"),
+        co.ArgumentError,
+        TypeError,
+        "unknown device 'cdua' (did you mean 'cuda'?); known: 'cpu', 'cuda'\n"
+        "  do: use a known one, or register_array_type first",
+    ),
+    "an operator without a fake kernel": (
+        lambda: co.eval_shape(bare_op, X),
+        co.MissingRuleError,
+        NotImplementedError,
+        "texts::bare has no fake kernel\n"
+        "  texts::bare(Array x) -> Array\n"
+        f"  at {at(bare)}\n"
+        "  do: @bare.register_fake, a function that returns fake_like(...)",
+    ),
+    "an operator without arrays and without a fake kernel": (
+        without_arrays,
+        co.MissingRuleError,
+        NotImplementedError,
+        "texts::op has no fake kernel\n"
+        "  texts::op(int n) -> Array\n"
+        f"  at {at(zeros)}\n"
+        "  do: @op.register_fake, a function that returns fake_like(...)",
+    ),
+    "setting": (
+        lambda: setattr(co.config, "checks", 3),
+        co.ArgumentError,
+        TypeError,
+        "config.checks is 3\n"
+        "  do: set it to one of 'first', 'always', 'never'",
+    ),
+}  # fmt: skip
+
+# ---- fake arrays ----
+
+FAKES: Table = {
+    "eval_shape of no function": (
+        lambda: co.eval_shape(3, X),
+        co.ArgumentError,
+        TypeError,
+        "eval_shape: 3 is no function\n"
+        "  do: write eval_shape(f) with a function f",
+    ),
+    "strides of another number": (
+        lambda: co.FakeArray((2, 3), float, (8,)),
+        co.ShapeError,
+        ValueError,
+        "1 strides do not fit the shape (2, 3)\n"
+        "  do: give a stride for each axis",
+    ),
+    "an order without an axis": (
+        lambda: co.FakeArray((2, 3), float, order=(0, 0)),
+        co.ShapeError,
+        ValueError,
+        "the order (0, 0) does not name each axis of the shape (2, 3) once\n"
+        "  do: give the axes from the slowest in memory to the fastest: order=(1, 0)",
+    ),
+    "strides and an order": (
+        lambda: co.FakeArray((2, 3), float, (24, 8), order=(0, 1)),
+        co.ArgumentError,
+        TypeError,
+        "FakeArray: both strides and order are given\n"
+        "  do: leave one out: strides may have gaps, an order makes a dense array",
+    ),
+    "no shape": (
+        lambda: co.FakeArray("ab"),
+        co.ShapeError,
+        ValueError,
+        "FakeArray: 'ab' is no shape\n"
+        "  do: give whole numbers: (2, 3)",
+    ),
+    "a shape of floats": (
+        lambda: co.FakeArray((2.0, 3)),
+        co.ShapeError,
+        ValueError,
+        "FakeArray: (2.0, 3) is no shape\n"
+        "  do: give whole numbers: (2, 3)",
+    ),
+    "a negative length": (
+        lambda: co.FakeArray((2, -3)),
+        co.ShapeError,
+        ValueError,
+        "FakeArray: a shape has no negative lengths, got (2, -3)\n"
+        "  do: give the length of each axis",
+    ),
+    "a negative length for fake_like": (
+        lambda: co.fake_like(X, shape=-1),
+        co.ShapeError,
+        ValueError,
+        "fake_like: a shape has no negative lengths, got (-1,)\n"
+        "  do: give the length of each axis",
+    ),
+    "no shape for fake_like": (
+        lambda: co.fake_like(X, shape=2.5),
+        co.ShapeError,
+        ValueError,
+        "fake_like: 2.5 is no shape\n"
+        "  do: give whole numbers: (2, 3)",
+    ),
+    "no array for fake_like": (
+        lambda: co.fake_like(3),
+        co.ArgumentError,
+        TypeError,
+        "fake_like: 3 is no array\n"
+        "  do: pass an array: fake_like(x, shape=...)",
+    ),
+    "unknown device for fake_like": (
+        lambda: co.fake_like(X, device="cdua"),
+        co.ArgumentError,
+        TypeError,
+        "unknown device 'cdua' (did you mean 'cuda'?); known: 'cpu', 'cuda'\n"
+        "  do: use a known one, or register_array_type first",
+    ),
+    "asarray of a fake array": (
+        lambda: np.asarray(F),
+        co.DataDependentError,
+        TypeError,
+        "np.asarray() or a NumPy kernel of FakeArray f64[2], which has no data\n"
+        "  do: compute with shapes and dtypes only, or call with real arrays",
+    ),
+    "bool of a fake array": (
+        lambda: bool(F),
+        co.DataDependentError,
+        TypeError,
+        "bool() of FakeArray f64[2], which has no data\n"
+        "  do: compute with shapes and dtypes only, or call with real arrays",
+    ),
+    "float of a fake array": (
+        lambda: float(F),
+        co.DataDependentError,
+        TypeError,
+        "float() of FakeArray f64[2], which has no data\n"
+        "  do: compute with shapes and dtypes only, or call with real arrays",
+    ),
+    "int of a fake array": (
+        lambda: int(F),
+        co.DataDependentError,
+        TypeError,
+        "int() of FakeArray f64[2], which has no data\n"
+        "  do: compute with shapes and dtypes only, or call with real arrays",
+    ),
+    "complex of a fake array": (
+        lambda: complex(F),
+        co.DataDependentError,
+        TypeError,
+        "complex() of FakeArray f64[2], which has no data\n"
+        "  do: compute with shapes and dtypes only, or call with real arrays",
+    ),
+    "index by a fake array": (
+        lambda: [1, 2][F],
+        co.DataDependentError,
+        TypeError,
+        "int() of FakeArray f64[2], which has no data\n"
+        "  do: compute with shapes and dtypes only, or call with real arrays",
+    ),
+    "item of a fake array": (
+        lambda: F.item(),
+        co.DataDependentError,
+        TypeError,
+        "item() of FakeArray f64[2], which has no data\n"
+        "  do: compute with shapes and dtypes only, or call with real arrays",
+    ),
+    "tolist of a fake array": (
+        lambda: F.tolist(),
+        co.DataDependentError,
+        TypeError,
+        "tolist() of FakeArray f64[2], which has no data\n"
+        "  do: compute with shapes and dtypes only, or call with real arrays",
+    ),
+}  # fmt: skip

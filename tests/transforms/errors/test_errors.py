@@ -1,0 +1,113 @@
+"""What a user reads when a transform or a NumPy function fails, word for word."""
+
+# ruff: noqa: ISC004 - a message stands in the table line by line
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import customop as co
+from customop.errors import CustomOpError
+from tests.transforms.errors._batches import BATCHES, KERNELS
+from tests.transforms.errors._gradients import GRADIENTS
+from tests.transforms.errors._numpy import NUMPY
+from tests.transforms.errors._operators import (
+    M,
+    Table,
+    bare,
+)
+from tests.transforms.errors._tangents import MATRICES, TANGENTS
+from tests.transforms.errors._values import FAKES, MODES, VALUES
+
+pytestmark = [
+    pytest.mark.usefixtures("built_in_kinds"),
+    # Some rows take the loop over a batch, to see what it says.
+    pytest.mark.filterwarnings("ignore:.*has no vmap rule"),
+]
+
+# ---- errors of Python's own classes ----
+
+PLAIN: Table = {
+    "len of a value without axes": (
+        lambda: len(co.variable(1.5)),
+        TypeError,
+        TypeError,
+        "len() of an array with no axes",
+    ),
+}  # fmt: skip
+
+GROUPS: dict[str, Table] = {
+    "value": VALUES,
+    "mode": MODES,
+    "fake": FAKES,
+    "gradient": GRADIENTS,
+    "tangent": TANGENTS,
+    "matrix": MATRICES,
+    "batch": BATCHES,
+    "kernel": KERNELS,
+    "numpy": NUMPY,
+    "plain": PLAIN,
+}
+TABLE = {
+    f"{g}: {name}": row for g, rows in GROUPS.items() for name, row in rows.items()
+}
+OURS = [name for name in TABLE if not name.startswith("plain: ")]
+
+
+def caught(act: Callable[[], Any]) -> BaseException:
+    with pytest.raises(BaseException) as found:
+        act()
+    return found.value
+
+
+# Levels come from one counter that all tests share.
+LEVEL = re.compile(r"\(level [1-9]\d*\)")
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_message_is(name: str) -> None:
+    """Every message says what was wrong, where, and what to do."""
+    act, kind, _, text = TABLE[name]
+    error = caught(act)
+    assert LEVEL.sub("(level N)", str(error)) == text
+    assert type(error) is kind
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_an_error_is_the_builtin_that_is_expected(name: str) -> None:
+    """What fails is a CustomOpError, and what NumPy or Python would have raised."""
+    act, _, builtin, _ = TABLE[name]
+    error = caught(act)
+    assert isinstance(error, CustomOpError)
+    assert isinstance(error, builtin)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_an_error_pickles(name: str) -> None:
+    """An error goes to another process and back with all that it says."""
+    error = caught(TABLE[name][0])
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
+
+
+# ---- warnings ----
+
+
+@pytest.mark.filterwarnings("default:.*has no vmap rule")
+def test_the_warning_of_a_loop_is() -> None:
+    """A batch without a rule warns with the operator, what it costs, and the remedy."""
+    op = co.custom_op("texts::looped", bare, mutates_args=())
+    with pytest.warns(co.CustomOpWarning) as found:
+        co.vmap(op)(M)
+    assert [str(warning.message) for warning in found] == [
+        "texts::looped has no vmap rule: it runs once for each row, which is slow."
+        " Register one with @looped.register_vmap"
+    ]
+    assert found[0].filename == __file__
