@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from customop.arrays.array import Array
+from customop.arrays.describe import abbreviated, describe
 from customop.arrays.kinds import (
     FAKE,
     NUMPY_SCALAR,
@@ -19,7 +20,7 @@ from customop.arrays.kinds import (
     kind_of,
     normalize_device,
 )
-from customop.arrays.numpy_protocol import ArrayMethods, abbreviated, describe
+from customop.arrays.numpy_protocol import ArrayMethods
 from customop.errors import ArgumentError, DataDependentError, ShapeError
 
 __all__ = ["FakeArray", "fake_like"]

@@ -179,6 +179,11 @@ def known_kinds() -> tuple[str, ...]:
     return tuple(kind for kind in _registered if kind not in _RESERVED)
 
 
+def is_array(value: Any) -> bool:
+    """Whether a value is an array of a known kind; tracers and NumPy scalars are."""
+    return kind_of[type(value)] is not None
+
+
 def is_array_class(annotation: object) -> bool:
     """Whether an annotation is a class of arrays of a known kind."""
     return isinstance(annotation, type) and kind_of[annotation] is not None

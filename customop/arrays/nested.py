@@ -16,6 +16,8 @@ from typing import Any, Protocol
 
 import typing_extensions
 
+from customop.arrays.kinds import is_array
+
 __all__ = [
     "ClassFields",
     "Nest",
@@ -180,8 +182,37 @@ def outline(value: Any, items: list[Any]) -> Any:
     return nests[cls].outline(value, items)
 
 
+def flat(value: Any) -> list[Any]:
+    """The leaves of a value, in order; None is a leaf."""
+    cls = type(value)
+    if cls is not list and cls is not tuple:
+        nest = nests.get(cls)
+        if nest is None:
+            return [value]
+        value = nest.items(value)
+    return [leaf for item in value for leaf in flat(item)]
+
+
+def map_nested(value: Any, fn: Callable[[Any], Any]) -> Any:
+    """Apply `fn` to each leaf. The result must be a value too: see `map_outline`."""
+    cls = type(value)
+    if cls is list:
+        return [map_nested(item, fn) for item in value]
+    if cls is tuple:
+        return tuple(map_nested(item, fn) for item in value)
+    nest = nests.get(cls)
+    if nest is None:
+        return fn(value)
+    return like(value, [map_nested(item, fn) for item in nest.items(value)])
+
+
+def map_result(value: Any, fn: Callable[[Any], Any]) -> Any:
+    """Apply `fn` to the arrays of a result; scalars and None stay."""
+    return map_nested(value, lambda v: fn(v) if is_array(v) else v)
+
+
 def map_outline(value: Any, fn: Callable[[Any], Any]) -> Any:
-    """The nesting of a value around what `fn` makes of each leaf."""
+    """The nesting of a value with what `fn` makes of each leaf: axes, flags, None."""
     cls = type(value)
     if cls is list:
         return [map_outline(item, fn) for item in value]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias, TypeVar, o
 
 import numpy as np
 
+from customop.arrays.describe import describe
 from customop.errors import ArgumentError, MissingRuleError, RegistrationError
 
 __all__ = ["getitem", "register_numpy_function"]
@@ -411,22 +412,3 @@ def _refuse_out(name: str, value: Any) -> ArgumentError:
         f"{name}(out=...) would write {describe(value)} into an array in place",
         do="use the result: x = x + y instead of x += y or out=x",
     )
-
-
-# ---- how a value reads in messages ----
-
-_LETTERS = {"f": "f", "i": "i", "u": "u", "c": "c", "b": "b"}
-
-
-def describe(value: Any) -> str:
-    """A value by its class, dtype and shape, as in ``GradTracer f64[3, 2]``."""
-    return f"{type(value).__name__} {abbreviated(value)}"
-
-
-def abbreviated(value: Any) -> str:
-    """Dtype and shape in short, as in ``f64[3, 2]``."""
-    dtype = value.dtype
-    letter = _LETTERS.get(getattr(dtype, "kind", ""))
-    name = f"{letter}{8 * dtype.itemsize}" if letter else str(dtype)
-    inside = ", ".join(str(length) for length in value.shape)
-    return f"{'bool' if letter == 'b' else name}[{inside}]"

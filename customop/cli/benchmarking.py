@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from customop.arrays.fake import fake_like
+from customop.arrays.kinds import is_array
 from customop.arrays.pytree import flatten
 from customop.cli import arguments
 from customop.cli.command import Command, UsageError
@@ -19,7 +20,6 @@ from customop.cli.finding import find_operator
 from customop.cli.output import Output
 from customop.cli.rules import rules_of
 from customop.cli.showing import call_text
-from customop.core.dispatch import is_array
 from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.errors import CustomOpError

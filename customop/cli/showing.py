@@ -7,13 +7,13 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from customop.arrays.numpy_protocol import abbreviated
+from customop.arrays.describe import abbreviated
+from customop.arrays.kinds import is_array
 from customop.cli import arguments, listing
 from customop.cli.command import Command
 from customop.cli.finding import find_operator, find_packet
 from customop.cli.output import Output
 from customop.cli.rules import ORIGINS, Rule, hidden_rules, rules_of
-from customop.core.dispatch import is_array
 from customop.core.explain import Candidate, Explanation
 from customop.core.operator import Operator
 from customop.core.samples import Sample

@@ -18,10 +18,11 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar, Token
 from typing import Any, ClassVar, NoReturn, Self
 
+from customop.arrays.describe import describe
 from customop.arrays.fake import device_of
 from customop.arrays.kinds import TRACED, add_array_type, kind_of
-from customop.arrays.nested import like, map_outline, nests
-from customop.arrays.numpy_protocol import ArrayMethods, abbreviated, describe
+from customop.arrays.nested import flat, map_nested, map_result
+from customop.arrays.numpy_protocol import ArrayMethods
 from customop.core.kinds import RuleKind
 from customop.errors import (
     CustomOpError,
@@ -369,63 +370,6 @@ def leaked(op: Any, interpreter: Interpreter) -> LeakedTracerError:
     )
 
 
-# ---- arrays inside arguments and results ----
-
-
-def map_nested(value: Any, fn: Callable[[Any], Any]) -> Any:
-    """Apply `fn` to a value, or to what lists, config objects and the like hold.
-
-    At any depth. What is made is a value too: see `map_outline` for axes and others.
-    """
-    cls = type(value)
-    if cls is list:
-        return [map_nested(item, fn) for item in value]
-    if cls is tuple:
-        return tuple(map_nested(item, fn) for item in value)
-    nest = nests.get(cls)
-    if nest is None:
-        return fn(value)
-    return like(value, [map_nested(item, fn) for item in nest.items(value)])
-
-
-def map_result(value: Any, fn: Callable[[Any], Any]) -> Any:
-    """Apply `fn` to the arrays of a result; scalars and None stay."""
-    return map_nested(value, lambda v: fn(v) if is_array(v) else v)
-
-
-def flat(value: Any) -> list[Any]:
-    """What lists, config objects and the like hold, at any depth, in order."""
-    cls = type(value)
-    if cls is not list and cls is not tuple:
-        nest = nests.get(cls)
-        if nest is None:
-            return [value]
-        value = nest.items(value)
-    return [leaf for item in value for leaf in flat(item)]
-
-
 def nested_leaves(op: Any, args: Sequence[Any]) -> list[Any]:
     """Arrays, and None in their places, inside the nested arguments of a call."""
     return [leaf for slot in op.nested_slots for leaf in flat(args[slot])]
-
-
-def is_array(value: Any) -> bool:
-    """Whether a value is an array of a known kind, traced ones included."""
-    return kind_of[type(value)] is not None
-
-
-def show_values(values: Sequence[Any]) -> str:
-    """Arrays of a call in short, at any depth, for messages."""
-    return ", ".join(repr(map_outline(v, _InShort)) for v in values)
-
-
-class _InShort:
-    """A value within others, of which an array is told by dtype and shape."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __repr__(self) -> str:
-        return abbreviated(self.value) if is_array(self.value) else repr(self.value)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from customop.arrays.describe import show_values
 from customop.arrays.kinds import DEFAULT, FAKE, kind_of
 from customop.core.array_classes import find_array_rule
 from customop.core.derived.find import find_fake, source_of
-from customop.core.dispatch import Mode, leaked, nested_leaves, show_values
+from customop.core.dispatch import Mode, leaked, nested_leaves
 from customop.core.kernels import (
     closed_error,
     fallback_for,

@@ -7,18 +7,24 @@ from typing import Any
 
 import numpy as np
 
+from customop.arrays.describe import show
 from customop.arrays.fake import device_of
-from customop.arrays.kinds import DEFAULT, FAKE, NUMPY_SCALAR, device_kind, kind_of
+from customop.arrays.kinds import (
+    DEFAULT,
+    FAKE,
+    NUMPY_SCALAR,
+    device_kind,
+    is_array,
+    kind_of,
+)
+from customop.arrays.nested import flat, map_nested
 from customop.config import config
 from customop.core.array_classes import find_array_rule
 from customop.core.codegen import Drawn, set_fast_kernel
 from customop.core.derived.find import find_fake, missing_fake
 from customop.core.dispatch import (
     dispatch,
-    flat,
     highest,
-    is_array,
-    map_nested,
     mode_for,
     nested_leaves,
     open_modes,
@@ -52,7 +58,6 @@ from customop.errors import (
     place,
     quoted,
 )
-from customop.schema.coerce import show
 from customop.schema.types import (
     ArrayType,
     Base,

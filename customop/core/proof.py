@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from customop.arrays.describe import abbreviated, describe, show
 from customop.arrays.fake import (
     FakeArray,
     axis_order,
@@ -20,10 +21,8 @@ from customop.arrays.fake import (
     strides_of,
 )
 from customop.arrays.kinds import FAKE, NUMPY_SCALAR, TRACED, kind_of
-from customop.arrays.nested import children, steps
-from customop.arrays.numpy_protocol import abbreviated, describe
+from customop.arrays.nested import children, flat, map_nested, steps
 from customop.config import config
-from customop.core.dispatch import flat, map_nested
 from customop.errors import (
     ContractError,
     CustomOpError,
@@ -31,7 +30,7 @@ from customop.errors import (
     place,
     warn_caller,
 )
-from customop.schema.coerce import exact_class, show
+from customop.schema.coerce import exact_class
 from customop.schema.parameters import Alias
 from customop.schema.schema import Schema
 from customop.schema.shape_check import check_results

@@ -8,10 +8,10 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
-from customop.arrays.kinds import DEFAULT, FAKE, known_kinds
+from customop.arrays.kinds import DEFAULT, FAKE, is_array, known_kinds
+from customop.arrays.nested import map_nested
 from customop.core.array_classes import with_rule
 from customop.core.checks import check_autocast, check_autograd, check_kernel
-from customop.core.dispatch import is_array, map_nested
 from customop.core.kernels import kernel_below
 from customop.core.kinds import RuleKind
 from customop.core.operator import Operator, operators, registrations

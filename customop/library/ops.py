@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Any, NoReturn
 
-from customop.arrays.numpy_protocol import abbreviated
-from customop.core.dispatch import is_array
+from customop.arrays.describe import abbreviated
+from customop.arrays.kinds import is_array
 from customop.core.kernels import misfit
 from customop.core.operator import Operator, namespaces
 from customop.errors import (

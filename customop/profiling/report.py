@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from customop.arrays.numpy_protocol import abbreviated
+from customop.arrays.describe import abbreviated
 from customop.errors import ArgumentError, did_you_mean, quoted
 from customop.profiling.tree import Event, Outline, ProfileRow, Track, root_of, size_of
 

@@ -16,10 +16,11 @@ from typing import Any, Protocol
 from numpy import ndarray
 
 from customop.arrays.kinds import DEFAULT, FAKE, NUMPY_SCALAR, kind_of
+from customop.arrays.nested import flat
 from customop.config import config
 from customop.core.array_classes import find_array_rule
 from customop.core.derived.find import find_fake
-from customop.core.dispatch import Mode, dispatch, flat, highest, mode_for, open_modes
+from customop.core.dispatch import Mode, dispatch, highest, mode_for, open_modes
 from customop.core.kernels import dispatch_composite, has_own_rule, kind_of_call
 from customop.core.operator import Operator, route_calls
 from customop.core.table import AUTOGRAD, COMPOSITE, JVP, VMAP

@@ -12,7 +12,8 @@ from typing import Any
 from numpy import ndarray
 
 from customop.arrays.kinds import NUMPY_SCALAR, TRACED, kind_of
-from customop.core.dispatch import flat, nested_leaves
+from customop.arrays.nested import flat
+from customop.core.dispatch import nested_leaves
 
 __all__ = ["Event", "Outline", "ProfileRow", "Track", "arrays_of", "rows_of"]
 

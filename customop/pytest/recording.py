@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.kinds import FAKE, TRACED, kind_of
-from customop.arrays.nested import children
+from customop.arrays.kinds import FAKE, TRACED, is_array, kind_of
+from customop.arrays.nested import children, map_nested
 from customop.core.array_classes import find_array_rule
-from customop.core.dispatch import Mode, is_array, map_nested
+from customop.core.dispatch import Mode
 from customop.core.kernels import (
     find_kernel,
     has_own_rule,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from customop.arrays.describe import show
 from customop.arrays.kinds import NUMPY_SCALAR, kind_of, normalize_device
 from customop.errors import ArgumentError, did_you_mean
 from customop.schema.types import (
@@ -27,7 +28,7 @@ from customop.schema.types import (
     typed_items,
 )
 
-__all__ = ["Mismatch", "check_default", "coerce", "exact_class", "needs_guard", "show"]
+__all__ = ["Mismatch", "check_default", "coerce", "exact_class", "needs_guard"]
 
 
 class Mismatch(Exception):
@@ -323,17 +324,6 @@ _COERCIONS: dict[type, Callable[[Any, Any], Any]] = {
     TupleOf: _coerce_tuple,
     ClassOf: _coerce_object,
 }
-
-
-def show(value: Any) -> str:
-    """A value as an error message quotes it: its type, and itself when short."""
-    if value is None:
-        return "None"
-    name = type(value).__name__
-    if not isinstance(value, type) and hasattr(value, "shape"):
-        return f"{name} of shape {value.shape}"
-    text = repr(value)
-    return f"{name} {text}" if len(text) <= 60 else name
 
 
 # Type -> what to pass for it.

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from customop.arrays.describe import abbreviated
 from customop.arrays.kinds import kind_of
-from customop.arrays.numpy_protocol import abbreviated
 from customop.errors import ArgumentError, CustomOpError, SchemaError, ShapeError
 from customop.schema.schema import Schema
 from customop.schema.tags import Tag

@@ -8,13 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from typing_extensions import TypeIs
 
+from customop.arrays.describe import abbreviated, describe, show
 from customop.arrays.fake import device_of, dtype_of, strides_of
-from customop.arrays.kinds import FAKE, TRACED, kind_of
-from customop.arrays.numpy_protocol import abbreviated, describe
+from customop.arrays.kinds import FAKE, TRACED, is_array, kind_of
 from customop.arrays.pytree import flatten
-from customop.core.dispatch import is_array
 from customop.errors import ArgumentError, OpCheckError
-from customop.schema.coerce import show
 from customop.testing.vectors import Vector, to_host
 
 __all__ = ["assert_close", "check_bounds"]

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from customop.arrays.describe import abbreviated, describe, show
 from customop.arrays.fake import dtype_of, strides_of
-from customop.arrays.kinds import FAKE, TRACED, kind_of
-from customop.arrays.numpy_protocol import abbreviated, call_numpy, describe
+from customop.arrays.kinds import FAKE, TRACED, is_array, kind_of
+from customop.arrays.numpy_protocol import call_numpy
 from customop.arrays.pytree import flatten, unflatten
-from customop.core.dispatch import is_array
 from customop.errors import (
     ArgumentError,
     GradientError,
@@ -19,7 +19,6 @@ from customop.errors import (
     place,
     warn_caller,
 )
-from customop.schema.coerce import show
 from customop.testing.vectors import Space, Vector, is_complex_dtype, to_host
 from customop.transforms.autograd.grad import vjp
 from customop.transforms.autograd.node import is_inexact

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from customop.arrays.describe import describe
 from customop.arrays.kinds import FAKE, NUMPY_SCALAR, TRACED, kind_of
-from customop.arrays.numpy_protocol import describe
-from customop.core.dispatch import flat
+from customop.arrays.nested import flat
 from customop.core.kernels import closed_error, find_kernel
 from customop.core.operator import Operator
 from customop.core.samples import Sample

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from customop.arrays.describe import abbreviated
 from customop.arrays.kinds import kind_of
 from customop.arrays.nested import nests, steps
-from customop.arrays.numpy_protocol import abbreviated
 from customop.core.samples import Sample
 from customop.testing.inputs.memory import FILLER, margin, reach
 from customop.testing.vectors import to_host

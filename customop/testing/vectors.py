@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from customop.arrays.describe import describe
 from customop.arrays.fake import dtype_of
 from customop.arrays.kinds import (
     FAKE,
@@ -20,7 +21,7 @@ from customop.arrays.kinds import (
     kind_of,
     known_kinds,
 )
-from customop.arrays.numpy_protocol import call_numpy, describe
+from customop.arrays.numpy_protocol import call_numpy
 from customop.errors import ArgumentError, did_you_mean, quoted
 
 __all__ = [

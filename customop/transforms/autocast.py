@@ -9,10 +9,11 @@ from typing import Any, Self
 import numpy as np
 
 from customop.arrays.fake import device_of, dtype_of
-from customop.arrays.kinds import device_kind
+from customop.arrays.kinds import device_kind, is_array
+from customop.arrays.nested import map_nested
 from customop.arrays.numpy_protocol import call_numpy
 from customop.core.checks import check_device_types
-from customop.core.dispatch import Mode, current_mode, is_array, map_nested
+from customop.core.dispatch import Mode, current_mode
 from customop.core.table import AUTOCAST
 from customop.errors import ArgumentError, RegistrationError
 

@@ -9,12 +9,12 @@ from typing import Any, Literal, TypeVar, overload
 import numpy as np
 from typing_extensions import ParamSpec
 
+from customop.arrays.describe import abbreviated, show
 from customop.arrays.fake import device_of
-from customop.arrays.numpy_protocol import abbreviated, call_numpy
+from customop.arrays.kinds import is_array
+from customop.arrays.numpy_protocol import call_numpy
 from customop.arrays.pytree import flatten, map_leaves, unflatten
-from customop.core.dispatch import is_array
 from customop.errors import GradientError, check_function
-from customop.schema.coerce import show
 from customop.transforms.autograd.grad import Fresh, chosen, is_real, positions, vjp
 from customop.transforms.autograd.node import is_inexact
 from customop.transforms.jvp import jvp

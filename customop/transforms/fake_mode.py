@@ -8,14 +8,15 @@ from typing import Any, ClassVar, TypeVar, overload
 from typing_extensions import ParamSpec
 
 from customop.arrays.array import ArrayT
+from customop.arrays.describe import show
 from customop.arrays.fake import FakeArray, make_fake
-from customop.arrays.kinds import FAKE, kind_of, normalize_device
+from customop.arrays.kinds import FAKE, is_array, kind_of, normalize_device
+from customop.arrays.nested import flat, map_nested
 from customop.arrays.pytree import map_leaves
-from customop.core.dispatch import Mode, is_array, map_nested
+from customop.core.dispatch import Mode
 from customop.core.kinds import RuleKind
 from customop.core.proof import finish_fake, to_fake
 from customop.errors import ArgumentError, check_function
-from customop.schema.coerce import show
 
 __all__ = ["FakeMode", "eval_shape"]
 
@@ -48,7 +49,7 @@ class FakeMode(Mode):
         """Run the fake kernel."""
         values = [map_nested(value, to_fake) for value in args]
         slots = (*op.array_slots, *op.nested_slots)
-        if any(is_array(v) for slot in slots for v in _flat(values[slot])):
+        if any(is_array(v) for slot in slots for v in flat(values[slot])):
             return op.invoke(values)
         # No array says that the call is fake, so its kernel is taken here.
         kernel = op.rule(FAKE)
@@ -85,12 +86,6 @@ class FakeMode(Mode):
             return fake  # type: ignore[no-any-return]
         where = normalize_device(device)
         return make_fake(fake.shape, fake.dtype, fake.strides, where)
-
-
-def _flat(value: Any) -> list[Any]:
-    found: list[Any] = []
-    map_nested(value, found.append)
-    return found
 
 
 # What `fn` takes, or, after a fake array that stands where the hints of `fn` may ask

@@ -7,15 +7,22 @@ from typing import Any, ClassVar, Literal, TypeVar, TypeVarTuple, overload
 
 import numpy as np
 
-from customop.arrays.kinds import kind_of
-from customop.arrays.nested import aligned, children, like, map_outline
-from customop.arrays.numpy_protocol import abbreviated, call_numpy
+from customop.arrays.describe import abbreviated, show
+from customop.arrays.kinds import is_array, kind_of
+from customop.arrays.nested import (
+    aligned,
+    children,
+    flat,
+    like,
+    map_nested,
+    map_outline,
+)
+from customop.arrays.numpy_protocol import call_numpy
 from customop.arrays.pytree import flatten, map_leaves, unflatten
-from customop.core.dispatch import Interpreter, Tracer, flat, is_array, map_nested
+from customop.core.dispatch import Interpreter, Tracer
 from customop.core.proof import JVP_RULE, check_returns
 from customop.core.table import AUTOGRAD, JVP
 from customop.errors import ContractError, GradientError, check_function, place
-from customop.schema.coerce import show
 from customop.transforms.autograd.grad import check_outputs, vjp
 from customop.transforms.autograd.interpreter import GradInterpreter, GradTracer
 from customop.transforms.autograd.node import is_inexact, sweep

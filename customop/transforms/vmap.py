@@ -10,22 +10,23 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 from typing_extensions import ParamSpec
 
+from customop.arrays.describe import abbreviated, describe, show
 from customop.arrays.fake import FakeArray, device_of, fake_like
-from customop.arrays.kinds import kind_of
-from customop.arrays.nested import aligned, children, like, map_outline, steps
-from customop.arrays.numpy_protocol import INDEXING, abbreviated, call_numpy, describe
+from customop.arrays.kinds import is_array, kind_of
+from customop.arrays.nested import (
+    aligned,
+    children,
+    flat,
+    like,
+    map_nested,
+    map_outline,
+    steps,
+)
+from customop.arrays.numpy_protocol import INDEXING, call_numpy
 from customop.arrays.pytree import flatten, spread, unflatten
 from customop.config import config
 from customop.core.derived.inplace import row, warn_loop
-from customop.core.dispatch import (
-    Interpreter,
-    Mode,
-    Tracer,
-    current_mode,
-    flat,
-    is_array,
-    map_nested,
-)
+from customop.core.dispatch import Interpreter, Mode, Tracer, current_mode
 from customop.core.proof import VMAP_RULE, check_returns, check_shapes
 from customop.core.rule_types import BatchInfo
 from customop.core.table import VMAP
@@ -36,7 +37,6 @@ from customop.errors import (
     check_function,
     place,
 )
-from customop.schema.coerce import show
 
 __all__ = ["BatchInfo", "BatchTracer", "vmap"]
 

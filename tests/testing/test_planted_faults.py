@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.core.dispatch import map_nested
+from customop.arrays.nested import map_nested
 from customop.testing import opcheck
 
 A = np.ndarray

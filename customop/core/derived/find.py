@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.kinds import FAKE
+from customop.arrays.describe import abbreviated, show
+from customop.arrays.kinds import FAKE, is_array
 from customop.arrays.nested import children, like, outline, steps
-from customop.arrays.numpy_protocol import abbreviated, call_numpy
+from customop.arrays.numpy_protocol import call_numpy
 from customop.core.derived import inplace as mutation
 from customop.core.derived import pointwise, reduction
 from customop.core.derived import shape_fake as shaperules
 from customop.core.derived import shape_vmap as shapebatch
-from customop.core.dispatch import is_array
 from customop.core.proof import Guess
 from customop.errors import (
     CustomOpError,
@@ -25,7 +25,6 @@ from customop.errors import (
     VmapError,
     quoted,
 )
-from customop.schema.coerce import show
 from customop.schema.schema import Schema
 from customop.schema.shape_check import check_definition
 from customop.schema.tags import Tag

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from customop.arrays.describe import abbreviated
 from customop.arrays.fake import FakeArray, device_of, dtype_of, fake_like
-from customop.arrays.kinds import FAKE
-from customop.arrays.numpy_protocol import abbreviated, call_numpy
-from customop.core.dispatch import is_array
+from customop.arrays.kinds import FAKE, is_array
+from customop.arrays.numpy_protocol import call_numpy
 from customop.errors import DataDependentError, ShapeError
 from customop.schema.tags import Tag
 from customop.schema.types import is_array_type

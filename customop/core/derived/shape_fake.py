@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from customop.arrays.describe import abbreviated
 from customop.arrays.fake import (
     FakeArray,
     device_of,
@@ -21,9 +22,8 @@ from customop.arrays.fake import (
     make_fake,
     strides_of,
 )
-from customop.arrays.kinds import FAKE
-from customop.arrays.numpy_protocol import abbreviated
-from customop.core.dispatch import flat, is_array
+from customop.arrays.kinds import FAKE, is_array
+from customop.arrays.nested import flat
 from customop.errors import MissingRuleError, ShapeError
 from customop.schema.schema import Schema
 from customop.schema.shape_check import number_names, sizes_of

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from customop.arrays.kinds import is_array
+from customop.arrays.nested import flat
 from customop.arrays.numpy_protocol import call_numpy
 from customop.core.derived.pointwise import align
 from customop.core.derived.shape_fake import loop_name, result_types
-from customop.core.dispatch import flat, is_array
 from customop.schema.schema import Schema
 from customop.schema.types import (
     ArrayType,

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.fake import FakeArray
-from customop.arrays.kinds import DEFAULT, FAKE, kind_of, known_kinds
+from customop.arrays.kinds import DEFAULT, FAKE, is_array, kind_of, known_kinds
+from customop.arrays.nested import flat, map_nested
 from customop.core.derived.find import find_fake, missing_fake
-from customop.core.dispatch import flat, is_array, map_nested
 from customop.core.kernels import find_kernel
 from customop.core.proof import check_returns, to_fake
 from customop.core.samples import Sample

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from customop.core.dispatch import flat, is_array
+from customop.arrays.kinds import is_array
+from customop.arrays.nested import flat
 from customop.core.samples import Sample
 from customop.core.table import COMPOSITE, VMAP
 from customop.errors import (

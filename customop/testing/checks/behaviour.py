@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from customop.core.dispatch import flat, is_array, map_nested
+from customop.arrays.kinds import is_array
+from customop.arrays.nested import flat, map_nested
 from customop.core.samples import Sample
 from customop.errors import CustomOpError, innermost
 from customop.schema.types import ClassOf, Maybe, typed_items

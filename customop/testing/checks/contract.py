@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.kinds import TRACED, kind_of
-from customop.arrays.nested import children
+from customop.arrays.kinds import TRACED, is_array, kind_of
+from customop.arrays.nested import children, flat, map_nested
 from customop.core.derived import pointwise, reduction
-from customop.core.dispatch import flat, is_array, map_nested
 from customop.core.operator import namespaces
 from customop.core.proof import check_returns, readonly, shared_results, to_fake
 from customop.core.samples import Sample

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from customop.core.dispatch import flat, is_array, map_nested
+from customop.arrays.kinds import is_array
+from customop.arrays.nested import flat, map_nested
 from customop.core.samples import Sample
 from customop.core.table import AUTOGRAD, JVP
 from customop.errors import DataDependentError, MissingRuleError, OpCheckError

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from customop.arrays.kinds import NUMPY_SCALAR, kind_of
-from customop.arrays.nested import children, steps
-from customop.core.dispatch import flat, is_array, map_nested
+from customop.arrays.kinds import NUMPY_SCALAR, is_array, kind_of
+from customop.arrays.nested import children, flat, map_nested, steps
 from customop.core.proof import Proof, written_of
 from customop.core.samples import Sample
 from customop.errors import OpCheckError

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.nested import children, like
+from customop.arrays.nested import map_nested
 from customop.core.samples import Sample
 
 __all__ = [
@@ -59,15 +59,10 @@ def _is_plain(sample: Sample) -> bool:
 
 
 def map_arrays(fn: Any, sample: Sample, note: str = "") -> Sample:
-    """A sample with `fn` applied to every value that holds no others."""
-    args = tuple(_mapped(fn, value) for value in sample.args)
-    kwargs = {name: _mapped(fn, value) for name, value in sample.kwargs.items()}
+    """A sample with `fn` applied to each leaf."""
+    args = tuple(map_nested(value, fn) for value in sample.args)
+    kwargs = {name: map_nested(value, fn) for name, value in sample.kwargs.items()}
     return Sample(args, kwargs, note or sample.note)
-
-
-def _mapped(fn: Any, value: Any) -> Any:
-    items = children(value)
-    return fn(value) if items is None else like(value, [_mapped(fn, v) for v in items])
 
 
 def _copy(value: Any) -> Any:

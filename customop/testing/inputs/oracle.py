@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.fake import FakeArray, c_strides, make_fake
+from customop.arrays.nested import flat, map_nested
 from customop.core.derived.find import find_fake
-from customop.core.dispatch import flat, map_nested
 from customop.core.kernels import find_kernel
 from customop.core.proof import to_c_order, to_fake
 from customop.errors import CustomOpWarning

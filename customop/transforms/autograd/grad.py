@@ -10,12 +10,11 @@ from typing import Any, Concatenate, Literal, TypeVar, TypeVarTuple, overload
 import numpy as np
 from typing_extensions import ParamSpec
 
-from customop.arrays.kinds import FAKE, NUMPY_SCALAR, TRACED, kind_of
-from customop.arrays.numpy_protocol import abbreviated, call_numpy
+from customop.arrays.describe import abbreviated, show
+from customop.arrays.kinds import FAKE, NUMPY_SCALAR, TRACED, is_array, kind_of
+from customop.arrays.numpy_protocol import call_numpy
 from customop.arrays.pytree import flatten, map_leaves, unflatten
-from customop.core.dispatch import is_array
 from customop.errors import GradientError, check_function
-from customop.schema.coerce import show
 from customop.transforms.autograd.interpreter import (
     GradInterpreter,
     GradTracer,

@@ -7,15 +7,22 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, cast
 
 from customop.arrays.array import Array
-from customop.arrays.nested import children, like, map_outline, outline
-from customop.arrays.numpy_protocol import describe
+from customop.arrays.describe import describe, show
+from customop.arrays.kinds import is_array
+from customop.arrays.nested import (
+    children,
+    flat,
+    like,
+    map_nested,
+    map_outline,
+    outline,
+)
 from customop.config import config
 from customop.core.codegen import generate
-from customop.core.dispatch import Interpreter, Tracer, flat, is_array, map_nested
+from customop.core.dispatch import Interpreter, Tracer
 from customop.core.proof import moments, readonly, with_sampling
 from customop.core.table import AUTOGRAD, Formula
 from customop.errors import GradientError, caller_place, warn_caller
-from customop.schema.coerce import show
 from customop.transforms.autograd.node import (
     Edge,
     Leaf,

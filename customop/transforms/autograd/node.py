@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from customop.arrays.describe import abbreviated, show
 from customop.arrays.fake import device_of
-from customop.arrays.kinds import kind_of
-from customop.arrays.nested import aligned, children, nests, outline, steps
-from customop.arrays.numpy_protocol import abbreviated, call_numpy
-from customop.core.dispatch import Tracer, flat, is_array
+from customop.arrays.kinds import is_array, kind_of
+from customop.arrays.nested import aligned, children, flat, nests, outline, steps
+from customop.arrays.numpy_protocol import call_numpy
+from customop.core.dispatch import Tracer
 from customop.core.proof import last_write, moments, writes
 from customop.errors import ContractError, GradientError, place
-from customop.schema.coerce import show
 from customop.schema.parameters import MISSING
 from customop.schema.types import lead_of
 

@@ -7,17 +7,17 @@ from contextlib import ContextDecorator
 from typing import Any, Self, TypeVar
 
 from customop.arrays.array import Array
-from customop.arrays.kinds import TRACED, kind_of
-from customop.arrays.numpy_protocol import abbreviated
+from customop.arrays.describe import abbreviated, show
+from customop.arrays.kinds import TRACED, is_array, kind_of
+from customop.arrays.nested import map_nested
 from customop.arrays.pytree import map_leaves
-from customop.core.dispatch import Mode, current_mode, is_array, map_nested
+from customop.core.dispatch import Mode, current_mode
 from customop.core.kinds import RuleKind
 from customop.core.operator import Operator
 from customop.core.rule_types import Context
 from customop.core.table import AUTOGRAD
 from customop.errors import GradientError
 from customop.library.functions import custom_op
-from customop.schema.coerce import show
 from customop.schema.tags import Tag
 from customop.transforms.autograd.grad import (
     Fresh,
