@@ -91,6 +91,7 @@ def test_an_entry_is_a_status_or_an_object(path: Path) -> None:
         ("lib::f", B, "test_schema"),
         ("lib::f", A, "test_vmap"),
     ],
+    ids=["another operator", "another test", "another check"],
 )
 def test_an_entry_is_of_one_operator_test_and_check(
     path: Path, key: tuple[str, str, str]

@@ -1,0 +1,212 @@
+"""Modules for the commands to look at, and a way to run commands."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import customop as co
+from customop import cli
+from customop.core.operator import operators, remove_operator
+
+ROOT = Path(co.__file__).parent.parent
+
+# ---- modules for the commands to look at ----
+
+OPS = '''
+"""Operators of many kinds."""
+
+import numpy as np
+
+import customop as co
+
+print("cli_ops speaks")
+
+inverse = co.RuleKind("cli_inverse", takes="(out, *inputs)", returns="input 0")
+
+
+def save(ctx, inputs, output):
+    ctx.factor = inputs[1]
+
+
+def backward(ctx, grad):
+    return grad * ctx.factor, None
+
+
+@co.custom_op("cli_ops::scale", mutates_args=(), tags=co.Tag.pointwise)
+def scale(x: np.ndarray, factor: float = 2.0) -> np.ndarray:
+    """Multiply by a number.
+
+    This line is not shown.
+    """
+    return np.asarray(x * float(factor))
+
+
+scale.register_autograd(backward, setup_context=save)
+scale.register(inverse, lambda out, x, factor: out / factor)
+scale.register_autocast("cpu", np.float16)
+
+
+@scale.register_sample_inputs
+def _():
+    return [(np.ones(3), 2.0), co.testing.Sample((np.ones(2),), {"factor": 0.5}, "a note")]
+
+
+def add_(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    x += y
+    return x
+
+
+co.custom_op(
+    "cli_ops::add_", add_, mutates_args=("x",), tags=co.Tag.inplace, device_types="cpu"
+)
+
+
+@co.custom_op("cli_ops::over.number", mutates_args=())
+def _(x: np.ndarray, y: int) -> np.ndarray:
+    return x + y
+
+
+@co.custom_op("cli_ops::over.text", mutates_args=())
+def _(x: np.ndarray, y: str) -> np.ndarray:
+    """Déjà vu."""
+    return x.copy()
+
+
+lib = co.Library("cli_ops", "FRAGMENT")
+lib.define("twice(Array x) -> Array")
+
+
+def twice(x):
+    return np.multiply(x, 2.0)
+
+
+lib.impl("twice", twice, "composite")
+
+'''
+
+# One operator that keeps all promises, one that breaks one, one that cannot be tried.
+CHECKED = """
+import numpy as np
+
+import customop as co
+
+
+@co.custom_op("cli_checked::right", mutates_args=(), tags=co.Tag.pointwise)
+def right(x: np.ndarray) -> np.ndarray:
+    print("right runs")
+    return np.sin(x)
+
+
+@co.custom_op("cli_checked::wrong", mutates_args=())
+def wrong(x: np.ndarray) -> np.ndarray:
+    return np.sin(x)
+
+
+wrong.register_fake(lambda x: co.fake_like(x, shape=(7,)))
+
+
+@co.custom_op("cli_checked::shy", mutates_args=())
+def shy(x: np.ndarray) -> np.ndarray:
+    raise RuntimeError("never runs")
+"""
+
+FILES = {
+    "cli_ops.py": OPS,
+    "cli_checked.py": CHECKED,
+    "cli_package/__init__.py": "",
+    "cli_package/inner.py": """
+import numpy as np
+import customop as co
+from . import __name__ as outer
+from cli_ops import scale
+
+@co.custom_op("cli_package::one", mutates_args=(), tags=co.Tag.pointwise)
+def one(x: np.ndarray) -> np.ndarray:
+    return x + 1.0
+""",
+    "cli_checked_more.py": """
+import numpy as np
+import customop as co
+
+@co.custom_op("cli_checked_more::one", mutates_args=())
+def one(x: np.ndarray) -> np.ndarray:
+    return x + 1.0
+""",
+    "cli_importer.py": "from cli_ops import scale\n",
+    "cli_raises.py": "import numpy\n\n1 / 0\n",
+    "cli_exits.py": "raise SystemExit(0)\n",
+    "cli_needs.py": "import cli_nowhere\n",
+    "cli_syntax.py": "def\n",
+    "cli_empty.py": "",
+}
+
+
+def forget() -> None:
+    """Take back what these modules have registered."""
+    for op in list(operators.values()):
+        if op.namespace.startswith("cli_"):
+            remove_operator(op)
+    for name in [n for n in sys.modules if n.startswith("cli_")]:
+        del sys.modules[name]
+
+
+class Run:
+    """Run commands in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.status = -1
+        self.err = ""
+
+    def __call__(self, *argv: str) -> str:
+        """Run a command; return what it prints."""
+        self._capsys.readouterr()
+        self.status = cli.main(argv)
+        found = self._capsys.readouterr()
+        self.err = found.err
+        return found.out
+
+    def json(self, *argv: str) -> Any:
+        """Run a command; return the document that it prints."""
+        return json.loads(self(*argv, "--json"))
+
+    def error(self, *argv: str) -> str:
+        """Run a command that cannot be run; return what it says."""
+        assert self(*argv) == ""
+        assert self.status == 2
+        # Modules that are imported speak before.
+        return self.err.partition("customop: error: ")[2]
+
+
+def at(folder: Path, text: str, module: str = "cli_ops.py") -> str:
+    """Place of the first line of a module that begins with a text."""
+    lines = (folder / module).read_text(encoding="utf-8").splitlines()
+    number = next(i for i, line in enumerate(lines, 1) if line.startswith(text))
+    return f"{folder / module}:{number}"
+
+
+def lines(text: str) -> str:
+    """Text without its indentation and its first line break."""
+    return textwrap.dedent(text).lstrip("\n")
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, *argv: str) -> str:
+    """What a command prints in a terminal."""
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stdout", stream)
+    cli.main(argv)
+    return stream.getvalue()

@@ -1,0 +1,49 @@
+"""Fixtures for tests of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from customop.cli import finding, rules
+from customop.core.operator import namespaces, operators
+from tests.cli._commands import FILES, Run, forget
+
+
+@pytest.fixture(scope="package")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Write the modules."""
+    root = tmp_path_factory.mktemp("cli")
+    for name, text in FILES.items():
+        path = root / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text.lstrip(), encoding="utf-8")
+    yield root
+    forget()
+
+
+@pytest.fixture(autouse=True)
+def _here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand in their folder, in an environment that says nothing of colours."""
+    monkeypatch.chdir(folder)
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def ours(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    """Show the commands no operators of other tests."""
+    run("list", "-m", "cli_ops", "-m", "cli_checked")
+    names = ("np", "customop", "cli_ops", "cli_checked")
+    known = {name: op for name, op in operators.items() if op.namespace in names}
+    monkeypatch.setattr(rules, "operators", known)
+    monkeypatch.setattr(finding, "operators", known)
+    monkeypatch.setattr(finding, "namespaces", {n: namespaces[n] for n in names})
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run commands."""
+    return Run(capsys)

@@ -1,0 +1,69 @@
+"""Arguments of operators, written on the command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop.cli import arguments
+
+X = np.zeros((3, 4))
+
+
+READ: dict[str, Any] = {
+    "2": 2,
+    "-1.5": -1.5,
+    "-inf": -np.inf,
+    "None": None,
+    "True": True,
+    "'2'": "2",
+    "word": "word",
+    "two words": "two words",
+    "a-b": "a-b",
+    "[1, -2]": [1, -2],
+    "(1, [None, nan_])": (1, [None, "nan_"]),
+    "{'a': 1}": {"a": 1},
+    "{[1]: 2}": "{[1]: 2}",
+    "{**a}": "{**a}",
+    "co.ops": "co.ops",
+    "1j": 1j,
+    "f64[3,4]": X,
+    "float64[3, 4]": X,
+    "c64[0]": np.zeros(0, np.complex64),
+    "i8[]": np.zeros((), np.int8),
+    "u16[2,]": np.zeros(2, np.uint16),
+    "bool[ ]": np.zeros((), bool),
+    "cpu.f16[1]": np.zeros(1, np.float16),
+}
+
+
+@pytest.mark.parametrize("text", READ)
+def test_arguments_are_read(text: str) -> None:
+    """Literals, words and arrays in short stand for what Python would have."""
+    value = READ[text]
+    (found,), keywords = arguments.parse([text], arguments.zeros)
+    assert type(found) is type(value)
+    assert repr(found) == repr(value)
+    assert keywords == {}
+    assert arguments.parse([f"k={text}"], arguments.zeros)[1].keys() == {"k"}
+
+
+def test_arrays_inside_lists_and_fake_ones() -> None:
+    """Lists hold arrays, and `fake.` makes one without data."""
+    ((first, second), fake), _ = arguments.parse(
+        ["[f64[2], i64[]]", "fake.f32[2,3]"], arguments.zeros
+    )
+    assert (first.shape, second.dtype) == ((2,), np.int64)
+    assert isinstance(fake, co.FakeArray)
+    assert (fake.shape, fake.dtype) == ((2, 3), np.float32)
+
+
+def test_ramp_stays_off_the_edges() -> None:
+    """Numbers to time with are between a half and three halves; whole ones are one."""
+    x = arguments.ramp((2, 3), np.dtype("f4"))
+    assert (x.shape, x.dtype, x.min(), x.max()) == ((2, 3), np.float32, 0.5, 1.5)
+    assert arguments.ramp((2,), np.dtype("i4")).tolist() == [1, 1]
+    assert arguments.ramp((0,), np.dtype("f8")).shape == (0,)

@@ -1,0 +1,254 @@
+"""The command ``check`` and its JUnit file."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+import customop as co
+from customop.cli import junit
+from customop.cli.outcomes import Outcome, Report
+from tests.cli._commands import Run, lines
+
+
+def timeless(text: str) -> str:
+    """Text with its times crossed out."""
+    return re.sub(r"\d+\.\d\d s", "T s", text)
+
+
+def test_check_passes(run: Run) -> None:
+    """An operator that keeps its promises is a table, and the status is 0."""
+    found = run("check", "cli_checked:right", "--test-utils", "test_schema,test_jvp")
+    assert timeless(found) == lines("""
+        passed  cli_checked::right  1 passed, 1 skipped in T s
+          test_schema  passed
+          test_jvp     skipped  no jvp rule, and no autograd rule to transpose
+
+        1 operator: 1 passed, 1 skipped in T s
+    """)
+    assert run.status == 0
+
+
+def test_check_fails(run: Run) -> None:
+    """A fault is shown with its input and code that repeats it; the status is 1."""
+    found = run("check", "cli_checked:wrong", "--test-utils", "test_faketensor")
+    with pytest.raises(co.OpCheckError) as error:
+        co.testing.opcheck(
+            co.ops.cli_checked.wrong.default, test_utils="test_faketensor"
+        )
+    first = str(error.value).splitlines()[0]
+    reason = first.removeprefix("cli_checked::wrong: test_faketensor: ")
+    assert timeless(found) == (
+        "FAILED  cli_checked::wrong  1 failed in T s\n"
+        "  test_faketensor  FAILED\n\n"
+        + textwrap.indent(str(error.value), "    ")
+        + f"\n\n\nFAILED  cli_checked::wrong  test_faketensor  {reason}\n"
+        "1 operator: 1 failed in T s\n"
+    )
+    assert "test_utils='test_faketensor'" in found
+    assert run.status == 1
+
+
+def test_check_cannot_try(run: Run) -> None:
+    """An operator without inputs is an error, which fails the run too."""
+    found = run.json("check", "cli_checked.py:cli_checked::shy")
+    (check,) = found["operators"][0]["checks"]
+    assert (check["check"], check["status"]) == ("inputs", "error")
+    assert check["type"] == "ArgumentError"
+    assert "register_sample_inputs" in check["text"]
+    assert found["summary"]["error"] == 1
+    assert run.status == 1
+
+
+def test_check_looks_at_whole_modules(run: Run) -> None:
+    """All operators of a module are checked, in order; those it imports are not."""
+    argv = ("cli_checked", "cli_package", "-m", "cli_package.inner")
+    found = run.json("check", *argv, "--test-utils=test_schema")
+    assert [(op["name"], op["status"]) for op in found["operators"]] == [
+        ("cli_checked::right", "passed"),
+        ("cli_checked::shy", "error"),
+        ("cli_checked::wrong", "passed"),
+        ("cli_package::one", "passed"),
+    ]
+    seconds = sum(op["seconds"] for op in found["operators"])
+    counts = {"operators": 4, "passed": 3, "failed": 0, "error": 1, "skipped": 0}
+    assert found["summary"] == {**counts, "seconds": pytest.approx(seconds)}
+
+
+def test_check_takes_submodules_that_are_imported(run: Run) -> None:
+    """A package has the operators of those of its modules that something imports."""
+    run("list", "cli_package", "-m", "cli_package.inner")
+    found = run.json("check", "cli_package", "--test-utils=test_schema")
+    assert [op["name"] for op in found["operators"]] == ["cli_package::one"]
+
+
+def test_check_takes_no_modules_of_longer_names(run: Run) -> None:
+    """A module whose name begins as another's is another module."""
+    run("list", "cli_checked_more", "-m", "cli_checked_more")
+    assert run.status == 0
+    found = run.json("check", "cli_checked", "--test-utils=test_pickle")
+    assert len(found["operators"]) == 3
+
+
+@pytest.mark.parametrize("name", ["right", "cli_checked::right", "r*", "*::right"])
+def test_check_names_one(run: Run, name: str) -> None:
+    """An operator of a module is named by attribute, name, or glob."""
+    found = run.json("check", f"cli_checked:{name}", "--test-utils", "test_pickle")
+    assert [op["name"] for op in found["operators"]] == ["cli_checked::right"]
+
+
+@pytest.mark.parametrize("module", ["cli_importer", "cli_package.inner"])
+def test_check_names_what_a_module_has_imported(run: Run, module: str) -> None:
+    """The attribute of a module may be an operator of another one."""
+    found = run.json("check", f"{module}:scale", "--test-utils", "test_pickle")
+    assert [op["name"] for op in found["operators"]] == ["cli_ops::scale"]
+
+
+def test_check_stops_behind_the_first_fault(run: Run) -> None:
+    """With --exitfirst what follows a failing operator is not checked."""
+    found = run.json("check", "cli_checked", "-x", "--test-utils=test_schema")
+    assert [op["name"] for op in found["operators"]] == [
+        "cli_checked::right",
+        "cli_checked::shy",
+    ]
+
+
+def test_check_quietly(run: Run) -> None:
+    """With --quiet an operator that passes is one line."""
+    found = run("check", "cli_checked:right", "-q", "--test-utils=test_schema")
+    assert timeless(found) == (
+        "passed  cli_checked::right  1 passed in T s\n\n1 operator: 1 passed in T s\n"
+    )
+
+
+def test_check_tells_what_is_left_open(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A check that passes has a note where it leaves something open."""
+
+    def opcheck(op: Any, **settings: Any) -> Any:
+        found = co.testing.OpCheckResult(op.qualname)
+        found["test_sizes"], found.seconds["test_sizes"] = "SUCCESS", 0.0
+        found.notes["test_sizes"] = "of one size"
+        return found
+
+    monkeypatch.setattr("customop.cli.checking.opcheck", opcheck)
+    assert timeless(run("check", "cli_checked:right")) == lines("""
+        passed  cli_checked::right  1 passed in T s
+          test_sizes  passed  of one size
+
+        1 operator: 1 passed in T s
+    """)
+
+
+def test_check_hands_tolerances_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tolerances and names of checks reach opcheck as they are."""
+    seen: list[dict[str, Any]] = []
+
+    def opcheck(op: Any, **settings: Any) -> Any:
+        seen.append(settings)
+        return co.testing.OpCheckResult(op.qualname)
+
+    monkeypatch.setattr("customop.cli.checking.opcheck", opcheck)
+    run("check", "cli_checked:right", "--rtol", "0.5", "--atol=1e-3")
+    run("check", "cli_checked:right", "--test-utils", "test_vmap, ALL")
+    quiet = {"raise_exception": False}
+    assert seen == [
+        quiet | {"rtol": 0.5, "atol": 0.001},
+        quiet | {"rtol": None, "atol": None, "test_utils": "ALL"},
+    ]
+
+
+def test_a_kernel_that_exits_is_an_error(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that ends the process does not end it with the status of success."""
+
+    def opcheck(op: Any, **settings: Any) -> Any:
+        raise SystemExit(0)
+
+    monkeypatch.setattr("customop.cli.checking.opcheck", opcheck)
+    found = run.json("check", "cli_checked:right")
+    assert found["operators"][0]["checks"][0]["text"] == "SystemExit: 0"
+    assert run.status == 1
+
+
+@pytest.mark.parametrize(
+    ("statuses", "worst"),
+    [
+        (["passed", "failed", "error"], "error"),
+        (["skipped", "failed", "passed"], "failed"),
+        (["skipped", "passed"], "passed"),
+        (["skipped"], "skipped"),
+        ([], "skipped"),
+    ],
+    ids=["error", "failed", "passed", "skipped", "no outcome"],
+)
+def test_an_operator_has_its_worst_status(statuses: list[str], worst: str) -> None:
+    """What has failed counts more than what has passed, and that more than nothing."""
+    outcomes = tuple(Outcome("one", status) for status in statuses)
+    assert Report("ns::f", outcomes, 1.0).status == worst
+
+
+# ---- JUnit ----
+
+
+def test_junit(run: Run, tmp_path: Path) -> None:
+    """The file has a suite for each operator, a case for each check, and the counts."""
+    path = tmp_path / "new" / "report.xml"
+    checks = "test_schema,test_faketensor,test_jvp"
+    run("check", "cli_checked", "--test-utils", checks, "--junit", str(path))
+    root = ET.parse(path).getroot()
+    assert (root.tag, root.get("name")) == ("testsuites", "customop")
+    counted = [
+        [element.get(key) for key in ("tests", "failures", "errors", "skipped")]
+        for element in (root, *root)
+    ]
+    assert counted == [
+        ["7", "1", "1", "2"],
+        ["3", "0", "0", "1"],
+        ["1", "0", "1", "0"],
+        ["3", "1", "0", "1"],
+    ]
+    cases = [
+        (case.get("classname"), case.get("name"), [child.tag for child in case])
+        for case in root.iter("testcase")
+    ]
+    assert cases == [
+        ("cli_checked.right", "test_schema", []),
+        ("cli_checked.right", "test_faketensor", []),
+        ("cli_checked.right", "test_jvp", ["skipped"]),
+        ("cli_checked.shy", "inputs", ["error"]),
+        ("cli_checked.wrong", "test_schema", []),
+        ("cli_checked.wrong", "test_faketensor", ["failure"]),
+        ("cli_checked.wrong", "test_jvp", ["skipped"]),
+    ]
+    assert all(
+        float(e.get("time") or -1) >= 0 for e in root.iter() if "time" in e.attrib
+    )
+
+
+def test_junit_keeps_messages(tmp_path: Path) -> None:
+    """A failure has its class, its first line and its text, without control characters."""
+    path = tmp_path / "report.xml"
+    text = "a <b> & \x1b[1mbold\x1b[0m \ud800\nsecond"
+    outcomes = (
+        Outcome("one", "failed", text, "OpCheckError", 0.25),
+        Outcome("two", "skipped", "no rule", seconds=0.5),
+    )
+    junit.write(str(path), [Report("ns::f.a", outcomes, 1.0)])
+    root = ET.parse(path).getroot()
+    first, second = root.iter("testcase")
+    assert first.attrib == {"classname": "ns.f.a", "name": "one", "time": "0.250000"}
+    (failure,) = first
+    clean = r"a <b> & \x1b[1mbold\x1b[0m \ud800"
+    assert failure.attrib == {"message": clean, "type": "OpCheckError"}
+    assert failure.text == f"{clean}\nsecond"
+    (skipped,) = second
+    assert (skipped.tag, skipped.attrib) == ("skipped", {"message": "no rule"})
+    assert root.get("time") == "1.000000"

@@ -1,0 +1,39 @@
+"""The command ``explain``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+import customop as co
+from tests.cli._commands import Run, at
+
+
+def test_explain_prints_the_explanation(run: Run) -> None:
+    """What is printed is what `op.explain` says of the same arguments."""
+    sin = co.ops.np.sin.default
+    assert run("explain", "np::sin", "f32[3, 4]") == (
+        f"{sin.explain(np.zeros((3, 4), np.float32))}\n"
+    )
+
+
+def test_explain_takes_the_overload_that_fits(run: Run) -> None:
+    """Without a name of an overload the arguments choose; with one it is taken."""
+    run("list", "cli_ops", "-m", "cli_ops")
+    by_text = run.json("explain", "cli_ops::over", "f64[]", "word")
+    by_name = run.json("explain", "cli_ops::over.number", "f64[]", "3")
+    assert by_text["call"] == "cli_ops::over.text(f64[], 'word')"
+    assert by_name["call"] == "cli_ops::over.number(f64[], 3)"
+
+
+def test_explain_as_json(run: Run, folder: Path) -> None:
+    """A call that would raise says what; the others say why not."""
+    run("list", "cli_ops", "-m", "cli_ops")
+    found = run.json("explain", "cli_ops::over.text", "fake.f64[2]", "y=a")
+    place = at(folder, '@co.custom_op("cli_ops::over.text"')
+    assert found["taken"] is None
+    assert found["error"]["type"] == "MissingRuleError"
+    assert found["error"]["message"].startswith("cli_ops::over.text has no fake kernel")
+    why = "'fake' has a kernel of its own"
+    assert found["others"] == [{"name": "default kernel", "why": why, "place": place}]

@@ -1,0 +1,77 @@
+"""Help texts, options for all commands, and the fields of JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from customop import cli
+from tests.cli._commands import Run
+
+DOCUMENTS = {
+    "list": ["list", "cli_ops"],
+    "show": ["show", "cli_ops::scale"],
+    "explain": ["explain", "cli_ops::over.text", "fake.f64[2]", "y=a"],
+    "check": ["check", "cli_checked", "--test-utils", "test_schema,test_faketensor"],
+    "coverage": ["coverage"],
+    "bench": ["bench", "np::sin", "f64[2]", "--time", "1e-5"],
+    "stubs": ["stubs", "cli_ops"],
+}
+# Shapes that say "as of list" have these as well.
+OF_LIST = ("show", "coverage")
+
+
+def keys(document: Any) -> set[str]:
+    """Names of the fields of a document, at any depth."""
+    if isinstance(document, list):
+        return set().union(*map(keys, document))
+    if isinstance(document, dict):
+        return set(document).union(*map(keys, document.values()))
+    return set()
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_documents_have_their_shape(run: Run, name: str) -> None:
+    """The fields of what --json prints are those that the help text has."""
+    found = keys(run.json("-m", "cli_ops", *DOCUMENTS[name]))
+    told = set(re.findall(r'"(\w+)":', cli.COMMANDS[name].shape))
+    if name in OF_LIST:
+        told |= set(re.findall(r'"(\w+)":', cli.COMMANDS["list"].shape))
+        told -= {"operators"} - found
+    assert found - told == set()
+    assert told - found == set()
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_help(run: Run, name: str) -> None:
+    """Each command says what it takes and prints; the status is 0."""
+    found = run(name, "--help")
+    assert run.status == 0
+    assert found.startswith(f"usage: customop {name} [-h] [-m MODULE] [--json]")
+    assert f"--json prints:\n{cli.COMMANDS[name].shape}" in found
+
+
+def test_options_stand_before_a_command_and_behind_it(run: Run) -> None:
+    """Common options may stand on both sides, and modules to import add up."""
+    argv = ("--json", "-m", "cli_checked", "list", "cli_*", "-m", "cli_ops.py")
+    names = [op["name"] for op in json.loads(run(*argv))["operators"]]
+    assert {"cli_checked::right", "cli_ops::twice"} <= set(names)
+
+
+def test_help_lists_the_commands(run: Run) -> None:
+    """The program says what commands there are; without one that is an error."""
+    found = run("--help")
+    assert run.status == 0
+    for command in cli.COMMANDS.values():
+        assert f"  {command.name:<10} {command.summary}\n" in found
+    assert run() == ""
+    assert (run.status, run.err) == (2, found)
+
+
+def test_version(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The version is the distribution's."""
+    monkeypatch.setattr(cli.metadata, "version", lambda name: f"1.2.3 of {name}")
+    assert run("--version") == "customop 1.2.3 of customop\n"

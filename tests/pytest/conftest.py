@@ -1,0 +1,39 @@
+"""Fixtures for tests of the pytest plugin."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from customop.arrays import kinds
+from customop.core import operator
+from customop.core.operator import namespaces, remove_operator
+from customop.pytest import session  # noqa: F401  # once for all runs inside of this
+from tests.pytest._project import Project
+
+
+@pytest.fixture
+def project(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Project]:
+    """A project, of which the operators are gone after the test."""
+    # Without the plugins that happen to be installed: hypothesis' own takes a second.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    # pytest warns of a plugin that something has imported before it, as doctests do.
+    monkeypatch.delitem(sys.modules, "customop.pytest.plugin", raising=False)
+    yield Project(pytester)
+    names = [n for n in namespaces if n in {"mylib", "other"}]
+    ops = [op for n in names for o in namespaces[n].values() for op in o.values()]
+    for op in ops:
+        remove_operator(op)
+    # The next project is in another file: it must not revive these.
+    for op in ops:
+        operator._retired.pop(op.qualname, None)
+
+
+@pytest.fixture
+def boxed(built_in_kinds: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the kind that a project makes known, also how it is converted."""
+    monkeypatch.setattr(kinds, "_conversions", {})

@@ -1,0 +1,229 @@
+"""Runs with a file of known failures, and ``--opcheck-accept``."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pytest._project import FAR, SUITE, Project, lines
+
+pytest_plugins = ("pytester",)
+
+
+def test_known_failures_do_not_fail(project: Project) -> None:
+    """A check that is known to fail is an expected failure, with its reason."""
+    project.tests(SUITE)
+    said = {"status": "xfail", "reason": "rows are long"}
+    project.known({"mylib::far": {FAR: {"test_vmap": said}}})
+    result = project.run("--opcheck", "mylib::far", "-rx")
+    assert result.ret == 0
+    result.assert_outcomes(passed=4, xfailed=1)
+    assert (
+        f"OPCHECK XFAIL[mylib::far test_vmap] {FAR} - rows are long" in result.outlines
+    )
+
+
+def test_known_failures_are_of_one_test(project: Project) -> None:
+    """The same check of the same operator fails in another test."""
+    project.tests(SUITE + "\ndef test_far_too(): far(x)\n")
+    project.known({"mylib::far": {FAR: {"test_vmap": "xfail"}}})
+    result = project.run("--opcheck", "mylib::far")
+    result.assert_outcomes(passed=5, xfailed=1, failed=1)
+    assert lines(
+        result, "OPCHECK FAILED[mylib::far test_vmap] test_it.py::test_far_too"
+    )
+
+
+def test_what_no_longer_fails_is_a_failure(project: Project) -> None:
+    """An entry for a check that passes fails, and says to remove it."""
+    project.tests(SUITE)
+    test = "test_it.py::test_good"
+    path = project.known({"mylib::double": {test: {"test_vmap": "xfail"}}})
+    result = project.run("--opcheck", "mylib::double")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=4, failed=1)
+    start = result.outlines.index(
+        "mylib::double: test_vmap passes, and is known to fail"
+    )
+    assert result.outlines[start + 1 : start + 3] == [
+        f"  at {path}: mylib::double -> {test} -> test_vmap",
+        "  do: remove the entry, or run once with --opcheck-accept",
+    ]
+
+
+def test_what_is_to_be_skipped_does_not_run(project: Project) -> None:
+    """A check that the file says to skip does not even start."""
+    project.tests("""
+    @co.custom_op("mylib::fragile", mutates_args=())
+    def fragile(x: np.ndarray) -> np.ndarray:
+        return x + 1
+
+    @fragile.register_vmap
+    def _(info, in_dims, x):
+        pytest.exit("the rule has run")
+
+    def test_it():
+        fragile(x)
+    """)
+    said = {"status": "skip", "reason": "it ends the run"}
+    project.known({"mylib::fragile": {"test_it.py::test_it": {"test_vmap": said}}})
+    args = ("--opcheck", "mylib", "--opcheck-checks", "test_schema,test_vmap")
+    result = project.run(*args, "-rs")
+    result.assert_outcomes(passed=1, skipped=1)
+    assert lines(result, "1 call of 1 operator: ")[0].endswith(", 1 left out")
+    result.stdout.fnmatch_lines(
+        ["OPCHECK SKIPPED[[]mylib::fragile test_vmap[]] [[]1[]] *: it ends the run"]
+    )
+
+
+def test_an_entry_for_any_test(project: Project) -> None:
+    """`*` stands for every test, of which some may pass."""
+    project.tests(SUITE + "\ndef test_far_too(): far(x)\n")
+    project.known({"mylib::far": {"*": {"test_vmap": "xfail", "test_jvp": "xfail"}}})
+    result = project.run("--opcheck", "mylib::far")
+    result.assert_outcomes(passed=5, xfailed=2)
+    assert lines(result, "warning: ") == [
+        (
+            "warning: opcheck_failures.json: mylib::far -> * -> test_jvp: no test fails this"
+            " check"
+        )
+    ]
+
+
+def test_accepting_writes_the_file(project: Project) -> None:
+    """--opcheck-accept lists what fails; then the same run passes, and it is stable."""
+    project.tests(SUITE)
+    result = project.run("--opcheck", "mylib", "--opcheck-accept")
+    assert result.ret == 0
+    result.assert_outcomes(passed=4, xfailed=2)
+    path = project.path / "opcheck_failures.json"
+    assert f"{path}: 2 added, 0 removed, 0 kept" in result.outlines
+    other = "test_it.py::TestOthers::test_other[steep]"
+    entries = project.entries()
+    assert {op: [*tests] for op, tests in entries.items()} == {
+        "mylib::far": [FAR],
+        "mylib::steep": [other],
+    }
+    said = entries["mylib::far"][FAR]["test_vmap"]
+    assert said["status"] == "xfail"
+    assert said["reason"]
+    assert not said["reason"].startswith("mylib::far")
+    before = path.read_bytes()
+    assert project.run("--opcheck", "mylib").ret == 0
+    assert project.run("--opcheck", "mylib", "--opcheck-accept").ret == 0
+    assert path.read_bytes() == before
+
+
+def test_accepting_takes_out_what_passes(project: Project) -> None:
+    """Entries that no longer fail go, and the reasons of others stay."""
+    project.tests(SUITE)
+    said = {"status": "xfail", "reason": "mine", "issue": 3}
+    good = "test_it.py::test_good"
+    project.known(
+        {
+            "mylib::double": {good: {"test_vmap": "xfail"}},
+            "mylib::far": {FAR: {"test_vmap": said}, good: {"test_jvp": "xfail"}},
+            "unasked::f": {FAR: {"test_vmap": "xfail"}},
+        }
+    )
+    args = ("--opcheck", "mylib::far", "--opcheck", "mylib::double")
+    result = project.run(*args, "--opcheck-accept")
+    assert result.ret == 0
+    result.assert_outcomes(passed=4, xfailed=1)
+    assert project.entries() == {
+        "mylib::far": {FAR: {"test_vmap": said}},
+        "unasked::f": {FAR: {"test_vmap": "xfail"}},
+    }
+
+
+def test_accepting_keeps_what_did_not_run(project: Project) -> None:
+    """A part of the tests says nothing of the others."""
+    project.tests(SUITE)
+    project.known({"mylib::far": {FAR: {"test_vmap": "xfail"}}})
+    result = project.run("--opcheck", "mylib", "--opcheck-accept", "-k", "steep")
+    assert result.ret == 0
+    assert [*project.entries()] == ["mylib::far", "mylib::steep"]
+
+
+FAILING = {
+    FAR: """
+    def test_far():
+        assert x is None
+    """,
+    "test_it.py::TestIt::test_far": """
+    import unittest
+
+    class TestIt(unittest.TestCase):
+        def test_far(self):
+            double(x)
+            assert x is None
+    """,
+}
+
+
+@pytest.mark.parametrize("test", FAILING)
+def test_accepting_keeps_what_did_not_get_far(project: Project, test: str) -> None:
+    """A test that fails by itself says nothing of its entries."""
+    project.tests(FAILING[test])
+    project.known({"mylib::far": {test: {"test_vmap": "xfail"}}})
+    project.run("--opcheck", "mylib", "--opcheck-accept").assert_outcomes(failed=1)
+    assert [*project.entries()] == ["mylib::far"]
+
+
+def test_the_file_may_be_elsewhere(project: Project) -> None:
+    """--opcheck-failures names the file."""
+    project.tests(SUITE)
+    args = ("--opcheck", "mylib::far", "--opcheck-failures", "deep/known.json")
+    assert project.run(*args, "--opcheck-accept").ret == 0
+    assert project.run(*args).ret == 0
+    assert (project.path / "deep" / "known.json").exists()
+    assert not (project.path / "opcheck_failures.json").exists()
+
+
+def test_entries_out_of_date_are_warned_of(project: Project) -> None:
+    """What matches nothing is named, with what is near."""
+    project.tests(SUITE)
+    project.known(
+        {
+            "mylib::far": {
+                FAR: {"test_vmap": "xfail"},
+                "test_it.py::test_farr": {"test_vmap": "xfail"},
+                "test_it.py::test_good": {"test_vmap": "xfail"},
+                "test_gone.py::test_it": {"test_vmap": "xfail"},
+            },
+            "mylib::dubble": {FAR: {"test_vmap": "skip"}},
+        }
+    )
+    result = project.run("--opcheck", "mylib::far", "--opcheck", "mylib::d*")
+    result.assert_outcomes(passed=4, xfailed=1)
+    name = "warning: opcheck_failures.json:"
+    assert lines(result, "warning: ") == [
+        (
+            f"{name} mylib::far -> test_it.py::test_good -> test_vmap: the test makes no such"
+            " call"
+        ),
+        f"{name} mylib::dubble -> {FAR} -> test_vmap: the test makes no such call",
+        f"{name} there is no test test_gone.py::test_it",
+        f"{name} there is no test test_it.py::test_farr (did you mean '{FAR}'?)",
+        f"{name} there is no operator mylib::dubble (did you mean 'mylib::double'?)",
+    ]
+
+
+def test_a_part_of_the_tests_warns_of_no_missing_one(project: Project) -> None:
+    """With -k, or a test named, other tests are not said to be missing."""
+    project.tests(SUITE)
+    project.known({"mylib::double": {"test_it.py::gone": {"test_vmap": "xfail"}}})
+    for args in (("-k", "good"), ("test_it.py::test_good",)):
+        result = project.run("--opcheck", "mylib::double", *args)
+        assert (lines(result, "warning: "), result.ret) == ([], 0)
+
+
+def test_a_file_that_cannot_be_read(project: Project) -> None:
+    """A fault of the file is an error before any test runs."""
+    project.tests(SUITE)
+    project.known({"mylib::far": {FAR: {"test_vmp": "xfail"}}})
+    result = project.run("--opcheck", "mylib")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert result.errlines[0] == (
+        "ERROR: --opcheck-failures: opcheck_failures.json names a check that there is not"
+        f" at mylib::far -> {FAR} -> test_vmp (did you mean 'test_vmap'?)"
+    )
