@@ -13,6 +13,7 @@ from mypy.nodes import (
     ListExpr,
     MemberExpr,
     NameExpr,
+    RefExpr,
     SetExpr,
     StrExpr,
     TupleExpr,
@@ -21,6 +22,7 @@ from mypy.nodes import (
 )
 
 from customop.mypy.hints import Unfamiliar
+from customop.mypy.names import own_name
 from customop.schema.tags import Tag
 
 __all__ = ["constant", "constant_or"]
@@ -34,7 +36,6 @@ _NAMED: dict[str, Any] = {
         for module in ("math", "numpy")
         for name in ("inf", "nan", "pi", "e")
     },
-    **{f"customop.schema.tags.Tag.{tag.name}": tag for tag in Tag},
 }
 _SEQUENCES: dict[type[Expression], Any] = {
     ListExpr: list,
@@ -68,16 +69,11 @@ def constant(expression: Expression) -> Any:
 def _of_name(expression: NameExpr | MemberExpr) -> Any:
     if expression.fullname in _NAMED:
         return _NAMED[expression.fullname]
-    if isinstance(expression, MemberExpr) and isinstance(expression.expr, NameExpr):
-        # A member of an Enum has no name of its own before its class is looked into.
-        node = expression.expr.node
-        name = f"{getattr(node, 'fullname', '')}.{expression.name}"
-        if name in _NAMED:
-            return _NAMED[name]
-    if isinstance(expression, MemberExpr) and isinstance(expression.expr, MemberExpr):
-        name = f"{expression.expr.fullname}.{expression.name}"
-        if name in _NAMED:
-            return _NAMED[name]
+    if isinstance(expression, MemberExpr) and isinstance(expression.expr, RefExpr):
+        # mypy gives a member of an Enum no full name.
+        owner = own_name(expression.expr.fullname)
+        if owner == Tag.__name__ and expression.name in Tag.__members__:
+            return Tag[expression.name]
     node = expression.node
     if isinstance(node, Var) and node.is_final and node.final_value is not None:
         return node.final_value

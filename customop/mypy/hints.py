@@ -43,6 +43,7 @@ from mypy.types import (
 )
 
 from customop.arrays.array import Array
+from customop.mypy.names import own_name
 from customop.schema.annotations import _ANNOTATIONS, _INSTEAD, Device, DType, Scalar
 
 __all__ = ["Unfamiliar", "annotation_of", "device_of", "is_array"]
@@ -69,20 +70,16 @@ _CLASSES: dict[str, Any] = {
 }
 # Full name of an alias -> what it stands for at run time.
 _ALIASES: dict[str, Any] = {
-    "customop.schema.annotations.DType": DType,
-    "customop.schema.annotations.Device": Device,
-    "customop.schema.annotations.Scalar": Scalar,
+    "DType": DType,
+    "Device": Device,
+    "Scalar": Scalar,
     "numpy._typing._dtype_like.DTypeLike": npt.DTypeLike,
     "numpy._typing._array_like.ArrayLike": npt.ArrayLike,
 }
 _TUPLE: Any = tuple
 _ARRAYS = (
-    "numpy.ndarray",
-    "cupy.ndarray",
-    "cupy._core.core.ndarray",
-    "customop.arrays.array.Array",
-    "customop.arrays.fake.FakeArray",
-    "customop.core.dispatch.Tracer",
+    *("numpy.ndarray", "cupy.ndarray", "cupy._core.core.ndarray"),
+    *("Array", "FakeArray", "Tracer"),
 )
 _GENERATORS = ("numpy.random._generator.Generator", "cupy.random.Generator")
 # Scalar classes of NumPy that mypy knows by their width alone -> their names.
@@ -96,7 +93,12 @@ _WIDTHS = {
 
 def is_array(info: TypeInfo) -> bool:
     """Whether a class is known to be one of arrays."""
-    return any(base.fullname in _ARRAYS for base in info.mro)
+    return any(_short(base.fullname) in _ARRAYS for base in info.mro)
+
+
+def _short(fullname: str) -> str:
+    """The name of a class or an alias, without its module where that is ours."""
+    return own_name(fullname) or fullname
 
 
 def device_of(spelled: Type | None, kind: Type, names: SymbolTable) -> Any:
@@ -110,15 +112,12 @@ def device_of(spelled: Type | None, kind: Type, names: SymbolTable) -> Any:
     if not any(texts) or spelled is None:
         return None
     words = [*_words(spelled)]
-    if not any(_full_name(word, names) == _DEVICE for word in words):
+    if not any(own_name(_full_name(word, names)) == "Device" for word in words):
         return None
     others = [i for i in items if not _is_text(i) and not isinstance(i, NoneType)]
     if others or texts.count(True) > 1:
         raise Unfamiliar
     return Device if len(items) == 1 else typing.Optional[Device]  # noqa: UP045  # an alias
-
-
-_DEVICE = "customop.schema.annotations.Device"
 
 
 def _is_text(kind: Type) -> bool:
@@ -156,7 +155,7 @@ def annotation_of(kind: Type, module: str) -> Any:
         If a part of it may mean something that cannot be known here.
     """
     if isinstance(kind, TypeAliasType):
-        name = kind.alias.fullname if kind.alias is not None else ""
+        name = _short(kind.alias.fullname) if kind.alias is not None else ""
         if name in _ALIASES:
             return _ALIASES[name]
         if isinstance(get_proper_type(kind), AnyType):
@@ -254,8 +253,8 @@ def _of_type(kind: TypeType, module: str) -> Any:
 def _of_instance(kind: Instance, module: str) -> Any:
     info = kind.type
     if is_array(info):
-        is_ours = info.fullname == "customop.arrays.array.Array"
-        return Array if is_ours else _array_of(kind)
+        is_any = own_name(info.fullname) == Array.__name__
+        return Array if is_any else _array_of(kind)
     if info.fullname in _GENERATORS:
         return np.random.Generator
     if any(base.fullname == "numpy.generic" for base in info.mro):

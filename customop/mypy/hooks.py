@@ -31,12 +31,14 @@ from customop.core.kinds import RuleKind
 from customop.core.table import AUTOGRAD, JVP, VMAP
 from customop.errors import RegistrationError, quoted
 from customop.library.entry import kind_of_key
+from customop.library.ops import Namespaces, OperatorNamespace, OperatorPacket
 from customop.mypy import codes
 from customop.mypy.arguments import Argument, Call, checker
 from customop.mypy.calls import different_arrays
 from customop.mypy.constants import constant_or
 from customop.mypy.definitions import Draft, Said, check_schema
 from customop.mypy.functions import Function, function_of, innermost_decorator
+from customop.mypy.names import own_name
 from customop.mypy.program import Program, is_operator
 from customop.mypy.records import Record, copied, recall, remember
 from customop.mypy.rules import Registered, check_kinds
@@ -370,25 +372,19 @@ def _called(asked: Asked) -> Type:
 
 
 _FUNCTIONS: dict[str, Answer] = {
-    "customop.library.functions.custom_op": _custom_op,
-    "customop.library.functions.define": _define,
-    "customop.library.functions.impl": _impl,
-    "customop.library.library.Library": _library,
-    "customop.core.kinds.RuleKind": _rule_kind,
-    "customop.schema.annotations.register_config_type": _config_type,
-    **{
-        f"customop.library.functions.{name}": partial(_by_name, name, check)
-        for name, check in _RULES.items()
-    },
+    "custom_op": _custom_op,
+    "define": _define,
+    "impl": _impl,
+    "Library": _library,
+    "RuleKind": _rule_kind,
+    "register_config_type": _config_type,
+    **{name: partial(_by_name, name, check) for name, check in _RULES.items()},
 }
-_OPERATOR = "customop.core.operator.Operator"
 _METHODS: dict[str, Answer] = {
-    "customop.library.library.Library.define": _define_in,
-    "customop.library.library.Library.impl": _impl_in,
-    f"{_OPERATOR}.__call__": _called,
-    **{
-        f"{_OPERATOR}.{name}": partial(_method, check) for name, check in _RULES.items()
-    },
+    "Library.define": _define_in,
+    "Library.impl": _impl_in,
+    "Operator.__call__": _called,
+    **{f"Operator.{name}": partial(_method, check) for name, check in _RULES.items()},
 }
 
 
@@ -431,9 +427,9 @@ def _packet_call(plugin: CustomOpPlugin, context: MethodSigContext) -> FunctionL
 
 
 _ATTRIBUTES = {
-    "customop.library.ops.Namespaces": _namespace,
-    "customop.library.ops.OperatorNamespace": _packet,
-    "customop.library.ops.OperatorPacket": _overload,
+    Namespaces.__name__: _namespace,
+    OperatorNamespace.__name__: _packet,
+    OperatorPacket.__name__: _overload,
 }
 
 
@@ -453,24 +449,24 @@ class CustomOpPlugin(Plugin):
         self, fullname: str
     ) -> Callable[[FunctionContext], Type] | None:
         """The answer for a call of a function or a class."""
-        return self._hook(_FUNCTIONS.get(fullname))
+        return self._hook(_FUNCTIONS.get(own_name(fullname)))
 
     def get_method_hook(self, fullname: str) -> Callable[[MethodContext], Type] | None:
         """The answer for a call of a method."""
-        return self._hook(_METHODS.get(fullname))
+        return self._hook(_METHODS.get(own_name(fullname)))
 
     def get_attribute_hook(
         self, fullname: str
     ) -> Callable[[AttributeContext], Type] | None:
         """The answer for an attribute of `ops` and of what it gives."""
-        answer = _ATTRIBUTES.get(fullname.rpartition(".")[0])
+        answer = _ATTRIBUTES.get(own_name(fullname).rpartition(".")[0])
         return None if answer is None else partial(answer, self)
 
     def get_method_signature_hook(
         self, fullname: str
     ) -> Callable[[MethodSigContext], FunctionLike] | None:
         """The answer for what a packet of overloads takes and gives."""
-        is_packet = fullname == "customop.library.ops.OperatorPacket.__call__"
+        is_packet = own_name(fullname) == OperatorPacket.__call__.__qualname__
         return partial(_packet_call, self) if is_packet else None
 
     def get_additional_deps(self, file: MypyFile) -> list[tuple[int, str, int]]:

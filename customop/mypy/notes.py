@@ -44,6 +44,7 @@ from customop.arrays.kinds import is_array_class
 from customop.errors import SchemaError
 from customop.mypy.functions import Function
 from customop.mypy.hints import Unfamiliar, annotation_of
+from customop.mypy.names import is_ours
 from customop.mypy.trees import statements
 from customop.schema.annotations import schema_type
 from customop.schema.types import SchemaType
@@ -199,7 +200,7 @@ class _Source:
         return self._is_plain(self._value(alias))
 
     def _is_plain_variable(self, variable: TypeVarExpr) -> bool:
-        if variable.fullname.startswith("customop."):
+        if is_ours(variable.fullname):
             return True
         bound = get_proper_type(variable.upper_bound)
         is_class = isinstance(bound, Instance) and not variable.values

@@ -26,8 +26,9 @@ from mypy.types import (
     get_proper_type,
 )
 
-from customop.core.operator import taken
+from customop.core.operator import Operator, taken
 from customop.mypy import codes
+from customop.mypy.names import is_ours, own_name
 from customop.mypy.records import Record, recall
 from customop.mypy.trees import definitions, imported_names
 
@@ -52,11 +53,7 @@ def is_operator(kind: Type | None) -> bool:
     proper = get_proper_type(kind)
     if not isinstance(proper, Instance):
         return False
-    return proper.type.fullname == "customop.core.operator.Operator"
-
-
-def _is_ours(name: str) -> bool:
-    return name == "customop" or name.startswith("customop.")
+    return own_name(proper.type.fullname) == Operator.__name__
 
 
 def _imported(module: MypyFile, modules: dict[str, MypyFile]) -> Iterator[MypyFile]:
@@ -71,7 +68,7 @@ def _imported(module: MypyFile, modules: dict[str, MypyFile]) -> Iterator[MypyFi
             owner = modules.get(name)
         if owner is None or owner is module or owner.is_stub:
             continue
-        if not _is_ours(owner.fullname):
+        if not is_ours(owner.fullname):
             yield owner
 
 

@@ -80,7 +80,7 @@ class Types:
 
 
 def _class_of_arrays(api: TypeChecker) -> Type:
-    module = api.modules.get("customop.schema.annotations")
+    module = api.modules.get("customop")
     symbol = None if module is None else module.names.get("Array")
     node = None if symbol is None else symbol.node
     return Instance(node, []) if isinstance(node, TypeInfo) else _ANY

@@ -36,6 +36,7 @@ from mypy.nodes import (
 from mypy.util import correct_relative_import
 
 from customop.mypy.constants import constant_or
+from customop.mypy.names import own_name
 
 __all__ = [
     "Decorators",
@@ -126,10 +127,7 @@ class Decorators:
 
 # ---- definitions that nothing guards ----
 
-_DEFINING = (
-    "customop.library.functions.custom_op",
-    "customop.library.functions.define",
-)
+_DEFINING = ("custom_op", "define")
 
 
 def definitions(tree: MypyFile) -> dict[str, list[Expression]]:
@@ -137,7 +135,10 @@ def definitions(tree: MypyFile) -> dict[str, list[Expression]]:
     found: dict[str, list[Expression]] = {}
     for statement in tree.defs:
         for call in _calls(statement):
-            if isinstance(call.callee, RefExpr) and call.callee.fullname in _DEFINING:
+            if (
+                isinstance(call.callee, RefExpr)
+                and own_name(call.callee.fullname) in _DEFINING
+            ):
                 name = constant_or(call.args[0], None) if call.args else None
                 found.setdefault(str(name), []).append(call)
     return found

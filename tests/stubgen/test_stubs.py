@@ -1,6 +1,6 @@
 """Stubs of `ops`: their text, and what mypy and pyright make of it.
 
-In ``tests/opstubs`` are a module of operators, what its stubs say of them, and right and
+In ``opstubs`` are a module of operators, what its stubs say of them, and right and
 wrong calls. What the checkers say of a wrong one stands beside it or below.
 """
 
@@ -25,11 +25,15 @@ import pytest
 
 import customop as co
 from customop.cli import main
+from customop.library.ops import Namespaces
 from customop.stubgen.stubs import check_stubs, stubs_text, write_stubs
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "tests" / "opstubs"
+FOLDER = Path(__file__).parent / "opstubs"
 FILES = ["right.py", "wrong.py"]
+# Files of the stubs: the module of `ops`, and the packages around it.
+OPS = f"{Namespaces.__module__.replace('.', '/')}.pyi"
+WRITTEN = ["customop/__init__.pyi", str(Path(OPS).parent / "__init__.pyi"), OPS]
 
 # Line -> codes, sorted.
 Said = dict[int, str]
@@ -52,23 +56,17 @@ def stubs(tmp_path: Path) -> Path:
 
 # ---- the files ----
 
-WRITTEN = ("__init__.pyi", "library/__init__.pyi", "library/ops.pyi")
-
 
 def test_the_stubs_are_those_that_would_be_written(stubs: Path) -> None:
     """What is checked in is what the operators give, word for word."""
-    written = (stubs / "customop" / "library" / "ops.pyi").read_text()
+    written = (stubs / OPS).read_text()
     assert written == (FOLDER / "ops.pyi").read_text()
 
 
 def test_writing_again_changes_nothing(stubs: Path) -> None:
     """Stubs do not depend on what is imported, nor on what was there before."""
     found = {path: path.read_text() for path in stubs.rglob("*.pyi")}
-    assert sorted(path.relative_to(stubs).as_posix() for path in found) == [
-        "customop/__init__.pyi",
-        "customop/library/__init__.pyi",
-        "customop/library/ops.pyi",
-    ]
+    assert {path.relative_to(stubs).as_posix() for path in found} == {*WRITTEN}
     assert check_stubs(["signals"], stubs) == ""
     write_stubs(["signals"], stubs)
     assert {
@@ -110,7 +108,7 @@ def _functions(text: str) -> dict[str, ast.FunctionDef]:
 
 def test_every_operator_of_numpy_has_its_parameters() -> None:
     """Names, kinds and defaults in a stub are those of the signature, for all of np."""
-    functions = _functions(stubs_text(["np"])["customop/library/ops.pyi"])
+    functions = _functions(stubs_text(["np"])[OPS])
     names = dir(co.ops.np)
     assert len(names) > 100
     for name in names:
@@ -140,7 +138,7 @@ KINDS = (
 
 
 def _line(space: str, start: str) -> str:
-    lines = stubs_text([space])["customop/library/ops.pyi"].splitlines()
+    lines = stubs_text([space])[OPS].splitlines()
     return next(line for line in lines if line.startswith(start))
 
 
@@ -149,7 +147,7 @@ def test_narrower_numbers_come_first() -> None:
     for overload, kind in [("any", "Scalar"), ("real", "float"), ("int", "int")]:
         co.define(f"opstubs_order::f.{overload}", f"(Array x, {kind} k) -> Array")
     co.define("opstubs_order::f", "(Array x, Array k) -> Array")
-    text = stubs_text(["opstubs_order"])["customop/library/ops.pyi"]
+    text = stubs_text(["opstubs_order"])[OPS]
     calls = re.findall(r"    def __call__\(self, /, x: Array, k: (\w+)\)", text)
     assert calls == ["int", "float", "Scalar", "Array"]
 
@@ -158,7 +156,7 @@ def test_names_that_stubs_use_themselves() -> None:
     """A namespace may be called as something in the stub is."""
     for space in ("single", "opstubs", "opstubs__f"):
         co.define(f"{space}::f__f", "(Array x) -> Array")
-    text = stubs_text(["single", "opstubs", "opstubs__f"])["customop/library/ops.pyi"]
+    text = stubs_text(["single", "opstubs", "opstubs__f"])[OPS]
     defined = re.findall(r"^(?:def|class) (\w+)", text, re.MULTILINE)
     assert len(defined) == len(set(defined))
     assert "def single(self) -> _single_: ..." in text
@@ -168,7 +166,7 @@ def test_keywords() -> None:
     """What no dot can reach is left out; the rest of the stub stands."""
     co.define("opstubs_words::f.in", "(Array x) -> Array")
     co.define("opstubs_words::f.out", "(Array x, int k) -> Array")
-    text = stubs_text(["opstubs_words"])["customop/library/ops.pyi"]
+    text = stubs_text(["opstubs_words"])[OPS]
     rows = re.findall(r"^    (\w+): Final = ", text, re.MULTILINE)
     assert rows == ["out", "f"]
     ast.parse(text)
@@ -241,7 +239,7 @@ def test_the_command_writes_and_checks(
     command = ["stubs", "signals", "--out", str(tmp_path)]
     assert main(command) == 0
     path = tmp_path / "customop" / "library" / "ops.pyi"
-    shown = [str(tmp_path / "customop" / name) for name in WRITTEN]
+    shown = [str(tmp_path / name) for name in WRITTEN]
     assert capsys.readouterr().out.splitlines() == shown
     path.write_text(path.read_text().replace("factor: float = 2.0", "factor: int = 2"))
     assert main([*command, "--check"]) == 1
@@ -269,7 +267,7 @@ def test_the_command_tells_programs(
     assert found["written"] == []
     assert found["differences"].startswith(f"--- {tmp_path / 'customop'}")
     assert main(command) == 0
-    written = [str(tmp_path / "customop" / n) for n in WRITTEN]
+    written = [str(tmp_path / name) for name in WRITTEN]
     expected = {"written": written, "differences": ""}
     assert json.loads(capsys.readouterr().out) == expected
 

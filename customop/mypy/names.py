@@ -1,0 +1,47 @@
+"""Names of this package, without the modules that define them.
+
+mypy knows a function as ``customop.library.functions.custom_op``. The plugin compares the
+last part alone, ``custom_op``, so that a definition can move to another module.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+
+__all__ = ["is_ours", "own_name"]
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def is_ours(fullname: str) -> bool:
+    """Whether a module, or a name of one, belongs to this package."""
+    return fullname == _PACKAGE or fullname.startswith(f"{_PACKAGE}.")
+
+
+@cache
+def _module_of(fullname: str) -> str:
+    module = fullname
+    while module not in sys.modules:
+        module = module.rpartition(".")[0]
+    return module
+
+
+def own_name(fullname: str) -> str:
+    """A name of this package such as ``Operator.register``, or nothing.
+
+    Parameters
+    ----------
+    fullname : str
+        The name with the module that defines it, as mypy knows it.
+
+    Examples
+    --------
+    >>> own_name("customop.core.operator.Operator.register")
+    'Operator.register'
+    >>> own_name("numpy.ndarray")
+    ''
+    """
+    if not is_ours(fullname):
+        return ""
+    return fullname.removeprefix(_module_of(fullname)).removeprefix(".")
