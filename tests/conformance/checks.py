@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib
 import itertools
 import pkgutil
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import optree
+import pytest
 
 import customop as co
 import tests.conformance as table
@@ -25,6 +27,18 @@ def all_samples() -> list[Sample]:
         if name.startswith("samples_")
     ]
     return [sample for module in modules for sample in module.SAMPLES]
+
+
+def over(samples: Sequence[Sample]) -> Callable[[Any], Any]:
+    """Run a test for each sample; the default tier takes the first of each function."""
+    seen: set[str] = set()
+    parameters = []
+    for sample in samples:
+        function = re.split("[-_ ]", sample.name)[0]
+        marks = [pytest.mark.exhaustive] * (function in seen)
+        parameters.append(pytest.param(sample, id=sample.name, marks=marks))
+        seen.add(function)
+    return pytest.mark.parametrize("sample", parameters)
 
 
 # ---- calls ----

@@ -20,11 +20,6 @@ DIFFERENTIABLE = [s for s in SAMPLES if s.diff]
 BATCHED = [s for s in SAMPLES if s.vmap and checks.array_positions(s)]
 
 
-def over(samples: list[Sample]) -> Callable[[Any], Any]:
-    """Run a test for each sample."""
-    return pytest.mark.parametrize("sample", samples, ids=[s.name for s in samples])
-
-
 @pytest.fixture(autouse=True)
 def _always_checked() -> Iterator[None]:
     """Kernels prove their contracts on every call."""
@@ -43,7 +38,7 @@ def test_names_are_unique() -> None:
 # ---- kernels and fake kernels ----
 
 
-@over(SAMPLES)
+@checks.over(SAMPLES)
 def test_kernel_is_numpy(sample: Sample) -> None:
     """Operators give NumPy's values and dtypes."""
     expected = checks.leaves(checks.call(sample, *sample.args))
@@ -61,7 +56,7 @@ def _order(x: Any) -> list[int]:
     return [i for i in axes if x.shape[i] > 1] if x.size else []
 
 
-@over(SAMPLES)
+@checks.over(SAMPLES)
 def test_fake_is_real(sample: Sample) -> None:
     """Fake arrays have the shape, dtype and order of axes of real results."""
     out, _ = checks.through_operators(sample, *sample.args)
@@ -81,7 +76,7 @@ def _is_broadcast(x: Any) -> bool:
 # ---- first derivatives ----
 
 
-@over(DIFFERENTIABLE)
+@checks.over(DIFFERENTIABLE)
 def test_vjp_is_the_difference(sample: Sample) -> None:
     """A pulled back cotangent tells the slope in any direction."""
     fn, primals = checks.partial_of(sample), checks.primals_of(sample)
@@ -96,7 +91,9 @@ def test_vjp_is_the_difference(sample: Sample) -> None:
         checks.assert_near(checks.pairing(grads, direction), expected)
 
 
-@over([s for s in DIFFERENTIABLE if sum(a.size for a in checks.primals_of(s)) <= 6])
+@checks.over(
+    [s for s in DIFFERENTIABLE if sum(a.size for a in checks.primals_of(s)) <= 6]
+)
 def test_vjp_is_the_difference_by_element(sample: Sample) -> None:
     """Each element of a gradient is the slope by that element."""
     fn, primals = checks.partial_of(sample), checks.primals_of(sample)
@@ -115,7 +112,7 @@ def test_vjp_is_the_difference_by_element(sample: Sample) -> None:
         checks.assert_near(grads[i], expected)
 
 
-@over(DIFFERENTIABLE)
+@checks.over(DIFFERENTIABLE)
 def test_jvp_is_the_difference(sample: Sample) -> None:
     """A tangent pushed forward is the slope of every result."""
     fn, primals = checks.partial_of(sample), checks.primals_of(sample)
@@ -127,7 +124,7 @@ def test_jvp_is_the_difference(sample: Sample) -> None:
         checks.assert_near(actual, slope)
 
 
-@over(DIFFERENTIABLE)
+@checks.over(DIFFERENTIABLE)
 def test_jvp_and_vjp_are_transposed(sample: Sample) -> None:
     """<cotangent, J tangent> = <J^T cotangent, tangent>, to rounding."""
     fn, primals = checks.partial_of(sample), checks.primals_of(sample)
@@ -158,7 +155,7 @@ def _gradient(sample: Sample) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 TWICE = [s for s in DIFFERENTIABLE if s.second]
 
 
-@over(TWICE)
+@checks.over(TWICE)
 def test_second_derivative_is_the_difference(sample: Sample) -> None:
     """The gradient of a projection of the gradient tells its slope."""
     gradient, values = _gradient(sample)
@@ -171,7 +168,7 @@ def test_second_derivative_is_the_difference(sample: Sample) -> None:
     checks.assert_near(actual, checks.pairing(weights, slope), 2e-6)
 
 
-@over(TWICE)
+@checks.over(TWICE)
 def test_forward_over_reverse_is_the_difference(sample: Sample) -> None:
     """The tangent of the gradient is its slope."""
     gradient, values = _gradient(sample)
@@ -208,7 +205,7 @@ def _seen_by_index(args: list[Any], batched: tuple[int, ...]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("dim", "size"), [(0, 3), (-1, 2), (0, 1)])
-@over(BATCHED)
+@checks.over(BATCHED)
 def test_vmap_is_the_loop(sample: Sample, dim: int, size: int) -> None:
     """Batched calls give NumPy's results row by row, for every choice of batches."""
     for batched in checks.subsets(checks.array_positions(sample)):
@@ -223,7 +220,7 @@ def test_vmap_is_the_loop(sample: Sample, dim: int, size: int) -> None:
             np.testing.assert_allclose(a, e, rtol=1e-12, atol=1e-12)
 
 
-@over([s for s in DIFFERENTIABLE if s.vmap])
+@checks.over([s for s in DIFFERENTIABLE if s.vmap])
 def test_vmap_and_vjp_nest(sample: Sample) -> None:
     """Gradients of rows are rows of gradients, both ways round."""
     fn, primals = checks.partial_of(sample), checks.primals_of(sample)
@@ -255,7 +252,7 @@ def _narrow(value: Any) -> Any:
     return value.astype(known[str(value.dtype)])
 
 
-@over([s for s in SAMPLES if s.name != "sum-dtype"])
+@checks.over([s for s in SAMPLES if s.name != "sum-dtype"])
 def test_single_precision_is_kept(sample: Sample) -> None:
     """Single precision gives NumPy's dtypes, and gradients of single precision."""
     args = [_narrow(a) for a in sample.args]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,11 +40,6 @@ BATCHED = [s for s in SAMPLES if s.vmap]
 DIFFERENTIABLE = [s for s in SAMPLES if s.diff]
 
 
-def over(samples: list[Sample]) -> Callable[[Any], Any]:
-    """Run a test for each sample."""
-    return pytest.mark.parametrize("sample", samples, ids=[s.name for s in samples])
-
-
 def assert_strict(actual: Any, expected: Any, tolerance: float) -> None:
     """Raise unless the leaves are strict arrays of these values and dtypes."""
     found, wanted = checks.leaves(actual), checks.leaves(expected)
@@ -55,7 +49,7 @@ def assert_strict(actual: Any, expected: Any, tolerance: float) -> None:
         np.testing.assert_allclose(to_numpy(x), w, rtol=tolerance, atol=tolerance)
 
 
-@over(SAMPLES)
+@checks.over(SAMPLES)
 def test_kernel_is_numpy(sample: Sample) -> None:
     """Operators on strict arrays give NumPy's values, as strict arrays."""
     expected = checks.call(sample, *sample.args)
@@ -68,7 +62,7 @@ def test_kernel_is_numpy(sample: Sample) -> None:
     assert_strict(out, optree.tree_map(np.asarray, expected), 1e-13)
 
 
-@over(DIFFERENTIABLE)
+@checks.over(DIFFERENTIABLE)
 def test_vjp_is_that_of_numpy_arrays(sample: Sample) -> None:
     """Gradients by strict arrays are strict, and those by NumPy's arrays."""
     primals = checks.primals_of(sample)
@@ -83,7 +77,7 @@ def test_vjp_is_that_of_numpy_arrays(sample: Sample) -> None:
     assert_strict(pull_strict(to_strict(cotangent)), expected, 1e-12)
 
 
-@over(BATCHED)
+@checks.over(BATCHED)
 def test_vmap_is_the_loop(sample: Sample) -> None:
     """Batched calls on strict arrays give NumPy's results row by row."""
     positions = checks.array_positions(sample)

@@ -17,6 +17,10 @@ import pytest
 
 import customop as co
 
+pytestmark = pytest.mark.exhaustive
+for _name in ("matplotlib", "sklearn", "tqdm"):
+    pytest.importorskip(_name, reason=f"{_name} is in the extra 'examples'")
+
 PATH = Path(__file__).parents[2] / "examples" / "digits.py"
 
 

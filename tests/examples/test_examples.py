@@ -18,7 +18,15 @@ def test_the_course_is_complete() -> None:
     assert numbers == [*range(1, 8), *range(9, 13)]
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        # The one on typing runs mypy.
+        pytest.param(p, marks=[pytest.mark.exhaustive] * ("typing" in p.stem))
+        for p in EXAMPLES
+    ],
+    ids=lambda path: path.stem,
+)
 def test_example_runs(path: Path, tmp_path: Path) -> None:
     """An example ends well in an empty directory, with warnings as errors."""
     done = subprocess.run(

@@ -27,6 +27,8 @@ if importlib.util.find_spec("mypy") is None:
 
 import customop.mypy
 
+pytestmark = [pytest.mark.exhaustive, pytest.mark.xdist_group("mypy")]
+
 ROOT = Path(__file__).parents[2]
 PRELUDE = """\
 from __future__ import annotations

@@ -112,7 +112,10 @@ def test_there_are_364_words() -> None:
 
 
 @pytest.mark.parametrize("polynomial", [by_operator, by_numpy])
-@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize(
+    "word",
+    [pytest.param(w, marks=[pytest.mark.exhaustive] * (len(w) > 3)) for w in WORDS],
+)
 def test_word_gives_the_exact_polynomial(word: str, polynomial: Any) -> None:
     """Every nesting gives the value that exact arithmetic on coefficients gives."""
     f, coefficients = polynomial, list(COEFFICIENTS)

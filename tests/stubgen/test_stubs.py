@@ -74,6 +74,7 @@ def test_writing_again_changes_nothing(stubs: Path) -> None:
     } == found
 
 
+@pytest.mark.exhaustive
 def test_stubs_are_formatted(stubs: Path) -> None:
     """Ruff would not change a character."""
     if importlib.util.find_spec("ruff") is None:
@@ -404,11 +405,13 @@ def _expected(checker: str) -> dict[str, Said]:
     return {"wrong.py": found}
 
 
+@pytest.mark.exhaustive
 def test_mypy_reads_the_stubs(stubs: Path) -> None:
     """Without a plugin mypy --strict accepts right calls and refuses each wrong one."""
     assert _by_mypy(stubs) == _expected("mypy")
 
 
+@pytest.mark.exhaustive
 def test_pyright_reads_the_stubs(stubs: Path) -> None:
     """In strict mode pyright accepts right calls and refuses each wrong one."""
     assert _by_pyright(stubs) == _expected("pyright")

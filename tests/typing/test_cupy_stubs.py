@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 import typing_extensions
 
+pytestmark = pytest.mark.exhaustive
+
 ROOT = Path(__file__).parents[2]
 STUBS = ROOT / "stubs"
 README = ROOT / "README.md"

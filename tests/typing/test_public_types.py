@@ -20,6 +20,7 @@ from customop.core.rule_types import Context
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.exhaustive
 def test_every_type_is_known() -> None:
     """All that a module exports has a type that each checker reads alike.
 

@@ -21,6 +21,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = [pytest.mark.exhaustive, pytest.mark.xdist_group("typing")]
+
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "typing"
 FILES = sorted(FOLDER.glob("*/**/*.py"))

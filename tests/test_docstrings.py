@@ -1,0 +1,126 @@
+"""Docstrings of public names have the sections and parameters of their signatures."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import warnings
+from typing import Any
+
+import pytest
+
+import customop as co
+
+pytest.importorskip("numpydoc", reason="numpydoc is in the extra 'dev'")
+# numpydoc brings Sphinx, which warns of its own dependencies' deprecations.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from numpydoc.docscrape import FunctionDoc, NumpyDocString
+
+pytestmark = pytest.mark.exhaustive
+
+# Names that stand for a value: what they mean is said beside their definition.
+VALUES = {"ArrayT", "DType", "Device", "Scalar", "config", "native", "ops"}
+
+
+def public() -> dict[str, Any]:
+    """Return public functions and classes, and public methods of those classes."""
+    found: dict[str, Any] = {}
+    for name in co.__all__:
+        value = getattr(co, name)
+        if name in VALUES:
+            continue
+        if inspect.isclass(value) or inspect.isfunction(value):
+            found[name] = value
+        if inspect.isclass(value):
+            methods = vars(value).items()
+            found |= {
+                f"{name}.{method}": fn
+                for method, fn in methods
+                if inspect.isfunction(fn) and not method.startswith("_")
+            }
+    return found
+
+
+PUBLIC = public()
+# Methods that stand for a NumPy function say so in one line.
+SHORT = {
+    name
+    for name, value in PUBLIC.items()
+    if "." in name and len((value.__doc__ or "").strip().splitlines()) == 1
+}
+FULL = {
+    name: value
+    for name, value in PUBLIC.items()
+    if inspect.isfunction(value) and name not in SHORT
+}
+
+
+def parameters_of(fn: Any) -> list[str]:
+    """Return the parameters that the docstring of a function has to explain."""
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    signature = inspect.signature(fn).parameters.values()
+    return [stars.get(p.kind, "") + p.name for p in signature if p.name != "self"]
+
+
+def documented(docstring: NumpyDocString) -> list[str]:
+    """Return the parameters that a docstring explains, one by one."""
+    return [
+        name.strip() for row in docstring["Parameters"] for name in row.name.split(",")
+    ]
+
+
+def raises_by_itself(fn: Any) -> bool:
+    """Whether a `raise` stands in the body of a function."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(fn)))
+    return any(isinstance(node, ast.Raise) for node in ast.walk(tree))
+
+
+def test_every_name_is_explained() -> None:
+    """Every public name is a value, or a function or class that PUBLIC holds."""
+    assert {name for name in co.__all__ if name not in PUBLIC} == VALUES
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_summary(name: str) -> None:
+    """A public name has a docstring whose first line is a sentence, on one line."""
+    first, _, rest = (inspect.getdoc(PUBLIC[name]) or "").partition("\n")
+    assert first.endswith((".", ":")), first
+    assert not rest.partition("\n")[0], "the first line goes on"
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_parameters_are_those_of_the_signature(name: str) -> None:
+    """The section Parameters names the parameters, in their order."""
+    assert documented(FunctionDoc(FULL[name])) == parameters_of(FULL[name])
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_raises_is_there(name: str) -> None:
+    """A function that raises says what and when."""
+    needs = raises_by_itself(FULL[name])
+    assert bool(FunctionDoc(FULL[name])["Raises"]) or not needs
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_returns_is_there(name: str) -> None:
+    """A function that gives something says what."""
+    gives = inspect.signature(FULL[name]).return_annotation not in ("None", "NoReturn")
+    assert bool(FunctionDoc(FULL[name])["Returns"]) is gives
+
+
+CLASSES = {
+    name: value
+    for name, value in PUBLIC.items()
+    if inspect.isclass(value)
+    and "__init__" in vars(value)
+    and "Parameters" in value.__doc__
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_parameters_of_a_class(name: str) -> None:
+    """A class that explains parameters explains all of them."""
+    found = NumpyDocString(inspect.getdoc(CLASSES[name]) or "")
+    assert documented(found) == parameters_of(CLASSES[name].__init__)
