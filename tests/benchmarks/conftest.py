@@ -1,7 +1,7 @@
 """Benchmarks of the budgets, each beside its peers in the same run.
 
 Run with ``python tests/benchmarks``, or, with any options of pytest-benchmark,
-``python -m pytest tests/benchmarks -p benchmark --benchmark-table table.md``.
+``python -m pytest tests/benchmarks -n 0 -p benchmark --benchmark-table table.md``.
 Without ``-p benchmark`` nothing here is collected, so the ordinary suite needs none
 of the packages. Nothing is asserted on a clock: the table says what is met.
 """
