@@ -10,10 +10,10 @@ from customop.arrays.numpy_protocol import getitem, register_numpy_function
 from customop.config import config
 from customop.core.dispatch import Interpreter, Mode, Tracer
 from customop.core.explain import Candidate, Explanation
-from customop.core.kinds import RuleKind
+from customop.core.kinds import Formula
 from customop.core.operator import Operator
 from customop.core.rule_types import BatchInfo, Context
-from customop.core.table import Formula, fallthrough_kernel
+from customop.core.table import RuleKind, fallthrough_kernel
 from customop.errors import (
     ArgumentError,
     ContractError,

@@ -50,7 +50,7 @@ class _Call(NamedTuple):
 
 def _kernel(op: Operator[..., Any], sample: Sample) -> _Call:
     """The kernel alone, with the values that the operator would give it."""
-    values = op._bind(*sample.args, **sample.kwargs)
+    values = op.bind(*sample.args, **sample.kwargs)
     kernel, args, keywords, _ = op.select(values)
     return _Call(kernel, args, keywords)
 

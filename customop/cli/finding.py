@@ -205,7 +205,7 @@ def defined_in(module: ModuleType) -> list[Operator[..., Any]]:
     mine = [
         op
         for op in operators.values()
-        if f"{op._definition.module}.".startswith(f"{name}.")
+        if f"{op.definition.module}.".startswith(f"{name}.")
     ]
     return sorted(mine, key=lambda op: op.qualname)
 
@@ -233,7 +233,7 @@ def select(module: ModuleType, name: str) -> list[Operator[..., Any]]:
 
 
 def _nothing_defined(module: ModuleType) -> UsageError:
-    owners = sorted({op._definition.module for op in _held(module)})
+    owners = sorted({op.definition.module for op in _held(module)})
     where = [f"it has operators of {quoted(owners)}"] if owners else []
     do = f"name their module: {owners[0]}" if owners else "name the module that does"
     return UsageError(f"'{module.__name__}' defines no operator", *where, do=do)

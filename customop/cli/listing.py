@@ -26,8 +26,8 @@ def as_json(op: Operator[..., Any], rules: Sequence[Rule]) -> dict[str, Any]:
         "name": op.qualname,
         "schema": str(op.schema),
         "tags": sorted(tag.name for tag in op.tags),
-        "module": op._definition.module,
-        "place": op._definition.place,
+        "module": op.definition.module,
+        "place": op.definition.place,
         "rules": [rule._asdict() for rule in rules],
     }
 

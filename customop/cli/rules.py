@@ -7,10 +7,7 @@ from typing import Any, NamedTuple
 
 from customop.arrays.kinds import FAKE
 from customop.core.derived.find import find_fake
-from customop.core.kernels import fallback_for, fallbacks
-from customop.core.kinds import RuleKind
-from customop.core.operator import Operator, operators
-from customop.core.table import (
+from customop.core.kinds import (
     ARRAY_CLASS,
     AUTOCAST,
     AUTOGRAD,
@@ -20,8 +17,9 @@ from customop.core.table import (
     SAMPLE_INPUTS,
     VMAP,
     Formula,
-    Row,
 )
+from customop.core.operator import Operator, operators
+from customop.core.table import Row, RuleKind, fallbacks
 from customop.errors import place
 
 __all__ = ["ORIGINS", "Rule", "hidden_rules", "rules_of", "user_kinds"]
@@ -81,7 +79,7 @@ def rules_of(op: Operator[..., Any]) -> list[Rule]:
 def user_kinds() -> list[RuleKind]:
     """Return the kinds that are none of the package's own, by name."""
     known = (*_TRANSFORMS, *MERGED, COMPOSITE, SAMPLE_INPUTS)
-    seen = {kind for op in operators.values() for kind in op._table}
+    seen = {kind for op in operators.values() for kind in op.rows}
     seen |= set(fallbacks)
     theirs = [k for k in seen if isinstance(k, RuleKind) and k not in known]
     return sorted(theirs, key=lambda kind: kind.name)
@@ -91,7 +89,7 @@ def hidden_rules(op: Operator[..., Any]) -> list[Rule]:
     """Return the registrations that newer ones cover."""
     return [
         Rule(*_title(key), "hidden", (row.place,))
-        for key, rows in op._stacks.items()
+        for key, rows in op.stacks.items()
         if key not in MERGED
         for row in rows[:-1]
     ]
@@ -104,42 +102,42 @@ def _title(key: str | RuleKind) -> tuple[str, str]:
 
 
 def _kernels(op: Operator[..., Any]) -> Iterator[Rule]:
-    for key, row in op._table.items():
+    for key, row in op.rows.items():
         if isinstance(key, str) and key != FAKE:
-            origin = "disabled" if key in op._disabled else "own"
+            origin = "disabled" if key in op.disabled else "own"
             yield Rule("kernel", key, origin, (row.place,))
-    body = op._table.get(COMPOSITE)
+    body = op.rows.get(COMPOSITE)
     if body is not None:
         yield Rule("composite", "", "own", (body.place,))
     for kind in fallbacks:
-        if isinstance(kind, str) and kind != FAKE and kind not in op._table:
-            found = fallback_for(op, kind)
+        if isinstance(kind, str) and kind != FAKE and kind not in op.rows:
+            found = op.fallback_for(kind)
             if found is not None:
                 yield Rule("kernel", kind, "fallback", (place(found),))
 
 
 def _fakes(op: Operator[..., Any]) -> Iterator[Rule]:
-    row = op._table.get(FAKE)
+    row = op.rows.get(FAKE)
     if row is not None:
         yield Rule(FAKE, "", "own", (row.place,))
-    elif COMPOSITE in op._table:
+    elif COMPOSITE in op.rows:
         yield Rule(FAKE, "", "body")
     elif find_fake(op) is not None:
         yield Rule(FAKE, "", "tags")
     else:
-        found = fallback_for(op, FAKE)
+        found = op.fallback_for(FAKE)
         if found is not None:
             yield Rule(FAKE, "", "fallback", (place(found),))
 
 
 def _transform(op: Operator[..., Any], kind: RuleKind) -> Iterator[Rule]:
     """The rule of a kind, found in the order in which a call finds it."""
-    row = op._table.get(kind)
+    row = op.rows.get(kind)
     if row is not None:
         yield Rule(kind.name, "", "own", _places(row))
         return
     origin = _origin(op, kind)
-    found = fallback_for(op, kind) if origin == "fallback" else None
+    found = op.fallback_for(kind) if origin == "fallback" else None
     if origin:
         yield Rule(kind.name, "", origin, () if found is None else (place(found),))
 
@@ -147,13 +145,13 @@ def _transform(op: Operator[..., Any], kind: RuleKind) -> Iterator[Rule]:
 def _origin(op: Operator[..., Any], kind: RuleKind) -> str:
     if kind.derive is not None and kind.derive(op) is not None:
         return "tags" if kind is VMAP else "derived"
-    if kind is JVP and AUTOGRAD in op._table:
+    if kind is JVP and AUTOGRAD in op.rows:
         return "autograd"
-    if kind in _TRANSFORMS and COMPOSITE in op._table:
+    if kind in _TRANSFORMS and COMPOSITE in op.rows:
         return "body"
-    if fallback_for(op, kind) is not None:
+    if op.fallback_for(kind) is not None:
         return "fallback"
-    if kind is JVP and fallback_for(op, AUTOGRAD) is not None:
+    if kind is JVP and op.fallback_for(AUTOGRAD) is not None:
         return "autograd"
     return "loop" if kind is VMAP else ""
 
@@ -167,19 +165,19 @@ def _places(row: Row) -> tuple[str, ...]:
 
 
 def _autocasts(op: Operator[..., Any]) -> Iterator[Rule]:
-    row = op._table.get(AUTOCAST)
+    row = op.rows.get(AUTOCAST)
     for kind, dtype in () if row is None else row.fn.items():
         yield Rule("autocast", f"{kind}:{dtype}", "own", (row.place,) if row else ())
 
 
 def _classes(op: Operator[..., Any]) -> Iterator[Rule]:
-    row = op._table.get(ARRAY_CLASS)
+    row = op.rows.get(ARRAY_CLASS)
     for cls, rule in () if row is None else row.fn.items():
         name = f"{cls.__module__}.{cls.__qualname__}"
         yield Rule("array_class", name, "own", (rule.place,))
 
 
 def _samples(op: Operator[..., Any]) -> Iterator[Rule]:
-    row = op._table.get(SAMPLE_INPUTS)
+    row = op.rows.get(SAMPLE_INPUTS)
     if row is not None:
         yield Rule(SAMPLE_INPUTS.name, "", "own", (row.place,))

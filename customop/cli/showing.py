@@ -92,8 +92,8 @@ def _facts(op: Operator[..., Any]) -> list[tuple[str, str]]:
     return [
         ("schema", str(op.schema)),
         ("tags", ", ".join(sorted(tag.name for tag in op.tags)) or "-"),
-        ("defined", op._definition.place),
-        ("module", op._definition.module),
+        ("defined", op.definition.place),
+        ("module", op.definition.module),
         ("overloads", ", ".join(_overloads(op))),
         ("writes", written or "-"),
         ("aliases", ", ".join(_aliases(op)) or "-"),

@@ -9,14 +9,17 @@ import numpy as np
 
 from customop.arrays.kinds import FAKE, TRACED, kind_of
 from customop.core.dispatch import nested_leaves
-from customop.core.table import ARRAY_CLASS, Row, same_place
+from customop.core.kinds import ARRAY_CLASS
+from customop.core.table import Row, RuleTable, same_place
 from customop.errors import RegistrationError, place
 from customop.schema.signatures import check_callable, check_parameters
 
 __all__ = ["find_array_rule", "with_rule"]
 
 
-def with_rule(op: Any, array_class: Any, fn: Any, override: bool) -> Mapping[type, Row]:
+def with_rule(
+    op: RuleTable, array_class: Any, fn: Any, override: bool
+) -> Mapping[type, Row]:
     """A rule by its class, checked, to be entered beside those of other classes.
 
     Raises
@@ -35,7 +38,7 @@ def with_rule(op: Any, array_class: Any, fn: Any, override: bool) -> Mapping[typ
         free=3,
         do="write def rule(op, args, kwargs): ...",
     )
-    row = op._table.get(ARRAY_CLASS)
+    row = op.rows.get(ARRAY_CLASS)
     rules: dict[type, Row] = {} if row is None else row.fn
     known = rules.get(array_class)
     where = place(fn)
@@ -55,7 +58,7 @@ def _named(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-def _check_class(op: Any, cls: Any) -> None:
+def _check_class(op: RuleTable, cls: Any) -> None:
     if not isinstance(cls, type):
         what = f"{cls!r} is no class"
         do = "pass the class of the arrays: np.ma.MaskedArray"
@@ -78,13 +81,13 @@ def _check_class(op: Any, cls: Any) -> None:
     )
 
 
-def find_array_rule(op: Any, args: Sequence[Any]) -> Callable[..., Any] | None:
+def find_array_rule(op: RuleTable, args: Sequence[Any]) -> Callable[..., Any] | None:
     """The rule for the classes of a call, or None.
 
     The exact class counts first, then its bases. Of several arrays with a rule the
     first one says, but for an array of a subclass of its class, which goes before it.
     """
-    row = op._table.get(ARRAY_CLASS)
+    row = op.rows.get(ARRAY_CLASS)
     if row is None:
         return None
     rules: Mapping[type, Row] = row.fn

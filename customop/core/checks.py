@@ -12,7 +12,7 @@ import numpy as np
 
 from customop.arrays.kinds import DEFAULT, FAKE, known_kinds
 from customop.core.codegen import RESERVED
-from customop.core.kinds import RuleKind
+from customop.core.table import Definition, RuleKind
 from customop.errors import (
     RegistrationError,
     SchemaError,
@@ -40,9 +40,9 @@ __all__ = [
 _NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", re.ASCII)
 
 
-def check_kernel(op: Any, fn: Any, what: str) -> None:
+def check_kernel(op: Definition, fn: Any, what: str) -> None:
     """Raise unless `fn` can be a kernel of the operator."""
-    if fn is op:
+    if getattr(fn, "definition", None) is op:
         raise RegistrationError(
             f"{op.qualname}: the {what} is the operator itself, which would call"
             " itself for ever",
@@ -69,7 +69,7 @@ def check_kind(qualname: str, kind: object) -> None:
         )
 
 
-def check_autograd(op: Any, backward: Any, setup_context: Any) -> None:
+def check_autograd(op: Definition, backward: Any, setup_context: Any) -> None:
     """Raise unless these can be the operator's backward formula."""
     if op.schema.written or not op.schema.returns:
         why = "writes its arguments" if op.schema.written else "returns nothing"
@@ -96,7 +96,7 @@ def check_autograd(op: Any, backward: Any, setup_context: Any) -> None:
         _check_setup(op, setup_context)
 
 
-def _check_setup(op: Any, setup_context: Any) -> None:
+def _check_setup(op: Definition, setup_context: Any) -> None:
     check_callable(op.qualname, "setup_context", setup_context, kind="autograd")
     names = ["ctx", "inputs"]
     names += ["keyword_only_inputs"] if op.schema.keyword_only else []
@@ -123,7 +123,7 @@ def _check_setup(op: Any, setup_context: Any) -> None:
         )
 
 
-def check_autocast(op: Any, device_type: Any, dtype: Any) -> np.dtype[Any]:
+def check_autocast(op: Definition, device_type: Any, dtype: Any) -> np.dtype[Any]:
     """The dtype that the floats of an operator can be cast to; raise for others."""
     what = f"{op.qualname}: register_autocast"
     if not isinstance(device_type, str):

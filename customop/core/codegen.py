@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from customop.core.shape_guards import argument_check, shape_guards
+from customop.core.table import RuleTable
 from customop.schema.coerce import exact_class, needs_guard
 from customop.schema.parameters import KEYWORD_ONLY, MISSING, POSITIONAL_ONLY, Parameter
 from customop.schema.schema import Schema, coercion
@@ -87,7 +88,7 @@ def compile_call(
     name: str,
     schema: Schema,
     dispatch: Callable[[Any, tuple[Any, ...]], Any],
-    op: Any,
+    op: RuleTable,
     *,
     modes: list[Any],
     has_fast_path: bool,
@@ -210,7 +211,7 @@ def _to_plan(source: _Source, slot: int, names: str) -> list[str]:
     name = source.schema.parameters[slot].name
     plan = source.bind("_plan", None)
     return [
-        f"    {plan} = _op.plans.get(_type({name}))",
+        f"    {plan} = _op.plans.by_tracer.get(_type({name}))",
         f"    if {plan} is not None and not _modes and {name}.interpreter.alive:",
         f"        return {plan}({name}.interpreter, ({names}))",
     ]

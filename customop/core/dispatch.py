@@ -16,20 +16,23 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar, Token
-from typing import Any, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 from customop.arrays.describe import describe
 from customop.arrays.fake import device_of
 from customop.arrays.kinds import TRACED, add_array_type, kind_of
 from customop.arrays.nested import flat, map_nested, map_result
 from customop.arrays.numpy_protocol import ArrayMethods
-from customop.core.kinds import RuleKind
+from customop.core.table import RuleKind, RuleTable
 from customop.errors import (
     CustomOpError,
     DataDependentError,
     LeakedTracerError,
     RegistrationError,
 )
+
+if TYPE_CHECKING:  # for rules of users: an Operator is made with this module
+    from customop.core.operator import Operator
 
 __all__ = ["Interpreter", "Mode", "Tracer"]
 
@@ -186,7 +189,7 @@ class Interpreter(ABC):
         return cls.process
 
     @abstractmethod
-    def process(self, op: Any, args: Sequence[Any]) -> Any:
+    def process(self, op: Operator[..., Any], args: Sequence[Any]) -> Any:
         """Handle a call.
 
         Parameters
@@ -270,7 +273,7 @@ class Mode(Interpreter):
     def _as_handled(cls) -> Any:
         return Mode._outside
 
-    def _outside(self, op: Any, args: Sequence[Any]) -> Any:
+    def _outside(self, op: Operator[..., Any], args: Sequence[Any]) -> Any:
         """Process a call with the mode outside as the current one."""
         token = current_mode.set(self.outer)
         try:
@@ -294,7 +297,7 @@ class Mode(Interpreter):
         super().__exit__(*exc)
 
 
-def dispatch(op: Any, args: Sequence[Any]) -> Any:  # noqa: C901  # one frame: see below
+def dispatch(op: RuleTable, args: Sequence[Any]) -> Any:  # noqa: C901  # one frame: see below
     """Call an operator by the slow path, which is the specification of the fast one.
 
     Parameters
@@ -339,7 +342,7 @@ def dispatch(op: Any, args: Sequence[Any]) -> Any:  # noqa: C901  # one frame: s
     return top.handle(op, args)
 
 
-def mode_for(op: Any) -> Mode | None:
+def mode_for(op: RuleTable) -> Mode | None:
     """The innermost mode of this thread or task that concerns an operator, or None.
 
     A context that was copied while a mode was open may hold it when it has ended.
@@ -360,7 +363,7 @@ def highest(top: Any, values: Sequence[Any]) -> Any:
     return top
 
 
-def leaked(op: Any, interpreter: Interpreter) -> LeakedTracerError:
+def leaked(op: RuleTable, interpreter: Interpreter) -> LeakedTracerError:
     """The error for a tracer that outlived its transform."""
     return LeakedTracerError(
         f"{op.qualname} gets a value of {interpreter.describe()}, which has ended",
@@ -370,6 +373,6 @@ def leaked(op: Any, interpreter: Interpreter) -> LeakedTracerError:
     )
 
 
-def nested_leaves(op: Any, args: Sequence[Any]) -> list[Any]:
+def nested_leaves(op: RuleTable, args: Sequence[Any]) -> list[Any]:
     """Arrays, and None in their places, inside the nested arguments of a call."""
     return [leaf for slot in op.nested_slots for leaf in flat(args[slot])]

@@ -11,15 +11,13 @@ from customop.core.array_classes import find_array_rule
 from customop.core.derived.find import find_fake, source_of
 from customop.core.dispatch import Mode, leaked, nested_leaves
 from customop.core.kernels import (
-    closed_error,
-    fallback_for,
     has_own_rule,
     kernel_for,
     kind_of_call,
     top_interpreter,
 )
-from customop.core.kinds import RuleKind
-from customop.core.table import ARRAY_CLASS, AUTOGRAD, COMPOSITE, JVP, VMAP, Row
+from customop.core.kinds import ARRAY_CLASS, AUTOGRAD, COMPOSITE, JVP, VMAP
+from customop.core.table import Row, RuleKind, RuleTable
 from customop.errors import CustomOpError, DataDependentError, MissingRuleError, place
 
 __all__ = ["Candidate", "Explanation", "explain"]
@@ -94,7 +92,7 @@ class Explanation(NamedTuple):
         return "\n  ".join(lines)
 
 
-def explain(op: Any, args: Sequence[Any]) -> Explanation:
+def explain(op: RuleTable, args: Sequence[Any]) -> Explanation:
     """What a call with these values of all parameters takes."""
     taken: Candidate | None = None
     error: CustomOpError | None = None
@@ -114,9 +112,9 @@ def explain(op: Any, args: Sequence[Any]) -> Explanation:
     )
 
 
-def _taken(op: Any, args: Sequence[Any]) -> Candidate:
-    if op._closed:
-        raise closed_error(op)
+def _taken(op: RuleTable, args: Sequence[Any]) -> Candidate:
+    if op.closed:
+        raise op.closed_error()
     top = top_interpreter(op, args)
     if top is not None:
         return _by_interpreter(op, args, top)
@@ -130,31 +128,31 @@ def _taken(op: Any, args: Sequence[Any]) -> Candidate:
     return _by_kind(op, args, kind)
 
 
-def _by_interpreter(op: Any, args: Sequence[Any], top: Any) -> Candidate:
+def _by_interpreter(op: RuleTable, args: Sequence[Any], top: Any) -> Candidate:
     if not top.alive:
         raise leaked(op, top)
     kind: RuleKind = top.kind
     who = _who(op, args, top)
-    row = op._table.get(kind) or op._table.get(kind.name)
+    row = op.rows.get(kind) or op.rows.get(kind.name)
     if row is not None:
         return _candidate(f"{kind.name} rule", who, row)
     if has_own_rule(op, kind) and kind is JVP:
-        row = op._table[AUTOGRAD]
+        row = op.rows[AUTOGRAD]
         return _candidate("autograd rule", f"{who}; it is transposed for jvp", row)
     derived = None if kind.derive is None else kind.derive(op)
     if derived is not None:
         why = f"{who}; derived by its {source_of(derived)}"
         return Candidate(f"{kind.name} rule", why, "", derived)
-    row = op._table.get(COMPOSITE)
+    row = op.rows.get(COMPOSITE)
     if row is not None:
         why = f"{who}, which has no rule for the operator and so sees into its body"
         return _candidate("composite body", why, row)
     return _without_rule(op, top, who)
 
 
-def _without_rule(op: Any, top: Any, who: str) -> Candidate:
+def _without_rule(op: RuleTable, top: Any, who: str) -> Candidate:
     kind = top.kind
-    found = fallback_for(op, kind)
+    found = op.fallback_for(kind)
     if found is not None:
         return Candidate(f"fallback for '{kind.name}'", who, place(found), found)
     if kind is VMAP:
@@ -165,13 +163,13 @@ def _without_rule(op: Any, top: Any, who: str) -> Candidate:
     raise op.missing_rule(kind, who)
 
 
-def _by_kind(op: Any, args: Sequence[Any], kind: str) -> Candidate:
+def _by_kind(op: RuleTable, args: Sequence[Any], kind: str) -> Candidate:
     kernel = kernel_for(op, kind)
     why = _why_kind(op, args, kind)
-    if kind in op._disabled:
+    if kind in op.disabled:
         why = f"{why}, whose kernel is disabled"
         return Candidate("function that the operator was made from", why, "", kernel)
-    rows = op._table
+    rows = op.rows
     if kind in rows:
         name = "fake kernel" if kind == FAKE else f"kernel for '{kind}'"
         return _candidate(name, why, rows[kind])
@@ -192,7 +190,7 @@ def _candidate(name: str, why: str, row: Row) -> Candidate:
     return Candidate(name, why, row.place, row.fn)
 
 
-def _who(op: Any, args: Sequence[Any], top: Any) -> str:
+def _who(op: RuleTable, args: Sequence[Any], top: Any) -> str:
     """What brings a call to an interpreter."""
     named = _named(op, args)
     mine = [n for n, v in named if getattr(v, "interpreter", None) is top]
@@ -201,7 +199,7 @@ def _who(op: Any, args: Sequence[Any], top: Any) -> str:
     return f"{top.describe()} is open"
 
 
-def _why_kind(op: Any, args: Sequence[Any], kind: str) -> str:
+def _why_kind(op: RuleTable, args: Sequence[Any], kind: str) -> str:
     named = [(n, kind_of[type(v)]) for n, v in _named(op, args)]
     mine = [name for name, k in named if k == kind]
     if mine:
@@ -211,7 +209,7 @@ def _why_kind(op: Any, args: Sequence[Any], kind: str) -> str:
     return f"no array says another kind than '{kind}'"
 
 
-def _named(op: Any, args: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+def _named(op: RuleTable, args: Sequence[Any]) -> Iterator[tuple[str, Any]]:
     """Arrays of a call, each with the name of its parameter."""
     for slot in op.array_slots:
         yield op.schema.parameters[slot].name, args[slot]
@@ -221,13 +219,13 @@ def _named(op: Any, args: Sequence[Any]) -> Iterator[tuple[str, Any]]:
             yield op.schema.parameters[slot].name, leaf
 
 
-def _others(op: Any, top: Any, kind: str | None) -> Iterator[Candidate]:
+def _others(op: RuleTable, top: Any, kind: str | None) -> Iterator[Candidate]:
     """All rows of an operator, and why each is passed over."""
-    for key, row in op._table.items():
+    for key, row in op.rows.items():
         name, why = _passed(key, top, kind)
         yield _candidate(name, why, row)
-        hidden = len(op._stacks.get(key, ())) - 1
-        for below in op._stacks[key][:hidden]:
+        hidden = len(op.stacks.get(key, ())) - 1
+        for below in op.stacks[key][:hidden]:
             yield _candidate(name, f"hidden by the one at {row.place}", below)
 
 

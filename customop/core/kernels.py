@@ -20,6 +20,7 @@ from customop.arrays.kinds import (
 from customop.arrays.nested import flat, map_nested
 from customop.config import config
 from customop.core.array_classes import find_array_rule
+from customop.core.changes import changing
 from customop.core.codegen import Drawn, set_fast_kernel
 from customop.core.derived.find import find_fake, missing_fake
 from customop.core.dispatch import (
@@ -29,7 +30,7 @@ from customop.core.dispatch import (
     nested_leaves,
     open_modes,
 )
-from customop.core.kinds import RuleKind
+from customop.core.kinds import AUTOGRAD, COMPOSITE, JVP
 from customop.core.proof import (
     COMPOSITE_RULE,
     AfterCall,
@@ -42,14 +43,7 @@ from customop.core.proof import (
     finish_fake,
     to_c_order,
 )
-from customop.core.table import (
-    AUTOGRAD,
-    COMPOSITE,
-    JVP,
-    Row,
-    changing,
-    fallthrough_kernel,
-)
+from customop.core.table import RuleKind, RuleTable, fallthrough_kernel
 from customop.errors import (
     ArgumentError,
     CustomOpError,
@@ -68,11 +62,8 @@ from customop.schema.types import (
 )
 
 __all__ = [
-    "closed_error",
     "different_kinds",
     "dispatch_composite",
-    "fallback_for",
-    "fallbacks",
     "has_own_rule",
     "kernel_below",
     "kernel_for",
@@ -84,7 +75,7 @@ __all__ = [
 
 
 def select(
-    op: Any, args: Sequence[Any]
+    op: RuleTable, args: Sequence[Any]
 ) -> tuple[Callable[..., Any], Sequence[Any], dict[str, Any], Any]:
     """Kernel, positional and keyword values, and the proof of a call, or None."""
     rule = find_array_rule(op, args)
@@ -105,7 +96,7 @@ def select(
     proof: Any = None
     if kind == FAKE:
         proof = FakeProof(op, kernel, args)
-    elif kind in op._proven:
+    elif kind in op.proven:
         proof = _after_call(op, kind, args)
     else:
         proof = _proof(op, kernel, kind, args)
@@ -117,10 +108,12 @@ def select(
     return kernel, positional, keywords, proof
 
 
-def _proof(op: Any, kernel: Callable[..., Any], kind: str, args: Sequence[Any]) -> Any:
+def _proof(
+    op: RuleTable, kernel: Callable[..., Any], kind: str, args: Sequence[Any]
+) -> Any:
     """The proof of a call, or what is done after one that needs none."""
     proves: type[Proof] = Proof
-    if config.checks != "always" and kind in op._sampled:
+    if config.checks != "always" and kind in op.sampled:
         if type(args) is not Drawn and not config.draws():
             return _after_call(op, kind, args)
         proves = SampledProof if config.on_breach == "error" else Witness
@@ -134,31 +127,33 @@ def _proof(op: Any, kernel: Callable[..., Any], kind: str, args: Sequence[Any]) 
     return proves(op, kernel, kind, args, find_fake(op), done)
 
 
-def _after_call(op: Any, kind: str, args: Sequence[Any]) -> AfterCall | None:
+def _after_call(op: RuleTable, kind: str, args: Sequence[Any]) -> AfterCall | None:
     """What is done after a call of a proven kernel, or None."""
-    copies = kind in op._copied
+    copies = kind in op.copied
     return AfterCall(op, args, copies=copies) if copies or op.schema.written else None
 
 
-def _proved(op: Any, kind: str, kernel: Callable[..., Any], *, copies: bool) -> None:
+def _proved(
+    op: RuleTable, kind: str, kernel: Callable[..., Any], *, copies: bool
+) -> None:
     with changing:
         # A kernel registered meanwhile has not been proven by this call.
         if find_kernel(op, kind) is not kernel:
             return
         # One call of those drawn may find what the others do not show.
-        copies = copies or (kind in op._sampled and kind in op._copied)
-        op._copied = op._copied | {kind} if copies else op._copied - {kind}
+        copies = copies or (kind in op.sampled and kind in op.copied)
+        op.copied = op.copied | {kind} if copies else op.copied - {kind}
         if config.checks == "always":
             return
         if config.sample_checks:
-            op._sampled |= {kind}
+            op.sampled |= {kind}
         else:
-            op._proven |= {kind}
+            op.proven |= {kind}
         if kind == "cpu":
             set_fast_kernel(op.call, None if copies else kernel)
 
 
-def kind_of_call(op: Any, args: Sequence[Any]) -> tuple[str, bool]:
+def kind_of_call(op: RuleTable, args: Sequence[Any]) -> tuple[str, bool]:
     """Kind of the arrays of a call, and whether a NumPy scalar is among them."""
     kinds: list[str] = []
     has_scalar = False
@@ -179,7 +174,7 @@ def kind_of_call(op: Any, args: Sequence[Any]) -> tuple[str, bool]:
     return _kind_of_mixture(op, args, kinds), has_scalar
 
 
-def _add_nested_kinds(op: Any, args: Sequence[Any], kinds: list[str]) -> None:
+def _add_nested_kinds(op: RuleTable, args: Sequence[Any], kinds: list[str]) -> None:
     has_others = False
     for leaf in nested_leaves(op, args):
         kind = kind_of[type(leaf)]
@@ -191,7 +186,7 @@ def _add_nested_kinds(op: Any, args: Sequence[Any], kinds: list[str]) -> None:
         _check_nested(op, args)
 
 
-def _check_no_array(op: Any, slot: int, value: Any) -> None:
+def _check_no_array(op: RuleTable, slot: int, value: Any) -> None:
     parameter = op.schema.parameters[slot]
     reason = misfit(value, parameter.type)
     if reason:
@@ -208,7 +203,7 @@ def _check_no_array(op: Any, slot: int, value: Any) -> None:
         )
 
 
-def _check_nested(op: Any, args: Sequence[Any]) -> None:
+def _check_nested(op: RuleTable, args: Sequence[Any]) -> None:
     """Raise unless lists of arrays hold arrays, with None and numbers in place."""
     for slot in op.nested_slots:
         parameter = op.schema.parameters[slot]
@@ -225,7 +220,7 @@ def _check_nested(op: Any, args: Sequence[Any]) -> None:
             )
 
 
-def _kind_of_mixture(op: Any, args: Sequence[Any], kinds: list[str]) -> str:
+def _kind_of_mixture(op: RuleTable, args: Sequence[Any], kinds: list[str]) -> str:
     """Kind of a call without arrays, or with arrays of several kinds."""
     if not kinds:
         slot = op.schema.device_slot
@@ -247,7 +242,7 @@ def _is_one_device(names: Sequence[str]) -> bool:
     return len({device_kind(name) for name in names}) == 1 and len(numbered) < 2
 
 
-def _mismatch(op: Any, args: Sequence[Any]) -> DeviceMismatchError:
+def _mismatch(op: RuleTable, args: Sequence[Any]) -> DeviceMismatchError:
     seen = []
     for slot in (*op.array_slots, *op.nested_slots):
         values = flat(args[slot])
@@ -260,7 +255,9 @@ def _mismatch(op: Any, args: Sequence[Any]) -> DeviceMismatchError:
     return different_kinds(op, seen)
 
 
-def different_kinds(op: Any, seen: Iterable[tuple[str, str]]) -> DeviceMismatchError:
+def different_kinds(
+    op: RuleTable, seen: Iterable[tuple[str, str]]
+) -> DeviceMismatchError:
     """The error for arrays of different kinds: names of arguments, with devices."""
     where = ", ".join(f"'{name}' is on {device}" for name, device in seen)
     return DeviceMismatchError(
@@ -271,11 +268,11 @@ def different_kinds(op: Any, seen: Iterable[tuple[str, str]]) -> DeviceMismatchE
     )
 
 
-def find_kernel(op: Any, kind: str) -> Callable[..., Any] | None:
+def find_kernel(op: RuleTable, kind: str) -> Callable[..., Any] | None:
     """The kernel for a kind of array, or None."""
-    table = op._table
-    if kind in op._disabled:
-        return op.__wrapped__  # type: ignore[no-any-return]
+    table = op.rows
+    if kind in op.disabled:
+        return op.definition.fn
     row = table.get(kind)
     if row is None and kind != FAKE:
         row = table.get(DEFAULT)
@@ -283,11 +280,11 @@ def find_kernel(op: Any, kind: str) -> Callable[..., Any] | None:
         row = table.get(COMPOSITE)
     if row is not None:
         return row.fn  # type: ignore[no-any-return]
-    found = find_fake(op) if kind == FAKE and not op._closed else None
-    return fallback_for(op, kind) if found is None else found
+    found = find_fake(op) if kind == FAKE and not op.closed else None
+    return op.fallback_for(kind) if found is None else found
 
 
-def kernel_for(op: Any, kind: str) -> Callable[..., Any]:
+def kernel_for(op: RuleTable, kind: str) -> Callable[..., Any]:
     """The kernel for a kind of array; an error says what to register."""
     found = find_kernel(op, kind)
     if found is None:
@@ -295,10 +292,10 @@ def kernel_for(op: Any, kind: str) -> Callable[..., Any]:
     return found
 
 
-def missing_kernel(op: Any, kind: str) -> CustomOpError:
+def missing_kernel(op: RuleTable, kind: str) -> CustomOpError:
     """The error for a kind of array that an operator has no kernel for."""
-    if op._closed:
-        return closed_error(op)
+    if op.closed:
+        return op.closed_error()
     if kind == FAKE:
         why = missing_fake(op)
         if why is not None:
@@ -306,46 +303,35 @@ def missing_kernel(op: Any, kind: str) -> CustomOpError:
         return MissingRuleError(
             f"{op.qualname} has no fake kernel",
             op.schema.show(op.qualname),
-            f"at {op._definition.place}",
+            f"at {op.definition.place}",
             do=f"@{op.name}.register_fake, a function that returns fake_like(...)",
             op=op.qualname,
             kind=FAKE,
         )
-    has = [k for k in op._table if isinstance(k, str)]
+    has = [k for k in op.rows if isinstance(k, str)]
     return MissingRuleError(
         f"{op.qualname} has no kernel for '{kind}'; it has {quoted(has) or 'none'}",
         op.schema.show(op.qualname),
-        f"at {op._definition.place}",
+        f"at {op.definition.place}",
         do=f'@{op.name}.register_kernel("{kind}")',
         op=op.qualname,
         kind=kind,
     )
 
 
-def closed_error(op: Any) -> MissingRuleError:
-    """The error for a call of an operator that its library has taken back."""
-    return MissingRuleError(
-        f"{op.qualname} is no more: the library that defined it is closed",
-        op.schema.show(op.qualname),
-        f"defined at {op._definition.place}",
-        do="keep the library open while its operators are used, or define it again",
-        op=op.qualname,
-    )
-
-
 # ---- operators made of operators ----
 
 
-def top_interpreter(op: Any, args: Sequence[Any]) -> Any:
+def top_interpreter(op: RuleTable, args: Sequence[Any]) -> Any:
     """The mode or transform that a call goes to, or None."""
     top = mode_for(op) if open_modes or op.sees_seed else None
     values = [args[slot] for slot in op.array_slots]
     return highest(top, [*values, *nested_leaves(op, args)])
 
 
-def has_own_rule(op: Any, kind: RuleKind) -> bool:
+def has_own_rule(op: RuleTable, kind: RuleKind) -> bool:
     """Whether an operator has a rule for a transform, so that its body is not seen."""
-    table = op._table
+    table = op.rows
     # The row of a mode over a kind of array, such as FakeMode, is that kind's.
     if kind in table or kind.name in table:
         return True
@@ -355,10 +341,10 @@ def has_own_rule(op: Any, kind: RuleKind) -> bool:
     return kind.derive is not None and kind.derive(op) is not None
 
 
-def dispatch_composite(op: Any, args: Sequence[Any]) -> Any:
+def dispatch_composite(op: RuleTable, args: Sequence[Any]) -> Any:
     """As `dispatch`, for an operator with a body that transforms and modes see."""
     top = top_interpreter(op, args)
-    row = op._table.get(COMPOSITE)
+    row = op.rows.get(COMPOSITE)
     if top is None or row is None or not top.alive or has_own_rule(op, top.kind):
         return dispatch(op, args)
     positional, keywords = op.schema.split(args)
@@ -368,28 +354,12 @@ def dispatch_composite(op: Any, args: Sequence[Any]) -> Any:
     return out
 
 
-# ---- rules for all operators that have none ----
-
-# Kind -> what makes the fallback of an operator, the newest last. Replaced whole, as
-# tables are.
-fallbacks: dict[str | RuleKind, tuple[Row, ...]] = {}
+# ---- what runs below a row ----
 
 
-def fallback_for(op: Any, kind: str | RuleKind) -> Callable[..., Any] | None:
-    """The fallback of a kind for an operator, or None."""
-    rows = fallbacks.get(kind)
-    if not rows or rows[-1].fn is fallthrough_kernel or op._closed:
-        return None
-    # One object for as long as the table holds: a kernel is proven once.
-    plans = op.plans
-    if ("fallback", kind) not in plans:
-        plans["fallback", kind] = rows[-1].fn(op)
-    return plans["fallback", kind]  # type: ignore[no-any-return]
-
-
-def kernel_below(op: Any, kind: str | RuleKind, fn: Any) -> Callable[..., Any]:
+def kernel_below(op: RuleTable, kind: str | RuleKind, fn: Any) -> Callable[..., Any]:
     """What would run if a registration and all newer ones were not there."""
-    rows = op._stacks.get(kind, ())
+    rows = op.stacks.get(kind, ())
     at = next((i for i, row in enumerate(rows) if row.fn is fn), len(rows))
     below = rows[at - 1].fn if at else fallthrough_kernel
     if below is not fallthrough_kernel:
@@ -398,24 +368,24 @@ def kernel_below(op: Any, kind: str | RuleKind, fn: Any) -> Callable[..., Any]:
         return _without(op, kind)
     derived = None if kind.derive is None else kind.derive(op)
     if derived is None:
-        derived = fallback_for(op, kind)
+        derived = op.fallback_for(kind)
     if derived is None:
         raise op.missing_rule(kind, f"below the one at {place(fn)}")
     return derived
 
 
-def _without(op: Any, kind: str) -> Callable[..., Any]:
+def _without(op: RuleTable, kind: str) -> Callable[..., Any]:
     """The kernel for a kind of array if it had no row."""
     for other in (DEFAULT, COMPOSITE):
-        row = op._table.get(other)
+        row = op.rows.get(other)
         if row is not None and other != kind and (kind != FAKE or other is COMPOSITE):
             return row.fn  # type: ignore[no-any-return]
-    found = fallback_for(op, kind)
+    found = op.fallback_for(kind)
     if found is None:
         raise MissingRuleError(
             f"{op.qualname} has no kernel below the one for '{kind}'",
             op.schema.show(op.qualname),
-            f"at {op._definition.place}",
+            f"at {op.definition.place}",
             do=f'register one first, or as "default": impl("{op.qualname}", "default")',
             op=op.qualname,
             kind=kind,
@@ -423,7 +393,7 @@ def _without(op: Any, kind: str) -> Callable[..., Any]:
     return found
 
 
-def _in_c_order(op: Any, args: Sequence[Any]) -> list[Any]:
+def _in_c_order(op: RuleTable, args: Sequence[Any]) -> list[Any]:
     """The arguments with their arrays in C order, as `Tag.needs_contiguous` asks."""
     ordered = [map_nested(value, to_c_order) for value in args]
     triples = zip(op.schema.parameters, args, ordered, strict=True)
@@ -443,7 +413,7 @@ def _in_c_order(op: Any, args: Sequence[Any]) -> list[Any]:
     return ordered
 
 
-def _check_writable(op: Any, args: Sequence[Any]) -> None:
+def _check_writable(op: RuleTable, args: Sequence[Any]) -> None:
     """Raise for a NumPy scalar that is to be written: a write would be lost."""
     for p, value in zip(op.schema.parameters, args, strict=True):
         if p.is_written and isinstance(value, np.generic):
@@ -486,9 +456,9 @@ class FakeProof:
     __slots__ = ("args", "kernel", "op")
 
     def __init__(
-        self, op: Any, kernel: Callable[..., Any], args: Sequence[Any]
+        self, op: RuleTable, kernel: Callable[..., Any], args: Sequence[Any]
     ) -> None:
-        self.op: Any = op
+        self.op: RuleTable = op
         self.kernel: Callable[..., Any] = kernel
         self.args: Sequence[Any] = args
 
@@ -501,7 +471,7 @@ class FakeProof:
         found = finish_fake(self.op, self.kernel, out)
         op = self.op
         if op.schema.has_shapes and not isinstance(self.kernel, Guess):
-            is_proven = FAKE in op._proven and config.checks != "always"
+            is_proven = FAKE in op.proven and config.checks != "always"
             if not is_proven and config.checks != "never":
                 check_shapes(op, self.kernel, FAKE, self.args, found)
                 _proved(op, FAKE, self.kernel, copies=False)

@@ -23,6 +23,7 @@ from typing_extensions import ParamSpec
 from customop.arrays.kinds import FAKE
 from customop.config import config
 from customop.core.array_classes import with_rule
+from customop.core.changes import changing
 from customop.core.checks import (
     check_autocast,
     check_autograd,
@@ -39,14 +40,17 @@ from customop.core.codegen import (
 from customop.core.derived.find import apply_tags
 from customop.core.dispatch import dispatch, open_modes
 from customop.core.explain import Explanation, explain
-from customop.core.kernels import (
-    closed_error,
-    dispatch_composite,
-    fallback_for,
-    kernel_for,
-    select,
+from customop.core.kernels import dispatch_composite, kernel_for, select
+from customop.core.kinds import (
+    ARRAY_CLASS,
+    AUTOCAST,
+    AUTOGRAD,
+    COMPOSITE,
+    JVP,
+    SAMPLE_INPUTS,
+    VMAP,
+    Formula,
 )
-from customop.core.kinds import RuleKind
 from customop.core.proof import note_writes
 from customop.core.rule_types import (
     BackwardFn,
@@ -61,19 +65,9 @@ from customop.core.rule_types import (
 )
 from customop.core.samples import Sample, as_samples
 from customop.core.table import (
-    ARRAY_CLASS,
-    AUTOCAST,
-    AUTOGRAD,
-    COMPOSITE,
-    JVP,
-    MERGED,
-    SAMPLE_INPUTS,
-    VMAP,
     Definition,
-    Formula,
-    Row,
-    changing,
-    fallthrough_kernel,
+    RuleKind,
+    RuleTable,
     same_place,
 )
 from customop.errors import (
@@ -87,10 +81,7 @@ from customop.errors import (
     warn_caller,
 )
 from customop.schema.infer import signature_of
-from customop.schema.parameters import MISSING
 from customop.schema.schema import array_names
-from customop.schema.tags import Tag
-from customop.schema.types import GENERATOR, parts
 
 __all__ = [
     "Operator",
@@ -117,11 +108,11 @@ class _FirstCall:
     Once generated, the function takes its place.
     """
 
-    def __get__(self, op: Any, owner: Any = None) -> Any:
+    def __get__(self, op: Operator[..., Any] | None, owner: Any = None) -> Any:
         return self if op is None else op.compile()
 
 
-class Operator(Generic[P, R]):
+class Operator(RuleTable, Generic[P, R]):
     """A function with a schema and a table of rules; made by `custom_op`.
 
     Attributes
@@ -149,63 +140,10 @@ class Operator(Generic[P, R]):
     <Operator doc::sin(Array x) -> Array>
     """
 
-    _definition: Definition
-    # All registrations of each kind, the newest last; and those that count.
-    _stacks: dict[str | RuleKind, tuple[Row, ...]]
-    _table: dict[str | RuleKind, Row]
-    # Whether the library that defined it has closed.
-    _closed: bool
-    _disabled: frozenset[str]
-    _proven: frozenset[str]
-    # Kinds whose kernel has proven its contract, and must again where a call is drawn.
-    _sampled: frozenset[str]
-    # Kinds whose kernel was found to return memory of others, which is copied.
-    _copied: frozenset[str]
-
-    def __init__(self, definition: Definition) -> None:
-        self._define(definition)
-
-    def _define(self, definition: Definition) -> None:
-        """Become this definition, with an empty table."""
-        schema = definition.schema
+    def define(self, definition: Definition) -> None:
+        """Take this definition, with an empty table."""
+        super().define(definition)
         fn = definition.fn
-        self._definition = definition
-        self._closed = False
-        self._stacks = {}
-        self._table = {}
-        self._disabled = frozenset()
-        self._proven = frozenset()
-        self._sampled = frozenset()
-        self._copied = frozenset()
-        # What transforms do with calls of this operator, as long as this table holds:
-        # class of tracer -> function of interpreter and arguments.
-        self.plans: dict[Any, Any] = {}
-        self.schema = schema
-        self.tags: frozenset[Tag] = definition.tags
-        self.qualname: str = definition.qualname
-        self.namespace: str
-        self.name: str
-        self.overload: str
-        self.namespace, _, rest = definition.qualname.partition("::")
-        self.name, _, self.overload = rest.partition(".")
-        self.array_slots: tuple[int, ...] = schema.array_slots
-        self.nested_slots: tuple[int, ...] = schema.nested_slots
-        self.positional_count: int = len(schema.positional)
-        # Whether a call is arrays in, one array out: most calls of most programs.
-        self.is_plain: bool = (
-            schema.single_return
-            and not schema.nested_slots
-            and not schema.written
-            and not schema.keyword_only
-        )
-        # Whether its only array comes first, all else having defaults.
-        self.is_unary: bool = self.array_slots == (0,) and all(
-            p.default is not MISSING for p in schema.parameters[1:]
-        )
-        self.sees_seed: bool = Tag.nondeterministic_seeded in definition.tags or any(
-            GENERATOR in parts(p.type) for p in schema.parameters
-        )
-        self.needs_contiguous: bool = Tag.needs_contiguous in definition.tags
         self._source = ""
         self.__name__: str = getattr(fn, "__name__", self.name)
         self.__qualname__ = getattr(fn, "__qualname__", self.name)
@@ -217,7 +155,7 @@ class Operator(Generic[P, R]):
         if before is not None:  # who holds the old call must not meet the old kernel
             set_fast_kernel(before, None)
         type(self).__call__ = _FirstCall()  # type: ignore[assignment]
-        self.invoke: Callable[[Sequence[Any]], Any] = _invoker(self)
+        self.invoke = _invoker(self)
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -245,7 +183,7 @@ class Operator(Generic[P, R]):
         return f"<Operator {self.schema.show(self.qualname)}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (find_operator, (self.qualname, self._definition.module))
+        return (find_operator, (self.qualname, self.definition.module))
 
     def __copy__(self) -> Operator[P, R]:
         return self
@@ -294,7 +232,7 @@ class Operator(Generic[P, R]):
     def _route(self) -> None:
         """Let transforms and modes see into the operator, or stop before it."""
         if self._source:
-            is_composite = COMPOSITE in self._table
+            is_composite = COMPOSITE in self.rows
             usual = dispatch_composite if is_composite else dispatch
             set_dispatch(self.call, _stand_ins.get(usual, usual))
 
@@ -325,12 +263,12 @@ class Operator(Generic[P, R]):
         copied.__qualname__ = call.__qualname__
         return copied  # type: ignore[no-any-return]
 
-    def _bind(self, /, *args: Any, **kwargs: Any) -> Sequence[Any]:
+    def bind(self, /, *args: Any, **kwargs: Any) -> Sequence[Any]:
         """The values that a call with these arguments gives to all parameters."""
         plans = self.plans
-        if "bind" not in plans:
-            plans["bind"] = self._copy_of_call(_dispatch=lambda op, values: values)
-        return plans["bind"](*args, **kwargs)  # type: ignore[no-any-return]
+        if plans.bind is None:
+            plans.bind = self._copy_of_call(_dispatch=lambda op, values: values)
+        return plans.bind(*args, **kwargs)
 
     def explain(self, /, *args: P.args, **kwargs: P.kwargs) -> Explanation:
         """Say which kernel or rule a call would take, and why not the others.
@@ -363,7 +301,7 @@ class Operator(Generic[P, R]):
         >>> why.taken.name
         'default kernel'
         """
-        return explain(self, self._bind(*args, **kwargs))
+        return explain(self, self.bind(*args, **kwargs))
 
     # ---- choosing a kernel ----
 
@@ -404,111 +342,15 @@ class Operator(Generic[P, R]):
             raise self.missing_rule(kind)
         return found
 
-    def find_rule(self, kind: RuleKind) -> Any:
-        """As `rule` for a kind of rule, or None."""
-        row = self._table.get(kind)
-        if row is not None:
-            return row.fn
-        derived = None if kind.derive is None else kind.derive(self)
-        return fallback_for(self, kind) if derived is None else derived
-
-    def missing_rule(self, kind: RuleKind, *where: str) -> MissingRuleError:
-        """The error for a rule that the operator does not have."""
-        if self._closed:
-            return closed_error(self)
-        method = f"register_{kind.name}"
-        do = f"@{self.name}.{method}" if hasattr(self, method) else ""
-        return MissingRuleError(
-            f"{self.qualname} has no '{kind.name}' rule",
-            self.schema.show(self.qualname),
-            *where,
-            f"at {self._definition.place}",
-            do=do or f"@{self.name}.register({kind.name})",
-            op=self.qualname,
-            kind=kind.name,
-        )
-
-    def _enter(
-        self,
-        kind: RuleKind | str,
-        fn: Any,
-        where: str,
-        *,
-        override: bool = True,
-        owner: object = None,
-        keeps_below: bool = False,
-    ) -> None:
-        """Put a row on top of those of its kind; the table is replaced whole."""
-        with changing:
-            if self._closed:
-                raise RegistrationError(
-                    f"{self.qualname} is no more: the library that defined it is closed",
-                    f"the registration is at {where}",
-                    do="define it again first",
-                    op=self.qualname,
-                )
-            known = self._table.get(kind)
-            if (
-                known is not None
-                and not override
-                and not same_place(known.place, where)
-            ):
-                name = kind if isinstance(kind, str) else kind.name
-                raise RegistrationError(
-                    f"{self.qualname} has a '{name}' rule already, from {known.place}",
-                    f"the second is at {where}",
-                    do="remove one of them, or register with override=True",
-                    op=self.qualname,
-                    kind=name,
-                )
-            rows = self._stacks.get(kind, ())
-            if owner is None:
-                rows = _left_below(rows, kind, fn, where, keeps_below=keeps_below)
-            self._set_rows(kind, (*rows, Row(fn, where, owner)))
-
-    def _leave(self, owner: object) -> None:
-        """Take back all rows of an owner, wherever among the others they are."""
-        with changing:
-            for kind, rows in self._stacks.items():
-                left = tuple(row for row in rows if row.owner is not owner)
-                if len(left) < len(rows):
-                    self._set_rows(kind, left)
-
-    def _set_rows(self, kind: RuleKind | str, rows: tuple[Row, ...]) -> None:
-        table = {k: row for k, row in self._table.items() if k != kind}
-        if rows and kind in MERGED:
-            merged = {name: rule for row in rows for name, rule in row.fn.items()}
-            table[kind] = Row(merged, rows[-1].place)
-        elif rows and rows[-1].fn is not fallthrough_kernel:
-            table[kind] = rows[-1]
-        else:
-            self._disabled -= {kind}
-        stacks = {k: found for k, found in self._stacks.items() if k != kind}
-        self._stacks = {**stacks, kind: rows} if rows else stacks
-        self._table = table
-        self._changed(is_kernel=isinstance(kind, str) or kind is COMPOSITE)
-        if kind is COMPOSITE:
+    def changed(self, *, is_kernel: bool) -> None:
+        """Forget what was worked out from the table before."""
+        super().changed(is_kernel=is_kernel)
+        if is_kernel:
             self._route()
 
-    def _changed(self, *, is_kernel: bool) -> None:
-        """Forget what was worked out from the table before."""
-        self.plans = {}
-        if is_kernel:
-            self._close_fast_path()
-
-    def _retire(self) -> None:
-        """Become an operator that is no more: a call says so."""
-        self._closed = True
-        self._stacks = {}
-        self._table = {}
-        self._disabled = frozenset()
-        self._changed(is_kernel=True)
-        self._route()
-
-    def _close_fast_path(self) -> None:
-        self._proven = frozenset()
-        self._sampled = frozenset()
-        self._copied = frozenset()
+    def forget_proofs(self) -> None:
+        """Have every kernel prove its contract again, on the slow path."""
+        super().forget_proofs()
         if self._source:
             set_fast_kernel(self.call, None)
 
@@ -563,9 +405,9 @@ class Operator(Generic[P, R]):
                 return given
 
             return decorator
-        check_kernel(self, fn, f"kernel for {quoted(kinds)}")
+        check_kernel(self.definition, fn, f"kernel for {quoted(kinds)}")
         for kind in kinds:
-            self._enter(kind, fn, place(fn))
+            self.enter(kind, fn, place(fn))
         return self
 
     def set_kernel_enabled(
@@ -602,21 +444,15 @@ class Operator(Generic[P, R]):
             )
         (kind,) = check_device_types(self.qualname, device_type)
         state = f"'{kind}' kernel of {self.qualname} is"
-        if kind not in self._table:
+        if kind not in self.rows:
             text = f"{state} not registered: nothing to enable or disable"
             warn_caller(text)
-        elif (kind not in self._disabled) is bool(enabled):
+        elif (kind not in self.disabled) is bool(enabled):
             text = f"{state} already {'enabled' if enabled else 'disabled'}"
             warn_caller(text)
-        switch = KernelSwitch(self, kind, kind in self._disabled)
-        self._set_disabled(kind, not enabled)
+        switch = KernelSwitch(self, kind, kind in self.disabled)
+        self.set_disabled(kind, not enabled)
         return switch
-
-    def _set_disabled(self, kind: str, disabled: bool) -> None:
-        with changing:
-            rest = self._disabled - {kind}
-            self._disabled = rest | {kind} if disabled and kind in self._table else rest
-            self._close_fast_path()
 
     @overload
     def register_fake(
@@ -654,8 +490,8 @@ class Operator(Generic[P, R]):
         """
 
         def enter(given: Any) -> None:
-            check_kernel(self, given, "fake kernel")
-            self._enter(FAKE, given, place(given), override=override)
+            check_kernel(self.definition, given, "fake kernel")
+            self.enter(FAKE, given, place(given), override=override)
 
         return self._chain(fn, enter)
 
@@ -727,14 +563,14 @@ class Operator(Generic[P, R]):
             If a function does not take these parameters, the operator writes its
             arguments or returns nothing, or there is a formula already.
         """
-        check_autograd(self, backward, setup_context)
+        check_autograd(self.definition, backward, setup_context)
         where = place(backward)
         rule = (
             backward
             if hasattr(backward, "forward")
             else Formula(backward, setup_context)
         )
-        self._enter(AUTOGRAD, rule, where, override=override)
+        self.enter(AUTOGRAD, rule, where, override=override)
         return self
 
     @overload
@@ -826,8 +662,8 @@ class Operator(Generic[P, R]):
             If the kind is unknown, the dtype is not one of floats, or the operator
             writes its arguments or returns views of them.
         """
-        found = check_autocast(self, device_type, dtype)
-        self._enter(AUTOCAST, {device_type: found}, caller_place())
+        found = check_autocast(self.definition, device_type, dtype)
+        self.enter(AUTOCAST, {device_type: found}, caller_place())
         return self
 
     @overload
@@ -892,7 +728,7 @@ class Operator(Generic[P, R]):
         def enter(given: Any) -> None:
             with changing:
                 rules = with_rule(self, array_class, given, override)
-                self._enter(ARRAY_CLASS, rules, place(given))
+                self.enter(ARRAY_CLASS, rules, place(given))
 
         return self._chain(fn, enter)
 
@@ -1003,7 +839,7 @@ class Operator(Generic[P, R]):
     def _register(self, kind: RuleKind, fn: Any, override: bool) -> Any:
         def enter(given: Any) -> None:
             kind.check(self.qualname, self.schema, given)
-            self._enter(kind, given, place(given), override=override)
+            self.enter(kind, given, place(given), override=override)
 
         return self._chain(fn, enter)
 
@@ -1025,7 +861,7 @@ class KernelSwitch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._op._set_disabled(self._kind, self._disabled)
+        self._op.set_disabled(self._kind, self._disabled)
 
 
 # ---- parts of the above that need no operator ----
@@ -1042,26 +878,6 @@ def _invoker(op: Operator[..., Any]) -> Callable[[Sequence[Any]], Any]:
     return invoke if op.schema.keyword_only else lambda args: op.call(*args)
 
 
-def _left_below(
-    rows: tuple[Row, ...],
-    kind: RuleKind | str,
-    fn: Any,
-    where: str,
-    *,
-    keeps_below: bool,
-) -> tuple[Row, ...]:
-    """The rows that stay below a new one that no library will take back.
-
-    They can never come back, so they go, unless the new one calls what is below it. A
-    line that runs again replaces what it registered.
-    """
-    if kind in MERGED:
-        return tuple(row for row in rows if not row.fn.keys() <= fn.keys())
-    if not keeps_below:
-        return ()
-    return tuple(row for row in rows if row.owner or row.place != where)
-
-
 # ---- the registry ----
 
 operators: dict[str, Operator[..., Any]] = {}
@@ -1076,8 +892,8 @@ _retired: weakref.WeakValueDictionary[str, Operator[..., Any]] = (
 class Registration(Protocol):
     """What a library registers for a name, whether or not it is defined yet."""
 
-    def check(self, op: Any) -> None:
-        """Raise unless it fits an operator, or a definition of one."""
+    def check(self, definition: Definition) -> None:
+        """Raise unless it fits a definition of an operator."""
 
     def enter(self, op: Operator[..., Any]) -> None:
         """Put it into the operator's table."""
@@ -1124,7 +940,7 @@ def define_operator(
     with changing:
         op = operators.get(name)
         if op is not None:
-            _check_redefinition(op._definition, definition)
+            _check_redefinition(op.definition, definition)
         waiting = registrations.get(name, ())
         for registration in waiting:
             registration.check(definition)
@@ -1132,9 +948,9 @@ def define_operator(
         if op is None:
             op = _new_operator(definition)
         else:
-            op._define(definition)
+            op.define(definition)
         for kind in kinds:
-            op._enter(kind, definition.fn, definition.place)
+            op.enter(kind, definition.fn, definition.place)
         for registration in tuple(waiting):
             registration.enter(op)
         operators[name] = op
@@ -1163,7 +979,7 @@ def remove_operator(op: Operator[..., Any]) -> None:
             del by_name[op.name]
         if not by_name:
             del namespaces[op.namespace]
-        op._retire()
+        op.close()
         _retired[op.qualname] = op
 
 
@@ -1209,7 +1025,7 @@ def tables_changed() -> None:
     """Forget what all operators have worked out: something that all read has changed."""
     with changing:
         for op in list(operators.values()):
-            op._changed(is_kernel=True)
+            op.changed(is_kernel=True)
             op._draw()
 
 

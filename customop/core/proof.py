@@ -23,6 +23,7 @@ from customop.arrays.fake import (
 from customop.arrays.kinds import FAKE, NUMPY_SCALAR, TRACED, kind_of
 from customop.arrays.nested import children, flat, map_nested, steps
 from customop.config import config
+from customop.core.table import RuleTable
 from customop.errors import (
     ContractError,
     CustomOpError,
@@ -87,14 +88,14 @@ class Proof:
 
     def __init__(
         self,
-        op: Any,
+        op: RuleTable,
         kernel: Callable[..., Any],
         kind: str,
         args: Sequence[Any],
         fake: Callable[..., Any] | None,
         done: Callable[[bool], None],
     ) -> None:
-        self.op: Any = op
+        self.op: RuleTable = op
         self.kernel: Callable[..., Any] = kernel
         self.kind: str = kind
         self.args: Sequence[Any] = args
@@ -620,8 +621,8 @@ class AfterCall:
 
     __slots__ = ("args", "copies", "op")
 
-    def __init__(self, op: Any, args: Sequence[Any], *, copies: bool) -> None:
-        self.op: Any = op
+    def __init__(self, op: RuleTable, args: Sequence[Any], *, copies: bool) -> None:
+        self.op: RuleTable = op
         self.args: Sequence[Any] = args
         self.copies: bool = copies
 
@@ -648,7 +649,7 @@ _RULES = (VMAP_RULE, JVP_RULE, COMPOSITE_RULE)
 
 
 def check_returns(
-    op: Any, kernel: Callable[..., Any], out: Any, kind: str
+    op: RuleTable, kernel: Callable[..., Any], out: Any, kind: str
 ) -> list[Any]:
     """Results one by one, proven to fit the schema in number, type and kind.
 
@@ -678,7 +679,7 @@ def check_returns(
 
 
 def check_shapes(
-    op: Any, kernel: Callable[..., Any], kind: str, args: Sequence[Any], out: Any
+    op: RuleTable, kernel: Callable[..., Any], kind: str, args: Sequence[Any], out: Any
 ) -> None:
     """Raise unless results, which fit the schema in number and type, fit its shapes."""
     schema: Schema = op.schema
@@ -689,7 +690,7 @@ def check_shapes(
 
 
 def _wrong_return(
-    op: Any, kernel: Callable[..., Any], kind: str, reason: str
+    op: RuleTable, kernel: Callable[..., Any], kind: str, reason: str
 ) -> ContractError:
     is_rule = kind in _RULES
     name = kind if is_rule else f"'{kind}' kernel"
@@ -804,7 +805,7 @@ def to_c_order(value: Any) -> Any:
     return value if flags is None or flags.c_contiguous else value.copy(order="C")
 
 
-def finish_fake(op: Any, kernel: Callable[..., Any], out: Any) -> Any:
+def finish_fake(op: RuleTable, kernel: Callable[..., Any], out: Any) -> Any:
     """The result of a fake kernel: right in number and type, and fake throughout."""
     if type(out) is FakeArray and op.schema.single_return:
         return out

@@ -11,12 +11,10 @@ from typing import Any
 from customop.arrays.kinds import DEFAULT, FAKE, is_array, known_kinds
 from customop.arrays.nested import map_nested
 from customop.core.array_classes import with_rule
+from customop.core.changes import changing
 from customop.core.checks import check_autocast, check_autograd, check_kernel
 from customop.core.kernels import kernel_below
-from customop.core.kinds import RuleKind
-from customop.core.operator import Operator, operators, registrations
-from customop.core.proof import COMPOSITE_RULE, check_returns
-from customop.core.table import (
+from customop.core.kinds import (
     ARRAY_CLASS,
     AUTOCAST,
     AUTOGRAD,
@@ -25,9 +23,10 @@ from customop.core.table import (
     MERGED,
     VMAP,
     Formula,
-    changing,
-    fallthrough_kernel,
 )
+from customop.core.operator import Operator, operators, registrations
+from customop.core.proof import COMPOSITE_RULE, check_returns
+from customop.core.table import Definition, RuleKind, fallthrough_kernel
 from customop.errors import (
     RegistrationError,
     quoted,
@@ -172,7 +171,7 @@ class Entry:
     owner: object = None
     with_below: bool = False
 
-    def check(self, op: Any) -> None:
+    def check(self, op: Definition) -> None:
         """Raise unless the function fits the operator, or a definition of one."""
         kind, fn = self.kind, self.fn
         if fn is fallthrough_kernel:
@@ -208,7 +207,7 @@ class Entry:
         elif self.with_below:
             below = Below(op, self.kind)
             rule = below.fn = partial(self.fn, below)
-        op._enter(
+        op.enter(
             self.kind,
             rule,
             self.place,
@@ -267,7 +266,7 @@ def add_entry(entry: Entry, *, override: bool = True) -> None:
             check_function(entry.qualname, entry.kind, entry.fn)
         op = operators.get(entry.qualname)
         if op is not None:
-            entry.check(op)
+            entry.check(op.definition)
             entry.enter(op, override=override)
         if op is None or entry.owner is not None:
             registrations.setdefault(entry.qualname, []).append(entry)

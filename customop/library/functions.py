@@ -21,7 +21,15 @@ from customop.core.checks import (
     checked_tags,
 )
 from customop.core.kernels import kernel_for
-from customop.core.kinds import RuleKind
+from customop.core.kinds import (
+    ARRAY_CLASS,
+    AUTOCAST,
+    AUTOGRAD,
+    JVP,
+    SAMPLE_INPUTS,
+    VMAP,
+    Formula,
+)
 from customop.core.operator import Operator, define_operator, find_operator
 from customop.core.rule_types import (
     BackwardFn,
@@ -34,16 +42,7 @@ from customop.core.rule_types import (
     ShortVmapFn,
     VmapFn,
 )
-from customop.core.table import (
-    ARRAY_CLASS,
-    AUTOCAST,
-    AUTOGRAD,
-    JVP,
-    SAMPLE_INPUTS,
-    VMAP,
-    Definition,
-    Formula,
-)
+from customop.core.table import Definition, RuleKind
 from customop.errors import RegistrationError, SchemaError, place
 from customop.library.entry import Entry, add_entry, kind_of_key
 from customop.library.library import Library, caller, declare, parsed
@@ -687,7 +686,7 @@ def register_autocast(
     found = _resolve(op)
     if lib is None:
         return found.register_autocast(device_type, dtype)
-    rule = {device_type: check_autocast(found, device_type, dtype)}
+    rule = {device_type: check_autocast(found.definition, device_type, dtype)}
     lib.add(found.qualname, AUTOCAST, rule, override=True)
     return found
 

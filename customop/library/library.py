@@ -13,9 +13,9 @@ from types import FrameType
 from typing import Any, Self
 
 from customop.arrays.kinds import DEFAULT
+from customop.core.changes import changing
 from customop.core.checks import check_factory, check_name, check_names, checked_tags
-from customop.core.kernels import fallbacks
-from customop.core.kinds import RuleKind
+from customop.core.kinds import AUTOGRAD, COMPOSITE, Formula
 from customop.core.operator import (
     Operator,
     define_operator,
@@ -24,15 +24,7 @@ from customop.core.operator import (
     remove_operator,
     tables_changed,
 )
-from customop.core.table import (
-    AUTOGRAD,
-    COMPOSITE,
-    Definition,
-    Formula,
-    Row,
-    changing,
-    fallthrough_kernel,
-)
+from customop.core.table import Definition, Row, RuleKind, fallbacks, fallthrough_kernel
 from customop.errors import (
     MissingRuleError,
     RegistrationError,
@@ -84,12 +76,12 @@ class Declared:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel for all kinds of array, when that of one is disabled."""
         op = operators[self._qualname]
-        row = op._table.get(DEFAULT) or op._table.get(COMPOSITE)
+        row = op.rows.get(DEFAULT) or op.rows.get(COMPOSITE)
         if row is None:
             raise MissingRuleError(
                 f"{op.qualname} was defined by its schema alone, so no function is left",
                 op.schema.show(op.qualname),
-                f"at {op._definition.place}",
+                f"at {op.definition.place}",
                 do=f'impl("{op.qualname}", "default", fn)',
                 op=op.qualname,
             )
@@ -235,7 +227,7 @@ class _Scope:
             registrations.pop(qualname, None)
         op = operators.get(qualname)
         if op is not None:
-            op._leave(self)
+            op.leave(self)
 
     def _leave_fallbacks(self) -> None:
         mine = [
@@ -636,7 +628,7 @@ def _check_undefined(qualname: str, where: str) -> None:
     known = operators.get(qualname)
     if known is not None:
         raise RegistrationError(
-            f"{qualname} is defined already, at {known._definition.place}",
+            f"{qualname} is defined already, at {known.definition.place}",
             f"the second definition is at {where}",
             do="give one of them another name, or an overload: name.other(...)",
             op=qualname,

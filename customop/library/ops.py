@@ -262,7 +262,7 @@ def _bound(
 ) -> tuple[Any, str]:
     """Values of all parameters, or None and why the arguments do not fit."""
     try:
-        values = op._bind(*args, **kwargs)
+        values = op.bind(*args, **kwargs)
     except (TypeError, ShapeError) as error:
         return None, getattr(error, "what", str(error)).removeprefix(f"{op.qualname}: ")
     for p, value in zip(op.schema.parameters, values, strict=True):

@@ -30,7 +30,9 @@ def different_arrays(call: Call, record: Record) -> DeviceMismatchError | None:
             seen.append((name, _device(get_proper_type(given.type))))
     known = [(name, device) for name, device in seen if device]
     several = len({device for _, device in known}) > 1
-    return different_kinds(record, known) if several else None
+    if not several:
+        return None
+    return different_kinds(record, known)  # type: ignore[arg-type]  # a record has what is read
 
 
 def _device(kind: ProperType) -> str:

@@ -12,8 +12,8 @@ from mypy.types import Type
 
 from customop.arrays.kinds import FAKE
 from customop.core.checks import check_autograd, check_device_types, check_kernel
-from customop.core.kinds import RuleKind
-from customop.core.table import JVP, VMAP
+from customop.core.kinds import JVP, VMAP
+from customop.core.table import RuleKind
 from customop.errors import CustomOpError
 from customop.library.entry import Entry
 from customop.mypy import codes
@@ -78,7 +78,7 @@ class Registered:
     def check_kernel(self, what: str, code: ErrorCode) -> bool:
         """Report a kernel that does not fit, by its names, else by its types."""
         try:
-            check_kernel(self.record, self.function.stand_in(), what)
+            check_kernel(self.record, self.function.stand_in(), what)  # type: ignore[arg-type]  # a record has what is read
         except CustomOpError as error:
             self.tell(error, code)
             return False
@@ -108,7 +108,7 @@ class Registered:
         fn = self.function.stand_in()
         try:
             Entry(self.record.name, kind, fn, "", with_below=with_below).check(
-                self.record
+                self.record  # type: ignore[arg-type]  # a record has what is read
             )
         except CustomOpError as error:
             self.tell(error, code)
@@ -147,7 +147,7 @@ class Registered:
             return
         setup = None if setup_context is None else setup_context.stand_in()
         try:
-            check_autograd(self.record, self.function.stand_in(), setup)
+            check_autograd(self.record, self.function.stand_in(), setup)  # type: ignore[arg-type]  # a record has what is read
         except CustomOpError as error:
             self.tell(error, codes.AUTOGRAD)
             return

@@ -11,7 +11,7 @@ from os import PathLike
 from typing import Any, Literal, Self
 
 from customop.arrays.kinds import kind_of
-from customop.core.table import changing
+from customop.core.changes import changing
 from customop.errors import ArgumentError, RegistrationError
 from customop.profiling.report import save, table_of
 from customop.profiling.seams import unwatch, watch

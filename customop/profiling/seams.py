@@ -22,8 +22,8 @@ from customop.core.array_classes import find_array_rule
 from customop.core.derived.find import find_fake
 from customop.core.dispatch import Mode, dispatch, highest, mode_for, open_modes
 from customop.core.kernels import dispatch_composite, has_own_rule, kind_of_call
+from customop.core.kinds import AUTOGRAD, COMPOSITE, JVP, VMAP
 from customop.core.operator import Operator, route_calls
-from customop.core.table import AUTOGRAD, COMPOSITE, JVP, VMAP
 from customop.profiling.tree import Track, arrays_of
 from customop.transforms.autograd import interpreter as reverse
 from customop.transforms.autograd import node
@@ -164,12 +164,12 @@ def _fast_kernel(op: Any, values: Sequence[Any]) -> Any:
     if names.get("_array") is not ndarray or config.sample_checks:
         return None
     kernel = names["_kernel"]
-    known = op.plans.get("watched")
+    known = op.plans.watched.get("fast")
     if known is None or known[0] is not kernel:
         if not op.array_slots or op.schema.written or op.needs_contiguous:
             return None
         known = kernel, _kernel_name(op, kernel, "cpu")
-        op.plans["watched"] = known
+        op.plans.watched["fast"] = known
     return known
 
 
@@ -299,14 +299,14 @@ def _put_stand_ins() -> None:
     for owner, name, _, under_watch in _SEAMS:
         setattr(owner, name, under_watch)
     for op in route_calls(_STAND_INS):
-        _watch_plan(op, op.plans.get(GradTracer))
+        _watch_plan(op, op.plans.by_tracer.get(GradTracer))
 
 
 def _take_stand_ins() -> None:
     for owner, name, usual, _ in _SEAMS:
         setattr(owner, name, usual)
     for op in route_calls({}):
-        _leave_plan(op, op.plans.get(GradTracer))
+        _leave_plan(op, op.plans.by_tracer.get(GradTracer))
 
 
 # ---- what ran ----
@@ -315,16 +315,16 @@ def _take_stand_ins() -> None:
 def _kernel_name(op: Any, kernel: Any, kind: str) -> tuple[str, str]:
     """What rows call an operator and its kernel."""
     key = ("kernel", kind, id(kernel))
-    plans = op.plans  # a new dict for a new table
+    plans = op.plans.watched  # a new dict for a new table
     if key not in plans:
         plans[key] = op.qualname, _name_kernel(op, kernel, kind)
     return plans[key]  # type: ignore[no-any-return]
 
 
 def _name_kernel(op: Any, kernel: Any, kind: str) -> str:
-    if kind in op._disabled:
+    if kind in op.disabled:
         return "wrapped function"
-    table = op._table
+    table = op.rows
     names: dict[Any, str] = {kind: f"{kind} kernel", DEFAULT: "default kernel"}
     names[COMPOSITE] = "composite body"
     for key, name in names.items():
@@ -338,7 +338,7 @@ def _name_kernel(op: Any, kernel: Any, kind: str) -> str:
 def _rule_name(op: Any, top: Any) -> tuple[str, str]:
     """What rows call an operator and that which an interpreter does with an operator."""
     key = ("rule", type(top), top.kind)
-    plans = op.plans
+    plans = op.plans.watched
     if key not in plans:
         plans[key] = op.qualname, _name_rule(op, top)
     return plans[key]  # type: ignore[no-any-return]
@@ -346,7 +346,7 @@ def _rule_name(op: Any, top: Any) -> tuple[str, str]:
 
 def _name_rule(op: Any, top: Any) -> str:
     kind = top.kind
-    if COMPOSITE in op._table and not has_own_rule(op, kind):
+    if COMPOSITE in op.rows and not has_own_rule(op, kind):
         return "composite body"
     if isinstance(top, Mode):
         return f"{kind.name} mode"

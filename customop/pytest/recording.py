@@ -23,9 +23,9 @@ from customop.core.kernels import (
     kind_of_call,
     top_interpreter,
 )
-from customop.core.kinds import RuleKind
+from customop.core.kinds import COMPOSITE
 from customop.core.samples import Sample
-from customop.core.table import COMPOSITE
+from customop.core.table import RuleKind
 from customop.errors import CustomOpError, quoted
 from customop.testing.inputs.memory import fresh
 from customop.transforms.autograd.interpreter import GradTracer
@@ -59,11 +59,11 @@ class Call:
     @property
     def gone(self) -> str:
         """Why the operator is no longer the one that was called, or nothing."""
-        if self.op._closed:
+        if self.op.closed:
             return "taken back before the test ended"
         if self.op.invoke is not self.made_by:
             return "defined anew after the call"
-        lost = self.rules - self.op._table.keys()
+        lost = self.rules - self.op.rows.keys()
         if lost:
             names = sorted(k if isinstance(k, str) else k.name for k in lost)
             return f"left without its rule for {quoted(names)} before the test ended"
@@ -215,7 +215,7 @@ def _takes_its_body(op: Any, args: Sequence[Any]) -> bool:
 
     Only then may it be opened to a mode: kernels and rules of its own come first.
     """
-    row = op._table.get(COMPOSITE)
+    row = op.rows.get(COMPOSITE)
     if row is None:
         return False
     top = top_interpreter(op, args)
@@ -249,7 +249,7 @@ def _has_values(value: Any) -> bool:
 
 def _new_call(op: Any, values: Sequence[Any]) -> Call:
     sample = fresh(_as_sample(op, values))
-    return Call(op, sample, op.invoke, frozenset(op._table))
+    return Call(op, sample, op.invoke, frozenset(op.rows))
 
 
 def _as_sample(op: Any, values: Sequence[Any]) -> Sample:

@@ -203,7 +203,7 @@ def _spaces(module: str) -> set[str]:
     known = {op for space in namespaces.values() for op in _operators(space)}
     places = {op.namespace: set[str]() for op in known}
     for op in known:
-        places[op.namespace].add(op._definition.module)
+        places[op.namespace].add(op.definition.module)
     inside = {
         space
         for space, modules in places.items()

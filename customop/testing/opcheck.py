@@ -13,7 +13,7 @@ import numpy as np
 from customop.arrays.describe import describe
 from customop.arrays.kinds import FAKE, NUMPY_SCALAR, TRACED, kind_of
 from customop.arrays.nested import flat
-from customop.core.kernels import closed_error, find_kernel
+from customop.core.kernels import find_kernel
 from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.errors import (
@@ -325,8 +325,8 @@ def _operator(op: Any) -> Operator[..., Any]:
             f"opcheck: {op!r} is no operator",
             do="pass what custom_op returns, or co.ops.namespace.name.default",
         )
-    if op._closed:
-        raise closed_error(op)
+    if op.closed:
+        raise op.closed_error()
     return op
 
 
@@ -342,7 +342,7 @@ def _given(
             do="write opcheck(op, (x,))",
         )
     sample = Sample(tuple(args or ()), dict(kwargs or {}))
-    values = op._bind(*sample.args, **sample.kwargs)
+    values = op.bind(*sample.args, **sample.kwargs)
     for p, value in zip(op.schema.parameters, values, strict=True):
         for leaf in flat(value):
             if kind_of[type(leaf)] in (FAKE, TRACED):

@@ -88,7 +88,7 @@ def _call_text(op: Any, args: Sequence[str], named: dict[str, str], check: str) 
 
 def _definition(op: Any, script: _Script) -> str:
     """Lines that bring the operator about, beside imports."""
-    module, where = op._definition.module, op._definition.place
+    module, where = op.definition.module, op.definition.place
     if "<locals>" in getattr(op.__wrapped__, "__qualname__", ""):
         return (
             f"# {op.qualname} is defined within a function: call it first, at {where}"

@@ -432,4 +432,4 @@ def _outcome(op: Any, sample: Sample) -> int:
     if oracle.kernel is None:
         return CLEAN
     with strict_numbers():
-        return oracle.outcome_of(op._bind(*own.args, **own.kwargs))
+        return oracle.outcome_of(op.bind(*own.args, **own.kwargs))

@@ -14,7 +14,7 @@ from customop.arrays.nested import map_nested
 from customop.arrays.numpy_protocol import call_numpy
 from customop.core.checks import check_device_types
 from customop.core.dispatch import Mode, current_mode
-from customop.core.table import AUTOCAST
+from customop.core.kinds import AUTOCAST
 from customop.errors import ArgumentError, RegistrationError
 
 __all__ = ["autocast"]
@@ -90,7 +90,7 @@ class autocast(Mode):  # noqa: N801  # written as a call, as in torch
 
     def process(self, op: Any, args: Sequence[Any]) -> Any:
         """Cast what is to be cast, and call the operator outside of autocast."""
-        row = op._table.get(AUTOCAST)
+        row = op.rows.get(AUTOCAST)
         if row is None:
             return op.invoke(args)
         dtypes = {k: d for k, d in row.fn.items() if self.settings.get(k)}

@@ -14,8 +14,8 @@ from customop.arrays.kinds import FAKE, is_array, kind_of, normalize_device
 from customop.arrays.nested import flat, map_nested
 from customop.arrays.pytree import map_leaves
 from customop.core.dispatch import Mode
-from customop.core.kinds import RuleKind
 from customop.core.proof import finish_fake, to_fake
+from customop.core.table import RuleKind
 from customop.errors import ArgumentError, check_function
 
 __all__ = ["FakeMode", "eval_shape"]

@@ -20,8 +20,8 @@ from customop.arrays.nested import (
 from customop.arrays.numpy_protocol import call_numpy
 from customop.arrays.pytree import flatten, map_leaves, unflatten
 from customop.core.dispatch import Interpreter, Tracer
+from customop.core.kinds import AUTOGRAD, JVP
 from customop.core.proof import JVP_RULE, check_returns
-from customop.core.table import AUTOGRAD, JVP
 from customop.errors import ContractError, GradientError, check_function, place
 from customop.transforms.autograd.grad import check_outputs, vjp
 from customop.transforms.autograd.interpreter import GradInterpreter, GradTracer

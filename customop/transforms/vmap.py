@@ -27,9 +27,9 @@ from customop.arrays.pytree import flatten, spread, unflatten
 from customop.config import config
 from customop.core.derived.inplace import row, warn_loop
 from customop.core.dispatch import Interpreter, Mode, Tracer, current_mode
+from customop.core.kinds import VMAP
 from customop.core.proof import VMAP_RULE, check_returns, check_shapes
 from customop.core.rule_types import BatchInfo
-from customop.core.table import VMAP
 from customop.errors import (
     ContractError,
     DataDependentError,
@@ -131,11 +131,11 @@ class BatchInterpreter(Interpreter):
     ) -> None:
         """Hold the rows of a rule to their shapes, once for each `in_dims`."""
         plans = op.plans
-        proven = ("rows", *[d if type(d) is int else None for d in dims])
-        if config.checks == "first" and proven in plans:
+        proven = tuple([d if type(d) is int else None for d in dims])
+        if config.checks == "first" and proven in plans.proven_rows:
             return
         check_shapes(op, rule, VMAP_RULE, args, out)
-        plans[proven] = True
+        plans.proven_rows.add(proven)
 
     def _by_rule(
         self, op: Any, rule: Any, values: Sequence[Any], dims: Sequence[Any]

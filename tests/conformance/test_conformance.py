@@ -11,7 +11,8 @@ import optree
 import pytest
 
 import customop as co
-from customop.core.operator import AUTOGRAD, VMAP, operators
+from customop.core.kinds import AUTOGRAD, VMAP
+from customop.core.operator import operators
 from tests.conformance import checks
 from tests.conformance.samples import Sample
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import customop as co
+from customop.core.kinds import JVP, VMAP
 from customop.core.operator import find_operator
-from customop.core.table import JVP, VMAP
 
 X = np.array([1.0, 2.0])
 
@@ -235,10 +235,10 @@ def test_a_failed_definition_leaves_no_operator(wrong: dict[str, Any]) -> None:
 def test_a_failed_redefinition_leaves_the_old_operator(wrong: dict[str, Any]) -> None:
     """What was there goes on working."""
     op = make("stays")
-    schema, table = op.schema, dict(op._table)
+    schema, table = op.schema, dict(op.rows)
     with pytest.raises(co.CustomOpError):
         make("stays", **wrong)
-    assert (op.schema, dict(op._table)) == (schema, table)
+    assert (op.schema, dict(op.rows)) == (schema, table)
     assert op(X).tolist() == [2.0, 4.0]
 
 
@@ -268,10 +268,10 @@ def test_a_failed_registration_leaves_the_table(what: str) -> None:
     """A registration that is refused changes nothing."""
     op = make("table").register_fake(lambda x, k: co.fake_like(x))
     op(X)
-    table, disabled = dict(op._table), op._disabled
+    table, disabled = dict(op.rows), op.disabled
     with pytest.raises(co.CustomOpError):
         WRONG[what](op)
-    assert (dict(op._table), op._disabled) == (table, disabled)
+    assert (dict(op.rows), op.disabled) == (table, disabled)
     assert op(X).tolist() == [2.0, 4.0]
 
 

@@ -172,7 +172,7 @@ def test_a_key_names_a_kind_of_array(lib: co.Library, key: str, row: str) -> Non
     """Names of backends in torch, in any letter case, are names of our kinds."""
     lib.define("f(Array x) -> Array")
     lib.impl("f", one, key)
-    assert [k for k in operator(lib, "f")._table if isinstance(k, str)] == [row]
+    assert [k for k in operator(lib, "f").rows if isinstance(k, str)] == [row]
 
 
 @pytest.mark.usefixtures("built_in_kinds")
@@ -197,7 +197,7 @@ def test_the_key_of_a_library_is_the_default() -> None:
     with co.Library(f"libtest{next(_numbers)}", "DEF", "CPU") as lib:
         lib.define("f(Array x) -> Array")
         lib.impl("f", one)
-        assert [*operator(lib, "f")._table] == ["cpu"]
+        assert [*operator(lib, "f").rows] == ["cpu"]
 
 
 # ---- CompositeImplicitAutograd: a body that everything sees ----
@@ -467,7 +467,7 @@ def test_a_lasting_registration_replaces_the_one_before(lib: co.Library) -> None
     for k in range(5):
         op.register_kernel("cpu", lambda x, k=k: x + k)
         op.register_kernel("cpu", lambda x, k=k: x - k)
-    assert len(op._stacks["cpu"]) == 1
+    assert len(op.stacks["cpu"]) == 1
 
 
 def test_a_closed_library_leaves_no_disabled_kernel(lib: co.Library) -> None:
@@ -755,7 +755,7 @@ def test_an_implementation_closed_before_the_definition_is_gone(
     with co.Library(lib.ns, "IMPL") as first:
         first.impl("later", one, "CPU")
     lib.define("later(Array x) -> Array")
-    assert operator(lib, "later")._table == {}
+    assert operator(lib, "later").rows == {}
 
 
 def test_an_implementation_covers_the_kernel_of_a_definition(lib: co.Library) -> None:
@@ -803,7 +803,7 @@ def test_an_implementation_that_does_not_fit_stops_the_definition(
         with pytest.raises(co.RegistrationError, match=r"takes \(x, y\) by position"):
             lib.define("later(Array x) -> Array")
     lib.define("later(Array x) -> Array")
-    assert operator(lib, "later")._table == {}
+    assert operator(lib, "later").rows == {}
 
 
 # ---- fallbacks ----

@@ -22,8 +22,8 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.core import kernels
 from customop.core import operator as operators
+from customop.core import table
 from customop.core.operator import find_operator
 from customop.library import library
 
@@ -50,7 +50,7 @@ def test_ten_thousand_operators_leave_nothing() -> None:
         len(operators.registrations),
         len(operators._retired),
         len(library._owners),
-        len(kernels.fallbacks),
+        len(table.fallbacks),
     )
     gc.collect()
     before, lines = sizes(), len(linecache.cache)
@@ -101,7 +101,7 @@ def test_a_handle_of_a_closed_operator_says_so() -> None:
     op = defined(lib, 1)
     op(X)
     call = op.call
-    where = op._definition.place
+    where = op.definition.place
     lib.close()
     text = (
         "lifetime_closed::f is no more: the library that defined it is closed\n"
@@ -174,7 +174,7 @@ def test_libraries_in_a_cycle_close_when_collected() -> None:
         if k % 10 == 0:
             gc.collect(0)
     gc.collect()
-    assert len(op._stacks["cpu"]) == 1
+    assert len(op.stacks["cpu"]) == 1
     np.testing.assert_array_equal(op(X), X)
     base.close()
 
@@ -357,7 +357,7 @@ def test_registrations_and_calls_from_many_threads() -> None:
         for job in jobs:
             job.result()
     assert wrong == []
-    assert [len(rows) for rows in op._stacks.values()] == [1, 1]
+    assert [len(rows) for rows in op.stacks.values()] == [1, 1]
     np.testing.assert_array_equal(op(X), X)
     base.close()
 

@@ -774,7 +774,7 @@ def snapshot() -> dict[str, Any]:
     }
     codes = {op.qualname: op.call.__code__ for op in (square, composed)}
     plans = {
-        op.qualname: op.plans[interpreter.GradTracer].__globals__.get("setup")
+        op.qualname: op.plans.by_tracer[interpreter.GradTracer].__globals__.get("setup")
         for op in (square,)
     }
     return {"names": names, "codes": codes, "plans": plans, "seams": seams()}

@@ -97,7 +97,7 @@ def test_pointwise_fake_is_proven_by_the_first_call() -> None:
         " kernel returns bool[2, 3, 4] with strides (12, 4, 1) on cpu as output 0, its"
         " fake kernel f64[2, 3, 4] with strides (96, 32, 8) on cpu"
         f"\n  {op.qualname}(Array x) -> Array"
-        f"\n  at {op._definition.place}"
+        f"\n  at {op.definition.place}"
         f"\n  do: @{op.name}.register_fake, a function that returns fake_like(...)"
     )
 
@@ -359,7 +359,7 @@ def test_fake_of_a_dynamic_shape() -> None:
         f"{nonzero.qualname} has no fake kernel: the shape of its result depends on data"
         " (Tag.dynamic_output_shape)"
         f"\n  {nonzero.qualname}(Array x) -> Array"
-        f"\n  at {nonzero._definition.place}"
+        f"\n  at {nonzero.definition.place}"
         f"\n  do: @{nonzero.name}.register_fake, a function that says how large the"
         " result is"
     )

@@ -612,10 +612,10 @@ def test_empty_arrays_have_no_derivative() -> None:
 
 def test_nothing_is_left_behind() -> None:
     """Settings, tables and warnings are as before, also after a fault."""
-    before = (co.config.checks, co.config.aliasing, stretch._table, stretch._disabled)
+    before = (co.config.checks, co.config.aliasing, stretch.rows, stretch.disabled)
     filters = list(warnings.filters)
     assert opcheck(stretch, raise_exception=False).failed != []
-    after = (co.config.checks, co.config.aliasing, stretch._table, stretch._disabled)
+    after = (co.config.checks, co.config.aliasing, stretch.rows, stretch.disabled)
     assert after == before
     assert warnings.filters == filters
 

@@ -69,7 +69,7 @@ def test_arguments_of_numpy_operators(name: str) -> None:
     op = operators[name]
     check(
         strategies.arguments(op),
-        lambda s: is_finite(op.rule("cpu")(*op._bind(*s.args, **s.kwargs))),
+        lambda s: is_finite(op.rule("cpu")(*op.bind(*s.args, **s.kwargs))),
     )
 
 
@@ -287,7 +287,7 @@ def test_arguments_of_a_schema_fit_it(schema: str) -> None:
     expected = len(op.schema.parameters)
 
     def fits(sample: Sample) -> bool:
-        return len(op._bind(*sample.args, **sample.kwargs)) == expected
+        return len(op.bind(*sample.args, **sample.kwargs)) == expected
 
     check(strategies.from_schema(schema), fits)
     check(strategies.from_schema(op.schema), fits)

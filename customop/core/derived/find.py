@@ -17,6 +17,7 @@ from customop.core.derived import pointwise, reduction
 from customop.core.derived import shape_fake as shaperules
 from customop.core.derived import shape_vmap as shapebatch
 from customop.core.proof import Guess
+from customop.core.table import RuleTable
 from customop.errors import (
     CustomOpError,
     DataDependentError,
@@ -25,6 +26,7 @@ from customop.errors import (
     VmapError,
     quoted,
 )
+from customop.schema.parameters import MISSING
 from customop.schema.schema import Schema
 from customop.schema.shape_check import check_definition
 from customop.schema.tags import Tag
@@ -67,19 +69,19 @@ def apply_tags(qualname: str, schema: Schema, tags: frozenset[Tag]) -> Schema:
 # ---- fake kernels ----
 
 
-def find_fake(op: Any) -> Callable[..., Any] | None:
+def find_fake(op: RuleTable) -> Callable[..., Any] | None:
     """The fake kernel of an operator: its own, one by tags or shapes, or None."""
-    row = op._table.get(FAKE)
+    row = op.rows.get(FAKE)
     if row is not None:
         return row.fn  # type: ignore[no-any-return]
     plans = op.plans
-    if FAKE not in plans:
-        plans[FAKE] = _derive_fake(op)
-    found: Callable[..., Any] | None = plans[FAKE]
+    if plans.fake is MISSING:
+        plans.fake = _derive_fake(op)
+    found: Callable[..., Any] | None = plans.fake
     return None if isinstance(found, Guess) and found.fault else found
 
 
-def _derive_fake(op: Any) -> Callable[..., Any] | None:
+def _derive_fake(op: RuleTable) -> Callable[..., Any] | None:
     exact = mutation.derive_fake(op)
     if exact is not None or op.tags.intersection(_BY_DATA):
         return exact
@@ -91,7 +93,7 @@ def _derive_fake(op: Any) -> Callable[..., Any] | None:
     return None if guess is None else Guess(guess)
 
 
-def missing_fake(op: Any) -> CustomOpError | None:
+def missing_fake(op: RuleTable) -> CustomOpError | None:
     """Why tags and shapes of an operator give no fake kernel, where they might."""
     shown = op.schema.show(op.qualname)
     fields = {"op": op.qualname, "kind": FAKE}
@@ -100,7 +102,7 @@ def missing_fake(op: Any) -> CustomOpError | None:
         return DataDependentError(
             f"{op.qualname} has no fake kernel: {_reason(op)}",
             shown,
-            f"at {op._definition.place}",
+            f"at {op.definition.place}",
             do=f"@{op.name}.register_fake, a function that says how large the result is",
             **fields,
         )
@@ -109,16 +111,16 @@ def missing_fake(op: Any) -> CustomOpError | None:
         return MissingRuleError(
             f"{op.qualname} has no fake kernel: {why}",
             shown,
-            f"at {op._definition.place}",
+            f"at {op.definition.place}",
             do=f"@{op.name}.register_fake, a function that returns fake_like(...)",
             **fields,
         )
     return None
 
 
-def _why_no_guess(op: Any) -> str:
+def _why_no_guess(op: RuleTable) -> str:
     """Why there is no guess, or how a call disproved it; nothing where none is due."""
-    guess = op.plans.get(FAKE)
+    guess = op.plans.fake
     if isinstance(guess, Guess):
         tags = [str(t) for t in (Tag.pointwise, Tag.reduction) if t in op.tags]
         source = tags[0] if tags else "its schema"
@@ -136,7 +138,7 @@ def source_of(rule: Any) -> str:
     return "shapes" if module in by_shapes else "tags"
 
 
-def _reason(op: Any) -> str:
+def _reason(op: RuleTable) -> str:
     """What depends on data, by the tags."""
     if Tag.dynamic_output_shape in op.tags:
         return f"the shape of its result depends on data ({Tag.dynamic_output_shape})"
@@ -146,16 +148,16 @@ def _reason(op: Any) -> str:
 # ---- batching ----
 
 
-def derive_vmap(op: Any) -> Callable[..., Any] | None:
+def derive_vmap(op: RuleTable) -> Callable[..., Any] | None:
     """The batching rule that tags or shapes of an operator give, or None."""
     plans = op.plans  # kept as long as the operator's table: every batched call asks
-    if "vmap" not in plans:
-        plans["vmap"] = _derive_vmap(op)
-    found: Callable[..., Any] | None = plans["vmap"]
+    if plans.vmap is MISSING:
+        plans.vmap = _derive_vmap(op)
+    found: Callable[..., Any] | None = plans.vmap
     return found
 
 
-def _derive_vmap(op: Any) -> Callable[..., Any] | None:
+def _derive_vmap(op: RuleTable) -> Callable[..., Any] | None:
     found = (
         mutation.derive_vmap(op)
         or reduction.derive_vmap(op)
@@ -168,7 +170,7 @@ def _derive_vmap(op: Any) -> Callable[..., Any] | None:
 
 
 def _batch_by_data(
-    op: Any, info: Any, in_dims: Sequence[Any], *args: Any, **keywords: Any
+    op: RuleTable, info: Any, in_dims: Sequence[Any], *args: Any, **keywords: Any
 ) -> tuple[Any, Any]:
     """Row by row: the results stack where they happen to be alike."""
     values = (*args, *keywords.values())
@@ -184,7 +186,7 @@ def _batch_by_data(
     return _stack(op, rows)
 
 
-def _stack(op: Any, rows: Sequence[Any]) -> tuple[Any, Any]:
+def _stack(op: RuleTable, rows: Sequence[Any]) -> tuple[Any, Any]:
     """Results of all rows as one, and where its batch is."""
     nested = [children(r) for r in rows]
     if all(items is not None for items in nested):
@@ -205,7 +207,7 @@ def _stack(op: Any, rows: Sequence[Any]) -> tuple[Any, Any]:
     return rows[0], None
 
 
-def _unstackable(op: Any, seen: str) -> VmapError:
+def _unstackable(op: RuleTable, seen: str) -> VmapError:
     return VmapError(
         f"{op.qualname} under vmap: {_reason(op)}, and {seen}",
         op.schema.show(op.qualname),

@@ -18,6 +18,7 @@ import numpy as np
 from customop.arrays.nested import children, like
 from customop.arrays.numpy_protocol import INDEXING, call_numpy
 from customop.core.derived.pointwise import align, rank_of_rows
+from customop.core.table import RuleTable
 from customop.errors import SchemaError, quoted, warn_caller
 from customop.schema.parameters import Parameter, Return
 from customop.schema.schema import Schema
@@ -176,20 +177,20 @@ def _check_return(qualname: str, schema: Schema, r: Return) -> None:
 # ---- what follows ----
 
 
-def returned_slots(op: Any) -> list[int]:
+def returned_slots(op: RuleTable) -> list[int]:
     """Places of the arguments that are the results; none without the tags."""
     if Tag.inplace not in op.tags and Tag.out not in op.tags:
         return []
     return [i for i, p in enumerate(op.schema.parameters) if p.is_written]
 
 
-def _returned(op: Any, values: Sequence[Any]) -> Any:
+def _returned(op: RuleTable, values: Sequence[Any]) -> Any:
     """The arguments among these values that are the result, as it is returned."""
     found = tuple(values[slot] for slot in returned_slots(op))
     return found if op.schema.is_tuple else found[0]
 
 
-def derive_fake(op: Any) -> Callable[..., Any] | None:
+def derive_fake(op: RuleTable) -> Callable[..., Any] | None:
     """A fake kernel of an operator that returns its arguments, or nothing at all."""
     if returned_slots(op):
         return lambda *args, **keywords: _returned(op, (*args, *keywords.values()))
@@ -200,7 +201,7 @@ def _return_nothing(*args: Any, **keywords: Any) -> None:
     """The fake kernel of an operator without a result."""
 
 
-def derive_vmap(op: Any) -> Callable[..., Any] | None:
+def derive_vmap(op: RuleTable) -> Callable[..., Any] | None:
     """The batching rule of an operator that returns its arguments, or None."""
     if not returned_slots(op) or op.sees_seed:
         return None
@@ -208,7 +209,7 @@ def derive_vmap(op: Any) -> Callable[..., Any] | None:
 
 
 def _batch(
-    op: Any, info: Any, in_dims: Sequence[Any], *args: Any, **keywords: Any
+    op: RuleTable, info: Any, in_dims: Sequence[Any], *args: Any, **keywords: Any
 ) -> tuple[Any, Any]:
     """Write all rows, and return the very arrays that were given."""
     values = (*args, *keywords.values())
@@ -227,7 +228,7 @@ def _batch(
 _warned: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def warn_loop(op: Any) -> None:
+def warn_loop(op: RuleTable) -> None:
     """Warn, once for each operator, that a batch runs row by row."""
     if op in _warned:
         return

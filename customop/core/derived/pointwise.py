@@ -12,6 +12,7 @@ from customop.arrays.describe import abbreviated
 from customop.arrays.fake import FakeArray, device_of, dtype_of, fake_like
 from customop.arrays.kinds import FAKE, is_array
 from customop.arrays.numpy_protocol import call_numpy
+from customop.core.table import RuleTable
 from customop.errors import DataDependentError, ShapeError
 from customop.schema.tags import Tag
 from customop.schema.types import is_array_type
@@ -19,7 +20,7 @@ from customop.schema.types import is_array_type
 __all__ = ["align", "derive_fake", "derive_vmap", "move_batch_first", "rank_of_rows"]
 
 
-def derive_vmap(op: Any) -> Callable[..., Any] | None:
+def derive_vmap(op: RuleTable) -> Callable[..., Any] | None:
     """The batching rule of a pointwise operator, or None for other operators."""
     if Tag.pointwise not in op.tags or op.nested_slots:
         return None
@@ -27,7 +28,7 @@ def derive_vmap(op: Any) -> Callable[..., Any] | None:
 
 
 def _batch_pointwise(
-    op: Any, info: Any, in_dims: Sequence[Any], *args: Any, **keywords: Any
+    op: RuleTable, info: Any, in_dims: Sequence[Any], *args: Any, **keywords: Any
 ) -> tuple[Any, Any]:
     """Put batches first and pad, so that NumPy's broadcasting pairs the rows."""
     values = (*args, *keywords.values())
@@ -64,7 +65,7 @@ def move_batch_first(value: Any, dim: int) -> Any:
 # ---- shapes ----
 
 
-def derive_fake(op: Any) -> Callable[..., Any] | None:
+def derive_fake(op: RuleTable) -> Callable[..., Any] | None:
     """A fake kernel of a pointwise operator that returns arrays, or None."""
     if Tag.pointwise not in op.tags or op.nested_slots:
         return None
@@ -73,7 +74,7 @@ def derive_fake(op: Any) -> Callable[..., Any] | None:
     return partial(_broadcast, op)
 
 
-def _broadcast(op: Any, *args: Any, **keywords: Any) -> Any:
+def _broadcast(op: RuleTable, *args: Any, **keywords: Any) -> Any:
     """As many arrays as the schema says, of the shape and dtype of a NumPy sum."""
     values = (*args, *keywords.values())
     # Python's numbers count as NumPy counts them: by their kind alone.
@@ -97,7 +98,7 @@ def _broadcast(op: Any, *args: Any, **keywords: Any) -> Any:
     return (out,) * len(op.schema.returns) if op.schema.is_tuple else out
 
 
-def _shape(op: Any, arrays: Sequence[Any]) -> tuple[int, ...]:
+def _shape(op: RuleTable, arrays: Sequence[Any]) -> tuple[int, ...]:
     try:
         return np.broadcast_shapes(*[tuple(v.shape) for v in arrays])
     except ValueError:

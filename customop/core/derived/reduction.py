@@ -11,6 +11,7 @@ import numpy as np
 from customop.arrays.fake import FakeArray, device_of, dtype_of
 from customop.arrays.numpy_protocol import call_numpy
 from customop.core.derived.pointwise import move_batch_first
+from customop.core.table import RuleTable
 from customop.errors import SchemaError, ShapeError
 from customop.schema.schema import Schema
 from customop.schema.tags import Tag
@@ -59,7 +60,7 @@ def check_axis(qualname: str, schema: Schema, tags: frozenset[Tag]) -> None:
         )
 
 
-def _is_derivable(op: Any) -> bool:
+def _is_derivable(op: RuleTable) -> bool:
     """Whether the results are arrays that follow from one array alone."""
     arrays = len(op.array_slots) == 1 and not op.nested_slots
     returns = op.schema.returns
@@ -71,12 +72,12 @@ def _is_derivable(op: Any) -> bool:
     )
 
 
-def derive_fake(op: Any) -> Callable[..., Any] | None:
+def derive_fake(op: RuleTable) -> Callable[..., Any] | None:
     """A fake kernel of a reduction, or None for other operators."""
     return partial(_reduced, op) if _is_derivable(op) else None
 
 
-def _reduced(op: Any, *args: Any, **keywords: Any) -> Any:
+def _reduced(op: RuleTable, *args: Any, **keywords: Any) -> Any:
     """Arrays without the axes that are reduced, of the dtype of the input."""
     named = _named(op, (*args, *keywords.values()))
     x = args[0]
@@ -88,11 +89,11 @@ def _reduced(op: Any, *args: Any, **keywords: Any) -> Any:
     return (out,) * len(op.schema.returns) if op.schema.is_tuple else out
 
 
-def _named(op: Any, values: Sequence[Any]) -> dict[str, Any]:
+def _named(op: RuleTable, values: Sequence[Any]) -> dict[str, Any]:
     return dict(zip([p.name for p in op.schema.parameters], values, strict=True))
 
 
-def _axes(op: Any, axis: Any, rank: int) -> tuple[int, ...]:
+def _axes(op: RuleTable, axis: Any, rank: int) -> tuple[int, ...]:
     """The axes that are reduced, counted from the front."""
     if axis is None:
         return tuple(range(rank))
@@ -111,13 +112,13 @@ def _axes(op: Any, axis: Any, rank: int) -> tuple[int, ...]:
     return tuple([one % rank for one in wanted])
 
 
-def derive_vmap(op: Any) -> Callable[..., Any] | None:
+def derive_vmap(op: RuleTable) -> Callable[..., Any] | None:
     """The batching rule of a reduction, or None for other operators."""
     return partial(_batch, op) if _is_derivable(op) else None
 
 
 def _batch(
-    op: Any, info: Any, in_dims: Sequence[Any], *args: Any, **keywords: Any
+    op: RuleTable, info: Any, in_dims: Sequence[Any], *args: Any, **keywords: Any
 ) -> tuple[Any, Any]:
     """Reduce one axis further back, with the batch in front."""
     x = move_batch_first(args[0], in_dims[0])
@@ -150,11 +151,11 @@ def _size(shape: Sequence[int]) -> int:
     return count
 
 
-def _item(op: Any) -> Any:
+def _item(op: RuleTable) -> Any:
     kind = next(p.type for p in op.schema.parameters if p.name == "axis")
     return kind.item if isinstance(kind, Maybe) else kind
 
 
-def _values(op: Any, named: dict[str, Any], x: Any) -> list[Any]:
+def _values(op: RuleTable, named: dict[str, Any], x: Any) -> list[Any]:
     """Values of all parameters in order, with another first array."""
     return [x, *[named[p.name] for p in op.schema.parameters[1:]]]

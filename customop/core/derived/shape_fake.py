@@ -24,6 +24,7 @@ from customop.arrays.fake import (
 )
 from customop.arrays.kinds import FAKE, is_array
 from customop.arrays.nested import flat
+from customop.core.table import RuleTable
 from customop.errors import MissingRuleError, ShapeError
 from customop.schema.schema import Schema
 from customop.schema.shape_check import number_names, sizes_of
@@ -90,7 +91,7 @@ def why_no_fake(schema: Schema) -> str:
     return ""
 
 
-def derive_fake(op: Any) -> Callable[..., Any] | None:
+def derive_fake(op: RuleTable) -> Callable[..., Any] | None:
     """A fake kernel by the shapes of an operator, or None where they tell too little."""
     if not op.schema.has_shapes or why_no_fake(op.schema):
         return None
@@ -104,7 +105,9 @@ _Meta = tuple[tuple[int, ...], Any, tuple[int, ...], str]
 _REMEMBERED = 256
 
 
-def _fake(op: Any, known: dict[Any, list[_Meta]], *args: Any, **keywords: Any) -> Any:
+def _fake(
+    op: RuleTable, known: dict[Any, list[_Meta]], *args: Any, **keywords: Any
+) -> Any:
     """The results that the shapes of the arguments give; those of calls like it at once."""
     values = (*args, *keywords.values())
     key = tuple([_mark(value) for value in values])
@@ -133,7 +136,7 @@ def _mark(value: Any) -> Any:
     return tuple([_mark(leaf) for leaf in leaves])
 
 
-def _tell(op: Any, values: Sequence[Any]) -> list[_Meta]:
+def _tell(op: RuleTable, values: Sequence[Any]) -> list[_Meta]:
     sizes = sizes_of(op.qualname, op.schema, values)
     sizes.loops[""] = _joint_loop(op, values)
     # Where all arrays broadcast along an axis, none of them tells its length.
@@ -148,7 +151,7 @@ def _tell(op: Any, values: Sequence[Any]) -> list[_Meta]:
 
 
 def _meta(
-    op: Any,
+    op: RuleTable,
     kind: ArrayType,
     values: Sequence[Any],
     arrays: Sequence[Any],
@@ -175,7 +178,7 @@ def _broadcast_names(schema: Schema) -> list[str]:
     return [a.length for a in axes if a.is_broadcast and isinstance(a.length, str)]
 
 
-def _unknown(op: Any, name: str) -> MissingRuleError:
+def _unknown(op: RuleTable, name: str) -> MissingRuleError:
     return MissingRuleError(
         f"{op.qualname} has no fake kernel for a call in which no argument tells '{name}'",
         op.schema.show(op.qualname),
@@ -185,7 +188,7 @@ def _unknown(op: Any, name: str) -> MissingRuleError:
     )
 
 
-def _joint_loop(op: Any, values: Sequence[Any]) -> tuple[int, ...]:
+def _joint_loop(op: RuleTable, values: Sequence[Any]) -> tuple[int, ...]:
     """What NumPy broadcasts the axes ``...`` of all arguments to."""
     pairs = zip(op.schema.parameters, values, strict=True)
     arrays = [(v, s) for p, value in pairs for v, s in _with_shapes(value, p.type)]

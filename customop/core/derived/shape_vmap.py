@@ -13,6 +13,7 @@ from customop.arrays.nested import flat
 from customop.arrays.numpy_protocol import call_numpy
 from customop.core.derived.pointwise import align
 from customop.core.derived.shape_fake import loop_name, result_types
+from customop.core.table import RuleTable
 from customop.schema.schema import Schema
 from customop.schema.types import (
     ArrayType,
@@ -28,12 +29,12 @@ from customop.shapes.solve import broadcast
 __all__ = ["derive_vmap"]
 
 
-def derive_vmap(op: Any) -> Callable[..., Any] | None:
+def derive_vmap(op: RuleTable) -> Callable[..., Any] | None:
     """The batching rule of an operator with a loop, or None for other operators."""
     if not op.schema.has_shapes or op.schema.written or op.sees_seed:
         return None
     # A body made of operators is batched as it is, whatever has a batch.
-    if any(getattr(kind, "name", "") == "composite" for kind in op._table):
+    if any(getattr(kind, "name", "") == "composite" for kind in op.rows):
         return None
     name = loop_name(op.schema)
     if name is None or _has_hidden_loop(op.schema, name):
@@ -93,7 +94,7 @@ class _Batches:
 
 
 def _batch(
-    op: Any,
+    op: RuleTable,
     batches: _Batches,
     info: Any,
     in_dims: tuple[Any, ...],
@@ -150,7 +151,7 @@ def _widened(value: Any, step: _Step, wide: tuple[int, ...]) -> Any:
 
 
 def _batch_nested(
-    op: Any,
+    op: RuleTable,
     name: str,
     info: Any,
     in_dims: Sequence[Any],

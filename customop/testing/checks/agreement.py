@@ -13,9 +13,9 @@ from customop.arrays.kinds import DEFAULT, FAKE, is_array, kind_of, known_kinds
 from customop.arrays.nested import flat, map_nested
 from customop.core.derived.find import find_fake, missing_fake
 from customop.core.kernels import find_kernel
+from customop.core.kinds import COMPOSITE
 from customop.core.proof import check_returns, to_fake
 from customop.core.samples import Sample
-from customop.core.table import COMPOSITE
 from customop.errors import ContractError, DataDependentError, place
 from customop.schema.tags import Tag
 from customop.testing.checks.behaviour import check_determinism
@@ -82,7 +82,7 @@ def _without_fake(op: Any) -> str:
 
 def _is_derived(op: Any, fake: Any) -> bool:
     """Whether the fake kernel follows from tags or the body, and is not the user's."""
-    row = op._table.get(FAKE)
+    row = op.rows.get(FAKE)
     return row is None or row.fn is not fake
 
 
@@ -165,7 +165,7 @@ def check_kernels_agree(trial: Trial, sample: Sample) -> str:
     wanted = [kind for kind in known_kinds() if _is_meant_for(trial.op, kind)]
     kinds = [kind for kind in wanted if kind in devices_at_hand()]
     if not others and not kinds:
-        missing = [kind for kind in wanted if kind in trial.op._table]
+        missing = [kind for kind in wanted if kind in trial.op.rows]
         if missing:
             return f"no array of the kind '{missing[0]}' can be made here"
         return "one kernel alone"
@@ -185,12 +185,12 @@ def _other_kernels(op: Any) -> list[tuple[str, Callable[..., Any]]]:
     """Kernels for NumPy's arrays besides the one that calls take, each once."""
     found = [find_kernel(op, "cpu")]
     rows = [
-        ("default kernel", op._table.get(DEFAULT)),
-        ("composite body", op._table.get(COMPOSITE)),
-        ("disabled 'cpu' kernel", op._table.get("cpu")),
+        ("default kernel", op.rows.get(DEFAULT)),
+        ("composite body", op.rows.get(COMPOSITE)),
+        ("disabled 'cpu' kernel", op.rows.get("cpu")),
     ]
     others = [(name, row.fn) for name, row in rows if row is not None]
-    if "cpu" in op._table and op.__wrapped__ is op._definition.fn:
+    if "cpu" in op.rows and op.__wrapped__ is op.definition.fn:
         others.append(("function it was made from", op.__wrapped__))
     kept = []
     for name, fn in others:
@@ -205,7 +205,7 @@ def _is_meant_for(op: Any, kind: str) -> bool:
     if kind in ("cpu", FAKE) or find_kernel(op, kind) is None:
         return False
     # CuPy takes half a second to import: it is not, for a default kernel alone.
-    return kind in op._table or kind != "cuda" or "cupy" in sys.modules
+    return kind in op.rows or kind != "cuda" or "cupy" in sys.modules
 
 
 def _check_kind(trial: Trial, sample: Sample, kind: str, run: Run) -> str:
@@ -221,13 +221,13 @@ def _check_kind(trial: Trial, sample: Sample, kind: str, run: Run) -> str:
     try:
         found = trial.run_of(split_call(op, kernel, given), given)
     except Exception:
-        if kind in op._table:
+        if kind in op.rows:
             raise
         # Nobody has said that the default kernel is for arrays of this kind.
         return f"the default kernel refuses '{kind}' arrays"
     for name, leaf in found.effects:
         if is_array(leaf) and kind_of[type(leaf)] != kind:
-            if kind not in op._table:
+            if kind not in op.rows:
                 return f"the default kernel gives no '{kind}' arrays"
             raise Fault(
                 f"returns {name} of the kind '{kind_of[type(leaf)]}' from the"

@@ -10,8 +10,8 @@ import numpy as np
 
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat
+from customop.core.kinds import COMPOSITE, VMAP
 from customop.core.samples import Sample
-from customop.core.table import COMPOSITE, VMAP
 from customop.errors import (
     ContractError,
     CustomOpError,
@@ -44,7 +44,7 @@ def check_vmap(trial: Trial, sample: Sample) -> str:
     """The batching rule does what a loop over the rows does."""
     op = trial.op
     if op.find_rule(VMAP) is None:
-        is_composite = COMPOSITE in op._table
+        is_composite = COMPOSITE in op.rows
         return "made of operators" if is_composite else "no vmap rule: a loop is exact"
     arrays = _arrays(trial.bound(sample))
     if not arrays:

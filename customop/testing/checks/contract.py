@@ -10,10 +10,10 @@ import numpy as np
 from customop.arrays.kinds import TRACED, is_array, kind_of
 from customop.arrays.nested import children, flat, map_nested
 from customop.core.derived import pointwise, reduction
+from customop.core.kinds import AUTOGRAD, COMPOSITE
 from customop.core.operator import namespaces
 from customop.core.proof import check_returns, readonly, shared_results, to_fake
 from customop.core.samples import Sample
-from customop.core.table import AUTOGRAD, COMPOSITE
 from customop.errors import ContractError, CustomOpError
 from customop.schema.tags import Tag
 from customop.testing.checks.trial import (
@@ -287,7 +287,7 @@ def check_autograd_registration(trial: Trial, sample: Sample) -> str:
     )
     inputs = floats_of(trial.bound(sample))
     if formula is None:
-        return "no autograd rule" if COMPOSITE not in op._table else "made of operators"
+        return "no autograd rule" if COMPOSITE not in op.rows else "made of operators"
     if op.schema.written:
         return f"it writes {', '.join(op.schema.written)}"
     if not inputs:

@@ -10,8 +10,8 @@ import numpy as np
 
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat, map_nested
+from customop.core.kinds import AUTOGRAD, JVP
 from customop.core.samples import Sample
-from customop.core.table import AUTOGRAD, JVP
 from customop.errors import DataDependentError, MissingRuleError, OpCheckError
 from customop.testing.checks.trial import (
     Fault,

@@ -109,7 +109,7 @@ class Trial:
 
     def bound(self, sample: Sample) -> list[Any]:
         """The values of all parameters in a call with a sample, not to be written."""
-        return list(self.op._bind(*sample.args, **sample.kwargs))
+        return list(self.op.bind(*sample.args, **sample.kwargs))
 
     def values(self, sample: Sample) -> list[Any]:
         """The values of all parameters, for one call: copies of the same layout."""

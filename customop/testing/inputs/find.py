@@ -70,9 +70,9 @@ def patterns_of(op: Any) -> Finding:
         If there are none.
     """
     plans = op.plans
-    if "patterns" not in plans:
-        plans["patterns"] = find_patterns(op)
-    found: Finding = plans["patterns"]
+    if plans.patterns is None:
+        plans.patterns = find_patterns(op)
+    found: Finding = plans.patterns
     if not found.patterns:
         raise _none_found(op, found.error)
     return found
@@ -94,7 +94,7 @@ def _none_found(op: Any, error: Exception | None) -> ArgumentError:
 def _checked(op: Any, sample: Sample) -> Sample:
     """A registered sample whose arguments fit the schema."""
     try:
-        op._bind(*sample.args, **sample.kwargs)
+        op.bind(*sample.args, **sample.kwargs)
     except ArgumentError:
         raise
     except TypeError as error:

@@ -166,7 +166,7 @@ class Oracle:
     def _fake_takes(self, values: Sequence[Any]) -> bool:
         try:
             if self.op.schema.has_shapes:
-                self._call(self.op._bind, values)
+                self._call(self.op.bind, values)
             if self.fake is not None:
                 self._call(self.fake, values)
         except Exception as error:  # noqa: BLE001  # whatever a kernel raises

@@ -100,7 +100,7 @@ def _runs(op: Any, oracle: Oracle, sample: Sample) -> bool:
     if oracle.kernel is None:
         return False
     try:
-        values = op._bind(*own.args, **own.kwargs)
+        values = op.bind(*own.args, **own.kwargs)
     except Exception:  # noqa: BLE001  # the schema refuses it, by whatever error
         return False
     with strict_numbers():

@@ -246,7 +246,7 @@ class _Judge:
 
     def _values(self, sample: Sample) -> Sequence[Any]:
         own = fresh(sample)
-        found: Sequence[Any] = self.op._bind(*own.args, **own.kwargs)
+        found: Sequence[Any] = self.op.bind(*own.args, **own.kwargs)
         return found
 
     def takes(self, sample: Sample) -> bool:

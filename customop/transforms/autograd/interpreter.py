@@ -20,8 +20,8 @@ from customop.arrays.nested import (
 from customop.config import config
 from customop.core.codegen import generate
 from customop.core.dispatch import Interpreter, Tracer
+from customop.core.kinds import AUTOGRAD, Formula
 from customop.core.proof import moments, readonly, with_sampling
-from customop.core.table import AUTOGRAD, Formula
 from customop.errors import GradientError, caller_place, warn_caller
 from customop.transforms.autograd.node import (
     Edge,
@@ -99,7 +99,7 @@ class GradInterpreter(Interpreter):
     def process(self, op: Any, args: Sequence[Any]) -> Any:
         """Run the operator below, and note how to go back through it."""
         try:
-            plan = op.plans[GradTracer]
+            plan = op.plans.by_tracer[GradTracer]
         except KeyError:
             plan = _plan(op)
         return plan(self, args)
@@ -264,14 +264,14 @@ def _later(backward: Callable[..., Any]) -> Callable[..., Any]:
 
 def _plan(op: Any) -> _Plan:
     """The plan of an operator, kept until its table changes."""
-    plans = op.plans  # a new dict for a new table: a stale plan is lost with the old
+    plans = op.plans  # a new object for a new table: a stale plan is lost with the old
     rule = op.find_rule(AUTOGRAD)
     nodes = _node_class(op, _Missing(op) if rule is None else rule)
     if op.is_plain and type(rule) is Formula:
         plan = _plain_plan(op, rule, nodes)
     else:
         plan = _any_plan(op, nodes)
-    plans[GradTracer] = plan
+    plans.by_tracer[GradTracer] = plan
     return plan
 
 

@@ -12,10 +12,10 @@ from customop.arrays.kinds import TRACED, is_array, kind_of
 from customop.arrays.nested import map_nested
 from customop.arrays.pytree import map_leaves
 from customop.core.dispatch import Mode, current_mode
-from customop.core.kinds import RuleKind
+from customop.core.kinds import AUTOGRAD
 from customop.core.operator import Operator
 from customop.core.rule_types import Context
-from customop.core.table import AUTOGRAD
+from customop.core.table import RuleKind
 from customop.errors import GradientError
 from customop.library.functions import custom_op
 from customop.schema.tags import Tag
