@@ -27,10 +27,8 @@ def _settings_stay() -> Iterator[None]:
 @pytest.fixture
 def built_in_kinds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Know the kinds of array that the package brings, and none that tests add."""
-    names = ("traced", "fake", "cpu", "cuda")
-    known = {name: kinds._registered[name] for name in names}
-    monkeypatch.setattr(kinds, "_registered", known)
-    monkeypatch.setattr(kinds, "_conversions", {})
+    built_in = (kinds.SCALAR, kinds.CPU, kinds.CUDA, kinds.FAKE_ARRAY, kinds.TRACED)
+    monkeypatch.setattr(kinds, "_kinds", {kind.name: kind for kind in built_in})
     kinds.kind_of.clear()
     yield
     kinds.kind_of.clear()

@@ -10,7 +10,7 @@ from customop.arrays.nested import map_outline
 
 __all__ = ["abbreviated", "describe", "show", "show_values"]
 
-_LETTERS = "fiuc"
+_LETTERS = frozenset("fiuc")
 
 
 def abbreviated(value: Any) -> str:

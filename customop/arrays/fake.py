@@ -13,11 +13,13 @@ import numpy.typing as npt
 from customop.arrays.array import Array
 from customop.arrays.describe import abbreviated, describe
 from customop.arrays.kinds import (
-    FAKE,
-    NUMPY_SCALAR,
-    TRACED,
-    add_array_type,
-    kind_of,
+    FAKE_ARRAY,
+    add_array_class,
+    device_of,
+    has_data,
+    has_memory,
+    is_array,
+    is_fake,
     normalize_device,
 )
 from customop.arrays.numpy_protocol import ArrayMethods
@@ -128,7 +130,7 @@ class FakeArray(ArrayMethods):
         raise self._no_data("tolist()")
 
 
-add_array_type(FAKE, FakeArray)
+add_array_class(FAKE_ARRAY, FakeArray)
 
 
 def _check_one_given(strides: object) -> None:
@@ -196,7 +198,7 @@ def fake_like(
         itemsize = x.dtype.itemsize
         strides = like_strides(x.shape, x.strides, itemsize, x.shape, itemsize)
         return make_fake(x.shape, x.dtype, strides, x.device)
-    if kind_of[type(x)] is None:
+    if not is_array(x):
         raise ArgumentError(
             f"fake_like: {x!r} is no array", do="pass an array: fake_like(x, shape=...)"
         )
@@ -209,16 +211,25 @@ def fake_like(
     return make_fake(length, kind, strides, where)
 
 
-def device_of(x: Any) -> str:
-    """Name of the device of an array of any kind."""
-    kind = kind_of[type(x)]
-    if kind == "cuda":
-        return f"cuda:{x.device.id}"
-    if kind == FAKE:
-        return str(x.device)
-    if kind == TRACED:
-        return str(x.device)
-    return "cpu" if kind is None or kind == NUMPY_SCALAR else kind
+def to_fake(value: Any) -> Any:
+    """The fake array of a real one; all else as it is."""
+    if not is_array(value) or not has_data(value):
+        return value
+    return make_fake(
+        tuple(value.shape), dtype_of(value), tuple(strides_of(value)), device_of(value)
+    )
+
+
+def to_c_order(value: Any) -> Any:
+    """An array in C order, fake or real: a copy where it is not; all else as it is."""
+    if is_fake(value):
+        order = c_strides(value.shape, value.dtype.itemsize)
+        return make_fake(value.shape, value.dtype, order, value.device)
+    if not has_memory(value):
+        return value
+    flags = getattr(value, "flags", None)
+    # Kinds without flags have one order alone.
+    return value if flags is None or flags.c_contiguous else value.copy(order="C")
 
 
 def strides_of(x: Any) -> tuple[int, ...]:

@@ -1,38 +1,168 @@
-"""Kinds of array: which class of array is of which kind, and device names."""
+"""Kinds of array: which class of array is of which kind, and device names.
+
+A kind is one `ArrayKind` object. Code asks it for facts (`kind.has_memory`), or asks
+one of the functions below about a value (`has_memory(x)`).
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import sys
+import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any
 
 import numpy as np
 
 from customop.errors import ArgumentError, RegistrationError, did_you_mean, quoted
 
 __all__ = [
-    "Conversion",
-    "conversion_of",
+    "ArrayKind",
+    "device_of",
+    "has_data",
+    "has_device",
+    "has_memory",
+    "is_array",
+    "is_array_class",
+    "is_fake",
+    "is_traced",
+    "kind_name",
+    "kind_of",
     "known_kinds",
     "normalize_device",
     "register_array_type",
 ]
 
-# What a value among the arrays of a call can be besides an array of a kind.
-TRACED = "traced"
-# A NumPy scalar is a cpu array that may stand beside arrays of any kind.
-NUMPY_SCALAR = "numpy scalar"
-# Rows of an operator's table that are no kind of array.
-DEFAULT = "default"
+# Rows of an operator's table: the fake kernel, and the kernel for all kinds.
 FAKE = "fake"
+DEFAULT = "default"
 
-_RESERVED = (TRACED, NUMPY_SCALAR, DEFAULT)
+
+class ArrayKind:
+    """What the package needs to know of the arrays of one kind.
+
+    Attributes
+    ----------
+    name : str
+        The name that users write: ``"cpu"``.
+    has_data : bool
+        Whether arrays have elements: false for fake and traced arrays.
+    has_memory : bool
+        Whether arrays have memory that can be shared and written: false for NumPy
+        scalars too.
+    has_device : bool
+        Whether arrays fix the device of a call. NumPy scalars go with all devices.
+    classes : tuple of type or str
+        Its classes; ``"module.Class"`` for one that is not imported yet.
+    from_numpy : callable or None
+        Makes an array of a NumPy array.
+    to_numpy : callable or None
+        Makes a NumPy array of an array.
+    """
+
+    __slots__ = (
+        "_device",
+        "_is_at_hand",
+        "classes",
+        "from_numpy",
+        "has_data",
+        "has_device",
+        "has_memory",
+        "name",
+        "to_numpy",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        *classes: type | str,
+        has_data: bool = True,
+        has_memory: bool = True,
+        has_device: bool = True,
+        device: Callable[[Any], str] | None = None,
+        from_numpy: Callable[[Any], Any] | None = None,
+        to_numpy: Callable[[Any], Any] | None = None,
+        is_at_hand: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.name: str = name
+        self.classes: tuple[type | str, ...] = classes
+        self.has_data: bool = has_data
+        self.has_memory: bool = has_memory
+        self.has_device: bool = has_device
+        self.from_numpy: Callable[[Any], Any] | None = from_numpy
+        self.to_numpy: Callable[[Any], Any] | None = to_numpy
+        self._device = device
+        self._is_at_hand = is_at_hand
+
+    def __repr__(self) -> str:
+        return f"ArrayKind({self.name!r})"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def device(self, x: Any) -> str:
+        """Device of an array of this kind."""
+        return self.name if self._device is None else self._device(x)
+
+    def can_be_made(self) -> bool:
+        """Whether NumPy arrays can be turned into arrays of this kind here."""
+        return self.from_numpy is not None and self._is_at_hand()
 
 
-class _Classes(dict[type, str | None]):
-    """Class -> kind, resolved on a miss through base classes and named classes."""
+@cache
+def _cuda_answers() -> bool:
+    """Whether CuPy is installed and finds a device."""
+    if importlib.util.find_spec("cupy") is None:
+        return False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # CuPy warns where it finds no CUDA
+        cupy = importlib.import_module("cupy")
+    try:
+        return int(cupy.cuda.runtime.getDeviceCount()) > 0
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return False
 
-    def __missing__(self, cls: type) -> str | None:
+
+def _own_device(x: Any) -> str:
+    return str(x.device)
+
+
+CPU = ArrayKind("cpu", np.ndarray, from_numpy=np.asarray, to_numpy=np.asarray)
+CUDA = ArrayKind(
+    "cuda",
+    "cupy.ndarray",
+    device=lambda x: f"cuda:{x.device.id}",
+    from_numpy=lambda x: sys.modules["cupy"].asarray(x),
+    to_numpy=lambda x: x.get(),
+    is_at_hand=_cuda_answers,
+)
+# Their classes enter themselves where they are defined.
+FAKE_ARRAY = ArrayKind(FAKE, has_data=False, has_memory=False, device=_own_device)
+TRACED = ArrayKind("traced", has_data=False, has_memory=False, device=_own_device)
+# The class of every NumPy scalar.
+SCALAR = ArrayKind(
+    "numpy scalar",
+    np.generic,
+    has_memory=False,
+    has_device=False,
+    device=lambda _: "cpu",
+    to_numpy=np.asarray,
+)
+
+_NOT_FOR_KERNELS = (TRACED.name, SCALAR.name)
+_RESERVED = (*_NOT_FOR_KERNELS, FAKE, DEFAULT)
+
+# Name -> kind. A class is of the first kind that names it.
+_kinds: dict[str, ArrayKind] = {
+    kind.name: kind for kind in (SCALAR, CPU, CUDA, FAKE_ARRAY, TRACED)
+}
+
+
+class _Classes(dict[type, ArrayKind | None]):
+    """Class -> kind, found on a miss through base classes and named classes."""
+
+    def __missing__(self, cls: type) -> ArrayKind | None:
         kind = _resolve(cls)
         # Python's own classes are never arrays; others may be registered later.
         if kind is not None or cls.__module__ == "builtins":
@@ -40,128 +170,14 @@ class _Classes(dict[type, str | None]):
         return kind
 
 
-# Kind -> classes, given as a class or as "module.Class" not yet imported.
-_registered: dict[str, tuple[type | str, ...]] = {}
-# The look-up of the call path. Registering replaces its contents.
+# Every call looks up here. Registering a class clears it.
 kind_of: _Classes = _Classes()
 
 
-class Conversion(NamedTuple):
-    """How arrays of a kind are made of NumPy's, and give their values back."""
-
-    from_numpy: Callable[[Any], Any] | None
-    to_numpy: Callable[[Any], Any] | None
-
-
-# Kind -> its conversion, where one was registered.
-_conversions: dict[str, Conversion] = {}
-
-
-def register_array_type(
-    kind: str,
-    cls_or_path: type | str,
-    *,
-    from_numpy: Callable[[Any], Any] | None = None,
-    to_numpy: Callable[[Any], Any] | None = None,
-) -> None:
-    """Make a class of arrays known, as a kind that kernels can be registered for.
-
-    Parameters
-    ----------
-    kind : str
-        Name of the kind: the `device_types` of its kernels. A kind may have
-        several classes.
-    cls_or_path : type or str
-        The class, or ``"module.Class"``, which is looked up once that module has
-        been imported by somebody else. Subclasses are of the same kind.
-    from_numpy : callable, optional
-        Makes an array of the kind of a NumPy array, of the same values, shape and
-        dtype. With it, checks can run on arrays of the kind.
-    to_numpy : callable, optional
-        Gives the NumPy array of an array of the kind. It may be left out for classes
-        that have ``__array__`` or ``__dlpack__``.
-
-    Raises
-    ------
-    RegistrationError
-        If the kind is no identifier, the class is none, or belongs to another kind,
-        or a conversion is no function.
-
-    Examples
-    --------
-    >>> import customop as co
-    >>> class Column:
-    ...     shape = (3,)
-    >>> co.register_array_type("column", Column)
-    """
-    taken = (*_RESERVED, FAKE)
-    if not isinstance(kind, str) or not kind.isidentifier() or kind in taken:
-        raise RegistrationError(
-            f"register_array_type: kind {kind!r} is no name for a kind of array",
-            do="use an identifier, such as 'strict' or 'tpu'",
-        )
-    _check_class(kind, cls_or_path)
-    for name, fn in (("from_numpy", from_numpy), ("to_numpy", to_numpy)):
-        if fn is not None and not callable(fn):
-            raise RegistrationError(
-                f"register_array_type: {name}={fn!r} is no function",
-                do=f"pass a function of one array: {name}=convert",
-            )
-    add_array_type(kind, cls_or_path)
-    if from_numpy is not None or to_numpy is not None:
-        known = conversion_of(kind)
-        _conversions[kind] = Conversion(
-            from_numpy or known.from_numpy, to_numpy or known.to_numpy
-        )
-
-
-def conversion_of(kind: str | None) -> Conversion:
-    """The conversion registered for a kind of array; of functions that may be None."""
-    return _conversions.get(kind or "", Conversion(None, None))
-
-
-def _check_class(kind: str, cls_or_path: object) -> None:
-    if isinstance(cls_or_path, str):
-        parts = cls_or_path.split(".")
-        if len(parts) < 2 or not all(part.isidentifier() for part in parts):
-            raise RegistrationError(
-                f"register_array_type: {cls_or_path!r} is no path of a class",
-                do='write "module.Class"',
-            )
-        return
-    if not isinstance(cls_or_path, type):
-        raise RegistrationError(
-            f"register_array_type: {cls_or_path!r} is neither a class nor a path",
-            do='pass the class, or "module.Class"',
-        )
-    if issubclass(cls_or_path, np.generic) or cls_or_path.__module__ == "builtins":
-        raise RegistrationError(
-            f"register_array_type: {cls_or_path.__qualname__} is no class of arrays",
-            do="pass the class that has shape and dtype",
-        )
-    known = _resolve(cls_or_path)
-    if known is not None and known != kind:
-        raise RegistrationError(
-            f"register_array_type: {cls_or_path.__qualname__} is already of the kind"
-            f" '{known}'",
-            do=f"register kernels for '{known}', or a class of your own",
-        )
-
-
-def add_array_type(kind: str, cls_or_path: type | str) -> None:
-    """Enter a class without the checks for users."""
-    classes = _registered.get(kind, ())
-    if cls_or_path not in classes:
-        _registered[kind] = (*classes, cls_or_path)
-    kind_of.clear()
-
-
-def _resolve(cls: type) -> str | None:
-    if issubclass(cls, np.generic):
-        return NUMPY_SCALAR
+def _resolve(cls: type) -> ArrayKind | None:
     for base in cls.__mro__:
-        for kind, classes in _registered.items():
-            if any(base is (_find(known)) for known in classes):
+        for kind in _kinds.values():
+            if any(base is _find(known) for known in kind.classes):
                 return kind
     return None
 
@@ -174,19 +190,168 @@ def _find(known: type | str) -> object:
     return getattr(sys.modules.get(module), name, None)
 
 
-def known_kinds() -> tuple[str, ...]:
-    """Names of all kinds that a kernel can be registered for, 'fake' among them."""
-    return tuple(kind for kind in _registered if kind not in _RESERVED)
+# ---- questions about a value ----
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value is an array of a known kind; tracers and NumPy scalars are."""
+    """Whether a value is an array; fake and traced ones and NumPy scalars are."""
     return kind_of[type(value)] is not None
+
+
+def is_fake(value: Any) -> bool:
+    """Whether a value is a fake array."""
+    return kind_of[type(value)] is FAKE_ARRAY
+
+
+def is_traced(value: Any) -> bool:
+    """Whether a transform follows a value."""
+    return kind_of[type(value)] is TRACED
+
+
+def has_data(value: Any) -> bool:
+    """Whether a value is anything but a fake or traced array."""
+    kind = kind_of[type(value)]
+    return kind is None or kind.has_data
+
+
+def has_memory(value: Any) -> bool:
+    """Whether a value is an array whose memory can be shared and written."""
+    kind = kind_of[type(value)]
+    return kind is not None and kind.has_memory
+
+
+def has_device(value: Any) -> bool:
+    """Whether a value is an array that fixes the device of a call."""
+    kind = kind_of[type(value)]
+    return kind is not None and kind.has_device
+
+
+def kind_name(value: Any) -> str | None:
+    """Name of the kind of a value; None for what is not an array."""
+    kind = kind_of[type(value)]
+    return None if kind is None else kind.name
+
+
+def device_of(x: Any) -> str:
+    """Name of the device of an array of any kind; "cpu" for other values."""
+    kind = kind_of[type(x)]
+    return "cpu" if kind is None else kind.device(x)
 
 
 def is_array_class(annotation: object) -> bool:
     """Whether an annotation is a class of arrays of a known kind."""
     return isinstance(annotation, type) and kind_of[annotation] is not None
+
+
+# ---- registering ----
+
+
+def register_array_type(
+    kind: str,
+    cls_or_path: type | str,
+    *,
+    from_numpy: Callable[[Any], Any] | None = None,
+    to_numpy: Callable[[Any], Any] | None = None,
+) -> None:
+    """Name a class of arrays, so that kernels can be registered for it.
+
+    Parameters
+    ----------
+    kind : str
+        Name of the kind: the `device_types` of its kernels. A kind may have
+        several classes.
+    cls_or_path : type or str
+        The class, or ``"module.Class"``, which is looked up once somebody has
+        imported that module. Subclasses are of the same kind.
+    from_numpy : callable, optional
+        Makes an array of the kind from a NumPy array, of the same values, shape and
+        dtype. With it, checks can run on arrays of the kind.
+    to_numpy : callable, optional
+        Makes a NumPy array from an array of the kind. It may be left out for classes
+        that have ``__array__`` or ``__dlpack__``.
+
+    Raises
+    ------
+    RegistrationError
+        If the kind is not an identifier, the class is not a class or belongs to
+        another kind, or a conversion is not callable.
+
+    Examples
+    --------
+    >>> import customop as co
+    >>> class Column:
+    ...     shape = (3,)
+    >>> co.register_array_type("column", Column)
+    """
+    if not isinstance(kind, str) or not kind.isidentifier() or kind in _RESERVED:
+        raise RegistrationError(
+            f"register_array_type: {kind!r} cannot be the name of a kind of array",
+            do="use an identifier, such as 'strict' or 'tpu'",
+        )
+    _check_class(kind, cls_or_path)
+    for name, fn in (("from_numpy", from_numpy), ("to_numpy", to_numpy)):
+        if fn is not None and not callable(fn):
+            raise RegistrationError(
+                f"register_array_type: {name}={fn!r} is not callable",
+                do=f"pass a function of one array: {name}=convert",
+            )
+    known = _kinds.setdefault(kind, ArrayKind(kind))
+    add_array_class(known, cls_or_path)
+    known.from_numpy = from_numpy or known.from_numpy
+    known.to_numpy = to_numpy or known.to_numpy
+
+
+def _check_class(kind: str, cls_or_path: object) -> None:
+    if isinstance(cls_or_path, str):
+        parts = cls_or_path.split(".")
+        if len(parts) < 2 or not all(part.isidentifier() for part in parts):
+            raise RegistrationError(
+                f"register_array_type: {cls_or_path!r} is not the path of a class",
+                do='write "module.Class"',
+            )
+        return
+    if not isinstance(cls_or_path, type):
+        raise RegistrationError(
+            f"register_array_type: {cls_or_path!r} is neither a class nor a path",
+            do='pass the class, or "module.Class"',
+        )
+    if issubclass(cls_or_path, np.generic) or cls_or_path.__module__ == "builtins":
+        raise RegistrationError(
+            f"register_array_type: {cls_or_path.__qualname__} is not a class of arrays",
+            do="pass the class that has shape and dtype",
+        )
+    known = _resolve(cls_or_path)
+    if known is not None and known.name != kind:
+        raise RegistrationError(
+            f"register_array_type: {cls_or_path.__qualname__} is already of the kind"
+            f" '{known}'",
+            do=f"register kernels for '{known}', or a class of your own",
+        )
+
+
+def add_array_class(kind: ArrayKind, cls_or_path: type | str) -> None:
+    """Enter a class without the checks for users."""
+    if cls_or_path not in kind.classes:
+        kind.classes = (*kind.classes, cls_or_path)
+    kind_of.clear()
+
+
+def find_kind(name: str) -> ArrayKind:
+    """The kind of a name that `known_kinds` has."""
+    return _kinds[name]
+
+
+def known_kinds() -> tuple[str, ...]:
+    """Names of all kinds that a kernel can be registered for, 'fake' among them."""
+    return tuple(name for name in _kinds if name not in _NOT_FOR_KERNELS)
+
+
+# ---- devices ----
+
+
+def known_devices() -> list[str]:
+    """Names of all kinds that are devices: all of `known_kinds` but 'fake'."""
+    return [name for name in known_kinds() if name != FAKE]
 
 
 def normalize_device(device: Any) -> str:
@@ -195,7 +360,7 @@ def normalize_device(device: Any) -> str:
     Parameters
     ----------
     device : str or device object
-        A name, with a number behind a colon or without, or CuPy's device object.
+        A name, with or without a number after a colon, or CuPy's device object.
 
     Returns
     -------
@@ -209,8 +374,7 @@ def normalize_device(device: Any) -> str:
     if not isinstance(device, str) and hasattr(device, "id"):
         device = f"cuda:{device.id}"
     kind, colon, number = str(device).partition(":")
-    # A fake array has the device of the array that it stands for.
-    known = [name for name in known_kinds() if name != FAKE]
+    known = known_devices()
     if kind not in known or (colon and not number.isdecimal()):
         near = "" if kind in known else did_you_mean(kind, known)
         raise ArgumentError(
@@ -221,9 +385,5 @@ def normalize_device(device: Any) -> str:
 
 
 def device_kind(device: str) -> str:
-    """Kind of array that lives on a device."""
+    """Name of the kind of array that lives on a device: ``"cuda"`` of ``"cuda:1"``."""
     return device.partition(":")[0]
-
-
-add_array_type("cpu", np.ndarray)
-add_array_type("cuda", "cupy.ndarray")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.kinds import FAKE, TRACED, kind_of
+from customop.arrays.kinds import FAKE_ARRAY, TRACED, kind_of
 from customop.core.dispatch import nested_leaves
 from customop.core.kinds import ARRAY_CLASS
 from customop.core.table import Row, RuleTable, same_place
@@ -65,7 +65,7 @@ def _check_class(op: RuleTable, cls: Any) -> None:
     elif issubclass(np.ndarray, cls):
         what = f"{_named(cls)} is the class of plain arrays, or above it"
         do = f'use @{op.name}.register_kernel("cpu")'
-    elif kind_of[cls] in (TRACED, FAKE):
+    elif kind_of[cls] in (TRACED, FAKE_ARRAY):
         what = f"{_named(cls)} is no class of arrays with data"
         do = "register a rule for the transform, or register_fake"
     elif issubclass(cls, np.generic) or cls.__module__ == "builtins":

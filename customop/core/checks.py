@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.kinds import DEFAULT, FAKE, known_kinds
+from customop.arrays.kinds import DEFAULT, FAKE, known_devices
 from customop.core.codegen import RESERVED
 from customop.core.table import Definition, RuleKind
 from customop.errors import (
@@ -181,7 +181,7 @@ def check_device_types(
             do='write "cpu", ("cpu", "cuda"), or None for all kinds',
             op=qualname,
         )
-    known = [kind for kind in known_kinds() if kind != FAKE]
+    known = known_devices()
     for kind in kinds:
         if kind not in known:
             hint = did_you_mean(str(kind), known)

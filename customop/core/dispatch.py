@@ -19,8 +19,7 @@ from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 from customop.arrays.describe import describe
-from customop.arrays.fake import device_of
-from customop.arrays.kinds import TRACED, add_array_type, kind_of
+from customop.arrays.kinds import TRACED, add_array_class, device_of, kind_of
 from customop.arrays.nested import flat, map_nested, map_result
 from customop.arrays.numpy_protocol import ArrayMethods
 from customop.core.table import RuleKind, RuleTable
@@ -138,7 +137,7 @@ class Tracer(ArrayMethods):
         return repr(self)
 
 
-add_array_type(TRACED, Tracer)
+add_array_class(TRACED, Tracer)
 
 
 class Interpreter(ABC):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from customop.arrays.describe import show_values
-from customop.arrays.kinds import DEFAULT, FAKE, kind_of
+from customop.arrays.kinds import DEFAULT, FAKE, kind_name
 from customop.core.array_classes import find_array_rule
 from customop.core.derived.find import find_fake, source_of
 from customop.core.dispatch import Mode, leaked, nested_leaves
@@ -200,7 +200,7 @@ def _who(op: RuleTable, args: Sequence[Any], top: Any) -> str:
 
 
 def _why_kind(op: RuleTable, args: Sequence[Any], kind: str) -> str:
-    named = [(n, kind_of[type(v)]) for n, v in _named(op, args)]
+    named = [(n, kind_name(v)) for n, v in _named(op, args)]
     mine = [name for name, k in named if k == kind]
     if mine:
         return f"'{mine[0]}' is an array of the kind '{kind}'"

@@ -8,13 +8,18 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.describe import show
-from customop.arrays.fake import device_of
+from customop.arrays.fake import to_c_order
 from customop.arrays.kinds import (
     DEFAULT,
     FAKE,
-    NUMPY_SCALAR,
+    FAKE_ARRAY,
+    SCALAR,
+    ArrayKind,
     device_kind,
+    device_of,
+    has_device,
     is_array,
+    is_fake,
     kind_of,
 )
 from customop.arrays.nested import flat, map_nested
@@ -41,7 +46,6 @@ from customop.core.proof import (
     check_returns,
     check_shapes,
     finish_fake,
-    to_c_order,
 )
 from customop.core.table import RuleKind, RuleTable, fallthrough_kernel
 from customop.errors import (
@@ -155,32 +159,34 @@ def _proved(
 
 def kind_of_call(op: RuleTable, args: Sequence[Any]) -> tuple[str, bool]:
     """Kind of the arrays of a call, and whether a NumPy scalar is among them."""
-    kinds: list[str] = []
+    kinds: list[ArrayKind] = []
     has_scalar = False
     for slot in op.array_slots:
         value = args[slot]
         kind = kind_of[type(value)]
         if kind is None:
             _check_no_array(op, slot, value)
-        elif kind == NUMPY_SCALAR:
+        elif kind is SCALAR:
             has_scalar = True
         elif kind not in kinds:
             kinds.append(kind)
     if op.nested_slots:
         _add_nested_kinds(op, args, kinds)
     is_one = len(op.array_slots) == 1 and not op.nested_slots
-    if len(kinds) == 1 and (is_one or kinds[0] != FAKE):
-        return kinds[0], has_scalar
+    if len(kinds) == 1 and (is_one or kinds[0] is not FAKE_ARRAY):
+        return kinds[0].name, has_scalar
     return _kind_of_mixture(op, args, kinds), has_scalar
 
 
-def _add_nested_kinds(op: RuleTable, args: Sequence[Any], kinds: list[str]) -> None:
+def _add_nested_kinds(
+    op: RuleTable, args: Sequence[Any], kinds: list[ArrayKind]
+) -> None:
     has_others = False
     for leaf in nested_leaves(op, args):
         kind = kind_of[type(leaf)]
         if kind is None:
             has_others = True
-        elif kind != NUMPY_SCALAR and kind not in kinds:
+        elif kind.has_device and kind not in kinds:
             kinds.append(kind)
     if has_others:
         _check_nested(op, args)
@@ -220,17 +226,17 @@ def _check_nested(op: RuleTable, args: Sequence[Any]) -> None:
             )
 
 
-def _kind_of_mixture(op: RuleTable, args: Sequence[Any], kinds: list[str]) -> str:
+def _kind_of_mixture(op: RuleTable, args: Sequence[Any], kinds: list[ArrayKind]) -> str:
     """Kind of a call without arrays, or with arrays of several kinds."""
     if not kinds:
         slot = op.schema.device_slot
         if slot is None or args[slot] is None:
             return "cpu"
         return device_kind(args[slot])
-    if FAKE in kinds:
+    if FAKE_ARRAY in kinds:
         values = [args[slot] for slot in op.array_slots]
         values += nested_leaves(op, args)
-        arrays = [v for v in values if kind_of[type(v)] not in (None, NUMPY_SCALAR)]
+        arrays = [v for v in values if has_device(v)]
         if _is_one_device([device_of(v) for v in arrays]):
             return FAKE
     raise _mismatch(op, args)
@@ -247,11 +253,7 @@ def _mismatch(op: RuleTable, args: Sequence[Any]) -> DeviceMismatchError:
     for slot in (*op.array_slots, *op.nested_slots):
         values = flat(args[slot])
         name = op.schema.parameters[slot].name
-        seen += [
-            (name, device_of(v))
-            for v in values
-            if kind_of[type(v)] not in (None, NUMPY_SCALAR)
-        ]
+        seen += [(name, device_of(v)) for v in values if has_device(v)]
     return different_kinds(op, seen)
 
 
@@ -399,7 +401,7 @@ def _in_c_order(op: RuleTable, args: Sequence[Any]) -> list[Any]:
     triples = zip(op.schema.parameters, args, ordered, strict=True)
     for p, mine, copied in triples:
         pairs = zip(flat(mine), flat(copied), strict=True)
-        is_real = any(a is not b and kind_of[type(a)] != FAKE for a, b in pairs)
+        is_real = any(a is not b and not is_fake(a) for a, b in pairs)
         if p.alias is not None and is_real:
             what = "is written" if p.is_written else "is returned as a view"
             raise ArgumentError(
@@ -440,7 +442,7 @@ def misfit(value: Any, kind: SchemaType) -> str:
         found = [(where, misfit(v, k)) for where, v, k in typed_items(value, kind)]
         wrong = [f"at {where} {reason}" for where, reason in found if reason]
         return wrong[0] if wrong else ""
-    if not isinstance(kind, ArrayType) or kind_of[type(value)] is not None:
+    if not isinstance(kind, ArrayType) or is_array(value):
         return ""
     if kind.or_number and isinstance(value, int | float | complex):
         return ""

@@ -14,13 +14,21 @@ from customop.arrays.describe import abbreviated, describe, show
 from customop.arrays.fake import (
     FakeArray,
     axis_order,
-    c_strides,
-    device_of,
     dtype_of,
-    make_fake,
     strides_of,
+    to_fake,
 )
-from customop.arrays.kinds import FAKE, NUMPY_SCALAR, TRACED, kind_of
+from customop.arrays.kinds import (
+    CPU,
+    FAKE,
+    SCALAR,
+    TRACED,
+    device_of,
+    has_device,
+    has_memory,
+    is_array,
+    kind_of,
+)
 from customop.arrays.nested import children, flat, map_nested, steps
 from customop.config import config
 from customop.core.table import RuleTable
@@ -58,8 +66,6 @@ __all__ = [
     "check_shapes",
     "finish_fake",
     "note_writes",
-    "to_c_order",
-    "to_fake",
     "writes",
 ]
 
@@ -306,8 +312,7 @@ class Proof:
         )
         for i, (real, fake) in enumerate(zip(values, expected, strict=True)):
             reals, fakes = flat(real), flat(fake)
-            kinds = [[kind_of[type(v)] is None for v in vs] for vs in (reals, fakes)]
-            if kinds[0] != kinds[1]:
+            if list(map(is_array, reals)) != list(map(is_array, fakes)):
                 raise self._breach(
                     f"returns {_outline(reals)} as output {i}, its fake kernel"
                     f" {_outline(fakes)}",
@@ -318,7 +323,7 @@ class Proof:
                 self._compare(i, r, f, ordered)
 
     def _compare(self, index: int, real: Any, fake: Any, ordered: bool) -> None:
-        if kind_of[type(real)] is None or kind_of[type(fake)] is None:
+        if not is_array(real) or not is_array(fake):
             return
         told = (tuple(fake.shape), fake.dtype, device_of(fake))
         seen = (tuple(real.shape), dtype_of(real), device_of(real))
@@ -451,11 +456,7 @@ def _named(name: str, value: Any) -> list[tuple[str, Any]]:
     if found is not None:
         items = zip(steps(value), found, strict=True)
         return [pair for i, v in items for pair in _named(f"{name}, item {i}", v)]
-    return [(name, value)] if _has_memory(value) else []
-
-
-def _has_memory(value: Any) -> bool:
-    return kind_of[type(value)] not in (None, NUMPY_SCALAR, TRACED, FAKE)
+    return [(name, value)] if has_memory(value) else []
 
 
 def _share(a: Any, b: Any) -> bool:
@@ -478,17 +479,17 @@ def _share(a: Any, b: Any) -> bool:
 def owner(array: Any) -> Any:
     """The array whose memory a view looks at, for NumPy's arrays and CuPy's."""
     base = getattr(array, "base", None)
-    while base is not None and kind_of[type(base)] is not None:
+    while base is not None and is_array(base):
         array, base = base, getattr(base, "base", None)
     return array
 
 
 def _outline(values: Sequence[Any]) -> str:
-    return f"[{', '.join('array' if kind_of[type(v)] else repr(v) for v in values)}]"
+    return f"[{', '.join('array' if is_array(v) else repr(v) for v in values)}]"
 
 
 def _is_broadcast(value: Any) -> bool:
-    if kind_of[type(value)] in (None, NUMPY_SCALAR):
+    if not has_device(value):
         return False
     pairs = zip(value.shape, strides_of(value), strict=True)
     return any(stride == 0 and length > 1 for length, stride in pairs)
@@ -501,7 +502,7 @@ def _order_follows(leaves: Sequence[Any]) -> bool:
     arguments NumPy's functions choose for themselves: ``x.copy()`` gives C order, and
     ``x * 2`` that of `x`.
     """
-    arrays = [v for v in leaves if kind_of[type(v)] not in (None, NUMPY_SCALAR)]
+    arrays = [v for v in leaves if has_device(v)]
     if any(_is_broadcast(v) or not _in_c_order(v) for v in arrays):
         return False
     shapes = {tuple(v.shape) for v in arrays if len(v.shape)}
@@ -528,7 +529,7 @@ def _long_axes(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
 
 def _other_order(real: Any, fake: Any) -> bool:
     """Whether the axes longer than one lie in another order in memory."""
-    if kind_of[type(real)] == NUMPY_SCALAR or not real.size:
+    if not has_device(real) or not real.size:
         return False
     shape = tuple(real.shape)
     first, second = (_long_axes(shape, strides_of(x)) for x in (real, fake))
@@ -537,7 +538,7 @@ def _other_order(real: Any, fake: Any) -> bool:
 
 def _other_strides(real: Any, fake: Any) -> bool:
     """Whether axes longer than one have other strides."""
-    if kind_of[type(real)] == NUMPY_SCALAR or not real.size:
+    if not has_device(real) or not real.size:
         return False
     triples = zip(real.shape, strides_of(real), strides_of(fake), strict=True)
     return any(length > 1 and a != b for length, a, b in triples)
@@ -609,7 +610,7 @@ def _without(out: Any, shared: Sequence[int]) -> Any:
     def own(value: Any) -> Any:
         return value.copy() if next(numbers) in shared else value
 
-    return map_nested(out, lambda v: own(v) if _has_memory(v) else v)
+    return map_nested(out, lambda v: own(v) if has_memory(v) else v)
 
 
 class AfterCall:
@@ -759,11 +760,12 @@ def _misfit_array(value: Any, device: str) -> str:
     # NumPy reductions and operators on 0-d arrays give NumPy scalars.
     if (
         device in _RULES
-        or found in (device, TRACED)
-        or (found == NUMPY_SCALAR and device == "cpu")
+        or found is TRACED
+        or found.name == device
+        or (found is SCALAR and device == "cpu")
     ):
         return ""
-    if device == FAKE and found in ("cpu", NUMPY_SCALAR):
+    if device == FAKE and found in (CPU, SCALAR):
         return ""
     return f"as {describe(value)} of the kind '{found}', must be of the kind '{device}'"
 
@@ -779,30 +781,7 @@ def _misfit_scalar(value: Any, kind: Base) -> str:
     return f"as {show(value)}, must be {kind}"
 
 
-# ---- fake arrays of real ones ----
-
-
-def to_fake(value: Any) -> Any:
-    """The fake array of a real one; all else as it is."""
-    kind = kind_of[type(value)]
-    if kind is None or kind in (FAKE, TRACED):
-        return value
-    return make_fake(
-        tuple(value.shape), dtype_of(value), tuple(strides_of(value)), device_of(value)
-    )
-
-
-def to_c_order(value: Any) -> Any:
-    """An array in C order, fake or real: a copy where it is not; all else as it is."""
-    kind = kind_of[type(value)]
-    if kind in (None, NUMPY_SCALAR, TRACED):
-        return value
-    if kind == FAKE:
-        order = c_strides(value.shape, value.dtype.itemsize)
-        return make_fake(value.shape, value.dtype, order, value.device)
-    flags = getattr(value, "flags", None)
-    # Kinds without flags have one order alone.
-    return value if flags is None or flags.c_contiguous else value.copy(order="C")
+# ---- results of fake kernels ----
 
 
 def finish_fake(op: RuleTable, kernel: Callable[..., Any], out: Any) -> Any:
@@ -833,7 +812,7 @@ writes: dict[int, tuple[weakref.ref[Any], int]] = {}
 def note_writes(values: Sequence[Any]) -> None:
     """Note that an operator has written these arrays."""
     for leaf in flat(list(values)):
-        if kind_of[type(leaf)] not in (None, NUMPY_SCALAR, TRACED, FAKE):
+        if has_memory(leaf):
             _note(owner(leaf))
 
 
@@ -845,7 +824,7 @@ def _note(array: Any) -> None:
 
 def last_write(array: Any) -> int:
     """Moment when an operator last wrote the memory of an array; 0 for never."""
-    if kind_of[type(array)] in (None, NUMPY_SCALAR, TRACED, FAKE):
+    if not has_memory(array):
         return 0
     known = writes.get(id(owner(array)))
     return known[1] if known is not None else 0

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from os import PathLike
 from typing import Any, Literal, Self
 
-from customop.arrays.kinds import kind_of
+from customop.arrays.kinds import CUDA, kind_of
 from customop.core.changes import changing
 from customop.errors import ArgumentError, RegistrationError
 from customop.profiling.report import save, table_of
@@ -210,5 +210,5 @@ class profile:  # noqa: N801  # written as a call, as `autocast` is
 
 def _synchronize(values: Sequence[Any]) -> None:
     """Wait for the current stream where there are CUDA arrays, so CuPy is imported."""
-    if any(kind_of[type(value)] == "cuda" for value in values):
+    if any(kind_of[type(value)] is CUDA for value in values):
         sys.modules["cupy"].cuda.get_current_stream().synchronize()

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from numpy import ndarray
 
-from customop.arrays.kinds import DEFAULT, FAKE, NUMPY_SCALAR, kind_of
+from customop.arrays.kinds import DEFAULT, FAKE, kind_of
 from customop.arrays.nested import flat
 from customop.config import config
 from customop.core.array_classes import find_array_rule
@@ -192,7 +192,7 @@ def _kind_of(op: Any, args: Sequence[Any], values: Sequence[Any]) -> str:
     """Kind of the arrays of a call that has a kernel."""
     if len(values) == 1:
         kind = kind_of[type(values[0])]
-        return "cpu" if kind in (None, NUMPY_SCALAR) else str(kind)
+        return "cpu" if kind is None or not kind.has_device else kind.name
     return kind_of_call(op, args)[0]
 
 

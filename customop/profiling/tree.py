@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy import ndarray
 
-from customop.arrays.kinds import NUMPY_SCALAR, TRACED, kind_of
+from customop.arrays.kinds import TRACED, ArrayKind, is_traced, kind_of
 from customop.arrays.nested import flat
 from customop.core.dispatch import nested_leaves
 
@@ -271,16 +271,16 @@ def _measure(
     return size
 
 
-def _kind_name(kind: str, value: Any) -> str:
+def _kind_name(kind: ArrayKind, value: Any) -> str:
     """What rows call a kind: a traced value is of its transform."""
-    if kind == TRACED:
+    if kind is TRACED:
         return str(value.interpreter.kind.name)
-    return "scalar" if kind == NUMPY_SCALAR else kind
+    return kind.name if kind.has_device else "scalar"
 
 
 def _bytes_of(value: Any) -> int:
     """Bytes of an array, of the one below a tracer, or that a fake one stands for."""
-    while kind_of[type(value)] == TRACED:
+    while is_traced(value):
         value = value.value
     known = getattr(value, "nbytes", None)
     if known is not None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.kinds import FAKE, TRACED, is_array, kind_of
+from customop.arrays.kinds import has_data, is_array
 from customop.arrays.nested import children, map_nested
 from customop.core.array_classes import find_array_rule
 from customop.core.dispatch import Mode
@@ -244,7 +244,7 @@ def _has_values(value: Any) -> bool:
     items = children(value)
     if items is not None:
         return all(map(_has_values, items))
-    return kind_of[type(value)] not in (TRACED, FAKE)
+    return has_data(value)
 
 
 def _new_call(op: Any, values: Sequence[Any]) -> Call:

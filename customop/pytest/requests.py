@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from customop.arrays.kinds import kind_of, known_kinds
+from customop.arrays.convert import as_kind as as_kind_at_hand
+from customop.arrays.convert import devices_at_hand
+from customop.arrays.kinds import is_array, known_devices
 from customop.core.operator import Operator
 from customop.errors import CustomOpError, did_you_mean, quoted
 from customop.library.ops import OperatorPacket
@@ -19,8 +21,6 @@ from customop.pytest.known_failures import KnownFailures
 from customop.pytest.recording import is_named
 from customop.testing.close import check_bounds
 from customop.testing.opcheck import CHECKS, checks_named
-from customop.testing.vectors import as_kind as as_kind_at_hand
-from customop.testing.vectors import devices_at_hand
 
 __all__ = [
     "Option",
@@ -194,7 +194,7 @@ def kinds_of_array(config: pytest.Config) -> list[Any]:
 def _parameter(kind: str, at_hand: Sequence[str]) -> Any:
     if kind in at_hand:
         return pytest.param(kind, id=kind)
-    known = [name for name in known_kinds() if name != "fake"]
+    known = known_devices()
     if kind not in known:
         raise pytest.UsageError(
             f"--opcheck-devices: there is no kind of array '{kind}'"
@@ -207,6 +207,6 @@ def _parameter(kind: str, at_hand: Sequence[str]) -> Any:
 
 def as_kind(values: Any, kind: str, dtype: Any) -> Any:
     """An array of a kind, of an array or of nested numbers."""
-    if kind_of[type(values)] is None or dtype is not None:
+    if not is_array(values) or dtype is not None:
         values = np.asarray(values, dtype)
     return as_kind_at_hand(values, kind)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.describe import show
-from customop.arrays.kinds import NUMPY_SCALAR, kind_of, normalize_device
+from customop.arrays.kinds import has_device, is_array, normalize_device
 from customop.errors import ArgumentError, did_you_mean
 from customop.schema.types import (
     DEVICE,
@@ -91,7 +91,7 @@ def _to_scalar(value: Any) -> Any:
 
 def _to_dtype(value: Any) -> np.dtype[Any]:
     # NumPy reads None as float64, a number as a flag, and an array as its own dtype.
-    if value is None or _number_class(value) or kind_of[type(value)] is not None:
+    if value is None or _number_class(value) or is_array(value):
         raise Mismatch
     try:
         found: np.dtype[Any] = np.dtype(value)
@@ -301,7 +301,7 @@ def _coerce_member(value: Any, kind: ClassOf) -> Any:
     cls: Any = kind.cls
     if isinstance(value, cls):
         return value
-    if kind_of[type(value)] in (None, NUMPY_SCALAR):  # an array equals what it likes
+    if not has_device(value):  # an array equals what it likes
         try:
             found = cls(value)
         except (ValueError, TypeError):
@@ -340,7 +340,7 @@ def remedy(kind: SchemaType, value: Any, name: str) -> str:
         return f"pass a value, or make {name} Optional"
     if inner == Base("int") and isinstance(value, float):
         return f"pass int({value!r})" if value.is_integer() else f"make {name} a float"
-    if isinstance(inner, Base) and kind_of[type(value)] is not None:
+    if isinstance(inner, Base) and is_array(value):
         return f"pass a Python number, or make {name} an Array"
     return _PASS.get(inner) or _fitting(inner)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from customop.arrays.describe import abbreviated
-from customop.arrays.kinds import kind_of
+from customop.arrays.kinds import is_array
 from customop.errors import ArgumentError, CustomOpError, SchemaError, ShapeError
 from customop.schema.schema import Schema
 from customop.schema.tags import Tag
@@ -50,7 +50,7 @@ def _seen(who: str, value: Any, kind: SchemaType, parameter: str) -> Iterator[Se
         if value is None:
             return
     if isinstance(kind, ArrayType):
-        if kind.shape is not None and kind_of[type(value)] is not None:
+        if kind.shape is not None and is_array(value):
             yield Seen(who, value, kind, parameter)
     elif any(isinstance(part, ArrayType) for part in parts(kind)):
         try:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from customop.arrays.convert import as_kind, devices_at_hand
 from customop.core.samples import Sample
 from customop.testing.close import assert_close
 from customop.testing.gradcheck import gradcheck, gradgradcheck
 from customop.testing.opcheck import OpCheckResult, opcheck
-from customop.testing.vectors import as_kind, devices_at_hand
 
 __all__ = [
     "OpCheckResult",

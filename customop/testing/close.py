@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from typing_extensions import TypeIs
 
+from customop.arrays.convert import to_host
 from customop.arrays.describe import abbreviated, describe, show
-from customop.arrays.fake import device_of, dtype_of, strides_of
-from customop.arrays.kinds import FAKE, TRACED, is_array, kind_of
+from customop.arrays.fake import dtype_of, strides_of
+from customop.arrays.kinds import device_of, is_array, is_fake, is_traced
 from customop.arrays.pytree import flatten
 from customop.errors import ArgumentError, OpCheckError
-from customop.testing.vectors import Vector, to_host
+from customop.testing.vectors import Vector
 
 __all__ = ["assert_close", "check_bounds"]
 
@@ -245,7 +246,7 @@ def _node_faults(path: str, a: Any, e: Any, how: _Comparison) -> Iterator[_Fault
 
 def _value_faults(path: str, a: Any, e: Any, how: _Comparison) -> Iterator[_Fault]:
     for side, value in (("actual", a), ("expected", e)):
-        if kind_of[type(value)] == TRACED:
+        if is_traced(value):
             raise ArgumentError(
                 f"assert_close: {side}{path} is {describe(value)}, which a transform"
                 " follows",
@@ -256,7 +257,7 @@ def _value_faults(path: str, a: Any, e: Any, how: _Comparison) -> Iterator[_Faul
     for text in faults:
         yield f"{text}{_at(path)}", where
     shapes = (tuple(getattr(value, "shape", ())) for value in (a, e))
-    if faults or FAKE in (kind_of[type(a)], kind_of[type(e)]) or len({*shapes}) > 1:
+    if faults or is_fake(a) or is_fake(e) or len({*shapes}) > 1:
         return
     text, lines = _element_faults(a, e, how)
     if text:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from customop.arrays.convert import to_host
 from customop.arrays.numpy_protocol import INDEXING, call_numpy
 from customop.arrays.pytree import flatten
 from customop.errors import ArgumentError, GradientError, OpCheckError, check_function
@@ -31,7 +32,7 @@ from customop.testing.jacobians import (
     pushforward,
     short,
 )
-from customop.testing.vectors import Space, Vector, to_host
+from customop.testing.vectors import Space, Vector
 from customop.transforms.autograd.grad import as_cotangent, vjp
 from customop.transforms.vmap import vmap
 

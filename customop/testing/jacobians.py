@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from customop.arrays.convert import to_host
 from customop.arrays.describe import abbreviated, describe, show
 from customop.arrays.fake import dtype_of, strides_of
-from customop.arrays.kinds import FAKE, TRACED, is_array, kind_of
+from customop.arrays.kinds import has_data, is_array
 from customop.arrays.numpy_protocol import call_numpy
 from customop.arrays.pytree import flatten, unflatten
 from customop.errors import (
@@ -19,7 +20,7 @@ from customop.errors import (
     place,
     warn_caller,
 )
-from customop.testing.vectors import Space, Vector, is_complex_dtype, to_host
+from customop.testing.vectors import Space, Vector, is_complex_dtype
 from customop.transforms.autograd.grad import vjp
 from customop.transforms.autograd.node import is_inexact
 from customop.transforms.jvp import jvp
@@ -193,7 +194,7 @@ def check_given(what: str, inputs: Any) -> tuple[Any, ...]:
         )
     given = tuple(given)
     for label, x in zip(names_of({"inputs": given}), flatten(given)[0], strict=True):
-        if kind_of[type(x)] in (FAKE, TRACED):
+        if not has_data(x):
             raise GradientError(
                 f"{what}: {label} is {describe(x)}, which has no values to move",
                 do=f"call {what} outside of transforms, on real arrays",

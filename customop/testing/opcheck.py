@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from customop.arrays.convert import as_kind
 from customop.arrays.describe import describe
-from customop.arrays.kinds import FAKE, NUMPY_SCALAR, TRACED, kind_of
+from customop.arrays.kinds import CPU, has_data, has_device, kind_of
 from customop.arrays.nested import flat
 from customop.core.kernels import find_kernel
 from customop.core.operator import Operator
@@ -38,7 +39,6 @@ from customop.testing.inputs import find as inputs
 from customop.testing.inputs import shrink as shrinking
 from customop.testing.inputs.memory import map_arrays
 from customop.testing.inputs.oracle import random_state_kept
-from customop.testing.vectors import as_kind
 
 __all__ = ["CHECKS", "Check", "OpCheckResult", "checks_named", "opcheck"]
 
@@ -345,7 +345,7 @@ def _given(
     values = op.bind(*sample.args, **sample.kwargs)
     for p, value in zip(op.schema.parameters, values, strict=True):
         for leaf in flat(value):
-            if kind_of[type(leaf)] in (FAKE, TRACED):
+            if not has_data(leaf):
                 raise ArgumentError(
                     f"opcheck: argument '{p.name}' is {describe(leaf)}, without data of"
                     " its own",
@@ -365,7 +365,7 @@ def _on_host(op: Any, sample: Sample) -> Sample:
 
 
 def _is_foreign(value: Any) -> bool:
-    return kind_of[type(value)] not in (None, "cpu", NUMPY_SCALAR)
+    return has_device(value) and kind_of[type(value)] is not CPU
 
 
 @contextmanager

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from customop.arrays.convert import to_host
 from customop.arrays.describe import abbreviated
-from customop.arrays.kinds import kind_of
+from customop.arrays.kinds import CPU, is_array, kind_of
 from customop.arrays.nested import nests, steps
 from customop.core.samples import Sample
 from customop.testing.inputs.memory import FILLER, margin, reach
-from customop.testing.vectors import to_host
 
 __all__ = ["repro", "show_sample"]
 
@@ -116,7 +116,7 @@ class _Script:
 
     def value(self, value: Any, name: str) -> str:
         """The text of a value; lines for it are added where it needs them."""
-        if isinstance(value, np.ndarray) or kind_of[type(value)] is not None:
+        if isinstance(value, np.ndarray) or is_array(value):
             return self._array(value, name)
         for cls, write in _WRITERS.items():
             if isinstance(value, cls):
@@ -148,14 +148,14 @@ class _Script:
         kind = kind_of[type(value)]
         if isinstance(value, np.generic):
             return f"np.{type(value).__name__}({self._number(value.item())})"
-        if kind in ("cpu", None):
+        if kind is None or kind is CPU:
             return self._add(name, lambda n: self._array_lines(value, n), value)
         host = to_host(value)
         self.needs("import customop.testing")
 
         def lines(n: str) -> list[str]:
             made = self._array_lines(host, n)
-            return [*made, f"{n} = co.testing.as_kind({n}, {kind!r})"]
+            return [*made, f"{n} = co.testing.as_kind({n}, {kind.name!r})"]
 
         return self._add(name, lines, value)
 

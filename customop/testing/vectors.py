@@ -2,159 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-import warnings
 from collections.abc import Iterator, Sequence
-from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from customop.arrays.describe import describe
+from customop.arrays.convert import from_host, to_host
 from customop.arrays.fake import dtype_of
-from customop.arrays.kinds import (
-    FAKE,
-    NUMPY_SCALAR,
-    conversion_of,
-    kind_of,
-    known_kinds,
-)
-from customop.arrays.numpy_protocol import call_numpy
-from customop.errors import ArgumentError, did_you_mean, quoted
 
 __all__ = [
     "Space",
     "Vector",
-    "as_kind",
-    "devices_at_hand",
-    "from_host",
     "is_complex_dtype",
-    "to_host",
 ]
 
 Vector = np.ndarray[Any, np.dtype[Any]]
-
-
-def to_host(value: Any) -> Vector:
-    """The values of an array of any kind, as a NumPy array to read."""
-    kind = kind_of[type(value)]
-    own = conversion_of(kind).to_numpy
-    if own is not None:
-        return np.asarray(own(value))
-    if kind == "cuda":
-        return np.asarray(value.get())
-    if kind in (None, "cpu", NUMPY_SCALAR) or hasattr(value, "__array__"):
-        return np.asarray(value)
-    if hasattr(value, "__dlpack__"):
-        return np.asarray(np.from_dlpack(value))
-    raise ArgumentError(
-        f"{describe(value)} gives its values to nobody",
-        do="give the class a method __array__ or __dlpack__",
-    )
-
-
-def as_kind(x: Any, kind: str) -> Any:
-    """Make an array of another kind, of the same values.
-
-    Parameters
-    ----------
-    x : array
-        Of any kind with data.
-    kind : str
-        One of `devices_at_hand`.
-
-    Returns
-    -------
-    array
-        `x` itself where it is of that kind already.
-
-    Raises
-    ------
-    ArgumentError
-        If arrays of that kind cannot be made here.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from customop.testing import as_kind
-    >>> as_kind(np.ones(2), "cpu")
-    array([1., 1.])
-    """
-    found = kind_of[type(x)]
-    if found == kind:
-        return x
-    if kind not in devices_at_hand():
-        near = did_you_mean(kind, devices_at_hand())
-        raise ArgumentError(
-            f"as_kind: no array of the kind '{kind}' can be made here{near}; at hand:"
-            f" {quoted(devices_at_hand())}",
-            do=f'register_array_type("{kind}", cls, from_numpy=...)',
-        )
-    values = to_host(x)
-    if kind == "cpu":
-        return values
-    own = conversion_of(kind).from_numpy
-    return sys.modules["cupy"].asarray(values) if own is None else own(values)
-
-
-def devices_at_hand() -> tuple[str, ...]:
-    """Name the kinds of array that can be made here.
-
-    Returns
-    -------
-    tuple of str
-        ``"cpu"``; ``"cuda"`` where CuPy is installed and a device answers; and the
-        kinds that were registered with ``from_numpy``.
-
-    Examples
-    --------
-    >>> from customop.testing import devices_at_hand
-    >>> "cpu" in devices_at_hand()
-    True
-    """
-    kinds = [kind for kind in known_kinds() if kind not in ("cpu", FAKE)]
-    return ("cpu", *(kind for kind in kinds if _can_be_made(kind)))
-
-
-def _can_be_made(kind: str) -> bool:
-    if conversion_of(kind).from_numpy is not None:
-        return True
-    return kind == "cuda" and _cuda_answers()
-
-
-@cache
-def _cuda_answers() -> bool:
-    """Whether CuPy is installed and finds a device."""
-    if importlib.util.find_spec("cupy") is None:
-        return False
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # CuPy warns where it finds no CUDA
-        cupy = importlib.import_module("cupy")
-    try:
-        return int(cupy.cuda.runtime.getDeviceCount()) > 0
-    except cupy.cuda.runtime.CUDARuntimeError:
-        return False
-
-
-def from_host(values: Vector, like: Any) -> Any:
-    """An array of the kind, dtype and layout of `like`."""
-    kind = kind_of[type(like)]
-    if kind == "cuda":
-        return sys.modules["cupy"].asarray(values)
-    if kind in ("cpu", NUMPY_SCALAR):
-        out = np.empty_like(like)
-        out[...] = values
-        return out
-    own = None if kind is None else conversion_of(kind).from_numpy
-    if own is not None:
-        return own(values)
-    # Other kinds are known by their operators alone: one number after the other.
-    items = [call_numpy(np.full_like, like, number, shape=[]) for number in values.flat]
-    if not items:
-        return call_numpy(np.zeros_like, like)
-    return call_numpy(np.reshape, call_numpy(np.stack, items), values.shape)
 
 
 def is_complex_dtype(dtype: np.dtype[Any]) -> bool:

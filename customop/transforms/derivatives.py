@@ -10,8 +10,7 @@ import numpy as np
 from typing_extensions import ParamSpec
 
 from customop.arrays.describe import abbreviated, show
-from customop.arrays.fake import device_of
-from customop.arrays.kinds import is_array
+from customop.arrays.kinds import device_of, is_array
 from customop.arrays.numpy_protocol import call_numpy
 from customop.arrays.pytree import flatten, map_leaves, unflatten
 from customop.errors import GradientError, check_function

@@ -9,12 +9,12 @@ from typing_extensions import ParamSpec
 
 from customop.arrays.array import ArrayT
 from customop.arrays.describe import show
-from customop.arrays.fake import FakeArray, make_fake
-from customop.arrays.kinds import FAKE, is_array, kind_of, normalize_device
+from customop.arrays.fake import FakeArray, make_fake, to_fake
+from customop.arrays.kinds import FAKE, is_array, is_traced, normalize_device
 from customop.arrays.nested import flat, map_nested
 from customop.arrays.pytree import map_leaves
 from customop.core.dispatch import Mode
-from customop.core.proof import finish_fake, to_fake
+from customop.core.proof import finish_fake
 from customop.core.table import RuleKind
 from customop.errors import ArgumentError, check_function
 
@@ -76,7 +76,7 @@ class FakeMode(Mode):
         ArgumentError
             If `x` is no array.
         """
-        if kind_of[type(x)] is None or hasattr(x, "interpreter"):
+        if not is_array(x) or is_traced(x):
             raise ArgumentError(
                 f"FakeMode.from_array: {show(x)} is no array with data",
                 do="pass an array, such as np.asarray(x)",

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, TypeVar, TypeVarTuple, overload
 import numpy as np
 
 from customop.arrays.describe import abbreviated, show
-from customop.arrays.kinds import is_array, kind_of
+from customop.arrays.kinds import is_array
 from customop.arrays.nested import (
     aligned,
     children,
@@ -323,7 +323,7 @@ def _dual(
         tangent, np.generic
     ):
         tangent = np.asarray(tangent, getattr(value, "dtype", None))
-    if kind_of[type(value)] is None or not is_inexact(value.dtype):
+    if not is_array(value) or not is_inexact(value.dtype):
         seen = abbreviated(value) if is_array(value) else show(value)
         raise GradientError(
             f"jvp: primal {index} is {seen}, must be an array of floats",

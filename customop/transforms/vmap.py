@@ -11,8 +11,8 @@ import numpy as np
 from typing_extensions import ParamSpec
 
 from customop.arrays.describe import abbreviated, describe, show
-from customop.arrays.fake import FakeArray, device_of, fake_like
-from customop.arrays.kinds import is_array, kind_of
+from customop.arrays.fake import FakeArray, fake_like
+from customop.arrays.kinds import device_of, is_array
 from customop.arrays.nested import (
     aligned,
     children,
@@ -287,7 +287,7 @@ def _fake_row(value: Any, dim: Any) -> Any:
     if found is not None and dim is not None:
         pairs = zip(found, children(dim) or (), strict=True)
         return like(value, [_fake_row(v, d) for v, d in pairs])
-    if kind_of[type(value)] is None:
+    if not is_array(value):
         return value
     shape = tuple(value.shape)
     return fake_like(

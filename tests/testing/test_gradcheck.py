@@ -761,7 +761,7 @@ def test_values_that_nobody_can_read() -> None:
     with pytest.raises(co.ArgumentError) as caught:
         co.assert_close(x, x)
     assert str(caught.value) == (
-        "StrictArray array_api_strict.float64[3] gives its values to nobody\n"
+        "StrictArray array_api_strict.float64[3] cannot be converted to NumPy\n"
         "  do: give the class a method __array__ or __dlpack__"
     )
 

@@ -14,15 +14,8 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.describe import abbreviated
-from customop.arrays.fake import (
-    FakeArray,
-    device_of,
-    dtype_of,
-    fake_like,
-    make_fake,
-    strides_of,
-)
-from customop.arrays.kinds import FAKE, is_array
+from customop.arrays.fake import FakeArray, dtype_of, fake_like, make_fake, strides_of
+from customop.arrays.kinds import FAKE, device_of, is_array
 from customop.arrays.nested import flat
 from customop.core.table import RuleTable
 from customop.errors import MissingRuleError, ShapeError

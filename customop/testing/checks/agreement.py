@@ -8,13 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.fake import FakeArray
-from customop.arrays.kinds import DEFAULT, FAKE, is_array, kind_of, known_kinds
+from customop.arrays.convert import as_kind, devices_at_hand
+from customop.arrays.fake import FakeArray, to_fake
+from customop.arrays.kinds import (
+    DEFAULT,
+    FAKE,
+    is_array,
+    is_fake,
+    kind_name,
+    known_kinds,
+)
 from customop.arrays.nested import flat, map_nested
 from customop.core.derived.find import find_fake, missing_fake
 from customop.core.kernels import find_kernel
 from customop.core.kinds import COMPOSITE
-from customop.core.proof import check_returns, to_fake
+from customop.core.proof import check_returns
 from customop.core.samples import Sample
 from customop.errors import ContractError, DataDependentError, place
 from customop.schema.tags import Tag
@@ -31,7 +39,6 @@ from customop.testing.checks.trial import (
     split_call,
 )
 from customop.testing.inputs.variations import dtypes, layouts
-from customop.testing.vectors import as_kind, devices_at_hand
 
 __all__ = [
     "check_dtypes",
@@ -104,7 +111,7 @@ def _check_told(op: Any, fake: Callable[..., Any], values: Sequence[Any]) -> str
     given = [leaf for leaf in flat(fakes) if type(leaf) is FakeArray]
     free = any(r.alias for r in op.schema.returns)
     for name, leaf in named_leaves("the output", told):
-        if kind_of[type(leaf)] not in (None, FAKE):
+        if is_array(leaf) and not is_fake(leaf):
             raise Fault(
                 f"has a fake kernel that returns an array with data as {name}",
                 where,
@@ -226,12 +233,11 @@ def _check_kind(trial: Trial, sample: Sample, kind: str, run: Run) -> str:
         # Nobody has said that the default kernel is for arrays of this kind.
         return f"the default kernel refuses '{kind}' arrays"
     for name, leaf in found.effects:
-        if is_array(leaf) and kind_of[type(leaf)] != kind:
+        if kind_name(leaf) not in (None, kind):
             if kind not in op.rows:
                 return f"the default kernel gives no '{kind}' arrays"
             raise Fault(
-                f"returns {name} of the kind '{kind_of[type(leaf)]}' from the"
-                f" '{kind}' kernel",
+                f"returns {name} of the kind '{kind_name(leaf)}' from the '{kind}' kernel",
                 f"kernel at {place(kernel)}",
                 do=f"return arrays of the kind '{kind}'",
             )

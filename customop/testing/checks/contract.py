@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.kinds import TRACED, is_array, kind_of
+from customop.arrays.fake import to_fake
+from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.nested import children, flat, map_nested
 from customop.core.derived import pointwise, reduction
 from customop.core.kinds import AUTOGRAD, COMPOSITE
 from customop.core.operator import namespaces
-from customop.core.proof import check_returns, readonly, shared_results, to_fake
+from customop.core.proof import check_returns, readonly, shared_results
 from customop.core.samples import Sample
 from customop.errors import ContractError, CustomOpError
 from customop.schema.tags import Tag
@@ -272,7 +273,7 @@ def check_autograd_registration(trial: Trial, sample: Sample) -> str:
     op = trial.op
     run = trial.expected(sample)
     for name, leaf in run.effects:
-        if kind_of[type(leaf)] == TRACED:
+        if is_traced(leaf):
             raise Fault(
                 f"returns {name} as a value that a transform follows, from plain"
                 " arrays: its kernel uses variables or tracers of others",
@@ -334,7 +335,7 @@ def gradients(trial: Trial, sample: Sample, which: Sequence[int]) -> list[Any]:
 
 
 def _is_traced(leaf: Any) -> bool:
-    return kind_of[type(leaf)] == TRACED
+    return is_traced(leaf)
 
 
 # ---- test_out_variant ----

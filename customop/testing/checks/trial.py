@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from customop.arrays.kinds import NUMPY_SCALAR, is_array, kind_of
+from customop.arrays.convert import to_host
+from customop.arrays.kinds import has_device, is_array, kind_of
 from customop.arrays.nested import children, flat, map_nested, steps
 from customop.core.proof import Proof, written_of
 from customop.core.samples import Sample
@@ -16,7 +17,6 @@ from customop.schema.tags import Tag
 from customop.testing.close import assert_close
 from customop.testing.inputs.memory import fresh
 from customop.testing.inputs.oracle import Oracle
-from customop.testing.vectors import to_host
 from customop.transforms.autograd.node import is_inexact
 
 __all__ = [
@@ -238,7 +238,7 @@ def split_call(op: Any, kernel: Callable[..., Any], values: Sequence[Any]) -> An
 def kind_among(values: Sequence[Any]) -> str:
     """Kind of the arrays of a call."""
     kinds = (kind_of[type(leaf)] for leaf in flat(list(values)))
-    return next((k for k in kinds if k not in (None, NUMPY_SCALAR)), None) or "cpu"
+    return next((k.name for k in kinds if k is not None and k.has_device), "cpu")
 
 
 def outputs_of(op: Any, out: Any) -> list[Any]:
@@ -312,8 +312,7 @@ def named_floats(op: Any, values: Sequence[Any]) -> list[tuple[str, Any]]:
 
 def is_floats(leaf: Any) -> bool:
     """Whether a leaf is an array that has derivatives."""
-    kind = kind_of[type(leaf)]
-    return kind not in (None, NUMPY_SCALAR) and is_inexact(leaf.dtype)
+    return has_device(leaf) and is_inexact(leaf.dtype)
 
 
 def placer(

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.fake import FakeArray, c_strides, make_fake
+from customop.arrays.fake import FakeArray, c_strides, make_fake, to_c_order, to_fake
 from customop.arrays.nested import flat, map_nested
 from customop.core.derived.find import find_fake
 from customop.core.kernels import find_kernel
-from customop.core.proof import to_c_order, to_fake
 from customop.errors import CustomOpWarning
 from customop.testing.inputs.numbers import fill
 from customop.testing.inputs.templates import OMITTED, Form, Node, Seeded, Slot, slots

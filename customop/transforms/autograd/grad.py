@@ -11,7 +11,7 @@ import numpy as np
 from typing_extensions import ParamSpec
 
 from customop.arrays.describe import abbreviated, show
-from customop.arrays.kinds import FAKE, NUMPY_SCALAR, TRACED, is_array, kind_of
+from customop.arrays.kinds import has_memory, is_array
 from customop.arrays.numpy_protocol import call_numpy
 from customop.arrays.pytree import flatten, map_leaves, unflatten
 from customop.errors import GradientError, check_function
@@ -354,11 +354,7 @@ class Fresh:
         if getattr(grad, "base", self) is None and id(grad) not in self._seen:
             self._seen.append(id(grad))
             return grad
-        kind = kind_of[type(grad)]
-        return grad if kind in _CANNOT_BE_WRITTEN else grad.copy()
-
-
-_CANNOT_BE_WRITTEN = (None, NUMPY_SCALAR, TRACED, FAKE)
+        return grad.copy() if has_memory(grad) else grad
 
 
 def is_real(dtype: Any) -> bool:

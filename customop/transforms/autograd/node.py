@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.describe import abbreviated, show
-from customop.arrays.fake import device_of
-from customop.arrays.kinds import is_array, kind_of
+from customop.arrays.kinds import device_of, is_array
 from customop.arrays.nested import aligned, children, flat, nests, outline, steps
 from customop.arrays.numpy_protocol import call_numpy
 from customop.core.dispatch import Tracer
@@ -128,7 +127,7 @@ class Node:
         for value in arrays:
             if type(value) is np.ndarray or value is None:
                 continue
-            if kind_of[type(value)] is None:
+            if not is_array(value):
                 raise GradientError(
                     f"{self._op.qualname}: save_for_backward takes arrays, got"
                     f" {show(value)}",
@@ -464,8 +463,7 @@ def is_in(value: Any, values: Iterable[Any]) -> bool:
 
 
 def is_differentiable(value: Any, blocked: Sequence[Any]) -> bool:
-    kind = kind_of[type(value)]
-    return kind is not None and is_inexact(value.dtype) and not is_in(value, blocked)
+    return is_array(value) and is_inexact(value.dtype) and not is_in(value, blocked)
 
 
 def is_inexact(dtype: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar
 
 from customop.arrays.array import Array
 from customop.arrays.describe import abbreviated, show
-from customop.arrays.kinds import TRACED, is_array, kind_of
+from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.nested import map_nested
 from customop.arrays.pytree import map_leaves
 from customop.core.dispatch import Mode, current_mode
@@ -222,7 +222,7 @@ class _Tracked(Mode):
 
 
 def _stopped(value: Any) -> Any:
-    return stop_array(value) if kind_of[type(value)] is TRACED else value
+    return stop_array(value) if is_traced(value) else value
 
 
 class _Switch(ContextDecorator):
