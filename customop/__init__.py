@@ -10,7 +10,7 @@ from customop.arrays.numpy_protocol import getitem, register_numpy_function
 from customop.config import config
 from customop.core.dispatch import Interpreter, Mode, Tracer
 from customop.core.explain import Candidate, Explanation
-from customop.core.kinds import Formula
+from customop.core.grad_rules import Formula
 from customop.core.operator import Operator
 from customop.core.rule_types import BatchInfo, Context
 from customop.core.table import RuleKind, fallthrough_kernel

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from customop.arrays.kinds import FAKE
 from customop.core.derived.find import find_fake
+from customop.core.grad_rules import GradRule
 from customop.core.kinds import (
     ARRAY_CLASS,
     AUTOCAST,
@@ -16,7 +17,6 @@ from customop.core.kinds import (
     MERGED,
     SAMPLE_INPUTS,
     VMAP,
-    Formula,
 )
 from customop.core.operator import Operator, operators
 from customop.core.table import Row, RuleKind, fallbacks
@@ -158,10 +158,7 @@ def _origin(op: Operator[..., Any], kind: RuleKind) -> str:
 
 def _places(row: Row) -> tuple[str, ...]:
     """Places of a rule's function, or of both functions of a formula."""
-    rule = row.fn
-    if not isinstance(rule, Formula) or rule.setup_context is None:
-        return (row.place,)
-    return place(rule.backward), place(rule.setup_context)
+    return row.fn.places if isinstance(row.fn, GradRule) else (row.place,)
 
 
 def _autocasts(op: Operator[..., Any]) -> Iterator[Rule]:

@@ -27,13 +27,15 @@ from customop.schema.types import holds_arrays
 
 __all__ = [
     "check_autocast",
-    "check_autograd",
+    "check_backward",
     "check_device_types",
     "check_factory",
+    "check_has_gradient",
     "check_kernel",
     "check_kind",
     "check_name",
     "check_names",
+    "check_setup",
     "checked_tags",
 ]
 
@@ -69,8 +71,8 @@ def check_kind(qualname: str, kind: object) -> None:
         )
 
 
-def check_autograd(op: Definition, backward: Any, setup_context: Any) -> None:
-    """Raise unless these can be the operator's backward formula."""
+def check_has_gradient(op: Definition) -> None:
+    """Raise for an operator that cannot have a gradient."""
     if op.schema.written or not op.schema.returns:
         why = "writes its arguments" if op.schema.written else "returns nothing"
         raise RegistrationError(
@@ -80,9 +82,11 @@ def check_autograd(op: Definition, backward: Any, setup_context: Any) -> None:
             op=op.qualname,
             kind="autograd",
         )
+
+
+def check_backward(op: Definition, backward: Any) -> None:
+    """Raise unless this takes what a backward formula of the operator is given."""
     check_callable(op.qualname, "backward formula", backward, kind="autograd")
-    if hasattr(backward, "forward"):
-        return
     grads = [f"grad_{r.name or i}" for i, r in enumerate(op.schema.returns)]
     check_parameters(
         f"{op.qualname}: backward",
@@ -92,11 +96,10 @@ def check_autograd(op: Definition, backward: Any, setup_context: Any) -> None:
         free=1 + len(grads),
         do=f"write def backward(ctx, {', '.join(grads)}): one gradient an output",
     )
-    if setup_context is not None:
-        _check_setup(op, setup_context)
 
 
-def _check_setup(op: Definition, setup_context: Any) -> None:
+def check_setup(op: Definition, setup_context: Any) -> None:
+    """Raise unless this takes what a setup function of the operator is given."""
     check_callable(op.qualname, "setup_context", setup_context, kind="autograd")
     names = ["ctx", "inputs"]
     names += ["keyword_only_inputs"] if op.schema.keyword_only else []

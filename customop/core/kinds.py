@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 from customop.core.derived.find import derive_vmap
 from customop.core.table import MergedKind, RuleKind
@@ -17,7 +16,6 @@ __all__ = [
     "MERGED",
     "SAMPLE_INPUTS",
     "VMAP",
-    "Formula",
 ]
 
 
@@ -46,18 +44,3 @@ COMPOSITE = BodyKind("composite", "(*inputs)", "what the operator returns")
 SAMPLE_INPUTS = RuleKind("sample_inputs", "()", "samples, or a strategy of them")
 # Kinds whose rows are tables of their own: all of them count, newer entries first.
 MERGED = (AUTOCAST, ARRAY_CLASS)
-
-
-class Formula(NamedTuple):
-    """The autograd rule of an operator.
-
-    Attributes
-    ----------
-    backward : callable
-        ``backward(ctx, *grads)``, gradients of the inputs.
-    setup_context : callable or None
-        ``setup_context(ctx, inputs, output)``, called after the forward pass.
-    """
-
-    backward: Callable[..., Any]
-    setup_context: Callable[..., Any] | None

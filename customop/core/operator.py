@@ -26,7 +26,6 @@ from customop.core.array_classes import with_rule
 from customop.core.changes import changing
 from customop.core.checks import (
     check_autocast,
-    check_autograd,
     check_device_types,
     check_kernel,
     check_kind,
@@ -40,6 +39,7 @@ from customop.core.codegen import (
 from customop.core.derived.find import apply_tags
 from customop.core.dispatch import dispatch, open_modes
 from customop.core.explain import Explanation, explain
+from customop.core.grad_rules import GradRule, as_formula
 from customop.core.kernels import dispatch_composite, kernel_for, select
 from customop.core.kinds import (
     ARRAY_CLASS,
@@ -49,7 +49,6 @@ from customop.core.kinds import (
     JVP,
     SAMPLE_INPUTS,
     VMAP,
-    Formula,
 )
 from customop.core.proof import note_writes
 from customop.core.rule_types import (
@@ -563,14 +562,9 @@ class Operator(RuleTable, Generic[P, R]):
             If a function does not take these parameters, the operator writes its
             arguments or returns nothing, or there is a formula already.
         """
-        check_autograd(self.definition, backward, setup_context)
-        where = place(backward)
-        rule = (
-            backward
-            if hasattr(backward, "forward")
-            else Formula(backward, setup_context)
-        )
-        self.enter(AUTOGRAD, rule, where, override=override)
+        rule = as_formula(backward, setup_context)
+        rule.check(self.definition)
+        self.enter(AUTOGRAD, rule, rule.places[0], override=override)
         return self
 
     @overload
@@ -830,10 +824,10 @@ class Operator(RuleTable, Generic[P, R]):
             rule already.
         """
         check_kind(self.qualname, kind)
-        if kind is AUTOGRAD and isinstance(fn, Formula):
-            return self.register_autograd(
-                fn.backward, setup_context=fn.setup_context, override=override
-            )
+        if kind is AUTOGRAD and isinstance(fn, GradRule):
+            fn.check(self.definition)
+            self.enter(AUTOGRAD, fn, fn.places[0], override=override)
+            return self
         return self._register(kind, fn, override)
 
     def _register(self, kind: RuleKind, fn: Any, override: bool) -> Any:

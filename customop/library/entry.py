@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
-from customop.arrays.kinds import DEFAULT, FAKE, is_array, known_kinds
-from customop.arrays.nested import map_nested
+from customop.arrays.kinds import DEFAULT, FAKE, known_kinds
 from customop.core.array_classes import with_rule
 from customop.core.changes import changing
-from customop.core.checks import check_autocast, check_autograd, check_kernel
+from customop.core.checks import check_autocast, check_kernel
+from customop.core.grad_rules import GradRule, as_rule
 from customop.core.kernels import kernel_below
 from customop.core.kinds import (
     ARRAY_CLASS,
@@ -22,10 +21,8 @@ from customop.core.kinds import (
     JVP,
     MERGED,
     VMAP,
-    Formula,
 )
 from customop.core.operator import Operator, operators, registrations
-from customop.core.proof import COMPOSITE_RULE, check_returns
 from customop.core.table import Definition, RuleKind, fallthrough_kernel
 from customop.errors import (
     RegistrationError,
@@ -33,7 +30,7 @@ from customop.errors import (
 )
 from customop.schema.signatures import check_callable
 
-__all__ = ["KEYS", "Entry", "InPlaceOf", "add_entry", "check_function", "kind_of_key"]
+__all__ = ["KEYS", "Entry", "add_entry", "check_function", "kind_of_key"]
 
 # torch's dispatch keys as names of kinds, and the names that the kinds have here.
 KEYS: dict[str, str | RuleKind] = {
@@ -94,72 +91,6 @@ class Below:
     __call__ = redispatch
 
 
-class BelowGrad:
-    """The operator below a gradient: `Below` for a function in the autograd row."""
-
-    __slots__ = ("_interpreter", "_op")
-
-    def __init__(self, op: Operator[..., Any], interpreter: Any) -> None:
-        self._op = op
-        self._interpreter = interpreter
-
-    def redispatch(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the operator on the values below: the result is not tracked."""
-        lower = self._interpreter.lower
-        named = {name: map_nested(v, lower) for name, v in kwargs.items()}
-        return self._op(*[map_nested(v, lower) for v in args], **named)
-
-    __call__ = redispatch
-
-
-class InPlaceOf:
-    """An autograd rule that is a function, called in place of the operator."""
-
-    __slots__ = ("fn", "with_below")
-    # Nodes are made of what the function calls, none of this rule.
-    backward = None
-
-    def __init__(self, fn: Callable[..., Any], with_below: bool = False) -> None:
-        self.fn: Callable[..., Any] = fn
-        self.with_below: bool = with_below
-
-    def forward(
-        self, interpreter: Any, nodes: Any, values: list[Any], edges: Sequence[Any]
-    ) -> Any:
-        """Call the function on the tracers that the call came with."""
-        op = nodes._op
-        for slot, path, node in edges:
-            values[slot] = _tracked(interpreter, values[slot], path, node)
-        below = (BelowGrad(op, interpreter),) if self.with_below else ()
-        positional, keywords = op.schema.split(values)
-        out = self.fn(*below, *positional, **keywords)
-        if not op.schema.single_return or not is_array(out):
-            check_returns(op, self.fn, out, COMPOSITE_RULE)
-        return out
-
-
-def _tracked(interpreter: Any, value: Any, path: Sequence[int], node: Any) -> Any:
-    """A value with the tracer of a node at a place in it."""
-    if not path:
-        return interpreter.tracer_class(interpreter, value, node)
-    items = list(value)
-    items[path[0]] = _tracked(interpreter, items[path[0]], path[1:], node)
-    return items if type(value) is list else tuple(items)
-
-
-class Untracked:
-    """The autograd rule of a fallthrough: the operator below, not tracked."""
-
-    __slots__ = ()
-    backward = None
-
-    def forward(
-        self, interpreter: Any, nodes: Any, values: list[Any], edges: Sequence[Any]
-    ) -> Any:
-        """Call the operator on the values below."""
-        return nodes._op.invoke(values)
-
-
 @dataclass(slots=True, eq=False)
 class Entry:
     """A kernel or rule for a name; see `customop.core.operator.Registration`."""
@@ -184,13 +115,12 @@ class Entry:
             for rule in fn.values():
                 ARRAY_CLASS.check(op.qualname, op.schema, rule)
             return
+        if kind is AUTOGRAD:
+            as_rule(fn, self.with_below).check(op)
+            return
         if self.with_below:
             fn = partial(fn, None)
-        if kind is AUTOGRAD and isinstance(fn, Formula):
-            check_autograd(op, fn.backward, fn.setup_context)
-        elif kind is AUTOGRAD and hasattr(fn, "forward"):
-            check_autograd(op, fn, None)
-        elif isinstance(kind, str) or kind in (AUTOGRAD, COMPOSITE):
+        if isinstance(kind, str) or kind is COMPOSITE:
             check_kernel(op, fn, _title(kind))
         else:
             kind.check(op.qualname, op.schema, fn)
@@ -203,7 +133,7 @@ class Entry:
             rule = with_rule(op, array_class, fn, override)
             override = True
         elif self.kind is AUTOGRAD:
-            rule = _autograd_rule(rule, self.with_below)
+            rule = as_rule(rule, self.with_below)
         elif self.with_below:
             below = Below(op, self.kind)
             rule = below.fn = partial(self.fn, below)
@@ -219,17 +149,7 @@ class Entry:
             _forget(self)
 
 
-def _autograd_rule(fn: Any, with_below: bool) -> Any:
-    if fn is fallthrough_kernel:
-        return Untracked()
-    if isinstance(fn, Formula) or hasattr(fn, "forward"):
-        return fn
-    return InPlaceOf(fn, with_below)
-
-
 def _title(kind: str | RuleKind) -> str:
-    if kind is AUTOGRAD:
-        return "autograd function"
     if kind is COMPOSITE:
         return "composite body"
     return "fake kernel" if kind == FAKE else f"kernel for '{kind}'"
@@ -246,7 +166,7 @@ def _forget(entry: Entry) -> None:
 def check_function(qualname: str, kind: str | RuleKind, fn: Any) -> None:
     """Raise unless something can be registered at all, whatever the schema."""
     name = kind if isinstance(kind, str) else kind.name
-    if not isinstance(fn, Formula):
+    if not isinstance(fn, GradRule):
         check_callable(qualname, f"function for '{name}'", fn, kind=name)
     passes = isinstance(kind, str) or kind in (AUTOGRAD, COMPOSITE)
     if fn is fallthrough_kernel and not passes:

@@ -20,6 +20,7 @@ from customop.core.checks import (
     check_names,
     checked_tags,
 )
+from customop.core.grad_rules import as_formula
 from customop.core.kernels import kernel_for
 from customop.core.kinds import (
     ARRAY_CLASS,
@@ -28,7 +29,6 @@ from customop.core.kinds import (
     JVP,
     SAMPLE_INPUTS,
     VMAP,
-    Formula,
 )
 from customop.core.operator import Operator, define_operator, find_operator
 from customop.core.rule_types import (
@@ -45,7 +45,7 @@ from customop.core.rule_types import (
 from customop.core.table import Definition, RuleKind
 from customop.errors import RegistrationError, SchemaError, place
 from customop.library.entry import Entry, add_entry, kind_of_key
-from customop.library.library import Library, caller, declare, parsed
+from customop.library.library import Library, caller, declare, parsed, place_of_rule
 from customop.library.ops import OperatorPacket
 from customop.schema.schema import Schema, check_agrees
 from customop.schema.tags import Tag
@@ -642,8 +642,7 @@ def register_autograd(
         As the method does.
     """
     if lib is not None:
-        has_forward = hasattr(backward, "forward")
-        rule = backward if has_forward else Formula(backward, setup_context)
+        rule = as_formula(backward, setup_context)
         found: Operator[..., Any] = _register(
             op, (AUTOGRAD,), rule, lib, override=override
         )
@@ -1001,7 +1000,7 @@ def _add(
     if lib is not None:
         lib.add(name, kind, fn, override=allow_override, with_below=with_keyset)
         return
-    where = place(fn.backward if isinstance(fn, Formula) else fn)
+    where = place_of_rule(fn)
     entry = Entry(name, kind, fn, where, with_below=with_keyset)
     add_entry(entry, override=allow_override)
 

@@ -15,7 +15,8 @@ from typing import Any, Self
 from customop.arrays.kinds import DEFAULT
 from customop.core.changes import changing
 from customop.core.checks import check_factory, check_name, check_names, checked_tags
-from customop.core.kinds import AUTOGRAD, COMPOSITE, Formula
+from customop.core.grad_rules import Formula, GradFunction, GradRule
+from customop.core.kinds import AUTOGRAD, COMPOSITE
 from customop.core.operator import (
     Operator,
     define_operator,
@@ -36,7 +37,6 @@ from customop.errors import (
 )
 from customop.library.entry import (
     Entry,
-    InPlaceOf,
     add_entry,
     check_function,
     kind_of_key,
@@ -243,7 +243,7 @@ def place_of_rule(fn: Any) -> str:
     """File and line of what is registered; those of the call for what is no code."""
     if isinstance(fn, dict):
         return place_of(caller())
-    return place(fn.backward if isinstance(fn, Formula) else fn)
+    return fn.places[0] if isinstance(fn, GradRule) else place(fn)
 
 
 def _owner(registration: Any) -> Any:
@@ -591,7 +591,7 @@ def _for_each(kind: str | RuleKind, fn: Any) -> Any:
     if fn is fallthrough_kernel:
         return fn
     if kind is AUTOGRAD:
-        return lambda op: InPlaceOf(partial(fn, op))
+        return lambda op: GradFunction(partial(fn, op))
     return lambda op: partial(fn, op)
 
 

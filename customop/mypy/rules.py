@@ -11,7 +11,8 @@ from mypy.nodes import Context, Expression, ListExpr, RefExpr, TupleExpr
 from mypy.types import Type
 
 from customop.arrays.kinds import FAKE
-from customop.core.checks import check_autograd, check_device_types, check_kernel
+from customop.core.checks import check_device_types, check_kernel
+from customop.core.grad_rules import Formula
 from customop.core.kinds import JVP, VMAP
 from customop.core.table import RuleKind
 from customop.errors import CustomOpError
@@ -147,7 +148,7 @@ class Registered:
             return
         setup = None if setup_context is None else setup_context.stand_in()
         try:
-            check_autograd(self.record, self.function.stand_in(), setup)  # type: ignore[arg-type]  # a record has what is read
+            Formula(self.function.stand_in(), setup).check(self.record)  # type: ignore[arg-type]  # a record has what is read
         except CustomOpError as error:
             self.tell(error, codes.AUTOGRAD)
             return

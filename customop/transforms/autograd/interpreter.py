@@ -18,11 +18,13 @@ from customop.arrays.nested import (
     outline,
 )
 from customop.config import config
+from customop.core.checks import check_has_gradient
 from customop.core.codegen import generate
 from customop.core.dispatch import Interpreter, Tracer
-from customop.core.kinds import AUTOGRAD, Formula
+from customop.core.grad_rules import GradCall, GradRule
+from customop.core.kinds import AUTOGRAD
 from customop.core.proof import moments, readonly, with_sampling
-from customop.errors import GradientError, caller_place, warn_caller
+from customop.errors import GradientError, caller_place, place, warn_caller
 from customop.transforms.autograd.node import (
     Edge,
     Leaf,
@@ -106,26 +108,10 @@ class GradInterpreter(Interpreter):
 
     def general(self, op: Any, nodes: type[Node], args: Sequence[Any]) -> Any:
         """A call of any operator; `_plan` writes a shorter way for most."""
-        values = list(args)
-        edges: list[Edge] = []
-        for slot in (*op.array_slots, *op.nested_slots):
-            values[slot] = self._lower_nested(values[slot], slot, (), edges)
         if op.schema.written:
             self._refuse_write(op, args)
-        rule = nodes._rule
-        if type(rule) is not Formula and type(rule) is not _Missing:
-            return rule.forward(self, nodes, values, edges)
-        out = op.invoke(values)
-        node = nodes(edges)
-        if op.nested_slots:
-            node._inputs = [_emptied(value) for value in values]
-        if type(rule) is _Missing:
-            # Of this call, not of the class: it names the place of the call.
-            node._rule = missing = _Missing(op)
-            node._backward = missing.backward
-        elif rule.setup_context is not None:
-            self._set_up(op, node, rule.setup_context, values, out)
-        return self.track(node, out)
+        rule: GradRule = nodes._rule
+        return rule.forward(TrackedCall(self, op, nodes, args))
 
     def _set_up(
         self, op: Any, node: Node, setup: Callable[..., Any], values: Any, out: Any
@@ -136,46 +122,6 @@ class GradInterpreter(Interpreter):
             setup(ctx=node, inputs=inputs, keyword_only_inputs=keywords, output=out)
         else:
             setup(ctx=node, inputs=inputs, output=out)
-
-    def track(self, node: Any, out: Any) -> Any:
-        """The result of a call with its differentiable arrays tracked."""
-        schema = node._op.schema
-        if schema.single_return:
-            if not is_differentiable(out, node._blocked):
-                return out
-            node._metas = (out.shape, out.dtype)
-            return GradTracer(self, out, node)
-        index = itertools.count()
-        parts = list(out) if schema.is_tuple else [out]
-        node._metas = [metas_of(part, node._blocked) for part in parts]
-        metas = flat_metas(node._metas)
-
-        def wrap(value: Any) -> Any:
-            at = next(index)
-            meta = metas[at]
-            return (
-                value
-                if meta is None
-                else GradTracer(self, value, Output(node, at, meta))
-            )
-
-        tracked = [map_nested(part, wrap) for part in parts]
-        return tuple(tracked) if schema.is_tuple else tracked[0]
-
-    def _lower_nested(
-        self, value: Any, slot: int, path: tuple[int, ...], edges: list[Any]
-    ) -> Any:
-        if type(value) is GradTracer and value.interpreter is self:
-            edges.append((slot, path, value.node))
-            return value.value
-        found = children(value)
-        if found is None:
-            return value
-        items = [
-            self._lower_nested(item, slot, (*path, i), edges)
-            for i, item in enumerate(found)
-        ]
-        return like(value, items)
 
     def _refuse_write(self, op: Any, args: Sequence[Any]) -> None:
         name = op.schema.written[0]
@@ -194,6 +140,85 @@ class GradInterpreter(Interpreter):
         )
 
 
+class TrackedCall:
+    """A call under one running gradient; see `GradCall`."""
+
+    __slots__ = ("args", "edges", "interpreter", "nodes", "op", "values")
+
+    def __init__(
+        self,
+        interpreter: GradInterpreter,
+        op: Any,
+        nodes: type[Node],
+        args: Sequence[Any],
+    ) -> None:
+        self.interpreter = interpreter
+        self.op = op
+        self.nodes = nodes
+        self.args = args
+        self.edges: list[Edge] = []
+        self.values = values = list(args)
+        for slot in op.array_slots:
+            value = values[slot]
+            if type(value) is GradTracer and value.interpreter is interpreter:
+                self.edges.append((slot, (), value.node))
+                values[slot] = value.value
+        for slot in op.nested_slots:
+            values[slot] = self._lower_nested(values[slot], slot, ())
+
+    def _lower_nested(self, value: Any, slot: int, path: tuple[int, ...]) -> Any:
+        if type(value) is GradTracer and value.interpreter is self.interpreter:
+            self.edges.append((slot, path, value.node))
+            return value.value
+        found = children(value)
+        if found is None:
+            return value
+        items = [
+            self._lower_nested(item, slot, (*path, i)) for i, item in enumerate(found)
+        ]
+        return like(value, items)
+
+    def lower(self, value: Any) -> Any:
+        """The value below a tracer of this gradient; other values as they are."""
+        return self.interpreter.lower(value)
+
+    def node(self) -> Node:
+        """A new node for the call."""
+        node = self.nodes(self.edges)
+        if self.op.nested_slots:
+            node._inputs = [_emptied(value) for value in self.values]
+        return node
+
+    def set_up(self, node: Node, setup_context: Callable[..., Any], out: Any) -> None:
+        """Let the user's function save what the backward formula needs."""
+        self.interpreter._set_up(self.op, node, setup_context, self.values, out)
+
+    def track(self, node: Node, out: Any) -> Any:
+        """The result, with its differentiable arrays tracked to the node."""
+        schema = self.op.schema
+        if schema.single_return:
+            if not is_differentiable(out, node._blocked):
+                return out
+            node._metas = (out.shape, out.dtype)
+            return GradTracer(self.interpreter, out, node)
+        index = itertools.count()
+        parts = list(out) if schema.is_tuple else [out]
+        node._metas = [metas_of(part, node._blocked) for part in parts]
+        metas = flat_metas(node._metas)
+
+        def wrap(value: Any) -> Any:
+            at = next(index)
+            meta = metas[at]
+            return (
+                value
+                if meta is None
+                else GradTracer(self.interpreter, value, Output(node, at, meta))
+            )
+
+        tracked = [map_nested(part, wrap) for part in parts]
+        return tuple(tracked) if schema.is_tuple else tracked[0]
+
+
 def _emptied(value: Any) -> Any:
     """The nesting of an argument, without the arrays in it."""
     return map_outline(value, lambda _: None)
@@ -205,14 +230,14 @@ def _emptied(value: Any) -> Any:
 _Plan = Callable[[GradInterpreter, Sequence[Any]], Any]
 
 
-def _node_class(op: Any, rule: Any) -> type[Node]:
+def _node_class(op: Any, rule: GradRule) -> type[Node]:
     """Nodes of one operator: it and its rule stand on the class, once for all calls."""
-    is_short = op.is_plain and op.is_unary and type(rule) is Formula
+    is_short = op.is_plain and op.is_unary and rule.is_formula
     names = {"_op": op, "_rule": rule, "_backward": staticmethod(rule.backward)}
     base: type[Node] = UnaryNode if is_short else Node
     # Said by hand: pyright infers a class without Node's attributes here.
     nodes: type[Node] = cast("type[Node]", type(f"{op.name}_node", (base,), names))
-    if type(rule) is Formula:
+    if rule.is_formula:
         proves = config.checks != "never"
         first = _proof(nodes, rule.backward) if proves else _later(rule.backward)
         nodes._backward = staticmethod(first)
@@ -265,9 +290,9 @@ def _later(backward: Callable[..., Any]) -> Callable[..., Any]:
 def _plan(op: Any) -> _Plan:
     """The plan of an operator, kept until its table changes."""
     plans = op.plans  # a new object for a new table: a stale plan is lost with the old
-    rule = op.find_rule(AUTOGRAD)
-    nodes = _node_class(op, _Missing(op) if rule is None else rule)
-    if op.is_plain and type(rule) is Formula:
+    rule: GradRule = op.find_rule(AUTOGRAD) or MissingRule(op)
+    nodes = _node_class(op, rule)
+    if op.is_plain and rule.is_formula:
         plan = _plain_plan(op, rule, nodes)
     else:
         plan = _any_plan(op, nodes)
@@ -282,7 +307,7 @@ def _any_plan(op: Any, nodes: type[Node]) -> _Plan:
     return plan
 
 
-def _plain_plan(op: Any, rule: Formula, nodes: type[Node]) -> _Plan:
+def _plain_plan(op: Any, rule: Any, nodes: type[Node]) -> _Plan:
     """Written out for the arrays of one operator: 1.1 us a call instead of 1.9.
 
     Measured on CPython 3.11.7, one array of three elements, 0.3 us of it the kernel.
@@ -356,21 +381,36 @@ def _setup_arguments(setup: Any, inputs: str) -> str:
     return f"ctx=node, inputs=({inputs}), output=out"
 
 
-class _Missing:
-    """Stands for the formula of an operator without one, until a gradient needs it."""
+class MissingRule(GradRule):
+    """The rule of an operator without one: an error once a gradient needs it."""
 
     __slots__ = ("op", "where")
-    setup_context = None
 
-    def __init__(self, op: Any) -> None:
-        self.op = op
-        self.where = caller_place()
+    def __init__(self, op: Any, where: str = "") -> None:
+        self.op: Any = op
+        self.where: str = where
+
+    def forward(self, call: GradCall) -> Any:
+        """Run the operator; the node knows the place of the call."""
+        out = call.op.invoke(call.values)
+        node = call.node()
+        node._rule = missing = MissingRule(self.op, caller_place())
+        node._backward = missing.backward
+        return call.track(node, out)
 
     def backward(self, ctx: Node, *grads: Any) -> Any:
         """Raise: there is no formula, and zeros would be wrong in silence."""
         raise self.op.missing_rule(
             AUTOGRAD, f"a gradient is asked through the call at {self.where}"
         )
+
+    def check(self, op: Any) -> None:
+        """Fits every operator."""
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """There is no function."""
+        return ()
 
 
 def no_variable(y: Any) -> GradientError:
@@ -384,36 +424,32 @@ def no_variable(y: Any) -> GradientError:
 # ---- an operator's own body as its formula ----
 
 
-class _Native:
+class Native(GradRule):
     """Differentiates the kernel itself: register with ``register_autograd(native)``."""
+
+    __slots__ = ()
 
     def __call__(self, ctx: Any, *grads: Any) -> Any:
         return self.backward(ctx, *grads)
 
-    def forward(
-        self,
-        outer: GradInterpreter,
-        nodes: type[Node],
-        values: list[Any],
-        edges: Sequence[Edge],
-    ) -> Any:
+    def forward(self, call: GradCall) -> Any:
         """Run the body on tracers of a transform of its own."""
-        op = nodes._op
+        op = call.op
         inner = GradInterpreter()
         leaves: list[Leaf] = []
-        shapes = [_emptied(value) for value in values]
-        for slot, path, *_ in edges:
+        values = list(call.values)
+        for slot, path, *_ in call.edges:
             values[slot] = _replace(
                 values[slot], path, lambda v: _track(inner, v, leaves)
             )
         positional, keywords = op.schema.split(values)
         with inner:
-            out = op.__wrapped__(*positional, **keywords)
-        node: Any = nodes(edges)
-        node._inputs = shapes
+            out = op.definition.fn(*positional, **keywords)
+        node = call.node()
+        node._inputs = [_emptied(value) for value in call.values]
         node._ends = [end_of(leaf, inner) for leaf in flat(out)]
         node._starts = leaves
-        return outer.track(node, map_nested(out, inner.lower))
+        return call.track(node, map_nested(out, inner.lower))
 
     def backward(self, ctx: Any, *grads: Any) -> dict[str, Any]:
         """Sweep back through the body."""
@@ -429,8 +465,17 @@ class _Native:
         names = [p.name for p in ctx._op.schema.parameters]
         return {names[i]: _nested(ctx._inputs[i], i, (), found) for i in slots}
 
+    def check(self, op: Any) -> None:
+        """Raise unless the operator can have a gradient."""
+        check_has_gradient(op)
 
-native: _Native = _Native()
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The place of this rule: the body's is that of the operator."""
+        return (place(self),)
+
+
+native: Native = Native()
 
 
 def _track(inner: GradInterpreter, value: Any, leaves: list[Leaf]) -> GradTracer:

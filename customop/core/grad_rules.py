@@ -1,0 +1,206 @@
+"""Rules in the autograd row of an operator: one protocol for all of them.
+
+`native` and the rule of an operator without one are in ``transforms/autograd``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Protocol
+
+from customop.arrays.kinds import is_array
+from customop.arrays.nested import map_nested
+from customop.core.checks import (
+    check_backward,
+    check_has_gradient,
+    check_kernel,
+    check_setup,
+)
+from customop.core.proof import COMPOSITE_RULE, check_returns
+from customop.core.table import Definition, RuleTable, fallthrough_kernel
+from customop.errors import place
+
+__all__ = [
+    "Formula",
+    "GradCall",
+    "GradFunction",
+    "GradRule",
+    "PassThrough",
+    "as_formula",
+    "as_rule",
+]
+
+
+class GradCall(Protocol):
+    """A call of an operator under reverse mode, as its rule sees it."""
+
+    op: RuleTable
+    # The arguments as they came, and with the tracers of this gradient taken off.
+    args: Sequence[Any]
+    values: list[Any]
+    # For each tracer of this gradient: number of the argument, places inside of it, and
+    # what made the tracer.
+    edges: list[tuple[int, tuple[int, ...], Any]]
+
+    def lower(self, value: Any) -> Any:
+        """The value below a tracer of this gradient; other values as they are."""
+        ...
+
+    def node(self) -> Any:
+        """A new node for the call: the `ctx` of its formula."""
+        ...
+
+    def set_up(self, node: Any, setup_context: Callable[..., Any], out: Any) -> None:
+        """Let the user's function save what the backward formula needs."""
+        ...
+
+    def track(self, node: Any, out: Any) -> Any:
+        """The result, with its differentiable arrays tracked to the node."""
+        ...
+
+
+class GradRule(ABC):
+    """What reverse mode does with a call of an operator."""
+
+    __slots__ = ()
+    # Whether `forward` is that of a Formula, for which a shorter way is compiled.
+    is_formula: ClassVar[bool] = False
+    # ``backward(ctx, *grads)`` gives the gradients of the inputs of a node; None for a
+    # rule that makes no nodes.
+    backward: Any
+
+    @abstractmethod
+    def forward(self, call: GradCall) -> Any:
+        """Run a call; the result is tracked where gradients shall flow."""
+
+    @abstractmethod
+    def check(self, op: Definition) -> None:
+        """Raise unless this can be the rule of the operator."""
+
+    @property
+    @abstractmethod
+    def places(self) -> tuple[str, ...]:
+        """File and line of each function of the rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formula(GradRule):
+    """The autograd rule of an operator.
+
+    Attributes
+    ----------
+    backward : callable
+        ``backward(ctx, *grads)``, gradients of the inputs.
+    setup_context : callable or None
+        ``setup_context(ctx, inputs, output)``, called after the forward pass.
+    """
+
+    is_formula: ClassVar[bool] = True
+    backward: Callable[..., Any]
+    setup_context: Callable[..., Any] | None
+
+    def forward(self, call: GradCall) -> Any:
+        """Run the operator below, and make a node of the call."""
+        out = call.op.invoke(call.values)
+        node = call.node()
+        if self.setup_context is not None:
+            call.set_up(node, self.setup_context, out)
+        return call.track(node, out)
+
+    def check(self, op: Definition) -> None:
+        """Raise unless both functions take what the operator gives them."""
+        check_has_gradient(op)
+        check_backward(op, self.backward)
+        if self.setup_context is not None:
+            check_setup(op, self.setup_context)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """File and line of both functions."""
+        if self.setup_context is None:
+            return (place(self.backward),)
+        return place(self.backward), place(self.setup_context)
+
+
+class GradFunction(GradRule):
+    """A function that is called in place of the operator, on the tracers themselves."""
+
+    __slots__ = ("fn", "with_below")
+    backward = None
+
+    def __init__(self, fn: Callable[..., Any], with_below: bool = False) -> None:
+        self.fn: Callable[..., Any] = fn
+        self.with_below: bool = with_below
+
+    def forward(self, call: GradCall) -> Any:
+        """Call the function on the arguments as they came."""
+        op = call.op
+        below = (_BelowGrad(call),) if self.with_below else ()
+        positional, keywords = op.schema.split(call.args)
+        out = self.fn(*below, *positional, **keywords)
+        if not op.schema.single_return or not is_array(out):
+            check_returns(op, self.fn, out, COMPOSITE_RULE)
+        return out
+
+    def check(self, op: Definition) -> None:
+        """Raise unless the function has the parameters of the operator."""
+        fn = partial(self.fn, None) if self.with_below else self.fn
+        check_kernel(op, fn, "autograd function")
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """File and line of the function."""
+        return (place(self.fn),)
+
+
+class _BelowGrad:
+    """The operator below a gradient, for a function that takes what is below it."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: GradCall) -> None:
+        self._call = call
+
+    def redispatch(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the operator on the values below: the result is not tracked."""
+        call = self._call
+        named = {name: map_nested(v, call.lower) for name, v in kwargs.items()}
+        return call.op.call(*[map_nested(v, call.lower) for v in args], **named)
+
+    __call__ = redispatch
+
+
+class PassThrough(GradRule):
+    """The rule of a `fallthrough_kernel`: the operator below, not tracked."""
+
+    __slots__ = ()
+    backward = None
+
+    def forward(self, call: GradCall) -> Any:
+        """Call the operator on the values below."""
+        return call.op.invoke(call.values)
+
+    def check(self, op: Definition) -> None:
+        """Fits every operator."""
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """There is no function."""
+        return ()
+
+
+def as_formula(backward: Any, setup_context: Any = None) -> GradRule:
+    """The rule of a backward formula; a rule as `native` is one already."""
+    if isinstance(backward, GradRule):
+        return backward
+    return Formula(backward, setup_context)
+
+
+def as_rule(fn: Any, with_below: bool = False) -> GradRule:
+    """The rule that a user registers: a function is called in place of the operator."""
+    if isinstance(fn, GradRule):
+        return fn
+    return PassThrough() if fn is fallthrough_kernel else GradFunction(fn, with_below)
