@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from customop.arrays.array import Array
 from customop.arrays.describe import abbreviated, describe
+from customop.arrays.dtypes import dtype_of
 from customop.arrays.kinds import (
     FAKE_ARRAY,
     add_array_class,
@@ -238,14 +239,6 @@ def strides_of(x: Any) -> tuple[int, ...]:
     return (
         c_strides(tuple(x.shape), dtype_of(x).itemsize) if strides is None else strides
     )
-
-
-def dtype_of(x: Any) -> np.dtype[Any]:
-    """NumPy's dtype of an array of any kind; others are known by their names."""
-    dtype = x.dtype
-    if isinstance(dtype, np.dtype):
-        return dtype
-    return np.dtype(str(dtype).rpartition(".")[2])
 
 
 @lru_cache(maxsize=4096)

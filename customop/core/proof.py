@@ -11,13 +11,8 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.describe import abbreviated, describe, show
-from customop.arrays.fake import (
-    FakeArray,
-    axis_order,
-    dtype_of,
-    strides_of,
-    to_fake,
-)
+from customop.arrays.dtypes import dtype_of
+from customop.arrays.fake import FakeArray, axis_order, strides_of, to_fake
 from customop.arrays.kinds import (
     CPU,
     FAKE,

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from customop.arrays.dtypes import ELEMENTS
 from customop.schema.parameters import Parameter
 from customop.schema.schema import Schema
 from customop.schema.shape_check import argument_fault, number_names
@@ -20,19 +21,6 @@ from customop.shapes.notation import Axis, Length, Loop, Shape, names_in
 from customop.shapes.solve import broadcast
 
 __all__ = ["argument_check", "shape_guards"]
-
-# Class of elements -> the dtype of most arrays of it, and the others.
-_DTYPES: dict[str, tuple[Any, ...]] = {
-    "bool": (np.bool_,),
-    "int": (np.int64, np.int32, np.int16, np.int8),
-    "uint": (np.uint64, np.uint32, np.uint16, np.uint8),
-    "float": (np.float64, np.float32, np.float16, np.longdouble),
-    "complex": (np.complex128, np.complex64, np.clongdouble),
-}
-_DTYPES["integer"] = _DTYPES["int"] + _DTYPES["uint"]
-_DTYPES["inexact"] = _DTYPES["float"] + _DTYPES["complex"]
-_DTYPES["real"] = _DTYPES["float"] + _DTYPES["integer"]
-_DTYPES["num"] = _DTYPES["real"] + _DTYPES["complex"]
 
 
 class _Unusual(Exception):
@@ -278,9 +266,9 @@ def _of_array(name: str, kind: ArrayType, var: str, names: _Names) -> Iterator[s
 
 
 def _of_dtype(text: str, element: str, names: _Names) -> str:
-    if element not in _DTYPES and not hasattr(np, element):
+    dtypes = [np.dtype(d) for d in ELEMENTS[element].dtypes]
+    if not dtypes:  # NumPy lacks it: bfloat16
         raise _Unusual
-    dtypes = [np.dtype(d) for d in _DTYPES.get(element, (element,))]
     first = names.bind(f"_{dtypes[0].name}", dtypes[0])
     if len(dtypes) == 1:
         return f"{text} is {first}"

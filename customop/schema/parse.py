@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from customop.arrays.dtypes import ELEMENTS, KNOWN_ELEMENTS
 from customop.errors import SchemaError, did_you_mean
 from customop.schema.annotations import FOREIGN, NAMES, find_class
 from customop.schema.coerce import Mismatch, check_default
@@ -36,7 +37,7 @@ from customop.schema.types import (
     TupleOf,
     holds_arrays,
 )
-from customop.shapes.notation import ELEMENTS, KNOWN_ELEMENTS, ShapeFault, read_axes
+from customop.shapes.notation import ShapeFault, read_axes
 
 __all__ = ["parse"]
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from customop.arrays.describe import abbreviated
+from customop.arrays.dtypes import ELEMENTS, is_element
 from customop.arrays.kinds import is_array
 from customop.errors import ArgumentError, CustomOpError, SchemaError, ShapeError
 from customop.schema.schema import Schema
@@ -22,7 +20,7 @@ from customop.schema.types import (
     shapes_in,
     typed_items,
 )
-from customop.shapes.notation import Shape, is_element
+from customop.shapes.notation import Shape
 from customop.shapes.solve import AxisFault, Sizes, known_names
 
 __all__ = [
@@ -151,37 +149,14 @@ def _misshapen(
 
 
 def _has_element(seen: Seen) -> bool:
-    return seen.kind.element == "Array" or _is_of(seen.kind.element, seen.value.dtype)
-
-
-@lru_cache(maxsize=1024)
-def _is_of(element: str, dtype: Any) -> bool:
-    """Whether a dtype, of NumPy or by its name of another library, is of a class."""
-    if isinstance(dtype, np.dtype):
-        return is_element(element, dtype.kind, dtype.type.__name__)
-    name = str(dtype).rpartition(".")[2]
-    try:
-        return is_element(element, np.dtype(name).kind, name)
-    except TypeError:  # a dtype that NumPy has not, such as bfloat16
-        return is_element(element, "", name)
-
-
-# Class of elements -> how to write a dtype of it.
-_EXAMPLES = {
-    "bool": "bool",
-    "uint": "np.uint64",
-    "int": "np.int64",
-    "integer": "np.int64",
-    "complex": "np.complex128",
-    "float": "np.float64",
-    "inexact": "np.float64",
-    "real": "np.float64",
-    "num": "np.float64",
-}
+    return is_element(seen.kind.element, seen.value.dtype)
 
 
 def _example(element: str) -> str:
-    return _EXAMPLES.get(element, f'"{element}"')
+    """How to write a dtype of a class of elements."""
+    row = ELEMENTS[element]
+    name = row.dtypes[0].__name__ if row.kinds else f'"{element}"'
+    return f"np.{name}" if row.kinds not in ("", "b") else name
 
 
 # ---- results ----

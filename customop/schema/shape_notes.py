@@ -6,7 +6,6 @@ by its attributes, so that jaxtyping is not imported.
 
 from __future__ import annotations
 
-import re
 import typing
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,49 +13,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from customop.arrays.dtypes import element_of_names, element_of_scalar
 from customop.errors import SchemaError
 from customop.schema.types import ArrayType, Maybe, SchemaType
-from customop.shapes.notation import ELEMENTS, Shape, parse_shape
+from customop.shapes.notation import Shape, parse_shape
 
 __all__ = ["elements_of", "is_jaxtyped", "of_jaxtyped", "substituted", "with_notes"]
 
 _JAXTYPED: Final = ("array_type", "dim_str", "dtypes", "dtype")
-
-# Element -> dtypes that NumPy has of it.
-_FAMILIES: Final[dict[str, tuple[str, ...]]] = {
-    "bool": ("bool",),
-    "uint": ("uint8", "uint16", "uint32", "uint64"),
-    "int": ("int8", "int16", "int32", "int64"),
-    "float": ("float16", "float32", "float64"),
-    "complex": ("complex64", "complex128"),
-}
-# Which of these the name of a dtype belongs to, as bfloat16 and float8_e5m2 to float.
-_FAMILY = re.compile(r"b?(bool|uint|int|float|complex)")
-
-# Several of these together -> element.
-_UNIONS: Final[dict[tuple[str, ...], str]] = {
-    ("bool",): "bool",
-    ("uint",): "uint",
-    ("int",): "int",
-    ("float",): "float",
-    ("complex",): "complex",
-    ("uint", "int"): "integer",
-    ("float", "complex"): "inexact",
-    ("uint", "int", "float"): "real",
-    ("uint", "int", "float", "complex"): "num",
-}
-
-# Class of NumPy scalars, as in NDArray[np.floating] -> element.
-_SCALARS: Final[dict[Any, str]] = {
-    np.bool_: "bool",
-    np.signedinteger: "int",
-    np.unsignedinteger: "uint",
-    np.integer: "integer",
-    np.floating: "float",
-    np.complexfloating: "complex",
-    np.inexact: "inexact",
-    np.number: "num",
-}
 
 
 def is_jaxtyped(annotation: object) -> bool:
@@ -74,7 +38,7 @@ def of_jaxtyped(annotation: Any, inner: SchemaType) -> SchemaType:
     SchemaError
         If its dtypes are no class of elements, or its shape is not supported.
     """
-    element = _class_of(annotation.dtypes)
+    element = _element_of(annotation.dtypes)
     if element is None or not isinstance(inner, ArrayType):
         raise SchemaError(
             f"annotation {annotation.__name__}, whose dtypes are no class of elements",
@@ -84,19 +48,11 @@ def of_jaxtyped(annotation: Any, inner: SchemaType) -> SchemaType:
     return ArrayType(element, _read(annotation.dim_str))
 
 
-def _class_of(dtypes: Any) -> str | None:
-    """The element of jaxtyping's names of dtypes; None where it is none of ours."""
+def _element_of(dtypes: Any) -> str | None:
+    """The class of elements of jaxtyping's dtypes; None where there is none."""
     if not isinstance(dtypes, Sequence):  # any dtype
         return "Array"
-    names = {str(name).removesuffix("_") for name in dtypes}
-    if len(names) == 1:
-        (name,) = names
-        return name if name in ELEMENTS else None
-    whole = {f for f, members in _FAMILIES.items() if names.issuperset(members)}
-    matches = [_FAMILY.match(name) for name in names]
-    if not all(match and match[1] in whole for match in matches):
-        return None
-    return _UNIONS.get(tuple(family for family in _FAMILIES if family in whole))
+    return element_of_names(str(name).removesuffix("_") for name in dtypes)
 
 
 # ---- Annotated ----
@@ -155,8 +111,4 @@ def elements_of(annotation: Any) -> str:
         found = [elements_of(item) for item in items if item is not type(None)]
         return found[0] if len(set(found)) == 1 else "Array"
     inside = typing.get_args(items[1]) if len(items) == 2 else ()
-    scalar = inside[0] if inside else None
-    if scalar in _SCALARS:
-        return _SCALARS[scalar]
-    name = getattr(scalar, "__name__", "")
-    return name if isinstance(scalar, type) and name in ELEMENTS else "Array"
+    return element_of_scalar(inside[0] if inside else None)

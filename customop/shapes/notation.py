@@ -16,13 +16,11 @@ from typing import Final, TypeAlias
 from customop.errors import SchemaError
 
 __all__ = [
-    "ELEMENTS",
     "Axis",
     "Loop",
     "Shape",
     "ShapeFault",
     "affine",
-    "is_element",
     "least_sizes",
     "names_in",
     "parse_shape",
@@ -35,47 +33,6 @@ Length: TypeAlias = "int | str | tuple[str, Length, Length]"
 _WRITE: Final = (
     'write axes with spaces between, such as "m k", "... n", "*batch 3", "n+1 _"'
 )
-
-# ---- classes of elements: letters of `dtype.kind`, and names that NumPy lacks ----
-_FLOATS: Final = "bfloat16 float8 float4 float6"
-_SIGNED: Final = "int2 int4"
-_UNSIGNED: Final = "uint2 uint4"
-_FIXED: Final = (
-    "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 longdouble"
-    " complex64 complex128 clongdouble bfloat16 int2 int4 uint2 uint4 float8_e4m3b11fnuz"
-    " float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float4_e2m1fn"
-)
-
-# Name in a schema -> kinds of dtype, and how the names of further dtypes begin.
-ELEMENTS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "Array": ("", ()),
-    "bool": ("b", ()),
-    "int": ("i", tuple(_SIGNED.split())),
-    "uint": ("u", tuple(_UNSIGNED.split())),
-    "integer": ("iu", tuple(f"{_SIGNED} {_UNSIGNED}".split())),
-    "float": ("f", tuple(_FLOATS.split())),
-    "complex": ("c", ()),
-    "inexact": ("fc", tuple(_FLOATS.split())),
-    "real": ("iuf", tuple(f"{_SIGNED} {_UNSIGNED} {_FLOATS}".split())),
-    "num": ("iufc", tuple(f"{_SIGNED} {_UNSIGNED} {_FLOATS}".split())),
-    **dict.fromkeys(_FIXED.split(), ("", ())),
-}
-
-# What an unknown name of a class of elements is answered with.
-KNOWN_ELEMENTS: Final = (
-    "Array, bool, int, uint, integer, float, complex, inexact, real, num, and names of"
-    " dtypes such as float32"
-)
-
-
-def is_element(element: str, kind: str, name: str) -> bool:
-    """Whether a dtype of this kind and name is in a class of elements."""
-    kinds, starts = ELEMENTS[element]
-    return (
-        element in ("Array", name)
-        or (kind != "" and kind in kinds)
-        or name.startswith(starts)
-    )
 
 
 class ShapeFault(Exception):

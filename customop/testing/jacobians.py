@@ -9,7 +9,8 @@ import numpy as np
 
 from customop.arrays.convert import to_host
 from customop.arrays.describe import abbreviated, describe, show
-from customop.arrays.fake import dtype_of, strides_of
+from customop.arrays.dtypes import dtype_of, is_complex, is_inexact
+from customop.arrays.fake import strides_of
 from customop.arrays.kinds import has_data, is_array
 from customop.arrays.numpy_protocol import call_numpy
 from customop.arrays.pytree import flatten, unflatten
@@ -20,9 +21,8 @@ from customop.errors import (
     place,
     warn_caller,
 )
-from customop.testing.vectors import Space, Vector, is_complex_dtype
+from customop.testing.vectors import Space, Vector
 from customop.transforms.autograd.grad import vjp
-from customop.transforms.autograd.node import is_inexact
 from customop.transforms.jvp import jvp
 
 __all__ = [
@@ -177,7 +177,7 @@ def check_problem(problem: Problem, *, warn: bool = True) -> None:
                 do=f"let the {side}s have arrays of float64 or complex128 among them",
             )
     for label, x in zip(problem.inputs.labels, problem.inputs.arrays, strict=True):
-        if warn and dtype_of(x).itemsize < (16 if is_complex_dtype(dtype_of(x)) else 8):
+        if warn and dtype_of(x).itemsize < (16 if is_complex(dtype_of(x)) else 8):
             warn_caller(
                 f"{problem.what}: {label} is {abbreviated(x)}, in which differences are"
                 " coarser than the tolerances; do: pass float64 or complex128",
@@ -270,7 +270,7 @@ def by_pullback(problem: Problem, pullback: Any, cotangents: Sequence[Any]) -> V
 
 def conjugated(x: Any) -> Any:
     """The conjugate of a complex array; a real one as it is."""
-    return call_numpy(np.conjugate, x) if is_complex_dtype(dtype_of(x)) else x
+    return call_numpy(np.conjugate, x) if is_complex(dtype_of(x)) else x
 
 
 def _check_value(problem: Problem, transform: str, out: Sequence[Any]) -> None:

@@ -9,20 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from customop.arrays.convert import from_host, to_host
-from customop.arrays.fake import dtype_of
+from customop.arrays.dtypes import dtype_of, is_complex
 
 __all__ = [
     "Space",
     "Vector",
-    "is_complex_dtype",
+    "is_complex",
 ]
 
 Vector = np.ndarray[Any, np.dtype[Any]]
-
-
-def is_complex_dtype(dtype: np.dtype[Any]) -> bool:
-    """Whether a dtype is of complex numbers."""
-    return dtype.kind == "c"
 
 
 class Space(NamedTuple):
@@ -38,7 +33,7 @@ class Space(NamedTuple):
     @property
     def widths(self) -> list[int]:
         """Numbers that each element of an array is, by array."""
-        return [2 if is_complex_dtype(dtype_of(x)) else 1 for x in self.arrays]
+        return [2 if is_complex(dtype_of(x)) else 1 for x in self.arrays]
 
     @property
     def lengths(self) -> list[int]:
@@ -107,7 +102,7 @@ def _index_text(element: int, shape: Any) -> str:
 
 def _components(values: Vector) -> Vector:
     flat = np.ascontiguousarray(values).reshape(-1)
-    if is_complex_dtype(flat.dtype):
+    if is_complex(flat.dtype):
         flat = flat.view(np.finfo(flat.dtype).dtype)
     return flat if flat.dtype == np.longdouble else flat.astype(np.float64)
 
@@ -115,7 +110,7 @@ def _components(values: Vector) -> Vector:
 def _whole(components: Vector, like: Any) -> Vector:
     """Values of the shape and dtype of an array, from their components."""
     dtype = dtype_of(like)
-    if is_complex_dtype(dtype):
+    if is_complex(dtype):
         pairs = components.astype(np.finfo(dtype).dtype)
         return pairs.view(dtype).reshape(like.shape)
     return components.astype(dtype).reshape(like.shape)

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from customop.arrays.fake import dtype_of
+from customop.arrays.dtypes import dtype_of
 from customop.arrays.kinds import device_kind, device_of, is_array
 from customop.arrays.nested import map_nested
 from customop.arrays.numpy_protocol import call_numpy

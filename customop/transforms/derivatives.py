@@ -10,12 +10,12 @@ import numpy as np
 from typing_extensions import ParamSpec
 
 from customop.arrays.describe import abbreviated, show
+from customop.arrays.dtypes import is_inexact, is_real_float
 from customop.arrays.kinds import device_of, is_array
 from customop.arrays.numpy_protocol import call_numpy
 from customop.arrays.pytree import flatten, map_leaves, unflatten
 from customop.errors import GradientError, check_function
-from customop.transforms.autograd.grad import Fresh, chosen, is_real, positions, vjp
-from customop.transforms.autograd.node import is_inexact
+from customop.transforms.autograd.grad import Fresh, chosen, positions, vjp
 from customop.transforms.jvp import jvp
 from customop.transforms.vmap import vmap
 
@@ -79,8 +79,8 @@ def _check_linear(name: str, sources: Sequence[Any], targets: Sequence[Any]) -> 
     Reverse mode starts from the outputs and forward mode from the inputs: unit vectors
     of real arrays cannot carry complex derivatives.
     """
-    if any(is_real(s.dtype) for s in sources) and not all(
-        is_real(t.dtype) for t in targets
+    if any(is_real_float(s.dtype) for s in sources) and not all(
+        is_real_float(t.dtype) for t in targets
     ):
         other = "jacfwd" if name == "jacrev" else "jacrev"
         raise GradientError(

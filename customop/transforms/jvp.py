@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, TypeVar, TypeVarTuple, overload
 import numpy as np
 
 from customop.arrays.describe import abbreviated, show
+from customop.arrays.dtypes import is_inexact
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import (
     aligned,
@@ -25,7 +26,7 @@ from customop.core.proof import JVP_RULE, check_returns
 from customop.errors import ContractError, GradientError, check_function, place
 from customop.transforms.autograd.grad import check_outputs, vjp
 from customop.transforms.autograd.interpreter import GradInterpreter, GradTracer
-from customop.transforms.autograd.node import is_inexact, sweep
+from customop.transforms.autograd.node import sweep
 
 __all__ = ["JvpTracer", "jvp"]
 

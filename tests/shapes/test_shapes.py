@@ -20,12 +20,13 @@ from hypothesis import strategies as st
 from jaxtyping import Bool, Float, Float32, Int, Num, Shaped, UInt8, jaxtyped
 
 import customop as co
+from customop.arrays.dtypes import ELEMENTS
 from customop.core.codegen import set_fast_kernel
 from customop.core.shape_guards import _as_function
 from customop.schema.annotations import schema_type
 from customop.schema.shape_check import argument_fault
 from customop.schema.types import ArrayType
-from customop.shapes.notation import ELEMENTS, Shape, parse_shape
+from customop.shapes.notation import Shape, parse_shape
 
 
 def define(schema: str, fn: Callable[..., Any], **kwargs: Any) -> co.Operator[..., Any]:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.describe import abbreviated
-from customop.arrays.fake import FakeArray, dtype_of, fake_like
+from customop.arrays.dtypes import dtype_of
+from customop.arrays.fake import FakeArray, fake_like
 from customop.arrays.kinds import FAKE, device_of, is_array
 from customop.arrays.numpy_protocol import call_numpy
 from customop.core.table import RuleTable

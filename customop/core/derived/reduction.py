@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.fake import FakeArray, dtype_of
+from customop.arrays.dtypes import dtype_of
+from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import device_of
 from customop.arrays.numpy_protocol import call_numpy
 from customop.core.derived.pointwise import move_batch_first

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.describe import abbreviated
-from customop.arrays.fake import FakeArray, dtype_of, fake_like, make_fake, strides_of
+from customop.arrays.dtypes import ELEMENTS, as_element, dtype_of
+from customop.arrays.fake import FakeArray, fake_like, make_fake, strides_of
 from customop.arrays.kinds import FAKE, device_of, is_array
 from customop.arrays.nested import flat
 from customop.core.table import RuleTable
@@ -209,19 +210,6 @@ def _with_shapes(value: Any, kind: SchemaType) -> list[tuple[Any, Shape]]:
 
 # ---- dtypes of the results ----
 
-# Class of elements -> kinds of dtype in it, and the dtype where no other is in sight.
-_DEFAULTS: dict[str, tuple[str, Any]] = {
-    "bool": ("b", np.bool_),
-    "int": ("i", np.int64),
-    "uint": ("u", np.uint64),
-    "integer": ("iu", np.int64),
-    "float": ("f", np.float64),
-    "complex": ("c", np.complex128),
-    "inexact": ("fc", np.float64),
-    "real": ("iuf", np.float64),
-    "num": ("iufc", np.float64),
-}
-
 
 def _dtype(schema: Schema, element: str, values: Sequence[Any]) -> Any:
     """The dtype that NumPy gives a result of this class of elements.
@@ -229,7 +217,7 @@ def _dtype(schema: Schema, element: str, values: Sequence[Any]) -> Any:
     Of arguments of other classes, such as the indices beside floats, a result does not
     take its dtype.
     """
-    if element not in _DEFAULTS and element != "Array":
+    if element != "Array" and not ELEMENTS[element].kinds:
         return np.dtype(element)
     pairs = [
         pair
@@ -240,8 +228,8 @@ def _dtype(schema: Schema, element: str, values: Sequence[Any]) -> Any:
     numbers = [v for v in own if type(v) in (int, float, complex)]
     dtypes = [dtype_of(v) for v in own if is_array(v)]
     if not dtypes and not numbers:
-        return np.dtype(_DEFAULTS.get(element, ("", np.float64))[1])
-    return _in_class(element, np.result_type(*dtypes, *numbers))
+        return np.dtype((*ELEMENTS[element].dtypes, np.float64)[0])
+    return as_element(element, np.result_type(*dtypes, *numbers))
 
 
 def _with_elements(value: Any, kind: SchemaType) -> Iterator[tuple[str, Any]]:
@@ -254,15 +242,3 @@ def _with_elements(value: Any, kind: SchemaType) -> Iterator[tuple[str, Any]]:
     elif holds_arrays(kind):
         for _, item, own in typed_items(value, kind):
             yield from _with_elements(item, own)
-
-
-def _in_class(element: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """A dtype, or the one of a class of elements that NumPy goes to from it."""
-    kinds, default = _DEFAULTS.get(element, (dtype.kind, dtype))
-    if dtype.kind in kinds:
-        return dtype
-    if element == "complex" and dtype.kind == "f":
-        return np.result_type(dtype, np.complex64)
-    if "f" in kinds and dtype.kind == "c":
-        return np.real(np.empty(0, dtype)).dtype
-    return np.dtype(default)

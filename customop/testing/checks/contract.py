@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from customop.arrays.dtypes import is_inexact
 from customop.arrays.fake import to_fake
 from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.nested import children, flat, map_nested
@@ -29,7 +30,6 @@ from customop.testing.checks.trial import (
     prove,
 )
 from customop.transforms.autograd.grad import vjp
-from customop.transforms.autograd.node import is_inexact
 
 __all__ = [
     "check_autograd_registration",

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from customop.arrays.convert import to_host
+from customop.arrays.dtypes import is_inexact
 from customop.arrays.kinds import has_device, is_array, kind_of
 from customop.arrays.nested import children, flat, map_nested, steps
 from customop.core.proof import Proof, written_of
@@ -17,7 +18,6 @@ from customop.schema.tags import Tag
 from customop.testing.close import assert_close
 from customop.testing.inputs.memory import fresh
 from customop.testing.inputs.oracle import Oracle
-from customop.transforms.autograd.node import is_inexact
 
 __all__ = [
     "Fault",

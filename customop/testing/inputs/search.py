@@ -15,8 +15,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from customop.arrays.dtypes import is_element
 from customop.schema.parameters import MISSING
-from customop.shapes.notation import Shape, is_element
+from customop.shapes.notation import Shape
 from customop.testing.inputs.numbers import SHAPED, families
 from customop.testing.inputs.oracle import (
     CLEAN,
@@ -105,7 +106,7 @@ _COMMON = [
 def _hinted(slot: Slot) -> np.dtype[Any]:
     """The dtype that the annotation of an array says, or its name hints at."""
     if slot.element != "Array":
-        said = [d for d in _COMMON if is_element(slot.element, d.kind, d.name)]
+        said = [d for d in _COMMON if is_element(slot.element, d)]
         return said[0] if said else _FLOAT
     words = set(slot.name.replace("0", "_").split("_"))
     found = [dtype for names, dtype in _WORDS.items() if words & set(names.split())]

@@ -11,6 +11,7 @@ import numpy as np
 from typing_extensions import ParamSpec
 
 from customop.arrays.describe import abbreviated, show
+from customop.arrays.dtypes import is_inexact, is_real_float
 from customop.arrays.kinds import has_memory, is_array
 from customop.arrays.numpy_protocol import call_numpy
 from customop.arrays.pytree import flatten, map_leaves, unflatten
@@ -21,7 +22,7 @@ from customop.transforms.autograd.interpreter import (
     end_of,
     native,
 )
-from customop.transforms.autograd.node import Leaf, is_inexact, sweep
+from customop.transforms.autograd.node import Leaf, sweep
 
 __all__ = [
     "Fresh",
@@ -357,12 +358,6 @@ class Fresh:
         return grad.copy() if has_memory(grad) else grad
 
 
-def is_real(dtype: Any) -> bool:
-    """Whether a dtype is of real floats."""
-    kind = getattr(dtype, "kind", None)
-    return kind == "f" if kind is not None else "float" in str(dtype)
-
-
 def one_like(value: Any) -> Any:
     """The cotangent one of a value without axes."""
     if isinstance(value, np.generic):  # as reductions give; an operator takes 7 us
@@ -374,7 +369,7 @@ def _gradients(interpreter: GradInterpreter, out: Any, name: str) -> dict[Leaf, 
     """Gradients of a value without axes, by leaf."""
     if type(out) is GradTracer and out.interpreter is interpreter:
         value = out.value
-        if value.shape == () and is_real(value.dtype):
+        if value.shape == () and is_real_float(value.dtype):
             return sweep([(out.node, one_like(value))], retain=False)
     _check_value(out, name)
     return {}
@@ -388,7 +383,7 @@ def _check_value(out: Any, name: str) -> None:
             do="return one array: sum the losses, or use has_aux=True for the rest",
         )
     shape, dtype = getattr(out, "shape", ()), getattr(out, "dtype", np.dtype(float))
-    if tuple(shape) != () or not is_real(dtype):
+    if tuple(shape) != () or not is_real_float(dtype):
         is_complex = "complex" in str(dtype)
         hint = "return x.sum()" if tuple(shape) else "return x.astype(float)"
         hint = "use real(x) or abs(x)" if is_complex else hint

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.describe import abbreviated, show
+from customop.arrays.dtypes import is_inexact
 from customop.arrays.kinds import device_of, is_array
 from customop.arrays.nested import aligned, children, flat, nests, outline, steps
 from customop.arrays.numpy_protocol import call_numpy
@@ -25,7 +26,6 @@ __all__ = [
     "Node",
     "Output",
     "UnaryNode",
-    "is_inexact",
     "metas_of",
     "sum_to_shape",
     "sweep",
@@ -464,16 +464,6 @@ def is_in(value: Any, values: Iterable[Any]) -> bool:
 
 def is_differentiable(value: Any, blocked: Sequence[Any]) -> bool:
     return is_array(value) and is_inexact(value.dtype) and not is_in(value, blocked)
-
-
-def is_inexact(dtype: Any) -> bool:
-    """Whether values of a dtype have derivatives: real and complex floats."""
-    kind = getattr(dtype, "kind", None)
-    return (
-        kind in "fc"
-        if kind is not None
-        else "float" in str(dtype) or "complex" in str(dtype)
-    )
 
 
 def metas_of(part: Any, blocked: Sequence[Any]) -> Any:

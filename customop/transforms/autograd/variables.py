@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 
 from customop.arrays.array import Array
 from customop.arrays.describe import abbreviated, show
+from customop.arrays.dtypes import is_real_float
 from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.nested import map_nested
 from customop.arrays.pytree import map_leaves
@@ -19,13 +20,7 @@ from customop.core.table import RuleKind
 from customop.errors import GradientError
 from customop.library.functions import custom_op
 from customop.schema.tags import Tag
-from customop.transforms.autograd.grad import (
-    Fresh,
-    as_cotangent,
-    as_input,
-    is_real,
-    one_like,
-)
+from customop.transforms.autograd.grad import Fresh, as_cotangent, as_input, one_like
 from customop.transforms.autograd.interpreter import (
     GradInterpreter,
     GradTracer,
@@ -113,7 +108,7 @@ class _Tape(GradInterpreter):
     def backward(self, y: Any, gradient: Any, retain_graph: bool) -> None:
         """Add the gradient of `y` to its variables."""
         if gradient is None:
-            if tuple(y.shape) != () or not is_real(y.dtype):
+            if tuple(y.shape) != () or not is_real_float(y.dtype):
                 raise GradientError(
                     f"backward: {abbreviated(y)} is no real float without axes, so it"
                     " needs a gradient",
