@@ -233,3 +233,8 @@ def caret(text: str, fragment: str, start: int = 0) -> str:
 def quoted(names: Iterable[object]) -> str:
     """Names in quotes, with commas between."""
     return ", ".join(f"'{name}'" for name in names)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun: ``"1 call"``, ``"2 calls"``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

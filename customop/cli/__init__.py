@@ -1,4 +1,9 @@
-"""The command line: ``python -m customop`` and ``customop``."""
+"""The command line: ``python -m customop`` and ``customop``.
+
+It may import every folder but `mypy` and `pytest`. Start with `command`, then one of
+the commands, such as `listing`. A new command is a module with a `Command` and a row
+of the table below.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +37,7 @@ from customop.errors import CustomOpError, did_you_mean, quoted
 
 __all__ = ["main"]
 
-# All commands, in the order of `--help`. A new one is a module with a COMMAND, and a
-# line here.
+# In the order of `--help`.
 COMMANDS = {
     command.name: command
     for command in (
@@ -48,12 +52,12 @@ COMMANDS = {
 }
 
 PASSED, FAILED, MISUSED = 0, 1, 2
-# What a shell reports of a program that SIGPIPE or SIGINT has ended.
+# The statuses that shells report for SIGPIPE and SIGINT.
 _BROKEN_PIPE, _INTERRUPTED = 128 + 13, 128 + signal.SIGINT
 
 
 class _Parser(ArgumentParser):
-    """Raises what does not fit, to be told as all other errors are."""
+    """A parser that raises, so that its errors are printed like all others."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, do=f"see {self.prog} --help")
@@ -65,12 +69,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str, optional
-        What follows the name of the program; that of the process by default.
+        The words after the name of the program; by default those of the process.
 
     Returns
     -------
     int
-        0 where all is well, 1 where a check has failed, 2 for an error of the user's.
+        0 for success, 1 if a check failed, 2 for wrong input.
 
     Examples
     --------
@@ -83,11 +87,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if argv is None else argv
     if argv is None and isinstance(sys.stdout, io.TextIOWrapper):
-        # Names in other scripts than the terminal knows are no reason to fail.
+        # Print characters that the terminal cannot show as escapes.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = _run(arguments)
-        # A reader that is gone shows here, and not when the interpreter ends.
+        # Raise BrokenPipeError here, not when the interpreter ends.
         sys.stdout.flush()
     except CustomOpError as error:
         if "--traceback" in arguments:
@@ -108,7 +112,7 @@ def _run(arguments: Sequence[str]) -> int:
         command = _command(options)
         if command is not None:
             _parser_of(command).parse_args(options.rest, options)
-    except SystemExit:  # argparse has printed a help text
+    except SystemExit:  # argparse printed a help text
         return PASSED
     if options.version:
         sys.stdout.write(f"customop {_version()}\n")
@@ -116,8 +120,8 @@ def _run(arguments: Sequence[str]) -> int:
     if command is None:
         parser.print_help(sys.stderr)
         return MISUSED
-    output = make_output(options.color, sys.stdout)
-    # What modules and kernels print does not belong to the report.
+    output = make_output(sys.stdout, color=options.color, as_json=options.json)
+    # Keep what modules and kernels print out of the report.
     with _searching_here(), redirect_stdout(sys.stderr):
         for module in options.imports:
             import_target(module)
@@ -125,7 +129,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _command(options: Namespace) -> Command | None:
-    """The command that is named, or None where none is."""
+    """The command that is named, or None."""
     name = options.command
     if name is not None and name not in COMMANDS:
         raise UsageError(
@@ -141,13 +145,14 @@ def _version() -> str:
         return metadata.version("customop")
     except metadata.PackageNotFoundError as error:
         raise UsageError(
-            "customop runs from its source and has no version", do="pip install it"
+            "customop is not installed, so it has no version",
+            do="install it: pip install -e .",
         ) from error
 
 
 @contextmanager
 def _searching_here() -> Iterator[None]:
-    """Find modules of the current directory, as `python -m` does."""
+    """Let modules of the current directory be imported, as `python -m` does."""
     before = sys.path.copy()
     if not sys.flags.safe_path and "" not in sys.path:
         sys.path.insert(0, "")
@@ -166,12 +171,12 @@ def _main_parser() -> ArgumentParser:
         "customop",
         usage="customop [options] COMMAND ...",
         description="Look at custom operators, check them and time them.",
-        epilog=f"commands:\n{listed}\n\n'customop COMMAND --help' tells what each takes.",
+        epilog=f"commands:\n{listed}\n\n'customop COMMAND --help' shows its options.",
         formatter_class=RawDescriptionHelpFormatter,
         parents=[_common()],
     )
     parser.add_argument("--version", action="store_true", help="print the version")
-    # Not argparse's own commands: an unknown one is told with a near name.
+    # argparse's own subcommands would not suggest a near name.
     parser.add_argument("command", nargs="?", help=SUPPRESS)
     parser.add_argument("rest", nargs=REMAINDER, help=SUPPRESS)
     return parser
@@ -190,7 +195,7 @@ def _parser_of(command: Command) -> ArgumentParser:
 
 
 def _common() -> ArgumentParser:
-    """Options that stand before a command or behind it."""
+    """Options that may come before or after a command."""
     parser = ArgumentParser(add_help=False)
     group = parser.add_argument_group("common options")
     group.add_argument(
@@ -200,16 +205,16 @@ def _common() -> ArgumentParser:
         default=[],
         dest="imports",
         metavar="MODULE",
-        help="a module, or a file.py, to import first: its operators are known then",
+        help="a module or file.py to import first, for its operators",
     )
-    group.add_argument("--json", action="store_true", help="print JSON, for programs")
+    group.add_argument("--json", action="store_true", help="print JSON")
     group.add_argument(
         "--color",
         choices=COLORS,
         default="auto",
-        help="colours: in a terminal where rich is installed (auto), or as said",
+        help="colors; auto: in a terminal, if rich is installed",
     )
     group.add_argument(
-        "--traceback", action="store_true", help="show where an error comes from"
+        "--traceback", action="store_true", help="show the traceback of an error"
     )
     return parser

@@ -1,4 +1,4 @@
-"""Arguments of operators on the command line: literals and arrays in short."""
+"""Read arguments of operators: Python literals, and arrays such as ``f64[3, 4]``."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from customop.testing import as_kind
 __all__ = ["HELP", "parse", "ramp", "zeros"]
 
 HELP = (
-    "Python literals (2.0, None, '[1, 2]', text) or arrays by dtype and shape:"
-    " 'f64[3, 4]', 'i32[]', 'bool[2]', 'fake.f64[3]'; name=VALUE passes by name, and"
-    " -- goes before a first one that starts with '-'"
+    "a Python literal (2.0, None, '[1, 2]', text) or an array by dtype and shape"
+    " ('f64[3, 4]', 'i32[]', 'bool[2]', 'fake.f64[3]'); name=VALUE passes by name; write"
+    " -- before a first ARG that starts with '-'"
 )
-# Short names of dtypes, as messages have them.
+# The short names of dtypes in messages.
 _DTYPES = {
     **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
     **{f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
@@ -34,7 +34,7 @@ _KNOWN = {**_DTYPES, **{name: name for name in _DTYPES.values()}}
 _CONSTANTS = {"inf": math.inf, "nan": math.nan}
 _KEYWORD = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>[^=].*)", re.DOTALL)
 
-# What fills an array, from its shape and dtype.
+# Makes an array from its shape and dtype.
 Fill = Callable[[tuple[int, ...], Any], Any]
 
 
@@ -44,19 +44,19 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def ramp(shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return numbers from 0.5 up to 1.5, on which most functions are smooth."""
+    """Return numbers from 0.5 to 1.5, where most functions are smooth."""
     size = math.prod(shape)
     values = np.linspace(0.5, 1.5, size) if np.dtype(dtype).kind in "fc" else 1
     return np.broadcast_to(values, (size,)).reshape(shape).astype(dtype)
 
 
 def parse(texts: Sequence[str], fill: Fill) -> tuple[list[Any], dict[str, Any]]:
-    """Return the positional and the keyword arguments that texts stand for.
+    """Return the positional and the keyword arguments that the texts describe.
 
     Raises
     ------
     UsageError
-        If an array's dtype or shape cannot be read, or a name comes twice.
+        If the dtype or shape of an array cannot be read, or a name is given twice.
     """
     args: list[Any] = []
     keywords: dict[str, Any] = {}
@@ -72,8 +72,8 @@ def parse(texts: Sequence[str], fill: Fill) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _value(text: str, fill: Fill) -> Any:
-    """The value of one text; a word that is no literal is a string."""
-    # Python has no empty brackets behind a name.
+    """The value of one text; a word that is not a literal is a string."""
+    # Python does not allow empty brackets after a name.
     source = re.sub(r"(\w)\[\s*\]", r"\1[()]", text.strip())
     try:
         tree = ast.parse(source, mode="eval")
@@ -97,7 +97,7 @@ def _read(node: ast.expr, source: str, fill: Fill) -> Any:
 
 
 def _literal(node: ast.expr, source: str) -> Any:
-    """A number, text or constant of Python; what is none stands for itself."""
+    """A number, text or constant; anything else is its own text."""
     is_negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
     name = node.operand if isinstance(node, ast.UnaryOp) else node
     if isinstance(name, ast.Name) and name.id in _CONSTANTS:
@@ -116,9 +116,9 @@ def _array(node: ast.Subscript, text: str, fill: Fill) -> Any:
     shape = _shape(node.slice, text)
     if name not in _KNOWN:
         raise UsageError(
-            f"{text!r}: no dtype is named '{name}'{did_you_mean(name, _KNOWN)}",
+            f"{text!r}: '{name}' is not a dtype{did_you_mean(name, _KNOWN)}",
             f"known: {quoted(_DTYPES)}",
-            do="write an array as 'f64[3, 4]', and text with brackets in quotes",
+            do="write an array as 'f64[3, 4]', and quote text that has brackets",
         )
     if kind == "fake":
         return FakeArray(shape, _KNOWN[name])
@@ -128,7 +128,7 @@ def _array(node: ast.Subscript, text: str, fill: Fill) -> Any:
         lengths = ", ".join(map(str, shape))
         raise UsageError(
             f"{text!r}: {error}",
-            do=f"write smaller lengths, or fake.{name}[{lengths}]",
+            do=f"make it smaller, or write fake.{name}[{lengths}]",
         ) from error
     return x if kind == "cpu" else as_kind(x, kind)
 
@@ -137,8 +137,8 @@ def _shape(node: ast.expr, text: str) -> tuple[int, ...]:
     items = node.elts if isinstance(node, ast.Tuple) else [node]
     lengths = [getattr(item, "value", None) for item in items]
     if all(type(length) is int for length in lengths):
-        return tuple(lengths)  # type: ignore[arg-type]  # as just seen
+        return tuple(lengths)  # type: ignore[arg-type]  # checked above
     raise UsageError(
-        f"{text!r}: '{ast.unparse(node)}' is no shape",
-        do="write whole numbers: 'f64[3, 4]', 'f64[]' for an array without axes",
+        f"{text!r}: '{ast.unparse(node)}' is not a shape",
+        do="write whole numbers, as in 'f64[3, 4]'; 'f64[]' has no axes",
     )

@@ -1,28 +1,29 @@
-"""``customop bench``: how long an operator takes, beside its plain kernel."""
+"""``customop bench``: times of an operator, next to its plain kernel."""
 
 from __future__ import annotations
 
 import statistics
 import timeit
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from customop.arrays.fake import fake_like
 from customop.arrays.kinds import is_array
-from customop.arrays.pytree import flatten
+from customop.arrays.pytree import leaves, map_leaves
 from customop.cli import arguments
 from customop.cli.command import Command, UsageError
 from customop.cli.finding import find_operator
-from customop.cli.output import Output
+from customop.cli.plain import Plain
 from customop.cli.rules import rules_of
 from customop.cli.showing import call_text
 from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.errors import CustomOpError
+from customop.profiling.report import show_time
 from customop.testing.inputs.find import base_samples
 from customop.testing.inputs.memory import fresh, map_arrays
 from customop.transforms.autograd.grad import vjp
@@ -31,63 +32,57 @@ from customop.transforms.vmap import vmap
 
 __all__ = ["COMMAND"]
 
-# Rows of the batch that is timed.
+# Rows of the batch for vmap.
 _ROWS = 8
 _RUNS = 7
-_UNITS = ((1e-9, "ns"), (1e-6, "us"), (1e-3, "ms"), (1.0, "s"))
+
+# A function with the arguments to time it with.
+Call = partial[Any]
+
+# ---- the calls ----
 
 
-class _Call(NamedTuple):
-    """Something to time: a function and what it is called with."""
-
-    fn: Callable[..., Any]
-    args: Sequence[Any]
-    kwargs: dict[str, Any]
-
-
-# ---- what is timed ----
-
-
-def _kernel(op: Operator[..., Any], sample: Sample) -> _Call:
-    """The kernel alone, with the values that the operator would give it."""
+def _kernel(op: Operator[..., Any], sample: Sample) -> Call:
+    """The kernel alone, with the values that the operator passes to it."""
     values = op.bind(*sample.args, **sample.kwargs)
     kernel, args, keywords, _ = op.select(values)
-    return _Call(kernel, args, keywords)
+    return partial(kernel, *args, **keywords)
 
 
-def _operator(op: Operator[..., Any], sample: Sample) -> _Call:
-    return _Call(op, sample.args, dict(sample.kwargs))
+def _operator(op: Operator[..., Any], sample: Sample) -> Call:
+    return partial(op, *sample.args, **sample.kwargs)
 
 
-def _function(op: Operator[..., Any], sample: Sample) -> _Call:
-    return _Call(op.call, sample.args, dict(sample.kwargs))
+def _function(op: Operator[..., Any], sample: Sample) -> Call:
+    return partial(op.call, *sample.args, **sample.kwargs)
 
 
-def _fake(op: Operator[..., Any], sample: Sample) -> _Call:
-    fake = map_arrays(lambda v: fake_like(v) if is_array(v) else v, sample)
-    return _Call(op, fake.args, dict(fake.kwargs))
+def _fake(op: Operator[..., Any], sample: Sample) -> Call:
+    return _operator(
+        op, map_arrays(lambda v: fake_like(v) if is_array(v) else v, sample)
+    )
 
 
-def _gradient(op: Operator[..., Any], sample: Sample) -> _Call:
-    """Forwards and backwards."""
-    fn, primals = _moving(op, sample)
-    cotangent = _ones(op(*sample.args, **sample.kwargs))
+def _gradient(op: Operator[..., Any], sample: Sample) -> Call:
+    """Forward and backward."""
+    fn, primals = _differentiable(op, sample)
+    cotangent = map_leaves(np.ones_like, op(*sample.args, **sample.kwargs))
 
     def both(*values: Any) -> Any:
         _, pullback = vjp(fn, *values)
         return pullback(cotangent)
 
-    return _Call(both, primals, {})
+    return partial(both, *primals)
 
 
-def _forward(op: Operator[..., Any], sample: Sample) -> _Call:
-    fn, primals = _moving(op, sample)
-    tangents = tuple(_ones(primal) for primal in primals)
-    return _Call(lambda *values: jvp(fn, values, tangents), primals, {})
+def _forward(op: Operator[..., Any], sample: Sample) -> Call:
+    fn, primals = _differentiable(op, sample)
+    tangents = map_leaves(np.ones_like, primals)
+    return partial(lambda *values: jvp(fn, values, tangents), *primals)
 
 
-def _batch(op: Operator[..., Any], sample: Sample) -> _Call:
-    """Rows that are the sample, stacked along a first axis of each array."""
+def _batch(op: Operator[..., Any], sample: Sample) -> Call:
+    """Vmap over copies of the sample, stacked along a first axis."""
     stacked = map_arrays(lambda v: np.stack([v] * _ROWS) if is_array(v) else v, sample)
     moves = [_has_arrays(value) for value in sample.args]
     dims = 0 if all(moves) else tuple(0 if moving else None for moving in moves)
@@ -95,17 +90,17 @@ def _batch(op: Operator[..., Any], sample: Sample) -> _Call:
     still = {k: v for k, v in sample.kwargs.items() if k not in names}
     fn = partial(op, **still) if still else op
     named = {name: stacked.kwargs[name] for name in names}
-    return _Call(vmap(fn, dims), stacked.args, named)
+    return partial(vmap(fn, dims), *stacked.args, **named)
 
 
 def _has_arrays(value: Any) -> bool:
-    return any(is_array(leaf) for leaf in flatten(value)[0])
+    return any(is_array(leaf) for leaf in leaves(value))
 
 
-def _moving(
+def _differentiable(
     op: Operator[..., Any], sample: Sample
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """A function of the arguments that are floats throughout, and these."""
+    """The operator as a function of its float arguments, and these arguments."""
     args, keywords = sample.args, sample.kwargs
     slots = [i for i, value in enumerate(args) if _is_float(value)]
     if not slots:
@@ -124,17 +119,11 @@ def _moving(
 
 
 def _is_float(value: Any) -> bool:
-    leaves, _ = flatten(value)
-    return bool(leaves) and all(is_array(x) and x.dtype.kind in "fc" for x in leaves)
+    found = leaves(value)
+    return bool(found) and all(is_array(x) and x.dtype.kind in "fc" for x in found)
 
 
-def _ones(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return type(value)([_ones(v) for v in value])
-    return np.ones_like(value)
-
-
-# Title, the rule that it needs, and what makes the call.
+# Title, the rule that it needs, and the function that makes the call.
 _MEASURES = (
     ("kernel", "", _kernel),
     ("op(...)", "", _operator),
@@ -149,15 +138,18 @@ _MEASURES = (
 # ---- timing ----
 
 
-def _seconds(call: _Call, budget: float) -> float:
-    """Median time of a call, of runs that share the budget."""
+def _seconds(call: Call, budget: float) -> float:
+    """The median time of a call over several runs, which share the budget."""
     names = {f"a{i}": value for i, value in enumerate(call.args)}
-    keywords = {f"k{i}": value for i, value in enumerate(call.kwargs.values())}
-    given = [*names, *[f"{n}={k}" for n, k in zip(call.kwargs, keywords, strict=True)]]
+    keywords = {f"k{i}": value for i, value in enumerate(call.keywords.values())}
+    given = [
+        *names,
+        *[f"{n}={k}" for n, k in zip(call.keywords, keywords, strict=True)],
+    ]
     timer = timeit.Timer(
-        f"fn({', '.join(given)})", globals={"fn": call.fn, **names, **keywords}
+        f"fn({', '.join(given)})", globals={"fn": call.func, **names, **keywords}
     )
-    # The first call compiles and proves, the second tells how long one takes.
+    # The first call compiles and proves the kernel; the second one is estimated from.
     timer.timeit(1)
     once = max(timer.timeit(1), 1e-8)
     number = max(1, int(budget / _RUNS / once))
@@ -167,45 +159,35 @@ def _seconds(call: _Call, budget: float) -> float:
 def _measured(
     op: Operator[..., Any], sample: Sample, budget: float
 ) -> Iterator[dict[str, Any]]:
-    """Each measure with its time, or the reason why there is none."""
+    """Each measure with its time, or with the reason why it cannot be timed."""
     names = {rule.name for rule in rules_of(op) if rule.origin != "loop"}
     for title, rule, make in _MEASURES:
         if rule and rule not in names:
             continue
         seconds, reason = None, None
         try:
-            # Operators that write leave what they are given changed.
+            # A copy, because operators may write their arguments.
             seconds = _seconds(make(op, fresh(sample)), budget)
         except CustomOpError as error:
             reason = error.what
-        except Exception as error:  # noqa: BLE001  # a rule of the user's: it is shown
+        except Exception as error:  # noqa: BLE001  # the user's rule: print its error
             reason = f"{type(error).__name__}: {error}"
         yield {"what": title, "seconds": seconds, "reason": reason}
 
 
-def time_text(seconds: float) -> str:
-    """Three digits and a unit: ``"91.2 ns"``."""
-    for scale, unit in reversed(_UNITS):
-        if seconds >= scale or unit == "ns":
-            value = seconds / scale
-            return f"{value:.{max(0, 2 - int(np.log10(max(value, 1))))}f} {unit}"
-    raise AssertionError
-
-
 def _row(measure: dict[str, Any], kernel: float | None) -> list[str]:
-    seconds = measure["seconds"]
+    what, seconds = measure["what"], measure["seconds"]
     if seconds is None:
-        return [measure["what"], "-", "", measure["reason"].partition("\n")[0]]
-    if kernel is None or measure["what"] == "kernel":
-        return [measure["what"], time_text(seconds), "", ""]
+        return [what, "-", "", measure["reason"].partition("\n")[0]]
+    if kernel is None or what == "kernel":
+        return [what, _time(seconds), "", ""]
     over = seconds - kernel
-    sign = "-" if over < 0 else "+"
-    return [
-        measure["what"],
-        time_text(seconds),
-        f"{sign}{time_text(abs(over))}",
-        f"{seconds / kernel:.3g} x",
-    ]
+    more = f"{'-' if over < 0 else '+'}{_time(abs(over))}"
+    return [what, _time(seconds), more, f"{seconds / kernel:.3g} x"]
+
+
+def _time(seconds: float) -> str:
+    return show_time(1e9 * seconds)
 
 
 # ---- the command ----
@@ -235,14 +217,14 @@ def _add_arguments(parser: ArgumentParser) -> None:
         type=_at_least_one,
         default=3,
         metavar="N",
-        help="how many inputs, at most (3)",
+        help="use at most N inputs (3)",
     )
     parser.add_argument(
         "--time",
         type=_positive,
         default=0.2,
         metavar="SECONDS",
-        help="time for each figure (0.2)",
+        help="how long to measure each call (0.2)",
     )
 
 
@@ -254,7 +236,7 @@ def _samples(options: Namespace, op: Operator[..., Any]) -> list[Sample]:
 
 
 def _try(op: Operator[..., Any], sample: Sample) -> None:
-    """Raise where the operator does not run, before anything is timed."""
+    """Raise if the operator does not run."""
     again = fresh(sample)
     try:
         op(*again.args, **again.kwargs)
@@ -263,11 +245,11 @@ def _try(op: Operator[..., Any], sample: Sample) -> None:
     except Exception as error:
         raise UsageError(
             f"{call_text(op, sample)} raises {type(error).__name__}: {error}",
-            do="give arguments on which it runs, or mend it; --traceback shows where",
+            do="pass arguments that it takes, or fix it; --traceback shows where",
         ) from error
 
 
-def _run(options: Namespace, output: Output) -> int:
+def _run(options: Namespace, output: Plain) -> int:
     op = find_operator(options.name)
     document: list[dict[str, Any]] = []
     with np.errstate(all="ignore"):
@@ -277,14 +259,12 @@ def _run(options: Namespace, output: Output) -> int:
             document.append(
                 {"call": call_text(op, sample), "note": sample.note, "times": measures}
             )
-            if not options.json:
-                _show(document[-1], output, is_first=len(document) == 1)
-    if options.json:
-        output.document({"operator": op.qualname, "samples": document})
+            _show(document[-1], output, is_first=len(document) == 1)
+    output.document({"operator": op.qualname, "samples": document})
     return 0
 
 
-def _show(found: dict[str, Any], output: Output, *, is_first: bool) -> None:
+def _show(found: dict[str, Any], output: Plain, *, is_first: bool) -> None:
     if not is_first:
         output.line()
     note = f"  # {found['note']}" if found["note"] else ""
@@ -296,11 +276,10 @@ def _show(found: dict[str, Any], output: Output, *, is_first: bool) -> None:
 
 COMMAND = Command(
     "bench",
-    "how long an operator takes, beside its plain kernel",
-    "Time an operator beside its plain kernel: the call, the fake call, and its\n"
-    "transforms where there are rules. Inputs are those given, else the registered\n"
-    "samples, else found by trial. A figure is the median of"
-    f" {_RUNS} runs of many calls.",
+    "times of an operator, next to its plain kernel",
+    "Time an operator next to its plain kernel: the call, the fake call, and the transforms\n"
+    "for which it has rules. Without ARG, inputs are the registered samples, or are\n"
+    f"searched. Each time is the median of {_RUNS} runs of many calls.",
     '{"operator": str, "samples": [{"call": str, "note": str, "times": [{"what": str,\n'
     '  "seconds": float | null, "reason": str | null}]}]}',
     _add_arguments,

@@ -1,4 +1,4 @@
-"""``customop check``: `opcheck` on all operators of a module, for people and CI."""
+"""``customop check``: `opcheck` on all operators of a module."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from typing import Any
 from customop.cli import junit
 from customop.cli.command import Command, UsageError
 from customop.cli.finding import import_target, select, split_target
-from customop.cli.outcomes import STATUSES, Outcome, Report, total
-from customop.cli.output import Output, count
+from customop.cli.outcomes import STATUSES, CheckOutcome, Report, total
+from customop.cli.plain import Plain
 from customop.core.operator import Operator
-from customop.errors import OpCheckError, did_you_mean, quoted
+from customop.errors import ArgumentError, OpCheckError, counted
 from customop.testing import opcheck
-from customop.testing.opcheck import CHECKS
+from customop.testing.close import check_bounds
+from customop.testing.opcheck import checks_named
 
 __all__ = ["COMMAND"]
-
-_PASSED, _FAILED = 0, 1
-
 
 # ---- running ----
 
@@ -34,31 +32,27 @@ def _chosen(targets: Sequence[str]) -> list[Operator[..., Any]]:
     return list(found.values())
 
 
-def _names(text: str | None) -> list[str] | None:
-    """Names of checks, known ones."""
-    if text is None:
-        return None
-    known = [check.name for check in CHECKS]
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in (*known, "ALL"):
-            raise UsageError(
-                f"--test-utils: there is no check '{name}'{did_you_mean(name, known)}",
-                f"known: {quoted(known)}",
-                do="name known ones, with commas between",
-            )
+def _test_utils(text: str) -> str | list[str]:
+    names = "ALL" if text == "ALL" else [name.strip() for name in text.split(",")]
+    try:
+        checks_named(names)
+    except ArgumentError as error:
+        raise UsageError(
+            f"--test-utils: {error.what}",
+            *error.where,
+            do="write names with commas between them, or ALL",
+        ) from error
     return names
 
 
 def _settings(options: Namespace) -> dict[str, Any]:
-    """What `opcheck` is called with."""
-    if (options.rtol is None) != (options.atol is None):
-        raise UsageError(
-            "--rtol and --atol go together", do="give both of them, or none"
-        )
-    names = _names(options.test_utils)
-    chosen = {} if names is None else {"test_utils": "ALL" if "ALL" in names else names}
-    return {**chosen, "rtol": options.rtol, "atol": options.atol}
+    """The settings of `opcheck`."""
+    check_bounds("opcheck", options.rtol, options.atol)
+    return {
+        "test_utils": _test_utils(options.test_utils),
+        "rtol": options.rtol,
+        "atol": options.atol,
+    }
 
 
 def _report(
@@ -67,11 +61,11 @@ def _report(
     start = perf_counter()
     try:
         result = opcheck(op, raise_exception=False, **settings)
-    # A kernel that ends the process must not end it well.
+    # A kernel that calls sys.exit must not end the run with success.
     except (Exception, SystemExit) as error:
         if reraise:
             raise
-        outcomes = [Outcome("inputs", "error", _error_text(error), _class(error))]
+        outcomes = [_failure("inputs", "error", error)]
     else:
         outcomes = [
             _outcome(check, value, result.seconds[check], result.notes.get(check, ""))
@@ -80,23 +74,22 @@ def _report(
     return Report(op.qualname, tuple(outcomes), perf_counter() - start)
 
 
-def _error_text(error: BaseException) -> str:
-    return f"{_class(error)}: {error}"
+def _failure(
+    check: str, status: str, error: BaseException, seconds: float = 0.0
+) -> CheckOutcome:
+    name = type(error).__name__
+    text = str(error) if status == "failed" else f"{name}: {error}"
+    return CheckOutcome(check, status, text, name, seconds)
 
 
-def _class(error: BaseException) -> str:
-    return type(error).__name__
-
-
-def _outcome(check: str, value: Any, seconds: float, note: str) -> Outcome:
+def _outcome(check: str, value: Any, seconds: float, note: str) -> CheckOutcome:
     if isinstance(value, Exception):
         status = "failed" if isinstance(value, OpCheckError) else "error"
-        text = str(value) if status == "failed" else _error_text(value)
-        return Outcome(check, status, text, _class(value), seconds)
+        return _failure(check, status, value, seconds)
     if value == "SUCCESS":
-        return Outcome(check, "passed", note, seconds=seconds)
+        return CheckOutcome(check, "passed", note, seconds=seconds)
     reason = str(value).removeprefix("SKIPPED: ")
-    return Outcome(check, "skipped", reason, seconds=seconds)
+    return CheckOutcome(check, "skipped", reason, seconds=seconds)
 
 
 def _reports(
@@ -106,58 +99,58 @@ def _reports(
     for op in operators:
         report = _report(op, settings, reraise=options.traceback)
         yield report
-        if options.exitfirst and report.status in ("failed", "error"):
+        if options.exitfirst and report.has_failed:
             return
 
 
 # ---- printing ----
 
 
-def _show(report: Report, output: Output, *, quiet: bool) -> None:
+def _show(report: Report, output: Plain, *, quiet: bool) -> None:
     word = STATUSES[report.status]
-    output.table(["", "", ""], [[word, report.qualname, _counted([report])]])
+    output.table(["", "", ""], [[word, report.qualname, _statuses([report])]])
     if not quiet:
         output.table(
             ["", "", "", ""],
             [["", o.check, STATUSES[o.status], _line(o)] for o in report.outcomes],
         )
     for outcome in report.outcomes:
-        if outcome.status in ("failed", "error"):
+        if outcome.has_failed:
             output.line()
             for line in outcome.text.splitlines():
                 output.line(f"    {line}".rstrip())
             output.line()
 
 
-def _reason(report: Report, outcome: Outcome) -> str:
-    """The first line of an error, without the names that stand before it."""
+def _reason(report: Report, outcome: CheckOutcome) -> str:
+    """The first line of an error, without the operator and the check."""
     first = outcome.text.partition("\n")[0]
     return first.removeprefix(f"{report.qualname}: ").removeprefix(f"{outcome.check}: ")
 
 
-def _line(outcome: Outcome) -> str:
-    is_told_below = outcome.status in ("failed", "error")
-    return "" if is_told_below else outcome.text.partition("\n")[0]
+def _line(outcome: CheckOutcome) -> str:
+    # Errors are printed in full below the table.
+    return "" if outcome.has_failed else outcome.text.partition("\n")[0]
 
 
-def _counted(reports: Sequence[Report]) -> str:
+def _statuses(reports: Sequence[Report]) -> str:
     """``"3 passed, 1 failed, 2 skipped in 0.12 s"``."""
     counts = [f"{n} {status}" for status, n in total(reports).items() if n]
     seconds = sum(report.seconds for report in reports)
     return f"{', '.join(counts) or 'nothing to check'} in {seconds:.2f} s"
 
 
-def _summarize(reports: Sequence[Report], output: Output) -> None:
+def _summarize(reports: Sequence[Report], output: Plain) -> None:
     failed = [
         [STATUSES[o.status], report.qualname, o.check, _reason(report, o)]
         for report in reports
         for o in report.outcomes
-        if o.status in ("failed", "error")
+        if o.has_failed
     ]
     output.line()
     output.table(["", "", "", ""], failed)
     output.line(
-        f"{count(len(reports), 'operator')}: {_counted(reports)}",
+        f"{counted(len(reports), 'operator')}: {_statuses(reports)}",
         "FAILED" if failed else "passed",
     )
 
@@ -186,52 +179,49 @@ def _add_arguments(parser: ArgumentParser) -> None:
         "targets",
         nargs="+",
         metavar="MODULE[:NAME]",
-        help="a module or file.py; its operators, or the one of that name or glob",
+        help="a module or file.py: all its operators, or those that match a name or glob",
     )
     parser.add_argument(
         "--test-utils",
+        default="ALL",
         metavar="NAMES",
-        help="checks to run, with commas between; all without it",
+        help="checks to run, with commas between them (ALL)",
     )
-    parser.add_argument("--rtol", type=float, help="relative tolerance, with --atol")
-    parser.add_argument("--atol", type=float, help="absolute tolerance, with --rtol")
-    parser.add_argument("--junit", metavar="FILE", help="write JUnit XML to a file too")
+    parser.add_argument("--rtol", type=float, help="relative tolerance; needs --atol")
+    parser.add_argument("--atol", type=float, help="absolute tolerance; needs --rtol")
+    parser.add_argument("--junit", metavar="FILE", help="also write JUnit XML to FILE")
     parser.add_argument(
         "-x",
         "--exitfirst",
         action="store_true",
-        help="stop behind the first operator that fails",
+        help="stop after the first operator that fails",
     )
     parser.add_argument(
         "-q", "--quiet", action="store_true", help="one line for each operator"
     )
 
 
-def _run(options: Namespace, output: Output) -> int:
+def _run(options: Namespace, output: Plain) -> int:
     if options.junit is not None:
         junit.check_path(options.junit)
     reports = []
     for report in _reports(_chosen(options.targets), options):
         reports.append(report)
-        if not options.json:
-            _show(report, output, quiet=options.quiet)
+        _show(report, output, quiet=options.quiet)
     if options.junit is not None:
         junit.write(options.junit, reports)
-    if options.json:
-        output.document(_document(reports))
-    else:
-        _summarize(reports, output)
-    return _FAILED if any(r.status in ("failed", "error") for r in reports) else _PASSED
+    _summarize(reports, output)
+    output.document(_document(reports))
+    return int(any(report.has_failed for report in reports))
 
 
 COMMAND = Command(
     "check",
     "opcheck on all operators of a module, with an exit status for CI",
-    "Import modules and check all operators that they, or submodules that importing"
-    " them\nimports, have defined; see customop.testing.opcheck for the checks. Inputs are"
-    " the\nregistered samples, else found by trial.\n\nThe exit status is 0 where all"
-    " pass, 1 where a check fails, 2 where a module cannot be\nimported or an argument"
-    " does not fit. What cannot be checked counts as an error.",
+    "Import modules and run customop.testing.opcheck on the operators that they and their\n"
+    "imported submodules define. Inputs are the registered samples, or are searched.\n\n"
+    "The exit status is 0 if all checks pass, 1 if one fails or cannot run, and 2 for\n"
+    "wrong input, such as a module that cannot be imported.",
     '{"operators": [{"name": str, "status": STATUS, "seconds": float,\n'
     '  "checks": [{"check": str, "status": STATUS, "text": str, "type": str,\n'
     '  "seconds": float}]}], "summary": {"operators": int, "passed": int, "failed": int,\n'

@@ -1,11 +1,11 @@
-"""Output in colours, by rich."""
+"""Output in colors, by rich."""
 
 from __future__ import annotations
 
 import io
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, TextIO
+from collections.abc import Sequence
+from typing import TextIO
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -14,20 +14,20 @@ from rich.table import Table
 from rich.text import Text
 
 from customop.cli.outcomes import STATUSES
-from customop.cli.output import STYLES, Plain
+from customop.cli.plain import STYLES, Plain
 
 __all__ = ["Rich"]
 
-# Columns that are wider than this are wrapped, down to it where need be.
+# Wider columns are wrapped, but never to fewer characters than this.
 _NARROW = 20
 
 
 class Rich(Plain):
-    """Text in colours, wrapped to the width of the terminal."""
+    """Text in colors, wrapped to the width of the terminal."""
 
     def __init__(self, stream: TextIO, *, has_colors: bool) -> None:
         super().__init__(stream)
-        # It draws into a string: the stream, and when it breaks, is our own affair.
+        # It draws into a string, so that a broken pipe raises in `_write`.
         self._console = Console(
             file=io.StringIO(),
             force_terminal=True,
@@ -42,8 +42,7 @@ class Rich(Plain):
         self._console.width = max(width, self._columns)
         with self._console.capture() as drawn:
             self._console.print(drawing)
-        self._stream.write(drawn.get())
-        self._stream.flush()
+        self._write(drawn.get())
 
     def _text(self, text: str, style: str = "") -> Text:
         return Text(text, style=STYLES.get(style, style))
@@ -53,14 +52,14 @@ class Rich(Plain):
         self._draw(self._text(text, "bold"))
 
     def line(self, text: str = "", style: str = "") -> None:
-        """Print the text, in the colour of a word."""
+        """Print a line in the color of a word."""
         if style:
             self._draw(self._text(text, style))
         else:
             super().line(text)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Print columns; the wide ones are wrapped where the terminal is narrow."""
+        """Print rows; wide columns are wrapped where the terminal is narrow."""
         if not rows:
             return
         lines = [columns, *rows]
@@ -79,7 +78,7 @@ class Rich(Plain):
             table.add_row(*[self._cell(i, cell) for i, cell in enumerate(cells)])
         kept = [_NARROW if w else n for w, n in zip(wraps, widths, strict=True)]
         fits = sum(kept) + 2 * (len(kept) - 1) <= self._columns
-        # Where nothing helps the terminal breaks the lines: their text stays whole.
+        # A table that cannot fit keeps its rows in one piece.
         self._draw(table, 0 if fits else sum(widths) + 2 * len(widths))
 
     def _cell(self, index: int, text: str) -> Text:
@@ -87,7 +86,7 @@ class Rich(Plain):
         return self._text(text, "" if is_title else STYLES.get(text, ""))
 
     def source(self, text: str) -> None:
-        """Print the code as an editor shows it."""
+        """Print Python code with its syntax in colors."""
         code = Syntax(
             text.rstrip(),
             "python",
@@ -97,17 +96,13 @@ class Rich(Plain):
         )
         self._draw(Padding(code, (0, 0, 0, 2)))
 
-    def document(self, value: Mapping[str, Any]) -> None:
-        """Print JSON without colours: programs read it."""
-        Plain(self._stream).document(value)
-
 
 def _width(stream: TextIO) -> int | None:
-    """Columns of the terminal that a stream is; None for what rich finds."""
+    """The width of the terminal; None lets rich find one."""
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and int(given):
         return int(given)
     try:
         return os.get_terminal_size(stream.fileno()).columns or None
-    except (OSError, ValueError):  # no terminal, or no file at all
+    except (OSError, ValueError):  # not a terminal, or not a file
         return None

@@ -1,4 +1,4 @@
-"""What a command of the command line is."""
+"""The description of one command."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from customop.cli.output import Output
+from customop.cli.plain import Plain
 from customop.errors import CustomOpError
 
 __all__ = ["Command", "UsageError"]
 
 
 class UsageError(CustomOpError):
-    """What the command line is given does not fit."""
+    """The command line has wrong input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command: its texts, its arguments, and what it does.
+    """One command: its texts, its arguments and its function.
 
     Attributes
     ----------
@@ -26,13 +26,14 @@ class Command:
     summary : str
         One line, for the list of commands.
     description : str
-        What `--help` says below the usage.
+        The text of `--help`.
     shape : str
-        What `--json` prints, as an example with the types of its values.
+        The document of `--json`, with types in place of values.
     add_arguments : callable
-        ``add_arguments(parser)`` adds what the command alone takes.
+        ``add_arguments(parser)`` adds the arguments of this command.
     run : callable
-        ``run(options, output)`` prints, and gives the exit status.
+        ``run(options, output)`` prints, and returns the exit status. It prints both
+        text and a document; the output shows one of them.
     """
 
     name: str
@@ -40,4 +41,4 @@ class Command:
     description: str
     shape: str
     add_arguments: Callable[[ArgumentParser], None]
-    run: Callable[[Namespace, Output], int]
+    run: Callable[[Namespace, Plain], int]

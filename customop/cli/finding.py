@@ -1,4 +1,4 @@
-"""What names on the command line mean: modules, files and operators."""
+"""Find the modules, files and operators that the command line names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pkgutil
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,11 +16,10 @@ from typing import Any
 
 from customop.cli.command import UsageError
 from customop.core.operator import Operator, namespaces, operators
-from customop.errors import did_you_mean, quoted
+from customop.errors import did_you_mean, is_ours, quoted
 from customop.library.ops import OperatorPacket, ops
 
 __all__ = [
-    "defined_in",
     "find_operator",
     "find_packet",
     "import_target",
@@ -35,11 +34,11 @@ _TARGET = re.compile(r"(?P<module>.+?\.py|[^:]+)(?::(?P<name>.+))?")
 
 
 def split_target(text: str) -> tuple[str, str]:
-    """``MODULE:NAME`` as two; a module may be a file, and a name has colons too."""
+    """Split ``MODULE:NAME``; the module may be a file, the name may contain colons."""
     found = _TARGET.fullmatch(text)
     if found is None:
         raise UsageError(
-            f"{text!r} names no module",
+            f"{text!r} does not name a module",
             do="write MODULE, MODULE:NAME or FILE.py:NAME",
         )
     return found["module"], found["name"] or ""
@@ -51,12 +50,13 @@ def import_target(text: str) -> ModuleType:
     Raises
     ------
     UsageError
-        If there is none, or importing it raises.
+        If it does not exist, or importing it raises.
     """
     name = _name_of_file(text) if text.endswith(".py") else text
     if not all(part.isidentifier() for part in name.split(".")):
         raise UsageError(
-            f"{text!r} is no name of a module", do="write package.module, or a file.py"
+            f"{text!r} is not the name of a module",
+            do="write package.module, or a file.py",
         )
     try:
         return importlib.import_module(name)
@@ -64,15 +64,15 @@ def import_target(text: str) -> ModuleType:
         if error.name and f"{name}.".startswith(f"{error.name}."):
             raise _no_module(error.name) from error
         raise _broken(text, error) from error
-    # A script without a guard may end the process that imports it.
+    # Importing a script without a __main__ guard may call sys.exit.
     except (Exception, SystemExit) as error:
         raise _broken(text, error) from error
 
 
 def _name_of_file(text: str) -> str:
-    """The name by which a file is imported; its place becomes importable.
+    """The module name of a file.
 
-    As pytest does it: what stands above the outermost package is what is searched.
+    As in pytest, the folder of its outermost package is put on the path.
     """
     path = Path(text).resolve()
     if not path.is_file():
@@ -107,44 +107,40 @@ def _no_module(name: str) -> UsageError:
 
 
 def _broken(text: str, error: BaseException) -> UsageError:
-    frames = traceback.extract_tb(error.__traceback__)
-    theirs = [f for f in frames if "importlib" not in f.filename and not _is_ours(f)]
-    where = [f"at {theirs[-1].filename}:{theirs[-1].lineno}"] if theirs else []
+    where = [
+        f"at {frame.f_code.co_filename}:{line}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not is_ours(frame.f_globals) and "importlib" not in frame.f_code.co_filename
+    ]
     return UsageError(
         f"importing '{text}' raises {type(error).__name__}: {error}",
-        *where,
-        do="mend it; --traceback shows where",
+        *where[-1:],
+        do="fix it; --traceback shows where",
     )
-
-
-def _is_ours(frame: traceback.FrameSummary) -> bool:
-    return Path(frame.filename).is_relative_to(Path(__file__).parent.parent)
 
 
 # ---- operators ----
 
 
 def matching(patterns: Sequence[str]) -> list[Operator[..., Any]]:
-    """Operators of namespaces or globs, by name; all where there is no pattern."""
-    for pattern in patterns:
-        if not any(_is_meant(op, pattern) for op in operators.values()):
+    """Operators that match a pattern, by name; all operators without patterns."""
+    chosen: dict[str, Operator[..., Any]] = {}
+    for pattern in patterns or ["*"]:
+        found = {op.qualname: op for op in operators.values() if _matches(op, pattern)}
+        if not found:
             raise _unknown(pattern, f"no operator matches '{pattern}'", operators)
-    chosen = [
-        op
-        for op in operators.values()
-        if not patterns or any(_is_meant(op, p) for p in patterns)
-    ]
-    return sorted(chosen, key=lambda op: op.qualname)
+        chosen |= found
+    return [chosen[name] for name in sorted(chosen)]
 
 
-def _is_meant(op: Operator[..., Any], pattern: str) -> bool:
+def _matches(op: Operator[..., Any], pattern: str) -> bool:
     return any(
         fnmatchcase(name, pattern) for name in (op.qualname, op.namespace, op.name)
     )
 
 
 def find_packet(name: str) -> OperatorPacket:
-    """All overloads of ``"namespace::name"``; a dot may stand for the colons."""
+    """All overloads of ``"namespace::name"`` or ``"namespace.name"``."""
     namespace, last = _split_name(name)
     if last not in namespaces.get(namespace, {}):
         raise _unknown(name, f"no operator is named '{name}'", operators)
@@ -158,12 +154,12 @@ def _split_name(name: str) -> tuple[str, str]:
 
 
 def find_operator(name: str) -> Operator[..., Any]:
-    """The operator of ``"namespace::name"``, or of one of its overloads.
+    """The operator ``"namespace::name"`` or ``"namespace::name.overload"``.
 
     Raises
     ------
     UsageError
-        If there is none, or several overloads and none without a name.
+        If it does not exist, or `name` has several overloads.
     """
     namespace, last = _split_name(name)
     found = operators.get(f"{namespace}::{last.removesuffix('.default')}")
@@ -178,7 +174,7 @@ def find_operator(name: str) -> Operator[..., Any]:
     )
 
 
-_IMPORT = "import the module that defines it: -m MODULE; 'customop list' shows the rest"
+_IMPORT = "import its module with -m MODULE; 'customop list' shows what is there"
 
 
 def _unknown(
@@ -188,7 +184,7 @@ def _unknown(
 
 
 def _near(name: str, known: Sequence[str]) -> str:
-    """The operator of a near name, also where the namespace is missing or another."""
+    """Suggest a near name, even if the namespace is missing or wrong."""
     bare = name.rpartition("::")[2]
     by_bare = {qualname.partition("::")[2]: qualname for qualname in known}
     if bare in by_bare:
@@ -199,8 +195,8 @@ def _near(name: str, known: Sequence[str]) -> str:
     )
 
 
-def defined_in(module: ModuleType) -> list[Operator[..., Any]]:
-    """Operators that a module or its submodules have defined, by name."""
+def _defined_in(module: ModuleType) -> list[Operator[..., Any]]:
+    """Operators that a module and its submodules define, by name."""
     name = module.__name__
     mine = [
         op
@@ -211,33 +207,30 @@ def defined_in(module: ModuleType) -> list[Operator[..., Any]]:
 
 
 def select(module: ModuleType, name: str) -> list[Operator[..., Any]]:
-    """Operators of a module, those alone that `name` means where it is given.
+    """Operators of a module, only those that `name` matches if it is given.
 
     Raises
     ------
     UsageError
-        If there are none.
+        If no operator is found.
     """
     value = vars(module).get(name)
-    if isinstance(value, Operator):  # defined elsewhere, perhaps, and imported
+    if isinstance(value, Operator):  # perhaps imported from another module
         return [value]
-    mine = defined_in(module)
+    mine = _defined_in(module)
     if not mine:
         raise _nothing_defined(module)
-    chosen = [op for op in mine if not name or _is_meant(op, name)]
+    chosen = [op for op in mine if not name or _matches(op, name)]
     if not chosen:
-        what = f"'{module.__name__}' defines no operator '{name}'"
-        do = f"name one that it does: customop -m {module.__name__} list"
+        what = f"'{module.__name__}' does not define an operator '{name}'"
+        do = f"see what it defines: customop -m {module.__name__} list"
         raise _unknown(name, what, [op.qualname for op in mine], do)
     return chosen
 
 
 def _nothing_defined(module: ModuleType) -> UsageError:
-    owners = sorted({op.definition.module for op in _held(module)})
-    where = [f"it has operators of {quoted(owners)}"] if owners else []
-    do = f"name their module: {owners[0]}" if owners else "name the module that does"
-    return UsageError(f"'{module.__name__}' defines no operator", *where, do=do)
-
-
-def _held(module: ModuleType) -> Iterator[Operator[..., Any]]:
-    return (v for v in vars(module).values() if isinstance(v, Operator))
+    held = (v for v in vars(module).values() if isinstance(v, Operator))
+    owners = sorted({op.definition.module for op in held})
+    where = [f"it imports operators of {quoted(owners)}"] if owners else []
+    do = f"name {owners[0]}" if owners else "name the module that defines them"
+    return UsageError(f"'{module.__name__}' does not define operators", *where, do=do)

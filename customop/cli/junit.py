@@ -1,7 +1,6 @@
-"""Results of checks as JUnit XML, which continuous integration systems read.
+"""Results of checks as JUnit XML, for continuous integration.
 
-Elements and attributes are those of the schema that Jenkins publishes for its xUnit
-plugin, and of pytest's xunit2 family; both read in 2026.
+Source: the schema of the xUnit plugin of Jenkins, and pytest's xunit2 (read in 2026).
 """
 
 from __future__ import annotations
@@ -12,28 +11,28 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from customop.cli.command import UsageError
-from customop.cli.outcomes import Outcome, Report, total
+from customop.cli.outcomes import CheckOutcome, Report, total
 
 __all__ = ["check_path", "write"]
 
-# What XML 1.0, section 2.2, does not allow in a document.
+# Characters that XML does not allow. Source: XML 1.0, section 2.2.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def check_path(path: str) -> None:
-    """Raise, before anything runs, where the file cannot be written."""
+    """Raise before the checks run if the file cannot be written."""
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).open("a").close()
     except OSError as error:
         raise UsageError(
             f"--junit: {path!r} cannot be written: {error.strerror}",
-            do="name a file in a folder that can be written",
+            do="name another file",
         ) from error
 
 
 def write(path: str, reports: Sequence[Report]) -> None:
-    """Write a test suite for each operator, and a test case for each check."""
+    """Write one test suite for each operator, with one test case for each check."""
     root = ET.Element("testsuites", {"name": "customop", **_counts(reports)})
     for report in reports:
         name = {"name": report.qualname}
@@ -59,11 +58,11 @@ def _seconds(value: float) -> str:
     return f"{value:.6f}"
 
 
-def _add_case(suite: ET.Element, report: Report, outcome: Outcome) -> None:
+def _add_case(suite: ET.Element, report: Report, outcome: CheckOutcome) -> None:
     case = ET.SubElement(
         suite,
         "testcase",
-        # Dots, by which viewers make a tree.
+        # Viewers split the name at dots.
         classname=report.qualname.replace("::", "."),
         name=outcome.check,
         time=_seconds(outcome.seconds),

@@ -1,4 +1,4 @@
-"""``customop list``: operators by namespace, with the rules that each has."""
+"""``customop list``: the operators of each namespace with their rules."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import Any
 
 from customop.cli.command import Command
 from customop.cli.finding import matching
-from customop.cli.output import Output, count
+from customop.cli.plain import Plain
 from customop.cli.rules import ORIGINS, Rule, rules_of
 from customop.core.operator import Operator
+from customop.errors import counted
 
 __all__ = ["COLUMNS", "COMMAND", "as_json", "cells"]
 
-# One column of the table each; kernels come before and the rest after.
+# The kinds with a column; kernels come before them, other kinds after them.
 _COLUMNS = ("fake", "autograd", "jvp", "vmap")
 COLUMNS = ("operator", "kernels", *_COLUMNS, "others")
 
 
 def as_json(op: Operator[..., Any], rules: Sequence[Rule]) -> dict[str, Any]:
-    """Return an operator as `--json` shows it."""
+    """Return the fields of an operator in JSON."""
     return {
         "name": op.qualname,
         "schema": str(op.schema),
@@ -33,7 +34,7 @@ def as_json(op: Operator[..., Any], rules: Sequence[Rule]) -> dict[str, Any]:
 
 
 def cells(op: Operator[..., Any], rules: Sequence[Rule]) -> list[str]:
-    """Return the row of an operator: words for what is there, '-' for what is not."""
+    """Return the row of an operator in the table; '-' where a rule is missing."""
     kernels = [_marked(r) for r in rules if r.name == "kernel"]
     by_name = {r.name: r.origin for r in rules}
     rest = [_titled(r) for r in rules if r.name not in (*_COLUMNS, "kernel")]
@@ -59,24 +60,22 @@ def _add_arguments(parser: ArgumentParser) -> None:
         "patterns",
         nargs="*",
         metavar="NAMESPACE|GLOB",
-        help="a namespace, or a glob of names: 'np::arg*', '*sum*'; all without one",
+        help="a namespace, or a glob of names such as 'np::arg*' or '*sum*'",
     )
 
 
-def _run(options: Namespace, output: Output) -> int:
+def _run(options: Namespace, output: Plain) -> int:
     found = [(op, rules_of(op)) for op in matching(options.patterns)]
-    if options.json:
-        output.document({"operators": [as_json(op, rules) for op, rules in found]})
-        return 0
     for index, (namespace, group) in enumerate(
         groupby(found, key=lambda pair: pair[0].namespace)
     ):
         members = list(group)
         if index:
             output.line()
-        output.heading(f"{namespace}: {count(len(members), 'operator')}")
+        output.heading(f"{namespace}: {counted(len(members), 'operator')}")
         rows = [[*cells(op, rules), str(op.schema)] for op, rules in members]
         output.table([*COLUMNS, "schema"], rows)
+    output.document({"operators": [as_json(op, rules) for op, rules in found]})
     return 0
 
 
@@ -84,12 +83,13 @@ _ORIGINS = "\n".join(f"  {word:<9} {text}" for word, text in ORIGINS.items())
 
 COMMAND = Command(
     "list",
-    "operators by namespace, with the rules that each has",
-    "List operators by namespace, each with its kernels by kind of array, its rules and"
-    f" its schema.\n\nwhat a column says:\n{_ORIGINS}\n  -         none",
+    "operators by namespace, with their rules",
+    "List operators by namespace, with their kernels, rules and schemas. Without a"
+    f" pattern,\nlist all operators.\n\nwords in the columns:\n{_ORIGINS}\n"
+    "  -         missing",
     '{"operators": [{"name": str, "schema": str, "tags": [str], "module": str,\n'
     '  "place": "FILE:LINE", "rules": [{"name": "kernel" | "fake" | "autograd" | "jvp" |\n'
-    '  "vmap" | "composite" | "autocast" | "array_class" | a kind of your own,\n'
+    '  "vmap" | "composite" | "autocast" | "array_class" | your own kind,\n'
     '  "target": str, "origin": a word from above, "places": ["FILE:LINE"]}]}]}',
     _add_arguments,
     _run,

@@ -1,4 +1,4 @@
-"""What checking operators gives: outcomes of checks, reports of operators."""
+"""The results of checks, and the reports of operators."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["STATUSES", "Outcome", "Report", "total"]
+__all__ = ["STATUSES", "CheckOutcome", "Report", "total"]
 
-# In the order in which they are counted up; the text of each in tables.
+# Status -> its word in tables, in the order of the counts.
 STATUSES = {
     "passed": "passed",
     "failed": "FAILED",
@@ -17,8 +17,8 @@ STATUSES = {
 }
 
 
-class Outcome(NamedTuple):
-    """What one check of an operator has given.
+class CheckOutcome(NamedTuple):
+    """The result of one check of an operator.
 
     Attributes
     ----------
@@ -27,9 +27,9 @@ class Outcome(NamedTuple):
     status : str
         One of `STATUSES`; "error" where the check could not run.
     text : str
-        What it leaves open, the reason for which it was skipped, or all of the error.
+        A note, the reason for skipping, or the error.
     type : str
-        Class of the error; empty without one.
+        Class of the error; empty without an error.
     seconds : float
     """
 
@@ -39,22 +39,32 @@ class Outcome(NamedTuple):
     type: str = ""
     seconds: float = 0.0
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the check failed or could not run."""
+        return self.status in ("failed", "error")
+
 
 class Report(NamedTuple):
-    """All outcomes of one operator, and the time that they took."""
+    """All outcomes of one operator, and how long they took."""
 
     qualname: str
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[CheckOutcome, ...]
     seconds: float
 
     @property
     def status(self) -> str:
-        """The worst that has happened."""
+        """The worst status of its outcomes."""
         seen = {outcome.status for outcome in self.outcomes}
         return next((s for s in ("error", "failed", "passed") if s in seen), "skipped")
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether a check failed or could not run."""
+        return any(outcome.has_failed for outcome in self.outcomes)
+
 
 def total(reports: Iterable[Report]) -> dict[str, int]:
-    """How many outcomes of each status there are."""
+    """The number of outcomes with each status."""
     seen = Counter(o.status for report in reports for o in report.outcomes)
     return {status: seen[status] for status in STATUSES}

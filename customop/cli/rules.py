@@ -1,4 +1,4 @@
-"""Which rules an operator has, its own and those that follow from others."""
+"""The rules of an operator: registered ones, derived ones and fallbacks."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from customop.errors import place
 
 __all__ = ["ORIGINS", "Rule", "hidden_rules", "rules_of", "user_kinds"]
 
-# Where a rule comes from.
+# Where rules come from.
 ORIGINS = {
     "own": "registered for the operator",
-    "tags": "derived, by the tags or the schema",
-    "autograd": "derived, the backward formula transposed",
-    "body": "derived, through the operators of the composite body",
+    "tags": "derived from the tags or the schema",
+    "autograd": "derived by transposing the backward formula",
+    "body": "derived from the operators of the composite body",
     "derived": "derived by its kind",
-    "fallback": "registered for all operators that have none",
-    "loop": "none: a loop over the rows, with a warning",
-    "hidden": "covered by a newer one",
-    "disabled": "switched off by set_kernel_enabled",
+    "fallback": "registered for all operators without their own",
+    "loop": "missing: a loop over the rows, with a warning",
+    "hidden": "replaced by a newer registration",
+    "disabled": "disabled by set_kernel_enabled",
 }
 _TRANSFORMS = (AUTOGRAD, JVP, VMAP)
 
@@ -46,15 +46,14 @@ class Rule(NamedTuple):
     ----------
     name : str
         "kernel", "fake", "autograd", "jvp", "vmap", "composite", "autocast",
-        "array_class", or the name of a kind of the user's own.
+        "array_class", or the name of the user's rule kind.
     target : str
-        For a kernel the kind of array, for "autocast" that and the dtype, for
-        "array_class" the class; else empty.
+        The kind of array of a kernel, that and the dtype of "autocast", the class of
+        "array_class"; else empty.
     origin : str
         One of `ORIGINS`.
     places : tuple of str
-        File and line of its function, of both where it is two; empty where it is
-        derived.
+        File and line of its functions; empty for a derived rule.
     """
 
     name: str
@@ -77,7 +76,7 @@ def rules_of(op: Operator[..., Any]) -> list[Rule]:
 
 
 def user_kinds() -> list[RuleKind]:
-    """Return the kinds that are none of the package's own, by name."""
+    """Return the rule kinds of users, by name."""
     known = (*_TRANSFORMS, *MERGED, COMPOSITE, SAMPLE_INPUTS)
     seen = {kind for op in operators.values() for kind in op.rows}
     seen |= set(fallbacks)
@@ -86,7 +85,7 @@ def user_kinds() -> list[RuleKind]:
 
 
 def hidden_rules(op: Operator[..., Any]) -> list[Rule]:
-    """Return the registrations that newer ones cover."""
+    """Return the registrations that newer ones replaced."""
     return [
         Rule(*_title(key), "hidden", (row.place,))
         for key, rows in op.stacks.items()
@@ -131,7 +130,7 @@ def _fakes(op: Operator[..., Any]) -> Iterator[Rule]:
 
 
 def _transform(op: Operator[..., Any], kind: RuleKind) -> Iterator[Rule]:
-    """The rule of a kind, found in the order in which a call finds it."""
+    """The rule of a kind that a call would take."""
     row = op.rows.get(kind)
     if row is not None:
         yield Rule(kind.name, "", "own", _places(row))
@@ -157,7 +156,7 @@ def _origin(op: Operator[..., Any], kind: RuleKind) -> str:
 
 
 def _places(row: Row) -> tuple[str, ...]:
-    """Places of a rule's function, or of both functions of a formula."""
+    """File and line of the functions of a rule."""
     return row.fn.places if isinstance(row.fn, GradRule) else (row.place,)
 
 

@@ -1,4 +1,4 @@
-"""``customop show`` and ``customop explain``: one operator, and one call of it."""
+"""``customop show`` and ``customop explain``: one operator, and one of its calls."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from customop.arrays.describe import abbreviated
-from customop.arrays.kinds import is_array
+from customop.arrays.describe import show_values
 from customop.cli import arguments, listing
 from customop.cli.command import Command
 from customop.cli.finding import find_operator, find_packet
-from customop.cli.output import Output
+from customop.cli.plain import Plain
 from customop.cli.rules import ORIGINS, Rule, hidden_rules, rules_of
 from customop.core.explain import Candidate, Explanation
 from customop.core.operator import Operator
@@ -25,14 +24,17 @@ __all__ = ["EXPLAIN", "SHOW", "call_text"]
 
 
 def _document(op: Operator[..., Any], rules: Sequence[Rule]) -> dict[str, Any]:
+    lines = (inspect.getdoc(op) or "").strip().splitlines()
+    packet = find_packet(f"{op.namespace}::{op.name}")
+    samples = op.sample_inputs()
     return {
         **listing.as_json(op, rules),
-        "summary": _summary(op),
-        "overloads": _overloads(op),
+        "summary": lines[0] if lines else "",
+        "overloads": [getattr(packet, o).qualname for o in packet.overloads()],
         "parameters": [_parameter(p) for p in op.schema.parameters],
         "returns": [_return(r) for r in op.schema.returns],
         "source": op.source,
-        "samples": _samples(op),
+        "samples": [{"call": call_text(op, s), "note": s.note} for s in samples],
     }
 
 
@@ -41,67 +43,41 @@ def _parameter(p: Parameter) -> dict[str, Any]:
         "name": p.name,
         "type": str(p.type),
         "kind": p.kind,
-        "default": None if p.default is MISSING else _default(p),
+        "default": None if p.default is MISSING else str(p).partition("=")[2],
         "alias": None if p.alias is None else p.alias.name,
         "written": p.is_written,
     }
 
 
-def _default(p: Parameter) -> str:
-    return str(p).partition("=")[2]
-
-
 def _return(r: Any) -> dict[str, Any]:
-    alias = None if r.alias is None else r.alias.name
-    written = r.alias is not None and r.alias.is_write
-    return {"type": str(r.type), "alias": alias, "written": written}
-
-
-def _summary(op: Operator[..., Any]) -> str:
-    """The first line of the docstring, or nothing."""
-    lines = (inspect.getdoc(op) or "").strip().splitlines()
-    return lines[0] if lines else ""
-
-
-def _overloads(op: Operator[..., Any]) -> list[str]:
-    packet = find_packet(f"{op.namespace}::{op.name}")
-    return [getattr(packet, name).qualname for name in packet.overloads()]
-
-
-def _samples(op: Operator[..., Any]) -> list[dict[str, Any]]:
-    return [{"call": call_text(op, s), "note": s.note} for s in op.sample_inputs()]
+    return {
+        "type": str(r.type),
+        "alias": None if r.alias is None else r.alias.name,
+        "written": r.alias is not None and r.alias.is_write,
+    }
 
 
 def call_text(op: Operator[..., Any], sample: Sample) -> str:
-    """Return a call in short: ``mylib::scale(f64[3], k=2.0)``."""
-    named = [f"{name}={_short(value)}" for name, value in sample.kwargs.items()]
-    return f"{op.qualname}({', '.join([*map(_short, sample.args), *named])})"
+    """Return a call with its arrays in short: ``mylib::scale(f64[3], k=2.0)``."""
+    texts = [show_values([value]) for value in sample.args]
+    texts += [f"{name}={show_values([v])}" for name, v in sample.kwargs.items()]
+    return f"{op.qualname}({', '.join(texts)})"
 
 
-def _short(value: Any) -> str:
-    """A value with its arrays by dtype and shape."""
-    if is_array(value):
-        return abbreviated(value)
-    if type(value) is list:
-        return f"[{', '.join(map(_short, value))}]"
-    return repr(value)
-
-
-def _facts(op: Operator[..., Any]) -> list[tuple[str, str]]:
-    written = ", ".join(op.schema.written)
-    return [
-        ("schema", str(op.schema)),
-        ("tags", ", ".join(sorted(tag.name for tag in op.tags)) or "-"),
-        ("defined", op.definition.place),
-        ("module", op.definition.module),
-        ("overloads", ", ".join(_overloads(op))),
-        ("writes", written or "-"),
-        ("aliases", ", ".join(_aliases(op)) or "-"),
-    ]
+def _facts(op: Operator[..., Any], found: dict[str, Any]) -> dict[str, str]:
+    return {
+        "schema": found["schema"],
+        "tags": ", ".join(found["tags"]),
+        "defined": found["place"],
+        "module": found["module"],
+        "overloads": ", ".join(found["overloads"]),
+        "writes": ", ".join(op.schema.written),
+        "aliases": ", ".join(_aliases(op)),
+    }
 
 
 def _aliases(op: Operator[..., Any]) -> list[str]:
-    """Results that lie on the memory of arguments, in words."""
+    """Sentences about the results that share memory with arguments."""
     texts = []
     for index, r in enumerate(op.schema.returns):
         if r.alias is None:
@@ -112,49 +88,37 @@ def _aliases(op: Operator[..., Any]) -> list[str]:
             if p.alias is not None and p.alias.name == r.alias.name
         ]
         which = f"result {index}" if op.schema.is_tuple else "the result"
-        texts.append(f"{which} lies on {' or '.join(names)}")
+        texts.append(f"{which} shares memory with {' or '.join(names)}")
     return texts
 
 
-def _rule_rows(op: Operator[..., Any], rules: Sequence[Rule]) -> list[list[str]]:
-    found = [*rules, *hidden_rules(op)]
-    return [
-        [
-            f"{rule.name} {rule.target}".rstrip(),
-            rule.origin,
-            ", ".join(rule.places) or ORIGINS[rule.origin],
-        ]
-        for rule in found
-    ]
+def _rule_row(rule: Rule) -> list[str]:
+    name = f"{rule.name} {rule.target}".rstrip()
+    return [name, rule.origin, ", ".join(rule.places) or ORIGINS[rule.origin]]
 
 
-def _show(options: Namespace, output: Output) -> int:
+def _show(options: Namespace, output: Plain) -> int:
     op = find_operator(options.name)
     rules = rules_of(op)
-    if options.json:
-        output.document({"operator": _document(op, rules)})
-        return 0
+    found = _document(op, rules)
     output.heading(op.qualname)
-    if _summary(op):
-        output.line(_summary(op))
+    if found["summary"]:
+        output.line(found["summary"])
     output.line()
-    output.table(["", ""], _facts(op))
+    output.table(["", ""], [[k, v or "-"] for k, v in _facts(op, found).items()])
     output.line()
     output.heading("rules")
-    output.table(["rule", "origin", "from"], _rule_rows(op, rules))
-    _show_samples(op, output)
+    rows = [_rule_row(rule) for rule in (*rules, *hidden_rules(op))]
+    output.table(["rule", "origin", "from"], rows)
+    if found["samples"]:
+        output.line()
+        output.heading("sample inputs")
+        output.table(["", ""], [[s["call"], s["note"]] for s in found["samples"]])
     output.line()
     output.heading("generated call")
     output.source(op.source)
+    output.document({"operator": found})
     return 0
-
-
-def _show_samples(op: Operator[..., Any], output: Output) -> None:
-    samples = _samples(op)
-    if samples:
-        output.line()
-        output.heading("sample inputs")
-        output.table(["", ""], [[s["call"], s["note"]] for s in samples])
 
 
 def _add_name(parser: ArgumentParser) -> None:
@@ -165,10 +129,10 @@ def _add_name(parser: ArgumentParser) -> None:
 
 SHOW = Command(
     "show",
-    "one operator: schema, tags, rules and where they stand, generated call",
-    "Show all of an operator: its schema and tags, where it and each of its rules is"
-    " defined, its sample inputs, and the source of its generated call.",
-    '{"operator": {as of list, and "summary": str, "overloads": [str],\n'
+    "one operator: schema, tags, rules with file and line, generated call",
+    "Show one operator: its schema and tags, where it and each rule is defined, its\n"
+    "sample inputs, and the source of its generated call.",
+    '{"operator": {the fields of list, and "summary": str, "overloads": [str],\n'
     '  "parameters": [{"name": str, "type": str, "kind": "positional_only" |\n'
     '  "positional" | "keyword_only", "default": str | null, "alias": str | null,\n'
     '  "written": bool}], "returns": [{"type": str, "alias": str | null,\n'
@@ -180,19 +144,17 @@ SHOW = Command(
 # ---- explain ----
 
 
-def _explain(options: Namespace, output: Output) -> int:
+def _explain(options: Namespace, output: Plain) -> int:
     resolve = _resolver(options.name)
     args, keywords = arguments.parse(options.args, arguments.zeros)
     why = resolve(*args, **keywords).explain(*args, **keywords)
-    if options.json:
-        output.document(_explained(why))
-    else:
-        output.line(str(why))
+    output.line(str(why))
+    output.document(_explained(why))
     return 0
 
 
 def _resolver(name: str) -> Callable[..., Operator[..., Any]]:
-    """What gives the overload that is named, or else that the arguments fit."""
+    """Find the overload: the one that is named, or the one that fits the arguments."""
     if "." not in name.rpartition("::")[2]:
         return find_packet(name).resolve
     op = find_operator(name)
@@ -222,9 +184,8 @@ def _add_call(parser: ArgumentParser) -> None:
 EXPLAIN = Command(
     "explain",
     "which kernel or rule a call takes, and why not the others",
-    "Say which kernel or rule a call with these arguments would take, and why not the"
-    " others.\nNothing runs: arrays are zeros. Of several overloads the one is explained"
-    " that\nthe arguments fit.",
+    "Say which kernel or rule a call with these arguments takes, and why not the others.\n"
+    "Nothing runs. Without an overload in NAME, the arguments choose the overload.",
     '{"call": str, "schema": str, "taken": {"name": str, "why": str, "place": str} |\n'
     '  null, "error": {"type": str, "message": str} | null,\n'
     '  "others": [{"name": str, "why": str, "place": str}]}',

@@ -87,7 +87,7 @@ def _summary(rows: Sequence[ProfileRow], wall_ns: int, dropped: int) -> str:
     return f"{text}; the timeline lacks {dropped}" if dropped else text
 
 
-def show_time(nanoseconds: int) -> str:
+def show_time(nanoseconds: float) -> str:
     """A time in the unit that suits it."""
     return _with_unit(nanoseconds, 1000, ("ns", "us", "ms", "s"))
 
@@ -97,14 +97,14 @@ def show_bytes(count: int) -> str:
     return _with_unit(count, 1000, ("B", "kB", "MB", "GB", "TB"))
 
 
-def _with_unit(number: int, step: int, units: Sequence[str]) -> str:
-    """A whole number in the largest unit that leaves it at least one."""
+def _with_unit(number: float, step: int, units: Sequence[str]) -> str:
+    """A number in the largest unit that leaves it at least one."""
     scale, at = 1, 0
     # Rounded to three digits, 999.5 of a unit is one of the next.
     while at + 1 < len(units) and number >= 0.9995 * scale * step:
         scale, at = scale * step, at + 1
     if scale == 1:
-        return f"{number} {units[0]}"
+        return f"{number:.3g} {units[0]}"
     value = number / scale
     digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
     return f"{value:.{digits}f} {units[at]}"

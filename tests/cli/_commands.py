@@ -1,4 +1,4 @@
-"""Modules for the commands to look at, and a way to run commands."""
+"""Modules with operators for the tests, and a way to run commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from customop.core.operator import operators, remove_operator
 
 ROOT = Path(co.__file__).parent.parent
 
-# ---- modules for the commands to look at ----
+# ---- modules ----
 
 OPS = '''
 """Operators of many kinds."""
@@ -91,7 +91,7 @@ lib.impl("twice", twice, "composite")
 
 '''
 
-# One operator that keeps all promises, one that breaks one, one that cannot be tried.
+# One operator passes all checks, one fails a check, one cannot be checked.
 CHECKED = """
 import numpy as np
 
@@ -149,7 +149,7 @@ def one(x: np.ndarray) -> np.ndarray:
 
 
 def forget() -> None:
-    """Take back what these modules have registered."""
+    """Remove the operators of these modules."""
     for op in list(operators.values()):
         if op.namespace.startswith("cli_"):
             remove_operator(op)
@@ -166,7 +166,7 @@ class Run:
         self.err = ""
 
     def __call__(self, *argv: str) -> str:
-        """Run a command; return what it prints."""
+        """Run a command; return its output."""
         self._capsys.readouterr()
         self.status = cli.main(argv)
         found = self._capsys.readouterr()
@@ -174,38 +174,38 @@ class Run:
         return found.out
 
     def json(self, *argv: str) -> Any:
-        """Run a command; return the document that it prints."""
+        """Run a command with --json; return its document."""
         return json.loads(self(*argv, "--json"))
 
     def error(self, *argv: str) -> str:
-        """Run a command that cannot be run; return what it says."""
+        """Run a command with wrong input; return the message."""
         assert self(*argv) == ""
         assert self.status == 2
-        # Modules that are imported speak before.
+        # Imported modules may print first.
         return self.err.partition("customop: error: ")[2]
 
 
 def at(folder: Path, text: str, module: str = "cli_ops.py") -> str:
-    """Place of the first line of a module that begins with a text."""
+    """File and line of the first line that begins with a text."""
     lines = (folder / module).read_text(encoding="utf-8").splitlines()
     number = next(i for i, line in enumerate(lines, 1) if line.startswith(text))
     return f"{folder / module}:{number}"
 
 
 def lines(text: str) -> str:
-    """Text without its indentation and its first line break."""
+    """Text without its indentation and first line break."""
     return textwrap.dedent(text).lstrip("\n")
 
 
 class Terminal(io.StringIO):
-    """A stream that says that it is a terminal."""
+    """A stream that is a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, *argv: str) -> str:
-    """What a command prints in a terminal."""
+    """The output of a command in a terminal."""
     stream = Terminal()
     monkeypatch.setattr(sys, "stdout", stream)
     cli.main(argv)

@@ -14,7 +14,7 @@ from tests.cli._commands import FILES, Run, forget
 
 @pytest.fixture(scope="package")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Write the modules."""
+    """Write the modules of the tests."""
     root = tmp_path_factory.mktemp("cli")
     for name, text in FILES.items():
         path = root / name
@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def _here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand in their folder, in an environment that says nothing of colours."""
+    """Run in their folder, with an environment that does not set colors."""
     monkeypatch.chdir(folder)
     for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
@@ -34,7 +34,7 @@ def _here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def ours(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    """Show the commands no operators of other tests."""
+    """Hide the operators of other tests."""
     run("list", "-m", "cli_ops", "-m", "cli_checked")
     names = ("np", "customop", "cli_ops", "cli_checked")
     known = {name: op for name, op in operators.items() if op.namespace in names}
@@ -45,5 +45,5 @@ def ours(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run commands."""
+    """Run commands in this process."""
     return Run(capsys)

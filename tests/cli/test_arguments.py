@@ -42,7 +42,7 @@ READ: dict[str, Any] = {
 
 @pytest.mark.parametrize("text", READ)
 def test_arguments_are_read(text: str) -> None:
-    """Literals, words and arrays in short stand for what Python would have."""
+    """Literals, words and short arrays become Python values."""
     value = READ[text]
     (found,), keywords = arguments.parse([text], arguments.zeros)
     assert type(found) is type(value)
@@ -52,7 +52,7 @@ def test_arguments_are_read(text: str) -> None:
 
 
 def test_arrays_inside_lists_and_fake_ones() -> None:
-    """Lists hold arrays, and `fake.` makes one without data."""
+    """Lists may hold arrays, and `fake.` makes a fake array."""
     ((first, second), fake), _ = arguments.parse(
         ["[f64[2], i64[]]", "fake.f32[2,3]"], arguments.zeros
     )
@@ -61,8 +61,8 @@ def test_arrays_inside_lists_and_fake_ones() -> None:
     assert (fake.shape, fake.dtype) == ((2, 3), np.float32)
 
 
-def test_ramp_stays_off_the_edges() -> None:
-    """Numbers to time with are between a half and three halves; whole ones are one."""
+def test_ramp() -> None:
+    """Floats go from 0.5 to 1.5; integers are 1."""
     x = arguments.ramp((2, 3), np.dtype("f4"))
     assert (x.shape, x.dtype, x.min(), x.max()) == ((2, 3), np.float32, 0.5, 1.5)
     assert arguments.ramp((2,), np.dtype("i4")).tolist() == [1, 1]

@@ -12,17 +12,17 @@ import pytest
 
 import customop as co
 from customop.cli import junit
-from customop.cli.outcomes import Outcome, Report
+from customop.cli.outcomes import CheckOutcome, Report
 from tests.cli._commands import Run, lines
 
 
 def timeless(text: str) -> str:
-    """Text with its times crossed out."""
+    """The text without its times."""
     return re.sub(r"\d+\.\d\d s", "T s", text)
 
 
 def test_check_passes(run: Run) -> None:
-    """An operator that keeps its promises is a table, and the status is 0."""
+    """An operator that passes is printed as a table; the status is 0."""
     found = run("check", "cli_checked:right", "--test-utils", "test_schema,test_jvp")
     assert timeless(found) == lines("""
         passed  cli_checked::right  1 passed, 1 skipped in T s
@@ -35,7 +35,7 @@ def test_check_passes(run: Run) -> None:
 
 
 def test_check_fails(run: Run) -> None:
-    """A fault is shown with its input and code that repeats it; the status is 1."""
+    """A failure is printed with its input and code that repeats it; the status is 1."""
     found = run("check", "cli_checked:wrong", "--test-utils", "test_faketensor")
     with pytest.raises(co.OpCheckError) as error:
         co.testing.opcheck(
@@ -55,7 +55,7 @@ def test_check_fails(run: Run) -> None:
 
 
 def test_check_cannot_try(run: Run) -> None:
-    """An operator without inputs is an error, which fails the run too."""
+    """An operator without inputs is an error, and the status is 1."""
     found = run.json("check", "cli_checked.py:cli_checked::shy")
     (check,) = found["operators"][0]["checks"]
     assert (check["check"], check["status"]) == ("inputs", "error")
@@ -65,8 +65,8 @@ def test_check_cannot_try(run: Run) -> None:
     assert run.status == 1
 
 
-def test_check_looks_at_whole_modules(run: Run) -> None:
-    """All operators of a module are checked, in order; those it imports are not."""
+def test_check_takes_modules(run: Run) -> None:
+    """All operators of a module are checked in order; imported ones are not."""
     argv = ("cli_checked", "cli_package", "-m", "cli_package.inner")
     found = run.json("check", *argv, "--test-utils=test_schema")
     assert [(op["name"], op["status"]) for op in found["operators"]] == [
@@ -81,14 +81,14 @@ def test_check_looks_at_whole_modules(run: Run) -> None:
 
 
 def test_check_takes_submodules_that_are_imported(run: Run) -> None:
-    """A package has the operators of those of its modules that something imports."""
+    """A package has the operators of its imported submodules."""
     run("list", "cli_package", "-m", "cli_package.inner")
     found = run.json("check", "cli_package", "--test-utils=test_schema")
     assert [op["name"] for op in found["operators"]] == ["cli_package::one"]
 
 
-def test_check_takes_no_modules_of_longer_names(run: Run) -> None:
-    """A module whose name begins as another's is another module."""
+def test_check_leaves_out_modules_with_longer_names(run: Run) -> None:
+    """`name_more` is not a submodule of `name`."""
     run("list", "cli_checked_more", "-m", "cli_checked_more")
     assert run.status == 0
     found = run.json("check", "cli_checked", "--test-utils=test_pickle")
@@ -96,21 +96,21 @@ def test_check_takes_no_modules_of_longer_names(run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["right", "cli_checked::right", "r*", "*::right"])
-def test_check_names_one(run: Run, name: str) -> None:
-    """An operator of a module is named by attribute, name, or glob."""
+def test_check_takes_one_operator(run: Run, name: str) -> None:
+    """An operator is chosen by attribute, name or glob."""
     found = run.json("check", f"cli_checked:{name}", "--test-utils", "test_pickle")
     assert [op["name"] for op in found["operators"]] == ["cli_checked::right"]
 
 
 @pytest.mark.parametrize("module", ["cli_importer", "cli_package.inner"])
-def test_check_names_what_a_module_has_imported(run: Run, module: str) -> None:
-    """The attribute of a module may be an operator of another one."""
+def test_check_takes_imported_operators_by_name(run: Run, module: str) -> None:
+    """An attribute of a module may be an operator of another module."""
     found = run.json("check", f"{module}:scale", "--test-utils", "test_pickle")
     assert [op["name"] for op in found["operators"]] == ["cli_ops::scale"]
 
 
-def test_check_stops_behind_the_first_fault(run: Run) -> None:
-    """With --exitfirst what follows a failing operator is not checked."""
+def test_check_stops_after_the_first_failure(run: Run) -> None:
+    """With --exitfirst nothing is checked after an operator that fails."""
     found = run.json("check", "cli_checked", "-x", "--test-utils=test_schema")
     assert [op["name"] for op in found["operators"]] == [
         "cli_checked::right",
@@ -118,18 +118,16 @@ def test_check_stops_behind_the_first_fault(run: Run) -> None:
     ]
 
 
-def test_check_quietly(run: Run) -> None:
-    """With --quiet an operator that passes is one line."""
+def test_quiet_check(run: Run) -> None:
+    """With --quiet an operator that passes takes one line."""
     found = run("check", "cli_checked:right", "-q", "--test-utils=test_schema")
     assert timeless(found) == (
         "passed  cli_checked::right  1 passed in T s\n\n1 operator: 1 passed in T s\n"
     )
 
 
-def test_check_tells_what_is_left_open(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A check that passes has a note where it leaves something open."""
+def test_check_prints_notes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The note of a check that passes is printed."""
 
     def opcheck(op: Any, **settings: Any) -> Any:
         found = co.testing.OpCheckResult(op.qualname)
@@ -146,8 +144,8 @@ def test_check_tells_what_is_left_open(
     """)
 
 
-def test_check_hands_tolerances_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tolerances and names of checks reach opcheck as they are."""
+def test_check_passes_its_options_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tolerances and names of checks are passed to opcheck."""
     seen: list[dict[str, Any]] = []
 
     def opcheck(op: Any, **settings: Any) -> Any:
@@ -156,18 +154,18 @@ def test_check_hands_tolerances_on(run: Run, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr("customop.cli.checking.opcheck", opcheck)
     run("check", "cli_checked:right", "--rtol", "0.5", "--atol=1e-3")
-    run("check", "cli_checked:right", "--test-utils", "test_vmap, ALL")
+    run("check", "cli_checked:right", "--test-utils", "test_vmap, test_jvp")
     quiet = {"raise_exception": False}
     assert seen == [
-        quiet | {"rtol": 0.5, "atol": 0.001},
-        quiet | {"rtol": None, "atol": None, "test_utils": "ALL"},
+        quiet | {"test_utils": "ALL", "rtol": 0.5, "atol": 0.001},
+        quiet | {"test_utils": ["test_vmap", "test_jvp"], "rtol": None, "atol": None},
     ]
 
 
 def test_a_kernel_that_exits_is_an_error(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kernel that ends the process does not end it with the status of success."""
+    """A kernel that calls sys.exit(0) does not end the run with status 0."""
 
     def opcheck(op: Any, **settings: Any) -> Any:
         raise SystemExit(0)
@@ -189,9 +187,9 @@ def test_a_kernel_that_exits_is_an_error(
     ],
     ids=["error", "failed", "passed", "skipped", "no outcome"],
 )
-def test_an_operator_has_its_worst_status(statuses: list[str], worst: str) -> None:
-    """What has failed counts more than what has passed, and that more than nothing."""
-    outcomes = tuple(Outcome("one", status) for status in statuses)
+def test_the_status_of_an_operator(statuses: list[str], worst: str) -> None:
+    """An operator has the worst status of its checks."""
+    outcomes = tuple(CheckOutcome("one", status) for status in statuses)
     assert Report("ns::f", outcomes, 1.0).status == worst
 
 
@@ -199,7 +197,7 @@ def test_an_operator_has_its_worst_status(statuses: list[str], worst: str) -> No
 
 
 def test_junit(run: Run, tmp_path: Path) -> None:
-    """The file has a suite for each operator, a case for each check, and the counts."""
+    """The file has a suite for each operator, a case for each check, and counts."""
     path = tmp_path / "new" / "report.xml"
     checks = "test_schema,test_faketensor,test_jvp"
     run("check", "cli_checked", "--test-utils", checks, "--junit", str(path))
@@ -234,12 +232,12 @@ def test_junit(run: Run, tmp_path: Path) -> None:
 
 
 def test_junit_keeps_messages(tmp_path: Path) -> None:
-    """A failure has its class, its first line and its text, without control characters."""
+    """A failure has its class, first line and text; control characters are escaped."""
     path = tmp_path / "report.xml"
     text = "a <b> & \x1b[1mbold\x1b[0m \ud800\nsecond"
     outcomes = (
-        Outcome("one", "failed", text, "OpCheckError", 0.25),
-        Outcome("two", "skipped", "no rule", seconds=0.5),
+        CheckOutcome("one", "failed", text, "OpCheckError", 0.25),
+        CheckOutcome("two", "skipped", "no rule", seconds=0.5),
     )
     junit.write(str(path), [Report("ns::f.a", outcomes, 1.0)])
     root = ET.parse(path).getroot()

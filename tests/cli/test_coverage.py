@@ -13,7 +13,7 @@ from tests.cli._commands import Run
 
 
 class Probe:
-    """Answers all that asks the class of its arrays."""
+    """Answers every array protocol."""
 
     def __array_ufunc__(self, *args: Any, **kwargs: Any) -> str:
         return "asked"
@@ -22,7 +22,7 @@ class Probe:
         return "asked"
 
 
-# Functions that look at something else than each required argument for arrays.
+# Functions that do not look for arrays in each required argument.
 PROBES: dict[str, tuple[Any, ...]] = {
     "numpy.apply_along_axis": (None, 0, Probe()),
     "numpy.apply_over_axes": (None, Probe(), 0),
@@ -33,7 +33,7 @@ PROBES: dict[str, tuple[Any, ...]] = {
 
 
 def find(name: str) -> Any:
-    """The function of a name."""
+    """The function with a dotted name."""
     found: Any = np
     for part in name.split(".")[1:]:
         found = getattr(found, part)
@@ -41,7 +41,7 @@ def find(name: str) -> Any:
 
 
 def asks(name: str) -> bool:
-    """Whether a call with arrays of a class of one's own reaches that class."""
+    """Whether a call with a `Probe` reaches the protocols."""
     fn = find(name)
     if isinstance(fn, np.ufunc):
         return fn(*[Probe()] * fn.nin) == "asked"
@@ -54,8 +54,8 @@ def asks(name: str) -> bool:
     return False
 
 
-def test_coverage_counts_functions_that_ask(run: Run) -> None:
-    """What is said to lack an operator does ask the protocols by which it could have one."""
+def test_missing_functions_call_the_protocols(run: Run) -> None:
+    """Every function without an operator calls the array protocols."""
     modules = run.json("coverage")["modules"]
     missing = [f"{m['module']}.{name}" for m in modules for name in m["missing"]]
     assert len(missing) > 100
@@ -63,7 +63,7 @@ def test_coverage_counts_functions_that_ask(run: Run) -> None:
 
 
 def test_coverage_counts_each_function_once(run: Run) -> None:
-    """A function of several names or modules is one function."""
+    """A function with several names or modules counts once."""
     modules = [np, np.linalg, np.fft, np.strings, np.emath]
     named = [getattr(m, name) for m in modules for name in m.__all__]
     asking = [f for f in named if type(f) in (np.ufunc, type(np.sum))]
@@ -72,10 +72,10 @@ def test_coverage_counts_each_function_once(run: Run) -> None:
     assert total == len({id(f) for f in [*asking, *others]})
 
 
-def test_coverage_counts_what_is_there(
+def test_coverage_counts_new_operators(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A function that gets an operator is missing no more."""
+    """A function that gets an operator is covered."""
     before = {m["module"]: m for m in run.json("coverage")["modules"]}["numpy.strings"]
     monkeypatch.setitem(FUNCTIONS, np.strings.upper, len)
     after = {m["module"]: m for m in run.json("coverage")["modules"]}["numpy.strings"]
@@ -85,7 +85,7 @@ def test_coverage_counts_what_is_there(
 
 
 def test_coverage_counts_rules(run: Run) -> None:
-    """Counts of rules are those of the operators, and name those without."""
+    """Own and derived rules are counted; operators without a rule are named."""
     found = run.json("coverage")
     listed = run.json("list", "np")["operators"]
     assert found["operators"] == listed
@@ -101,8 +101,8 @@ def test_coverage_counts_rules(run: Run) -> None:
         assert count["missing"] == none
 
 
-def test_coverage_in_plain(run: Run) -> None:
-    """Tables of operators, rules and modules follow; --missing names what is not there."""
+def test_coverage_as_text(run: Run) -> None:
+    """Operators, rules and modules are tables; --missing adds what is missing."""
     found = run("coverage")
     modules = run.json("coverage")["modules"]
     total, covered = (sum(m[key] for m in modules) for key in ("functions", "covered"))

@@ -11,7 +11,7 @@ from tests.cli._commands import Run, at
 
 
 def test_explain_prints_the_explanation(run: Run) -> None:
-    """What is printed is what `op.explain` says of the same arguments."""
+    """The text is that of `op.explain` with the same arguments."""
     sin = co.ops.np.sin.default
     assert run("explain", "np::sin", "f32[3, 4]") == (
         f"{sin.explain(np.zeros((3, 4), np.float32))}\n"
@@ -19,7 +19,7 @@ def test_explain_prints_the_explanation(run: Run) -> None:
 
 
 def test_explain_takes_the_overload_that_fits(run: Run) -> None:
-    """Without a name of an overload the arguments choose; with one it is taken."""
+    """The arguments choose the overload unless it is named."""
     run("list", "cli_ops", "-m", "cli_ops")
     by_text = run.json("explain", "cli_ops::over", "f64[]", "word")
     by_name = run.json("explain", "cli_ops::over.number", "f64[]", "3")
@@ -28,7 +28,7 @@ def test_explain_takes_the_overload_that_fits(run: Run) -> None:
 
 
 def test_explain_as_json(run: Run, folder: Path) -> None:
-    """A call that would raise says what; the others say why not."""
+    """A call that raises has the error; other kernels say why they do not run."""
     run("list", "cli_ops", "-m", "cli_ops")
     found = run.json("explain", "cli_ops::over.text", "fake.f64[2]", "y=a")
     place = at(folder, '@co.custom_op("cli_ops::over.text"')

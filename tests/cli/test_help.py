@@ -20,12 +20,12 @@ DOCUMENTS = {
     "bench": ["bench", "np::sin", "f64[2]", "--time", "1e-5"],
     "stubs": ["stubs", "cli_ops"],
 }
-# Shapes that say "as of list" have these as well.
+# Their help texts refer to the fields of list.
 OF_LIST = ("show", "coverage")
 
 
 def keys(document: Any) -> set[str]:
-    """Names of the fields of a document, at any depth."""
+    """The names of all fields of a document, at any depth."""
     if isinstance(document, list):
         return set().union(*map(keys, document))
     if isinstance(document, dict):
@@ -35,34 +35,34 @@ def keys(document: Any) -> set[str]:
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_documents_have_their_shape(run: Run, name: str) -> None:
-    """The fields of what --json prints are those that the help text has."""
+    """--json prints the fields that the help text names."""
     found = keys(run.json("-m", "cli_ops", *DOCUMENTS[name]))
-    told = set(re.findall(r'"(\w+)":', cli.COMMANDS[name].shape))
+    named = set(re.findall(r'"(\w+)":', cli.COMMANDS[name].shape))
     if name in OF_LIST:
-        told |= set(re.findall(r'"(\w+)":', cli.COMMANDS["list"].shape))
-        told -= {"operators"} - found
-    assert found - told == set()
-    assert told - found == set()
+        named |= set(re.findall(r'"(\w+)":', cli.COMMANDS["list"].shape))
+        named -= {"operators"} - found
+    assert found - named == set()
+    assert named - found == set()
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_help(run: Run, name: str) -> None:
-    """Each command says what it takes and prints; the status is 0."""
+    """Each command has a help text with its arguments and its JSON."""
     found = run(name, "--help")
     assert run.status == 0
     assert found.startswith(f"usage: customop {name} [-h] [-m MODULE] [--json]")
     assert f"--json prints:\n{cli.COMMANDS[name].shape}" in found
 
 
-def test_options_stand_before_a_command_and_behind_it(run: Run) -> None:
-    """Common options may stand on both sides, and modules to import add up."""
+def test_common_options_before_and_after_a_command(run: Run) -> None:
+    """Common options may come before or after the command; -m adds up."""
     argv = ("--json", "-m", "cli_checked", "list", "cli_*", "-m", "cli_ops.py")
     names = [op["name"] for op in json.loads(run(*argv))["operators"]]
     assert {"cli_checked::right", "cli_ops::twice"} <= set(names)
 
 
 def test_help_lists_the_commands(run: Run) -> None:
-    """The program says what commands there are; without one that is an error."""
+    """--help lists the commands; a missing command prints it to stderr."""
     found = run("--help")
     assert run.status == 0
     for command in cli.COMMANDS.values():
@@ -72,6 +72,6 @@ def test_help_lists_the_commands(run: Run) -> None:
 
 
 def test_version(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The version is the distribution's."""
+    """The version is that of the installed distribution."""
     monkeypatch.setattr(cli.metadata, "version", lambda name: f"1.2.3 of {name}")
     assert run("--version") == "customop 1.2.3 of customop\n"

@@ -15,7 +15,7 @@ from tests.cli._commands import Run, at, lines
 
 @pytest.mark.usefixtures("ours")
 def test_list_is_a_table_of_rules(run: Run) -> None:
-    """Operators of a namespace stand in a table, own rules apart from derived ones."""
+    """The table of a namespace tells own rules from derived ones."""
     assert run("list", "cli_ops") == lines("""
         cli_ops: 5 operators
         operator              kernels  fake  autograd  jvp       vmap  others                                            schema
@@ -43,14 +43,14 @@ def test_list_is_a_table_of_rules(run: Run) -> None:
 def test_list_takes_namespaces_and_globs(
     run: Run, patterns: list[str], names: list[str]
 ) -> None:
-    """A pattern means a namespace, a name, or both with colons between."""
+    """A pattern matches a namespace, a name or a full name."""
     listed = [op["name"] for op in run.json("list", *patterns)["operators"]]
     assert listed[: len(names)] == names
 
 
 @pytest.mark.usefixtures("ours")
-def test_list_names_all_without_a_pattern(run: Run) -> None:
-    """Namespaces come by name, each with all of its operators."""
+def test_list_without_a_pattern(run: Run) -> None:
+    """All namespaces are listed in alphabetical order."""
     headings = [
         line for line in run("list").splitlines() if line.endswith(" operators")
     ]
@@ -61,7 +61,7 @@ def test_list_names_all_without_a_pattern(run: Run) -> None:
 
 @pytest.mark.usefixtures("ours")
 def test_list_as_json(run: Run, folder: Path) -> None:
-    """A document has the schema, the tags, and each rule with its places."""
+    """An operator has its schema, its tags, and each rule with its places."""
     (found,) = run.json("-m", "cli_ops", "list", "cli_ops::add_")["operators"]
     place = at(folder, "def add_(")
     assert found == {
@@ -78,8 +78,8 @@ def test_list_as_json(run: Run, folder: Path) -> None:
     }
 
 
-def test_words_of_rules_agree_with_calls(run: Run) -> None:
-    """A rule is listed where the operator says that it has one, and only there."""
+def test_rules_agree_with_calls(run: Run) -> None:
+    """A rule is listed if and only if the operator has it."""
     run("list", "cli_ops", "-m", "cli_ops")
     kinds = {"fake": "fake", "autograd": rules.AUTOGRAD, "vmap": rules.VMAP}
     for op in finding.matching(["np", "cli_ops"]):
@@ -93,8 +93,8 @@ def test_words_of_rules_agree_with_calls(run: Run) -> None:
                 assert found[name] in ("own", "tags", "body"), op
 
 
-def test_switched_off_and_covered_kernels_say_so(run: Run) -> None:
-    """A disabled kernel, a fallback and a covered registration have words of their own."""
+def test_disabled_and_hidden_rules(run: Run) -> None:
+    """Disabled kernels, fallbacks and hidden registrations are marked."""
     run("list", "cli_ops", "-m", "cli_ops")
     add = co.ops.cli_ops.add_.default
     with (

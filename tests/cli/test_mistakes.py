@@ -16,7 +16,7 @@ from customop import cli
 from customop.testing.opcheck import CHECKS
 from tests.cli._commands import Run
 
-SEE = "do: import the module that defines it: -m MODULE; 'customop list' shows the rest"
+SEE = "do: import its module with -m MODULE; 'customop list' shows what is there"
 ERRORS = [
     (
         ["lst"],
@@ -90,50 +90,54 @@ ERRORS = [
     (
         ["check", "not-a-module"],
         (
-            "'not-a-module' is no name of a module\n"
+            "'not-a-module' is not the name of a module\n"
             "  do: write package.module, or a file.py\n"
         ),
     ),
     (
         ["check", ":name"],
-        "':name' names no module\n  do: write MODULE, MODULE:NAME or FILE.py:NAME\n",
+        "':name' does not name a module\n  do: write MODULE, MODULE:NAME or FILE.py:NAME\n",
     ),
     (
         ["check", "cli_checked:rigt"],
         (
-            "'cli_checked' defines no operator 'rigt' (did you mean 'cli_checked::right'?)\n"
-            "  do: name one that it does: customop -m cli_checked list\n"
+            "'cli_checked' does not define an operator 'rigt' (did you mean 'cli_checked::right'?)\n"
+            "  do: see what it defines: customop -m cli_checked list\n"
         ),
     ),
     (
         ["check", "cli_importer"],
         (
-            "'cli_importer' defines no operator\n"
-            "  it has operators of 'cli_ops'\n"
-            "  do: name their module: cli_ops\n"
+            "'cli_importer' does not define operators\n"
+            "  it imports operators of 'cli_ops'\n"
+            "  do: name cli_ops\n"
         ),
     ),
     (
         ["check", "cli_empty"],
-        "'cli_empty' defines no operator\n  do: name the module that does\n",
+        (
+            "'cli_empty' does not define operators\n"
+            "  do: name the module that defines them\n"
+        ),
     ),
     (
         ["check", "cli_checked", "--test-utils", "test_vmapp"],
         (
-            "--test-utils: there is no check 'test_vmapp' (did you mean 'test_vmap'?)\n"
+            "--test-utils: opcheck: no check is named 'test_vmapp' (did you mean"
+            " 'test_vmap'?)\n"
             "  known: {checks}\n"
-            "  do: name known ones, with commas between\n"
+            "  do: write names with commas between them, or ALL\n"
         ),
     ),
     (
         ["check", "cli_checked", "--rtol", "1"],
-        "--rtol and --atol go together\n  do: give both of them, or none\n",
+        "opcheck: rtol is given without atol\n  do: pass both, as atol=0.0, or none\n",
     ),
     (
         ["check", "cli_checked", "--junit", "cli_ops.py/report.xml"],
         (
             "--junit: 'cli_ops.py/report.xml' cannot be written: File exists\n"
-            "  do: name a file in a folder that can be written\n"
+            "  do: name another file\n"
         ),
     ),
     (
@@ -146,31 +150,31 @@ ERRORS = [
     (
         ["explain", "np::sin", "f65[3]"],
         (
-            "'f65[3]': no dtype is named 'f65' (did you mean 'f64'?)\n"
+            "'f65[3]': 'f65' is not a dtype (did you mean 'f64'?)\n"
             "  known: 'f16', 'f32', 'f64', 'i8', 'i16', 'i32', 'i64', 'u8', 'u16', 'u32',"
             " 'u64', 'c64', 'c128', 'bool'\n"
-            "  do: write an array as 'f64[3, 4]', and text with brackets in quotes\n"
+            "  do: write an array as 'f64[3, 4]', and quote text that has brackets\n"
         ),
     ),
     (
         ["explain", "np::sin", "f64[n]"],
         (
-            "'f64[n]': 'n' is no shape\n"
-            "  do: write whole numbers: 'f64[3, 4]', 'f64[]' for an array without axes\n"
+            "'f64[n]': 'n' is not a shape\n"
+            "  do: write whole numbers, as in 'f64[3, 4]'; 'f64[]' has no axes\n"
         ),
     ),
     (
         ["explain", "np::sin", "f64[-1]"],
         (
-            "'f64[-1]': '-1' is no shape\n"
-            "  do: write whole numbers: 'f64[3, 4]', 'f64[]' for an array without axes\n"
+            "'f64[-1]': '-1' is not a shape\n"
+            "  do: write whole numbers, as in 'f64[3, 4]'; 'f64[]' has no axes\n"
         ),
     ),
     (
         ["explain", "np::sin", f"f64[{2**40},{2**40}]"],
         (
             "'f64[1099511627776,1099511627776]': {size}\n"
-            "  do: write smaller lengths, or fake.f64[1099511627776, 1099511627776]\n"
+            "  do: make it smaller, or write fake.f64[1099511627776, 1099511627776]\n"
         ),
     ),
     (
@@ -190,7 +194,7 @@ ERRORS = [
         ["bench", "np::matmul", "f64[2]", "f64[3]"],
         (
             "np::matmul(f64[2], f64[3]) raises ValueError: {matmul}\n"
-            "  do: give arguments on which it runs, or mend it; --traceback shows where\n"
+            "  do: pass arguments that it takes, or fix it; --traceback shows where\n"
         ),
     ),
     (
@@ -205,7 +209,7 @@ ERRORS = [
 
 
 def said(fn: Callable[..., Any], *args: Any) -> str:
-    """What NumPy says of arguments that do not fit."""
+    """The message of the ValueError that a function raises."""
     with pytest.raises(ValueError) as error:
         fn(*args)
     return str(error.value)
@@ -216,7 +220,7 @@ def said(fn: Callable[..., Any], *args: Any) -> str:
     ("argv", "text"), ERRORS, ids=[" ".join(argv) for argv, _ in ERRORS]
 )
 def test_errors(run: Run, argv: list[str], text: str) -> None:
-    """A mistake is told in words, without a traceback, and the status is 2."""
+    """Wrong input prints a message without a traceback; the status is 2."""
     names = ", ".join(f"'{check.name}'" for check in CHECKS)
     text = text.replace("{checks}", names).replace(
         "{matmul}", said(np.matmul, np.ones(2), np.ones(3))
@@ -243,29 +247,29 @@ IMPORT_ERRORS = [
 def test_modules_that_cannot_be_imported(
     run: Run, folder: Path, module: str, what: str, where: str
 ) -> None:
-    """What importing raises is told with its line."""
+    """An error while importing is printed with its line."""
     assert run.error("check", module) == (
         f"importing '{module}' {what}\n  at {folder / where}\n"
-        "  do: mend it; --traceback shows where\n"
+        "  do: fix it; --traceback shows where\n"
     )
 
 
-def test_a_syntax_error_is_told(run: Run) -> None:
-    """A module that is no Python says so."""
+def test_a_syntax_error(run: Run) -> None:
+    """A module with a syntax error prints it."""
     said = run.error("list", "-m", "cli_syntax.py")
     assert said.startswith("importing 'cli_syntax.py' raises SyntaxError: ")
     assert "(cli_syntax.py, line 1)" in said
 
 
 def test_traceback(run: Run) -> None:
-    """With --traceback an error comes with all that led to it."""
+    """With --traceback an error is raised with its cause."""
     with pytest.raises(co.CustomOpError) as error:
         cli.main(["check", "cli_raises", "--traceback"])
     assert isinstance(error.value.__cause__, ZeroDivisionError)
 
 
 def test_a_file_beside_a_module_of_its_name(run: Run, tmp_path: Path) -> None:
-    """A file whose module is another file is refused, not taken for it."""
+    """A file is refused if its module name is taken by another file."""
     (tmp_path / "json.py").write_text("")
     said = run.error("list", "-m", str(tmp_path / "json.py"))
     assert said == (
@@ -275,7 +279,7 @@ def test_a_file_beside_a_module_of_its_name(run: Run, tmp_path: Path) -> None:
 
 
 def test_files_are_imported_as_parts_of_their_package(run: Run) -> None:
-    """A file of a package is imported by its full name, so that `from .` works."""
+    """A file of a package is imported by its full name, so `from .` works."""
     run("list", "cli_package", "-m", "cli_package/inner.py")
     assert run.status == 0
     assert "cli_package.inner" in sys.modules
@@ -284,7 +288,7 @@ def test_files_are_imported_as_parts_of_their_package(run: Run) -> None:
 def test_the_path_stays(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is searched for modules is as it was once a command has ended."""
+    """A command leaves sys.path as it was."""
     others = [path for path in sys.path if path not in ("", str(folder))]
     monkeypatch.setattr(sys, "path", others.copy())
     run("list", "cli_ops", "-m", "cli_ops")

@@ -31,19 +31,19 @@ COLORED = {
 
 @pytest.mark.parametrize("name", COLORED)
 def test_colors(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """The option counts first, then the environment, then what is printed to."""
+    """--color goes before the environment, and that before the kind of stream."""
     environment, option, is_terminal, colored = COLORED[name]
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)
     monkeypatch.setenv("TERM", "xterm-256color")
     stream = Terminal() if is_terminal else io.StringIO()
-    output.make_output(option, stream).table(["a"], [["own"]])
+    output.make_output(stream, color=option).table(["a"], [["own"]])
     assert (ESCAPE in stream.getvalue()) is colored
 
 
 @pytest.mark.usefixtures("ours")
-def test_a_terminal_without_colours_is_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """COLUMNS is the width that tables are wrapped to, and no text is lost."""
+def test_wide_tables_are_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are wrapped to COLUMNS without losing text."""
     monkeypatch.setenv("COLUMNS", "100")
     found = shown(monkeypatch, "list", "np::eye", "np::full", "--color", "never")
     assert max(map(len, found.splitlines())) <= 100
@@ -52,19 +52,19 @@ def test_a_terminal_without_colours_is_wrapped(monkeypatch: pytest.MonkeyPatch) 
         assert "".join(schema.split()) in "".join(found.split())
 
 
-def test_a_narrow_terminal_breaks_lines_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a table cannot be wrapped, its rows stay whole."""
+def test_a_very_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of a table that cannot be wrapped stay in one piece."""
     monkeypatch.setenv("COLUMNS", "30")
     found = shown(monkeypatch, "list", "np::logaddexp2", "--color", "never")
     (row,) = [line for line in found.splitlines() if line.startswith("np::logaddexp2")]
     assert row.rstrip().endswith("(Array|Scalar x1, Array|Scalar x2) -> Array")
 
 
-def test_text_is_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brackets in text are text, also where they look like what rich reads."""
+def test_markup_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text that looks like the markup of rich is printed as it is."""
     monkeypatch.setenv("COLUMNS", "80")
     stream = Terminal()
-    to = output.make_output("never", stream)
+    to = output.make_output(stream, color="never")
     to.heading("[bold]f64[3][/bold]")
     to.line("[red]a[/red]", "passed")
     to.table(["x", "y"], [["[i]b[/i]", ":smile:"]])
@@ -77,9 +77,9 @@ def test_text_is_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_plain_tables() -> None:
-    """Columns are two spaces apart and nothing stands behind the last one."""
+    """Columns are two spaces apart, without trailing spaces."""
     stream = io.StringIO()
-    plain = output.make_output("auto", stream)
+    plain = output.make_output(stream)
     plain.table(["name", "b"], [["x", "long text"], ["longer", ""]])
     plain.table(["", ""], [["x", "y"]])
     plain.table(["a"], [])
@@ -89,14 +89,14 @@ def test_plain_tables() -> None:
     )
 
 
-def test_json_has_no_colours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A document in a terminal is the document in a pipe."""
+def test_json_has_no_colors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JSON in a terminal does not have colors."""
     found = shown(monkeypatch, "--json", "--color", "always", "list", "np::sin")
     assert json.loads(found)["operators"][0]["name"] == "np::sin"
 
 
-def test_source_in_colours_is_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is coloured reads as it did."""
+def test_source_in_colors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Colors do not change the text of source code."""
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("TERM", "xterm-256color")
     found = shown(monkeypatch, "show", "np::sin")
@@ -106,8 +106,8 @@ def test_source_in_colours_is_the_source(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [line.strip() for line in bare.splitlines()][-len(source) :] == source
 
 
-def test_colours_without_rich(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without rich a terminal gets plain text, and colours that are demanded an error."""
+def test_colors_without_rich(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without rich a terminal gets plain text, and --color always is an error."""
     plain = run("list", "np::sin")
     monkeypatch.setattr(output, "find_spec", lambda name: None)
     said = run.error("list", "np::sin", "--color", "always")

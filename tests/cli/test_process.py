@@ -19,7 +19,7 @@ from tests.cli._commands import ROOT, Run
 def process(
     *argv: str, cwd: Path, options: tuple[str, ...] = (), **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the program as a user does."""
+    """Run `python -m customop` in a process."""
     return subprocess.run(
         [sys.executable, *options, "-m", "customop", *argv],
         cwd=cwd,
@@ -31,7 +31,7 @@ def process(
 
 
 def test_the_module_runs(folder: Path) -> None:
-    """Modules of the current directory are found; what they print is no report."""
+    """Modules of the current directory are found; their output goes to stderr."""
     argv = ("-m", "cli_ops", "list", "cli_ops::twice", "--json")
     done = process(*argv, cwd=folder, options=("-W", "error"))
     assert json.loads(done.stdout)["operators"][0]["name"] == "cli_ops::twice"
@@ -39,7 +39,7 @@ def test_the_module_runs(folder: Path) -> None:
 
 
 def test_the_status_of_a_process(folder: Path) -> None:
-    """A failed check is status 1, and kernels that print do not mix with the report."""
+    """A failed check is status 1; output of kernels goes to stderr."""
     argv = ("check", "cli_checked.py:[rw]*", "--test-utils=test_faketensor", "--json")
     done = process(*argv, cwd=folder)
     counts = json.loads(done.stdout)["summary"]
@@ -47,8 +47,8 @@ def test_the_status_of_a_process(folder: Path) -> None:
     assert "right runs" in done.stderr
 
 
-def test_warnings_come_through(folder: Path) -> None:
-    """A warning of a module is shown as Python shows it."""
+def test_warnings_are_shown(folder: Path) -> None:
+    """A warning in a module is shown as usual."""
     text = 'import warnings\nwarnings.warn("look", stacklevel=1)\n'
     (folder / "cli_warns.py").write_text(text)
     done = process("list", "np::sin", "-m", "cli_warns", cwd=folder)
@@ -56,8 +56,8 @@ def test_warnings_come_through(folder: Path) -> None:
     assert done.returncode == 0
 
 
-def test_a_poor_encoding_is_no_error(folder: Path) -> None:
-    """What the stream cannot encode is escaped; a document is ASCII anyway."""
+def test_an_ascii_stream(folder: Path) -> None:
+    """Characters that the stream cannot encode are escaped; JSON is ASCII."""
     argv = ("show", "cli_ops::over.text", "-m", "cli_ops")
     plain = process(*argv, cwd=folder, PYTHONIOENCODING="ascii")
     assert plain.stdout.splitlines()[1] == r"D\xe9j\xe0 vu."
@@ -69,7 +69,7 @@ def test_a_poor_encoding_is_no_error(folder: Path) -> None:
     "argv", [("list",), ("show", "np::sin"), ("coverage", "--json")], ids=" ".join
 )
 def test_a_closed_pipe_is_quiet(folder: Path, argv: tuple[str, ...]) -> None:
-    """A reader that has seen enough ends the program without a word."""
+    """A reader that closes the pipe ends the program without a message."""
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
@@ -85,7 +85,7 @@ def test_a_closed_pipe_is_quiet(folder: Path, argv: tuple[str, ...]) -> None:
 
 
 def test_an_interruption_is_quiet(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C ends a command with the status that shells have for it."""
+    """Ctrl-C ends a command with the status of shells."""
 
     def interrupt(options: Any, to: Any) -> int:
         raise KeyboardInterrupt
@@ -96,6 +96,6 @@ def test_an_interruption_is_quiet(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_script_is_declared() -> None:
-    """The program `customop` is the function that `python -m customop` runs."""
+    """The script `customop` runs the same function as `python -m customop`."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert '[project.scripts]\ncustomop = "customop.cli:main"\n' in text

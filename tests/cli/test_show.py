@@ -12,8 +12,8 @@ from tests.cli._commands import Run, at, lines
 
 
 @pytest.mark.usefixtures("ours")
-def test_show_is_all_of_an_operator(run: Run, folder: Path) -> None:
-    """Schema, places, rules, samples and the generated call stand below the name."""
+def test_show_as_text(run: Run, folder: Path) -> None:
+    """The text has the schema, places, rules, samples and the generated call."""
     scale = co.ops.cli_ops.scale.default
     source = textwrap.indent(scale.source, "  ")
     fn = at(folder, '@co.custom_op("cli_ops::scale"')
@@ -34,10 +34,10 @@ def test_show_is_all_of_an_operator(run: Run, folder: Path) -> None:
         rules
         rule                  origin    from
         kernel default        own       {fn}
-        fake                  tags      derived, by the tags or the schema
+        fake                  tags      derived from the tags or the schema
         autograd              own       {at(folder, "def backward")}, {at(folder, "def save")}
-        jvp                   autograd  derived, the backward formula transposed
-        vmap                  tags      derived, by the tags or the schema
+        jvp                   autograd  derived by transposing the backward formula
+        vmap                  tags      derived from the tags or the schema
         autocast cpu:float16  own       {at(folder, 'scale.register_autocast("cpu"')}
         cli_inverse           own       {at(folder, "scale.register(inverse")}
         sample_inputs         own       {at(folder, "@scale.register_sample")}
@@ -52,10 +52,10 @@ def test_show_is_all_of_an_operator(run: Run, folder: Path) -> None:
     )
 
 
-def test_show_tells_aliases_and_overloads(run: Run) -> None:
-    """What is written, what results lie on, and names beside this one are told."""
+def test_show_aliases_and_overloads(run: Run) -> None:
+    """Written arguments, shared memory and other overloads are shown."""
     shown = run("-m", "cli_ops", "show", "cli_ops.add_")
-    assert "writes     x\naliases    the result lies on x\n" in shown
+    assert "writes     x\naliases    the result shares memory with x\n" in shown
     shown = run("show", "cli_ops::over.text")
     assert "overloads  cli_ops::over.number, cli_ops::over.text\n" in shown
     assert "summary" not in shown
@@ -77,8 +77,8 @@ def test_show_as_json(run: Run) -> None:
     assert found["source"] == co.ops.cli_ops.scale.default.source
 
 
-def test_show_as_json_tells_what_is_written(run: Run) -> None:
-    """A written argument and a result on it have the name of their memory."""
+def test_show_aliases_as_json(run: Run) -> None:
+    """A written argument and the result that shares its memory have the same alias."""
     found = run.json("-m", "cli_ops", "show", "cli_ops::add_")["operator"]
     assert [(p["alias"], p["written"]) for p in found["parameters"]] == [
         ("a", True),

@@ -251,7 +251,7 @@ def test_the_command_writes_and_checks(
         "-def _signals__scale(x: ArrayT, factor: int = 2) -> ArrayT: ...",
         "+def _signals__scale(x: ArrayT, factor: float = 2.0) -> ArrayT: ...",
     ]
-    assert out[-1] == f"write them anew: customop stubs signals --out {tmp_path}"
+    assert out[-1] == f"to update them: customop stubs signals --out {tmp_path}"
     main(command)
     capsys.readouterr()
     assert main([*command, "--check"]) == 0
