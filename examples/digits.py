@@ -1,54 +1,60 @@
-"""Train a convolutional network on handwritten digits, then ask what puzzles it.
+"""Train a convolutional network on handwritten digits, then find what puzzles it.
 
-The digits are the 1,797 scans of 8 x 8 pixels that ship with scikit-learn. Convolution,
-pooling and softmax cross-entropy are operators of our own, each with a NumPy kernel, a
-fake kernel, a backward formula and a batching rule. All else in the network is plain
-NumPy code. Run it with::
+It needs more than NumPy: ``pip install -e '.[examples]'``. Then run it with::
 
     python examples/digits.py
 
-It trains the network, which takes a few seconds on two cores, measures it on the fifth
-of the digits that it has not seen, and saves a picture of the three digits that pull
-hardest at its weights.
+The digits are the 1,797 scans of 8 x 8 pixels that come with scikit-learn. Convolution,
+pooling and softmax cross-entropy are custom operators, each with a NumPy kernel, a fake
+kernel, a backward formula and a batching rule. The rest of the network is plain NumPy.
+
+The program trains the network, which takes a few seconds on two cores, and measures it
+on the fifth of the digits that it has not seen. It saves a picture of the three digits
+whose gradients are longest, in the temporary directory or where ``--output`` says.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
-from threadpoolctl import threadpool_limits
-from tqdm import tqdm
 
 import customop as co
+
+try:
+    from matplotlib.figure import Figure
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+    from threadpoolctl import threadpool_limits
+    from tqdm import tqdm
+except ImportError as error:
+    raise SystemExit(f"{error}\n  do: pip install -e '.[examples]'") from None
 
 Floats = NDArray[Any]
 Parameters = dict[str, Any]
 
 # ---- convolution ----
 #
-# Three arrays meet in a convolution: images x (n, c, h, w) of c channels, weights w
-# (k, c, p, q) that make k channels of them, and a result (n, k, h', w'). Weigh every
-# element of the result with an element of an array g of its shape, and add up: that is
-# one number,
+# A convolution has three arrays: images x (n, c, h, w) with c channels, weights w
+# (k, c, p, q) that turn them into k channels, and a result (n, k, h', w'). Multiply every
+# element of the result by an element of an array g of the same shape, and add up. The
+# sum is one number,
 #
 #     T(x, w, g) = sum over n, k, c, i, j, p, q of
 #                  x[n, c, i + p, j + q] * w[k, c, p, q] * g[n, k, i, j],
 #
-# and it is linear in each of the three. Its derivative by g is the convolution; its
-# derivatives by x and w are what the backward formula needs. So there are three
-# operators, and each finds its own gradients among the other two. Nothing else has to
-# be invented for second derivatives, or for the tenth.
+# and it is linear in x, w and g. Its derivative with respect to g is the convolution.
+# Its derivatives with respect to x and w are what the backward formula needs. So there
+# are three operators, and the gradients of each one are the other two. Second and higher
+# derivatives need nothing more.
 #
-# Any axes in front of those named above are broadcast, as `np.matmul` does it.
+# Axes in front of those named above are broadcast, as in `np.matmul`.
 
 
 def windows(x: Floats, size: Sequence[int], border: Sequence[int]) -> Floats:
@@ -58,19 +64,19 @@ def windows(x: Floats, size: Sequence[int], border: Sequence[int]) -> Floats:
 
 
 def require(fits: bool | np.bool, what: str) -> None:
-    """Refuse what does not fit: NumPy would stretch an axis of length 1 in silence."""
+    """Raise where lengths differ: NumPy would silently stretch an axis of length 1."""
     if not fits:
         raise ValueError(what)
 
 
 def contract(formula: str, x: Floats, y: Floats) -> Floats:
-    """Compute an einsum, as one product of matrices where that can be."""
+    """Compute an einsum, as one matrix product where possible."""
     return np.asarray(np.einsum(formula, x, y, optimize=True), order="C")
 
 
 @co.custom_op("digits::conv2d", mutates_args=(), device_types="cpu")
 def conv2d(images: Floats, weights: Floats, padding: int = 0) -> Floats:
-    """Slide weights over images; padding 1 keeps the size under 3 x 3 weights."""
+    """Slide weights over images; with 3 x 3 weights, padding 1 keeps the size."""
     require(images.shape[-3] == weights.shape[-3], "channels differ")
     view = windows(images, weights.shape[-2:], (padding, padding))
     return contract("...nchwpq,...kcpq->...nkhw", view, weights)
@@ -78,7 +84,7 @@ def conv2d(images: Floats, weights: Floats, padding: int = 0) -> Floats:
 
 @co.custom_op("digits::conv2d_input_grad", mutates_args=(), device_types="cpu")
 def conv2d_input_grad(g: Floats, weights: Floats, padding: int = 0) -> Floats:
-    """Derive T by the images: slide the mirrored weights over the gradient."""
+    """Compute dT/dx: slide the mirrored weights over the gradient."""
     require(g.shape[-3] == weights.shape[-4], "channels differ")
     size = weights.shape[-2:]
     view = windows(g, size, [length - 1 - padding for length in size])
@@ -88,18 +94,18 @@ def conv2d_input_grad(g: Floats, weights: Floats, padding: int = 0) -> Floats:
 
 @co.custom_op("digits::conv2d_weight_grad", mutates_args=(), device_types="cpu")
 def conv2d_weight_grad(images: Floats, g: Floats, padding: int = 0) -> Floats:
-    """Derive T by the weights: slide the gradient itself over the images."""
+    """Compute dT/dw: slide the gradient over the images."""
     require(images.shape[-4] == g.shape[-4], "numbers of images differ")
     view = windows(images, g.shape[-2:], (padding, padding))
     return contract("...ncpqhw,...nkhw->...kcpq", view, g)
 
 
-# A fake kernel says what shape a call would give, without computing anything. With it,
-# `co.eval_shape` tells the sizes of a whole network before a single image is loaded.
+# A fake kernel returns the shape of the result without computing it. With fake kernels,
+# `co.eval_shape` finds the sizes of a whole network before any image is loaded.
 
 
 def fake(like: Any, *shape: int, lead: Sequence[Any] = ()) -> co.FakeArray:
-    """Make a fake result: the axes in front of the arrays in `lead`, then `shape`."""
+    """Make a fake result with the leading axes of the arrays in `lead`, then `shape`."""
     front = np.broadcast_shapes(*(x.shape[:-4] for x in lead))
     return co.FakeArray((*front, *shape), like.dtype, device=like.device)
 
@@ -128,8 +134,7 @@ def _(images: Any, g: Any, padding: int) -> co.FakeArray:
     return fake(images, k, c, h + grown - i, w + grown - j, lead=(images, g))
 
 
-# The backward formulas are calls of operators. A formula can therefore be
-# differentiated, batched and traced like anything else.
+# The backward formulas call operators, so they can be differentiated and batched too.
 
 
 def save_arrays(ctx: Any, inputs: Any, output: Any) -> None:
@@ -160,12 +165,12 @@ conv2d_weight_grad.register_autograd(weight_grad_backward, setup_context=save_ar
 
 # ---- pooling ----
 #
-# The mean over squares of pixels, and its transpose, which hands every pixel of a
-# square its share. Both are linear, and each is the other's gradient.
+# The mean over squares of pixels, and its transpose, which spreads a value over the
+# pixels of a square. Both are linear, and each is the gradient of the other.
 
 
 def squares(shape: Sequence[int], size: int) -> tuple[int, ...]:
-    """Give the shape that tells the squares of the images from the pixels in them."""
+    """Return the shape with separate axes for the squares and the pixels in them."""
     *front, height, width = shape
     require(height % size == width % size == 0, "squares do not fill the images")
     return (*front, height // size, size, width // size, size)
@@ -197,7 +202,7 @@ def _(g: Any, size: int) -> co.FakeArray:
 
 
 def save_size(ctx: Any, inputs: Any, output: Any) -> None:
-    """Keep the size of the squares; a linear operator needs no more."""
+    """Keep the size of the squares; the gradient of a linear operator needs only that."""
     ctx.size = inputs[1]
 
 
@@ -211,8 +216,8 @@ mean_pool_grad.register_autograd(
 # ---- softmax and cross-entropy ----
 #
 # The loss of an example is -log of the probability that the network gives to its true
-# class. Done in one step it never takes the logarithm of a rounded zero, and its
-# gradient is as simple as it can be: the probabilities, less one at the true class.
+# class. Computed in one step, it never takes the logarithm of a probability that was
+# rounded to zero. Its gradient is simple: the probabilities, minus 1 at the true class.
 
 
 @co.custom_op("digits::softmax", mutates_args=(), device_types="cpu")
@@ -227,7 +232,7 @@ def softmax(logits: Floats) -> Floats:
 def softmax_cross_entropy(logits: Floats, labels: NDArray[np.integer[Any]]) -> Floats:
     """Compute the loss of each example: logits (..., classes), labels (...)."""
     classes = np.arange(logits.shape[-1])
-    require(np.isin(labels, classes).all(), "there are labels of no class")
+    require(np.isin(labels, classes).all(), "a label is not a class")
     shifted = logits - logits.max(axis=-1, keepdims=True)
     log_total = np.log(np.exp(shifted).sum(axis=-1))
     true = np.where(is_true(logits, labels), shifted, 0).sum(axis=-1)
@@ -249,8 +254,8 @@ def _(logits: Any, labels: Any) -> co.FakeArray:
     return fake(logits, *np.broadcast_shapes(logits.shape[:-1], labels.shape))
 
 
-# The derivative of the softmax is most easily told by its own result. The formulas are
-# plain NumPy code: NumPy's functions are operators too.
+# The derivative of the softmax is simplest in terms of its result. The formulas are plain
+# NumPy code, since NumPy's functions are operators too.
 
 
 def softmax_backward(ctx: Any, g: Any) -> Any:
@@ -275,14 +280,14 @@ softmax_cross_entropy.register_autograd(
 
 # ---- batches of batches ----
 #
-# `co.vmap` asks an operator how to run once for many rows. Since all of ours broadcast
-# the axes in front, one rule serves them: put the axis of the rows foremost. What is
-# the same for all rows stays as it is, so a convolution of many images by one set of
-# weights is still a single product of matrices.
+# A batching rule runs an operator once for many rows. All operators here broadcast
+# leading axes, so one rule serves them all: move the axis of the rows to the front. An
+# argument that is the same for all rows stays as it is, so a convolution of many images
+# with one set of weights is still a single matrix product.
 
 
 def rows_first(op: Any, *core: int) -> Callable[..., Any]:
-    """Make the batching rule of an operator; `core` counts the axes not in front."""
+    """Make the batching rule of an operator; `core` counts its own axes per array."""
 
     def rule(info: Any, in_dims: Sequence[int | None], *args: Any) -> Any:
         arrays = list(zip(args, in_dims, core, strict=False))
@@ -294,7 +299,7 @@ def rows_first(op: Any, *core: int) -> Callable[..., Any]:
 
 
 def align(x: Any, dim: int | None, rank: int) -> Any:
-    """Put the axis of the rows foremost, and bring each row to so many axes."""
+    """Move the axis of the rows to the front, and give each row `rank` axes."""
     if dim is None:
         return x
     rows, *row = np.moveaxis(x, dim, 0).shape
@@ -314,7 +319,7 @@ softmax_cross_entropy.register_vmap(rows_first(softmax_cross_entropy, 1, 0))
 
 
 def new_parameters(rng: np.random.Generator) -> Parameters:
-    """Draw weights of the size that keeps the scale of a signal; biases are zero."""
+    """Draw weights with a variance that keeps the scale of signals; biases are zero."""
 
     def weights(*shape: int, inputs: int) -> Floats:
         return np.asarray(rng.normal(0, (2 / inputs) ** 0.5, shape), np.float32)
@@ -340,12 +345,12 @@ def network(parameters: Parameters, images: Any) -> Any:
 
 
 def loss(parameters: Parameters, images: Any, labels: Any) -> Any:
-    """Compute the mean loss of some examples."""
+    """Compute the mean loss of the examples."""
     return softmax_cross_entropy(network(parameters, images), labels).mean()
 
 
 def read(parameters: Parameters, images: Floats) -> NDArray[np.intp]:
-    """Name the likeliest class of each image."""
+    """Return the most likely class of each image."""
     return np.asarray(network(parameters, images).argmax(axis=-1))
 
 
@@ -353,7 +358,7 @@ def read(parameters: Parameters, images: Floats) -> NDArray[np.intp]:
 
 
 class Adam:
-    """Gradient descent with a step of its own for every weight.
+    """Gradient descent with a separate step size for every weight.
 
     Source: Kingma and Ba, Adam: a method for stochastic optimization, algorithm 1.
     """
@@ -392,7 +397,7 @@ def train(
     history: list[float] = []
     with tqdm(range(epochs), desc="training", unit="epoch") as progress:
         for epoch in progress:
-            # Smaller and smaller steps let the weights settle.
+            # The steps get smaller, so that the weights settle.
             rate = 0.01 * (1 - epoch / epochs)
             losses = []
             order = rng.permutation(len(images))
@@ -408,10 +413,10 @@ def train(
 
 # ---- what puzzles the network ----
 #
-# Each example has a gradient of its own: how it would like the weights to change. An
-# example that fits leaves them in peace; a strange one pulls hard. `vmap(grad(loss))`
-# gives the gradients of all examples at once, each as a batch of one image: exactly
-# what a loop over the examples would give.
+# The gradient of one example says how that example would change the weights. It is short
+# for an example that the network reads well, and long for a strange one.
+# `vmap(grad(loss))` computes the gradients of all examples at once, each as a batch of
+# one image. A loop over the examples would give the same numbers.
 
 per_example_grads = co.vmap(co.grad(loss), in_dims=(None, 0, 0), chunk_size=256)
 
@@ -425,7 +430,7 @@ def grad_norms(parameters: Parameters, images: Floats, labels: Floats) -> Floats
 
 def save_picture(path: Path, images: Floats, titles: Sequence[str]) -> None:
     """Draw digits side by side, each under its title."""
-    # A Figure of its own is drawn by Agg, matplotlib's painter that needs no screen.
+    # A Figure without pyplot is drawn by Agg, which needs no screen.
     figure = Figure(figsize=(3 * len(images), 3.4), layout="tight")
     axes = figure.subplots(1, len(images))
     for axis, image, title in zip(axes, images, titles, strict=True):
@@ -439,11 +444,12 @@ def save_picture(path: Path, images: Floats, titles: Sequence[str]) -> None:
 
 
 def options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read what the command line asks for."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description="Read handwritten digits.")
+    picture = Path(tempfile.gettempdir(), "strangest_digits.png")
     parser.add_argument("--epochs", type=int, default=20, help="passes over the digits")
     parser.add_argument("--seed", type=int, default=0, help="seed of all randomness")
-    parser.add_argument("--output", type=Path, default=Path("strangest.png"))
+    parser.add_argument("--output", type=Path, default=picture, help="the picture")
     parser.add_argument("--quick", action="store_true", help="few digits, two epochs")
     return parser.parse_args(arguments)
 
@@ -465,14 +471,15 @@ def show_strangest(
     titles = []
     print("the strangest digits:")
     for i, guess in zip(strangest, guesses, strict=True):
-        titles.append(f"a {labels[i]}, read as {guess}")
+        article = "an" if labels[i] == 8 else "a"
+        titles.append(f"{article} {labels[i]}, read as {guess}")
         print(f"  no. {i:4}: {titles[-1]}, length of gradient {norms[i]:.1f}")
     save_picture(path, images[strangest, 0], titles)
     print(f"picture: {path}")
 
 
 def check_mean(parameters: Parameters, images: Floats, labels: Any) -> None:
-    """Prove that the gradient of a mean loss is the mean of the gradients."""
+    """Check that the gradient of the mean loss is the mean of the gradients."""
     whole = co.grad(loss)(parameters, images, labels)
     parts = per_example_grads(parameters, images[:, None], labels[:, None])
     for name, g in whole.items():
@@ -491,8 +498,8 @@ def main(arguments: Sequence[str] | None = None) -> float:
     seen, unseen = train_test_split(
         np.arange(len(images)), test_size=0.2, stratify=labels, random_state=chosen.seed
     )
-    # Such small products gain nothing from a second thread. On two busy cores, threads
-    # of BLAS that wait for each other made the training up to nine times slower.
+    # These matrix products are too small to gain from a second thread. On two busy cores,
+    # BLAS threads that wait for each other made training up to nine times slower.
     with threadpool_limits(limits=1, user_api="blas"):
         parameters, history = train(
             new_parameters(rng), images[seen], labels[seen], chosen.epochs, rng

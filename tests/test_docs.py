@@ -1,4 +1,4 @@
-"""What is written is true: README and docstrings run, and fit the signatures."""
+"""The documents are true: their code runs, their names and links exist."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ import importlib.util
 import os
 import pkgutil
 import re
+import shlex
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 import customop as co
+from customop.cli import main as command_line
+from tests import numpy_functions
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 FLAGS = doctest.ELLIPSIS
 
 
@@ -42,55 +45,224 @@ def run_doctest(test: doctest.DocTest) -> list[str]:
     return said
 
 
-# ---- README.md ----
+# ---- pages: README.md, the index of the examples, and the guide ----
+
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted((ROOT / "examples").rglob("*.md")))
+}
+page = pytest.mark.parametrize("page", PAGES)
+
+# How each language of a code block is checked.
+LANGUAGES = {
+    "python": "runs; all blocks of a page share their names",
+    "pycon": "runs, and its output is compared",
+    "console": "commands run in a folder with the files of the page",
+    "sh": "commands and options exist",
+    "py": "a file, where a name follows; else shown",
+    "ini": "a file, where a name follows; else shown",
+    "toml": "parsed",
+    "text": "shown",
+}
+FILE = re.compile(r"\S+\.\w+")
 
 
-def test_readme_code_runs() -> None:
-    """All Python of README.md runs from top to bottom, and prints what it shows."""
-    names: dict[str, Any] = {}
-    for language, text in BLOCKS:
-        line = README[: README.index(text)].count("\n")
-        if language == "python":
-            code = compile("\n" * line + text, "README.md", "exec")
-            exec(code, names)
-        if language == "pycon":
+class Block(NamedTuple):
+    """A block of code: its language, a file name or "", its text and its line."""
+
+    language: str
+    file: str
+    text: str
+    line: int
+
+
+def blocks(page: str, *languages: str) -> Iterator[Block]:
+    """Yield the blocks of a page in these languages, or in all."""
+    text = PAGES[page]
+    fences = r"^```(\w+)(?: +(\S+))?\n(.*?)^```$"
+    for found in re.finditer(fences, text, re.MULTILINE | re.DOTALL):
+        language, file, code = found.groups()
+        if language in languages or not languages:
+            line = text[: found.start(3)].count("\n")
+            yield Block(language, file or "", code, line)
+
+
+@pytest.fixture
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a page in an empty folder, and put back the settings that it changes."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("checks", "aliasing", "sample_checks", "sample_seed", "on_breach"):
+        monkeypatch.setattr(co.config, name, getattr(co.config, name))
+
+
+@page
+@pytest.mark.usefixtures("_folder")
+def test_code_runs(page: str) -> None:
+    """Python code runs from the top of a page to its end, and prints what is shown."""
+    names: dict[str, Any] = {"__name__": "page"}
+    path = str(ROOT / page)
+    for block in blocks(page, "python", "pycon"):
+        if block.language == "python":
+            exec(compile("\n" * block.line + block.text, path, "exec"), names)
+        else:
             parser = doctest.DocTestParser()
-            test = parser.get_doctest(text, names, "README.md", "README.md", line)
+            test = parser.get_doctest(block.text, names, page, path, block.line)
             assert run_doctest(test) == []
             names = test.globs
 
 
-def test_readme_languages() -> None:
-    """Every block of README.md is run, or is what mypy reads and says."""
-    assert {language for language, _ in BLOCKS} == {
-        *("sh", "python", "pycon"),
-        *("ini", "py", "text"),
-    }
+def test_every_language_is_known() -> None:
+    """Every block of code is checked in a way that LANGUAGES says."""
+    assert {block.language for name in PAGES for block in blocks(name)} <= {*LANGUAGES}
 
 
-@pytest.mark.exhaustive
-def test_readme_mistakes_are_found(tmp_path: Path) -> None:
-    """The mistakes in README.md are found by mypy, so configured, in these words."""
-    if importlib.util.find_spec("mypy") is None:
-        pytest.skip("mypy is not installed")
-    blocks = dict(BLOCKS)
-    (tmp_path / "mypy.ini").write_text(blocks["ini"], encoding="utf-8")
-    (tmp_path / "gauss.py").write_text(blocks["py"], encoding="utf-8")
+@page
+def test_fences_are_closed(page: str) -> None:
+    """Every line that opens or closes a block belongs to one that the tests see."""
+    fences = re.findall(r"^ *```", PAGES[page], re.MULTILINE)
+    assert len(fences) == 2 * len(list(blocks(page)))
+
+
+@page
+def test_names_exist(page: str) -> None:
+    """Every `co.name` is a public name, or the public module."""
+    used = set(re.findall(r"\bco\.(\w+)", PAGES[page]))
+    assert used - {*co.__all__, "testing"} == set()
+
+
+def headings(page: str) -> set[str]:
+    """Return the anchors that a code host makes of the headings of a page."""
+    found = re.findall(r"^#+ (.*)$", PAGES[page], re.MULTILINE)
+    kept = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in found]
+    return {heading.replace(" ", "-") for heading in kept}
+
+
+@page
+def test_links_lead_somewhere(page: str) -> None:
+    """Links between files exist, down to the heading; so do pictures."""
+    for link in re.findall(r"\]\(([^)\s]+)\)", PAGES[page]):
+        if not link.startswith("https://"):
+            file, _, anchor = link.partition("#")
+            target = (ROOT / page).parent / file if file else ROOT / page
+            assert target.exists(), link
+            name = str(target.resolve().relative_to(ROOT))
+            assert not anchor or anchor in headings(name), link
+
+
+def test_every_page_is_linked() -> None:
+    """README.md and the index of the examples lead to every page of the guide."""
+    for index, folder in {
+        "README.md": "examples/guide/",
+        "examples/README.md": "guide/",
+    }.items():
+        linked = set(re.findall(rf"\]\({folder}(\w+\.md)\)", PAGES[index]))
+        assert linked == {Path(name).name for name in PAGES if "/guide/" in name}, index
+
+
+# ---- commands ----
+
+PROGRAMS = {
+    "customop": [sys.executable, "-m", "customop"],
+    "mypy": [sys.executable, "-m", "mypy"],
+    "pytest": [sys.executable, "-m", "pytest", "-p", "customop.pytest.plugin"],
+}
+
+
+def write_files(page: str, folder: Path) -> None:
+    """Write the blocks of a page that have a file name into a folder."""
+    for block in blocks(page):
+        if FILE.fullmatch(block.file):
+            (folder / block.file).write_text(block.text, encoding="utf-8")
+
+
+def run_command(command: str, folder: Path) -> str:
+    """Run a command of a `console` block; return what it prints."""
+    program, *arguments = shlex.split(command)
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--no-error-summary", "gauss.py"],
-        cwd=tmp_path,
-        env={**os.environ, "MYPYPATH": str(ROOT)},
-        capture_output=True,
+        [*PROGRAMS[program], *arguments],
+        cwd=folder,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "MYPYPATH": str(ROOT),
+            "COLUMNS": "88",
+            "NO_COLOR": "1",
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         check=False,
     )
-    assert done.stdout == blocks["text"], done.stderr
+    return done.stdout
 
 
-def test_readme_commands_are_those_of_the_gate() -> None:
+# The index of the examples shows their output: tests/examples runs them.
+WITH_CONSOLE = [
+    # The page on typing runs mypy.
+    pytest.param(p, marks=[pytest.mark.exhaustive] * ("typing" in p))
+    for p in PAGES
+    if "/guide/" in p and any(blocks(p, "console"))
+]
+
+
+@pytest.mark.parametrize("page", WITH_CONSOLE)
+def test_commands_print_what_is_shown(page: str, tmp_path: Path) -> None:
+    """The commands of `console` blocks run in order, and print what follows them."""
+    write_files(page, tmp_path)
+    checker = doctest.OutputChecker()
+    for block in blocks(page, "console"):
+        for shown in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+            command, _, wanted = shown.partition("\n")
+            program = command.partition(" ")[0]
+            if program == "mypy" and importlib.util.find_spec("mypy") is None:
+                pytest.skip("mypy is not installed")
+            printed = run_command(command, tmp_path)
+            assert checker.check_output(wanted, printed, FLAGS), (command, printed)
+
+
+@page
+def test_commands_exist(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """`customop` in `sh` and `console` blocks knows the commands and options."""
+    for block in blocks(page, "sh", "console"):
+        for line in block.text.splitlines():
+            words = shlex.split(line.removeprefix("$ "), comments=True)
+            if words[:1] == ["customop"]:
+                options = set(re.findall(r"--?[a-z][\w-]*", " ".join(words[1:])))
+                command = next(w for w in words[1:] if w in COMMANDS)
+                assert options <= known_options(command, capsys), line
+
+
+COMMANDS = ("list", "show", "explain", "check", "coverage", "bench", "stubs")
+
+
+def known_options(command: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
+    """Return the options that the help of a command names."""
+    command_line([command, "--help"])
+    return set(re.findall(r"(?<!\w)--?[a-z][\w-]*", capsys.readouterr().out))
+
+
+@page
+def test_extras_exist(page: str) -> None:
+    """Every extra that a page installs is one of pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    known = set(project["project"]["optional-dependencies"])
+    used = re.findall(r"pip install (?:-e )?'(?:\.|customop)\[([\w,]+)\]'", PAGES[page])
+    assert {name for names in used for name in names.split(",")} <= known
+
+
+def test_extras_are_explained() -> None:
+    """The table of README.md has every extra."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    table = PAGES["README.md"].partition("## Install")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| (`[\w`, ]+) \|", table, re.MULTILINE)
+    named = {name for cell in cells for name in re.findall(r"\w+", cell)}
+    assert named == set(project["project"]["optional-dependencies"])
+
+
+def test_first_commands_are_those_of_the_gate() -> None:
     """The commands that README.md gives first are run by .ci/run, as they stand."""
     gate = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    commands = next(text for language, text in BLOCKS if language == "sh")
+    commands = next(blocks("README.md", "sh")).text
     run = re.findall(r'^command_of_readme "(.*)"$', gate, re.MULTILINE)
     assert commands.splitlines() == run
     assert run == [
@@ -99,10 +271,24 @@ def test_readme_commands_are_those_of_the_gate() -> None:
     ]
 
 
-def test_readme_names_exist() -> None:
-    """Every `co.name` in README.md is a public name, or the public module."""
-    used = set(re.findall(r"\bco\.(\w+)", README))
-    assert used - {*co.__all__, "testing"} == set()
+# ---- pages made by a program ----
+
+
+NUMPY = PAGES["examples/guide/numpy_functions.md"]
+
+
+def test_every_numpy_function_with_an_operator_is_listed() -> None:
+    """The page has the functions that the package serves, of those in this NumPy."""
+    covered = {name for names in numpy_functions.covered().values() for name in names}
+    listed = numpy_functions.listed(NUMPY)
+    assert {name for name in listed if numpy_functions.exists(name)} == covered
+
+
+def test_page_of_numpy_functions_is_as_generated() -> None:
+    """Under the release of NumPy that the page was made with, nothing differs."""
+    if f"of NumPy {numpy_functions.release()} have" not in NUMPY:
+        pytest.skip("the page was made with another release of NumPy")
+    assert numpy_functions.page() == NUMPY
 
 
 # ---- docstrings that run ----

@@ -8,6 +8,7 @@ import math
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from tests.examples.test_examples import prints_what_is_shown
 
 pytestmark = pytest.mark.exhaustive
 for _name in ("matplotlib", "sklearn", "tqdm"):
@@ -213,7 +215,7 @@ def test_shapes_that_do_not_fit_are_refused(name: str, args: Any, what: str) -> 
 @pytest.mark.parametrize("label", [-1, 5])
 def test_labels_of_no_class_are_refused(label: int) -> None:
     """A label outside of the classes has no loss."""
-    with pytest.raises(ValueError, match="no class"):
+    with pytest.raises(ValueError, match="not a class"):
         digits.softmax_cross_entropy(normal(1, 5), np.array([label]))
 
 
@@ -541,14 +543,33 @@ def test_quick_run_names_three_digits_and_draws_them(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert (
-        len(re.findall(r"^  no\. +\d+: a \d, read as \d", done.stdout, re.MULTILINE))
+        len(re.findall(r"^  no\. +\d+: an? \d, read as \d", done.stdout, re.MULTILINE))
         == 3
     )
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "training: 100%" in done.stderr
 
 
-def test_full_run_reads_97_of_100_unseen_digits(tmp_path: Path) -> None:
-    """The program reaches its accuracy on the fifth that it never trained on."""
+def test_full_run_reads_97_of_100_unseen_digits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The program reaches its accuracy on unseen digits, and prints what is shown."""
     co.config.checks = "first"
     assert digits.main(["--output", str(tmp_path / "full.png")]) >= 0.97
+    assert prints_what_is_shown("digits.py", capsys.readouterr().out)
+
+
+def test_picture_goes_to_the_temporary_folder() -> None:
+    """Without an option no file appears in the folder that the program runs in."""
+    assert digits.options([]).output.parent == Path(tempfile.gettempdir())
+
+
+def test_an_eight_is_written_with_an(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The captions say "a 7" and "an 8"."""
+    parameters = digits.new_parameters(np.random.default_rng(0))
+    pixels, labels = np.zeros((3, 1, 8, 8), np.float32), np.array([7, 8, 8])
+    digits.show_strangest(parameters, pixels, labels, tmp_path / "three.png")
+    captions = re.findall(r": (an? \d), read", capsys.readouterr().out)
+    assert sorted(captions) == ["a 7", "an 8", "an 8"]

@@ -1,21 +1,50 @@
-"""Every example of the course runs, alone and without a warning."""
+"""Every example of the course runs alone, without a warning, and prints what is shown."""
 
 from __future__ import annotations
 
+import doctest
+import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[0-9]*.py"))
+FOLDER = Path(__file__).parents[2] / "examples"
+COURSE = sorted(FOLDER.glob("[0-9]*.py"))
+INDEX = (FOLDER / "README.md").read_text(encoding="utf-8")
+# Name of an example -> what the index shows of its output.
+SHOWN = dict(
+    re.findall(
+        r"^```console\n\$ python (\S+)\n(.*?)^```$", INDEX, re.MULTILINE | re.DOTALL
+    )
+)
+# Packages that an example needs beyond NumPy, and the extra that installs them.
+EXTRAS = {
+    "11_typing.py": (["mypy"], "typing"),
+    "digits.py": (["matplotlib", "sklearn", "tqdm"], "examples"),
+}
+each = pytest.mark.parametrize("path", COURSE, ids=lambda path: path.stem)
 
 
-def test_the_course_is_complete() -> None:
-    """Each example has a number of its own; the eighth comes with graph capture."""
-    numbers = [int(path.name[:2]) for path in EXAMPLES]
-    assert numbers == [*range(1, 8), *range(9, 13)]
+def prints_what_is_shown(name: str, printed: str) -> bool:
+    """Whether the output of an example is as the index shows it."""
+    # Paths begin differently on every machine.
+    return doctest.OutputChecker().check_output(SHOWN[name], printed, doctest.ELLIPSIS)
+
+
+def test_the_course_is_numbered_without_gaps() -> None:
+    """The numbers of the examples are 1, 2, 3, ..."""
+    assert [int(path.name[:2]) for path in COURSE] == [*range(1, len(COURSE) + 1)]
+
+
+def test_the_index_shows_every_example() -> None:
+    """examples/README.md links to every program, and shows some of its output."""
+    programs = {path.name for path in FOLDER.glob("*.py")}
+    assert set(re.findall(r"\[\S+\]\((\w+\.py)\)", INDEX)) == programs
+    assert set(SHOWN) == programs
 
 
 @pytest.mark.parametrize(
@@ -23,12 +52,16 @@ def test_the_course_is_complete() -> None:
     [
         # The one on typing runs mypy.
         pytest.param(p, marks=[pytest.mark.exhaustive] * ("typing" in p.stem))
-        for p in EXAMPLES
+        for p in COURSE
     ],
     ids=lambda path: path.stem,
 )
 def test_example_runs(path: Path, tmp_path: Path) -> None:
-    """An example ends well in an empty directory, with warnings as errors."""
+    """An example ends well in an empty folder, which stays empty."""
+    packages, _ = EXTRAS.get(path.name, ([], ""))
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed")
     done = subprocess.run(
         [sys.executable, "-W", "error", str(path)],
         cwd=tmp_path,
@@ -39,10 +72,34 @@ def test_example_runs(path: Path, tmp_path: Path) -> None:
         timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    assert prints_what_is_shown(path.name, done.stdout), done.stdout
+    assert [*tmp_path.iterdir()] == []
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@each
 def test_example_asserts(path: Path) -> None:
     """An example proves what it says at its end."""
     lines = path.read_text(encoding="utf-8").splitlines()
     assert any(line.startswith(("assert", "np.testing.assert")) for line in lines[-25:])
+
+
+@pytest.mark.parametrize("name", EXTRAS)
+def test_missing_extra_is_named(name: str, tmp_path: Path) -> None:
+    """An example says which extra it needs, in its docstring and where it is missing."""
+    packages, extra = EXTRAS[name]
+    command = f"pip install -e '.[{extra}]'"
+    text = (FOLDER / name).read_text(encoding="utf-8")
+    assert command in text.split('"""')[1]
+    code = (
+        "import runpy, sys; sys.argv[:] = sys.argv[1:];"
+        f" sys.modules.update(dict.fromkeys({packages})); runpy.run_path(sys.argv[0])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(FOLDER / name)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].endswith(command), done.stderr

@@ -1,8 +1,10 @@
-"""Find mistakes before the program runs: types, shapes, and what mypy says.
+"""Find mistakes before the program runs: types, shapes, and what mypy reports.
 
-An operator is called as the function that it was made of, and type checkers know it so,
-without a plugin. Annotations can say the shapes of arrays as well. What a registration
-checks at run time, the plugin for mypy says before, in the same words.
+The second half needs mypy: ``pip install -e '.[typing]'``.
+
+An operator has the type of the function that it was made from, also without a plugin.
+Annotations can give the shapes of arrays too. The plugin for mypy reports what a
+registration would raise when the program runs, in the same words.
 """
 
 import subprocess
@@ -96,7 +98,7 @@ SAID = [
 ]
 
 if find_spec("mypy") is None:
-    raise SystemExit("this half needs mypy: pip install -e '.[typing]'")
+    raise SystemExit("the second half needs mypy\n  do: pip install -e '.[typing]'")
 
 with tempfile.TemporaryDirectory() as folder:
     Path(folder, "dimmer.py").write_text(MODULE, encoding="utf-8")

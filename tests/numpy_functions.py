@@ -1,0 +1,131 @@
+"""Print the page of the guide that lists the NumPy functions with an operator.
+
+``python -m tests.numpy_functions > examples/guide/numpy_functions.md``
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+import sys
+import textwrap
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.numpy_protocol import FUNCTIONS
+
+MODULES = {
+    "np": np,
+    "np.linalg": np.linalg,
+    "np.fft": np.fft,
+    "np.strings": np.strings,
+    "np.emath": np.emath,
+}
+PAGE = """\
+# NumPy functions
+
+{count} functions of NumPy {numpy} have an operator: they work on values in `grad`, `jvp` and
+`vmap` and on fake arrays, as does indexing with `x[key]`. The methods of arrays, such as
+`x.sum()`, `x.reshape(...)` and `x.T`, and Python's operators, such as `x + y` and `x @ y`, call
+the same operators. Any other function raises `MissingRuleError` when it meets such a value.
+
+`python -m tests.numpy_functions` writes this page, and a test compares it with the package.
+`customop coverage` prints the operators with their rules, and `customop coverage --missing` the
+functions without an operator.
+
+{lists}## Add a function
+
+Make an operator of it, and say which NumPy function it serves. Then plain NumPy code finds it:
+
+```python
+import numpy as np
+import customop as co
+
+
+@co.custom_op("functions::i0", mutates_args=(), tags=co.Tag.pointwise)
+def i0(x: np.ndarray) -> np.ndarray:
+    return np.i0(x)
+
+
+i0.register_fake(lambda x: co.fake_like(x))
+co.register_numpy_function(np.i0, i0)
+```
+
+```pycon
+>>> co.vmap(lambda row: np.i0(row) / np.i0(0.0))(np.zeros((2, 3)))
+array([[1., 1., 1.],
+       [1., 1., 1.]])
+>>> co.eval_shape(np.i0, np.zeros(1000))
+FakeArray(f64[1000], device='cpu')
+```
+"""
+
+
+def covered() -> dict[str, list[str]]:
+    """Return the functions of each module that are registered, by their full names."""
+    seen: set[int] = set()
+    found: dict[str, list[str]] = {}
+    for prefix, module in MODULES.items():
+        for name in sorted(module.__all__):
+            value = getattr(module, name)
+            own = getattr(value, "__name__", name)
+            if id(value) not in seen and is_registered(value):
+                seen.add(id(value))
+                first = own if getattr(module, own, None) is value else name
+                found.setdefault(prefix, []).append(f"{prefix}.{first}")
+    return {prefix: sorted(names) for prefix, names in found.items()}
+
+
+def is_registered(value: Any) -> bool:
+    """Whether the package serves a function, by an operator or by calling some."""
+    if not callable(value) or value not in FUNCTIONS:
+        return False
+    made = FUNCTIONS[value]
+    module = getattr(made, "__module__", None) or ""
+    return getattr(made, "namespace", "") == "np" or module.startswith("customop.")
+
+
+def exists(name: str) -> bool:
+    """Whether the NumPy that runs has a function of this full name."""
+    try:
+        operator.attrgetter(name.removeprefix("np."))(np)
+    except AttributeError:
+        return False
+    return True
+
+
+def listed(page: str) -> set[str]:
+    """Return the full names in the lists of a page."""
+    return {
+        f"{prefix}.{name}"
+        for prefix, names in re.findall(
+            r"^## `(.*?)`.*\n\n((?:.+\n)*)", page, re.MULTILINE
+        )
+        for name in re.findall(r"`(\w+)`", names)
+    }
+
+
+def page() -> str:
+    """Return the page, for the NumPy that runs."""
+    found = covered()
+    lists = "".join(
+        f"## `{prefix}`: {len(names)}\n\n{wrapped(names)}\n\n"
+        for prefix, names in found.items()
+    )
+    count = sum(map(len, found.values()))
+    return PAGE.format(count=count, numpy=release(), lists=lists)
+
+
+def wrapped(names: list[str]) -> str:
+    """Return names without their module, as code, in lines."""
+    return textwrap.fill(", ".join(f"`{n.rpartition('.')[2]}`" for n in names), 96)
+
+
+def release() -> str:
+    """Return the release of NumPy, such as 2.4, that the page is for."""
+    return ".".join(np.__version__.split(".")[:2])
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
