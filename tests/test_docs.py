@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import customop as co
 from customop.cli import main as command_line
@@ -34,6 +35,17 @@ def modules() -> list[Any]:
         pytest.param(name, marks=of_mypy * name.startswith("customop.mypy"))
         for name in names
     ]
+
+
+settings.register_profile("busy", suppress_health_check=[HealthCheck.too_slow])
+
+
+@pytest.fixture(autouse=True)
+def _busy_machine() -> Iterator[None]:
+    """Let hypothesis take its time, where other tests run on the same machine."""
+    settings.load_profile("busy")
+    yield
+    settings.load_profile("default")
 
 
 def run_doctest(test: doctest.DocTest) -> list[str]:
