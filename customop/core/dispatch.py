@@ -22,6 +22,7 @@ from customop.arrays.describe import describe
 from customop.arrays.kinds import TRACED, add_array_class, device_of, kind_of
 from customop.arrays.nested import flat, map_nested, map_result
 from customop.arrays.numpy_protocol import ArrayMethods
+from customop.core.observe import observed, observers, open_modes
 from customop.core.table import RuleKind, RuleTable
 from customop.errors import (
     CustomOpError,
@@ -37,9 +38,6 @@ __all__ = ["Interpreter", "Mode", "Tracer"]
 
 _levels = itertools.count(1)
 
-# Modes, and profiles, open anywhere in the process: all that the fast path reads, by
-# its truth.
-open_modes: list[Any] = []
 current_mode: ContextVar[Mode | None] = ContextVar("customop_mode", default=None)
 
 
@@ -306,8 +304,10 @@ def dispatch(op: RuleTable, args: Sequence[Any]) -> Any:  # noqa: C901  # one fr
         Coerced values of all parameters, in the order of the schema.
     """
     top: Any = None
+    watched_by: Sequence[Any] = ()
     if open_modes or op.sees_seed:
         top = mode_for(op)
+        watched_by = observers
     for slot in op.array_slots:
         value = args[slot]
         if kind_of[type(value)] is TRACED:
@@ -323,6 +323,9 @@ def dispatch(op: RuleTable, args: Sequence[Any]) -> Any:  # noqa: C901  # one fr
         except CustomOpError as error:
             # From here: how the fault was found is no news for the caller.
             raise error.with_traceback(None) from error.__cause__
+        if watched_by:
+            runs_again = None if proof is None else proof.concerns
+            kernel = observed(op, "kernel", kernel, args, runs_again)
         try:
             out = kernel(*values, **keywords)
         except Exception as error:
@@ -338,7 +341,8 @@ def dispatch(op: RuleTable, args: Sequence[Any]) -> Any:  # noqa: C901  # one fr
         return proof.check(kernel(*values, **keywords))
     if not top.alive:
         raise leaked(op, top)
-    return top.handle(op, args)
+    handle = observed(op, top, top.handle, args) if watched_by else top.handle
+    return handle(op, args)
 
 
 def mode_for(op: RuleTable) -> Mode | None:

@@ -33,9 +33,9 @@ from customop.core.dispatch import (
     highest,
     mode_for,
     nested_leaves,
-    open_modes,
 )
 from customop.core.kinds import AUTOGRAD, COMPOSITE, JVP
+from customop.core.observe import observed, observers, open_modes
 from customop.core.proof import (
     COMPOSITE_RULE,
     AfterCall,
@@ -350,7 +350,8 @@ def dispatch_composite(op: RuleTable, args: Sequence[Any]) -> Any:
     if top is None or row is None or not top.alive or has_own_rule(op, top.kind):
         return dispatch(op, args)
     positional, keywords = op.schema.split(args)
-    out = row.fn(*positional, **keywords)
+    body = observed(op, top, row.fn, args) if observers else row.fn
+    out = body(*positional, **keywords)
     if not op.schema.single_return or not is_array(out):
         check_returns(op, row.fn, out, COMPOSITE_RULE)
     return out

@@ -6,7 +6,7 @@ import importlib
 import inspect
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, TracebackType
 from typing import (
     TYPE_CHECKING,
@@ -37,7 +37,7 @@ from customop.core.codegen import (
     set_fast_kernel,
 )
 from customop.core.derived.find import apply_tags
-from customop.core.dispatch import dispatch, open_modes
+from customop.core.dispatch import dispatch
 from customop.core.explain import Explanation, explain
 from customop.core.grad_rules import GradRule, as_formula
 from customop.core.kernels import dispatch_composite, kernel_for, select
@@ -50,6 +50,7 @@ from customop.core.kinds import (
     SAMPLE_INPUTS,
     VMAP,
 )
+from customop.core.observe import open_modes
 from customop.core.proof import note_writes
 from customop.core.rule_types import (
     BackwardFn,
@@ -90,7 +91,6 @@ __all__ = [
     "operators",
     "registrations",
     "remove_operator",
-    "route_calls",
     "tables_changed",
     "taken",
 ]
@@ -232,8 +232,7 @@ class Operator(RuleTable, Generic[P, R]):
         """Let transforms and modes see into the operator, or stop before it."""
         if self._source:
             is_composite = COMPOSITE in self.rows
-            usual = dispatch_composite if is_composite else dispatch
-            set_dispatch(self.call, _stand_ins.get(usual, usual))
+            set_dispatch(self.call, dispatch_composite if is_composite else dispatch)
 
     @property
     def source(self) -> str:
@@ -992,27 +991,6 @@ def taken(qualname: str, first: str, second: str) -> RegistrationError:
         do="give one of them another name",
         op=qualname,
     )
-
-
-# Dispatch function -> what stands in its place, for all operators; see `profiling`.
-_stand_ins: dict[Any, Any] = {}
-
-
-def route_calls(stand_ins: Mapping[Any, Any]) -> list[Operator[..., Any]]:
-    """Have calls go by others than these dispatch functions, or by none of them.
-
-    Returns
-    -------
-    list of Operator
-        All that there are, those of closed libraries among them.
-    """
-    with changing:
-        _stand_ins.clear()
-        _stand_ins.update(stand_ins)
-        found = [*operators.values(), *_retired.values()]
-        for op in found:
-            op._route()
-    return found
 
 
 def tables_changed() -> None:

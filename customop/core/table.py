@@ -292,8 +292,8 @@ class Plans:
         "fallbacks",
         "patterns",
         "proven_rows",
+        "rule_names",
         "vmap",
-        "watched",
     )
 
     def __init__(self) -> None:
@@ -309,8 +309,8 @@ class Plans:
         self.proven_rows: set[tuple[int | None, ...]] = set()
         # Inputs that opcheck has found.
         self.patterns: Any = None
-        # What the profiler calls kernels and rules.
-        self.watched: dict[Any, Any] = {}
+        # Names of the operator and of a kernel or rule, as the profiler shows them.
+        self.rule_names: dict[Any, tuple[str, str]] = {}
 
 
 class RuleTable:

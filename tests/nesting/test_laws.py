@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.core.dispatch import current_mode, open_modes
+from customop.core.dispatch import current_mode
+from customop.core.observe import open_modes
 from tests.nesting.test_words import Identity, times
 
 

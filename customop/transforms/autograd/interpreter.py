@@ -23,6 +23,7 @@ from customop.core.codegen import generate
 from customop.core.dispatch import Interpreter, Tracer
 from customop.core.grad_rules import GradCall, GradRule
 from customop.core.kinds import AUTOGRAD
+from customop.core.observe import observed, observers
 from customop.core.proof import moments, readonly, with_sampling
 from customop.errors import GradientError, caller_place, place, warn_caller
 from customop.transforms.autograd.node import (
@@ -113,16 +114,6 @@ class GradInterpreter(Interpreter):
         rule: GradRule = nodes._rule
         return rule.forward(TrackedCall(self, op, nodes, args))
 
-    def _set_up(
-        self, op: Any, node: Node, setup: Callable[..., Any], values: Any, out: Any
-    ) -> None:
-        positional, keywords = op.schema.split(values)
-        inputs = tuple(positional)
-        if keywords:
-            setup(ctx=node, inputs=inputs, keyword_only_inputs=keywords, output=out)
-        else:
-            setup(ctx=node, inputs=inputs, output=out)
-
     def _refuse_write(self, op: Any, args: Sequence[Any]) -> None:
         name = op.schema.written[0]
         for p, value in zip(op.schema.parameters, args, strict=True):
@@ -191,7 +182,15 @@ class TrackedCall:
 
     def set_up(self, node: Node, setup_context: Callable[..., Any], out: Any) -> None:
         """Let the user's function save what the backward formula needs."""
-        self.interpreter._set_up(self.op, node, setup_context, self.values, out)
+        setup = setup_context
+        if observers:
+            setup = _observed_setup(self.op, setup)
+        positional, keywords = self.op.schema.split(self.values)
+        inputs = tuple(positional)
+        if keywords:
+            setup(ctx=node, inputs=inputs, keyword_only_inputs=keywords, output=out)
+        else:
+            setup(ctx=node, inputs=inputs, output=out)
 
     def track(self, node: Node, out: Any) -> Any:
         """The result, with its differentiable arrays tracked to the node."""
@@ -344,7 +343,8 @@ def _plain_plan(op: Any, rule: Any, nodes: type[Node]) -> _Plan:
     ]
     if rule.setup_context is not None:
         lines += [
-            f"    setup({_setup_arguments(rule.setup_context, inputs)})",
+            "    run = observed if observers else setup",
+            f"    run({_setup_arguments(rule.setup_context, inputs)})",
             "    if node._blocked and is_in(out, node._blocked):",
             "        return out",
         ]
@@ -362,6 +362,8 @@ def _plain_plan(op: Any, rule: Any, nodes: type[Node]) -> _Plan:
         "inexact": inexact,
         "nodes": nodes,
         "setup": rule.setup_context,
+        "observed": _observed_setup(op, rule.setup_context),
+        "observers": observers,
         "is_in": is_in,
         # As the classes' own __init__ would, without a frame each: 40 ns an object.
         "new": object.__new__,
@@ -379,6 +381,16 @@ def _setup_arguments(setup: Any, inputs: str) -> str:
     if code and code.co_argcount == 3 and code.co_varnames[:3] == names:
         return f"node, ({inputs}), out"
     return f"ctx=node, inputs=({inputs}), output=out"
+
+
+def _observed_setup(op: Any, setup: Any) -> Callable[..., None]:
+    """A setup function, shown to observers."""
+
+    def run(*args: Any, **keywords: Any) -> None:
+        given = [*args, *keywords.values()][1:]  # without ctx, which comes first
+        observed(op, "setup_context", setup, given)(*args, **keywords)
+
+    return run
 
 
 class MissingRule(GradRule):

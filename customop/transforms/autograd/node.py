@@ -14,6 +14,7 @@ from customop.arrays.kinds import device_of, is_array
 from customop.arrays.nested import aligned, children, flat, nests, outline, steps
 from customop.arrays.numpy_protocol import call_numpy
 from customop.core.dispatch import Tracer
+from customop.core.observe import observed, observers
 from customop.core.proof import last_write, moments, writes
 from customop.errors import ContractError, GradientError, place
 from customop.schema.parameters import MISSING
@@ -203,7 +204,10 @@ class Node:
             grads = self._spread(grads)
         if writes:
             self._check_attributes()
-        found = self._backward(self, *grads)
+        backward = self._backward
+        if observers:
+            backward = observed(self._op, "backward", backward, grads)
+        found = backward(self, *grads)
         if not retain:
             self._edges = None
             self.saved_arrays = ()
@@ -505,7 +509,7 @@ def sweep(seeds: Iterable[tuple[Any, Any]], *, retain: bool) -> dict[Leaf, Any]:
     while True:
         if len(pairs) == 1 and not heap and type(pairs[0][0]) not in _SEVERAL:
             node, grad = pairs[0]
-            if node._is_unary:
+            if node._is_unary and not observers:
                 pairs = _chain(node, grad, retain)
             else:
                 pairs = node._pull((grad,), retain)

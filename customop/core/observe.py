@@ -1,0 +1,206 @@
+"""Observers: objects that see each kernel, rule and formula that operators run.
+
+A call on the fast path never looks for observers. It looks whether `open_modes` is empty,
+and an open observer is in that list too. On the slow path `dispatch` and reverse mode pass
+what they are about to run through `observed`, again only where a list is not empty. So an
+observer costs nothing while it is closed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+from customop.core.changes import changing
+from customop.core.table import RuleTable
+from customop.errors import RegistrationError
+
+if TYPE_CHECKING:
+    from customop.core.dispatch import Interpreter
+
+__all__ = ["Observer", "current_observers", "observed", "observers", "open_modes"]
+
+# Modes and observers that are open anywhere in the process. The fast path of a call
+# reads nothing else of them than whether this list is empty.
+open_modes: list[Any] = []
+# The observers among them.
+observers: list[Observer] = []
+
+# Those of them that see all threads. Replaced whole.
+_everywhere: tuple[Observer, ...] = ()
+# Those that this thread or task has opened. A context that was copied may hold closed
+# ones. No token of the variable is kept, so that observers can close in any order.
+_here: ContextVar[tuple[Observer, ...]] = ContextVar("customop_observers", default=())
+
+
+class Observer(ABC):
+    """Sees each kernel, rule and formula that operators run while it is open.
+
+    It is opened and closed by a ``with`` block, as often as you like. It sees what runs
+    in the thread or task that opened it, and in tasks started from there. Observers may
+    overlap, and close in any order.
+
+    Each `enter` is followed by one `leave` or `fail` in the same thread, with what runs
+    inside of it in between. None of the three may raise.
+
+    Parameters
+    ----------
+    threads : bool
+        Whether it sees what runs in all threads of the process.
+
+    Attributes
+    ----------
+    is_open : bool
+        Whether it sees anything now.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> from customop.core.observe import Observer
+    >>> class Names(Observer):
+    ...     def enter(self, op, by, fn, args):
+    ...         print(by if isinstance(by, str) else by.describe(), "of", op.qualname)
+    >>> with Names():
+    ...     y = np.sin(co.FakeArray((3,)))
+    kernel of np::sin
+    """
+
+    def __init__(self, *, threads: bool = False) -> None:
+        self.is_open: bool = False
+        self._sees_all = threads
+
+    @abstractmethod
+    def enter(
+        self,
+        op: RuleTable,
+        by: str | Interpreter,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+    ) -> Any:
+        """Note that something begins.
+
+        Parameters
+        ----------
+        op : Operator
+            The operator that is called, or whose gradient is computed.
+        by : str or Interpreter
+            ``"kernel"``, ``"setup_context"``, ``"backward"``, or the transform or mode
+            that handles the call.
+        fn : callable
+            The kernel, rule or formula itself.
+        args : sequence
+            Values of all parameters of the operator; for a setup function the inputs
+            and the output, for a backward formula the gradients.
+
+        Returns
+        -------
+        object
+            Anything; `leave` or `fail` gets it back.
+        """
+
+    def leave(self, entered: Any, out: Any) -> None:  # noqa: B027  # not all need it
+        """Note that it has returned `out`; `entered` is what `enter` returned."""
+
+    def fail(  # noqa: B027
+        self, entered: Any, error: BaseException, *, again: bool
+    ) -> None:
+        """Note that it has raised.
+
+        `again` is true for a kernel that refuses the read-only arrays of its proof: it
+        runs once more, on copies.
+        """
+
+    def __enter__(self) -> Self:
+        with changing:
+            if self.is_open:
+                raise RegistrationError(
+                    f"{type(self).__name__} is opened a second time",
+                    do="make a new one for the inner block",
+                )
+            self.is_open = True
+            observers.append(self)
+            _note_change()
+            open_modes.append(self)
+        if not self._sees_all:
+            _here.set((*_others(self), self))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        with changing:
+            if not self.is_open:
+                raise RegistrationError(
+                    f"{type(self).__name__} is closed, and was not open",
+                    do="open it by a with block",
+                )
+            self.is_open = False
+            open_modes.remove(self)
+            observers.remove(self)
+            _note_change()
+        _here.set(_others(self))
+
+
+def _note_change() -> None:
+    global _everywhere  # noqa: PLW0603  # of the process, as open modes are
+    _everywhere = tuple(o for o in observers if o._sees_all)
+
+
+def _others(observer: Observer) -> tuple[Observer, ...]:
+    """The open observers of this thread or task without one of them."""
+    return tuple(o for o in _here.get() if o is not observer and o.is_open)
+
+
+def current_observers() -> Sequence[Observer]:
+    """The open observers that see this thread or task."""
+    found = _here.get()
+    if _everywhere:
+        found = (*found, *_everywhere)
+    for observer in found:
+        if not observer.is_open:
+            return [o for o in found if o.is_open]
+    return found
+
+
+def observed(
+    op: RuleTable,
+    by: str | Interpreter,
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    runs_again: Callable[[Exception], bool] | None = None,
+) -> Callable[..., Any]:
+    """A function that runs `fn` and shows it to the observers of this thread.
+
+    `fn` itself where there are none. Where an error `runs_again`, `fn` is called again.
+    """
+    run = fn
+    for observer in current_observers()[::-1]:  # the first one sees what others add
+        run = partial(_run, observer, op, by, fn, args, runs_again, run)
+    return run
+
+
+def _run(
+    observer: Observer,
+    op: RuleTable,
+    by: str | Interpreter,
+    fn: Callable[..., Any],
+    shown: Sequence[Any],
+    runs_again: Callable[[Any], bool] | None,
+    run: Callable[..., Any],
+    /,
+    *args: Any,
+    **keywords: Any,
+) -> Any:
+    entered = observer.enter(op, by, fn, shown)
+    try:
+        out = run(*args, **keywords)
+    except BaseException as error:
+        again = runs_again is not None and runs_again(error)
+        observer.fail(entered, error, again=again)
+        # Hide this frame: a traceback is the same as without observers.
+        trace = error.__traceback__
+        error.__traceback__ = None if trace is None else trace.tb_next
+        raise
+    observer.leave(entered, out)
+    return out

@@ -1,0 +1,82 @@
+"""Names of the kernels, rules and formulas that a profile has rows for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from customop.arrays.kinds import DEFAULT, FAKE
+from customop.core.array_classes import find_array_rule
+from customop.core.derived.find import find_fake
+from customop.core.dispatch import Interpreter, Mode
+from customop.core.kernels import kind_of_call
+from customop.core.kinds import AUTOGRAD, COMPOSITE, JVP, VMAP
+from customop.core.table import RuleKind, RuleTable
+
+__all__ = ["FORMULAS", "names_of"]
+
+# The parts of a gradient that observers see, and the names of their rows.
+FORMULAS: dict[str | Interpreter, str] = {
+    "setup_context": "setup_context",
+    "backward": "autograd backward",
+}
+# What runs where an operator has no rule for a transform.
+_WITHOUT_RULE: dict[RuleKind, str] = {VMAP: "vmap loop", JVP: "jvp by autograd"}
+
+
+def names_of(
+    op: RuleTable,
+    by: str | Interpreter,
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    arrays: Sequence[Any],
+) -> tuple[str, str]:
+    """Names of an operator and of what runs, from the arguments of `Observer.enter`."""
+    names = op.plans.rule_names
+    key: Any
+    if isinstance(by, Interpreter):
+        key = type(by), by.kind
+        if key not in names:
+            names[key] = op.qualname, _rule_name(op, by, fn)
+    elif by == "kernel":
+        # The classes of the arrays decide; without arrays, a device may.
+        classes = frozenset(map(type, arrays)) if arrays else kind_of_call(op, args)
+        key = id(fn), classes
+        if key not in names:
+            names[key] = op.qualname, _kernel_name(op, fn, args)
+    else:
+        return op.qualname, FORMULAS[by]
+    return names[key]
+
+
+def _kernel_name(op: RuleTable, kernel: Callable[..., Any], args: Sequence[Any]) -> str:
+    if find_array_rule(op, args) is not None:
+        return "array rule"
+    kind = kind_of_call(op, args)[0]
+    if kind in op.disabled:
+        return "wrapped function"
+    names = {
+        kind: f"{kind} kernel",
+        DEFAULT: "default kernel",
+        COMPOSITE: "composite body",
+    }
+    rows = op.rows
+    for key, name in names.items():
+        if key in rows and rows[key].fn is kernel:
+            return name
+    is_derived = kind == FAKE and kernel is find_fake(op)
+    return "fake kernel" if is_derived else f"{kind} fallback"
+
+
+def _rule_name(op: RuleTable, interpreter: Interpreter, fn: Callable[..., Any]) -> str:
+    body = op.rows.get(COMPOSITE)
+    if body is not None and body.fn is fn:
+        return "composite body"
+    kind = interpreter.kind
+    if isinstance(interpreter, Mode):
+        return f"{kind.name} mode"
+    if kind is AUTOGRAD:
+        return "autograd forward"
+    if op.find_rule(kind) is not None:
+        return f"{kind.name} rule"
+    return _WITHOUT_RULE.get(kind, f"{kind.name} interpreter")
