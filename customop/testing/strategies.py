@@ -5,7 +5,7 @@ They need the package hypothesis, which `pip install 'customop[check]'` brings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,18 +27,11 @@ from customop.schema.types import (
     SchemaType,
     TupleOf,
 )
-from customop.testing.inputs.find import call_of, patterns_of
-from customop.testing.inputs.memory import fresh
-from customop.testing.inputs.numbers import fill
-from customop.testing.inputs.oracle import (
-    CLEAN,
-    Filling,
-    Oracle,
-    index_limit,
-    strict_numbers,
-)
+from customop.testing.inputs.find import patterns_of
+from customop.testing.inputs.oracle import Oracle, strict_numbers
 from customop.testing.inputs.patterns import Pattern
-from customop.testing.inputs.templates import OMITTED, Node, Seeded, Slot
+from customop.testing.inputs.templates import OMITTED
+from customop.testing.inputs.trials import Filling, call_of
 from customop.testing.inputs.variations import LAYOUTS
 
 try:
@@ -366,38 +359,31 @@ def arguments(op: Any) -> st.SearchStrategy[Sample]:
     if given:
         return st.sampled_from(given)
     patterns = patterns_of(op).patterns
-    oracle = Oracle(op, 1.0)
+    oracle = Oracle(op, uses_fake=False)
     with strict_numbers():
-        # With complaints only where there is nothing without.
+        # Noisy arguments come only where there are no others.
         worst = oracle.outcome(patterns[0].trial)
-    return _arguments(op, patterns, worst)
+    return _arguments(oracle, patterns, worst)
 
 
 @st.composite
 def _arguments(
-    draw: st.DrawFn, op: Any, patterns: Sequence[Pattern], worst: int
+    draw: st.DrawFn, oracle: Oracle, patterns: Sequence[Pattern], worst: int
 ) -> Sample:
     pattern = draw(st.sampled_from(patterns))
     lengths = [draw(st.sampled_from(sorted(g.lengths))) for g in pattern.groups]
     trial = pattern.at(lengths)
-    limit = index_limit(trial)
-    given = iter([draw(_filling(f, limit)) for f in trial.fillings])
-    row = [_value(draw, template, given) for template in trial.form]
-    sample = call_of(op.schema, row)
-    assume(_outcome(op, sample) <= worst)
+    seed = draw(st.integers(0, 9))
+    arrays = [
+        _drawn(draw, filling, array, trial.index_limit)
+        for filling, array in zip(trial.fillings, trial.arrays(seed), strict=True)
+    ]
+    sample = call_of(oracle.op.schema, trial.row(arrays, seed))
+    assume(oracle.takes(sample, worst))
     return sample
 
 
-def _value(draw: st.DrawFn, template: Any, given: Iterator[Any]) -> Any:
-    """The value of a template, its places filled with what was drawn."""
-    if isinstance(template, Slot):
-        return next(given)
-    if type(template) is Node:
-        return template.make([_value(draw, item, given) for item in template.items])
-    return draw(generators()) if isinstance(template, Seeded) else template
-
-
-# Family of numbers -> those that it has.
+# Family of numbers -> which of _GRID it has.
 _FITS: dict[str, Callable[[float], bool]] = {
     "wide": lambda v: True,
     "unit": lambda v: abs(v) < 1,
@@ -406,30 +392,27 @@ _FITS: dict[str, Callable[[float], bool]] = {
 }
 
 
-def _filling(filling: Filling, limit: int) -> _Strategy:
-    """Arrays to fill a place with: numbers of its family, no two of them equal."""
-    shape, dtype, family = filling.shape, filling.dtype, filling.family
-    if dtype.kind == "f" and family in _FITS:
+def _drawn(draw: st.DrawFn, filling: Filling, array: Any, limit: int) -> Any:
+    """An array with numbers of the same family, or the array itself."""
+    kind, family = filling.dtype.kind, filling.family
+    elements: _Strategy
+    if kind == "f" and family in _FITS:
         numbers = [v for v in _GRID if _FITS[family](v)]
-        if np.prod(shape, dtype=int) <= len(numbers):
-            items = st.sampled_from(numbers)
-            return hnp.arrays(
-                dtype, shape, elements=items, fill=st.nothing(), unique=True
-            )
-    if dtype.kind == "b" or family in ("index", "count"):
-        low, high = (1, 5) if family == "count" else (0, limit - 1)
-        items = st.booleans() if dtype.kind == "b" else st.integers(low, high)
-        return hnp.arrays(dtype, shape, elements=items, fill=st.nothing())
-    return st.integers(0, 9).map(
-        lambda seed: fill(family, shape, dtype, seed, limit).copy()
+        if array.size > len(numbers):
+            return array
+        elements = st.sampled_from(numbers)
+    elif kind == "b":
+        elements = st.booleans()
+    elif family in ("index", "count"):
+        elements = st.integers(1, 5) if family == "count" else st.integers(0, limit - 1)
+    else:
+        return array
+    # Equal floats may lie on a kink.
+    made = hnp.arrays(
+        filling.dtype,
+        filling.shape,
+        elements=elements,
+        fill=st.nothing(),
+        unique=kind == "f",
     )
-
-
-def _outcome(op: Any, sample: Sample) -> int:
-    """How the kernel takes a sample; without one, it is taken."""
-    own = fresh(sample)
-    oracle = Oracle(op, 1.0)
-    if oracle.kernel is None:
-        return CLEAN
-    with strict_numbers():
-        return oracle.outcome_of(op.bind(*own.args, **own.kwargs))
+    return draw(made)

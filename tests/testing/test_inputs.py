@@ -24,8 +24,9 @@ from customop.testing import Sample
 from customop.testing.inputs.find import base_samples
 from customop.testing.inputs.memory import fresh
 from customop.testing.inputs.numbers import fill
+from customop.testing.inputs.places import arrays_in
 from customop.testing.inputs.shrink import shrink
-from customop.testing.inputs.variations import arrays_in, dtypes, layouts
+from customop.testing.inputs.variations import dtypes, layouts
 from customop.testing.reproduce import repro, show_sample
 
 from . import probed
@@ -982,7 +983,7 @@ def test_shrinking_ends() -> None:
         return True
 
     sample = Sample((np.ones((4, 5)), 2.5))
-    assert shrink(op, sample, fails, seconds=0.0) is sample
+    assert shrink(op, sample, fails, tries=0) is sample
     assert asked == []
 
 

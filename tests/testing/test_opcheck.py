@@ -405,18 +405,6 @@ def test_large_arrays() -> None:
     assert found["test_gradients"] == "SUCCESS"
 
 
-@pytest.mark.parametrize(
-    "name", ["test_aot_dispatch_static", "test_aot_dispatch_dynamic"]
-)
-def test_checks_of_graphs(name: str) -> None:
-    """Torch's checks on graphs are known by name, and say what they wait for."""
-    found = opcheck(scale, (X, 3.0), test_utils=("test_schema", name))
-    assert found == {
-        "test_schema": "SUCCESS",
-        name: "SKIPPED: it comes with graph capture",
-    }
-
-
 # ---- operators of other kinds ----
 
 

@@ -17,7 +17,6 @@ from customop.errors import OpCheckError
 from customop.schema.tags import Tag
 from customop.testing.close import assert_close
 from customop.testing.inputs.memory import fresh
-from customop.testing.inputs.oracle import Oracle
 
 __all__ = [
     "Fault",
@@ -153,10 +152,6 @@ class Trial:
     def expected(self, sample: Sample) -> Run:
         """What the operator does with a sample; worked out once."""
         return self.once("run", sample, lambda: self.call(self.values(sample)))  # type: ignore[no-any-return]
-
-    def fake_takes(self, sample: Sample) -> bool:
-        """Whether the operator is meant for a sample, as its fake kernel tells."""
-        return Oracle(self.op, 0.0).fake_takes(self.values(sample))
 
     def once(self, what: str, sample: Sample, work: Callable[[], Any]) -> Any:
         """What `work` gives for a sample, worked out by the first check that asks."""

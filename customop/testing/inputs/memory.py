@@ -1,8 +1,8 @@
-"""Samples: the arguments of one call, to check an operator with."""
+"""Copies of samples and of arrays, in memory laid out as before."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -23,9 +23,9 @@ __all__ = [
 
 
 def fresh(sample: Sample) -> Sample:
-    """The same arguments in memory of their own, so that a call may change them.
+    """Copy the arguments into new memory, so that a call may change them.
 
-    Arrays keep their strides and flags, and two places that hold one array go on to.
+    Arrays keep their strides and flags. An array that is passed twice still is.
     """
     if _is_plain(sample):
         copies = tuple(v.copy() if type(v) is np.ndarray else v for v in sample.args)
@@ -44,7 +44,7 @@ _CONSTANT = frozenset((int, float, bool, str, complex, type(None)))
 
 
 def _is_plain(sample: Sample) -> bool:
-    """Whether it is arrays that `copy` copies in full, and constants: 10 us less."""
+    """Whether `copy` is enough for the arrays, and the rest is constant: saves 10 us."""
     if sample.kwargs:
         return False
     seen: list[Any] = []
@@ -58,23 +58,23 @@ def _is_plain(sample: Sample) -> bool:
     return True
 
 
-def map_arrays(fn: Any, sample: Sample, note: str = "") -> Sample:
-    """A sample with `fn` applied to each leaf."""
+def map_arrays(fn: Callable[[Any], Any], sample: Sample) -> Sample:
+    """Apply `fn` to every leaf of a sample."""
     args = tuple(map_nested(value, fn) for value in sample.args)
     kwargs = {name: map_nested(value, fn) for name, value in sample.kwargs.items()}
-    return Sample(args, kwargs, note or sample.note)
+    return Sample(args, kwargs, sample.note)
 
 
 def _copy(value: Any) -> Any:
     if type(value) is np.ndarray:
         return copy_array(value)
-    # A Generator changes as it draws; arrays of other kinds know how they are copied.
+    # A Generator changes when it draws; arrays of other kinds copy themselves.
     changes = hasattr(value, "bit_generator") or hasattr(value, "__array_namespace__")
     return deepcopy(value) if changes else value
 
 
 def copy_array(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A copy in memory of its own, with the same strides and flags."""
+    """Copy an array into new memory, with the same strides and flags."""
     if x.flags.c_contiguous and x.flags.aligned:
         out = x.copy()
     else:
@@ -84,18 +84,17 @@ def copy_array(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return out
 
 
-# What lies in memory around arrays: a float or integer made of it is like no other.
+# The byte around arrays. Floats and integers made of it do not occur otherwise.
 FILLER = 0x5A
 
 
 def laid_out(
     values: np.ndarray[Any, Any], strides: Sequence[int], shift: int = 0
 ) -> np.ndarray[Any, Any]:
-    """An array of these values and strides, `shift` bytes from an aligned address.
+    """Lay values out with these strides, `shift` bytes from an aligned address.
 
-    Around it and between its elements lies memory of other bytes: a kernel that reads
-    or writes as if the array were contiguous does so there. Along an axis of stride 0
-    all values are the first.
+    The memory around and between the elements holds FILLER, which a kernel reads that
+    takes the array for contiguous. Along an axis of stride 0 the first value repeats.
     """
     low, high = reach(values.shape, strides)
     before = margin(values)
@@ -111,15 +110,12 @@ def laid_out(
 
 
 def reach(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
-    """Bytes from the first element of an array to its lowest and its highest one."""
+    """Bytes from the first element of an array to its lowest and its highest."""
     steps = [s * (n - 1) for s, n in zip(strides, shape, strict=True) if n]
     return sum(s for s in steps if s < 0), sum(s for s in steps if s > 0)
 
 
 def margin(values: np.ndarray[Any, Any]) -> int:
-    """Bytes before and after an array: as many as it has, and an aligned number."""
+    """Bytes before and after an array: its own size, rounded up to be aligned."""
     size: int = max(values.nbytes, values.dtype.itemsize)
     return -(-size // 64) * 64
-
-
-# ---- what `register_sample_inputs` functions return ----

@@ -1,49 +1,38 @@
-"""Patterns of arguments that an operator accepts: numbers of axes, and which are equal.
+"""Patterns of arguments that an operator accepts: which axes have equal lengths.
 
-In arguments that were found, whose axes are all of one length, one axis after the other
-gets another length, alone or together with others: what has to move together is one
-size of the operator.
+A search finds arrays whose axes all have one length. Then each axis gets another
+length, alone or together with others. Axes that have to move together are one size of
+the operator.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, cycle
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from customop.core.operator import Operator
 from customop.schema.parameters import MISSING
 from customop.schema.tags import Tag
 from customop.schema.types import OPERAND, parts
 from customop.testing.inputs.numbers import families
 from customop.testing.inputs.oracle import (
     NOISY,
-    Filling,
     Oracle,
-    Trial,
-    arrays_of,
     random_state_kept,
-    slots_of,
     strict_numbers,
-    values_of,
 )
-from customop.testing.inputs.search import (
-    Search,
-    dtypes_for,
-    forms,
-    of_family,
-    rank_rows,
-)
-from customop.testing.inputs.templates import OMITTED, Node, Seeded, choices
+from customop.testing.inputs.search import Search, dtypes_for, forms, rank_rows
+from customop.testing.inputs.templates import OMITTED, choices, slots_of
+from customop.testing.inputs.trials import Filling, Trial
 
-__all__ = ["Finding", "Group", "Pattern", "distinct", "find_patterns", "is_symmetric"]
+__all__ = ["Group", "Pattern", "Patterns", "distinct", "find_patterns", "is_symmetric"]
 
-# Seconds that each stage of a search may take.
-_BUDGET = 0.3
-
-Place: TypeAlias = tuple[int, int]
+# An array, by its number, and one of its axes.
+_Axis: TypeAlias = tuple[int, int]
 
 
 # ---- from one length to many ----
@@ -51,20 +40,20 @@ Place: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Axes whose lengths go together, and the lengths that the first one can have.
+    """Axes whose lengths change together, and the lengths that the first one can have.
 
-    They are equal, or differ by as much as they do in the trial that was accepted.
+    The other axes keep their distance to the first.
     """
 
-    places: tuple[Place, ...]
+    axes: tuple[_Axis, ...]
     lengths: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Arguments that an operator accepts, for all lengths of the axes in its groups.
+    """A trial that an operator accepts, for all lengths in its groups.
 
-    `why` it is there beside others: other numbers of axes, ...
+    `why` it was added: ``"axes"``, ``"broadcast"``, ``"options"`` or ``"values"``.
     """
 
     trial: Trial
@@ -75,16 +64,16 @@ class Pattern:
         """The trial with a length for the first axis of each group."""
         trial = self.trial
         for group, length in zip(self.groups, lengths, strict=True):
-            trial = _moved(trial, group.places, length)
+            trial = _moved(trial, group.axes, length)
         return trial
 
 
-def _moved(trial: Trial, places: Sequence[Place], length: int) -> Trial:
+def _moved(trial: Trial, axes: Sequence[_Axis], length: int) -> Trial:
     """The trial with another length of the first of these axes; the others follow."""
     shapes = [list(s) for s in trial.shapes]
-    i, axis = places[0]
+    i, axis = axes[0]
     step = length - shapes[i][axis]
-    for i, axis in places:
+    for i, axis in axes:
         shapes[i][axis] += step
     return trial.with_shapes([tuple(s) for s in shapes])
 
@@ -97,57 +86,55 @@ def generalize(oracle: Oracle, trial: Trial, why: str) -> Pattern:
     left = [(i, axis) for i, r in enumerate(trial.ranks) for axis in range(r)]
     groups = []
     while left and not oracle.exhausted:
-        places, lengths = _group_of(oracle, trial, left)
+        axes, lengths = _group_of(oracle, trial, left)
         if lengths:
-            own = trial.shapes[places[0][0]][places[0][1]]
-            groups.append(Group(places, (own, *lengths)))
-        left = [place for place in left if place not in places]
+            own = trial.shapes[axes[0][0]][axes[0][1]]
+            groups.append(Group(axes, (own, *lengths)))
+        left = [axis for axis in left if axis not in axes]
     return Pattern(trial, tuple(groups), why)
 
 
 def _group_of(
-    oracle: Oracle, trial: Trial, left: Sequence[Place]
-) -> tuple[tuple[Place, ...], list[int]]:
+    oracle: Oracle, trial: Trial, left: Sequence[_Axis]
+) -> tuple[tuple[_Axis, ...], list[int]]:
     """The axes that move with the first one, and the lengths that they take."""
     first, *others = left
     own = trial.shapes[first[0]][first[1]]
     lengths = [n for n in _LENGTHS if n != own]
-    for places in _companies(trial, first, others):
-        if any(_takes(oracle, trial, places, n) for n in lengths[:2]):
-            return places, [n for n in lengths if _takes(oracle, trial, places, n)]
+    for axes in dict.fromkeys(_companies(trial, first, others)):
+        if any(_takes(oracle, trial, axes, n) for n in lengths[:2]):
+            return axes, [n for n in lengths if _takes(oracle, trial, axes, n)]
     return (first,), []
 
 
+# Of more axes than this, triples and quadruples are too many to try.
+_FEW_AXES = 10
+
+
 def _companies(
-    trial: Trial, first: Place, others: Sequence[Place]
-) -> Iterator[tuple[Place, ...]]:
-    """An axis alone, then with others: those of the same place in all arrays first."""
-    yield (first,)
-    seen: set[tuple[Place, ...]] = {(first,)}
+    trial: Trial, first: _Axis, others: Sequence[_Axis]
+) -> Iterator[tuple[_Axis, ...]]:
+    """An axis alone, in pairs, with the same axis of all arrays, in larger groups."""
     ranks = trial.ranks
     front = [p for p in others if p[1] == first[1]]
     back = [p for p in others if p[1] - ranks[p[0]] == first[1] - ranks[first[0]]]
-    likely = [(first, *back), (first, *front)]
-    pairs = [(first, p) for p in others]
-    more = (
-        [(first, *c) for size in (2, 3) for c in combinations(others, size)]
-        if len(others) <= 10
-        else []
-    )
-    for places in (*pairs, *likely, *more):
-        if places not in seen:
-            seen.add(places)
-            yield places
+    yield (first,)
+    yield from ((first, p) for p in others)
+    yield (first, *back)
+    yield (first, *front)
+    if len(others) <= _FEW_AXES:
+        for size in (2, 3):
+            yield from ((first, *c) for c in combinations(others, size))
 
 
-def _takes(oracle: Oracle, trial: Trial, places: Sequence[Place], length: int) -> bool:
-    moved = _moved(trial, places, length)
+def _takes(oracle: Oracle, trial: Trial, axes: Sequence[_Axis], length: int) -> bool:
+    moved = _moved(trial, axes, length)
     fits = all(n >= 0 for s in moved.shapes for n in s)
     return fits and oracle.accepts(moved, NOISY)
 
 
-# Lengths in the order of their use, from the most telling to the smallest arrays, and
-# the elements that all arrays of a sample may have for it.
+# Lengths, from the most telling to those of the smallest arrays, and the number of
+# elements up to which they are used.
 _PALETTES = (
     ((3, 2, 4, 5, 6, 3, 2), 60),
     ((2, 3, 4, 5, 6, 2, 3), 130),
@@ -157,27 +144,23 @@ _PALETTES = (
 
 
 def distinct(pattern: Pattern) -> Trial:
-    """The trial with lengths that differ from one another, and few elements."""
+    """The trial with different lengths for its groups, and few elements."""
     found = pattern.trial
     for palette, most in _PALETTES:
         pairs = zip(pattern.groups, cycle(palette), strict=False)
-        lengths = [_near(group.lengths, wanted) for group, wanted in pairs]
+        lengths = [n if n in group.lengths else group.lengths[0] for group, n in pairs]
         found = pattern.at(lengths)
         if found.size <= most:
             break
     return found
 
 
-def _near(lengths: Sequence[int], wanted: int) -> int:
-    return wanted if wanted in lengths else lengths[0]
-
-
 # ---- all patterns of an operator ----
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What a search has found.
+class Patterns:
+    """The result of a search.
 
     Attributes
     ----------
@@ -194,55 +177,38 @@ class Finding:
     error: Exception | None = None
 
 
-def find_patterns(op: Any) -> Finding:
+def find_patterns(op: Operator[..., Any]) -> Patterns:
     """Patterns of arguments that an operator accepts.
 
-    What may be left out is, if that helps to find any; a fake kernel that refuses
-    everything is not asked.
+    Arguments with defaults are given only if that helps to find any. A fake kernel
+    that refuses everything is not asked.
     """
     error = None
     with strict_numbers(), random_state_kept():
         for with_defaults, uses_fake in _stages(op):
-            oracle = Oracle(op, _BUDGET, uses_fake=uses_fake)
-            search = Search(oracle, forms(op, with_defaults=with_defaults))
-            found = search.run()
+            oracle = Oracle(op, uses_fake=uses_fake)
+            found = Search(oracle, forms(op, with_defaults=with_defaults)).run()
             if found:
-                return Finding(_patterns(op, oracle, found), uses_fake)
+                return Patterns(_patterns(op, oracle, found), uses_fake)
             error = oracle.error
-    return Finding([], error=error)
+    return Patterns([], error=error)
 
 
-def _stages(op: Any) -> list[tuple[bool, bool]]:
+def _stages(op: Operator[..., Any]) -> list[tuple[bool, bool]]:
     """Whether arguments with defaults are given, and whether the fake kernel is asked."""
-    oracle = Oracle(op, 0.0)
+    oracle = Oracle(op)
     defaults = any(p.default is not MISSING for p in op.schema.parameters)
     fakes = [True] if oracle.fake is not None else []
     fakes += [False] if oracle.kernel is not None else []
     return [(d, f) for f in fakes for d in ((False, True) if defaults else (False,))]
 
 
-def _settled(oracle: Oracle, trials: Sequence[Trial]) -> list[Trial]:
-    """The trials, those of single numbers with numbers that suit larger arrays too.
-
-    The sign of one number may suit a kernel by chance.
-    """
-    known = {len(t.fillings): t for t in trials if t.size > len(t.fillings)}
-    settled = []
-    for t in trials:
-        like = known.get(len(t.fillings))
-        if like is not None and t.size == len(t.fillings):
-            pairs = zip(t.fillings, like.fillings, strict=True)
-            other = Trial(t.form, tuple(of_family(a, b.family) for a, b in pairs))
-            settled.append(other if oracle.accepts(other) else t)
-        else:
-            settled.append(t)
-    return settled
-
-
-def _patterns(op: Any, oracle: Oracle, found: list[Trial]) -> list[Pattern]:
+def _patterns(
+    op: Operator[..., Any], oracle: Oracle, found: list[Trial]
+) -> list[Pattern]:
     found = _settled(oracle, found)
     few = [t for t in found if max(t.ranks, default=0) < 4]
-    # Four axes tell nothing that two and three do not, where they are accepted too.
+    # Four axes show nothing that two and three do not, where those are accepted too.
     found = few if len({t.ranks for t in few}) > 1 else found
     axes, others = _diverse([t for t in found if _is_meant(op, oracle, t)] or found)
     patterns = [generalize(oracle, t, "axes") for t in axes]
@@ -256,6 +222,24 @@ def _patterns(op: Any, oracle: Oracle, found: list[Trial]) -> list[Pattern]:
     richest = max(small or patterns[:1], key=lambda p: len(p.groups))
     more = _extended(op, oracle, richest.trial)
     return [*patterns, *(generalize(oracle, t, "options") for t in more)]
+
+
+def _settled(oracle: Oracle, trials: Sequence[Trial]) -> list[Trial]:
+    """The trials; single numbers get the family that larger arrays have.
+
+    The sign of one number may suit a kernel by chance.
+    """
+    larger = {len(t.fillings): t for t in trials if t.size > len(t.fillings)}
+    settled = []
+    for t in trials:
+        other = larger.get(len(t.fillings))
+        if other is not None and t.size == len(t.fillings):
+            pairs = zip(t.fillings, other.fillings, strict=True)
+            safer = replace(t, fillings=tuple(a.of_family(b.family) for a, b in pairs))
+            settled.append(safer if oracle.accepts(safer) else t)
+        else:
+            settled.append(t)
+    return settled
 
 
 def _diverse(trials: Sequence[Trial], most: int = 8) -> tuple[list[Trial], list[Trial]]:
@@ -273,13 +257,15 @@ def _diverse(trials: Sequence[Trial], most: int = 8) -> tuple[list[Trial], list[
     return axes[:most], values[:most]
 
 
+# ---- which shapes are meant ----
+
 _TWINS = (
     {"x", "y"}, {"a", "b"}, {"lhs", "rhs"}, {"left", "right"}, {"p", "q"}, {"u", "v"},
     {"first", "second"}, {"x", "y", "z"}, {"a", "b", "c"},
 )  # fmt: skip
 
 
-def is_symmetric(op: Any) -> bool:
+def is_symmetric(op: Operator[..., Any]) -> bool:
     """Whether the arrays of an operator play equal parts, so that any may be larger."""
     if Tag.pointwise in op.tags:
         return True
@@ -290,16 +276,16 @@ def is_symmetric(op: Any) -> bool:
     return names in _TWINS or len({n.rstrip("0123456789_") for n in names}) == 1
 
 
-# Words in names of arrays that an operator is given beside what it works on.
-_BESIDE = {
+# Words in names of arrays that only modify the main argument.
+_MODIFIERS = {
     "weight", "weights", "bias", "scale", "gamma", "beta", "mean", "var", "std",
     "sigma", "mu", "w", "kernel", "filter", "taps", "shift", "offset", "factor",
     "mask", "running", "table", "coefficients",
 }  # fmt: skip
 
 
-def _is_meant(op: Any, oracle: Oracle, trial: Trial) -> bool:
-    """Whether the arrays are meant to have these shapes, and not only happen to fit.
+def _is_meant(op: Operator[..., Any], oracle: Oracle, trial: Trial) -> bool:
+    """Whether the arrays are meant to have these shapes.
 
     An array that is larger than the first may be broadcast by chance, as a bias is.
     """
@@ -309,27 +295,29 @@ def _is_meant(op: Any, oracle: Oracle, trial: Trial) -> bool:
     larger = [f for f in rest if len(f.shape) > len(first.shape)]
     if not any(f.dtype == first.dtype for f in larger):
         return True
-    return oracle.agrees(trial) or _broadcasts(oracle, trial)
+    agrees = oracle.agrees(lambda: trial.values(op.schema, trial.arrays()))
+    return agrees or _broadcasts(oracle, trial)
 
 
 def _broadcasts(oracle: Oracle, trial: Trial) -> bool:
-    """Whether the kernel broadcasts arrays that play equal parts, as far as one sees."""
+    """Whether the kernel seems to broadcast arrays that play equal parts."""
     names = [set(slot.name.split("_")) for slot in slots_of(trial.form)]
-    if any(words & _BESIDE for words in names):
+    if any(words & _MODIFIERS for words in names):
         return False
-    values = values_of(oracle.op, trial.form, iter(arrays_of(trial)))
     try:
-        whole = np.broadcast_shapes(*trial.shapes)
+        shape = np.broadcast_shapes(*trial.shapes)
     except ValueError:
         return False
-    return [shape for shape, _ in oracle.given(values) or []] == [whole]
+    values = trial.values(oracle.op.schema, trial.arrays())
+    results = oracle.outline(oracle.kernel, values) or []
+    return [found for found, _ in results] == [shape]
 
 
 def _stretched(
-    op: Any, oracle: Oracle, trial: Trial, groups: Sequence[Group]
+    op: Operator[..., Any], oracle: Oracle, trial: Trial, groups: Sequence[Group]
 ) -> Iterator[Trial]:
-    """Trials with an axis of length one in one array alone, as broadcasting has it."""
-    shared = [group.places for group in groups if len(group.places) > 1]
+    """Trials with an axis of length one in one array alone, to be broadcast."""
+    shared = [group.axes for group in groups if len(group.axes) > 1]
     if not shared:
         return
     for i, axis in (shared[-1][-1], shared[0][0]):
@@ -345,53 +333,41 @@ def _stretched(
 # ---- arguments that may be left out ----
 
 
-def _extended(op: Any, oracle: Oracle, base: Trial) -> Iterator[Trial]:
-    """The trial with other arguments: each that may be left out, then all of them."""
-    whole = base
+def _extended(op: Operator[..., Any], oracle: Oracle, base: Trial) -> Iterator[Trial]:
+    """The trial with other arguments: each optional one alone, then all of them."""
+    full = base
     for i, p in enumerate(op.schema.parameters):
-        given = [v for v in choices(p) if not _is_same(v, base.form[i])][:4]
-        found = [t for v in given for t in _with(oracle, base, i, v)]
+        given = [v for v in choices(p) if v != base.form[i]][:4]
+        found = [t for v in given if (t := _with(oracle, base, i, v)) is not None]
         yield from found
         if found and p.default is not MISSING:
-            filled = next(
-                (t for v in given if v is not None for t in _with(oracle, whole, i, v)),
-                whole,
-            )
-            whole = filled
-    if sum(v is not OMITTED for v in whole.form) > 1 + sum(
-        v is not OMITTED for v in base.form
-    ):
-        yield whole
+            fuller = (_with(oracle, full, i, v) for v in given if v is not None)
+            full = next((t for t in fuller if t is not None), full)
+    if _given_in(full) > 1 + _given_in(base):
+        yield full
 
 
-def _is_same(template: Any, other: Any) -> bool:
-    """Whether two templates stand for the same values."""
-    if type(template) is not type(other):
-        return False
-    if type(template) is Node:
-        pairs = zip(template.items, other.items, strict=False)
-        alike = len(template.items) == len(other.items)
-        return alike and all(_is_same(a, b) for a, b in pairs)
-    return isinstance(template, Seeded) or bool(template == other)
+def _given_in(trial: Trial) -> int:
+    return sum(v is not OMITTED for v in trial.form)
 
 
-def _with(oracle: Oracle, base: Trial, i: int, template: Any) -> list[Trial]:
+def _with(oracle: Oracle, base: Trial, i: int, template: Any) -> Trial | None:
     """The trial with another template for a parameter, if the kernels take it."""
     form = (*base.form[:i], template, *base.form[i + 1 :])
-    before = len(slots_of(base.form[:i]))
-    after = before + len(slots_of((base.form[i],)))
-    new = slots_of((template,))
-    kept = (base.fillings[:before], base.fillings[after:])
+    start = len(slots_of(base.form[:i]))
+    end = len(slots_of(base.form[: i + 1]))
+    new = slots_of([template])
     length = next((n for s in base.shapes for n in s), 3)
     for dtypes in dtypes_for(new):
         for ranks in rank_rows(len(new))[:30]:
-            added = tuple(
+            added = [
                 Filling((length,) * r, d, families(d.kind)[0])
                 for r, d in zip(ranks, dtypes, strict=True)
-            )
-            trial = Trial(form, (*kept[0], *added, *kept[1]))
+            ]
+            fillings = (*base.fillings[:start], *added, *base.fillings[end:])
+            trial = Trial(form, fillings)
             if oracle.accepts(trial):
-                return [trial]
+                return trial
             if oracle.exhausted:
-                return []
-    return []
+                return None
+    return None

@@ -1,32 +1,26 @@
 """The search for arguments that the kernels of an operator accept.
 
-Arrays of all numbers of axes are tried, in rounds: at first of floats, all of whose axes
-have one length, which most operators accept for the right numbers of axes; then of other
-dtypes, numbers and lengths.
+Arrays of all numbers of axes are tried, in rounds. The first rounds use floats and axes
+of one length, which most operators accept for the right numbers of axes. Later rounds
+try other dtypes, numbers and lengths.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
-from typing import Any, TypeAlias
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from customop.arrays.dtypes import is_element
+from customop.core.operator import Operator
 from customop.schema.parameters import MISSING
 from customop.shapes.notation import Shape
 from customop.testing.inputs.numbers import SHAPED, families
-from customop.testing.inputs.oracle import (
-    CLEAN,
-    NOISY,
-    Filling,
-    Oracle,
-    Trial,
-    slots_of,
-)
+from customop.testing.inputs.oracle import CLEAN, NOISY, Oracle
 from customop.testing.inputs.templates import (
     OMITTED,
     Form,
@@ -34,13 +28,17 @@ from customop.testing.inputs.templates import (
     by_cost,
     choices,
     forms_of,
+    slots_of,
 )
+from customop.testing.inputs.trials import Filling, Trial
 
-__all__ = ["Search", "dtypes_for", "forms", "of_family", "rank_rows"]
+__all__ = ["Search", "dtypes_for", "forms", "rank_rows"]
 
+# Forms that are tried, rows of numbers of axes for each, and accepted trials of a round.
 _FORMS = 80
 _RANKS = 700
-# Trials beyond the first that is accepted.
+_ENOUGH = 40
+# Trials of a round after the first accepted one.
 _MORE = 150
 
 
@@ -51,7 +49,7 @@ _RANK_COST = {1: 0, 2: 1, 0: 2, 3: 3, 4: 5}
 
 @lru_cache(maxsize=16)
 def rank_rows(count: int) -> tuple[tuple[int, ...], ...]:
-    """Numbers of axes of several arrays; those that are alike come first."""
+    """Numbers of axes of several arrays; equal numbers come first."""
     rows = by_cost([tuple(_RANK_COST)] * count, _RANKS)
     return tuple(sorted(rows, key=_rank_cost))
 
@@ -61,7 +59,21 @@ def _rank_cost(ranks: Sequence[int]) -> int:
     return sum(_RANK_COST[r] for r in ranks) + spread
 
 
-# ---- dtypes and numbers, the likeliest first ----
+def _rank_rows_for(slots: Sequence[Slot]) -> Sequence[tuple[int, ...]]:
+    """Numbers of axes of arrays, as their annotations allow."""
+    if all(slot.shape is None for slot in slots):
+        return rank_rows(len(slots))
+    return list(by_cost([_allowed_ranks(slot.shape) for slot in slots], _RANKS))
+
+
+def _allowed_ranks(shape: Shape | None) -> tuple[int, ...]:
+    if shape is None:
+        return tuple(_RANK_COST)
+    single = len(shape.axes)
+    return (single,) if shape.loop is None else (single, single + 1, single + 2)
+
+
+# ---- dtypes, the likeliest first ----
 
 _FLOAT, _INT, _BOOL, _COMPLEX = (np.dtype(n) for n in ("f8", "i8", "?", "c16"))
 _WORDS = {
@@ -69,167 +81,119 @@ _WORDS = {
     " offsets lengths perm permutation codes tokens": _INT,
     "mask condition cond where keep valid flags select": _BOOL,
 }
-
-# What a round of the search fills the places of a form with, or None to leave it out.
-_Kinds: TypeAlias = tuple[tuple[Any, str], ...]
-_KindsOf: TypeAlias = Callable[[Sequence[Slot]], _Kinds | None]
-# Shape of the array in a place, by the number of its axes.
-_ShapeOf: TypeAlias = Callable[[int, int], tuple[int, ...]]
-_Round: TypeAlias = tuple[_ShapeOf, _KindsOf]
-
-
-# What kernels take that take nothing else: images, samples of sound, ...
+# Some kernels take nothing else: images, samples of sound, ...
 _SHORT = [np.dtype(n) for n in ("u1", "f4", "i4", "u2", "i2", "c8")]
-
-# In the order in which those that fit an annotation are chosen.
+# The first of these that fits an annotation is used.
 _COMMON = [
     np.dtype(name)
-    for name in (
-        "f8",
-        "i8",
-        "?",
-        "c16",
-        "u8",
-        "f4",
-        "i4",
-        "f2",
-        "i2",
-        "i1",
-        "u4",
-        "u2",
-        "u1",
-        "c8",
-    )
+    for name in "f8 i8 ? c16 u8 f4 i4 f2 i2 i1 u4 u2 u1 c8".split()  # noqa: SIM905  # reads as a table
 ]
 
 
 def _hinted(slot: Slot) -> np.dtype[Any]:
-    """The dtype that the annotation of an array says, or its name hints at."""
+    """The dtype that the annotation of an array says, or that its name suggests."""
     if slot.element != "Array":
-        said = [d for d in _COMMON if is_element(slot.element, d)]
-        return said[0] if said else _FLOAT
+        allowed = [d for d in _COMMON if is_element(slot.element, d)]
+        return allowed[0] if allowed else _FLOAT
     words = set(slot.name.replace("0", "_").split("_"))
     found = [dtype for names, dtype in _WORDS.items() if words & set(names.split())]
     return found[0] if found else _FLOAT
 
 
-def _by_hints(family: str = "wide") -> _KindsOf:
-    def kinds(places: Sequence[Slot]) -> _Kinds:
-        return tuple((_hinted(slot), _family(_hinted(slot), family)) for slot in places)
-
-    return kinds
-
-
-def _family(dtype: np.dtype[Any], family: str) -> str:
-    return families(dtype.kind)[0] if dtype.kind != "f" else family
+def dtypes_for(slots: Sequence[Slot]) -> list[tuple[np.dtype[Any], ...]]:
+    """Rows of dtypes to try in some slots, the likeliest first."""
+    rows = [
+        tuple(map(_hinted, slots)),
+        *[(d,) * len(slots) for d in (_FLOAT, _BOOL, _INT)],
+    ]
+    return list(dict.fromkeys(rows))
 
 
-def _all_of(dtype: np.dtype[Any], family: str = "") -> _KindsOf:
-    name = family or families(dtype.kind)[0]
-    return lambda places: ((dtype, name),) * len(places) if places else None
+# ---- rounds ----
 
 
-def _one_of(i: int, dtype: np.dtype[Any], family: str = "") -> _KindsOf:
-    """One place differs from what the names hint at."""
-    name = family or families(dtype.kind)[0]
+class _Round(NamedTuple):
+    """How a round fills the slots of a form.
 
-    def kinds(places: Sequence[Slot]) -> _Kinds | None:
-        if i >= len(places):
-            return None
-        rest = _by_hints()(places) or ()
-        return (*rest[:i], (dtype, name), *rest[i + 1 :])
+    Attributes
+    ----------
+    length : int
+        Length of all axes.
+    dtype : dtype, optional
+        By default annotations and names decide.
+    family : str
+        Numbers for arrays of floats; by default the plainest.
+    place : int, optional
+        The only slot that gets `dtype` and `family`; by default all do.
+    last : tuple of int, optional
+        A slot whose last axis has another length, and that length.
+    """
 
-    return kinds
+    length: int = 3
+    dtype: np.dtype[Any] | None = None
+    family: str = ""
+    place: int | None = None
+    last: tuple[int, int] | None = None
+
+    def suits(self, slots: Sequence[Slot]) -> bool:
+        """Whether the round differs from the first one for these slots."""
+        if self.place is not None:
+            return self.place < len(slots)
+        return bool(slots) or self.dtype is None
+
+    def kinds(self, slots: Sequence[Slot]) -> tuple[tuple[Any, str], ...]:
+        """Dtype and family for each slot."""
+        return tuple(self._kind(i, slot) for i, slot in enumerate(slots))
+
+    def _kind(self, i: int, slot: Slot) -> tuple[Any, str]:
+        is_chosen = self.place in (None, i)
+        dtype = (self.dtype if is_chosen else None) or _hinted(slot)
+        if is_chosen and self.family and dtype.kind == "f":
+            return dtype, self.family
+        return dtype, families(dtype.kind)[0]
+
+    def shape(self, i: int, slot: Slot, rank: int) -> tuple[int, ...]:
+        """The shape for a slot, in which its annotation has the last word."""
+        lengths = [self.length] * rank
+        if rank and self.last is not None and self.last[0] == i:
+            lengths[-1] = self.last[1]
+        return tuple(lengths) if slot.shape is None else _lengths(slot.shape, lengths)
 
 
-@cache
-def _even(length: int) -> _ShapeOf:
-    """All axes of one length."""
-    return lambda i, rank: (length,) * rank
+def _lengths(shape: Shape, lengths: Sequence[int]) -> tuple[int, ...]:
+    length = max(lengths, default=3)
+    sizes = dict.fromkeys(shape.names, length)
+    count = len(lengths) - len(shape.axes)
+    loops = {} if shape.loop is None else {shape.loop.name: (length,) * count}
+    return shape.lengths(sizes, loops)
 
 
-@cache
-def _mixed(length: int, place: int, last: int) -> _ShapeOf:
-    """All axes of one length, but for the last one of an array."""
+_LASTS = ((3, 2), (4, 3), (3, 4), (2, 3), (4, 2), (2, 4))
 
-    def shape(i: int, rank: int) -> tuple[int, ...]:
-        if i == place and rank:
-            return (*(length,) * (rank - 1), last)
-        return (length,) * rank
-
-    return shape
-
-
-def _rounds() -> Iterator[_Round]:
-    """Lengths of axes, dtypes and numbers, from the likeliest on."""
-    three = _even(3)
-    yield three, _by_hints()
-    yield three, _all_of(_FLOAT)
-    yield from ((three, _one_of(i, _INT)) for i in (1, 0, 2, 3))
-    yield from ((three, _one_of(i, _BOOL)) for i in (0, 1, 2, 3))
-    yield from ((_even(n), _by_hints()) for n in (4, 2))
-    yield three, _by_hints("positive")
-    yield three, _all_of(_INT)
-    yield three, _all_of(_BOOL)
-    yield three, _all_of(_COMPLEX)
-    yield from ((three, _by_hints(name)) for name in ("above one", *SHAPED))
-    yield from ((three, _one_of(i, _FLOAT, name)) for name in SHAPED for i in range(3))
-    yield from ((three, _one_of(i, _COMPLEX)) for i in range(3))
-    yield from ((_even(4), _one_of(i, _INT)) for i in (1, 0, 2))
-    for length, last in ((3, 2), (4, 3), (3, 4), (2, 3), (4, 2), (2, 4)):
-        yield from ((_mixed(length, i, last), _by_hints()) for i in (1, 0, 2))
-    yield from ((_even(n), _by_hints()) for n in (6, 1, 8))
-    yield from ((_even(4), _by_hints(name)) for name in SHAPED)
-    yield from ((three, _all_of(dtype)) for dtype in _SHORT)
+# From the likeliest on.
+_ROUNDS = (
+    _Round(),
+    _Round(dtype=_FLOAT),
+    *(_Round(dtype=_INT, place=i) for i in (1, 0, 2, 3)),
+    *(_Round(dtype=_BOOL, place=i) for i in (0, 1, 2, 3)),
+    *(_Round(length=n) for n in (4, 2)),
+    _Round(family="positive"),
+    *(_Round(dtype=d) for d in (_INT, _BOOL, _COMPLEX)),
+    *(_Round(family=name) for name in ("above one", *SHAPED)),
+    *(_Round(dtype=_FLOAT, family=f, place=i) for f in SHAPED for i in range(3)),
+    *(_Round(dtype=_COMPLEX, place=i) for i in range(3)),
+    *(_Round(length=4, dtype=_INT, place=i) for i in (1, 0, 2)),
+    *(_Round(length=n, last=(i, m)) for n, m in _LASTS for i in (1, 0, 2)),
+    *(_Round(length=n) for n in (6, 1, 8)),
+    *(_Round(length=4, family=name) for name in SHAPED),
+    *(_Round(dtype=d) for d in _SHORT),
+)
 
 
 # ---- the search ----
 
 
-def _interleaved(
-    forms: Sequence[Form], places: Sequence[Sequence[Slot]]
-) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Pairs of a form and numbers of axes, the likely ones of both first."""
-
-    def pairs(i: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-        rows = _rows_for(places[i])
-        return ((2 * i + j // 4, i, ranks) for j, ranks in enumerate(rows))
-
-    merged = heapq.merge(*(pairs(i) for i in range(len(forms))))
-    return ((i, ranks) for _, i, ranks in merged)
-
-
-# ---- shapes that annotations say ----
-
-
-def _rows_for(places: Sequence[Slot]) -> Sequence[tuple[int, ...]]:
-    """Numbers of axes of arrays, as their annotations allow."""
-    if all(p.shape is None for p in places):
-        return rank_rows(len(places))
-    columns = [_RANKS_OF_ANY if p.shape is None else _allowed(p.shape) for p in places]
-    return list(by_cost(columns, _RANKS))
-
-
-_RANKS_OF_ANY = tuple(_RANK_COST)
-
-
-def _allowed(shape: Shape) -> tuple[int, ...]:
-    single = len(shape.axes)
-    return (single,) if shape.loop is None else (single, single + 1, single + 2)
-
-
-def _said(slot: Slot, lengths: tuple[int, ...]) -> tuple[int, ...]:
-    """The lengths of an array, where its annotation says other ones."""
-    if slot.shape is None:
-        return lengths
-    length = max(lengths, default=3)
-    sizes = dict.fromkeys(slot.shape.names, length)
-    count = len(lengths) - len(slot.shape.axes)
-    loops = {} if slot.shape.loop is None else {slot.shape.loop.name: (length,) * count}
-    return slot.shape.lengths(sizes, loops)
-
-
-def forms(op: Any, *, with_defaults: bool) -> list[Form]:
+def forms(op: Operator[..., Any], *, with_defaults: bool) -> list[Form]:
     """Forms of a call of an operator, the likeliest first."""
     columns = []
     for p in op.schema.parameters:
@@ -244,57 +208,68 @@ class Search:
     def __init__(self, oracle: Oracle, tried: Sequence[Form]) -> None:
         self.oracle = oracle
         self.forms = tried
-        self.places: list[list[Slot]] = [slots_of(form) for form in tried]
+        self.slots: list[list[Slot]] = [slots_of(form) for form in tried]
         self.noisy: list[Trial] = []
-        self.known: dict[Any, bool] = {}
+        self.fitting: dict[Any, bool] = {}
 
     def run(self) -> list[Trial]:
-        """Trials of the first round that has any; those with complaints last."""
+        """Trials of the first round that has any; noisy ones where there are none."""
         seen = set()
-        # One number may be accepted by chance: it needs no rank, and its sign fits.
+        # Arrays of one number may be accepted by chance: any rank, a lucky sign.
         single: list[Trial] = []
-        for shape_of, kinds in _rounds():
-            asked = (shape_of, tuple(kinds(places) for places in self.places))
-            if asked in seen:
+        for found_in in _ROUNDS:
+            kinds = [
+                found_in.kinds(s) if found_in.suits(s) else None for s in self.slots
+            ]
+            key = (found_in.length, found_in.last, *kinds)
+            if key in seen:
                 continue
-            seen.add(asked)
-            found = self._round(*asked)
-            if any(any(t.ranks) for t in found) or (found and not any(self.places)):
+            seen.add(key)
+            found = self._round(found_in, kinds)
+            if any(any(t.ranks) for t in found) or (found and not any(self.slots)):
                 return found
             single = single or found
             if self.oracle.exhausted:
                 break
         return single or self.noisy[:8]
 
-    def _round(self, shape_of: _ShapeOf, kinds: Sequence[_Kinds | None]) -> list[Trial]:
+    def _round(self, rules: _Round, kinds: Sequence[Any]) -> list[Trial]:
         found: list[Trial] = []
         left = _MORE
-        for i, ranks in _interleaved(self.forms, self.places):
-            chosen = kinds[i]
-            if chosen is None:
+        for i, ranks in self._interleaved():
+            if kinds[i] is None:
                 continue
-            told = [shape_of(j, rank) for j, rank in enumerate(ranks)]
-            shapes = [
-                _said(slot, s) for slot, s in zip(self.places[i], told, strict=True)
-            ]
-            pairs = zip(shapes, chosen, strict=True)
-            fillings = tuple(Filling(s, d, family) for s, (d, family) in pairs)
+            rows = zip(self.slots[i], ranks, kinds[i], strict=True)
+            fillings = tuple(
+                Filling(rules.shape(j, slot, rank), dtype, family)
+                for j, (slot, rank, (dtype, family)) in enumerate(rows)
+            )
             trial = self._accepted(i, Trial(self.forms[i], fillings))
             if trial is not None:
                 found.append(trial)
             left -= bool(found)
-            if left < 0 or (len(found) >= 40) or self.oracle.exhausted:
+            if left < 0 or len(found) >= _ENOUGH or self.oracle.exhausted:
                 break
         return found
 
+    def _interleaved(self) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Pairs of a form and numbers of axes, the likely ones of both first."""
+
+        def pairs(i: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+            rows = _rank_rows_for(self.slots[i])
+            return ((2 * i + j // 4, i, ranks) for j, ranks in enumerate(rows))
+
+        merged = heapq.merge(*map(pairs, range(len(self.forms))))
+        return ((i, ranks) for _, i, ranks in merged)
+
     def _accepted(self, i: int, trial: Trial) -> Trial | None:
         key = (i, *[(f.shape, f.dtype) for f in trial.fillings])
-        if key not in self.known:
-            self.known[key] = self.oracle.fits_fake(trial)
-        return self._quietest(trial) if self.known[key] else None
+        if key not in self.fitting:
+            self.fitting[key] = self.oracle.fits_trial(trial)
+        return self._quietest(trial) if self.fitting[key] else None
 
     def _quietest(self, trial: Trial) -> Trial | None:
-        """The trial with numbers that the kernel takes without a complaint, or None."""
+        """The trial with numbers that the kernel takes silently, or None."""
         outcome = self.oracle.outcome(trial)
         if outcome == CLEAN:
             return trial
@@ -307,28 +282,19 @@ class Search:
 
 
 def _other_numbers(trial: Trial) -> Iterator[Trial]:
-    """The same arrays of other numbers: all of another family, then one of them."""
+    """The trial with numbers of another family: in all arrays, then in one of them."""
     names = families("f")[1:]
-    for name in names:
-        yield Trial(trial.form, tuple(of_family(f, name) for f in trial.fillings))
     count = families("i")[1]
-    if any(f.dtype.kind in "iu" for f in trial.fillings):
-        yield Trial(trial.form, tuple(of_family(f, count) for f in trial.fillings))
+    for name in (*names, count):
+        yield _with_families(trial, name, range(len(trial.fillings)))
     if len(trial.fillings) > 1:
         for name in names:
-            for i, f in enumerate(trial.fillings):
-                before, after = trial.fillings[:i], trial.fillings[i + 1 :]
-                yield Trial(trial.form, (*before, of_family(f, name), *after))
+            for i in range(len(trial.fillings)):
+                yield _with_families(trial, name, [i])
 
 
-def of_family(filling: Filling, family: str) -> Filling:
-    """The filling with numbers of a family, if its dtype has it."""
-    kind = filling.dtype.kind
-    return replace(filling, family=family) if family in families(kind) else filling
-
-
-def dtypes_for(new: Sequence[Slot]) -> list[tuple[np.dtype[Any], ...]]:
-    """Dtypes to try in some places, the likeliest first."""
-    hinted = tuple(map(_hinted, new))
-    rows = [hinted, *[(d,) * len(new) for d in (_FLOAT, _BOOL, _INT)]]
-    return list(dict.fromkeys(rows))
+def _with_families(trial: Trial, family: str, places: Sequence[int]) -> Trial:
+    fillings = [
+        f.of_family(family) if i in places else f for i, f in enumerate(trial.fillings)
+    ]
+    return replace(trial, fillings=tuple(fillings))

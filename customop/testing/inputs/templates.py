@@ -1,13 +1,13 @@
-"""Forms of a call: what stands for each parameter, with places for arrays."""
+"""Templates of arguments: values to try for a parameter, with slots for arrays."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -29,63 +29,76 @@ from customop.shapes.notation import Shape
 __all__ = [
     "OMITTED",
     "Form",
-    "Node",
-    "Seeded",
+    "Holder",
     "Slot",
+    "build",
     "by_cost",
     "choices",
     "forms_of",
-    "options",
-    "slots",
+    "slots_of",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place for an array, and what its annotation says of it."""
+    """A place for an array, with what its annotation says."""
 
     name: str
-    is_written: bool = False
     element: str = "Array"
     shape: Shape | None = None
 
 
-class Node(NamedTuple):
-    """A value that holds others, some of them places for arrays."""
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A value made of other templates."""
 
-    make: Callable[[list[Any]], Any]
+    make: Callable[[list[Any]], Any] = field(compare=False)
     items: tuple[Any, ...]
 
 
-class Seeded:
-    """A place for a Generator, new for each call."""
+class _Marker:
+    """A template that is not a value."""
 
+    def __init__(self, name: str) -> None:
+        self._name = name
 
-class _Omitted:
     def __repr__(self) -> str:
-        return "<omitted>"
+        return f"<{self._name}>"
 
 
-OMITTED: Final = _Omitted()
+# A parameter that is left out, and one that gets a new random Generator.
+OMITTED: Final = _Marker("omitted")
+_SEEDED: Final = _Marker("seeded")
 
-# What stands for each parameter of an operator.
-Form = tuple[Any, ...]
+# A template for each parameter of an operator.
+Form: TypeAlias = tuple[Any, ...]
 
 
-def slots(template: Any) -> Iterator[Slot]:
-    """The places for arrays in a template, in order."""
+def slots_of(templates: Sequence[Any]) -> list[Slot]:
+    """The slots of several templates, in order."""
+    found: list[Slot] = []
+    for template in templates:
+        if isinstance(template, Slot):
+            found.append(template)
+        elif type(template) is Holder:
+            found += slots_of(template.items)
+    return found
+
+
+def build(template: Any, arrays: Iterator[Any], seed: int = 0) -> Any:
+    """Make the value of a template, with arrays in its slots one after the other."""
     if isinstance(template, Slot):
-        yield template
-    elif type(template) is Node:
-        for item in template.items:
-            yield from slots(item)
+        return next(arrays)
+    if type(template) is Holder:
+        return template.make([build(item, arrays, seed) for item in template.items])
+    return np.random.default_rng(seed) if template is _SEEDED else template
 
 
-# ---- what a parameter may be given, the likeliest first ----
+# ---- values to try for a parameter, the likeliest first ----
 
 _AXES = {"axis", "axes", "dim", "dims", "perm", "permutation", "source", "destination"}
-# Words in the name of a parameter -> what is tried for each type of it. The first row
-# that has a word of the name counts; names are split at underscores and digits.
+# Words in the name of a parameter -> values to try, by type. The first row with a word
+# of the name counts; names are split at underscores and digits.
 _BY_NAME: tuple[tuple[str, dict[str, tuple[Any, ...]]], ...] = (
     ("axis1|source", {"int": (0, -1, 1)}),
     ("axis2|destination", {"int": (1, -1, 0)}),
@@ -116,7 +129,7 @@ _PLAIN: dict[str, tuple[Any, ...]] = {
     "dtype": tuple(np.dtype(n) for n in ("f8", "f4", "i8", "c16", "?")),
     "device": ("cpu",),
 }
-# How many values stand for a type that holds others.
+# Values to try for a type that holds others, at most.
 _MANY = 12
 
 
@@ -131,44 +144,31 @@ def _plain(kind: Base, name: str) -> list[Any]:
     return [*_PLAIN[kind.name]]
 
 
-def options(kind: SchemaType, name: str, *, is_written: bool = False) -> list[Any]:
+def _options(kind: SchemaType, name: str) -> list[Any]:
     """Templates for a value of a type, the likeliest first."""
     if kind == GENERATOR:
-        return [Seeded()]
+        return [_SEEDED]
     if isinstance(kind, ArrayType):
-        slot = Slot(name, is_written, kind.element, kind.shape)
+        slot = Slot(name, kind.element, kind.shape)
         return [slot, 1.5] if kind.or_number else [slot]
-    return _OPTIONS[type(kind)](kind, name, is_written)
+    return _OPTIONS[type(kind)](kind, name)
 
 
-def _of_base(kind: Base, name: str, is_written: bool) -> list[Any]:
-    return _plain(kind, name)
-
-
-def _of_choice(kind: Choice, name: str, is_written: bool) -> list[Any]:
-    return [*kind.options]
-
-
-def _of_maybe(kind: Maybe, name: str, is_written: bool) -> list[Any]:
-    return [*options(kind.item, name, is_written=is_written), None]
-
-
-def _of_list(kind: ListOf, name: str, is_written: bool) -> list[Any]:
-    make = tuple if kind.is_tuple else list
-    rows = _rows(options(kind.item, name, is_written=is_written), kind.item, name)
-    if kind.length is not None:
-        item = options(kind.item, name, is_written=is_written)
-        rows = [[v] * kind.length for v in item]
-    return [Node(make, tuple(row)) for row in rows]
+def _of_list(kind: ListOf, name: str) -> list[Any]:
+    items = _options(kind.item, name)
+    if kind.length is None:
+        rows = _rows(items, kind.item, name)
+    else:
+        rows = [[item] * kind.length for item in items]
+    return [Holder(tuple if kind.is_tuple else list, tuple(row)) for row in rows]
 
 
 def _rows(items: list[Any], kind: SchemaType, name: str) -> list[list[Any]]:
     """Lists to try: of one item, of two, of none, of three."""
     first = items[0]
-    if any(True for _ in slots(first)):
-        nothing: list[list[Any]] = [[]]
+    if slots_of([first]):
         mixed = [[first, None], [None, first]] if isinstance(kind, Maybe) else []
-        return [[first, first], [first], [first] * 3, *mixed, *nothing]
+        return [[first, first], [first], [first] * 3, *mixed, []]
     ones = [[item] for item in items]
     axes = [[0, 1], [1, 0]] if kind == Base("int") else []
     twos = [[a, b] for a in items[:3] for b in items[:3] if [a, b] not in axes]
@@ -177,13 +177,13 @@ def _rows(items: list[Any], kind: SchemaType, name: str) -> list[list[Any]]:
     return [*ones[:3], *twos[:3], [], *ones[3:], *twos[3:], *threes]
 
 
-def _of_tuple(kind: TupleOf, name: str, is_written: bool) -> list[Any]:
-    columns = [options(k, name, is_written=is_written) for k in kind.items]
-    return [Node(tuple, row) for row in _varied(columns)]
+def _of_tuple(kind: TupleOf, name: str) -> list[Any]:
+    columns = [_options(k, name) for k in kind.items]
+    return [Holder(tuple, row) for row in _varied(columns)]
 
 
 def _varied(columns: Sequence[list[Any]]) -> list[tuple[Any, ...]]:
-    """Rows of the first items, then rows that differ from it in one place."""
+    """The row of the first items, then rows that differ from it in one place."""
     first = tuple(column[0] for column in columns)
     rows = [first]
     for depth in range(1, 4):
@@ -193,59 +193,50 @@ def _varied(columns: Sequence[list[Any]]) -> list[tuple[Any, ...]]:
     return rows[:_MANY]
 
 
-def _of_dict(kind: DictOf, name: str, is_written: bool) -> list[Any]:
-    item = options(kind.item, name, is_written=is_written)
+def _of_dict(kind: DictOf, name: str) -> list[Any]:
+    item = _options(kind.item, name)
     pairs = zip(item, [*item[1:], item[0]], strict=True)
     rows: list[tuple[Any, ...]] = [*pairs, *[(a,) for a in item], ()]
     return [_keyed(("a", "b"), row) for row in rows[:_MANY]]
 
 
-def _keyed(names: Sequence[str], items: Sequence[Any]) -> Node:
+def _keyed(names: Sequence[str], items: Sequence[Any]) -> Holder:
     keys = tuple(names[: len(items)])
-    return Node(lambda values: dict(zip(keys, values, strict=True)), tuple(items))
+    return Holder(lambda values: dict(zip(keys, values, strict=True)), tuple(items))
 
 
-def _of_class(kind: ClassOf, name: str, is_written: bool) -> list[Any]:
+def _of_class(kind: ClassOf, name: str) -> list[Any]:
     if kind.is_enum:
         members: Any = kind.cls
         return list(members)
-    fields = kind.fields
     known = _field_defaults(kind.cls)
-    columns = [
-        [*known.get(n, ()), *options(k, n, is_written=is_written)]
-        for n, k in kind.items.items()
-    ]
+    columns = [[*known.get(n, ()), *_options(k, n)] for n, k in kind.items.items()]
     rows = _varied(columns)
-    if fields.is_dict:
-        names = list(kind.items)
-        whole: list[Any] = [_keyed(names, row) for row in rows]
-        if len(fields.required) < len(names):
-            given = dict(zip(names, rows[0], strict=True))
-            needed = [n for n in names if n in fields.required]
-            whole.insert(1, _keyed(needed, [given[n] for n in needed]))
-        return whole
-
-    def make(items: list[Any]) -> Any:
-        return fields.like(None, items)
-
-    return [Node(make, row) for row in rows]
+    fields = kind.fields
+    if not fields.is_dict:
+        return [Holder(lambda items: fields.like(None, items), row) for row in rows]
+    made: list[Any] = [_keyed(list(kind.items), row) for row in rows]
+    if len(fields.required) < len(kind.items):
+        first = zip(kind.items, rows[0], strict=True)
+        needed = {n: v for n, v in first if n in fields.required}
+        made.insert(1, _keyed(list(needed), list(needed.values())))
+    return made
 
 
 def _field_defaults(cls: type) -> dict[str, tuple[Any]]:
-    """What fields hold where nothing is said, if it is no array."""
-    if hasattr(cls, "_field_defaults"):
-        found = dict(cls._field_defaults)
+    """Defaults of the fields of a class, where they are numbers or strings."""
+    if dataclasses.is_dataclass(cls):
+        found = {f.name: f.default for f in dataclasses.fields(cls)}
     else:
-        fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
-        found = {f.name: f.default for f in fields}
+        found = getattr(cls, "_field_defaults", {})  # of a NamedTuple
     plain = (bool, int, float, complex, str)
     return {name: (v,) for name, v in found.items() if isinstance(v, plain)}
 
 
-_OPTIONS: dict[type, Callable[[Any, str, bool], list[Any]]] = {
-    Base: _of_base,
-    Choice: _of_choice,
-    Maybe: _of_maybe,
+_OPTIONS: dict[type, Callable[[Any, str], list[Any]]] = {
+    Base: _plain,
+    Choice: lambda kind, name: [*kind.options],
+    Maybe: lambda kind, name: [*_options(kind.item, name), None],
     ListOf: _of_list,
     TupleOf: _of_tuple,
     DictOf: _of_dict,
@@ -257,25 +248,18 @@ _OPTIONS: dict[type, Callable[[Any, str, bool], list[Any]]] = {
 
 
 def choices(p: Parameter) -> list[Any]:
-    """What a parameter may be given: nothing at all first where it has a default."""
-    found = options(p.type, p.name, is_written=p.is_written)
+    """Templates for a parameter; OMITTED comes first where there is a default."""
+    found = _options(p.type, p.name)
     if p.default is MISSING:
         return found
-    kept = [v for v in found if not _is_same(v, p.default)]
+    kept = [v for v in found if type(v) is not type(p.default) or v != p.default]
     return [OMITTED, *kept]
 
 
-def _is_same(template: Any, default: Any) -> bool:
-    if isinstance(template, Slot | Node | Seeded):
-        return False
-    return type(template) is type(default) and template == default
-
-
 def forms_of(columns: Sequence[Sequence[Any]], limit: int) -> list[Form]:
-    """Forms of the options of each parameter, the likeliest first.
+    """Forms of the templates of each parameter, the likeliest first.
 
-    Behind the first come those whose lists have one length all together, as the
-    strides, paddings and sizes of one operator have.
+    The second ones have lists of one length, as strides, paddings and sizes have.
     """
     plain = by_cost(columns, limit)
     first = next(plain, ())
@@ -283,7 +267,9 @@ def forms_of(columns: Sequence[Sequence[Any]], limit: int) -> list[Form]:
 
 
 def _of_one_length(columns: Sequence[Sequence[Any]]) -> Iterator[Form]:
-    lists = [[v for v in c if isinstance(v, Node) and v.make is list] for c in columns]
+    lists = [
+        [v for v in c if isinstance(v, Holder) and v.make is list] for c in columns
+    ]
     if sum(map(bool, lists)) < 2:
         return
     for length in (2, 1, 3):

@@ -8,90 +8,33 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from customop.arrays.fake import c_strides
-from customop.arrays.nested import children, like, steps
+from customop.core.operator import Operator
 from customop.core.samples import Sample
-from customop.errors import CustomOpError
-from customop.testing.inputs.memory import fresh, laid_out
-from customop.testing.inputs.oracle import CLEAN, Oracle, strict_numbers
+from customop.testing.inputs.memory import laid_out
+from customop.testing.inputs.oracle import Oracle
 from customop.testing.inputs.patterns import is_symmetric
+from customop.testing.inputs.places import Array, Place, arrays_in, replaced
 
-__all__ = ["LAYOUTS", "arrays_in", "dtypes", "layouts", "replaced"]
+__all__ = ["LAYOUTS", "dtypes", "layouts"]
 
-_Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-# A variation of an array; None where it has none.
-_Vary: TypeAlias = Callable[[_Array], _Array | None]
-
-# Seconds that a kernel may take to answer whether it takes empty arrays and the like.
-_BUDGET = 1.0
-
-
-# ---- arrays of a sample by their places ----
-
-
-def arrays_in(op: Any, sample: Sample) -> list[tuple[str, _Array, bool]]:
-    """Arrays of a sample, each with its place in words and whether it is written."""
-    found: list[tuple[str, _Array, bool]] = []
-    for name, value in _by_name(op, sample).items():
-        p = op.schema.parameters[op.schema.index(name)]
-        found += [(place, x, p.is_written) for place, x in _arrays(value, name)]
-    return found
-
-
-def _by_name(op: Any, sample: Sample) -> dict[str, Any]:
-    names = [p.name for p in op.schema.positional]
-    return {**dict(zip(names, sample.args, strict=False)), **sample.kwargs}
-
-
-def _arrays(value: Any, place: str) -> Iterator[tuple[str, _Array]]:
-    items = children(value)
-    if items is None:
-        if isinstance(value, np.ndarray):
-            yield place, value
-        return
-    for step, item in zip(steps(value), items, strict=True):
-        yield from _arrays(item, _deeper(value, place, step))
-
-
-def _deeper(value: Any, place: str, step: Any) -> str:
-    """A place in words: ``x[0]``, ``window['a']``, ``window.taps``."""
-    is_key = isinstance(value, list | dict) or type(value) is tuple
-    return f"{place}[{step!r}]" if is_key else f"{place}.{step}"
-
-
-def replaced(op: Any, sample: Sample, new: dict[str, _Array], note: str) -> Sample:
-    """The sample with other arrays in some places."""
-
-    def within(value: Any, place: str) -> Any:
-        items = children(value)
-        if items is None:
-            return new.get(place, value)
-        pairs = zip(steps(value), items, strict=True)
-        return like(value, [within(v, _deeper(value, place, s)) for s, v in pairs])
-
-    names = [p.name for p in op.schema.positional]
-    args = zip(sample.args, names, strict=False)
-    return Sample(
-        tuple(within(value, name) for value, name in args),
-        {name: within(value, name) for name, value in sample.kwargs.items()},
-        note,
-    )
-
+# Makes a variation of an array, or None where it has none.
+_Vary: TypeAlias = Callable[[Array], Array | None]
 
 # ---- layouts ----
 
 
-def _dense(x: _Array) -> tuple[int, ...]:
+def _dense(x: Array) -> tuple[int, ...]:
     return c_strides(x.shape, x.dtype.itemsize)
 
 
-def _every_other(x: _Array) -> _Array | None:
+def _every_other(x: Array) -> Array | None:
     """Every other element of an array of twice the length."""
     if not x.ndim or not x.size:
         return None
     return laid_out(x, [2 * s for s in _dense(x)])
 
 
-def _outer_gaps(x: _Array) -> _Array | None:
+def _outer_gaps(x: Array) -> Array | None:
     """Rows of a wider array: dense inside, with gaps between."""
     if x.ndim < 2 or not x.size:
         return None
@@ -99,18 +42,18 @@ def _outer_gaps(x: _Array) -> _Array | None:
     return laid_out(x, c_strides(wide, x.dtype.itemsize))
 
 
-def _reversed(x: _Array) -> _Array | None:
+def _reversed(x: Array) -> Array | None:
     if not x.ndim or x.size < 2:
         return None
     return laid_out(x, [-s for s in _dense(x)])
 
 
-def _fortran(x: _Array) -> _Array | None:
+def _fortran(x: Array) -> Array | None:
     out = np.asfortranarray(x)
     return None if out.flags.c_contiguous else out
 
 
-def _transposed(x: _Array) -> _Array | None:
+def _transposed(x: Array) -> Array | None:
     """The last axis first in memory; differs from Fortran order from three axes on."""
     if x.ndim < 3:
         return None
@@ -118,20 +61,20 @@ def _transposed(x: _Array) -> _Array | None:
     return None if out.flags.c_contiguous or out.flags.f_contiguous else out
 
 
-def _read_only(x: _Array) -> _Array | None:
+def _read_only(x: Array) -> Array | None:
     out = x.copy()
     out.flags.writeable = False
     return out
 
 
-def _unaligned(x: _Array) -> _Array | None:
+def _unaligned(x: Array) -> Array | None:
     if x.dtype.alignment == 1 or x.dtype.hasobject or not x.size:
         return None
     return laid_out(x, _dense(x), 1)
 
 
-def _broadcast(x: _Array) -> _Array | None:
-    """One row for all, of the same shape: the values are others."""
+def _broadcast(x: Array) -> Array | None:
+    """One row repeated along the first axis: the shape stays, the values do not."""
     axis = next((i for i, n in enumerate(x.shape) if n > 1), None)
     if axis is None or not x.size:
         return None
@@ -141,8 +84,8 @@ def _broadcast(x: _Array) -> _Array | None:
     return out
 
 
-# Note -> (layout, whether an array that is written can have it). Values are those of
-# the sample, but for the last.
+# Note -> (layout, whether an array that is written can have it). All but the last keep
+# the values.
 LAYOUTS: dict[str, tuple[_Vary, bool]] = {
     "non-contiguous": (_every_other, True),
     "rows with gaps between": (_outer_gaps, True),
@@ -155,7 +98,7 @@ LAYOUTS: dict[str, tuple[_Vary, bool]] = {
 }
 
 
-def layouts(op: Any, sample: Sample) -> Iterator[Sample]:
+def layouts(op: Operator[..., Any], sample: Sample) -> Iterator[Sample]:
     """The arrays of a sample in other layouts: each by itself, then all at once.
 
     Parameters
@@ -166,47 +109,28 @@ def layouts(op: Any, sample: Sample) -> Iterator[Sample]:
     Yields
     ------
     Sample
-        With equal values where the note says nothing else: strides, order, flags.
-        Then with arrays of other shapes that the operator accepts: ones without axes,
-        and empty ones.
+        First with other strides, order and flags. Then with arrays of other shapes
+        that the operator accepts: without axes, and empty.
     """
     arrays = arrays_in(op, sample)
     for note, (vary, fits_written) in LAYOUTS.items():
-        yield from _varied(op, sample, arrays, note, vary, fits_written=fits_written)
-    yield from _other_shapes(op, sample, arrays)
-
-
-def _varied(
-    op: Any,
-    sample: Sample,
-    arrays: Sequence[tuple[str, _Array, bool]],
-    note: str,
-    vary: _Vary,
-    *,
-    fits_written: bool,
-) -> Iterator[Sample]:
-    new: dict[str, _Array] = {}
-    for place, x, is_written in arrays:
-        made = None if is_written and not fits_written else vary(x)
-        if made is not None:
-            new[place] = made
-            yield replaced(op, sample, {place: made}, f"{note} of '{place}'")
-    if len(new) > 1:
-        yield replaced(op, sample, new, f"{note} of all arrays")
+        made = {
+            p: vary(x) for p, x, is_written in arrays if fits_written or not is_written
+        }
+        new = {place: x for place, x in made.items() if x is not None}
+        for place, x in new.items():
+            yield replaced(op, sample, {place: x}, f"{note} of '{place}'")
+        if len(new) > 1:
+            yield replaced(op, sample, new, f"{note} of all arrays")
+    oracle = Oracle.around(op, sample)
+    yield from (s for s in _other_shapes(op, sample, arrays) if oracle.takes(s))
 
 
 # ---- arrays without axes and without elements ----
 
 
 def _other_shapes(
-    op: Any, sample: Sample, arrays: Sequence[tuple[str, _Array, bool]]
-) -> Iterator[Sample]:
-    judge = _Judge(op, sample)
-    yield from (s for s in _shape_trials(op, sample, arrays) if judge.takes(s))
-
-
-def _shape_trials(
-    op: Any, sample: Sample, arrays: Sequence[tuple[str, _Array, bool]]
+    op: Operator[..., Any], sample: Sample, arrays: Sequence[Place]
 ) -> Iterator[Sample]:
     scalars = {place: _without_axes(x) for place, x, _ in arrays if x.ndim}
     if scalars:
@@ -224,51 +148,12 @@ def _shape_trials(
             yield replaced(op, sample, {place: np.zeros(shape, x.dtype)}, note)
 
 
-def _without_axes(x: _Array) -> _Array:
+def _without_axes(x: Array) -> Array:
     return x.reshape(-1)[:1].reshape(()).copy() if x.size else np.zeros((), x.dtype)
 
 
-def _emptied(x: _Array, length: int) -> _Array:
+def _emptied(x: Array, length: int) -> Array:
     return np.zeros([0 if n == length else n for n in x.shape], x.dtype)
-
-
-class _Judge:
-    """Tells whether the kernels of an operator take variations of a sample.
-
-    The fake kernel says what the operator is meant for, if it takes the sample itself.
-    """
-
-    def __init__(self, op: Any, sample: Sample) -> None:
-        self.op = op
-        self.oracle = Oracle(op, _BUDGET)
-        if not self.oracle.fake_takes(self._values(sample)):
-            self.oracle.fake = None
-
-    def _values(self, sample: Sample) -> Sequence[Any]:
-        own = fresh(sample)
-        found: Sequence[Any] = self.op.bind(*own.args, **own.kwargs)
-        return found
-
-    def takes(self, sample: Sample) -> bool:
-        """Whether the kernels take it without a complaint."""
-        try:
-            values = self._values(sample)
-        except CustomOpError:  # shapes and dtypes that annotations rule out
-            return False
-        if not self.oracle.fake_takes(values):
-            return False
-        # The fake kernel has had fakes of them: the kernel is the first to write.
-        with strict_numbers():
-            return self.oracle.outcome_of(values) == CLEAN
-
-    def agrees(self, sample: Sample) -> bool:
-        """Whether the fake kernel, where there is one, tells the dtypes it gives."""
-        values = self._values(sample)
-        told = self.oracle.told(values)
-        if told is None:
-            return True
-        with strict_numbers():
-            return told == self.oracle.given(values)
 
 
 # ---- dtypes ----
@@ -277,47 +162,48 @@ _FLOATS = ("f4", "f2", "g", "f8")
 _COMPLEX = ("c8", "c16")
 _WHOLE = ("i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1")
 _NAMES = (*_FLOATS, *_COMPLEX, *_WHOLE, "?")
-# For one array beside others, where all together have been in all dtypes.
+# For one array alone.
 _ALONE = ("f4", "f2", "c16", "i8", "i4", "u1", "?")
 
 
 def dtypes(
-    op: Any, sample: Sample, left_out: list[Sample] | None = None
+    op: Operator[..., Any], sample: Sample, left_out: list[Sample] | None = None
 ) -> Iterator[Sample]:
     """The arrays of a sample in other dtypes: all at once, then each by itself.
 
-    Masks and indices stay what they are. Dtypes of another kind of number, and of one
-    array alone where others have more to say, are left out where the fake kernel tells
-    another result: the operator is not meant for them.
+    Masks and indices stay what they are. Some variations need the consent of the fake
+    kernel, as the operator may not be meant for them: dtypes of another kind of number,
+    and dtypes of one array alone. They are left out where the fake kernel announces
+    other results.
 
     Parameters
     ----------
     op : Operator
     sample : Sample
     left_out : list, optional
-        Gets those that the fake kernel is wrong for.
+        Gets the variations that the fake kernel is wrong for.
 
     Yields
     ------
     Sample
-        That the kernels of the operator accept, with values that are the same where
-        the dtype has them.
+        That the kernels of the operator accept, with the same values as far as the
+        dtype can hold them.
     """
     arrays = [(place, x) for place, x, _ in arrays_in(op, sample)]
-    judge = _Judge(op, sample)
-    for trial, is_certain in _dtype_trials(op, sample, arrays):
-        if not judge.takes(trial):
+    oracle = Oracle.around(op, sample)
+    for varied, is_certain in _dtype_trials(op, sample, arrays):
+        if not oracle.takes(varied):
             continue
-        if is_certain or judge.agrees(trial):
-            yield trial
+        if is_certain or oracle.agrees(lambda: oracle.bound(varied)) is not False:  # noqa: B023  # called at once
+            yield varied
         elif left_out is not None:
-            left_out.append(trial)
+            left_out.append(varied)
 
 
 def _dtype_trials(
-    op: Any, sample: Sample, arrays: Sequence[tuple[str, _Array]]
+    op: Operator[..., Any], sample: Sample, arrays: Sequence[tuple[str, Array]]
 ) -> Iterator[tuple[Sample, bool]]:
-    """Variations, and whether the operator must be right for what it accepts."""
+    """Variations, and whether the operator must be right for them if it accepts them."""
     for dtype in map(np.dtype, _NAMES):
         new = {p: _cast(x, dtype) for p, x in arrays if _is_free(x, dtype)}
         if new:
@@ -341,23 +227,23 @@ def _same_kind(a: np.dtype[Any], b: np.dtype[Any]) -> bool:
     return a.kind == b.kind or {a.kind, b.kind} == {"i", "u"}
 
 
-def _is_free(x: _Array, dtype: np.dtype[Any]) -> bool:
+def _is_free(x: Array, dtype: np.dtype[Any]) -> bool:
     """Whether the array may be cast: indices and masks stay what they are."""
     if x.dtype == dtype:
         return False
     return x.dtype.kind in "fc" or (x.dtype.kind in "iu" and dtype.kind in "iu")
 
 
-def _cast(x: _Array, dtype: np.dtype[Any]) -> _Array:
+def _cast(x: Array, dtype: np.dtype[Any]) -> Array:
     if dtype.kind == "c":
         return x.astype(dtype)
     real = np.real(x)
     if dtype.kind == "u":
         real = np.abs(real)
-    if dtype.kind in "iu":  # away from zero: no small number becomes one
+    if dtype.kind in "iu":  # away from zero: small numbers do not become zero
         real = np.where(real < 0, np.floor(real), np.ceil(real))
     return real > 0 if dtype.kind == "b" else real.astype(dtype)
 
 
-def _swapped(x: _Array) -> _Array:
+def _swapped(x: Array) -> Array:
     return x.astype(x.dtype.newbyteorder("S"))
