@@ -85,13 +85,10 @@ UNTYPED_OPERATORS: tuple[str, ...] = (
     "testing/opcheck.py",
     "testing/reproduce.py",
     "testing/strategies.py",
-    "transforms/autocast.py",
     "transforms/autograd/interpreter.py",
     "transforms/autograd/node.py",
     "transforms/autograd/variables.py",
-    "transforms/fake_mode.py",
     "transforms/jvp.py",
-    "transforms/vmap.py",
 )
 # Files that read a private attribute of another module. It only shrinks too.
 READ_PRIVATE: tuple[str, ...] = ("transforms/autograd/interpreter.py",)

@@ -15,6 +15,7 @@ from customop.arrays.numpy_protocol import call_numpy
 from customop.core.checks import check_device_types
 from customop.core.dispatch import Mode, current_mode
 from customop.core.kinds import AUTOCAST
+from customop.core.table import RuleTable
 from customop.errors import ArgumentError, RegistrationError
 
 __all__ = ["autocast"]
@@ -23,27 +24,26 @@ __all__ = ["autocast"]
 class autocast(Mode):  # noqa: N801  # written as a call, as in torch
     """While it is open, operators compute in the dtype registered for autocast.
 
-    An operator with `register_autocast` gets its float arrays of that kind, but for
-    float64 and longer ones, in the registered dtype, and runs with autocast off. All
-    other operators run as ever. What an operator calls in its own kernel is part of
-    it, and is not cast.
+    An operator with `register_autocast` gets its float arrays of that kind in the
+    registered dtype, except float64 and longer floats, and runs with autocast off. All
+    other operators run as usual. Operators called inside a kernel are not cast.
 
     Parameters
     ----------
     device_type : str
-        Kind of array whose operators are cast.
+        Kind of array to cast, such as ``"cpu"``.
     enabled : bool
-        False to switch autocast off for the block, inside another.
+        False switches autocast off for a block inside another one.
 
     Raises
     ------
     ArgumentError
-        If `device_type` is no known kind of array.
+        If `device_type` is not a known kind of array.
 
     Notes
     -----
-    It stands above all transforms, wherever it was opened: gradients flow back through
-    the casts and come out in the dtype of the inputs.
+    It is applied before all transforms, wherever it was opened: gradients flow back
+    through the casts and have the dtype of the inputs.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class autocast(Mode):  # noqa: N801  # written as a call, as in torch
         super().__init__()
         self.device_type: str = _known_kind(device_type)
         self.enabled: bool = bool(enabled)
-        # What holds inside: its own setting, and those of the blocks around it.
+        # Settings inside the block: its own, and those of the blocks around it.
         self.settings: dict[str, bool] = {}
 
     def __enter__(self) -> Self:
@@ -78,7 +78,7 @@ class autocast(Mode):  # noqa: N801  # written as a call, as in torch
         return self
 
     def find_outer(self) -> Mode | None:
-        """The mode around it that is no autocast: it does their work too."""
+        """The first mode outside that is not autocast: this one includes the others."""
         found = current_mode.get()
         while isinstance(found, autocast):
             found = found.outer
@@ -88,8 +88,8 @@ class autocast(Mode):  # noqa: N801  # written as a call, as in torch
         """How messages name it."""
         return f"autocast({self.device_type!r})"
 
-    def process(self, op: Any, args: Sequence[Any]) -> Any:
-        """Cast what is to be cast, and call the operator outside of autocast."""
+    def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
+        """Cast the arguments, and call the operator outside of autocast."""
         row = op.rows.get(AUTOCAST)
         if row is None:
             return op.invoke(args)
@@ -98,7 +98,7 @@ class autocast(Mode):  # noqa: N801  # written as a call, as in torch
 
 
 def _cast(value: Any, dtypes: dict[str, Any]) -> Any:
-    """A float array of a kind in the dtype for that kind; all else as it is."""
+    """A float array in the dtype of its kind; other values as they are."""
     if not is_array(value) or not _is_short_float(dtype_of(value)):
         return value
     dtype = dtypes.get(device_kind(device_of(value)))
@@ -108,7 +108,7 @@ def _cast(value: Any, dtypes: dict[str, Any]) -> Any:
 
 
 def _is_short_float(dtype: np.dtype[Any]) -> bool:
-    # By name, for the floats of other packages, such as bfloat16, are of kind "V".
+    # By name, because floats of other packages, such as bfloat16, have kind "V".
     is_float = dtype.kind == "f" or "float" in dtype.name
     return is_float and dtype.itemsize < np.dtype(np.float64).itemsize
 
@@ -116,7 +116,7 @@ def _is_short_float(dtype: np.dtype[Any]) -> bool:
 def _known_kind(device_type: Any) -> str:
     if not isinstance(device_type, str):
         raise ArgumentError(
-            f"autocast: device_type={device_type!r} is no name of a kind of array",
+            f"autocast: device_type={device_type!r} is not a name of a kind of array",
             do='write autocast("cpu")',
         )
     try:

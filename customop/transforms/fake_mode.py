@@ -1,4 +1,4 @@
-"""Running code on fake arrays: a mode, and a function that gives shapes alone."""
+"""Run code on fake arrays: `FakeMode` and `eval_shape`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from customop.arrays.kinds import FAKE, is_array, is_traced, normalize_device
 from customop.arrays.nested import flat, map_nested
 from customop.arrays.pytree import map_leaves
 from customop.core.dispatch import Mode
+from customop.core.kernels import kernel_for
 from customop.core.proof import finish_fake
-from customop.core.table import RuleKind
+from customop.core.table import RuleKind, RuleTable
 from customop.errors import ArgumentError, check_function
 
 __all__ = ["FakeMode", "eval_shape"]
@@ -27,7 +28,7 @@ R = TypeVar("R")
 class FakeMode(Mode):
     """While it is open, every operator runs its fake kernel.
 
-    Real arrays among the arguments are taken for their shapes, dtypes and devices.
+    Of real arrays only the shape, dtype and device are used.
 
     Examples
     --------
@@ -45,40 +46,40 @@ class FakeMode(Mode):
 
     kind: ClassVar[RuleKind] = RuleKind("fake")
 
-    def process(self, op: Any, args: Sequence[Any]) -> Any:
+    def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run the fake kernel."""
         values = [map_nested(value, to_fake) for value in args]
         slots = (*op.array_slots, *op.nested_slots)
         if any(is_array(v) for slot in slots for v in flat(values[slot])):
             return op.invoke(values)
-        # No array says that the call is fake, so its kernel is taken here.
-        kernel = op.rule(FAKE)
+        # Without an array the call would not be dispatched as fake.
+        kernel = kernel_for(op, FAKE)
         positional, keywords = op.schema.split(values)
         out = kernel(*positional, **keywords)
         return finish_fake(op, kernel, out)
 
     def from_array(self, x: Any, device: str | None = None) -> FakeArray:
-        """The fake array of a real one.
+        """Make a fake array like a real one.
 
         Parameters
         ----------
         x : array
         device : str, optional
-            Device that it shall be said to live on; that of `x` by default.
+            Device of the fake array; that of `x` by default.
 
         Returns
         -------
         FakeArray
-            Of the same shape, dtype and strides.
+            It has the same shape, dtype and strides.
 
         Raises
         ------
         ArgumentError
-            If `x` is no array.
+            If `x` is not an array with data.
         """
         if not is_array(x) or is_traced(x):
             raise ArgumentError(
-                f"FakeMode.from_array: {show(x)} is no array with data",
+                f"FakeMode.from_array: {show(x)} is not an array with data",
                 do="pass an array, such as np.asarray(x)",
             )
         fake = to_fake(x)
@@ -88,8 +89,8 @@ class FakeMode(Mode):
         return make_fake(fake.shape, fake.dtype, fake.strides, where)
 
 
-# What `fn` takes, or, after a fake array that stands where the hints of `fn` may ask
-# for a real one, anything.
+# Either the arguments of `fn` as it declares them, or a fake array first, where the
+# hints of `fn` may ask for a real one, and then anything.
 @overload
 def eval_shape(
     fn: Callable[P, ArrayT], *args: P.args, **kwargs: P.kwargs
@@ -105,24 +106,24 @@ def eval_shape(
     fn: Callable[..., R], fake: FakeArray, /, *args: Any, **kwargs: Any
 ) -> Any: ...
 def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Shapes and dtypes that a function would return, without computing it.
+    """Compute the shapes and dtypes that a function would return, not the values.
 
     Parameters
     ----------
     fn : callable
         Made of operators and NumPy functions.
     *args, **kwargs : pytree
-        What `fn` takes; real arrays are taken for their shapes and dtypes.
+        Arguments of `fn`; of real arrays only the shape and dtype are used.
 
     Returns
     -------
     pytree of FakeArray
-        What `fn` returns, with fake arrays in place of arrays.
+        The result of `fn`, with fake arrays in place of arrays.
 
     Raises
     ------
     ArgumentError
-        If `fn` is no function.
+        If `fn` is not a function.
     MissingRuleError
         If an operator has no fake kernel.
     DataDependentError

@@ -435,7 +435,7 @@ def test_mode_for_no_name() -> None:
     with pytest.raises(co.ArgumentError) as caught:
         co.autocast(np.float16)  # type: ignore[arg-type]
     assert str(caught.value) == (
-        "autocast: device_type=<class 'numpy.float16'> is no name of a kind of array"
+        "autocast: device_type=<class 'numpy.float16'> is not a name of a kind of array"
         '\n  do: write autocast("cpu")'
     )
 

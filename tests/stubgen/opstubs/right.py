@@ -9,7 +9,7 @@ import numpy.typing as npt
 from signals import Edge, Parts, Window
 
 import customop as co
-from customop.transforms.vmap import BatchTracer
+from customop.transforms.batch import BatchTracer
 
 F64 = npt.NDArray[np.float64]
 signals = co.ops.signals

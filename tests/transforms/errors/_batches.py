@@ -64,49 +64,49 @@ BATCHES: Table = {
         lambda: co.vmap(loss, randomness="equal"),
         co.VmapError,
         ValueError,
-        "vmap: randomness='equal' is none of its values\n"
+        "vmap: unknown randomness='equal'\n"
         "  do: use 'error', 'same' or 'different'",
     ),
     "chunks of no rows": (
         lambda: co.vmap(loss, chunk_size=0),
         co.VmapError,
         ValueError,
-        "vmap: chunk_size=0 is no number of rows\n"
-        "  do: use a positive number of rows, or None",
+        "vmap: chunk_size=0 is not a positive int\n"
+        "  do: use a number of rows such as 64, or None for all at once",
     ),
     "chunks by text": (
         lambda: co.vmap(loss, chunk_size="2"),
         co.VmapError,
         ValueError,
-        "vmap: chunk_size='2' is no number of rows\n"
-        "  do: use a positive number of rows, or None",
+        "vmap: chunk_size='2' is not a positive int\n"
+        "  do: use a number of rows such as 64, or None for all at once",
     ),
     "axes for other arguments": (
         lambda: co.vmap(loss, (0, 0))(M),
         co.VmapError,
         ValueError,
         "vmap of loss: in_dims has 2 entries, the call 1 positional arguments\n"
-        "  do: give an entry for each argument, None where it is not batched",
+        "  do: write one entry for each argument, None where it is not batched",
     ),
     "axes of another structure": (
         lambda: co.vmap(loss, ({"a": 0},))(M),
         co.VmapError,
         ValueError,
         "vmap of loss: the axes ({'a': 0},) do not fit the structure PyTreeSpec((*,))\n"
-        "  do: give one axis, or axes nested as the value is",
+        "  do: write one axis, or axes nested as the value is",
     ),
     "text for an axis": (
         lambda: co.vmap(loss, "0")(M),
         co.VmapError,
         ValueError,
-        "vmap of loss: '0' among in_dims is no axis\n"
+        "vmap of loss: '0' in in_dims is not an axis\n"
         "  do: use an int or None",
     ),
     "bool for an axis": (
         lambda: co.vmap(loss, True)(M),
         co.VmapError,
         ValueError,
-        "vmap of loss: True among in_dims is no axis\n"
+        "vmap of loss: True in in_dims is not an axis\n"
         "  do: use an int or None",
     ),
     "axis out of reach": (
@@ -121,7 +121,7 @@ BATCHES: Table = {
         co.VmapError,
         ValueError,
         "vmap of loss: in_dims is 0 for float 3.0, which has no axes\n"
-        "  do: use None among in_dims for it",
+        "  do: use None in in_dims for it",
     ),
     "keyword array without axes under vmap": (
         lambda: co.vmap(lambda x, k: x)(M, k=np.array(3.0)),
@@ -142,14 +142,14 @@ BATCHES: Table = {
         co.VmapError,
         ValueError,
         "vmap of loss: no argument is batched\n"
-        "  do: give at least one argument an axis among in_dims",
+        "  do: give at least one argument an axis in in_dims",
     ),
     "no argument at all": (
         lambda: co.vmap(loss)(),
         co.VmapError,
         ValueError,
         "vmap of loss: no argument is batched\n"
-        "  do: give at least one argument an axis among in_dims",
+        "  do: give at least one argument an axis in in_dims",
     ),
     "batches of different lengths": (
         lambda: co.vmap(np.dot)(M, np.ones((3, 2))),
@@ -170,7 +170,7 @@ BATCHES: Table = {
         co.VmapError,
         ValueError,
         "vmap of loss: out_dims is None for a result that differs between rows\n"
-        "  do: give the axis for the batch, such as 0",
+        "  do: write the axis for the batch, such as 0",
     ),
     "axis of the result out of reach": (
         lambda: co.vmap(loss, out_dims=1)(M),
@@ -191,7 +191,7 @@ BATCHES: Table = {
         co.VmapError,
         ValueError,
         "vmap of loss: the axes (0, 0) do not fit the structure PyTreeSpec(*)\n"
-        "  do: give one axis, or axes nested as the value is",
+        "  do: write one axis, or axes nested as the value is",
     ),
     "random operator": (
         lambda: batched(draw_op),
@@ -222,7 +222,7 @@ BATCHES: Table = {
         lambda: batched(made(as_many)),
         co.VmapError,
         ValueError,
-        "texts::op: under vmap (level N) the rows return arrays of shapes [(1,), (3,)], which do not stack\n"
+        "texts::op: under vmap (level N) the rows return arrays of shapes [(1,), (3,)], which cannot be stacked\n"
         "  texts::op(Array x) -> Array\n"
         "  do: return arrays of one shape for all rows",
     ),
@@ -230,7 +230,7 @@ BATCHES: Table = {
         lambda: batched(made(as_many_items, "(Array x) -> Array[]")),
         co.VmapError,
         ValueError,
-        "texts::op: under vmap (level N) the rows return lists of [1, 3] items, which do not stack\n"
+        "texts::op: under vmap (level N) the rows return lists of [1, 3] items, which cannot be stacked\n"
         "  texts::op(Array x) -> Array[]\n"
         "  do: return arrays of one shape for all rows",
     ),
@@ -238,15 +238,15 @@ BATCHES: Table = {
         lambda: batched(made(first, "(Array x) -> int")),
         co.VmapError,
         ValueError,
-        "texts::op: under vmap (level N) the rows return the values 1, 3, which do not stack\n"
+        "texts::op: under vmap (level N) the rows return the values 1, 3, which cannot be stacked\n"
         "  texts::op(Array x) -> int\n"
         "  do: return arrays of one shape for all rows",
     ),
-    "rule that returns no pair": (
+    "rule that does not return a pair": (
         lambda: batched(made(same, vmap=vmap_alone)),
         co.ContractError,
         RuntimeError,
-        "texts::op: the vmap rule returned ndarray of shape (2, 2), no pair\n"
+        "texts::op: the vmap rule returned ndarray of shape (2, 2) instead of a pair\n"
         "  texts::op(Array x) -> Array\n"
         f"  rule at {at(vmap_alone)}\n"
         "  do: return (output, out_dims), with an axis or None for each output",

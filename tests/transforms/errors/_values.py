@@ -354,14 +354,14 @@ MODES: Table = {
         lambda: co.FakeMode().from_array(3),
         co.ArgumentError,
         TypeError,
-        "FakeMode.from_array: int 3 is no array with data\n"
+        "FakeMode.from_array: int 3 is not an array with data\n"
         "  do: pass an array, such as np.asarray(x)",
     ),
     "from_array of a traced array": (
         lambda: graded(lambda x: co.FakeMode().from_array(x)),
         co.ArgumentError,
         TypeError,
-        "FakeMode.from_array: GradTracer of shape (2,) is no array with data\n"
+        "FakeMode.from_array: GradTracer of shape (2,) is not an array with data\n"
         "  do: pass an array, such as np.asarray(x)",
     ),
     "from_array on an unknown device": (

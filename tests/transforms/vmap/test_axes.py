@@ -177,11 +177,11 @@ BAD_AXES = [
     ((0,), (X, X), "in_dims has 1 entries, the call 2"),
     (({"a": 0}, 0), ({"a": X, "b": X}, X), "do not fit"),
     (([0, 0], 0), ((X, X), X), "do not fit"),
-    ("0", (X, X), "'0' among in_dims is no axis"),
-    (0.0, (X, X), "0.0 among in_dims is no axis"),
-    (True, (X, X), "True among in_dims is no axis"),
-    (0.0, (X,), "0.0 among in_dims is no axis"),
-    (False, (X,), "False among in_dims is no axis"),
+    ("0", (X, X), "'0' in in_dims is not an axis"),
+    (0.0, (X, X), "0.0 in in_dims is not an axis"),
+    (True, (X, X), "True in in_dims is not an axis"),
+    (0.0, (X,), "0.0 in in_dims is not an axis"),
+    (False, (X,), "False in in_dims is not an axis"),
     (0, (), "no argument is batched"),
     (0, (np.array(1.0),), r"array of shape \(\)"),
 ]
@@ -320,9 +320,9 @@ def test_rule_is_skipped_where_nothing_is_batched() -> None:
 
 
 BAD_RULES = [
-    ("Array", lambda x: x, "no pair"),
-    ("Array", lambda x: (x, 0, 1), "no pair"),
-    ("Array", lambda x: [x, 0], "no pair"),
+    ("Array", lambda x: x, "instead of a pair"),
+    ("Array", lambda x: (x, 0, 1), "instead of a pair"),
+    ("Array", lambda x: [x, 0], "instead of a pair"),
     ("Array", lambda x: (x, (0,)), r"out_dims=\(0,\)"),
     ("Array", lambda x: (x, 5), "out_dims=5"),
     ("Array", lambda x: (x, -3), "out_dims=-3"),

@@ -139,8 +139,8 @@ UNEVEN = [
     ("Array[]", lambda x: [x * i for i in range(1 + int(x[0] > 0))], "lists of"),
     ("int", lambda x: int(1000 * x[0]), "values"),
     ("str", lambda x: str(x[0]), "values"),
-    ("Array?", lambda x: x * 1 if x[0] > 0 else None, "do not stack"),
-    ("Array?", lambda x: None if x[0] > 0 else x * 1, "do not stack"),
+    ("Array?", lambda x: x * 1 if x[0] > 0 else None, "cannot be stacked"),
+    ("Array?", lambda x: None if x[0] > 0 else x * 1, "cannot be stacked"),
 ]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 import customop as co
-from customop.transforms.vmap import BatchInfo
+from customop.core.rule_types import BatchInfo
 
 F64 = npt.NDArray[np.float64]
 

@@ -1,0 +1,102 @@
+"""Random operators under vmap."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from customop.arrays.nested import flat, map_outline
+from customop.core.dispatch import Interpreter, Mode, current_mode
+from customop.core.kinds import VMAP
+from customop.core.table import RuleTable
+from customop.errors import VmapError
+
+if TYPE_CHECKING:
+    from customop.transforms.batch import BatchInterpreter
+
+__all__ = ["Draws", "RandomnessMode", "random_error"]
+
+
+def random_error(op: RuleTable, interpreter: Interpreter) -> VmapError:
+    """The error for a random operator where `randomness` does not allow one."""
+    return op.error(
+        VmapError,
+        f" is random under {interpreter.describe()} with randomness='error'",
+        do="vmap(f, randomness='same') or vmap(f, randomness='different')",
+        kind="vmap",
+    )
+
+
+class RandomnessMode(Mode):
+    """Handles random operators whose arguments are the same for all rows."""
+
+    kind = VMAP
+    sees_all = False
+
+    def __init__(self, batch: BatchInterpreter) -> None:
+        super().__init__()
+        self.batch = batch
+        self.outer: Mode | None = current_mode.get()
+
+    def describe(self) -> str:
+        """How messages name it: by the vmap it belongs to."""
+        return self.batch.describe()
+
+    def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
+        """Run a random operator as `randomness` says."""
+        batch = self.batch
+        if not op.sees_seed or any(
+            batch.dim_of(v) is not None for v in flat(list(args))
+        ):
+            return op.invoke(args)
+        if batch.draws is not None:
+            batch.draws.start(args)()
+            return op.invoke(args)
+        if batch.info.randomness == "error":
+            raise random_error(op, batch)
+        dims = [map_outline(value, lambda _: None) for value in args]
+        return batch.loop(op, args, dims)
+
+
+class Draws:
+    """The random states at the start of each call, for ``randomness="same"``.
+
+    Every row of a call starts from the state of the first row, and every chunk of a
+    batch from the states of the first chunk. The state is that of the generators among
+    the arguments; without generators it is NumPy's global one.
+    """
+
+    def __init__(self) -> None:
+        self._states: list[Any] = []
+        self._calls = 0
+
+    def again(self) -> Draws:
+        """The same states for another chunk, from the first call on."""
+        self._calls = 0
+        return self
+
+    def start(self, values: Sequence[Any]) -> Callable[[], None]:
+        """Note or look up the state of a call; return a function that restores it."""
+        leaves = flat(list(values))
+        bits = [v.bit_generator for v in leaves if hasattr(v, "bit_generator")]
+        if self._calls == len(self._states):
+            self._states.append(_states(bits))
+        states = self._states[self._calls]
+        self._calls += 1
+
+        def rewind() -> None:
+            if not bits:
+                np.random.set_state(states)  # noqa: NPY002  # operators may use it
+            for bit, state in zip(bits, states, strict=False):
+                bit.state = copy.deepcopy(state)
+
+        return rewind
+
+
+def _states(bits: Sequence[Any]) -> Any:
+    if not bits:
+        return np.random.get_state()  # noqa: NPY002  # operators may use it
+    return [copy.deepcopy(bit.state) for bit in bits]
