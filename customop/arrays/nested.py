@@ -25,9 +25,13 @@ __all__ = [
     "children",
     "declare",
     "fields_of",
+    "flat",
     "is_config_class",
     "like",
+    "map_beside",
+    "map_nested",
     "map_outline",
+    "map_result",
     "nests",
     "outline",
     "steps",
@@ -222,6 +226,19 @@ def map_outline(value: Any, fn: Callable[[Any], Any]) -> Any:
     if nest is None:
         return fn(value)
     return nest.outline(value, [map_outline(item, fn) for item in nest.items(value)])
+
+
+def map_beside(value: Any, other: Any, fn: Callable[[Any, Any], Any]) -> Any:
+    """Apply `fn` to each leaf and to what `other` has in its place, such as an axis.
+
+    `other` is nested as `value` is, or None for all leaves.
+    """
+    found = children(value)
+    if found is None:
+        return fn(value, other)
+    others = [None] * len(found) if other is None else children(other) or ()
+    pairs = zip(found, others, strict=True)
+    return like(value, [map_beside(v, o, fn) for v, o in pairs])
 
 
 def aligned(value: Any, other: Any) -> Sequence[Any] | None:

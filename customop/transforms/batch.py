@@ -15,13 +15,13 @@ from customop.arrays.nested import (
     children,
     flat,
     like,
+    map_beside,
     map_nested,
     map_outline,
-    steps,
 )
 from customop.arrays.numpy_protocol import call_numpy
 from customop.config import config
-from customop.core.derived.inplace import row, warn_loop
+from customop.core.derived.rows import Uneven, run_rows, stack_rows
 from customop.core.dispatch import Interpreter, Tracer
 from customop.core.kinds import VMAP
 from customop.core.proof import VMAP_RULE, check_returns, check_shapes
@@ -176,38 +176,20 @@ class BatchInterpreter(Interpreter):
 
     def loop(self, op: RuleTable, values: Sequence[Any], dims: Sequence[Any]) -> Any:
         """Call the operator row by row, and stack the results."""
-        if not op.sees_seed:
-            warn_loop(op)
         size = self.info.batch_size
         if size == 0:
             return self._empty(op, values, dims)
         rewind = self.draws.start(values) if op.sees_seed and self.draws else None
-        rows = []
-        for i in range(size):
-            if rewind is not None:
-                rewind()
-            pairs = zip(values, dims, strict=True)
-            rows.append(op.invoke([row(value, dim, i) for value, dim in pairs]))
-        return self._stack(op, rows)
+        pairs = list(zip(values, dims, strict=True))
+        rows = run_rows(op, pairs, size, rewind)
+        try:
+            out, out_dims = stack_rows(rows)
+        except Uneven as why:
+            raise self._uneven(op, str(why)) from None
+        return map_beside(out, out_dims, self._row_of)
 
-    def _stack(self, op: RuleTable, rows: list[Any]) -> Any:
-        first = rows[0]
-        nested = [children(row) for row in rows]
-        if all(items is not None for items in nested):
-            named = {(type(row), tuple(steps(row))) for row in rows}
-            if len(named) > 1:
-                raise self._uneven(op, _uneven_nests(rows))
-            columns = zip(*nested, strict=True)
-            return like(first, [self._stack(op, list(column)) for column in columns])
-        if all(is_array(row) for row in rows):
-            shapes = {tuple(row.shape) for row in rows}
-            if len(shapes) > 1:
-                raise self._uneven(op, f"arrays of shapes {sorted(shapes)}")
-            return BatchTracer(self, call_numpy(np.stack, rows), 0)
-        seen = sorted({repr(row) for row in rows})
-        if len(seen) == 1:
-            return first
-        raise self._uneven(op, f"the values {', '.join(seen[:4])}")
+    def _row_of(self, value: Any, dim: int | None) -> Any:
+        return value if dim is None else BatchTracer(self, value, dim)
 
     def _uneven(self, op: RuleTable, what: str) -> VmapError:
         return op.error(
@@ -221,7 +203,7 @@ class BatchInterpreter(Interpreter):
         """The result for no rows: its shapes come from the fake kernel."""
         device = [device_of(v) for value in values for v in flat(value) if is_array(v)]
         pairs = zip(values, dims, strict=True)
-        fakes = [_fake_row(value, dim) for value, dim in pairs]
+        fakes = [map_beside(value, dim, _fake_row) for value, dim in pairs]
         out = op.invoke(fakes)
 
         def none_of(fake: Any) -> Any:
@@ -256,22 +238,11 @@ def _prove_rows(
     proven.add(where)
 
 
-def _uneven_nests(rows: Sequence[Any]) -> str:
-    lengths = {len(steps(row)) for row in rows}
-    if len(lengths) > 1:
-        return f"lists of {sorted(lengths)} items"
-    return f"{show(rows[0])} and others with other names"
-
-
 def _some(dim: Any) -> bool:
     return any(d is not None for d in flat(dim))
 
 
-def _fake_row(value: Any, dim: Any) -> Any:
-    found = children(value)
-    if found is not None and dim is not None:
-        pairs = zip(found, children(dim) or (), strict=True)
-        return like(value, [_fake_row(v, d) for v, d in pairs])
+def _fake_row(value: Any, dim: int | None) -> Any:
     if not is_array(value):
         return value
     shape = tuple(value.shape)

@@ -15,6 +15,7 @@ from customop.arrays.nested import (
     children,
     flat,
     like,
+    map_beside,
     map_nested,
     map_outline,
 )
@@ -198,15 +199,14 @@ def _is_own(leaf: Any, interpreter: Interpreter) -> bool:
 
 
 def _track(grads: GradInterpreter, value: Any, moving: Any, starts: list[Any]) -> Any:
-    found = children(value)
-    if found is not None:
-        pairs = zip(found, children(moving) or (), strict=True)
-        return like(value, [_track(grads, v, m, starts) for v, m in pairs])
-    if moving is not True:
-        return value
-    tracer = grads.variable(value)
-    starts.append(tracer.node)
-    return tracer
+    def track(leaf: Any, moves: Any) -> Any:
+        if moves is not True:
+            return leaf
+        tracer = grads.variable(leaf)
+        starts.append(tracer.node)
+        return tracer
+
+    return map_beside(value, moving, track)
 
 
 @overload

@@ -400,7 +400,7 @@ def test_vmap_of_a_dynamic_shape_that_does_not_stack() -> None:
         co.vmap(nonzero)(np.array([[1.0, 0.0], [1.0, 1.0]]))
     assert str(caught.value) == (
         f"{nonzero.qualname} under vmap: the shape of its result depends on data"
-        " (Tag.dynamic_output_shape), and the rows give i64[1], i64[2]"
+        " (Tag.dynamic_output_shape), and the rows give arrays i64[1], i64[2]"
         f"\n  {nonzero.qualname}(Array x) -> Array"
         "\n  do: pad to a fixed shape in an operator of its own, or"
         f" @{nonzero.name}.register_vmap"

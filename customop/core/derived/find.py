@@ -6,16 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from customop.arrays.describe import abbreviated, show
-from customop.arrays.kinds import FAKE, is_array
-from customop.arrays.nested import children, like, outline, steps
-from customop.arrays.numpy_protocol import call_numpy
+from customop.arrays.kinds import FAKE
 from customop.core.derived import inplace as mutation
 from customop.core.derived import pointwise, reduction
 from customop.core.derived import shape_fake as shaperules
 from customop.core.derived import shape_vmap as shapebatch
+from customop.core.derived.rows import Uneven, pairs_of, run_rows, stack_rows
 from customop.core.proof import Guess
 from customop.core.table import RuleTable
 from customop.errors import (
@@ -24,7 +20,6 @@ from customop.errors import (
     MissingRuleError,
     SchemaError,
     VmapError,
-    quoted,
 )
 from customop.schema.parameters import MISSING
 from customop.schema.schema import Schema
@@ -172,39 +167,14 @@ def _derive_vmap(op: RuleTable) -> Callable[..., Any] | None:
 def _batch_by_data(
     op: RuleTable, info: Any, in_dims: Sequence[Any], *args: Any, **keywords: Any
 ) -> tuple[Any, Any]:
-    """Row by row: the results stack where they happen to be alike."""
-    values = (*args, *keywords.values())
-    dims = (*in_dims, *(None,) * (len(values) - len(in_dims)))
-    pairs = list(zip(values, dims, strict=True))
+    """Row by row: the results stack if their shapes are equal."""
     if not info.batch_size:
         raise _unstackable(op, "no row says what")
-    mutation.warn_loop(op)
-    rows = [
-        op.invoke([mutation.row(v, d, i) for v, d in pairs])
-        for i in range(info.batch_size)
-    ]
-    return _stack(op, rows)
-
-
-def _stack(op: RuleTable, rows: Sequence[Any]) -> tuple[Any, Any]:
-    """Results of all rows as one, and where its batch is."""
-    nested = [children(r) for r in rows]
-    if all(items is not None for items in nested):
-        lengths = {len(steps(r)) for r in rows}
-        if len(lengths) > 1:
-            raise _unstackable(op, f"the rows give lists of {sorted(lengths)} items")
-        columns = [_stack(op, column) for column in zip(*nested, strict=True)]
-        outs, dims = ([pair[i] for pair in columns] for i in (0, 1))
-        return like(rows[0], outs), outline(rows[0], dims)
-    if all(is_array(r) for r in rows):
-        if len({tuple(r.shape) for r in rows}) > 1:
-            seen = sorted({abbreviated(r) for r in rows})
-            raise _unstackable(op, f"the rows give {', '.join(seen[:4])}")
-        return call_numpy(np.stack, rows), 0
-    seen = sorted({show(r) for r in rows})
-    if len(seen) > 1:
-        raise _unstackable(op, f"the rows give {quoted(seen[:4])}")
-    return rows[0], None
+    rows = run_rows(op, pairs_of(in_dims, args, keywords), info.batch_size)
+    try:
+        return stack_rows(rows)
+    except Uneven as why:
+        raise _unstackable(op, f"the rows give {why}") from None
 
 
 def _unstackable(op: RuleTable, seen: str) -> VmapError:

@@ -7,19 +7,15 @@ arguments: the schema says it, a fake kernel and a batching rule need nothing mo
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from customop.arrays.nested import children, like
-from customop.arrays.numpy_protocol import INDEXING, call_numpy
 from customop.core.derived.pointwise import align, rank_of_rows
+from customop.core.derived.rows import pairs_of, run_rows
 from customop.core.table import RuleTable
-from customop.errors import SchemaError, quoted, warn_caller
+from customop.errors import SchemaError, quoted
 from customop.schema.parameters import Parameter, Return
 from customop.schema.schema import Schema
 from customop.schema.tags import Tag
@@ -30,8 +26,6 @@ __all__ = [
     "derive_fake",
     "derive_vmap",
     "returned_slots",
-    "row",
-    "warn_loop",
 ]
 
 
@@ -212,43 +206,11 @@ def _batch(
     op: RuleTable, info: Any, in_dims: Sequence[Any], *args: Any, **keywords: Any
 ) -> tuple[Any, Any]:
     """Write all rows, and return the very arrays that were given."""
-    values = (*args, *keywords.values())
-    dims = (*in_dims, *(None,) * (len(values) - len(in_dims)))
-    pairs = list(zip(values, dims, strict=True))
+    pairs = pairs_of(in_dims, args, keywords)
     if Tag.pointwise in op.tags and not op.nested_slots:
         rank = rank_of_rows(pairs)
         op.invoke([align(value, dim, rank) for value, dim in pairs])
     else:
-        warn_loop(op)
-        for i in range(info.batch_size):
-            op.invoke([row(value, dim, i) for value, dim in pairs])
+        run_rows(op, pairs, info.batch_size)
+    values, dims = zip(*pairs, strict=True)
     return _returned(op, values), _returned(op, dims)
-
-
-_warned: weakref.WeakSet[Any] = weakref.WeakSet()
-
-
-def warn_loop(op: RuleTable) -> None:
-    """Warn, once for each operator, that a batch runs row by row."""
-    if op in _warned:
-        return
-    _warned.add(op)
-    warn_caller(
-        f"{op.qualname} has no vmap rule: it runs once for each row, which is slow."
-        f" Register one with @{op.name}.register_vmap",
-    )
-
-
-def row(value: Any, dim: Any, index: int) -> Any:
-    """One row of an argument, as a view that can be written."""
-    if dim is None:
-        return value
-    found = children(value)
-    if found is not None:
-        pairs = zip(found, children(dim) or (), strict=True)
-        return like(value, [row(v, d, index) for v, d in pairs])
-    key = (*(slice(None),) * dim, index)
-    if isinstance(value, np.ndarray):
-        # With the ellipsis a row without axes is an array too, which can be written.
-        return value[(*key, Ellipsis)]
-    return call_numpy(INDEXING, value, key)

@@ -13,6 +13,7 @@ from customop.arrays.dtypes import dtype_of
 from customop.arrays.fake import FakeArray, fake_like
 from customop.arrays.kinds import FAKE, device_of, is_array
 from customop.arrays.numpy_protocol import call_numpy
+from customop.core.derived.rows import pairs_of
 from customop.core.table import RuleTable
 from customop.errors import DataDependentError, ShapeError
 from customop.schema.tags import Tag
@@ -32,9 +33,7 @@ def _batch_pointwise(
     op: RuleTable, info: Any, in_dims: Sequence[Any], *args: Any, **keywords: Any
 ) -> tuple[Any, Any]:
     """Put batches first and pad, so that NumPy's broadcasting pairs the rows."""
-    values = (*args, *keywords.values())
-    dims = (*in_dims, *(None,) * (len(values) - len(in_dims)))
-    pairs = list(zip(values, dims, strict=True))
+    pairs = pairs_of(in_dims, args, keywords)
     rank = rank_of_rows(pairs)
     out = op.invoke([align(v, d, rank) for v, d in pairs])
     return out, (0,) * len(op.schema.returns) if op.schema.is_tuple else 0

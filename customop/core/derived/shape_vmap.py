@@ -12,6 +12,7 @@ from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat
 from customop.arrays.numpy_protocol import call_numpy
 from customop.core.derived.pointwise import align
+from customop.core.derived.rows import pairs_of
 from customop.core.derived.shape_fake import loop_name, result_types
 from customop.core.table import RuleTable
 from customop.schema.schema import Schema
@@ -159,11 +160,10 @@ def _batch_nested(
     **keywords: Any,
 ) -> Any:
     """As `_batch`, where lists of arrays are among the arguments."""
-    values = (*args, *keywords.values())
-    dims = (*in_dims, *(None,) * (len(values) - len(in_dims)))
     kinds = [p.type for p in op.schema.parameters]
     rows = _Rows(name, info.batch_size)
-    triples = list(zip(values, dims, kinds, strict=True))
+    pairs = pairs_of(in_dims, args, keywords)
+    triples = [(*pair, kind) for pair, kind in zip(pairs, kinds, strict=True)]
     for triple in triples:
         _map_arrays(*triple, rows.note)
     loop = None if rows.differ else broadcast(rows.parts)

@@ -222,7 +222,7 @@ BATCHES: Table = {
         lambda: batched(made(as_many)),
         co.VmapError,
         ValueError,
-        "texts::op: under vmap (level N) the rows return arrays of shapes [(1,), (3,)], which cannot be stacked\n"
+        "texts::op: under vmap (level N) the rows return arrays f64[1], f64[3], which cannot be stacked\n"
         "  texts::op(Array x) -> Array\n"
         "  do: return arrays of one shape for all rows",
     ),
@@ -238,7 +238,7 @@ BATCHES: Table = {
         lambda: batched(made(first, "(Array x) -> int")),
         co.VmapError,
         ValueError,
-        "texts::op: under vmap (level N) the rows return the values 1, 3, which cannot be stacked\n"
+        "texts::op: under vmap (level N) the rows return the values int 1, int 3, which cannot be stacked\n"
         "  texts::op(Array x) -> int\n"
         "  do: return arrays of one shape for all rows",
     ),

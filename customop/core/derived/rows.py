@@ -1,0 +1,120 @@
+"""Batches row by row: one row of the arguments, and the results of all rows as one."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from customop.arrays.describe import abbreviated, show
+from customop.arrays.kinds import is_array
+from customop.arrays.nested import children, like, map_beside, outline, steps
+from customop.arrays.numpy_protocol import INDEXING, call_numpy
+from customop.core.table import RuleTable
+from customop.errors import warn_caller
+
+__all__ = ["Pairs", "Uneven", "pairs_of", "row", "run_rows", "stack_rows"]
+
+# Arguments, each with its batch axis: nested as the argument is, or None.
+Pairs: TypeAlias = Sequence[tuple[Any, Any]]
+
+
+def pairs_of(
+    in_dims: Sequence[Any], args: Sequence[Any], keywords: Mapping[str, Any]
+) -> list[tuple[Any, Any]]:
+    """All arguments of a batching rule in order, each with its batch axis.
+
+    `in_dims` leaves keyword-only arguments out where none of them has a batch.
+    """
+    values = (*args, *keywords.values())
+    dims = (*in_dims, *(None,) * (len(values) - len(in_dims)))
+    return list(zip(values, dims, strict=True))
+
+
+def row(value: Any, dim: Any, index: int) -> Any:
+    """One row of an argument, as a view that can be written."""
+    if dim is None:
+        return value
+
+    def take(leaf: Any, axis: int | None) -> Any:
+        if axis is None:
+            return leaf
+        key: tuple[Any, ...] = (*(slice(None),) * axis, index)
+        if isinstance(leaf, np.ndarray):
+            # The ellipsis makes a row without axes an array, which can be written.
+            return leaf[(*key, Ellipsis)]
+        return call_numpy(INDEXING, leaf, key)
+
+    return map_beside(value, dim, take)
+
+
+def run_rows(
+    op: RuleTable,
+    pairs: Pairs,
+    size: int,
+    before: Callable[[], object] | None = None,
+) -> list[Any]:
+    """Call an operator once for each row; `before` runs before each call."""
+    if not op.sees_seed:
+        _warn_slow(op)
+    results = []
+    for i in range(size):
+        if before is not None:
+            before()
+        results.append(op.invoke([row(value, dim, i) for value, dim in pairs]))
+    return results
+
+
+_warned: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _warn_slow(op: RuleTable) -> None:
+    """Warn, once for each operator, that a batch runs row by row."""
+    if op in _warned:
+        return
+    _warned.add(op)
+    warn_caller(
+        f"{op.qualname} has no vmap rule: it runs once for each row, which is slow."
+        f" Register one with @{op.name}.register_vmap",
+    )
+
+
+class Uneven(Exception):
+    """The results of rows do not stack; the text lists them."""
+
+
+def stack_rows(rows: Sequence[Any]) -> tuple[Any, Any]:
+    """The results of all rows as one, and the axis of the batch in each array.
+
+    Raises
+    ------
+    Uneven
+        If the rows differ in more than the elements of arrays.
+    """
+    nested = [children(r) for r in rows]
+    if all(items is not None for items in nested):
+        _check_nests(rows)
+        pairs = [stack_rows(column) for column in zip(*nested, strict=True)]
+        outs, dims = ([pair[i] for pair in pairs] for i in (0, 1))
+        return like(rows[0], outs), outline(rows[0], dims)
+    if all(is_array(r) for r in rows):
+        if len({tuple(r.shape) for r in rows}) > 1:
+            raise Uneven(f"arrays {_listed(map(abbreviated, rows))}")
+        return call_numpy(np.stack, rows), 0
+    if len({repr(r) for r in rows}) > 1:
+        raise Uneven(f"the values {_listed(map(show, rows))}")
+    return rows[0], None
+
+
+def _check_nests(rows: Sequence[Any]) -> None:
+    lengths = {len(steps(r)) for r in rows}
+    if len(lengths) > 1:
+        raise Uneven(f"lists of {sorted(lengths)} items")
+    if len({(type(r), tuple(steps(r))) for r in rows}) > 1:
+        raise Uneven(f"{show(rows[0])} and values with other keys")
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return ", ".join(sorted(set(texts))[:4])
