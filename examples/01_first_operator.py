@@ -1,6 +1,6 @@
-"""Make a first operator: a function with type hints becomes part of a system.
+"""Make a first operator from a function with type hints.
 
-Run it with ``python examples/01_first_operator.py``. The other examples go on from
+Run it with ``python examples/01_first_operator.py``. The other examples continue from
 here, in the order of their numbers.
 """
 
@@ -8,9 +8,8 @@ import numpy as np
 
 import customop as co
 
-# An operator is a function that the library knows: by name, by schema and by rules.
-# The function below is its first rule, the kernel that computes the result. Nothing
-# about it is special: it takes NumPy arrays and calls NumPy.
+# An operator has a name, a schema and a table of rules. The function below becomes the
+# first rule, the kernel that computes the result. It is ordinary NumPy code.
 
 
 @co.custom_op("shop::softplus", mutates_args=())
@@ -19,24 +18,24 @@ def softplus(x: np.ndarray, beta: float = 1.0) -> np.ndarray:
     return np.logaddexp(0.0, beta * x) / beta
 
 
-# It is called as the function was, and it still has its name and its documentation.
+# You call it like the function, and it keeps the function's name and documentation.
 x = np.array([-2.0, 0.0, 3.0])
 y = softplus(x, beta=2.0)
 print("softplus", y)
 print(f"{softplus.__name__}: {softplus.__doc__}")
 
-# What the type hints said has become the schema. It is what every rule is held to.
+# The type hints became the schema. Calls and rules are checked against it.
 print(softplus)
 
-# A wrong call says what was wrong, where, and what to do about it.
+# A wrong call raises an error that says what was wrong, where, and what to do.
 try:
     softplus("three")  # type: ignore[arg-type]
 except co.ArgumentError as error:
     complaint = str(error)
     print(complaint)
 
-# The kernel alone can compute values. A fake kernel adds: which shape and dtype come
-# out, without computing. With it the operator runs on arrays that have no data.
+# The kernel computes values. A fake kernel returns only the shape and dtype of the
+# result. With it the operator runs on arrays that have no data.
 
 
 @softplus.register_fake
@@ -48,8 +47,8 @@ planned = softplus(co.FakeArray((1000, 1000), np.float32))
 print("without computing:", planned)
 
 # A backward formula adds derivatives. `setup_context` runs after the kernel and keeps
-# what the formula needs; `backward` takes the gradient of the output and returns one
-# for each input, None where there is none.
+# what the formula needs. `backward` takes the gradient of the output and returns one
+# for each input, or None for an input that has none.
 
 
 def setup_context(ctx, inputs, output):
@@ -64,8 +63,8 @@ def backward(ctx, grad):
 
 softplus.register_autograd(backward, setup_context=setup_context)
 
-# `grad` makes a function that computes the gradient. NumPy's own functions are
-# operators with rules too, so ordinary code can stand around the new one.
+# `grad` makes a function that computes the gradient. NumPy's functions are operators
+# with rules too, so ordinary NumPy code can use the new operator.
 
 
 def loss(x):
@@ -75,7 +74,7 @@ def loss(x):
 gradient = co.grad(loss)(x)
 print("gradient", gradient)
 
-# Asserted rather than believed: against central differences, and the other claims.
+# Check the gradient against central differences, and the rest of the output.
 step = 1e-6
 unit = np.eye(3)
 numeric = [(loss(x + step * e) - loss(x - step * e)) / (2 * step) for e in unit]

@@ -1,7 +1,7 @@
-"""Read, write and trust a schema.
+"""Read and write schemas, and see how they are checked.
 
-The schema of an operator says what goes in, what comes out, and what is written.
-Type hints give it; the library holds kernels and callers to it.
+The schema of an operator says what goes in, what comes out, and which arguments are
+written. It comes from type hints. Kernels and calls are checked against it.
 """
 
 import enum
@@ -12,8 +12,8 @@ import numpy as np
 
 import customop as co
 
-# Hints become schema types. Numbers, strings, dtypes, lists, options and tuples all
-# have one; defaults and keyword-only parameters are kept.
+# Each hint becomes a schema type. There are types for numbers, strings, dtypes, lists,
+# optional values and tuples. Defaults and keyword-only parameters are kept.
 
 
 @co.custom_op("shop::smooth", mutates_args=())
@@ -33,11 +33,12 @@ print(smooth.schema)
 series = np.array([0.0, 0.0, 6.0, 0.0, 0.0])
 print(smooth(series), smooth(series, weights=[0.25, 0.5, 0.25], mode="valid"))
 
-# What is printed can be parsed, and gives the same schema back.
+# A printed schema can be parsed, and gives the same schema.
 assert co.Schema.parse(str(smooth.schema)) == smooth.schema
 
-# `np.ndarray` says that a kernel is NumPy's. `co.Array` is an array of any kind, and
-# `co.ArrayT` any kind that is the same going in and coming out. All are "Array" here.
+# `np.ndarray` says that a kernel takes NumPy arrays. `co.Array` is an array of any kind.
+# `co.ArrayT` is any kind too, the same in arguments and results. In a schema all three
+# are written "Array".
 
 
 @co.custom_op("shop::extremes", mutates_args=())
@@ -50,13 +51,12 @@ print(extremes.schema)
 low, high = extremes(np.array([[3.0, 1.0], [2.0, 8.0]]))
 print(low, high)
 
-# Python's own types have their place in a schema: choices, members of an Enum, and
-# frozen dataclasses, NamedTuples and TypedDicts by their name. A call checks them, down
-# to the fields, and arrays in a field are seen by every transform.
+# A schema can use Python's own types: Literal, Enum, frozen dataclasses, NamedTuples and
+# TypedDicts. A call checks their fields, and transforms see arrays in the fields.
 
 
 class Window(enum.Enum):
-    """How neighbours are weighed."""
+    """How neighbors are weighted."""
 
     FLAT = "flat"
     TRIANGLE = "triangle"
@@ -64,7 +64,7 @@ class Window(enum.Enum):
 
 @dataclass(frozen=True)
 class Filter:
-    """A window and how long it is."""
+    """A window, and what happens at the edges."""
 
     taps: np.ndarray
     window: Window = Window.FLAT
@@ -72,7 +72,7 @@ class Filter:
 
 
 class Summary(NamedTuple):
-    """What is left of a series."""
+    """A series in two parts."""
 
     smooth: np.ndarray
     rest: np.ndarray
@@ -80,7 +80,7 @@ class Summary(NamedTuple):
 
 @co.custom_op("shop::split", mutates_args=())
 def split(x: np.ndarray, by: Filter, scales: dict[str, float] | None = None) -> Summary:
-    """Split a series into a smooth part and what is left."""
+    """Split a series into a smooth part and the rest."""
     weights = by.taps if by.window is Window.FLAT else np.convolve(by.taps, by.taps)
     smooth = np.convolve(x, weights / weights.sum(), by.edge) * (scales or {}).get(
         "x", 1
@@ -93,7 +93,7 @@ parts = split(series, Filter(np.ones(3)), {"x": 1})
 print(parts.smooth, parts.rest)
 assert co.Schema.parse(str(split.schema)) == split.schema
 
-# A function without hints, such as a ufunc, gets its schema as text.
+# For a function without hints, such as a ufunc, pass the schema as text.
 hypotenuse = co.custom_op(
     "shop::hypotenuse",
     np.hypot,
@@ -102,7 +102,7 @@ hypotenuse = co.custom_op(
 )
 print(hypotenuse(np.array([3.0]), np.array([4.0])))
 
-# An operator that writes its arguments says which. The schema marks them: (a!).
+# An operator that writes an argument must name it. The schema marks it with (a!).
 
 
 @co.custom_op("shop::accumulate", mutates_args={"total"})
@@ -116,8 +116,8 @@ total = np.zeros(5)
 accumulate(total, series)
 print(total)
 
-# Promises are checked. The first call of a kernel proves that it keeps its schema:
-# here the result shares memory with the input, though the schema says it is fresh.
+# The first call of a kernel checks that it does what its schema says. Here the result
+# shares memory with the input, which the schema does not allow.
 
 
 @co.custom_op("shop::first_half", mutates_args=())
@@ -125,7 +125,7 @@ def first_half(x: np.ndarray) -> np.ndarray:
     return x[: len(x) // 2]
 
 
-# And a hint without meaning for an array library is refused when it is written.
+# A hint that has no schema type raises an error when the operator is defined.
 def define_wrong():
     @co.custom_op("shop::wrong", mutates_args=())
     def wrong(x: np.ndarray, options: dict) -> np.ndarray:

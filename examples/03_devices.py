@@ -1,7 +1,7 @@
 """Choose a kernel by the kind of array.
 
-A call looks at its arrays, finds their kind, and runs the kernel registered for it:
-"cpu" for NumPy, "cuda" for CuPy, and whatever kinds a program adds.
+A call looks at its arrays and runs the kernel registered for their kind: "cpu" for
+NumPy, "cuda" for CuPy, and the kinds that a program adds.
 """
 
 import importlib.util
@@ -10,8 +10,8 @@ import numpy as np
 
 import customop as co
 
-# `device_types` says what the first function is a kernel for. Without it the function
-# is the default: it serves every kind that has no kernel of its own.
+# `device_types` says which kind the function is a kernel for. Without it the function
+# is the default kernel, for all kinds that have no other.
 
 
 @co.custom_op("shop::norm", mutates_args=(), device_types="cpu")
@@ -23,12 +23,12 @@ def norm(x: co.Array) -> co.Array:
 points = np.array([[3.0, 4.0], [6.0, 8.0]])
 print(norm(points))
 
-# A kind of array is a name and a class. The class can be anything with `shape` and
-# `dtype`; this one keeps a log of the kernels that touched it.
+# A kind of array is a name and a class. The class needs a `shape` and a `dtype`. This
+# one keeps a log of the kernels that it went through.
 
 
 class LoggedArray:
-    """An array that remembers what was done with it."""
+    """An array that remembers which kernels made it."""
 
     def __init__(self, values, log=()):
         self.values = np.asarray(values)
@@ -45,7 +45,7 @@ class LoggedArray:
 
 co.register_array_type("logged", LoggedArray)
 
-# Before it has a kernel, a call with such an array is an error that says so.
+# Without a kernel for its kind, a call with such an array raises an error.
 try:
     norm(LoggedArray(points))
 except co.MissingRuleError as error:
@@ -61,7 +61,7 @@ def _(x: LoggedArray) -> LoggedArray:
 logged = norm(LoggedArray(points))
 print(logged.values, logged.log)
 
-# Kinds do not mix by accident: moving data is the caller's decision.
+# Arrays of two kinds in one call are an error. The caller decides where data moves.
 
 
 @co.custom_op("shop::distance", mutates_args=())
@@ -76,8 +76,8 @@ except co.DeviceMismatchError as error:
     mixture = str(error)
     print(mixture)
 
-# Some arrays carry more than numbers: a mask, a unit. For such a class an operator can
-# have a rule of its own, which is asked before any kernel.
+# Some arrays carry more than numbers, such as a mask or a unit. An operator can have a
+# rule for such a class. It runs instead of the kernels.
 
 
 @norm.register_array_dispatch(np.ma.MaskedArray)
@@ -89,8 +89,8 @@ def _(op, args, kwargs):
 masked = norm(np.ma.MaskedArray(points, [[False, True], [True, True]]))
 print(masked)
 
-# A kernel can be taken out of service. Until it is back, the function that the
-# operator was made from runs: handy to compare a fast kernel with a plain one.
+# A kernel can be disabled. Meanwhile the function that the operator was made from runs.
+# This way you can compare a fast kernel with a plain one.
 
 calls = []
 
@@ -106,13 +106,13 @@ with norm.set_kernel_enabled("cpu", enabled=False):
 fast = norm(points)
 print(plain, fast, calls)
 
-# CuPy is the same story under the name "cuda". Its class is registered already, by
-# the path "cupy.ndarray", so nothing is imported until somebody else does.
+# For CuPy the kind is "cuda". Its class is already registered by the path
+# "cupy.ndarray", so CuPy is used only where your program imports it.
 
 
 @norm.register_kernel("cuda")
 def _(x):
-    import cupy  # noqa: PLC0415  # only where such an array turns up
+    import cupy  # noqa: PLC0415  # runs only for CuPy arrays
 
     return cupy.linalg.norm(x, axis=-1)
 

@@ -1,8 +1,8 @@
 """Ask for shapes without computing.
 
-A fake array has a shape, a dtype, strides and a device, and no data. Operators and
-NumPy functions run on it and say what they would return: to plan memory, to find a
-shape error before the long run, or to check a kernel against its description.
+A fake array has a shape, a dtype, strides and a device, but no data. Operators and NumPy
+functions run on it and return fake arrays. Use it to plan memory, to find a shape error
+before a long run, or to check a kernel against its fake kernel.
 """
 
 import numpy as np
@@ -18,8 +18,8 @@ def histogram(x: np.ndarray, bins: int, low: float, high: float) -> np.ndarray:
     return np.array(counts, dtype=np.int64).reshape(*x.shape[:-1], bins)
 
 
-# The fake kernel takes the same parameters and tells what comes out. `fake_like`
-# starts from an input and changes what differs.
+# The fake kernel takes the same parameters and returns a fake array. `fake_like` starts
+# from an input and changes what is different.
 
 
 @histogram.register_fake
@@ -27,42 +27,42 @@ def _(x, bins, low, high):
     return co.fake_like(x, shape=(*x.shape[:-1], bins), dtype=np.int64)
 
 
-# A fake array can be far larger than memory: this one stands for 8 TB.
+# A fake array can be far larger than memory. A real one of this shape takes 8 TB.
 huge = co.FakeArray((1_000_000, 1_000_000), np.float64)
 counts = histogram(huge, 16, 0.0, 1.0)
 print(counts, f"{counts.nbytes / 1e6:.0f} MB")
 
-# `eval_shape` runs any function that way. The arrays it is given lend their shapes
-# and dtypes; nothing is computed.
+# `eval_shape` runs any function on fake arrays. It takes the shapes and dtypes from the
+# arrays that you pass, and computes nothing.
 
 
 def features(images, bins):
-    centred = images - np.mean(images, axis=-1, keepdims=True)
-    return {"counts": histogram(centred, bins, -1.0, 1.0), "power": centred**2}
+    centered = images - np.mean(images, axis=-1, keepdims=True)
+    return {"counts": histogram(centered, bins, -1.0, 1.0), "power": centered**2}
 
 
 images = np.zeros((10, 8, 64), np.float32)
 shapes = co.eval_shape(features, images, 4)
 print(shapes)
 
-# A shape that does not fit is found at once, in the words of the real computation.
+# Shapes that do not fit raise an error at once.
 try:
     co.eval_shape(np.matmul, np.zeros((2, 3)), np.zeros((4, 5)))
 except ValueError as error:
     mismatch = str(error)
     print(mismatch)
 
-# `FakeMode` does it for a stretch of code, also for arrays made on the way.
+# `FakeMode` does the same for a block of code.
 with co.FakeMode() as mode:
     x = mode.from_array(images)
     y = histogram(np.exp(x), 32, 0.0, 1.0)
 print(y)
 
-# Order in memory is part of the answer: strides follow NumPy's own choice.
+# The order in memory is part of the result. Strides are those that NumPy would choose.
 turned = co.FakeArray((2, 3), strides=(8, 16))
 print(co.fake_like(turned).strides)
 
-# What has no data cannot be asked for data, and says so.
+# Asking a fake array for data raises an error.
 try:
     if counts[0, 0] > 0:
         print("never reached")
@@ -70,7 +70,7 @@ except co.DataDependentError as error:
     refusal = str(error)
     print(refusal)
 
-# The fake kernel is a promise, and the first real call is held to it.
+# The first real call is compared with the fake kernel.
 
 
 @co.custom_op("shop::halves", mutates_args=())

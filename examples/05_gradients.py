@@ -1,15 +1,15 @@
 """Differentiate through an operator, forwards and backwards.
 
-A rule is written once, for plain arrays. It is made of operators itself, so it can
-be differentiated again, batched, or run on fake arrays, with no further work.
+You write a rule once, for plain arrays. It calls operators, so it can be differentiated
+again, batched, or run on fake arrays without more work.
 """
 
 import numpy as np
 
 import customop as co
 
-# The solution x of a x + exp(x) = b has no formula: a kernel finds it by iteration.
-# Newton's steps need not be differentiated, since the equation gives the derivative.
+# There is no formula for the solution x of a x + exp(x) = b, so a kernel finds it by
+# Newton's method. The steps need not be differentiated: the equation gives the derivative.
 
 
 @co.custom_op("shop::root", mutates_args=())
@@ -43,19 +43,18 @@ def total(a, b):
     return np.sum(root(a, b) ** 2)
 
 
-# `grad` differentiates by the first argument, or by those that `argnums` names;
-# arguments can be dicts, lists and tuples of arrays as well.
+# `grad` differentiates with respect to the first argument, or to those in `argnums`.
+# Arguments can also be dicts, lists and tuples of arrays.
 value, (by_a, by_b) = co.value_and_grad(total, argnums=(0, 1))(a, b)
 print(value, by_a, by_b)
 by_name = co.grad(lambda p: total(p["a"], p["b"]))({"a": a, "b": b})
 
-# Second derivatives come from the same rule: the backward formula is made of
-# operators, `root` among them.
+# Second derivatives come from the same rule, since the backward formula calls operators.
 curvature = co.hessian(total, argnums=1)(a, b)
 print(curvature)
 
-# `vjp` pulls cotangents back for functions with many outputs. `jvp` pushes a tangent
-# forward: by the transpose of the formula above, until there is a rule of its own.
+# `vjp` pulls cotangents back, for functions with many outputs. `jvp` pushes a tangent
+# forward. It uses the transpose of the formula above, unless you register a jvp rule.
 x, pullback = co.vjp(root, a, b)
 derived = co.jvp(root, (a, b), (np.ones(3), np.zeros(3)))
 
@@ -70,15 +69,15 @@ def _(primals, tangents):
 
 own = co.jvp(root, (a, b), (np.ones(3), np.zeros(3)))
 
-# `stop_gradient` takes a value for a constant.
+# `stop_gradient` treats a value as a constant.
 held = co.grad(lambda b: np.sum(root(a, b) * co.stop_gradient(b)))(b)
 
-# The imperative form, as in torch: make a variable, compute, go backward.
+# You can also work as in torch: make a variable, compute, go backward.
 v = co.variable(b)
 total(a, v).backward()
 print(v.grad)
 
-# An operator without a rule never gives zeros in silence.
+# An operator without a rule raises an error. It never returns zeros silently.
 
 
 @co.custom_op("shop::opaque", mutates_args=())
@@ -92,7 +91,7 @@ except co.MissingRuleError as error:
     missing = str(error)
     print(missing)
 
-# Checked against differences of the kernel itself.
+# Check the results against differences of the kernel.
 
 
 def numeric(fn, x, step=1e-5):

@@ -1,7 +1,7 @@
-"""Run a function on every row of a batch, without a loop in sight.
+"""Run a function on every row of a batch, without writing a loop.
 
-`vmap` takes a function of one row and makes one of a batch. Inside, an operator sees
-a single row; its batching rule sees all of them at once.
+`vmap` turns a function of one row into a function of a batch. Inside the function an
+array has the shape of one row. The batching rule of an operator gets all rows at once.
 """
 
 import warnings
@@ -21,16 +21,16 @@ rng = np.random.default_rng(7)
 x, weights = rng.random((10, 4, 3)), rng.random((10, 4))
 expected = np.stack([mix(x[i], weights[i]) for i in range(10)])
 
-# Without a rule, the kernel runs once a row. That is right, but slow, and a warning
-# says so once.
+# Without a rule, the kernel runs once for each row. The result is right, but slow to
+# compute, and a warning says so once.
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     looped = co.vmap(mix)(x, weights)
 print(caught[0].message)
 
-# A rule computes all rows at once. It is told where the batch axis of each argument
-# is, or None for one that is the same for all rows, and says where that of the
-# result is. What it calls are operators again.
+# A rule computes all rows at once. `in_dims` has the batch axis of each argument, or None
+# for an argument that is the same for all rows. The rule returns the result and its batch
+# axis. It calls operators, so that it can be transformed too.
 
 
 @mix.register_vmap
@@ -55,7 +55,7 @@ batched = co.vmap(mix)(x, weights)
 shared = co.vmap(mix, in_dims=(None, 0), out_dims=1)(x[0], weights)
 print(shared.shape)
 
-# Elementwise operators need no rule of their own, only to say what they are.
+# An elementwise operator needs only a tag.
 
 
 @co.custom_op("shop::clamp", mutates_args=(), tags=co.Tag.pointwise)
@@ -66,13 +66,13 @@ def clamp(x: np.ndarray, low: np.ndarray) -> np.ndarray:
 
 clamped = co.vmap(clamp, in_dims=(0, None))(weights, np.array([0.1, 0.2, 0.3, 0.4]))
 
-# Batches nest: this is the product of every row of one matrix with every row of
-# another, each axis by a vmap of its own.
+# Batches nest. This is the product of every row of one matrix with every row of another,
+# with one vmap for each axis.
 outer = co.vmap(co.vmap(np.dot, in_dims=(None, 0)), in_dims=(0, None))
 table = outer(weights, weights)
 
-# Gradients for every sample, not for their sum: a function of one sample,
-# differentiated, then batched. NumPy's functions have rules for all of it.
+# To get the gradient of every sample, and not of their sum, differentiate a function of
+# one sample, then batch it.
 
 
 def loss(w, sample, target):
@@ -84,8 +84,7 @@ w = np.array([0.5, -1.0, 2.0])
 each = co.vmap(co.grad(loss), in_dims=(None, 0, 0))(w, samples, targets)
 print(each.shape)
 
-# What random operators do is to be said: the same draw for all rows, or different
-# ones. Not saying it is an error.
+# For random operators you must choose: the same numbers for all rows, or different ones.
 
 
 @co.custom_op("shop::jitter", mutates_args=())

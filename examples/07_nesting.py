@@ -1,8 +1,8 @@
 """Nest transforms in any order.
 
-A transform is a function that takes a function. Each running transform has a level;
-a call goes to the highest level among its arguments, whose rule calls operators
-again, which the levels below see. So `grad` of `vmap` of `grad` needs no code.
+A transform takes a function and returns a function. Each running transform has a level.
+A call goes to the highest level among its arguments. The rule of that transform calls
+operators, which the lower levels see. So `grad` of `vmap` of `grad` needs no extra code.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ cube.register_autograd(
     lambda ctx, grad: grad * 3.0 * ctx.saved_arrays[0] ** 2, setup_context=keep_input
 )
 
-# One rule, and every derivative: 3 x**2, 6 x, 6, 0.
+# One rule gives every derivative: 3 x**2, 6 x, 6, 0.
 x = np.array(2.0)
 derivatives = []
 fn = cube
@@ -34,15 +34,15 @@ for _ in range(4):
     derivatives.append(float(fn(x)))
 print(derivatives)
 
-# Batched: the same derivatives at many points.
+# The same derivatives at many points.
 points = np.linspace(-1.0, 1.0, 5)
 slopes = co.vmap(co.grad(cube))(points)
 bends = co.vmap(co.grad(co.grad(cube)))(points)
 print(slopes, bends)
 
 
-# The other way round: the gradient of something that batches inside, which itself
-# differentiates inside. d/dp sum_i (p^2 3 x_i^2) = 6 p sum x_i^2.
+# The other way round: the gradient of a function that calls vmap on a gradient.
+# d/dp sum_i (p^2 3 x_i^2) = 6 p sum x_i^2.
 def energy(p):
     inner = co.grad(lambda t, q: q * q * cube(t))
     return np.sum(co.vmap(inner, in_dims=(0, None))(points, p))
@@ -51,15 +51,15 @@ def energy(p):
 three_deep = co.grad(energy)(np.array(3.0))
 print(three_deep)
 
-# Levels keep apart what looks alike. The inner derivative of x + y by y is 1, so the
-# whole is d/dx (x 1) = 1. A system that confuses the two infinitesimals answers 2.
+# Levels keep two derivatives apart. The inner derivative of x + y with respect to y is 1,
+# so the outer one is d/dx (x 1) = 1. A system that confuses the two returns 2.
 confusion = co.grad(lambda x: x * co.grad(lambda y: x + y)(np.array(1.0)))(
     np.array(1.0)
 )
 print(confusion)
 
 
-# Forward over reverse, reverse over forward: the same matrix.
+# Forward over reverse mode and reverse over forward mode give the same matrix.
 def f(v):
     return np.sum(cube(v) * v[::-1])
 
@@ -77,11 +77,11 @@ print(matrices[0])
 direction = np.array([1.0, 0.0, -1.0])
 product = co.jvp(co.grad(f), (v,), (direction,))[1]
 
-# All of it on arrays without data: what shape would it be?
+# The shape of the result, computed without data.
 planned = co.eval_shape(co.hessian(f), np.zeros(1000))
 print(planned)
 
-# Python may look at values while gradients are tracked, so loops and branches work.
+# Under grad, Python sees the values, so loops and branches work.
 
 
 def until_large(x):
@@ -92,8 +92,8 @@ def until_large(x):
 
 through_loop = co.grad(until_large)(np.array(1.5))
 
-# A value belongs to its transform. One that is carried out of it is refused when it
-# is used, instead of giving numbers that mean nothing.
+# A tracked value belongs to its transform. Using it after the transform has ended raises
+# an error, since its number would mean nothing.
 carried = []
 co.grad(lambda x: (carried.append(x), cube(x))[1])(x)
 try:

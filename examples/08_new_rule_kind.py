@@ -1,15 +1,15 @@
 """Add a kind of rule of your own: `inverse`, which runs functions backwards.
 
-An operator is a schema and a table of rules. A kind of rule is a name and a signature;
-what reads the rules is a transform, which is a class with one method. Nothing in the
-library knows of this one, and it nests with those that the library brings.
+An operator is a schema and a table of rules. A kind of rule is a name and a signature. A
+transform that reads such rules is a class with one method. The one below is not part of
+the library, and nests with those that are.
 """
 
 import numpy as np
 
 import customop as co
 
-# A rule is given the result and the inputs, with None for the one that is asked for.
+# A rule gets the result and the inputs, with None for the input that it must find.
 inverse = co.RuleKind(
     "inverse", takes="(out, *inputs)", returns="the input that is None"
 )
@@ -26,7 +26,7 @@ def _(out, capital, rate, years):
     return out / (1.0 + rate) ** years
 
 
-# The formula of its gradient, for what comes below.
+# A gradient, which is used below.
 def keep_growth(ctx, inputs, output):
     _, rate, years = inputs
     ctx.growth = (1.0 + rate) ** years
@@ -37,10 +37,10 @@ compound.register_autograd(
 )
 compound.register_fake(lambda capital, rate, years: co.fake_like(capital))
 
-# The rule alone, read back from the table:
+# Read the rule back from the table and call it.
 print(compound.rule(inverse)(np.array([121.0]), None, 0.1, 2))
 
-# NumPy's functions are operators too, so they can be given rules by name.
+# NumPy's functions are operators too, so you can register rules for them by name.
 co.register("np::exp", inverse, lambda out, x: np.log(out))
 co.register("np::log", inverse, lambda out, x: np.exp(out))
 
@@ -57,7 +57,7 @@ co.register("np::divide", inverse, of_pair(np.multiply, lambda out, x: x / out))
 
 
 class Tape(co.Interpreter):
-    """Writes down each call that depends on the input, in order."""
+    """Record each call that depends on the input, in order."""
 
     kind = inverse
 
@@ -76,14 +76,14 @@ def inverse_of(f):
     """Make the function that undoes `f`, a chain of operators that keeps the shape."""
 
     def undo(y):
-        # Forwards on an array without data: only the order of the calls is wanted.
+        # Forward, on an array without data: only the order of the calls is needed.
         with Tape() as tape:
             start = tape.wrap(co.fake_like(y))
             end = f(start)
-        # Backwards by the rules, from the end of the chain to its start.
+        # Backward by the rules, from the end of the chain to its start.
         for op, args, slots, out in reversed(tape.steps):
             if out is not end:
-                raise ValueError(f"{op.qualname} is beside the way to the result")
+                raise ValueError(f"{op.qualname} does not lead to the result")
             if len(slots) != 1:
                 raise ValueError(f"{op.qualname} uses the input twice")
             (slot,) = slots
@@ -106,23 +106,23 @@ reached = savings(amounts)
 needed = inverse_of(savings)(reached)
 print(needed)
 
-# The rules call operators, so every transform goes through the inverse as well: its
-# derivative is one over that of the function.
+# The rules call operators, so every transform works on the inverse too. Its derivative is
+# one over the derivative of the function.
 slope = co.vmap(co.grad(savings))(amounts)
 slope_back = co.vmap(co.grad(inverse_of(savings)))(reached)
 print(slope * slope_back)
 
-# Even the inverse itself: what undoes the undoing is the function.
+# The inverse of the inverse is the function.
 again = inverse_of(inverse_of(savings))(amounts)
 
-# An operator without a rule is an error that says what to write, never a wrong number.
+# An operator without a rule raises an error that says what to write.
 try:
     inverse_of(np.sin)(reached)
 except co.MissingRuleError as error:
     missing = str(error)
     print(missing)
 
-# A rule that does not fit the operator is refused when it is registered.
+# Registering a rule that does not fit the operator raises an error.
 try:
     compound.register(inverse, lambda out, principal, rate, years: out, override=True)
 except co.RegistrationError as error:

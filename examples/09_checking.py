@@ -1,8 +1,8 @@
-"""Check operators: every promise that they make, on inputs that nobody wrote.
+"""Check operators on inputs that you did not have to write.
 
-A schema, a fake kernel, a gradient and a vmap rule say the same thing in four ways, and
-four ways can disagree. `opcheck` makes inputs from the schema, runs every rule against
-the kernel, and shrinks what fails to the smallest input, with code that repeats it.
+A schema, a fake kernel, a gradient and a vmap rule describe the same operator and can
+disagree. `opcheck` makes inputs from the schema, compares every rule with the kernel, and
+reports a mistake with the smallest input that shows it and code that repeats it.
 """
 
 import json
@@ -14,12 +14,12 @@ import numpy as np
 import customop as co
 from customop.testing import Sample, gradcheck, opcheck
 
-# ---- an operator with a fault in every rule ----
+# ---- an operator with a mistake in every rule ----
 
 
 @co.custom_op("shop::price", mutates_args=())
 def price(cost: np.ndarray, tax: np.ndarray, discount: float = 0.1) -> np.ndarray:
-    """What customers pay for goods of some cost, at the tax of their country."""
+    """Compute prices from costs, a tax rate and a discount."""
     return cost * (1.0 + tax) * (1.0 - discount)
 
 
@@ -44,21 +44,21 @@ price.register_autograd(backward, setup_context=keep)
 
 @price.register_vmap
 def _(info, in_dims, cost, tax, discount):
-    return price(cost, tax, discount), 0  # wherever the batch axis is
+    return price(cost, tax, discount), 0  # wrong: the batch may be on another axis
 
 
-# Without inputs, and without an end at the first fault:
+# opcheck finds the inputs. Here it goes on after the first mistake.
 result = opcheck(price, raise_exception=False)
 print(result)
 assert {"test_faketensor", "test_vmap", "test_gradients"} <= {*result.failed}
 
-# A fault says what, where, on which input, and how to see it again.
-fault = result["test_gradients"]
-print(fault)
-assert fault.parameter == "tax"
-assert fault.sample.args[0].size == 1  # the smallest input that shows it
+# Each mistake is an error that says what is wrong, where, and on which input.
+mistake = result["test_gradients"]
+print(mistake)
+assert mistake.parameter == "tax"
+assert mistake.sample.args[0].size == 1  # the smallest input that shows it
 
-# ---- the same operator, put right ----
+# ---- the same operator, corrected ----
 
 
 @price.register_fake(override=True)
@@ -83,7 +83,7 @@ def _(info, in_dims, cost, tax, discount):
     ]
 
     def with_batch(x, dim):
-        """Move the batch to the front, before as many axes as the other has."""
+        """Move the batch to the front, and give each row as many axes as the other."""
         first = x[None] if dim is None else np.moveaxis(x, dim, 0)
         missing = max(ranks) - (first.ndim - 1)
         return first.reshape(first.shape[0], *(1,) * missing, *first.shape[1:])
@@ -91,37 +91,38 @@ def _(info, in_dims, cost, tax, discount):
     return price(with_batch(cost, in_dims[0]), with_batch(tax, in_dims[1]), discount), 0
 
 
-result = opcheck(price)  # the first fault would raise
+result = opcheck(price)  # a mistake would raise
 print(result)
 assert not result.failed
 
-# ---- inputs of one's own ----
+# ---- your own inputs ----
 
-# Of a call that means something, opcheck takes variations: other layouts and dtypes.
+# opcheck checks the call that you pass, and tries other layouts and dtypes of it.
 opcheck(price, (np.array([10.0, 20.0]), np.array([0.19]), 0.5))
 
 
 @co.custom_op("shop::quarter_of", mutates_args=())
 def quarter_of(month: np.ndarray) -> np.ndarray:
-    """The quarter that a month belongs to, counted from 0."""
+    """Compute the quarter of each month, counted from 0."""
     if month.size and not (month.min() >= 1 and month.max() <= 12):
         raise ValueError("months are counted from 1 to 12")
     return (month - 1) // 3
 
 
-# What no schema tells, the operator can be given: samples for opcheck, tests and bench.
+# The schema does not say that months are 1 to 12. Register inputs that fit; opcheck, the
+# pytest plugin and `customop bench` use them.
 quarter_of.register_fake(lambda month: co.fake_like(month))
 quarter_of.register_sample_inputs(
     lambda: [Sample((np.array([1, 6, 12]),), {}), Sample((np.array(3),), {})]
 )
 assert not opcheck(quarter_of).failed
 
-# ---- the parts, one by one ----
+# ---- parts of opcheck ----
 
-# Gradients alone, against differences, of any function:
+# Compare the gradients of any function with differences:
 gradcheck(lambda x: np.sum(price(x, x, 0.2)), (np.array([1.0, 2.0, 3.0]),))
 
-# What a program calls, how often, and how long it takes:
+# See which operators a program calls, how often, and how long they take:
 with co.profile() as watched:
     co.grad(lambda x: np.sum(price(x, np.array([0.19]))))(np.arange(1000.0))
 print(watched)
@@ -130,12 +131,12 @@ with tempfile.TemporaryDirectory() as folder:
     watched.save(timeline)  # for Perfetto, or chrome://tracing
     assert json.loads(timeline.read_text())["traceEvents"]
 
-# A share of all calls, in production, is held to its contract:
+# Check one call in a thousand of a running program:
 co.config.sample_checks = 0.001
 price(np.ones(3), np.ones(3))
 co.config.sample_checks = 0.0
 
-# And on the command line, where the exit status serves CI:
+# On the command line, the exit status says whether all checks pass:
 #
 #     python -m customop check shop --junit report.xml
 #     python -m pytest --opcheck shop

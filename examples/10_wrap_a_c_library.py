@@ -1,8 +1,8 @@
 """Wrap a function of a C library as an operator.
 
-The kernel calls C through ctypes; around it the operator gets what every operator
-has: shapes without data, gradients, batches. Where a C compiler is at hand a small
-library is compiled here; else the C library that comes with Python's platform serves.
+The kernel calls C through ctypes. The operator adds shapes without data, gradients and
+batches. If there is a C compiler, the program compiles a small library. Otherwise it
+uses the C library of the platform.
 """
 
 import ctypes
@@ -18,8 +18,8 @@ import numpy as np
 
 import customop as co
 
-# Bessel functions are in every mathematical library of C, one number at a time. NumPy
-# has none of them. A library of one's own runs over a whole array.
+# C's math library has Bessel functions of one number at a time, and NumPy has none. This
+# library computes them for all elements of an array.
 SOURCE = """
 #include <math.h>
 #include <stddef.h>
@@ -64,8 +64,8 @@ def one_by_one():
     return bessel
 
 
-# ctypes needs the types of the arguments in C. NumPy's `ndpointer` checks arrays as C
-# needs them: doubles, one behind the other.
+# ctypes needs the C types of the arguments. NumPy's `ndpointer` checks that an array is
+# made of contiguous doubles.
 bessel_in_c = compiled(SOURCE)
 if bessel_in_c is None:
     bessel_in_c = one_by_one()
@@ -75,8 +75,8 @@ else:
     bessel_in_c.argtypes = [doubles, doubles, ctypes.c_size_t, number, number]
     bessel_in_c.restype = number
 
-# What C takes as numbers has names here: an Enum and a NamedTuple are types of a schema,
-# known by the names of their classes.
+# The C function takes plain numbers. In Python they get names: an Enum and a NamedTuple
+# can be arguments of an operator.
 
 
 class Kind(enum.Enum):
@@ -95,9 +95,8 @@ class Function(NamedTuple):
 
 @co.custom_op("special::bessel", mutates_args=(), device_types="cpu")
 def bessel(x: np.ndarray, which: Function) -> np.ndarray:
-    """Bessel function of an integer order, of each element."""
-    # C takes the memory as it lies, so it is brought into the form that C expects, and
-    # what C reports becomes an exception.
+    """Compute the Bessel function of an integer order for each element."""
+    # C expects contiguous doubles. Its error code becomes an exception.
     given = np.ascontiguousarray(x, dtype=np.float64)
     out = np.empty(x.shape)
     if bessel_in_c(out, given, given.size, which.order, which.kind.value):
@@ -109,7 +108,7 @@ print(bessel.schema)
 x = np.linspace(0.5, 12.0, 6)
 print(bessel(x, Function(0)))
 
-# ---- shapes without data: always doubles, in C's order ----
+# ---- shapes without data: always doubles, in C order ----
 
 
 @bessel.register_fake
@@ -150,7 +149,7 @@ second = co.grad(lambda x: co.grad(total)(x, Function(2)).sum())(x)
 print("first derivative: ", first)
 print("second derivative:", second)
 
-# ---- batches: the C code takes all rows at once, their axis stays where it is ----
+# ---- batches: the C code computes all rows at once, and their axis does not move ----
 
 
 @bessel.register_vmap
@@ -162,7 +161,7 @@ rows = np.linspace(1.0, 4.0, 6).reshape(3, 2)
 batched = co.vmap(lambda row: co.grad(total)(row, Function(1, Kind.SECOND)))(rows)
 print("batch:", batched.shape)
 
-# ---- what is said when something does not fit ----
+# ---- errors for arguments that do not fit ----
 messages = {}
 for name, call in {
     "tuple": lambda: bessel(x, (0, 1)),
@@ -174,7 +173,7 @@ for name, call in {
         messages[name] = str(error)
         print(f"\n{error}")
 
-# J_n is an integral, which the trapezoidal rule gives to all digits.
+# J_n is an integral. The trapezoidal rule computes it to full precision.
 # Source: Digital Library of Mathematical Functions, 10.9.2.
 angles = (np.arange(200) + 0.5) * np.pi / 200
 for order in range(4):

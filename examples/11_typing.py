@@ -21,44 +21,44 @@ from customop.testing import opcheck
 
 # ---- shapes in annotations ----
 
-Points = Annotated[np.ndarray, "... n 3"]  # points of space, as many as there are
+Points = Annotated[np.ndarray, "... n 3"]  # n points in space
 Pixels = Annotated[np.ndarray, "... n 2"]
 
 
 @co.custom_op("camera::project", mutates_args=())
 def project(points: Points, focal: float) -> Pixels:
-    """Project points in front of a camera to its image, in pixels."""
+    """Project points in front of a camera to its image."""
     return focal * points[..., :2] / points[..., 2:]
 
 
 print(project)
 
-# Calls are held to the shapes, and errors name the axis:
+# Calls are checked against the shapes, and errors name the axis:
 try:
     project(np.ones((5, 4)), 100.0)
 except co.ShapeError as error:
     print(error)
 
-# What follows from the shapes needs no registration. The fake kernel:
+# The shapes replace some registrations. The fake kernel follows from them:
 cloud = co.FakeArray((1000, 3), np.float64)
 assert co.eval_shape(lambda p: project(p, 100.0), cloud).shape == (1000, 2)
 
-# The vmap rule, since `...` takes a batch as one more axis:
+# So does the vmap rule, since a batch is one more axis of `...`:
 views = np.random.default_rng(0).uniform(1.0, 2.0, size=(4, 5, 3))
 batched = co.vmap(lambda p: project(p, 100.0))(views)
 np.testing.assert_allclose(batched, 100.0 * views[..., :2] / views[..., 2:])
 
-# And the inputs of opcheck, which knows now that the last axis has three elements:
+# opcheck uses them too: it knows that the last axis has three elements.
 assert not opcheck(project).failed
 
-# A name in several places is one length, whatever it is. Lengths may be sums.
+# A name has the same length everywhere in a call. A length can be a sum.
 
 
 @co.custom_op("camera::gaps", mutates_args=())
 def gaps(
     edges: Annotated[np.ndarray, "n+1"], weights: Annotated[np.ndarray, "n"]
 ) -> Annotated[np.ndarray, "n"]:
-    """Weighted distances of neighbours."""
+    """Compute weighted distances between neighbors."""
     return np.diff(edges) * weights
 
 
@@ -67,7 +67,7 @@ try:
 except co.ShapeError as error:
     print(error)
 
-# ---- what mypy says ----
+# ---- what mypy reports ----
 
 MODULE = """
 import numpy as np
@@ -90,7 +90,7 @@ def crop(pixels: np.ndarray, corner: slice) -> np.ndarray:
     return pixels[corner].copy()
 """
 
-SAID = [
+REPORTED = [
     "the fake kernel has the parameter 'facotr' where the schema has 'factor'",
     "backward returned 1 gradients, must return 2: pixels, factor",
     'incompatible type "str"; expected "float"',
@@ -113,9 +113,9 @@ with tempfile.TemporaryDirectory() as folder:
     print(done.stdout)
 
 assert done.returncode == 1
-for text in SAID:
+for text in REPORTED:
     assert text in done.stdout, text
 
-# For pyright, which has no plugins, stubs of a module's operators are written:
+# pyright has no plugins. This command writes stubs of a module's operators for it:
 #
 #     python -m customop stubs camera

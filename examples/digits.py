@@ -49,10 +49,10 @@ Parameters = dict[str, Any]
 #     T(x, w, g) = sum over n, k, c, i, j, p, q of
 #                  x[n, c, i + p, j + q] * w[k, c, p, q] * g[n, k, i, j],
 #
-# and it is linear in x, w and g. Its derivative with respect to g is the convolution.
-# Its derivatives with respect to x and w are what the backward formula needs. So there
-# are three operators, and the gradients of each one are the other two. Second and higher
-# derivatives need nothing more.
+# which is linear in x, w and g. Its derivative with respect to g is the convolution. Its
+# derivatives with respect to x and w are what the backward formula needs. So there are
+# three operators, and the gradients of each one are the other two. Higher derivatives
+# need nothing more.
 #
 # Axes in front of those named above are broadcast, as in `np.matmul`.
 

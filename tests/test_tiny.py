@@ -1,4 +1,4 @@
-"""The promises of README.md, in a second: run first."""
+"""What README.md promises, in one second; runs first."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def test_call() -> None:
 
 
 def test_schema() -> None:
-    """Type hints have become the schema."""
+    """Type hints become the schema."""
     assert str(op.schema) == "(Array x, float width=1.0) -> Array"
 
 
 def test_wrong_argument() -> None:
-    """A wrong argument is named."""
+    """The error names the wrong argument."""
     with pytest.raises(
         co.ArgumentError, match="tiny::gauss: argument 'x' expects Array"
     ):
@@ -55,13 +55,13 @@ def test_wrong_argument() -> None:
 
 
 def test_gradients_of_every_order() -> None:
-    """One formula gives the first and the second derivative."""
+    """One formula gives the first and second derivatives."""
     np.testing.assert_allclose(co.grad(lambda x: np.sum(op(x)))(X), -X * Y)
     np.testing.assert_allclose(co.vmap(co.grad(co.grad(op)))(X), (X**2 - 1.0) * Y)
 
 
 def test_forward_mode_is_derived() -> None:
-    """A tangent is pushed through the formula for gradients."""
+    """Forward mode uses the backward formula."""
     _, tangent = co.jvp(op, (X,), (np.ones(3),))
     np.testing.assert_allclose(tangent, -X * Y)
 
@@ -74,15 +74,15 @@ def test_vmap_of_grad_of_vmap() -> None:
 
 
 def test_fake() -> None:
-    """Shapes and dtypes come without data, also of a gradient."""
+    """Shapes and dtypes need no data, also those of a gradient."""
     out = co.eval_shape(
         co.grad(lambda x: np.sum(op(x))), co.FakeArray((5,), np.float32)
     )
     assert (out.shape, out.dtype) == ((5,), np.dtype(np.float32))
 
 
-def test_a_kind_of_rule_of_ones_own() -> None:
-    """A rule of a new kind stands in the same table; a missing one is an error."""
+def test_your_own_kind_of_rule() -> None:
+    """A rule of a new kind goes into the same table; a missing rule raises."""
     kind = co.RuleKind("inverse", takes="(out, *inputs)", returns="input 0")
     op.register(kind, lambda out, x, width: width * np.sqrt(-2.0 * np.log(out)))
     np.testing.assert_allclose(op.rule(kind)(Y, None, 1.0), np.abs(X))

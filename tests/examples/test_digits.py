@@ -1,4 +1,4 @@
-"""The whole program on handwritten digits: its operators, its gradients, its runs."""
+"""The program on handwritten digits: its operators, gradients and output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATH = Path(__file__).parents[2] / "examples" / "digits.py"
 
 
 def load_program() -> Any:
-    """Import the example, which stands outside of any package."""
+    """Import the example, which is not part of a package."""
     spec = importlib.util.spec_from_file_location("digits", PATH)
     assert spec is not None
     assert spec.loader is not None
@@ -73,7 +73,7 @@ CONVOLUTIONS = [
 def terms(
     images: tuple[int, ...], weights: tuple[int, ...], padding: int
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
-    """Places of image, weight and result that are multiplied, one term at a time."""
+    """Yield the indices into image, weight and result of each term of the sum."""
     n, c, h, w = images
     k, _, p, q = weights
     rows, columns = h + 2 * padding - p + 1, w + 2 * padding - q + 1
@@ -96,7 +96,7 @@ def result_shape(
 def test_conv2d_sums_products_of_pixels_and_weights(
     images: Any, weights: Any, padding: int
 ) -> None:
-    """`conv2d` is the sum that its formula says, term by term."""
+    """`conv2d` is the sum in its formula, computed term by term."""
     x, w = normal(*images), normal(*weights)
     expected = np.zeros(result_shape(images, weights, padding))
     for at_x, at_w, at_y in terms(images, weights, padding):
@@ -131,7 +131,7 @@ def test_conv2d_weight_grad_hands_products_back_to_weights(
 
 
 def test_conv2d_broadcasts_axes_in_front() -> None:
-    """Axes in front of the four pair up as those of `np.matmul` do."""
+    """Leading axes broadcast as in `np.matmul`."""
     x, w = normal(3, 1, 2, 1, 5, 5), normal(4, 3, 1, 3, 3)
     actual = digits.conv2d(x, w, 1)
     pairs = itertools.product(range(3), range(4))
@@ -155,7 +155,7 @@ def test_mean_pool_averages_squares(size: int) -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_mean_pool_grad_shares_evenly(size: int) -> None:
-    """Each pixel of `mean_pool_grad` gets its share of its square's gradient."""
+    """`mean_pool_grad` spreads the gradient of a square evenly over its pixels."""
     g = normal(2, 3, 2, 4)
     actual = digits.mean_pool_grad(g, size)
     assert actual.shape == (2, 3, 2 * size, 4 * size)
@@ -165,14 +165,14 @@ def test_mean_pool_grad_shares_evenly(size: int) -> None:
 
 
 def test_softmax_gives_probabilities() -> None:
-    """`softmax` is exp(z) over the sum of them all."""
+    """`softmax` is exp(z) divided by its sum over the classes."""
     z = normal(4, 5)
     rows = [[math.exp(v) / math.fsum(map(math.exp, row)) for v in row] for row in z]
     np.testing.assert_allclose(digits.softmax(z), rows, rtol=1e-13)
 
 
 def test_cross_entropy_is_minus_the_logarithm_of_the_true_probability() -> None:
-    """`softmax_cross_entropy` gives -log of the probability at each label."""
+    """`softmax_cross_entropy` is -log of the probability at each label."""
     z, labels = normal(4, 5), labels_of(4)
     rows = [
         math.log(math.fsum(map(math.exp, row))) - row[label]
@@ -183,7 +183,7 @@ def test_cross_entropy_is_minus_the_logarithm_of_the_true_probability() -> None:
 
 
 def test_cross_entropy_of_huge_logits_is_exact() -> None:
-    """Logits beyond the range of `exp` neither overflow nor lose the loss."""
+    """Logits too large for `exp` do not overflow, and their loss is right."""
     z = np.array([[1e4, 0.0, -1e4]] * 3)
     actual = digits.softmax_cross_entropy(z, np.arange(3))
     assert actual.tolist() == [0.0, 1e4, 2e4]
@@ -204,7 +204,7 @@ MISFITS = [
 
 @pytest.mark.parametrize(("name", "args", "what"), MISFITS)
 def test_shapes_that_do_not_fit_are_refused(name: str, args: Any, what: str) -> None:
-    """Neither a kernel nor a fake kernel stretches or cuts what does not fit."""
+    """Kernels and fake kernels raise for shapes that do not fit."""
     op = getattr(digits, name)
     with pytest.raises(ValueError, match=what):
         op(*args)
@@ -214,7 +214,7 @@ def test_shapes_that_do_not_fit_are_refused(name: str, args: Any, what: str) -> 
 
 @pytest.mark.parametrize("label", [-1, 5])
 def test_labels_of_no_class_are_refused(label: int) -> None:
-    """A label outside of the classes has no loss."""
+    """A label that is not a class raises."""
     with pytest.raises(ValueError, match="not a class"):
         digits.softmax_cross_entropy(normal(1, 5), np.array([label]))
 
@@ -265,7 +265,7 @@ def inner(xs: Any, ys: Any) -> Any:
 
 
 def test_every_operator_of_the_program_has_a_sample() -> None:
-    """No operator of the program escapes the tests below."""
+    """The tables below have every operator of the program."""
     made = {x.name for x in vars(digits).values() if isinstance(x, co.Operator)}
     assert made == set(SAMPLES)
 
@@ -274,7 +274,7 @@ def test_every_operator_of_the_program_has_a_sample() -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_fake_is_as_real(name: str, dtype: Any, order: Any) -> None:
-    """Fake kernels tell shape, dtype and strides, in any memory order of inputs."""
+    """Fake kernels return the right shape, dtype and strides for any memory order."""
     op = getattr(digits, name)
     args = [
         np.asarray(a, dtype if a.dtype == float else None, order=order)
@@ -308,7 +308,7 @@ def test_gradient_is_the_central_difference(name: str) -> None:
 @each_operator
 @pytest.mark.parametrize("seed", range(3))
 def test_second_derivative_is_the_mixed_difference(name: str, seed: int) -> None:
-    """d2 f / du dv agrees with differences of the value alone, all inputs mixed."""
+    """d2 f / du dv agrees with differences of the value, also across inputs."""
     number, xs = of_floats(name)
     us = [normal(*x.shape, seed=2 + seed) for x in xs]
     vs = [normal(*x.shape, seed=20 + seed) for x in xs]
@@ -338,7 +338,7 @@ def test_forward_mode_is_the_central_difference(name: str) -> None:
 
 
 def batchings() -> Iterator[Any]:
-    """Every operator with every choice of batch axis, or none, for each array."""
+    """Yield each operator with every choice of batch axes, None included."""
     for name, args in SAMPLES.items():
         places = arrays_in(args)
         axes = [(None, *range(args[i].ndim + 1), -1) for i in places]
@@ -349,7 +349,7 @@ def batchings() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("name", "dims"), list(batchings()))
 def test_vmap_is_the_loop(name: str, dims: tuple[int | None, ...]) -> None:
-    """The batching rule gives what a loop over the rows gives."""
+    """The batching rule returns what a loop over the rows returns."""
     op, args = getattr(digits, name), SAMPLES[name]
     in_dims = (*dims, *(None,) * (len(args) - len(dims)))
     rows = [
@@ -368,12 +368,12 @@ def test_vmap_is_the_loop(name: str, dims: tuple[int | None, ...]) -> None:
 
 
 def row(a: np.ndarray, i: int) -> np.ndarray:
-    """Another array like `a` for each row."""
+    """Make a different array like `a` for each row."""
     return (a + i) % 5 if a.dtype != float else a * (i + 1) + i
 
 
 def test_vmap_of_vmap_pairs_all_rows() -> None:
-    """Nested batches of images and of weights meet as in two loops."""
+    """Nested batches of images and of weights equal two loops."""
     x, w = normal(3, 2, 1, 4, 4), normal(5, 2, 1, 3, 3)
     all_pairs = co.vmap(co.vmap(digits.conv2d, in_dims=(None, 0)), in_dims=(0, None))
     pairs = itertools.product(range(3), range(5))
@@ -383,7 +383,7 @@ def test_vmap_of_vmap_pairs_all_rows() -> None:
 
 
 def test_gradient_through_vmap_sums_over_rows() -> None:
-    """The gradient of shared weights collects what every row asks for."""
+    """The gradient of shared weights is the sum over the rows."""
     x, w = normal(3, 2, 1, 4, 4), normal(2, 1, 3, 3)
     pull = normal(3, 2, 2, 2, 2, seed=1)
 
@@ -400,7 +400,7 @@ def test_gradient_through_vmap_sums_over_rows() -> None:
 
 @pytest.fixture(scope="module")
 def parameters() -> dict[str, np.ndarray]:
-    """Weights and biases of random values, in double precision for differences."""
+    """Random weights and biases, in double precision for the differences."""
     made = digits.new_parameters(np.random.default_rng(0))
     return {name: x + 0.1 * normal(*x.shape) for name, x in made.items()}
 
@@ -424,7 +424,7 @@ def test_shapes_of_the_network_are_known_without_computing() -> None:
 def test_gradient_of_the_network_is_the_central_difference(
     parameters: Any, images: Any, seed: int
 ) -> None:
-    """Along random directions the loss changes as its gradient says."""
+    """Along random directions the gradient agrees with differences of the loss."""
     grads = co.grad(digits.loss)(parameters, images, LABELS)
     along = {name: normal(*x.shape, seed=seed) for name, x in parameters.items()}
 
@@ -440,7 +440,7 @@ def test_gradient_of_the_network_is_the_central_difference(
 def test_gradient_of_each_parameter_is_the_central_difference(
     parameters: Any, images: Any, name: str
 ) -> None:
-    """No parameter's gradient hides behind the others."""
+    """The gradient of each parameter is right, and not only their sum."""
     grads = co.grad(digits.loss)(parameters, images, LABELS)
     along = normal(*parameters[name].shape, seed=5)
 
@@ -455,7 +455,7 @@ def test_gradient_of_each_parameter_is_the_central_difference(
 def test_gradient_by_the_images_is_the_central_difference(
     parameters: Any, images: Any
 ) -> None:
-    """The loss can be differentiated by the pixels too."""
+    """The gradient with respect to the pixels is right too."""
     grads = co.grad(digits.loss, argnums=1)(parameters, images, LABELS)
     along = normal(*images.shape, seed=6)
     ahead = digits.loss(parameters, images + 1e-6 * along, LABELS)
@@ -488,7 +488,7 @@ def test_curvature_of_the_network_is_the_difference_of_gradients(
 def test_per_example_gradients_are_those_of_a_loop(
     parameters: Any, images: Any
 ) -> None:
-    """`vmap(grad(loss))` gives the gradient of each example alone."""
+    """`vmap(grad(loss))` returns the gradient of each example."""
     found = digits.per_example_grads(parameters, images[:, None], LABELS[:, None])
     for i in range(len(images)):
         alone = co.grad(digits.loss)(parameters, images[i, None], LABELS[i, None])
@@ -499,7 +499,7 @@ def test_per_example_gradients_are_those_of_a_loop(
 def test_norms_are_lengths_of_per_example_gradients(
     parameters: Any, images: Any
 ) -> None:
-    """`grad_norms` takes all parameters of an example together."""
+    """`grad_norms` is the norm over all parameters of an example."""
     actual = digits.grad_norms(parameters, images, LABELS)
     for i in range(len(images)):
         alone = co.grad(digits.loss)(parameters, images[i, None], LABELS[i, None])
@@ -511,7 +511,7 @@ def test_norms_are_lengths_of_per_example_gradients(
 
 
 def test_adam_first_step_has_the_length_of_the_rate() -> None:
-    """The first step goes against the sign of the gradient, by the rate."""
+    """The first step is the rate, against the sign of the gradient."""
     start = {"w": np.array([1.0, 2.0])}
     grads = {"w": np.array([0.5, -8.0])}
     moved_to = digits.Adam(start).step(start, grads, 0.1)
@@ -519,7 +519,7 @@ def test_adam_first_step_has_the_length_of_the_rate() -> None:
 
 
 def test_training_lowers_the_loss() -> None:
-    """A few epochs on a few images bring the loss down, in single precision."""
+    """A few epochs on a few images lower the loss, in single precision."""
     rng = np.random.default_rng(3)
     pixels = rng.uniform(size=(96, 1, 8, 8)).astype(np.float32)
     labels = np.arange(96) % 10
@@ -532,7 +532,7 @@ def test_training_lowers_the_loss() -> None:
 
 
 def test_quick_run_names_three_digits_and_draws_them(tmp_path: Path) -> None:
-    """The script runs by itself, without a screen, and writes its picture."""
+    """The program runs without a screen and writes its picture."""
     picture = tmp_path / "quick.png"
     done = subprocess.run(
         [sys.executable, "-W", "error", str(PATH), "--quick", "--output", str(picture)],
@@ -560,14 +560,14 @@ def test_full_run_reads_97_of_100_unseen_digits(
 
 
 def test_picture_goes_to_the_temporary_folder() -> None:
-    """Without an option no file appears in the folder that the program runs in."""
+    """Without `--output` the picture does not land in the current folder."""
     assert digits.options([]).output.parent == Path(tempfile.gettempdir())
 
 
 def test_an_eight_is_written_with_an(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The captions say "a 7" and "an 8"."""
+    """The captions read "a 7" and "an 8"."""
     parameters = digits.new_parameters(np.random.default_rng(0))
     pixels, labels = np.zeros((3, 1, 8, 8), np.float32), np.array([7, 8, 8])
     digits.show_strangest(parameters, pixels, labels, tmp_path / "three.png")
