@@ -22,7 +22,7 @@ from customop.core.operator import Operator, operators
 from customop.core.table import Row, RuleKind, fallbacks
 from customop.errors import place
 
-__all__ = ["ORIGINS", "Rule", "hidden_rules", "rules_of", "user_kinds"]
+__all__ = ["ORIGINS", "Rule", "hidden_rules", "rules_of"]
 
 # Where rules come from.
 ORIGINS = {
@@ -37,6 +37,7 @@ ORIGINS = {
     "disabled": "disabled by set_kernel_enabled",
 }
 _TRANSFORMS = (AUTOGRAD, JVP, VMAP)
+_FIRST = ("kernel", COMPOSITE.name, FAKE, *(k.name for k in (*_TRANSFORMS, *MERGED)))
 
 
 class Rule(NamedTuple):
@@ -64,24 +65,13 @@ class Rule(NamedTuple):
 
 def rules_of(op: Operator[..., Any]) -> list[Rule]:
     """Return all rules of an operator: kernels, fake, transforms, others."""
-    return [
-        *_kernels(op),
-        *_fakes(op),
-        *[rule for kind in _TRANSFORMS for rule in _transform(op, kind)],
-        *_autocasts(op),
-        *_classes(op),
-        *[rule for kind in user_kinds() for rule in _transform(op, kind)],
-        *_samples(op),
-    ]
-
-
-def user_kinds() -> list[RuleKind]:
-    """Return the rule kinds of users, by name."""
-    known = (*_TRANSFORMS, *MERGED, COMPOSITE, SAMPLE_INPUTS)
-    seen = {kind for op in operators.values() for kind in op.rows}
-    seen |= set(fallbacks)
-    theirs = [k for k in seen if isinstance(k, RuleKind) and k not in known]
-    return sorted(theirs, key=lambda kind: kind.name)
+    found = [rule for key, row in op.rows.items() for rule in _registered(op, key, row)]
+    kernels = [kind for kind in fallbacks if isinstance(kind, str) and kind != FAKE]
+    others: list[str | RuleKind] = [*kernels, FAKE, *_TRANSFORMS, *_user_kinds()]
+    for key in others:
+        if key not in op.rows:
+            found += _unregistered(op, key)
+    return sorted(found, key=_rank)
 
 
 def hidden_rules(op: Operator[..., Any]) -> list[Rule]:
@@ -94,86 +84,64 @@ def hidden_rules(op: Operator[..., Any]) -> list[Rule]:
     ]
 
 
+def _user_kinds() -> list[RuleKind]:
+    known = (*_TRANSFORMS, *MERGED, COMPOSITE, SAMPLE_INPUTS)
+    seen = {kind for op in operators.values() for kind in op.rows} | set(fallbacks)
+    return [k for k in seen if isinstance(k, RuleKind) and k not in known]
+
+
 def _title(key: str | RuleKind) -> tuple[str, str]:
+    """Name and target of a rule."""
     if isinstance(key, RuleKind):
         return key.name, ""
     return (FAKE, "") if key == FAKE else ("kernel", key)
 
 
-def _kernels(op: Operator[..., Any]) -> Iterator[Rule]:
-    for key, row in op.rows.items():
-        if isinstance(key, str) and key != FAKE:
-            origin = "disabled" if key in op.disabled else "own"
-            yield Rule("kernel", key, origin, (row.place,))
-    body = op.rows.get(COMPOSITE)
-    if body is not None:
-        yield Rule("composite", "", "own", (body.place,))
-    for kind in fallbacks:
-        if isinstance(kind, str) and kind != FAKE and kind not in op.rows:
-            found = op.fallback_for(kind)
-            if found is not None:
-                yield Rule("kernel", kind, "fallback", (place(found),))
+def _rank(rule: Rule) -> tuple[int, str]:
+    """Kernels stay in the order of their registration, other kinds come by name."""
+    is_first = rule.name in _FIRST
+    return (_FIRST.index(rule.name), "") if is_first else (len(_FIRST), rule.name)
 
 
-def _fakes(op: Operator[..., Any]) -> Iterator[Rule]:
-    row = op.rows.get(FAKE)
-    if row is not None:
-        yield Rule(FAKE, "", "own", (row.place,))
-    elif COMPOSITE in op.rows:
-        yield Rule(FAKE, "", "body")
-    elif find_fake(op) is not None:
-        yield Rule(FAKE, "", "tags")
+# ---- registered rules ----
+
+
+def _registered(
+    op: Operator[..., Any], key: str | RuleKind, row: Row
+) -> Iterator[Rule]:
+    if key is AUTOCAST:
+        for kind, dtype in row.fn.items():
+            yield Rule(AUTOCAST.name, f"{kind}:{dtype}", "own", (row.place,))
+    elif key is ARRAY_CLASS:
+        for cls, rule in row.fn.items():
+            name = f"{cls.__module__}.{cls.__qualname__}"
+            yield Rule(ARRAY_CLASS.name, name, "own", (rule.place,))
     else:
-        found = op.fallback_for(FAKE)
-        if found is not None:
-            yield Rule(FAKE, "", "fallback", (place(found),))
+        origin = "disabled" if key in op.disabled else "own"
+        places = row.fn.places if isinstance(row.fn, GradRule) else (row.place,)
+        yield Rule(*_title(key), origin, places)
 
 
-def _transform(op: Operator[..., Any], kind: RuleKind) -> Iterator[Rule]:
-    """The rule of a kind that a call would take."""
-    row = op.rows.get(kind)
-    if row is not None:
-        yield Rule(kind.name, "", "own", _places(row))
-        return
-    origin = _origin(op, kind)
-    found = op.fallback_for(kind) if origin == "fallback" else None
-    if origin:
-        yield Rule(kind.name, "", origin, () if found is None else (place(found),))
+# ---- other rules ----
 
 
-def _origin(op: Operator[..., Any], kind: RuleKind) -> str:
-    if kind.derive is not None and kind.derive(op) is not None:
-        return "tags" if kind is VMAP else "derived"
-    if kind is JVP and AUTOGRAD in op.rows:
-        return "autograd"
-    if kind in _TRANSFORMS and COMPOSITE in op.rows:
-        return "body"
-    if op.fallback_for(kind) is not None:
-        return "fallback"
-    if kind is JVP and op.fallback_for(AUTOGRAD) is not None:
-        return "autograd"
-    return "loop" if kind is VMAP else ""
+def _unregistered(op: Operator[..., Any], key: str | RuleKind) -> list[Rule]:
+    origin = next((word for word, is_here in _origins(op, key) if is_here), None)
+    if origin is None:
+        return []
+    fallback = op.fallback_for(key) if origin == "fallback" else None
+    return [Rule(*_title(key), origin, () if fallback is None else (place(fallback),))]
 
 
-def _places(row: Row) -> tuple[str, ...]:
-    """File and line of the functions of a rule."""
-    return row.fn.places if isinstance(row.fn, GradRule) else (row.place,)
-
-
-def _autocasts(op: Operator[..., Any]) -> Iterator[Rule]:
-    row = op.rows.get(AUTOCAST)
-    for kind, dtype in () if row is None else row.fn.items():
-        yield Rule("autocast", f"{kind}:{dtype}", "own", (row.place,) if row else ())
-
-
-def _classes(op: Operator[..., Any]) -> Iterator[Rule]:
-    row = op.rows.get(ARRAY_CLASS)
-    for cls, rule in () if row is None else row.fn.items():
-        name = f"{cls.__module__}.{cls.__qualname__}"
-        yield Rule("array_class", name, "own", (rule.place,))
-
-
-def _samples(op: Operator[..., Any]) -> Iterator[Rule]:
-    row = op.rows.get(SAMPLE_INPUTS)
-    if row is not None:
-        yield Rule(SAMPLE_INPUTS.name, "", "own", (row.place,))
+def _origins(op: Operator[..., Any], key: str | RuleKind) -> Iterator[tuple[str, bool]]:
+    """Each origin in the order in which a call tries them, and whether it applies."""
+    has_body = COMPOSITE in op.rows
+    derive = key.derive if isinstance(key, RuleKind) else None
+    derived = None if derive is None else derive(op)
+    yield "tags", key == FAKE and not has_body and find_fake(op) is not None
+    yield ("tags" if key is VMAP else "derived"), derived is not None
+    yield "autograd", key is JVP and AUTOGRAD in op.rows
+    yield "body", has_body and key in (FAKE, *_TRANSFORMS)
+    yield "fallback", op.fallback_for(key) is not None
+    yield "autograd", key is JVP and op.fallback_for(AUTOGRAD) is not None
+    yield "loop", key is VMAP
