@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from customop.errors import CustomOpError
 from customop.pytest.known_failures import Outcome
-from customop.pytest.recording import Call
+from customop.pytest.recording import RecordedCall
 from customop.testing.opcheck import opcheck
 
 __all__ = ["Finding", "findings_of"]
@@ -38,7 +38,7 @@ class Finding(NamedTuple):
 
 
 def findings_of(
-    calls: Sequence[Call], checks: Sequence[str], bounds: Mapping[str, Any]
+    calls: Sequence[RecordedCall], checks: Sequence[str], bounds: Mapping[str, Any]
 ) -> list[Finding]:
     """Check calls.
 
@@ -55,7 +55,7 @@ def findings_of(
     list of Finding
         By operator and check.
     """
-    by_op: dict[str, list[Call]] = {}
+    by_op: dict[str, list[RecordedCall]] = {}
     for call in calls:
         by_op.setdefault(call.op.qualname, []).append(call)
     return [
@@ -66,7 +66,10 @@ def findings_of(
 
 
 def _of_one(
-    op: str, calls: Sequence[Call], checks: Sequence[str], bounds: Mapping[str, Any]
+    op: str,
+    calls: Sequence[RecordedCall],
+    checks: Sequence[str],
+    bounds: Mapping[str, Any],
 ) -> Iterator[Finding]:
     gone = [_without_check(op, call.gone) for call in calls if call.gone]
     present = [call for call in calls if not call.gone]
@@ -107,7 +110,7 @@ def _weight(finding: Finding | None) -> int:
 
 
 def _checked(
-    call: Call, checks: Sequence[str], bounds: Mapping[str, Any]
+    call: RecordedCall, checks: Sequence[str], bounds: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     if not checks:
         return {}

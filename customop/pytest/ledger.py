@@ -11,8 +11,7 @@ import pytest
 from customop.core.operator import namespaces
 from customop.errors import did_you_mean, quoted
 from customop.pytest.known_failures import ANY_TEST, LEFT_OUT, Changes, Outcome, Ran
-from customop.pytest.recording import is_named
-from customop.pytest.requests import Option
+from customop.pytest.requests import Option, is_named
 
 __all__ = ["Ledger", "operator_names", "unchecked"]
 
@@ -199,7 +198,7 @@ def unchecked(raised: int, without_values: int) -> str:
     """Calls that are not checked, and why; nothing where there are none."""
     parts = [f"{raised} raised"] if raised else []
     if without_values:
-        parts.append(f"{without_values} had fake or traced arrays")
+        parts.append(f"{without_values} had fake arrays")
     return ", ".join(parts)
 
 

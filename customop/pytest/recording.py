@@ -1,68 +1,59 @@
-"""The calls that a piece of code makes, with their arguments as they were."""
+"""Record operator calls with their arguments as they were before the call."""
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 
 from customop.arrays.kinds import has_data, is_array
-from customop.arrays.nested import children, map_nested
-from customop.core.array_classes import find_array_rule
-from customop.core.dispatch import Mode
-from customop.core.kernels import (
-    find_kernel,
-    has_own_rule,
-    kind_of_call,
-    top_interpreter,
-)
+from customop.arrays.nested import children, flat
+from customop.core.dispatch import Interpreter
 from customop.core.kinds import COMPOSITE
+from customop.core.observe import Observer
 from customop.core.samples import Sample
-from customop.core.table import RuleKind
-from customop.errors import CustomOpError, quoted
+from customop.core.table import RuleKind, RuleTable
+from customop.errors import quoted
 from customop.testing.inputs.memory import fresh
-from customop.transforms.autograd.interpreter import GradTracer
 
-__all__ = ["Call", "Log", "is_named", "recording"]
+__all__ = ["RecordedCall", "Recorder"]
 
 
 @dataclass(slots=True, eq=False)
-class Call:
-    """A call that returned, and how many others were like it.
+class RecordedCall:
+    """A call that returned, and the number of similar ones.
 
     Attributes
     ----------
     op : Operator
     sample : Sample
-        The arguments, in memory of their own.
-    made_by : object
-        What only this definition of the operator has; it keeps no kernel alive.
+        A copy of the arguments.
+    invoke : callable
+        The `op.invoke` of this definition; it does not keep the kernel alive.
     rules : frozenset
-        Kinds of the kernels and rules that it had then.
+        The kinds of kernels and rules that the operator had.
     count : int
-        Calls with arguments of these shapes, dtypes and strides.
+        The number of calls with the same `signature`.
     """
 
-    op: Any
+    op: RuleTable
     sample: Sample
-    made_by: Any
+    invoke: Callable[..., Any]
     rules: frozenset[str | RuleKind]
     count: int = 0
 
     @property
     def gone(self) -> str:
-        """Why the operator is no longer the one that was called, or nothing."""
+        """Why the operator is not the one that was called, or an empty text."""
         if self.op.closed:
             return "taken back before the test ended"
-        if self.op.invoke is not self.made_by:
-            return "defined anew after the call"
+        if self.op.invoke is not self.invoke:
+            return "defined again after the call"
         lost = self.rules - self.op.rows.keys()
         if lost:
             names = sorted(k if isinstance(k, str) else k.name for k in lost)
@@ -70,195 +61,109 @@ class Call:
         return ""
 
 
-class Log:
-    """What a `recording` has seen.
+class Recorder(Observer):
+    """Record the kernels that a block of code runs, in all threads.
+
+    Calls inside a kernel are not recorded. Calls inside a composite body are.
 
     Parameters
     ----------
     wants : callable
-        Whether the calls of an operator, by name, are of interest.
+        ``wants(qualname)`` says whether to record the calls of an operator.
 
     Attributes
     ----------
     calls : dict
-        The calls that returned, one of those that are alike.
+        One of each set of similar calls that returned.
     raised : int
-        How many calls raised.
+        The number of calls whose kernel raised.
     without_values : int
-        How many calls had arrays that hold no values of their own: fake ones, and
-        those of a transform around the recording.
+        The number of calls with fake arrays.
     """
 
     def __init__(self, wants: Callable[[str], bool]) -> None:
-        self.calls: dict[Hashable, Call] = {}
+        super().__init__(threads=True)
+        self.calls: dict[Hashable, RecordedCall] = {}
         self.raised: int = 0
         self.without_values: int = 0
-        self.is_open = True
         self._wants = wants
         self._wanted: dict[str, bool] = {}
+        self._depth = _Depth()
         self._lock = threading.Lock()
 
-    def wants(self, op: Any) -> bool:
-        """Whether a call of an operator is to be noted now."""
-        name = op.qualname
-        if name not in self._wanted:
-            self._wanted[name] = self._wants(name)
-        return self.is_open and self._wanted[name]
+    def enter(
+        self,
+        op: RuleTable,
+        by: str | Interpreter,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+    ) -> _Entered | None:
+        """Copy the arguments of a kernel."""
+        if by != "kernel":
+            return None
+        body = op.rows.get(COMPOSITE)
+        entered = _Entered(1 if body is None or body.fn is not fn else 0)
+        if not self._depth.value and self._is_wanted(op.qualname):
+            self._copy(entered, op, args)
+        self._depth.value += entered.depth
+        return entered
 
-    def observe(self, op: Any, args: Sequence[Any], run: Callable[[], Any]) -> Any:
-        """Run a call, and note it with its arguments as they are before."""
-        __tracebackhide__ = True
-        values = [map_nested(value, _primal) for value in args]
-        if not all(map(_has_values, values)):
+    def leave(self, entered: _Entered | None, out: Any) -> None:
+        """Record the call."""
+        if entered is None:
+            return
+        self._depth.value -= entered.depth
+        if entered.call is not None:
             with self._lock:
-                self.without_values += 1
-            return run()
-        key = (op.qualname, id(op.invoke), *_signatures(values))
-        known = self.calls.get(key)
-        call = known or _new_call(op, values)
-        try:
-            out = run()
-        except Exception:
+                self.calls.setdefault(entered.key, entered.call).count += 1
+
+    def fail(
+        self, entered: _Entered | None, error: BaseException, *, again: bool
+    ) -> None:
+        """Count the error."""
+        if entered is None:
+            return
+        self._depth.value -= entered.depth
+        if entered.call is not None and not again:
             with self._lock:
                 self.raised += 1
-            raise
-        with self._lock:
-            self.calls.setdefault(key, call).count += 1
-        return out
+
+    def _is_wanted(self, name: str) -> bool:
+        if name not in self._wanted:
+            self._wanted[name] = self._wants(name)
+        return self._wanted[name]
+
+    def _copy(self, entered: _Entered, op: RuleTable, args: Sequence[Any]) -> None:
+        if not all(has_data(leaf) for value in args for leaf in flat(value)):
+            with self._lock:
+                self.without_values += 1
+            return
+        entered.key = (op.qualname, id(op.invoke), *_signatures(args))
+        entered.call = self.calls.get(entered.key)
+        if entered.call is None:
+            positional, keywords = op.schema.split(args)
+            sample = fresh(Sample(tuple(positional), keywords))
+            entered.call = RecordedCall(op, sample, op.invoke, frozenset(op.rows))
 
 
-class _Recorder(Mode):
-    """Notes the calls that reach it, and passes them on.
+class _Depth(threading.local):
+    """The number of kernels that run in this thread, composite bodies not counted."""
 
-    It was opened before the transforms of the code under it, so that those handle a
-    call first: what it sees is what they call on values.
-    """
-
-    # With a rule, derived, for every operator it sees those with a body too.
-    kind = RuleKind("recording", derive=lambda op: op)
-
-    def __init__(self, log: Log) -> None:
-        super().__init__()
-        self.log = log
-
-    def process(self, op: Any, args: Sequence[Any]) -> Any:
-        __tracebackhide__ = True
-
-        def run() -> Any:
-            __tracebackhide__ = True
-            if not _takes_its_body(op, args):
-                return op.invoke(args)
-            with _Inside(self.log, op):
-                return op.invoke(args)
-
-        return self.log.observe(op, args, run) if self.log.wants(op) else run()
-
-    def end(self) -> None:
-        """Go on to pass calls: a context copied in the block may be used after it."""
+    value = 0
 
 
-class _Inside(_Recorder):
-    """The recorder of what the body of one operator calls."""
-
-    def __init__(self, log: Log, op: Any) -> None:
-        super().__init__(log)
-        self.kind = RuleKind(  # type: ignore[misc]  # which body is open differs
-            "recording", derive=lambda other: None if other is op else other
-        )
+@dataclass(slots=True)
+class _Entered:
+    depth: int
+    key: Hashable = None
+    call: RecordedCall | None = None
 
 
-@contextmanager
-def recording(log: Log) -> Iterator[Log]:
-    """Note the calls of a block, and of the threads that it starts.
-
-    What an operator calls in its kernel is part of it, and is not noted.
-
-    Parameters
-    ----------
-    log : Log
-
-    Yields
-    ------
-    Log
-    """
-    try:
-        with _in_new_threads(log), _Recorder(log):
-            yield log
-    finally:
-        log.is_open = False
-
-
-@contextmanager
-def _in_new_threads(log: Log) -> Iterator[None]:
-    """Open a recorder in every thread that is started: a mode is of one thread."""
-    before = threading.Thread.start
-
-    def start(thread: threading.Thread) -> None:
-        run = thread.run
-
-        def recorded() -> None:
-            with _Recorder(log):
-                run()
-
-        thread.run = recorded  # type: ignore[method-assign]  # of this one object
-        before(thread)
-
-    threading.Thread.start = start  # type: ignore[method-assign, assignment]
-    try:
-        yield
-    finally:
-        threading.Thread.start = before  # type: ignore[method-assign]
-
-
-def _takes_its_body(op: Any, args: Sequence[Any]) -> bool:
-    """Whether a call outside of the recorder goes through the body of an operator.
-
-    Only then may it be opened to a mode: kernels and rules of its own come first.
-    """
-    row = op.rows.get(COMPOSITE)
-    if row is None:
-        return False
-    top = top_interpreter(op, args)
-    if top is not None:
-        return top.alive and not has_own_rule(op, top.kind)
-    if find_array_rule(op, args) is not None:
-        return False
-    try:
-        kind, _ = kind_of_call(op, args)
-    except CustomOpError:  # the call itself raises it again
-        return False
-    return find_kernel(op, kind) is row.fn
-
-
-# ---- values ----
-
-
-def _primal(value: Any) -> Any:
-    """The array that a variable stands for; all else as it is."""
-    while isinstance(value, GradTracer):
-        value = value.value
-    return value
-
-
-def _has_values(value: Any) -> bool:
-    items = children(value)
-    if items is not None:
-        return all(map(_has_values, items))
-    return has_data(value)
-
-
-def _new_call(op: Any, values: Sequence[Any]) -> Call:
-    sample = fresh(_as_sample(op, values))
-    return Call(op, sample, op.invoke, frozenset(op.rows))
-
-
-def _as_sample(op: Any, values: Sequence[Any]) -> Sample:
-    positional, keywords = op.schema.split(values)
-    return Sample(tuple(positional), keywords)
+# ---- signatures ----
 
 
 def _signatures(values: Sequence[Any]) -> list[Hashable]:
-    """What makes two calls differ: not the elements of arrays, nor sizes of floats."""
+    """The key of similar calls: without elements of arrays and values of floats."""
     seen: dict[int, int] = {}
     return [_signature(value, seen) for value in values]
 
@@ -268,65 +173,26 @@ def _signature(value: Any, seen: dict[int, int]) -> Hashable:
     if items is not None:
         return (type(value), *(_signature(item, seen) for item in items))
     if is_array(value):
-        # Which places hold the same array is of interest too.
+        # Calls also differ by which arguments are the same array. They do not differ by
+        # whether it is read-only: in the proof of a composite body all arrays are.
         place = seen.setdefault(id(value), len(seen))
         strides = getattr(value, "strides", None)
-        flags = getattr(value, "flags", None)
-        can_write = getattr(flags, "writeable", None)
         shape = tuple(value.shape)
         dtype = value.dtype if isinstance(value.dtype, np.dtype) else str(value.dtype)
-        return (type(value), shape, dtype, strides, can_write, place)
+        return (type(value), shape, dtype, strides, place)
     if isinstance(value, float | complex):
-        return (type(value), _sort_of_number(value))
+        return (type(value), _sign(value))
     if isinstance(value, int) and abs(value) > _SMALL:
         return (type(value), value > 0, "large")
-    return (type(value), value if isinstance(value, _TOLD_APART) else None)
+    return (type(value), value if isinstance(value, _COMPARED) else None)
 
 
-# Numbers of axes and of elements to a side; above, one number is like another.
+# Integers up to here may be axes or lengths, and are compared by value.
 _SMALL = 16
-# Classes of which one value is not like another; a Generator is like any other.
-_TOLD_APART = (int, str, bytes, Enum, np.dtype, type)
+# Classes compared by value; of others, such as Generator, only the class counts.
+_COMPARED = (int, str, bytes, Enum, np.dtype, type)
 
 
-def _sort_of_number(value: complex) -> Hashable:
+def _sign(value: complex) -> Hashable:
     parts = (value.real, value.imag)
     return tuple("nan" if math.isnan(x) else (x > 0) - (x < 0) for x in parts)
-
-
-# ---- names ----
-
-
-def is_named(qualname: str, pattern: str) -> bool:
-    """Whether a pattern names an operator.
-
-    Parameters
-    ----------
-    qualname : str
-        ``"ns::name"`` or ``"ns::name.overload"``.
-    pattern : str
-        ``"ns"``, ``"ns::name"`` for all overloads, ``"ns::name.overload"``, any of
-        them with ``*`` and ``?``; ``"ALL"`` for all but NumPy's own functions.
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> is_named("mylib::f", "mylib"), is_named("mylib::f.out", "mylib::g*")
-    (True, False)
-    """
-    namespace, _, full = qualname.partition("::")
-    if pattern == "ALL":
-        return namespace not in _BUILT_IN
-    wanted, colons, name = pattern.partition("::")
-    if not fnmatchcase(namespace, wanted):
-        return False
-    short = full.partition(".")[0]
-    overload = full if "." in full else f"{full}.default"
-    return not colons or fnmatchcase(short, name) or fnmatchcase(overload, name)
-
-
-# What the package defines is checked by the tests of the package.
-_BUILT_IN = ("np", "customop")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,6 @@ from customop.core.operator import Operator
 from customop.errors import CustomOpError, did_you_mean, quoted
 from customop.library.ops import OperatorPacket
 from customop.pytest.known_failures import KnownFailures
-from customop.pytest.recording import is_named
 from customop.testing.close import check_bounds
 from customop.testing.opcheck import CHECKS, checks_named
 
@@ -26,12 +26,48 @@ __all__ = [
     "Option",
     "Request",
     "as_kind",
+    "is_named",
     "kinds_of_array",
     "option_of",
     "request_of",
 ]
 
 CHECK_NAMES = tuple(check.name for check in CHECKS)
+
+
+def is_named(qualname: str, pattern: str) -> bool:
+    """Whether a pattern matches the name of an operator.
+
+    Parameters
+    ----------
+    qualname : str
+        ``"ns::name"`` or ``"ns::name.overload"``.
+    pattern : str
+        ``"ns"``, ``"ns::name"`` for all overloads, ``"ns::name.overload"``, any of
+        these with ``*`` and ``?``; ``"ALL"`` for all but those of this package.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> is_named("mylib::f", "mylib"), is_named("mylib::f.out", "mylib::g*")
+    (True, False)
+    """
+    namespace, _, full = qualname.partition("::")
+    if pattern == "ALL":
+        return namespace not in _BUILT_IN
+    wanted, colons, name = pattern.partition("::")
+    if not fnmatchcase(namespace, wanted):
+        return False
+    short = full.partition(".")[0]
+    overload = full if "." in full else f"{full}.default"
+    return not colons or fnmatchcase(short, name) or fnmatchcase(overload, name)
+
+
+# The operators of this package have tests of their own.
+_BUILT_IN = ("np", "customop")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from customop.errors import CustomOpWarning, quoted
 from customop.pytest.findings import Finding, findings_of
 from customop.pytest.known_failures import LEFT_OUT, Outcome
 from customop.pytest.ledger import Ledger, operator_names, unchecked
-from customop.pytest.recording import Call, Log, recording
+from customop.pytest.recording import RecordedCall, Recorder
 from customop.pytest.requests import (
     Option,
     Request,
@@ -54,7 +54,7 @@ def add_marked(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
 class Seen:
     """What a test has called, for the option."""
 
-    due: Sequence[Call]
+    due: Sequence[RecordedCall]
     summary: dict[str, Any]
 
 
@@ -82,8 +82,8 @@ class Checker:
         requests = [r for r in (marked, general) if r is not None]
         if not requests:
             return (yield)
-        log = Log(lambda name: any(r.wants(name) for r in requests))
-        with recording(log):
+        log = Recorder(lambda name: any(r.wants(name) for r in requests))
+        with log:
             result = yield
         due = list(log.calls.values())
         called = sorted({call.op.qualname for call in due})
@@ -162,7 +162,7 @@ def _uncaptured(config: pytest.Config) -> Iterator[None]:
             yield
 
 
-def _summary(log: Log, calls: Sequence[Call]) -> dict[str, Any]:
+def _summary(log: Recorder, calls: Sequence[RecordedCall]) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     for call in calls:
         counts[call.op.qualname] += call.count
@@ -177,7 +177,7 @@ def _summary(log: Log, calls: Sequence[Call]) -> dict[str, Any]:
 
 
 def _check_marked(
-    item: pytest.Item, request: Request, calls: Sequence[Call], log: Log
+    item: pytest.Item, request: Request, calls: Sequence[RecordedCall], log: Recorder
 ) -> None:
     """Check the calls of a marked test; it fails where a check does."""
     findings = findings_of(calls, request.checks, request.bounds)
@@ -191,7 +191,7 @@ def _check_marked(
         item.warn(CustomOpWarning(_nothing_called(request, log)))
 
 
-def _nothing_called(request: Request, log: Log) -> str:
+def _nothing_called(request: Request, log: Recorder) -> str:
     names = "" if request.patterns == ("ALL",) else f" of {quoted(request.patterns)}"
     others = unchecked(log.raised, log.without_values)
     return (
@@ -204,7 +204,9 @@ def _nothing_called(request: Request, log: Log) -> str:
 # ---- one report for each check ----
 
 
-def _findings(option: Option, test: str, calls: Sequence[Call]) -> Iterator[Finding]:
+def _findings(
+    option: Option, test: str, calls: Sequence[RecordedCall]
+) -> Iterator[Finding]:
     """What the checks say of the calls of a test, but for those to be left out."""
     checks = option.request.checks
     for op in dict.fromkeys(call.op.qualname for call in calls):

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from customop.arrays import kinds
 from customop.core import operator
 from customop.core.operator import namespaces, remove_operator
 from customop.pytest import session  # noqa: F401  # once for all runs inside of this
@@ -31,9 +30,3 @@ def project(
     # The next project is in another file: it must not revive these.
     for op in ops:
         operator._retired.pop(op.qualname, None)
-
-
-@pytest.fixture
-def boxed(built_in_kinds: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget the kind that a project makes known, also how it is converted."""
-    monkeypatch.setattr(kinds, "_conversions", {})

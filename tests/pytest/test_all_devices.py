@@ -25,7 +25,7 @@ def test_it(all_devices):
 """
 
 
-@pytest.mark.usefixtures("boxed")
+@pytest.mark.usefixtures("built_in_kinds")
 def test_all_devices_runs_a_test_for_each_kind(project: Project) -> None:
     """The fixture gives each kind of array at hand in turn, with its name as id."""
     project.tests(KINDS)
@@ -38,7 +38,7 @@ def test_all_devices_runs_a_test_for_each_kind(project: Project) -> None:
     )
 
 
-@pytest.mark.usefixtures("boxed")
+@pytest.mark.usefixtures("built_in_kinds")
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

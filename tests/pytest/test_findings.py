@@ -10,7 +10,8 @@ import pytest
 import customop as co
 from customop.pytest.findings import Finding, findings_of
 from customop.pytest.known_failures import Outcome
-from customop.pytest.recording import Log, is_named, recording
+from customop.pytest.recording import Recorder
+from customop.pytest.requests import is_named
 
 
 @co.custom_op("findings::double", mutates_args=())
@@ -34,19 +35,19 @@ def draw(x: np.ndarray) -> np.ndarray:
 
 
 @pytest.fixture
-def log() -> Log:
+def log() -> Recorder:
     """A log of the operators of this file."""
-    return Log(lambda name: is_named(name, "findings"))
+    return Recorder(lambda name: is_named(name, "findings"))
 
 
-def found(log: Log, *checks: str) -> list[Finding]:
+def found(log: Recorder, *checks: str) -> list[Finding]:
     """Return what some checks say of a log."""
     return findings_of([*log.calls.values()], checks, {})
 
 
-def test_one_finding_for_each_operator_and_check(log: Log) -> None:
+def test_one_finding_for_each_operator_and_check(log: Recorder) -> None:
     """Calls of one operator are summed up."""
-    with recording(log):
+    with log:
         double(np.ones(2)), double(np.ones(3)), draw(np.ones(2))
     findings = found(log, "test_schema", "test_mutation")
     assert [(f.op, f.check, f.outcome.status, f.text) for f in findings] == [
@@ -57,9 +58,9 @@ def test_one_finding_for_each_operator_and_check(log: Log) -> None:
     ]
 
 
-def test_one_call_that_fails_is_enough(log: Log) -> None:
+def test_one_call_that_fails_is_enough(log: Recorder) -> None:
     """A check fails if it fails for one call, which is named; the rest do not run."""
-    with recording(log):
+    with log:
         double(np.ones(2)), double(np.ones((2, 2))), double(np.ones((2, 2, 2)))
     ran.clear()
     (finding,) = found(log, "test_vmap")
@@ -70,9 +71,9 @@ def test_one_call_that_fails_is_enough(log: Log) -> None:
     assert max(ran) == 3
 
 
-def test_the_reason_is_the_message_alone(log: Log) -> None:
+def test_the_reason_is_the_message_alone(log: Recorder) -> None:
     """What goes into a file repeats neither the operator nor the check."""
-    with recording(log):
+    with log:
         double(np.ones((2, 2)))
     (finding,) = found(log, "test_vmap")
     first = finding.text.partition("\n")[0]
@@ -80,9 +81,9 @@ def test_the_reason_is_the_message_alone(log: Log) -> None:
     assert not finding.text.endswith("unlike ones)")
 
 
-def test_a_check_that_does_not_apply(log: Log) -> None:
+def test_a_check_that_does_not_apply(log: Recorder) -> None:
     """Where a check proves nothing in any call, it says why."""
-    with recording(log):
+    with log:
         draw(np.ones(2)), draw(np.ones(3))
     ((op, check, outcome, text),) = found(log, "test_out_variant")
     assert (op, check, outcome.status, text) == (
@@ -95,9 +96,9 @@ def test_a_check_that_does_not_apply(log: Log) -> None:
     assert not outcome.reason.startswith("SKIPPED")
 
 
-def test_a_check_that_applies_to_one_call(log: Log) -> None:
+def test_a_check_that_applies_to_one_call(log: Recorder) -> None:
     """A check that passes in one call, and proves nothing in another, has passed."""
-    with recording(log):
+    with log:
         double(np.ones(2, int))
         double(np.ones(2))
         double(np.ones(3, int))
@@ -106,12 +107,12 @@ def test_a_check_that_applies_to_one_call(log: Log) -> None:
     assert finding.outcome == Outcome("passed")
 
 
-def test_an_operator_that_is_gone(log: Log) -> None:
+def test_an_operator_that_is_gone(log: Recorder) -> None:
     """What cannot be checked is a finding of no check."""
     with co.Library("findings", "FRAGMENT") as lib:
         lib.define("passing(Array x) -> Array")
         lib.impl("passing", lambda x: x * 2, "CPU")
-        with recording(log):
+        with log:
             co.ops.findings.passing(np.ones(2))
     reason = "findings::passing was taken back before the test ended"
     assert found(log, "test_schema") == [
@@ -124,9 +125,9 @@ def test_an_operator_that_is_gone(log: Log) -> None:
     ]
 
 
-def test_random_numbers_go_on_as_without(log: Log) -> None:
+def test_random_numbers_go_on_as_without(log: Recorder) -> None:
     """Checks draw no numbers from the states of the program."""
-    with recording(log):
+    with log:
         draw(np.ones(2))
     random.seed(3)
     np.random.seed(3)  # noqa: NPY002  # the state that programs share
