@@ -323,11 +323,9 @@ def dispatch(op: RuleTable, args: Sequence[Any]) -> Any:  # noqa: C901  # one fr
         except CustomOpError as error:
             # From here: how the fault was found is no news for the caller.
             raise error.with_traceback(None) from error.__cause__
-        if watched_by:
-            runs_again = None if proof is None else proof.concerns
-            kernel = observed(op, "kernel", kernel, args, runs_again)
+        run = observed(op, "kernel", kernel, args, proof) if watched_by else kernel
         try:
-            out = kernel(*values, **keywords)
+            out = run(*values, **keywords)
         except Exception as error:
             if proof is None or not proof.concerns(error):
                 raise
@@ -338,11 +336,12 @@ def dispatch(op: RuleTable, args: Sequence[Any]) -> Any:  # noqa: C901  # one fr
             )
         else:
             return out if proof is None else proof.check(out)
-        return proof.check(kernel(*values, **keywords))
+        return proof.check(run(*values, **keywords))
     if not top.alive:
         raise leaked(op, top)
-    handle = observed(op, top, top.handle, args) if watched_by else top.handle
-    return handle(op, args)
+    if watched_by:
+        return observed(op, top, top.handle, args)(op, args)
+    return top.handle(op, args)
 
 
 def mode_for(op: RuleTable) -> Mode | None:

@@ -168,15 +168,16 @@ def observed(
     by: str | Interpreter,
     fn: Callable[..., Any],
     args: Sequence[Any],
-    runs_again: Callable[[Exception], bool] | None = None,
+    proof: Any = None,
 ) -> Callable[..., Any]:
     """A function that runs `fn` and shows it to the observers of this thread.
 
-    `fn` itself where there are none. Where an error `runs_again`, `fn` is called again.
+    `fn` itself where there are none. The `proof` of a kernel says after which errors the
+    kernel is called again.
     """
     run = fn
     for observer in current_observers()[::-1]:  # the first one sees what others add
-        run = partial(_run, observer, op, by, fn, args, runs_again, run)
+        run = partial(_run, observer, op, by, fn, args, proof, run)
     return run
 
 
@@ -186,7 +187,7 @@ def _run(
     by: str | Interpreter,
     fn: Callable[..., Any],
     shown: Sequence[Any],
-    runs_again: Callable[[Any], bool] | None,
+    proof: Any,
     run: Callable[..., Any],
     /,
     *args: Any,
@@ -196,7 +197,7 @@ def _run(
     try:
         out = run(*args, **keywords)
     except BaseException as error:
-        again = runs_again is not None and runs_again(error)
+        again = proof is not None and proof.concerns(error)
         observer.fail(entered, error, again=again)
         # Hide this frame: a traceback is the same as without observers.
         trace = error.__traceback__
