@@ -36,7 +36,6 @@ from customop.core.codegen import (
     set_dispatch,
     set_fast_kernel,
 )
-from customop.core.derived.find import apply_tags
 from customop.core.dispatch import dispatch
 from customop.core.explain import Explanation, explain
 from customop.core.grad_rules import GradRule, as_formula
@@ -82,6 +81,7 @@ from customop.errors import (
 )
 from customop.schema.infer import signature_of
 from customop.schema.schema import array_names
+from customop.schema.tags import apply_tags
 
 __all__ = [
     "Operator",

@@ -244,37 +244,9 @@ class Definition(NamedTuple):
         parameter: str | None = "",
         kind: str | None = None,
     ) -> ErrorT:
-        """Build an error that names the operator and shows its schema.
-
-        Parameters
-        ----------
-        cls : type of CustomOpError
-        what : str
-            The fault. It follows the operator's name and a colon, or the name alone
-            where it begins with a space.
-        *where : str
-            Lines below the schema.
-        do : str
-            The remedy.
-        parameter : str or None
-            The parameter to mark in the schema. None leaves the schema out.
-        kind : str or None
-            Name of the rule kind concerned.
-
-        Returns
-        -------
-        CustomOpError
-        """
-        joint = "" if what.startswith(" ") else ": "
-        shown = () if parameter is None else (self.show(parameter),)
-        return cls(
-            f"{self.qualname}{joint}{what}",
-            *shown,
-            *where,
-            do=do,
-            op=self.qualname,
-            parameter=parameter or None,
-            kind=kind,
+        """Build an error about the operator; see `Schema.error`."""
+        return self.schema.error(
+            cls, self.qualname, what, *where, do=do, parameter=parameter, kind=kind
         )
 
     def show(self, *parameters: str) -> str:
@@ -396,26 +368,7 @@ class RuleTable:
         parameter: str | None = "",
         kind: str | None = None,
     ) -> ErrorT:
-        """Build an error about the operator; see `Definition.error`.
-
-        Parameters
-        ----------
-        cls : type of CustomOpError
-        what : str
-            The fault.
-        *where : str
-            Lines below the schema.
-        do : str
-            The remedy.
-        parameter : str or None
-            The parameter to mark in the schema. None leaves the schema out.
-        kind : str or None
-            Name of the rule kind concerned.
-
-        Returns
-        -------
-        CustomOpError
-        """
+        """Build an error about the operator; see `Schema.error`."""
         return self.definition.error(
             cls, what, *where, do=do, parameter=parameter, kind=kind
         )

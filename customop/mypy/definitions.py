@@ -16,7 +16,6 @@ from mypy.types import Type
 from customop.arrays.array import Array
 from customop.arrays.kinds import DEFAULT
 from customop.core.checks import check_factory, check_names
-from customop.core.derived.find import _BY_DATA, apply_tags
 from customop.errors import CustomOpError, SchemaError
 from customop.library.functions import _without_name
 from customop.library.library import parsed, read_definition
@@ -31,7 +30,7 @@ from customop.schema.infer import _infer_default, _Source, infer
 from customop.schema.parameters import MISSING, Parameter
 from customop.schema.schema import Schema, _check_same_shapes, check_agrees
 from customop.schema.shape_check import check_definition, number_names
-from customop.schema.tags import Tag
+from customop.schema.tags import BY_DATA, Tag, apply_tags, check_shapes_of_tags
 from customop.schema.types import Base, ClassOf, SchemaType, parts, shapes_in
 from customop.shapes.solve import untold, why_untold
 
@@ -313,11 +312,11 @@ class Draft:
         if self._is_vague or any(isinstance(k, ClassOf) for k in _all_parts(schema)):
             return
         self._step(codes.SHAPE)
-        check_definition(self._said.qualname, schema, frozenset())
+        check_definition(self._said.qualname, schema)
         self._step(codes.SHAPE, self._said.tags)
-        check_definition(self._said.qualname, schema, tags)
+        check_shapes_of_tags(self._said.qualname, schema, tags)
         self._step(codes.SHAPE)
-        if tags.intersection(_BY_DATA) or not schema.has_shapes:
+        if tags.intersection(BY_DATA) or not schema.has_shapes:
             return
         results = [shape for r in schema.returns for shape in shapes_in(r.type)]
         given = [shape for p in schema.parameters for shape in shapes_in(p.type)]
@@ -363,7 +362,7 @@ def check_schema(
         check_names(name, schema)
         check_factory(name, schema, (DEFAULT,))
         code = codes.SHAPE
-        check_definition(name, schema, frozenset())
+        check_definition(name, schema)
     except CustomOpError as error:
         codes.tell(api, error, given, code)
         return None

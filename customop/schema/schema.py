@@ -8,9 +8,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
-from customop.errors import ArgumentError, SchemaError, ShapeError, place, quoted
+from customop.errors import (
+    ArgumentError,
+    CustomOpError,
+    SchemaError,
+    ShapeError,
+    place,
+    quoted,
+)
 from customop.schema.coerce import Mismatch, check_default, coerce, remedy
 from customop.schema.infer import check_mutates_args, infer
 from customop.schema.parameters import (
@@ -35,6 +42,8 @@ from customop.schema.types import (
 from customop.shapes.notation import Shape, least_sizes
 
 __all__ = ["Schema", "check_agrees", "coercion", "infer_schema"]
+
+ErrorT = TypeVar("ErrorT", bound=CustomOpError)
 
 
 @dataclass(frozen=True)
@@ -274,6 +283,50 @@ class Schema:
         inside = ", ".join(str(r) for r in self.returns)
         return f"({inside},)" if len(self.returns) == 1 else f"({inside})"
 
+    def error(
+        self,
+        cls: type[ErrorT],
+        qualname: str,
+        what: str,
+        *where: str,
+        do: str,
+        parameter: str | None = "",
+        kind: str | None = None,
+    ) -> ErrorT:
+        """Build an error that names the operator and shows its schema.
+
+        Parameters
+        ----------
+        cls : type of CustomOpError
+        qualname : str
+        what : str
+            The fault. It follows the operator's name and a colon, or the name alone
+            where it begins with a space.
+        *where : str
+            Lines below the schema.
+        do : str
+            The remedy.
+        parameter : str or None
+            The parameter to mark in the schema. None leaves the schema out.
+        kind : str or None
+            Name of the rule kind concerned.
+
+        Returns
+        -------
+        CustomOpError
+        """
+        joint = "" if what.startswith(" ") else ": "
+        shown = () if parameter is None else (self.show(qualname, parameter),)
+        return cls(
+            f"{qualname}{joint}{what}",
+            *shown,
+            *where,
+            do=do,
+            op=qualname,
+            parameter=parameter or None,
+            kind=kind,
+        )
+
     def show(self, qualname: str, parameter: str = "") -> str:
         """The schema in a line, with carets under a parameter."""
         text = f"{qualname}{self}"
@@ -373,11 +426,11 @@ def coercion(
         try:
             return coerce(value, kind)
         except Mismatch as error:
-            raise ArgumentError(
-                f"{qualname}: argument '{name}' {error}",
-                schema.show(qualname, name),
+            raise schema.error(
+                ArgumentError,
+                qualname,
+                f"argument '{name}' {error}",
                 do=remedy(kind, value, name),
-                op=qualname,
                 parameter=name,
             ) from None
 

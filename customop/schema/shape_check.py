@@ -10,7 +10,6 @@ from customop.arrays.dtypes import ELEMENTS, is_element
 from customop.arrays.kinds import is_array
 from customop.errors import ArgumentError, CustomOpError, SchemaError, ShapeError
 from customop.schema.schema import Schema
-from customop.schema.tags import Tag
 from customop.schema.types import (
     ArrayType,
     Base,
@@ -20,7 +19,6 @@ from customop.schema.types import (
     shapes_in,
     typed_items,
 )
-from customop.shapes.notation import Shape
 from customop.shapes.solve import AxisFault, Sizes, known_names
 
 __all__ = [
@@ -110,12 +108,12 @@ def argument_fault(
     """Why arguments do not fit the shapes of a schema, or None."""
     for seen in _arguments(schema, args):
         if not _has_element(seen):
-            return ArgumentError(
-                f"{qualname}: argument {seen.who} expects {seen.kind}, got an array of"
+            return schema.error(
+                ArgumentError,
+                qualname,
+                f"argument {seen.who} expects {seen.kind}, got an array of"
                 f" {seen.value.dtype}",
-                schema.show(qualname, seen.parameter),
                 do=f"pass {seen.parameter}.astype({_example(seen.kind.element)})",
-                op=qualname,
                 parameter=seen.parameter,
             )
     try:
@@ -125,11 +123,11 @@ def argument_fault(
     why = sizes.negative(shape for r in schema.returns for shape in shapes_in(r.type))
     if not why:
         return None
-    return ShapeError(
-        f"{qualname}: these arguments would give a result {why}",
-        schema.show(qualname),
+    return schema.error(
+        ShapeError,
+        qualname,
+        f"these arguments would give a result {why}",
         do="pass arguments for which no length of a result is negative",
-        op=qualname,
     )
 
 
@@ -138,12 +136,12 @@ def _misshapen(
 ) -> ShapeError:
     (parameter,) = {seen.parameter for seen in arrays if seen.who == fault.who}
     shown = ", ".join(f"{seen.who} is {abbreviated(seen.value)}" for seen in arrays[:6])
-    return ShapeError(
-        f"{qualname}: argument {fault.who} {fault.reason}",
-        schema.show(qualname, parameter),
+    return schema.error(
+        ShapeError,
+        qualname,
+        f"argument {fault.who} {fault.reason}",
         shown,
         do=fault.do,
-        op=qualname,
         parameter=parameter,
     )
 
@@ -181,14 +179,13 @@ def check_results(schema: Schema, args: Sequence[Any], values: Sequence[Any]) ->
 # ---- definitions ----
 
 
-def check_definition(qualname: str, schema: Schema, tags: frozenset[Tag]) -> None:
-    """Raise where the shapes of a schema cannot be checked, or contradict its tags.
+def check_definition(qualname: str, schema: Schema) -> None:
+    """Raise unless the shapes of a schema can be checked.
 
     Raises
     ------
     SchemaError
-        If a sum has names that nothing else tells, or a tag says of the axes of an
-        array what its shape does not.
+        If a sum has names whose lengths do not follow from other axes.
     """
     if not schema.has_shapes:
         return
@@ -197,43 +194,15 @@ def check_definition(qualname: str, schema: Schema, tags: frozenset[Tag]) -> Non
     if waiting:
         index, axis = waiting[0]
         name = arrays[index][0]
-        raise SchemaError(
-            f"{qualname}: the length '{axis}' of '{name}' has names that no other axis"
-            " tells",
-            schema.show(qualname, name),
-            do="give each name an axis of its own, or an int parameter of that name",
-            op=qualname,
+        raise schema.error(
+            SchemaError,
+            qualname,
+            f"the length '{axis}' of '{name}' has names that no other axis fixes",
+            do="write each name as an axis too, or add an int parameter of that name",
             parameter=name,
         )
-    for tag in (Tag.pointwise, Tag.reduction):
-        if tag in tags:
-            _check_tag(qualname, schema, tag)
 
 
 def number_names(schema: Schema) -> list[str]:
     """Names of the parameters that are lengths for shapes to name."""
     return [p.name for p in schema.parameters if is_number(p.type)]
-
-
-def _check_tag(qualname: str, schema: Schema, tag: Tag) -> None:
-    """Raise for an array of a fixed number of axes, where batches come as more axes."""
-    for p in schema.parameters:
-        for shape in shapes_in(p.type):
-            if _allows(tag, shape):
-                continue
-            raise SchemaError(
-                f"{qualname}: {tag} takes arrays of any shape, but '{p.name}' is {p.type}",
-                schema.show(qualname, p.name),
-                do=f"leave the tag out, since {shape.text!r} tells its rules; or write"
-                " '...'",
-                op=qualname,
-                parameter=p.name,
-            )
-
-
-def _allows(tag: Tag, shape: Shape) -> bool:
-    if tag is Tag.reduction:  # which axes are left depends on `axis`
-        return shape.loop is not None and not shape.axes and not shape.loop.name
-    # A pointwise operator broadcasts, which axes of one name do not unless they say so.
-    loop = shape.loop
-    return loop is not None and shape.leads and (loop.is_broadcast or not loop.name)

@@ -193,7 +193,7 @@ REFUSED = [
         ("out",),
         co.Tag.out,
         (
-            "m::f: Tag.out, but the argument 'out' that it writes is no single array"
+            "m::f: Tag.out, but the argument 'out' that it writes is not a single array"
             f"{AT}(Array x, *, Array(a!)[] out) -> Array[]"
             "\n                   ^^^^^^^^^^^^^^^"
             "\n  do: take it by keyword alone: *, out: Array"
@@ -238,7 +238,7 @@ REFUSED = [
         (),
         (),
         (
-            "m::f: the result Array(a) lies on the memory (a) of no argument"
+            "m::f: the result Array(a) is marked (a), but no argument is"
             f"{AT}(Array x) -> Array(a)"
             "\n  do: mark the argument: Array(a) x"
         ),

@@ -312,12 +312,12 @@ def test_reduction_of_an_axis_out_of_range() -> None:
 
 
 NO_REDUCTION = [
-    ("(int axis, Array x) -> Array", "its first parameter is no array"),
+    ("(int axis, Array x) -> Array", "its first parameter is not an array"),
     ("(Array x) -> Array", "its parameter 'axis' is missing"),
     ("(Array x, float axis) -> Array", "its parameter 'axis' is float"),
     (
         "(Array x, int axis, int keepdims) -> Array",
-        "its parameter 'keepdims' is no bool",
+        "its parameter 'keepdims' is not a bool",
     ),
 ]
 

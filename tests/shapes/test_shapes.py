@@ -1043,10 +1043,10 @@ def test_a_sum_that_nothing_solves_is_an_error_of_the_definition() -> None:
     with pytest.raises(co.errors.SchemaError) as caught:
         define("(Array[m+n] x, Array[2*k] y) -> ()", lambda x, y: None)
     assert str(caught.value) == (
-        "ns::f: the length 'm+n' of 'x' has names that no other axis tells\n"
+        "ns::f: the length 'm+n' of 'x' has names that no other axis fixes\n"
         "  ns::f(Array[m+n] x, Array[2*k] y) -> ()\n"
         "        ^^^^^^^^^^^^\n"
-        "  do: give each name an axis of its own, or an int parameter of that name"
+        "  do: write each name as an axis too, or add an int parameter of that name"
     )
 
 
@@ -1080,7 +1080,7 @@ def test_a_schema_agrees_with_the_shapes_of_annotations(schema: str, what: str) 
 def test_a_length_that_tells_no_name_is_an_error_of_the_definition(text: str) -> None:
     """Several lengths have one half, and few are squares."""
     with pytest.raises(
-        co.errors.SchemaError, match="has names that no other axis tells"
+        co.errors.SchemaError, match="has names that no other axis fixes"
     ):
         define(f"(Array[{text}] x) -> ()", lambda x: None)
 
@@ -1093,7 +1093,7 @@ def test_a_pointwise_operator_takes_any_shape() -> None:
         "ns::f: Tag.pointwise takes arrays of any shape, but 'x' is Array[n]\n"
         "  ns::f(Array[n] x) -> Array[n]\n"
         "        ^^^^^^^^^^\n"
-        "  do: leave the tag out, since 'n' tells its rules; or write '...'"
+        "  do: leave the tag out, since the rules follow from 'n'; or write '...'"
     )
 
 

@@ -18,48 +18,13 @@ from customop.errors import (
     CustomOpError,
     DataDependentError,
     MissingRuleError,
-    SchemaError,
     VmapError,
 )
 from customop.schema.parameters import MISSING
-from customop.schema.schema import Schema
-from customop.schema.shape_check import check_definition
-from customop.schema.tags import Tag
+from customop.schema.tags import BY_DATA, Tag
 from customop.schema.types import has_shape
 
-__all__ = ["apply_tags", "derive_vmap", "find_fake", "missing_fake", "source_of"]
-
-_BY_DATA = (Tag.data_dependent_output, Tag.dynamic_output_shape)
-_EXCLUSIVE = (
-    (Tag.inplace, Tag.out),
-    (Tag.needs_exact_strides, Tag.flexible_layout),
-    (Tag.pointwise, Tag.reduction),
-    (Tag.pointwise, Tag.dynamic_output_shape),
-    (Tag.reduction, Tag.dynamic_output_shape),
-)
-
-
-def apply_tags(qualname: str, schema: Schema, tags: frozenset[Tag]) -> Schema:
-    """The schema with what the tags say; raise where they contradict it.
-
-    Raises
-    ------
-    SchemaError
-        If two tags exclude each other, one does not fit the schema, or the shapes in
-        the schema cannot be checked.
-    """
-    for pair in _EXCLUSIVE:
-        if tags.issuperset(pair):
-            raise SchemaError(
-                f"{qualname}: {pair[0]} and {pair[1]} exclude each other",
-                schema.show(qualname),
-                do="keep one of them",
-                op=qualname,
-            )
-    reduction.check_axis(qualname, schema, tags)
-    check_definition(qualname, schema, tags)
-    return mutation.check_aliases(qualname, schema, tags)
-
+__all__ = ["derive_vmap", "find_fake", "missing_fake", "source_of"]
 
 # ---- fake kernels ----
 
@@ -78,7 +43,7 @@ def find_fake(op: RuleTable) -> Callable[..., Any] | None:
 
 def _derive_fake(op: RuleTable) -> Callable[..., Any] | None:
     exact = mutation.derive_fake(op)
-    if exact is not None or op.tags.intersection(_BY_DATA):
+    if exact is not None or op.tags.intersection(BY_DATA):
         return exact
     guess = (
         reduction.derive_fake(op)
@@ -92,7 +57,7 @@ def missing_fake(op: RuleTable) -> CustomOpError | None:
     """Why tags and shapes of an operator give no fake kernel, where they might."""
     shown = op.schema.show(op.qualname)
     fields = {"op": op.qualname, "kind": FAKE}
-    by_data = [tag for tag in _BY_DATA if tag in op.tags]
+    by_data = [tag for tag in BY_DATA if tag in op.tags]
     if by_data:
         return DataDependentError(
             f"{op.qualname} has no fake kernel: {_reason(op)}",
@@ -159,7 +124,7 @@ def _derive_vmap(op: RuleTable) -> Callable[..., Any] | None:
         or shapebatch.derive_vmap(op)
         or pointwise.derive_vmap(op)
     )
-    if found is None and op.tags.intersection(_BY_DATA) and not op.sees_seed:
+    if found is None and op.tags.intersection(BY_DATA) and not op.sees_seed:
         return partial(_batch_by_data, op)
     return found
 

@@ -14,52 +14,11 @@ from customop.arrays.kinds import device_of
 from customop.arrays.numpy_protocol import call_numpy
 from customop.core.derived.pointwise import move_batch_first
 from customop.core.table import RuleTable
-from customop.errors import SchemaError, ShapeError
-from customop.schema.schema import Schema
+from customop.errors import ShapeError
 from customop.schema.tags import Tag
-from customop.schema.types import Base, ListOf, Maybe, is_array_type
+from customop.schema.types import ListOf, Maybe, is_array_type
 
-__all__ = ["check_axis", "derive_fake", "derive_vmap"]
-
-_INT, _BOOL = Base("int"), Base("bool")
-
-
-def check_axis(qualname: str, schema: Schema, tags: frozenset[Tag]) -> None:
-    """Raise unless a reduction has the parameters that its rules are derived by.
-
-    Raises
-    ------
-    SchemaError
-        If `Tag.reduction` stands on an operator whose first parameter is no array, or
-        without an `axis` of whole numbers, or with a `keepdims` that is no bool.
-    """
-    if Tag.reduction not in tags:
-        return
-    types = {p.name: p.type for p in schema.parameters}
-    axis = types.get("axis")
-    inner = axis.item if isinstance(axis, Maybe) else axis
-    inner = inner.item if isinstance(inner, ListOf) else inner
-    starts = bool(schema.positional) and is_array_type(schema.positional[0].type)
-    wrong = [
-        what
-        for is_right, what in (
-            (starts, "its first parameter is no array"),
-            (inner == _INT, f"its parameter 'axis' is {axis or 'missing'}"),
-            (
-                types.get("keepdims", _BOOL) == _BOOL,
-                "its parameter 'keepdims' is no bool",
-            ),
-        )
-        if not is_right
-    ]
-    if wrong:
-        raise SchemaError(
-            f"{qualname}: Tag.reduction, but {wrong[0]}",
-            schema.show(qualname),
-            do="write (x: Array, axis: int | None = None, keepdims: bool = False), or"
-            " leave the tag out",
-            op=qualname,
-        )
+__all__ = ["derive_fake", "derive_vmap"]
 
 
 def _is_derivable(op: RuleTable) -> bool:

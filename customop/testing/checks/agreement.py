@@ -25,7 +25,7 @@ from customop.core.kinds import COMPOSITE
 from customop.core.proof import check_returns
 from customop.core.samples import Sample
 from customop.errors import ContractError, DataDependentError, place
-from customop.schema.tags import Tag
+from customop.schema.tags import BY_DATA, Tag
 from customop.testing.checks.behaviour import check_determinism
 from customop.testing.checks.trial import (
     Fault,
@@ -50,8 +50,6 @@ __all__ = [
     "in_layouts",
 ]
 
-_BY_DATA = (Tag.data_dependent_output, Tag.dynamic_output_shape)
-
 
 # ---- test_faketensor ----
 
@@ -75,7 +73,7 @@ def check_faketensor(trial: Trial, sample: Sample) -> str:
 
 
 def _without_fake(op: Any) -> str:
-    by_data = [str(tag) for tag in _BY_DATA if tag in op.tags]
+    by_data = [str(tag) for tag in BY_DATA if tag in op.tags]
     if by_data:
         return f"no fake kernel, as {by_data[0]} allows"
     why = missing_fake(op)
@@ -100,7 +98,7 @@ def _check_told(op: Any, fake: Callable[..., Any], values: Sequence[Any]) -> str
     try:
         told = split_call(op, fake, fakes)
     except DataDependentError as error:
-        if op.tags.intersection(_BY_DATA):
+        if op.tags.intersection(BY_DATA):
             return "the fake kernel needs data, as its tags allow"
         raise Fault(
             f"has a fake kernel that reads data: {error.what}",
