@@ -894,20 +894,10 @@ def define(
     if isinstance(qualname, Library):
         return _define_in(qualname, schema, tags)
     check_name("define", qualname)
-    name, found = parsed(qualname, _without_name(qualname, schema))
+    name, found = parsed(qualname, schema)
     if lib is None:
         return declare(name, found, tags, caller())
     return lib.declare(name, found, tags)
-
-
-def _without_name(qualname: str, schema: Any) -> Any:
-    if isinstance(schema, str) and not schema.lstrip().startswith("("):
-        raise SchemaError(
-            f"{qualname}: the schema {schema!r} does not begin with its parameters",
-            do='write "(Array x, float k=1.0) -> Array": the name stands before it',
-            op=qualname,
-        )
-    return schema
 
 
 def _define_in(

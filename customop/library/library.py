@@ -130,6 +130,12 @@ def read_definition(text: Any, namespace: str) -> tuple[str, Schema]:
 def parsed(qualname: str, text: str) -> tuple[str, Schema]:
     """A qualified name and its schema, checked; errors name the operator."""
     check_name("define", qualname)
+    if isinstance(text, str) and not text.lstrip().startswith("("):
+        raise SchemaError(
+            f"{qualname}: the schema {text!r} does not begin with its parameters",
+            do='write "(Array x, float k=1.0) -> Array": the name stands before it',
+            op=qualname,
+        )
     try:
         return qualname, Schema.parse(text)
     except SchemaError as error:

@@ -1,51 +1,146 @@
-"""Calls of operators: arrays of one kind, and operators found by attribute."""
+"""Arguments of a call that a hook is asked about, and what is wrong with an operator's."""
 
 from __future__ import annotations
 
-from mypy.types import Instance, ProperType, TupleType, UnionType, get_proper_type
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+
+from mypy.nodes import Expression, TempNode
+from mypy.plugin import (
+    AttributeContext,
+    FunctionContext,
+    MethodContext,
+    MethodSigContext,
+)
+from mypy.types import (
+    Instance,
+    TupleType,
+    Type,
+    UnionType,
+    UnpackType,
+    get_proper_type,
+)
 
 from customop.core.kernels import different_kinds
-from customop.errors import DeviceMismatchError
-from customop.mypy.arguments import Call
-from customop.mypy.records import Record
+from customop.core.table import RuleTable
+from customop.errors import DeviceMismatchError, ShapeError
+from customop.mypy.constants import constant_or
+from customop.mypy.hints import DEVICES, SEQUENCES
+from customop.mypy.records import Record, array_shape
+from customop.schema.types import holds_arrays
+from customop.shapes.solve import AxisFault, check_rank
 
-__all__ = ["different_arrays"]
+if TYPE_CHECKING:
+    from mypy.checker import TypeChecker
 
-# Full name of a class of arrays -> name of the device that messages have.
-_DEVICES = {
-    "numpy.ndarray": "cpu",
-    "cupy.ndarray": "cuda",
-    "cupy._core.core.ndarray": "cuda",
-}
+__all__ = ["AnyContext", "Argument", "Call", "checker", "misshapen", "mixed"]
+
+AnyContext: TypeAlias = FunctionContext | MethodContext
 
 
-def different_arrays(call: Call, record: Record) -> DeviceMismatchError | None:
-    """The error for a call with arrays of NumPy and of CuPy, as their types tell."""
-    assert record.schema is not None
-    seen = []
-    by_place = dict(enumerate(record.schema.by_position))
-    for place, written in enumerate(call.names):
-        name, given = written or by_place.get(place, ""), call.at(place)
-        if given is not None and name in record.schema.arrays:
-            seen.append((name, _device(get_proper_type(given.type))))
+def checker(context: AnyContext | AttributeContext | MethodSigContext) -> TypeChecker:
+    """The type checker; the interface that hooks get has a part of it alone."""
+    return cast("TypeChecker", context.api)
+
+
+class Argument(NamedTuple):
+    """An argument: its type, and its expression unless mypy made it up."""
+
+    type: Type
+    expression: Expression | None
+
+
+class Call:
+    """The arguments of a call."""
+
+    def __init__(self, context: AnyContext) -> None:
+        self._context = context
+
+    def get(self, parameter: int | str) -> Argument | None:
+        """The argument for a parameter by position or name; None if it is left out."""
+        if isinstance(parameter, str):
+            names = self._context.callee_arg_names
+            return self.get(names.index(parameter)) if parameter in names else None
+        types, given = self._context.arg_types, self._context.args
+        if parameter >= len(types) or len(types[parameter]) != 1:
+            return None
+        expression = given[parameter][0]
+        is_made_up = isinstance(expression, TempNode)
+        return Argument(types[parameter][0], None if is_made_up else expression)
+
+    def expression(self, parameter: int | str) -> Expression | None:
+        """The expression of an argument; None if it is left out or made up."""
+        found = self.get(parameter)
+        return None if found is None else found.expression
+
+    def constant(self, parameter: int | str, otherwise: Any) -> Any:
+        """The value of an argument, or `otherwise` if the source does not show it."""
+        return constant_or(self.expression(parameter), otherwise)
+
+    def text(self, parameter: int | str) -> str | None:
+        """The string that is passed, None if the source does not show one."""
+        found = self.constant(parameter, None)
+        return found if isinstance(found, str) else None
+
+    def by_parameter(self, record: Record) -> Iterator[tuple[str, Argument]]:
+        """Parameters of an operator that this is a call of, with their arguments."""
+        names = [p.name for p in record.schema.positional]
+        for index, name in enumerate(self._context.callee_arg_names):
+            given = self.get(index)
+            if given is not None:
+                yield name or "".join(names[index : index + 1]), given
+
+
+def mixed(call: Call, record: Record) -> DeviceMismatchError | None:
+    """The error for arguments that are arrays of NumPy and of CuPy."""
+    arrays = {p.name for p in record.schema.parameters if holds_arrays(p.type)}
+    seen = [
+        (name, _device(given.type))
+        for name, given in call.by_parameter(record)
+        if name in arrays
+    ]
     known = [(name, device) for name, device in seen if device]
     several = len({device for _, device in known}) > 1
     if not several:
         return None
-    return different_kinds(record, known)  # type: ignore[arg-type]  # a record has what is read
+    return different_kinds(RuleTable(record.definition), known)
 
 
-def _device(kind: ProperType) -> str:
-    """Device of an array, or of all arrays of a list; nothing where it is not known."""
-    if isinstance(kind, Instance):
-        found = {_DEVICES.get(base.fullname, "") for base in kind.type.mro} - {""}
-        if not found and kind.type.fullname in _LISTS:
-            return _device(get_proper_type(kind.args[0]))
+def _device(kind: Type) -> str:
+    """Kind of array of a type, or of all items of a list; empty where it is not known."""
+    proper = get_proper_type(kind)
+    if isinstance(proper, Instance):
+        found = {DEVICES.get(base.fullname, "") for base in proper.type.mro} - {""}
+        if not found and proper.type.fullname in SEQUENCES:
+            return _device(proper.args[0])
         return found.pop() if len(found) == 1 else ""
-    if isinstance(kind, TupleType | UnionType):
-        items = {_device(get_proper_type(item)) for item in kind.items}
+    if isinstance(proper, TupleType | UnionType):
+        items = {_device(item) for item in proper.items}
         return items.pop() if len(items) == 1 else ""
     return ""
 
 
-_LISTS = ("builtins.list", "builtins.tuple", "typing.Sequence")
+def misshapen(call: Call, record: Record) -> Iterator[tuple[ShapeError, Argument]]:
+    """Arguments whose number of axes cannot fit, and the errors of the call."""
+    shapes = {p.name: array_shape(p.type) for p in record.schema.parameters}
+    for name, given in call.by_parameter(record):
+        shape, rank = shapes.get(name), _rank(given.type)
+        try:
+            if rank is not None and shape is not None:
+                check_rank(f"'{name}'", shape, rank)
+        except AxisFault as fault:
+            what = f"{record.name}: argument {fault.who} {fault.reason}"
+            yield ShapeError(what, do=fault.do), given
+
+
+def _rank(kind: Type) -> int | None:
+    """Number of axes of the arrays of a type, if it is known."""
+    proper = get_proper_type(kind)
+    if not isinstance(proper, Instance) or proper.type.fullname != "numpy.ndarray":
+        return None
+    lengths = get_proper_type(proper.args[0]) if proper.args else None
+    if not isinstance(lengths, TupleType):
+        return None
+    if any(isinstance(item, UnpackType) for item in lengths.items):
+        return None
+    return len(lengths.items)

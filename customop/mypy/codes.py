@@ -1,4 +1,4 @@
-"""Error codes of the plugin, and how it says something under one of them."""
+"""Error codes of the plugin, and how it reports an error under one of them."""
 
 from __future__ import annotations
 
@@ -27,20 +27,17 @@ __all__ = [
     "SHAPE",
     "VMAP",
     "has_failed",
-    "say",
-    "tell",
+    "report",
 ]
-
-_CATEGORY = "customop"
 
 
 def _code(name: str, description: str) -> ErrorCode:
-    return ErrorCode(f"customop-{name}", description, _CATEGORY)
+    return ErrorCode(f"customop-{name}", description, "customop")
 
 
 NAME = _code("name", "Check that names of operators are namespace::name")
-SCHEMA = _code("schema", "Check that a schema can be made of a definition")
-SHAPE = _code("shape", "Check the shapes that annotations and schemas say")
+SCHEMA = _code("schema", "Check that a definition has a schema")
+SHAPE = _code("shape", "Check the shapes in annotations and schemas")
 MUTATES = _code("mutates", "Check that mutates_args names array parameters")
 KERNEL = _code("kernel", "Check kernels against the operator")
 FAKE = _code("fake", "Check fake kernels against the operator")
@@ -48,38 +45,31 @@ AUTOGRAD = _code("autograd", "Check backward formulas against the operator")
 VMAP = _code("vmap", "Check batching rules against the operator")
 JVP = _code("jvp", "Check forward-mode rules against the operator")
 RULE = _code("rule", "Check rules of other kinds against the operator")
-DUPLICATE = _code("duplicate", "Check that no two operators have one name")
+DUPLICATE = _code("duplicate", "Check that each operator has a name of its own")
 MIXED = _code("mixed", "Check that the arrays of a call are of one kind")
-DEVICE = _code("device", "Check that something tells the kind of array of a kernel")
+DEVICE = _code("device", "Check that an argument selects the kernel")
 
 
-def tell(
+def report(
     api: TypeChecker, error: CustomOpError, context: Context, code: ErrorCode
 ) -> None:
-    """Say what the error would say at run time, and what to do."""
-    say(api, error.what, error.do, context, code)
+    """Report the text of a run-time error and its remedy.
 
-
-def say(
-    api: TypeChecker, what: str, do: str, context: Context, code: ErrorCode
-) -> None:
-    """Report an error, also from within the call of an overloaded function.
-
-    mypy tries the overloads of a function with all errors held back, and takes one
-    that has any for one that does not fit.
+    For a call of an overloaded function, mypy tries the overloads while it collects
+    errors in watchers, and rejects an overload that has one. Reports go past the watchers.
     """
     watchers: list[Any] = api.errors._watchers
     held = watchers[:]
     watchers.clear()
     try:
-        api.fail(what, context, code=code)
-        if do:
-            api.note(f"do: {do}", context, code=code)
+        api.fail(error.what, context, code=code)
+        if error.do:
+            api.note(f"do: {error.do}", context, code=code)
     finally:
         watchers[:] = held
 
 
 def has_failed(api: TypeChecker) -> bool:
-    """Whether mypy has found that the overload in hand does not fit."""
+    """Whether mypy has rejected the overload that it is trying."""
     watchers: list[Any] = api.errors._watchers
     return bool(watchers) and bool(watchers[-1].has_new_errors())

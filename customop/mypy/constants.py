@@ -1,4 +1,4 @@
-"""Values of expressions, where the source says them."""
+"""Values of expressions that the source shows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def constant(expression: Expression) -> Any:
     Raises
     ------
     Unfamiliar
-        If only running the program would tell.
+        If the source does not show the value.
     """
     if isinstance(expression, StrExpr | IntExpr | FloatExpr | ComplexExpr):
         return expression.value
@@ -81,7 +81,7 @@ def _of_name(expression: NameExpr | MemberExpr) -> Any:
 
 
 def constant_or(expression: Expression | None, otherwise: Any) -> Any:
-    """The value of an expression, or another one where it cannot be known."""
+    """The value of an expression, or `otherwise` if the source does not show it."""
     if expression is None:
         return otherwise
     try:

@@ -1,12 +1,10 @@
-"""Definitions of operators: what `custom_op` would say of them."""
+"""Definitions of operators, checked as `custom_op` and `define` check them."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mypy.errorcodes import ErrorCode
@@ -17,37 +15,36 @@ from customop.arrays.array import Array
 from customop.arrays.kinds import DEFAULT
 from customop.core.checks import check_factory, check_names
 from customop.errors import CustomOpError, SchemaError
-from customop.library.functions import _without_name
 from customop.library.library import parsed, read_definition
 from customop.mypy import codes
+from customop.mypy.calls import Call
 from customop.mypy.constants import constant, constant_or
 from customop.mypy.functions import Function, stand_in
 from customop.mypy.hints import Unfamiliar, annotation_of, device_of
 from customop.mypy.notes import noted
-from customop.mypy.records import Outline, outline_of
-from customop.mypy.trees import attributes_set, may_have_fake
-from customop.schema.infer import _infer_default, _Source, infer
+from customop.mypy.records import Record, plain
+from customop.mypy.trees import Survey
 from customop.schema.parameters import MISSING, Parameter
-from customop.schema.schema import Schema, _check_same_shapes, check_agrees
+from customop.schema.schema import Schema, check_agrees
 from customop.schema.shape_check import check_definition, number_names
 from customop.schema.tags import BY_DATA, Tag, apply_tags, check_shapes_of_tags
-from customop.schema.types import Base, ClassOf, SchemaType, parts, shapes_in
+from customop.schema.types import Base, ClassOf, parts, shapes_in
 from customop.shapes.solve import untold, why_untold
 
 if TYPE_CHECKING:
     from mypy.checker import TypeChecker
 
-__all__ = ["Draft", "Said", "check_schema"]
+__all__ = ["Draft", "schema_of"]
 
-# A class in a schema string, which only the running program can find.
+# A class in a schema string: only the running program can find it.
 _CLASS = re.compile(r"[^\W\d]\w*\.[^\W\d]")
 _UNKNOWN = object()
-# Attributes by which a function tells other annotations than it is written with.
-_SAYING = ("__annotations__", "__signature__", "__wrapped__")
+# Attributes that give a function other annotations than the source shows.
+_ANNOTATING = ("__annotations__", "__signature__", "__wrapped__")
 
 
 class _Unread:
-    """A default whose value only the running program has."""
+    """A default whose value the source does not show."""
 
     def __repr__(self) -> str:
         return "..."
@@ -59,311 +56,274 @@ class _WithUnread(Parameter):
     __slots__ = ()
 
     def __str__(self) -> str:
-        return f"{_required(self)}=..."
-
-
-def _required(p: Parameter) -> Parameter:
-    """A parameter without its default."""
-    return Parameter(p.name, p.type, MISSING, p.kind, p.alias)
-
-
-def _unread(p: Parameter) -> Parameter:
-    return _WithUnread(p.name, p.type, _Unread(), p.kind, p.alias)
-
-
-@dataclass(frozen=True)
-class Said:
-    """What the call of `custom_op` says, as far as its source tells.
-
-    Attributes
-    ----------
-    qualname : str
-    mutates_args, device_types, schema, tags : Expression or None
-        The arguments of those names.
-    """
-
-    qualname: str
-    mutates_args: Expression | None
-    device_types: Expression | None
-    schema: Expression | None
-    tags: Expression | None
+        required = Parameter(self.name, self.type, MISSING, self.kind, self.alias)
+        return f"{required}=..."
 
 
 class Draft:
-    """A definition that is checked before the program runs.
+    """A call of `custom_op` that is checked before the program runs.
 
-    Attributes
+    Parameters
     ----------
-    outline : Outline or None
-        The schema, once `check` has found nothing that it could not be made of.
-    unsure : list of str
-        What of it is not known.
+    api : TypeChecker
+    survey : Survey
+        Of the module.
+    name : str
+        Qualified name of the operator.
+    call : Call
+    function : Function
+    context : Context
+        Where messages stand that are not about a part of the call.
     """
 
     def __init__(
-        self, api: TypeChecker, said: Said, function: Function, context: Context
+        self,
+        api: TypeChecker,
+        survey: Survey,
+        name: str,
+        call: Call,
+        function: Function,
+        context: Context,
     ) -> None:
         self._api = api
-        self._said = said
+        self._survey = survey
+        self._name = name
+        self._call = call
         self._function = function
         self._context = context
+        self._unsure: list[str] = []
+        # Whether a shape may be written where it cannot be read.
+        self._is_vague = False
         self._code = codes.SCHEMA
         self._at: Context | None = None
-        # Whether shapes are read, and whether there may be some that cannot be.
-        self._reads_shapes = True
-        self._is_vague = False
-        self.unsure: list[str] = []
-        self.outline: Outline | None = None
 
-    def check(self) -> None:
-        """Report what the definition would be refused for."""
+    def record(self, **known: Any) -> Record:
+        """Report what registration would refuse; else the record has the schema."""
         try:
-            schema = self._schema()
-            self._check_kinds(schema)
-            self._step(codes.SCHEMA)
-            check_names(self._said.qualname, schema)
-            self.outline = self._outline(self._tagged(schema))
+            schema = self._checked()
         except CustomOpError as error:
             if not self._is_annotated_later():
-                self._tell(error)
+                self._report(error)
         except (Unfamiliar, RecursionError):
-            return
+            pass
+        else:
+            shown = replace(
+                schema, parameters=tuple(map(self._shown, schema.parameters))
+            )
+            known |= {"plain": plain(schema), "shown": str(shown)}
+        return Record(self._name, unsure=tuple(self._unsure), **known)
+
+    def _shown(self, p: Parameter) -> Parameter:
+        return replace(p, type=Base("...")) if p.name in self._unsure else p
+
+    def _checked(self) -> Schema:
+        schema = self._schema()
+        self._check_kinds(schema)
+        self._now(codes.SCHEMA)
+        check_names(self._name, schema)
+        return self._tagged(schema)
+
+    # ---- what is reported ----
+
+    def _now(self, code: ErrorCode, argument: str = "") -> None:
+        """Set the code of the next error, and the argument where it is reported."""
+        self._code = code
+        self._at = self._call.expression(argument) if argument else None
+
+    def _report(self, error: CustomOpError) -> None:
+        if not error.what.startswith(self._name):
+            error.what = f"{self._name}: {error.what}"
+        at = self._at or self._function.place(error.parameter, self._context)
+        codes.report(self._api, error, at, self._code)
 
     def _is_annotated_later(self) -> bool:
-        """Whether a function may be given other annotations as an attribute."""
         node = self._function.node
-        return isinstance(node, FuncDef) and any(
-            name in _SAYING for name in attributes_set(self._api.tree, node)
+        return isinstance(node, FuncDef) and self._survey.sets_attribute(
+            node, *_ANNOTATING
         )
 
-    def _step(self, code: ErrorCode, at: Context | None = None) -> None:
-        """Say what the next error is of, and where it stands."""
-        self._code, self._at = code, at
-
-    def _tell(self, error: CustomOpError) -> None:
-        if not error.what.startswith(self._said.qualname):
-            error.what = f"{self._said.qualname}: {error.what}"
-        at = self._at or self._function.place(error.parameter, self._context)
-        codes.tell(self._api, error, at, self._code)
+    # ---- the schema ----
 
     def _schema(self) -> Schema:
-        given = self._said.schema
+        given = self._call.expression("schema")
         text = None if given is None else constant(given)
-        return self._inferred() if text is None else self._parsed(text)
-
-    # ---- a schema from annotations ----
-
-    def _inferred(self) -> Schema:
-        fn = self._annotated()
-        schema = Schema(*self._inferred_parts(fn))
-        schema = replace(schema, parameters=self._with_defaults(fn, schema))
-        names = constant_or(self._said.mutates_args, _UNKNOWN)
+        names = self._call.constant("mutates_args", _UNKNOWN)
         if names is _UNKNOWN:
-            self.unsure.append("mutates_args")
-            return schema
-        self._step(codes.MUTATES, self._said.mutates_args)
-        written = infer(fn, names)[0]
-        return replace(
-            schema,
-            parameters=tuple(
-                replace(p, alias=other.alias)
-                for p, other in zip(schema.parameters, written, strict=True)
-            ),
-        )
-
-    def _inferred_parts(self, fn: Any) -> Any:
+            self._unsure.append("mutates_args")
         try:
-            return infer(fn, ())
-        except SchemaError:
-            if self._is_right_without_shapes():
-                self._step(codes.SHAPE)
+            return self._read(text, names)
+        except SchemaError as error:
+            if "mutates_args" in error.what:
+                self._now(codes.MUTATES, "mutates_args")
+            else:
+                is_of_shapes = self._is_right_without_shapes(text, names)
+                code = codes.SHAPE if is_of_shapes else codes.SCHEMA
+                self._now(code, "schema" if text else "")
             raise
 
-    def _is_right_without_shapes(self) -> bool:
-        plain = Draft(self._api, self._said, self._function, self._context)
-        plain._reads_shapes = False
+    def _is_right_without_shapes(self, text: Any, names: Any) -> bool:
         try:
-            infer(plain._annotated(), ())
+            self._read(text, names, with_shapes=False)
         except SchemaError:
             return False
         return True
 
-    def _annotated(self) -> Any:
-        """The function for the run time to infer from, without its defaults."""
-        given = []
-        for index, p in enumerate(self._function.parameters):
-            spelled = self._function.spelled(index)
-            hint = self._annotation(p.name, self._function.hint(index), spelled)
-            given.append(p.replace(annotation=hint, default=p.empty))
-        spelled = self._function.spelled(-1)
-        result = self._annotation("return", self._function.result, spelled)
-        return stand_in(self._function.name, given, result)
+    def _read(self, text: Any, names: Any, *, with_shapes: bool = True) -> Schema:
+        given, result = self._annotated(with_shapes=with_shapes)
+        if text is None:
+            return self._inferred(given, result, () if names is _UNKNOWN else names)
+        self._unsure = [name for name in self._unsure if name == "mutates_args"]
+        if not isinstance(text, str) or _CLASS.search(text):
+            raise Unfamiliar
+        schema = Schema.parse(text)
+        defaults = {p.name: p.default for p in schema.parameters}
+        given = [
+            p.replace(default=self._default(i, defaults.get(p.name, MISSING)))
+            if p.default is not p.empty
+            else p
+            for i, p in enumerate(given)
+        ]
+        fn = stand_in(self._function.name, given, result)
+        check_agrees(fn, schema, schema.written if names is _UNKNOWN else names)
+        return schema
 
-    def _annotation(self, name: str, kind: Type | None, spelled: Type | None) -> Any:
+    def _default(self, index: int, otherwise: Any) -> Any:
+        """A default of the function; that of the schema if its value is not known."""
+        try:
+            return self._function.default(index)
+        except Unfamiliar:
+            return _Unread() if otherwise is MISSING else otherwise
+
+    def _inferred(
+        self, given: list[inspect.Parameter], result: Any, names: Any
+    ) -> Schema:
+        bare = [p.replace(default=p.empty) for p in given]
+        fn = stand_in(self._function.name, bare, result)
+        schema = Schema.infer(fn, names)
+        parameters = [
+            found if p.default is p.empty else self._with_default(index, p, found)
+            for index, (p, found) in enumerate(
+                zip(given, schema.parameters, strict=True)
+            )
+        ]
+        return replace(schema, parameters=tuple(parameters))
+
+    def _with_default(
+        self, index: int, given: inspect.Parameter, found: Parameter
+    ) -> Parameter:
+        try:
+            value = self._function.default(index)
+        except Unfamiliar:
+            value = _UNKNOWN
+        if value is _UNKNOWN or found.name in self._unsure:
+            return _WithUnread(
+                found.name, found.type, _Unread(), found.kind, found.alias
+            )
+        alone = [given.replace(default=value)]
+        checked = Schema.infer(stand_in(self._function.name, alone, None))
+        return replace(found, default=checked.parameters[0].default)
+
+    # ---- annotations ----
+
+    def _annotated(self, *, with_shapes: bool) -> tuple[list[inspect.Parameter], Any]:
+        """Parameters and result with the annotations that they have at run time."""
+        fn, given = self._function, []
+        for index, p in enumerate(fn.parameters):
+            kind, spelled = fn.hint(index), fn.spelled(index)
+            hint = self._annotation(p.name, kind, spelled, with_shapes=with_shapes)
+            given.append(p.replace(annotation=hint))
+        kind, spelled = fn.result, fn.spelled(-1)
+        result = self._annotation("return", kind, spelled, with_shapes=with_shapes)
+        return given, result
+
+    def _annotation(
+        self, name: str, kind: Type | None, spelled: Type | None, *, with_shapes: bool
+    ) -> Any:
         if kind is None:
             return inspect.Parameter.empty
         try:
             device = device_of(spelled, kind, self._api.tree.names)
             found = device or annotation_of(kind, self._api.tree.fullname)
         except (Unfamiliar, RecursionError):
-            self.unsure.append(name)
+            self._unsure.append(name)
             return Array
+        if not with_shapes:
+            return found
         try:
-            return noted(found, spelled, self._api) if self._reads_shapes else found
+            return noted(found, spelled, self._api, self._survey)
         except (Unfamiliar, RecursionError):
             self._is_vague = True
             return found
 
-    def _with_defaults(self, fn: Any, schema: Schema) -> tuple[Parameter, ...]:
-        source = _Source(fn, inspect.signature(fn))
-        given = self._function.parameters
-        found = list(schema.parameters)
-        for index, p in enumerate(given):
-            if p.default is not p.empty:
-                hinted = source.signature.parameters[p.name]
-                found[index] = self._with_default(source, index, hinted, found[index])
-        return tuple(found)
-
-    def _with_default(
-        self, source: _Source, index: int, hinted: inspect.Parameter, p: Parameter
-    ) -> Parameter:
-        try:
-            value = self._function.default(index)
-        except Unfamiliar:
-            return _unread(p)
-        if p.name in self.unsure:
-            return _unread(p)
-        hinted = hinted.replace(default=value)
-        return replace(p, default=_infer_default(source, hinted, p.type))
-
-    # ---- a schema that is given ----
-
-    def _parsed(self, text: Any) -> Schema:
-        if not isinstance(text, str) or _CLASS.search(text):
-            raise Unfamiliar
-        self._step(codes.SCHEMA, self._said.schema)
-        schema = Schema.parse(text)
-        names = constant_or(self._said.mutates_args, _UNKNOWN)
-        if names is _UNKNOWN:
-            self.unsure.append("mutates_args")
-            names = schema.written
-        with self._of_mutates_args():
-            check_agrees(self._with_schema(schema), schema, names)
-        if schema.has_shapes:
-            self._step(codes.SHAPE, self._said.schema)
-            unsure = self.unsure[:]
-            _check_same_shapes(self._annotated(), schema)
-            self.unsure = unsure
-        return schema
-
-    @contextmanager
-    def _of_mutates_args(self) -> Iterator[None]:
-        try:
-            yield
-        except SchemaError as error:
-            if error.what.startswith("mutates_args"):
-                self._step(codes.MUTATES, self._said.mutates_args)
-            raise
-
-    def _with_schema(self, schema: Schema) -> Any:
-        """The function with its defaults, those of the schema where they are unknown."""
-        theirs = {p.name: p.default for p in schema.parameters}
-        given = []
-        for index, p in enumerate(self._function.parameters):
-            if p.default is not p.empty:
-                given.append(
-                    p.replace(default=self._own_default(index, theirs, p.name))
-                )
-            else:
-                given.append(p)
-        return stand_in(self._function.name, given)
-
-    def _own_default(self, index: int, theirs: dict[str, Any], name: str) -> Any:
-        try:
-            return self._function.default(index)
-        except Unfamiliar:
-            other = theirs.get(name, MISSING)
-            return _Unread() if other is MISSING else other
-
-    # ---- what is said beside the schema ----
+    # ---- what the call says besides the schema ----
 
     def _check_kinds(self, schema: Schema) -> None:
-        kinds = constant_or(self._said.device_types, _UNKNOWN)
-        if self._said.device_types is None or kinds is _UNKNOWN or kinds is None:
+        kinds = self._call.constant("device_types", None)
+        if kinds is None:
             return
-        self._step(codes.DEVICE)
+        self._now(codes.DEVICE)
         names = (kinds,) if isinstance(kinds, str) else tuple(kinds)
-        check_factory(self._said.qualname, schema, names or (DEFAULT,))
+        check_factory(self._name, schema, names or (DEFAULT,))
 
     def _tagged(self, schema: Schema) -> Schema:
-        given = constant_or(self._said.tags, _UNKNOWN if self._said.tags else ())
-        found = given if isinstance(given, list | tuple | set) else [given]
-        if self.unsure or not all(isinstance(tag, Tag) for tag in found):
-            if self._said.tags is not None:
-                self.unsure.append("mutates_args")
+        given = self._call.expression("tags")
+        found = () if given is None else constant_or(given, _UNKNOWN)
+        tags = found if isinstance(found, list | tuple | set) else [found]
+        if self._unsure or not all(isinstance(tag, Tag) for tag in tags):
+            if given is not None:
+                self._unsure.append("mutates_args")
             return schema
-        tags = frozenset(found)
-        self._check_shapes(schema, tags)
-        self._step(codes.SCHEMA, self._said.tags)
-        return apply_tags(self._said.qualname, schema, tags) if tags else schema
+        known = frozenset(tags)
+        self._check_shapes(schema, known)
+        self._now(codes.SCHEMA, "tags")
+        return apply_tags(self._name, schema, known) if known else schema
 
     def _check_shapes(self, schema: Schema, tags: frozenset[Tag]) -> None:
-        """Raise where the shapes cannot be checked, or a result's is told by nothing."""
-        if self._is_vague or any(isinstance(k, ClassOf) for k in _all_parts(schema)):
+        """Raise if shapes cannot be checked, or nothing gives a length of a result."""
+        kinds = [part for p in schema.parameters for part in parts(p.type)]
+        if self._is_vague or any(isinstance(kind, ClassOf) for kind in kinds):
             return
-        self._step(codes.SHAPE)
-        check_definition(self._said.qualname, schema)
-        self._step(codes.SHAPE, self._said.tags)
-        check_shapes_of_tags(self._said.qualname, schema, tags)
-        self._step(codes.SHAPE)
+        self._now(codes.SHAPE)
+        check_definition(self._name, schema)
+        self._now(codes.SHAPE, "tags")
+        check_shapes_of_tags(self._name, schema, tags)
+        self._now(codes.SHAPE)
         if tags.intersection(BY_DATA) or not schema.has_shapes:
             return
         results = [shape for r in schema.returns for shape in shapes_in(r.type)]
         given = [shape for p in schema.parameters for shape in shapes_in(p.type)]
         names = untold(given, results, number_names(schema))
-        if names and not may_have_fake(self._api.tree, self._function.node):
+        if names and not self._survey.may_have_fake(self._function.node):
             raise SchemaError(
-                f"{self._said.qualname}: {why_untold(names[0])}",
+                f"{self._name}: {why_untold(names[0])}",
                 do="name an axis of an argument, write '_' for a length that only the"
                 " kernel knows, or register a fake kernel",
             )
 
-    def _outline(self, schema: Schema) -> Outline:
-        shown = [self._shown(p) for p in schema.parameters]
-        text = str(replace(schema, parameters=tuple(shown)))
-        return outline_of(schema, text)
 
-    def _shown(self, p: Parameter) -> Parameter:
-        return replace(p, type=Base("...")) if p.name in self.unsure else p
+def schema_of(
+    api: TypeChecker, given: Expression | None, *, name: str = "", namespace: str = ""
+) -> Schema | None:
+    """The schema of a definition without a function; report one that is refused.
 
-
-def _all_parts(schema: Schema) -> Iterator[SchemaType]:
-    for p in schema.parameters:
-        yield from parts(p.type)
-
-
-def check_schema(
-    api: TypeChecker, name: str, given: Expression, *, is_whole: bool
-) -> Outline | None:
-    """The schema of a definition without a function; report one that cannot be.
-
-    Where `name` is not the whole of it but a namespace, the rest stands before it.
+    The text of `Library.define` begins with a name in `namespace`; that of `define` has
+    the parameters and results of `name` alone.
     """
     text = constant_or(given, None)
-    if not isinstance(text, str) or _CLASS.search(text.partition("(")[2]):
+    if given is None or not isinstance(text, str):
+        return None
+    if _CLASS.search(text.partition("(")[2]):
         return None
     code = codes.SCHEMA
     try:
         name, schema = (
-            parsed(name, _without_name(name, text))
-            if is_whole
-            else read_definition(text, name)
+            read_definition(text, namespace) if namespace else parsed(name, text)
         )
         check_names(name, schema)
         check_factory(name, schema, (DEFAULT,))
         code = codes.SHAPE
         check_definition(name, schema)
     except CustomOpError as error:
-        codes.tell(api, error, given, code)
+        codes.report(api, error, given, code)
         return None
-    return outline_of(schema, str(schema))
+    return schema

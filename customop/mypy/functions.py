@@ -16,7 +16,6 @@ from mypy.nodes import (
     ARG_STAR,
     ARG_STAR2,
     ArgKind,
-    Block,
     Context,
     Decorator,
     Expression,
@@ -30,7 +29,7 @@ from mypy.types import AnyType, CallableType, Type, TypeOfAny, get_proper_type
 from customop.mypy.constants import constant
 from customop.mypy.hints import Unfamiliar
 
-__all__ = ["Function", "function_of"]
+__all__ = ["Function", "function_of", "innermost_decorator", "stand_in"]
 
 _KINDS: dict[ArgKind, Any] = {
     ARG_POS: inspect.Parameter.POSITIONAL_OR_KEYWORD,
@@ -44,14 +43,13 @@ _KINDS: dict[ArgKind, Any] = {
 
 @dataclass(frozen=True)
 class Function:
-    """A function that an operator is made of, or that is registered for one.
+    """A function that defines an operator, or that is registered for one.
 
     Attributes
     ----------
     type : CallableType
-        Its type.
     node : FuncItem or None
-        Where it is written, if that can be told and nothing decorates it there.
+        Its source, if that is known and nothing decorates it there.
     """
 
     type: CallableType
@@ -66,7 +64,7 @@ class Function:
 
     @cached_property
     def parameters(self) -> list[inspect.Parameter]:
-        """Its parameters, without annotations; a default is True where there is one."""
+        """Its parameters, without annotations; True in place of each default."""
         return [self._parameter(i) for i in range(len(self.type.arg_types))]
 
     def _parameter(self, index: int) -> inspect.Parameter:
@@ -82,7 +80,7 @@ class Function:
         )
 
     def default(self, index: int) -> Any:
-        """Value of the default of a parameter that has one."""
+        """Value of the default of a parameter."""
         found = (
             self.node.arguments[index].initializer if self.node is not None else None
         )
@@ -91,10 +89,7 @@ class Function:
         return constant(found)
 
     def spelled(self, index: int) -> Type | None:
-        """Annotation of a parameter before mypy looked up what its names mean.
-
-        That of the result by an index below 0.
-        """
+        """Annotation of a parameter as it is written; of the result for index -1."""
         given = self.node.unanalyzed_type if self.node is not None else None
         if not isinstance(given, CallableType):
             return None
@@ -104,7 +99,7 @@ class Function:
         """Annotation of a parameter, None where it has none."""
         argument = self.node.arguments[index] if self.node is not None else None
         if argument is not None and argument.variable.is_self:
-            # Without an annotation mypy knows its type all the same.
+            # mypy infers the type of `self` without an annotation.
             return argument.type_annotation
         return self._written(self.type.arg_types[index])
 
@@ -124,21 +119,15 @@ class Function:
         return kind
 
     def place(self, name: str | None, otherwise: Context) -> Context:
-        """Where a parameter stands, for messages."""
+        """Where a message about a parameter is shown."""
         for argument in self.node.arguments if self.node is not None else ():
             if argument.variable.name == name and argument.line > 0:
                 return argument
         return otherwise
 
     def stand_in(self) -> Callable[..., Any]:
-        """A function of these parameters, for checks of the run time to look at."""
+        """A function of these parameters, for the checks of the run time."""
         return stand_in(self.name, self.parameters)
-
-    @property
-    def body(self) -> Block | None:
-        """What it does, if that is in the source that is read now."""
-        found = self.node.body if self.node is not None else None
-        return found if found is not None and found.body else None
 
 
 def stand_in(
@@ -146,7 +135,7 @@ def stand_in(
     parameters: list[inspect.Parameter],
     result: Any = inspect.Signature.empty,
 ) -> Callable[..., Any]:
-    """A function with a signature, and nothing else."""
+    """A function that has a signature and does nothing."""
 
     def made() -> None:
         """Never called."""
@@ -160,10 +149,10 @@ def stand_in(
 def function_of(
     kind: Type | None, expression: Expression | None, context: Context, module: str
 ) -> Function | None:
-    """The function of an argument, or None where nothing is known of it.
+    """The function that is passed, or None if it is not known.
 
-    Of a function of another module the type alone is known: mypy may have the rest of
-    it, or have taken it from its cache.
+    Of a function in another module only the type is used, since mypy may have taken the
+    module from its cache, without the source.
     """
     proper = get_proper_type(kind)
     if not isinstance(proper, CallableType) or proper.is_type_obj():
@@ -192,15 +181,12 @@ def _of_name(expression: RefExpr, module: str) -> FuncItem | None:
     node = expression.node
     if not isinstance(node, FuncDef) or node.is_decorated:
         return None
-    # That of a function within another one has no dots.
+    # A function within another one has a full name without dots.
     is_here = "." not in node.fullname or node.fullname.startswith(f"{module}.")
     return node if is_here else None
 
 
 def innermost_decorator(decorated: Decorator, call: Expression) -> FuncDef | None:
-    """The function that a decorator is given as it was written."""
+    """The function under a decorator, unless another one stands between."""
     is_first = decorated.original_decorators[-1] is call
     return decorated.func if is_first else None
-
-
-__all__ += ["innermost_decorator", "stand_in"]

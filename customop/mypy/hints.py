@@ -1,7 +1,7 @@
-"""What mypy knows of a type, as the annotation that Python would have at run time.
+"""A type of mypy's as the annotation that Python has at run time.
 
-So the rules of `customop.schema.annotations` decide what has a schema type, here as there, and
-word what they refuse.
+So `customop.schema.annotations` decides which annotations have a schema type, and words the
+error for the others.
 """
 
 from __future__ import annotations
@@ -44,31 +44,31 @@ from mypy.types import (
 
 from customop.arrays.array import Array
 from customop.mypy.names import own_name
-from customop.schema.annotations import _ANNOTATIONS, _INSTEAD, Device, DType, Scalar
+from customop.schema.annotations import CLASSES, Device, DType, Scalar
 
-__all__ = ["Unfamiliar", "annotation_of", "device_of", "is_array"]
+__all__ = [
+    "DEVICES",
+    "SEQUENCES",
+    "Unfamiliar",
+    "annotation_of",
+    "device_of",
+    "is_array",
+]
 
 
 class Unfamiliar(Exception):
-    """A type, a value or a function of which nothing can be said."""
+    """A type, a value or a function that the plugin cannot judge."""
 
 
-def _full_names(annotation: Any) -> list[str]:
-    name = getattr(annotation, "__qualname__", "")
-    module = getattr(annotation, "__module__", "")
-    # Python's abstract classes of collections mypy knows by their old names.
-    modules = [module, "typing"] if module == "collections.abc" else [module]
-    return [f"{m}.{name}" for m in modules]
+def _full_names(cls: type) -> list[str]:
+    # mypy knows the abstract classes of collections by their names in typing.
+    is_abstract = cls.__module__ == "collections.abc"
+    modules = [cls.__module__, *(["typing"] if is_abstract else [])]
+    return [f"{module}.{cls.__qualname__}" for module in modules]
 
 
-# Full name of a class -> the class, for all that the run-time tables know.
-_CLASSES: dict[str, Any] = {
-    name: annotation
-    for annotation in (*_ANNOTATIONS, *_INSTEAD)
-    if isinstance(annotation, type)
-    for name in _full_names(annotation)
-}
-# Full name of an alias -> what it stands for at run time.
+_CLASSES: dict[str, Any] = {name: cls for cls in CLASSES for name in _full_names(cls)}
+# Name of an alias, without its module if that is ours -> its value at run time.
 _ALIASES: dict[str, Any] = {
     "DType": DType,
     "Device": Device,
@@ -77,12 +77,16 @@ _ALIASES: dict[str, Any] = {
     "numpy._typing._array_like.ArrayLike": npt.ArrayLike,
 }
 _TUPLE: Any = tuple
-_ARRAYS = (
-    *("numpy.ndarray", "cupy.ndarray", "cupy._core.core.ndarray"),
-    *("Array", "FakeArray", "Tracer"),
-)
+# Full name of a class of arrays -> the kind of array that messages name.
+DEVICES = {
+    "numpy.ndarray": "cpu",
+    "cupy.ndarray": "cuda",
+    "cupy._core.core.ndarray": "cuda",
+}
+_ARRAYS = (*DEVICES, "Array", "FakeArray", "Tracer")
+SEQUENCES = ("builtins.list", "builtins.tuple", "typing.Sequence")
 _GENERATORS = ("numpy.random._generator.Generator", "cupy.random.Generator")
-# Scalar classes of NumPy that mypy knows by their width alone -> their names.
+# NumPy's scalar classes whose width mypy has as an argument -> start of their names.
 _WIDTHS = {
     "numpy.floating": "float",
     "numpy.signedinteger": "int",
@@ -92,7 +96,7 @@ _WIDTHS = {
 
 
 def is_array(info: TypeInfo) -> bool:
-    """Whether a class is known to be one of arrays."""
+    """Whether instances of a class are known to be arrays."""
     return any(_short(base.fullname) in _ARRAYS for base in info.mro)
 
 
@@ -102,9 +106,9 @@ def _short(fullname: str) -> str:
 
 
 def device_of(spelled: Type | None, kind: Type, names: SymbolTable) -> Any:
-    """The annotation of a type that is spelled `Device`, None where it is not.
+    """The annotation of a type that is written as `Device`, None for other types.
 
-    For mypy that alias is a plain string: only its name, looked up among `names`, tells.
+    mypy has str in place of that alias, so its name is looked up among `names`.
     """
     proper = get_proper_type(kind)
     items = proper.items if isinstance(proper, UnionType) else [proper]
@@ -137,7 +141,7 @@ def _words(spelled: Type) -> Iterator[str]:
 
 
 def _full_name(word: str, names: SymbolTable) -> str:
-    """What a name with dots stands for in a module."""
+    """The full name of a name with dots that a module uses."""
     first, *rest = word.split(".")
     symbol = names.get(first)
     for part in rest:
@@ -152,14 +156,14 @@ def annotation_of(kind: Type, module: str) -> Any:
     Raises
     ------
     Unfamiliar
-        If a part of it may mean something that cannot be known here.
+        If a part of it has a meaning that only the running program knows.
     """
     if isinstance(kind, TypeAliasType):
         name = _short(kind.alias.fullname) if kind.alias is not None else ""
         if name in _ALIASES:
             return _ALIASES[name]
         if isinstance(get_proper_type(kind), AnyType):
-            raise Unfamiliar  # what is behind it differs, for type checkers alone
+            raise Unfamiliar  # the alias may be Any for type checkers alone
     proper = get_proper_type(kind)
     for cls, make in _FORMS.items():
         if isinstance(proper, cls):
@@ -197,7 +201,7 @@ def _of_union(kind: UnionType, module: str) -> Any:
 def _of_variable(kind: TypeVarType, module: str) -> Any:
     if kind.id.is_self():
         raise Unfamiliar
-    # By a name of its own it would be one of this module.
+    # mypy accepts `TypeVar(name)` only if it is assigned to that name.
     make: Any = typing_extensions.TypeVar
     if kind.values:
         options = [annotation_of(value, module) for value in kind.values]
@@ -205,7 +209,7 @@ def _of_variable(kind: TypeVarType, module: str) -> Any:
         return make(kind.name, *options, infer_variance=is_bare)
     bound = get_proper_type(kind.upper_bound)
     if isinstance(bound, Instance) and bound.type.fullname == "builtins.object":
-        # In the brackets of a function, it prints as its bare name.
+        # A variable in the brackets of a function prints as its bare name.
         is_bare = kind.variance == VARIANCE_NOT_READY
         return make(kind.name, infer_variance=is_bare)
     given = annotation_of(kind.upper_bound, module)
@@ -265,7 +269,7 @@ def _of_instance(kind: Instance, module: str) -> Any:
 
 
 def _array_of(kind: Instance) -> Any:
-    """The class of arrays, with that of their elements where the annotation has one."""
+    """The class of arrays, with the class of elements if the annotation has one."""
     last = get_proper_type(kind.args[-1]) if kind.args else None
     inside = get_proper_type(last.args[0]) if isinstance(last, Instance) else None
     if kind.type.fullname != "numpy.ndarray" or not isinstance(inside, Instance):
@@ -288,7 +292,7 @@ def _numpy_scalar(kind: Instance) -> Any:
 
 
 def _generic(cls: Any, kind: Instance, module: str) -> Any:
-    """A class, with the types in its brackets where the annotation has any."""
+    """A class, with the types in its brackets if the annotation has any."""
     given = [get_proper_type(arg) for arg in kind.args]
     left_out = (TypeOfAny.from_omitted_generics, TypeOfAny.unannotated)
     if not hasattr(cls, "__class_getitem__") or any(
@@ -323,7 +327,7 @@ def _enumeration(info: TypeInfo) -> Any:
 def _dataclass(info: TypeInfo, module: str) -> Any:
     frozen = info.metadata["dataclass"]["frozen"]
     if not frozen and info.module_name != module:
-        raise Unfamiliar  # may be registered where it is defined
+        raise Unfamiliar  # its module may register it
     if info.metadata.get("customop"):
         raise Unfamiliar
     fields = []
@@ -337,8 +341,8 @@ def _dataclass(info: TypeInfo, module: str) -> Any:
 
 
 def _placed(cls: Any, info: TypeInfo) -> Any:
-    """A class made here, known by the name of the one that it stands for."""
-    # A script may have any name, and the name of a local class has its line.
+    """A class made here, under the name of the user's class."""
+    # The file name of a script may be any text, and mypy adds the line to a local class.
     cls.__module__ = re.sub(r"(^|\.)(?=\d)|-", r"\1_", info.module_name)
     name = info.fullname.removeprefix(f"{info.module_name}.")
     cls.__qualname__ = re.sub(r"@\d+", "", name)

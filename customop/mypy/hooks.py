@@ -1,4 +1,4 @@
-"""What mypy asks about calls of this package, and who answers."""
+"""Answers to what mypy asks about calls of this package."""
 
 from __future__ import annotations
 
@@ -33,22 +33,18 @@ from customop.errors import RegistrationError, quoted
 from customop.library.entry import kind_of_key
 from customop.library.ops import Namespaces, OperatorNamespace, OperatorPacket
 from customop.mypy import codes
-from customop.mypy.arguments import Argument, Call, checker
-from customop.mypy.calls import different_arrays
-from customop.mypy.constants import constant_or
-from customop.mypy.definitions import Draft, Said, check_schema
+from customop.mypy.calls import AnyContext, Call, checker, misshapen, mixed
+from customop.mypy.definitions import Draft, schema_of
 from customop.mypy.functions import Function, function_of, innermost_decorator
 from customop.mypy.names import own_name
 from customop.mypy.program import Program, is_operator
 from customop.mypy.records import Record, copied, recall, remember
 from customop.mypy.rules import Registered, check_kinds
-from customop.mypy.shapes import misshapen
-from customop.mypy.trees import Decorators
+from customop.mypy.trees import Surveys
 
 __all__ = ["CustomOpPlugin"]
 
-AnyContext: TypeAlias = FunctionContext | MethodContext
-# An operator and its type, None where it has none.
+# An operator and its type, None if the type is not known.
 Subject: TypeAlias = tuple[Record, Type | None]
 Answer: TypeAlias = Callable[["Asked"], Type]
 
@@ -62,73 +58,77 @@ class Asked:
     call : Call
         Its arguments.
     result : Type
-        What mypy takes for its result.
+        The type that mypy gives it.
     context : Context
         Where it stands.
     object : Type or None
-        Of what it is a method.
+        The object that a method is called on.
     program : Program
     """
 
     def __init__(self, plugin: CustomOpPlugin, context: AnyContext) -> None:
-        self._decorators = plugin.decorators
         self.program = plugin.program
         self.api = checker(context)
+        self.survey = plugin.surveys.of(self.api.tree)
         self.call = Call(context)
         self.result = context.default_return_type
         self.context: Context = context.context
         self.object = context.type if isinstance(context, MethodContext) else None
 
-    def function(self, given: Argument | None) -> Function | None:
-        """The function that is given, or that the call decorates."""
+    def function(self, parameter: int | str) -> Function | None:
+        """The function that is passed, or that the call decorates."""
+        given = self.call.get(parameter)
         if given is not None and not isinstance(get_proper_type(given.type), NoneType):
             module = self.api.tree.fullname
             return function_of(given.type, given.expression, self.context, module)
         if given is not None or not isinstance(self.context, Expression):
             return None
-        decorated = self._decorators.find(self.api.tree, self.context)
+        decorated = self.survey.decorated_by(self.context)
         if decorated is None:
             return None
         node = innermost_decorator(decorated, self.context)
         kind = None if node is None else get_proper_type(self.api.function_type(node))
         return Function(kind, node) if isinstance(kind, CallableType) else None
 
-    def text(self, given: Argument | None) -> str:
-        """The string that is given, or nothing where it is none or not known."""
-        found = constant_or(given.expression if given is not None else None, None)
-        return found if isinstance(found, str) else ""
+    def place(self, parameter: int | str) -> Context:
+        """Where a message about an argument stands."""
+        return self.call.expression(parameter) or self.context
 
-    def place(self, given: Argument | None) -> Context:
-        """Where an argument stands."""
-        found = None if given is None else given.expression
-        return self.context if found is None else found
-
-    def is_named(self, what: str, given: Argument | None) -> bool:
-        """Whether a name can be one of an operator; report one that cannot."""
+    def name(self, what: str, parameter: int) -> str:
+        """The name of an operator that is passed; report a wrong one and return ""."""
+        name = self.call.text(parameter)
+        if name is None:
+            return ""
         try:
-            check_name(what, self.text(given))
+            check_name(what, name)
         except RegistrationError as error:
-            codes.tell(self.api, error, self.place(given), codes.NAME)
-            return False
-        return True
+            codes.report(self.api, error, self.place(parameter), codes.NAME)
+            return ""
+        return name
 
-    def registered(
-        self, record: Record, op: Type | None, given: Argument | None
-    ) -> Registered | None:
-        """What is registered for an operator, or None where it is not known."""
-        function = self.function(given)
-        if function is None or record.schema is None:
-            return None
-        return Registered(self.api, record, op, function, self.place(given))
+    def defined(self, draft: Callable[..., Record], name: str) -> Record:
+        """The record of a definition here; report a name that is taken."""
+        place = f"{self.api.path}:{self.context.line}"
+        is_sure = self.program.is_sure(self.api, name, self.context)
+        record = draft(place=place, is_sure=is_sure)
+        self.program.check_alone(self.api, record, self.context)
+        return record
 
-    def operator(self, given: Argument | None) -> tuple[Record, Type | None] | None:
-        """The operator that is given, itself or by its name, and its type."""
-        if given is None:
+    def registered(self, op: Subject, parameter: int) -> Registered | None:
+        """The function that is registered for an operator, if both are known."""
+        function = self.function(parameter)
+        if function is None or not op[0].has_schema:
             return None
-        record = recall(given.type)
-        if record is not None and record.schema is not None:
+        at = self.place(parameter)
+        return Registered(self.api, self.survey, *op, function, at)
+
+    def operator(self, what: str, parameter: int) -> Subject | None:
+        """The operator that is passed, itself or by name, if it is known."""
+        given = self.call.get(parameter)
+        record = None if given is None else recall(given.type)
+        if given is not None and record is not None and record.has_schema:
             return record, given.type
-        name = self.text(given)
+        name = self.name(what, parameter)
         return self.program.find(self.api, name) if name else None
 
 
@@ -136,30 +136,12 @@ class Asked:
 
 
 def _custom_op(asked: Asked) -> Type:
-    call, name = asked.call, asked.text(asked.call.at(0))
-    function = asked.function(call.at(1))
-    if not _is_text(call.at(0)) or not asked.is_named("custom_op", call.at(0)):
+    name, function = asked.name("custom_op", 0), asked.function(1)
+    if not name or function is None:
         return asked.result
-    if function is None:
-        return asked.result
-    words = ("mutates_args", "device_types", "schema", "tags")
-    said = Said(name, *(call.value(word) for word in words))
-    draft = Draft(asked.api, said, function, asked.context)
-    draft.check()
-    place = f"{asked.api.path}:{asked.context.line}"
-    is_sure = asked.program.is_sure(asked.api, name, asked.context)
-    record = Record(name, draft.outline, tuple(draft.unsure), place, is_sure)
-    asked.program.check_alone(asked.api, record, asked.context)
-    return _remembering(asked, record)
-
-
-def _is_text(given: Argument | None) -> bool:
-    expression = None if given is None else given.expression
-    return isinstance(constant_or(expression, None), str)
-
-
-def _remembering(asked: Asked, record: Record) -> Type:
-    if record.schema is None:
+    draft = Draft(asked.api, asked.survey, name, asked.call, function, asked.context)
+    record = asked.defined(draft.record, name)
+    if not record.has_schema:
         return asked.result
     result = get_proper_type(asked.result)
     if isinstance(result, CallableType):
@@ -169,44 +151,39 @@ def _remembering(asked: Asked, record: Record) -> Type:
 
 
 def _define(asked: Asked) -> Type:
-    given, text = asked.call.at(0), asked.call.at(1)
-    if given is None or not _is_text(given):
-        return asked.result
-    if asked.is_named("define", given) and text is not None and text.expression:
-        name = asked.text(given)
-        outline = check_schema(asked.api, name, text.expression, is_whole=True)
-        place = f"{asked.api.path}:{asked.context.line}"
-        is_sure = asked.program.is_sure(asked.api, name, asked.context)
-        record = Record(name, outline, (), place, is_sure)
-        asked.program.check_alone(asked.api, record, asked.context)
+    text = asked.call.expression(1)
+    name = asked.name("define", 0)
+    if name and text is not None:
+        schema_of(asked.api, text, name=name)
+        asked.defined(partial(Record, name), name)
     return asked.result
 
 
 def _library(asked: Asked) -> Type:
-    name, key = asked.text(asked.call.at(0)), asked.call.at(2)
-    if not name or (key is not None and not _is_text(key)):
+    name, key = asked.call.text(0), asked.call.get(2)
+    if not name or (key is not None and asked.call.text(2) is None):
         return asked.result
-    words = {"key": asked.text(key)}
-    return remember(asked.api, asked.result, Record(name, words=words))
+    record = Record(name, key=asked.call.text(2) or "")
+    return remember(asked.api, asked.result, record)
 
 
 def _define_in(asked: Asked) -> Type:
-    library, text = recall(asked.object), asked.call.at(0)
-    if library is not None and text is not None and text.expression is not None:
-        check_schema(asked.api, library.name, text.expression, is_whole=False)
+    library = recall(asked.object)
+    if library is not None:
+        schema_of(asked.api, asked.call.expression(0), namespace=library.name)
     return asked.result
 
 
 def _rule_kind(asked: Asked) -> Type:
-    name, takes = asked.text(asked.call.at(0)), asked.call.at(1)
-    if not name or (takes is not None and not _is_text(takes)):
+    name, takes = asked.call.text(0), asked.call.get(1)
+    if not name or (takes is not None and asked.call.text(1) is None):
         return asked.result
-    words = {"takes": asked.text(takes) or "(...)"}
-    return remember(asked.api, asked.result, Record(name, words=words))
+    record = Record(name, takes=asked.call.text(1) or "(...)")
+    return remember(asked.api, asked.result, record)
 
 
 def _config_type(asked: Asked) -> Type:
-    given = asked.call.at(0)
+    given = asked.call.get(0)
     proper = None if given is None else get_proper_type(given.type)
     made = proper.ret_type if isinstance(proper, CallableType) else None
     kind = get_proper_type(made)
@@ -215,57 +192,56 @@ def _config_type(asked: Asked) -> Type:
     return asked.result
 
 
-# ---- registrations: each for a method, and for the function of that name ----
+# ---- registrations: for the method and the function of a name ----
 
 
 def _kernel(asked: Asked, op: Subject, at: int) -> None:
-    given = asked.call.at(at)
-    kinds = constant_or(given.expression if given is not None else None, "?")
+    kinds = asked.call.constant(at, "?")
     kinds = (kinds,) if isinstance(kinds, str) else kinds
     names = (DEFAULT,) if kinds is None else tuple(kinds)
-    if not check_kinds(asked.api, op[0].name, names, asked.place(given)):
+    if not check_kinds(asked.api, op[0].name, names, asked.place(at)):
         return
-    found = asked.registered(*op, asked.call.at(at + 1))
+    found = asked.registered(op, at + 1)
     what = "kernel" if names == ("?",) else f"kernel for {quoted(names)}"
     if found is not None:
         found.check_kernel(what, codes.KERNEL)
 
 
 def _fake(asked: Asked, op: Subject, at: int) -> None:
-    found = asked.registered(*op, asked.call.at(at))
+    found = asked.registered(op, at)
     if found is not None:
         found.check_kernel("fake kernel", codes.FAKE)
 
 
 def _autograd(asked: Asked, op: Subject, at: int) -> None:
-    setup = asked.call.named("setup_context")
-    found = asked.registered(*op, asked.call.at(at))
+    found = asked.registered(op, at)
     if found is not None:
-        found.check_backward(None if setup is None else asked.function(setup))
+        setup = asked.call.get("setup_context")
+        found.check_backward(None if setup is None else asked.function("setup_context"))
 
 
 def _jvp(asked: Asked, op: Subject, at: int) -> None:
-    found = asked.registered(*op, asked.call.at(at))
+    found = asked.registered(op, at)
     if found is not None:
         found.check_rule(JVP, codes.JVP)
 
 
 def _vmap(asked: Asked, op: Subject, at: int) -> None:
-    found = asked.registered(*op, asked.call.at(at))
+    found = asked.registered(op, at)
     if found is not None:
         found.check_rule(VMAP, codes.VMAP)
 
 
 def _rule(asked: Asked, op: Subject, at: int) -> None:
-    given = asked.call.at(at)
+    given = asked.call.get(at)
     kind = None if given is None else recall(given.type)
-    found = asked.registered(*op, asked.call.at(at + 1))
-    if found is None or kind is None or "takes" not in kind.words:
+    found = asked.registered(op, at + 1)
+    if found is None or kind is None or not kind.takes:
         return
     try:
-        made = RuleKind(kind.name, kind.words["takes"])
+        made = RuleKind(kind.name, kind.takes)
     except RegistrationError as error:
-        codes.tell(asked.api, error, asked.context, codes.RULE)
+        codes.report(asked.api, error, asked.context, codes.RULE)
         return
     found.check_rule(made, codes.RULE)
 
@@ -282,7 +258,7 @@ _RULES: dict[str, Callable[[Asked, Subject, int], None]] = {
 
 def _method(check: Callable[[Asked, Subject, int], None], asked: Asked) -> Type:
     record = recall(asked.object)
-    if record is None or record.schema is None or asked.object is None:
+    if record is None or not record.has_schema or asked.object is None:
         return asked.result
     check(asked, (record, asked.object), 0)
     return copied(asked.object, asked.result)
@@ -291,10 +267,7 @@ def _method(check: Callable[[Asked, Subject, int], None], asked: Asked) -> Type:
 def _by_name(
     what: str, check: Callable[[Asked, Subject, int], None], asked: Asked
 ) -> Type:
-    given = asked.call.at(0)
-    found = asked.operator(given)
-    if _is_text(given) and not asked.is_named(what, given):
-        return asked.result
+    found = asked.operator(what, 0)
     if found is None:
         return asked.result
     check(asked, found, 1)
@@ -302,38 +275,30 @@ def _by_name(
     return found[1] if gives_operator and found[1] is not None else asked.result
 
 
-# ---- torch's form of registering ----
+# ---- registrations as torch writes them ----
 
 
 def _impl(asked: Asked) -> Type:
-    given, types = asked.call.at(0), asked.call.at(1)
-    if given is None or types is None:
-        return asked.result
-    if _is_text(given) and not asked.is_named("impl", given):
-        return asked.result
-    op = asked.operator(given)
+    op = asked.operator("impl", 0)
     if op is not None:
-        keys = constant_or(types.expression, ())
-        keys = (keys,) if isinstance(keys, str) else keys
-        _check_keys(asked, op, keys, asked.call.at(2))
+        keys = asked.call.constant(1, ())
+        _check_keys(asked, op, (keys,) if isinstance(keys, str) else keys, 2)
     return asked.result
 
 
 def _impl_in(asked: Asked) -> Type:
-    library, given = recall(asked.object), asked.call.at(0)
-    if library is None or given is None:
+    library, name = recall(asked.object), asked.call.text(0)
+    if library is None or name is None:
         return asked.result
-    name = asked.text(given)
     name = name if "::" in name else f"{library.name}::{name}"
-    op = asked.program.find(asked.api, name) if _is_text(given) else None
-    key = asked.call.at(2)
-    if op is not None and (key is None or _is_text(key)):
-        found = asked.text(key) or library.words["key"] or "CompositeImplicitAutograd"
-        _check_keys(asked, op, (found,), asked.call.at(1))
+    op, key = asked.program.find(asked.api, name), asked.call.text(2)
+    if op is not None and (asked.call.get(2) is None or key is not None):
+        keys = (key or library.key or "CompositeImplicitAutograd",)
+        _check_keys(asked, op, keys, 1)
     return asked.result
 
 
-# Kind -> code; all others are kernels.
+# Kind -> code; every other kind is of kernels.
 _CODES: dict[str | RuleKind, ErrorCode] = {
     FAKE: codes.FAKE,
     AUTOGRAD: codes.AUTOGRAD,
@@ -342,16 +307,16 @@ _CODES: dict[str | RuleKind, ErrorCode] = {
 }
 
 
-def _check_keys(asked: Asked, op: Subject, keys: Any, given: Argument | None) -> None:
-    found = asked.registered(*op, given)
-    below = constant_or(asked.call.value("with_keyset"), False)
+def _check_keys(asked: Asked, op: Subject, keys: Any, at: int) -> None:
+    found = asked.registered(op, at)
+    below = asked.call.constant("with_keyset", False)
     if found is None or not isinstance(below, bool):
         return
     for key in keys:
         try:
             kind = kind_of_key("impl", key)
         except RegistrationError:
-            continue  # perhaps one that the program registers
+            continue  # the program may register it
         code = _CODES.get(kind, codes.KERNEL)
         found.check_entry(kind, code, with_below=below)
 
@@ -361,13 +326,13 @@ def _check_keys(asked: Asked, op: Subject, keys: Any, given: Argument | None) ->
 
 def _called(asked: Asked) -> Type:
     record = recall(asked.object)
-    if record is not None and record.schema is not None:
-        error = different_arrays(asked.call, record)
+    if record is not None and record.has_schema:
+        error = mixed(asked.call, record)
         if error is not None:
-            codes.tell(asked.api, error, asked.context, codes.MIXED)
-        for place, fault in misshapen(asked.call, record):
-            at = asked.place(asked.call.at(place))
-            codes.tell(asked.api, fault, at, codes.SHAPE)
+            codes.report(asked.api, error, asked.context, codes.MIXED)
+        for wrong, given in misshapen(asked.call, record):
+            at = given.expression or asked.context
+            codes.report(asked.api, wrong, at, codes.SHAPE)
     return asked.result
 
 
@@ -434,16 +399,16 @@ _ATTRIBUTES = {
 
 
 class CustomOpPlugin(Plugin):
-    """Answers what mypy asks.
+    """Answers what mypy asks; see `customop.mypy`.
 
-    Nothing that it keeps outlives what mypy keeps: a module that is read anew is looked
-    into anew.
+    Types keep what it knows of operators. What it keeps itself it drops when mypy reads a
+    module again.
     """
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self.decorators = Decorators()
-        self.program = Program()
+        self.surveys = Surveys()
+        self.program = Program(self.surveys)
 
     def get_function_hook(
         self, fullname: str
@@ -458,19 +423,19 @@ class CustomOpPlugin(Plugin):
     def get_attribute_hook(
         self, fullname: str
     ) -> Callable[[AttributeContext], Type] | None:
-        """The answer for an attribute of `ops` and of what it gives."""
+        """The answer for an attribute of `ops`, a namespace or a packet."""
         answer = _ATTRIBUTES.get(own_name(fullname).rpartition(".")[0])
         return None if answer is None else partial(answer, self)
 
     def get_method_signature_hook(
         self, fullname: str
     ) -> Callable[[MethodSigContext], FunctionLike] | None:
-        """The answer for what a packet of overloads takes and gives."""
+        """The answer for the types of a packet's overloads."""
         is_packet = own_name(fullname) == OperatorPacket.__call__.__qualname__
         return partial(_packet_call, self) if is_packet else None
 
     def get_additional_deps(self, file: MypyFile) -> list[tuple[int, str, int]]:
-        """Nothing more; a module was read, so what is known of others may be old."""
+        """No dependencies; a module was read, so what is known may be out of date."""
         self.program.forget()
         return []
 

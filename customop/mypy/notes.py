@@ -1,19 +1,17 @@
-"""Shapes that annotations write, which mypy's types no longer have.
+"""Shapes in annotations, which mypy drops from its types.
 
-They are read from the source of the module that is checked, since mypy keeps that of no
-other. Where an annotation may have a shape that stands elsewhere, nothing is said of it.
+They are read from the source of the module that is checked; mypy does not keep the source
+of others. An annotation whose shape may be written elsewhere is not judged.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import typing
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from mypy.nodes import (
-    AssignmentStmt,
     EllipsisExpr,
     Expression,
     ImportFrom,
@@ -25,7 +23,6 @@ from mypy.nodes import (
     StrExpr,
     TupleExpr,
     TypeAlias,
-    TypeAliasStmt,
     TypeInfo,
     TypeVarExpr,
     Var,
@@ -45,7 +42,7 @@ from customop.errors import SchemaError
 from customop.mypy.functions import Function
 from customop.mypy.hints import Unfamiliar, annotation_of
 from customop.mypy.names import is_ours
-from customop.mypy.trees import statements
+from customop.mypy.trees import Survey
 from customop.schema.annotations import schema_type
 from customop.schema.types import SchemaType
 
@@ -57,29 +54,33 @@ __all__ = ["noted", "types_of"]
 _ANNOTATED = ("typing.Annotated", "typing_extensions.Annotated")
 _UNIONS = ("typing.Optional", "typing.Union")
 _LITERALS = ("typing.Literal", "typing_extensions.Literal")
-# Modules whose aliases have no shapes.
+# Packages whose aliases have no shapes.
 _PLAIN = ("customop", "numpy", "cupy", "typing", "builtins", "collections")
-# Modules of the forms of annotations.
+# Modules that define forms of annotations, such as Literal.
 _FORMS = ("typing", "typing_extensions", "collections")
-# Values that an annotation is written with, and that are no text.
+# Values within an annotation that are not strings.
 _NO_TEXTS = ("builtins.int", "builtins.bool", "builtins.bytes", "builtins.float")
 
 
-def noted(annotation: Any, spelled: Type | None, api: TypeChecker) -> Any:
-    """An annotation with the shapes that it is spelled with in the module checked.
+def noted(
+    annotation: Any, spelled: Type | None, api: TypeChecker, survey: Survey
+) -> Any:
+    """An annotation with the shapes that the module writes in it.
 
     Raises
     ------
     Unfamiliar
-        If it may have shapes that cannot be read there.
+        If it may have shapes that the module does not show.
     """
     if spelled is None:
         raise Unfamiliar
-    return _Source(api).noted(annotation, spelled)
+    return _Annotations(api, survey).noted(annotation, spelled)
 
 
-def types_of(function: Function, api: TypeChecker) -> dict[str, SchemaType]:
-    """Name of a parameter, or ``"return"``, -> its schema type, where that is known."""
+def types_of(
+    function: Function, api: TypeChecker, survey: Survey
+) -> dict[str, SchemaType]:
+    """Name of a parameter, or ``"return"`` -> its schema type, if that is known."""
     found = {}
     given = [(p.name, function.hint(i)) for i, p in enumerate(function.parameters)]
     kinds = [*given, ("return", function.result)]
@@ -89,17 +90,18 @@ def types_of(function: Function, api: TypeChecker) -> dict[str, SchemaType]:
         try:
             annotation = annotation_of(kind, api.tree.fullname)
             spelled = function.spelled(index if name != "return" else -1)
-            found[name] = schema_type(noted(annotation, spelled, api))
+            found[name] = schema_type(noted(annotation, spelled, api, survey))
         except (Unfamiliar, RecursionError, SchemaError):
-            continue  # the program reads no annotations of kernels
+            continue  # the running program does not read annotations of kernels
     return found
 
 
-class _Source:
-    """Annotations of a module, as they are written."""
+class _Annotations:
+    """Reads annotations as the module writes them."""
 
-    def __init__(self, api: TypeChecker) -> None:
+    def __init__(self, api: TypeChecker, survey: Survey) -> None:
         self._tree = api.tree
+        self._survey = survey
         self._builtins = api.modules.get("builtins")
 
     def noted(self, annotation: Any, spelled: Type) -> Any:
@@ -163,10 +165,10 @@ class _Source:
         except (ValueError, TypeError):  # refused by jaxtyping, in its words
             raise Unfamiliar from None
 
-    # ---- what is written ----
+    # ---- whether a shape is written ----
 
     def _is_plain(self, spelled: Type) -> bool:
-        """Whether no shape is written; raise where that cannot be known."""
+        """Whether an annotation has no shape; raise if that is not known."""
         if isinstance(spelled, UnionType):
             return self._are_plain(spelled.items)
         if not isinstance(spelled, UnboundType):
@@ -183,7 +185,7 @@ class _Source:
         return self._are_plain(spelled.args) and is_plain
 
     def _are_plain(self, spelled: typing.Sequence[Type]) -> bool:
-        # Each of them may raise, so all are asked.
+        # Each may raise, so none is left out.
         found = [self._is_plain(item) for item in spelled]
         return all(found)
 
@@ -206,8 +208,8 @@ class _Source:
         is_class = isinstance(bound, Instance) and not variable.values
         if not is_class or self._module_of(variable.fullname) != self._tree.fullname:
             raise Unfamiliar
-        for call in self._assigned(variable.name):
-            for given in _subscripts(call):
+        for call in self._survey.assigned(variable.name):
+            for given in _annotations_in(call):
                 if not self._is_plain(_as_type(given)):
                     raise Unfamiliar
         return True
@@ -216,7 +218,7 @@ class _Source:
         return [t for item in spelled.args[1:] for t in self._text(item)]
 
     def _text(self, note: Type) -> list[str]:
-        """The text of a note, if it is one."""
+        """The text of a note, if it is a string."""
         if isinstance(note, UnboundType | UnionType) and note.original_str_expr:
             return [note.original_str_expr]
         if isinstance(note, RawExpressionType):
@@ -251,7 +253,7 @@ class _Source:
         return self._symbol(word)[1]
 
     def _jaxtyped(self, word: str) -> bool:
-        """Whether a name is one of jaxtyping's, for mypy names of `Annotated`."""
+        """Whether a name is jaxtyping's; for mypy it is a name of `Annotated`."""
         module, _, name = word.rpartition(".")
         if module:
             found = self._node(module)
@@ -268,38 +270,27 @@ class _Source:
         return fullname.rpartition(".")[0]
 
     def _value(self, alias: TypeAlias) -> Type:
-        """What an alias of the module stands for, as it is written."""
+        """The value of an alias of the module, as it is written."""
         name = alias.fullname.rpartition(".")[2]
         is_here = self._module_of(alias.fullname) == self._tree.fullname
-        found = list(self._assigned(name)) if is_here else []
+        found = self._survey.assigned(name) if is_here else []
         if len(found) != 1:
             raise Unfamiliar
         return _as_type(found[0])
-
-    def _assigned(self, name: str) -> Iterator[Expression]:
-        """What a name of the module is assigned."""
-        for statement in statements(self._tree.defs):
-            if isinstance(statement, TypeAliasStmt) and statement.name.name == name:
-                yield statement.value.expr()
-            elif isinstance(statement, AssignmentStmt) and any(
-                isinstance(target, NameExpr) and target.name == name
-                for target in statement.lvalues
-            ):
-                yield statement.rvalue
 
 
 def _is_none(spelled: Type) -> bool:
     return isinstance(spelled, UnboundType) and spelled.name == "None"
 
 
-def _subscripts(expression: Expression) -> list[Expression]:
+def _annotations_in(expression: Expression) -> list[Expression]:
     """Arguments of a call that can be annotations."""
     given = getattr(expression, "args", [])
     return [item for item in given if not isinstance(item, StrExpr)]
 
 
 def _as_type(expression: Expression | None) -> Type:
-    """An expression as an annotation of the same text."""
+    """The annotation that an expression writes."""
     if isinstance(expression, NameExpr | MemberExpr):
         return UnboundType(_dotted(expression))
     if isinstance(expression, StrExpr):

@@ -1,4 +1,4 @@
-"""The operators of the program, as far as the module that is read can see them."""
+"""The operators that the module that mypy checks can see, its own and imported ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from mypy.nodes import (
     Context,
     Decorator,
-    Expression,
     ImportBase,
     MypyFile,
     SymbolTableNode,
@@ -30,7 +29,7 @@ from customop.core.operator import Operator, taken
 from customop.mypy import codes
 from customop.mypy.names import is_ours, own_name
 from customop.mypy.records import Record, recall
-from customop.mypy.trees import definitions, imported_names
+from customop.mypy.trees import Surveys, imported_names
 
 if TYPE_CHECKING:
     from mypy.checker import TypeChecker
@@ -40,7 +39,7 @@ __all__ = ["Found", "Program", "is_operator"]
 
 @dataclass(frozen=True)
 class Found:
-    """An operator that a module keeps under a name of its own."""
+    """An operator and the global name that a module gives it."""
 
     record: Record
     type: Type
@@ -57,9 +56,9 @@ def is_operator(kind: Type | None) -> bool:
 
 
 def _imported(module: MypyFile, modules: dict[str, MypyFile]) -> Iterator[MypyFile]:
-    """Modules that the names of a module come from, but for stubs and our own.
+    """Modules that define the names of a module, without stubs and this package.
 
-    Neither has operators that have types.
+    Neither of those two defines operators that the plugin knows.
     """
     for symbol in module.names.values():
         owner = symbol.node
@@ -73,7 +72,7 @@ def _imported(module: MypyFile, modules: dict[str, MypyFile]) -> Iterator[MypyFi
 
 
 def _reachable(module: MypyFile, modules: dict[str, MypyFile]) -> list[MypyFile]:
-    """A module and all that it imports, whether or not directly."""
+    """A module and everything that it imports, directly or not."""
     found = {module.fullname: module}
     waiting = [module]
     while waiting:
@@ -88,7 +87,7 @@ def _operators_of(module: MypyFile) -> Iterator[Found]:
     for name, symbol in module.names.items():
         kind = _type_of(symbol, module)
         record = recall(kind)
-        if kind is not None and record is not None and record.schema is not None:
+        if kind is not None and record is not None and record.has_schema:
             yield Found(record, kind, module.fullname, name)
 
 
@@ -101,27 +100,24 @@ def _type_of(symbol: SymbolTableNode, module: MypyFile) -> Type | None:
 
 
 class Program:
-    """What is known of the program beside the module that is read."""
+    """Finds operators by name, and operators that share one."""
 
-    def __init__(self) -> None:
-        # Name of a module -> those it can see, and the operators of the others.
+    def __init__(self, surveys: Surveys) -> None:
+        self._surveys = surveys
+        # Name of a module -> the modules that it can see, and their operators.
         self._visible: dict[str, list[MypyFile]] = {}
         self._others: dict[str, dict[str, list[Found]]] = {}
-        # Name of a module -> the names that several of the others define.
+        # Name of a module -> the names that several modules that it sees define.
         self._shared: dict[str, dict[str, list[Found]]] = {}
-        # The module that was asked about last, and what it defines.
-        self._read: MypyFile | None = None
-        self._definitions: dict[str, list[Expression]] = {}
 
     def forget(self) -> None:
-        """Look anew when asked next."""
+        """Search again: a module has changed."""
         self._visible.clear()
         self._others.clear()
         self._shared.clear()
-        self._read = None
 
     def find(self, api: TypeChecker, qualname: str) -> tuple[Record, Type] | None:
-        """The operator of a name, if it is visible and the only one."""
+        """The operator of a name, if exactly one is visible."""
         found = self._named(api, qualname)
         if len({operator.record.place for operator in found}) != 1:
             return None
@@ -130,7 +126,7 @@ class Program:
         return found[0].record, found[0].type
 
     def signatures(self, api: TypeChecker, name: str) -> FunctionLike | None:
-        """What all overloads of a name take and give, None where one is not known."""
+        """The types of all overloads of a name, None unless all are known."""
         names = {
             found.record.name
             for found in self._all(api)
@@ -174,23 +170,16 @@ class Program:
     # ---- operators of one name ----
 
     def is_sure(self, api: TypeChecker, name: str, call: Context) -> bool:
-        """Whether a definition takes place whenever its module is imported."""
-        if call in self._own(api).get(name, ()):
-            return True
-        self._read = None  # the daemon may have read the module anew
-        return call in self._own(api).get(name, ())
-
-    def _own(self, api: TypeChecker) -> dict[str, list[Expression]]:
-        if self._read is not api.tree:
-            self._read, self._definitions = api.tree, definitions(api.tree)
-        return self._definitions
+        """Whether importing the module always runs a definition."""
+        return call in self._surveys.of(api.tree).definitions.get(name, ())
 
     def check_alone(self, api: TypeChecker, record: Record, call: Context) -> None:
-        """Report the definition of an operator whose name is taken."""
+        """Report a definition of an operator whose name is taken."""
         if not record.is_sure:
             return
-        places = [f"{api.path}:{c.line}" for c in self._own(api)[record.name]]
-        before = places[: self._own(api)[record.name].index(call)]  # type: ignore[arg-type]  # a call
+        calls = self._surveys.of(api.tree).definitions[record.name]
+        earlier = calls[: calls.index(call)]  # type: ignore[arg-type]  # a call
+        before = [f"{api.path}:{c.line}" for c in earlier]
         before += [
             found.record.place
             for found in self._of_others(api).get(record.name, ())
@@ -198,13 +187,13 @@ class Program:
         ]
         if before:
             error = taken(record.name, before[0], record.place)
-            codes.tell(api, error, call, codes.DUPLICATE)
+            codes.report(api, error, call, codes.DUPLICATE)
 
     def _sees(self, api: TypeChecker, module: str, other: MypyFile) -> bool:
         return other in _reachable(api.modules[module], api.modules)
 
     def check_imports(self, api: TypeChecker) -> None:
-        """Report modules that define one name and meet in the module that is read."""
+        """Report modules that define one name, if the checked module imports both."""
         self._of_others(api)
         for name, found in self._shared.get(api.tree.fullname, {}).items():
             self._check_meeting(api, name, found)
@@ -213,18 +202,18 @@ class Program:
         by_line = sorted(api.tree.imports, key=lambda node: node.line)
         brought = [(node, self._brought(api, node)) for node in by_line]
         if any(len({f.module for f in found} & seen) > 1 for _, seen in brought):
-            return  # they meet in a module that is imported, where it is said
+            return  # reported for a module that is imported, which imports both
         met: dict[str, Found] = {}
         for statement, seen in brought:
             met |= {f.module: f for f in found if f.module in seen}
             if len(met) > 1:
                 first, second = list(met.values())[:2]
                 error = taken(name, first.record.place, second.record.place)
-                codes.tell(api, error, statement, codes.DUPLICATE)
+                codes.report(api, error, statement, codes.DUPLICATE)
                 return
 
     def _brought(self, api: TypeChecker, statement: ImportBase) -> set[str]:
-        """Names of all modules that an import statement imports, directly or not."""
+        """Names of all modules that an import statement brings, directly or not."""
         names = imported_names(api.tree, statement)
         modules = [api.modules[name] for name in names if name in api.modules]
         found = [_reachable(m, api.modules) for m in modules if not m.is_stub]
@@ -232,14 +221,14 @@ class Program:
 
 
 def _rivals(found: list[Found]) -> list[Found]:
-    """One of each definition of a name, where several modules are sure to define it."""
+    """The definitions of a name, if imports of several modules always run one."""
     places = {f.record.place: f for f in found if f.record.is_sure}
     several = len({f.module for f in places.values()}) > 1
     return [*places.values()] if several else []
 
 
 def _depend(api: TypeChecker, module: str, name: str) -> None:
-    """Have mypy read the module again when a name of another one changes."""
+    """Have mypy check the module again when a name of another one changes."""
     if module != api.tree.fullname:
         api.module_refs.add(module)
         target = api.tscope.current_full_target()
@@ -251,7 +240,7 @@ def _depend(api: TypeChecker, module: str, name: str) -> None:
 
 
 def _signature(kind: Type) -> CallableType | None:
-    """What the call of an operator takes and gives."""
+    """The type of the call of an operator."""
     proper = get_proper_type(kind)
     if not isinstance(proper, Instance) or not is_operator(proper):
         return None

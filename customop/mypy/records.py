@@ -1,162 +1,141 @@
-"""What mypy remembers of an operator, a library or a kind of rule: within its type.
+"""What the plugin knows of an operator, a library or a rule kind, kept in its type.
 
-An attribute that no program can name goes with the type wherever that goes: through
-assignments, imports and mypy's cache.
+It is the value of an attribute with a name that no program uses. So it follows the type
+through assignments, imports and mypy's cache.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
 
 from mypy.types import Instance, LiteralType, Type, get_proper_type
 
-from customop.schema.parameters import MISSING
+from customop.core.table import Definition
+from customop.mypy.functions import stand_in
+from customop.schema.parameters import MISSING, Parameter
 from customop.schema.schema import Schema
-from customop.schema.types import ArrayType, Maybe, holds_arrays
+from customop.schema.types import (
+    ARRAY,
+    ArrayType,
+    Base,
+    ClassOf,
+    Maybe,
+    SchemaType,
+    holds_arrays,
+    parts,
+)
+from customop.shapes.notation import Shape
 
 if TYPE_CHECKING:
     from mypy.checker import TypeChecker
 
-__all__ = ["Outline", "Record", "copied", "outline_of", "recall", "remember"]
+__all__ = ["Record", "array_shape", "copied", "plain", "recall", "remember"]
 
 _ATTRIBUTE = "__customop__"
 
 
-class _Named(NamedTuple):
-    """A parameter or a result, as checks of registrations read it."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Outline:
-    """As much of a schema as checks of registrations read.
-
-    Attributes
-    ----------
-    text : str
-        The schema.
-    by_position, by_name : tuple of str
-        Names of the parameters, those that are keyword-only apart.
-    results : tuple of str
-        Names of the results, empty where they have none.
-    written, arrays, optional : tuple of str
-        Names of the parameters that are written, of those that hold arrays, and of
-        those that have a default.
-    shapes : tuple of str
-        ``name=axes`` of the arrays that have a shape; `return` is the name of a result.
-    """
-
-    text: str
-    by_position: tuple[str, ...]
-    by_name: tuple[str, ...]
-    results: tuple[str, ...]
-    written: tuple[str, ...]
-    arrays: tuple[str, ...]
-    optional: tuple[str, ...]
-    shapes: tuple[str, ...] = ()
-
-    @property
-    def shape_of(self) -> dict[str, str]:
-        """Name of a parameter or ``"return"`` -> its shape, as annotations write it."""
-        pairs = (text.partition("=") for text in self.shapes)
-        return {name: axes for name, _, axes in pairs}
-
-    @property
-    def positional(self) -> list[_Named]:
-        """Parameters that can be passed by position."""
-        return [_Named(name) for name in self.by_position]
-
-    @property
-    def keyword_only(self) -> list[_Named]:
-        """Parameters that can only be passed by name."""
-        return [_Named(name) for name in self.by_name]
-
-    @property
-    def returns(self) -> list[_Named]:
-        """Results."""
-        return [_Named(name) for name in self.results]
-
-    def show(self, qualname: str, parameter: str = "") -> str:
-        """The schema in a line."""
-        return f"{qualname}{self.text}"
-
-
-def outline_of(schema: Schema, text: str) -> Outline:
-    """The outline of a schema, with a text for it."""
-    return Outline(
-        text,
-        tuple(p.name for p in schema.positional),
-        tuple(p.name for p in schema.keyword_only),
-        tuple(r.name for r in schema.returns),
-        schema.written,
-        tuple(p.name for p in schema.parameters if holds_arrays(p.type)),
-        tuple(p.name for p in schema.parameters if p.default is not MISSING),
-        tuple(_shapes(schema)),
-    )
-
-
-def _shapes(schema: Schema) -> Iterator[str]:
-    kinds = [(p.name, p.type) for p in schema.parameters]
-    if len(schema.returns) == 1:
-        kinds.append(("return", schema.returns[0].type))
-    for name, kind in kinds:
-        array = kind.item if isinstance(kind, Maybe) else kind
-        if isinstance(array, ArrayType) and array.shape is not None:
-            yield f"{name}={array.shape.text}"
-
-
 @dataclass(frozen=True)
 class Record:
-    """What is remembered of one object.
+    """What the plugin knows of one object.
 
     Attributes
     ----------
     name : str
-        Of an operator its qualified name, of a library its namespace, of a kind of
-        rule what `RuleKind` calls it.
-    schema : Outline or None
-        Of an operator.
+        The qualified name of an operator, the namespace of a library, or the name of a
+        rule kind.
+    plain : str
+        Schema of an operator, without classes and values of defaults; empty for others.
+    shown : str
+        The schema as messages show it.
     unsure : tuple of str
-        What of the schema is not known: names of parameters, ``"return"``, and
-        ``"mutates_args"`` for what is written.
+        Parts of the schema that are not known: names of parameters, ``"return"``, and
+        ``"mutates_args"`` for the parameters that are written.
     place : str
         File and line of the definition.
     is_sure : bool
-        Whether the definition takes place whenever its module is imported.
-    words : dict
-        What else there is: `takes` of a kind of rule, `key` of a library.
+        Whether importing the module always runs the definition.
+    takes : str
+        Parameters of a rule kind; empty for others.
+    key : str
+        Default dispatch key of a library.
     """
 
     name: str
-    schema: Outline | None = None
+    plain: str = ""
+    shown: str = ""
     unsure: tuple[str, ...] = ()
     place: str = ""
     is_sure: bool = False
-    words: dict[str, str] = field(default_factory=dict, hash=False)
+    takes: str = ""
+    key: str = ""
 
     @property
-    def qualname(self) -> str:
-        """The name of an operator, as its run-time checks ask for it."""
-        return self.name
+    def has_schema(self) -> bool:
+        """Whether it is of an operator with a known schema."""
+        return bool(self.plain)
+
+    @cached_property
+    def definition(self) -> Definition:
+        """The definition of an operator, for the checks of the run time."""
+        found = Schema.parse(self.plain)
+        schema = _Shown(found.parameters, found.returns, found.is_tuple, self.shown)
+        fn = stand_in(self.name, [])
+        return Definition(self.name, fn, schema, frozenset(), self.place, "")
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of an operator."""
+        return self.definition.schema
+
+
+@dataclass(frozen=True)
+class _Shown(Schema):
+    """A schema with the text of another one."""
+
+    text: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def plain(schema: Schema) -> str:
+    """A schema that the plugin can read again: without classes and values of defaults."""
+    parameters = [_plain_parameter(p) for p in schema.parameters]
+    returns = [replace(r, type=_plain_type(r.type)) for r in schema.returns]
+    return str(Schema(tuple(parameters), tuple(returns), schema.is_tuple))
+
+
+def _plain_parameter(p: Parameter) -> Parameter:
+    kind = _plain_type(p.type)
+    if p.default is MISSING:
+        return Parameter(p.name, kind, MISSING, p.kind, p.alias)
+    optional = kind if isinstance(kind, Maybe) else Maybe(kind)
+    return Parameter(p.name, optional, None, p.kind, p.alias)
+
+
+def _plain_type(kind: SchemaType) -> SchemaType:
+    if not any(isinstance(part, ClassOf) for part in parts(kind)):
+        return kind
+    return ARRAY if holds_arrays(kind) else Base("str")
+
+
+def array_shape(kind: SchemaType | None) -> Shape | None:
+    """The shape of a type that is an array, or an array or None."""
+    array = kind.item if isinstance(kind, Maybe) else kind
+    return array.shape if isinstance(array, ArrayType) else None
 
 
 @lru_cache(maxsize=4096)
 def _read(text: str) -> Record:
     found: dict[str, Any] = json.loads(text)
-    found["unsure"] = tuple(found["unsure"])
-    if found["schema"] is not None:
-        text, *names = found["schema"].values()
-        found["schema"] = Outline(text, *map(tuple, names))
-    return Record(**found)
+    return Record(**{**found, "unsure": tuple(found["unsure"])})
 
 
 def recall(kind: Type | None) -> Record | None:
-    """What is remembered of an object of a type."""
+    """What is known of an object of a type."""
     proper = get_proper_type(kind)
     if not isinstance(proper, Instance) or proper.extra_attrs is None:
         return None
@@ -167,7 +146,7 @@ def recall(kind: Type | None) -> Record | None:
 
 
 def remember(api: TypeChecker, kind: Type, record: Record) -> Type:
-    """A type that remembers; any type but that of an object stays as it is."""
+    """A type with a record; only types of objects can have one."""
     proper = get_proper_type(kind)
     if not isinstance(proper, Instance):
         return kind
@@ -177,7 +156,7 @@ def remember(api: TypeChecker, kind: Type, record: Record) -> Type:
 
 
 def copied(source: Type, target: Type) -> Type:
-    """A type that remembers what another one does."""
+    """A type with the record of another one, if that has any."""
     given, made = get_proper_type(source), get_proper_type(target)
     if not isinstance(given, Instance) or not isinstance(made, Instance):
         return target

@@ -1,151 +1,173 @@
-"""Looking things up in the source of the module that mypy reads."""
+"""What the plugin looks up in the source of the module that mypy checks."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache, cached_property
 from typing import Any
 
 from mypy.nodes import (
     AssignmentStmt,
-    Block,
     CallExpr,
     ClassDef,
     Decorator,
     Expression,
     ExpressionStmt,
-    ForStmt,
     FuncDef,
     FuncItem,
-    IfStmt,
     Import,
     ImportAll,
     ImportBase,
     ImportFrom,
-    MatchStmt,
     MemberExpr,
     MypyFile,
     NameExpr,
     Node,
     OverloadedFuncDef,
     RefExpr,
+    ReturnStmt,
     Statement,
-    TryStmt,
-    WhileStmt,
-    WithStmt,
+    TypeAliasStmt,
 )
 from mypy.util import correct_relative_import
 
 from customop.mypy.constants import constant_or
 from customop.mypy.names import own_name
 
-__all__ = [
-    "Decorators",
-    "attributes_set",
-    "definitions",
-    "imported_names",
-    "may_have_fake",
-    "statements",
-]
+__all__ = ["Survey", "Surveys", "imported_names", "returned_by"]
 
-
-def _blocks(statement: Statement) -> list[Block | None]:
-    """The blocks that a statement is made of."""
-    if isinstance(statement, Block):
-        return [statement]
-    if isinstance(statement, IfStmt):
-        return [*statement.body, statement.else_body]
-    if isinstance(statement, ForStmt | WhileStmt):
-        return [statement.body, statement.else_body]
-    if isinstance(statement, WithStmt):
-        return [statement.body]
-    if isinstance(statement, TryStmt):
-        ends = [statement.else_body, statement.finally_body]
-        return [statement.body, *statement.handlers, *ends]
-    return list(statement.bodies) if isinstance(statement, MatchStmt) else []
-
-
-def statements(block: list[Statement]) -> Iterator[Statement]:
-    """All statements of a function or a module, not those of functions within."""
-    for statement in block:
-        yield statement
-        for inner in _blocks(statement):
-            if inner is not None:
-                yield from statements(inner.body)
-
-
-def _everywhere(block: list[Statement]) -> Iterator[Statement]:
-    """All statements, those within functions and classes too."""
-    for statement in statements(block):
-        yield statement
-        if isinstance(statement, Decorator):
-            yield from _everywhere(statement.func.body.body)
-        elif isinstance(statement, FuncDef):
-            yield from _everywhere(statement.body.body)
-        elif isinstance(statement, ClassDef):
-            yield from _everywhere(statement.defs.body)
-        elif isinstance(statement, OverloadedFuncDef):
-            items: list[Any] = list(statement.items)
-            yield from _everywhere(items)
-
-
-def attributes_set(tree: MypyFile, fn: FuncDef) -> Iterator[str]:
-    """Names of the attributes of a function that are assigned to."""
-    for statement in _everywhere(tree.defs):
-        if not isinstance(statement, AssignmentStmt):
-            continue
-        for target in statement.lvalues:
-            if not isinstance(target, MemberExpr):
-                continue
-            if isinstance(target.expr, RefExpr) and target.expr.node is fn:
-                yield target.name
-
-
-class Decorators:
-    """The decorated functions of the module that is read, by their decorators."""
-
-    def __init__(self) -> None:
-        self._tree: MypyFile | None = None
-        self._known: dict[int, tuple[Expression, Decorator]] = {}
-
-    def find(self, tree: MypyFile, call: Expression) -> Decorator | None:
-        """The function that stands under a decorator."""
-        found = self._known.get(id(call)) if tree is self._tree else None
-        if found is None or found[0] is not call:
-            self._read(tree)  # another module, or the daemon has read this one anew
-            found = self._known.get(id(call))
-        return None if found is None else found[1]
-
-    def _read(self, tree: MypyFile) -> None:
-        self._tree = tree
-        self._known = {
-            id(decorator): (decorator, decorated)
-            for decorated in _everywhere(tree.defs)
-            if isinstance(decorated, Decorator)
-            for decorator in decorated.original_decorators
-        }
-
-
-# ---- definitions that nothing guards ----
-
+# Functions and methods that register a fake kernel, or can.
+_REGISTERING = ("register_fake", "impl")
 _DEFINING = ("custom_op", "define")
 
 
-def definitions(tree: MypyFile) -> dict[str, list[Expression]]:
-    """Qualified name -> the calls that define it whenever the module is imported."""
-    found: dict[str, list[Expression]] = {}
+# Attributes of statements and expressions that hold others.
+_WITHIN = (
+    *("body", "else_body", "handlers", "finally_body", "bodies", "defs", "func"),
+    *("expr", "callee", "args", "base", "index", "items", "left", "right", "rvalue"),
+    *("if_expr", "else_expr", "generator", "left_expr", "sequences", "value"),
+    *("operands", "original_decorators"),
+)
+_INNER = (ClassDef, Decorator, FuncItem, OverloadedFuncDef)
+
+
+@cache
+def _attributes_of(cls: type) -> list[str]:
+    return [name for name in _WITHIN if hasattr(cls, name)]
+
+
+def _nodes(root: Any, leave_out: tuple[type, ...] = ()) -> Iterator[Node]:
+    """Statements and expressions at any depth; mypy's visitors cannot be subclassed."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list | tuple):
+            waiting.extend(node)
+        elif isinstance(node, Node) and not isinstance(node, leave_out):
+            yield node
+            cls: Any = type(node)
+            waiting += [getattr(node, name) for name in _attributes_of(cls)]
+
+
+class Survey:
+    """Decorators, assignments and definitions of operators of one module.
+
+    Attributes
+    ----------
+    definitions : dict
+        Qualified name -> the calls that define it whenever the module is imported.
+    """
+
+    def __init__(self, tree: MypyFile) -> None:
+        self._statements = tree.defs
+        self.definitions = _definitions(tree)
+        self._decorated: dict[Expression, Decorator] = {}
+        # Functions and the names of their attributes that are assigned.
+        self._attributes: set[tuple[object, str]] = set()
+        self._registering: list[NameExpr | MemberExpr] = []
+        for node in _nodes(tree.defs):
+            self._note(node)
+
+    def _note(self, node: Node) -> None:
+        if isinstance(node, Decorator):
+            self._decorated |= dict.fromkeys(node.original_decorators, node)
+        elif isinstance(node, NameExpr | MemberExpr) and node.name in _REGISTERING:
+            self._registering.append(node)
+        elif isinstance(node, AssignmentStmt):
+            for target in node.lvalues:
+                if isinstance(target, MemberExpr) and isinstance(target.expr, RefExpr):
+                    self._attributes.add((target.expr.node, target.name))
+
+    def decorated_by(self, call: Expression) -> Decorator | None:
+        """The function that stands under a decorator."""
+        return self._decorated.get(call)
+
+    def sets_attribute(self, fn: FuncDef, *names: str) -> bool:
+        """Whether one of these attributes of a function is assigned."""
+        return any((fn, name) in self._attributes for name in names)
+
+    def assigned(self, name: str) -> list[Expression]:
+        """Values that a global name is assigned."""
+        return self._assigned.get(name, [])
+
+    @cached_property
+    def _assigned(self) -> dict[str, list[Expression]]:
+        found: dict[str, list[Expression]] = defaultdict(list)
+        for node in _nodes(self._statements, _INNER):
+            if isinstance(node, TypeAliasStmt):
+                found[node.name.name].append(node.value.expr())
+            elif isinstance(node, AssignmentStmt):
+                for target in node.lvalues:
+                    if isinstance(target, NameExpr):
+                        found[target.name].append(node.rvalue)
+        return found
+
+    def may_have_fake(self, fn: FuncItem | None) -> bool:
+        """Whether the module may register a fake kernel for the operator of a function.
+
+        Every registration counts but those that name another function's operator.
+        """
+        return any(_may_be_of(use, fn) for use in self._registering)
+
+
+class Surveys:
+    """The survey of the module that was asked about last."""
+
+    def __init__(self) -> None:
+        self._statements: list[Statement] | None = None
+        self._last: Survey | None = None
+
+    def of(self, tree: MypyFile) -> Survey:
+        """The survey of a module."""
+        # A module that the daemon reads again stays the same object, with another list.
+        if self._last is None or self._statements is not tree.defs:
+            self._statements, self._last = tree.defs, Survey(tree)
+        return self._last
+
+
+def _may_be_of(use: NameExpr | MemberExpr, fn: FuncItem | None) -> bool:
+    op = use.expr if isinstance(use, MemberExpr) else None
+    node = op.node if isinstance(op, RefExpr) else None
+    return not isinstance(node, Decorator) or fn is None or node.func is fn
+
+
+# ---- definitions that every import runs ----
+
+
+def _definitions(tree: MypyFile) -> dict[str, list[Expression]]:
+    found: dict[str, list[Expression]] = defaultdict(list)
     for statement in tree.defs:
         for call in _calls(statement):
-            if (
-                isinstance(call.callee, RefExpr)
-                and own_name(call.callee.fullname) in _DEFINING
-            ):
+            callee = call.callee
+            if isinstance(callee, RefExpr) and own_name(callee.fullname) in _DEFINING:
                 name = constant_or(call.args[0], None) if call.args else None
-                found.setdefault(str(name), []).append(call)
-    return found
+                found[str(name)].append(call)
+    return dict(found)
 
 
 def _calls(statement: Statement) -> Iterator[CallExpr]:
-    """Calls of a statement, with those that chained ones begin with."""
+    """Calls of a statement, also those on whose result a method is called."""
     expressions: list[Expression] = []
     if isinstance(statement, Decorator):
         expressions = statement.original_decorators
@@ -179,43 +201,7 @@ def imported_names(tree: MypyFile, statement: ImportBase) -> list[str]:
     return [package, *(f"{package}.{name}" for name, _ in names)]
 
 
-# ---- fake kernels ----
-
-
-# Names of what registers one, or may do so.
-_REGISTERING = ("register_fake", "impl")
-
-
-def may_have_fake(tree: MypyFile, fn: FuncItem | None) -> bool:
-    """Whether a module may register a fake kernel for an operator made of a function.
-
-    Only what is written as that of another function's operator is known to be none.
-    """
-    return any(_may_be_of(found, fn) for found in _named(tree, _REGISTERING))
-
-
-# Attributes in which statements and expressions have expressions.
-_WITHIN = (
-    *("expr", "callee", "args", "base", "index", "items", "left", "right", "rvalue"),
-    *("if_expr", "else_expr", "generator", "left_expr", "sequences"),
-    "original_decorators",
-)
-
-
-def _named(tree: MypyFile, names: tuple[str, ...]) -> Iterator[NameExpr | MemberExpr]:
-    """Uses of names, and of attributes of these names, anywhere in a module."""
-    waiting: list[Any] = list(_everywhere(tree.defs))
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, list | tuple):
-            waiting.extend(node)
-        elif isinstance(node, Node):
-            if isinstance(node, NameExpr | MemberExpr) and node.name in names:
-                yield node
-            waiting += [getattr(node, within, None) for within in _WITHIN]
-
-
-def _may_be_of(use: NameExpr | MemberExpr, fn: FuncItem | None) -> bool:
-    op = use.expr if isinstance(use, MemberExpr) else None
-    node = op.node if isinstance(op, RefExpr) else None
-    return not isinstance(node, Decorator) or fn is None or node.func is fn
+def returned_by(fn: FuncItem) -> list[Expression]:
+    """The expressions behind the `return` statements of a function."""
+    found = [node for node in _nodes(fn.body, _INNER) if isinstance(node, ReturnStmt)]
+    return [statement.expr for statement in found if statement.expr is not None]

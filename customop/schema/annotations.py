@@ -174,6 +174,12 @@ _INSTEAD: dict[Any, str] = {
 }
 
 
+# Classes for which the tables have a schema type or a remedy.
+CLASSES: tuple[type, ...] = tuple(
+    known for known in (*_ANNOTATIONS, *_INSTEAD) if isinstance(known, type)
+)
+
+
 def schema_type(annotation: Any) -> SchemaType:
     """Schema type of an annotation.
 
