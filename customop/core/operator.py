@@ -154,7 +154,7 @@ class Operator(RuleTable, Generic[P, R]):
         if before is not None:  # who holds the old call must not meet the old kernel
             set_fast_kernel(before, None)
         type(self).__call__ = _FirstCall()  # type: ignore[assignment]
-        self.invoke = _invoker(self)
+        self.invoke: Callable[[Sequence[Any]], Any] = _invoker(self)
 
     @property
     def __signature__(self) -> inspect.Signature:

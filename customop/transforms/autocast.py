@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from customop.arrays.numpy_protocol import call_numpy
 from customop.core.checks import check_device_types
 from customop.core.dispatch import Mode, current_mode
 from customop.core.kinds import AUTOCAST
-from customop.core.table import RuleTable
+from customop.core.table import RuleKind, RuleTable
 from customop.errors import ArgumentError, RegistrationError
 
 __all__ = ["autocast"]
@@ -57,7 +57,7 @@ class autocast(Mode):  # noqa: N801  # written as a call, as in torch
     array([2., 2.], dtype=float16)
     """
 
-    kind = AUTOCAST
+    kind: ClassVar[RuleKind] = AUTOCAST
 
     def __init__(self, device_type: str = "cpu", enabled: bool = True) -> None:
         super().__init__()

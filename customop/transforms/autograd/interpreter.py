@@ -143,12 +143,13 @@ class TrackedCall:
         nodes: type[Node],
         args: Sequence[Any],
     ) -> None:
-        self.interpreter = interpreter
-        self.op = op
-        self.nodes = nodes
-        self.args = args
+        self.interpreter: GradInterpreter = interpreter
+        self.op: Any = op
+        self.nodes: type[Node] = nodes
+        self.args: Sequence[Any] = args
         self.edges: list[Edge] = []
-        self.values = values = list(args)
+        self.values: list[Any] = list(args)
+        values = self.values
         for slot in op.array_slots:
             value = values[slot]
             if type(value) is GradTracer and value.interpreter is interpreter:
