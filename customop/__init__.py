@@ -52,8 +52,9 @@ from customop.schema.annotations import Device, DType, Scalar, register_config_t
 from customop.schema.schema import Schema, infer_schema
 from customop.schema.tags import Tag
 from customop.transforms.autocast import autocast
-from customop.transforms.autograd.grad import grad, native, value_and_grad, vjp
-from customop.transforms.autograd.interpreter import GradTracer
+from customop.transforms.autograd.grad import grad, value_and_grad, vjp
+from customop.transforms.autograd.native import native
+from customop.transforms.autograd.tracer import GradTracer
 from customop.transforms.autograd.variables import (
     backward,
     enable_grad,

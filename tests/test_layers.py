@@ -84,13 +84,11 @@ UNTYPED_OPERATORS: tuple[str, ...] = (
     "testing/opcheck.py",
     "testing/reproduce.py",
     "testing/strategies.py",
-    "transforms/autograd/interpreter.py",
-    "transforms/autograd/node.py",
     "transforms/autograd/variables.py",
     "transforms/jvp.py",
 )
 # Files that read a private attribute of another module. It only shrinks too.
-READ_PRIVATE: tuple[str, ...] = ("transforms/autograd/interpreter.py",)
+READ_PRIVATE: tuple[str, ...] = ()
 # Attributes of other packages. Python and NumPy document theirs; mypy and pytest have
 # no public name for these two.
 FOREIGN = {"_asdict", "_fields", "_getframe", "_replace", "_NoValue"} | {

@@ -25,13 +25,13 @@ __all__ = [
 class Context(Protocol):
     """First argument of `setup_context` and `backward`: what one call keeps.
 
-    Attributes of any other name are free for rules to set. A class that inherits this
-    and `typing.Protocol` can say of what type they are.
+    Rules may set attributes of any other name that does not begin with ``node_``. A
+    class that inherits from this and `typing.Protocol` can declare their types.
 
     Attributes
     ----------
     saved_arrays : tuple of array
-        What `save_for_backward` was given; `saved_tensors` is the same.
+        The arguments of `save_for_backward`; `saved_tensors` is the same.
 
     Examples
     --------

@@ -25,7 +25,7 @@ from customop.mypy.hints import is_array
 from customop.mypy.trees import returned_by
 from customop.schema.parameters import MISSING
 from customop.schema.schema import Schema
-from customop.transforms.autograd.node import (
+from customop.transforms.autograd.gradients import (
     wrong_count,
     wrong_list,
     wrong_name,

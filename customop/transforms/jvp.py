@@ -26,8 +26,9 @@ from customop.core.kinds import AUTOGRAD, JVP
 from customop.core.proof import JVP_RULE, check_returns
 from customop.errors import ContractError, GradientError, check_function, place
 from customop.transforms.autograd.grad import check_outputs, vjp
-from customop.transforms.autograd.interpreter import GradInterpreter, GradTracer
-from customop.transforms.autograd.node import sweep
+from customop.transforms.autograd.interpreter import GradInterpreter
+from customop.transforms.autograd.sweep import sweep
+from customop.transforms.autograd.tracer import GradTracer
 
 __all__ = ["JvpTracer", "jvp"]
 

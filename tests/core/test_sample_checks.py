@@ -630,7 +630,7 @@ def test_a_formula_that_writes_its_gradient() -> None:
         gradient(op)
     text = str(caught.value)
     assert text.startswith(
-        "sampled::formula: backward writes a gradient that it is given\n"
+        "sampled::formula: backward writes into a gradient that it is given\n"
     )
     assert FOUND in text
 

@@ -1,4 +1,5 @@
 """Reverse mode: `grad`, `vjp`, and the imperative form (`variable`, `backward`).
 
-Start with `interpreter` (what a traced call does), then `node` (the backward pass).
+A call goes through `interpreter`, `plans` and `calls`, which make a `node`; `sweep`
+runs the nodes backwards. Start with `interpreter`. `native` is a rule that users take.
 """

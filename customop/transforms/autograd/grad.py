@@ -16,20 +16,16 @@ from customop.arrays.kinds import has_memory, is_array
 from customop.arrays.numpy_protocol import call_numpy
 from customop.arrays.pytree import flatten, map_leaves, unflatten
 from customop.errors import GradientError, check_function
-from customop.transforms.autograd.interpreter import (
-    GradInterpreter,
-    GradTracer,
-    end_of,
-    native,
-)
-from customop.transforms.autograd.node import Leaf, sweep
+from customop.transforms.autograd.interpreter import GradInterpreter
+from customop.transforms.autograd.node import Leaf
+from customop.transforms.autograd.sweep import sweep
+from customop.transforms.autograd.tracer import GradTracer, end_of
 
 __all__ = [
     "Fresh",
     "as_cotangent",
     "as_input",
     "grad",
-    "native",
     "value_and_grad",
     "vjp",
 ]

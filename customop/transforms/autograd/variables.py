@@ -21,12 +21,9 @@ from customop.errors import GradientError
 from customop.library.functions import custom_op
 from customop.schema.tags import Tag
 from customop.transforms.autograd.grad import Fresh, as_cotangent, as_input, one_like
-from customop.transforms.autograd.interpreter import (
-    GradInterpreter,
-    GradTracer,
-    no_variable,
-)
-from customop.transforms.autograd.node import plus, sweep
+from customop.transforms.autograd.interpreter import GradInterpreter
+from customop.transforms.autograd.sweep import plus, sweep
+from customop.transforms.autograd.tracer import GradTracer, no_variable
 
 __all__ = [
     "backward",
@@ -186,7 +183,7 @@ def backward(
     """
     if type(y) is not GradTracer:
         raise no_variable(y)
-    y.interpreter.backward(y, gradient, retain_graph)  # type: ignore[attr-defined]  # a GradInterpreter
+    y.interpreter.backward(y, gradient, retain_graph)
 
 
 class _Untracked(Mode):

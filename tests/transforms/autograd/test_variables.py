@@ -144,7 +144,7 @@ def test_only_a_variable_has_a_gradient() -> None:
     """A computed value has none, and none can be set."""
     y = square(co.variable(X))
     assert y.grad is None
-    with pytest.raises(co.GradientError, match="is no variable"):
+    with pytest.raises(co.GradientError, match="is not a variable"):
         y.grad = X
 
 

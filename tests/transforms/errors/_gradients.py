@@ -60,7 +60,7 @@ GRADIENTS: Table = {
         NotImplementedError,
         "texts::bare has no 'autograd' rule\n"
         "  texts::bare(Array x) -> Array\n"
-        f"  a gradient is asked through the call at {inside(through_bare)}\n"
+        f"  a gradient is needed through the call at {inside(through_bare)}\n"
         f"  at {at(bare)}\n"
         "  do: @bare.register_autograd",
     ),
@@ -70,7 +70,7 @@ GRADIENTS: Table = {
         NotImplementedError,
         "texts::bare has no 'autograd' rule\n"
         "  texts::bare(Array x) -> Array\n"
-        f"  a gradient is asked through the call at {inside(through_bare_below)}\n"
+        f"  a gradient is needed through the call at {inside(through_bare_below)}\n"
         f"  at {at(bare)}\n"
         "  do: @bare.register_autograd",
     ),
@@ -318,14 +318,14 @@ GRADIENTS: Table = {
         lambda: set_grad(values(co.variable(X)), X),
         co.GradientError,
         ValueError,
-        "x.grad: GradTracer f64[2] is no variable, so it has no gradient to set\n"
+        "x.grad: GradTracer f64[2] is not a variable, so its gradient cannot be set\n"
         "  do: set it on x = variable(a)",
     ),
     "gradient of no array": (
         lambda: set_grad(co.variable(X), "x"),
         co.GradientError,
         ValueError,
-        "x.grad is an array or None, got str 'x'\n"
+        "x.grad must be an array or None, got str 'x'\n"
         "  do: set an array of the shape of the variable, or None",
     ),
     "write under grad": (
@@ -373,7 +373,7 @@ GRADIENTS: Table = {
         lambda: summed(made(same, backward=overwrite)),
         co.ContractError,
         RuntimeError,
-        "texts::op: backward writes a gradient that it is given\n"
+        "texts::op: backward writes into a gradient that it is given\n"
         "  texts::op(Array x) -> Array\n"
         f"  backward at {at(overwrite)}\n"
         "  do: compute a new array: g = g * 2.0 instead of g *= 2.0",
@@ -382,7 +382,7 @@ GRADIENTS: Table = {
         lambda: summed(made(same, backward=list_back)),
         co.GradientError,
         ValueError,
-        "texts::op: backward returned a list of 1, must return a tuple, a gradient for each of x\n"
+        "texts::op: backward returned a list of 1, must return a tuple with a gradient for each of x\n"
         "  texts::op(Array x) -> Array\n"
         f"  backward at {at(list_back)}\n"
         "  do: return (g_x,)",
@@ -439,7 +439,7 @@ GRADIENTS: Table = {
         lambda: summed(made(same, TWO, backward=unknown_named), 2),
         co.GradientError,
         ValueError,
-        "texts::op: backward returned a gradient for 'z', which is no parameter\n"
+        "texts::op: backward returned a gradient for 'z', which is not a parameter\n"
         "  texts::op(Array x, Array y) -> Array\n"
         f"  backward at {at(unknown_named)}\n"
         "  do: use the names x, y",
@@ -448,7 +448,7 @@ GRADIENTS: Table = {
         lambda: summed(made(same, TWO, backward=half_named), 2),
         co.GradientError,
         ValueError,
-        "texts::op: backward returned no gradient for 'y', which one is asked for\n"
+        "texts::op: backward returned no gradient for 'y', which needs one\n"
         "  texts::op(Array x, Array y) -> Array\n"
         "                     ^^^^^^^\n"
         f"  backward at {at(half_named)}\n"

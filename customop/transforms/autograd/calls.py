@@ -1,0 +1,122 @@
+"""A call of an operator under reverse mode, as its rule sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from customop.arrays.nested import children, like, map_nested, map_outline
+from customop.core.observe import observed, observers
+from customop.core.table import RuleTable
+from customop.transforms.autograd.node import (
+    Edge,
+    Node,
+    Output,
+    flat_metas,
+    is_differentiable,
+    metas_of,
+)
+from customop.transforms.autograd.tracer import GradTracer
+
+if TYPE_CHECKING:
+    from customop.transforms.autograd.interpreter import GradInterpreter
+
+__all__ = ["TrackedCall", "emptied", "observed_setup"]
+
+
+class TrackedCall:
+    """A call under one running gradient; see `GradCall`."""
+
+    __slots__ = ("args", "edges", "interpreter", "nodes", "op", "values")
+
+    def __init__(
+        self,
+        interpreter: GradInterpreter,
+        op: RuleTable,
+        nodes: type[Node],
+        args: Sequence[Any],
+    ) -> None:
+        self.interpreter: GradInterpreter = interpreter
+        self.op: RuleTable = op
+        self.nodes: type[Node] = nodes
+        self.args: Sequence[Any] = args
+        self.edges: list[Edge] = []
+        self.values: list[Any] = list(args)
+        values = self.values
+        for slot in op.array_slots:
+            value = values[slot]
+            if type(value) is GradTracer and value.interpreter is interpreter:
+                self.edges.append((slot, (), value.node))
+                values[slot] = value.value
+        for slot in op.nested_slots:
+            values[slot] = self._lower_nested(values[slot], slot, ())
+
+    def _lower_nested(self, value: Any, slot: int, path: tuple[int, ...]) -> Any:
+        if type(value) is GradTracer and value.interpreter is self.interpreter:
+            self.edges.append((slot, path, value.node))
+            return value.value
+        found = children(value)
+        if found is None:
+            return value
+        items = [
+            self._lower_nested(item, slot, (*path, i)) for i, item in enumerate(found)
+        ]
+        return like(value, items)
+
+    def lower(self, value: Any) -> Any:
+        """The value below a tracer of this gradient; other values as they are."""
+        return self.interpreter.lower(value)
+
+    def node(self) -> Node:
+        """A new node for the call."""
+        node = self.nodes(self.edges)
+        if self.op.nested_slots:
+            node.node_inputs = [emptied(value) for value in self.values]
+        return node
+
+    def set_up(self, node: Node, setup_context: Callable[..., Any], out: Any) -> None:
+        """Let the user's function save what the backward formula needs."""
+        setup = observed_setup(self.op, setup_context) if observers else setup_context
+        positional, keywords = self.op.schema.split(self.values)
+        inputs = tuple(positional)
+        if keywords:
+            setup(ctx=node, inputs=inputs, keyword_only_inputs=keywords, output=out)
+        else:
+            setup(ctx=node, inputs=inputs, output=out)
+
+    def track(self, node: Node, out: Any) -> Any:
+        """The result, with its differentiable arrays tracked to the node."""
+        schema = self.op.schema
+        blocked = node.node_blocked
+        if schema.single_return:
+            if not is_differentiable(out, blocked):
+                return out
+            node.node_metas = (out.shape, out.dtype)
+            return GradTracer(self.interpreter, out, node)
+        parts = list(out) if schema.is_tuple else [out]
+        node.node_metas = [metas_of(part, blocked) for part in parts]
+        metas = enumerate(flat_metas(node.node_metas))
+
+        def wrap(value: Any) -> Any:
+            at, meta = next(metas)
+            if meta is None:
+                return value
+            return GradTracer(self.interpreter, value, Output(node, at, meta))
+
+        tracked = [map_nested(part, wrap) for part in parts]
+        return tuple(tracked) if schema.is_tuple else tracked[0]
+
+
+def emptied(value: Any) -> Any:
+    """The nesting of an argument, without the arrays in it."""
+    return map_outline(value, lambda _: None)
+
+
+def observed_setup(op: RuleTable, setup: Any) -> Callable[..., None]:
+    """A setup function, shown to observers."""
+
+    def run(*args: Any, **keywords: Any) -> None:
+        given = [*args, *keywords.values()][1:]  # without ctx, which comes first
+        observed(op, "setup_context", setup, given)(*args, **keywords)
+
+    return run

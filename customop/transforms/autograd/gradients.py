@@ -1,0 +1,288 @@
+"""Checks of the gradients that a backward formula returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.describe import show
+from customop.arrays.kinds import is_array
+from customop.arrays.nested import aligned, children, nests, outline, steps
+from customop.arrays.numpy_protocol import call_numpy
+from customop.errors import GradientError, place
+from customop.schema.parameters import MISSING
+from customop.schema.types import lead_of
+from customop.transforms.autograd.node import Edge, Meta, Node
+
+__all__ = [
+    "pairs_of",
+    "spread",
+    "wrong_count",
+    "wrong_list",
+    "wrong_name",
+    "wrong_single",
+]
+
+
+# ---- gradients of the outputs ----
+
+
+def spread(node: Node, grads: Sequence[Any]) -> list[Any]:
+    """Gradients nested as the outputs are, with zeros in place of missing ones."""
+    flow = iter(grads)
+
+    def take(meta: Meta | None) -> Any:
+        grad = next(flow)
+        if grad is None and meta is not None and node.node_materialize:
+            shape, dtype, device = meta
+            return call_numpy(np.zeros, shape, dtype, device=device)
+        return grad
+
+    return [_map_metas(meta, take) for meta in node.node_metas]
+
+
+def _map_metas(meta: Any, take: Callable[[Any], Any]) -> Any:
+    """Apply `take` to each meta of one output, nested lists kept."""
+    if type(meta) is list:
+        return [_map_metas(m, take) for m in meta]
+    if type(meta) in nests:
+        found = children(meta) or ()
+        return outline(meta, [_map_metas(m, take) for m in found])
+    return take(meta)
+
+
+# ---- gradients of the inputs ----
+
+
+def pairs_of(node: Node, edges: Sequence[Edge], found: Any) -> list[tuple[Any, Any]]:
+    """The origin of each tracked input with its gradient, from those of a formula."""
+    if type(found) is not tuple:
+        found = _as_tuple(node, edges, found)
+    elif len(found) != node.node_op.positional_count:
+        _check_count(node, edges, found)
+    pairs = []
+    for slot, path, origin in edges:
+        grad = found[slot] if slot < len(found) else _no_slot(node, slot)
+        if path:
+            grad = _item(node, grad, slot, path)
+        if grad is None:
+            continue
+        meta = origin.node_metas
+        try:
+            fits = grad.shape == meta[0] and grad.dtype == meta[1]
+        except AttributeError:
+            fits = False
+        pairs.append((origin, grad if fits else _fitted(node, grad, slot, meta)))
+    if len(found) > 1:
+        _check_untracked(node, found)
+    return pairs
+
+
+def _as_tuple(node: Node, edges: Sequence[Edge], found: Any) -> tuple[Any, ...]:
+    count = node.node_op.positional_count
+    if count == 1 and not isinstance(found, list | dict):
+        return (found,)
+    names = [p.name for p in node.node_op.schema.positional]
+    if isinstance(found, dict):
+        return _by_name(node, edges, found)
+    if isinstance(found, list):
+        raise _wrong(node, *wrong_list(len(found), names))
+    if _rest_is_free(node, edges, 1):
+        return (found, *(None,) * (count - 1))
+    raise _wrong(node, *wrong_single(names))
+
+
+def _by_name(
+    node: Node, edges: Sequence[Edge], found: dict[str, Any]
+) -> tuple[Any, ...]:
+    names = [p.name for p in node.node_op.schema.parameters]
+    unknown = [name for name in found if name not in names]
+    if unknown:
+        raise _wrong(node, *wrong_name(unknown[0], names))
+    for slot in {edge[0] for edge in edges}:
+        name = names[slot]
+        if name not in found:
+            raise _wrong(
+                node,
+                f"returned no gradient for '{name}', which needs one",
+                f"return {{'{name}': ...}} too, None for no gradient",
+                name,
+            )
+    return tuple(found.get(name) for name in names)
+
+
+def _rest_is_free(node: Node, edges: Sequence[Edge], count: int) -> bool:
+    """Whether no input from position `count` on needs a gradient."""
+    positional = node.node_op.schema.positional
+    has_defaults = all(p.default is not MISSING for p in positional[count:])
+    slots = [edge[0] for edge in edges]
+    return has_defaults and not any(count <= s < len(positional) for s in slots)
+
+
+def _check_count(node: Node, edges: Sequence[Edge], found: tuple[Any, ...]) -> None:
+    schema = node.node_op.schema
+    if len(found) == len(schema.parameters):
+        return
+    is_short = len(found) < node.node_op.positional_count
+    if not is_short or not _rest_is_free(node, edges, len(found)):
+        names = [p.name for p in schema.positional]
+        raise _wrong(node, *wrong_count(len(found), names))
+
+
+def _no_slot(node: Node, slot: int) -> Any:
+    name = node.node_op.schema.parameters[slot].name
+    raise _wrong(
+        node,
+        f"returned no gradient for the keyword-only argument '{name}'",
+        f"return gradients as a dict: {{'{name}': ...}}, None for no gradient",
+        name,
+    )
+
+
+def _item(node: Node, grad: Any, slot: int, path: tuple[int, ...]) -> Any:
+    inputs = node.node_inputs[slot]
+    for step in path:
+        if grad is None:
+            return None
+        items = aligned(inputs, grad)
+        if items is None:
+            raise _misaligned(node, grad, inputs, slot)
+        grad, inputs = items[step], children(inputs)[step]  # type: ignore[index]  # a path leads through it
+    return grad
+
+
+def _misaligned(node: Node, grad: Any, inputs: Any, slot: int) -> GradientError:
+    name = node.node_op.schema.parameters[slot].name
+    many = isinstance(grad, list | tuple)
+    seen = f"{len(grad)} gradients" if many else show(grad)
+    if isinstance(inputs, list | tuple) and not hasattr(inputs, "_fields"):
+        return _wrong(
+            node,
+            f"returned {seen} for the {len(inputs)} items of '{name}'",
+            f"return a list with a gradient for each item of '{name}'",
+            name,
+        )
+    known = ", ".join(map(repr, steps(inputs)))
+    return _wrong(
+        node,
+        f"returned {seen} for '{name}', an object of {type(inputs).__name__}",
+        f"return a dict of gradients by the names {known}, or such an object",
+        name,
+    )
+
+
+def _fitted(node: Node, grad: Any, slot: int, meta: Meta) -> Any:
+    """A gradient summed to the shape of its input; raise where it cannot fit."""
+    shape, dtype = meta[:2]
+    p = node.node_op.schema.parameters[slot]
+    if not is_array(grad):
+        raise _wrong(
+            node,
+            f"returned {show(grad)} for '{p.name}', must be an array of shape"
+            f" {tuple(shape)}",
+            "return an array, or None for no gradient",
+            p.name,
+        )
+    if grad.dtype != dtype:
+        raise _wrong(
+            node,
+            f"returned a gradient of dtype {grad.dtype} for '{p.name}' of dtype {dtype}",
+            f"return g.astype(x.dtype) for '{p.name}'",
+            p.name,
+        )
+    summed = _sum_to_shape(grad, tuple(shape), lead_of(p.type))
+    if summed is None:
+        raise _wrong(
+            node,
+            f"returned a gradient of shape {tuple(grad.shape)} for '{p.name}' of shape"
+            f" {tuple(shape)}",
+            f"return a gradient of the shape of '{p.name}'",
+            p.name,
+        )
+    return summed
+
+
+def _sum_to_shape(grad: Any, shape: tuple[int, ...], lead: int = 0) -> Any:
+    """Sum a broadcast gradient to `shape`; None where `shape` does not broadcast to it.
+
+    Summing over the axes that broadcasting added or stretched is the transpose of
+    broadcasting. Axes are added after the first `lead` ones.
+    """
+    have = tuple(grad.shape)
+    extra = len(have) - len(shape)
+    if extra < 0:
+        return None
+    places = [*range(lead), *range(lead + extra, len(have))]
+    pairs = [(i, have[i], b) for i, b in zip(places, shape, strict=True)]
+    if any(b not in (a, 1) for _, a, b in pairs):
+        return None
+    axes = [*range(lead, lead + extra), *(i for i, a, b in pairs if a != b)]
+    summed = call_numpy(np.sum, grad, axis=tuple(axes)) if axes else grad
+    if tuple(summed.shape) == shape:
+        return summed
+    return call_numpy(np.reshape, summed, shape)
+
+
+def _check_untracked(node: Node, found: tuple[Any, ...]) -> None:
+    """Raise for a gradient of an argument that is not an array."""
+    op = node.node_op
+    slots = (*op.array_slots, *op.nested_slots)
+    for i, grad in enumerate(found):
+        if grad is not None and i not in slots:
+            p = op.schema.parameters[i]
+            raise _wrong(
+                node,
+                f"returned {show(grad)} for '{p.name}' of type {p.type}, which has no"
+                " gradient",
+                f"return None for '{p.name}'",
+                p.name,
+            )
+
+
+# ---- messages ----
+
+
+def _wrong(node: Node, what: str, do: str, parameter: str = "") -> GradientError:
+    return node.node_op.error(
+        GradientError,
+        f"backward {what}",
+        f"backward at {place(node.node_rule.backward)}",
+        do=do,
+        parameter=parameter,
+        kind="autograd",
+    )
+
+
+def wrong_count(count: int, names: Sequence[str]) -> tuple[str, str]:
+    """The fault and the remedy for a wrong number of gradients."""
+    return (
+        f"returned {count} gradients, must return {len(names)}: {', '.join(names)}",
+        "return one gradient for each positional input, None for no gradient",
+    )
+
+
+def wrong_name(name: str, names: Sequence[str]) -> tuple[str, str]:
+    """The fault and the remedy for a gradient of an unknown parameter."""
+    return (
+        f"returned a gradient for '{name}', which is not a parameter",
+        f"use the names {', '.join(names)}",
+    )
+
+
+def wrong_list(count: int, names: Sequence[str]) -> tuple[str, str]:
+    """The fault and the remedy for gradients in a list."""
+    wanted = f"a tuple with a gradient for each of {', '.join(names)}"
+    return (
+        f"returned a list of {count}, must return {wanted}",
+        f"return ({', '.join('g_' + n for n in names)},)",
+    )
+
+
+def wrong_single(names: Sequence[str]) -> tuple[str, str]:
+    """The fault and the remedy for a single gradient of several inputs."""
+    return (
+        f"returned one gradient, must return {len(names)}: {', '.join(names)}",
+        f"return ({', '.join('g_' + n for n in names)}), None for no gradient",
+    )

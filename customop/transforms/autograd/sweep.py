@@ -1,0 +1,141 @@
+"""The backward sweep: bring gradients from the outputs of calls back to leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.numpy_protocol import call_numpy
+from customop.core.observe import observed, observers
+from customop.core.proof import writes
+from customop.errors import GradientError
+from customop.transforms.autograd.gradients import pairs_of, spread
+from customop.transforms.autograd.node import (
+    Leaf,
+    Node,
+    Output,
+    check_unwritten,
+    flat_metas,
+)
+
+__all__ = ["plus", "sweep"]
+
+
+# Gradients of these cannot go straight on: they end here, or wait for other outputs.
+_STOPS = (Leaf, Output)
+
+
+def sweep(seeds: Iterable[tuple[Any, Any]], *, retain: bool) -> dict[Leaf, Any]:
+    """Bring gradients back to leaves, from nodes and the gradients of their outputs.
+
+    Nodes come off a heap by falling number, so each has all its gradients when it
+    runs: linear in the number of calls, without recursion. If only one node has a
+    gradient, it runs without the heap, which makes a chain cheap.
+    """
+    pending: dict[int, tuple[Any, list[Any]]] = {}
+    heap: list[int] = []
+    found: dict[Leaf, Any] = {}
+    pairs: Any = list(seeds)
+    while True:
+        if len(pairs) == 1 and not heap and type(pairs[0][0]) not in _STOPS:
+            node, grad = pairs[0]
+            if node.node_is_unary and not observers:
+                pairs = _chain(node, grad, retain)
+            else:
+                pairs = _pull(node, (grad,), retain)
+            continue
+        for node, grad in pairs:
+            if type(node) is Leaf:
+                before = found.get(node)
+                found[node] = grad if before is None else plus(before, grad)
+            else:
+                _add(pending, heap, node, grad)
+        # Drop the names, so that no gradient lives longer than its node needs it.
+        node = grad = before = pairs = None
+        if not heap:
+            return found
+        node, grads = pending.pop(-heappop(heap))
+        pairs = _pull(node, grads, retain)
+
+
+def _pull(node: Node, grads: Sequence[Any], retain: bool) -> list[tuple[Any, Any]]:
+    """The origin of each tracked input of a call, with its gradient."""
+    edges: Any = node.node_edges
+    if edges is None:
+        raise _freed(node)
+    if node.node_is_unary:
+        edges = ((0, (), edges),)
+    if type(node.node_metas) is list:  # several outputs, or one that is nested
+        grads = spread(node, grads)
+    if writes:
+        check_unwritten(node)
+    backward = node.node_backward
+    if observers:
+        backward = observed(node.node_op, "backward", backward, grads)
+    found = backward(node, *grads)
+    if not retain:
+        node.node_edges = None
+        node.saved_arrays = ()
+    return pairs_of(node, edges, found)
+
+
+def _chain(node: Any, grad: Any, retain: bool) -> list[tuple[Any, Any]]:
+    """Run a chain of unary calls, as long as each gradient fits its input.
+
+    It does the same as `_pull` without frames, lists and checks: a third of the time.
+    """
+    while True:
+        origin = node.node_edges
+        if origin is None:
+            raise _freed(node)
+        if writes:
+            check_unwritten(node)
+        grad = node.node_backward(node, grad)
+        if not retain:
+            node.node_edges = None
+            node.saved_arrays = ()
+        meta = origin.node_metas
+        try:
+            fits = grad.shape == meta[0] and grad.dtype == meta[1]
+        except AttributeError:  # None, a tuple, or a wrong value: see `pairs_of`
+            fits = False
+        if not fits:
+            return pairs_of(node, ((0, (), origin),), grad)
+        if type(origin) in _STOPS or not origin.node_is_unary:
+            return [(origin, grad)]
+        node = origin
+
+
+def _add(
+    pending: dict[int, tuple[Any, list[Any]]], heap: list[int], node: Any, grad: Any
+) -> None:
+    """Give a node a gradient of one of its outputs."""
+    index = 0
+    if type(node) is Output:
+        index, node = node.index, node.node
+    number = node.node_number
+    entry = pending.get(number)
+    if entry is None:
+        metas = node.node_metas
+        count = len(flat_metas(metas)) if type(metas) is list else 1
+        entry = pending[number] = (node, [None] * count)
+        heappush(heap, -number)
+    grads = entry[1]
+    before = grads[index]
+    grads[index] = grad if before is None else plus(before, grad)
+
+
+def plus(a: Any, b: Any) -> Any:
+    """The sum of two gradients, by the operator where they are traced or fake."""
+    return call_numpy(np.add, a, b)
+
+
+def _freed(node: Node) -> GradientError:
+    return node.node_op.error(
+        GradientError,
+        "backward runs a second time through a call whose saved arrays are freed",
+        do="call backward(y, retain_graph=True) the first time",
+    )

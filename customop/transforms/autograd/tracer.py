@@ -1,0 +1,75 @@
+"""The tracer of reverse mode."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from customop.arrays.array import Array
+from customop.arrays.describe import describe, show
+from customop.arrays.kinds import is_array
+from customop.core.dispatch import Interpreter, Tracer
+from customop.errors import GradientError
+from customop.transforms.autograd.node import Leaf
+
+if TYPE_CHECKING:
+    from customop.transforms.autograd.interpreter import GradInterpreter
+
+__all__ = ["GradTracer", "end_of", "no_variable"]
+
+
+class GradTracer(Tracer):
+    """A value whose gradient is computed, or that depends on one.
+
+    Attributes
+    ----------
+    grad : array or None
+        For a `variable`: the sum of the gradients of all `backward` calls so far.
+    """
+
+    __slots__ = ("node",)
+    interpreter: GradInterpreter
+
+    def __init__(self, interpreter: GradInterpreter, value: Any, node: Any) -> None:
+        self.interpreter = interpreter
+        self.value = value
+        self.node: Any = node
+
+    @property
+    def grad(self) -> Array | None:
+        """Sum of the gradients that `backward` has brought to a `variable`, or None."""
+        return self.node.grad if type(self.node) is Leaf else None
+
+    @grad.setter
+    def grad(self, value: Array | None) -> None:
+        if type(self.node) is not Leaf:
+            raise GradientError(
+                f"x.grad: {describe(self)} is not a variable, so its gradient cannot be"
+                " set",
+                do="set it on x = variable(a)",
+            )
+        if value is not None and not is_array(value):
+            raise GradientError(
+                f"x.grad must be an array or None, got {show(value)}",
+                do="set an array of the shape of the variable, or None",
+            )
+        self.node.grad = value
+
+    def backward(
+        self, gradient: Array | float | None = None, *, retain_graph: bool = False
+    ) -> None:
+        """Add the gradient of this value to its variables; see `backward`."""
+        self.interpreter.backward(self, gradient, retain_graph)
+
+
+def end_of(value: Any, interpreter: Interpreter) -> Any:
+    """What made a tracer of this interpreter; None for other values."""
+    mine = type(value) is GradTracer and value.interpreter is interpreter
+    return value.node if mine else None
+
+
+def no_variable(y: Any) -> GradientError:
+    """The error for `backward` of a value that depends on no variable."""
+    return GradientError(
+        f"backward: {show(y)} depends on no variable",
+        do="compute it from x = variable(a), outside no_grad()",
+    )
