@@ -1,8 +1,7 @@
-"""The entry point for pytest: the plugin without the package around it.
+"""The entry point for pytest: loads the plugin without its package.
 
-To import a module of a package is to import the package: NumPy and all, in every run of
-pytest where customop is installed. So the wheel has this file outside of the package,
-and the plugin is loaded from its place.
+Importing `customop.pytest.plugin` would import NumPy in every run of pytest. So the wheel
+has this file outside of the package, and it loads the plugin by its path.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ __all__ = ["plugin"]
 
 
 def _load() -> ModuleType:
-    # Of a package, other than of what is in it, this looks for the file alone.
+    # For a top-level package, find_spec does not import it.
     package = importlib.util.find_spec("customop")
     assert package is not None
     assert package.origin is not None
@@ -25,7 +24,7 @@ def _load() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # as dataclasses want it
+    sys.modules[spec.name] = module  # dataclasses look it up
     spec.loader.exec_module(module)
     return module
 

@@ -1,34 +1,31 @@
-"""What the checks say of recorded calls."""
+"""Run the checks on recorded calls."""
 
 from __future__ import annotations
 
-import random
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from customop.errors import CustomOpError
+from customop.errors import CustomOpError, is_ours
 from customop.pytest.known_failures import Outcome
 from customop.pytest.recording import RecordedCall
 from customop.testing.opcheck import opcheck
 
-__all__ = ["Finding", "findings_of"]
+__all__ = ["CheckFinding", "findings_of"]
 
 
-class Finding(NamedTuple):
-    """What one check says of one operator, over all calls of a test.
+class CheckFinding(NamedTuple):
+    """The result of one check of one operator, over all its calls in a test.
 
     Attributes
     ----------
     op : str
         Qualified name of the operator.
     check : str
-        Name of the check; empty where none could be made.
+        Name of the check; empty if none could run.
     outcome : Outcome
     text : str
-        All that is to be said of a failure, or of calls that cannot be checked.
+        The message of a failure, or of calls that cannot be checked.
     """
 
     op: str
@@ -39,21 +36,21 @@ class Finding(NamedTuple):
 
 def findings_of(
     calls: Sequence[RecordedCall], checks: Sequence[str], bounds: Mapping[str, Any]
-) -> list[Finding]:
+) -> list[CheckFinding]:
     """Check calls.
 
     Parameters
     ----------
     calls : sequence of Call
     checks : sequence of str
-        Names of the checks to make.
+        Names of the checks to run.
     bounds : mapping
-        `rtol` and `atol`, or nothing.
+        `rtol` and `atol`, or empty.
 
     Returns
     -------
-    list of Finding
-        By operator and check.
+    list of CheckFinding
+        One for each operator and check.
     """
     by_op: dict[str, list[RecordedCall]] = {}
     for call in calls:
@@ -70,93 +67,76 @@ def _of_one(
     calls: Sequence[RecordedCall],
     checks: Sequence[str],
     bounds: Mapping[str, Any],
-) -> Iterator[Finding]:
+) -> Iterator[CheckFinding]:
     gone = [_without_check(op, call.gone) for call in calls if call.gone]
     present = [call for call in calls if not call.gone]
-    found: dict[str, Finding] = {}
+    found: dict[str, CheckFinding] = {}
     for number, call in enumerate(present, 1):
-        # One call that fails is enough: to make each of them small takes its time.
+        # One failure is enough, because shrinking its input takes long.
         left = [name for name in checks if not _has_failed(found.get(name))]
         try:
-            said = _checked(call, left, bounds)
-        except CustomOpError as error:  # of the arguments, which no check can use
-            gone.append(Finding(op, "", Outcome("skipped", error.what), str(error)))
+            results = _check(call, left, bounds)
+        except CustomOpError as error:  # no check can use the arguments
+            gone.append(
+                CheckFinding(op, "", Outcome("skipped", error.what), str(error))
+            )
             continue
-        which = f"call {number} of {len(present)} unlike ones"
-        for check, outcome in said.items():
-            finding = _finding(op, check, outcome, which if len(present) > 1 else "")
+        which = f"call {number} of {len(present)} different ones"
+        for check, result in results.items():
+            finding = _finding(op, check, result, which if len(present) > 1 else "")
             if _weight(finding) >= _weight(found.get(check)):
                 found[check] = finding
     yield from gone[:1]
     yield from found.values()
 
 
-def _without_check(op: str, gone: str) -> Finding:
+def _without_check(op: str, gone: str) -> CheckFinding:
     reason = f"{op} was {gone}"
     text = f"{reason}\n  do: define it in a fixture, or in a module"
-    return Finding(op, "", Outcome("skipped", reason), text)
+    return CheckFinding(op, "", Outcome("skipped", reason), text)
 
 
-def _has_failed(finding: Finding | None) -> bool:
+def _has_failed(finding: CheckFinding | None) -> bool:
     return finding is not None and finding.outcome.status == "failed"
 
 
-# What one call says of a check goes before what another says.
+# Over several calls, the heaviest status counts.
 _WEIGHTS = ("skipped", "passed", "failed")
 
 
-def _weight(finding: Finding | None) -> int:
+def _weight(finding: CheckFinding | None) -> int:
     return -1 if finding is None else _WEIGHTS.index(finding.outcome.status)
 
 
-def _checked(
+def _check(
     call: RecordedCall, checks: Sequence[str], bounds: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     if not checks:
         return {}
     args, kwargs = call.sample.args, call.sample.kwargs
-    with _undisturbed():
-        return opcheck(
-            call.op, args, kwargs, test_utils=checks, raise_exception=False, **bounds
-        )
+    return opcheck(
+        call.op, args, kwargs, test_utils=checks, raise_exception=False, **bounds
+    )
 
 
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Leave Python's random numbers as they are; opcheck does so with NumPy's."""
-    before = random.getstate()
-    try:
-        yield
-    finally:
-        random.setstate(before)
-
-
-def _finding(op: str, check: str, said: str | Exception, which: str) -> Finding:
-    if isinstance(said, Exception):
-        text = _text_of(said)
+def _finding(op: str, check: str, result: str | Exception, which: str) -> CheckFinding:
+    if isinstance(result, Exception):
+        text = _text_of(result)
         first = text.partition("\n")[0].removeprefix(f"{op}: {check}: ")
         more = f"\n\n({which})" if which else ""
-        return Finding(op, check, Outcome("failed", first), text + more)
-    if said == "SUCCESS":
-        return Finding(op, check, Outcome("passed"))
-    return Finding(op, check, Outcome("skipped", said.removeprefix("SKIPPED: ")))
+        return CheckFinding(op, check, Outcome("failed", first), text + more)
+    if result == "SUCCESS":
+        return CheckFinding(op, check, Outcome("passed"))
+    return CheckFinding(op, check, Outcome("skipped", result.removeprefix("SKIPPED: ")))
 
 
 def _text_of(error: BaseException) -> str:
-    """The message, and the way through the user's code to where it raised."""
+    """The message, and the traceback of its cause in the user's code."""
     cause = error.__cause__
     if cause is None or isinstance(cause, CustomOpError):
         return str(error)
     trace = cause.__traceback__
-    while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
+    while trace is not None and is_ours(trace.tb_frame.f_globals):
         trace = trace.tb_next
     lines = traceback.format_exception(type(cause), cause, trace, chain=False)
     return f"{error}\n\n{''.join(lines)}".rstrip()
-
-
-def _is_ours(path: str) -> bool:
-    # The text of a generated call has a name in place of a path.
-    return path.startswith("<customop ") or Path(path).is_relative_to(_PACKAGE)
-
-
-_PACKAGE = Path(__file__).parents[1]

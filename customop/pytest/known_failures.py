@@ -1,4 +1,4 @@
-"""A file of checks that are known to fail, by operator, test and check."""
+"""The file of known failures: which checks of which operators fail in which tests."""
 
 from __future__ import annotations
 
@@ -14,30 +14,45 @@ __all__ = [
     "ANY_TEST",
     "LEFT_OUT",
     "Changes",
-    "Entry",
+    "CheckKey",
+    "KnownFailure",
     "KnownFailures",
     "Outcome",
     "Ran",
 ]
 
-# Name of a test in the file.
+# The name of all tests in the file.
 ANY_TEST = "*"
-# Status of the outcome of a check that the file keeps from running.
+# The status of a check that the file says to skip.
 LEFT_OUT = "left out"
 _STATUSES = ("xfail", "skip")
 _ABOUT = (
-    "Checks of operators that are known to fail: operator, test, check. The status is"
-    " 'xfail' or 'skip'; 'pytest --opcheck ... --opcheck-accept' brings this file up to"
-    " date and keeps all reasons."
+    "Known failures of operators: operator, test, check. The status is 'xfail' or"
+    " 'skip'; 'pytest --opcheck ... --opcheck-accept' updates this file and keeps all"
+    " reasons."
 )
 
 
-class Entry(NamedTuple):
-    """One entry of the file: of which the text is written back as it was read."""
+class CheckKey(NamedTuple):
+    """A check of an operator in a test."""
 
     op: str
     test: str
     check: str
+
+    def __str__(self) -> str:
+        return " -> ".join(self)
+
+    @property
+    def in_any_test(self) -> CheckKey:
+        """The same check of the same operator in any test."""
+        return self._replace(test=ANY_TEST)
+
+
+class KnownFailure(NamedTuple):
+    """One entry of the file; `text` is written back as it was read."""
+
+    key: CheckKey
     text: Any
 
     @property
@@ -47,20 +62,17 @@ class Entry(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why it fails, or nothing."""
+        """Why it fails, or an empty text."""
         return "" if isinstance(self.text, str) else str(self.text.get("reason", ""))
 
     @property
     def is_strict(self) -> bool:
-        """Whether the check must fail, or the entry is to go."""
-        return self.test != ANY_TEST and self.status == "xfail"
-
-    def __str__(self) -> str:
-        return f"{self.op} -> {self.test} -> {self.check}"
+        """Whether it is an error that the check passes."""
+        return self.key.test != ANY_TEST and self.status == "xfail"
 
 
 class Outcome(NamedTuple):
-    """What a check said of an operator in a test: passed, failed, skipped, left out."""
+    """The result of a check: "passed", "failed", "skipped" or "left out"."""
 
     status: str
     reason: str = ""
@@ -68,33 +80,37 @@ class Outcome(NamedTuple):
 
 @dataclass(slots=True)
 class Ran:
-    """What a run of the tests has found.
+    """The results of a run of tests.
 
     Attributes
     ----------
-    outcomes : dict
-        (operator, test, check) -> outcome.
-    tests : set of str
-        Tests that ran to their end, whatever they called.
     asked : callable
-        Whether an operator was to be checked, by name.
+        ``asked(qualname)`` says whether an operator was to be checked.
     checks : collection of str
         Names of the checks that were to run.
+    outcomes : dict
+        Check of an operator in a test -> its outcome.
+    tests : set of str
+        Tests that passed, whatever they called.
     """
 
     asked: Callable[[str], bool]
     checks: tuple[str, ...]
-    outcomes: dict[tuple[str, str, str], Outcome] = field(default_factory=dict)
+    outcomes: dict[CheckKey, Outcome] = field(default_factory=dict)
     tests: set[str] = field(default_factory=set)
 
-    def concerns(self, entry: Entry) -> bool:
-        """Whether the run would have met what an entry is about."""
-        is_tested = entry.test in self.tests or entry.test == ANY_TEST
-        return is_tested and entry.check in self.checks and self.asked(entry.op)
+    def concerns(self, key: CheckKey) -> bool:
+        """Whether the run would have met a check."""
+        is_tested = key.test in self.tests or key.test == ANY_TEST
+        return is_tested and key.check in self.checks and self.asked(key.op)
+
+    def having(self, status: str) -> list[CheckKey]:
+        """The checks with a status."""
+        return [key for key, o in self.outcomes.items() if o.status == status]
 
 
 class Changes(NamedTuple):
-    """How the file differs after it was brought up to date."""
+    """The number of entries that an update added, removed and kept."""
 
     added: int
     removed: int
@@ -109,78 +125,58 @@ class KnownFailures:
     path : Path
         The file; it need not exist.
     checks : collection of str
-        Names of all checks there are.
+        Names of all checks.
 
     Raises
     ------
     ArgumentError
-        If the file is no JSON, or says something that is not known.
+        If the file is not JSON, or has an unknown check or status.
     """
 
     def __init__(self, path: Path, checks: Iterable[str]) -> None:
         self.path = path
         self._checks = tuple(checks)
-        # All that the file says beside the entries goes back into it.
+        # Fields other than the entries are written back.
         self._text: dict[str, Any] = {"about": _ABOUT, "operators": {}}
         if path.exists():
             self._text = self._read()
-        found = list(self._entries())
-        self.entries: dict[tuple[str, str, str], Entry] = {
-            (e.op, e.test, e.check): e for e in found
+        self.entries: dict[CheckKey, KnownFailure] = {
+            entry.key: entry for entry in self._entries()
         }
 
-    def find(self, op: str, test: str, check: str) -> Entry | None:
+    def find(self, key: CheckKey) -> KnownFailure | None:
         """The entry for a check of an operator in a test, or None."""
-        exact = self.entries.get((op, test, check))
-        return exact or self.entries.get((op, ANY_TEST, check))
+        return self.entries.get(key) or self.entries.get(key.in_any_test)
 
-    def unused(self, ran: Ran) -> list[Entry]:
+    def unused(self, ran: Ran) -> list[CheckKey]:
         """Entries that a run should have met, and did not."""
-        met = {(op, test, check) for op, test, check in ran.outcomes}
-        met |= {(op, ANY_TEST, check) for op, _, check in ran.outcomes}
-        return [
-            entry
-            for key, entry in self.entries.items()
-            if ran.concerns(entry) and key not in met
-        ]
+        met = {key for found in ran.outcomes for key in (found, found.in_any_test)}
+        return [key for key in self.entries if ran.concerns(key) and key not in met]
 
-    def needless(self, ran: Ran) -> list[Entry]:
-        """Entries for any test of which no test fails; a part of them may not run."""
-        failed = {
-            (op, c) for (op, _, c), o in ran.outcomes.items() if o.status == "failed"
-        }
-        passed = {
-            (op, c) for (op, _, c), o in ran.outcomes.items() if o.status == "passed"
-        }
-        return [
-            e
-            for e in self.entries.values()
-            if e.test == ANY_TEST and (e.op, e.check) in passed - failed
-        ]
+    def needless(self, ran: Ran) -> list[CheckKey]:
+        """Entries for any test whose check passes in some tests and fails in none."""
+        failed = {key.in_any_test for key in ran.having("failed")}
+        passed = {key.in_any_test for key in ran.having("passed")}
+        return [key for key in self.entries if key in passed - failed]
 
     def accept(self, ran: Ran) -> Changes:
-        """Write the file anew, so that a run like this one would not fail."""
-        stale = {(e.op, e.test, e.check) for e in self.unused(ran)}
-        kept = {
-            key: entry
-            for key, entry in self.entries.items()
-            if entry.test == ANY_TEST or (key not in stale and self._holds(entry, ran))
-        }
+        """Update the file, so that a run like this one passes."""
         added = {
-            key: Entry(*key, _new_text(outcome.reason))
-            for key, outcome in ran.outcomes.items()
-            if outcome.status == "failed" and self.find(*key) is None
+            key: KnownFailure(key, _new_text(ran.outcomes[key].reason))
+            for key in ran.having("failed")
+            if self.find(key) is None
         }
+        gone = {key for key in self.unused(ran) if key.test != ANY_TEST}
+        gone |= {k for k in ran.having("passed") if self._is_strict(k)}
+        kept = {key: entry for key, entry in self.entries.items() if key not in gone}
         removed = len(self.entries) - len(kept)
         self.entries = {**kept, **added}
         if added or removed:
             self._write()
         return Changes(len(added), removed, len(kept))
 
-    def _holds(self, entry: Entry, ran: Ran) -> bool:
-        outcome = ran.outcomes.get((entry.op, entry.test, entry.check))
-        passed = outcome is not None and outcome.status == "passed"
-        return not (entry.is_strict and passed)
+    def _is_strict(self, key: CheckKey) -> bool:
+        return key in self.entries and self.entries[key].is_strict
 
     # ---- the file ----
 
@@ -188,34 +184,33 @@ class KnownFailures:
         try:
             text = json.loads(self.path.read_text(encoding="utf-8"))
         except ValueError as error:  # of JSON, or of UTF-8
-            raise self._fault(f"is no JSON: {error}") from None
+            raise self._error(f"is not JSON: {error}") from None
         if not isinstance(text, dict) or not isinstance(text.get("operators"), dict):
-            raise self._fault("has no object 'operators'")
+            raise self._error("has no object 'operators'")
         return text
 
-    def _entries(self) -> Iterator[Entry]:
+    def _entries(self) -> Iterator[KnownFailure]:
         for op, tests in self._text["operators"].items():
             for test, checks in self._object(tests, op).items():
                 for check, text in self._object(checks, f"{op} -> {test}").items():
-                    yield self._entry(op, test, check, text)
+                    yield self._entry(CheckKey(op, test, check), text)
 
     def _object(self, value: Any, where: str) -> Mapping[str, Any]:
         if not isinstance(value, dict):
-            raise self._fault(f"has {value!r} at {where}, must be an object")
+            raise self._error(f"has {value!r} at {where}, must be an object")
         return value
 
-    def _entry(self, op: str, test: str, check: str, text: Any) -> Entry:
-        where = f"{op} -> {test} -> {check}"
-        if check not in self._checks:
-            near = did_you_mean(check, self._checks)
-            raise self._fault(f"names a check that there is not at {where}{near}")
+    def _entry(self, key: CheckKey, text: Any) -> KnownFailure:
+        if key.check not in self._checks:
+            near = did_you_mean(key.check, self._checks)
+            raise self._error(f"names an unknown check at {key}{near}")
         status = text.get("status") if isinstance(text, dict) else text
         if status not in _STATUSES:
             near = did_you_mean(str(status), _STATUSES)
-            raise self._fault(f"has the status {status!r} at {where}{near}")
-        return Entry(op, test, check, text)
+            raise self._error(f"has the status {status!r} at {key}{near}")
+        return KnownFailure(key, text)
 
-    def _fault(self, what: str) -> ArgumentError:
+    def _error(self, what: str) -> ArgumentError:
         return ArgumentError(
             f"{self.path.name} {what}",
             f"at {self.path}",
@@ -227,9 +222,8 @@ class KnownFailures:
     def _write(self) -> None:
         operators: dict[str, Any] = {}
         for key in sorted(self.entries):
-            op, test, check = key
-            tests = operators.setdefault(op, {})
-            tests.setdefault(test, {})[check] = self.entries[key].text
+            tests = operators.setdefault(key.op, {})
+            tests.setdefault(key.test, {})[key.check] = self.entries[key].text
         self._text["operators"] = operators
         text = json.dumps(self._text, indent=2, ensure_ascii=False)
         self.path.parent.mkdir(parents=True, exist_ok=True)

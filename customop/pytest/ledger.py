@@ -1,4 +1,4 @@
-"""The sum of a run of pytest with `--opcheck`."""
+"""The summary of a run of pytest with `--opcheck`."""
 
 from __future__ import annotations
 
@@ -8,30 +8,36 @@ from typing import Any
 
 import pytest
 
-from customop.core.operator import namespaces
-from customop.errors import did_you_mean, quoted
-from customop.pytest.known_failures import ANY_TEST, LEFT_OUT, Changes, Outcome, Ran
+from customop.core.operator import operators
+from customop.errors import counted, did_you_mean, quoted
+from customop.pytest.known_failures import (
+    ANY_TEST,
+    LEFT_OUT,
+    Changes,
+    CheckKey,
+    Outcome,
+    Ran,
+)
 from customop.pytest.requests import Option, is_named
 
-__all__ = ["Ledger", "operator_names", "unchecked"]
+__all__ = ["Ledger", "unchecked"]
 
 
 class Ledger:
-    """Sums up what the reports say, and brings the file of known failures up to date.
+    """Sums up the reports and updates the file of known failures.
 
-    Under pytest-xdist it stands in the process that gets the reports of all workers.
+    Under pytest-xdist it runs in the process that gets the reports of all workers.
 
     Parameters
     ----------
     option : Option
-        What is asked for.
     """
 
     def __init__(self, option: Option) -> None:
         self._option = option
         self._ran = Ran(option.request.wants, option.request.checks)
         self._calls: Counter[str] = Counter()
-        # With those that a marker has checked.
+        # Also those that only a marker checked.
         self._called: set[str] = set()
         self._raised = 0
         self._without_values = 0
@@ -40,13 +46,13 @@ class Ledger:
         self._changes: Changes | None = None
         self._unmatched: list[str] = []
 
-    # ---- what is reported ----
+    # ---- reports ----
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take down what the report of a test, or of one of its checks, says."""
+        """Read the report of a test, or of one of its checks."""
         found = getattr(report, "opcheck", None)
         if found is not None and found["check"]:
-            key = (found["op"], report.nodeid, found["check"])
+            key = CheckKey(found["op"], report.nodeid, found["check"])
             self._ran.outcomes[key] = Outcome(found["status"], found["reason"])
         seen = getattr(report, "opcheck_seen", None)
         if seen is not None:
@@ -61,19 +67,19 @@ class Ledger:
         self._without_values += seen["without_values"]
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note which tests there are."""
+        """Keep the names of the tests."""
         self._collected.update(item.nodeid for item in session.items)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(
         self, node: Any, ids: Sequence[str]
     ) -> None:
-        """Note which tests there are, as a worker has found them."""
+        """Keep the names of the tests that a worker found."""
         self._collected.update(ids)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
-        """Note which operators there were in a worker."""
+        """Keep the names of the operators of a worker."""
         output = getattr(node, "workeroutput", {})
         self._operators.update(output.get("customop_operators", ()))
 
@@ -81,11 +87,11 @@ class Ledger:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write the file, and fail where an operator asked for was never called."""
-        whole = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        if exitstatus not in whole or session.config.getoption("collectonly"):
+        """Update the file; fail if no test called an operator that was asked for."""
+        complete = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        if exitstatus not in complete or session.config.getoption("collectonly"):
             return
-        self._operators.update(operator_names())
+        self._operators.update(operators)
         patterns = self._option.request.patterns
         self._unmatched = [
             p for p in patterns if not any(is_named(op, p) for op in self._called)
@@ -98,7 +104,7 @@ class Ledger:
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter
     ) -> None:
-        """Say what was checked, and what in the file is out of date."""
+        """Print the summary, and which entries of the file are out of date."""
         terminalreporter.section("opcheck", "-")
         for line in self._lines():
             terminalreporter.line(line)
@@ -110,12 +116,12 @@ class Ledger:
     def _lines(self) -> Iterator[str]:
         known = self._option.known
         counts = Counter(o.status for o in self._ran.outcomes.values())
-        failed = [key for key, o in self._ran.outcomes.items() if o.status == "failed"]
+        failed = self._ran.having("failed")
         yield (
-            f"{_count(self._calls.total(), 'call')} of"
-            f" {_count(len(self._calls), 'operator')}:"
-            f" {_count(counts['passed'], 'check')} passed, {counts['failed']} failed"
-            f" ({sum(known.find(*key) is not None for key in failed)} known),"
+            f"{counted(self._calls.total(), 'call')} of"
+            f" {counted(len(self._calls), 'operator')}:"
+            f" {counted(counts['passed'], 'check')} passed, {counts['failed']} failed"
+            f" ({sum(known.find(key) is not None for key in failed)} known),"
             f" {counts['skipped']} did not apply"
             + (f", {counts[LEFT_OUT]} left out" if counts[LEFT_OUT] else "")
         )
@@ -129,28 +135,28 @@ class Ledger:
     def _remarks(self) -> Iterator[str]:
         known = self._option.known
         name = known.path.name
-        # What can be, is taken out by then.
+        # --opcheck-accept removes these.
         if not self._option.accepts:
-            for entry in known.unused(self._ran):
-                yield f"{name}: {entry}: the test makes no such call"
-        for entry in known.needless(self._ran):
-            yield f"{name}: {entry}: no test fails this check"
+            for key in known.unused(self._ran):
+                yield f"{name}: {key}: the test does not call the operator"
+        for key in known.needless(self._ran):
+            yield f"{name}: {key}: no test fails this check"
         for test in sorted(self._missing_tests()):
-            near = did_you_mean(test, self._alike(test))
+            near = did_you_mean(test, self._similar(test))
             yield f"{name}: there is no test {test}{near}"
-        for op in sorted({e.op for e in known.entries.values()} - self._operators):
+        for op in sorted({key.op for key in known.entries} - self._operators):
             if self._option.request.wants(op) and self._calls:
                 near = did_you_mean(op, self._operators)
                 yield f"{name}: there is no operator {op}{near}"
 
     def _missing_tests(self) -> set[str]:
-        """Tests of the file that would have been collected, were they there."""
+        """Tests in the file that no longer exist; empty if not all tests were asked for."""
         config = self._option.config
         narrowed = any(config.getoption(name, None) for name in _NARROWING)
         if narrowed or any("::" in arg for arg in config.args):
             return set()
         files = {test.partition("::")[0] for test in self._collected}
-        tests = {e.test for e in self._option.known.entries.values()} - {ANY_TEST}
+        tests = {key.test for key in self._option.known.entries} - {ANY_TEST}
         return {
             test
             for test in tests - self._collected
@@ -158,8 +164,8 @@ class Ledger:
             or not (config.rootpath / path).exists()
         }
 
-    def _alike(self, test: str) -> set[str]:
-        """Tests of the same file, and those of the same name in others."""
+    def _similar(self, test: str) -> set[str]:
+        """Tests of the same file, and tests with the same name in other files."""
         path, _, name = test.partition("::")
         return {
             other
@@ -190,23 +196,9 @@ class Ledger:
 _NARROWING = ("keyword", "markexpr", "lf", "deselect", "stepwise")
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def unchecked(raised: int, without_values: int) -> str:
-    """Calls that are not checked, and why; nothing where there are none."""
+    """The calls that are not checked, and why; or an empty text."""
     parts = [f"{raised} raised"] if raised else []
     if without_values:
         parts.append(f"{without_values} had fake arrays")
     return ", ".join(parts)
-
-
-def operator_names() -> list[str]:
-    """Names of all operators that are defined now."""
-    return [
-        op.qualname
-        for names in namespaces.values()
-        for overloads in names.values()
-        for op in overloads.values()
-    ]

@@ -1,13 +1,12 @@
-"""The pytest plugin: what every run of pytest loads, so it imports pytest alone.
+"""The pytest plugin. Every run of pytest loads this file, so it imports only pytest.
 
-- ``@pytest.mark.opcheck`` at a test, a class or a module: every operator call of the
-  test is checked, on copies of its arguments, and a fault fails the test.
-- ``pytest --opcheck NAMESPACE``: the same for all tests as they are, with a report for
-  each operator and check. Those that are known to fail stand in a file, which
-  ``--opcheck-accept`` writes.
+- ``@pytest.mark.opcheck`` on a test, class or module: check every operator call of the
+  test on copies of its arguments; a check that fails makes the test fail.
+- ``pytest --opcheck NAMESPACE``: check the calls of all tests, with one report for each
+  operator and check. ``--opcheck-accept`` writes a file of known failures.
 - The fixture `all_devices` runs a test once for each kind of array.
 
-It is loaded twice where it is an entry point, see `pytest_entry`, and named by ``-p``.
+As an entry point (see `entry`) and with ``-p`` this file becomes two modules.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from typing import Any
 
 import pytest
 
-# Not `__name__`: both modules are one plugin, which is registered once.
+# The name of the plugin in both modules: it is registered once.
 _NAME = "customop-opcheck"
 
 
 def pytest_addoption(
     parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager
 ) -> None:
-    """Add the options, unless the other of the two modules has."""
+    """Add the options, unless the other module did."""
     if pluginmanager.has_plugin(_NAME):
         return
     pluginmanager.register(Plugin(), _NAME)
@@ -41,41 +40,41 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "action": "append",
         "default": [],
         "metavar": "NAMESPACE",
-        "help": "check every call of its operators that the tests make; also ns::name,"
-        " 'ns::*' and ALL (all but NumPy's own functions); may be repeated",
+        "help": "check the operators of a namespace in every test that calls them; also"
+        " ns::name, 'ns::*' and ALL (all but those of customop); may be repeated",
     },
     "-checks": {
         "default": "ALL",
         "metavar": "NAMES",
-        "help": "the checks that --opcheck runs, with commas between (default: ALL)",
+        "help": "checks for --opcheck, with commas between them (default: ALL)",
     },
     "-failures": {
         "default": "",
         "metavar": "PATH",
-        "help": "file of known failures (default: opcheck_failures.json beside the"
+        "help": "file of known failures (default: opcheck_failures.json next to the"
         " configuration of pytest)",
     },
     "-accept": {
         "action": "store_true",
-        "help": "bring the file of known failures up to date",
+        "help": "update the file of known failures",
     },
     "-devices": {
         "default": "",
         "metavar": "KINDS",
-        "help": "kinds of array that all_devices gives, with commas between"
-        " (default: all that are at hand)",
+        "help": "kinds of array for all_devices, with commas between them (default: all"
+        " that can be made here)",
     },
 }
 _MARKER = (
-    "opcheck(*operators, test_utils=..., rtol=None, atol=None): check every call of"
-    " these operators, or of all, that the test makes"
+    "opcheck(*operators, test_utils=..., rtol=None, atol=None): check every call that"
+    " the test makes of these operators, or of all operators"
 )
 
 
 class _Marker(pytest.MarkDecorator):
-    """The marker with one operator as its argument.
+    """A marker that takes a single operator as an argument.
 
-    pytest takes a single callable for the test that is to be marked.
+    pytest would mark the operator, as it does with every single callable.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -86,15 +85,15 @@ class _Marker(pytest.MarkDecorator):
 
 
 class Plugin:
-    """What stands in every run; the rest is imported when something asks for it."""
+    """The hooks that every run needs; they import the rest on demand."""
 
     def __init__(self) -> None:
         self._before: object = None
 
-    # After pytest's own, which makes the markers of this run known.
+    # After pytest's own hook, which reads the markers of this run.
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Make the marker known, and start what the options ask for."""
+        """Declare the marker, and start the checks if an option asks for them."""
         config.addinivalue_line("markers", _MARKER)
         self._before = vars(pytest.mark).pop("opcheck", None)
         marker = pytest.mark.opcheck
@@ -104,7 +103,7 @@ class Plugin:
             _module().configure(config)
 
     def pytest_unconfigure(self) -> None:
-        """Leave the markers as they were: of a run around this one, or of none."""
+        """Restore the markers of an outer run."""
         vars(pytest.mark).pop("opcheck", None)
         if self._before is not None:
             vars(pytest.mark)["opcheck"] = self._before
@@ -113,24 +112,24 @@ class Plugin:
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: Sequence[pytest.Item]
     ) -> None:
-        """Start the checks of marked tests, where there are any."""
+        """Start the checks if a test is marked."""
         if any(item.get_closest_marker("opcheck") for item in items):
             _module().add_marked(config, items)
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Run a test once for each kind of array, if it takes `all_devices`."""
+        """Run a test with the fixture `all_devices` once for each kind of array."""
         if "all_devices" in metafunc.fixturenames and _is_ours(metafunc):
             rows = _module().kinds_of_array(metafunc.config)
             metafunc.parametrize("all_devices", rows, indirect=True)
 
     @pytest.fixture
     def all_devices(self, request: pytest.FixtureRequest) -> ArraysOfKind:
-        """Each kind of array in turn: `kind`, `asarray(values)`, `to_numpy(x)`."""
+        """One kind of array: `kind`, `asarray(values)`, `to_numpy(x)`."""
         return ArraysOfKind(request.param)
 
 
 def _is_ours(metafunc: pytest.Metafunc) -> bool:
-    """Whether `all_devices` is the fixture from here, and none of the user's."""
+    """Whether `all_devices` is the fixture of this plugin."""
     (*_, fixture) = metafunc._arg2fixturedefs["all_devices"]
     return bool(fixture.func.__module__ == __name__)
 
@@ -141,7 +140,7 @@ def _module() -> Any:
 
 @dataclass(frozen=True)
 class ArraysOfKind:
-    """Arrays of one kind, as the fixture `all_devices` gives it.
+    """Arrays of one kind, from the fixture `all_devices`.
 
     Attributes
     ----------
@@ -152,7 +151,7 @@ class ArraysOfKind:
     kind: str
 
     def asarray(self, values: Any, dtype: Any = None) -> Any:
-        """An array of this kind.
+        """Make an array of this kind.
 
         Parameters
         ----------
@@ -167,7 +166,7 @@ class ArraysOfKind:
         return _module().as_kind(values, self.kind, dtype)
 
     def to_numpy(self, x: Any) -> Any:
-        """The NumPy array of an array of any kind.
+        """Convert an array of any kind to NumPy.
 
         Parameters
         ----------

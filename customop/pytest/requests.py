@@ -1,4 +1,4 @@
-"""What markers, options and fixtures ask the pytest plugin for."""
+"""Read the markers, the options and the kinds of `all_devices`."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ class Request:
     Attributes
     ----------
     patterns : tuple of str
-        As `is_named` takes them.
+        Patterns for `is_named`.
     checks : tuple of str
-        Names of the checks that run.
+        Names of the checks to run.
     bounds : dict
-        `rtol` and `atol`, or nothing.
+        `rtol` and `atol`, or empty.
     is_own : bool
-        Whether the marker stands at the test itself, and not at its class or module.
+        Whether the marker is on the test itself, not on its class or module.
     """
 
     patterns: tuple[str, ...]
@@ -102,7 +102,7 @@ def _names_of(checks: Any) -> tuple[str, ...]:
 
 @contextmanager
 def _usage(where: str) -> Iterator[None]:
-    """Show an error of ours as one of usage, without a traceback."""
+    """Show a CustomOpError as an error of usage, without a traceback."""
     try:
         yield
     except CustomOpError as error:
@@ -118,7 +118,7 @@ def request_of(item: pytest.Item) -> Request | None:
     Raises
     ------
     pytest.UsageError
-        If the marker is given what it does not take.
+        If the marker has a wrong argument.
     """
     mark = item.get_closest_marker("opcheck")
     if mark is None:
@@ -126,7 +126,7 @@ def request_of(item: pytest.Item) -> Request | None:
     unknown = [name for name in mark.kwargs if name not in _SETTINGS]
     if unknown:
         near = did_you_mean(unknown[0], _SETTINGS)
-        raise _misused(item, f"takes no '{unknown[0]}'{near}")
+        raise _misused(item, f"has no argument '{unknown[0]}'{near}")
     patterns = tuple(_pattern(item, value) for value in mark.args) or ("ALL",)
     bounds = {name: value for name, value in mark.kwargs.items() if name in _BOUNDS}
     with _usage(f"{item.nodeid}: the marker opcheck"):
@@ -146,7 +146,7 @@ def _pattern(item: pytest.Item, value: Any) -> str:
         return value.qualname
     if isinstance(value, str):
         return value
-    raise _misused(item, f"is given {value!r}, which is no operator and no name of one")
+    raise _misused(item, f"got {value!r}, which is neither an operator nor a name")
 
 
 def _misused(item: pytest.Item, reason: str) -> pytest.UsageError:
@@ -161,7 +161,7 @@ def _misused(item: pytest.Item, reason: str) -> pytest.UsageError:
 
 
 class Option(NamedTuple):
-    """What `--opcheck` and its companions ask for."""
+    """The request of the options ``--opcheck...``."""
 
     config: pytest.Config
     request: Request
@@ -169,12 +169,12 @@ class Option(NamedTuple):
 
     @property
     def accepts(self) -> bool:
-        """Whether failures become known ones."""
+        """Whether to update the file of known failures."""
         return bool(self.config.getoption("opcheck_accept"))
 
 
 def option_of(config: pytest.Config) -> Option:
-    """What the options ask for.
+    """Read the options.
 
     Raises
     ------
@@ -184,8 +184,8 @@ def option_of(config: pytest.Config) -> Option:
     patterns = tuple(config.getoption("opcheck") or ())
     if not patterns:
         raise pytest.UsageError(
-            "--opcheck-accept: nothing is checked\n"
-            "  do: name the operators too, as in --opcheck NAMESPACE --opcheck-accept"
+            "--opcheck-accept is given without --opcheck\n"
+            "  do: name the operators too: --opcheck NAMESPACE --opcheck-accept"
         )
     given = str(config.getoption("opcheck_checks"))
     names = "ALL" if given == "ALL" else [name.strip() for name in given.split(",")]
@@ -205,7 +205,7 @@ def _path_of(config: pytest.Config) -> Path:
     if not path.exists() and not config.getoption("opcheck_accept"):
         raise pytest.UsageError(
             f"--opcheck-failures: there is no file {given}\n"
-            "  do: write it by running once with --opcheck-accept"
+            "  do: run once with --opcheck-accept, which writes it"
         )
     return path
 
@@ -219,7 +219,7 @@ def kinds_of_array(config: pytest.Config) -> list[Any]:
     Raises
     ------
     pytest.UsageError
-        If the option names a kind that is not known.
+        If the option names an unknown kind.
     """
     at_hand = devices_at_hand()
     given = str(config.getoption("opcheck_devices"))
@@ -237,12 +237,12 @@ def _parameter(kind: str, at_hand: Sequence[str]) -> Any:
             f"{did_you_mean(kind, known)}; known: {quoted(known)}\n"
             f'  do: register_array_type("{kind}", cls, from_numpy=...) in conftest.py'
         )
-    reason = f"no array of the kind '{kind}' can be made here"
+    reason = f"arrays of the kind '{kind}' cannot be made here"
     return pytest.param(kind, id=kind, marks=pytest.mark.skip(reason=reason))
 
 
 def as_kind(values: Any, kind: str, dtype: Any) -> Any:
-    """An array of a kind, of an array or of nested numbers."""
+    """Convert an array or nested numbers to an array of a kind."""
     if not is_array(values) or dtype is not None:
         values = np.asarray(values, dtype)
     return as_kind_at_hand(values, kind)

@@ -1,4 +1,4 @@
-"""The pytest plugin at work: tests run under a recorder, and their calls are checked."""
+"""Run tests under a recorder, and check the calls that it recorded."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Any, Literal, NamedTuple
 
 import pytest
 
+from customop.core.operator import operators
 from customop.errors import CustomOpWarning, quoted
-from customop.pytest.findings import Finding, findings_of
-from customop.pytest.known_failures import LEFT_OUT, Outcome
-from customop.pytest.ledger import Ledger, operator_names, unchecked
+from customop.pytest.findings import CheckFinding, findings_of
+from customop.pytest.known_failures import LEFT_OUT, CheckKey, KnownFailure, Outcome
+from customop.pytest.ledger import Ledger, unchecked
 from customop.pytest.recording import RecordedCall, Recorder
 from customop.pytest.requests import (
     Option,
@@ -32,16 +33,16 @@ _LEDGER = "customop-ledger"
 
 
 def configure(config: pytest.Config) -> None:
-    """Do what the options ask for."""
+    """Start the checks that the options ask for."""
     option = option_of(config)
     config.pluginmanager.register(Checker(option), _CHECKER)
-    # A worker of pytest-xdist leaves the sum to the process that started it.
+    # With pytest-xdist, only the process that started the workers sums up.
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Ledger(option), _LEDGER)
 
 
 def add_marked(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
-    """Note what markers ask for, and have it done."""
+    """Start the checks of marked tests."""
     for item in items:
         request = request_of(item)
         if request is not None:
@@ -51,24 +52,24 @@ def add_marked(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
 
 
 @dataclass(slots=True)
-class Seen:
-    """What a test has called, for the option."""
+class PendingCalls:
+    """The calls of a test that are to be checked for the option, and their summary."""
 
-    due: Sequence[RecordedCall]
+    calls: Sequence[RecordedCall]
     summary: dict[str, Any]
 
 
 _marked = pytest.StashKey[Request]()
-_seen = pytest.StashKey[Seen]()
+_pending = pytest.StashKey[PendingCalls]()
 
 
 class Checker:
-    """Records the calls of tests, and checks them when the tests have passed.
+    """Records the calls of tests, and checks them if the tests pass.
 
     Parameters
     ----------
     option : Option or None
-        What is asked for beside markers.
+        None if only markers ask for checks.
     """
 
     def __init__(self, option: Option | None) -> None:
@@ -76,49 +77,49 @@ class Checker:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Run a test under a recorder; what its marker asks for is a part of it."""
+        """Run a test under a recorder, and check the calls that its marker asks for."""
         marked = item.stash.get(_marked, None)
         general = None if self._option is None else self._option.request
         requests = [r for r in (marked, general) if r is not None]
         if not requests:
             return (yield)
-        log = Recorder(lambda name: any(r.wants(name) for r in requests))
-        with log:
+        recorder = Recorder(lambda name: any(r.wants(name) for r in requests))
+        with recorder:
             result = yield
-        due = list(log.calls.values())
-        called = sorted({call.op.qualname for call in due})
+        calls = list(recorder.calls.values())
+        called = sorted({call.op.qualname for call in calls})
         if marked is not None:
-            own = [call for call in due if marked.wants(call.op.qualname)]
-            due = [call for call in due if not marked.wants(call.op.qualname)]
-            _check_marked(item, marked, own, log)
+            own = [call for call in calls if marked.wants(call.op.qualname)]
+            calls = [call for call in calls if not marked.wants(call.op.qualname)]
+            _check_marked(item, marked, own, recorder)
         if general is not None:
-            item.stash[_seen] = Seen(due, {**_summary(log, due), "called": called})
+            summary = {**_summary(recorder, calls), "called": called}
+            item.stash[_pending] = PendingCalls(calls, summary)
         return result
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Say in the report of a test what it called."""
+        """Add the summary of its calls to the report of a test."""
         report = yield
-        if report.when == "call" and _seen in item.stash:
-            seen = item.stash[_seen]
-            report.opcheck_seen = seen.summary  # type: ignore[attr-defined]  # extra
+        if report.when == "call" and _pending in item.stash:
+            pending = item.stash[_pending]
+            report.opcheck_seen = pending.summary  # type: ignore[attr-defined]  # extra
             if not report.passed:
-                seen.due = ()
+                pending.calls = ()
         return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_teardown(
         self, item: pytest.Item
     ) -> Generator[None, object, object]:
-        """Check the calls of a test that has passed, while its fixtures are there.
+        """Check the calls of a test that passed, before its fixtures end.
 
-        The reports come after that of the test, and failures last: what pytest holds
-        of a test for `--lf` is the last of its reports.
+        Failures are reported last, because `--lf` reads the last report of a test.
         """
         try:
-            if self._option is not None and _seen in item.stash:
+            if self._option is not None and _pending in item.stash:
                 _check_and_report(self._option, item)
         finally:
             result = yield
@@ -128,22 +129,22 @@ class Checker:
     def pytest_report_teststatus(
         self, report: pytest.TestReport, config: pytest.Config
     ) -> tuple[str, str, str] | None:
-        """How the report of a check is shown."""
+        """The category, letter and word for the report of a check."""
         found = getattr(report, "opcheck", None)
         return None if found is None else _status(report, found, config)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Tell the process that collects the reports which operators there are."""
+        """Send the names of the operators from a worker of pytest-xdist."""
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
-            output["customop_operators"] = operator_names()
+            output["customop_operators"] = list(operators)
 
 
 def _check_and_report(option: Option, item: pytest.Item) -> None:
-    due = item.stash[_seen].due
-    del item.stash[_seen]
+    calls = item.stash[_pending].calls
+    del item.stash[_pending]
     start = time.time()
-    reports = [_report(option, item, f) for f in _findings(option, item.nodeid, due)]
+    reports = [_report(option, item, f) for f in _findings(option, item.nodeid, calls)]
     share = (time.time() - start) / max(len(reports), 1)
     for report in sorted(reports, key=lambda r: r.outcome == "failed"):
         report.start, report.stop, report.duration = start, start + share, share
@@ -153,7 +154,7 @@ def _check_and_report(option: Option, item: pytest.Item) -> None:
 
 @contextmanager
 def _uncaptured(config: pytest.Config) -> Iterator[None]:
-    """Let reports be printed: what a teardown prints is captured."""
+    """Let reports be printed in a teardown, whose output is captured."""
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     if capture is None:
         yield
@@ -162,14 +163,14 @@ def _uncaptured(config: pytest.Config) -> Iterator[None]:
             yield
 
 
-def _summary(log: Recorder, calls: Sequence[RecordedCall]) -> dict[str, Any]:
+def _summary(recorder: Recorder, calls: Sequence[RecordedCall]) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     for call in calls:
         counts[call.op.qualname] += call.count
     return {
         "calls": dict(counts),
-        "raised": log.raised,
-        "without_values": log.without_values,
+        "raised": recorder.raised,
+        "without_values": recorder.without_values,
     }
 
 
@@ -177,9 +178,12 @@ def _summary(log: Recorder, calls: Sequence[RecordedCall]) -> dict[str, Any]:
 
 
 def _check_marked(
-    item: pytest.Item, request: Request, calls: Sequence[RecordedCall], log: Recorder
+    item: pytest.Item,
+    request: Request,
+    calls: Sequence[RecordedCall],
+    recorder: Recorder,
 ) -> None:
-    """Check the calls of a marked test; it fails where a check does."""
+    """Check the calls of a marked test, and fail the test if a check fails."""
     findings = findings_of(calls, request.checks, request.bounds)
     failed = [f.text for f in findings if f.outcome.status == "failed"]
     if failed:
@@ -188,15 +192,16 @@ def _check_marked(
         if not finding.check:
             item.warn(CustomOpWarning(f"calls are not checked: {finding.text}"))
     if not calls and request.is_own:
-        item.warn(CustomOpWarning(_nothing_called(request, log)))
+        item.warn(CustomOpWarning(_nothing_called(request, recorder)))
 
 
-def _nothing_called(request: Request, log: Recorder) -> str:
-    names = "" if request.patterns == ("ALL",) else f" of {quoted(request.patterns)}"
-    others = unchecked(log.raised, log.without_values)
+def _nothing_called(request: Request, recorder: Recorder) -> str:
+    is_any = request.patterns == ("ALL",)
+    others = unchecked(recorder.raised, recorder.without_values)
     return (
-        f"the marker opcheck has nothing to check: the test makes no call{names}"
-        f"{others and f' that gives values ({others})'}\n"
+        "the marker opcheck has nothing to check: no call of"
+        f" {'an operator' if is_any else quoted(request.patterns)} returned values"
+        f"{others and f' ({others})'}\n"
         "  do: call an operator with arrays, or remove the marker"
     )
 
@@ -206,30 +211,34 @@ def _nothing_called(request: Request, log: Recorder) -> str:
 
 def _findings(
     option: Option, test: str, calls: Sequence[RecordedCall]
-) -> Iterator[Finding]:
-    """What the checks say of the calls of a test, but for those to be left out."""
+) -> Iterator[CheckFinding]:
+    """Run the checks on the calls of a test, except those that the file skips."""
     checks = option.request.checks
     for op in dict.fromkeys(call.op.qualname for call in calls):
-        entries = {name: option.known.find(op, test, name) for name in checks}
+        keys = {name: CheckKey(op, test, name) for name in checks}
+        entries = {name: option.known.find(key) for name, key in keys.items()}
         run = [name for name, e in entries.items() if e is None or e.status != "skip"]
         own = [call for call in calls if call.op.qualname == op]
         yield from findings_of(own, run, option.request.bounds)
         for name, entry in entries.items():
             if entry is not None and entry.status == "skip":
-                yield Finding(op, name, Outcome(LEFT_OUT, entry.reason))
+                yield CheckFinding(op, name, Outcome(LEFT_OUT, entry.reason))
 
 
 class Verdict(NamedTuple):
-    """What the report of a finding says, in view of what is known to fail."""
+    """The result that a report shows, given the known failures."""
 
     outcome: Literal["passed", "failed", "skipped"]
     text: str = ""
-    # Why it is known to fail.
+    # The reason of a known failure.
     known: str | None = None
 
 
-def _report(option: Option, item: pytest.Item, finding: Finding) -> pytest.TestReport:
-    verdict = _verdict(option, item, finding)
+def _report(
+    option: Option, item: pytest.Item, finding: CheckFinding
+) -> pytest.TestReport:
+    key = CheckKey(finding.op, item.nodeid, finding.check)
+    verdict = _verdict(option, key, finding)
     path, line, domain = item.location
     longrepr: Any = verdict.text or None
     if verdict.outcome == "skipped" and verdict.known is None:
@@ -254,9 +263,9 @@ def _report(option: Option, item: pytest.Item, finding: Finding) -> pytest.TestR
     return report
 
 
-def _verdict(option: Option, item: pytest.Item, finding: Finding) -> Verdict:
+def _verdict(option: Option, key: CheckKey, finding: CheckFinding) -> Verdict:
     status, reason = finding.outcome
-    entry = option.known.find(finding.op, item.nodeid, finding.check)
+    entry = option.known.find(key)
     if status == LEFT_OUT:
         return Verdict("skipped", reason or f"by {option.known.path.name}")
     if status == "failed":
@@ -265,15 +274,15 @@ def _verdict(option: Option, item: pytest.Item, finding: Finding) -> Verdict:
         why = "accepted now" if entry is None else entry.reason
         return Verdict("skipped", finding.text, why)
     if status == "passed" and entry is not None and entry.is_strict:
-        text = "" if option.accepts else _passes_now(option, finding, item.nodeid)
+        text = "" if option.accepts else _passes_now(option, entry)
         return Verdict("failed" if text else "passed", text)
     return Verdict("passed" if status == "passed" else "skipped", reason)
 
 
-def _passes_now(option: Option, finding: Finding, test: str) -> str:
+def _passes_now(option: Option, entry: KnownFailure) -> str:
     return (
-        f"{finding.op}: {finding.check} passes, and is known to fail\n"
-        f"  at {option.known.path}: {finding.op} -> {test} -> {finding.check}\n"
+        f"{entry.key.op}: {entry.key.check} passes, but is a known failure\n"
+        f"  at {option.known.path}: {entry.key}\n"
         "  do: remove the entry, or run once with --opcheck-accept"
     )
 
@@ -285,7 +294,7 @@ def _label(found: dict[str, str]) -> str:
 def _status(
     report: pytest.TestReport, found: dict[str, str], config: pytest.Config
 ) -> tuple[str, str, str]:
-    """Category, letter and word of a report; without a category it is not counted."""
+    """Category, letter and word; pytest does not count reports without a category."""
     label = _label(found)
     if hasattr(report, "wasxfail"):
         return "xfailed", "x", f"OPCHECK XFAIL{label}"
@@ -293,6 +302,6 @@ def _status(
         return "failed", "F", f"OPCHECK FAILED{label}"
     if found["status"] == LEFT_OUT or not found["check"]:
         return "skipped", "s", f"OPCHECK SKIPPED{label}"
-    # What did not fail is in the sum, and one by one where all tests are.
+    # The others are in the summary, and are listed with -v.
     word = "OPCHECK PASSED" if report.passed else "OPCHECK DOES NOT APPLY"
     return "", "", f"{word}{label}" if config.get_verbosity() > 0 else ""

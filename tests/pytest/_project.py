@@ -16,7 +16,7 @@ import customop as co
 
 
 def define(name, slope=2.0, row=2.0):
-    """An operator that doubles, of which a rule may be wrong."""
+    """An operator that doubles; a rule may be wrong."""
 
     def double(x: np.ndarray) -> np.ndarray:
         return 2.0 * x
@@ -54,7 +54,7 @@ HEAD = "import numpy as np, pytest, customop as co\nfrom ops import *\n"
 
 
 class Project:
-    """A directory with operators and tests, and pytest to run there."""
+    """A directory with operators and tests."""
 
     def __init__(self, pytester: pytest.Pytester) -> None:
         self.pytester = pytester
@@ -67,7 +67,7 @@ class Project:
         return self.pytester.path
 
     def tests(self, text: str, name: str = "test_it") -> None:
-        """Write a file of tests; they know the operators, numpy, pytest and co."""
+        """Write a file of tests, which imports the operators, np, pytest and co."""
         self.pytester.makepyfile(**{name: HEAD + textwrap.dedent(text)})
 
     def run(self, *args: str) -> pytest.RunResult:
@@ -87,7 +87,7 @@ class Project:
 
 
 def lines(result: pytest.RunResult, start: str) -> list[str]:
-    """Return the lines of the output that begin in a way."""
+    """Return the lines of the output that begin with a text."""
     return [line for line in result.outlines if line.startswith(start)]
 
 

@@ -17,16 +17,16 @@ from tests.pytest._project import Project
 def project(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Project]:
-    """A project, of which the operators are gone after the test."""
-    # Without the plugins that happen to be installed: hypothesis' own takes a second.
+    """A project; its operators are removed after the test."""
+    # Without other plugins: that of hypothesis takes a second to load.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    # pytest warns of a plugin that something has imported before it, as doctests do.
+    # pytest warns about a plugin that was imported before, as by doctests.
     monkeypatch.delitem(sys.modules, "customop.pytest.plugin", raising=False)
     yield Project(pytester)
     names = [n for n in namespaces if n in {"mylib", "other"}]
     ops = [op for n in names for o in namespaces[n].values() for op in o.values()]
     for op in ops:
         remove_operator(op)
-    # The next project is in another file: it must not revive these.
+    # The next project, in another file, must not revive these.
     for op in ops:
         operator._retired.pop(op.qualname, None)

@@ -10,7 +10,7 @@ pytest_plugins = ("pytester",)
 
 
 def test_known_failures_do_not_fail(project: Project) -> None:
-    """A check that is known to fail is an expected failure, with its reason."""
+    """A known failure is an expected failure with its reason."""
     project.tests(SUITE)
     said = {"status": "xfail", "reason": "rows are long"}
     project.known({"mylib::far": {FAR: {"test_vmap": said}}})
@@ -22,8 +22,8 @@ def test_known_failures_do_not_fail(project: Project) -> None:
     )
 
 
-def test_known_failures_are_of_one_test(project: Project) -> None:
-    """The same check of the same operator fails in another test."""
+def test_a_known_failure_covers_one_test(project: Project) -> None:
+    """In another test the same check of the same operator fails."""
     project.tests(SUITE + "\ndef test_far_too(): far(x)\n")
     project.known({"mylib::far": {FAR: {"test_vmap": "xfail"}}})
     result = project.run("--opcheck", "mylib::far")
@@ -33,8 +33,8 @@ def test_known_failures_are_of_one_test(project: Project) -> None:
     )
 
 
-def test_what_no_longer_fails_is_a_failure(project: Project) -> None:
-    """An entry for a check that passes fails, and says to remove it."""
+def test_a_known_failure_that_passes_is_an_error(project: Project) -> None:
+    """If the check of an entry passes, it fails and says to remove the entry."""
     project.tests(SUITE)
     test = "test_it.py::test_good"
     path = project.known({"mylib::double": {test: {"test_vmap": "xfail"}}})
@@ -42,7 +42,7 @@ def test_what_no_longer_fails_is_a_failure(project: Project) -> None:
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(passed=4, failed=1)
     start = result.outlines.index(
-        "mylib::double: test_vmap passes, and is known to fail"
+        "mylib::double: test_vmap passes, but is a known failure"
     )
     assert result.outlines[start + 1 : start + 3] == [
         f"  at {path}: mylib::double -> {test} -> test_vmap",
@@ -50,8 +50,8 @@ def test_what_no_longer_fails_is_a_failure(project: Project) -> None:
     ]
 
 
-def test_what_is_to_be_skipped_does_not_run(project: Project) -> None:
-    """A check that the file says to skip does not even start."""
+def test_a_skipped_check_does_not_run(project: Project) -> None:
+    """A check that the file skips does not start."""
     project.tests("""
     @co.custom_op("mylib::fragile", mutates_args=())
     def fragile(x: np.ndarray) -> np.ndarray:
@@ -76,7 +76,7 @@ def test_what_is_to_be_skipped_does_not_run(project: Project) -> None:
 
 
 def test_an_entry_for_any_test(project: Project) -> None:
-    """`*` stands for every test, of which some may pass."""
+    """An entry for `*` covers every test; some of them may pass."""
     project.tests(SUITE + "\ndef test_far_too(): far(x)\n")
     project.known({"mylib::far": {"*": {"test_vmap": "xfail", "test_jvp": "xfail"}}})
     result = project.run("--opcheck", "mylib::far")
@@ -90,7 +90,7 @@ def test_an_entry_for_any_test(project: Project) -> None:
 
 
 def test_accepting_writes_the_file(project: Project) -> None:
-    """--opcheck-accept lists what fails; then the same run passes, and it is stable."""
+    """After --opcheck-accept the same run passes, and accepts nothing more."""
     project.tests(SUITE)
     result = project.run("--opcheck", "mylib", "--opcheck-accept")
     assert result.ret == 0
@@ -113,8 +113,8 @@ def test_accepting_writes_the_file(project: Project) -> None:
     assert path.read_bytes() == before
 
 
-def test_accepting_takes_out_what_passes(project: Project) -> None:
-    """Entries that no longer fail go, and the reasons of others stay."""
+def test_accepting_removes_what_passes(project: Project) -> None:
+    """Entries that pass are removed; other entries keep their reasons."""
     project.tests(SUITE)
     said = {"status": "xfail", "reason": "mine", "issue": 3}
     good = "test_it.py::test_good"
@@ -136,7 +136,7 @@ def test_accepting_takes_out_what_passes(project: Project) -> None:
 
 
 def test_accepting_keeps_what_did_not_run(project: Project) -> None:
-    """A part of the tests says nothing of the others."""
+    """Entries of tests that did not run stay."""
     project.tests(SUITE)
     project.known({"mylib::far": {FAR: {"test_vmap": "xfail"}}})
     result = project.run("--opcheck", "mylib", "--opcheck-accept", "-k", "steep")
@@ -161,8 +161,8 @@ FAILING = {
 
 
 @pytest.mark.parametrize("test", FAILING)
-def test_accepting_keeps_what_did_not_get_far(project: Project, test: str) -> None:
-    """A test that fails by itself says nothing of its entries."""
+def test_accepting_keeps_entries_of_failing_tests(project: Project, test: str) -> None:
+    """Entries of a test that fails by itself stay."""
     project.tests(FAILING[test])
     project.known({"mylib::far": {test: {"test_vmap": "xfail"}}})
     project.run("--opcheck", "mylib", "--opcheck-accept").assert_outcomes(failed=1)
@@ -179,8 +179,8 @@ def test_the_file_may_be_elsewhere(project: Project) -> None:
     assert not (project.path / "opcheck_failures.json").exists()
 
 
-def test_entries_out_of_date_are_warned_of(project: Project) -> None:
-    """What matches nothing is named, with what is near."""
+def test_warnings_for_entries_out_of_date(project: Project) -> None:
+    """Entries that match nothing are named, with a near name."""
     project.tests(SUITE)
     project.known(
         {
@@ -198,18 +198,18 @@ def test_entries_out_of_date_are_warned_of(project: Project) -> None:
     name = "warning: opcheck_failures.json:"
     assert lines(result, "warning: ") == [
         (
-            f"{name} mylib::far -> test_it.py::test_good -> test_vmap: the test makes no such"
-            " call"
+            f"{name} mylib::far -> test_it.py::test_good -> test_vmap: the test does not"
+            " call the operator"
         ),
-        f"{name} mylib::dubble -> {FAR} -> test_vmap: the test makes no such call",
+        f"{name} mylib::dubble -> {FAR} -> test_vmap: the test does not call the operator",
         f"{name} there is no test test_gone.py::test_it",
         f"{name} there is no test test_it.py::test_farr (did you mean '{FAR}'?)",
         f"{name} there is no operator mylib::dubble (did you mean 'mylib::double'?)",
     ]
 
 
-def test_a_part_of_the_tests_warns_of_no_missing_one(project: Project) -> None:
-    """With -k, or a test named, other tests are not said to be missing."""
+def test_a_part_of_the_tests_does_not_warn(project: Project) -> None:
+    """With -k, or a test by name, other tests are not reported as missing."""
     project.tests(SUITE)
     project.known({"mylib::double": {"test_it.py::gone": {"test_vmap": "xfail"}}})
     for args in (("-k", "good"), ("test_it.py::test_good",)):
@@ -218,12 +218,12 @@ def test_a_part_of_the_tests_warns_of_no_missing_one(project: Project) -> None:
 
 
 def test_a_file_that_cannot_be_read(project: Project) -> None:
-    """A fault of the file is an error before any test runs."""
+    """A wrong file is an error before any test runs."""
     project.tests(SUITE)
     project.known({"mylib::far": {FAR: {"test_vmp": "xfail"}}})
     result = project.run("--opcheck", "mylib")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert result.errlines[0] == (
-        "ERROR: --opcheck-failures: opcheck_failures.json names a check that there is not"
-        f" at mylib::far -> {FAR} -> test_vmp (did you mean 'test_vmap'?)"
+        "ERROR: --opcheck-failures: opcheck_failures.json names an unknown check at"
+        f" mylib::far -> {FAR} -> test_vmp (did you mean 'test_vmap'?)"
     )

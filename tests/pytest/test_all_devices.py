@@ -27,7 +27,7 @@ def test_it(all_devices):
 
 @pytest.mark.usefixtures("built_in_kinds")
 def test_all_devices_runs_a_test_for_each_kind(project: Project) -> None:
-    """The fixture gives each kind of array at hand in turn, with its name as id."""
+    """The fixture runs a test once for each kind, with its name as id."""
     project.tests(KINDS)
     result = project.run("-v")
     result.stdout.fnmatch_lines(
@@ -51,13 +51,13 @@ def test_all_devices_runs_a_test_for_each_kind(project: Project) -> None:
 def test_kinds_may_be_chosen(
     project: Project, given: str, expected: dict[str, int]
 ) -> None:
-    """--opcheck-devices names the kinds."""
+    """--opcheck-devices chooses the kinds."""
     project.tests(KINDS)
     project.run("--opcheck-devices", given).assert_outcomes(**expected)
 
 
-def test_a_kind_that_is_not_at_hand_is_skipped(project: Project) -> None:
-    """A kind that is asked for by name and cannot be made is skipped, with why."""
+def test_a_kind_that_cannot_be_made_is_skipped(project: Project) -> None:
+    """A kind that cannot be made here is skipped with a reason."""
     project.tests("""
     co.register_array_type("distant", "nowhere.Array")
 
@@ -66,12 +66,12 @@ def test_a_kind_that_is_not_at_hand_is_skipped(project: Project) -> None:
     """)
     result = project.run("--opcheck-devices", "distant,cpu", "-rs")
     result.assert_outcomes(passed=1, skipped=1)
-    said = "no array of the kind 'distant' can be made here"
+    said = "arrays of the kind 'distant' cannot be made here"
     result.stdout.fnmatch_lines([f"SKIPPED [[]1[]] *: {said}"])
 
 
 def test_an_unknown_kind(project: Project) -> None:
-    """A kind that nobody knows is an error with what is near."""
+    """An unknown kind is an error with a near name."""
     project.tests("def test_it(all_devices): pass")
     result = project.run("--opcheck-devices", "cpuu")
     assert result.ret != 0
@@ -86,8 +86,8 @@ def test_an_unknown_kind(project: Project) -> None:
     )
 
 
-def test_a_fixture_of_the_user_goes_first(project: Project) -> None:
-    """A fixture of that name in a project is not touched."""
+def test_a_fixture_of_the_user(project: Project) -> None:
+    """A fixture of that name in a project goes before that of the plugin."""
     project.tests("""
     @pytest.fixture
     def all_devices():

@@ -1,4 +1,4 @@
-"""What is said of an operator over several recorded calls."""
+"""Results of the checks over several recorded calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.pytest.findings import Finding, findings_of
+from customop.pytest.findings import CheckFinding, findings_of
 from customop.pytest.known_failures import Outcome
 from customop.pytest.recording import Recorder
 from customop.pytest.requests import is_named
@@ -19,7 +19,7 @@ def double(x: np.ndarray) -> np.ndarray:
     return 2 * x
 
 
-# Wrong for matrices, and written down how often it ran.
+# Wrong for matrices; `ran` counts its calls.
 ran: list[int] = []
 
 
@@ -36,17 +36,17 @@ def draw(x: np.ndarray) -> np.ndarray:
 
 @pytest.fixture
 def log() -> Recorder:
-    """A log of the operators of this file."""
+    """A recorder for the operators of this file."""
     return Recorder(lambda name: is_named(name, "findings"))
 
 
-def found(log: Recorder, *checks: str) -> list[Finding]:
-    """Return what some checks say of a log."""
+def found(log: Recorder, *checks: str) -> list[CheckFinding]:
+    """Return the results of some checks on the recorded calls."""
     return findings_of([*log.calls.values()], checks, {})
 
 
 def test_one_finding_for_each_operator_and_check(log: Recorder) -> None:
-    """Calls of one operator are summed up."""
+    """All calls of an operator give one finding for each check."""
     with log:
         double(np.ones(2)), double(np.ones(3)), draw(np.ones(2))
     findings = found(log, "test_schema", "test_mutation")
@@ -59,30 +59,30 @@ def test_one_finding_for_each_operator_and_check(log: Recorder) -> None:
 
 
 def test_one_call_that_fails_is_enough(log: Recorder) -> None:
-    """A check fails if it fails for one call, which is named; the rest do not run."""
+    """A check fails if it fails for one call, which is named; then it stops."""
     with log:
         double(np.ones(2)), double(np.ones((2, 2))), double(np.ones((2, 2, 2)))
     ran.clear()
     (finding,) = found(log, "test_vmap")
     assert finding.outcome.status == "failed"
     assert finding.text.startswith("findings::double: test_vmap: the output differs")
-    assert finding.text.endswith("\n\n(call 2 of 3 unlike ones)")
-    # Three axes and one for the batch is what the third call would have brought.
+    assert finding.text.endswith("\n\n(call 2 of 3 different ones)")
+    # The third call would add a batch axis to three axes.
     assert max(ran) == 3
 
 
-def test_the_reason_is_the_message_alone(log: Recorder) -> None:
-    """What goes into a file repeats neither the operator nor the check."""
+def test_the_reason_of_a_failure(log: Recorder) -> None:
+    """The reason repeats neither the operator nor the check."""
     with log:
         double(np.ones((2, 2)))
     (finding,) = found(log, "test_vmap")
     first = finding.text.partition("\n")[0]
     assert first == f"findings::double: test_vmap: {finding.outcome.reason}"
-    assert not finding.text.endswith("unlike ones)")
+    assert not finding.text.endswith("different ones)")
 
 
 def test_a_check_that_does_not_apply(log: Recorder) -> None:
-    """Where a check proves nothing in any call, it says why."""
+    """A check that applies to none of the calls says why."""
     with log:
         draw(np.ones(2)), draw(np.ones(3))
     ((op, check, outcome, text),) = found(log, "test_out_variant")
@@ -97,7 +97,7 @@ def test_a_check_that_does_not_apply(log: Recorder) -> None:
 
 
 def test_a_check_that_applies_to_one_call(log: Recorder) -> None:
-    """A check that passes in one call, and proves nothing in another, has passed."""
+    """A check that passes for one call and does not apply to another has passed."""
     with log:
         double(np.ones(2, int))
         double(np.ones(2))
@@ -108,7 +108,7 @@ def test_a_check_that_applies_to_one_call(log: Recorder) -> None:
 
 
 def test_an_operator_that_is_gone(log: Recorder) -> None:
-    """What cannot be checked is a finding of no check."""
+    """An operator that cannot be checked is a finding without a check."""
     with co.Library("findings", "FRAGMENT") as lib:
         lib.define("passing(Array x) -> Array")
         lib.impl("passing", lambda x: x * 2, "CPU")
@@ -116,7 +116,7 @@ def test_an_operator_that_is_gone(log: Recorder) -> None:
             co.ops.findings.passing(np.ones(2))
     reason = "findings::passing was taken back before the test ended"
     assert found(log, "test_schema") == [
-        Finding(
+        CheckFinding(
             "findings::passing",
             "",
             Outcome("skipped", reason),
@@ -125,8 +125,8 @@ def test_an_operator_that_is_gone(log: Recorder) -> None:
     ]
 
 
-def test_random_numbers_go_on_as_without(log: Recorder) -> None:
-    """Checks draw no numbers from the states of the program."""
+def test_random_states_are_restored(log: Recorder) -> None:
+    """Checks do not change the random states of the program."""
     with log:
         draw(np.ones(2))
     random.seed(3)

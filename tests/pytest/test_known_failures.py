@@ -1,4 +1,4 @@
-"""The file of known failures: what it may say, and how it is brought up to date."""
+"""The file of known failures: its format, and how it is updated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 import customop as co
-from customop.pytest.known_failures import Changes, KnownFailures, Outcome, Ran
+from customop.pytest.known_failures import (
+    Changes,
+    CheckKey,
+    KnownFailures,
+    Outcome,
+    Ran,
+)
 
 CHECKS = ("test_schema", "test_faketensor", "test_vmap")
 A, B = "tests/test_a.py::test_a", "tests/test_a.py::test_b[x]"
@@ -17,7 +23,7 @@ A, B = "tests/test_a.py::test_a", "tests/test_a.py::test_b[x]"
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the file is to be."""
+    """The path of the file."""
     return tmp_path / "known.json"
 
 
@@ -38,13 +44,15 @@ def ran(
     tests: tuple[str, ...] = (A, B),
     checks: tuple[str, ...] = CHECKS,
 ) -> Ran:
-    """Return what a run with operators of 'lib' has found."""
-    found = {key: Outcome(s, f"why {s}") for key, s in (outcomes or {}).items()}
+    """Return the results of a run with operators of 'lib'."""
+    found = {
+        CheckKey(*key): Outcome(s, f"why {s}") for key, s in (outcomes or {}).items()
+    }
     return Ran(lambda op: op.startswith("lib"), checks, found, set(tests))
 
 
 def entries(path: Path) -> dict[tuple[str, str, str], Any]:
-    """Return all that a file lists."""
+    """Return the entries of a file."""
     text = json.loads(path.read_text(encoding="utf-8"))
     return {
         (op, test, check): said
@@ -57,8 +65,8 @@ def entries(path: Path) -> dict[tuple[str, str, str], Any]:
 # ---- reading ----
 
 
-def test_no_file_is_an_empty_one(path: Path) -> None:
-    """Without a file nothing is known to fail."""
+def test_a_missing_file(path: Path) -> None:
+    """Without a file there are no known failures."""
     assert known(path).entries == {}
 
 
@@ -76,8 +84,8 @@ def test_an_entry_is_a_status_or_an_object(path: Path) -> None:
         },
     )
     found = known(path)
-    skip = found.find("lib::f", A, "test_schema")
-    xfail = found.find("lib::f", A, "test_vmap")
+    skip = found.find(CheckKey("lib::f", A, "test_schema"))
+    xfail = found.find(CheckKey("lib::f", A, "test_vmap"))
     assert skip is not None
     assert xfail is not None
     assert (skip.status, skip.reason, skip.is_strict) == ("skip", "", False)
@@ -93,27 +101,25 @@ def test_an_entry_is_a_status_or_an_object(path: Path) -> None:
     ],
     ids=["another operator", "another test", "another check"],
 )
-def test_an_entry_is_of_one_operator_test_and_check(
-    path: Path, key: tuple[str, str, str]
-) -> None:
-    """Nothing near an entry is known to fail."""
+def test_an_entry_covers_one_check(path: Path, key: tuple[str, str, str]) -> None:
+    """An entry covers one check of one operator in one test."""
     write(path, {"lib::f": {A: {"test_schema": "xfail"}}})
-    assert known(path).find(*key) is None
+    assert known(path).find(CheckKey(*key)) is None
 
 
 def test_a_star_is_any_test(path: Path) -> None:
-    """An entry for `*` holds in every test, and need not fail in each."""
+    """An entry for `*` covers every test, and need not fail in each."""
     write(path, {"lib::f": {"*": {"test_schema": "xfail"}}})
-    entry = known(path).find("lib::f", B, "test_schema")
+    entry = known(path).find(CheckKey("lib::f", B, "test_schema"))
     assert entry is not None
     assert not entry.is_strict
 
 
 def test_the_entry_of_a_test_goes_before_a_star(path: Path) -> None:
-    """What is said of one test holds there."""
+    """An entry for one test goes before an entry for `*`."""
     checks = {"*": {"test_schema": "xfail"}, A: {"test_schema": "skip"}}
     write(path, {"lib::f": checks})
-    entry = known(path).find("lib::f", A, "test_schema")
+    entry = known(path).find(CheckKey("lib::f", A, "test_schema"))
     assert entry is not None
     assert entry.status == "skip"
 
@@ -126,7 +132,7 @@ FAULTS = {
     "no JSON": (
         "{",
         (
-            "is no JSON: Expecting property name enclosed in double quotes: line 1 column 2"
+            "is not JSON: Expecting property name enclosed in double quotes: line 1 column 2"
             " (char 1)"
         ),
     ),
@@ -140,8 +146,8 @@ FAULTS = {
     "check": (
         '{"operators": {"lib::f": {"test_a": {"test_schemas": "xfail"}}}}',
         (
-            "names a check that there is not at lib::f -> test_a -> test_schemas (did you"
-            " mean 'test_schema'?)"
+            "names an unknown check at lib::f -> test_a -> test_schemas (did you mean"
+            " 'test_schema'?)"
         ),
     ),
     "status": (
@@ -160,7 +166,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_faults_of_the_file(path: Path, name: str) -> None:
-    """What cannot be read is an error that says where and what to write."""
+    """A file that cannot be read is an error that says where and what to write."""
     text, what = FAULTS[name]
     path.write_text(text, encoding="utf-8")
     with pytest.raises(co.ArgumentError) as error:
@@ -168,11 +174,11 @@ def test_faults_of_the_file(path: Path, name: str) -> None:
     assert str(error.value) == f"known.json {what}\n  at {path}\n{DO}"
 
 
-# ---- bringing it up to date ----
+# ---- updating ----
 
 
 def test_failures_are_added(path: Path) -> None:
-    """What fails is added with its reason, sorted; what passes is not."""
+    """Failures are added with their reasons, in sorted order."""
     found = {
         ("lib::g", B, "test_vmap"): "failed",
         ("lib::g", A, "test_vmap"): "failed",
@@ -190,7 +196,7 @@ def test_failures_are_added(path: Path) -> None:
 
 
 def test_accepting_twice_changes_nothing(path: Path) -> None:
-    """The second time the file stays as it is, to the byte."""
+    """The second time the file stays the same to the byte."""
     found = {("lib::f", A, "test_vmap"): "failed", ("lib::f", B, "test_vmap"): "failed"}
     known(path).accept(ran(found))
     before = path.read_bytes()
@@ -198,8 +204,8 @@ def test_accepting_twice_changes_nothing(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_file_of_another_hand_is_not_touched_without_need(path: Path) -> None:
-    """A file that is up to date keeps its own form."""
+def test_a_file_in_another_format(path: Path) -> None:
+    """A file that is up to date is not written."""
     path.write_text(
         '{"operators":{"lib::f":{"%s":{"test_vmap":"xfail"}}}}' % A,  # noqa: UP031  # braces
         encoding="utf-8",
@@ -209,8 +215,8 @@ def test_a_file_of_another_hand_is_not_touched_without_need(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_what_is_said_by_hand_is_kept(path: Path) -> None:
-    """Reasons, other fields and what stands beside the operators stay as they are."""
+def test_other_fields_are_kept(path: Path) -> None:
+    """Reasons and other fields stay as they are."""
     said = {"issue": 7, "status": "xfail", "reason": "später"}
     write(path, {"lib::f": {A: {"test_vmap": said}}}, owner="me")
     found = {("lib::f", A, "test_vmap"): "failed", ("lib::a", A, "test_vmap"): "failed"}
@@ -220,7 +226,7 @@ def test_what_is_said_by_hand_is_kept(path: Path) -> None:
     assert json.loads(path.read_text(encoding="utf-8"))["owner"] == "me"
 
 
-# Status of the entry, what the run says of it, and whether it stays.
+# Test and status of the entry, the run, and whether the entry stays.
 CASES: dict[str, tuple[str, str, Ran, bool]] = {
     "fails": (A, "xfail", ran({("lib::f", A, "test_vmap"): "failed"}), True),
     "passes": (A, "xfail", ran({("lib::f", A, "test_vmap"): "passed"}), False),
@@ -241,7 +247,7 @@ CASES: dict[str, tuple[str, str, Ran, bool]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_which_entries_stay(path: Path, name: str) -> None:
-    """An entry goes if the run would have met it, and it is not needed."""
+    """An entry is removed if the run shows that it is not needed."""
     test, status, run, stays = CASES[name]
     write(path, {"lib::f": {test: {"test_vmap": {"status": status}}}})
     changes = known(path).accept(run)
@@ -250,23 +256,23 @@ def test_which_entries_stay(path: Path, name: str) -> None:
 
 
 def test_entries_of_other_operators_stay(path: Path) -> None:
-    """A run that did not ask for an operator says nothing of it."""
+    """A run does not remove entries of operators that it did not check."""
     write(path, {"other::f": {A: {"test_vmap": "xfail"}}})
     assert known(path).accept(ran()) == Changes(0, 0, 1)
 
 
 def test_a_star_covers_new_failures(path: Path) -> None:
-    """What an entry for any test allows is not added."""
+    """A failure that an entry for `*` covers is not added."""
     write(path, {"lib::f": {"*": {"test_vmap": "xfail"}}})
     changes = known(path).accept(ran({("lib::f", A, "test_vmap"): "failed"}))
     assert changes == Changes(0, 0, 1)
 
 
-# ---- what is out of date ----
+# ---- entries out of date ----
 
 
 def test_unused_entries(path: Path) -> None:
-    """Of what the run should have met, what it did not meet is named."""
+    """Entries that the run should have met and did not are unused."""
     tests = {A: {"test_vmap": "xfail"}, B: {"test_vmap": "xfail"}}
     write(path, {"lib::f": tests, "other::f": tests})
     run = ran({("lib::f", A, "test_vmap"): "failed"})
@@ -276,7 +282,7 @@ def test_unused_entries(path: Path) -> None:
 
 
 def test_needless_stars(path: Path) -> None:
-    """An entry for any test is needless if it passes in some and fails in none."""
+    """An entry for `*` is needless if its check passes in some tests and fails in none."""
     write(path, {op: {"*": {"test_vmap": "xfail"}} for op in ("lib::f", "lib::g")})
     found = {
         ("lib::f", A, "test_vmap"): "passed",

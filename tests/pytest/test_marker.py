@@ -11,8 +11,8 @@ from tests.pytest._project import Project, lines
 pytest_plugins = ("pytester",)
 
 
-def test_a_marked_test_fails_where_a_check_does(project: Project) -> None:
-    """The failure is the message of the check, with code that repeats it, alone."""
+def test_a_check_that_fails_fails_the_test(project: Project) -> None:
+    """The failure is the message of the check with code that repeats it."""
     project.tests("""
     @pytest.mark.opcheck
     def test_far():
@@ -34,7 +34,7 @@ def test_a_marked_test_fails_where_a_check_does(project: Project) -> None:
     assert lines(result, "Traceback") == []
 
 
-def test_a_marked_test_passes_with_its_operators(project: Project) -> None:
+def test_correct_operators_pass(project: Project) -> None:
     """Correct operators pass all checks."""
     project.tests("""
     @pytest.mark.opcheck
@@ -46,8 +46,8 @@ def test_a_marked_test_passes_with_its_operators(project: Project) -> None:
     project.run("-W", "error").assert_outcomes(passed=1)
 
 
-def test_all_faults_of_a_test_are_told(project: Project) -> None:
-    """Each check that fails is told, whichever operator it is of."""
+def test_all_failures_are_shown(project: Project) -> None:
+    """Each check that fails is shown, for every operator."""
     project.tests("""
     @pytest.mark.opcheck
     def test_both():
@@ -60,7 +60,7 @@ def test_all_faults_of_a_test_are_told(project: Project) -> None:
 
 
 def test_unmarked_tests_are_left_alone(project: Project) -> None:
-    """Nothing is checked in a test without the marker."""
+    """A test without the marker is not checked."""
     project.tests("""
     @pytest.mark.opcheck
     def test_marked():
@@ -72,7 +72,7 @@ def test_unmarked_tests_are_left_alone(project: Project) -> None:
     project.run().assert_outcomes(passed=2)
 
 
-# What the marker is given -> whether the fault of far counts, and that of alien.
+# Arguments of the marker -> whether the checks of far fail, and those of alien.
 MARKED = {
     "": (True, True),
     "far": (True, False),
@@ -91,8 +91,8 @@ MARKED = {
 
 
 @pytest.mark.parametrize("given", MARKED)
-def test_what_the_marker_takes(project: Project, given: str) -> None:
-    """The marker takes operators, their names, and what opcheck takes."""
+def test_arguments_of_the_marker(project: Project, given: str) -> None:
+    """The marker takes operators, their names, and the options of opcheck."""
     project.tests(f"""
     @pytest.mark.opcheck({given})
     def test_it():
@@ -157,8 +157,8 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_where_the_marker_may_stand(project: Project, place: str) -> None:
-    """The marker holds for all tests under it, whatever their form."""
+def test_places_of_the_marker(project: Project, place: str) -> None:
+    """The marker covers all tests under it."""
     project.tests(PLACES[place])
     result = project.run()
     assert lines(result, "mylib::far: test_vmap: ")
@@ -166,7 +166,7 @@ def test_where_the_marker_may_stand(project: Project, place: str) -> None:
 
 
 def test_the_closest_marker_counts(project: Project) -> None:
-    """What stands at a test holds in place of what stands at its class."""
+    """The marker of a test goes before that of its class."""
     project.tests("""
     @pytest.mark.opcheck
     class TestIt:
@@ -178,7 +178,7 @@ def test_the_closest_marker_counts(project: Project) -> None:
 
 
 def test_only_the_failing_parameters_fail(project: Project) -> None:
-    """Each set of parameters is a test of its own."""
+    """Each set of parameters is a separate test."""
     project.tests("""
     @pytest.mark.opcheck
     @pytest.mark.parametrize("op", [double, far, steep, bump])
@@ -210,7 +210,7 @@ def test_fixtures_are_there_when_checks_run(project: Project) -> None:
 
 
 def test_fixtures_are_there_for_the_option_too(project: Project) -> None:
-    """What the option asks for is checked before fixtures are torn down."""
+    """The option checks calls before the fixtures end."""
     project.tests("""
     @pytest.fixture
     def passing():
@@ -228,8 +228,8 @@ def test_fixtures_are_there_for_the_option_too(project: Project) -> None:
     assert lines(result, "1 call of 1 operator: 1 check passed, 0 failed")
 
 
-def test_a_failing_test_fails_as_ever(project: Project) -> None:
-    """A test that fails by itself shows its own error, and no check runs."""
+def test_a_failing_test_is_not_checked(project: Project) -> None:
+    """A test that fails by itself shows its error, and no check runs."""
     project.tests("""
     @pytest.mark.opcheck
     def test_it():
@@ -242,8 +242,8 @@ def test_a_failing_test_fails_as_ever(project: Project) -> None:
     assert lines(result, "mylib::far") == []
 
 
-def test_the_random_numbers_of_later_tests_stay(project: Project) -> None:
-    """Checks leave the random states of NumPy and Python as they were."""
+def test_random_states_are_restored(project: Project) -> None:
+    """Checks do not change the random states of NumPy and Python."""
     project.tests("""
     import random
 
@@ -280,7 +280,7 @@ def toys(x: co.Array) -> co.Array:
 
 @pytest.mark.usefixtures("built_in_kinds")
 def test_arrays_that_cannot_be_checked(project: Project) -> None:
-    """Where opcheck can do nothing with the arguments, that is said once."""
+    """Arguments that opcheck cannot use are reported once."""
     project.tests(
         textwrap.dedent(UNKNOWN)
         + """
@@ -315,7 +315,7 @@ def test_option(ends):
 
 @pytest.mark.usefixtures("built_in_kinds")
 def test_fixtures_end_whatever_happens(project: Project) -> None:
-    """Arrays that raise in the midst of a check are an error, after which fixtures end."""
+    """If arrays raise during a check, the test has an error and its fixtures end."""
     broken = UNKNOWN.replace('"toy", Toy)', '"toy", Toy, to_numpy=lambda x: 1 / 0)')
     project.tests(
         textwrap.dedent(broken)
@@ -347,13 +347,13 @@ DO = (
 )
 MISUSES = {
     "util='test_vmap'": [
-        "ERROR: test_it.py::test_it: the marker opcheck takes no 'util'",
+        "ERROR: test_it.py::test_it: the marker opcheck has no argument 'util'",
         DO,
     ],
     "test_util='test_vmap'": [
         (
-            "ERROR: test_it.py::test_it: the marker opcheck takes no 'test_util' (did you"
-            " mean 'test_utils'?)"
+            "ERROR: test_it.py::test_it: the marker opcheck has no argument 'test_util' (did"
+            " you mean 'test_utils'?)"
         ),
         DO,
     ],
@@ -372,8 +372,8 @@ MISUSES = {
     ],
     "3": [
         (
-            "ERROR: test_it.py::test_it: the marker opcheck is given 3, which is no operator"
-            " and no name of one"
+            "ERROR: test_it.py::test_it: the marker opcheck got 3, which is neither an"
+            " operator nor a name"
         ),
         DO,
     ],
@@ -382,7 +382,7 @@ MISUSES = {
 
 @pytest.mark.parametrize("given", MISUSES)
 def test_a_misused_marker(project: Project, given: str) -> None:
-    """What the marker does not take is an error before any test runs."""
+    """A wrong argument of the marker is an error before any test runs."""
     project.tests(f"""
     @pytest.mark.opcheck({given})
     def test_it():
@@ -396,30 +396,34 @@ def test_a_misused_marker(project: Project, given: str) -> None:
     assert set(expected) <= set(result.errlines)
 
 
-VACUOUS = {
-    "no call": ("pytest.mark.opcheck", "pass", "the test makes no call"),
+NOTHING = {
+    "no call": (
+        "pytest.mark.opcheck",
+        "pass",
+        "no call of an operator returned values",
+    ),
     "another operator": (
         "pytest.mark.opcheck('mylib::far', double)",
         "bump(x.copy())",
-        "the test makes no call of 'mylib::far', 'mylib::double.default'",
+        "no call of 'mylib::far', 'mylib::double.default' returned values",
     ),
     "a call that raises": (
         "pytest.mark.opcheck",
         "with pytest.raises(ValueError): positive(-x)",
-        "the test makes no call that gives values (1 raised)",
+        "no call of an operator returned values (1 raised)",
     ),
     "fake arrays": (
         "pytest.mark.opcheck",
         "co.eval_shape(double, x)",
-        "the test makes no call that gives values (1 had fake arrays)",
+        "no call of an operator returned values (1 had fake arrays)",
     ),
 }
 
 
-@pytest.mark.parametrize("name", VACUOUS)
+@pytest.mark.parametrize("name", NOTHING)
 def test_a_marker_with_nothing_to_check(project: Project, name: str) -> None:
-    """A marked test that calls nothing to check is warned of."""
-    marker, body, said = VACUOUS[name]
+    """A marked test without a call to check gives a warning."""
+    marker, body, said = NOTHING[name]
     project.tests(f"""
     @{marker}
     def test_it():
@@ -436,7 +440,7 @@ def test_a_marker_with_nothing_to_check(project: Project, name: str) -> None:
 
 
 def test_a_marker_of_a_class_may_have_nothing_to_check(project: Project) -> None:
-    """That one test of several calls nothing is no news."""
+    """A marked class may have tests without a call to check."""
     project.tests("""
     @pytest.mark.opcheck
     class TestIt:
@@ -446,8 +450,8 @@ def test_a_marker_of_a_class_may_have_nothing_to_check(project: Project) -> None
     project.run("-W", "error").assert_outcomes(passed=1)
 
 
-def test_an_operator_that_is_gone_is_told(project: Project) -> None:
-    """An operator that the test itself took back is named, and what to do."""
+def test_an_operator_that_is_gone(project: Project) -> None:
+    """An operator that the test removed gives a warning."""
     project.tests("""
     @pytest.mark.opcheck
     def test_it():

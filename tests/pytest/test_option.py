@@ -12,7 +12,7 @@ pytest_plugins = ("pytester",)
 
 
 def test_the_option_checks_every_call(project: Project) -> None:
-    """Each check that fails is a report of its own; the tests themselves pass."""
+    """Each check that fails is a separate report; the tests themselves pass."""
     project.tests(SUITE)
     result = project.run("--opcheck", "mylib")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -35,7 +35,7 @@ def test_the_option_checks_every_call(project: Project) -> None:
     )
 
 
-# Patterns -> operators whose faults are found.
+# Patterns -> operators whose checks fail.
 OPTIONS = {
     ("mylib",): {"mylib::far", "mylib::steep"},
     ("mylib::*",): {"mylib::far", "mylib::steep"},
@@ -47,8 +47,8 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("patterns", OPTIONS, ids=" ".join)
-def test_what_the_option_takes(project: Project, patterns: tuple[str, ...]) -> None:
-    """The option takes namespaces, names with wildcards, and ALL; several times."""
+def test_patterns_of_the_option(project: Project, patterns: tuple[str, ...]) -> None:
+    """The option takes namespaces, names with wildcards, and ALL, and may be repeated."""
     project.tests(SUITE)
     result = project.run(*(part for p in patterns for part in ("--opcheck", p)))
     failed = lines(result, "OPCHECK FAILED[")
@@ -56,7 +56,7 @@ def test_what_the_option_takes(project: Project, patterns: tuple[str, ...]) -> N
 
 
 def test_every_check_is_listed(project: Project) -> None:
-    """With -v each check of each operator has its line."""
+    """With -v each check of each operator has a line."""
     project.tests(SUITE)
     result = project.run("--opcheck", "mylib", "-v", "-k", "far or good")
     result.stdout.fnmatch_lines(
@@ -75,7 +75,7 @@ def test_every_check_is_listed(project: Project) -> None:
 
 
 def test_checks_may_be_chosen(project: Project) -> None:
-    """--opcheck-checks names the checks that run."""
+    """--opcheck-checks chooses the checks."""
     project.tests(SUITE)
     checks = "test_schema, test_jvp"
     result = project.run("--opcheck", "mylib", "--opcheck-checks", checks)
@@ -87,7 +87,7 @@ def test_checks_may_be_chosen(project: Project) -> None:
 
 
 def test_calls_that_cannot_be_checked_are_counted(project: Project) -> None:
-    """The sum says how many calls raised, or had no values."""
+    """The summary counts calls that raised or had fake arrays."""
     project.tests("""
     def test_it():
         double(x)
@@ -114,7 +114,7 @@ def test_tests_that_fail_are_not_checked(project: Project) -> None:
 
 
 def test_unittests_that_fail_are_not_checked(project: Project) -> None:
-    """A failing method of a TestCase is reported once, as other tests are."""
+    """A failing method of a TestCase is reported once."""
     project.tests("""
     import unittest
 
@@ -129,7 +129,7 @@ def test_unittests_that_fail_are_not_checked(project: Project) -> None:
 
 
 def test_reports_are_not_captured(project: Project) -> None:
-    """The lines of the checks are printed though a teardown is captured."""
+    """The reports are printed although the output of a teardown is captured."""
     project.tests(SUITE)
     result = project.pytester.runpytest_subprocess(
         "-p", "customop.pytest.plugin", "-v", "--opcheck", "mylib::far"
@@ -140,14 +140,14 @@ def test_reports_are_not_captured(project: Project) -> None:
     assert [line for line in result.outlines if "Captured" in line] == []
 
 
-def test_the_first_failure_can_be_the_last(project: Project) -> None:
+def test_exitfirst(project: Project) -> None:
     """-x stops after a check that fails."""
     project.tests(SUITE)
     project.run("--opcheck", "mylib", "-x").assert_outcomes(passed=2, failed=1)
 
 
-def test_last_failed_runs_what_failed(project: Project) -> None:
-    """--lf runs the tests again of which a check failed."""
+def test_last_failed(project: Project) -> None:
+    """--lf runs the tests again that have a failed check."""
     project.tests(SUITE)
     project.run("--opcheck", "mylib", "-p", "cacheprovider")
     result = project.run("--opcheck", "mylib", "-p", "cacheprovider", "--lf")
@@ -155,7 +155,7 @@ def test_last_failed_runs_what_failed(project: Project) -> None:
 
 
 def test_a_marked_operator_is_checked_once(project: Project) -> None:
-    """What the marker of a test covers fails the test, and is not reported twice."""
+    """Calls that a marker checks fail the test and are not reported again."""
     project.tests("""
     @pytest.mark.opcheck(far)
     def test_far():
@@ -171,8 +171,8 @@ def test_a_marked_operator_is_checked_once(project: Project) -> None:
     assert [line for line in result.outlines if "PASSED[mylib::double" in line] == []
 
 
-def test_an_operator_gone_is_skipped(project: Project) -> None:
-    """The report of an operator that was taken back says so."""
+def test_an_operator_that_is_gone_is_skipped(project: Project) -> None:
+    """An operator that the test removed is skipped with a reason."""
     project.tests("""
     def test_it():
         with co.Library("mylib", "FRAGMENT") as lib:
@@ -189,7 +189,7 @@ def test_an_operator_gone_is_skipped(project: Project) -> None:
 
 
 def test_the_message_of_a_kernel_that_raises(project: Project) -> None:
-    """Where a kernel raises in a check, its own traceback is shown and no other."""
+    """If a kernel raises in a check, only its own traceback is shown."""
     project.tests("""
     @co.custom_op("mylib::inner", mutates_args=())
     def inner(x: np.ndarray) -> np.ndarray:
@@ -220,7 +220,7 @@ def test_the_message_of_a_kernel_that_raises(project: Project) -> None:
 
 
 def test_junit_has_every_failure(project: Project) -> None:
-    """The XML for other machines has the failing checks in their tests."""
+    """JUnit XML has the failing checks in their tests."""
     project.tests(SUITE)
     project.run("--opcheck", "mylib", "--junitxml", "out.xml")
     (suite,) = ET.parse(project.path / "out.xml").getroot()
@@ -233,12 +233,12 @@ def test_junit_has_every_failure(project: Project) -> None:
 
 WRONG = {
     ("--opcheck-accept",): [
-        "ERROR: --opcheck-accept: nothing is checked",
-        "  do: name the operators too, as in --opcheck NAMESPACE --opcheck-accept",
+        "ERROR: --opcheck-accept is given without --opcheck",
+        "  do: name the operators too: --opcheck NAMESPACE --opcheck-accept",
     ],
     ("--opcheck", "mylib", "--opcheck-failures", "no.json"): [
         "ERROR: --opcheck-failures: there is no file no.json",
-        "  do: write it by running once with --opcheck-accept",
+        "  do: run once with --opcheck-accept, which writes it",
     ],
     ("--opcheck", "mylib", "--opcheck-checks", "test_vmp"): [
         (
@@ -251,7 +251,7 @@ WRONG = {
 
 @pytest.mark.parametrize("args", WRONG, ids=" ".join)
 def test_misused_options(project: Project, args: tuple[str, ...]) -> None:
-    """Options that do not fit are an error before any test runs."""
+    """Wrong options are an error before any test runs."""
     project.tests(SUITE)
     result = project.run(*args)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -269,7 +269,7 @@ UNMATCHED = {
 
 @pytest.mark.parametrize("pattern", UNMATCHED)
 def test_names_that_match_nothing(project: Project, pattern: str) -> None:
-    """A run that checks nothing for a name fails, and says why."""
+    """A run that calls no operator of a pattern fails and says why."""
     project.tests("def test_it(): double(x)")
     result = project.run("--opcheck", "mylib", "--opcheck", pattern)
     result.assert_outcomes(passed=1)
@@ -278,7 +278,7 @@ def test_names_that_match_nothing(project: Project, pattern: str) -> None:
 
 
 def test_operators_of_marked_tests_are_called(project: Project) -> None:
-    """What the marker checks is not checked again, and counts as called."""
+    """Operators that a marker checked count as called."""
     project.tests("""
     @pytest.mark.opcheck
     def test_it():
@@ -290,7 +290,7 @@ def test_operators_of_marked_tests_are_called(project: Project) -> None:
 
 
 def test_collecting_alone_checks_nothing(project: Project) -> None:
-    """Where no test is to run, none is missed, and the file stays."""
+    """With --collect-only the file stays as it is."""
     project.tests(SUITE)
     project.known({"mylib::far": {FAR: {"test_vmap": "xfail"}}})
     args = ("--opcheck", "mylib", "--opcheck-accept", "--collect-only")

@@ -1,4 +1,4 @@
-"""The plugin beside other plugins, and how pytest loads it."""
+"""How pytest loads the plugin, and other plugins next to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytest_plugins = ("pytester",)
 
 
 def test_nothing_is_imported_unless_asked_for(pytester: pytest.Pytester) -> None:
-    """What an installed package has pytest load brings in pytest alone, and works."""
+    """The entry point works, and does not import NumPy until a test needs it."""
     path = ROOT / "customop" / "pytest" / "entry.py"
     (pytester.path / "_customop_pytest.py").write_bytes(path.read_bytes())
     pytester.makeconftest("""
@@ -51,7 +51,7 @@ def test_nothing_is_imported_unless_asked_for(pytester: pytest.Pytester) -> None
 
 @pytest.mark.parametrize("order", [1, -1], ids=["option first", "entry point first"])
 def test_the_plugin_may_come_twice(project: Project, order: int) -> None:
-    """As an entry point and by -p: two modules of one file, which work once."""
+    """As an entry point and with -p the file is loaded twice, and works once."""
     project.tests(SUITE + "\ndef test_kind(all_devices): pass\n")
     names = ["customop.pytest.plugin", entry.plugin.__name__][::order]
     result = project.pytester.runpytest_inprocess(
@@ -61,7 +61,7 @@ def test_the_plugin_may_come_twice(project: Project, order: int) -> None:
 
 
 def test_the_wheel_has_the_entry_point() -> None:
-    """The entry point is in the file that the wheel has outside of the package."""
+    """The wheel has the file of the entry point outside of the package."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     (point,) = settings["project"]["entry-points"]["pytest11"].values()
     module, _, name = point.partition(":")
@@ -76,7 +76,7 @@ def test_the_wheel_has_the_entry_point() -> None:
 def test_markers_are_as_before_afterwards(
     project: Project, monkeypatch: pytest.MonkeyPatch, before: dict[str, str]
 ) -> None:
-    """A run inside a run leaves the markers of the outer one as they were."""
+    """A run inside a run restores the markers of the outer run."""
     monkeypatch.delitem(vars(pytest.mark), "opcheck", raising=False)
     for name, marker in before.items():
         monkeypatch.setitem(vars(pytest.mark), name, marker)
@@ -87,7 +87,7 @@ def test_markers_are_as_before_afterwards(
 
 
 def test_without_capture(project: Project) -> None:
-    """Reports come also where nothing is captured."""
+    """Reports are printed without capture too."""
     project.tests(SUITE)
     for args in (("-s",), ("-p", "no:capture")):
         result = project.run("--opcheck", "mylib::far", *args)
@@ -95,7 +95,7 @@ def test_without_capture(project: Project) -> None:
 
 
 def test_with_workers(project: Project) -> None:
-    """Under pytest-xdist all is reported and accepted as without it."""
+    """pytest-xdist does not change reports and accepted failures."""
     pytest.importorskip("xdist", reason="pytest-xdist is not installed")
     project.tests(SUITE)
     result = project.run("--opcheck", "mylib", "-p", "xdist", "-n", "2")

@@ -1,4 +1,4 @@
-"""What a recording sees of the calls of a block, and that it changes nothing."""
+"""What a recorder records, and that it does not change results."""
 
 from __future__ import annotations
 
@@ -84,25 +84,25 @@ double_body = co.ops.recording.double_body.default
 
 @pytest.fixture
 def log() -> Recorder:
-    """A log of the operators of this file."""
+    """A recorder for the operators of this file."""
     return Recorder(lambda name: is_named(name, "recording"))
 
 
 def calls(log: Recorder) -> list[RecordedCall]:
-    """Return the calls of a log, in order."""
+    """Return the recorded calls in order."""
     return list(log.calls.values())
 
 
 def names(log: Recorder) -> list[str]:
-    """Return the operators of a log, by the order in which they first returned."""
+    """Return the operators in the order in which they first returned."""
     return [call.op.name for call in calls(log)]
 
 
 # ---- which calls are seen ----
 
 
-def test_alike_calls_are_one(log: Recorder) -> None:
-    """A loop is one call, which says how often it was made."""
+def test_similar_calls_are_one(log: Recorder) -> None:
+    """The calls of a loop are one recorded call with a count."""
     with log:
         for i in range(1000):
             scale(np.full(3, float(i)), 1.0 + i)
@@ -115,7 +115,7 @@ def test_alike_calls_are_one(log: Recorder) -> None:
 BASE = (np.ones((4, 4)), 2.0, 0)
 frozen = np.ones((4, 4))
 frozen.flags.writeable = False
-OTHERS: dict[str, tuple[Any, Any, Any]] = {
+DIFFERENT: dict[str, tuple[Any, Any, Any]] = {
     "shape": (np.ones((4, 5)), 2.0, 0),
     "dtype": (np.ones((4, 4), np.float32), 2.0, 0),
     "strides": (np.ones((4, 4)).T, 2.0, 0),
@@ -126,24 +126,24 @@ OTHERS: dict[str, tuple[Any, Any, Any]] = {
     "small integer": (np.ones((4, 4)), 2.0, 1),
     "large integer": (np.ones((4, 4)), 2.0, 1000),
 }
-ALIKE: dict[str, tuple[Any, Any, Any]] = {
+SIMILAR: dict[str, tuple[Any, Any, Any]] = {
     "read-only": (frozen, 2.0, 0),
     "elements": (np.zeros((4, 4)), 2.0, 0),
     "size of a float": (np.ones((4, 4)), 7.0, 0),
 }
 
 
-@pytest.mark.parametrize("name", [*OTHERS, *ALIKE])
-def test_what_tells_calls_apart(log: Recorder, name: str) -> None:
+@pytest.mark.parametrize("name", [*DIFFERENT, *SIMILAR])
+def test_calls_that_differ(log: Recorder, name: str) -> None:
     """Calls differ by shapes, dtypes, strides, classes and most numbers."""
     with log:
-        for x, k, axis in (BASE, OTHERS.get(name) or ALIKE[name]):
+        for x, k, axis in (BASE, DIFFERENT.get(name) or SIMILAR[name]):
             scale(x, k, axis=axis)
-    assert len(calls(log)) == (2 if name in OTHERS else 1)
+    assert len(calls(log)) == (2 if name in DIFFERENT else 1)
 
 
-def test_nested_arrays_tell_calls_apart(log: Recorder) -> None:
-    """Arrays in a list count as others do, and so does how many there are."""
+def test_nested_arrays_differ(log: Recorder) -> None:
+    """Calls differ by the arrays in lists and by the lengths of lists."""
     with log:
         total([np.ones(2), np.ones(3)])
         total([np.zeros(2), np.zeros(3)])
@@ -152,8 +152,8 @@ def test_nested_arrays_tell_calls_apart(log: Recorder) -> None:
     assert [call.count for call in calls(log)] == [2, 1, 1]
 
 
-def test_one_array_in_two_places_tells_calls_apart(log: Recorder) -> None:
-    """A call with one array twice differs from one with two, and its copy keeps that."""
+def test_one_array_in_two_places(log: Recorder) -> None:
+    """A call with one array twice differs from a call with two; its copy does too."""
     x = np.ones(2)
     with log:
         total([np.ones(2), np.ones(2)])
@@ -164,8 +164,8 @@ def test_one_array_in_two_places_tells_calls_apart(log: Recorder) -> None:
     assert same[0] is not x
 
 
-def test_generators_are_alike(log: Recorder) -> None:
-    """Random generators do not tell calls apart, and are copied as they were."""
+def test_generators_are_similar(log: Recorder) -> None:
+    """Calls do not differ by random generators, which are copied."""
     with log:
         for seed in range(5):
             draw(np.random.default_rng(seed), 3)
@@ -177,7 +177,7 @@ def test_generators_are_alike(log: Recorder) -> None:
 
 
 def test_arguments_are_as_before_the_call(log: Recorder) -> None:
-    """What the operator writes, and what is written later, is not in the copies."""
+    """The copies do not change when the operator or later code writes."""
     x = np.zeros(3)
     with log:
         bump(x)
@@ -197,8 +197,8 @@ def test_copies_keep_the_layout(log: Recorder) -> None:
     assert not np.shares_memory(copy, x)
 
 
-def test_unwanted_operators_are_left_out() -> None:
-    """Only operators that are asked for are noted."""
+def test_unwanted_operators() -> None:
+    """Only wanted operators are recorded."""
     log = Recorder(lambda name: is_named(name, "recording::bump"))
     with log:
         scale(np.ones(2))
@@ -207,7 +207,7 @@ def test_unwanted_operators_are_left_out() -> None:
 
 
 def test_calls_that_raise_are_counted(log: Recorder) -> None:
-    """A call that raises is no call to check; one like it that returns is."""
+    """A call that raises is counted; a similar call that returns is recorded."""
     with log:
         with pytest.raises(ValueError, match="negative"):
             positive(-np.ones(2))
@@ -217,15 +217,15 @@ def test_calls_that_raise_are_counted(log: Recorder) -> None:
     np.testing.assert_array_equal(call.sample.args[0], np.ones(2))
 
 
-def test_calls_inside_a_kernel_are_part_of_it(log: Recorder) -> None:
-    """What a kernel calls is not seen, as with all modes."""
+def test_calls_inside_a_kernel(log: Recorder) -> None:
+    """Calls inside a kernel are not recorded."""
     with log:
         outer(np.ones(2))
     assert names(log) == ["outer"]
 
 
-def test_bodies_are_seen_and_seen_into(log: Recorder) -> None:
-    """An operator with a body is noted, and what its body calls too, at any depth."""
+def test_calls_inside_a_body(log: Recorder) -> None:
+    """An operator with a body is recorded, and so are the calls of the body."""
     with log:
         out = double_body(np.ones(2))
     assert names(log) == ["scale", "body", "double_body"]
@@ -233,8 +233,8 @@ def test_bodies_are_seen_and_seen_into(log: Recorder) -> None:
     np.testing.assert_array_equal(out, np.full(2, 4.0))
 
 
-def test_nothing_is_seen_afterwards(log: Recorder) -> None:
-    """The block has an end."""
+def test_calls_after_the_block(log: Recorder) -> None:
+    """Calls after the block are not recorded."""
     with log:
         scale(np.ones(2))
     scale(np.ones(3))
@@ -244,8 +244,8 @@ def test_nothing_is_seen_afterwards(log: Recorder) -> None:
 # ---- transforms ----
 
 
-def test_grad_is_seen_with_values(log: Recorder) -> None:
-    """Under grad, what is seen is the call on values, of the backward rule too."""
+def test_calls_under_grad(log: Recorder) -> None:
+    """Under grad the calls on values are recorded, also those of backward rules."""
     with log:
         slope = co.grad(lambda x: np.sum(scale(scale(x))))(np.ones(3))
     (call,) = calls(log)
@@ -253,15 +253,15 @@ def test_grad_is_seen_with_values(log: Recorder) -> None:
     np.testing.assert_array_equal(slope, np.full(3, 4.0))
 
 
-def test_vmap_is_seen_by_what_its_rule_calls(log: Recorder) -> None:
-    """Under vmap, what is seen are the calls of the rule, here one for the batch."""
+def test_calls_under_vmap(log: Recorder) -> None:
+    """Under vmap the calls of the rule are recorded."""
     with log:
         co.vmap(scale)(np.ones((4, 3)))
     assert [call.sample.args[0].shape for call in calls(log)] == [(4, 3)]
 
 
-def test_fake_arrays_are_no_values(log: Recorder) -> None:
-    """A call on fake arrays is counted and not noted."""
+def test_fake_arrays(log: Recorder) -> None:
+    """A call with fake arrays is counted, not recorded."""
     with log:
         co.eval_shape(scale, np.ones(3))
         with co.FakeMode() as mode:
@@ -283,8 +283,8 @@ def test_a_transform_around_the_recording(log: Recorder) -> None:
     assert (call.sample.args[0].shape, log.without_values) == ((2, 3), 0)
 
 
-def test_variables_are_seen_with_their_values(log: Recorder) -> None:
-    """A variable stands for its array."""
+def test_variables(log: Recorder) -> None:
+    """A variable is recorded as its array."""
     v = co.variable(np.ones(3))
     with log:
         co.backward(np.sum(scale(v)))
@@ -293,8 +293,8 @@ def test_variables_are_seen_with_their_values(log: Recorder) -> None:
     np.testing.assert_array_equal(v.grad, np.full(3, 2.0))
 
 
-def test_casts_are_seen(log: Recorder) -> None:
-    """Inside autocast the call is seen with the arrays that are cast."""
+def test_autocast(log: Recorder) -> None:
+    """Inside autocast a call is recorded with the cast arrays."""
 
     @co.custom_op("recording::cast", mutates_args=())
     def cast(x: np.ndarray) -> np.ndarray:
@@ -309,8 +309,8 @@ def test_casts_are_seen(log: Recorder) -> None:
 # ---- threads ----
 
 
-def test_threads_of_the_block_are_seen(log: Recorder) -> None:
-    """Calls in threads and pools that the block starts are seen."""
+def test_threads(log: Recorder) -> None:
+    """Calls in threads and pools are recorded."""
     with log:
         thread = threading.Thread(target=scale, args=(np.ones(2),))
         thread.start()
@@ -320,8 +320,8 @@ def test_threads_of_the_block_are_seen(log: Recorder) -> None:
     assert {c.sample.args[0].shape: c.count for c in calls(log)} == {(2,): 1, (3,): 50}
 
 
-def test_a_class_of_threads_is_seen(log: Recorder) -> None:
-    """A thread with a `run` of its own is seen, and keeps its context."""
+def test_a_subclass_of_thread(log: Recorder) -> None:
+    """A subclass of Thread is recorded, and keeps its attributes."""
 
     class Worker(threading.Thread):
         def run(self) -> None:
@@ -336,7 +336,7 @@ def test_a_class_of_threads_is_seen(log: Recorder) -> None:
 
 
 def test_a_thread_may_outlive_the_block(log: Recorder) -> None:
-    """Later calls of such a thread run as ever, and are not noted."""
+    """Calls of a thread after the block are not recorded."""
     go = threading.Event()
     found: list[Any] = []
 
@@ -376,14 +376,14 @@ def batch() -> Any:
 
 @pytest.mark.parametrize("program", [gradient, mutation, randomness, batch])
 def test_results_are_the_same(log: Recorder, program: Any) -> None:
-    """A program gives the same numbers with a recorder and without."""
+    """A program gives the same numbers with and without a recorder."""
     expected = program()
     with log:
         np.testing.assert_array_equal(program(), expected)
 
 
 def test_errors_are_the_same(log: Recorder) -> None:
-    """What raises goes on to raise the same error."""
+    """An error is the same with and without a recorder."""
     with pytest.raises(co.ArgumentError) as plain:
         scale("text")
     with log, pytest.raises(co.ArgumentError) as recorded:
@@ -410,8 +410,8 @@ def with_class_rule(op: Any) -> Any:
 @pytest.mark.parametrize(
     "add", [with_kernel, with_default_kernel, with_gradient, with_class_rule]
 )
-def test_a_body_gives_way_as_without(log: Recorder, add: Any) -> None:
-    """Kernels and rules of its own go before the body of an operator as ever."""
+def test_rules_go_before_a_body(log: Recorder, add: Any) -> None:
+    """Kernels and rules go before the body of an operator, as without a recorder."""
     with co.Library("recording", "FRAGMENT") as lib:
         lib.define("gives_way(Array x) -> Array")
         lib.impl("gives_way", lambda x: scale(x), "CompositeImplicitAutograd")
@@ -433,8 +433,8 @@ def test_a_body_gives_way_as_without(log: Recorder, add: Any) -> None:
             assert type(actual) is type(wanted)
 
 
-def test_a_copied_context_goes_on(log: Recorder) -> None:
-    """A context copied in the block runs operators after it, also in another block."""
+def test_a_copied_context(log: Recorder) -> None:
+    """A context copied in the block runs operators after the block."""
     with log:
         context = copy_context()
     np.testing.assert_array_equal(context.run(scale, np.ones(2)), np.full(2, 2.0))
@@ -448,15 +448,15 @@ def test_a_copied_context_goes_on(log: Recorder) -> None:
 
 @pytest.fixture
 def library() -> Iterator[co.Library]:
-    """A library of one operator, closed after the test at the latest."""
+    """A library with one operator, closed after the test."""
     with co.Library("recording", "FRAGMENT") as lib:
         lib.define("passing(Array x) -> Array")
         lib.impl("passing", lambda x: x * 2, "CPU")
         yield lib
 
 
-def test_an_operator_may_be_gone(log: Recorder, library: co.Library) -> None:
-    """A call says that its operator was taken back since."""
+def test_an_operator_that_is_gone(log: Recorder, library: co.Library) -> None:
+    """A recorded call knows that its operator was taken back."""
     with log:
         co.ops.recording.passing(np.ones(2))
     (call,) = calls(log)
@@ -465,8 +465,8 @@ def test_an_operator_may_be_gone(log: Recorder, library: co.Library) -> None:
     assert call.gone == "taken back before the test ended"
 
 
-def test_a_kernel_may_be_gone(log: Recorder) -> None:
-    """A call says that its operator has lost a kernel since; new ones do not matter."""
+def test_a_kernel_that_is_gone(log: Recorder) -> None:
+    """A recorded call knows that its operator lost a kernel."""
     co.define("recording::bare", "(Array x) -> Array")
     with co.Library("recording", "IMPL") as lib:
         lib.impl("bare", lambda x: x * 2, "CPU")
@@ -479,8 +479,8 @@ def test_a_kernel_may_be_gone(log: Recorder) -> None:
     assert call.gone == expected
 
 
-def test_an_operator_may_be_another(log: Recorder) -> None:
-    """A call says that its operator was defined anew since; new calls are others."""
+def test_an_operator_that_is_defined_again(log: Recorder) -> None:
+    """A recorded call knows that its operator was defined again."""
 
     def define() -> Any:
         @co.custom_op("recording::again", mutates_args=())
@@ -496,7 +496,7 @@ def test_an_operator_may_be_another(log: Recorder) -> None:
 
 
 def test_an_old_definition_is_freed(log: Recorder) -> None:
-    """A recording keeps no kernel alive that the operator has no more."""
+    """A recorder does not keep old kernels alive."""
 
     class Weight:
         pass
@@ -545,5 +545,5 @@ def test_an_old_definition_is_freed(log: Recorder) -> None:
     ],
 )
 def test_names_of_operators(qualname: str, pattern: str, expected: bool) -> None:
-    """A pattern is a namespace, a name, an overload, or stands for several."""
+    """A pattern is a namespace, a name or an overload, with wildcards."""
     assert is_named(qualname, pattern) is expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -197,9 +198,10 @@ def strict_numbers() -> Iterator[None]:
 
 @contextmanager
 def random_state_kept() -> Iterator[None]:
-    """Restore NumPy's global random state, which kernels may draw from."""
-    before = np.random.get_state()  # noqa: NPY002  # what kernels may use
+    """Restore the global random states of Python and NumPy, which kernels may use."""
+    before, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         yield
     finally:
-        np.random.set_state(before)  # noqa: NPY002
+        random.setstate(before)
+        np.random.set_state(of_numpy)  # noqa: NPY002
