@@ -9,19 +9,28 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.convert import to_host
+from customop.arrays.describe import abbreviated, describe, show
+from customop.arrays.dtypes import dtype_of, is_complex, is_inexact
+from customop.arrays.fake import strides_of
+from customop.arrays.kinds import has_data, is_array
 from customop.arrays.numpy_protocol import INDEXING, call_numpy
-from customop.arrays.pytree import flatten
-from customop.errors import ArgumentError, GradientError, OpCheckError, check_function
+from customop.arrays.pytree import Structure, flatten, unflatten
+from customop.errors import (
+    ArgumentError,
+    GradientError,
+    OpCheckError,
+    check_function,
+    place,
+    warn_caller,
+)
+from customop.testing.fault import Fault
 from customop.testing.jacobians import (
     Linear,
     Options,
     Problem,
     adjoint,
     agree,
-    blockwise,
     by_pullback,
-    check_given,
-    check_problem,
     columns,
     compare,
     compare_along,
@@ -36,9 +45,16 @@ from customop.testing.vectors import Space, Vector
 from customop.transforms.autograd.grad import as_cotangent, vjp
 from customop.transforms.vmap import vmap
 
-__all__ = ["gradcheck", "gradgradcheck"]
+__all__ = [
+    "check_batched",
+    "check_derivatives",
+    "gradcheck",
+    "gradgradcheck",
+    "random_cotangents",
+    "second_problem",
+]
 
-# Directions where a matrix is not gone through entry by entry.
+# Directions where a matrix is not compared entry by entry.
 _DIRECTIONS = 4
 _SEED = 20
 
@@ -46,24 +62,24 @@ _SEED = 20
 # ---- the checks ----
 
 
-def _check_repeats(problem: Problem, options: Options) -> None:
-    """The same inputs give the same outputs."""
+def check_derivatives(problem: Problem, options: Options) -> None:
+    """Raise `Fault` unless the derivatives of a function are those of its values."""
     again = problem.read(problem.call(*problem.inputs.arrays))
-    _check_same(problem, "value", problem.value, again, problem.outputs, options)
+    _check_same("value", problem.value, again, problem.outputs, options)
+    push = difference(problem, options.eps)
+    if options.backward:
+        _check_backward(problem, push, options)
+    if options.forward:
+        _check_forward(problem, push, options)
 
 
 def _check_same(
-    problem: Problem,
-    what: str,
-    first: Vector,
-    second: Vector,
-    space: Space,
-    options: Options,
+    what: str, first: Vector, second: Vector, space: Space, options: Options
 ) -> None:
     apart = distance(first, second)
     if apart.size and apart.max() > options.nondet_tol:
         worst = int(np.argmax(apart))
-        raise problem.fault(
+        raise Fault(
             f"is not deterministic: its {what} differs between two calls",
             f"{space.name(worst)}: {first[worst]} and then {second[worst]}, apart by"
             f" {short(apart[worst])}, allowed nondet_tol={options.nondet_tol}",
@@ -73,25 +89,23 @@ def _check_same(
 
 def _check_backward(problem: Problem, push: Linear, options: Options) -> None:
     rng = np.random.default_rng(_SEED)
-    pull, pullback = adjoint(problem)
+    pull = adjoint(problem)[0]
     cotangent = problem.outputs.random(rng)
     pulled = pull(cotangent)
     for again in (pull, adjoint(problem)[0]):
-        _check_same(
-            problem, "gradient", pulled, again(cotangent), problem.inputs, options
-        )
+        _check_same("gradient", pulled, again(cotangent), problem.inputs, options)
     if options.fast:
         pairings = partial(_pulled, pull)
-        _check_along(problem, "backward", pairings, push, options)
+        _check_along(problem, problem.rule, pairings, push, options)
     else:
         expected = columns(problem.inputs, push, problem.outputs.size)
         found = columns(problem.outputs, pull, problem.inputs.size).T
-        compare(problem, "backward", found, expected, options)
+        compare(problem, problem.rule, found, expected, options)
         _check_linear(problem, cotangent, pulled, found, options)
     if options.undefined and len(problem.outputs.arrays) > 1:
         _check_undefined(problem, pull, rng, options)
     if options.batched:
-        _check_batched(problem, pull, pullback, rng, options)
+        check_batched(problem, rng, options)
 
 
 def _check_linear(
@@ -101,16 +115,37 @@ def _check_linear(
     matrix: Vector,
     options: Options,
 ) -> None:
-    """Unit cotangents alone would not tell g * g from g."""
-    if not agree(pulled, cotangent @ matrix, options):
-        worst = furthest(pulled, cotangent @ matrix)
-        raise problem.fault(
-            "has a backward that is not linear in its cotangent",
-            f"gradient by {problem.inputs.name(worst)}: {short(pulled[worst])} for a"
-            f" random cotangent, {short((cotangent @ matrix)[worst])} summed over its"
-            " entries",
-            do="use each incoming gradient once in each term of the backward formula",
-        )
+    """Unit cotangents alone cannot tell g * g from g."""
+    _check_gradient(
+        problem,
+        f"has a {problem.rule} that is not linear in its cotangent",
+        (pulled, "for a random cotangent"),
+        (cotangent @ matrix, "summed over its entries"),
+        options,
+        do="use each incoming gradient once in each term of the backward formula",
+    )
+
+
+def _check_gradient(
+    problem: Problem,
+    what: str,
+    found: tuple[Vector, str],
+    expected: tuple[Vector, str],
+    options: Options,
+    do: str,
+) -> None:
+    """Raise unless two gradients agree; each comes with how it was computed."""
+    if agree(found[0], expected[0], options):
+        return
+    worst = furthest(found[0], expected[0])
+    raise Fault(
+        what,
+        f"gradient by {problem.inputs.name(worst)}:"
+        f" {short(found[0][worst])} {found[1]},"
+        f" {short(expected[0][worst])} {expected[1]}",
+        do=do,
+        parameter=problem.inputs.labels[problem.inputs.holder(worst)],
+    )
 
 
 def _check_along(
@@ -122,10 +157,9 @@ def _check_along(
 ) -> None:
     """Compare along random directions, for each pair of an output and an input."""
     rng = np.random.default_rng(_SEED)
-    rows, columns = problem.outputs.blocks(), problem.inputs.blocks()
     for _ in range(_DIRECTIONS):
-        cotangents = blockwise(problem.outputs.random(rng), rows)
-        tangents = blockwise(problem.inputs.random(rng), columns)
+        cotangents = problem.outputs.blockwise(problem.outputs.random(rng))
+        tangents = problem.inputs.blockwise(problem.inputs.random(rng))
         found = pairings(cotangents, tangents)
         expected = _pushed(push, cotangents, tangents)
         compare_along(problem, rule, found, expected, options)
@@ -143,9 +177,8 @@ def _pulled(pull: Linear, cotangents: list[Vector], tangents: list[Vector]) -> V
 def _check_undefined(
     problem: Problem, pull: Linear, rng: np.random.Generator, options: Options
 ) -> None:
-    """An output that nobody uses counts as one whose cotangent is zero."""
-    blocks = problem.outputs.blocks()
-    parts = blockwise(problem.outputs.random(rng), blocks)
+    """An output that is not used counts as one whose cotangent is zero."""
+    parts = problem.outputs.blockwise(problem.outputs.random(rng))
     for i, (label, part) in enumerate(zip(problem.outputs.labels, parts, strict=True)):
 
         def one(*arrays: Any, chosen: int = i) -> tuple[Any]:
@@ -153,42 +186,37 @@ def _check_undefined(
 
         _, pullback = vjp(one, *problem.inputs.arrays)
         cotangent = problem.outputs.split(part)[i]
-        alone = by_pullback(problem, pullback, [cotangent])
-        if not agree(alone, pull(part), options):
-            worst = furthest(alone, pull(part))
-            raise problem.fault(
-                f"has a wrong backward where {label} alone is used",
-                f"gradient by {problem.inputs.name(worst)}: {short(alone[worst])} with"
-                " the other outputs unused, "
-                f"{short(pull(part)[worst])} with zeros as their cotangents",
-                do="treat None among the gradients as zero, or leave out"
-                " ctx.set_materialize_grads(False)",
-            )
+        _check_gradient(
+            problem,
+            f"has a wrong {problem.rule} where {label} alone is used",
+            (
+                by_pullback(problem, pullback, [cotangent]),
+                "with the other outputs unused",
+            ),
+            (pull(part), "with zeros as their cotangents"),
+            options,
+            do="treat None among the gradients as zero, or leave out"
+            " ctx.set_materialize_grads(False)",
+        )
 
 
-def _check_batched(
-    problem: Problem,
-    pull: Linear,
-    pullback: Any,
-    rng: np.random.Generator,
-    options: Options,
-) -> None:
-    """A batch of cotangents gives the batch of gradients."""
+def check_batched(problem: Problem, rng: np.random.Generator, options: Options) -> None:
+    """Raise `Fault` unless a batch of cotangents gives the batch of gradients."""
+    pull, pullback = adjoint(problem)
     vectors = [problem.outputs.random(rng) for _ in range(2)]
     rows = [[conjugated(w) for w in problem.outputs.split(v)] for v in vectors]
     stacked = tuple(call_numpy(np.stack, list(row)) for row in zip(*rows, strict=True))
     batch = vmap(pullback)(stacked)
     for i, vector in enumerate(vectors):
         grads = [np.conjugate(to_host(call_numpy(INDEXING, g, i))) for g in batch]
-        found, expected = problem.inputs.vector(grads), pull(vector)
-        if not agree(found, expected, options):
-            worst = furthest(found, expected)
-            raise problem.fault(
-                "has a backward that vmap gets wrong",
-                f"gradient by {problem.inputs.name(worst)}: {short(found[worst])} as row"
-                f" {i} of a batch, {short(expected[worst])} alone",
-                do="correct the vmap rules of the operators in the backward formula",
-            )
+        _check_gradient(
+            problem,
+            f"has a {problem.rule} that vmap gets wrong",
+            (problem.inputs.vector(grads), f"as row {i} of a batch"),
+            (pull(vector), "alone"),
+            options,
+            do="correct the vmap rules of the operators in the backward formula",
+        )
 
 
 def _check_forward(problem: Problem, push: Linear, options: Options) -> None:
@@ -201,21 +229,58 @@ def _check_forward(problem: Problem, push: Linear, options: Options) -> None:
     compare(problem, "jvp", found, expected, options)
 
 
-def _run(problem: Problem, options: Options) -> None:
-    check_problem(problem)
-    _check_repeats(problem, options)
-    push = difference(problem, options.eps)
-    if options.backward:
-        _check_backward(problem, push, options)
-    if options.forward:
-        _check_forward(problem, push, options)
+# ---- functions of pytrees ----
+
+
+class _Flat:
+    """A function of pytrees as a function of the arrays of floats in them."""
+
+    def __init__(self, fn: Callable[..., Any], given: tuple[Any, ...]) -> None:
+        self.fn = fn
+        self.leaves, self.structure = flatten(given)
+        self.names = _names("inputs", self.structure)
+        self.at = [i for i, leaf in enumerate(self.leaves) if _is_floats(leaf)]
+        self.labels: list[str] = []
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        given = list(self.leaves)
+        for i, array in zip(self.at, arrays, strict=True):
+            given[i] = array
+        out, structure = flatten(self.fn(*unflatten(self.structure, given)))
+        pairs = zip(_names("output", structure), out, strict=True)
+        floats = [(name, leaf) for name, leaf in pairs if _has_derivative(leaf)]
+        self.labels = [name for name, _ in floats]
+        return tuple(leaf if is_array(leaf) else np.asarray(leaf) for _, leaf in floats)
+
+    def problem(self) -> Problem:
+        """The function at the arrays that were given."""
+        names = [self.names[i] for i in self.at]
+        inputs = Space(names, [self.leaves[i] for i in self.at])
+        return Problem(self, inputs, lambda: self.labels)
+
+
+def _names(root: str, structure: Structure) -> list[str]:
+    """How messages name each leaf: ``inputs[0]['w']``."""
+    return [path.codify(root) for path in structure.accessors()]
+
+
+def _is_floats(leaf: Any) -> bool:
+    return is_array(leaf) and is_inexact(leaf.dtype)
+
+
+def _has_derivative(leaf: Any) -> bool:
+    return isinstance(leaf, float | complex) or _is_floats(leaf)
+
+
+# ---- what is refused ----
 
 
 def _check_options(what: str, modes: Mapping[str, bool], options: Options) -> None:
     if not any(modes.values()):
+        default = next(name for name in modes if "backward" in name or "rev" in name)
         raise ArgumentError(
             f"{what}: {' and '.join(modes)} are both off, so there is nothing to check",
-            do=f"leave out {next(name for name in modes if 'backward' in name or 'rev' in name)}=False",
+            do=f"leave out {default}=False",
         )
     for name in ("eps", "atol", "rtol", "nondet_tol"):
         value = getattr(options, name)
@@ -224,6 +289,71 @@ def _check_options(what: str, modes: Mapping[str, bool], options: Options) -> No
             raise ArgumentError(
                 f"{what}: {name}={value!r} is out of range", do=f"pass {name} {sign} 0"
             )
+
+
+def _check_given(what: str, inputs: Any) -> tuple[Any, ...]:
+    """The inputs as a tuple, of arrays whose elements can be moved one by one."""
+    given = (inputs,) if is_array(inputs) else inputs
+    if not isinstance(given, tuple | list):
+        raise ArgumentError(
+            f"{what}: inputs are a tuple, got {show(inputs)}",
+            do=f"write {what}(f, (x, y))",
+        )
+    given = tuple(given)
+    leaves, structure = flatten(given)
+    for label, x in zip(_names("inputs", structure), leaves, strict=True):
+        if not has_data(x):
+            raise GradientError(
+                f"{what}: {label} is {describe(x)}, which has no values to move",
+                do=f"call {what} outside of transforms, on real arrays",
+            )
+        if _is_floats(x) and _overlaps(x):
+            raise GradientError(
+                f"{what}: elements of {label} ({abbreviated(x)}) share memory",
+                f"strides {tuple(strides_of(x))}",
+                do="pass x.copy(), so that each element can move alone",
+            )
+    return given
+
+
+def _overlaps(x: Any) -> bool:
+    """Whether two elements of an array lie at one address."""
+    offsets = np.zeros((), np.int64)
+    for length, stride in zip(x.shape, strides_of(x), strict=True):
+        offsets = offsets[..., None] + np.arange(length) * stride
+    return np.unique(offsets).size < offsets.size
+
+
+def _check_sides(what: str, problem: Problem) -> None:
+    for side, space in (("input", problem.inputs), ("output", problem.outputs)):
+        if not space.arrays:
+            raise GradientError(
+                f"{what}: no {side} is an array of floats",
+                do=f"let the {side}s have arrays of float64 or complex128 among them",
+            )
+
+
+def _warn_of_short_floats(what: str, space: Space) -> None:
+    for label, x in zip(space.labels, space.arrays, strict=True):
+        if dtype_of(x).itemsize < (16 if is_complex(dtype_of(x)) else 8):
+            warn_caller(
+                f"{what}: {label} is {abbreviated(x)}, in which differences are"
+                " coarser than the tolerances; do: pass float64 or complex128",
+            )
+
+
+def _error(what: str, fn: Callable[..., Any], fault: Fault) -> OpCheckError:
+    """A fault of a function as an error for the user."""
+    name = getattr(fn, "__name__", type(fn).__name__)
+    return OpCheckError(
+        f"{what}: {name} {fault.what}",
+        *fault.where,
+        f"function at {place(fn)}",
+        do=fault.do,
+    )
+
+
+# ---- what users call ----
 
 
 def gradcheck(
@@ -336,15 +466,15 @@ def gradcheck(
         "check_forward_ad": check_forward_ad,
     }
     _check_options("gradcheck", modes, options)
-    given = check_given("gradcheck", inputs)
+    given = _check_given("gradcheck", inputs)
     try:
-        problem = Problem(
-            "gradcheck", lambda args: fn(*args), {"inputs": given}, source=fn
-        )
-        _run(problem, options)
-    except OpCheckError:
+        problem = _Flat(fn, given).problem()
+        _check_sides("gradcheck", problem)
+        _warn_of_short_floats("gradcheck", problem.inputs)
+        check_derivatives(problem, options)
+    except Fault as fault:
         if raise_exception:
-            raise
+            raise _error("gradcheck", fn, fault) from None
         return False
     return True
 
@@ -453,52 +583,60 @@ def gradgradcheck(
         "check_fwd_over_rev": check_fwd_over_rev,
     }
     _check_options(what, modes, options)
-    given = check_given(what, inputs)
+    given = _check_given(what, inputs)
     try:
-        first = Problem(what, lambda args: fn(*args), {"inputs": given}, source=fn)
-        check_problem(first, warn=False)
+        first = _Flat(fn, given).problem()
+        _check_sides(what, first)
+        _warn_of_short_floats(what, first.inputs)
         if grad_outputs is None:
-            cotangents = _random_cotangents(first, gen_non_contig_grad_outputs)
+            cotangents = random_cotangents(first, with_gaps=gen_non_contig_grad_outputs)
         else:
-            cotangents = _given_cotangents(first, grad_outputs)
-        _run(_second(first, cotangents), options)
-    except OpCheckError:
+            cotangents = _given_cotangents(what, first, grad_outputs)
+        check_derivatives(second_problem(first, cotangents), options)
+    except Fault as fault:
         if raise_exception:
-            raise
+            raise _error(what, fn, fault) from None
         return False
     return True
 
 
-def _second(first: Problem, cotangents: Sequence[Any]) -> Problem:
+# ---- the gradient as a function ----
+
+
+def second_problem(
+    first: Problem, cotangents: Sequence[Any], rule: str = "backward"
+) -> Problem:
     """The gradient of a problem as a function of its inputs and cotangents."""
+    count = len(first.inputs.arrays)
 
-    def gradients(inputs: Any, grad_outputs: Any) -> Any:
-        _, pullback = vjp(first.call, *inputs)
-        return pullback(tuple(grad_outputs))
+    def gradients(*arrays: Any) -> tuple[Any, ...]:
+        _, pullback = vjp(first.call, *arrays[:count])
+        found: tuple[Any, ...] = pullback(arrays[count:])
+        return found
 
-    trees = {"inputs": first.inputs.arrays, "grad_outputs": tuple(cotangents)}
-    labels = [f"gradient by {label}" for label in first.inputs.labels]
-    second = Problem(first.what, gradients, trees, labels, first.source)
-    names = (*first.inputs.labels, *second.inputs.labels[len(first.inputs.labels) :])
-    second.inputs = Space(names, second.inputs.arrays)
-    return second
+    names = [f"grad_outputs[{i}]" for i in range(len(cotangents))]
+    labels = (*first.inputs.labels, *names)
+    inputs = Space(labels, (*first.inputs.arrays, *cotangents))
+    outputs = [f"gradient by {label}" for label in first.inputs.labels]
+    return Problem(gradients, inputs, lambda: outputs, rule)
 
 
-def _random_cotangents(problem: Problem, with_gaps: bool) -> list[Any]:
+def random_cotangents(problem: Problem, *, with_gaps: bool = False) -> list[Any]:
+    """Cotangents with no element near zero, the same in each run."""
     vector = problem.outputs.random(np.random.default_rng(_SEED + 1))
     found = problem.outputs.split(vector)
     return [np.stack([g, g], -1)[..., 0] for g in found] if with_gaps else found
 
 
-def _given_cotangents(problem: Problem, grad_outputs: Any) -> list[Any]:
+def _given_cotangents(what: str, problem: Problem, grad_outputs: Any) -> list[Any]:
     found = flatten(grad_outputs)[0]
-    if len(found) != len(problem.outputs.arrays):
+    outputs = problem.outputs.arrays
+    if len(found) != len(outputs):
         raise GradientError(
-            f"{problem.what}: {len(found)} grad_outputs for"
-            f" {len(problem.outputs.arrays)} outputs of floats",
+            f"{what}: {len(found)} grad_outputs for {len(outputs)} outputs of floats",
             do="pass an array for each of them, or leave grad_outputs out",
         )
     return [
-        as_cotangent(g, y, f"{problem.what}: grad_outputs[{i}]")
-        for i, (g, y) in enumerate(zip(found, problem.outputs.arrays, strict=True))
+        as_cotangent(g, y, f"{what}: grad_outputs[{i}]")
+        for i, (g, y) in enumerate(zip(found, outputs, strict=True))
     ]

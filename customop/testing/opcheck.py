@@ -33,8 +33,9 @@ from customop.testing.checks import (
     contract,
     derivatives,
 )
-from customop.testing.checks.trial import Fault, Trial
+from customop.testing.checks.session import Session
 from customop.testing.close import check_bounds
+from customop.testing.fault import Fault
 from customop.testing.inputs import find as inputs
 from customop.testing.inputs import shrink as shrinking
 from customop.testing.inputs.memory import map_arrays
@@ -52,21 +53,21 @@ class Check(NamedTuple):
     says : str
         What an operator that passes keeps to, in a line.
     run : callable
-        ``run(trial, sample)``: raises `Fault`, or gives a reason where it proves
+        ``run(session, sample)``: raises `Fault`, or gives a reason where it proves
         nothing, or "".
     vary : callable, optional
-        ``vary(trial, sample)`` gives the samples to run on in place of each sample.
+        ``vary(session, sample)`` gives the samples to run on in place of each sample.
     over_all : callable, optional
-        ``over_all(trial)``, after all samples.
+        ``over_all(session)``, after all samples.
     for_all_kinds : bool
         Whether it runs on arrays of other kinds than NumPy's too.
     """
 
     name: str
     says: str
-    run: Callable[[Trial, Sample], str]
-    vary: Callable[[Trial, Sample], Iterable[Sample]] | None = None
-    over_all: Callable[[Trial], None] | None = None
+    run: Callable[[Session, Sample], str]
+    vary: Callable[[Session, Sample], Iterable[Sample]] | None = None
+    over_all: Callable[[Session], None] | None = None
     for_all_kinds: bool = False
 
 
@@ -87,7 +88,7 @@ CHECKS = (
     Check(
         "test_autograd_registration",
         "the gradient is a formula, which can be called",
-        contract.check_autograd_registration,
+        derivatives.check_autograd_registration,
     ),
     Check(
         "test_faketensor",
@@ -266,16 +267,16 @@ def opcheck(
     found = OpCheckResult(operator.qualname)
     with _quiet():
         given = _given(operator, args, kwargs)
-        trial = Trial(operator, given, rtol, atol)
+        session = Session(operator, given, rtol, atol)
         for check in chosen:
             start = perf_counter()
-            outcome = _outcome(check, trial)
+            outcome = _outcome(check, session)
             found.seconds[check.name] = perf_counter() - start
             if isinstance(outcome, OpCheckError) and raise_exception:
                 raise outcome.with_traceback(None) from outcome.__cause__
             found[check.name] = outcome
-            if outcome == SUCCESS and trial.notes:
-                found.notes[check.name] = trial.notes[0]
+            if outcome == SUCCESS and session.notes:
+                found.notes[check.name] = session.notes[0]
     return found
 
 
@@ -367,22 +368,22 @@ def _quiet() -> Iterator[None]:
 # ---- running a check ----
 
 
-def _outcome(check: Check, trial: Trial) -> str | Exception:
+def _outcome(check: Check, session: Session) -> str | Exception:
     """What a check finds: success, why it proves nothing, or the fault."""
     reasons = []
-    trial.notes.clear()
-    if not check.for_all_kinds and find_kernel(trial.op, "cpu") is None:
+    session.notes.clear()
+    if not check.for_all_kinds and find_kernel(session.op, "cpu") is None:
         return "SKIPPED: the operator has no kernel for NumPy's arrays"
-    for sample in _in_time(check, trial):
-        reason, error = _found_by(check, trial, sample)
+    for sample in _in_time(check, session):
+        reason, error = _found_by(check, session, sample)
         if error is not None:
-            return _fault(check, trial, sample, error)
+            return _fault(check, session, sample, error)
         reasons.append(reason)
-    if check.over_all is not None and trial.samples:
+    if check.over_all is not None and session.samples:
         try:
-            check.over_all(trial)
+            check.over_all(session)
         except Exception as error:  # noqa: BLE001  # told as a fault of the operator
-            return _told(check, trial, trial.samples[0], error)
+            return _told(check, session, session.samples[0], error)
     if not all(reasons):
         return SUCCESS
     return f"SKIPPED: {reasons[0] if reasons else 'no array to vary'}"
@@ -393,48 +394,50 @@ def _outcome(check: Check, trial: Trial) -> str | Exception:
 _SECONDS = 5.0
 
 
-def _in_time(check: Check, trial: Trial) -> Iterator[Sample]:
+def _in_time(check: Check, session: Session) -> Iterator[Sample]:
     """The samples that a check runs on, until its time is over."""
     end = perf_counter() + _SECONDS
-    for count, sample in enumerate(_varied(check, trial)):
+    for count, sample in enumerate(_varied(check, session)):
         if count and perf_counter() > end:
-            trial.notes.append(
+            session.notes.append(
                 f"the kernel is slow: stopped after {_SECONDS:g} s, at input {count}"
             )
             return
         yield sample
 
 
-def _varied(check: Check, trial: Trial) -> Iterator[Sample]:
-    for sample in trial.samples:
-        yield from [sample] if check.vary is None else check.vary(trial, sample)
+def _varied(check: Check, session: Session) -> Iterator[Sample]:
+    for sample in session.samples:
+        yield from [sample] if check.vary is None else check.vary(session, sample)
 
 
 def _found_by(
-    check: Check, trial: Trial, sample: Sample
+    check: Check, session: Session, sample: Sample
 ) -> tuple[str, Exception | None]:
     try:
-        return check.run(trial, sample), None
+        return check.run(session, sample), None
     except Exception as error:  # noqa: BLE001  # told as a fault of the operator
         return "", error
 
 
-def _fault(check: Check, trial: Trial, sample: Sample, error: Exception) -> Exception:
+def _fault(
+    check: Check, session: Session, sample: Sample, error: Exception
+) -> Exception:
     """The error for a fault, at the smallest input that shows it."""
 
     def found(other: Sample) -> Exception | None:
-        own = Trial(trial.op, [other], trial.rtol, trial.atol)
+        own = Session(session.op, [other], session.rtol, session.atol)
         seen = _found_by(check, own, other)[1]
         return seen if seen is not None and _is_alike(error, seen) else None
 
     def fails(other: Sample) -> bool:
         return found(other) is not None
 
-    smallest = shrinking.shrink(trial.op, sample, fails)
+    smallest = shrinking.shrink(session.op, sample, fails)
     again = found(smallest)
     if again is None:  # as chance has it: told as it was first seen
-        return _told(check, trial, sample, error)
-    return _told(check, trial, smallest, again)
+        return _told(check, session, sample, error)
+    return _told(check, session, smallest, again)
 
 
 def _is_alike(error: Exception, other: Exception) -> bool:
@@ -455,9 +458,11 @@ def _respect(error: Exception) -> str:
     return said if said.startswith("they differ in") else ""
 
 
-def _told(check: Check, trial: Trial, sample: Sample, error: Exception) -> OpCheckError:
+def _told(
+    check: Check, session: Session, sample: Sample, error: Exception
+) -> OpCheckError:
     """A fault in words: check, operator, argument, input, and how to repeat it."""
-    op = trial.op
+    op = session.op
     what, where, do, parameter = _words(op, error)
     script = reproduction.repro(op, sample, check.name)
     told = OpCheckError(

@@ -2,55 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from customop.arrays.convert import from_host, to_host
 from customop.arrays.dtypes import dtype_of, is_complex
 
-__all__ = [
-    "Space",
-    "Vector",
-    "is_complex",
-]
+__all__ = ["Space", "Vector"]
 
 Vector = np.ndarray[Any, np.dtype[Any]]
 
 
-class Space(NamedTuple):
-    """Arrays as one vector of real numbers: a complex element is two of them.
+class Space:
+    """Arrays as one vector of real numbers, in which complex elements take two places.
 
-    Under this reading every differentiable function has a Jacobian, also one that is
-    not holomorphic, such as abs.
+    In these numbers every differentiable function has a Jacobian, also one that is not
+    holomorphic, such as abs.
+
+    Attributes
+    ----------
+    labels : tuple of str
+        How messages name the arrays.
+    arrays : tuple of array
+    widths : list of int
+        Numbers in each element, by array.
+    blocks : list of slice
+        Where each array lies in the vector.
+    size : int
+        Length of the vector.
     """
 
-    labels: tuple[str, ...]
-    arrays: tuple[Any, ...]
+    __slots__ = ("arrays", "blocks", "labels", "size", "widths")
 
-    @property
-    def widths(self) -> list[int]:
-        """Numbers that each element of an array is, by array."""
-        return [2 if is_complex(dtype_of(x)) else 1 for x in self.arrays]
-
-    @property
-    def lengths(self) -> list[int]:
-        """Numbers that each array is."""
-        sizes = [prod(x.shape) for x in self.arrays]
-        return [size * w for size, w in zip(sizes, self.widths, strict=True)]
-
-    @property
-    def size(self) -> int:
-        """Numbers that all arrays are."""
-        return sum(self.lengths)
-
-    def blocks(self) -> list[slice]:
-        """Where each array lies in the vector."""
-        ends = np.cumsum(self.lengths, dtype=int)
-        pairs = zip(ends, self.lengths, strict=True)
-        return [slice(int(end) - length, int(end)) for end, length in pairs]
+    def __init__(self, labels: Iterable[str], arrays: Iterable[Any]) -> None:
+        self.labels: tuple[str, ...] = tuple(labels)
+        self.arrays: tuple[Any, ...] = tuple(arrays)
+        self.widths: list[int] = [
+            2 if is_complex(dtype_of(x)) else 1 for x in self.arrays
+        ]
+        pairs = zip(self.arrays, self.widths, strict=True)
+        lengths = [prod(x.shape) * width for x, width in pairs]
+        ends = list(accumulate(lengths))
+        self.blocks: list[slice] = [
+            slice(end - n, end) for end, n in zip(ends, lengths, strict=True)
+        ]
+        self.size: int = sum(lengths)
 
     def vector(self, arrays: Sequence[Any]) -> Vector:
         """The vector of arrays."""
@@ -59,36 +59,49 @@ class Space(NamedTuple):
 
     def split(self, vector: Vector) -> list[Any]:
         """Arrays of a vector, each of the kind, shape and dtype of this space."""
-        pairs = zip(self.blocks(), self.arrays, strict=True)
-        return [from_host(_whole(vector[block], x), x) for block, x in pairs]
+        pairs = zip(self.blocks, self.arrays, strict=True)
+        return [from_host(_elements(vector[block], x), x) for block, x in pairs]
+
+    def blockwise(self, vector: Vector) -> list[Vector]:
+        """For each array, the vector with zeros outside of its block."""
+        found = []
+        for block in self.blocks:
+            part = np.zeros_like(vector)
+            part[block] = vector[block]
+            found.append(part)
+        return found
+
+    def unit(self, i: int) -> Vector:
+        """The unit vector of a component."""
+        unit = np.zeros(self.size)
+        unit[i] = 1.0
+        return unit
 
     def units(self) -> Iterator[Vector]:
         """The unit vectors."""
-        for i in range(self.size):
-            unit = np.zeros(self.size)
-            unit[i] = 1.0
-            yield unit
+        return map(self.unit, range(self.size))
 
     def random(self, rng: np.random.Generator) -> Vector:
         """A direction with no component near zero."""
-        size = self.size
-        signs: Vector = rng.choice([-1.0, 1.0], size)
-        return signs * rng.uniform(0.5, 1.5, size)
+        signs: Vector = rng.choice([-1.0, 1.0], self.size)
+        return signs * rng.uniform(0.5, 1.5, self.size)
 
     def starts(self) -> list[int]:
         """Where each element begins in the vector."""
-        pairs = zip(self.blocks(), self.widths, strict=True)
+        pairs = zip(self.blocks, self.widths, strict=True)
         return [i for b, w in pairs for i in range(b.start, b.stop, w)]
 
+    def holder(self, component: int) -> int:
+        """The number of the array that a component belongs to."""
+        return next(i for i, block in enumerate(self.blocks) if component < block.stop)
+
     def name(self, component: int) -> str:
-        """One number of the vector, as in ``imaginary part of inputs[0][1, 2]``."""
-        rows = zip(self.labels, self.arrays, self.blocks(), self.widths, strict=True)
-        for label, x, block, width in rows:
-            if component < block.stop:
-                element, part = divmod(component - block.start, width)
-                name = f"{label}{_index_text(element, x.shape)}"
-                return f"{_PARTS[part]} part of {name}" if width == 2 else name
-        raise AssertionError(component)
+        """Name a component, as in ``imaginary part of inputs[0][1, 2]``."""
+        i = self.holder(component)
+        width = self.widths[i]
+        element, part = divmod(component - self.blocks[i].start, width)
+        name = f"{self.labels[i]}{_index_text(element, self.arrays[i].shape)}"
+        return f"{_PARTS[part]} part of {name}" if width == 2 else name
 
 
 _PARTS = ("real", "imaginary")
@@ -104,12 +117,14 @@ def _components(values: Vector) -> Vector:
     flat = np.ascontiguousarray(values).reshape(-1)
     if is_complex(flat.dtype):
         flat = flat.view(np.finfo(flat.dtype).dtype)
-    return flat if flat.dtype == np.longdouble else flat.astype(np.float64)
+    return flat if flat.dtype == np.longdouble else flat.astype(np.float64, copy=False)
 
 
-def _whole(components: Vector, like: Any) -> Vector:
+def _elements(components: Vector, like: Any) -> Vector:
     """Values of the shape and dtype of an array, from their components."""
     dtype = dtype_of(like)
+    if dtype == components.dtype:
+        return components.reshape(like.shape)
     if is_complex(dtype):
         pairs = components.astype(np.finfo(dtype).dtype)
         return pairs.view(dtype).reshape(like.shape)

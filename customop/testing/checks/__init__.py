@@ -1,5 +1,5 @@
 """The checks of `opcheck`, by theme.
 
-A check is a function of a `Trial` and a sample. It raises `Fault` for a fault of the
+A check is a function of a `Session` and a sample. It raises `Fault` for a fault of the
 operator; it returns a reason where it could prove nothing, and "" where it did.
 """

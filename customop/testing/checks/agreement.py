@@ -22,22 +22,23 @@ from customop.arrays.nested import flat, map_nested
 from customop.core.derived.find import find_fake, missing_fake
 from customop.core.kernels import find_kernel
 from customop.core.kinds import COMPOSITE
+from customop.core.operator import Operator
 from customop.core.proof import check_returns
 from customop.core.samples import Sample
 from customop.errors import ContractError, DataDependentError, place
 from customop.schema.tags import BY_DATA, Tag
 from customop.testing.checks.behaviour import check_determinism
-from customop.testing.checks.trial import (
-    Fault,
+from customop.testing.checks.session import (
     Run,
-    Trial,
+    Session,
     host,
-    named_leaves,
     outputs_of,
     prove,
     same_bits,
     split_call,
 )
+from customop.testing.fault import Fault
+from customop.testing.inputs.places import leaves_in
 from customop.testing.inputs.variations import dtypes, layouts
 
 __all__ = [
@@ -54,13 +55,13 @@ __all__ = [
 # ---- test_faketensor ----
 
 
-def check_faketensor(trial: Trial, sample: Sample) -> str:
+def check_faketensor(session: Session, sample: Sample) -> str:
     """The fake kernel tells what the kernel returns, and reads no data for it."""
-    op = trial.op
+    op = session.op
     fake = find_kernel(op, FAKE)
     if fake is None:
         return _without_fake(op)
-    values = trial.values(sample)
+    values = session.values(sample)
     if not any(is_array(leaf) for leaf in flat(values)):
         return "no argument is an array"
     if find_fake(op) is not None and not _is_derived(op, fake):
@@ -72,7 +73,7 @@ def check_faketensor(trial: Trial, sample: Sample) -> str:
     return ""
 
 
-def _without_fake(op: Any) -> str:
+def _without_fake(op: Operator[..., Any]) -> str:
     by_data = [str(tag) for tag in BY_DATA if tag in op.tags]
     if by_data:
         return f"no fake kernel, as {by_data[0]} allows"
@@ -85,13 +86,15 @@ def _without_fake(op: Any) -> str:
     )
 
 
-def _is_derived(op: Any, fake: Any) -> bool:
+def _is_derived(op: Operator[..., Any], fake: Any) -> bool:
     """Whether the fake kernel follows from tags or the body, and is not the user's."""
     row = op.rows.get(FAKE)
     return row is None or row.fn is not fake
 
 
-def _check_told(op: Any, fake: Callable[..., Any], values: Sequence[Any]) -> str:
+def _check_told(
+    op: Operator[..., Any], fake: Callable[..., Any], values: Sequence[Any]
+) -> str:
     """What the user's fake kernel returns is fake, new, and made without data."""
     where = f"fake kernel at {place(fake)}"
     fakes = [map_nested(value, to_fake) for value in values]
@@ -108,7 +111,7 @@ def _check_told(op: Any, fake: Callable[..., Any], values: Sequence[Any]) -> str
         ) from None
     given = [leaf for leaf in flat(fakes) if type(leaf) is FakeArray]
     free = any(r.alias for r in op.schema.returns)
-    for name, leaf in named_leaves("the output", told):
+    for name, leaf in leaves_in(told, "the output"):
         if is_array(leaf) and not is_fake(leaf):
             raise Fault(
                 f"has a fake kernel that returns an array with data as {name}",
@@ -127,18 +130,18 @@ def _check_told(op: Any, fake: Callable[..., Any], values: Sequence[Any]) -> str
 # ---- test_sizes ----
 
 
-def check_sizes(trial: Trial, sample: Sample) -> str:
+def check_sizes(session: Session, sample: Sample) -> str:
     """Shapes of results depend on shapes of arguments alone, or a tag says so."""
-    op = trial.op
+    op = session.op
     if Tag.dynamic_output_shape in op.tags:
         return f"{Tag.dynamic_output_shape} lets sizes depend on data"
-    values = trial.values(sample)
+    values = session.values(sample)
     others = [map_nested(value, _other_values) for value in values]
     if not any(a is not b for a, b in zip(flat(values), flat(others), strict=True)):
         return "no array holds values to change"
-    run = trial.expected(sample)
+    run = session.expected(sample)
     try:
-        again = trial.call(others)
+        again = session.call(others)
     except Exception:  # noqa: BLE001  # the kernel takes no such values
         return "the kernel refuses other values"
     shapes = [
@@ -164,29 +167,29 @@ def _other_values(leaf: Any) -> Any:
 # ---- test_kernels_agree ----
 
 
-def check_kernels_agree(trial: Trial, sample: Sample) -> str:
+def check_kernels_agree(session: Session, sample: Sample) -> str:
     """Every kernel that can run here does what the kernel of a plain call does."""
-    others = list(_other_kernels(trial.op))
-    wanted = [kind for kind in known_kinds() if _is_meant_for(trial.op, kind)]
+    others = list(_other_kernels(session.op))
+    wanted = [kind for kind in known_kinds() if _is_meant_for(session.op, kind)]
     kinds = [kind for kind in wanted if kind in devices_at_hand()]
     if not others and not kinds:
-        missing = [kind for kind in wanted if kind in trial.op.rows]
+        missing = [kind for kind in wanted if kind in session.op.rows]
         if missing:
             return f"no array of the kind '{missing[0]}' can be made here"
         return "one kernel alone"
-    run = trial.expected(sample)
+    run = session.expected(sample)
     for name, kernel in others:
-        trial.compare(
-            trial.call(trial.values(sample), kernel),
+        session.compare(
+            session.call(session.values(sample), kernel),
             run,
             f"between the {name} and the 'cpu' kernel",
             do=f"make the kernels agree; the {name} is at {place(kernel)}",
         )
-    reasons = [_check_kind(trial, sample, kind, run) for kind in kinds]
+    reasons = [_check_kind(session, sample, kind, run) for kind in kinds]
     return "" if others or not all(reasons) else reasons[0]
 
 
-def _other_kernels(op: Any) -> list[tuple[str, Callable[..., Any]]]:
+def _other_kernels(op: Operator[..., Any]) -> list[tuple[str, Callable[..., Any]]]:
     """Kernels for NumPy's arrays besides the one that calls take, each once."""
     found = [find_kernel(op, "cpu")]
     rows = [
@@ -205,7 +208,7 @@ def _other_kernels(op: Any) -> list[tuple[str, Callable[..., Any]]]:
     return kept
 
 
-def _is_meant_for(op: Any, kind: str) -> bool:
+def _is_meant_for(op: Operator[..., Any], kind: str) -> bool:
     """Whether an operator has a kernel that arrays of another kind may come to."""
     if kind in ("cpu", FAKE) or find_kernel(op, kind) is None:
         return False
@@ -213,18 +216,18 @@ def _is_meant_for(op: Any, kind: str) -> bool:
     return kind in op.rows or kind != "cuda" or "cupy" in sys.modules
 
 
-def _check_kind(trial: Trial, sample: Sample, kind: str, run: Run) -> str:
-    op = trial.op
+def _check_kind(session: Session, sample: Sample, kind: str, run: Run) -> str:
+    op = session.op
     values = [
         map_nested(v, lambda leaf: as_kind(leaf, kind) if is_array(leaf) else leaf)
-        for v in trial.values(sample)
+        for v in session.values(sample)
     ]
     if not any(is_array(leaf) for leaf in flat(values)):
         return "no argument is an array"
     kernel, positional, keywords, _ = op.select(values)
     given = [*positional, *keywords.values()]
     try:
-        found = trial.run_of(split_call(op, kernel, given), given)
+        found = session.run_of(split_call(op, kernel, given), given)
     except Exception:
         if kind in op.rows:
             raise
@@ -240,7 +243,7 @@ def _check_kind(trial: Trial, sample: Sample, kind: str, run: Run) -> str:
                 do=f"return arrays of the kind '{kind}'",
             )
     effects = [(name, host(leaf)) for name, leaf in found.effects]
-    trial.compare(
+    session.compare(
         Run(found.out, effects),
         Run(run.out, [(name, host(leaf)) for name, leaf in run.effects]),
         f"between the '{kind}' and the 'cpu' kernel",
@@ -252,24 +255,24 @@ def _check_kind(trial: Trial, sample: Sample, kind: str, run: Run) -> str:
 # ---- test_layouts ----
 
 
-def in_layouts(trial: Trial, sample: Sample) -> Iterator[Sample]:
+def in_layouts(session: Session, sample: Sample) -> Iterator[Sample]:
     """The sample in other layouts."""
-    return layouts(trial.op, sample)
+    return layouts(session.op, sample)
 
 
-def check_layouts(trial: Trial, sample: Sample) -> str:
+def check_layouts(session: Session, sample: Sample) -> str:
     """A call does the same wherever, and in whatever order, its arrays lie."""
-    plain = [map_nested(value, _in_c_order) for value in trial.values(sample)]
+    plain = [map_nested(value, _in_c_order) for value in session.values(sample)]
     try:
-        expected = trial.call(plain)
+        expected = session.call(plain)
     except Exception:  # noqa: BLE001  # it refuses these values in any layout
         return "the kernel refuses these values"
     try:
-        found = trial.call(trial.values(sample))
+        found = session.call(session.values(sample))
     except Exception:  # noqa: BLE001  # refused aloud: no wrong answer
         return "the kernel refuses this layout"
     try:
-        trial.compare(
+        session.compare(
             found,
             expected,
             f"between {sample.note or 'this layout'} and C order",
@@ -277,19 +280,19 @@ def check_layouts(trial: Trial, sample: Sample) -> str:
             f" with {Tag.needs_contiguous}",
         )
     except Fault:
-        if _is_unsteady(trial, sample):
+        if _is_unsteady(session, sample):
             return _UNSTEADY
         raise
-    return _compare_with_fake(trial, sample, found)
+    return _compare_with_fake(session, sample, found)
 
 
 _UNSTEADY = "equal calls give other results, see test_determinism"
 
 
-def _is_unsteady(trial: Trial, sample: Sample) -> bool:
+def _is_unsteady(session: Session, sample: Sample) -> bool:
     """Whether results differ where nothing else does: no fault of a layout or dtype."""
     try:
-        check_determinism(trial, sample)
+        check_determinism(session, sample)
     except Fault:
         return True
     return False
@@ -299,28 +302,28 @@ def _in_c_order(leaf: Any) -> Any:
     return leaf.copy(order="C") if isinstance(leaf, np.ndarray) else leaf
 
 
-def _compare_with_fake(trial: Trial, sample: Sample, found: Run) -> str:
+def _compare_with_fake(session: Session, sample: Sample, found: Run) -> str:
     """Whether the fake kernel is right for a variation too, if there is one."""
-    fake = find_kernel(trial.op, FAKE)
-    values = trial.bound(sample)
+    fake = find_kernel(session.op, FAKE)
+    values = session.bound(sample)
     arrays = [leaf for leaf in flat(values) if is_array(leaf)]
     # NumPy gives results in its own byte order: no dtype that a fake kernel can tell.
     is_native = all(_dtype(leaf) is None or leaf.dtype.isnative for leaf in arrays)
     if fake is None or not arrays or not is_native:
         return ""
-    if not _is_told(trial, fake, values, found):
-        proof, out = prove(trial.op, trial.values(sample), fake)
-        proof.compare_fake(check_returns(trial.op, proof.kernel, out, proof.kind))
+    if not _is_told(session, fake, values, found):
+        proof, out = prove(session.op, session.values(sample), fake)
+        proof.compare_fake(check_returns(session.op, proof.kernel, out, proof.kind))
     return ""
 
 
-def _is_told(trial: Trial, fake: Any, values: Sequence[Any], found: Run) -> bool:
+def _is_told(session: Session, fake: Any, values: Sequence[Any], found: Run) -> bool:
     """Whether results are at first sight what the fake kernel tells: 30 us less."""
     try:
-        told = split_call(trial.op, fake, [map_nested(v, to_fake) for v in values])
+        told = split_call(session.op, fake, [map_nested(v, to_fake) for v in values])
     except Exception:  # noqa: BLE001  # the proof says what is wrong
         return False
-    reals, fakes = flat(found.out), flat(outputs_of(trial.op, told))
+    reals, fakes = flat(found.out), flat(outputs_of(session.op, told))
     return len(reals) == len(fakes) and all(map(_is_alike, reals, fakes))
 
 
@@ -337,44 +340,44 @@ def _is_alike(real: Any, fake: Any) -> bool:
 # ---- test_dtypes ----
 
 
-def in_dtypes(trial: Trial, sample: Sample) -> Iterator[Sample]:
+def in_dtypes(session: Session, sample: Sample) -> Iterator[Sample]:
     """The sample in other dtypes, with a note where the fake kernel is wrong for one.
 
     Most operators on floats have a kernel that makes floats of integers, and a fake
     kernel that says `fake_like`: this is told, and is no fault.
     """
     left_out: list[Sample] = []
-    yield from dtypes(trial.op, sample, left_out)
-    trial.notes += [
+    yield from dtypes(session.op, sample, left_out)
+    session.notes += [
         f"for {other.note} the kernel gives another dtype than its fake kernel tells"
         for other in left_out[:1]
     ]
 
 
-def check_dtypes(trial: Trial, sample: Sample) -> str:
+def check_dtypes(session: Session, sample: Sample) -> str:
     """A call on another dtype refuses it, or gives the same numbers."""
-    values = trial.values(sample)
+    values = session.values(sample)
     try:
-        found = trial.call(values)
+        found = session.call(values)
     except Exception:  # noqa: BLE001  # refused aloud: no wrong answer
         return "the kernel refuses this dtype"
     arrays = [leaf for leaf in flat(values) if isinstance(leaf, np.ndarray)]
     for kinds, wide in (("fc", _wide_floats), ("i", _wide_numbers)):
         if any(leaf.dtype.kind in kinds for leaf in arrays):
-            others = [map_nested(value, wide) for value in trial.values(sample)]
+            others = [map_nested(value, wide) for value in session.values(sample)]
             try:
-                _compare_numbers(trial, sample, found, others)
+                _compare_numbers(session, sample, found, others)
             except Fault:
-                if _is_unsteady(trial, sample):
+                if _is_unsteady(session, sample):
                     return _UNSTEADY
                 raise
     try:
-        return _compare_with_fake(trial, sample, found)
+        return _compare_with_fake(session, sample, found)
     except ContractError as error:
         if "dtype" not in error.where[0]:
             raise
         raise Fault(
-            error.what.removeprefix(f"{trial.op.qualname}: "),
+            error.what.removeprefix(f"{session.op.qualname}: "),
             *error.where[:1],
             do="give the fake kernel the dtype that the kernel returns, such as"
             " np.result_type(x, float), or raise a TypeError in both for dtypes that"
@@ -402,14 +405,14 @@ def _wide_numbers(leaf: Any) -> Any:
 
 
 def _compare_numbers(
-    trial: Trial, sample: Sample, found: Run, others: Sequence[Any]
+    session: Session, sample: Sample, found: Run, others: Sequence[Any]
 ) -> None:
     """The same numbers as float64 give the same results, as far as dtypes can hold."""
     try:
-        expected = trial.call(others)
+        expected = session.call(others)
     except Exception:  # noqa: BLE001  # integers that stand for places, say
         return
-    if trial.op.schema.written:  # what is written has the dtype that it has
+    if session.op.schema.written:  # what is written has the dtype that it has
         return
     pairs = zip(found.effects, expected.effects, strict=True)
     for (name, a), (_, b) in pairs:

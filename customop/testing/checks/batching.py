@@ -19,14 +19,14 @@ from customop.errors import (
     VmapError,
 )
 from customop.schema.tags import Tag
-from customop.testing.checks.trial import (
-    Fault,
+from customop.testing.checks.session import (
     Run,
-    Trial,
+    Session,
     outputs_of,
     placer,
     same_bits,
 )
+from customop.testing.fault import Fault
 from customop.transforms.vmap import vmap
 
 __all__ = ["check_vmap"]
@@ -40,26 +40,26 @@ _DO = (
 )
 
 
-def check_vmap(trial: Trial, sample: Sample) -> str:
+def check_vmap(session: Session, sample: Sample) -> str:
     """The batching rule does what a loop over the rows does."""
-    op = trial.op
+    op = session.op
     if op.find_rule(VMAP) is None:
         is_composite = COMPOSITE in op.rows
         return "made of operators" if is_composite else "no vmap rule: a loop is exact"
-    arrays = _arrays(trial.bound(sample))
+    arrays = _arrays(session.bound(sample))
     if not arrays:
         return "no argument is an array"
     if op.sees_seed:
-        _check_randomness(trial, sample)
+        _check_randomness(session, sample)
         return ""
     for dims in _combinations([leaf.ndim for leaf in arrays]):
-        _Batch(trial, sample, dims, 2).check()
+        _Batch(session, sample, dims, 2).check()
     first = (0,) * len(arrays)
     for size in (1, 0):
-        _Batch(trial, sample, first, size).check()
+        _Batch(session, sample, first, size).check()
     if not op.schema.written and Tag.dynamic_output_shape not in op.tags:
-        _check_out_dims(trial, sample, first)
-        _check_nested(trial, sample, first)
+        _check_out_dims(session, sample, first)
+        _check_nested(session, sample, first)
     return ""
 
 
@@ -96,13 +96,13 @@ class _Batch:
     """Rows for the arrays of a call, and the same rows stacked."""
 
     def __init__(
-        self, trial: Trial, sample: Sample, dims: Sequence[int | None], size: int
+        self, session: Session, sample: Sample, dims: Sequence[int | None], size: int
     ) -> None:
-        self.trial = trial
+        self.session = session
         self.sample = sample
         self.dims = dims
         self.size = size
-        values = trial.values(sample)
+        values = session.values(sample)
         self.arrays = _arrays(values)
         self.put = placer(values, is_array)
         self.rows, self.runs = self._first_accepted()
@@ -119,7 +119,7 @@ class _Batch:
         return self.rows, self._run_rows()
 
     def _run_rows(self) -> list[Run]:
-        return [self.trial.call(self.row(i)) for i in range(self.size)]
+        return [self.session.call(self.row(i)) for i in range(self.size)]
 
     def _rows(self, unlike: Callable[[Any, int], Any]) -> list[list[Any]]:
         pairs = list(zip(self.arrays, self.dims, strict=True))
@@ -142,10 +142,10 @@ class _Batch:
 
     def check(self) -> None:
         """Raise unless every row comes out as it does alone."""
-        op = self.trial.op
+        op = self.session.op
         arrays = self.stacked()
         try:
-            outs = vmap(_call(self.trial, self.sample), tuple(self.dims))(*arrays)
+            outs = vmap(_call(self.session, self.sample), tuple(self.dims))(*arrays)
         except (VmapError, DataDependentError):
             # One array for all rows cannot be written, nor uneven rows be stacked.
             if op.schema.written or Tag.dynamic_output_shape in op.tags:
@@ -169,10 +169,10 @@ class _Batch:
 
     def _written(self, arrays: Sequence[Any]) -> list[Any]:
         """What is written, with its batch first."""
-        op = self.trial.op
+        op = self.session.op
         if not op.schema.written:
             return []
-        counts = [len(_arrays([v])) for v in self.trial.values(self.sample)]
+        counts = [len(_arrays([v])) for v in self.session.values(self.sample)]
         ends = list(itertools.accumulate(counts))
         slots = [
             k
@@ -193,7 +193,7 @@ class _Batch:
             raise Fault(
                 f"gives {len(found)} results under vmap, {len(names)} without", do=_DO
             )
-        self.trial.compare(
+        self.session.compare(
             Run([], list(zip(names, map(np.asarray, found), strict=True))),
             Run([], [(name, np.asarray(leaf)) for name, leaf in expected]),
             f"between row {i} under vmap with in_dims=({self.seen}) and that row alone",
@@ -208,7 +208,7 @@ class _Batch:
     @property
     def do(self) -> str:
         """What to do about a wrong rule."""
-        return f"correct the rule of @{self.trial.op.name}.register_vmap: {_DO}"
+        return f"correct the rule of @{self.session.op.name}.register_vmap: {_DO}"
 
 
 def _shuffled(x: Any, i: int) -> Any:
@@ -228,57 +228,57 @@ def _stack(rows: Sequence[Any], like: Any, dim: int) -> Any:
     return np.moveaxis(np.zeros((0, *like.shape), like.dtype), 0, dim)
 
 
-def _call(trial: Trial, sample: Sample) -> Any:
+def _call(session: Session, sample: Sample) -> Any:
     """The operator as a function of its arrays, to the list of its results."""
-    put = placer(trial.values(sample), is_array)
+    put = placer(session.values(sample), is_array)
 
     def call(*given: Any) -> Any:
-        out = outputs_of(trial.op, trial.op.invoke(put(given)))
+        out = outputs_of(session.op, session.op.invoke(put(given)))
         return [leaf for leaf in flat(out) if is_array(leaf)]
 
     return call
 
 
-def _check_out_dims(trial: Trial, sample: Sample, dims: Sequence[int]) -> None:
+def _check_out_dims(session: Session, sample: Sample, dims: Sequence[int]) -> None:
     """The batch comes out wherever it is asked for."""
-    batch = _Batch(trial, sample, dims, 2)
-    call = _call(trial, sample)
+    batch = _Batch(session, sample, dims, 2)
+    call = _call(session, sample)
     expected = vmap(call)(*batch.stacked())
     for axis in {-1, min((leaf.ndim - 1 for leaf in expected), default=0)}:
         found = vmap(call, 0, axis)(*batch.stacked())
         for i, (a, b) in enumerate(zip(found, expected, strict=True)):
-            trial.compare_leaf(
+            session.compare_leaf(
                 f"output {i}",
                 np.asarray(a),
                 np.moveaxis(b, 0, axis),
                 f"between out_dims={axis} and out_dims=0",
-                do=f"correct the rule of @{trial.op.name}.register_vmap: {_DO}",
+                do=f"correct the rule of @{session.op.name}.register_vmap: {_DO}",
             )
 
 
-def _check_nested(trial: Trial, sample: Sample, dims: Sequence[int]) -> None:
+def _check_nested(session: Session, sample: Sample, dims: Sequence[int]) -> None:
     """A batch of batches is the batches, one after the other."""
-    batch = _Batch(trial, sample, dims, 4)
+    batch = _Batch(session, sample, dims, 4)
     arrays = [x.reshape(2, 2, *x.shape[1:]) for x in batch.stacked()]
-    found = vmap(vmap(_call(trial, sample)))(*arrays)
+    found = vmap(vmap(_call(session, sample)))(*arrays)
     for i, run in enumerate(batch.runs):
         expected = [leaf for _, leaf in run.effects if is_array(leaf)]
         for k, (a, b) in enumerate(zip(found, expected, strict=True)):
-            trial.compare_leaf(
+            session.compare_leaf(
                 f"output {k}",
                 np.asarray(a[i // 2, i % 2]),
                 np.asarray(b),
                 f"between row ({i // 2}, {i % 2}) under vmap of vmap and that row alone",
-                do=f"correct the rule of @{trial.op.name}.register_vmap: call operators"
+                do=f"correct the rule of @{session.op.name}.register_vmap: call operators"
                 f" in it, and count axes from in_dims; {_DO}",
             )
 
 
-def _check_randomness(trial: Trial, sample: Sample) -> None:
+def _check_randomness(session: Session, sample: Sample) -> None:
     """``"error"`` raises, ``"same"`` draws the same for all rows."""
-    arrays = _arrays(trial.values(sample))
+    arrays = _arrays(session.values(sample))
     stacked = [np.stack([x, x]) for x in arrays]
-    call = _call(trial, sample)
+    call = _call(session, sample)
     try:
         vmap(call)(*stacked)
     except VmapError:
@@ -292,7 +292,7 @@ def _check_randomness(trial: Trial, sample: Sample) -> None:
         outs = vmap(call, randomness=name)(*stacked)
         for i, leaf in enumerate(outs):
             if name == "same":
-                trial.compare_leaf(
+                session.compare_leaf(
                     f"output {i}",
                     np.asarray(leaf[1]),
                     np.asarray(leaf[0]),

@@ -17,7 +17,8 @@ from customop.arrays.nested import flat, map_nested
 from customop.core.samples import Sample
 from customop.errors import CustomOpError, innermost
 from customop.schema.types import ClassOf, Maybe, typed_items
-from customop.testing.checks.trial import Fault, Run, Trial, same_bits
+from customop.testing.checks.session import Run, Session, same_bits
+from customop.testing.fault import Fault
 
 __all__ = ["check_determinism", "check_pickle", "check_threads"]
 
@@ -29,19 +30,19 @@ __all__ = ["check_determinism", "check_pickle", "check_threads"]
 _POISONS = (0x61, 0xAA)
 
 
-def check_determinism(trial: Trial, sample: Sample) -> str:
+def check_determinism(session: Session, sample: Sample) -> str:
     """Equal inputs give equal results, in memory of their own, whatever came between."""
-    first, second = (_poisoned(trial, sample, poison) for poison in _POISONS)
+    first, second = (_poisoned(session, sample, poison) for poison in _POISONS)
     do = (
         "fill every element of arrays from np.empty, and keep no state between calls;"
         " tag random operators with Tag.nondeterministic_seeded"
     )
     what = "between two calls on equal inputs"
-    trial.compare(second, first, what, do=do, exact=True)
+    session.compare(second, first, what, do=do, exact=True)
     kept = [(name, copy.copy(leaf)) for name, leaf in first.effects]
-    _disturb(trial, sample)
-    third = _poisoned(trial, sample, _POISONS[0])
-    trial.compare(third, first, "after a call on other inputs", do=do, exact=True)
+    _disturb(session, sample)
+    third = _poisoned(session, sample, _POISONS[0])
+    session.compare(third, first, "after a call on other inputs", do=do, exact=True)
     for (name, before), (_, now) in zip(kept, first.effects, strict=True):
         if is_array(now) and not same_bits(before, now):
             raise _shared(name)
@@ -64,15 +65,15 @@ def _shared(name: str) -> Fault:
     )
 
 
-def _poisoned(trial: Trial, sample: Sample, poison: int) -> Run:
+def _poisoned(session: Session, sample: Sample, poison: int) -> Run:
     """Run where memory that `np.empty` may give holds these bytes."""
-    values = trial.values(sample)
+    values = session.values(sample)
     sizes = {leaf.nbytes for leaf in flat(values) if isinstance(leaf, np.ndarray)}
-    for _, leaf in trial.expected(sample).effects:
+    for _, leaf in session.expected(sample).effects:
         sizes |= {getattr(leaf, "nbytes", 0)}
     for size in sizes:
         _leave_behind(min(size, _MOST_POISONED), poison)
-    return trial.call(values)
+    return session.call(values)
 
 
 _MOST_POISONED = 1 << 20
@@ -84,21 +85,21 @@ def _leave_behind(size: int, poison: int) -> None:
     held.clear()
 
 
-def _disturb(trial: Trial, sample: Sample) -> None:
+def _disturb(session: Session, sample: Sample) -> None:
     """Call the operator on other inputs; that it may refuse them is no fault."""
-    for others in _others(trial, sample):
+    for others in _others(session, sample):
         try:
-            trial.call(others)
+            session.call(others)
         except Exception:  # noqa: BLE001, S112  # values it does not take
             continue
 
 
-def _others(trial: Trial, sample: Sample) -> Iterator[list[Any]]:
+def _others(session: Session, sample: Sample) -> Iterator[list[Any]]:
     """Arguments besides those of a sample: its values in reverse, other samples."""
-    yield [map_nested(value, _reversed) for value in trial.values(sample)]
-    others = [other for other in trial.samples if other is not sample]
+    yield [map_nested(value, _reversed) for value in session.values(sample)]
+    others = [other for other in session.samples if other is not sample]
     if others:
-        yield trial.values(others[0])
+        yield session.values(others[0])
 
 
 def _reversed(leaf: Any) -> Any:
@@ -116,9 +117,9 @@ def _shifted(leaf: Any) -> Any:
 # ---- test_pickle ----
 
 
-def check_pickle(trial: Trial, sample: Sample) -> str:
+def check_pickle(session: Session, sample: Sample) -> str:
     """The operator and its config objects pickle and copy, by name and by value."""
-    op = trial.op
+    op = session.op
     for way, made in (("pickle", _pickled(op)), ("deepcopy", copy.deepcopy(op))):
         if made is not op:
             raise Fault(
@@ -126,7 +127,7 @@ def check_pickle(trial: Trial, sample: Sample) -> str:
                 do="keep operators of one name to one module",
             )
     hidden = ""
-    for p, value in zip(op.schema.parameters, trial.values(sample), strict=True):
+    for p, value in zip(op.schema.parameters, session.values(sample), strict=True):
         kind = p.type.item if isinstance(p.type, Maybe) else p.type
         if isinstance(kind, ClassOf) and not kind.is_enum and value is not None:
             hidden = hidden or _check_object(value, kind)
@@ -187,18 +188,18 @@ _LONGEST = 20.0
 _MOST_LINES = 24
 
 
-def check_threads(trial: Trial, sample: Sample) -> str:
+def check_threads(session: Session, sample: Sample) -> str:
     """Calls in several threads do not meet: none sees memory of another."""
-    if trial.op.sees_seed:
+    if session.op.sees_seed:
         return "it draws from a random state, which threads share"
-    expected = trial.expected(sample)
-    others = next(_others(trial, sample))
+    expected = session.expected(sample)
+    others = next(_others(session, sample))
     try:
-        trial.call([map_nested(value, _copied) for value in others])
+        session.call([map_nested(value, _copied) for value in others])
     except Exception:  # noqa: BLE001  # values it does not take
-        others = trial.values(sample)
-    found = _interleaved(trial, sample, others)
-    trial.compare(
+        others = session.values(sample)
+    found = _interleaved(session, sample, others)
+    session.compare(
         found,
         expected,
         "between a call alone and one beside a call in another thread",
@@ -213,17 +214,17 @@ def _copied(leaf: Any) -> Any:
     return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
 
 
-def _interleaved(trial: Trial, sample: Sample, others: Sequence[Any]) -> Run:
+def _interleaved(session: Session, sample: Sample, others: Sequence[Any]) -> Run:
     """Run a kernel with a call in another thread between any two of its lines.
 
     What threads do by chance this does each time: a switch at every line.
     """
-    kernel = trial.op.select(trial.values(sample))[0]
+    kernel = session.op.select(session.values(sample))[0]
     code = getattr(innermost(kernel), "__code__", None)
     if code is None:
-        return _beside(trial, sample, others)
+        return _beside(session, sample, others)
     before = sys.gettrace()  # a debugger, or what measures coverage
-    elsewhere = _Elsewhere(trial, others)
+    elsewhere = _Elsewhere(session, others)
 
     def on_line(frame: FrameType, event: str, _: Any) -> Any:
         if event == "line":
@@ -233,10 +234,10 @@ def _interleaved(trial: Trial, sample: Sample, others: Sequence[Any]) -> Run:
     def on_call(frame: FrameType, event: str, _: Any) -> Any:
         return on_line if frame.f_code.co_filename == code.co_filename else None
 
-    values = trial.values(sample)
+    values = session.values(sample)
     sys.settrace(on_call)
     try:
-        return trial.call(values)
+        return session.call(values)
     finally:
         sys.settrace(before)
         elsewhere.end()
@@ -245,8 +246,8 @@ def _interleaved(trial: Trial, sample: Sample, others: Sequence[Any]) -> Run:
 class _Elsewhere:
     """Calls of an operator in another thread, one at a time."""
 
-    def __init__(self, trial: Trial, others: Sequence[Any]) -> None:
-        self.trial = trial
+    def __init__(self, session: Session, others: Sequence[Any]) -> None:
+        self.session = session
         self.others = others
         self.left = _MOST_LINES
         self.running: threading.Thread | None = None
@@ -257,7 +258,7 @@ class _Elsewhere:
             return
         self.left -= 1
         values = [map_nested(value, _copied) for value in self.others]
-        args = (self.trial.call, values)
+        args = (self.session.call, values)
         self.running = threading.Thread(target=_ignoring, args=args, daemon=True)
         self.running.start()
         self.running.join(_PATIENCE)
@@ -282,19 +283,19 @@ def _ignoring(call: Callable[[Any], Any], values: Any) -> None:
         return
 
 
-def _beside(trial: Trial, sample: Sample, others: Sequence[Any]) -> Run:
+def _beside(session: Session, sample: Sample, others: Sequence[Any]) -> Run:
     """Run a kernel while another thread runs it too, as chance has it."""
     copies = [map_nested(value, _copied) for value in others]
 
     def keep_calling() -> None:
         for _ in range(_REPEATS):
-            _ignoring(trial.call, copies)
+            _ignoring(session.call, copies)
 
     thread = threading.Thread(target=keep_calling, daemon=True)
     thread.start()
-    runs = [trial.call(trial.values(sample)) for _ in range(_REPEATS)]
+    runs = [session.call(session.values(sample)) for _ in range(_REPEATS)]
     thread.join()
-    expected = trial.expected(sample)
+    expected = session.expected(sample)
     wrong = [r for r in runs if not _did_same(r, expected)]
     return wrong[0] if wrong else runs[0]
 

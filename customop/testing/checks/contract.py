@@ -7,32 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.dtypes import is_inexact
 from customop.arrays.fake import to_fake
-from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.nested import children, flat, map_nested
 from customop.core.derived import pointwise, reduction
-from customop.core.kinds import AUTOGRAD, COMPOSITE
-from customop.core.operator import namespaces
+from customop.core.operator import Operator, namespaces
 from customop.core.proof import check_returns, readonly, shared_results
 from customop.core.samples import Sample
 from customop.errors import ContractError, CustomOpError
 from customop.schema.tags import Tag
-from customop.testing.checks.trial import (
-    Fault,
+from customop.testing.checks.session import (
     Run,
-    Trial,
-    floats_of,
-    is_floats,
-    named_floats,
+    Session,
     outputs_of,
-    placer,
     prove,
 )
-from customop.transforms.autograd.grad import vjp
+from customop.testing.fault import Fault
 
 __all__ = [
-    "check_autograd_registration",
     "check_mutation",
     "check_never_written",
     "check_out_variant",
@@ -44,10 +35,10 @@ __all__ = [
 # ---- test_schema ----
 
 
-def check_schema(trial: Trial, sample: Sample) -> str:
+def check_schema(session: Session, sample: Sample) -> str:
     """Results fit the schema, lie on no memory but what it says, and keep the tags."""
-    op = trial.op
-    proof, out = prove(op, trial.values(sample))
+    op = session.op
+    proof, out = prove(op, session.values(sample))
     proof.check_writes()
     values = check_returns(op, proof.kernel, out, proof.kind)
     proof.check_identity(values)
@@ -60,15 +51,15 @@ def check_schema(trial: Trial, sample: Sample) -> str:
             if other.startswith("argument")
             else "",
         )
-    _check_shape_by_tag(trial, proof.args, values)
+    _check_shape_by_tag(session, proof.args, values)
     if Tag.pointwise in op.tags:
-        _check_pointwise(trial, sample)
+        _check_pointwise(session, sample)
     return ""
 
 
-def check_views(trial: Trial) -> None:
+def check_views(session: Session) -> None:
     """Results that the schema calls views are views, of one sample at least."""
-    op = trial.op
+    op = session.op
     declared = {
         (i, p.name)
         for i, r in enumerate(op.schema.returns)
@@ -77,9 +68,9 @@ def check_views(trial: Trial) -> None:
     }
     names = [p.name for p in op.schema.parameters]
     is_seen = False
-    for sample in trial.samples:
-        values = trial.values(sample)
-        outs = trial.call(values).out
+    for sample in session.samples:
+        values = session.values(sample)
+        outs = session.call(values).out
         for i, name in list(declared):
             pair = (flat(outs[i]), flat(values[names.index(name)]))
             # NumPy's scalars have no memory that a result could be a view of.
@@ -112,10 +103,10 @@ def _on_one_memory(outs: Sequence[Any], given: Sequence[Any]) -> bool:
 
 
 def _check_shape_by_tag(
-    trial: Trial, args: Sequence[Any], values: Sequence[Any]
+    session: Session, args: Sequence[Any], values: Sequence[Any]
 ) -> None:
     """The shapes are those that `Tag.pointwise` or `Tag.reduction` tells."""
-    op = trial.op
+    op = session.op
     told = pointwise.derive_fake(op) or reduction.derive_fake(op)
     if told is None or op.schema.written:
         return
@@ -134,21 +125,21 @@ def _check_shape_by_tag(
             )
 
 
-def _check_pointwise(trial: Trial, sample: Sample) -> None:
+def _check_pointwise(session: Session, sample: Sample) -> None:
     """Each element depends on those at its place alone: halves come out as the whole."""
-    values = trial.bound(sample)
+    values = session.bound(sample)
     arrays = [v for v in values if isinstance(v, np.ndarray)]
     shape = np.broadcast_shapes(*(a.shape for a in arrays)) if arrays else ()
     for axis in range(1, len(shape) + 1):
         length = shape[-axis]
         if length < 2:
             continue
-        whole = trial.expected(sample)
+        whole = session.expected(sample)
         for half in (slice(0, length // 2), slice(length // 2, None)):
-            part = [_half(v, axis, length, half) for v in trial.values(sample)]
+            part = [_half(v, axis, length, half) for v in session.values(sample)]
             effects = [(n, _half(v, axis, length, half)) for n, v in whole.effects]
-            trial.compare(
-                trial.call(part),
+            session.compare(
+                session.call(part),
                 Run(whole.out, effects),
                 f"between half of axis {-axis} alone and within the whole, which"
                 f" {Tag.pointwise} excludes",
@@ -166,44 +157,44 @@ def _half(value: Any, axis: int, length: int, half: slice) -> Any:
 # ---- test_mutation ----
 
 
-def check_mutation(trial: Trial, sample: Sample) -> str:
+def check_mutation(session: Session, sample: Sample) -> str:
     """Nothing is written but what `mutates_args` names: not even equal values."""
-    op = trial.op
-    values = trial.values(sample)
+    op = session.op
+    values = session.values(sample)
     notes = [(p, _note(v)) for p, v in zip(op.schema.parameters, values, strict=True)]
-    trial.call(values)
+    session.call(values)
     for (p, before), value in zip(notes, values, strict=True):
         if not p.is_written and _note(value) != before:
-            raise _undeclared(trial, p.name)
+            raise _undeclared(session, p.name)
     try:
-        prove(op, trial.values(sample))[0].check_writes()
+        prove(op, session.values(sample))[0].check_writes()
     except ContractError:
-        raise _undeclared(trial, _trapped(trial, sample)) from None
+        raise _undeclared(session, _trapped(session, sample)) from None
     return ""
 
 
-def _trapped(trial: Trial, sample: Sample) -> str:
+def _trapped(session: Session, sample: Sample) -> str:
     """The argument that the kernel does not take read-only, by itself."""
-    for i, p in enumerate(trial.op.schema.parameters):
-        values = trial.values(sample)
+    for i, p in enumerate(session.op.schema.parameters):
+        values = session.values(sample)
         values[i] = map_nested(values[i], readonly)
-        if not p.is_written and _refuses(trial, values):
+        if not p.is_written and _refuses(session, values):
             return str(p.name)
     return ""
 
 
-def _refuses(trial: Trial, values: Sequence[Any]) -> bool:
+def _refuses(session: Session, values: Sequence[Any]) -> bool:
     try:
-        trial.call(values)
+        session.call(values)
     except ValueError:
         return True
     return False
 
 
-def _undeclared(trial: Trial, name: str) -> Fault:
+def _undeclared(session: Session, name: str) -> Fault:
     written = f"argument '{name}'" if name else "an argument"
     return Fault(
-        f"writes {written}, that mutates_args={trial.op.schema.written!r}"
+        f"writes {written}, that mutates_args={session.op.schema.written!r}"
         " does not name",
         do=f"name it in mutates_args, or write into a copy: {name or 'x'}.copy()",
         parameter=name,
@@ -224,137 +215,64 @@ def _note(value: Any) -> Any:
     return type(value), len(found), [_note(item) for item in found]
 
 
-def check_never_written(trial: Trial) -> None:
+def check_never_written(session: Session) -> None:
     """What is said to be written is written, for one sample at least."""
-    op = trial.op
+    op = session.op
     left = set(op.schema.written)
-    for sample in trial.samples:
+    for sample in session.samples:
         if left:
-            left -= set(_written_by(trial, sample))
+            left -= set(_written_by(session, sample))
     for name in sorted(left):
-        if not _traps_write(trial, name):
+        if not _traps_write(session, name):
             raise Fault(
                 f"never writes argument '{name}', which mutates_args names",
-                f"seen over {len(trial.samples)} inputs",
+                f"seen over {len(session.samples)} inputs",
                 do=f"take '{name}' out of mutates_args",
                 parameter=name,
             )
 
 
-def _written_by(trial: Trial, sample: Sample) -> Iterator[str]:
-    values = trial.values(sample)
+def _written_by(session: Session, sample: Sample) -> Iterator[str]:
+    values = session.values(sample)
     before = [_note(v) for v in values]
-    trial.call(values)
-    triples = zip(trial.op.schema.parameters, before, values, strict=True)
+    session.call(values)
+    triples = zip(session.op.schema.parameters, before, values, strict=True)
     for p, note, value in triples:
         is_none = all(leaf is None for leaf in flat(value))
         if p.is_written and (is_none or _note(value) != note):
             yield p.name
 
 
-def _traps_write(trial: Trial, name: str) -> bool:
+def _traps_write(session: Session, name: str) -> bool:
     """Whether the kernel refuses a read-only array there: it writes equal values."""
-    at = trial.op.schema.index(name)
-    for sample in trial.samples:
-        values = trial.values(sample)
+    at = session.op.schema.index(name)
+    for sample in session.samples:
+        values = session.values(sample)
         for leaf in flat(values[at]):
             if isinstance(leaf, np.ndarray):
                 leaf.flags.writeable = False
-        if _refuses(trial, values):
+        if _refuses(session, values):
             return True
-    return not trial.samples
-
-
-# ---- test_autograd_registration ----
-
-
-def check_autograd_registration(trial: Trial, sample: Sample) -> str:
-    """The formula can be used, and the kernel itself tracks nothing."""
-    op = trial.op
-    run = trial.expected(sample)
-    for name, leaf in run.effects:
-        if is_traced(leaf):
-            raise Fault(
-                f"returns {name} as a value that a transform follows, from plain"
-                " arrays: its kernel uses variables or tracers of others",
-                do="let the kernel compute on plain arrays (stop_gradient(x)), and"
-                f" put the gradient into @{op.name}.register_autograd",
-            )
-    formula = op.find_rule(AUTOGRAD)
-    has_floats = any(
-        is_array(leaf) and is_inexact(leaf.dtype)
-        for value in run.out
-        for leaf in flat(value)
-    )
-    inputs = floats_of(trial.bound(sample))
-    if formula is None:
-        return "no autograd rule" if COMPOSITE not in op.rows else "made of operators"
-    if op.schema.written:
-        return f"it writes {', '.join(op.schema.written)}"
-    if not inputs:
-        return "no argument is an array of floats"
-    if not has_floats:
-        return "no result is an array of floats"
-    _check_each_alone(trial, sample)
-    return ""
-
-
-def _check_each_alone(trial: Trial, sample: Sample) -> None:
-    """Gradients are the same whichever of the inputs ask for one."""
-    names = [name for name, _ in named_floats(trial.op, trial.bound(sample))]
-    together = gradients(trial, sample, range(len(names)))
-    if len(names) == 1:
-        return
-    for i, name in enumerate(names):
-        (alone,) = gradients(trial, sample, [i])
-        trial.compare_leaf(
-            f"the gradient by {name}",
-            alone,
-            together[i],
-            "between where it alone needs one and where all do",
-            do="use ctx.needs_input_grad only to leave out gradients that nobody asks"
-            " for",
-        )
-
-
-def gradients(trial: Trial, sample: Sample, which: Sequence[int]) -> list[Any]:
-    """Gradients of the sum of all results by some of the arrays of floats."""
-    values = trial.values(sample)
-    inputs = floats_of(values)
-    put = placer(values, is_floats)
-
-    def call(*chosen: Any) -> Any:
-        given = list(inputs)
-        for i, array in zip(which, chosen, strict=True):
-            given[i] = array
-        out = trial.op.invoke(put(given))
-        return tuple(leaf for leaf in flat(out) if _is_traced(leaf))
-
-    out, pullback = vjp(call, *(inputs[i] for i in which))
-    return list(pullback(tuple(np.ones_like(leaf) for leaf in out)))
-
-
-def _is_traced(leaf: Any) -> bool:
-    return is_traced(leaf)
+    return not session.samples
 
 
 # ---- test_out_variant ----
 
 
-def check_out_variant(trial: Trial, sample: Sample) -> str:
+def check_out_variant(session: Session, sample: Sample) -> str:
     """What is written into `out`, or in place, is what the operator returns."""
-    op = trial.op
+    op = session.op
     if Tag.out in op.tags:
-        _check_overwrites(trial, sample)
+        _check_overwrites(session, sample)
     pairs = list(_variants(op))
     for other in pairs:
-        _check_variant(trial, sample, other)
+        _check_variant(session, sample, other)
     if not pairs and Tag.out not in op.tags:
         return f"no {op.name}.out, {op.name}_out or {op.name}_ beside it"
     return ""
 
 
-def _variants(op: Any) -> Iterator[Any]:
+def _variants(op: Operator[..., Any]) -> Iterator[Any]:
     """In-place and out operators that are named after an operator, of its arguments."""
     if op.schema.written:
         return
@@ -373,13 +291,13 @@ def _variants(op: Any) -> Iterator[Any]:
             yield other
 
 
-def _is_out(op: Any, p: Any) -> bool:
+def _is_out(op: Operator[..., Any], p: Any) -> bool:
     return bool(p.is_written) and Tag.out in op.tags
 
 
-def _check_variant(trial: Trial, sample: Sample, other: Any) -> None:
-    run = trial.expected(sample)
-    values = trial.values(sample)
+def _check_variant(session: Session, sample: Sample, other: Any) -> None:
+    run = session.expected(sample)
+    values = session.values(sample)
     if Tag.out in other.tags:
         outs = iter([_filled(leaf, 7) for leaf in run.out])
         taken = iter(values)
@@ -389,16 +307,16 @@ def _check_variant(trial: Trial, sample: Sample, other: Any) -> None:
         ]
     elif not _fits_in_place(other, values, run):
         return
-    found = Trial(other, [sample]).call(values).out
-    trial.compare(
+    found = Session(other, [sample]).call(values).out
+    session.compare(
         Run(found, [(f"output {i}", value) for i, value in enumerate(found)]),
         Run(run.out, [(f"output {i}", value) for i, value in enumerate(run.out)]),
-        f"between {other.qualname} and {trial.op.qualname}",
-        do=f"let {other.qualname} write what {trial.op.qualname} returns",
+        f"between {other.qualname} and {session.op.qualname}",
+        do=f"let {other.qualname} write what {session.op.qualname} returns",
     )
 
 
-def _fits_in_place(op: Any, values: Sequence[Any], run: Run) -> bool:
+def _fits_in_place(op: Operator[..., Any], values: Sequence[Any], run: Run) -> bool:
     """Whether the result has the shape and dtype of the array that is written."""
     first = values[op.array_slots[0]]
     (out,) = run.out
@@ -409,19 +327,19 @@ def _filled(like: Any, number: int) -> Any:
     return np.full_like(np.asarray(like), number)
 
 
-def _check_overwrites(trial: Trial, sample: Sample) -> None:
+def _check_overwrites(session: Session, sample: Sample) -> None:
     """What was in the arrays of `out` before does not come through."""
     runs = []
     for number in (0, 1):
         values = [
             _filled(v, number) if p.is_written else v
             for p, v in zip(
-                trial.op.schema.parameters, trial.values(sample), strict=True
+                session.op.schema.parameters, session.values(sample), strict=True
             )
         ]
-        runs.append(trial.call(values))
-    names = " and ".join(f"'{name}'" for name in trial.op.schema.written)
-    trial.compare(
+        runs.append(session.call(values))
+    names = " and ".join(f"'{name}'" for name in session.op.schema.written)
+    session.compare(
         runs[0],
         runs[1],
         f"between {names} filled with 0 and with 1 before the call",

@@ -1,442 +1,360 @@
-"""Checks of derivatives: gradients of first and second order, tangents."""
+"""Checks of derivatives: registration, gradients of first and second order, tangents."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from customop.arrays.kinds import is_array
+from customop.arrays.dtypes import is_inexact
+from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.nested import flat, map_nested
-from customop.core.kinds import AUTOGRAD, JVP
+from customop.core.kinds import AUTOGRAD, COMPOSITE, JVP
 from customop.core.samples import Sample
-from customop.errors import DataDependentError, MissingRuleError, OpCheckError
-from customop.testing.checks.trial import (
-    Fault,
-    Trial,
-    floats_of,
-    is_floats,
-    named_floats,
-    placer,
+from customop.errors import DataDependentError, MissingRuleError
+from customop.testing.checks.session import Session, floats_of, is_floats, placer
+from customop.testing.fault import Fault
+from customop.testing.gradcheck import (
+    check_batched,
+    check_derivatives,
+    random_cotangents,
+    second_problem,
 )
-from customop.testing.gradcheck import gradcheck, gradgradcheck
-from customop.testing.vectors import Vector
-from customop.transforms.autograd.grad import vjp
-from customop.transforms.jvp import jvp
-from customop.transforms.vmap import vmap
+from customop.testing.jacobians import (
+    Options,
+    Problem,
+    adjoint,
+    difference,
+    pushforward,
+)
+from customop.testing.vectors import Space, Vector
 
-__all__ = ["check_gradients", "check_jvp"]
+__all__ = ["check_autograd_registration", "check_gradients", "check_jvp"]
+
+_SEED = 20
+_STEP = 1e-6
 
 
 # ---- the operator as a function of its arrays of floats ----
 
 
-class _Function(NamedTuple):
-    """An operator as a function of its arrays of floats, all else held fast."""
-
-    call: Callable[..., tuple[Any, ...]]
-    inputs: list[Any]
-    names: list[str]
-
-
-def _function(trial: Trial, sample: Sample) -> _Function:
-    op = trial.op
-    values = [map_nested(value, _as_double) for value in trial.values(sample)]
-    named = named_floats(op, values)
+def _problem(
+    session: Session, values: Sequence[Any], moving: Sequence[str] | None = None
+) -> Problem:
+    """The operator as a function of some of its arrays of floats; by default of all."""
+    arrays = floats_of(session.op, values)
     put = placer(values, is_floats)
 
-    def call(*arrays: Any) -> tuple[Any, ...]:
-        out = op.invoke(put(arrays))
-        return tuple(leaf for leaf in flat(out) if is_array(leaf) and _is_inexact(leaf))
+    def call(*given: Any) -> tuple[Any, ...]:
+        new = {**arrays, **dict(zip(chosen, given, strict=True))}
+        out = session.op.invoke(put(list(new.values())))
+        return tuple(leaf for leaf in flat(out) if _is_float_array(leaf))
 
-    return _Function(call, [leaf for _, leaf in named], [name for name, _ in named])
+    chosen = arrays if moving is None else {name: arrays[name] for name in moving}
+    return Problem(call, Space(chosen, chosen.values()), rule="gradient")
+
+
+def _is_float_array(leaf: Any) -> bool:
+    return is_array(leaf) and is_inexact(leaf.dtype)
 
 
 def _as_double(leaf: Any) -> Any:
-    """Arrays of floats with the precision that differences need, free to be moved."""
+    """Arrays of floats with the precision that differences need."""
     if not is_floats(leaf) or not isinstance(leaf, np.ndarray):
         return leaf
     return np.array(leaf, np.result_type(leaf.dtype, np.float64), order="C")
 
 
-def _is_inexact(leaf: Any) -> bool:
-    return bool(leaf.dtype.kind in "fc")
-
-
-def _why_no_derivative(trial: Trial, sample: Sample) -> str:
-    if trial.op.schema.written:
-        return f"it writes {', '.join(trial.op.schema.written)}"
-    if not floats_of(trial.bound(sample)):
+def _why_no_derivative(session: Session, sample: Sample) -> str:
+    if session.op.schema.written:
+        return f"it writes {', '.join(session.op.schema.written)}"
+    if not floats_of(session.op, session.bound(sample)):
         return "no argument is an array of floats"
-    run = trial.expected(sample)
-    if not any(is_array(v) and _is_inexact(v) for _, v in run.effects):
+    run = session.expected(sample)
+    if not any(_is_float_array(leaf) for _, leaf in run.effects):
         return "no result is an array of floats"
-    if trial.op.sees_seed:
-        return "it draws from a random state"
     return ""
 
 
-def _why_not_here(fn: _Function) -> str:
-    if not any(x.size for x in fn.inputs):
+# ---- test_autograd_registration ----
+
+
+def check_autograd_registration(session: Session, sample: Sample) -> str:
+    """The formula can be used, and the kernel itself tracks nothing."""
+    op = session.op
+    for name, leaf in session.expected(sample).effects:
+        if is_traced(leaf):
+            raise Fault(
+                f"returns {name} as a value that a transform follows, from plain"
+                " arrays: its kernel uses variables or tracers of others",
+                do="let the kernel compute on plain arrays (stop_gradient(x)), and"
+                f" put the gradient into @{op.name}.register_autograd",
+            )
+    if op.find_rule(AUTOGRAD) is None:
+        return "no autograd rule" if COMPOSITE not in op.rows else "made of operators"
+    reason = _why_no_derivative(session, sample)
+    if not reason:
+        _check_each_alone(session, sample)
+    return reason
+
+
+def _check_each_alone(session: Session, sample: Sample) -> None:
+    """Gradients are the same whichever of the inputs ask for one."""
+    together = _gradients(_problem(session, session.values(sample)))
+    if len(together) == 1:
+        return
+    for name, gradient in together.items():
+        alone = _gradients(_problem(session, session.values(sample), [name]))
+        session.compare_leaf(
+            f"the gradient by {name}",
+            alone[name],
+            gradient,
+            "between where it alone needs one and where all do",
+            do="use ctx.needs_input_grad only to leave out gradients that nobody asks"
+            " for",
+        )
+
+
+def _gradients(problem: Problem) -> dict[str, Any]:
+    """Gradients of the sum of all results, by place."""
+    pull, _ = adjoint(problem)
+    found = problem.inputs.split(pull(np.ones(problem.outputs.size)))
+    return dict(zip(problem.inputs.labels, found, strict=True))
+
+
+# ---- away from kinks ----
+
+
+def _smooth(session: Session, sample: Sample) -> Problem | str:
+    """The function to differentiate, where it is smooth, or why there is none."""
+    reason = _why_no_derivative(session, sample)
+    if not reason and session.op.sees_seed:
+        reason = "it draws from a random state"
+    if reason:
+        return reason
+    values = [map_nested(value, _as_double) for value in session.values(sample)]
+    if not any(x.size for x in floats_of(session.op, values).values()):
         return "arrays without elements have no derivative"
     try:
-        fn.call(*fn.inputs)
+        problem = _problem(session, values)
     except Exception:  # noqa: BLE001  # whatever the kernel raises for them
         return "the kernel takes no float64, which differences need"
-    return ""
+    point = session.once("smooth", sample, lambda: _smooth_point(problem))
+    if point is None:
+        return "differences from both sides disagree: it has a kink or a jump there"
+    if point is not problem.start:
+        moved = problem.inputs.split(point)
+        problem = _problem(session, placer(values, is_floats)(moved))
+    return problem
 
 
-_KINK = "differences from both sides disagree: it has a kink or a jump there"
+_ATTEMPTS = 5
+# The longer step sees a kink that is near; rounding leaves four digits of slopes over
+# the shorter one.
+_STEPS = (1e-4, 1e-6)
 
 
-def _smooth(trial: Trial, sample: Sample) -> _Function | str:
-    """The function to differentiate, where it is smooth, or why there is none."""
-    reason = _why_no_derivative(trial, sample)
-    if reason:
-        return reason
-    fn = _function(trial, sample)
-    reason = _why_not_here(fn)
-    if reason:
-        return reason
-    smooth: _Function | None = trial.once(
-        "smooth", sample, lambda: _away_from_kinks(fn)
-    )
-    return _KINK if smooth is None else smooth
+def _smooth_point(problem: Problem) -> Vector | None:
+    """Inputs where the function is smooth: those given, or others near; None if nowhere.
 
-
-# ---- test_gradients ----
-
-_SEED = 20
-_STEP = 1e-6
-# Agreement of a sum of derivatives with its difference.
-_RTOL, _ATOL = 1e-4, 1e-5
-
-
-def check_gradients(trial: Trial, sample: Sample) -> str:
-    """First and second derivatives are those of the values, by differences."""
-    op = trial.op
-    if op.find_rule(AUTOGRAD) is None:
-        return "no autograd rule"
-    fn = _smooth(trial, sample)
-    if isinstance(fn, str):
-        return fn
-    _check_first(trial, fn)
-    try:
-        _check_second(trial, fn)
-        _check_batch(trial, fn)
-    except (MissingRuleError, DataDependentError) as error:
-        # A formula that calls what no transform sees into gives no wrong number.
-        trial.notes.append(f"first gradients alone, their formula: {error.what}")
-    return ""
-
-
-def _random(arrays: Sequence[Any], rng: np.random.Generator) -> list[Any]:
-    """Arrays like these with no element near zero."""
-    return [_random_like(x, rng) for x in arrays]
-
-
-def _random_like(x: Any, rng: np.random.Generator) -> Any:
-    def draw() -> Any:
-        return rng.uniform(0.5, 1.5, x.shape) * rng.choice([-1.0, 1.0], x.shape)
-
-    values = draw() + 1j * draw() if x.dtype.kind == "c" else draw()
-    return np.asarray(values, x.dtype)
-
-
-def _paired(left: Sequence[Any], right: Sequence[Any]) -> float:
-    """The pairing of cotangents and tangents, real part of the sum of products."""
-    pairs = zip(left, right, strict=True)
-    return float(sum(np.sum(np.multiply(a, b)).real for a, b in pairs))
-
-
-def _moved(arrays: Sequence[Any], tangents: Sequence[Any], step: float) -> list[Any]:
-    return [x + step * t for x, t in zip(arrays, tangents, strict=True)]
-
-
-def _away_from_kinks(fn: _Function) -> _Function | None:
-    """The function where it is smooth: there, or at points near; None if nowhere.
-
-    At a kink the differences ahead and behind are apart by more than a curvature of
-    any size can make them: they go on to differ as the step gets shorter.
+    At a kink the differences ahead and behind are further apart than any curvature
+    makes them: they go on to differ as the step gets shorter.
     """
     rng = np.random.default_rng(_SEED)
+    point = problem.start
     for attempt in range(_ATTEMPTS):
-        inputs = [_beside(x, 0.05 * attempt, rng) for x in fn.inputs]
+        if attempt:
+            shifts = 0.05 * attempt * rng.uniform(-1, 1, problem.inputs.size)
+            point = problem.start + shifts * _reach(problem)
         try:
-            if _is_smooth(fn, inputs, rng):
-                return fn._replace(inputs=inputs)
+            if _is_smooth(problem, point, problem.inputs.random(rng)):
+                return point
+        except Fault:  # its shapes depend on the values
+            continue
         except Exception:
             if attempt == 0:
                 raise
     return None
 
 
-_ATTEMPTS = 5
+def _reach(problem: Problem) -> Vector:
+    """How far to move each component: its own size, and a share of the greatest."""
+    sizes = np.abs(problem.start)
+    reach = sizes.copy()
+    for block in problem.inputs.blocks:
+        reach[block] += 0.1 * (float(sizes[block].max(initial=0.0)) or 1.0)
+    return reach
 
 
-def _beside(x: Vector, spread: float, rng: np.random.Generator) -> Vector:
-    """An array near `x`, by a share of each element and of the greatest."""
-    sizes = np.abs(x)
-    reach = sizes + 0.1 * (float(sizes.max(initial=0.0)) or 1.0)
-    moved: Vector = np.asarray(
-        x + spread * reach * rng.uniform(-1, 1, x.shape), x.dtype
-    )
-    return moved
-
-
-def _is_smooth(fn: _Function, inputs: Sequence[Any], rng: np.random.Generator) -> bool:
-    """Whether differences over a short and a shorter step agree.
-
-    Those of both sides too: at a kink they are apart however short the step.
-    """
-    here = fn.call(*inputs)
-    tangents = _random(inputs, rng)
-    near, nearer = (_sides(fn, inputs, tangents, step) for step in _STEPS)
-    columns = list(zip(here, *near, *nearer, strict=True))
-    if any(len({np.shape(v) for v in column}) > 1 for column in columns):
-        return False
-    return all(_settles(*map(np.asarray, column)) for column in columns)
-
-
-# A kink as near as the longer of these is seen; rounding leaves four digits of slopes
-# over the shorter.
-_STEPS = (1e-4, 1e-6)
-
-
-def _sides(
-    fn: _Function, inputs: Sequence[Any], tangents: Sequence[Any], step: float
-) -> tuple[Any, Any]:
-    """The values ahead and behind."""
-    ahead = fn.call(*_moved(inputs, tangents, step))
-    return ahead, fn.call(*_moved(inputs, tangents, -step))
-
-
-def _settles(here: Any, ahead: Any, behind: Any, ahead2: Any, behind2: Any) -> bool:
-    """Whether slopes of an output, over both steps, are one number at each element."""
-    slope, slope2 = (
-        (a - b) / (2 * step)
-        for a, b, step in zip((ahead, ahead2), (behind, behind2), _STEPS, strict=True)
-    )
-    bend = (ahead2 - 2 * here + behind2) / _STEPS[1]
-    scale = np.abs(slope) + 1e-3 * np.abs(here) + 1e-3
-    apart = np.abs(slope2 - slope) + np.abs(bend)
+def _is_smooth(problem: Problem, point: Vector, direction: Vector) -> bool:
+    """Whether differences over two steps agree, and those of both sides."""
+    here = problem.at(point)
+    slopes, bends = [], []
+    for step in _STEPS:
+        ahead = problem.at(point + step * direction)
+        behind = problem.at(point - step * direction)
+        slopes.append((ahead - behind) / (2 * step))
+        bends.append((ahead - 2 * here + behind) / step)
+    scale = np.abs(slopes[0]) + 1e-3 * np.abs(here) + 1e-3
+    apart = np.abs(slopes[1] - slopes[0]) + np.abs(bends[1])
     return bool(np.all(apart <= 0.02 * scale))
 
 
-def _check_first(trial: Trial, fn: _Function) -> None:
-    rng = np.random.default_rng(_SEED)
-    out, pullback = vjp(fn.call, *fn.inputs)
-    cotangents = _random(out, rng)
-    grads = pullback(tuple(cotangents))
-
-    def paired(arrays: Sequence[Any]) -> float:
-        return _paired(cotangents, fn.call(*arrays))
-
-    if not _are_differences(fn.inputs, grads, paired):
-        _confirm(gradcheck, fn, "gradient", trial)
+# ---- test_gradients ----
 
 
-def _check_second(trial: Trial, fn: _Function) -> None:
-    rng = np.random.default_rng(_SEED)
-    weights: list[Any] = []
-
-    def slope(*arrays: Any) -> Any:
-        out, pullback = vjp(fn.call, *arrays)
-        if not weights:
-            weights.extend(_random(out, rng))
-        return pullback(tuple(weights))
-
-    first, pullback = vjp(slope, *fn.inputs)
-    cotangents = _random(first, rng)
-    grads = pullback(tuple(cotangents))
-
-    def paired(arrays: Sequence[Any]) -> float:
-        return _paired(cotangents, slope(*arrays))
-
-    if not _are_differences(fn.inputs, grads, paired):
-        _confirm(gradgradcheck, fn, "second gradient", trial)
-
-
-# Elements whose derivatives are taken one by one; of larger arrays, these many.
-_MOST_ELEMENTS = 24
-# Of what takes milliseconds to compute, fewer.
-_LARGE = 10_000
-
-
-def _are_differences(
-    inputs: Sequence[Any], grads: Sequence[Any], value: Callable[[Sequence[Any]], float]
-) -> bool:
-    """Whether gradients of a number are its differences, element by element."""
-    moved = [x.copy() for x in inputs]
-    for i, (x, g) in enumerate(zip(inputs, grads, strict=True)):
-        line = moved[i].reshape(-1)
-        slopes = np.asarray(g).reshape(-1)
-        for place in _places(x.size):
-            for unit in (1.0, 1j) if x.dtype.kind == "c" else (1.0,):
-                expected = _difference(line, place, unit, lambda: value(moved))
-                found = float(np.real(slopes[place] * unit))
-                if not abs(found - expected) <= _ATOL + _RTOL * abs(expected):
-                    return False
-    return True
-
-
-def _places(size: int) -> Sequence[int]:
-    if size <= _MOST_ELEMENTS:
-        return range(size)
-    rng = np.random.default_rng(_SEED)
-    count = _MOST_ELEMENTS if size < _LARGE else _MOST_ELEMENTS // 8
-    return list(rng.integers(0, size, count))
-
-
-def _difference(
-    line: Vector, place: int, unit: complex, value: Callable[[], float]
-) -> float:
-    """Central difference of a number that depends on an element of `line`."""
-    kept = line[place]
-    line[place] = kept + _STEP * unit
-    ahead = value()
-    line[place] = kept - _STEP * unit
-    behind = value()
-    line[place] = kept
-    return (ahead - behind) / (2 * _STEP)
-
-
-def _confirm(
-    check: Callable[..., bool], fn: _Function, what: str, trial: Trial
-) -> None:
-    """Say in full what is wrong, by the check that compares all entries."""
-    given = {} if trial.rtol is None else {"rtol": trial.rtol, "atol": trial.atol}
+def check_gradients(session: Session, sample: Sample) -> str:
+    """First and second derivatives are those of the values, by differences."""
+    if session.op.find_rule(AUTOGRAD) is None:
+        return "no autograd rule"
+    problem = _smooth(session, sample)
+    if isinstance(problem, str):
+        return problem
+    size = problem.inputs.size
+    _check_formula(session, problem, size)
     try:
-        check(fn.call, tuple(fn.inputs), **given)
-    except OpCheckError as error:
-        names = {f"inputs[{i}]": name for i, name in enumerate(fn.names)}
-        first, *lines = [_renamed(line, names) for line in (error.what, *error.where)]
-        wrong = [name for name in fn.names if name in (lines or [""])[0]]
-        raise Fault(
-            f"has a{first.partition(' has a')[2]}".replace("backward", what),
-            *_aligned([line for line in lines if not line.startswith("function at")]),
-            do=_REMEDIES[what].format(trial.op.name),
-            parameter=wrong[0].partition("[")[0] if wrong else "",
-        ) from None
+        cotangents = random_cotangents(problem)
+        second = second_problem(problem, cotangents, "second gradient")
+        # Cotangents come last, and are right if the first gradients are.
+        _check_formula(session, second, size)
+        with _Remedy(session, "under vmap"):
+            check_batched(problem, np.random.default_rng(_SEED), _EXACT)
+    except (MissingRuleError, DataDependentError) as error:
+        # A formula that calls what no transform sees into gives no wrong number.
+        session.notes.append(f"first gradients alone, their formula: {error.what}")
+    return ""
+
+
+# A batch runs the same formula, so that only rounding may differ.
+_EXACT = Options(rtol=1e-7, atol=1e-7)
+
+
+def _check_formula(session: Session, problem: Problem, size: int) -> None:
+    if _are_differences(problem, size):
+        return
+    options = Options()
+    if session.rtol is not None and session.atol is not None:
+        options = options._replace(rtol=session.rtol, atol=session.atol)
+    with _Remedy(session, problem.rule):
+        check_derivatives(problem, options)
 
 
 _REMEDIES = {
     "gradient": "correct the formula of @{}.register_autograd",
     "second gradient": "make the formula of @{}.register_autograd of operators with"
     " right formulas of their own, on all that it depends on",
+    "under vmap": "make the formula of @{}.register_autograd of operators with right"
+    " vmap rules, and of axes counted from the end",
 }
 
 
-def _aligned(lines: list[str]) -> list[str]:
-    """Lines with the columns of the table among them as wide as their names now are."""
-    rows = {i: cells for i, cells in enumerate(map(_cells, lines)) if len(cells) == 4}
-    widths = [max((len(row[k]) for row in rows.values()), default=0) for k in range(4)]
-    for i, row in rows.items():
-        texts = [cell.ljust(w) for cell, w in zip(row, widths, strict=True)]
-        lines[i] = "  ".join(texts).rstrip()
-    return lines
+class _Remedy:
+    """Says of faults in a formula what to do about them, and in which parameter."""
+
+    def __init__(self, session: Session, rule: str) -> None:
+        self.do = _REMEDIES[rule].format(session.op.name)
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, cls: object, fault: object, trace: object) -> None:
+        if isinstance(fault, Fault):
+            fault.do = self.do
+            fault.parameter = re.split(r"[\[.]", fault.parameter)[0]
 
 
-def _cells(line: str) -> list[str]:
-    return re.split(r"\s{2,}", line)
+# Agreement of a derivative with its difference.
+_RTOL, _ATOL = 1e-4, 1e-5
+# Components that are moved one by one; a sample of them in larger arrays, and fewer
+# where a call takes milliseconds.
+_MOST_COMPONENTS = 24
+_LARGE = 10_000
 
 
-def _renamed(line: str, names: dict[str, str]) -> str:
-    for old, new in names.items():
-        line = line.replace(old, new)
-    return line
+def _are_differences(problem: Problem, size: int) -> bool:
+    """Whether the gradient by the first components is that of differences.
+
+    It takes one random cotangent. The full comparison, which runs where this fails,
+    takes one for each component of the outputs.
+    """
+    cotangent = problem.outputs.random(np.random.default_rng(_SEED))
+    gradient = adjoint(problem)[0](cotangent)
+    point = problem.start.copy()
+    for i in _components(size):
+        values = []
+        for step in (_STEP, -_STEP):
+            point[i] = problem.start[i] + step
+            values.append(problem.at(point))
+        point[i] = problem.start[i]
+        expected = float(cotangent @ (values[0] - values[1])) / (2 * _STEP)
+        if not abs(gradient[i] - expected) <= _ATOL + _RTOL * abs(expected):
+            return False
+    return True
 
 
-def _check_batch(trial: Trial, fn: _Function) -> None:
-    """The formula is right for a batch of cotangents too."""
+def _components(size: int) -> Sequence[int]:
+    if size <= _MOST_COMPONENTS:
+        return range(size)
     rng = np.random.default_rng(_SEED)
-    out, pullback = vjp(fn.call, *fn.inputs)
-    rows = [_random(out, rng) for _ in range(2)]
-    stacked = tuple(np.stack(column) for column in zip(*rows, strict=True))
-    found = vmap(pullback)(stacked)
-    for i, row in enumerate(rows):
-        expected = pullback(tuple(row))
-        for name, a, b in zip(fn.names, found, expected, strict=True):
-            trial.compare_leaf(
-                f"the gradient by {name}",
-                a[i],
-                b,
-                "between a row of a batch, under vmap, and that row alone",
-                do="make the backward formula of operators with right vmap rules, and"
-                " of axes counted from the end",
-            )
+    count = _MOST_COMPONENTS if size < _LARGE else _MOST_COMPONENTS // 8
+    return list(rng.integers(0, size, count))
 
 
 # ---- test_jvp ----
 
 
-def check_jvp(trial: Trial, sample: Sample) -> str:
+def check_jvp(session: Session, sample: Sample) -> str:
     """The tangent is that of the values, by differences and by the gradient."""
-    op = trial.op
-    formula = op.find_rule(AUTOGRAD)
+    op = session.op
+    has_formula = op.find_rule(AUTOGRAD) is not None
     if op.find_rule(JVP) is None:
-        if formula is None:
+        if not has_formula:
             return "no jvp rule, and no autograd rule to transpose"
         return "no jvp rule: it follows from the autograd rule, see test_gradients"
-    fn = _smooth(trial, sample)
-    if isinstance(fn, str):
-        return fn
-    rng = np.random.default_rng(_SEED)
-    tangents = _random(fn.inputs, rng)
-    found = _check_tangent(trial, fn, range(len(fn.inputs)), tangents)
-    if len(fn.inputs) > 1:
-        for i in range(len(fn.inputs)):
-            _check_tangent(trial, fn, [i], tangents)
-    if formula is not None:
-        _check_transposed(trial, fn, tangents, found, rng)
+    problem = _smooth(session, sample)
+    if isinstance(problem, str):
+        return problem
+    direction = problem.inputs.random(np.random.default_rng(_SEED))
+    tangent = _check_tangent(session, problem, direction)
+    if len(problem.inputs.arrays) > 1:
+        values = [map_nested(value, _as_double) for value in session.values(sample)]
+        point = placer(values, is_floats)(problem.inputs.arrays)
+        for name, block in zip(
+            problem.inputs.labels, problem.inputs.blocks, strict=True
+        ):
+            alone = _problem(session, point, [name])
+            _check_tangent(session, alone, direction[block])
+    if has_formula:
+        _check_transposed(problem, direction, tangent)
     return ""
 
 
-def _check_tangent(
-    trial: Trial, fn: _Function, which: Sequence[int], tangents: Sequence[Any]
-) -> Sequence[Any]:
-    """Tangents of the results where some of the inputs move, by jvp."""
-
-    def call(*moving: Any) -> Any:
-        given = list(fn.inputs)
-        for i, array in zip(which, moving, strict=True):
-            given[i] = array
-        return fn.call(*given)
-
-    chosen = [fn.inputs[i] for i in which]
-    moves = [tangents[i] for i in which]
-    _, found = jvp(call, tuple(chosen), tuple(moves))
-    ahead = call(*_moved(chosen, moves, _STEP))
-    behind = call(*_moved(chosen, moves, -_STEP))
-    moving = ", ".join(fn.names[i] for i in which)
-    for i, (t, a, b) in enumerate(zip(found, ahead, behind, strict=True)):
-        expected = (np.asarray(a) - np.asarray(b)) / (2 * _STEP)
-        scale = max(1.0, float(np.abs(expected).max(initial=0.0)))
-        if not np.all(np.abs(t - expected) <= 1e-5 * scale + 1e-4 * np.abs(expected)):
+def _check_tangent(session: Session, problem: Problem, direction: Vector) -> Vector:
+    """Raise unless the tangent along a direction is the difference; the tangent."""
+    found = pushforward(problem)(direction)
+    expected = difference(problem, _STEP)(direction)
+    for i, block in enumerate(problem.outputs.blocks):
+        a, b = found[block], expected[block]
+        scale = max(1.0, float(np.abs(b).max(initial=0.0)))
+        if not np.all(np.abs(a - b) <= 1e-5 * scale + 1e-4 * np.abs(b)):
+            names = problem.inputs.labels
             raise Fault(
-                f"has a wrong tangent of output {i} along {moving}",
-                f"{np.asarray(t).tolist()}",
-                f"by differences {expected.tolist()}",
-                do=f"correct the rule of @{trial.op.name}.register_jvp",
-                parameter=fn.names[which[0]].partition("[")[0],
+                f"has a wrong tangent of output {i} along {', '.join(names)}",
+                f"{a.tolist()}",
+                f"by differences {b.tolist()}",
+                do=f"correct the rule of @{session.op.name}.register_jvp",
+                parameter=re.split(r"[\[.]", names[0])[0],
             )
-    return found  # type: ignore[no-any-return]
+    return found
 
 
-def _check_transposed(
-    trial: Trial,
-    fn: _Function,
-    tangents: Sequence[Any],
-    found: Sequence[Any],
-    rng: np.random.Generator,
-) -> None:
+def _check_transposed(problem: Problem, direction: Vector, tangent: Vector) -> None:
     """A cotangent of a tangent is a gradient along the direction."""
-    out, pullback = vjp(fn.call, *fn.inputs)
-    cotangents = _random(out, rng)
-    forward = _paired(cotangents, found)
-    backward = _paired(pullback(tuple(cotangents)), tangents)
+    cotangent = problem.outputs.random(np.random.default_rng(_SEED))
+    forward = float(cotangent @ tangent)
+    backward = float(adjoint(problem)[0](cotangent) @ direction)
     if not np.isclose(forward, backward, rtol=1e-6, atol=1e-8):
         raise Fault(
             "has a jvp rule that is not the transpose of its autograd formula",

@@ -1,0 +1,30 @@
+"""What a check has found."""
+
+from __future__ import annotations
+
+__all__ = ["Fault"]
+
+
+class Fault(Exception):
+    """A fault of an operator or of a function.
+
+    Parameters
+    ----------
+    what : str
+        The fault, with the values seen.
+    *where : str
+        Lines with more about it.
+    do : str
+        The remedy.
+    parameter : str
+        Place of the argument concerned, such as ``x`` or ``arrays[0]``, or nothing.
+    """
+
+    def __init__(
+        self, what: str, *where: str, do: str = "", parameter: str = ""
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.do = do
+        self.parameter = parameter
