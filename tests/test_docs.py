@@ -15,12 +15,16 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 import customop as co
+from customop.cli import COMMANDS
 from customop.cli import main as command_line
+from customop.pytest import plugin
+from customop.testing.opcheck import CHECKS
 from tests import numpy_functions
 
 ROOT = Path(__file__).parent.parent
@@ -244,9 +248,6 @@ def test_commands_exist(page: str, capsys: pytest.CaptureFixture[str]) -> None:
                 assert options <= known_options(command, capsys), line
 
 
-COMMANDS = ("list", "show", "explain", "check", "coverage", "bench", "stubs")
-
-
 def known_options(command: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
     """Return the options that the help of a command names."""
     command_line([command, "--help"])
@@ -281,6 +282,50 @@ def test_first_commands_are_those_of_the_gate() -> None:
         "pip install -e . && python examples/01_first_operator.py",
         "pip install -e '.[test]' && python -m pytest",
     ]
+
+
+# ---- tables with a row for each name ----
+
+
+def error_codes() -> list[str]:
+    """Return the error codes of the mypy plugin; to import it needs mypy."""
+    text = (ROOT / "customop/mypy/codes.py").read_text(encoding="utf-8")
+    return [f"customop-{name}" for name in re.findall(r'= _code\("(\w+)"', text)]
+
+
+def options_of_pytest() -> list[str]:
+    """Return the options that the pytest plugin adds."""
+    recorder = mock.Mock()
+    plugin.pytest_addoption(recorder, mock.Mock(**{"has_plugin.return_value": False}))
+    return [call.args[0] for call in recorder.getgroup().addoption.call_args_list]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("typing.md", error_codes()),
+        ("checking.md", [check.name for check in CHECKS]),
+        ("schema.md", [tag.name for tag in co.Tag]),
+        ("command_line.md", options_of_pytest()),
+    ],
+)
+def test_tables_have_every_name(name: str, expected: list[str]) -> None:
+    """Tables of error codes, checks, tags and options have no gaps."""
+    cells = re.findall(r"^\| (`.*?) \| ", PAGES[f"examples/guide/{name}"], re.MULTILINE)
+    named = set(re.findall(r"`([\w-]+)", " ".join(cells)))
+    assert len(expected) > 3
+    assert set(expected) <= named
+
+
+def test_every_option_of_a_command_is_explained(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The page on the command line names every command and option."""
+    text = PAGES["examples/guide/command_line.md"]
+    for command in COMMANDS:
+        assert f"### `{command}`" in text
+        for option in known_options(command, capsys):
+            assert option in text, option
 
 
 # ---- pages made by a program ----
