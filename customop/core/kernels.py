@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.describe import show
 from customop.arrays.fake import to_c_order
 from customop.arrays.kinds import (
     DEFAULT,
@@ -56,14 +55,7 @@ from customop.errors import (
     place,
     quoted,
 )
-from customop.schema.types import (
-    ArrayType,
-    Base,
-    Choice,
-    Maybe,
-    SchemaType,
-    typed_items,
-)
+from customop.schema.fit import ARGUMENTS
 
 __all__ = [
     "different_kinds",
@@ -72,7 +64,6 @@ __all__ = [
     "kernel_below",
     "kernel_for",
     "kind_of_call",
-    "misfit",
     "select",
     "top_interpreter",
 ]
@@ -194,7 +185,7 @@ def _add_nested_kinds(
 
 def _check_no_array(op: RuleTable, slot: int, value: Any) -> None:
     parameter = op.schema.parameters[slot]
-    reason = misfit(value, parameter.type)
+    reason = ARGUMENTS.fault(value, parameter.type)
     if reason:
         name = parameter.name
         remedy = "pass an array, such as np.asarray(x)"
@@ -213,7 +204,7 @@ def _check_nested(op: RuleTable, args: Sequence[Any]) -> None:
     """Raise unless lists of arrays hold arrays, with None and numbers in place."""
     for slot in op.nested_slots:
         parameter = op.schema.parameters[slot]
-        reason = misfit(args[slot], parameter.type)
+        reason = ARGUMENTS.fault(args[slot], parameter.type)
         if reason:
             raise ArgumentError(
                 f"{op.qualname}: argument '{parameter.name}' {reason}",
@@ -433,21 +424,6 @@ def _check_writable(op: RuleTable, args: Sequence[Any]) -> None:
 def _as_array(value: Any) -> Any:
     """A NumPy scalar as an array without axes, which every kernel can take."""
     return np.asarray(value) if isinstance(value, np.generic) else value
-
-
-def misfit(value: Any, kind: SchemaType) -> str:
-    """Why a value that may hold arrays does not fit its type, or nothing."""
-    if isinstance(kind, Maybe):
-        return "" if value is None else misfit(value, kind.item)
-    if not isinstance(kind, Base | ArrayType | Choice):
-        found = [(where, misfit(v, k)) for where, v, k in typed_items(value, kind)]
-        wrong = [f"at {where} {reason}" for where, reason in found if reason]
-        return wrong[0] if wrong else ""
-    if not isinstance(kind, ArrayType) or is_array(value):
-        return ""
-    if kind.or_number and isinstance(value, int | float | complex):
-        return ""
-    return f"expects {kind}, got {show(value)}"
 
 
 # ---- what is done with the results of kernels that need no proof ----

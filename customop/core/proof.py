@@ -35,6 +35,7 @@ from customop.errors import (
     warn_caller,
 )
 from customop.schema.coerce import exact_class
+from customop.schema.fit import Mismatch, NestedType, Visitor
 from customop.schema.parameters import Alias
 from customop.schema.schema import Schema
 from customop.schema.shape_check import check_results
@@ -49,7 +50,6 @@ from customop.schema.types import (
     Maybe,
     SchemaType,
     TupleOf,
-    typed_items,
 )
 
 __all__ = [
@@ -667,8 +667,9 @@ def check_returns(
         got = f"{len(out)} items" if isinstance(out, tuple) else show(out)
         reason = f"returns {got}, must return a tuple of {len(schema.returns)}"
         raise _wrong_return(op, kernel, kind, reason)
+    checker = _Results(kind)
     for i, (r, value) in enumerate(zip(schema.returns, values, strict=True)):
-        reason = _misfit(value, r.type, kind)
+        reason = checker.fault(value, r.type)
         if reason:
             raise _wrong_return(op, kernel, kind, f"returns output {i} {reason}")
     return values
@@ -702,78 +703,77 @@ def _wrong_return(
     )
 
 
-def _misfit(value: Any, kind: SchemaType, device: str) -> str:
-    """Why a result does not fit its type, or nothing."""
-    if isinstance(kind, Maybe):
-        return "" if value is None else _misfit(value, kind.item, device)
-    if isinstance(kind, Choice):
-        chosen = type(value) is type(kind.options[0]) and value in kind.options
-        return "" if chosen else f"as {show(value)}, must be {kind}"
-    if isinstance(kind, ArrayType):
-        return _misfit_array(value, device)
-    if not isinstance(kind, Base):
-        return _misfit_items(value, kind, device)
-    return _misfit_scalar(value, kind)
+class _Results(Visitor):
+    """Results of a kernel for one kind of array, or of a rule."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def array(self, value: Any, kind: ArrayType) -> None:
+        found = kind_of[type(value)]
+        if found is None:
+            raise Mismatch(f"as {show(value)}, must be an array")
+        # NumPy reductions and operators on 0-d arrays give NumPy scalars.
+        if (
+            self.kind in _RULES
+            or found is TRACED
+            or found.name == self.kind
+            or (found is SCALAR and self.kind == "cpu")
+            or (found in (CPU, SCALAR) and self.kind == FAKE)
+        ):
+            return
+        raise Mismatch(
+            f"as {describe(value)} of the kind '{found}', must be of the kind"
+            f" '{self.kind}'"
+        )
+
+    def base(self, value: Any, kind: Base) -> None:
+        exact = exact_class(kind)
+        if isinstance(value, exact) and not (exact is int and isinstance(value, bool)):
+            return
+        if not isinstance(value, _FITTING.get(kind.name, ())):
+            raise _unfit(value, kind)
+
+    def choice(self, value: Any, kind: Choice) -> None:
+        if type(value) is not type(kind.options[0]) or value not in kind.options:
+            raise _unfit(value, kind)
+
+    def member(self, value: Any, kind: ClassOf) -> None:
+        if not isinstance(value, kind.cls):
+            raise _unfit(value, kind)
+
+    def open(self, value: Any, kind: NestedType) -> Any:
+        if not _is_nested_as(value, kind):
+            raise _unfit(value, kind)
+        count = len(kind.items) if isinstance(kind, TupleOf) else None
+        count = kind.length if isinstance(kind, ListOf) else count
+        if count is not None and count != len(value):
+            raise Mismatch(f"with {len(value)} items, must be {kind}")
+        return value
 
 
-def _misfit_items(
-    value: Any, kind: ListOf | TupleOf | DictOf | ClassOf, device: str
-) -> str:
-    if not _is_nested_as(value, kind):
-        return f"as {show(value)}, must be {kind}"
-    count = len(kind.items) if isinstance(kind, TupleOf) else None
-    count = kind.length if isinstance(kind, ListOf) else count
-    if count is not None and count != len(value):
-        return f"with {len(value)} items, must be {kind}"
-    if isinstance(kind, ClassOf) and kind.is_enum:
-        return ""
-    for where, v, k in typed_items(value, kind):
-        reason = _misfit(v, k, device)
-        if reason:
-            return f"with {where.replace('index', 'item')} {reason}"
-    return ""
+# Type -> further classes of results.
+_FITTING: dict[str, tuple[type, ...]] = {
+    "Scalar": (int, float, complex, np.number),
+    "int": (np.integer,),
+    "bool": (np.bool_,),
+}
 
 
-def _is_nested_as(value: Any, kind: ListOf | TupleOf | DictOf | ClassOf) -> bool:
+def _unfit(value: Any, kind: SchemaType) -> Mismatch:
+    return Mismatch(f"as {show(value)}, must be {kind}")
+
+
+def _is_nested_as(value: Any, kind: NestedType) -> bool:
     """Whether a result is of the class that its type is made of."""
     if isinstance(kind, ListOf | TupleOf):
         return isinstance(value, list | tuple)
     if isinstance(kind, DictOf):
         return type(value) is dict and all(isinstance(key, str) for key in value)
-    if kind.is_enum:
-        return isinstance(value, kind.cls)
     if kind.fields.is_dict:
         keys = set(value) if type(value) is dict else {None}
         return kind.fields.required <= keys <= set(kind.items)
     return type(value) is kind.cls
-
-
-def _misfit_array(value: Any, device: str) -> str:
-    found = kind_of[type(value)]
-    if found is None:
-        return f"as {show(value)}, must be an array"
-    # NumPy reductions and operators on 0-d arrays give NumPy scalars.
-    if (
-        device in _RULES
-        or found is TRACED
-        or found.name == device
-        or (found is SCALAR and device == "cpu")
-    ):
-        return ""
-    if device == FAKE and found in (CPU, SCALAR):
-        return ""
-    return f"as {describe(value)} of the kind '{found}', must be of the kind '{device}'"
-
-
-def _misfit_scalar(value: Any, kind: Base) -> str:
-    exact = exact_class(kind)
-    if isinstance(value, exact) and not (exact is int and isinstance(value, bool)):
-        return ""
-    if kind.name == "Scalar" and isinstance(value, int | float | complex | np.number):
-        return ""
-    if isinstance(value, {"int": np.integer, "bool": np.bool_}.get(kind.name, ())):
-        return ""
-    return f"as {show(value)}, must be {kind}"
 
 
 # ---- results of fake kernels ----

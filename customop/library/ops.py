@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 
 from customop.arrays.describe import abbreviated
 from customop.arrays.kinds import is_array
-from customop.core.kernels import misfit
 from customop.core.operator import Operator, namespaces
 from customop.errors import (
     ArgumentError,
@@ -18,6 +17,7 @@ from customop.errors import (
     quoted,
 )
 from customop.schema.coerce import exact_class
+from customop.schema.fit import ARGUMENTS
 from customop.schema.parameters import MISSING
 from customop.schema.types import ARRAY, Base, holds_arrays
 
@@ -266,7 +266,7 @@ def _bound(
     except (TypeError, ShapeError) as error:
         return None, getattr(error, "what", str(error)).removeprefix(f"{op.qualname}: ")
     for p, value in zip(op.schema.parameters, values, strict=True):
-        reason = misfit(value, p.type) if holds_arrays(p.type) else ""
+        reason = ARGUMENTS.fault(value, p.type) if holds_arrays(p.type) else ""
         if reason:
             return None, f"argument '{p.name}' {reason}"
     return values, ""

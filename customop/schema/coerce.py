@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.describe import show
-from customop.arrays.kinds import has_device, is_array, normalize_device
+from customop.arrays.kinds import has_device, is_array, is_traced, normalize_device
 from customop.errors import ArgumentError, did_you_mean
+from customop.schema.fit import Mismatch, NestedType, Visitor
 from customop.schema.types import (
     DEVICE,
     DTYPE,
@@ -25,14 +26,9 @@ from customop.schema.types import (
     SchemaType,
     TupleOf,
     holds_arrays,
-    typed_items,
 )
 
-__all__ = ["Mismatch", "check_default", "coerce", "exact_class", "needs_guard"]
-
-
-class Mismatch(Exception):
-    """A value does not fit a schema type; the text says why."""
+__all__ = ["check_default", "coerce", "exact_class", "needs_guard"]
 
 
 # ---- numbers, strings and the like ----
@@ -148,89 +144,82 @@ def needs_guard(kind: SchemaType) -> bool:
 # ---- any type ----
 
 
-def coerce(value: Any, kind: SchemaType) -> Any:
-    """The value as a kernel gets it.
+class _Coercion(Visitor):
+    """Makes of an argument what a kernel gets. What fits as it is stays itself."""
 
-    Raises
-    ------
-    Mismatch
-        If it does not fit the type.
-    """
-    return _COERCIONS[type(kind)](value, kind)
+    # Arrays fit by the choice of a kernel, and by the shapes of all arrays.
 
+    def base(self, value: Any, kind: Base) -> Any:
+        exact, convert = _EXACT[kind.name]
+        if type(value) is exact and kind.name in PROVEN_BY_CLASS:
+            return value
+        try:
+            return convert(value)
+        except OverflowError:
+            raise Mismatch(f"expects {kind}, got a number out of its range") from None
+        except (Mismatch, ValueError) as error:
+            reason = str(error) if isinstance(error, Mismatch) else ""
+            raise Mismatch(reason or _expects(kind, value)) from None
+        except TypeError as error:
+            if is_traced(value):  # its own error says what to do
+                raise
+            raise Mismatch(_expects(kind, value)) from error
 
-def _coerce_maybe(value: Any, kind: Maybe) -> Any:
-    return None if value is None else coerce(value, kind.item)
+    def choice(self, value: Any, kind: Choice) -> Any:
+        try:
+            found = self.base(value, Base(kind.name))
+        except Mismatch:
+            found = None
+        if found not in kind.options:
+            raise Mismatch(_expects(kind, value) + _near(value, kind.options))
+        return found
 
+    def member(self, value: Any, kind: ClassOf) -> Any:
+        cls: Any = kind.cls
+        if isinstance(value, cls):
+            return value
+        if not has_device(value):  # an array may equal anything
+            try:
+                found = cls(value)
+            except (ValueError, TypeError):
+                found = None
+            if found is not None and _is_bool(found.value) == _is_bool(value):
+                return found
+        raise Mismatch(_expects(kind, value) + _near(value, [m.value for m in cls]))
 
-def _coerce_array(value: Any, kind: ArrayType) -> Any:
-    # What fits is said by the choice of a kernel, and by the shapes of all arrays.
-    return value
-
-
-def _coerce_base(value: Any, kind: Base) -> Any:
-    exact, convert = _EXACT[kind.name]
-    if type(value) is exact and kind.name in PROVEN_BY_CLASS:
+    def open(self, value: Any, kind: NestedType) -> Any:
+        if isinstance(kind, ListOf):
+            return _as_list(value, kind)
+        if isinstance(kind, TupleOf):
+            _check_tuple(value, kind)
+        elif isinstance(kind, DictOf) or kind.fields.is_dict:
+            _check_dict(value, kind)
+        else:
+            _check_object(value, kind)
         return value
-    try:
-        return convert(value)
-    except OverflowError:
-        raise Mismatch(f"expects {kind}, got a number out of its range") from None
-    except (Mismatch, ValueError) as error:
-        reason = str(error) if isinstance(error, Mismatch) else ""
-        raise Mismatch(reason or f"expects {kind}, got {show(value)}") from None
-    except TypeError as error:
-        if hasattr(value, "interpreter"):  # a traced value says itself what to do
-            raise
-        raise Mismatch(f"expects {kind}, got {show(value)}") from error
+
+    def close(self, value: Any, kind: NestedType, items: list[Any]) -> Any:
+        if isinstance(kind, ListOf | TupleOf):
+            wanted = list if isinstance(kind, ListOf) and not kind.is_tuple else tuple
+            same = type(value) is wanted and all(map(operator.is_, value, items))
+            return value if same else wanted(items)
+        if isinstance(kind, DictOf) or kind.fields.is_dict:
+            same = type(value) is dict and all(map(operator.is_, value.values(), items))
+            pairs = zip(value, items, strict=True)
+            return value if same else {_to_str(key): item for key, item in pairs}
+        same = all(map(operator.is_, kind.fields.items(value), items))
+        return value if same else kind.fields.like(value, items)
 
 
-def _coerce_list(value: Any, kind: ListOf) -> Any:
-    if kind.length is not None and isinstance(value, int | float | bool):
-        value = [value] * kind.length
-    if isinstance(value, np.ndarray) and value.ndim == 1 and not holds_arrays(kind):
-        value = value.tolist()
-    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
-        raise Mismatch(f"expects {kind}, a list, got {show(value)}")
-    if kind.length is not None and len(value) != kind.length:
-        raise Mismatch(f"expects {kind}, got {len(value)} items")
-    items = [_coerce_item(*item) for item in typed_items(value, kind)]
-    return _in_class(value, items, tuple if kind.is_tuple else list)
+coerce = _Coercion().visit
 
 
-def _coerce_tuple(value: Any, kind: TupleOf) -> Any:
-    if not isinstance(value, tuple | list):
-        raise Mismatch(f"expects {kind}, a tuple, got {show(value)}")
-    if len(value) != len(kind.items):
-        raise Mismatch(f"expects {kind}, got {len(value)} items")
-    items = [_coerce_item(*item) for item in typed_items(value, kind)]
-    return _in_class(value, items, tuple)
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_)
 
 
-def _in_class(
-    value: Any, items: list[Any], wanted: type[list[Any] | tuple[Any, ...]]
-) -> Any:
-    """The items in the class that is wanted: the value itself if that is the same."""
-    if type(value) is wanted and all(map(operator.is_, value, items)):
-        return value
-    return wanted(items)
-
-
-def _coerce_item(where: str, value: Any, kind: SchemaType) -> Any:
-    try:
-        return coerce(value, kind)
-    except Mismatch as error:
-        raise Mismatch(f"at {where} {error}") from None
-
-
-def _coerce_choice(value: Any, kind: Choice) -> Any:
-    try:
-        found = _coerce_base(value, Base(kind.name))
-    except Mismatch:
-        found = None
-    if found not in kind.options:
-        raise Mismatch(f"expects {kind}, got {show(value)}{_near(value, kind.options)}")
-    return found
+def _expects(kind: SchemaType, value: Any, what: str = "") -> str:
+    return f"expects {kind}{what}, got {show(value)}"
 
 
 def _near(value: Any, known: Sequence[Any]) -> str:
@@ -239,40 +228,47 @@ def _near(value: Any, known: Sequence[Any]) -> str:
     return did_you_mean(value, texts) if isinstance(value, str) else ""
 
 
-def _coerce_dict(value: Any, kind: DictOf) -> Any:
+def _as_list(value: Any, kind: ListOf) -> Any:
+    if kind.length is not None and isinstance(value, int | float | bool):
+        return [value] * kind.length
+    if isinstance(value, np.ndarray) and value.ndim == 1 and not holds_arrays(kind):
+        value = value.tolist()
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        raise Mismatch(_expects(kind, value, ", a list"))
+    if kind.length is not None and len(value) != kind.length:
+        raise Mismatch(f"expects {kind}, got {len(value)} items")
+    return value
+
+
+def _check_tuple(value: Any, kind: TupleOf) -> None:
+    if not isinstance(value, tuple | list):
+        raise Mismatch(_expects(kind, value, ", a tuple"))
+    if len(value) != len(kind.items):
+        raise Mismatch(f"expects {kind}, got {len(value)} items")
+
+
+def _check_dict(value: Any, kind: DictOf | ClassOf) -> None:
     if not isinstance(value, Mapping):
-        raise Mismatch(f"expects {kind}, a dict, got {show(value)}")
+        raise Mismatch(_expects(kind, value, ", a dict"))
+    known = kind.items if isinstance(kind, ClassOf) else None
     for key in value:
-        if not isinstance(key, str):
-            raise Mismatch(f"expects {kind}, got the key {show(key)}")
-    return _with_items(value, kind)
+        if not isinstance(key, str) or (known is not None and key not in known):
+            near = _near(key, list(known or ()))
+            raise Mismatch(f"expects {kind}, got the key {show(key)}{near}")
+    if isinstance(kind, ClassOf):
+        missing = [
+            n for n in kind.items if n in kind.fields.required and n not in value
+        ]
+        if missing:
+            raise Mismatch(f"expects {kind}, got no key '{missing[0]}'")
 
 
-def _with_items(value: Mapping[str, Any], kind: DictOf | ClassOf) -> Any:
-    """A plain dict of coerced items: the value itself if that is the same."""
-    given = typed_items(value, kind)
-    items = [_coerce_item(*item) for item in given]
-    pairs = zip(items, given, strict=True)
-    if type(value) is dict and all(new is old for new, (_, old, _) in pairs):
-        return value
-    return {_to_str(key): item for key, item in zip(value, items, strict=True)}
-
-
-def _coerce_object(value: Any, kind: ClassOf) -> Any:
-    if kind.is_enum:
-        return _coerce_member(value, kind)
-    if kind.fields.is_dict:
-        return _coerce_typed_dict(value, kind)
+def _check_object(value: Any, kind: ClassOf) -> None:
     if type(value) is not kind.cls:
-        raise Mismatch(f"expects {kind}, got {show(value)}{_other_class(value, kind)}")
-    try:
-        given = typed_items(value, kind)
-    except AttributeError as error:
-        raise Mismatch(f"expects {kind}, whose object lacks '{error.name}'") from None
-    items = [_coerce_item(*item) for item in given]
-    if all(new is old for new, (_, old, _) in zip(items, given, strict=True)):
-        return value
-    return kind.fields.like(value, items)
+        raise Mismatch(_expects(kind, value) + _other_class(value, kind))
+    lacking = [name for name in kind.items if not hasattr(value, name)]
+    if lacking:
+        raise Mismatch(f"expects {kind}, whose object lacks '{lacking[0]}'")
 
 
 def _other_class(value: Any, kind: ClassOf) -> str:
@@ -281,49 +277,6 @@ def _other_class(value: Any, kind: ClassOf) -> str:
         return ", a class derived from it, whose further fields no transform would see"
     same = type(value).__qualname__ == kind.cls.__qualname__
     return ", whose class was defined again since" if same else ""
-
-
-def _coerce_typed_dict(value: Any, kind: ClassOf) -> Any:
-    if not isinstance(value, Mapping):
-        raise Mismatch(f"expects {kind}, a dict, got {show(value)}")
-    known, required = kind.items, kind.fields.required
-    for key in value:
-        if key not in known:
-            near = _near(key, list(known))
-            raise Mismatch(f"expects {kind}, got the key {show(key)}{near}")
-    missing = [name for name in known if name in required and name not in value]
-    if missing:
-        raise Mismatch(f"expects {kind}, got no key '{missing[0]}'")
-    return _with_items(value, kind)
-
-
-def _coerce_member(value: Any, kind: ClassOf) -> Any:
-    cls: Any = kind.cls
-    if isinstance(value, cls):
-        return value
-    if not has_device(value):  # an array equals what it likes
-        try:
-            found = cls(value)
-        except (ValueError, TypeError):
-            found = None
-        if found is not None and isinstance(found.value, bool) == isinstance(
-            value, bool | np.bool_
-        ):
-            return found
-    near = _near(value, [m.value for m in cls])
-    raise Mismatch(f"expects {kind}, got {show(value)}{near}")
-
-
-_COERCIONS: dict[type, Callable[[Any, Any], Any]] = {
-    Base: _coerce_base,
-    ArrayType: _coerce_array,
-    Choice: _coerce_choice,
-    Maybe: _coerce_maybe,
-    ListOf: _coerce_list,
-    DictOf: _coerce_dict,
-    TupleOf: _coerce_tuple,
-    ClassOf: _coerce_object,
-}
 
 
 # Type -> what to pass for it.
@@ -391,36 +344,40 @@ def check_default(value: Any, kind: SchemaType) -> Any:
         raise Mismatch(_MUTABLE)
     if value is not None and inner == Base("bool") and _number_class(value) != "b":
         raise Mismatch(f"expects bool, got {show(value)}")
-    return _fixed(coerce(value, kind), kind)
+    return _DEFAULT.visit(coerce(value, kind), kind)
 
 
-def _fixed(value: Any, kind: SchemaType) -> Any:
-    if isinstance(kind, Maybe):
-        return None if value is None else _fixed(value, kind.item)
-    if isinstance(kind, TupleOf):
-        return tuple(_fixed(v, k) for v, k in zip(value, kind.items, strict=True))
-    if isinstance(kind, ListOf):
-        return tuple(_fixed(item, kind.item) for item in value)
-    if isinstance(kind, ClassOf | DictOf):
-        return _fixed_object(value, kind)
-    if isinstance(kind, ArrayType):
+class _Default(Visitor):
+    """Makes of a coerced default what a schema keeps: a value that cannot change."""
+
+    def base(self, value: Any, kind: Base) -> Any:
+        if kind == GENERATOR:
+            raise Mismatch(
+                "a Generator can only have the default None, since drawing changes it"
+            )
+        if kind == DTYPE and not _has_text(value):
+            raise Mismatch("this dtype has no text in a schema")
+        return value
+
+    def array(self, value: Any, kind: ArrayType) -> Any:
         if kind.or_number and _number_class(value):
             return _to_scalar(value)
-        raise Mismatch("an array has no default but None")
-    if kind == GENERATOR:
-        raise Mismatch("a Generator has no default but None, since drawing changes it")
-    if kind == DTYPE and not _has_text(value):
-        raise Mismatch("this dtype has no text in a schema")
-    return value
+        raise Mismatch("an array can only have the default None")
 
-
-def _fixed_object(value: Any, kind: ClassOf | DictOf) -> Any:
-    if isinstance(kind, DictOf) or not kind.fields.is_frozen:
-        raise Mismatch(_MUTABLE)
-    if kind.is_enum:
+    def open(self, value: Any, kind: NestedType) -> Any:
+        if isinstance(kind, DictOf):
+            raise Mismatch(_MUTABLE)
+        if isinstance(kind, ClassOf) and not kind.fields.is_frozen:
+            raise Mismatch(_MUTABLE)
         return value
-    items = [_fixed(v, k) for _, v, k in typed_items(value, kind)]
-    return kind.fields.like(value, items)
+
+    def close(self, value: Any, kind: NestedType, items: list[Any]) -> Any:
+        if isinstance(kind, ClassOf):
+            return kind.fields.like(value, items)
+        return tuple(items)
+
+
+_DEFAULT = _Default()
 
 
 def _has_text(dtype: np.dtype[Any]) -> bool:

@@ -20,7 +20,8 @@ from customop.errors import (
     quoted,
 )
 from customop.schema.annotations import meet_classes, schema_type, show_annotation
-from customop.schema.coerce import Mismatch, check_default
+from customop.schema.coerce import check_default
+from customop.schema.fit import Mismatch
 from customop.schema.parameters import (
     KEYWORD_ONLY,
     MISSING,

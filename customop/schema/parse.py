@@ -14,7 +14,8 @@ import numpy as np
 from customop.arrays.dtypes import ELEMENTS, KNOWN_ELEMENTS
 from customop.errors import SchemaError, did_you_mean
 from customop.schema.annotations import FOREIGN, NAMES, find_class
-from customop.schema.coerce import Mismatch, check_default
+from customop.schema.coerce import check_default
+from customop.schema.fit import Mismatch
 from customop.schema.parameters import (
     KEYWORD_ONLY,
     MISSING,

@@ -18,7 +18,8 @@ from customop.errors import (
     place,
     quoted,
 )
-from customop.schema.coerce import Mismatch, check_default, coerce, remedy
+from customop.schema.coerce import check_default, coerce, remedy
+from customop.schema.fit import Mismatch
 from customop.schema.infer import check_mutates_args, infer
 from customop.schema.parameters import (
     KEYWORD_ONLY,

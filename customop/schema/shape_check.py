@@ -9,15 +9,14 @@ from customop.arrays.describe import abbreviated
 from customop.arrays.dtypes import ELEMENTS, is_element
 from customop.arrays.kinds import is_array
 from customop.errors import ArgumentError, CustomOpError, SchemaError, ShapeError
+from customop.schema.fit import typed_arrays
 from customop.schema.schema import Schema
 from customop.schema.types import (
     ArrayType,
     Base,
     Maybe,
     SchemaType,
-    parts,
     shapes_in,
-    typed_items,
 )
 from customop.shapes.solve import AxisFault, Sizes, known_names
 
@@ -40,21 +39,10 @@ class Seen(NamedTuple):
 
 
 def _seen(who: str, value: Any, kind: SchemaType, parameter: str) -> Iterator[Seen]:
-    """Arrays in a value whose type says something of them."""
-    if isinstance(kind, Maybe):
-        kind = kind.item
-        if value is None:
-            return
-    if isinstance(kind, ArrayType):
-        if kind.shape is not None and is_array(value):
-            yield Seen(who, value, kind, parameter)
-    elif any(isinstance(part, ArrayType) for part in parts(kind)):
-        try:
-            items = typed_items(value, kind)
-        except (TypeError, AttributeError, ValueError, KeyError):
-            return  # what does not fit its type is told by the choice of a kernel
-        for where, v, k in items:
-            yield from _seen(f"{who} at {where}", v, k, parameter)
+    """Arrays in a value that have a shape in their type."""
+    for where, v, k in typed_arrays(value, kind):
+        if k.shape is not None and is_array(v):
+            yield Seen(f"{who}{where}", v, k, parameter)
 
 
 def _arguments(schema: Schema, args: Sequence[Any]) -> Iterator[Seen]:

@@ -59,7 +59,7 @@ WRONG_RETURNS = [
     ("Array", lambda x: co.fake_like(x), "of the kind 'fake', must be of the kind"),
     ("Array?", lambda x: 3, "output 0 as int 3, must be an array"),
     ("Array[]", lambda x: x * 1, "must be Array[]"),
-    ("Array[]", lambda x: [x * 1, 2.0], "with item 1 as float 2.0, must be an array"),
+    ("Array[]", lambda x: [x * 1, 2.0], "at index 1 as float 2.0, must be an array"),
     ("Array[2]", lambda x: [x * 1], "must be Array[2]"),
     ("(Array, Array)", lambda x: (x * 1,), "returns 1 items, must return a tuple of 2"),
     ("(Array, Array)", lambda x: [x * 1, x * 2], "must return a tuple of 2"),

@@ -309,7 +309,7 @@ def test_a_default_is_kept_and_read_back(
 
 CHANGES = "a default must be immutable: write a tuple or a number"
 NO_NONE = "only an Optional parameter has the default None"
-NO_ARRAY = "an array has no default but None"
+NO_ARRAY = "an array can only have the default None"
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ NO_ARRAY = "an array has no default but None"
             "give a default of type device",
         ),
         ("co.Array | None", np.float64(1), NO_ARRAY, "write x: Optional[co.Array | None] = None"),
-        ("list[co.Array]", (np.float64(1),), NO_ARRAY, "give a default of type Array[]"),
+        ("list[co.Array]", (np.float64(1),), f"at index 0 {NO_ARRAY}", "give a default of type Array[]"),
     ],
 )  # fmt: skip
 def test_a_default_that_does_not_fit_is_refused(

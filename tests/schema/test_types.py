@@ -285,8 +285,12 @@ NO_DEFAULTS = [
     (Settings, {"rate": 1.0}, "a default must be immutable: write a tuple or a number"),
     (dict[str, int], {}, "a default must be immutable: write a tuple or a number"),
     (Plain, Plain(1), "a default must be immutable: write a tuple or a number"),
-    (Held, Held(X, {}), "an array has no default but None"),
-    (Held, Held(None, {}), "a default must be immutable: write a tuple or a number"),
+    (Held, Held(X, {}), "at field 'array' an array can only have the default None"),
+    (
+        Held,
+        Held(None, {}),
+        "at field 'table' a default must be immutable: write a tuple or a number",
+    ),
 ]
 
 

@@ -7,7 +7,7 @@ row alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,16 +20,13 @@ from customop.arrays.kinds import FAKE, device_of, is_array
 from customop.arrays.nested import flat
 from customop.core.table import RuleTable
 from customop.errors import MissingRuleError, ShapeError
+from customop.schema.fit import typed_arrays
 from customop.schema.schema import Schema
 from customop.schema.shape_check import number_names, sizes_of
 from customop.schema.types import (
     ArrayType,
-    Maybe,
     SchemaType,
-    holds_arrays,
-    item_shape,
     shapes_in,
-    typed_items,
 )
 from customop.shapes.notation import Shape
 from customop.shapes.solve import Sizes, broadcast, untold, why_untold
@@ -201,11 +198,9 @@ def _joint_loop(op: RuleTable, values: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _with_shapes(value: Any, kind: SchemaType) -> list[tuple[Any, Shape]]:
-    """Arrays of an argument, or of a list of them, each with its shape."""
-    shape = item_shape(kind)
-    if shape is None:
-        return []
-    return [(leaf, shape) for leaf in flat(value) if is_array(leaf)]
+    """Arrays of an argument that have a shape in their type."""
+    found = typed_arrays(value, kind)
+    return [(v, k.shape) for _, v, k in found if k.shape is not None and is_array(v)]
 
 
 # ---- dtypes of the results ----
@@ -220,9 +215,9 @@ def _dtype(schema: Schema, element: str, values: Sequence[Any]) -> Any:
     if element != "Array" and not ELEMENTS[element].kinds:
         return np.dtype(element)
     pairs = [
-        pair
+        (k.element, v)
         for p, value in zip(schema.parameters, values, strict=True)
-        for pair in _with_elements(value, p.type)
+        for _, v, k in typed_arrays(value, p.type)
     ]
     own = [v for e, v in pairs if e == element] or [v for _, v in pairs]
     numbers = [v for v in own if type(v) in (int, float, complex)]
@@ -230,15 +225,3 @@ def _dtype(schema: Schema, element: str, values: Sequence[Any]) -> Any:
     if not dtypes and not numbers:
         return np.dtype((*ELEMENTS[element].dtypes, np.float64)[0])
     return as_element(element, np.result_type(*dtypes, *numbers))
-
-
-def _with_elements(value: Any, kind: SchemaType) -> Iterator[tuple[str, Any]]:
-    """Arrays of an argument, and numbers in their place, with their elements."""
-    if isinstance(kind, ArrayType):
-        yield kind.element, value
-    elif isinstance(kind, Maybe):
-        if value is not None:
-            yield from _with_elements(value, kind.item)
-    elif holds_arrays(kind):
-        for _, item, own in typed_items(value, kind):
-            yield from _with_elements(item, own)

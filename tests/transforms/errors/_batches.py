@@ -323,7 +323,7 @@ KERNELS: Table = {
         lambda: made(gives_numbers, "(Array x) -> Array[]")(X),
         co.ContractError,
         RuntimeError,
-        "texts::op: the 'cpu' kernel returns output 0 with item 1 as int 3, must be an array\n"
+        "texts::op: the 'cpu' kernel returns output 0 at index 1 as int 3, must be an array\n"
         "  texts::op(Array x) -> Array[]\n"
         f"  kernel at {at(gives_numbers)}\n"
         "  do: return what the schema says, or change the annotation of the result",
