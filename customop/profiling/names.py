@@ -13,10 +13,10 @@ from customop.core.kernels import kind_of_call
 from customop.core.kinds import AUTOGRAD, COMPOSITE, JVP, VMAP
 from customop.core.table import RuleKind, RuleTable
 
-__all__ = ["FORMULAS", "names_of"]
+__all__ = ["names_of"]
 
 # The parts of a gradient that observers see, and the names of their rows.
-FORMULAS: dict[str | Interpreter, str] = {
+_FORMULAS: dict[str | Interpreter, str] = {
     "setup_context": "setup_context",
     "backward": "autograd backward",
 }
@@ -25,28 +25,29 @@ _WITHOUT_RULE: dict[RuleKind, str] = {VMAP: "vmap loop", JVP: "jvp by autograd"}
 
 
 def names_of(
-    op: RuleTable,
-    by: str | Interpreter,
-    fn: Callable[..., Any],
-    args: Sequence[Any],
-    arrays: Sequence[Any],
+    op: RuleTable, by: str | Interpreter, fn: Callable[..., Any], args: Sequence[Any]
 ) -> tuple[str, str]:
     """Names of an operator and of what runs, from the arguments of `Observer.enter`."""
     names = op.plans.rule_names
     key: Any
-    if isinstance(by, Interpreter):
+    if not isinstance(by, str):
         key = type(by), by.kind
         if key not in names:
             names[key] = op.qualname, _rule_name(op, by, fn)
     elif by == "kernel":
-        # The classes of the arrays decide; without arrays, a device may.
-        classes = frozenset(map(type, arrays)) if arrays else kind_of_call(op, args)
-        key = id(fn), classes
+        key = id(fn), _classes(op, args)
         if key not in names:
             names[key] = op.qualname, _kernel_name(op, fn, args)
     else:
-        return op.qualname, FORMULAS[by]
+        return op.qualname, _FORMULAS[by]
     return names[key]
+
+
+def _classes(op: RuleTable, args: Sequence[Any]) -> Any:
+    """The classes of arguments, which mostly decide what a kernel is called."""
+    if op.nested_slots or not op.array_slots or op.schema.device_slot is not None:
+        return kind_of_call(op, args)
+    return tuple(map(type, args))
 
 
 def _kernel_name(op: RuleTable, kernel: Callable[..., Any], args: Sequence[Any]) -> str:

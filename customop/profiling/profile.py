@@ -1,4 +1,4 @@
-"""Profiles: which operators a program calls, by which rules, and what they cost."""
+"""Profiles: the operators that a program calls, by which rules, and their cost."""
 
 from __future__ import annotations
 
@@ -12,50 +12,48 @@ from typing import Any, Literal, Self
 
 from customop.arrays.kinds import CUDA, kind_of
 from customop.arrays.nested import flat
-from customop.core.dispatch import Interpreter, nested_leaves
+from customop.core.dispatch import Interpreter
 from customop.core.observe import Observer
 from customop.core.table import RuleTable
 from customop.errors import ArgumentError
-from customop.profiling.names import FORMULAS, names_of
+from customop.profiling.names import names_of
 from customop.profiling.report import save, table_of
-from customop.profiling.tree import Entered, ProfileRow, Track, rows_of
+from customop.profiling.tree import ProfileRow, Running, Track, rows_of
 
 __all__ = ["profile"]
 
 
-class profile(Observer):  # noqa: N801  # written as a call, as `autocast` is
-    """While it is open, counts and times all that operators run.
+class profile(Observer):  # noqa: N801  # used like a function, as `autocast` is
+    """Count and time all that operators run while it is open.
 
-    Each kernel, rule and formula that a call runs is a call of its own: the gradient of
-    one operator shows its forward rule, the kernel inside of it, and its backward
-    formula. A profile sees what runs in the thread or task that opened it. It can be
-    opened again when it is closed, and goes on counting. A task that was started inside
-    is seen too; a thread only with `threads`.
+    Each kernel, rule and formula counts as a call: the gradient of one operator shows
+    its forward rule, the kernel inside it, and its backward formula. A profile sees the
+    thread or task that opened it, and tasks started from there. It can be opened again,
+    and goes on counting.
 
     Parameters
     ----------
     threads : bool
-        Whether it sees what runs in all threads of the process.
+        Whether it sees all threads of the process.
     synchronize : bool
-        Whether calls with CuPy arrays wait for the device before each look at the
-        clock. Otherwise the time of a CUDA kernel is that of its launch.
+        Whether the clock is read only after the device has finished, for calls with
+        CuPy arrays. Otherwise the time of a CUDA kernel is that of its launch.
     max_events : int
-        Calls that are kept one by one for `save`, the first ones. What comes after
-        them is counted in the rows alone.
+        How many calls are kept for `save`, the first ones. Rows count all calls.
     clock : callable
         Gives the time in whole nanoseconds.
 
     Raises
     ------
     ArgumentError
-        If `max_events` is no number of calls.
+        If `max_events` is not a number of calls.
 
     Notes
     -----
-    Between the clock's two readings lies the kernel, rule or formula, with what it
-    calls; not the choice of the kernel, nor the proof of its first call. To look at a
-    call takes 2 to 4 us, which show in the times of what is around it. An event takes
-    half a kilobyte.
+    The time of a call is that of the kernel, rule or formula, with the operators that it
+    calls. Choosing the kernel and proving its first call are not part of it. Noting a
+    call takes about 4 us, which count as time of the call around it. An event takes half
+    a kilobyte.
 
     Examples
     --------
@@ -78,7 +76,7 @@ class profile(Observer):  # noqa: N801  # written as a call, as `autocast` is
     ) -> None:
         if type(max_events) is not int or max_events < 0:
             raise ArgumentError(
-                f"profile: max_events={max_events!r} is no number of calls",
+                f"profile: max_events={max_events!r} is not a number of calls",
                 do="pass a whole number, 0 for rows without a timeline",
             )
         super().__init__(threads=threads)
@@ -108,32 +106,25 @@ class profile(Observer):  # noqa: N801  # written as a call, as `autocast` is
         by: str | Interpreter,
         fn: Callable[..., Any],
         args: Sequence[Any],
-    ) -> tuple[Track, Entered]:
-        """Note that a kernel, rule or formula begins."""
-        slots = op.array_slots
-        if by in FORMULAS:
-            arrays: Sequence[Any] = flat(list(args))
-        elif len(slots) == 1 and not op.nested_slots:  # as most are: 100 ns less
-            arrays = (args[slots[0]],)
-        else:
-            arrays = [*[args[slot] for slot in slots], *nested_leaves(op, args)]
+    ) -> tuple[Track, Running]:
+        """Note that something begins: see `Observer.enter`."""
         track = self._track()
-        return track, track.enter(names_of(op, by, fn, args, arrays), arrays)
+        return track, track.enter(names_of(op, by, fn, args), args)
 
-    def leave(self, entered: tuple[Track, Entered], out: Any) -> None:
+    def leave(self, entered: tuple[Track, Running], out: Any) -> None:
         """Note that it has returned."""
-        track, entry = entered
-        track.leave(entry, out)
+        track, running = entered
+        track.leave(running, out)
 
     def fail(
-        self, entered: tuple[Track, Entered], error: BaseException, *, again: bool
+        self, entered: tuple[Track, Running], error: BaseException, *, again: bool
     ) -> None:
         """Note that it has raised."""
-        track, entry = entered
-        track.fail(entry, error, again=again)
+        track, running = entered
+        track.fail(running, error, again=again)
 
     def _track(self) -> Track:
-        """What the running thread does."""
+        """The track of the running thread."""
         try:
             return self._local.track  # type: ignore[no-any-return]
         except AttributeError:
@@ -142,11 +133,11 @@ class profile(Observer):  # noqa: N801  # written as a call, as `autocast` is
             self._tracks.append(track)
             return track
 
-    # ---- what it has seen ----
+    # ---- results ----
 
     @property
     def rows(self) -> list[ProfileRow]:
-        """A row for each rule of each operator, of calls that have ended; by self time."""
+        """A row for each rule of each operator, by self time. Calls that run are not in."""
         return sorted(rows_of(self._tracks), key=lambda row: -row.self_ns)
 
     @property
@@ -156,7 +147,7 @@ class profile(Observer):  # noqa: N801  # written as a call, as `autocast` is
 
     @property
     def dropped(self) -> int:
-        """Calls that are counted in the rows, and are not in the timeline."""
+        """How many calls are in the rows and not in the timeline."""
         kept = sum(len(track.events) for track in self._tracks)
         return sum(row.count for row in rows_of(self._tracks)) - kept
 
@@ -170,10 +161,10 @@ class profile(Observer):  # noqa: N801  # written as a call, as `autocast` is
         Parameters
         ----------
         sort : str
-            What the rows are ordered by, the largest first: ``"self"`` or ``"total"``
-            time, ``"count"``, or ``"bytes"`` in and out.
+            The order of the rows, the largest first: by ``"self"`` or ``"total"`` time,
+            ``"count"``, or ``"bytes"`` in and out.
         limit : int, optional
-            Rows to show; all by default.
+            How many rows to show; all by default.
 
         Returns
         -------
@@ -182,7 +173,7 @@ class profile(Observer):  # noqa: N801  # written as a call, as `autocast` is
         Raises
         ------
         ArgumentError
-            If `sort` names no order, or `limit` is no number of rows.
+            If `sort` is another word, or `limit` is not a number of rows.
         """
         return table_of(self.rows, sort, limit, self.wall_ns, self.dropped)
 
@@ -194,14 +185,14 @@ class profile(Observer):  # noqa: N801  # written as a call, as `autocast` is
         return f"<profile, {state}, {sum(r.count for r in self.rows)} calls>"
 
     def to_dict(self) -> dict[str, Any]:
-        """The rows as numbers, strings, lists and dicts, as JSON takes them.
+        """The rows as numbers, strings, lists and dicts, ready for JSON.
 
         Returns
         -------
         dict
-            ``"rows"``, each by the names of `ProfileRow`; ``"wall_ns"``, how long the
-            profile was open; ``"threads"``, how many it has seen; ``"dropped"``, calls
-            that the timeline lacks.
+            ``"rows"``, dicts with the fields of `ProfileRow`; ``"wall_ns"``, how long
+            the profile was open; ``"threads"``, how many it has seen; ``"dropped"``, how
+            many calls are not in the timeline.
         """
         rows = [{**asdict(row), "kinds": list(row.kinds)} for row in self.rows]
         return {
@@ -212,14 +203,14 @@ class profile(Observer):  # noqa: N801  # written as a call, as `autocast` is
         }
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the calls to a file, of the kind that its suffix names.
+        """Write the calls to a file; its suffix names the format.
 
         Parameters
         ----------
         path : str or path
-            ``.json`` for Chrome's trace events, which Perfetto and chrome://tracing
-            open; ``.folded`` for collapsed stacks with nanoseconds of self time, which
-            speedscope and flame graphs are made of.
+            ``.json`` for trace events, which Perfetto and chrome://tracing open;
+            ``.folded`` for collapsed stacks with nanoseconds of self time, for
+            speedscope and flame graphs.
 
         Raises
         ------
@@ -230,6 +221,6 @@ class profile(Observer):  # noqa: N801  # written as a call, as `autocast` is
 
 
 def _synchronize(values: Sequence[Any]) -> None:
-    """Wait for the current stream where there are CUDA arrays, so CuPy is imported."""
-    if any(kind_of[type(value)] is CUDA for value in values):
+    """Wait for the current stream if there are CUDA arrays."""
+    if any(kind_of[type(value)] is CUDA for value in flat(list(values))):
         sys.modules["cupy"].cuda.get_current_stream().synchronize()

@@ -1,4 +1,4 @@
-"""What a profile shows: a table, a timeline of events, and collapsed stacks."""
+"""A profile as a table, as a timeline of events, and as collapsed stacks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TEXT = ("operator", "rule", "kinds")
 def table_of(
     rows: Sequence[ProfileRow], sort: str, limit: int | None, wall_ns: int, dropped: int
 ) -> str:
-    """Rows as aligned text, the largest first, and a line about all of them."""
+    """Rows as aligned text, the largest first, and a line that sums them up."""
     if sort not in _ORDERS:
         raise ArgumentError(
             f"profile.table: sort is {sort!r}{did_you_mean(str(sort), _ORDERS)}",
@@ -41,7 +41,7 @@ def table_of(
         )
     if limit is not None and (type(limit) is not int or limit < 0):
         raise ArgumentError(
-            f"profile.table: limit={limit!r} is no number of rows",
+            f"profile.table: limit={limit!r} is not a number of rows",
             do="pass a whole number, or None for all rows",
         )
     ordered = sorted(rows, key=_ORDERS[sort], reverse=True)
@@ -71,7 +71,7 @@ def _cells(row: ProfileRow) -> tuple[str, ...]:
 
 
 def _aligned(columns: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table: words begin below one another, numbers end."""
+    """The lines of a table: words to the left, numbers to the right."""
     padded = []
     for column in columns:
         width = max(map(len, column))
@@ -84,16 +84,16 @@ def _summary(rows: Sequence[ProfileRow], wall_ns: int, dropped: int) -> str:
     count = sum(row.count for row in rows)
     spent = show_time(sum(row.self_ns for row in rows))
     text = f"{count} calls, {spent} of {show_time(wall_ns)}"
-    return f"{text}; the timeline lacks {dropped}" if dropped else text
+    return f"{text}; {dropped} not in the timeline" if dropped else text
 
 
 def show_time(nanoseconds: float) -> str:
-    """A time in the unit that suits it."""
+    """A time with three digits and a unit."""
     return _with_unit(nanoseconds, 1000, ("ns", "us", "ms", "s"))
 
 
 def show_bytes(count: int) -> str:
-    """A number of bytes in the unit that suits it."""
+    """A number of bytes with three digits and a unit."""
     return _with_unit(count, 1000, ("B", "kB", "MB", "GB", "TB"))
 
 
@@ -114,19 +114,19 @@ def _with_unit(number: float, step: int, units: Sequence[str]) -> str:
 
 
 def save(path: str | PathLike[str], tracks: Sequence[Track], dropped: int) -> None:
-    """Write what threads did to a file, of the kind that its suffix names."""
+    """Write the calls of threads to a file; its suffix names the format."""
     file = Path(path)
     write = _WRITERS.get(file.suffix)
     if write is None:
         raise ArgumentError(
-            f"profile.save: {file.name!r} ends in no known kind of file",
+            f"profile.save: {file.name!r} has no known suffix",
             do=f"end the name in one of {quoted(_WRITERS)}",
         )
     file.write_text(write(tracks, dropped), encoding="utf-8")
 
 
 class _Outlined(NamedTuple):
-    """Shape and dtype under their names."""
+    """Shape and dtype as attributes, which `abbreviated` reads."""
 
     shape: Any
     dtype: Any
@@ -140,7 +140,7 @@ def _chrome(tracks: Sequence[Track], dropped: int) -> str:
     pid = os.getpid()
     events = sorted(
         ((e, track) for track in tracks for e in list(track.events)),
-        key=lambda pair: (pair[0][0], pair[0][2].depth),
+        key=lambda pair: (pair[0][0], len(pair[0][2].path())),
     )
     zero = events[0][0][0] if events else 0
     content = [_metadata(pid, "process_name", 0, "customop")]
@@ -163,7 +163,7 @@ def _metadata(pid: int, kind: str, tid: int, name: str) -> dict[str, Any]:
 
 
 def _complete(pid: int, tid: int, zero: int, event: Event) -> dict[str, Any]:
-    """A call, from its beginning to its end."""
+    """The event of one call."""
     begin, end, branch, given, returned, error = event
     args: dict[str, Any] = {
         "in": [_outline(v) for v in given],
@@ -182,7 +182,7 @@ def _complete(pid: int, tid: int, zero: int, event: Event) -> dict[str, Any]:
 
 
 def _counters(pid: int, zero: int, events: Sequence[Event]) -> Iterator[dict[str, Any]]:
-    """Bytes that have gone through innermost calls, at the end of each."""
+    """Bytes that have gone through innermost calls so far, at the end of each."""
     taken = given = 0
     innermost = (event for event in events if not event[2].below)
     for event in sorted(innermost, key=lambda event: event[1]):
@@ -202,10 +202,10 @@ def _outline(pair: Outline) -> str:
 
 
 def _folded(tracks: Sequence[Track], dropped: int) -> str:
-    """A line for each stack: its calls from the outermost in, and its self time.
+    """A line for each stack: its calls, the outermost first, and its self time.
 
-    Source: the format of stackcollapse in Gregg's FlameGraph. Whole, whatever the
-    timeline lacks.
+    Source: the format of stackcollapse in Gregg's FlameGraph. All calls are in, also
+    those that the timeline has dropped.
     """
     stacks: dict[str, int] = {}
     for track in tracks:

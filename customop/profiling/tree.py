@@ -1,4 +1,4 @@
-"""What a profile counts: a tree of calls for each thread, and rows made of them."""
+"""A tree of calls for each thread, and the rows made from it."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from numpy import ndarray
 
-from customop.arrays.kinds import TRACED, ArrayKind, is_traced, kind_of
-from customop.arrays.nested import flat
+from customop.arrays.kinds import TRACED, ArrayKind, kind_of
+from customop.arrays.nested import children, nests
 
-__all__ = ["Entered", "Event", "Outline", "ProfileRow", "Track", "rows_of"]
+__all__ = ["Event", "Outline", "ProfileRow", "Running", "Track", "rows_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileRow:
-    """What one rule of one operator has cost.
+    """The cost of one rule of one operator.
 
     Attributes
     ----------
     operator : str
         Qualified name.
     rule : str
-        What ran: ``"cpu kernel"``, ``"vmap rule"``, ``"autograd backward"``, ...
+        Name of what ran: ``"cpu kernel"``, ``"vmap rule"``, ``"autograd backward"``, ...
     count : int
-        Calls that have ended, by a result or by an error.
+        Calls that have ended, with a result or an error.
     errors : int
-        Those that ended by an error.
+        Calls that ended with an error.
     total_ns : int
-        Nanoseconds from beginning to end, of calls that are inside no other of this row.
+        Nanoseconds in calls. A call inside another one of the same row is not added.
     self_ns : int
-        Nanoseconds in all calls, without those in operators that they call.
+        Nanoseconds in calls, without the operators that they call.
     min_ns, mean_ns, max_ns : int
         Shortest, mean and longest call.
     bytes_in, bytes_out : int
-        Bytes of the arrays in the arguments and in the results of all calls.
+        Bytes of the arrays among the arguments and the results of all calls.
     kinds : tuple of str
-        Kinds of these arrays, and of the transforms that trace them, by name.
+        Kinds of these arrays; for traced ones the name of their transform.
     """
 
     operator: str
@@ -57,59 +57,38 @@ class ProfileRow:
     kinds: tuple[str, ...]
 
 
+@dataclass(slots=True, eq=False)
 class Branch:
-    """All calls of one rule of one operator that came the same way."""
+    """All calls of one rule of one operator that were made along the same path."""
 
-    __slots__ = (
-        "above",
-        "below",
-        "bytes_in",
-        "bytes_out",
-        "count",
-        "depth",
-        "errors",
-        "kinds",
-        "longest",
-        "operator",
-        "own",
-        "rule",
-        "shortest",
-        "total",
-    )
-
+    above: Branch | None
     operator: str
     rule: str
-    count: int
-    errors: int
-    total: int
-    own: int
-    longest: int
-    bytes_in: int
-    bytes_out: int
-
-    def __init__(self, above: Branch | None, names: tuple[str, str]) -> None:
-        self.above: Branch | None = above
-        self.operator, self.rule = names
-        self.depth: int = 0 if above is None else above.depth + 1
-        self.below: dict[tuple[str, str], Branch] = {}
-        self.kinds: set[str] = set()
-        self.count = self.errors = self.total = self.own = self.longest = 0
-        self.shortest: int = sys.maxsize
-        self.bytes_in = self.bytes_out = 0
+    below: dict[tuple[str, str], Branch] = field(default_factory=dict)
+    kinds: set[str] = field(default_factory=set)
+    count: int = 0
+    errors: int = 0
+    # Nanoseconds: in all calls, without the operators that they call, and of one call.
+    total: int = 0
+    own: int = 0
+    shortest: int = sys.maxsize
+    longest: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
 
     @property
     def name(self) -> str:
-        """Operator and rule in one."""
+        """Operator and rule together."""
         return f"{self.operator} ({self.rule})"
 
     def walk(self) -> Iterator[Branch]:
-        """All branches below, each before its own."""
+        """All branches below, each before those below it."""
         for branch in list(self.below.values()):
             yield branch
             yield from branch.walk()
 
     def path(self) -> list[Branch]:
-        """The branches that lead here, from the outermost on."""
+        """The branches that lead here, the outermost first."""
         steps: list[Branch] = []
         branch = self
         while branch.above is not None:
@@ -118,95 +97,77 @@ class Branch:
         return steps[::-1]
 
 
-# Shape and dtype of an array of a call: the array itself is not kept alive.
+# Shape and dtype of an array; the array itself is not kept alive.
 Outline = tuple[Any, Any]
-# One call, for the timeline: when it began and ended by the profile's clock, its branch,
-# the outlines of its arrays and of its results, and the class of its error. A plain
-# tuple, 300 ns less than a named one.
+# One call in the timeline: begin and end by the profile's clock, branch, outlines of
+# arguments and results, and the class of its error. A named tuple takes 300 ns more.
 Event = tuple[int, int, Branch, list[Outline], list[Outline], str]
-# One call that runs: the branch it was made from, its own, the nanoseconds that calls of
-# the one around it had taken, the bytes and outlines of its arrays, and its beginning.
-Entered = tuple[Branch, Branch, int, int, list[Outline] | None, int]
+# One call that runs: the branch around it, its own branch, the nanoseconds spent so far
+# in other calls of the one around it, its bytes, its outlines, and when it began.
+Running = tuple[Branch, Branch, int, int, list[Outline] | None, int]
 
 
+@dataclass(slots=True, eq=False)
 class Track:
-    """What one thread does while a profile watches.
+    """What one thread does while a profile is open.
 
-    Parameters
+    Attributes
     ----------
     clock : callable
         Gives nanoseconds.
     tickets : iterator
         Gives one for each event that there is room for.
     synchronize : callable or None
-        Called with the arrays of a call before each look at the clock.
+        Called with the arrays of a call before the clock is read.
     """
 
-    __slots__ = (
-        "_clock",
-        "_inner",
-        "_synchronize",
-        "_tickets",
-        "events",
-        "here",
-        "ident",
-        "name",
-    )
+    clock: Callable[[], int]
+    tickets: Iterator[int]
+    synchronize: Callable[[Sequence[Any]], None] | None
+    # The branch of the call that runs, and the nanoseconds in calls that it has made.
+    here: Branch = field(default_factory=lambda: Branch(None, "", ""))
+    inner: int = 0
+    events: list[Event] = field(default_factory=list)
+    ident: int = field(default_factory=threading.get_native_id)
+    name: str = field(default_factory=lambda: threading.current_thread().name)
 
-    def __init__(
-        self,
-        clock: Callable[[], int],
-        tickets: Iterator[int],
-        synchronize: Callable[[Sequence[Any]], None] | None,
-    ) -> None:
-        self._clock = clock
-        self._tickets = tickets
-        self._synchronize = synchronize
-        # Nanoseconds in calls that the running one has made.
-        self._inner = 0
-        self.here: Branch = Branch(None, ("", ""))
-        self.ident: int = threading.get_native_id()
-        self.name: str = threading.current_thread().name
-        self.events: list[Event] = []
-
-    def enter(self, names: tuple[str, str], values: Sequence[Any]) -> Entered:
-        """Note that a rule begins, with the arrays among `values`."""
+    def enter(self, names: tuple[str, str], values: Sequence[Any]) -> Running:
+        """Note that something begins, with the arrays in `values`."""
         above = self.here
         branch = above.below.get(names)
         if branch is None:
-            branch = above.below.setdefault(names, Branch(above, names))
+            branch = above.below.setdefault(names, Branch(above, *names))
         given: list[Outline] | None = None
-        if next(self._tickets, None) is not None:
+        if next(self.tickets, None) is not None:
             given = []
         size = _measure(values, branch.kinds, given)
-        inner, self._inner = self._inner, 0
+        inner, self.inner = self.inner, 0
         self.here = branch
-        if self._synchronize is not None:
-            self._synchronize(values)
-        return above, branch, inner, size, given, self._clock()
+        if self.synchronize is not None:
+            self.synchronize(values)
+        return above, branch, inner, size, given, self.clock()
 
-    def leave(self, entered: Entered, out: Any) -> None:
+    def leave(self, running: Running, out: Any) -> None:
         """Note that it has returned."""
-        results = (out,) if type(out) is ndarray else flat(out)
-        if self._synchronize is not None:
-            self._synchronize(results)
-        above, branch, inner, size, given, start = entered
-        spent = self._clock() - start
+        if self.synchronize is not None:
+            self.synchronize((out,))
+        above, branch, inner, size, given, start = running
+        spent = self.clock() - start
         self.here = above
         self._note(branch, inner, spent, size)
         returned: list[Outline] | None = None if given is None else []
-        branch.bytes_out += _measure(results, branch.kinds, returned)
+        branch.bytes_out += _measure((out,), branch.kinds, returned)
         if given is not None:
             event = (start, start + spent, branch, given, returned or [], "")
             self.events.append(event)
 
-    def fail(self, entered: Entered, error: BaseException, *, again: bool) -> None:
-        """Note that it has raised; not where it runs again."""
-        above, branch, inner, size, given, start = entered
-        spent = self._clock() - start
+    def fail(self, running: Running, error: BaseException, *, again: bool) -> None:
+        """Note that it has raised. A kernel that runs again is noted once, by then."""
+        above, branch, inner, size, given, start = running
+        spent = self.clock() - start
         self.here = above
         if again:
-            self._inner = inner
+            self.inner = inner
             return
         self._note(branch, inner, spent, size)
         branch.errors += 1
@@ -217,8 +178,8 @@ class Track:
     def _note(self, branch: Branch, inner: int, spent: int, size: int) -> None:
         branch.count += 1
         branch.total += spent
-        branch.own += spent - self._inner
-        self._inner = inner + spent
+        branch.own += spent - self.inner
+        self.inner = inner + spent
         branch.bytes_in += size
         # `min` and `max` take 200 ns more.
         if spent < branch.shortest:  # noqa: PLR1730
@@ -233,15 +194,18 @@ class Track:
 def _measure(
     values: Sequence[Any], kinds: set[str], outlines: list[Outline] | None
 ) -> int:
-    """Bytes of the arrays among these values; notes their kinds and outlines."""
+    """Bytes of the arrays in these values; notes their kinds and outlines."""
     size = 0
     for value in values:
-        if type(value) is ndarray:  # for speed alone: what follows says the same
+        cls = type(value)
+        if cls is ndarray:  # the lines below give the same, more slowly
             kinds.add("cpu")
             size += value.nbytes
         else:
-            kind = kind_of[type(value)]
+            kind = kind_of[cls]
             if kind is None:
+                if cls is tuple or cls is list or cls in nests:
+                    size += _measure(children(value) or (), kinds, outlines)
                 continue
             kinds.add(_kind_name(kind, value))
             size += _bytes_of(value)
@@ -251,15 +215,15 @@ def _measure(
 
 
 def _kind_name(kind: ArrayKind, value: Any) -> str:
-    """What rows call a kind: a traced value is of its transform."""
+    """The name of a kind in rows; for a traced value that of its transform."""
     if kind is TRACED:
         return str(value.interpreter.kind.name)
     return kind.name if kind.has_device else "scalar"
 
 
 def _bytes_of(value: Any) -> int:
-    """Bytes of an array, of the one below a tracer, or that a fake one stands for."""
-    while is_traced(value):
+    """Bytes of an array; of the one below a tracer, or the one that a fake one describes."""
+    while kind_of[type(value)] is TRACED:
         value = value.value
     known = getattr(value, "nbytes", None)
     if known is not None:
@@ -268,7 +232,7 @@ def _bytes_of(value: Any) -> int:
 
 
 def size_of(shape: Any, dtype: Any) -> int:
-    """Bytes of an array; 0 where its dtype does not tell those of an element."""
+    """Bytes of an array; 0 where its dtype has no `itemsize`."""
     return int(math.prod(shape) * getattr(dtype, "itemsize", 0))
 
 
@@ -286,7 +250,7 @@ def rows_of(tracks: Iterable[Track]) -> list[ProfileRow]:
 
 
 def root_of(track: Track) -> Branch:
-    """Where the tree of a thread begins."""
+    """The root of the tree of a thread."""
     branch = track.here
     while branch.above is not None:
         branch = branch.above
@@ -313,6 +277,6 @@ def _row(branches: Sequence[Branch]) -> ProfileRow:
 
 
 def _is_inside_its_own(branch: Branch) -> bool:
-    """Whether a rule runs inside of itself, so that its time is counted already."""
+    """Whether a rule runs inside itself, so that its time is counted already."""
     above = branch.path()[:-1]
     return any((b.operator, b.rule) == (branch.operator, branch.rule) for b in above)

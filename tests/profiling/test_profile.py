@@ -1018,11 +1018,11 @@ def test_the_limit_of_events(limit: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [-1, 1.5, True, None, "all"])
 def test_a_limit_that_is_none(value: Any) -> None:
-    """What is no number of calls is refused."""
+    """What is not a number of calls is refused."""
     with pytest.raises(co.ArgumentError) as caught:
         co.profile(max_events=value)
     assert str(caught.value) == (
-        f"profile: max_events={value!r} is no number of calls\n"
+        f"profile: max_events={value!r} is not a number of calls\n"
         "  do: pass a whole number, 0 for rows without a timeline"
     )
 
@@ -1165,7 +1165,7 @@ def test_the_table_says_what_the_timeline_lacks(ordered: Any) -> None:
     """The last line tells of calls that are not kept one by one."""
     assert (
         ordered.table().splitlines()[-1]
-        == "7 calls, 11 ns of 11 ns; the timeline lacks 5"
+        == "7 calls, 11 ns of 11 ns; 5 not in the timeline"
     )
 
 
@@ -1198,17 +1198,17 @@ MESSAGES: list[tuple[Callable[..., Any], str, str]] = [
     (lambda p, path: p.table(sort=3), "profile.table: sort is 3", SORTS),
     (
         lambda p, path: p.table(limit=-2),
-        "profile.table: limit=-2 is no number of rows",
+        "profile.table: limit=-2 is not a number of rows",
         "do: pass a whole number, or None for all rows",
     ),
     (
         lambda p, path: p.save(path / "trace.txt"),
-        "profile.save: 'trace.txt' ends in no known kind of file",
+        "profile.save: 'trace.txt' has no known suffix",
         SUFFIXES,
     ),
     (
         lambda p, path: p.save(str(path / "trace")),
-        "profile.save: 'trace' ends in no known kind of file",
+        "profile.save: 'trace' has no known suffix",
         SUFFIXES,
     ),
 ]
