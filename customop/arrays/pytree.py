@@ -11,14 +11,12 @@ from typing import Any
 
 import optree
 
-from customop.arrays.nested import ClassFields
-
 __all__ = [
     "Structure",
     "flatten",
     "leaves",
     "map_leaves",
-    "register_class",
+    "register_node",
     "spread",
     "unflatten",
 ]
@@ -74,28 +72,10 @@ def spread(prefix: Any, tree: Any) -> list[Any]:
     return [None if leaf is _NOTHING else leaf for leaf in found]
 
 
-def register_class(fields: ClassFields, moving: Sequence[str]) -> None:
-    """Make a class of config objects a pytree: `moving` fields hold its leaves.
-
-    NamedTuples and dicts are pytrees already, of all that they hold; members of an
-    Enum are leaves. What a user has registered stays.
-    """
-    cls: Any = fields.cls
-    if issubclass(cls, tuple) or fields.is_dict or not fields.hints:
-        return
-    fixed = [name for name in fields.hints if name not in moving]
-
-    def take_apart(value: Any) -> tuple[list[Any], Any, tuple[str, ...]]:
-        rest = tuple(getattr(value, name) for name in fixed)
-        found = [getattr(value, name) for name in moving]
-        return found, (fields.keeps_more(value), rest), tuple(moving)
-
-    def make(constant: Any, found: Any) -> Any:
-        keeps_more, rest = constant
-        given = dict(zip((*fixed, *moving), (*rest, *found), strict=True))
-        items = [given[name] for name in fields.hints]
-        return fields.like(None, items) if keeps_more else fields.outline(None, items)
-
+def register_node(
+    cls: Any, take_apart: Callable[[Any], Any], make: Callable[[Any, Any], Any]
+) -> None:
+    """Make a class a pytree, unless a user has registered it with optree."""
     try:
         optree.register_pytree_node(cls, take_apart, make, namespace=_NAMESPACE)
     except ValueError as error:

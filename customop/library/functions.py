@@ -47,7 +47,8 @@ from customop.errors import RegistrationError, SchemaError, place
 from customop.library.entry import Entry, add_entry, kind_of_key
 from customop.library.library import Library, caller, declare, parsed, place_of_rule
 from customop.library.ops import OperatorPacket
-from customop.schema.schema import Schema, check_agrees
+from customop.schema.agreement import check_agrees
+from customop.schema.schema import Schema
 from customop.schema.tags import Tag
 
 __all__ = [

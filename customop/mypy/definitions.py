@@ -24,8 +24,9 @@ from customop.mypy.hints import Unfamiliar, annotation_of, device_of
 from customop.mypy.notes import noted
 from customop.mypy.records import Record, plain
 from customop.mypy.trees import Survey
+from customop.schema.agreement import check_agrees
 from customop.schema.parameters import MISSING, Parameter
-from customop.schema.schema import Schema, check_agrees
+from customop.schema.schema import Schema
 from customop.schema.shape_check import check_definition, number_names
 from customop.schema.tags import BY_DATA, Tag, apply_tags, check_shapes_of_tags
 from customop.schema.types import Base, ClassOf, parts, shapes_in

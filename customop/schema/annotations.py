@@ -18,16 +18,16 @@ from typing_extensions import TypeVar, get_type_hints
 
 from customop.arrays.array import Array
 from customop.arrays.kinds import is_array_class
-from customop.arrays.nested import (
+from customop.arrays.nested import nests
+from customop.errors import RegistrationError, SchemaError
+from customop.schema.classes import (
     ClassFields,
     declare,
     fields_of,
     is_config_class,
-    nests,
+    register_pytree,
     withdraw,
 )
-from customop.arrays.pytree import register_class
-from customop.errors import RegistrationError, SchemaError
 from customop.schema.shape_notes import (
     is_jaxtyped,
     of_jaxtyped,
@@ -367,7 +367,7 @@ def class_type(
     if holds_arrays(found) and not fields.is_dict:
         nests[cls] = fields
     moving = [n for n, kind in kinds.items() if holds_arrays(kind)]
-    register_class(fields, moving)
+    register_pytree(fields, moving)
     return found
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from types import FrameType
 from typing import Any, TypeVar
@@ -15,21 +14,17 @@ from customop.errors import (
     CustomOpError,
     SchemaError,
     ShapeError,
-    place,
-    quoted,
 )
-from customop.schema.coerce import check_default, coerce, remedy
+from customop.schema.coerce import coerce, remedy
 from customop.schema.fit import Mismatch
-from customop.schema.infer import check_mutates_args, infer
+from customop.schema.infer import infer
 from customop.schema.parameters import (
     KEYWORD_ONLY,
-    MISSING,
     POSITIONAL_ONLY,
     Parameter,
     Return,
 )
 from customop.schema.parse import parse
-from customop.schema.signatures import has_exactly, mismatch, parameters_of
 from customop.schema.types import (
     DEVICE,
     has_shape,
@@ -42,7 +37,7 @@ from customop.schema.types import (
 )
 from customop.shapes.notation import Shape, least_sizes
 
-__all__ = ["Schema", "check_agrees", "coercion", "infer_schema"]
+__all__ = ["Schema", "coercion", "infer_schema"]
 
 ErrorT = TypeVar("ErrorT", bound=CustomOpError)
 
@@ -436,86 +431,6 @@ def coercion(
             ) from None
 
     return coerce_argument
-
-
-# ---- agreement of a given schema with a function ----
-
-
-def check_agrees(
-    fn: Callable[..., Any], schema: Schema, mutates_args: Iterable[str] | str
-) -> None:
-    """Raise unless a schema string fits the function and `mutates_args`."""
-    names = check_mutates_args(mutates_args)
-    arrays = {p.name for p in schema.parameters if holds_arrays(p.type)}
-    declared = arrays if names is None else names
-    if declared != set(schema.written):
-        raise SchemaError(
-            f"mutates_args names {quoted(sorted(declared)) or 'nothing'}, the schema marks"
-            f" {quoted(sorted(schema.written)) or 'nothing'} as written",
-            str(schema),
-            do="make them agree: 'Array(a!) x' is an array that is written",
-        )
-    if schema.has_shapes:
-        _check_same_shapes(fn, schema)
-    positional = [p.name for p in schema.positional]
-    keywords = [p.name for p in schema.keyword_only]
-    if has_exactly(fn, positional, keywords):
-        return
-    given = parameters_of(fn)
-    if given is None:
-        return
-    problem = mismatch(given, positional, keywords) or _default_mismatch(given, schema)
-    if problem:
-        raise SchemaError(
-            f"the function {getattr(fn, '__name__', type(fn).__name__)} {problem}",
-            str(schema),
-            f"at {place(fn)}",
-            do="use the names and defaults of the schema, in its order, with its '*'",
-        )
-
-
-def _check_same_shapes(fn: Callable[..., Any], schema: Schema) -> None:
-    """Raise where an annotation of the function has another shape than the schema."""
-    try:
-        own = Schema.infer(fn)
-    except SchemaError:  # a schema is given, too, where annotations make none
-        return
-    mine = {p.name: p.type for p in own.parameters}
-    named = [
-        (f"parameter '{p.name}'", p.type, mine.get(p.name)) for p in schema.parameters
-    ]
-    pairs = zip(schema.returns, own.returns, strict=False)
-    named += [(f"result {i}", r.type, q.type) for i, (r, q) in enumerate(pairs)]
-    for what, told, annotated in named:
-        if annotated is None or told == annotated or not has_shape(told):
-            continue
-        if has_shape(annotated):
-            raise SchemaError(
-                f"{what} is {told} in the schema, and {annotated} by its annotation",
-                str(schema),
-                f"at {place(fn)}",
-                do="write one shape in both places, or leave out the schema",
-            )
-
-
-def _default_mismatch(given: list[inspect.Parameter], schema: Schema) -> str:
-    """How the defaults of a function differ from those of a schema, or nothing.
-
-    Where the schema alone has a default, the function is always given it.
-    """
-    mine = {p.name: p.default for p in given if p.default is not p.empty}
-    for p in schema.parameters:
-        if p.name in mine and not _is_default(mine[p.name], p):
-            says = "has none" if p.default is MISSING else f"says {p}"
-            return f"has the default {p.name}={mine[p.name]!r} where the schema {says}"
-    return ""
-
-
-def _is_default(value: Any, p: Parameter) -> bool:
-    try:
-        return replace(p, default=check_default(value, p.type)) == p
-    except Mismatch:
-        return False
 
 
 def array_names(schema: Schema) -> list[str]:

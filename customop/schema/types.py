@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from customop.arrays.nested import ClassFields
+from customop.schema.classes import ClassFields
 from customop.shapes.notation import Shape
 
 __all__ = [

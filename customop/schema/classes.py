@@ -1,0 +1,248 @@
+"""Classes of config objects: which ones there are, and what their fields are."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+import typing
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import typing_extensions
+
+from customop.arrays.pytree import register_node
+
+__all__ = [
+    "ClassFields",
+    "declare",
+    "fields_of",
+    "is_config_class",
+    "register_pytree",
+    "withdraw",
+]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class ClassFields:
+    """The fields of a class of config objects, and how its objects are made.
+
+    Attributes
+    ----------
+    cls : type
+    hints : dict
+        Name of a field -> its annotation.
+    required : frozenset of str
+        Names of the fields that an object must have: all but for a TypedDict.
+    by_call : tuple of str or None
+        Fields that the constructor takes; None where there is none to call.
+    is_frozen : bool
+        Whether objects never change.
+    """
+
+    cls: type
+    hints: dict[str, Any]
+    required: frozenset[str]
+    by_call: tuple[str, ...] | None = None
+    is_frozen: bool = True
+
+    @property
+    def is_dict(self) -> bool:
+        """Whether objects are plain dicts: those of a TypedDict."""
+        return typing_extensions.is_typeddict(self.cls)
+
+    def steps(self, value: Any) -> Sequence[Hashable]:
+        """Names of the fields."""
+        return list(self.hints)
+
+    def items(self, value: Any) -> list[Any]:
+        """Values of the fields."""
+        return [getattr(value, name) for name in self.hints]
+
+    def like(self, value: Any, items: list[Any]) -> Any:
+        """An object with other values in its fields.
+
+        What keeps more than its fields is made by its constructor, as is what has no
+        model, None. The checks of others have passed, and need not hold for a batch.
+        """
+        if self.by_call is None or (value is not None and not self.keeps_more(value)):
+            return self.outline(value, items)
+        given = dict(zip(self.hints, items, strict=True))
+        made = self.cls(**{name: given.pop(name) for name in self.by_call})
+        for name, item in given.items():  # what the constructor does not take
+            object.__setattr__(made, name, item)
+        return made
+
+    def keeps_more(self, value: Any) -> bool:
+        """Whether an object has attributes beside its fields, made of them."""
+        own = [*getattr(value, "__dict__", ()), *_slots(self.cls)]
+        return any(name not in self.hints and hasattr(value, name) for name in own)
+
+    def outline(self, value: Any, items: list[Any]) -> Any:
+        """An object with anything in its fields, past the constructor's checks."""
+        if issubclass(self.cls, tuple):
+            return tuple.__new__(self.cls, items)
+        made = object.__new__(self.cls)
+        for name, item in zip(self.hints, items, strict=True):
+            object.__setattr__(made, name, item)
+        return made
+
+
+def _slots(cls: type) -> list[str]:
+    found = [vars(base).get("__slots__", ()) for base in cls.__mro__]
+    names = [n for slots in found for n in ([slots] if type(slots) is str else slots)]
+    return [name for name in names if not name.startswith("__")]
+
+
+def register_pytree(fields: ClassFields, moving: Sequence[str]) -> None:
+    """Make a class of config objects a pytree: `moving` fields hold its leaves.
+
+    NamedTuples and dicts are pytrees already, of all that they hold; members of an
+    Enum are leaves. What a user has registered stays.
+    """
+    cls: Any = fields.cls
+    if issubclass(cls, tuple) or fields.is_dict or not fields.hints:
+        return
+    fixed = [name for name in fields.hints if name not in moving]
+
+    def take_apart(value: Any) -> tuple[list[Any], Any, tuple[str, ...]]:
+        rest = tuple(getattr(value, name) for name in fixed)
+        found = [getattr(value, name) for name in moving]
+        return found, (fields.keeps_more(value), rest), tuple(moving)
+
+    def make(constant: Any, found: Any) -> Any:
+        keeps_more, rest = constant
+        given = dict(zip((*fixed, *moving), (*rest, *found), strict=True))
+        items = [given[name] for name in fields.hints]
+        return fields.like(None, items) if keeps_more else fields.outline(None, items)
+
+    register_node(cls, take_apart, make)
+
+
+# ---- fields of classes ----
+
+_REQUIRED = (typing.Required, typing_extensions.Required)
+_OPTIONAL = (typing.NotRequired, typing_extensions.NotRequired)
+_MARKS = (*_REQUIRED, *_OPTIONAL, typing_extensions.ReadOnly)
+
+# Classes that `register_config_type` was given.
+_declared: set[type] = set()
+
+
+def declare(cls: type) -> None:
+    """Let objects of a class be arguments, though Python does not say they are fixed."""
+    _declared.add(cls)
+
+
+def withdraw(cls: type) -> None:
+    """Take `declare` back for a class that cannot be taken apart."""
+    _declared.discard(cls)
+
+
+def is_config_class(annotation: object) -> bool:
+    """Whether an annotation is a class whose objects may be arguments."""
+    if not isinstance(annotation, type) or typing.get_origin(annotation) is not None:
+        return False
+    return (
+        annotation in _declared
+        or issubclass(annotation, enum.Enum)
+        or typing_extensions.is_typeddict(annotation)
+        or is_frozen_dataclass(annotation)
+        or (issubclass(annotation, tuple) and hasattr(annotation, "_fields"))
+    )
+
+
+def is_frozen_dataclass(cls: type) -> bool:
+    """Whether a class is a dataclass whose objects never change."""
+    own = "__dataclass_params__" in vars(cls)
+    return own and bool(vars(cls)["__dataclass_params__"].frozen)
+
+
+def fields_of(cls: type, names: Mapping[str, Any]) -> ClassFields:
+    """The fields of a class of config objects, `names` beside those of its module.
+
+    Raises
+    ------
+    NameError
+        If an annotation names what is not defined.
+    TypeError
+        If the objects cannot be made of their fields; the text says why.
+    """
+    if issubclass(cls, enum.Enum):
+        return ClassFields(cls, {}, frozenset())
+    if typing_extensions.is_typeddict(cls):
+        return _of_typed_dict(cls, names)
+    if issubclass(cls, tuple):
+        return _of_named_tuple(cls, names)
+    if dataclasses.is_dataclass(cls):
+        return _of_dataclass(cls, names)
+    return _of_constructor(cls, names)
+
+
+def _hints(holder: Any, names: Mapping[str, Any]) -> dict[str, Any]:
+    return typing_extensions.get_type_hints(
+        holder, localns=dict(names), include_extras=True
+    )
+
+
+def _of_typed_dict(cls: Any, names: Mapping[str, Any]) -> ClassFields:
+    required = set(cls.__required_keys__)
+    hints = {}
+    for name, written in _hints(cls, names).items():
+        hint = written
+        while (mark := typing.get_origin(hint)) in _MARKS:
+            # What is written as a string `__required_keys__` has not read.
+            if mark in _OPTIONAL:
+                required.discard(name)
+            elif mark in _REQUIRED:
+                required.add(name)
+            (hint,) = typing.get_args(hint)
+        hints[name] = hint
+    return ClassFields(cls, hints, frozenset(required), is_frozen=False)
+
+
+def _of_named_tuple(cls: Any, names: Mapping[str, Any]) -> ClassFields:
+    hints = _hints(cls, names)
+    plain = [name for name in cls._fields if name not in hints]
+    if plain:
+        raise TypeError(f"its field '{plain[0]}' has no type: use typing.NamedTuple")
+    hints = {name: hints[name] for name in cls._fields}
+    return ClassFields(cls, hints, frozenset(hints))
+
+
+def _of_dataclass(cls: Any, names: Mapping[str, Any]) -> ClassFields:
+    hints = _hints(cls, names)
+    fields = dataclasses.fields(cls)
+    hidden = set(cls.__dataclass_fields__) - {f.name for f in fields}
+    passed = [n for n in hidden if isinstance(hints[n], dataclasses.InitVar)]
+    if passed:
+        raise TypeError(
+            f"'{passed[0]}' is an InitVar, which objects do not keep: make it a field"
+        )
+    return ClassFields(
+        cls,
+        {f.name: hints[f.name] for f in fields},
+        frozenset(f.name for f in fields),
+        tuple(f.name for f in fields if f.init)
+        if cls.__dataclass_params__.init
+        else None,
+        is_frozen_dataclass(cls),
+    )
+
+
+def _of_constructor(cls: type, names: Mapping[str, Any]) -> ClassFields:
+    """Fields named as the parameters of the constructor are."""
+    parameters = inspect.signature(cls).parameters.values()
+    found = _hints(cls.__init__, names)  # type: ignore[misc]  # of this very class
+    hints = {}
+    for p in parameters:
+        if p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY):
+            raise TypeError(f"its constructor takes '{p.name}' not by name")
+        if p.name not in found:
+            raise TypeError(
+                f"parameter '{p.name}' of its constructor has no annotation"
+            )
+        if isinstance(inspect.getattr_static(cls, p.name, None), property):
+            raise TypeError(f"'{p.name}' is a property, must be a plain attribute")
+        hints[p.name] = found[p.name]
+    return ClassFields(cls, hints, frozenset(hints), tuple(hints), is_frozen=False)
