@@ -81,8 +81,6 @@ UNTYPED_OPERATORS: tuple[str, ...] = (
     "testing/opcheck.py",
     "testing/reproduce.py",
     "testing/strategies.py",
-    "transforms/autograd/variables.py",
-    "transforms/jvp.py",
 )
 # Files that read a private attribute of another module. It only shrinks too.
 READ_PRIVATE: tuple[str, ...] = ()

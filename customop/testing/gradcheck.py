@@ -42,7 +42,8 @@ from customop.testing.jacobians import (
     short,
 )
 from customop.testing.vectors import Space, Vector
-from customop.transforms.autograd.grad import as_cotangent, vjp
+from customop.transforms.autograd.grad import vjp
+from customop.transforms.values import as_cotangent
 from customop.transforms.vmap import vmap
 
 __all__ = [

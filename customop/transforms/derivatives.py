@@ -15,8 +15,9 @@ from customop.arrays.kinds import device_of, is_array
 from customop.arrays.numpy_protocol import call_numpy
 from customop.arrays.pytree import flatten, map_leaves, unflatten
 from customop.errors import GradientError, check_function
-from customop.transforms.autograd.grad import Fresh, chosen, positions, vjp
+from customop.transforms.autograd.grad import vjp
 from customop.transforms.jvp import jvp
+from customop.transforms.values import Fresh, as_input, chosen, positions
 from customop.transforms.vmap import vmap
 
 __all__ = ["hessian", "jacfwd", "jacrev"]
@@ -25,7 +26,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Aux = TypeVar("Aux")
 
-# No overload of these is for a `has_aux` that is told when the program runs.
+# Their overloads need a `has_aux` that is known before the program runs.
 _either_vjp: Any = vjp
 _either_jvp: Any = jvp
 
@@ -33,7 +34,7 @@ _either_jvp: Any = jvp
 def _of_chosen(
     fn: Callable[..., Any], args: Sequence[Any], at: Sequence[int], kwargs: Any
 ) -> Callable[..., Any]:
-    """The function of the chosen arguments alone."""
+    """A function of the chosen arguments; the others are fixed."""
 
     def of_chosen(*chosen: Any) -> Any:
         given = list(args)
@@ -45,13 +46,13 @@ def _of_chosen(
 
 
 def _basis(leaves: Sequence[Any]) -> list[Any]:
-    """Unit vectors of a list of arrays: for each array, a batch over all of them."""
+    """Unit vectors of a list of arrays: for each array, its part of all of them."""
     sizes = [int(np.prod(leaf.shape, dtype=int)) for leaf in leaves]
     total = sum(sizes)
     start = 0
     found = []
     for leaf, size in zip(leaves, sizes, strict=True):
-        # Columns of the identity that belong to this array, one row a unit vector.
+        # The columns of the identity for this array; each row is a unit vector.
         columns = call_numpy(
             np.eye, total, size, -start, leaf.dtype, device=device_of(leaf)
         )
@@ -61,20 +62,20 @@ def _basis(leaves: Sequence[Any]) -> list[Any]:
 
 
 def _as_floats(leaves: Sequence[Any], what: str) -> list[Any]:
-    """Arrays with derivatives, numbers among them as arrays."""
+    """The outputs as arrays of floats; raise where one has no derivative."""
     arrays = [np.asarray(v) if isinstance(v, float | complex) else v for v in leaves]
     for leaf in arrays:
         if not is_array(leaf) or not is_inexact(leaf.dtype):
             seen = abbreviated(leaf) if is_array(leaf) else show(leaf)
             raise GradientError(
-                f"{what} is {seen}, must be an array of floats",
-                do="return x.astype(float), or use has_aux=True for the rest",
+                f"{what}: the output is {seen}, must be an array of floats",
+                do="return x.astype(float), or use has_aux=True for other results",
             )
     return arrays
 
 
 def _check_linear(name: str, sources: Sequence[Any], targets: Sequence[Any]) -> None:
-    """Refuse what no complex-linear matrix describes.
+    """Raise for derivatives that no complex-linear matrix describes.
 
     Reverse mode starts from the outputs and forward mode from the inputs: unit vectors
     of real arrays cannot carry complex derivatives.
@@ -128,7 +129,7 @@ def jacrev(
 ) -> Callable[P, Any]:
     """Make a function that gives the Jacobian of `fn`, by reverse mode.
 
-    Cheap where the output is smaller than the input.
+    Use it where the output is smaller than the input.
 
     Parameters
     ----------
@@ -144,22 +145,23 @@ def jacrev(
     Returns
     -------
     callable
-        For an output of shape s and an input of shape t, an array of shape s + t;
+        Returns an array of shape s + t for an output of shape s and an input of shape t,
         nested as the output, then as the input. With `has_aux`, ``(jacobian, aux)``.
 
     Raises
     ------
     ArgumentError
-        If `fn` is no function.
+        If `fn` is not a function.
     GradientError
-        From the function: if an argument is no array of floats.
+        From the function: if an argument is not an array of floats.
     MissingRuleError
         From the function: if an operator on the way has no autograd rule.
 
     Notes
     -----
-    Of a complex function of complex arrays it is the complex derivative, which says
-    all only where the function is holomorphic; so for `jacfwd` and `hessian`.
+    For a complex function of complex arrays it is the complex derivative, which is
+    complete only if the function is holomorphic. The same holds for `jacfwd` and
+    `hessian`.
 
     Examples
     --------
@@ -178,8 +180,8 @@ def jacrev(
         primals = tuple(args[i] for i in at)
         found = _either_vjp(_of_chosen(fn, args, at, kwargs), *primals, has_aux=has_aux)
         leaves, structure = flatten(found[0])
-        leaves = _as_floats(leaves, f"{what}: the output")
-        inputs = _as_floats(flatten(primals)[0], f"{what}: the argument")
+        leaves = _as_floats(leaves, what)
+        inputs = [as_input(x, f"{what}: the argument") for x in flatten(primals)[0]]
         _check_linear("jacrev", inputs, leaves)
         if not leaves or not inputs:
             empty = primals[0] if is_single else primals
@@ -199,7 +201,7 @@ def jacrev(
 
 
 def _by_output(grads: Any, leaves: Sequence[Any], structure: Any) -> Any:
-    """Gradients batched over all outputs, nested as the outputs."""
+    """Split gradients that are batched over all outputs; nest them as the outputs."""
     inputs, inner = flatten(grads)
     columns = [_split(grad, leaves, 0) for grad in inputs]
     rows = [unflatten(inner, list(row)) for row in zip(*columns, strict=True)]
@@ -231,7 +233,7 @@ def jacfwd(
 ) -> Callable[P, Any]:
     """Make a function that gives the Jacobian of `fn`, by forward mode.
 
-    Cheap where the input is smaller than the output.
+    Use it where the input is smaller than the output.
 
     Parameters
     ----------
@@ -247,14 +249,14 @@ def jacfwd(
     Returns
     -------
     callable
-        As for `jacrev`.
+        The same as for `jacrev`.
 
     Raises
     ------
     ArgumentError
-        If `fn` is no function.
+        If `fn` is not a function.
     GradientError
-        From the function: if an argument is no array of floats.
+        From the function: if an argument is not an array of floats.
     MissingRuleError
         From the function: if an operator on the way has neither a jvp rule nor an
         autograd rule.
@@ -275,7 +277,7 @@ def jacfwd(
         at = chosen(what, wanted, len(args))
         of_chosen = _of_chosen(fn, args, at, kwargs)
         inputs, structure = flatten(tuple(args[i] for i in at))
-        inputs = _as_floats(inputs, f"{what}: the argument")
+        inputs = [as_input(x, f"{what}: the argument") for x in inputs]
         primals = unflatten(structure, inputs)
         if not inputs:
             return map_leaves(lambda _: primals[0], of_chosen(*primals))
@@ -283,7 +285,7 @@ def jacfwd(
         def push(*basis: Any) -> Any:
             directions = unflatten(structure, list(basis))
             pushed = _either_jvp(of_chosen, primals, directions, has_aux)
-            outputs = _as_floats(flatten(pushed[0])[0], f"{what}: the output")
+            outputs = _as_floats(flatten(pushed[0])[0], what)
             _check_linear("jacfwd", outputs, inputs)
             return pushed[1:] if has_aux else (pushed[1],)
 
@@ -307,21 +309,21 @@ def hessian(fn: Callable[P, R], argnums: int | Sequence[int] = 0) -> Callable[P,
     Parameters
     ----------
     fn : callable
-        Returns a real array, without axes as a rule.
+        Returns a real array, usually without axes.
     argnums : int or sequence of int
         Positions of the arguments to differentiate by, pytrees of arrays of floats.
 
     Returns
     -------
     callable
-        For an input of shape t, an array of shape t + t; nested twice as the input.
+        Returns an array of shape t + t for an input of shape t, nested twice as the input.
 
     Raises
     ------
     ArgumentError
-        If `fn` is no function.
+        If `fn` is not a function.
     GradientError
-        From the function: if an argument is no array of floats.
+        From the function: if an argument is not an array of floats.
     MissingRuleError
         From the function: if an operator on the way has no autograd rule.
 

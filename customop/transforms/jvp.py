@@ -1,4 +1,4 @@
-"""Forward mode: by an operator's rule, or by the transpose of its backward formula."""
+"""Forward mode: an operator's rule, or the transpose of its backward formula."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ from customop.arrays.pytree import flatten, map_leaves, unflatten
 from customop.core.dispatch import Interpreter, Tracer
 from customop.core.kinds import AUTOGRAD, JVP
 from customop.core.proof import JVP_RULE, check_returns
+from customop.core.table import RuleTable
 from customop.errors import ContractError, GradientError, check_function, place
-from customop.transforms.autograd.grad import check_outputs, vjp
+from customop.transforms.autograd.grad import vjp
 from customop.transforms.autograd.interpreter import GradInterpreter
 from customop.transforms.autograd.sweep import sweep
 from customop.transforms.autograd.tracer import GradTracer
+from customop.transforms.values import as_input, as_tangent, check_outputs, split_aux
 
 __all__ = ["JvpTracer", "jvp"]
 
@@ -54,8 +56,8 @@ class JvpInterpreter(Interpreter):
     kind = JVP
     tracer_class: ClassVar[type[Tracer]] = JvpTracer
 
-    def process(self, op: Any, args: Sequence[Any]) -> Any:
-        """Run the operator below, and its tangent beside it."""
+    def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
+        """Run the operator below, and compute the tangent of its result."""
         primals = self.unwrap(args)
         tangents = [map_outline(value, self._tangent) for value in args]
         if op.schema.written:
@@ -72,7 +74,7 @@ class JvpInterpreter(Interpreter):
             return value.tangent
         return None
 
-    def _pair(self, op: Any, rule: Any, out: Any, tangent: Any) -> Any:
+    def _pair(self, op: RuleTable, rule: Any, out: Any, tangent: Any) -> Any:
         found = children(out)
         if found is not None:
             if tangent is None:
@@ -91,33 +93,32 @@ class JvpInterpreter(Interpreter):
             raise _misfit(op, rule, f"{abbreviated(tangent)} for {abbreviated(out)}")
         return JvpTracer(self, out, tangent)
 
-    def _no_write(self, op: Any, args: Sequence[Any]) -> GradientError:
+    def _no_write(self, op: RuleTable, args: Sequence[Any]) -> GradientError:
         name = op.schema.written[0]
-        return GradientError(
-            f"{op.qualname} writes its argument '{name}' under {self.describe()}: a write"
-            " has no tangent",
-            op.schema.show(op.qualname, name),
+        return op.error(
+            GradientError,
+            f" writes its argument '{name}' under {self.describe()}: a write has no"
+            " tangent",
             do="use an operator that returns a new array",
-            op=op.qualname,
             parameter=name,
             kind="jvp",
         )
 
 
-def _misfit(op: Any, rule: Any, what: str) -> GradientError:
-    return GradientError(
-        f"{op.qualname}: the jvp rule returned the tangent {what}",
-        op.schema.show(op.qualname),
+def _misfit(op: RuleTable, rule: Any, what: str) -> GradientError:
+    return op.error(
+        GradientError,
+        f"the jvp rule returned the tangent {what}",
         f"rule at {place(rule)}" if rule is not None else "rule derived from backward",
-        do="return (output, tangent), of one structure, shape and dtype; None for zero",
-        op=op.qualname,
+        do="return (output, tangent) of the same structure, shape and dtype; None for a"
+        " zero tangent",
         kind="jvp",
     )
 
 
 def _by_rule(
     interpreter: Interpreter,
-    op: Any,
+    op: RuleTable,
     rule: Callable[..., Any],
     primals: Any,
     tangents: Any,
@@ -139,12 +140,11 @@ def _by_rule(
         return _transposed(interpreter, op, primals, tangents)
     pair = rule(tuple(positional), tuple(moves), **keywords)
     if not isinstance(pair, tuple) or len(pair) != 2:
-        raise ContractError(
-            f"{op.qualname}: the jvp rule returned {show(pair)}",
-            op.schema.show(op.qualname),
+        raise op.error(
+            ContractError,
+            f"the jvp rule returned {show(pair)}",
             f"rule at {place(rule)}",
             do="return (output, tangent)",
-            op=op.qualname,
             kind="jvp",
         )
     if not op.schema.single_return or not is_array(pair[0]):
@@ -153,7 +153,10 @@ def _by_rule(
 
 
 def _transposed(
-    interpreter: Interpreter, op: Any, primals: Sequence[Any], tangents: Sequence[Any]
+    interpreter: Interpreter,
+    op: RuleTable,
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
 ) -> tuple[Any, Any]:
     """Output and tangent from the backward formula alone.
 
@@ -251,7 +254,7 @@ def jvp(
     fn : callable
         Takes `primals`; returns an array or a pytree of arrays.
     primals : tuple of pytree of array
-        Where the derivative is taken; arrays of floats.
+        The point of the derivative; arrays of floats.
     tangents : tuple of pytree of array
         The direction, with the structure, shapes and dtypes of `primals`.
     has_aux : bool
@@ -268,9 +271,9 @@ def jvp(
     Raises
     ------
     ArgumentError
-        If `fn` is no function.
+        If `fn` is not a function.
     GradientError
-        If tangents do not fit the primals.
+        If a primal is not an array of floats, or tangents do not fit the primals.
     MissingRuleError
         If an operator on the way has neither a jvp rule nor a backward formula.
 
@@ -283,7 +286,7 @@ def jvp(
     check_function("jvp", fn)
     if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list):
         raise GradientError(
-            f"jvp: primals and tangents are tuples, got {show(primals)} and"
+            f"jvp: primals and tangents must be tuples, got {show(primals)} and"
             f" {show(tangents)}",
             do="write jvp(f, (x,), (dx,))",
         )
@@ -292,7 +295,7 @@ def jvp(
     if structure != other:
         raise GradientError(
             f"jvp: tangents of structure {other} do not fit primals of {structure}",
-            do="give a tangent for each primal array",
+            do="pass a tangent for each primal array",
         )
     interpreter = JvpInterpreter()
     tracers = [
@@ -301,13 +304,7 @@ def jvp(
     ]
     with interpreter:
         result = fn(*unflatten(structure, tracers))
-    if has_aux and (not isinstance(result, tuple) or len(result) != 2):
-        raise GradientError(
-            f"jvp: with has_aux=True the function must return (output, aux), got"
-            f" {show(result)}",
-            do="return a pair, or leave has_aux out",
-        )
-    out, aux = result if has_aux else (result, None)
+    out, aux = split_aux(result, has_aux, "jvp")
     check_outputs(flatten(out)[0], "jvp")
     value = map_leaves(interpreter.lower, out)
     tangent = map_leaves(lambda leaf: _tangent_of(interpreter, leaf), out)
@@ -319,26 +316,9 @@ def jvp(
 def _dual(
     interpreter: JvpInterpreter, value: Any, tangent: Any, index: int
 ) -> JvpTracer:
-    if isinstance(value, float | complex) and not isinstance(value, np.generic):
-        value = np.asarray(value)
-    if isinstance(tangent, float | int | complex) and not isinstance(
-        tangent, np.generic
-    ):
-        tangent = np.asarray(tangent, getattr(value, "dtype", None))
-    if not is_array(value) or not is_inexact(value.dtype):
-        seen = abbreviated(value) if is_array(value) else show(value)
-        raise GradientError(
-            f"jvp: primal {index} is {seen}, must be an array of floats",
-            do="pass x.astype(float)",
-        )
-    fits = is_array(tangent) and tuple(tangent.shape) == tuple(value.shape)
-    if not fits or tangent.dtype != value.dtype:
-        seen = abbreviated(tangent) if is_array(tangent) else show(tangent)
-        raise GradientError(
-            f"jvp: tangent {index} is {seen}, must be {abbreviated(value)} as its primal",
-            do="pass a tangent of the shape and dtype of the primal",
-        )
-    return JvpTracer(interpreter, value, tangent)
+    primal = as_input(value, f"jvp: primal {index}")
+    direction = as_tangent(tangent, primal, f"jvp: tangent {index}")
+    return JvpTracer(interpreter, primal, direction)
 
 
 def _tangent_of(interpreter: JvpInterpreter, leaf: Any) -> Any:

@@ -573,7 +573,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "cotangent of another shape": (
         lambda: co.gradgradcheck(np.sin, (X,), (Y,)),
         co.GradientError,
-        "gradgradcheck: grad_outputs[0] is f64[3], must be f64[2, 3] as the output is\n"
+        "gradgradcheck: grad_outputs[0] is f64[3], must be f64[2, 3] like the output\n"
         "  do: pass an array of the shape and dtype of the output",
     ),
 }

@@ -460,7 +460,7 @@ def test_integer_outputs_are_refused(name: str) -> None:
         JACOBIANS[name](lambda x: np.argmax(x))(X)
     assert str(caught.value) == (
         f"{name} of <lambda>: the output is i64[], must be an array of floats\n"
-        "  do: return x.astype(float), or use has_aux=True for the rest"
+        "  do: return x.astype(float), or use has_aux=True for other results"
     )
 
 

@@ -275,20 +275,20 @@ def test_a_tracer_that_outlives_jvp_is_refused() -> None:
 @pytest.mark.parametrize(
     ("primals", "tangents", "what"),
     [
-        ((X,), (V[:2],), "jvp: tangent 0 is f64[2], must be f64[3] as its primal"),
+        ((X,), (V[:2],), "jvp: tangent 0 is f64[2], must be f64[3] like the primal"),
         (
             (X, Y),
             (V, V.astype(np.float32)),
-            "jvp: tangent 1 is f32[3], must be f64[3] as its primal",
+            "jvp: tangent 1 is f32[3], must be f64[3] like the primal",
         ),
-        ((X,), ("s",), "jvp: tangent 0 is str 's', must be f64[3] as its primal"),
+        ((X,), ("s",), "jvp: tangent 0 is str 's', must be f64[3] like the primal"),
         (
             (np.arange(3),),
             (np.arange(3),),
-            "jvp: primal 0 is i64[3], must be an array of floats",
+            "jvp: primal 0 has dtype int64, which has no derivative",
         ),
-        ((3,), (1,), "jvp: primal 0 is int 3, must be an array of floats"),
-        (("s",), (1.0,), "jvp: primal 0 is str 's', must be an array of floats"),
+        ((3,), (1,), "jvp: primal 0 must be an array of floats, got int 3"),
+        (("s",), (1.0,), "jvp: primal 0 must be an array of floats, got str 's'"),
     ],
     ids=["shape", "dtype", "str", "int array", "int", "str primal"],
 )
@@ -434,7 +434,7 @@ def rule_returns(value: Callable[[Any, Any], Any]) -> Any:
     return rule
 
 
-MISFIT_DO = "return (output, tangent), of one structure, shape and dtype; None for zero"
+MISFIT_DO = "return (output, tangent) of the same structure, shape and dtype; None for a zero tangent"
 WRONG = {
     "shape": (
         UNARY,

@@ -27,7 +27,6 @@ class GradTracer(Tracer):
     """
 
     __slots__ = ("node",)
-    interpreter: GradInterpreter
 
     def __init__(self, interpreter: GradInterpreter, value: Any, node: Any) -> None:
         self.interpreter = interpreter
@@ -58,7 +57,8 @@ class GradTracer(Tracer):
         self, gradient: Array | float | None = None, *, retain_graph: bool = False
     ) -> None:
         """Add the gradient of this value to its variables; see `backward`."""
-        self.interpreter.backward(self, gradient, retain_graph)
+        interpreter: Any = self.interpreter  # a GradInterpreter
+        interpreter.backward(self, gradient, retain_graph)
 
 
 def end_of(value: Any, interpreter: Interpreter) -> Any:

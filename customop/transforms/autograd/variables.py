@@ -1,4 +1,4 @@
-"""Tracking switched by hand: variables, backward, no_grad, stop_gradient."""
+"""Gradients in the imperative form: variables, backward, no_grad, stop_gradient."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from customop.core.dispatch import Mode, current_mode
 from customop.core.kinds import AUTOGRAD
 from customop.core.operator import Operator
 from customop.core.rule_types import Context
-from customop.core.table import RuleKind
+from customop.core.table import RuleKind, RuleTable
 from customop.errors import GradientError
 from customop.library.functions import custom_op
 from customop.schema.tags import Tag
-from customop.transforms.autograd.grad import Fresh, as_cotangent, as_input, one_like
 from customop.transforms.autograd.interpreter import GradInterpreter
 from customop.transforms.autograd.sweep import plus, sweep
 from customop.transforms.autograd.tracer import GradTracer, no_variable
+from customop.transforms.values import Fresh, as_cotangent, as_input, one_like
 
 __all__ = [
     "backward",
@@ -62,7 +62,7 @@ stop_array: Operator[[Any], Any] = (
 
 
 def stop_gradient(x: T) -> T:
-    """The value without its tracking: nothing flows back through it.
+    """Return the value without its tracking: no gradient flows back through it.
 
     Parameters
     ----------
@@ -72,8 +72,8 @@ def stop_gradient(x: T) -> T:
     Returns
     -------
     pytree of array
-        Plain arrays where only gradients were tracked. What `vmap` tracks stays
-        tracked: a row of a batch is no array of its own.
+        Plain arrays where only gradients were tracked. Values under `vmap` stay
+        tracked, because a row of a batch is not an array by itself.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def stop_gradient(x: T) -> T:
 
 
 class _Tape(GradInterpreter):
-    """The one transform that never ends: it stands below all others."""
+    """The one transform that never ends: its level is below all others."""
 
     kind = AUTOGRAD
 
@@ -107,8 +107,8 @@ class _Tape(GradInterpreter):
         if gradient is None:
             if tuple(y.shape) != () or not is_real_float(y.dtype):
                 raise GradientError(
-                    f"backward: {abbreviated(y)} is no real float without axes, so it"
-                    " needs a gradient",
+                    f"backward: {abbreviated(y)} is not a real float without axes, so"
+                    " it needs a gradient",
                     do="call backward(np.sum(np.real(y))), or backward(y, gradient)",
                 )
             gradient = one_like(y.value)
@@ -124,7 +124,7 @@ _tape = _Tape()
 
 
 def variable(x: Array | float) -> GradTracer:
-    """Make a value whose gradient `backward` can bring.
+    """Make a value that `backward` computes a gradient for.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def variable(x: Array | float) -> GradTracer:
     Raises
     ------
     GradientError
-        If `x` is no array of floats.
+        If `x` is not an array of floats.
 
     Examples
     --------
@@ -152,8 +152,8 @@ def variable(x: Array | float) -> GradTracer:
     value = as_input(x, "variable: x")
     if isinstance(value, GradTracer) and value.interpreter is _tape:
         raise GradientError(
-            f"variable: {show(x)} is or depends on a variable already",
-            do="use it as it is, or variable(stop_gradient(x)) for a new beginning",
+            f"variable: {show(x)} already is a variable or depends on one",
+            do="use it as it is, or variable(stop_gradient(x)) for a new start",
         )
     return _tape.variable(value)
 
@@ -170,8 +170,7 @@ def backward(
     gradient : array, optional
         Cotangent of `y`, of its shape and dtype; needed where `y` has axes.
     retain_graph : bool
-        Whether `backward` shall run again through the same calls; otherwise what they
-        saved is freed.
+        Keep the saved arrays, so that `backward` can run again through the same calls.
 
     Raises
     ------
@@ -183,33 +182,33 @@ def backward(
     """
     if type(y) is not GradTracer:
         raise no_variable(y)
-    y.interpreter.backward(y, gradient, retain_graph)
+    y.backward(gradient, retain_graph=retain_graph)
 
 
-class _Untracked(Mode):
-    """The mode of `no_grad`: operators see values without their tracking."""
+class _NoGradMode(Mode):
+    """The mode of `no_grad`: operators get values without their tracking."""
 
     kind = RuleKind("no_grad")
 
-    def process(self, op: Any, args: Sequence[Any]) -> Any:
-        """Run the operator on the values alone."""
+    def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
+        """Run the operator on values without tracking."""
         return op.invoke([map_nested(value, _stopped) for value in args])
 
 
-class _Tracked(Mode):
-    """The mode of `enable_grad`: the modes of `no_grad` outside do not count."""
+class _EnableGradMode(Mode):
+    """The mode of `enable_grad`: it skips the modes of `no_grad` outside."""
 
     kind = RuleKind("enable_grad")
 
     def find_outer(self) -> Mode | None:
         """The first mode outside that is not of `no_grad`."""
         mode = current_mode.get()
-        while isinstance(mode, _Untracked):
+        while isinstance(mode, _NoGradMode):
             mode = mode.outer
         return mode
 
-    def process(self, op: Any, args: Sequence[Any]) -> Any:
-        """Run the operator as it would run outside of `no_grad`."""
+    def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
+        """Run the operator as outside of `no_grad`."""
         return op.invoke(args)
 
 
@@ -226,8 +225,8 @@ class _Switch(ContextDecorator):
         self._open: list[Mode] = []
 
     def _recreate_cm(self) -> Self:
-        # A mode belongs to the thread that opened it: each call of a decorated
-        # function opens its own.
+        # A mode belongs to the thread that opened it, so each call of a decorated
+        # function opens a new one.
         return type(self)()
 
     def __enter__(self) -> None:
@@ -250,7 +249,7 @@ class no_grad(_Switch):  # noqa: N801  # torch's name
     array([2., 4.])
     """
 
-    _mode = _Untracked
+    _mode = _NoGradMode
 
 
 class enable_grad(_Switch):  # noqa: N801  # torch's name
@@ -267,4 +266,4 @@ class enable_grad(_Switch):  # noqa: N801  # torch's name
     np.float64(6.0)
     """
 
-    _mode = _Tracked
+    _mode = _EnableGradMode

@@ -423,16 +423,16 @@ def test_a_number_as_cotangent() -> None:
     [
         (
             np.ones(2),
-            "pullback: cotangent 0 is f64[2], must be f64[3] as the output is",
+            "pullback: cotangent 0 is f64[2], must be f64[3] like the output",
         ),
         (
             np.ones(3, np.float32),
-            "pullback: cotangent 0 is f32[3], must be f64[3] as the output is",
+            "pullback: cotangent 0 is f32[3], must be f64[3] like the output",
         ),
-        (1.0, "pullback: cotangent 0 is f64[], must be f64[3] as the output is"),
+        (1.0, "pullback: cotangent 0 is f64[], must be f64[3] like the output"),
         (
             "s",
-            "pullback: cotangent 0 is str 's', must be f64[3] as the output is",
+            "pullback: cotangent 0 is str 's', must be f64[3] like the output",
         ),
     ],
 )

@@ -86,7 +86,7 @@ def test_a_value_with_axes_needs_a_gradient() -> None:
     with pytest.raises(co.GradientError) as caught:
         square(co.variable(X)).backward()
     assert str(caught.value) == (
-        "backward: f64[3] is no real float without axes, so it needs a gradient\n"
+        "backward: f64[3] is not a real float without axes, so it needs a gradient\n"
         "  do: call backward(np.sum(np.real(y))), or backward(y, gradient)"
     )
 

@@ -99,14 +99,14 @@ GRADIENTS: Table = {
         lambda: co.grad(loss, 1.5),
         co.GradientError,
         ValueError,
-        "grad of loss: argnums=1.5 is neither a position nor several\n"
+        "grad of loss: argnums=1.5 must be an int or a sequence of ints\n"
         "  do: write argnums=0, or argnums=(0, 1)",
     ),
     "argnums by name": (
         lambda: co.grad(loss, "x"),
         co.GradientError,
         ValueError,
-        "grad of loss: argnums='x' is neither a position nor several\n"
+        "grad of loss: argnums='x' must be an int or a sequence of ints\n"
         "  do: write argnums=0, or argnums=(0, 1)",
     ),
     "argument out of reach": (
@@ -128,14 +128,14 @@ GRADIENTS: Table = {
         co.GradientError,
         ValueError,
         "grad of loss: argument 0 must be an array of floats, got int 3\n"
-        "  do: pass an array of floats; bind what is none: lambda x: f(x, n)",
+        "  do: pass an array of floats, and bind other arguments: lambda x: f(x, n)",
     ),
     "grad by a string": (
         lambda: co.grad(loss)("x"),
         co.GradientError,
         ValueError,
         "grad of loss: argument 0 must be an array of floats, got str 'x'\n"
-        "  do: pass an array of floats; bind what is none: lambda x: f(x, n)",
+        "  do: pass an array of floats, and bind other arguments: lambda x: f(x, n)",
     ),
     "grad by integers": (
         lambda: co.grad(loss)(N),
@@ -191,7 +191,7 @@ GRADIENTS: Table = {
         co.GradientError,
         ValueError,
         "vjp: output 0 is str 'words', must be an array\n"
-        "  do: return arrays, or other things as aux with has_aux=True",
+        "  do: return arrays, and other values as aux with has_aux=True",
     ),
     "vjp by integers": (
         lambda: co.vjp(loss, X, N),
@@ -205,7 +205,7 @@ GRADIENTS: Table = {
         co.GradientError,
         ValueError,
         "vjp: primal 0 must be an array of floats, got str 'x'\n"
-        "  do: pass an array of floats; bind what is none: lambda x: f(x, n)",
+        "  do: pass an array of floats, and bind other arguments: lambda x: f(x, n)",
     ),
     "pullback of another structure": (
         lambda: co.vjp(values, X)[1]((X, X)),
@@ -218,21 +218,21 @@ GRADIENTS: Table = {
         lambda: co.vjp(values, X)[1](M),
         co.GradientError,
         ValueError,
-        "pullback: cotangent 0 is f64[2, 2], must be f64[2] as the output is\n"
+        "pullback: cotangent 0 is f64[2, 2], must be f64[2] like the output\n"
         "  do: pass an array of the shape and dtype of the output",
     ),
     "pullback of another dtype": (
         lambda: co.vjp(values, X)[1](N),
         co.GradientError,
         ValueError,
-        "pullback: cotangent 0 is i64[2], must be f64[2] as the output is\n"
+        "pullback: cotangent 0 is i64[2], must be f64[2] like the output\n"
         "  do: pass an array of the shape and dtype of the output",
     ),
     "pullback of a string": (
         lambda: co.vjp(values, X)[1]("x"),
         co.GradientError,
         ValueError,
-        "pullback: cotangent 0 is str 'x', must be f64[2] as the output is\n"
+        "pullback: cotangent 0 is str 'x', must be f64[2] like the output\n"
         "  do: pass an array of the shape and dtype of the output",
     ),
     "backward under grad": (
@@ -260,21 +260,21 @@ GRADIENTS: Table = {
         lambda: values(co.variable(X)).backward(),
         co.GradientError,
         ValueError,
-        "backward: f64[2] is no real float without axes, so it needs a gradient\n"
+        "backward: f64[2] is not a real float without axes, so it needs a gradient\n"
         "  do: call backward(np.sum(np.real(y))), or backward(y, gradient)",
     ),
     "backward of a complex value": (
         lambda: complex_loss(co.variable(X)).backward(),
         co.GradientError,
         ValueError,
-        "backward: c128[] is no real float without axes, so it needs a gradient\n"
+        "backward: c128[] is not a real float without axes, so it needs a gradient\n"
         "  do: call backward(np.sum(np.real(y))), or backward(y, gradient)",
     ),
     "backward of another shape": (
         lambda: values(co.variable(X)).backward(M),
         co.GradientError,
         ValueError,
-        "backward: the gradient is f64[2, 2], must be f64[2] as the output is\n"
+        "backward: the gradient is f64[2, 2], must be f64[2] like the output\n"
         "  do: pass an array of the shape and dtype of the output",
     ),
     "backward a second time": (
@@ -298,7 +298,7 @@ GRADIENTS: Table = {
         co.GradientError,
         ValueError,
         "variable: x must be an array of floats, got str 'x'\n"
-        "  do: pass an array of floats; bind what is none: lambda x: f(x, n)",
+        "  do: pass an array of floats, and bind other arguments: lambda x: f(x, n)",
     ),
     "variable of integers": (
         lambda: co.variable(N),
@@ -311,8 +311,8 @@ GRADIENTS: Table = {
         lambda: co.variable(co.variable(X)),
         co.GradientError,
         ValueError,
-        "variable: GradTracer of shape (2,) is or depends on a variable already\n"
-        "  do: use it as it is, or variable(stop_gradient(x)) for a new beginning",
+        "variable: GradTracer of shape (2,) already is a variable or depends on one\n"
+        "  do: use it as it is, or variable(stop_gradient(x)) for a new start",
     ),
     "gradient of no variable": (
         lambda: set_grad(values(co.variable(X)), X),

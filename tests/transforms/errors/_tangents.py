@@ -74,7 +74,7 @@ TANGENTS: Table = {
         "texts::op: the jvp rule returned the tangent f64[3] for the output f64[2]\n"
         "  texts::op(Array x) -> Array\n"
         f"  rule at {at(jvp_short)}\n"
-        "  do: return (output, tangent), of one structure, shape and dtype; None for zero",
+        "  do: return (output, tangent) of the same structure, shape and dtype; None for a zero tangent",
     ),
     "tangent of another dtype": (
         lambda: pushed(made(same, jvp=jvp_single)),
@@ -83,7 +83,7 @@ TANGENTS: Table = {
         "texts::op: the jvp rule returned the tangent f32[2] for f64[2]\n"
         "  texts::op(Array x) -> Array\n"
         f"  rule at {at(jvp_single)}\n"
-        "  do: return (output, tangent), of one structure, shape and dtype; None for zero",
+        "  do: return (output, tangent) of the same structure, shape and dtype; None for a zero tangent",
     ),
     "tangent of text": (
         lambda: pushed(made(same, jvp=jvp_text)),
@@ -92,7 +92,7 @@ TANGENTS: Table = {
         "texts::op: the jvp rule returned the tangent str 't' for the output f64[2]\n"
         "  texts::op(Array x) -> Array\n"
         f"  rule at {at(jvp_text)}\n"
-        "  do: return (output, tangent), of one structure, shape and dtype; None for zero",
+        "  do: return (output, tangent) of the same structure, shape and dtype; None for a zero tangent",
     ),
     "one tangent for two outputs": (
         lambda: pushed(made(twice, PAIR, jvp=jvp_three)),
@@ -101,7 +101,7 @@ TANGENTS: Table = {
         "texts::op: the jvp rule returned the tangent ndarray of shape (2,) for 2 outputs\n"
         "  texts::op(Array x) -> (Array, Array)\n"
         f"  rule at {at(jvp_three)}\n"
-        "  do: return (output, tangent), of one structure, shape and dtype; None for zero",
+        "  do: return (output, tangent) of the same structure, shape and dtype; None for a zero tangent",
     ),
     "output of another type": (
         lambda: pushed(made(same, jvp=jvp_number)),
@@ -132,7 +132,7 @@ TANGENTS: Table = {
         lambda: co.jvp(loss, X, Y),
         co.GradientError,
         ValueError,
-        "jvp: primals and tangents are tuples, got ndarray of shape (2,) and ndarray of shape (2,)\n"
+        "jvp: primals and tangents must be tuples, got ndarray of shape (2,) and ndarray of shape (2,)\n"
         "  do: write jvp(f, (x,), (dx,))",
     ),
     "tangents of another structure": (
@@ -140,42 +140,42 @@ TANGENTS: Table = {
         co.GradientError,
         ValueError,
         "jvp: tangents of structure PyTreeSpec((*, *)) do not fit primals of PyTreeSpec((*,))\n"
-        "  do: give a tangent for each primal array",
+        "  do: pass a tangent for each primal array",
     ),
     "integers as a primal": (
         lambda: co.jvp(loss, (N,), (N,)),
         co.GradientError,
         ValueError,
-        "jvp: primal 0 is i64[2], must be an array of floats\n"
+        "jvp: primal 0 has dtype int64, which has no derivative\n"
         "  do: pass x.astype(float)",
     ),
     "text as a primal": (
         lambda: co.jvp(loss, ("x",), ("y",)),
         co.GradientError,
         ValueError,
-        "jvp: primal 0 is str 'x', must be an array of floats\n"
-        "  do: pass x.astype(float)",
+        "jvp: primal 0 must be an array of floats, got str 'x'\n"
+        "  do: pass an array of floats, and bind other arguments: lambda x: f(x, n)",
     ),
     "another shape than the primal": (
         lambda: co.jvp(loss, (X,), (M,)),
         co.GradientError,
         ValueError,
-        "jvp: tangent 0 is f64[2, 2], must be f64[2] as its primal\n"
-        "  do: pass a tangent of the shape and dtype of the primal",
+        "jvp: tangent 0 is f64[2, 2], must be f64[2] like the primal\n"
+        "  do: pass an array of the shape and dtype of the primal",
     ),
     "another dtype than the primal": (
         lambda: co.jvp(loss, (X,), (N,)),
         co.GradientError,
         ValueError,
-        "jvp: tangent 0 is i64[2], must be f64[2] as its primal\n"
-        "  do: pass a tangent of the shape and dtype of the primal",
+        "jvp: tangent 0 is i64[2], must be f64[2] like the primal\n"
+        "  do: pass an array of the shape and dtype of the primal",
     ),
     "text as a tangent": (
         lambda: co.jvp(loss, (X,), ("y",)),
         co.GradientError,
         ValueError,
-        "jvp: tangent 0 is str 'y', must be f64[2] as its primal\n"
-        "  do: pass a tangent of the shape and dtype of the primal",
+        "jvp: tangent 0 is str 'y', must be f64[2] like the primal\n"
+        "  do: pass an array of the shape and dtype of the primal",
     ),
     "jvp of no pair": (
         lambda: co.jvp(loss, (X,), (Y,), has_aux=True),
@@ -189,7 +189,7 @@ TANGENTS: Table = {
         co.GradientError,
         ValueError,
         "jvp: output 0 is str 'words', must be an array\n"
-        "  do: return arrays, or other things as aux with has_aux=True",
+        "  do: return arrays, and other values as aux with has_aux=True",
     ),
 }  # fmt: skip
 
@@ -222,28 +222,28 @@ MATRICES: Table = {
         co.GradientError,
         ValueError,
         "vjp: output 0 is str 'words', must be an array\n"
-        "  do: return arrays, or other things as aux with has_aux=True",
+        "  do: return arrays, and other values as aux with has_aux=True",
     ),
     "jacfwd of a string": (
         lambda: co.jacfwd(words)(X),
         co.GradientError,
         ValueError,
         "jvp: output 0 is str 'words', must be an array\n"
-        "  do: return arrays, or other things as aux with has_aux=True",
+        "  do: return arrays, and other values as aux with has_aux=True",
     ),
     "jacrev of integers": (
         lambda: co.jacrev(whole_loss)(X),
         co.GradientError,
         ValueError,
         "jacrev of whole_loss: the output is i64[], must be an array of floats\n"
-        "  do: return x.astype(float), or use has_aux=True for the rest",
+        "  do: return x.astype(float), or use has_aux=True for other results",
     ),
     "jacfwd of integers": (
         lambda: co.jacfwd(whole_loss)(X),
         co.GradientError,
         ValueError,
         "jacfwd of whole_loss: the output is i64[], must be an array of floats\n"
-        "  do: return x.astype(float), or use has_aux=True for the rest",
+        "  do: return x.astype(float), or use has_aux=True for other results",
     ),
     "jacrev by integers": (
         lambda: co.jacrev(loss)(N),
@@ -256,15 +256,15 @@ MATRICES: Table = {
         lambda: co.jacfwd(loss)(N),
         co.GradientError,
         ValueError,
-        "jacfwd of loss: the argument is i64[2], must be an array of floats\n"
-        "  do: return x.astype(float), or use has_aux=True for the rest",
+        "jacfwd of loss: the argument has dtype int64, which has no derivative\n"
+        "  do: pass x.astype(float)",
     ),
     "jacfwd by text": (
         lambda: co.jacfwd(loss)("x"),
         co.GradientError,
         ValueError,
-        "jacfwd of loss: the argument is str 'x', must be an array of floats\n"
-        "  do: return x.astype(float), or use has_aux=True for the rest",
+        "jacfwd of loss: the argument must be an array of floats, got str 'x'\n"
+        "  do: pass an array of floats, and bind other arguments: lambda x: f(x, n)",
     ),
     "jacrev out of reach": (
         lambda: co.jacrev(loss, 1)(X),
@@ -284,7 +284,7 @@ MATRICES: Table = {
         lambda: co.hessian(loss, "x"),
         co.GradientError,
         ValueError,
-        "jacrev of loss: argnums='x' is neither a position nor several\n"
+        "jacrev of loss: argnums='x' must be an int or a sequence of ints\n"
         "  do: write argnums=0, or argnums=(0, 1)",
     ),
     "jacrev of a complex function": (

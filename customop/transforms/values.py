@@ -1,0 +1,171 @@
+"""The values that go into derivatives and come out: checks, and fresh gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.describe import abbreviated, show
+from customop.arrays.dtypes import is_inexact
+from customop.arrays.kinds import has_memory, is_array
+from customop.arrays.numpy_protocol import call_numpy
+from customop.errors import GradientError
+
+__all__ = [
+    "Fresh",
+    "as_cotangent",
+    "as_input",
+    "as_tangent",
+    "check_outputs",
+    "chosen",
+    "one_like",
+    "or_zeros",
+    "positions",
+    "split_aux",
+]
+
+
+# ---- inputs ----
+
+
+def as_input(value: Any, what: str) -> Any:
+    """An input of a transform: an array of floats, or a Python float as one."""
+    if isinstance(value, float | complex) and not isinstance(value, np.generic):
+        return np.asarray(value)
+    if not is_array(value):
+        raise GradientError(
+            f"{what} must be an array of floats, got {show(value)}",
+            do="pass an array of floats, and bind other arguments: lambda x: f(x, n)",
+        )
+    if not is_inexact(value.dtype):
+        raise GradientError(
+            f"{what} has dtype {value.dtype}, which has no derivative",
+            do="pass x.astype(float)",
+        )
+    return value
+
+
+def as_cotangent(given: Any, output: Any, what: str) -> Any:
+    """A cotangent of the shape and dtype of an output; numbers become arrays."""
+    return _as_like(given, output, what, "output")
+
+
+def as_tangent(given: Any, primal: Any, what: str) -> Any:
+    """A tangent of the shape and dtype of its primal; numbers become arrays."""
+    return _as_like(given, primal, what, "primal")
+
+
+def _as_like(given: Any, model: Any, what: str, role: str) -> Any:
+    if isinstance(given, float | int | complex) and not isinstance(given, np.generic):
+        given = np.asarray(given, getattr(model, "dtype", None))
+    shape, dtype = getattr(model, "shape", ()), getattr(model, "dtype", None)
+    if (
+        not is_array(given)
+        or tuple(given.shape) != tuple(shape)
+        or given.dtype != dtype
+    ):
+        seen = abbreviated(given) if is_array(given) else show(given)
+        want = abbreviated(model) if is_array(model) else show(model)
+        raise GradientError(
+            f"{what} is {seen}, must be {want} like the {role}",
+            do=f"pass an array of the shape and dtype of the {role}",
+        )
+    return given
+
+
+def positions(what: str, argnums: Any) -> tuple[tuple[int, ...], bool]:
+    """The positions that `argnums` names, and whether it is a single one."""
+    try:
+        return (index(argnums),), True
+    except TypeError:
+        pass
+    try:
+        return tuple(index(position) for position in argnums), False
+    except TypeError:
+        raise GradientError(
+            f"{what}: argnums={argnums!r} must be an int or a sequence of ints",
+            do="write argnums=0, or argnums=(0, 1)",
+        ) from None
+
+
+def chosen(what: str, wanted: tuple[int, ...], count: int) -> tuple[int, ...]:
+    """The positions in a call of `count` positional arguments, from the front."""
+    for position in wanted:
+        if not -count <= position < count:
+            raise GradientError(
+                f"{what}: argnums names argument {position}, the call has"
+                f" {count} positional arguments",
+                do="pass that argument by position, or change argnums",
+            )
+    found = tuple([p + count if p < 0 else p for p in wanted])
+    if len(found) > 1 and len(set(found)) < len(found):
+        raise GradientError(
+            f"{what}: argnums={wanted} names an argument twice",
+            do="name each argument once",
+        )
+    return found
+
+
+# ---- outputs ----
+
+
+def split_aux(result: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
+    """The result of a transformed function, and what is not to be differentiated."""
+    if not has_aux:
+        return result, None
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise GradientError(
+            f"{name}: with has_aux=True the function must return (output, aux), got"
+            f" {show(result)}",
+            do="return a pair, or leave has_aux out",
+        )
+    return result
+
+
+def check_outputs(leaves: Sequence[Any], name: str) -> None:
+    """Raise unless a transformed function returned arrays."""
+    for i, leaf in enumerate(leaves):
+        if not is_array(leaf) and not isinstance(leaf, int | float | complex):
+            raise GradientError(
+                f"{name}: output {i} is {show(leaf)}, must be an array",
+                do="return arrays, and other values as aux with has_aux=True",
+            )
+
+
+# ---- gradients ----
+
+
+def one_like(value: Any) -> Any:
+    """The cotangent one of a value without axes."""
+    if isinstance(value, np.generic):  # from a reduction; an operator takes 7 us
+        return value.dtype.type(1)
+    return call_numpy(np.ones_like, value)
+
+
+def or_zeros(grad: Any, value: Any) -> Any:
+    """A gradient; zeros for an input that the output does not depend on."""
+    return call_numpy(np.zeros_like, value) if grad is None else grad
+
+
+class Fresh:
+    """Makes gradients that share no memory, so that the caller can write to them.
+
+    A formula may return its cotangent itself, twice, or broadcast to a read-only view.
+    A formula that returns a saved array without the cotangent as a factor is not linear;
+    such an array is not copied here.
+    """
+
+    __slots__ = ("_seen",)
+
+    def __init__(self, *given: Any) -> None:
+        self._seen = [id(value) for value in given]
+
+    def __call__(self, grad: Any) -> Any:
+        """The gradient, or a copy where its memory may be used elsewhere."""
+        if getattr(grad, "base", self) is None and id(grad) not in self._seen:
+            self._seen.append(id(grad))
+            return grad
+        return grad.copy() if has_memory(grad) else grad
