@@ -82,6 +82,15 @@ class Call:
         found = self.constant(parameter, None)
         return found if isinstance(found, str) else None
 
+    def texts(self, parameter: int | str) -> tuple[str, ...] | None:
+        """The strings that are passed, one or several; None if they are not known."""
+        found = self.constant(parameter, None)
+        found = (found,) if isinstance(found, str) else found
+        is_several = isinstance(found, list | tuple | set)
+        if is_several and all(isinstance(text, str) for text in found):
+            return tuple(found)
+        return None
+
     def by_parameter(self, record: Record) -> Iterator[tuple[str, Argument]]:
         """Parameters of an operator that this is a call of, with their arguments."""
         names = [p.name for p in record.schema.positional]

@@ -259,12 +259,10 @@ class Draft:
     # ---- what the call says besides the schema ----
 
     def _check_kinds(self, schema: Schema) -> None:
-        kinds = self._call.constant("device_types", None)
-        if kinds is None:
-            return
-        self._now(codes.DEVICE)
-        names = (kinds,) if isinstance(kinds, str) else tuple(kinds)
-        check_factory(self._name, schema, names or (DEFAULT,))
+        kinds = self._call.texts("device_types")
+        if kinds:
+            self._now(codes.DEVICE)
+            check_factory(self._name, schema, kinds)
 
     def _tagged(self, schema: Schema) -> Schema:
         given = self._call.expression("tags")

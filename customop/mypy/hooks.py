@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -196,21 +196,24 @@ def _config_type(asked: Asked) -> Type:
 
 
 def _kernel(asked: Asked, op: Subject, at: int) -> None:
-    kinds = asked.call.constant(at, "?")
-    kinds = (kinds,) if isinstance(kinds, str) else kinds
-    names = (DEFAULT,) if kinds is None else tuple(kinds)
-    if not check_kinds(asked.api, op[0].name, names, asked.place(at)):
+    is_default = asked.call.constant(at, "") is None
+    names = (DEFAULT,) if is_default else asked.call.texts(at)
+    if names is not None and not check_kinds(
+        asked.api, op[0].name, names, asked.place(at)
+    ):
         return
     found = asked.registered(op, at + 1)
-    what = "kernel" if names == ("?",) else f"kernel for {quoted(names)}"
+    what = "kernel" if names is None else f"kernel for {quoted(names)}"
     if found is not None:
         found.check_kernel(what, codes.KERNEL)
 
 
-def _fake(asked: Asked, op: Subject, at: int) -> None:
+def _function(
+    check: Callable[[Registered], None], asked: Asked, op: Subject, at: int
+) -> None:
     found = asked.registered(op, at)
     if found is not None:
-        found.check_kernel("fake kernel", codes.FAKE)
+        check(found)
 
 
 def _autograd(asked: Asked, op: Subject, at: int) -> None:
@@ -218,18 +221,6 @@ def _autograd(asked: Asked, op: Subject, at: int) -> None:
     if found is not None:
         setup = asked.call.get("setup_context")
         found.check_backward(None if setup is None else asked.function("setup_context"))
-
-
-def _jvp(asked: Asked, op: Subject, at: int) -> None:
-    found = asked.registered(op, at)
-    if found is not None:
-        found.check_rule(JVP, codes.JVP)
-
-
-def _vmap(asked: Asked, op: Subject, at: int) -> None:
-    found = asked.registered(op, at)
-    if found is not None:
-        found.check_rule(VMAP, codes.VMAP)
 
 
 def _rule(asked: Asked, op: Subject, at: int) -> None:
@@ -246,17 +237,22 @@ def _rule(asked: Asked, op: Subject, at: int) -> None:
     found.check_rule(made, codes.RULE)
 
 
-_RULES: dict[str, Callable[[Asked, Subject, int], None]] = {
+_Check: TypeAlias = Callable[[Asked, Subject, int], None]
+_RULES: dict[str, _Check] = {
     "register_kernel": _kernel,
-    "register_fake": _fake,
+    "register_fake": partial(
+        _function, lambda found: found.check_kernel("fake kernel", codes.FAKE)
+    ),
     "register_autograd": _autograd,
-    "register_jvp": _jvp,
-    "register_vmap": _vmap,
+    "register_jvp": partial(_function, lambda found: found.check_rule(JVP, codes.JVP)),
+    "register_vmap": partial(
+        _function, lambda found: found.check_rule(VMAP, codes.VMAP)
+    ),
     "register": _rule,
 }
 
 
-def _method(check: Callable[[Asked, Subject, int], None], asked: Asked) -> Type:
+def _method(check: _Check, asked: Asked) -> Type:
     record = recall(asked.object)
     if record is None or not record.has_schema or asked.object is None:
         return asked.result
@@ -264,9 +260,7 @@ def _method(check: Callable[[Asked, Subject, int], None], asked: Asked) -> Type:
     return copied(asked.object, asked.result)
 
 
-def _by_name(
-    what: str, check: Callable[[Asked, Subject, int], None], asked: Asked
-) -> Type:
+def _by_name(what: str, check: _Check, asked: Asked) -> Type:
     found = asked.operator(what, 0)
     if found is None:
         return asked.result
@@ -281,8 +275,7 @@ def _by_name(
 def _impl(asked: Asked) -> Type:
     op = asked.operator("impl", 0)
     if op is not None:
-        keys = asked.call.constant(1, ())
-        _check_keys(asked, op, (keys,) if isinstance(keys, str) else keys, 2)
+        _check_keys(asked, op, asked.call.texts(1) or (), 2)
     return asked.result
 
 
@@ -307,7 +300,7 @@ _CODES: dict[str | RuleKind, ErrorCode] = {
 }
 
 
-def _check_keys(asked: Asked, op: Subject, keys: Any, at: int) -> None:
+def _check_keys(asked: Asked, op: Subject, keys: Sequence[str], at: int) -> None:
     found = asked.registered(op, at)
     below = asked.call.constant("with_keyset", False)
     if found is None or not isinstance(below, bool):

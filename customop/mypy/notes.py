@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import importlib.util
 import typing
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
+from mypy import nodes
 from mypy.nodes import (
     EllipsisExpr,
     Expression,
@@ -22,7 +25,6 @@ from mypy.nodes import (
     OpExpr,
     StrExpr,
     TupleExpr,
-    TypeAlias,
     TypeInfo,
     TypeVarExpr,
     Var,
@@ -74,7 +76,7 @@ def noted(
     """
     if spelled is None:
         raise Unfamiliar
-    return _Annotations(api, survey).noted(annotation, spelled)
+    return _marked(_Annotations(api, survey).marking(spelled), annotation)
 
 
 def types_of(
@@ -96,6 +98,10 @@ def types_of(
     return found
 
 
+# Puts shapes into an annotation.
+_Marking: TypeAlias = Callable[[Any], Any]
+
+
 class _Annotations:
     """Reads annotations as the module writes them."""
 
@@ -104,115 +110,62 @@ class _Annotations:
         self._survey = survey
         self._builtins = api.modules.get("builtins")
 
-    def noted(self, annotation: Any, spelled: Type) -> Any:
-        if self._is_plain(spelled):
-            return annotation
+    def marking(self, spelled: Type) -> _Marking | None:
+        """The shapes of an annotation, None if it has none; raise if that is not known."""
         if isinstance(spelled, UnionType):
-            return self._of_union(annotation, spelled.items)
-        assert isinstance(spelled, UnboundType)
-        if self._jaxtyped(spelled.name):
-            return self._of_jaxtyping(annotation, spelled)
-        return self._of_form(annotation, spelled)
-
-    def _of_form(self, annotation: Any, spelled: UnboundType) -> Any:
-        name, node = self._symbol(spelled.name)
-        if name in _ANNOTATED:
-            inner = self.noted(annotation, spelled.args[0])
-            return Annotated[(inner, *self._texts(spelled))]
-        if name in _UNIONS:
-            return self._of_union(annotation, spelled.args)
-        if not isinstance(node, TypeAlias):
-            return self._of_items(annotation, spelled.args)
-        if spelled.args:
-            raise Unfamiliar
-        return self.noted(annotation, self._value(node))
-
-    def _of_union(self, annotation: Any, spelled: typing.Sequence[Type]) -> Any:
-        rest = [item for item in spelled if not _is_none(item)]
-        is_union = typing.get_origin(annotation) is typing.Union
-        items = typing.get_args(annotation) if is_union else (annotation,)
-        kinds = [item for item in items if item is not type(None)]
-        if len(kinds) != len(rest):
-            raise Unfamiliar
-        pairs = zip(kinds, rest, strict=True)
-        made = [self.noted(kind, item) for kind, item in pairs]
-        nones = [None] * (len(items) - len(kinds))
-        return typing.Union[(*made, *nones)]
-
-    def _of_items(self, annotation: Any, spelled: typing.Sequence[Type]) -> Any:
-        origin, items = typing.get_origin(annotation), typing.get_args(annotation)
-        if origin is None or len(items) != len(spelled):
-            raise Unfamiliar
-        made = [
-            item if item is Ellipsis else self.noted(item, given)
-            for item, given in zip(items, spelled, strict=True)
-        ]
-        return origin[tuple(made)]
-
-    def _of_jaxtyping(self, annotation: Any, spelled: UnboundType) -> Any:
-        texts = self._texts(spelled)
-        inner = typing.get_origin(annotation) or annotation
-        if isinstance(inner, typing.TypeVar):
-            inner = inner.__bound__
-        is_there = importlib.util.find_spec("jaxtyping") is not None
-        if not is_there or len(texts) != 1 or not is_array_class(inner):
-            raise Unfamiliar
-        import jaxtyping  # noqa: PLC0415  # optional, and slow to import
-
-        form = getattr(jaxtyping, spelled.name.rpartition(".")[2])
-        try:
-            return form[np.ndarray, texts[0]]
-        except (ValueError, TypeError):  # refused by jaxtyping, in its words
-            raise Unfamiliar from None
-
-    # ---- whether a shape is written ----
-
-    def _is_plain(self, spelled: Type) -> bool:
-        """Whether an annotation has no shape; raise if that is not known."""
-        if isinstance(spelled, UnionType):
-            return self._are_plain(spelled.items)
+            return self._of_union(spelled.items)
         if not isinstance(spelled, UnboundType):
-            return True
+            return None
+        if self._jaxtyped(spelled.name):
+            form = spelled.name.rpartition(".")[2]
+            return partial(_jaxtyped, form, self._texts(spelled))
+        return self._of_name(spelled)
+
+    def _of_name(self, spelled: UnboundType) -> _Marking | None:
         name, node = self._symbol(spelled.name)
         if name in _ANNOTATED:
-            return not self._texts(spelled) and self._is_plain(spelled.args[0])
-        if self._jaxtyped(spelled.name):
-            return False
+            inner, texts = self.marking(spelled.args[0]), self._texts(spelled)
+            return partial(_annotated, inner, texts) if texts else inner
         if name in _LITERALS or spelled.name == "None":
-            return True
-        is_known = isinstance(node, TypeInfo) or name.partition(".")[0] in _FORMS
-        is_plain = is_known or self._is_plain_node(node)
-        return self._are_plain(spelled.args) and is_plain
+            return None
+        if name in _UNIONS:
+            return self._of_union(spelled.args)
+        items = [self.marking(item) for item in spelled.args]
+        if isinstance(node, nodes.TypeAlias):
+            return self._of_alias(node, items)
+        is_form = isinstance(node, TypeInfo) or name.partition(".")[0] in _FORMS
+        if not is_form:
+            self._check_variable(node)
+        return partial(_with_items, items) if any(items) else None
 
-    def _are_plain(self, spelled: typing.Sequence[Type]) -> bool:
-        # Each may raise, so none is left out.
-        found = [self._is_plain(item) for item in spelled]
-        return all(found)
+    def _of_union(self, spelled: Sequence[Type]) -> _Marking | None:
+        items = [self.marking(item) for item in spelled if not _is_none(item)]
+        return partial(_with_options, items) if any(items) else None
 
-    def _is_plain_node(self, node: Any) -> bool:
-        if isinstance(node, TypeAlias):
-            return self._is_plain_alias(node)
-        if isinstance(node, TypeVarExpr):
-            return self._is_plain_variable(node)
-        raise Unfamiliar
+    def _of_alias(
+        self, alias: nodes.TypeAlias, items: list[_Marking | None]
+    ) -> _Marking | None:
+        is_plain = alias.fullname.partition(".")[0] in _PLAIN
+        found = None if is_plain else self.marking(self._value(alias))
+        if items and (found or any(items)):
+            raise Unfamiliar
+        return found
 
-    def _is_plain_alias(self, alias: TypeAlias) -> bool:
-        if alias.fullname.partition(".")[0] in _PLAIN:
-            return True
-        return self._is_plain(self._value(alias))
-
-    def _is_plain_variable(self, variable: TypeVarExpr) -> bool:
+    def _check_variable(self, variable: Any) -> None:
+        """Raise unless a node is a type variable that has no shape."""
+        if not isinstance(variable, TypeVarExpr):
+            raise Unfamiliar
         if is_ours(variable.fullname):
-            return True
+            return
         bound = get_proper_type(variable.upper_bound)
         is_class = isinstance(bound, Instance) and not variable.values
         if not is_class or self._module_of(variable.fullname) != self._tree.fullname:
             raise Unfamiliar
         for call in self._survey.assigned(variable.name):
-            for given in _annotations_in(call):
-                if not self._is_plain(_as_type(given)):
-                    raise Unfamiliar
-        return True
+            if any(self.marking(_as_type(given)) for given in _annotations_in(call)):
+                raise Unfamiliar
+
+    # ---- texts ----
 
     def _texts(self, spelled: UnboundType) -> list[str]:
         return [t for item in spelled.args[1:] for t in self._text(item)]
@@ -269,7 +222,7 @@ class _Annotations:
     def _module_of(fullname: str) -> str:
         return fullname.rpartition(".")[0]
 
-    def _value(self, alias: TypeAlias) -> Type:
+    def _value(self, alias: nodes.TypeAlias) -> Type:
         """The value of an alias of the module, as it is written."""
         name = alias.fullname.rpartition(".")[2]
         is_here = self._module_of(alias.fullname) == self._tree.fullname
@@ -277,6 +230,53 @@ class _Annotations:
         if len(found) != 1:
             raise Unfamiliar
         return _as_type(found[0])
+
+
+# ---- shapes into annotations ----
+
+
+def _marked(marking: _Marking | None, annotation: Any) -> Any:
+    return annotation if marking is None else marking(annotation)
+
+
+def _annotated(inner: _Marking | None, texts: list[str], annotation: Any) -> Any:
+    return Annotated[(_marked(inner, annotation), *texts)]
+
+
+def _with_options(options: list[_Marking | None], annotation: Any) -> Any:
+    is_union = typing.get_origin(annotation) is typing.Union
+    items = typing.get_args(annotation) if is_union else (annotation,)
+    kinds = [item for item in items if item is not type(None)]
+    if len(kinds) != len(options):
+        raise Unfamiliar
+    made = [_marked(*pair) for pair in zip(options, kinds, strict=True)]
+    nones = [None] * (len(items) - len(kinds))
+    return typing.Union[(*made, *nones)]
+
+
+def _with_items(items: list[_Marking | None], annotation: Any) -> Any:
+    origin, given = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is None or len(given) != len(items):
+        raise Unfamiliar
+    return origin[tuple(_marked(*pair) for pair in zip(items, given, strict=True))]
+
+
+def _jaxtyped(form: str, texts: list[str], annotation: Any) -> Any:
+    inner = typing.get_origin(annotation) or annotation
+    if isinstance(inner, typing.TypeVar):
+        inner = inner.__bound__
+    is_there = importlib.util.find_spec("jaxtyping") is not None
+    if not is_there or len(texts) != 1 or not is_array_class(inner):
+        raise Unfamiliar
+    import jaxtyping  # noqa: PLC0415  # optional, and slow to import
+
+    try:
+        return getattr(jaxtyping, form)[np.ndarray, texts[0]]
+    except (ValueError, TypeError):  # jaxtyping refuses it, in its own words
+        raise Unfamiliar from None
+
+
+# ---- annotations as they are written ----
 
 
 def _is_none(spelled: Type) -> bool:
