@@ -119,7 +119,8 @@ def _show(report: Report, output: Plain, *, quiet: bool) -> None:
             output.line()
             for line in outcome.text.splitlines():
                 output.line(f"    {line}".rstrip())
-            output.line()
+    if report.has_failed:
+        output.line()
 
 
 def _reason(report: Report, outcome: CheckOutcome) -> str:

@@ -9,13 +9,14 @@ from typing import Any
 
 from customop.arrays.describe import show_values
 from customop.cli import arguments, listing
-from customop.cli.command import Command
+from customop.cli.command import Command, UsageError
 from customop.cli.finding import find_operator, find_packet
 from customop.cli.plain import Plain
 from customop.cli.rules import ORIGINS, Rule, hidden_rules, rules_of
 from customop.core.explain import Candidate, Explanation
 from customop.core.operator import Operator
 from customop.core.samples import Sample
+from customop.errors import CustomOpError
 from customop.schema.parameters import MISSING, Parameter
 
 __all__ = ["EXPLAIN", "SHOW", "call_text"]
@@ -147,7 +148,12 @@ SHOW = Command(
 def _explain(options: Namespace, output: Plain) -> int:
     resolve = _resolver(options.name)
     args, keywords = arguments.parse(options.args, arguments.zeros)
-    why = resolve(*args, **keywords).explain(*args, **keywords)
+    try:
+        why = resolve(*args, **keywords).explain(*args, **keywords)
+    except CustomOpError:
+        raise
+    except TypeError as error:  # an argument is missing, or there are too many
+        raise UsageError(str(error), do=f"see customop show {options.name}") from error
     output.line(str(why))
     output.document(_explained(why))
     return 0

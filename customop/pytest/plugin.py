@@ -71,7 +71,7 @@ _MARKER = (
 )
 
 
-class _Marker(pytest.MarkDecorator):
+class _OpcheckMark(pytest.MarkDecorator):
     """A marker that takes a single operator as an argument.
 
     pytest would mark the operator, as it does with every single callable.
@@ -97,7 +97,7 @@ class Plugin:
         config.addinivalue_line("markers", _MARKER)
         self._before = vars(pytest.mark).pop("opcheck", None)
         marker = pytest.mark.opcheck
-        marker.__class__ = _Marker
+        marker.__class__ = _OpcheckMark
         vars(pytest.mark)["opcheck"] = marker
         if any(config.getoption(f"opcheck{name}") for name in ("", "_accept")):
             _module().configure(config)

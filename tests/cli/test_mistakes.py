@@ -191,6 +191,13 @@ ERRORS = [
         ),
     ),
     (
+        ["explain", "np::arctan2", "f64[2]"],
+        (
+            "np::arctan2() missing 1 required positional argument: 'x2'\n"
+            "  do: see customop show np::arctan2\n"
+        ),
+    ),
+    (
         ["bench", "np::matmul", "f64[2]", "f64[3]"],
         (
             "np::matmul(f64[2], f64[3]) raises ValueError: {matmul}\n"

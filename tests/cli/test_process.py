@@ -38,6 +38,7 @@ def test_the_module_runs(folder: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "cli_ops speaks\n")
 
 
+@pytest.mark.exhaustive
 def test_the_status_of_a_process(folder: Path) -> None:
     """A failed check is status 1; output of kernels goes to stderr."""
     argv = ("check", "cli_checked.py:[rw]*", "--test-utils=test_faketensor", "--json")
@@ -47,6 +48,7 @@ def test_the_status_of_a_process(folder: Path) -> None:
     assert "right runs" in done.stderr
 
 
+@pytest.mark.exhaustive
 def test_warnings_are_shown(folder: Path) -> None:
     """A warning in a module is shown as usual."""
     text = 'import warnings\nwarnings.warn("look", stacklevel=1)\n'
@@ -56,6 +58,7 @@ def test_warnings_are_shown(folder: Path) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.exhaustive
 def test_an_ascii_stream(folder: Path) -> None:
     """Characters that the stream cannot encode are escaped; JSON is ASCII."""
     argv = ("show", "cli_ops::over.text", "-m", "cli_ops")
@@ -66,7 +69,13 @@ def test_an_ascii_stream(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "argv", [("list",), ("show", "np::sin"), ("coverage", "--json")], ids=" ".join
+    "argv",
+    [
+        ("list",),
+        pytest.param(("show", "np::sin"), marks=pytest.mark.exhaustive),
+        pytest.param(("coverage", "--json"), marks=pytest.mark.exhaustive),
+    ],
+    ids=" ".join,
 )
 def test_a_closed_pipe_is_quiet(folder: Path, argv: tuple[str, ...]) -> None:
     """A reader that closes the pipe ends the program without a message."""

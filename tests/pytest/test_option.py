@@ -128,6 +128,7 @@ def test_unittests_that_fail_are_not_checked(project: Project) -> None:
     assert lines(result, "OPCHECK") == []
 
 
+@pytest.mark.exhaustive
 def test_reports_are_not_captured(project: Project) -> None:
     """The reports are printed although the output of a teardown is captured."""
     project.tests(SUITE)

@@ -94,6 +94,7 @@ def test_without_capture(project: Project) -> None:
         assert result.parseoutcomes() == {"passed": 4, "failed": 1}
 
 
+@pytest.mark.exhaustive
 def test_with_workers(project: Project) -> None:
     """pytest-xdist does not change reports and accepted failures."""
     pytest.importorskip("xdist", reason="pytest-xdist is not installed")
