@@ -8,12 +8,13 @@ from customop.arrays.fake import FakeArray, fake_like
 from customop.arrays.kinds import register_array_type
 from customop.arrays.numpy_protocol import getitem, register_numpy_function
 from customop.config import config
+from customop.core.definition import fallthrough_kernel
 from customop.core.dispatch import Interpreter, Mode, Tracer
 from customop.core.explain import Candidate, Explanation
 from customop.core.grad_rules import Formula
 from customop.core.operator import Operator
+from customop.core.rule_kind import RuleKind
 from customop.core.rule_types import BatchInfo, Context
-from customop.core.table import RuleKind, fallthrough_kernel
 from customop.errors import (
     ArgumentError,
     ContractError,
@@ -31,8 +32,8 @@ from customop.errors import (
     UnknownNameError,
     VmapError,
 )
+from customop.library.define import custom_op
 from customop.library.functions import (
-    custom_op,
     define,
     get_kernel,
     impl,

@@ -414,7 +414,7 @@ REGISTRATIONS: dict[str, tuple[Any, type, str]] = {
     "kernel of too many parameters": (
         lambda: op.register_kernel(("cpu", "cuda"), many),
         co.RegistrationError,
-        "errors_test::scaled: the kernel for 'cpu', 'cuda' takes (x, k, z) by position, is given (x, k)\n"
+        "errors_test::scaled: the kernel for 'cpu' takes (x, k, z) by position, is given (x, k)\n"
         f"  at {at(many)}\n" + PARAMETERS,
     ),
     "kernel without a keyword": (

@@ -125,9 +125,16 @@ def own_names(tree: ast.AST) -> set[str]:
 
 
 def foreign_private(tree: ast.AST) -> list[str]:
-    """Return accesses to private attributes that another module defines."""
+    """Return uses of private names that another module defines."""
     known = own_names(tree) | FOREIGN
-    return [
+    imported = [
+        f"line {node.lineno}: {alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.name.startswith("_") and not alias.name.startswith("__")
+    ]
+    return imported + [
         f"line {node.lineno}: {ast.unparse(node)}"
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute)

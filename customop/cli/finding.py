@@ -15,7 +15,8 @@ from types import ModuleType
 from typing import Any
 
 from customop.cli.command import UsageError
-from customop.core.operator import Operator, namespaces, operators
+from customop.core.operator import Operator
+from customop.core.registry import namespaces, operators
 from customop.errors import did_you_mean, is_ours, quoted
 from customop.library.ops import OperatorPacket, ops
 

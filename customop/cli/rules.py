@@ -6,20 +6,21 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from customop.arrays.kinds import FAKE
+from customop.core.definition import Row
 from customop.core.derived.find import find_fake
-from customop.core.grad_rules import GradRule
 from customop.core.kinds import (
     ARRAY_CLASS,
     AUTOCAST,
     AUTOGRAD,
     COMPOSITE,
     JVP,
-    MERGED,
     SAMPLE_INPUTS,
     VMAP,
 )
-from customop.core.operator import Operator, operators
-from customop.core.table import Row, RuleKind, fallbacks
+from customop.core.operator import Operator
+from customop.core.registry import operators
+from customop.core.rule_kind import MergedKind, RuleKind, rule_kind
+from customop.core.table import fallbacks
 from customop.errors import place
 
 __all__ = ["ORIGINS", "Rule", "hidden_rules", "rules_of"]
@@ -37,7 +38,12 @@ ORIGINS = {
     "disabled": "disabled by set_kernel_enabled",
 }
 _TRANSFORMS = (AUTOGRAD, JVP, VMAP)
-_FIRST = ("kernel", COMPOSITE.name, FAKE, *(k.name for k in (*_TRANSFORMS, *MERGED)))
+_FIRST = (
+    "kernel",
+    COMPOSITE.name,
+    FAKE,
+    *(k.name for k in (*_TRANSFORMS, AUTOCAST, ARRAY_CLASS)),
+)
 
 
 class Rule(NamedTuple):
@@ -79,13 +85,13 @@ def hidden_rules(op: Operator[..., Any]) -> list[Rule]:
     return [
         Rule(*_title(key), "hidden", (row.place,))
         for key, rows in op.stacks.items()
-        if key not in MERGED
+        if not isinstance(key, MergedKind)
         for row in rows[:-1]
     ]
 
 
 def _user_kinds() -> list[RuleKind]:
-    known = (*_TRANSFORMS, *MERGED, COMPOSITE, SAMPLE_INPUTS)
+    known = (*_TRANSFORMS, AUTOCAST, ARRAY_CLASS, COMPOSITE, SAMPLE_INPUTS)
     seen = {kind for op in operators.values() for kind in op.rows} | set(fallbacks)
     return [k for k in seen if isinstance(k, RuleKind) and k not in known]
 
@@ -109,17 +115,10 @@ def _rank(rule: Rule) -> tuple[int, str]:
 def _registered(
     op: Operator[..., Any], key: str | RuleKind, row: Row
 ) -> Iterator[Rule]:
-    if key is AUTOCAST:
-        for kind, dtype in row.fn.items():
-            yield Rule(AUTOCAST.name, f"{kind}:{dtype}", "own", (row.place,))
-    elif key is ARRAY_CLASS:
-        for cls, rule in row.fn.items():
-            name = f"{cls.__module__}.{cls.__qualname__}"
-            yield Rule(ARRAY_CLASS.name, name, "own", (rule.place,))
-    else:
-        origin = "disabled" if key in op.disabled else "own"
-        places = row.fn.places if isinstance(row.fn, GradRule) else (row.place,)
-        yield Rule(*_title(key), origin, places)
+    origin = "disabled" if key in op.disabled else "own"
+    name, target = _title(key)
+    for entry, places in rule_kind(key).entries(row):
+        yield Rule(name, entry or target, origin, places)
 
 
 # ---- other rules ----
@@ -140,7 +139,7 @@ def _origins(op: Operator[..., Any], key: str | RuleKind) -> Iterator[tuple[str,
     derived = None if derive is None else derive(op)
     yield "tags", key == FAKE and not has_body and find_fake(op) is not None
     yield ("tags" if key is VMAP else "derived"), derived is not None
-    yield "autograd", key is JVP and AUTOGRAD in op.rows
+    yield "autograd", rule_kind(key).substitute(op) is not None
     yield "body", has_body and key in (FAKE, *_TRANSFORMS)
     yield "fallback", op.fallback_for(key) is not None
     yield "autograd", key is JVP and op.fallback_for(AUTOGRAD) is not None

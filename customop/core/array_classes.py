@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.kinds import FAKE_ARRAY, TRACED, kind_of
+from customop.core.definition import Row, same_place
 from customop.core.dispatch import nested_leaves
 from customop.core.kinds import ARRAY_CLASS
-from customop.core.table import Row, RuleTable, same_place
+from customop.core.table import RuleTable
 from customop.errors import RegistrationError, place
 from customop.schema.signatures import check_callable, check_parameters
 

@@ -23,7 +23,8 @@ from customop.arrays.kinds import TRACED, add_array_class, device_of, kind_of
 from customop.arrays.nested import flat, map_nested, map_result
 from customop.arrays.numpy_protocol import ArrayMethods
 from customop.core.observe import observed, observers, open_modes
-from customop.core.table import RuleKind, RuleTable
+from customop.core.rule_kind import RuleKind
+from customop.core.table import RuleTable
 from customop.errors import (
     CustomOpError,
     DataDependentError,

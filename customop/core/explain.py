@@ -8,16 +8,17 @@ from typing import Any, NamedTuple
 from customop.arrays.describe import show_values
 from customop.arrays.kinds import DEFAULT, FAKE, kind_name
 from customop.core.array_classes import find_array_rule
+from customop.core.definition import Row
 from customop.core.derived.find import find_fake, source_of
 from customop.core.dispatch import Mode, leaked, nested_leaves
 from customop.core.kernels import (
-    has_own_rule,
     kernel_for,
     kind_of_call,
     top_interpreter,
 )
-from customop.core.kinds import ARRAY_CLASS, AUTOGRAD, COMPOSITE, JVP, VMAP
-from customop.core.table import Row, RuleKind, RuleTable
+from customop.core.kinds import ARRAY_CLASS, COMPOSITE
+from customop.core.rule_kind import RuleKind, rule_kind
+from customop.core.table import RuleTable
 from customop.errors import CustomOpError, DataDependentError, MissingRuleError, place
 
 __all__ = ["Candidate", "Explanation", "explain"]
@@ -121,9 +122,7 @@ def _taken(op: RuleTable, args: Sequence[Any]) -> Candidate:
     array_rule = find_array_rule(op, args)
     if array_rule is not None:
         why = "an array of its class is among the arguments"
-        return Candidate(
-            "rule for a class of arrays", why, place(array_rule), array_rule
-        )
+        return Candidate(ARRAY_CLASS.title, why, place(array_rule), array_rule)
     kind, _ = kind_of_call(op, args)
     return _by_kind(op, args, kind)
 
@@ -135,18 +134,19 @@ def _by_interpreter(op: RuleTable, args: Sequence[Any], top: Any) -> Candidate:
     who = _who(op, args, top)
     row = op.rows.get(kind) or op.rows.get(kind.name)
     if row is not None:
-        return _candidate(f"{kind.name} rule", who, row)
-    if has_own_rule(op, kind) and kind is JVP:
-        row = op.rows[AUTOGRAD]
-        return _candidate("autograd rule", f"{who}; it is transposed for jvp", row)
+        return _candidate(kind.title, who, row)
+    substitute = kind.substitute(op)
+    if substitute is not None:
+        other, how = substitute
+        return _candidate(other.title, f"{who}; {how}", op.rows[other])
     derived = None if kind.derive is None else kind.derive(op)
     if derived is not None:
         why = f"{who}; derived by its {source_of(derived)}"
-        return Candidate(f"{kind.name} rule", why, "", derived)
+        return Candidate(kind.title, why, "", derived)
     row = op.rows.get(COMPOSITE)
     if row is not None:
         why = f"{who}, which has no rule for the operator and so sees into its body"
-        return _candidate("composite body", why, row)
+        return _candidate(COMPOSITE.title, why, row)
     return _without_rule(op, top, who)
 
 
@@ -155,9 +155,8 @@ def _without_rule(op: RuleTable, top: Any, who: str) -> Candidate:
     found = op.fallback_for(kind)
     if found is not None:
         return Candidate(f"fallback for '{kind.name}'", who, place(found), found)
-    if kind is VMAP:
-        why = f"{who}; there is no vmap rule"
-        return Candidate("loop over the rows", why)
+    if kind.last_resort:
+        return Candidate(kind.last_resort, f"{who}; there is no {kind.name} rule")
     if isinstance(top, Mode):
         return Candidate(f"{kind.name} mode", who)
     raise op.missing_rule(kind, who)
@@ -171,14 +170,13 @@ def _by_kind(op: RuleTable, args: Sequence[Any], kind: str) -> Candidate:
         return Candidate("function that the operator was made from", why, "", kernel)
     rows = op.rows
     if kind in rows:
-        name = "fake kernel" if kind == FAKE else f"kernel for '{kind}'"
-        return _candidate(name, why, rows[kind])
+        return _candidate(rule_kind(kind).title, why, rows[kind])
     if kind != FAKE and DEFAULT in rows:
         why = f"{why}, which has no kernel of its own"
-        return _candidate("default kernel", why, rows[DEFAULT])
+        return _candidate(rule_kind(DEFAULT).title, why, rows[DEFAULT])
     if COMPOSITE in rows:
         return _candidate(
-            "composite body", f"{why}, which has no kernel", rows[COMPOSITE]
+            COMPOSITE.title, f"{why}, which has no kernel", rows[COMPOSITE]
         )
     if kind == FAKE and kernel is find_fake(op):
         why = f"{why}; derived by its {source_of(kernel)}"
@@ -222,25 +220,10 @@ def _named(op: RuleTable, args: Sequence[Any]) -> Iterator[tuple[str, Any]]:
 def _others(op: RuleTable, top: Any, kind: str | None) -> Iterator[Candidate]:
     """All rows of an operator, and why each is passed over."""
     for key, row in op.rows.items():
-        name, why = _passed(key, top, kind)
+        asked = rule_kind(key)
+        name = asked.title
+        why = asked.why_not(kind) if top is None else f"{top.describe()} comes first"
         yield _candidate(name, why, row)
         hidden = len(op.stacks.get(key, ())) - 1
         for below in op.stacks[key][:hidden]:
             yield _candidate(name, f"hidden by the one at {row.place}", below)
-
-
-def _passed(key: str | RuleKind, top: Any, kind: str | None) -> tuple[str, str]:
-    above = "" if top is None else f"{top.describe()} comes first"
-    if key == FAKE:
-        return "fake kernel", above or "no argument is a FakeArray"
-    if key == DEFAULT:
-        return "default kernel", above or f"'{kind}' has a kernel of its own"
-    if key is COMPOSITE:
-        return "composite body", above or f"'{kind}' has a kernel"
-    if isinstance(key, str):
-        disabled = "it is disabled" if key == kind else ""
-        why = above or disabled or f"no argument is an array of the kind '{key}'"
-        return f"kernel for '{key}'", why
-    if key is ARRAY_CLASS:
-        return "rules for classes of arrays", above or "no argument is of their classes"
-    return f"{key.name} rule", above or f"no argument is a value of {key.name}"

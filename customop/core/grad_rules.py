@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,15 +14,12 @@ from typing import Any, ClassVar, Protocol
 
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import map_nested
-from customop.core.checks import (
-    check_backward,
-    check_has_gradient,
-    check_kernel,
-    check_setup,
-)
+from customop.core.definition import Definition, fallthrough_kernel
 from customop.core.proof import COMPOSITE_RULE, check_returns
-from customop.core.table import Definition, RuleTable, fallthrough_kernel
-from customop.errors import place
+from customop.core.rule_kind import check_kernel
+from customop.core.table import RuleTable
+from customop.errors import RegistrationError, did_you_mean, place
+from customop.schema.signatures import check_callable, check_parameters, has_exactly
 
 __all__ = [
     "Formula",
@@ -31,6 +29,7 @@ __all__ = [
     "PassThrough",
     "as_formula",
     "as_rule",
+    "check_has_gradient",
 ]
 
 
@@ -113,9 +112,9 @@ class Formula(GradRule):
     def check(self, op: Definition) -> None:
         """Raise unless both functions take what the operator gives them."""
         check_has_gradient(op)
-        check_backward(op, self.backward)
+        _check_backward(op, self.backward)
         if self.setup_context is not None:
-            check_setup(op, self.setup_context)
+            _check_setup(op, self.setup_context)
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -190,6 +189,61 @@ class PassThrough(GradRule):
     def places(self) -> tuple[str, ...]:
         """There is no function."""
         return ()
+
+
+def check_has_gradient(definition: Definition) -> None:
+    """Raise for an operator that cannot have a gradient."""
+    if definition.schema.written or not definition.schema.returns:
+        why = "writes its arguments" if definition.schema.written else "returns nothing"
+        raise RegistrationError(
+            f"{definition.qualname} {why}, so it has no gradient",
+            definition.schema.show(definition.qualname, *definition.schema.written[:1]),
+            do="register autograd on an operator that returns fresh arrays",
+            op=definition.qualname,
+            kind="autograd",
+        )
+
+
+def _check_backward(definition: Definition, backward: Any) -> None:
+    """Raise unless this takes what a backward formula of the operator is given."""
+    check_callable(definition.qualname, "backward formula", backward, kind="autograd")
+    grads = [f"grad_{r.name or i}" for i, r in enumerate(definition.schema.returns)]
+    check_parameters(
+        f"{definition.qualname}: backward",
+        backward,
+        ["ctx", *grads],
+        [],
+        free=1 + len(grads),
+        do=f"write def backward(ctx, {', '.join(grads)}): one gradient an output",
+    )
+
+
+def _check_setup(definition: Definition, setup_context: Any) -> None:
+    """Raise unless this takes what a setup function of the operator is given."""
+    check_callable(definition.qualname, "setup_context", setup_context, kind="autograd")
+    names = ["ctx", "inputs"]
+    names += ["keyword_only_inputs"] if definition.schema.keyword_only else []
+    names += ["output"]
+    if has_exactly(setup_context, names, []):
+        return
+    try:
+        parameters = inspect.signature(setup_context).parameters
+    except (TypeError, ValueError):
+        return
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return
+    needed = {n for n, p in parameters.items() if p.default is p.empty}
+    wrong = sorted(needed - set(names)) or [n for n in names if n not in parameters]
+    if wrong:
+        near = did_you_mean(wrong[0], names) if wrong[0] not in names else ""
+        has = "has the parameter" if wrong[0] in parameters else "lacks the parameter"
+        raise RegistrationError(
+            f"{definition.qualname}: setup_context {has} '{wrong[0]}'{near}",
+            f"at {place(setup_context)}",
+            do=f"write def setup_context({', '.join(names)}): it is called by name",
+            op=definition.qualname,
+            kind="autograd",
+        )
 
 
 def as_formula(backward: Any, setup_context: Any = None) -> GradRule:

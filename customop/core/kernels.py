@@ -26,6 +26,7 @@ from customop.config import config
 from customop.core.array_classes import find_array_rule
 from customop.core.changes import changing
 from customop.core.codegen import Drawn, set_fast_kernel
+from customop.core.definition import Definition
 from customop.core.derived.find import find_fake, missing_fake
 from customop.core.dispatch import (
     dispatch,
@@ -33,7 +34,7 @@ from customop.core.dispatch import (
     mode_for,
     nested_leaves,
 )
-from customop.core.kinds import AUTOGRAD, COMPOSITE, JVP
+from customop.core.kinds import COMPOSITE
 from customop.core.observe import observed, observers, open_modes
 from customop.core.proof import (
     COMPOSITE_RULE,
@@ -46,13 +47,12 @@ from customop.core.proof import (
     check_shapes,
     finish_fake,
 )
-from customop.core.table import RuleKind, RuleTable, fallthrough_kernel
+from customop.core.table import RuleTable
 from customop.errors import (
     ArgumentError,
     CustomOpError,
     DeviceMismatchError,
     MissingRuleError,
-    place,
     quoted,
 )
 from customop.schema.fit import ARGUMENTS
@@ -60,8 +60,6 @@ from customop.schema.fit import ARGUMENTS
 __all__ = [
     "different_kinds",
     "dispatch_composite",
-    "has_own_rule",
-    "kernel_below",
     "kernel_for",
     "kind_of_call",
     "select",
@@ -245,19 +243,18 @@ def _mismatch(op: RuleTable, args: Sequence[Any]) -> DeviceMismatchError:
         values = flat(args[slot])
         name = op.schema.parameters[slot].name
         seen += [(name, device_of(v)) for v in values if has_device(v)]
-    return different_kinds(op, seen)
+    return different_kinds(op.definition, seen)
 
 
 def different_kinds(
-    op: RuleTable, seen: Iterable[tuple[str, str]]
+    definition: Definition, seen: Iterable[tuple[str, str]]
 ) -> DeviceMismatchError:
     """The error for arrays of different kinds: names of arguments, with devices."""
     where = ", ".join(f"'{name}' is on {device}" for name, device in seen)
-    return DeviceMismatchError(
-        f"{op.qualname}: arrays of different kinds: {where}",
-        op.schema.show(op.qualname),
+    return definition.error(
+        DeviceMismatchError,
+        f"arrays of different kinds: {where}",
         do="bring them to one device: cupy.asarray(x), or x.get()",
-        op=op.qualname,
     )
 
 
@@ -322,23 +319,11 @@ def top_interpreter(op: RuleTable, args: Sequence[Any]) -> Any:
     return highest(top, [*values, *nested_leaves(op, args)])
 
 
-def has_own_rule(op: RuleTable, kind: RuleKind) -> bool:
-    """Whether an operator has a rule for a transform, so that its body is not seen."""
-    table = op.rows
-    # The row of a mode over a kind of array, such as FakeMode, is that kind's.
-    if kind in table or kind.name in table:
-        return True
-    # A backward formula is transposed for jvp.
-    if kind is JVP and AUTOGRAD in table:
-        return True
-    return kind.derive is not None and kind.derive(op) is not None
-
-
 def dispatch_composite(op: RuleTable, args: Sequence[Any]) -> Any:
     """As `dispatch`, for an operator with a body that transforms and modes see."""
     top = top_interpreter(op, args)
     row = op.rows.get(COMPOSITE)
-    if top is None or row is None or not top.alive or has_own_rule(op, top.kind):
+    if top is None or row is None or not top.alive or top.kind.has_rule(op):
         return dispatch(op, args)
     positional, keywords = op.schema.split(args)
     body = observed(op, top, row.fn, args) if observers else row.fn
@@ -346,45 +331,6 @@ def dispatch_composite(op: RuleTable, args: Sequence[Any]) -> Any:
     if not op.schema.single_return or not is_array(out):
         check_returns(op, row.fn, out, COMPOSITE_RULE)
     return out
-
-
-# ---- what runs below a row ----
-
-
-def kernel_below(op: RuleTable, kind: str | RuleKind, fn: Any) -> Callable[..., Any]:
-    """What would run if a registration and all newer ones were not there."""
-    rows = op.stacks.get(kind, ())
-    at = next((i for i, row in enumerate(rows) if row.fn is fn), len(rows))
-    below = rows[at - 1].fn if at else fallthrough_kernel
-    if below is not fallthrough_kernel:
-        return below  # type: ignore[no-any-return]
-    if isinstance(kind, str):
-        return _without(op, kind)
-    derived = None if kind.derive is None else kind.derive(op)
-    if derived is None:
-        derived = op.fallback_for(kind)
-    if derived is None:
-        raise op.missing_rule(kind, f"below the one at {place(fn)}")
-    return derived
-
-
-def _without(op: RuleTable, kind: str) -> Callable[..., Any]:
-    """The kernel for a kind of array if it had no row."""
-    for other in (DEFAULT, COMPOSITE):
-        row = op.rows.get(other)
-        if row is not None and other != kind and (kind != FAKE or other is COMPOSITE):
-            return row.fn  # type: ignore[no-any-return]
-    found = op.fallback_for(kind)
-    if found is None:
-        raise MissingRuleError(
-            f"{op.qualname} has no kernel below the one for '{kind}'",
-            op.schema.show(op.qualname),
-            f"at {op.definition.place}",
-            do=f'register one first, or as "default": impl("{op.qualname}", "default")',
-            op=op.qualname,
-            kind=kind,
-        )
-    return found
 
 
 def _in_c_order(op: RuleTable, args: Sequence[Any]) -> list[Any]:

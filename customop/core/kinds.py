@@ -1,11 +1,24 @@
-"""The kinds of rules that the package has; a user's own are made in the same way."""
+"""The kinds of rules that the package has; your own kinds work in the same way."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
+
+from customop.arrays.kinds import FAKE_ARRAY, TRACED, kind_of
+from customop.core.definition import Definition, Row, same_place
 from customop.core.derived.find import derive_vmap
-from customop.core.table import MergedKind, RuleKind
+from customop.core.grad_rules import GradRule, as_rule
+from customop.core.rule_kind import (
+    COMPOSITE,
+    MergedKind,
+    RuleKind,
+    check_device_types,
+)
+from customop.core.table import RuleTable
+from customop.errors import RegistrationError, caller_place, place
+from customop.schema.signatures import check_callable, check_parameters
 
 __all__ = [
     "ARRAY_CLASS",
@@ -13,34 +26,237 @@ __all__ = [
     "AUTOGRAD",
     "COMPOSITE",
     "JVP",
-    "MERGED",
     "SAMPLE_INPUTS",
     "VMAP",
 ]
 
 
-class BodyKind(RuleKind):
-    """A kind whose rules run where an operator has no kernel."""
+# ---- transforms ----
+
+
+class AutogradKind(RuleKind):
+    """What reverse mode does: a `GradRule`, or a function in place of the operator."""
 
     __slots__ = ()
-    is_kernel: ClassVar[bool] = True
+    falls_through: ClassVar[bool] = True
+
+    def check_given(self, qualname: str, fn: Any) -> None:
+        """Raise unless `fn` can be registered for some operator."""
+        if not isinstance(fn, GradRule):
+            super().check_given(qualname, fn)
+
+    def check(self, definition: Definition, fn: Any) -> None:
+        """Raise unless `fn` can be the rule of the operator."""
+        as_rule(fn).check(definition)
+
+    def place_of(self, fn: Any) -> str:
+        """File and line of the first function."""
+        return fn.places[0] if isinstance(fn, GradRule) else place(fn)
+
+    def entries(self, row: Row) -> list[tuple[str, tuple[str, ...]]]:
+        """The rule, with the places of all its functions."""
+        return [("", row.fn.places)]
+
+    def accept(self, op: RuleTable, fn: Any, *, with_below: bool) -> Any:
+        """The rule, made of a function where that was registered."""
+        return as_rule(fn, with_below)
 
 
-AUTOGRAD = RuleKind("autograd", returns="gradients of the positional inputs")
-JVP = RuleKind("jvp", "(primals, tangents, **keywords)", "(output, tangent)")
-VMAP = RuleKind(
+class JvpKind(RuleKind):
+    """What forward mode does."""
+
+    __slots__ = ()
+
+    def substitute(self, op: RuleTable) -> tuple[RuleKind, str] | None:
+        """The backward formula: forward mode transposes it."""
+        found = AUTOGRAD in op.rows
+        return (AUTOGRAD, "it is transposed for jvp") if found else None
+
+
+class VmapKind(RuleKind):
+    """What vmap does."""
+
+    __slots__ = ()
+    last_resort: ClassVar[str] = "loop over the rows"
+
+
+AUTOGRAD = AutogradKind("autograd", returns="gradients of the positional inputs")
+JVP = JvpKind("jvp", "(primals, tangents, **keywords)", "(output, tangent)")
+VMAP = VmapKind(
     "vmap", "(info, in_dims, *inputs)", "(output, out_dims)", derive=derive_vmap
 )
-# Kind of array -> dtype that `autocast` casts the floats of the operator to.
-AUTOCAST = MergedKind("autocast", returns="dtypes by kind of array")
-# Class of arrays -> what the operator does with arrays of it.
-ARRAY_CLASS = MergedKind(
+
+
+# ---- dtypes by kind of array ----
+
+
+class AutocastKind(MergedKind):
+    """What dtype `autocast` casts floats to: a row is kind of array -> dtype.
+
+    Registered as a pair of both.
+    """
+
+    __slots__ = ()
+
+    def check_given(self, qualname: str, fn: Any) -> None:
+        """A pair is checked with the operator."""
+
+    def check(self, definition: Definition, fn: Any) -> None:
+        """Raise unless the operator can run on floats that were cast to the dtype."""
+        device_type, dtype = fn
+        if not isinstance(device_type, str):
+            raise _refused(
+                definition,
+                f"takes one kind of array, got {device_type!r}",
+                'write register_autocast("cpu", np.float32)',
+            )
+        check_device_types(definition.qualname, device_type)
+        schema = definition.schema
+        bound = [p.name for p in schema.parameters if p.alias is not None]
+        if bound:
+            why = "writes" if schema.written else "returns a view of"
+            name = (schema.written or bound)[0]
+            raise definition.error(
+                RegistrationError,
+                f"register_autocast: it {why} its argument '{name}', in place of which"
+                " a cast would hand over a copy",
+                do="register autocast on an operator that returns fresh arrays",
+                parameter=name,
+                kind=self.name,
+            )
+        if not _is_float(dtype):
+            raise _refused(
+                definition,
+                f": {dtype!r} is not a floating-point dtype",
+                "pass one, such as np.float16 or np.float32",
+            )
+
+    def place_of(self, fn: Any) -> str:
+        """File and line of the call that registers."""
+        return caller_place()
+
+    def accept(self, op: RuleTable, fn: Any, *, with_below: bool) -> Any:
+        """The pair as a dict."""
+        device_type, dtype = fn
+        return {device_type: np.dtype(dtype)}
+
+    def entries(self, row: Row) -> list[tuple[str, tuple[str, ...]]]:
+        """Each dtype with its kind of array."""
+        return [(f"{name}:{dtype}", (row.place,)) for name, dtype in row.fn.items()]
+
+
+def _refused(definition: Definition, what: str, do: str) -> RegistrationError:
+    joint = "" if what.startswith(":") else " "
+    return definition.error(
+        RegistrationError,
+        f"register_autocast{joint}{what}",
+        do=do,
+        parameter=None,
+        kind="autocast",
+    )
+
+
+def _is_float(dtype: Any) -> bool:
+    """Whether something names a floating-point dtype.
+
+    By name: the floats of other packages, such as bfloat16, are of kind "V".
+    """
+    try:
+        return dtype is not None and "float" in np.dtype(dtype).name
+    except TypeError:
+        return False
+
+
+# ---- classes of arrays ----
+
+
+class ArrayClassKind(MergedKind):
+    """What the operator does with arrays of a class: a row is class -> row of a rule.
+
+    Registered as a pair of both.
+    """
+
+    __slots__ = ()
+
+    @property
+    def title(self) -> str:
+        """How messages call a rule."""
+        return "array rule"
+
+    def why_not(self, array_kind: str | None) -> str:
+        """Why a call of a kernel for some kind of array does not take this row."""
+        return "no argument is of its classes"
+
+    def check_given(self, qualname: str, fn: Any) -> None:
+        """A pair is checked with the operator."""
+
+    def check(self, definition: Definition, fn: Any) -> None:
+        """Raise unless a call can tell the class, and the rule takes what it is given."""
+        array_class, rule = fn
+        _check_class(definition, array_class)
+        check_callable(definition.qualname, self.title, rule, kind=self.name)
+        check_parameters(
+            f"{definition.qualname}: the {self.title}",
+            rule,
+            ["op", "args", "kwargs"],
+            [],
+            free=3,
+            do="write def rule(op, args, kwargs): ...",
+        )
+
+    def place_of(self, fn: Any) -> str:
+        """File and line of the rule."""
+        return place(fn[1])
+
+    def accept(self, op: RuleTable, fn: Any, *, with_below: bool) -> Any:
+        """The pair as a dict."""
+        array_class, rule = fn
+        return {array_class: Row(rule, place(rule))}
+
+    def entries(self, row: Row) -> list[tuple[str, tuple[str, ...]]]:
+        """Each class with the place of its rule."""
+        return [(_named(cls), (rule.place,)) for cls, rule in row.fn.items()]
+
+    def check_new(self, op: RuleTable, new: Row) -> None:
+        """Raise for a second rule of a class from another place."""
+        row = op.rows.get(self)
+        for array_class, rule in new.fn.items():
+            known = None if row is None else row.fn.get(array_class)
+            if known is not None and not same_place(known.place, rule.place):
+                raise self.second(op, f"a rule for {_named(array_class)}", known, rule)
+
+
+def _named(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _check_class(definition: Definition, cls: Any) -> None:
+    if not isinstance(cls, type):
+        what = f"{cls!r} is not a class"
+        do = "pass the class of the arrays: np.ma.MaskedArray"
+    elif issubclass(np.ndarray, cls):
+        what = f"{_named(cls)} is the class of plain arrays, or above it"
+        do = f'use @{definition.name}.register_kernel("cpu")'
+    elif kind_of[cls] in (TRACED, FAKE_ARRAY):
+        what = f"{_named(cls)} is not a class of arrays with data"
+        do = "register a rule for the transform, or register_fake"
+    elif issubclass(cls, np.generic) or cls.__module__ == "builtins":
+        what = f"{_named(cls)} is not a class of arrays"
+        do = "pass the class of the arrays: np.ma.MaskedArray"
+    else:
+        return
+    raise definition.error(
+        RegistrationError,
+        f"register_array_dispatch: {what}",
+        do=do,
+        parameter=None,
+        kind="array_class",
+    )
+
+
+AUTOCAST = AutocastKind("autocast", returns="dtypes by kind of array")
+ARRAY_CLASS = ArrayClassKind(
     "array_class", "(op, args, kwargs)", "what the operator returns"
 )
-# The body of an operator, made of operators: what every transform sees in place of an
-# operator that has no rule for it, and the last resort of every kind of array.
-COMPOSITE = BodyKind("composite", "(*inputs)", "what the operator returns")
 # Inputs to check the operator with.
 SAMPLE_INPUTS = RuleKind("sample_inputs", "()", "samples, or a strategy of them")
-# Kinds whose rows are tables of their own: all of them count, newer entries first.
-MERGED = (AUTOCAST, ARRAY_CLASS)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import sys
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, TracebackType
 from typing import (
     TYPE_CHECKING,
     Any,
     Generic,
-    Protocol,
     TypeVar,
     overload,
 )
@@ -22,23 +18,17 @@ from typing_extensions import ParamSpec
 
 from customop.arrays.kinds import FAKE
 from customop.config import config
-from customop.core.array_classes import with_rule
 from customop.core.changes import changing
-from customop.core.checks import (
-    check_autocast,
-    check_device_types,
-    check_kernel,
-    check_kind,
-)
 from customop.core.codegen import (
     compile_call,
     replace_code,
     set_dispatch,
     set_fast_kernel,
 )
+from customop.core.definition import Definition
 from customop.core.dispatch import dispatch
 from customop.core.explain import Explanation, explain
-from customop.core.grad_rules import GradRule, as_formula
+from customop.core.grad_rules import as_formula
 from customop.core.kernels import dispatch_composite, kernel_for, select
 from customop.core.kinds import (
     ARRAY_CLASS,
@@ -51,6 +41,13 @@ from customop.core.kinds import (
 )
 from customop.core.observe import open_modes
 from customop.core.proof import note_writes
+from customop.core.registration import Registration, chained, register
+from customop.core.registry import find_operator
+from customop.core.rule_kind import (
+    RuleKind,
+    check_device_types,
+    check_kind,
+)
 from customop.core.rule_types import (
     BackwardFn,
     ContextT,
@@ -63,37 +60,16 @@ from customop.core.rule_types import (
     VmapFn,
 )
 from customop.core.samples import Sample, as_samples
-from customop.core.table import (
-    Definition,
-    RuleKind,
-    RuleTable,
-    same_place,
-)
+from customop.core.table import RuleTable
 from customop.errors import (
-    MissingRuleError,
     RegistrationError,
     SchemaError,
-    caller_place,
-    did_you_mean,
-    place,
-    quoted,
     warn_caller,
 )
 from customop.schema.infer import signature_of
 from customop.schema.schema import array_names
-from customop.schema.tags import apply_tags
 
-__all__ = [
-    "Operator",
-    "define_operator",
-    "find_operator",
-    "namespaces",
-    "operators",
-    "registrations",
-    "remove_operator",
-    "tables_changed",
-    "taken",
-]
+__all__ = ["KernelSwitch", "Operator"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -201,7 +177,7 @@ class Operator(RuleTable, Generic[P, R]):
         call, self._source = self._generate()
         self.call = call
         type(self).__call__ = staticmethod(call)  # type: ignore[method-assign]
-        self._route()
+        self.route()
         return self.call
 
     def _generate(self) -> tuple[Callable[..., Any], str]:
@@ -221,14 +197,14 @@ class Operator(RuleTable, Generic[P, R]):
             random=config.random if self._share else None,
         )
 
-    def _draw(self) -> None:
+    def redraw(self) -> None:
         """Let the generated call draw the share of calls that `config` says."""
         if self._source and self._share != config.sample_checks:
             # Kept, for the lines of its source go with it.
             self._drawing, self._source = self._generate()
             replace_code(self.call, self._drawing)
 
-    def _route(self) -> None:
+    def route(self) -> None:
         """Let transforms and modes see into the operator, or stop before it."""
         if self._source:
             is_composite = COMPOSITE in self.rows
@@ -344,7 +320,7 @@ class Operator(RuleTable, Generic[P, R]):
         """Forget what was worked out from the table before."""
         super().changed(is_kernel=is_kernel)
         if is_kernel:
-            self._route()
+            self.route()
 
     def forget_proofs(self) -> None:
         """Have every kernel prove its contract again, on the slow path."""
@@ -396,17 +372,7 @@ class Operator(RuleTable, Generic[P, R]):
             If a kind is unknown, or `fn` does not take the operator's parameters.
         """
         kinds = check_device_types(self.qualname, device_types)
-        if fn is None:
-
-            def decorator(given: FnT) -> FnT:
-                self.register_kernel(kinds if device_types is not None else None, given)
-                return given
-
-            return decorator
-        check_kernel(self.definition, fn, f"kernel for {quoted(kinds)}")
-        for kind in kinds:
-            self.enter(kind, fn, place(fn))
-        return self
+        return self._register(kinds, fn, override=True)  # type: ignore[no-any-return]
 
     def set_kernel_enabled(
         self, device_type: str, enabled: bool = True
@@ -486,28 +452,7 @@ class Operator(RuleTable, Generic[P, R]):
             If `fn` does not take the operator's parameters, or there is a fake kernel
             from another place already.
         """
-
-        def enter(given: Any) -> None:
-            check_kernel(self.definition, given, "fake kernel")
-            self.enter(FAKE, given, place(given), override=override)
-
-        return self._chain(fn, enter)
-
-    def _chain(self, fn: Any, enter: Callable[[Any], None]) -> Any:
-        """Enter `fn` and return the operator, or a decorator that returns its `fn`.
-
-        A function defined by the very next line, as `@op.register_fake` gives, cannot
-        be told from one passed by a call; so the operator answers as a function too.
-        """
-        if fn is None:
-
-            def decorator(given: FnT) -> FnT:
-                enter(given)
-                return given
-
-            return decorator
-        enter(fn)
-        return self
+        return self._register((FAKE,), fn, override=override)
 
     @overload
     def register_autograd(
@@ -562,9 +507,7 @@ class Operator(RuleTable, Generic[P, R]):
             arguments or returns nothing, or there is a formula already.
         """
         rule = as_formula(backward, setup_context)
-        rule.check(self.definition)
-        self.enter(AUTOGRAD, rule, rule.places[0], override=override)
-        return self
+        return self._register((AUTOGRAD,), rule, override=override)  # type: ignore[no-any-return]
 
     @overload
     def register_jvp(
@@ -594,7 +537,7 @@ class Operator(RuleTable, Generic[P, R]):
         RegistrationError
             If `fn` does not take these parameters, or there is a rule already.
         """
-        return self._register(JVP, fn, override)
+        return self._register((JVP,), fn, override=override)
 
     @overload
     def register_vmap(
@@ -629,7 +572,7 @@ class Operator(RuleTable, Generic[P, R]):
         RegistrationError
             If `fn` does not take these parameters, or there is a rule already.
         """
-        return self._register(VMAP, fn, override)
+        return self._register((VMAP,), fn, override=override)
 
     def register_autocast(
         self, device_type: str, dtype: npt.DTypeLike, /
@@ -655,8 +598,7 @@ class Operator(RuleTable, Generic[P, R]):
             If the kind is unknown, the dtype is not one of floats, or the operator
             writes its arguments or returns views of them.
         """
-        found = check_autocast(self.definition, device_type, dtype)
-        self.enter(AUTOCAST, {device_type: found}, caller_place())
+        self.add(AUTOCAST, (device_type, dtype), override=True)
         return self
 
     @overload
@@ -719,11 +661,9 @@ class Operator(RuleTable, Generic[P, R]):
         """
 
         def enter(given: Any) -> None:
-            with changing:
-                rules = with_rule(self, array_class, given, override)
-                self.enter(ARRAY_CLASS, rules, place(given))
+            self.add(ARRAY_CLASS, (array_class, given), override=override)
 
-        return self._chain(fn, enter)
+        return chained(self, fn, enter)
 
     @overload
     def register_sample_inputs(
@@ -773,7 +713,7 @@ class Operator(RuleTable, Generic[P, R]):
         >>> [sample.args[0].shape for sample in quarter.sample_inputs()]
         [(3,), (2, 3)]
         """
-        return self._register(SAMPLE_INPUTS, fn, override)
+        return self._register((SAMPLE_INPUTS,), fn, override=override)
 
     def sample_inputs(self) -> tuple[Sample, ...]:
         """The inputs that `register_sample_inputs` was given; none without it.
@@ -823,18 +763,23 @@ class Operator(RuleTable, Generic[P, R]):
             rule already.
         """
         check_kind(self.qualname, kind)
-        if kind is AUTOGRAD and isinstance(fn, GradRule):
-            fn.check(self.definition)
-            self.enter(AUTOGRAD, fn, fn.places[0], override=override)
-            return self
-        return self._register(kind, fn, override)
+        return self._register((kind,), fn, override=override)
 
-    def _register(self, kind: RuleKind, fn: Any, override: bool) -> Any:
+    def _register(
+        self, keys: Iterable[RuleKind | str], fn: Any, *, override: bool
+    ) -> Any:
         def enter(given: Any) -> None:
-            kind.check(self.qualname, self.schema, given)
-            self.enter(kind, given, place(given), override=override)
+            for key in keys:
+                self.add(key, given, override=override)
 
-        return self._chain(fn, enter)
+        return chained(self, fn, enter)
+
+    def add(self, key: RuleKind | str, fn: Any, *, override: bool) -> None:
+        """Register for a kind of rule, or for the name of a kind of array.
+
+        All methods and functions that register end here or in `add_registration`.
+        """
+        register(self, Registration(self.qualname, key, fn), override=override)
 
 
 class KernelSwitch:
@@ -869,136 +814,3 @@ def _invoker(op: Operator[..., Any]) -> Callable[[Sequence[Any]], Any]:
         return op.call(*positional, **keywords)
 
     return invoke if op.schema.keyword_only else lambda args: op.call(*args)
-
-
-# ---- the registry ----
-
-operators: dict[str, Operator[..., Any]] = {}
-# Namespace -> name -> overload -> operator: the same ones, as `ops` finds them.
-namespaces: dict[str, dict[str, dict[str, Operator[..., Any]]]] = {}
-# Operators of closed libraries that somebody holds: a new definition revives them.
-_retired: weakref.WeakValueDictionary[str, Operator[..., Any]] = (
-    weakref.WeakValueDictionary()
-)
-
-
-class Registration(Protocol):
-    """What a library registers for a name, whether or not it is defined yet."""
-
-    def check(self, definition: Definition) -> None:
-        """Raise unless it fits a definition of an operator."""
-
-    def enter(self, op: Operator[..., Any]) -> None:
-        """Put it into the operator's table."""
-
-
-# By name, in order: they enter the table of every definition of that name.
-registrations: dict[str, list[Registration]] = {}
-
-
-def find_operator(qualname: str, module: str = "") -> Operator[..., Any]:
-    """The operator of a name; imports the module that defines it where needed.
-
-    Raises
-    ------
-    MissingRuleError
-        If no operator has that name.
-    """
-    if qualname not in operators and module and module not in sys.modules:
-        importlib.import_module(module)
-    found = operators.get(qualname)
-    if found is None:
-        near = did_you_mean(qualname, operators)
-        raise MissingRuleError(
-            f"no operator is named '{qualname}'{near}",
-            do=f"import {module or 'the module that defines it'} first",
-            op=qualname,
-        )
-    return found
-
-
-def define_operator(
-    definition: Definition, kinds: Iterable[str] = ()
-) -> Operator[..., Any]:
-    """Make the operator of a definition, or give an old one its new definition.
-
-    A cell run again and a module loaded again replace the operator in place, so that
-    every reference to it goes on working; two files that fight for one name do not.
-    The function of the definition becomes the kernel of `kinds`; what open libraries
-    have registered for the name comes on top.
-    """
-    name = definition.qualname
-    schema = apply_tags(name, definition.schema, definition.tags)
-    definition = definition._replace(schema=schema)
-    with changing:
-        op = operators.get(name)
-        if op is not None:
-            _check_redefinition(op.definition, definition)
-        waiting = registrations.get(name, ())
-        for registration in waiting:
-            registration.check(definition)
-        op = _retired.pop(name, None) if op is None else op
-        if op is None:
-            op = _new_operator(definition)
-        else:
-            op.define(definition)
-        for kind in kinds:
-            op.enter(kind, definition.fn, definition.place)
-        for registration in tuple(waiting):
-            registration.enter(op)
-        operators[name] = op
-        by_name = namespaces.setdefault(op.namespace, {})
-        by_name.setdefault(op.name, {})[op.overload] = op
-    return op
-
-
-def _new_operator(definition: Definition) -> Operator[..., Any]:
-    cls = type(definition.qualname.partition("::")[2], (Operator,), {})
-    # Another text than the operator's own, which help() then takes for the operator.
-    cls.__doc__ = f"The class of {definition.qualname}."
-    op: Operator[..., Any] = cls(definition)
-    return op
-
-
-def remove_operator(op: Operator[..., Any]) -> None:
-    """Take a definition back: the name is free, and a call of the operator says so."""
-    with changing:
-        if operators.get(op.qualname) is not op:
-            return
-        del operators[op.qualname]
-        by_name = namespaces[op.namespace]
-        del by_name[op.name][op.overload]
-        if not by_name[op.name]:
-            del by_name[op.name]
-        if not by_name:
-            del namespaces[op.namespace]
-        op.close()
-        _retired[op.qualname] = op
-
-
-def _check_redefinition(old: Definition, new: Definition) -> None:
-    old_file, new_file = (d.place.rpartition(":")[0] for d in (old, new))
-    if old_file == new_file or same_place(old.place, new.place):
-        return
-    raise taken(new.qualname, old.place, new.place)
-
-
-def taken(qualname: str, first: str, second: str) -> RegistrationError:
-    """The error for two operators of one name, by the places of their definitions."""
-    return RegistrationError(
-        f"{qualname} is defined already, at {first}",
-        f"the second definition is at {second}",
-        do="give one of them another name",
-        op=qualname,
-    )
-
-
-def tables_changed() -> None:
-    """Forget what all operators have worked out: something that all read has changed."""
-    with changing:
-        for op in list(operators.values()):
-            op.changed(is_kernel=True)
-            op._draw()
-
-
-config.on_change(tables_changed)

@@ -1,257 +1,21 @@
-"""An operator's table: kinds of rules, rows, and what is worked out from them."""
+"""The table of an operator: its rules, and what is worked out from them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
+from typing import Any
 
+from customop.arrays.kinds import DEFAULT, FAKE
 from customop.core.changes import changing
-from customop.errors import CustomOpError, MissingRuleError, RegistrationError
+from customop.core.definition import Definition, ErrorT, Row, fallthrough_kernel
+from customop.core.rule_kind import COMPOSITE, RuleKind, rule_kind
+from customop.errors import MissingRuleError, RegistrationError, place
 from customop.schema.parameters import MISSING
 from customop.schema.schema import Schema
-from customop.schema.signatures import check_callable, check_parameters
 from customop.schema.tags import Tag
 from customop.schema.types import GENERATOR, parts
 
-__all__ = [
-    "Definition",
-    "MergedKind",
-    "Plans",
-    "Row",
-    "RuleKind",
-    "RuleTable",
-    "fallbacks",
-    "fallthrough_kernel",
-    "same_place",
-]
-
-ErrorT = TypeVar("ErrorT", bound=CustomOpError)
-
-
-class RuleKind:
-    """Name a kind of rule and describe the functions that can serve as one.
-
-    Parameters
-    ----------
-    name : str
-        What error messages and tables call it.
-    takes : str
-        Parameters of a rule. `*inputs` stands for the positional parameters of the
-        operator, after which its keyword-only parameters follow by name;
-        `**keywords` stands for the latter alone. Rules are checked against this when
-        they are registered. ``"(...)"`` checks nothing.
-    returns : str
-        What a rule returns, in words.
-    derive : callable, optional
-        ``derive(op)`` gives a rule for an operator that has none, or None.
-
-    Examples
-    --------
-    >>> import numpy as np, customop as co
-    >>> inverse = co.RuleKind("inverse", takes="(out, *inputs)", returns="input 0")
-    >>> @co.custom_op("doc::my_exp", mutates_args=())
-    ... def my_exp(x: np.ndarray) -> np.ndarray:
-    ...     return np.exp(x)
-    >>> @my_exp.register(inverse)
-    ... def _(out, x):
-    ...     return np.log(out)
-    >>> my_exp.rule(inverse)(np.array([1.0]), None)
-    array([0.])
-    """
-
-    __slots__ = (
-        "derive",
-        "leading",
-        "name",
-        "returns",
-        "takes",
-        "with_inputs",
-        "with_keywords",
-    )
-    # Whether a rule runs in place of a kernel.
-    is_kernel: ClassVar[bool] = False
-
-    def __init__(
-        self,
-        name: str,
-        takes: str = "(...)",
-        returns: str = "anything",
-        *,
-        derive: Callable[[RuleTable], Any] | None = None,
-    ) -> None:
-        _check_kind(name, takes, derive)
-        self.name: str = name
-        self.takes: str = takes
-        self.returns: str = returns
-        self.derive: Callable[[RuleTable], Any] | None = derive
-        names = [part.strip() for part in takes.strip("() ").split(",") if part.strip()]
-        self.with_inputs: bool = "*inputs" in names
-        self.with_keywords: bool = self.with_inputs or "**keywords" in names
-        self.leading: tuple[str, ...] | None = (
-            None if names == ["..."] else _leading(name, takes, names)
-        )
-
-    def merge(self, rows: Sequence[Row]) -> Row | None:
-        """The row that counts of all that are registered; None where none does."""
-        return _top(rows)
-
-    def __repr__(self) -> str:
-        return (
-            f"RuleKind({self.name!r}, takes={self.takes!r}, returns={self.returns!r})"
-        )
-
-    def check(self, qualname: str, schema: Schema, fn: Any) -> None:
-        """Raise unless `fn` can be called as a rule of this kind for the operator."""
-        check_callable(qualname, f"{self.name} rule", fn, kind=self.name)
-        if self.leading is None:
-            return
-        positional = list(self.leading)
-        keywords: list[str] = []
-        if self.with_inputs:
-            positional += [p.name for p in schema.positional]
-        if self.with_keywords:
-            keywords = [p.name for p in schema.keyword_only]
-        # Leading names are the library's words: users call them as they like.
-        check_parameters(
-            f"{qualname}: the {self.name} rule",
-            fn,
-            positional,
-            keywords,
-            free=len(self.leading),
-            do=f"write def {_signature_text(positional, keywords)}",
-        )
-
-
-class MergedKind(RuleKind):
-    """A kind whose rows are dicts: all of them count, newer entries first."""
-
-    __slots__ = ()
-
-    def merge(self, rows: Sequence[Row]) -> Row | None:
-        """One row with the entries of all."""
-        if not rows:
-            return None
-        merged = {name: rule for row in rows for name, rule in row.fn.items()}
-        return Row(merged, rows[-1].place)
-
-
-def _check_kind(name: object, takes: object, derive: object) -> None:
-    if not isinstance(name, str) or not name.isidentifier():
-        raise RegistrationError(
-            f"{name!r} is no name for a kind of rule",
-            do='use an identifier: RuleKind("inverse", takes="(out, *inputs)")',
-        )
-    if not isinstance(takes, str):
-        raise RegistrationError(
-            f"rule kind '{name}': takes={takes!r} is no string",
-            do='write the parameters of a rule: takes="(out, *inputs)"',
-            kind=name,
-        )
-    if derive is not None:
-        check_callable(f"rule kind '{name}'", "derive", derive, kind=name)
-
-
-def _leading(name: str, takes: str, names: list[str]) -> tuple[str, ...]:
-    starred = ("*inputs", "**keywords")
-    if not all(part in starred or part.isidentifier() for part in names):
-        raise RegistrationError(
-            f"rule kind '{name}': cannot read takes={takes!r}",
-            do='write names and "*inputs", as in "(out, *inputs)", or "(...)"',
-            kind=name,
-        )
-    return tuple(part for part in names if part not in starred)
-
-
-def _signature_text(positional: Sequence[str], keywords: Sequence[str]) -> str:
-    names = [*positional, *(["*", *keywords] if keywords else [])]
-    return f"rule({', '.join(names)}): ..."
-
-
-class Row(NamedTuple):
-    """A registration: what stands in an operator's table under a kind.
-
-    Attributes
-    ----------
-    fn : object
-        The kernel or rule.
-    place : str
-        File and line that messages name.
-    owner : object
-        Whose closing takes it back; None where it stays.
-    """
-
-    fn: Any
-    place: str
-    owner: object = None
-
-
-def fallthrough_kernel(*args: Any, **kwargs: Any) -> NoReturn:
-    """Stand for a kernel that is not there: the call goes on to the next row.
-
-    It is registered and never called. For a kind of array the default kernel follows,
-    then the composite body; for autograd the operator below, whose result is not
-    tracked.
-
-    Parameters
-    ----------
-    *args, **kwargs : object
-        Never read.
-
-    Raises
-    ------
-    MissingRuleError
-        Always.
-
-    Examples
-    --------
-    >>> import numpy as np, customop as co
-    >>> @co.custom_op("doc::halve", mutates_args=())
-    ... def halve(x: np.ndarray) -> np.ndarray:
-    ...     return x / 2
-    >>> with co.Library("doc", "IMPL", "CPU") as lib:
-    ...     lib.impl("halve", lambda x: x * 0)
-    ...     lib.impl("halve", co.fallthrough_kernel)
-    ...     print(halve(np.ones(2)))
-    [0.5 0.5]
-    """
-    raise MissingRuleError(
-        "fallthrough_kernel is called: it only marks a row to skip",
-        do='register it: lib.impl("name", fallthrough_kernel, "CPU")',
-    )
-
-
-class Definition(NamedTuple):
-    """All that a definition of an operator says."""
-
-    qualname: str
-    fn: Callable[..., Any]
-    schema: Schema
-    tags: frozenset[Tag]
-    place: str
-    module: str
-
-    @property
-    def name(self) -> str:
-        """The name without namespace and overload."""
-        return self.qualname.partition("::")[2].partition(".")[0]
-
-    def error(
-        self,
-        cls: type[ErrorT],
-        what: str,
-        *where: str,
-        do: str,
-        parameter: str | None = "",
-        kind: str | None = None,
-    ) -> ErrorT:
-        """Build an error about the operator; see `Schema.error`."""
-        return self.schema.error(
-            cls, self.qualname, what, *where, do=do, parameter=parameter, kind=kind
-        )
-
-    def show(self, *parameters: str) -> str:
-        """The schema with the name in front, and carets under parameters."""
-        return self.schema.show(self.qualname, *parameters)
+__all__ = ["Plans", "RuleTable", "fallbacks"]
 
 
 class Plans:
@@ -418,6 +182,42 @@ class RuleTable:
             known[kind] = rows[-1].fn(self)
         return known[kind]
 
+    def find_below(
+        self, kind: RuleKind | str, fn: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        """The rule that would run if a registration and all newer ones were gone."""
+        rows = self.stacks.get(kind, ())
+        at = next((i for i, row in enumerate(rows) if row.fn is fn), len(rows))
+        below = rows[at - 1].fn if at else fallthrough_kernel
+        if below is not fallthrough_kernel:
+            return below  # type: ignore[no-any-return]
+        if isinstance(kind, str):
+            return self._kernel_without(kind)
+        derived = None if kind.derive is None else kind.derive(self)
+        if derived is None:
+            derived = self.fallback_for(kind)
+        if derived is None:
+            raise self.missing_rule(kind, f"below the one at {place(fn)}")
+        return derived
+
+    def _kernel_without(self, kind: str) -> Callable[..., Any]:
+        """The kernel for a kind of array if it had no row."""
+        for other in (DEFAULT, COMPOSITE):
+            row = self.rows.get(other)
+            if row is not None and (other is COMPOSITE or kind not in (FAKE, other)):
+                return row.fn  # type: ignore[no-any-return]
+        found = self.fallback_for(kind)
+        if found is None:
+            raise self.error(
+                MissingRuleError,
+                f" has no kernel below the one for '{kind}'",
+                f"at {self.definition.place}",
+                do='register one first, or as "default":'
+                f' impl("{self.qualname}", "default")',
+                kind=kind,
+            )
+        return found
+
     # ---- writing: the table is replaced whole ----
 
     def enter(
@@ -440,25 +240,13 @@ class RuleTable:
                     do="define it again first",
                     parameter=None,
                 )
-            known = self.rows.get(kind)
-            if (
-                known is not None
-                and not override
-                and not same_place(known.place, where)
-            ):
-                name = kind if isinstance(kind, str) else kind.name
-                raise self.error(
-                    RegistrationError,
-                    f" has a '{name}' rule already, from {known.place}",
-                    f"the second is at {where}",
-                    do="remove one of them, or register with override=True",
-                    parameter=None,
-                    kind=name,
-                )
-            rows = self.stacks.get(kind, ())
+            asked = rule_kind(kind)
             new = Row(fn, where, owner)
+            if not override:
+                asked.check_new(self, new)
+            rows = self.stacks.get(kind, ())
             if owner is None:
-                rows = _left_below(rows, kind, new, keeps_below=keeps_below)
+                rows = asked.rows_below(rows, new, keeps_below=keeps_below)
             self._set_rows(kind, (*rows, new))
 
     def leave(self, owner: object) -> None:
@@ -470,7 +258,8 @@ class RuleTable:
                     self._set_rows(kind, left)
 
     def _set_rows(self, kind: RuleKind | str, rows: tuple[Row, ...]) -> None:
-        found = _top(rows) if isinstance(kind, str) else kind.merge(rows)
+        asked = rule_kind(kind)
+        found = asked.merge(rows)
         table = {k: row for k, row in self.rows.items() if k != kind}
         if found is not None:
             table[kind] = found
@@ -479,7 +268,7 @@ class RuleTable:
         stacks = {k: row for k, row in self.stacks.items() if k != kind}
         self.stacks = {**stacks, kind: rows} if rows else stacks
         self.rows = table
-        self.changed(is_kernel=isinstance(kind, str) or kind.is_kernel)
+        self.changed(is_kernel=asked.is_kernel)
 
     def set_disabled(self, kind: str, disabled: bool) -> None:
         """Disable the kernel of a kind of array, or enable it."""
@@ -510,35 +299,3 @@ class RuleTable:
 # Kind -> what makes the fallback of an operator, the newest last. Replaced whole, as
 # tables are.
 fallbacks: dict[RuleKind | str, tuple[Row, ...]] = {}
-
-
-def _top(rows: Sequence[Row]) -> Row | None:
-    """The newest row, or None where it falls through."""
-    return None if not rows or rows[-1].fn is fallthrough_kernel else rows[-1]
-
-
-def _left_below(
-    rows: tuple[Row, ...], kind: RuleKind | str, new: Row, *, keeps_below: bool
-) -> tuple[Row, ...]:
-    """The rows that stay below a new one that stays for good.
-
-    They can never come back, so they go, unless the new one calls what is below it. A
-    line that runs again replaces what it registered.
-    """
-    if isinstance(kind, MergedKind):
-        return tuple(row for row in rows if not row.fn.keys() <= new.fn.keys())
-    if not keeps_below:
-        return ()
-    return tuple(row for row in rows if row.owner or row.place != new.place)
-
-
-def same_place(first: str, second: str) -> bool:
-    """Whether two places are one, so that a second registration is a second run.
-
-    Cells of a notebook have no file that stays: any two of them count as one place.
-    """
-    return first == second or (_is_interactive(first) and _is_interactive(second))
-
-
-def _is_interactive(where: str) -> bool:
-    return where.startswith("<") or "ipykernel_" in where

@@ -1,25 +1,15 @@
-"""Making operators, and registering for them by name."""
+"""Registering for operators that are given by name, and defining them."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
-from types import FrameType
-from typing import Any, TypeVar, overload
+from typing import Any, TypedDict, TypeVar, overload
 
 import numpy.typing as npt
-from typing_extensions import ParamSpec
+from typing_extensions import Unpack
 
 from customop.arrays.kinds import FAKE
-from customop.core.checks import (
-    check_autocast,
-    check_device_types,
-    check_factory,
-    check_kind,
-    check_name,
-    check_names,
-    checked_tags,
-)
+from customop.core.define import check_name
 from customop.core.grad_rules import as_formula
 from customop.core.kernels import kernel_for
 from customop.core.kinds import (
@@ -30,7 +20,10 @@ from customop.core.kinds import (
     SAMPLE_INPUTS,
     VMAP,
 )
-from customop.core.operator import Operator, define_operator, find_operator
+from customop.core.operator import Operator
+from customop.core.registration import Registration, chained
+from customop.core.registry import add_registration, find_operator
+from customop.core.rule_kind import RuleKind, check_device_types, check_kind
 from customop.core.rule_types import (
     BackwardFn,
     ContextT,
@@ -42,17 +35,14 @@ from customop.core.rule_types import (
     ShortVmapFn,
     VmapFn,
 )
-from customop.core.table import Definition, RuleKind
-from customop.errors import RegistrationError, SchemaError, place
-from customop.library.entry import Entry, add_entry, kind_of_key
-from customop.library.library import Library, caller, declare, parsed, place_of_rule
+from customop.errors import RegistrationError
+from customop.library.define import caller, declare, parsed
+from customop.library.keys import kind_of_key
+from customop.library.library import Library
 from customop.library.ops import OperatorPacket
-from customop.schema.agreement import check_agrees
-from customop.schema.schema import Schema
 from customop.schema.tags import Tag
 
 __all__ = [
-    "custom_op",
     "define",
     "get_kernel",
     "impl",
@@ -67,163 +57,28 @@ __all__ = [
     "register_vmap",
 ]
 
-P = ParamSpec("P")
-R = TypeVar("R")
 FnT = TypeVar("FnT", bound=Callable[..., Any])
 OpT = TypeVar("OpT", bound=Operator[..., Any])
+Named = OperatorPacket | str
+AnyOperator = Operator[..., Any] | OperatorPacket | str
+AnyOp = Operator[..., Any]
+Decorator = Callable[[FnT], FnT]
+DeviceTypes = str | Iterable[str] | None
 
 
-@overload
-def custom_op(
-    name: str,
-    fn: None = None,
-    /,
-    *,
-    mutates_args: Iterable[str] | str,
-    device_types: str | Iterable[str] | None = None,
-    schema: str | None = None,
-    tags: Iterable[Tag] | Tag = (),
-) -> Callable[[Callable[P, R]], Operator[P, R]]: ...
-@overload
-def custom_op(
-    name: str,
-    fn: Callable[P, R],
-    /,
-    *,
-    mutates_args: Iterable[str] | str,
-    device_types: str | Iterable[str] | None = None,
-    schema: str | None = None,
-    tags: Iterable[Tag] | Tag = (),
-) -> Operator[P, R]: ...
-def custom_op(
-    name: str,
-    fn: Callable[P, R] | None = None,
-    /,
-    *,
-    mutates_args: Iterable[str] | str,
-    device_types: str | Iterable[str] | None = None,
-    schema: str | None = None,
-    tags: Iterable[Tag] | Tag = (),
-) -> Operator[P, R] | Callable[[Callable[P, R]], Operator[P, R]]:
-    """Make an operator of a function with type hints.
+class Held(TypedDict, total=False):
+    """The option of all registrations by name."""
 
-    Parameters
-    ----------
-    name : str
-        ``"namespace::name"``, by which the operator is known everywhere; an overload
-        may follow behind a dot.
-    fn : callable, optional
-        The first kernel. Without it, a decorator is returned.
-    mutates_args : iterable of str, or "unknown"
-        Names of the array parameters that the kernel writes; ``"unknown"`` for all.
-    device_types : str, iterable of str, or None
-        Kinds of array that `fn` works on: ``"cpu"``, ``"cuda"`` or registered ones.
-        None for all.
-    schema : str, optional
-        Such as ``"(Array x, float k=1.0) -> Array"``; inferred from the hints of `fn`
-        where it is not given.
-    tags : Tag or iterable of Tag
-        What the operator promises beyond its schema.
-
-    Returns
-    -------
-    Operator or decorator
-        The operator is called as `fn` is, and has its name, docstring and signature.
-
-    Raises
-    ------
-    SchemaError
-        If no schema can be inferred, or the one given disagrees with `fn` or with
-        `mutates_args`.
-    RegistrationError
-        If the name is no such name or taken by another file, or a kind is unknown.
-
-    Examples
-    --------
-    >>> import numpy as np, customop as co
-    >>> @co.custom_op("doc::scale", mutates_args=())
-    ... def scale(x: np.ndarray, factor: float = 2.0) -> np.ndarray:
-    ...     return x * factor
-    >>> scale(np.array([1.0, 2.0]))
-    array([2., 4.])
-    >>> print(scale.schema)
-    (Array x, float factor=2.0) -> Array
-    """
-    check_name("custom_op", name)
-    scope = sys._getframe(1)
-
-    def make(given: Callable[P, R]) -> Operator[P, R]:
-        made: Any = _make(name, given, mutates_args, device_types, schema, tags, scope)
-        op: Operator[P, R] = made
-        return op
-
-    return make if fn is None else make(fn)
+    lib: Library | None
 
 
-def _make(
-    name: str,
-    fn: Callable[..., Any],
-    mutates_args: Iterable[str] | str,
-    device_types: str | Iterable[str] | None,
-    schema: str | None,
-    tags: Iterable[Tag] | Tag,
-    scope: FrameType,
-) -> Operator[..., Any]:
-    """Check everything, then define: a failed definition leaves nothing behind."""
-    if isinstance(fn, Operator) or not callable(fn):
-        raise RegistrationError(
-            f"{name}: custom_op makes an operator of a function, got {fn!r}",
-            do="pass the function that computes the result",
-            op=name,
-        )
-    names = mutates_args if isinstance(mutates_args, str) else _listed(mutates_args)
-    found = _schema(name, fn, names, schema, scope)
-    kinds = check_device_types(name, device_types)
-    check_factory(name, found, kinds)
-    check_names(name, found)
-    definition = Definition(
-        name, fn, found, checked_tags(name, tags), _place(fn, scope), _module(fn, scope)
-    )
-    return define_operator(definition, kinds)
+class Options(Held, total=False):
+    """Options of registrations that may be there already."""
+
+    override: bool
 
 
-def _listed(names: Iterable[str]) -> Any:
-    """Names that may come from a generator, to be read more than once."""
-    return list(names) if hasattr(names, "__iter__") else names
-
-
-def _place(fn: Callable[..., Any], scope: FrameType) -> str:
-    where = place(fn)
-    return where if ":" in where else f"{scope.f_code.co_filename}:{scope.f_lineno}"
-
-
-def _module(fn: Callable[..., Any], scope: FrameType) -> str:
-    return str(scope.f_globals.get("__name__", getattr(fn, "__module__", "")))
-
-
-def _schema(
-    name: str,
-    fn: Callable[..., Any],
-    mutates_args: Any,
-    schema: str | None,
-    scope: FrameType,
-) -> Schema:
-    try:
-        if schema is None:
-            return Schema.infer(fn, mutates_args, scope)
-        parsed = Schema.parse(schema)
-        check_agrees(fn, parsed, mutates_args)
-    except SchemaError as error:
-        error.what = f"{name}: {error.what}"
-        error.op = name
-        raise
-    return parsed
-
-
-# ---- registering by name ----
-
-
-def _resolve(op: Operator[..., Any] | OperatorPacket | str) -> Operator[..., Any]:
+def _resolve(op: AnyOperator) -> AnyOp:
     if isinstance(op, Operator):
         return op
     if isinstance(op, str):
@@ -235,78 +90,61 @@ def _resolve(op: Operator[..., Any] | OperatorPacket | str) -> Operator[..., Any
     )
 
 
-def _register(
-    op: Operator[..., Any] | OperatorPacket | str,
-    kinds: Iterable[str | RuleKind],
+def _by_name(
+    op: AnyOperator,
+    keys: Iterable[str | RuleKind],
     fn: Any,
-    lib: Library,
+    lib: Library | None,
     *,
     override: bool,
+    of: Callable[[Any], Any] = lambda given: given,
 ) -> Any:
-    """Register for the lifetime of a library; a decorator where `fn` is None."""
+    """Register for an operator, or give a decorator; `of` makes what is registered."""
     found = _resolve(op)
 
-    def enter(given: FnT) -> FnT:
-        for kind in kinds:
-            lib.add(found.qualname, kind, given, override=override)
-        return given
+    def enter(given: Any) -> None:
+        for key in keys:
+            if lib is None:
+                found.add(key, of(given), override=override)
+            else:
+                lib.add(found.qualname, key, of(given), override=override)
 
-    if fn is None:
-        return enter
-    enter(fn)
-    return found
+    return chained(found, fn, enter)
 
 
 @overload
 def register_kernel(
-    op: OpT,
-    device_types: str | Iterable[str] | None,
-    fn: ShortKernelFn,
-    /,
-    *,
-    lib: Library | None = None,
+    op: OpT, device_types: DeviceTypes, fn: ShortKernelFn, /, **options: Unpack[Held]
 ) -> OpT: ...
 @overload
 def register_kernel(  # type: ignore[overload-cannot-match]  # a longer one does
-    op: OpT,
-    device_types: str | Iterable[str] | None,
-    fn: KernelFn,
-    /,
-    *,
-    lib: Library | None = None,
+    op: OpT, device_types: DeviceTypes, fn: KernelFn, /, **options: Unpack[Held]
 ) -> OpT: ...
 @overload
 def register_kernel(
-    op: OperatorPacket | str,
-    device_types: str | Iterable[str] | None,
-    fn: KernelFn,
-    /,
-    *,
-    lib: Library | None = None,
-) -> Operator[..., Any]: ...
+    op: Named, device_types: DeviceTypes, fn: KernelFn, /, **options: Unpack[Held]
+) -> AnyOp: ...
 @overload
 def register_kernel(
-    op: Operator[..., Any] | OperatorPacket | str,
-    device_types: str | Iterable[str] | None,
+    op: AnyOperator,
+    device_types: DeviceTypes,
     fn: None = None,
     /,
-    *,
-    lib: Library | None = None,
-) -> Callable[[FnT], FnT]: ...
+    **options: Unpack[Held],
+) -> Decorator[FnT]: ...
 def register_kernel(
-    op: Operator[..., Any] | OperatorPacket | str,
-    device_types: str | Iterable[str] | None,
-    fn: Callable[..., Any] | None = None,
+    op: AnyOperator,
+    device_types: DeviceTypes,
+    fn: Any = None,
     /,
     *,
     lib: Library | None = None,
 ) -> Any:
-    """Register a kernel for an operator given by name; see `Operator.register_kernel`.
+    """Register a kernel by name; see `Operator.register_kernel`.
 
     Parameters
     ----------
     op : Operator, OperatorPacket or str
-        The operator, or its name.
     device_types : str, iterable of str, or None
     fn : callable, optional
     lib : Library, optional
@@ -323,62 +161,35 @@ def register_kernel(
     RegistrationError
         As the method does.
     """
-    if lib is not None:
-        kinds = check_device_types(_resolve(op).qualname, device_types)
-        return _register(op, kinds, fn, lib, override=True)
-    return _resolve(op).register_kernel(device_types, fn)  # type: ignore[arg-type]
+    kinds = check_device_types(_resolve(op).qualname, device_types)
+    return _by_name(op, kinds, fn, lib, override=True)
 
 
 @overload
-def register_fake(
-    op: OpT,
-    fn: ShortKernelFn,
-    /,
-    *,
-    lib: Library | None = None,
-    override: bool = False,
-) -> OpT: ...
+def register_fake(op: OpT, fn: ShortKernelFn, /, **options: Unpack[Options]) -> OpT: ...
 @overload
 def register_fake(  # type: ignore[overload-cannot-match]  # a longer one does
-    op: OpT,
-    fn: KernelFn,
-    /,
-    *,
-    lib: Library | None = None,
-    override: bool = False,
+    op: OpT, fn: KernelFn, /, **options: Unpack[Options]
 ) -> OpT: ...
 @overload
-def register_fake(
-    op: OperatorPacket | str,
-    fn: KernelFn,
-    /,
-    *,
-    lib: Library | None = None,
-    override: bool = False,
-) -> Operator[..., Any]: ...
+def register_fake(op: Named, fn: KernelFn, /, **options: Unpack[Options]) -> AnyOp: ...
 @overload
 def register_fake(
-    op: Operator[..., Any] | OperatorPacket | str,
-    fn: None = None,
-    /,
-    *,
-    lib: Library | None = None,
-    override: bool = False,
-) -> Callable[[FnT], FnT]: ...
+    op: AnyOperator, fn: None = None, /, **options: Unpack[Options]
+) -> Decorator[FnT]: ...
 def register_fake(
-    op: Operator[..., Any] | OperatorPacket | str,
-    fn: Callable[..., Any] | None = None,
+    op: AnyOperator,
+    fn: Any = None,
     /,
     *,
     lib: Library | None = None,
     override: bool = False,
 ) -> Any:
-    """Register a fake kernel for an operator given by name; see `Operator.register_fake`.
+    """Register a fake kernel by name; see `Operator.register_fake`.
 
     Parameters
     ----------
     op : Operator, OperatorPacket or str
-        The operator, or its name.
     fn : callable, optional
     lib : Library, optional
         Takes the registration back when it closes.
@@ -395,36 +206,20 @@ def register_fake(
     RegistrationError
         As the method does.
     """
-    if lib is not None:
-        return _register(op, (FAKE,), fn, lib, override=override)
-    return _resolve(op).register_fake(fn, override=override)
+    return _by_name(op, (FAKE,), fn, lib, override=override)
 
 
 @overload
-def register_jvp(
-    op: OpT, fn: JvpFn, /, *, lib: Library | None = None, override: bool = False
-) -> OpT: ...
+def register_jvp(op: OpT, fn: JvpFn, /, **options: Unpack[Options]) -> OpT: ...
+@overload
+def register_jvp(op: Named, fn: JvpFn, /, **options: Unpack[Options]) -> AnyOp: ...
 @overload
 def register_jvp(
-    op: OperatorPacket | str,
-    fn: JvpFn,
-    /,
-    *,
-    lib: Library | None = None,
-    override: bool = False,
-) -> Operator[..., Any]: ...
-@overload
+    op: AnyOperator, fn: None = None, /, **options: Unpack[Options]
+) -> Decorator[FnT]: ...
 def register_jvp(
-    op: Operator[..., Any] | OperatorPacket | str,
-    fn: None = None,
-    /,
-    *,
-    lib: Library | None = None,
-    override: bool = False,
-) -> Callable[[FnT], FnT]: ...
-def register_jvp(
-    op: Operator[..., Any] | OperatorPacket | str,
-    fn: Callable[..., Any] | None = None,
+    op: AnyOperator,
+    fn: Any = None,
     /,
     *,
     lib: Library | None = None,
@@ -435,7 +230,6 @@ def register_jvp(
     Parameters
     ----------
     op : Operator, OperatorPacket or str
-        The operator, or its name.
     fn : callable, optional
     lib : Library, optional
         Takes the registration back when it closes.
@@ -452,40 +246,24 @@ def register_jvp(
     RegistrationError
         As the method does.
     """
-    if lib is not None:
-        return _register(op, (JVP,), fn, lib, override=override)
-    return _resolve(op).register_jvp(fn, override=override)
+    return _by_name(op, (JVP,), fn, lib, override=override)
 
 
 @overload
-def register_vmap(
-    op: OpT, fn: ShortVmapFn, /, *, lib: Library | None = None, override: bool = False
-) -> OpT: ...
+def register_vmap(op: OpT, fn: ShortVmapFn, /, **options: Unpack[Options]) -> OpT: ...
 @overload
 def register_vmap(  # type: ignore[overload-cannot-match]  # a longer one does
-    op: OpT, fn: VmapFn, /, *, lib: Library | None = None, override: bool = False
+    op: OpT, fn: VmapFn, /, **options: Unpack[Options]
 ) -> OpT: ...
 @overload
-def register_vmap(
-    op: OperatorPacket | str,
-    fn: VmapFn,
-    /,
-    *,
-    lib: Library | None = None,
-    override: bool = False,
-) -> Operator[..., Any]: ...
+def register_vmap(op: Named, fn: VmapFn, /, **options: Unpack[Options]) -> AnyOp: ...
 @overload
 def register_vmap(
-    op: Operator[..., Any] | OperatorPacket | str,
-    fn: None = None,
-    /,
-    *,
-    lib: Library | None = None,
-    override: bool = False,
-) -> Callable[[FnT], FnT]: ...
+    op: AnyOperator, fn: None = None, /, **options: Unpack[Options]
+) -> Decorator[FnT]: ...
 def register_vmap(
-    op: Operator[..., Any] | OperatorPacket | str,
-    fn: Callable[..., Any] | None = None,
+    op: AnyOperator,
+    fn: Any = None,
     /,
     *,
     lib: Library | None = None,
@@ -496,7 +274,6 @@ def register_vmap(
     Parameters
     ----------
     op : Operator, OperatorPacket or str
-        The operator, or its name.
     fn : callable, optional
     lib : Library, optional
         Takes the registration back when it closes.
@@ -513,41 +290,24 @@ def register_vmap(
     RegistrationError
         As the method does.
     """
-    if lib is not None:
-        return _register(op, (VMAP,), fn, lib, override=override)
-    return _resolve(op).register_vmap(fn, override=override)
+    return _by_name(op, (VMAP,), fn, lib, override=override)
 
 
 @overload
 def register_sample_inputs(
-    op: OpT,
-    fn: Callable[[], object],
-    /,
-    *,
-    lib: Library | None = None,
-    override: bool = False,
+    op: OpT, fn: Callable[[], object], /, **options: Unpack[Options]
 ) -> OpT: ...
 @overload
 def register_sample_inputs(
-    op: OperatorPacket | str,
-    fn: Callable[[], object],
-    /,
-    *,
-    lib: Library | None = None,
-    override: bool = False,
-) -> Operator[..., Any]: ...
+    op: Named, fn: Callable[[], object], /, **options: Unpack[Options]
+) -> AnyOp: ...
 @overload
 def register_sample_inputs(
-    op: Operator[..., Any] | OperatorPacket | str,
-    fn: None = None,
-    /,
-    *,
-    lib: Library | None = None,
-    override: bool = False,
-) -> Callable[[FnT], FnT]: ...
+    op: AnyOperator, fn: None = None, /, **options: Unpack[Options]
+) -> Decorator[FnT]: ...
 def register_sample_inputs(
-    op: Operator[..., Any] | OperatorPacket | str,
-    fn: Callable[[], object] | None = None,
+    op: AnyOperator,
+    fn: Any = None,
     /,
     *,
     lib: Library | None = None,
@@ -558,7 +318,6 @@ def register_sample_inputs(
     Parameters
     ----------
     op : Operator, OperatorPacket or str
-        The operator, or its name.
     fn : callable, optional
     lib : Library, optional
         Takes the registration back when it closes.
@@ -575,9 +334,7 @@ def register_sample_inputs(
     RegistrationError
         As the method does.
     """
-    if lib is not None:
-        return _register(op, (SAMPLE_INPUTS,), fn, lib, override=override)
-    return _resolve(op).register_sample_inputs(fn, override=override)
+    return _by_name(op, (SAMPLE_INPUTS,), fn, lib, override=override)
 
 
 @overload
@@ -587,8 +344,7 @@ def register_autograd(
     /,
     *,
     setup_context: SetupFn[ContextT] | None = None,
-    lib: Library | None = None,
-    override: bool = False,
+    **options: Unpack[Options],
 ) -> OpT: ...
 @overload
 def register_autograd(
@@ -597,34 +353,31 @@ def register_autograd(
     /,
     *,
     setup_context: SetupFn[ContextT] | None = None,
-    lib: Library | None = None,
-    override: bool = False,
+    **options: Unpack[Options],
 ) -> OpT: ...
 @overload
 def register_autograd(
-    op: OperatorPacket | str,
+    op: Named,
     backward: BackwardFn[ContextT],
     /,
     *,
     setup_context: SetupFn[ContextT] | None = None,
-    lib: Library | None = None,
-    override: bool = False,
-) -> Operator[..., Any]: ...
+    **options: Unpack[Options],
+) -> AnyOp: ...
 def register_autograd(
-    op: Operator[..., Any] | OperatorPacket | str,
+    op: AnyOperator,
     backward: Callable[..., Any],
     /,
     *,
     setup_context: Callable[..., Any] | None = None,
     lib: Library | None = None,
     override: bool = False,
-) -> Operator[..., Any]:
+) -> Any:
     """Register a backward formula by name; see `Operator.register_autograd`.
 
     Parameters
     ----------
     op : Operator, OperatorPacket or str
-        The operator, or its name.
     backward : callable
     setup_context : callable, optional
     lib : Library, optional
@@ -642,31 +395,23 @@ def register_autograd(
     RegistrationError
         As the method does.
     """
-    if lib is not None:
-        rule = as_formula(backward, setup_context)
-        found: Operator[..., Any] = _register(
-            op, (AUTOGRAD,), rule, lib, override=override
-        )
-        return found
-    return _resolve(op).register_autograd(
-        backward, setup_context=setup_context, override=override
-    )
+    rule = as_formula(backward, setup_context)
+    return _by_name(op, (AUTOGRAD,), rule, lib, override=override)
 
 
 def register_autocast(
-    op: Operator[..., Any] | OperatorPacket | str,
+    op: AnyOperator,
     device_type: str,
     dtype: npt.DTypeLike,
     /,
     *,
     lib: Library | None = None,
-) -> Operator[..., Any]:
+) -> AnyOp:
     """Register a dtype for `autocast` by name; see `Operator.register_autocast`.
 
     Parameters
     ----------
     op : Operator, OperatorPacket or str
-        The operator, or its name.
     device_type : str
     dtype : dtype
     lib : Library, optional
@@ -683,16 +428,12 @@ def register_autocast(
     RegistrationError
         As the method does.
     """
-    found = _resolve(op)
-    if lib is None:
-        return found.register_autocast(device_type, dtype)
-    rule = {device_type: check_autocast(found.definition, device_type, dtype)}
-    lib.add(found.qualname, AUTOCAST, rule, override=True)
+    found: AnyOp = _by_name(op, (AUTOCAST,), (device_type, dtype), lib, override=True)
     return found
 
 
 def register_array_dispatch(
-    op: Operator[..., Any] | OperatorPacket | str,
+    op: AnyOperator,
     array_class: type,
     fn: Callable[..., Any] | None = None,
     /,
@@ -700,12 +441,11 @@ def register_array_dispatch(
     lib: Library | None = None,
     override: bool = False,
 ) -> Any:
-    """Register a rule for a class of arrays; see `Operator.register_array_dispatch`.
+    """Register a rule for a class of arrays by name; see `Operator.register_array_dispatch`.
 
     Parameters
     ----------
     op : Operator, OperatorPacket or str
-        The operator, or its name.
     array_class : type
     fn : callable, optional
     lib : Library, optional
@@ -723,55 +463,32 @@ def register_array_dispatch(
     RegistrationError
         As the method does.
     """
-    found = _resolve(op)
-    if lib is None:
-        return found.register_array_dispatch(array_class, fn, override=override)
-
-    def enter(given: FnT) -> FnT:
-        rule = {array_class: given}
-        lib.add(found.qualname, ARRAY_CLASS, rule, override=override)
-        return given
-
-    if fn is None:
-        return enter
-    enter(fn)
-    return found
+    return _by_name(
+        op,
+        (ARRAY_CLASS,),
+        fn,
+        lib,
+        override=override,
+        of=lambda rule: (array_class, rule),
+    )
 
 
 @overload
 def register(
-    op: OpT,
-    kind: RuleKind,
-    fn: KernelFn,
-    /,
-    *,
-    lib: Library | None = None,
-    override: bool = False,
+    op: OpT, kind: RuleKind, fn: KernelFn, /, **options: Unpack[Options]
 ) -> OpT: ...
 @overload
 def register(
-    op: OperatorPacket | str,
-    kind: RuleKind,
-    fn: KernelFn,
-    /,
-    *,
-    lib: Library | None = None,
-    override: bool = False,
-) -> Operator[..., Any]: ...
+    op: Named, kind: RuleKind, fn: KernelFn, /, **options: Unpack[Options]
+) -> AnyOp: ...
 @overload
 def register(
-    op: Operator[..., Any] | OperatorPacket | str,
-    kind: RuleKind,
-    fn: None = None,
-    /,
-    *,
-    lib: Library | None = None,
-    override: bool = False,
-) -> Callable[[FnT], FnT]: ...
+    op: AnyOperator, kind: RuleKind, fn: None = None, /, **options: Unpack[Options]
+) -> Decorator[FnT]: ...
 def register(
-    op: Operator[..., Any] | OperatorPacket | str,
+    op: AnyOperator,
     kind: RuleKind,
-    fn: Callable[..., Any] | None = None,
+    fn: Any = None,
     /,
     *,
     lib: Library | None = None,
@@ -782,7 +499,6 @@ def register(
     Parameters
     ----------
     op : Operator, OperatorPacket or str
-        The operator, or its name.
     kind : RuleKind
     fn : callable, optional
     lib : Library, optional
@@ -800,10 +516,8 @@ def register(
     RegistrationError
         As the method does.
     """
-    if lib is not None:
-        check_kind(_resolve(op).qualname, kind)
-        return _register(op, (kind,), fn, lib, override=override)
-    return _resolve(op).register(kind, fn, override=override)
+    check_kind(_resolve(op).qualname, kind)
+    return _by_name(op, (kind,), fn, lib, override=override)
 
 
 def get_kernel(
@@ -904,12 +618,10 @@ def define(
 def _define_in(
     lib: Library, schema: str, tags: Iterable[Tag] | Tag
 ) -> Callable[[FnT], FnT]:
-    def decorator(fn: FnT) -> FnT:
-        name = lib.define(schema, tags=tags)
-        lib.impl(name, fn)
-        return fn
+    def enter(fn: Any) -> None:
+        lib.impl(lib.define(schema, tags=tags), fn)
 
-    return decorator
+    return chained(None, None, enter)  # type: ignore[no-any-return]
 
 
 def impl(
@@ -969,37 +681,23 @@ def impl(
     keys: Any = [types] if single else types
     kinds = [kind_of_key(f"impl of '{name}'", key) for key in keys]
 
-    def enter(given: FnT) -> FnT:
+    def enter(given: Any) -> None:
         for kind in kinds:
-            _add(name, kind, given, lib, with_keyset, allow_override)
-        return given
+            if lib is None:
+                new = Registration(name, kind, given, with_below=with_keyset)
+                add_registration(new, override=allow_override)
+            else:
+                lib.add(
+                    name, kind, given, override=allow_override, with_below=with_keyset
+                )
 
-    if fn is None:
-        return enter
-    enter(fn)
-    return None
-
-
-def _add(
-    name: str,
-    kind: str | RuleKind,
-    fn: Any,
-    lib: Library | None,
-    with_keyset: bool,
-    allow_override: bool,
-) -> None:
-    if lib is not None:
-        lib.add(name, kind, fn, override=allow_override, with_below=with_keyset)
-        return
-    where = place_of_rule(fn)
-    entry = Entry(name, kind, fn, where, with_below=with_keyset)
-    add_entry(entry, override=allow_override)
+    return chained(None, fn, enter)
 
 
 def _impl_in(
     lib: Library, name: Any, key: Any, with_keyset: bool, allow_override: bool
 ) -> Callable[[FnT], FnT]:
-    def decorator(fn: FnT) -> FnT:
+    def enter(fn: Any) -> None:
         lib.impl(
             name,
             fn,
@@ -1007,6 +705,5 @@ def _impl_in(
             with_keyset=with_keyset,
             allow_override=allow_override,
         )
-        return fn
 
-    return decorator
+    return chained(None, None, enter)  # type: ignore[no-any-return]

@@ -2,196 +2,48 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-import sys
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
 from types import FrameType
 from typing import Any, Self
 
-from customop.arrays.kinds import DEFAULT
 from customop.core.changes import changing
-from customop.core.checks import check_factory, check_name, check_names, checked_tags
-from customop.core.grad_rules import Formula, GradFunction, GradRule
-from customop.core.kinds import AUTOGRAD, COMPOSITE
-from customop.core.operator import (
-    Operator,
-    define_operator,
-    operators,
-    registrations,
+from customop.core.define import (
+    check_name,
     remove_operator,
     tables_changed,
 )
-from customop.core.table import Definition, Row, RuleKind, fallbacks, fallthrough_kernel
+from customop.core.definition import Row, fallthrough_kernel
+from customop.core.grad_rules import Formula
+from customop.core.kinds import COMPOSITE
+from customop.core.operator import Operator
+from customop.core.registration import Registration
+from customop.core.registry import add_registration, forget_registrations, operators
+from customop.core.rule_kind import RuleKind, rule_kind
+from customop.core.table import fallbacks
 from customop.errors import (
-    MissingRuleError,
     RegistrationError,
-    SchemaError,
     did_you_mean,
-    is_ours,
     place,
     quoted,
 )
-from customop.library.entry import (
-    Entry,
-    add_entry,
-    check_function,
-    kind_of_key,
+from customop.library.define import (
+    caller,
+    conservative,
+    declare,
+    place_of,
+    read_definition,
 )
-from customop.schema.parameters import (
-    KEYWORD_ONLY,
-    MISSING,
-    POSITIONAL,
-    POSITIONAL_ONLY,
-    Alias,
-)
+from customop.library.keys import kind_of_key
 from customop.schema.schema import Schema
 from customop.schema.tags import Tag
-from customop.schema.types import holds_arrays
 
 __all__ = ["Library"]
 
 _ALIAS_ANALYSES = ("", "FROM_SCHEMA", "CONSERVATIVE")
 _KINDS = ("DEF", "IMPL", "FRAGMENT")
-_SCHEMA = re.compile(r"\s*(?:(\w+)::)?([A-Za-z_]\w*(?:\.\w+)?)\s*(\(.*)", re.DOTALL)
 _OWN_NAMESPACE = "np"
-
-
-# ---- definitions without a function ----
-
-
-class Declared:
-    """Stands for the function of an operator that was defined by a schema alone."""
-
-    def __init__(self, qualname: str, schema: Schema) -> None:
-        self._qualname = qualname
-        self.__name__: str = qualname.partition("::")[2].partition(".")[0]
-        self.__qualname__ = self.__name__
-        self.__doc__ = schema.show(qualname)
-        self.__signature__: inspect.Signature = _signature(schema)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the kernel for all kinds of array, when that of one is disabled."""
-        op = operators[self._qualname]
-        row = op.rows.get(DEFAULT) or op.rows.get(COMPOSITE)
-        if row is None:
-            raise MissingRuleError(
-                f"{op.qualname} was defined by its schema alone, so no function is left",
-                op.schema.show(op.qualname),
-                f"at {op.definition.place}",
-                do=f'impl("{op.qualname}", "default", fn)',
-                op=op.qualname,
-            )
-        return row.fn(*args, **kwargs)
-
-
-_PARAMETER_KINDS = {
-    POSITIONAL_ONLY: inspect.Parameter.POSITIONAL_ONLY,
-    POSITIONAL: inspect.Parameter.POSITIONAL_OR_KEYWORD,
-    KEYWORD_ONLY: inspect.Parameter.KEYWORD_ONLY,
-}
-
-
-def _signature(schema: Schema) -> inspect.Signature:
-    empty = inspect.Parameter.empty
-    return inspect.Signature(
-        [
-            inspect.Parameter(
-                p.name,
-                _PARAMETER_KINDS[p.kind],
-                default=empty if p.default is MISSING else p.default,
-            )
-            for p in schema.parameters
-        ]
-    )
-
-
-def read_definition(text: Any, namespace: str) -> tuple[str, Schema]:
-    """Qualified name and schema of ``"name(Array x) -> Array"``."""
-    found = _SCHEMA.fullmatch(text) if isinstance(text, str) else None
-    if found is None:
-        raise SchemaError(
-            f"{namespace}: {text!r} is no name with a schema",
-            do='write "name(Array x, float k=1.0) -> Array"',
-        )
-    prefix, name, rest = found.groups()
-    if prefix not in (None, namespace):
-        raise RegistrationError(
-            f"library '{namespace}' cannot define '{prefix}::{name}'",
-            do=f'leave the namespace out, or make Library("{prefix}", "FRAGMENT")',
-            op=f"{prefix}::{name}",
-        )
-    return parsed(f"{namespace}::{name}", rest)
-
-
-def parsed(qualname: str, text: str) -> tuple[str, Schema]:
-    """A qualified name and its schema, checked; errors name the operator."""
-    check_name("define", qualname)
-    if isinstance(text, str) and not text.lstrip().startswith("("):
-        raise SchemaError(
-            f"{qualname}: the schema {text!r} does not begin with its parameters",
-            do='write "(Array x, float k=1.0) -> Array": the name stands before it',
-            op=qualname,
-        )
-    try:
-        return qualname, Schema.parse(text)
-    except SchemaError as error:
-        error.what = f"{qualname}: {error.what}"
-        error.op = qualname
-        raise
-
-
-def declare(
-    qualname: str,
-    schema: Schema,
-    tags: Iterable[Tag] | Tag,
-    where: FrameType,
-) -> Operator[..., Any]:
-    """Define an operator by its schema."""
-    check_names(qualname, schema)
-    check_factory(qualname, schema, (DEFAULT,))
-    return define_operator(
-        Definition(
-            qualname,
-            Declared(qualname, schema),
-            schema,
-            checked_tags(qualname, tags),
-            place_of(where),
-            str(where.f_globals.get("__name__", "")),
-        )
-    )
-
-
-def conservative(schema: Schema) -> Schema:
-    """The schema with all arrays in one memory, for all that it tells."""
-    shared = Alias("alias")
-    return replace(
-        schema,
-        parameters=tuple(
-            replace(p, alias=shared) if holds_arrays(p.type) and p.alias is None else p
-            for p in schema.parameters
-        ),
-        returns=tuple(
-            replace(r, alias=shared) if holds_arrays(r.type) and r.alias is None else r
-            for r in schema.returns
-        ),
-    )
-
-
-def caller() -> FrameType:
-    """The innermost running frame outside the package."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and is_ours(frame.f_globals):
-        frame = frame.f_back
-    return frame
-
-
-def place_of(frame: FrameType) -> str:
-    """File and line of a frame."""
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 # ---- libraries ----
@@ -206,7 +58,8 @@ class _Scope:
         self.place = place_of(frame)
         self.code = frame.f_code
         self.defined: list[Operator[..., Any]] = []
-        self.entries: list[Entry] = []
+        # Names that it has registered something for.
+        self.names: set[str] = set()
         self.is_open = True
 
     def close(self) -> None:
@@ -217,20 +70,16 @@ class _Scope:
             self.is_open = False
             if _owners.get(self.namespace) is self:
                 del _owners[self.namespace]
-            for name in {entry.qualname for entry in self.entries}:
+            for name in self.names:
                 self._leave(name)
             for op in self.defined:
                 remove_operator(op)
             self._leave_fallbacks()
             self.defined.clear()
-            self.entries.clear()
+            self.names.clear()
 
     def _leave(self, qualname: str) -> None:
-        left = [e for e in registrations.get(qualname, ()) if _owner(e) is not self]
-        if left:
-            registrations[qualname] = left
-        else:
-            registrations.pop(qualname, None)
+        forget_registrations(qualname, self)
         op = operators.get(qualname)
         if op is not None:
             op.leave(self)
@@ -243,17 +92,6 @@ class _Scope:
             fallbacks[kind] = tuple(r for r in fallbacks[kind] if r.owner is not self)
         if mine:
             tables_changed()
-
-
-def place_of_rule(fn: Any) -> str:
-    """File and line of what is registered; those of the call for what is no code."""
-    if isinstance(fn, dict):
-        return place_of(caller())
-    return fn.places[0] if isinstance(fn, GradRule) else place(fn)
-
-
-def _owner(registration: Any) -> Any:
-    return registration.owner
 
 
 # Namespace -> the open library of the kind DEF that has it.
@@ -526,10 +364,10 @@ class Library:
             If `fn` does not fit, or there is a registration without `override`.
         """
         scope = self._check_open()
-        entry = Entry(qualname, kind, fn, place_of_rule(fn), scope, with_below)
         with changing:
-            add_entry(entry, override=override)
-            scope.entries.append(entry)
+            new = Registration(qualname, kind, fn, scope, with_below)
+            add_registration(new, override=override)
+            scope.names.add(qualname)
 
     def fallback(
         self, fn: Callable[..., Any], dispatch_key: str | RuleKind = ""
@@ -569,7 +407,7 @@ class Library:
                 "a fallback needs a dispatch key", do='lib.fallback(fn, "CPU")'
             )
         kind = kind_of_key("fallback", key)
-        check_function("fallback", kind, fn)
+        rule_kind(kind).check_given("fallback", fn)
         with changing:
             rows = fallbacks.get(kind, ())
             fallbacks[kind] = (*rows, Row(_for_each(kind, fn), place(fn), scope))
@@ -596,9 +434,8 @@ def _for_each(kind: str | RuleKind, fn: Any) -> Any:
     """What makes the fallback of one operator."""
     if fn is fallthrough_kernel:
         return fn
-    if kind is AUTOGRAD:
-        return lambda op: GradFunction(partial(fn, op))
-    return lambda op: partial(fn, op)
+    accept = rule_kind(kind).accept
+    return lambda op: accept(op, partial(fn, op), with_below=False)
 
 
 def _check_library(ns: object, kind: object) -> None:

@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 
 from customop.arrays.describe import abbreviated
 from customop.arrays.kinds import is_array
-from customop.core.operator import Operator, namespaces
+from customop.core.operator import Operator
+from customop.core.registry import namespaces
 from customop.errors import (
     ArgumentError,
     ShapeError,

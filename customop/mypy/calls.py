@@ -22,7 +22,6 @@ from mypy.types import (
 )
 
 from customop.core.kernels import different_kinds
-from customop.core.table import RuleTable
 from customop.errors import DeviceMismatchError, ShapeError
 from customop.mypy.constants import constant_or
 from customop.mypy.hints import DEVICES, SEQUENCES
@@ -112,7 +111,7 @@ def mixed(call: Call, record: Record) -> DeviceMismatchError | None:
     several = len({device for _, device in known}) > 1
     if not several:
         return None
-    return different_kinds(RuleTable(record.definition), known)
+    return different_kinds(record.definition, known)
 
 
 def _device(kind: Type) -> str:

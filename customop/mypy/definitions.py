@@ -13,9 +13,9 @@ from mypy.types import Type
 
 from customop.arrays.array import Array
 from customop.arrays.kinds import DEFAULT
-from customop.core.checks import check_factory, check_names
+from customop.core.define import check_factory, check_names
 from customop.errors import CustomOpError, SchemaError
-from customop.library.library import parsed, read_definition
+from customop.library.define import parsed, read_definition
 from customop.mypy import codes
 from customop.mypy.calls import Call
 from customop.mypy.constants import constant, constant_or

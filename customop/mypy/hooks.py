@@ -26,11 +26,11 @@ from mypy.types import (
 )
 
 from customop.arrays.kinds import DEFAULT, FAKE
-from customop.core.checks import check_name
+from customop.core.define import check_name
 from customop.core.kinds import AUTOGRAD, JVP, VMAP
-from customop.core.table import RuleKind
+from customop.core.rule_kind import RuleKind
 from customop.errors import RegistrationError, quoted
-from customop.library.entry import kind_of_key
+from customop.library.keys import kind_of_key
 from customop.library.ops import Namespaces, OperatorNamespace, OperatorPacket
 from customop.mypy import codes
 from customop.mypy.calls import AnyContext, Call, checker, misshapen, mixed

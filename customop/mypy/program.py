@@ -25,7 +25,8 @@ from mypy.types import (
     get_proper_type,
 )
 
-from customop.core.operator import Operator, taken
+from customop.core.operator import Operator
+from customop.core.registry import taken
 from customop.mypy import codes
 from customop.mypy.names import is_ours, own_name
 from customop.mypy.records import Record, recall

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mypy.types import Instance, LiteralType, Type, get_proper_type
 
-from customop.core.table import Definition
+from customop.core.definition import Definition
 from customop.mypy.functions import stand_in
 from customop.schema.parameters import MISSING, Parameter
 from customop.schema.schema import Schema

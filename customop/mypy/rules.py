@@ -11,12 +11,11 @@ from mypy.nodes import Context
 from mypy.types import Type
 
 from customop.arrays.kinds import FAKE
-from customop.core.checks import check_device_types, check_kernel
 from customop.core.grad_rules import Formula
 from customop.core.kinds import JVP, VMAP
-from customop.core.table import RuleKind
+from customop.core.registration import Registration
+from customop.core.rule_kind import RuleKind, check_device_types, check_kernel
 from customop.errors import CustomOpError, RegistrationError
-from customop.library.entry import Entry
 from customop.mypy import codes
 from customop.mypy.functions import Function
 from customop.mypy.gradients import WrongReturn, wrong_gradients, wrong_pairs
@@ -84,13 +83,13 @@ class Registered:
     ) -> None:
         """Report a function that `impl` would refuse for a kind."""
         fn, op = self.function.stand_in(), self.record.definition
-        entry = Entry(op.qualname, kind, fn, "", with_below=with_below)
-        self._passes(code, lambda: entry.check(op))
+        new = Registration(op.qualname, kind, fn, with_below=with_below)
+        self._passes(code, lambda: new.check(op))
 
     def check_rule(self, kind: RuleKind, code: ErrorCode) -> None:
         """Report a rule with other parameters or types than its kind takes."""
         fn, op = self.function.stand_in(), self.record.definition
-        if not self._passes(code, lambda: kind.check(op.qualname, op.schema, fn)):
+        if not self._passes(code, lambda: kind.check(op, fn)):
             return
         if kind in (JVP, VMAP):
             for wrong in wrong_pairs(self.function, kind.returns):

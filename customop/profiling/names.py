@@ -11,7 +11,8 @@ from customop.core.derived.find import find_fake
 from customop.core.dispatch import Interpreter, Mode
 from customop.core.kernels import kind_of_call
 from customop.core.kinds import AUTOGRAD, COMPOSITE, JVP, VMAP
-from customop.core.table import RuleKind, RuleTable
+from customop.core.rule_kind import RuleKind
+from customop.core.table import RuleTable
 
 __all__ = ["names_of"]
 

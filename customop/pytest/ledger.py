@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from customop.core.operator import operators
+from customop.core.registry import operators
 from customop.errors import counted, did_you_mean, quoted
 from customop.pytest.known_failures import (
     ANY_TEST,

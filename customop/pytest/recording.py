@@ -16,8 +16,9 @@ from customop.arrays.nested import children, flat
 from customop.core.dispatch import Interpreter
 from customop.core.kinds import COMPOSITE
 from customop.core.observe import Observer
+from customop.core.rule_kind import RuleKind
 from customop.core.samples import Sample
-from customop.core.table import RuleKind, RuleTable
+from customop.core.table import RuleTable
 from customop.errors import quoted
 from customop.testing.inputs.memory import fresh
 

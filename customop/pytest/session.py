@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import pytest
 
-from customop.core.operator import operators
+from customop.core.registry import operators
 from customop.errors import CustomOpWarning, quoted
 from customop.pytest.findings import CheckFinding, findings_of
 from customop.pytest.known_failures import LEFT_OUT, CheckKey, KnownFailure, Outcome

@@ -13,7 +13,8 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
-from customop.core.operator import Operator, namespaces
+from customop.core.operator import Operator
+from customop.core.registry import namespaces
 from customop.errors import UnknownNameError, did_you_mean, quoted
 from customop.library.ops import Namespaces
 from customop.schema.infer import hints_of

@@ -12,10 +12,10 @@ from customop.arrays.dtypes import dtype_of
 from customop.arrays.kinds import device_kind, device_of, is_array
 from customop.arrays.nested import map_nested
 from customop.arrays.numpy_protocol import call_numpy
-from customop.core.checks import check_device_types
 from customop.core.dispatch import Mode, current_mode
 from customop.core.kinds import AUTOCAST
-from customop.core.table import RuleKind, RuleTable
+from customop.core.rule_kind import RuleKind, check_device_types
+from customop.core.table import RuleTable
 from customop.errors import ArgumentError, RegistrationError
 
 __all__ = ["autocast"]

@@ -16,7 +16,8 @@ from customop.arrays.pytree import map_leaves
 from customop.core.dispatch import Mode
 from customop.core.kernels import kernel_for
 from customop.core.proof import finish_fake
-from customop.core.table import RuleKind, RuleTable
+from customop.core.rule_kind import RuleKind
+from customop.core.table import RuleTable
 from customop.errors import ArgumentError, check_function
 
 __all__ = ["FakeMode", "eval_shape"]

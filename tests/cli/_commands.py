@@ -13,7 +13,8 @@ import pytest
 
 import customop as co
 from customop import cli
-from customop.core.operator import operators, remove_operator
+from customop.core.define import remove_operator
+from customop.core.registry import operators
 
 ROOT = Path(co.__file__).parent.parent
 

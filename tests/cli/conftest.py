@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from customop.cli import finding, rules
-from customop.core.operator import namespaces, operators
+from customop.core.registry import namespaces, operators
 from tests.cli._commands import FILES, Run, forget
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import customop as co
 from customop.cli import finding, rules
-from customop.core.operator import operators
+from customop.core.registry import operators
 from tests.cli._commands import Run, at, lines
 
 

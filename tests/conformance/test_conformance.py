@@ -12,7 +12,7 @@ import pytest
 
 import customop as co
 from customop.core.kinds import AUTOGRAD, VMAP
-from customop.core.operator import operators
+from customop.core.registry import operators
 from tests.conformance import checks
 from tests.conformance.samples import Sample
 

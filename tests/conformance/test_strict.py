@@ -9,7 +9,7 @@ import optree
 import pytest
 
 import customop as co
-from customop.core.operator import operators
+from customop.core.registry import operators
 from tests import strict_arrays as arrays
 from tests.conformance import checks
 from tests.conformance.samples import Sample

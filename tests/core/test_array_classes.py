@@ -252,7 +252,7 @@ def rule(op: Any, args: Any, kwargs: Any) -> Any:
 ERRORS = [
     (
         "MaskedArray",
-        "'MaskedArray' is no class",
+        "'MaskedArray' is not a class",
         "pass the class of the arrays: np.ma.MaskedArray",
     ),
     (
@@ -267,22 +267,22 @@ ERRORS = [
     ),
     (
         co.Tracer,
-        "customop.Tracer is no class of arrays with data",
+        "customop.Tracer is not a class of arrays with data",
         "register a rule for the transform, or register_fake",
     ),
     (
         co.FakeArray,
-        "customop.FakeArray is no class of arrays with data",
+        "customop.FakeArray is not a class of arrays with data",
         "register a rule for the transform, or register_fake",
     ),
     (
         np.float64,
-        "numpy.float64 is no class of arrays",
+        "numpy.float64 is not a class of arrays",
         "pass the class of the arrays: np.ma.MaskedArray",
     ),
     (
         list,
-        "builtins.list is no class of arrays",
+        "builtins.list is not a class of arrays",
         "pass the class of the arrays: np.ma.MaskedArray",
     ),
 ]

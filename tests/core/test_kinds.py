@@ -42,21 +42,21 @@ def test_a_rule_takes_what_its_kind_says(takes: str, parameters: str) -> None:
         f"def good({parameters}): ...\ndef bad({parameters}{', ' * bool(parameters)}more): ...",
         names,
     )
-    kind.check("kinds_test::scale", scale.schema, names["good"])
+    kind.check(scale.definition, names["good"])
     with pytest.raises(co.RegistrationError):
-        kind.check("kinds_test::scale", scale.schema, names["bad"])
+        kind.check(scale.definition, names["bad"])
 
 
 def test_a_kind_may_check_nothing() -> None:
     """Without `takes` any function is a rule."""
     kind = co.RuleKind("anything")
-    kind.check("kinds_test::scale", scale.schema, lambda one, two, three: None)
+    kind.check(scale.definition, lambda one, two, three: None)
 
 
 def test_the_words_of_the_library_may_be_called_otherwise() -> None:
     """Only the parameters of the operator have names to keep."""
     kind = co.RuleKind("inverse", takes="(out, *inputs)")
-    kind.check("kinds_test::scale", scale.schema, lambda y, x, k, *, shift: y)
+    kind.check(scale.definition, lambda y, x, k, *, shift: y)
 
 
 def test_a_kind_is_read_back() -> None:

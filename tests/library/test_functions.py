@@ -13,7 +13,7 @@ import pytest
 
 import customop as co
 from customop.core.kinds import JVP, VMAP
-from customop.core.operator import find_operator
+from customop.core.registry import find_operator
 
 X = np.array([1.0, 2.0])
 

@@ -980,7 +980,7 @@ KNOWN = (
         ),
         (
             impl_of("CPU", 3),
-            "ns::f: the function for 'cpu' must be a function, got 3\n"
+            "ns::f: the kernel for 'cpu' must be a function, got 3\n"
             "  do: pass a function, or use the method as a decorator",
         ),
         (

@@ -22,9 +22,8 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.core import operator as operators
-from customop.core import table
-from customop.core.operator import find_operator
+from customop.core import define, registry, table
+from customop.core.registry import find_operator
 from customop.library import library
 
 X = np.array([1.0, 2.0])
@@ -45,10 +44,10 @@ def defined(lib: co.Library, add: float) -> co.Operator[..., Any]:
 def test_ten_thousand_operators_leave_nothing() -> None:
     """Operators that were defined, called, differentiated and closed are freed."""
     sizes = lambda: (
-        len(operators.operators),
-        len(operators.namespaces),
-        len(operators.registrations),
-        len(operators._retired),
+        len(registry.operators),
+        len(registry.namespaces),
+        len(registry.registrations),
+        len(define._retired),
         len(library._owners),
         len(table.fallbacks),
     )

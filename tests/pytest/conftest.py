@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from customop.core import operator
-from customop.core.operator import namespaces, remove_operator
+from customop.core import define
+from customop.core.define import remove_operator
+from customop.core.registry import namespaces
 from customop.pytest import session  # noqa: F401  # once for all runs inside of this
 from tests.pytest._project import Project
 
@@ -29,4 +30,4 @@ def project(
         remove_operator(op)
     # The next project, in another file, must not revive these.
     for op in ops:
-        operator._retired.pop(op.qualname, None)
+        define._retired.pop(op.qualname, None)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.core.operator import operators
+from customop.core.registry import operators
 from tests.strict_arrays import KIND, StrictArray, register_kernels, to_numpy, to_strict
 
 try:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import customop as co
 from customop.arrays.nested import children
-from customop.core.operator import operators
+from customop.core.registry import operators
 from customop.testing import Sample
 from customop.testing.inputs.find import base_samples
 from customop.testing.inputs.memory import fresh

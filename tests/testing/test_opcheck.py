@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.core.operator import namespaces
+from customop.core.registry import namespaces
 from customop.testing import OpCheckResult, Sample, opcheck
 from customop.testing.checks import behaviour
 from customop.testing.opcheck import CHECKS

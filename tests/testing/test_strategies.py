@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
 
 import customop as co
-from customop.core.operator import operators
+from customop.core.registry import operators
 from customop.testing import Sample, strategies
 from customop.testing.inputs.memory import fresh
 

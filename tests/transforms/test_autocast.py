@@ -350,7 +350,7 @@ ERRORS = [
         plain,
         ("cpu", np.int32),
         (
-            "autocast::f: register_autocast: <class 'numpy.int32'> is no dtype of floats"
+            "autocast::f: register_autocast: <class 'numpy.int32'> is not a floating-point dtype"
             "\n  do: pass one, such as np.float16 or np.float32"
         ),
     ),
@@ -358,7 +358,7 @@ ERRORS = [
         plain,
         ("cpu", "complex64"),
         (
-            "autocast::f: register_autocast: 'complex64' is no dtype of floats"
+            "autocast::f: register_autocast: 'complex64' is not a floating-point dtype"
             "\n  do: pass one, such as np.float16 or np.float32"
         ),
     ),
@@ -366,7 +366,7 @@ ERRORS = [
         plain,
         ("cpu", "single_precision"),
         (
-            "autocast::f: register_autocast: 'single_precision' is no dtype of floats"
+            "autocast::f: register_autocast: 'single_precision' is not a floating-point dtype"
             "\n  do: pass one, such as np.float16 or np.float32"
         ),
     ),
@@ -374,7 +374,7 @@ ERRORS = [
         plain,
         ("cpu", None),
         (
-            "autocast::f: register_autocast: None is no dtype of floats"
+            "autocast::f: register_autocast: None is not a floating-point dtype"
             "\n  do: pass one, such as np.float16 or np.float32"
         ),
     ),

@@ -10,8 +10,9 @@ import numpy as np
 from customop.arrays.fake import to_fake
 from customop.arrays.nested import children, flat, map_nested
 from customop.core.derived import pointwise, reduction
-from customop.core.operator import Operator, namespaces
+from customop.core.operator import Operator
 from customop.core.proof import check_returns, readonly, shared_results
+from customop.core.registry import namespaces
 from customop.core.samples import Sample
 from customop.errors import ContractError, CustomOpError
 from customop.schema.tags import Tag

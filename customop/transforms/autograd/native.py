@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from customop.arrays.nested import children, flat, like, map_nested, outline
-from customop.core.checks import check_has_gradient
-from customop.core.grad_rules import GradCall, GradRule
-from customop.core.table import Definition
+from customop.core.definition import Definition
+from customop.core.grad_rules import GradCall, GradRule, check_has_gradient
 from customop.errors import place
 from customop.transforms.autograd.calls import emptied
 from customop.transforms.autograd.interpreter import GradInterpreter

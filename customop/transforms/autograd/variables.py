@@ -15,10 +15,11 @@ from customop.arrays.pytree import map_leaves
 from customop.core.dispatch import Mode, current_mode
 from customop.core.kinds import AUTOGRAD
 from customop.core.operator import Operator
+from customop.core.rule_kind import RuleKind
 from customop.core.rule_types import Context
-from customop.core.table import RuleKind, RuleTable
+from customop.core.table import RuleTable
 from customop.errors import GradientError
-from customop.library.functions import custom_op
+from customop.library.define import custom_op
 from customop.schema.tags import Tag
 from customop.transforms.autograd.interpreter import GradInterpreter
 from customop.transforms.autograd.sweep import plus, sweep

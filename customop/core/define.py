@@ -1,0 +1,186 @@
+"""Defining and removing operators."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+from customop.arrays.kinds import DEFAULT
+from customop.config import config
+from customop.core.changes import changing
+from customop.core.codegen import RESERVED
+from customop.core.definition import Definition, same_place
+from customop.core.operator import Operator
+from customop.core.registry import (
+    forget_registrations,
+    namespaces,
+    operators,
+    registrations,
+    taken,
+)
+from customop.errors import RegistrationError, SchemaError, did_you_mean
+from customop.schema.schema import Schema
+from customop.schema.tags import Tag, apply_tags
+from customop.schema.types import holds_arrays
+
+__all__ = [
+    "check_factory",
+    "check_name",
+    "check_names",
+    "checked_tags",
+    "define_operator",
+    "remove_operator",
+    "tables_changed",
+]
+
+_NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", re.ASCII)
+
+# Operators of closed libraries that somebody holds: a new definition revives them.
+_retired: weakref.WeakValueDictionary[str, Operator[..., Any]] = (
+    weakref.WeakValueDictionary()
+)
+
+
+def define_operator(
+    definition: Definition, kinds: Iterable[str] = ()
+) -> Operator[..., Any]:
+    """Make the operator of a definition, or give an old one its new definition.
+
+    A cell run again and a module loaded again replace the operator in place, so that
+    every reference to it goes on working; two files that fight for one name do not.
+    The function of the definition becomes the kernel of `kinds`; what open libraries
+    have registered for the name comes on top.
+    """
+    name = definition.qualname
+    schema = apply_tags(name, definition.schema, definition.tags)
+    definition = definition._replace(schema=schema)
+    with changing:
+        op = operators.get(name)
+        if op is not None:
+            _check_redefinition(op.definition, definition)
+        waiting = registrations.get(name, ())
+        for registration in waiting:
+            registration.check(definition)
+        op = _retired.pop(name, None) if op is None else op
+        if op is None:
+            op = _new_operator(definition)
+        else:
+            op.define(definition)
+        for kind in kinds:
+            op.enter(kind, definition.fn, definition.place)
+        for registration in tuple(waiting):
+            registration.enter(op)
+        forget_registrations(name, None)
+        operators[name] = op
+        by_name = namespaces.setdefault(op.namespace, {})
+        by_name.setdefault(op.name, {})[op.overload] = op
+    return op
+
+
+def _new_operator(definition: Definition) -> Operator[..., Any]:
+    cls = type(definition.qualname.partition("::")[2], (Operator,), {})
+    # Another text than the operator's own, which help() then takes for the operator.
+    cls.__doc__ = f"The class of {definition.qualname}."
+    op: Operator[..., Any] = cls(definition)
+    return op
+
+
+def remove_operator(op: Operator[..., Any]) -> None:
+    """Take a definition back: the name is free, and a call of the operator says so."""
+    with changing:
+        if operators.get(op.qualname) is not op:
+            return
+        del operators[op.qualname]
+        by_name = namespaces[op.namespace]
+        del by_name[op.name][op.overload]
+        if not by_name[op.name]:
+            del by_name[op.name]
+        if not by_name:
+            del namespaces[op.namespace]
+        op.close()
+        _retired[op.qualname] = op
+
+
+def _check_redefinition(old: Definition, new: Definition) -> None:
+    old_file, new_file = (d.place.rpartition(":")[0] for d in (old, new))
+    if old_file == new_file or same_place(old.place, new.place):
+        return
+    raise taken(new.qualname, old.place, new.place)
+
+
+def tables_changed() -> None:
+    """Forget what all operators have worked out: something that all read has changed."""
+    with changing:
+        for op in list(operators.values()):
+            op.changed(is_kernel=True)
+            op.redraw()
+
+
+# ---- what is checked of a definition ----
+
+
+def check_names(qualname: str, schema: Schema) -> None:
+    """Raise unless the generated call can be written with these names."""
+    names = [qualname.partition("::")[2].partition(".")[0]]
+    names += [p.name for p in schema.parameters]
+    for name in names:
+        taken = name in RESERVED or name == "__debug__" or keyword.iskeyword(name)
+        if taken or not name.isidentifier():
+            raise SchemaError(
+                f"{qualname}: '{name}' cannot be a name in a call",
+                schema.show(qualname),
+                do="use another name",
+            )
+
+
+def check_name(what: str, name: object) -> None:
+    """Raise unless `name` can be the qualified name of an operator."""
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return
+    if isinstance(name, str) and "::" not in name:
+        raise RegistrationError(
+            f"{what}: the name {name!r} has no namespace",
+            do=f'write "mylib::{name}", with the name of your package',
+        )
+    raise RegistrationError(
+        f"{what}: {name!r} is no name of an operator",
+        do='write "namespace::name", or "namespace::name.overload", in ASCII letters,'
+        " digits and underscores",
+    )
+
+
+def check_factory(name: str, schema: Schema, kinds: tuple[str, ...]) -> None:
+    """Raise if kernels are chosen by a kind of array that no argument tells."""
+    has_array = any(holds_arrays(p.type) for p in schema.parameters)
+    if has_array or schema.device_slot is not None or kinds == (DEFAULT,):
+        return
+    raise RegistrationError(
+        f"{name}: has kernels for {', '.join(kinds)}, but no array and no 'device' to"
+        " choose by",
+        schema.show(name),
+        do="add a parameter device: Device, or leave device_types out",
+        op=name,
+    )
+
+
+def checked_tags(name: str, tags: Iterable[Tag] | Tag) -> frozenset[Tag]:
+    """Tags of an operator, each known."""
+    given: Any = tags
+    several = isinstance(given, Iterable) and not isinstance(given, str)
+    found: list[Any] = list(given) if several else [given]
+    for tag in found:
+        if not isinstance(tag, Tag):
+            names = [str(t) for t in Tag]
+            near = did_you_mean(f"Tag.{tag}", names) if isinstance(tag, str) else ""
+            raise RegistrationError(
+                f"{name}: {tag!r} is no tag{near}",
+                do=f"use one of {', '.join(str(t) for t in Tag)}",
+                op=name,
+            )
+    return frozenset(found)
+
+
+config.on_change(tables_changed)

@@ -1,0 +1,113 @@
+"""The definition of an operator, and the rows of its table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+from customop.errors import CustomOpError, MissingRuleError
+from customop.schema.schema import Schema
+from customop.schema.tags import Tag
+
+__all__ = ["Definition", "ErrorT", "Row", "fallthrough_kernel", "same_place"]
+
+ErrorT = TypeVar("ErrorT", bound=CustomOpError)
+
+
+class Definition(NamedTuple):
+    """All that a definition of an operator says."""
+
+    qualname: str
+    fn: Callable[..., Any]
+    schema: Schema
+    tags: frozenset[Tag]
+    place: str
+    module: str
+
+    @property
+    def name(self) -> str:
+        """The name without namespace and overload."""
+        return self.qualname.partition("::")[2].partition(".")[0]
+
+    def error(
+        self,
+        cls: type[ErrorT],
+        what: str,
+        *where: str,
+        do: str,
+        parameter: str | None = "",
+        kind: str | None = None,
+    ) -> ErrorT:
+        """Build an error about the operator; see `Schema.error`."""
+        return self.schema.error(
+            cls, self.qualname, what, *where, do=do, parameter=parameter, kind=kind
+        )
+
+    def show(self, *parameters: str) -> str:
+        """The schema with the name in front, and carets under parameters."""
+        return self.schema.show(self.qualname, *parameters)
+
+
+class Row(NamedTuple):
+    """A registration: what stands in an operator's table under a kind.
+
+    Attributes
+    ----------
+    fn : object
+        The kernel or rule.
+    place : str
+        File and line that messages name.
+    owner : object
+        Whose closing takes it back; None where it stays.
+    """
+
+    fn: Any
+    place: str
+    owner: object = None
+
+
+def fallthrough_kernel(*args: Any, **kwargs: Any) -> NoReturn:
+    """Stand for a kernel that is not there: the call goes on to the next row.
+
+    It is registered and never called. For a kind of array the default kernel follows,
+    then the composite body; for autograd the operator below, whose result is not
+    tracked.
+
+    Parameters
+    ----------
+    *args, **kwargs : object
+        Never read.
+
+    Raises
+    ------
+    MissingRuleError
+        Always.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_op("doc::halve", mutates_args=())
+    ... def halve(x: np.ndarray) -> np.ndarray:
+    ...     return x / 2
+    >>> with co.Library("doc", "IMPL", "CPU") as lib:
+    ...     lib.impl("halve", lambda x: x * 0)
+    ...     lib.impl("halve", co.fallthrough_kernel)
+    ...     print(halve(np.ones(2)))
+    [0.5 0.5]
+    """
+    raise MissingRuleError(
+        "fallthrough_kernel is called: it only marks a row to skip",
+        do='register it: lib.impl("name", fallthrough_kernel, "CPU")',
+    )
+
+
+def same_place(first: str, second: str) -> bool:
+    """Whether two places are one, so that a second registration is a second run.
+
+    Cells of a notebook have no file that stays: any two of them count as one place.
+    """
+    return first == second or (_is_interactive(first) and _is_interactive(second))
+
+
+def _is_interactive(where: str) -> bool:
+    return where.startswith("<") or "ipykernel_" in where

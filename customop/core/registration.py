@@ -1,0 +1,96 @@
+"""Registration: the one way in which kernels and rules enter tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from customop.core.changes import changing
+from customop.core.definition import Definition, fallthrough_kernel
+from customop.core.rule_kind import RuleKind, rule_kind
+from customop.core.table import RuleTable
+
+__all__ = ["Registration", "chained", "register"]
+
+
+@dataclass(slots=True, eq=False)
+class Registration:
+    """A kernel or rule for the operator of a name, which may not be defined yet.
+
+    Attributes
+    ----------
+    qualname : str
+        Name of the operator.
+    key : RuleKind or str
+        A kind of rule, or the name of a kind of array.
+    fn : object
+        What is registered, as its kind takes it.
+    owner : object
+        Whose closing takes it back; None where it stays.
+    with_below : bool
+        Whether `fn` takes the function below as its first argument.
+    place : str
+        File and line that messages name.
+    """
+
+    qualname: str
+    key: RuleKind | str
+    fn: Any
+    owner: object = None
+    with_below: bool = False
+    place: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.place = self.kind.place_of(self.fn)
+
+    @property
+    def kind(self) -> RuleKind:
+        """The kind of rule."""
+        return rule_kind(self.key)
+
+    def check(self, definition: Definition) -> None:
+        """Raise unless it fits a definition of the operator."""
+        fn = self.fn
+        if fn is fallthrough_kernel:
+            return
+        takes_below = self.with_below and callable(fn)
+        self.kind.check(definition, partial(fn, None) if takes_below else fn)
+
+    def enter(self, op: RuleTable, *, override: bool = True) -> None:
+        """Put it on top of the operator's rows of its kind."""
+        rule = self.kind.accept(op, self.fn, with_below=self.with_below)
+        op.enter(
+            self.key,
+            rule,
+            self.place,
+            override=override,
+            owner=self.owner,
+            keeps_below=self.with_below or rule is fallthrough_kernel,
+        )
+
+
+def register(op: RuleTable, registration: Registration, *, override: bool) -> None:
+    """Check a registration against an operator, and put it into the table."""
+    with changing:
+        registration.kind.check_given(op.qualname, registration.fn)
+        registration.check(op.definition)
+        registration.enter(op, override=override)
+
+
+def chained(answer: object, fn: Any, enter: Callable[[Any], object]) -> Any:
+    """Enter `fn` and return the answer; without `fn` return a decorator.
+
+    A function defined by the very next line, as `@op.register_fake` gives, cannot be
+    told from one passed by a call; so an operator answers as a function too.
+    """
+    if fn is not None:
+        enter(fn)
+        return answer
+
+    def decorator(given: Any) -> Any:
+        enter(given)
+        return given
+
+    return decorator

@@ -1,0 +1,83 @@
+"""All operators by name, and what is registered for names."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+from customop.core.changes import changing
+from customop.core.registration import Registration, register
+from customop.errors import MissingRuleError, RegistrationError, did_you_mean
+
+if TYPE_CHECKING:  # operators are pickled by name, so Operator imports this module
+    from customop.core.operator import Operator
+
+__all__ = [
+    "add_registration",
+    "find_operator",
+    "forget_registrations",
+    "namespaces",
+    "operators",
+    "registrations",
+    "taken",
+]
+
+operators: dict[str, Operator[..., Any]] = {}
+# Namespace -> name -> overload -> operator: the same ones, as `ops` finds them.
+namespaces: dict[str, dict[str, dict[str, Operator[..., Any]]]] = {}
+# By name, in order: they enter the table of every definition of that name.
+registrations: dict[str, list[Registration]] = {}
+
+
+def find_operator(qualname: str, module: str = "") -> Operator[..., Any]:
+    """The operator of a name; imports the module that defines it where needed.
+
+    Raises
+    ------
+    MissingRuleError
+        If no operator has that name.
+    """
+    if qualname not in operators and module and module not in sys.modules:
+        importlib.import_module(module)
+    found = operators.get(qualname)
+    if found is None:
+        near = did_you_mean(qualname, operators)
+        raise MissingRuleError(
+            f"no operator is named '{qualname}'{near}",
+            do=f"import {module or 'the module that defines it'} first",
+            op=qualname,
+        )
+    return found
+
+
+def add_registration(registration: Registration, *, override: bool = True) -> None:
+    """Register for a name: at once, and for every definition of it to come."""
+    name = registration.qualname
+    with changing:
+        op = operators.get(name)
+        if op is not None:
+            register(op, registration, override=override)
+        else:
+            registration.kind.check_given(name, registration.fn)
+        if op is None or registration.owner is not None:
+            registrations.setdefault(name, []).append(registration)
+
+
+def forget_registrations(qualname: str, owner: object) -> None:
+    """Drop what an owner has registered for the definitions of a name to come."""
+    left = [r for r in registrations.get(qualname, ()) if r.owner is not owner]
+    if left:
+        registrations[qualname] = left
+    else:
+        registrations.pop(qualname, None)
+
+
+def taken(qualname: str, first: str, second: str) -> RegistrationError:
+    """The error for two operators of one name, by the places of their definitions."""
+    return RegistrationError(
+        f"{qualname} is defined already, at {first}",
+        f"the second definition is at {second}",
+        do="give one of them another name",
+        op=qualname,
+    )

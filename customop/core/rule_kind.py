@@ -1,0 +1,421 @@
+"""Kinds of rules: what can be registered for an operator, and what checks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from customop.arrays.kinds import DEFAULT, FAKE, known_devices
+from customop.core.definition import Definition, Row, fallthrough_kernel, same_place
+from customop.errors import RegistrationError, did_you_mean, place, quoted
+from customop.schema.signatures import check_callable, check_parameters
+
+if TYPE_CHECKING:  # a table has rules of kinds, and a kind reads tables
+    from customop.core.table import RuleTable
+
+__all__ = [
+    "COMPOSITE",
+    "Below",
+    "KernelKind",
+    "MergedKind",
+    "RuleKind",
+    "check_device_types",
+    "check_kernel",
+    "check_kind",
+    "rule_kind",
+]
+
+
+class RuleKind:
+    """Name a kind of rule and describe the functions that can serve as one.
+
+    Parameters
+    ----------
+    name : str
+        What error messages and tables call it.
+    takes : str
+        Parameters of a rule. `*inputs` stands for the positional parameters of the
+        operator, after which its keyword-only parameters follow by name;
+        `**keywords` stands for the latter alone. Rules are checked against this when
+        they are registered. ``"(...)"`` checks nothing.
+    returns : str
+        What a rule returns, in words.
+    derive : callable, optional
+        ``derive(op)`` gives a rule for an operator that has none, or None.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> inverse = co.RuleKind("inverse", takes="(out, *inputs)", returns="input 0")
+    >>> @co.custom_op("doc::my_exp", mutates_args=())
+    ... def my_exp(x: np.ndarray) -> np.ndarray:
+    ...     return np.exp(x)
+    >>> @my_exp.register(inverse)
+    ... def _(out, x):
+    ...     return np.log(out)
+    >>> my_exp.rule(inverse)(np.array([1.0]), None)
+    array([0.])
+    """
+
+    __slots__ = (
+        "derive",
+        "leading",
+        "name",
+        "returns",
+        "takes",
+        "with_inputs",
+        "with_keywords",
+    )
+    # Whether a rule runs in place of a kernel.
+    is_kernel: ClassVar[bool] = False
+    # Whether `fallthrough_kernel` can be registered.
+    falls_through: ClassVar[bool] = False
+    # What a transform does with an operator without a rule, if not to raise.
+    last_resort: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        name: str,
+        takes: str = "(...)",
+        returns: str = "anything",
+        *,
+        derive: Callable[[RuleTable], Any] | None = None,
+    ) -> None:
+        _check_kind(name, takes, derive)
+        self.name: str = name
+        self.takes: str = takes
+        self.returns: str = returns
+        self.derive: Callable[[RuleTable], Any] | None = derive
+        names = [part.strip() for part in takes.strip("() ").split(",") if part.strip()]
+        self.with_inputs: bool = "*inputs" in names
+        self.with_keywords: bool = self.with_inputs or "**keywords" in names
+        self.leading: tuple[str, ...] | None = (
+            None if names == ["..."] else _leading(name, takes, names)
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"RuleKind({self.name!r}, takes={self.takes!r}, returns={self.returns!r})"
+        )
+
+    @property
+    def key(self) -> RuleKind | str:
+        """Where its row stands in the table of an operator."""
+        return self
+
+    @property
+    def title(self) -> str:
+        """How messages call a rule of this kind."""
+        return f"{self.name} rule"
+
+    # ---- registration ----
+
+    def check_given(self, qualname: str, fn: Any) -> None:
+        """Raise unless `fn` can be registered for some operator."""
+        check_callable(qualname, self.title, fn, kind=self.name)
+        if fn is fallthrough_kernel and not self.falls_through:
+            raise RegistrationError(
+                f"{qualname}: '{self.name}' cannot fall through: nothing that follows"
+                " knows its values",
+                do="register a rule, or leave the row empty",
+                op=qualname,
+                kind=self.name,
+            )
+
+    def check(self, definition: Definition, fn: Any) -> None:
+        """Raise unless `fn` can be called as a rule of this kind for the operator."""
+        if self.leading is None:
+            return
+        schema = definition.schema
+        positional = list(self.leading)
+        keywords: list[str] = []
+        if self.with_inputs:
+            positional += [p.name for p in schema.positional]
+        if self.with_keywords:
+            keywords = [p.name for p in schema.keyword_only]
+        # Leading names are the library's words: users call them as they like.
+        check_parameters(
+            f"{definition.qualname}: the {self.title}",
+            fn,
+            positional,
+            keywords,
+            free=len(self.leading),
+            do=f"write def {_signature_text(positional, keywords)}",
+        )
+
+    def place_of(self, fn: Any) -> str:
+        """File and line that messages name for a registration."""
+        return place(fn)
+
+    def accept(self, op: RuleTable, fn: Any, *, with_below: bool) -> Any:
+        """The rule that enters the table for what was registered."""
+        return Below(op, self.key, fn).rule if with_below else fn
+
+    def check_new(self, op: RuleTable, new: Row) -> None:
+        """Raise for a second rule from another place."""
+        known = op.rows.get(self.key)
+        if known is not None and not same_place(known.place, new.place):
+            raise self.second(op, f"a '{self.name}' rule", known, new)
+
+    def second(
+        self, op: RuleTable, what: str, known: Row, new: Row
+    ) -> RegistrationError:
+        """The error for a rule that the operator has already."""
+        return op.error(
+            RegistrationError,
+            f" has {what} already, from {known.place}",
+            f"the second is at {new.place}",
+            do="remove one of them, or register with override=True",
+            parameter=None,
+            kind=self.name,
+        )
+
+    def rows_below(
+        self, rows: Sequence[Row], new: Row, *, keeps_below: bool
+    ) -> tuple[Row, ...]:
+        """The rows that stay below a new one that is never taken back.
+
+        Most can never come back, so they go, unless the new one calls what is below
+        it. A line that runs again replaces what it registered.
+        """
+        if not keeps_below:
+            return ()
+        return tuple(row for row in rows if row.owner or row.place != new.place)
+
+    def merge(self, rows: Sequence[Row]) -> Row | None:
+        """The row that counts of all that are registered; None where none does."""
+        return None if not rows or rows[-1].fn is fallthrough_kernel else rows[-1]
+
+    def entries(self, row: Row) -> list[tuple[str, tuple[str, ...]]]:
+        """What a row holds, for lists: a name or nothing, with the places of each."""
+        return [("", (row.place,))]
+
+    # ---- calls ----
+
+    def why_not(self, array_kind: str | None) -> str:
+        """Why a call of a kernel for some kind of array does not take this row."""
+        return f"no argument is a value of {self.name}"
+
+    def has_rule(self, op: RuleTable) -> bool:
+        """Whether a call uses a rule of this kind, or one that gives it."""
+        # The row of a mode over a kind of array, such as FakeMode, is that kind's.
+        if self in op.rows or self.name in op.rows:
+            return True
+        if self.substitute(op) is not None:
+            return True
+        return self.derive is not None and self.derive(op) is not None
+
+    def substitute(self, op: RuleTable) -> tuple[RuleKind, str] | None:
+        """The kind whose registered rule serves for this one, and how; or None."""
+        return None
+
+
+class MergedKind(RuleKind):
+    """A kind whose rows are dicts: all of them count, newer entries first."""
+
+    __slots__ = ()
+
+    def rows_below(
+        self, rows: Sequence[Row], new: Row, *, keeps_below: bool
+    ) -> tuple[Row, ...]:
+        """The rows with entries that the new one does not have."""
+        return tuple(row for row in rows if not row.fn.keys() <= new.fn.keys())
+
+    def merge(self, rows: Sequence[Row]) -> Row | None:
+        """One row with the entries of all."""
+        if not rows:
+            return None
+        merged = {name: rule for row in rows for name, rule in row.fn.items()}
+        return Row(merged, rows[-1].place)
+
+
+# ---- kernels ----
+
+
+class KernelKind(RuleKind):
+    """The kernels for one kind of array; the table has them under its name."""
+
+    __slots__ = ()
+    is_kernel: ClassVar[bool] = True
+    falls_through: ClassVar[bool] = True
+
+    @property
+    def key(self) -> RuleKind | str:
+        """The name of the kind of array."""
+        return self.name
+
+    @property
+    def title(self) -> str:
+        """How messages call a kernel of this kind."""
+        if self.name in (FAKE, DEFAULT):
+            return f"{self.name} kernel"
+        return f"kernel for '{self.name}'"
+
+    def why_not(self, array_kind: str | None) -> str:
+        """Why a call of a kernel for some kind of array does not take this row."""
+        if self.name == FAKE:
+            return "no argument is a FakeArray"
+        if self.name == DEFAULT:
+            return f"'{array_kind}' has a kernel of its own"
+        if self.name == array_kind:
+            return "it is disabled"
+        return f"no argument is an array of the kind '{self.name}'"
+
+    def check(self, definition: Definition, fn: Any) -> None:
+        """Raise unless `fn` can be a kernel of the operator."""
+        check_kernel(definition, fn, self.title)
+
+
+class BodyKind(RuleKind):
+    """Bodies made of operators: they run where an operator has no kernel."""
+
+    __slots__ = ()
+    is_kernel: ClassVar[bool] = True
+    falls_through: ClassVar[bool] = True
+
+    @property
+    def title(self) -> str:
+        """How messages call a body."""
+        return "composite body"
+
+    def why_not(self, array_kind: str | None) -> str:
+        """Why a call of a kernel for some kind of array does not take this row."""
+        return f"'{array_kind}' has a kernel"
+
+    def check(self, definition: Definition, fn: Any) -> None:
+        """Raise unless `fn` can be a body of the operator."""
+        check_kernel(definition, fn, self.title)
+
+
+class Below:
+    """The function below a kernel or rule; first argument of one `with_keyset`.
+
+    Call it as the function below is called: `below(x)`, or `below.redispatch(x)`.
+
+    Attributes
+    ----------
+    rule : callable
+        The kernel or rule with this first argument.
+    """
+
+    __slots__ = ("_key", "_op", "rule")
+
+    def __init__(
+        self, op: RuleTable, key: RuleKind | str, fn: Callable[..., Any]
+    ) -> None:
+        self._op = op
+        self._key = key
+        self.rule: Callable[..., Any] = partial(fn, self)
+
+    def redispatch(self, *args: Any, **kwargs: Any) -> Any:
+        """Call what would run without this registration and those above it."""
+        return self._op.find_below(self._key, self.rule)(*args, **kwargs)
+
+    __call__ = redispatch
+
+
+def check_kernel(definition: Definition, fn: Any, what: str) -> None:
+    """Raise unless `fn` can be a kernel of the operator."""
+    if getattr(fn, "definition", None) is definition:
+        raise definition.error(
+            RegistrationError,
+            f"the {what} is the operator itself, which would call itself for ever",
+            do="register the function that computes the result",
+            parameter=None,
+        )
+    check_parameters(
+        f"{definition.qualname}: the {what}",
+        fn,
+        [p.name for p in definition.schema.positional],
+        [p.name for p in definition.schema.keyword_only],
+        do=f"write the parameters of {definition.show()}",
+    )
+
+
+def check_kind(qualname: str, kind: object) -> None:
+    """Raise unless `kind` is a kind of rule."""
+    if not isinstance(kind, RuleKind):
+        raise RegistrationError(
+            f"{qualname}: {kind!r} is no RuleKind",
+            do='make one: RuleKind("inverse", takes="(out, *inputs)")',
+            op=qualname,
+        )
+
+
+def check_device_types(
+    qualname: str, device_types: str | Iterable[str] | None
+) -> tuple[str, ...]:
+    """Names of kinds of array, each known; the default for None."""
+    if device_types is None:
+        return (DEFAULT,)
+    if not isinstance(device_types, Iterable):
+        raise RegistrationError(
+            f"{qualname}: device_types={device_types!r} names no kind of array",
+            do='write "cpu", ("cpu", "cuda"), or None for all kinds',
+            op=qualname,
+        )
+    kinds = [device_types] if isinstance(device_types, str) else list(device_types)
+    if not kinds:
+        raise RegistrationError(
+            f"{qualname}: device_types is empty, so the kernel would serve nothing",
+            do='write "cpu", ("cpu", "cuda"), or None for all kinds',
+            op=qualname,
+        )
+    known = known_devices()
+    for kind in kinds:
+        if kind not in known:
+            hint = did_you_mean(str(kind), known)
+            raise RegistrationError(
+                f"{qualname}: unknown device type {kind!r}{hint}",
+                f"known: {quoted(known)}",
+                do="register_fake for a fake kernel"
+                if kind == FAKE
+                else "use a known one, or register_array_type first",
+                op=qualname,
+            )
+    return tuple(kinds)
+
+
+def _check_kind(name: object, takes: object, derive: object) -> None:
+    if not isinstance(name, str) or not name.isidentifier():
+        raise RegistrationError(
+            f"{name!r} is no name for a kind of rule",
+            do='use an identifier: RuleKind("inverse", takes="(out, *inputs)")',
+        )
+    if not isinstance(takes, str):
+        raise RegistrationError(
+            f"rule kind '{name}': takes={takes!r} is no string",
+            do='write the parameters of a rule: takes="(out, *inputs)"',
+            kind=name,
+        )
+    if derive is not None:
+        check_callable(f"rule kind '{name}'", "derive", derive, kind=name)
+
+
+def _leading(name: str, takes: str, names: list[str]) -> tuple[str, ...]:
+    starred = ("*inputs", "**keywords")
+    if not all(part in starred or part.isidentifier() for part in names):
+        raise RegistrationError(
+            f"rule kind '{name}': cannot read takes={takes!r}",
+            do='write names and "*inputs", as in "(out, *inputs)", or "(...)"',
+            kind=name,
+        )
+    return tuple(part for part in names if part not in starred)
+
+
+def _signature_text(positional: Sequence[str], keywords: Sequence[str]) -> str:
+    names = [*positional, *(["*", *keywords] if keywords else [])]
+    return f"rule({', '.join(names)}): ..."
+
+
+# What every transform sees in place of an operator that has no rule for it, and the
+# last resort of every kind of array.
+COMPOSITE = BodyKind("composite", "(*inputs)", "what the operator returns")
+
+_kernel_kind = cache(KernelKind)
+
+
+def rule_kind(key: RuleKind | str) -> RuleKind:
+    """The kind of a row, which is that of a kernel for the name of a kind of array."""
+    return _kernel_kind(key) if isinstance(key, str) else key

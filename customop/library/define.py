@@ -1,0 +1,344 @@
+"""Making operators: of a function, or by a schema alone."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from types import FrameType
+from typing import Any, TypeVar, overload
+
+from typing_extensions import ParamSpec
+
+from customop.arrays.kinds import DEFAULT
+from customop.core.define import (
+    check_factory,
+    check_name,
+    check_names,
+    checked_tags,
+    define_operator,
+)
+from customop.core.definition import Definition
+from customop.core.kinds import COMPOSITE
+from customop.core.operator import Operator
+from customop.core.registry import operators
+from customop.core.rule_kind import check_device_types
+from customop.errors import (
+    MissingRuleError,
+    RegistrationError,
+    SchemaError,
+    is_ours,
+    place,
+)
+from customop.schema.agreement import check_agrees
+from customop.schema.parameters import (
+    KEYWORD_ONLY,
+    MISSING,
+    POSITIONAL,
+    POSITIONAL_ONLY,
+    Alias,
+)
+from customop.schema.schema import Schema
+from customop.schema.tags import Tag
+from customop.schema.types import holds_arrays
+
+__all__ = [
+    "caller",
+    "conservative",
+    "custom_op",
+    "declare",
+    "parsed",
+    "place_of",
+    "read_definition",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_SCHEMA = re.compile(r"\s*(?:(\w+)::)?([A-Za-z_]\w*(?:\.\w+)?)\s*(\(.*)", re.DOTALL)
+
+
+# ---- of a function ----
+
+
+@overload
+def custom_op(
+    name: str,
+    fn: None = None,
+    /,
+    *,
+    mutates_args: Iterable[str] | str,
+    device_types: str | Iterable[str] | None = None,
+    schema: str | None = None,
+    tags: Iterable[Tag] | Tag = (),
+) -> Callable[[Callable[P, R]], Operator[P, R]]: ...
+@overload
+def custom_op(
+    name: str,
+    fn: Callable[P, R],
+    /,
+    *,
+    mutates_args: Iterable[str] | str,
+    device_types: str | Iterable[str] | None = None,
+    schema: str | None = None,
+    tags: Iterable[Tag] | Tag = (),
+) -> Operator[P, R]: ...
+def custom_op(
+    name: str,
+    fn: Callable[P, R] | None = None,
+    /,
+    *,
+    mutates_args: Iterable[str] | str,
+    device_types: str | Iterable[str] | None = None,
+    schema: str | None = None,
+    tags: Iterable[Tag] | Tag = (),
+) -> Operator[P, R] | Callable[[Callable[P, R]], Operator[P, R]]:
+    """Make an operator of a function with type hints.
+
+    Parameters
+    ----------
+    name : str
+        ``"namespace::name"``, by which the operator is known everywhere; an overload
+        may follow behind a dot.
+    fn : callable, optional
+        The first kernel. Without it, a decorator is returned.
+    mutates_args : iterable of str, or "unknown"
+        Names of the array parameters that the kernel writes; ``"unknown"`` for all.
+    device_types : str, iterable of str, or None
+        Kinds of array that `fn` works on: ``"cpu"``, ``"cuda"`` or registered ones.
+        None for all.
+    schema : str, optional
+        Such as ``"(Array x, float k=1.0) -> Array"``; inferred from the hints of `fn`
+        where it is not given.
+    tags : Tag or iterable of Tag
+        What the operator promises beyond its schema.
+
+    Returns
+    -------
+    Operator or decorator
+        The operator is called as `fn` is, and has its name, docstring and signature.
+
+    Raises
+    ------
+    SchemaError
+        If no schema can be inferred, or the one given disagrees with `fn` or with
+        `mutates_args`.
+    RegistrationError
+        If the name is no such name or taken by another file, or a kind is unknown.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_op("doc::scale", mutates_args=())
+    ... def scale(x: np.ndarray, factor: float = 2.0) -> np.ndarray:
+    ...     return x * factor
+    >>> scale(np.array([1.0, 2.0]))
+    array([2., 4.])
+    >>> print(scale.schema)
+    (Array x, float factor=2.0) -> Array
+    """
+    check_name("custom_op", name)
+    scope = sys._getframe(1)
+
+    def make(given: Callable[P, R]) -> Operator[P, R]:
+        made: Any = _make(name, given, mutates_args, device_types, schema, tags, scope)
+        op: Operator[P, R] = made
+        return op
+
+    return make if fn is None else make(fn)
+
+
+def _make(
+    name: str,
+    fn: Callable[..., Any],
+    mutates_args: Iterable[str] | str,
+    device_types: str | Iterable[str] | None,
+    schema: str | None,
+    tags: Iterable[Tag] | Tag,
+    scope: FrameType,
+) -> Operator[..., Any]:
+    """Check everything, then define: a failed definition leaves nothing behind."""
+    if isinstance(fn, Operator) or not callable(fn):
+        raise RegistrationError(
+            f"{name}: custom_op makes an operator of a function, got {fn!r}",
+            do="pass the function that computes the result",
+            op=name,
+        )
+    names = mutates_args if isinstance(mutates_args, str) else _listed(mutates_args)
+    found = _schema(name, fn, names, schema, scope)
+    kinds = check_device_types(name, device_types)
+    check_factory(name, found, kinds)
+    check_names(name, found)
+    definition = Definition(
+        name, fn, found, checked_tags(name, tags), _place(fn, scope), _module(fn, scope)
+    )
+    return define_operator(definition, kinds)
+
+
+def _listed(names: Iterable[str]) -> Any:
+    """Names that may come from a generator, to be read more than once."""
+    return list(names) if hasattr(names, "__iter__") else names
+
+
+def _place(fn: Callable[..., Any], scope: FrameType) -> str:
+    where = place(fn)
+    return where if ":" in where else f"{scope.f_code.co_filename}:{scope.f_lineno}"
+
+
+def _module(fn: Callable[..., Any], scope: FrameType) -> str:
+    return str(scope.f_globals.get("__name__", getattr(fn, "__module__", "")))
+
+
+def _schema(
+    name: str,
+    fn: Callable[..., Any],
+    mutates_args: Any,
+    schema: str | None,
+    scope: FrameType,
+) -> Schema:
+    try:
+        if schema is None:
+            return Schema.infer(fn, mutates_args, scope)
+        parsed = Schema.parse(schema)
+        check_agrees(fn, parsed, mutates_args)
+    except SchemaError as error:
+        error.what = f"{name}: {error.what}"
+        error.op = name
+        raise
+    return parsed
+
+
+# ---- definitions without a function ----
+
+
+class Declared:
+    """Stands for the function of an operator that was defined by a schema alone."""
+
+    def __init__(self, qualname: str, schema: Schema) -> None:
+        self._qualname = qualname
+        self.__name__: str = qualname.partition("::")[2].partition(".")[0]
+        self.__qualname__ = self.__name__
+        self.__doc__ = schema.show(qualname)
+        self.__signature__: inspect.Signature = _signature(schema)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the kernel for all kinds of array, when that of one is disabled."""
+        op = operators[self._qualname]
+        row = op.rows.get(DEFAULT) or op.rows.get(COMPOSITE)
+        if row is None:
+            raise MissingRuleError(
+                f"{op.qualname} was defined by its schema alone, so no function is left",
+                op.schema.show(op.qualname),
+                f"at {op.definition.place}",
+                do=f'impl("{op.qualname}", "default", fn)',
+                op=op.qualname,
+            )
+        return row.fn(*args, **kwargs)
+
+
+_PARAMETER_KINDS = {
+    POSITIONAL_ONLY: inspect.Parameter.POSITIONAL_ONLY,
+    POSITIONAL: inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    KEYWORD_ONLY: inspect.Parameter.KEYWORD_ONLY,
+}
+
+
+def _signature(schema: Schema) -> inspect.Signature:
+    empty = inspect.Parameter.empty
+    return inspect.Signature(
+        [
+            inspect.Parameter(
+                p.name,
+                _PARAMETER_KINDS[p.kind],
+                default=empty if p.default is MISSING else p.default,
+            )
+            for p in schema.parameters
+        ]
+    )
+
+
+def read_definition(text: Any, namespace: str) -> tuple[str, Schema]:
+    """Qualified name and schema of ``"name(Array x) -> Array"``."""
+    found = _SCHEMA.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        raise SchemaError(
+            f"{namespace}: {text!r} is no name with a schema",
+            do='write "name(Array x, float k=1.0) -> Array"',
+        )
+    prefix, name, rest = found.groups()
+    if prefix not in (None, namespace):
+        raise RegistrationError(
+            f"library '{namespace}' cannot define '{prefix}::{name}'",
+            do=f'leave the namespace out, or make Library("{prefix}", "FRAGMENT")',
+            op=f"{prefix}::{name}",
+        )
+    return parsed(f"{namespace}::{name}", rest)
+
+
+def parsed(qualname: str, text: str) -> tuple[str, Schema]:
+    """A qualified name and its schema, checked; errors name the operator."""
+    check_name("define", qualname)
+    if isinstance(text, str) and not text.lstrip().startswith("("):
+        raise SchemaError(
+            f"{qualname}: the schema {text!r} does not begin with its parameters",
+            do='write "(Array x, float k=1.0) -> Array": the name stands before it',
+            op=qualname,
+        )
+    try:
+        return qualname, Schema.parse(text)
+    except SchemaError as error:
+        error.what = f"{qualname}: {error.what}"
+        error.op = qualname
+        raise
+
+
+def declare(
+    qualname: str,
+    schema: Schema,
+    tags: Iterable[Tag] | Tag,
+    where: FrameType,
+) -> Operator[..., Any]:
+    """Define an operator by its schema."""
+    check_names(qualname, schema)
+    check_factory(qualname, schema, (DEFAULT,))
+    return define_operator(
+        Definition(
+            qualname,
+            Declared(qualname, schema),
+            schema,
+            checked_tags(qualname, tags),
+            place_of(where),
+            str(where.f_globals.get("__name__", "")),
+        )
+    )
+
+
+def conservative(schema: Schema) -> Schema:
+    """The schema with all arrays in one memory, for all that it tells."""
+    shared = Alias("alias")
+    return replace(
+        schema,
+        parameters=tuple(
+            replace(p, alias=shared) if holds_arrays(p.type) and p.alias is None else p
+            for p in schema.parameters
+        ),
+        returns=tuple(
+            replace(r, alias=shared) if holds_arrays(r.type) and r.alias is None else r
+            for r in schema.returns
+        ),
+    )
+
+
+def caller() -> FrameType:
+    """The innermost running frame outside the package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and is_ours(frame.f_globals):
+        frame = frame.f_back
+    return frame
+
+
+def place_of(frame: FrameType) -> str:
+    """File and line of a frame."""
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -1,0 +1,48 @@
+"""The names of dispatch keys in torch, and what they are called here."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Any
+
+from customop.arrays.kinds import DEFAULT, FAKE, known_kinds
+from customop.core.kinds import AUTOGRAD, COMPOSITE, JVP, VMAP
+from customop.core.rule_kind import RuleKind
+from customop.errors import RegistrationError, quoted
+
+__all__ = ["KEYS", "kind_of_key"]
+
+# torch's dispatch keys as names of kinds, and the names that the kinds have here.
+KEYS: dict[str, str | RuleKind] = {
+    "CPU": "cpu",
+    "CUDA": "cuda",
+    "Meta": FAKE,
+    "Fake": FAKE,
+    "default": DEFAULT,
+    "CompositeExplicitAutograd": DEFAULT,
+    "CompositeImplicitAutograd": COMPOSITE,
+    "composite": COMPOSITE,
+    "Autograd": AUTOGRAD,
+    "FuncTorchBatched": VMAP,
+    "vmap": VMAP,
+    "jvp": JVP,
+}
+_BY_LOWER = {name.lower(): kind for name, kind in KEYS.items()}
+
+
+def kind_of_key(what: str, key: Any) -> str | RuleKind:
+    """The kind that a dispatch key names, in any letter case; a RuleKind is itself."""
+    if isinstance(key, RuleKind) or key in known_kinds():
+        return key  # type: ignore[no-any-return]
+    found = _BY_LOWER.get(key.lower()) if isinstance(key, str) else None
+    if found is None:
+        names = [*KEYS, *(k for k in known_kinds() if k.lower() not in _BY_LOWER)]
+        lower = {name.lower(): name for name in names}
+        close = get_close_matches(str(key).lower(), lower, n=1)
+        near = f" (did you mean '{lower[close[0]]}'?)" if close else ""
+        raise RegistrationError(
+            f"{what}: unknown dispatch key {key!r}{near}",
+            f"known: {quoted(names)}",
+            do="use a known one, a RuleKind, or register_array_type first",
+        )
+    return found
