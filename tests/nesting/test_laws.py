@@ -20,7 +20,7 @@ from tests.nesting.test_words import Identity, times
 
 
 class Look(co.Interpreter):
-    """Keeps what it sees: operators, and the arguments as they come."""
+    """Keeps the operators and arguments that it sees."""
 
     kind = co.RuleKind("look")
 
@@ -34,7 +34,7 @@ class Look(co.Interpreter):
 
 
 class Watch(co.Mode):
-    """Counts operators by name, and lets them pass."""
+    """Counts operators by name, and runs them."""
 
     kind = co.RuleKind("watch")
 
@@ -51,7 +51,7 @@ class Watch(co.Mode):
 
 
 def test_levels_grow_and_are_never_reused() -> None:
-    """Interpreters and modes number from one counter, also after they have ended."""
+    """Interpreters and modes take their levels from one counter and never reuse them."""
     levels = []
     for make in (Identity, Watch, Look, Identity, Watch):
         with make() as interpreter:
@@ -160,7 +160,7 @@ def test_a_tracer_is_dead_after_its_transform() -> None:
 
 
 def test_a_tracer_is_dead_after_an_exception() -> None:
-    """A transform that an exception leaves has ended as well."""
+    """An exception ends a transform."""
     escaped: list[Any] = []
 
     def fail(x: Any) -> Any:
@@ -218,7 +218,7 @@ def test_modes_and_tracers_interleave_by_age() -> None:
 
 
 def test_a_mode_is_of_its_own_thread() -> None:
-    """Another thread runs its operators on kernels while a mode is open here."""
+    """A mode open in one thread does not see operators of another."""
     with Watch() as watch, ThreadPoolExecutor(1) as pool:
         value = pool.submit(times, np.array(2.0), np.array(3.0)).result()
 
@@ -248,7 +248,7 @@ def test_threads_differentiate_independently() -> None:
 
 
 def test_a_thread_pool_inside_a_differentiated_function() -> None:
-    """Work that a function hands to other threads takes part in its gradient."""
+    """Calls that a function makes in other threads are part of its gradient."""
 
     def f(x: Any) -> Any:
         with ThreadPoolExecutor(4) as pool:
@@ -303,7 +303,7 @@ def test_closures_over_outer_values() -> None:
     ],
 )
 def test_a_value_is_never_lost_in_silence(ask: Any, name: str) -> None:
-    """What would cut a value off from its transform is an error that says so."""
+    """An operation that would lose track of a value is an error that says so."""
     with pytest.raises(co.DataDependentError) as caught:
         co.grad(lambda x: x * 1.0 + ask(x))(np.array(2.0))
 
@@ -380,13 +380,13 @@ def bare() -> Any:
     ids=["grad", "jvp", "fake", "vjp"],
 )
 def test_a_missing_rule_is_an_error(ask: Any, bare: Any) -> None:
-    """Without a rule there is no number, and zeros least of all."""
+    """Without a rule a transform is an error and never gives zeros."""
     with pytest.raises(co.MissingRuleError, match="nesting::bare"):
         ask(bare, np.ones(2))
 
 
 def test_a_missing_formula_matters_only_where_a_gradient_flows(bare: Any) -> None:
-    """An operator without a formula may stand beside the path of the gradient."""
+    """An operator off the path of the gradient needs no formula."""
     value = co.grad(lambda x: np.sum(x * co.stop_gradient(bare(x))))(np.ones(2))
 
     np.testing.assert_array_equal(value, [2.0, 2.0])
@@ -396,7 +396,7 @@ def test_a_missing_formula_matters_only_where_a_gradient_flows(bare: Any) -> Non
 
 
 def test_a_second_rule_from_another_place_names_both(bare: Any) -> None:
-    """Two rules of one kind are an error that names both lines, unless overridden."""
+    """A second rule of a kind is an error that names both lines, unless it overrides."""
     bare.register_fake(lambda x: co.fake_like(x))
     first = sys._getframe().f_lineno - 1
     with pytest.raises(co.RegistrationError) as caught:
@@ -409,7 +409,7 @@ def test_a_second_rule_from_another_place_names_both(bare: Any) -> None:
 
 
 def test_calls_meet_the_old_table_or_the_new(bare: Any) -> None:
-    """While one thread registers kernels, calls in another give one result or other."""
+    """While a thread registers kernels, a call in another uses the old or the new one."""
     stop = threading.Event()
     wrong: list[Any] = []
 
@@ -449,7 +449,7 @@ def put() -> Any:
 
 @pytest.mark.parametrize("transform", ["grad", "jvp", "vmap"])
 def test_a_traced_value_is_not_written_into_an_array(transform: str, put: Any) -> None:
-    """The rule refuses, names the argument, and the array is as it was."""
+    """The error names the argument, and the array is unchanged."""
     target = np.zeros(3)
 
     def f(x: Any) -> Any:
@@ -502,7 +502,7 @@ def test_a_long_chain_needs_no_recursion() -> None:
 
 
 def test_backward_frees_memory_on_the_way() -> None:
-    """What a call saved is freed before the formulas of earlier calls run."""
+    """Saved arrays are freed before the formulas of earlier calls run."""
     alive: list[int] = []
     saved: list[weakref.ref[Any]] = []
 

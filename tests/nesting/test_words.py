@@ -11,14 +11,14 @@ import pytest
 
 import customop as co
 
-# Powers of a start polynomial in whole numbers: every value below 2 ** 53 is exact.
+# Powers of a start polynomial in integers: every value below 2 ** 53 is exact.
 COEFFICIENTS = (3, -2, 5, 1, -4, 2, 1)
 FACTORS = (1.0, 2.0, -1.0)
 AT = 2.0
 
 
 class Identity(co.Interpreter):
-    """Does nothing to operators but see them."""
+    """Sees operators and runs them unchanged."""
 
     kind = co.RuleKind("identity")
 
@@ -58,7 +58,7 @@ times.register_autograd(_backward, setup_context=_setup)
 
 
 def by_operator(x: Any) -> Any:
-    """The polynomial by Horner's rule, multiplied by an operator of one's own."""
+    """The polynomial by Horner's rule, multiplied by a custom operator."""
     total = x * 0.0 + float(COEFFICIENTS[-1])
     for coefficient in reversed(COEFFICIENTS[:-1]):
         total = times(total, x) + float(coefficient)

@@ -57,7 +57,7 @@ DTYPES = [
 
 @pytest.mark.parametrize(("given", "expected"), DTYPES)
 def test_dtypes_that_are_cast(given: str, expected: str) -> None:
-    """Floats are cast, but for float64 and longer ones; nothing else is."""
+    """Only floats shorter than float64 are cast."""
     op = define(lambda x: x.copy(), "(Array x) -> Array").register_autocast("cpu", HALF)
     with co.autocast("cpu"):
         assert op(np.ones(2, given)).dtype == np.dtype(expected)
@@ -171,7 +171,7 @@ def test_blocks_of_two_kinds() -> None:
 
 
 def test_kernel_runs_with_autocast_off() -> None:
-    """What an operator calls in its own kernel is not cast again."""
+    """Operators called inside a kernel are not cast again."""
     inner = cube()
     seen = []
 
@@ -217,7 +217,7 @@ def test_grad_inside() -> None:
 
 
 def test_formula_sees_the_cast_arguments_and_gradients() -> None:
-    """A formula that hands its gradient on is right: the cast widens it again."""
+    """A formula may return its gradient: the cast widens it again."""
     seen = []
 
     def backward(ctx: Any, g: Any) -> Any:
@@ -234,7 +234,7 @@ def test_formula_sees_the_cast_arguments_and_gradients() -> None:
 
 
 def test_grad_outside() -> None:
-    """So they do where the differentiated function opens the block."""
+    """The same holds where the differentiated function opens the block."""
     op = cube()
 
     def loss(x: Any) -> Any:
@@ -247,7 +247,7 @@ def test_grad_outside() -> None:
 
 
 def test_second_derivative() -> None:
-    """And the derivative of the derivative."""
+    """Second derivatives flow back through the casts too."""
     op = cube()
     with co.autocast():
         found = co.grad(lambda x: co.grad(lambda y: op(y).sum())(x).sum())(F32)
@@ -293,7 +293,7 @@ def test_grad_of_vmap() -> None:
 
 
 def test_fake_arrays() -> None:
-    """Fake arrays are cast, so that dtypes are told right."""
+    """Fake arrays are cast, so that they have the right dtypes."""
     op = cube()
     with co.autocast():
         assert op(co.FakeArray(3, np.float32)).dtype == HALF
@@ -405,7 +405,7 @@ ERRORS = [
 
 @pytest.mark.parametrize(("make", "given", "text"), ERRORS)
 def test_refused_registration(make: Any, given: Any, text: str) -> None:
-    """What cannot be cast to, or from, is an error when it is registered."""
+    """A dtype or operator that cannot be cast is refused at registration."""
     with pytest.raises(co.RegistrationError) as caught:
         make().register_autocast(*given)
     assert str(caught.value) == text
@@ -441,7 +441,7 @@ def test_mode_for_no_name() -> None:
 
 
 def test_opened_twice() -> None:
-    """A block is opened once, as that of any mode."""
+    """A block can be opened once, like any mode."""
     mode = co.autocast()
     with mode:
         pass

@@ -343,7 +343,7 @@ def test_chunk_sizes_are_positive_numbers(name: str, chunk_size: Any) -> None:
 
 @both
 def test_chunk_size_of_an_empty_matrix(name: str) -> None:
-    """No rows are no chunks."""
+    """A matrix without rows needs no chunks."""
     assert JACOBIANS[name](cube, chunk_size=2)(np.zeros(0)).shape == (0, 0)
 
 
@@ -365,7 +365,7 @@ def test_outputs_that_depend_on_nothing(name: str, result: Any) -> None:
 
 @both
 def test_matrices_may_be_written(name: str) -> None:
-    """What comes back is neither read-only nor shared."""
+    """The results are neither read-only nor shared."""
     first, second = JACOBIANS[name](lambda x, y: x + y, argnums=(0, 1))(X, Y)
     first += 1.0
     assert_array_equal(second, np.eye(3))
@@ -397,7 +397,7 @@ def test_keywords_pass_through(name: str) -> None:
 
 @every
 def test_names_and_docstrings_stay(name: str) -> None:
-    """What a transform returns is named as its function is."""
+    """The result of a transform has the name of its function."""
 
     def energy(x: Any) -> Any:
         """Half of the square."""
@@ -415,7 +415,7 @@ def test_names_and_docstrings_stay(name: str) -> None:
     "value", [np.arange(3), np.array([True]), 3, "s", {"a": X, "b": 3}], ids=repr
 )
 def test_inputs_without_derivatives_are_refused(name: str, value: Any) -> None:
-    """Integers and things that are no arrays have no derivative."""
+    """Integers and values that are not arrays have no derivative."""
     with pytest.raises(co.GradientError) as caught:
         TRANSFORMS[name](lambda x: np.sum(x))(value)
     assert caught.value.do
@@ -466,7 +466,7 @@ def test_integer_outputs_are_refused(name: str) -> None:
 
 @every
 def test_an_operator_without_rules_is_refused(name: str) -> None:
-    """There are no zeros in silence."""
+    """A missing rule is an error and never gives zeros."""
     bare = co.custom_op(
         "matrices::bare",
         lambda x: 2.0 * x,
@@ -480,7 +480,7 @@ def test_an_operator_without_rules_is_refused(name: str) -> None:
 
 @every
 def test_an_exception_leaves_the_transform_usable(name: str) -> None:
-    """An error of the function comes as it is."""
+    """An error of the function is raised unchanged."""
     fails = [True]
 
     def f(x: Any) -> Any:

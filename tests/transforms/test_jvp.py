@@ -1,4 +1,4 @@
-"""Forward mode: rules, the transpose of backward, and what is said when they do not fit."""
+"""Forward mode: rules, the transpose of backward, and errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _numbers = itertools.count()
 
 
 def define(fn: Callable[..., Any], rule: Any = None, *, schema: str = UNARY) -> Any:
-    """Make an operator with a jvp rule, under a name of its own."""
+    """Make an operator with a jvp rule and a new name."""
     op = co.custom_op(
         f"pushes::op_{next(_numbers)}",
         fn,
@@ -181,7 +181,7 @@ def test_perturbations_are_not_confused() -> None:
 
 
 def test_branches_on_values() -> None:
-    """Python control flow takes the branch of the value at hand."""
+    """Python control flow follows the value."""
 
     def f(x: Any) -> Any:
         return cube_pulled(x) if x > 0.0 else 5.0 * x
@@ -193,7 +193,7 @@ def test_branches_on_values() -> None:
 
 
 def test_jvp_of_trees() -> None:
-    """Primals, tangents and outputs may be pytrees; None is no leaf."""
+    """Primals, tangents and outputs may be pytrees; None is not a leaf."""
 
     def f(p: Any, z: Any) -> Any:
         return {"s": p["x"] * z, "t": [z, None]}
@@ -236,7 +236,7 @@ def test_numbers(tangent: Any) -> None:
     "result", [Y, 3.0, np.float64(3.0)], ids=["array", "float", "numpy"]
 )
 def test_a_constant_has_a_tangent_of_zeros(result: Any) -> None:
-    """What depends on no primal has zeros of its shape."""
+    """An output that depends on no primal has a tangent of zeros."""
     tangent = push(lambda x: result, X)
     assert_array_equal(tangent, np.zeros(np.shape(result)))
 
@@ -262,7 +262,7 @@ def test_dtypes(name: str, dtype: Any) -> None:
 
 
 def test_a_tracer_that_outlives_jvp_is_refused() -> None:
-    """A value smuggled out of a transform says where it is from."""
+    """The error for a value that left its transform names the transform."""
     kept = []
     co.jvp(lambda x: (kept.append(x), x * 1.0)[1], (X,), (V,))
     with pytest.raises(co.LeakedTracerError, match="has ended"):
@@ -293,7 +293,7 @@ def test_a_tracer_that_outlives_jvp_is_refused() -> None:
     ids=["shape", "dtype", "str", "int array", "int", "str primal"],
 )
 def test_misfits_are_named(primals: Any, tangents: Any, what: str) -> None:
-    """The place, what is there and what must be there."""
+    """The message has the place, the value, and what it must be."""
     with pytest.raises(co.GradientError) as caught:
         co.jvp(lambda *xs: xs[0], primals, tangents)
     assert caught.value.what == what
@@ -490,7 +490,7 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_returns_of_rules_are_named(name: str) -> None:
-    """A misfit names operator, schema, the rule's file and line, and the remedy."""
+    """The error names operator, schema, the rule's file and line, and the remedy."""
     schema, value, error, what, do = WRONG[name]
     rule = rule_returns(value)
     op = define(
@@ -521,7 +521,7 @@ def test_wrong_returns_of_rules_are_named(name: str) -> None:
     ids=["int", "tuple", "list", "one of two", "bare", "int of two"],
 )
 def test_outputs_of_rules_fit_the_schema(schema: str, value: Any) -> None:
-    """What a rule returns as output is what the operator would return."""
+    """The output of a rule must fit the schema of the operator."""
     op = define(
         lambda x: (2.0 * x, 3.0 * x) if schema == PAIR else 2.0 * x,
         rule_returns(value),
@@ -532,7 +532,7 @@ def test_outputs_of_rules_fit_the_schema(schema: str, value: Any) -> None:
 
 
 def test_an_exception_in_a_rule_is_the_users_own() -> None:
-    """An error of a rule comes as it is, and leaves jvp usable."""
+    """An error of a rule is raised unchanged, and jvp stays usable."""
     op = define(lambda x: 2.0 * x, rule_returns(lambda x, t: 1 // 0))
     with pytest.raises(ZeroDivisionError):
         co.jvp(op, (X,), (V,))
@@ -607,7 +607,7 @@ def test_transpose_of_keyword_only_arrays() -> None:
 
 @pytest.mark.parametrize("how", ["none", "blocked"])
 def test_transpose_without_a_gradient(how: str) -> None:
-    """A formula that says there is no gradient gives zeros."""
+    """A formula that returns None gives a tangent of zeros."""
     op = define(np.floor)
 
     def setup(ctx: Any, inputs: Any, output: Any) -> None:
@@ -647,7 +647,7 @@ def test_transpose_runs_the_kernel_once() -> None:
 
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_forward_and_reverse_nest_in_any_order(order: int) -> None:
-    """All words over grad and jvp of this length agree: derivatives of x^3 exp(x)."""
+    """All nestings of grad and jvp of this depth agree: derivatives of x^3 exp(x)."""
     ones = np.ones(())
 
     def forward(f: Any) -> Any:
@@ -671,7 +671,7 @@ def test_forward_and_reverse_nest_in_any_order(order: int) -> None:
 
 
 def test_no_rule_is_an_error() -> None:
-    """Without a rule and a formula there is no tangent, and never zeros in silence."""
+    """Without a rule and a formula jvp is an error and never gives zeros."""
     with pytest.raises(co.MissingRuleError) as caught:
         co.jvp(bare, (X,), (V,))
     text = str(caught.value)

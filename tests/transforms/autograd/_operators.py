@@ -1,4 +1,4 @@
-"""Operators with a formula, and what the tests of reverse mode share."""
+"""Operators and functions shared by the tests of reverse mode."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def define(
     mutates: tuple[str, ...] = (),
     tags: Any = (),
 ) -> Any:
-    """Make an operator with a backward formula, under a name of its own."""
+    """Make an operator with a backward formula and a new name."""
     op = co.custom_op(
         f"grads::{name or f'op_{next(_numbers)}'}",
         fn,
@@ -75,12 +75,12 @@ def add_one(x: Any) -> None:
 
 
 def writer() -> Any:
-    """Make an operator that writes its array; a fresh one, which is proven at its call."""
+    """Make an operator that writes its array; being new, it is checked at its first call."""
     return define(add_one, schema="(Array(a!) x) -> ()", mutates=("x",))
 
 
 def total(op: Callable[..., Any]) -> Callable[..., Any]:
-    """The sum of what an operator gives, to take gradients of."""
+    """A function that sums the result of an operator, to take its gradient."""
     return lambda *args, **kwargs: np.sum(op(*args, **kwargs))
 
 

@@ -1,4 +1,4 @@
-"""What a backward formula takes and returns, and what is said of wrong gradients."""
+"""Gradients that a backward formula takes and returns, and errors for wrong ones."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_list_beside_an_array() -> None:
 
 
 def test_an_int_output_has_a_slot() -> None:
-    """An output that is no array takes a place among the gradients, with None."""
+    """An output that is not an array has None in its place among the gradients."""
     seen = []
 
     def backward(ctx: Any, g: Any, count: Any) -> Any:
@@ -217,7 +217,7 @@ def test_one_array_at_two_places_of_a_list() -> None:
 
 
 def test_a_list_may_hold_none_for_no_gradient() -> None:
-    """None at the place of an array is no gradient."""
+    """None in place of an array means no gradient."""
     op = define(lambda xs: xs[0] + xs[1], lambda ctx, g: ([g, None],), schema=LIST)
     first, second = co.grad(lambda a, b: np.sum(op([a, b])), (0, 1))(X, Y)
     assert_array_equal(first, np.ones(3))
@@ -225,7 +225,7 @@ def test_a_list_may_hold_none_for_no_gradient() -> None:
 
 
 def test_none_for_a_whole_list() -> None:
-    """None at the place of a list is no gradient for all of it."""
+    """None in place of a list means no gradient for all of it."""
     op = define(lambda xs: xs[0] + xs[1], lambda ctx, g: (None,), schema=LIST)
     assert_array_equal(co.grad(lambda a: np.sum(op([a, a])))(X), np.zeros(3))
 
@@ -294,7 +294,7 @@ def test_gradients_by_name_reach_keyword_only_arrays() -> None:
 
 
 def test_gradients_by_name_name_all_that_are_asked_for() -> None:
-    """A name that the dict lacks is an error where its gradient is asked for."""
+    """A name missing from the dict is an error if its gradient is needed."""
     op = keyword_product(lambda ctx, g: {"w": g * ctx.saved_arrays[0]})
     gw = co.grad(lambda w: np.sum(op(X, w=w)))(Y)
     assert_array_equal(gw, X)
@@ -303,7 +303,7 @@ def test_gradients_by_name_name_all_that_are_asked_for() -> None:
 
 
 def test_gradients_by_name_may_be_none() -> None:
-    """None under a name says that there is no gradient."""
+    """None under a name means no gradient."""
     op = keyword_product(lambda ctx, g: {"w": g * ctx.saved_arrays[0], "x": None})
     gx, gw = co.grad(lambda x, w: np.sum(op(x, w=w)), (0, 1))(X, Y)
     assert_array_equal(gx, np.zeros(3))
@@ -312,7 +312,7 @@ def test_gradients_by_name_may_be_none() -> None:
 
 @pytest.mark.parametrize("found", [lambda g: g, lambda g: (g,)], ids=["alone", "tuple"])
 def test_a_tracked_default_needs_its_gradient(found: Any) -> None:
-    """Gradients may stop before defaults, but not before one that is asked for."""
+    """Gradients may leave out inputs with defaults, unless their gradient is needed."""
     op = define(
         lambda x, y=None: x * 1.0 if y is None else x + y,
         lambda ctx, g: found(g),
@@ -340,12 +340,12 @@ def test_keyword_only_arrays_untracked_need_no_gradient() -> None:
 
 
 def test_a_single_gradient_without_a_tuple() -> None:
-    """One positional input takes its gradient bare."""
+    """For one positional input the gradient may be returned without a tuple."""
     assert_array_equal(co.grad(total(square))(X), 2.0 * X)
 
 
 def test_gradients_may_leave_out_defaulted_inputs() -> None:
-    """Where only defaulted inputs follow, which have no gradient, they may be left out."""
+    """Trailing inputs with defaults and without gradients may be left out."""
     schema = "(Array x, float k=2.0, int n=1) -> Array"
     for backward in (
         lambda ctx, g: 2.0 * g,
@@ -358,7 +358,7 @@ def test_gradients_may_leave_out_defaulted_inputs() -> None:
 
 
 def test_a_gradient_of_none_gives_zeros() -> None:
-    """None says that no gradient flows."""
+    """None means that no gradient flows."""
     op = define(lambda x, y: x * y, lambda ctx, g: (None, g), schema=BINARY)
     gx, gy = co.grad(total(op), (0, 1))(X, Y)
     assert_array_equal(gx, np.zeros(3))
@@ -427,7 +427,7 @@ def test_gradient_of_a_real_function_of_complex_values() -> None:
 
 
 def returns(value: Callable[[Any], Any]) -> Any:
-    """A formula that returns what a table row says, whatever it is."""
+    """A formula that returns the value of a table row."""
 
     def backward(ctx: Any, *grads: Any) -> Any:
         return value(grads[0])
@@ -570,7 +570,7 @@ WRONG = [
 def test_wrong_gradients_are_named(
     schema: str, value: Any, what: str, shown: str, do: str, parameter: str | None
 ) -> None:
-    """A misfit names operator, argument, the formula's file and line, and the remedy."""
+    """The error names operator, argument, the formula's file and line, and the remedy."""
     backward = returns(value)
     op = define(lambda x, *rest: np.add(_first(x), 0.0), backward, schema=schema)
     args = [[X]] if "[]" in schema else [X, Y] if schema == BINARY else [X]
@@ -597,7 +597,7 @@ def _like(x: Any, given: Any) -> Any:
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_list_of_another_length_is_refused(count: int) -> None:
-    """Gradients of a list are as many as its arrays."""
+    """A list needs as many gradients as it has arrays."""
     op = define(lambda xs: xs[0] + xs[1], lambda ctx, g: ([g] * count,), schema=LIST)
     with pytest.raises(co.GradientError) as caught:
         co.grad(lambda x: np.sum(op([x, x])))(X)
@@ -608,7 +608,7 @@ def test_a_list_of_another_length_is_refused(count: int) -> None:
 
 
 def test_a_tuple_has_no_place_for_a_keyword_only_array() -> None:
-    """The gradient of a keyword-only array comes by name, and the message says how."""
+    """The gradient of a keyword-only array is returned by name; the message says how."""
     op = keyword_product(lambda ctx, g: g)
     with pytest.raises(co.GradientError) as caught:
         co.grad(lambda w: np.sum(op(X, w=w)))(Y)
@@ -622,7 +622,7 @@ def test_a_tuple_has_no_place_for_a_keyword_only_array() -> None:
 
 
 def test_an_exception_in_backward_is_the_users_own() -> None:
-    """An error of a formula comes as it is, and the next gradient is right."""
+    """An error of a formula is raised unchanged, and the next gradient is right."""
     fails = [True]
 
     def backward(ctx: Any, g: Any) -> Any:
@@ -638,7 +638,7 @@ def test_an_exception_in_backward_is_the_users_own() -> None:
 
 
 def test_an_exception_in_the_function_leaves_grad_usable() -> None:
-    """A transform that ends by an exception leaves nothing open."""
+    """A transform leaves nothing open after an exception."""
 
     def fails(x: Any) -> Any:
         with co.no_grad():

@@ -1,4 +1,4 @@
-"""What a backward formula is given: setup_context, ctx, needs_input_grad."""
+"""The arguments of a backward formula: setup_context, ctx, needs_input_grad."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_setup_context_is_skipped_when_nothing_is_tracked() -> None:
 
 
 def test_setup_context_is_skipped_in_no_grad() -> None:
-    """Inside no_grad a variable is as good as an array."""
+    """Inside no_grad a variable is treated as a plain array."""
     calls = []
     op = define(
         lambda x: x * x, square_backward, lambda ctx, inputs, output: calls.append(1)
@@ -109,7 +109,7 @@ def test_setup_context_is_skipped_in_no_grad() -> None:
 
 
 def test_operators_inside_setup_context() -> None:
-    """What setup_context computes by operators has derivatives of its own."""
+    """Values that setup_context computes by operators have derivatives too."""
 
     def setup(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.save_for_backward(np.cos(inputs[0]))
@@ -160,7 +160,7 @@ def test_nothing_saved_is_an_empty_tuple() -> None:
 
 @pytest.mark.parametrize("value", [3, 2.5, "s", [X], (X,), {"x": X}])
 def test_save_for_backward_takes_arrays_alone(value: Any) -> None:
-    """Anything but an array or None is refused, with the place for it."""
+    """Anything but an array or None is refused; the message says where to keep it."""
     op = define(
         lambda x: x + 0.0,
         lambda ctx, g: g,
@@ -185,7 +185,7 @@ NAMES = [
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("schema", [UNARY, BINARY])
 def test_ctx_attributes_may_have_any_name(name: str, schema: str) -> None:
-    """An attribute of a rule's own does not clash with what the package keeps."""
+    """Attributes that a rule sets do not clash with those of the package."""
 
     def setup(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.save_for_backward(*inputs)
@@ -220,7 +220,7 @@ def test_arrays_as_attributes_have_derivatives() -> None:
 
 
 def test_an_output_kept_on_ctx_makes_no_cycle() -> None:
-    """What a call kept goes with its result, without the garbage collector."""
+    """Saved arrays are freed with the result, without the garbage collector."""
     kept = []
 
     def setup(ctx: Any, inputs: Any, output: Any) -> None:
@@ -250,7 +250,7 @@ def test_an_output_kept_on_ctx_makes_no_cycle() -> None:
     ],
 )
 def test_needs_input_grad_is_flat(argnums: Any, expected: tuple[bool, ...]) -> None:
-    """One flag for each positional input, those that are no arrays among them."""
+    """There is one flag for each positional input, also for those that are not arrays."""
     seen = []
 
     def setup(ctx: Any, inputs: Any, output: Any) -> None:

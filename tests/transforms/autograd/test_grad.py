@@ -68,20 +68,20 @@ def test_argnums_outside(argnums: Any) -> None:
 
 @pytest.mark.parametrize("argnums", [(0, 0), (0, -2), (1, 0, 1)])
 def test_argnums_twice(argnums: Any) -> None:
-    """One argument cannot be asked for twice."""
+    """An argument can be named only once."""
     with pytest.raises(co.GradientError, match="argnums"):
         co.grad(total(product), argnums)(X, Y)
 
 
 @pytest.mark.parametrize("argnums", ["x", 1.0, None, (0, "y"), (0.0,)])
 def test_argnums_of_another_type(argnums: Any) -> None:
-    """Argnums are ints."""
+    """Argnums must be ints."""
     with pytest.raises(co.GradientError, match="argnums"):
         co.grad(total(product), argnums)(X, Y)
 
 
 def test_argnums_of_keywords() -> None:
-    """What is given by keyword has no position, and the message says so."""
+    """A keyword argument has no position, and the message says so."""
     with pytest.raises(co.GradientError, match="pass that argument by position"):
         co.grad(lambda x: np.sum(x))(x=X)
 
@@ -194,7 +194,7 @@ def test_gradients_of_a_registered_dataclass() -> None:
     ids=repr,
 )
 def test_arguments_without_derivatives_are_refused(value: Any, message: str) -> None:
-    """What has no derivative is no argument to differentiate by."""
+    """Arguments without a derivative are refused."""
     with pytest.raises(co.GradientError) as caught:
         co.grad(lambda x: np.sum(x))(value)
     assert caught.value.what == f"grad of <lambda>: {message}"
@@ -234,7 +234,7 @@ def test_a_python_complex_is_an_array_without_axes() -> None:
     ids=["axes", "complex", "int", "str", "None", "list"],
 )
 def test_values_without_a_gradient_are_refused(result: Any, what: str, do: str) -> None:
-    """The value is a real float without axes, and the message says what to do else."""
+    """The value must be a real float without axes; the message says how to get one."""
 
     def f(x: Any) -> Any:
         return result(x)
@@ -271,7 +271,7 @@ def test_keywords_pass_through() -> None:
 
 @pytest.mark.parametrize("transform", [co.grad, co.value_and_grad])
 def test_names_and_docstrings_stay(transform: Any) -> None:
-    """What a transform returns is named as its function is."""
+    """The result of a transform has the name of its function."""
 
     def energy(x: Any) -> Any:
         """Half of the square."""
@@ -337,7 +337,7 @@ def test_a_subclass_of_ndarray() -> None:
 
 
 def test_branches_on_values() -> None:
-    """Python control flow takes the branch of the value at hand."""
+    """Python control flow follows the value."""
 
     def f(x: Any) -> Any:
         return square(x) if x > 0.0 else 3.0 * x
@@ -346,7 +346,7 @@ def test_branches_on_values() -> None:
 
 
 def test_a_tracer_that_outlives_grad_is_refused() -> None:
-    """A value smuggled out of a transform says where it is from."""
+    """The error for a value that left its transform names the transform."""
     kept = []
     co.grad(lambda x: (kept.append(x), np.sum(x))[1])(X)
     with pytest.raises(co.LeakedTracerError, match="has ended"):

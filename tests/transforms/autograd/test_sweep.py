@@ -27,7 +27,7 @@ from tests.transforms.autograd._operators import (
 
 
 def test_no_formula_is_an_error_when_a_gradient_flows() -> None:
-    """It is never zeros in silence; the message names the call's place."""
+    """It never gives zeros; the message names the place of the call."""
     op = define(lambda x: 2.0 * x, name="bare")
     with pytest.raises(co.MissingRuleError) as caught:
         co.grad(lambda x: np.sum(op(x)))(X)
@@ -39,7 +39,7 @@ def test_no_formula_is_an_error_when_a_gradient_flows() -> None:
 
 
 def test_no_formula_is_an_error_for_variables() -> None:
-    """The forward call works; backward is what fails."""
+    """The forward call works, and backward fails."""
     op = define(lambda x: 2.0 * x)
     y = np.sum(op(co.variable(X)))
     assert_array_equal(y.value, 12.0)
@@ -48,7 +48,7 @@ def test_no_formula_is_an_error_for_variables() -> None:
 
 
 def test_no_formula_is_fine_where_no_gradient_flows() -> None:
-    """An output that nobody differentiates needs no formula."""
+    """An output without a gradient needs no formula."""
     op = define(lambda x: 2.0 * x)
 
     def f(x: Any) -> Any:
@@ -66,7 +66,7 @@ def test_no_formula_is_fine_for_integers() -> None:
 
 
 def test_a_formula_registered_later_is_used() -> None:
-    """The table may change between two calls."""
+    """A formula may be registered between two calls."""
     op = define(lambda x: 2.0 * x)
     with pytest.raises(co.MissingRuleError):
         co.grad(total(op))(X)
@@ -85,7 +85,7 @@ def test_an_array_used_twice_by_one_call() -> None:
 
 
 def test_a_diamond() -> None:
-    """Gradients of two ways from one value are summed: x^2 sin(x^2)."""
+    """Gradients of two paths from one value are summed: x^2 sin(x^2)."""
 
     def f(x: Any) -> Any:
         y = square(x)
@@ -116,7 +116,7 @@ def test_a_chain_of_diamonds_is_linear(depth: int) -> None:
 
 
 def test_branches_of_unequal_length_meet() -> None:
-    """A node runs once all its gradients are there: a long way and a short one."""
+    """A node runs after all its gradients have arrived, over a long path and a short one."""
 
     def f(x: Any) -> Any:
         y = square(x)
@@ -149,14 +149,14 @@ def test_formulas_see_one_gradient_for_both_inputs() -> None:
 
 
 def test_formulas_may_return_views_of_the_gradient() -> None:
-    """Views of g in another order or shape are gradients like others."""
+    """A formula may return views of g in another order or shape."""
     op = define(lambda x: x[::-1].copy(), lambda ctx, g: g[::-1])
     assert_array_equal(co.grad(lambda x: np.sum(op(x) * Y))(X), Y[::-1])
 
 
 @pytest.mark.parametrize("checks", ["first", "always"])
 def test_a_formula_cannot_write_its_gradient(checks: Any) -> None:
-    """The gradient may be another call's as well: a write into it is an error."""
+    """Another call may use the same gradient, so a write into it is an error."""
     co.config.checks = checks
 
     def backward(ctx: Any, g: Any) -> Any:
@@ -172,12 +172,12 @@ def test_a_formula_cannot_write_its_gradient(checks: Any) -> None:
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
 def test_a_copy_is_tracked(copied: Any) -> None:
-    """A copy of a tracked value takes its gradient along."""
+    """A copy of a tracked value is tracked too."""
     assert co.grad(lambda x: copied(x) * x)(2.0) == 4.0
 
 
 def test_gradients_of_arguments_share_no_memory() -> None:
-    """What comes back for two arguments may be written, each for itself."""
+    """Gradients of two arguments can be written independently."""
     op = define(lambda x, y: x + y, lambda ctx, g: (g, g), schema=BINARY)
     first, second = co.grad(lambda x, y: np.sum(op(x, y)), (0, 1))(X, Y)
     first += 1.0
@@ -201,13 +201,13 @@ def test_gradients_of_arguments_share_no_memory() -> None:
     ids=["grad", "value_and_grad", "vjp", "jvp", "jacrev", "jacfwd", "hessian", "vmap", "eval_shape"],
 )  # fmt: skip
 def test_a_transform_takes_a_function(transform: Any) -> None:
-    """What is no function is refused when the transform is made."""
+    """Anything but a function is refused when the transform is made."""
     with pytest.raises(co.ArgumentError, match=": 3 is no function"):
         transform(3)
 
 
 def test_a_missing_formula_names_the_call_that_asks() -> None:
-    """Not the first call ever: each call through the operator has its own place."""
+    """The error names the place of the call, not of the operator's first call."""
     op = define(lambda x: x * 1.0)
 
     def first(x: Any) -> Any:
@@ -250,7 +250,7 @@ def test_derivatives_of_a_product(order: int) -> None:
 
 
 def test_fifth_derivative_of_exp_saved_output() -> None:
-    """A formula made of its own output."""
+    """The formula uses its own output."""
     op = define(
         np.exp,
         lambda ctx, g: g * ctx.saved_arrays[0],
@@ -293,7 +293,7 @@ def test_a_formula_that_transforms(name: str) -> None:
 
 
 def test_backward_inside_backward() -> None:
-    """A formula may run a backward of variables of its own."""
+    """A formula may make variables and run backward on them."""
 
     def backward(ctx: Any, g: Any) -> Any:
         v = co.variable(ctx.saved_arrays[0])
@@ -368,7 +368,7 @@ def test_gradients_equal_the_complex_step(name: str) -> None:
 
 
 def test_complex_gradients_are_conjugates_of_torchs() -> None:
-    """Torch gives du + i dv, this package du - i dv, as JAX: of Re(z^2 w)."""
+    """Torch gives du + i dv; this package and JAX give du - i dv: of Re(z^2 w)."""
     torch = pytest.importorskip("torch", reason="torch is the other side of this test")
     z = torch.tensor([1.0 + 2.0j, -0.5j], dtype=torch.complex128, requires_grad=True)
     (z * z * (1.0 - 3.0j)).real.sum().backward()

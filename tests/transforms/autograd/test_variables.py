@@ -26,7 +26,7 @@ from tests.transforms.autograd._operators import (
 
 
 def test_backward_brings_gradients() -> None:
-    """The gradient of a value comes to the variables that it depends on."""
+    """Backward adds the gradient of a value to the variables that it depends on."""
     x, y = co.variable(X), co.variable(Y)
     assert x.grad is None
     np.sum(product(x, y)).backward()
@@ -68,14 +68,14 @@ def test_backward_of_a_variable_itself() -> None:
 
 
 def test_backward_with_a_gradient() -> None:
-    """A value with axes is seeded by a gradient of its shape."""
+    """A value with axes takes a gradient of its shape."""
     x = co.variable(X)
     square(x).backward(Y)
     assert_array_equal(x.grad, 2.0 * X * Y)
 
 
 def test_backward_with_a_number() -> None:
-    """A Python float seeds a value without axes."""
+    """A value without axes takes a Python float as gradient."""
     x = co.variable(X)
     np.sum(square(x)).backward(0.5)
     assert_array_equal(x.grad, X)
@@ -92,7 +92,7 @@ def test_a_value_with_axes_needs_a_gradient() -> None:
 
 
 def test_a_complex_value_needs_a_gradient() -> None:
-    """What the gradient of a complex value is, only its cotangent can say."""
+    """A complex value needs a cotangent to define its gradient."""
     with pytest.raises(co.GradientError, match=r"complex|c128"):
         np.sum(square(co.variable(1j * X))).backward()
 
@@ -134,14 +134,14 @@ def test_backward_of_another_transforms_value() -> None:
     ],
 )
 def test_variables_are_arrays_of_floats(value: Any, message: str) -> None:
-    """What has no derivative is no variable."""
+    """Values without a derivative cannot be variables."""
     with pytest.raises(co.GradientError) as caught:
         co.variable(value)
     assert caught.value.what == message
 
 
 def test_only_a_variable_has_a_gradient() -> None:
-    """A computed value has none, and none can be set."""
+    """A computed value has no grad, and it cannot be set."""
     y = square(co.variable(X))
     assert y.grad is None
     with pytest.raises(co.GradientError, match="is not a variable"):
@@ -149,7 +149,7 @@ def test_only_a_variable_has_a_gradient() -> None:
 
 
 def test_a_second_backward_is_refused() -> None:
-    """What a call saved is freed by backward, and the message names the remedy."""
+    """Backward frees saved arrays; the message names the remedy."""
     x = co.variable(X)
     y = square(x)
     y.backward(np.ones(3))
@@ -186,7 +186,7 @@ def test_two_values_that_share_a_call() -> None:
 
 @pytest.mark.parametrize("schema", [UNARY, BINARY])
 def test_backward_frees_what_was_saved(schema: str) -> None:
-    """Saved arrays go with the last sweep, though the result stays."""
+    """Saved arrays are freed by the last sweep, while the result stays."""
     kept = []
 
     def setup(ctx: Any, inputs: Any, output: Any) -> None:
@@ -223,7 +223,7 @@ def test_the_gradient_is_an_array_of_its_own() -> None:
 
 
 def test_the_gradient_of_a_sum_may_be_written() -> None:
-    """x.grad is no broadcast view of the seed."""
+    """x.grad is not a broadcast view of the seed."""
     x = co.variable(X)
     np.sum(x).backward()
     x.grad *= 0.5
@@ -272,7 +272,7 @@ def test_variables_in_threads() -> None:
 
 
 def test_gradient_descent() -> None:
-    """The imperative form, as it is used: minimise (x - 3)^2."""
+    """A typical use of the imperative form: minimize (x - 3)^2."""
     x = np.array(0.0)
     for _ in range(100):
         v = co.variable(x)
@@ -307,7 +307,7 @@ def test_no_grad_ends_with_an_exception() -> None:
 
 
 def test_no_grad_decorates() -> None:
-    """As a decorator it holds for each call, also recursive ones."""
+    """As a decorator it applies to each call, also recursive ones."""
 
     @co.no_grad()
     def power(x: Any, n: int) -> Any:
@@ -320,7 +320,7 @@ def test_no_grad_decorates() -> None:
 
 
 def test_no_grad_nests_with_enable_grad() -> None:
-    """The innermost says."""
+    """The innermost block decides."""
     x = co.variable(X)
     seen = []
     with co.no_grad():
@@ -336,7 +336,7 @@ def test_no_grad_nests_with_enable_grad() -> None:
 
 
 def test_enable_grad_decorates() -> None:
-    """A function can say that it tracks wherever it is called."""
+    """A decorated function tracks wherever it is called."""
     tracking = co.enable_grad()(square)
     x = co.variable(X)
     with co.no_grad():
@@ -344,7 +344,7 @@ def test_enable_grad_decorates() -> None:
 
 
 def test_no_grad_inside_of_grad() -> None:
-    """What is computed in no_grad is a constant: d/dx (x^2 as c) x is c."""
+    """A value computed in no_grad is a constant: d/dx (x^2 as c) x is c."""
 
     def f(x: Any) -> Any:
         with co.no_grad():
@@ -362,7 +362,7 @@ def test_grad_inside_of_no_grad() -> None:
 
 
 def test_backward_inside_of_no_grad() -> None:
-    """What was tracked before can be swept inside of no_grad."""
+    """Backward works inside of no_grad on values tracked before."""
     x = co.variable(X)
     y = np.sum(square(x))
     with co.no_grad():
@@ -399,7 +399,7 @@ def test_a_decorated_function_in_two_threads() -> None:
             x = co.variable(X)
             seen.append(is_tracked(overlapping(x, last)))
             seen.append(is_tracked(square(x)))
-        except BaseException as error:  # noqa: BLE001  # told to the main thread
+        except BaseException as error:  # noqa: BLE001  # raised in the main thread
             errors.append(error)
         if not last:
             barrier.wait()
@@ -442,6 +442,6 @@ def test_stop_gradient_keeps_batches() -> None:
 
 @pytest.mark.parametrize("checks", ["first", "always", "never"])
 def test_stop_gradient_gives_what_can_be_written(checks: Any) -> None:
-    """The value without its tracking is the array, no read-only view of it."""
+    """The value without its tracking is the array itself, not a read-only view."""
     co.config.checks = checks
     assert co.stop_gradient(X.copy()).flags.writeable

@@ -49,7 +49,7 @@ def test_a_saved_array_written_since_is_refused(name: str, checks: Any) -> None:
 
 
 def test_a_saved_view_whose_base_is_written() -> None:
-    """The write is seen from the other side as well."""
+    """A write to the base of a saved view is noticed too."""
     a = np.arange(6.0)
     y = np.sum(square(co.variable(a[2:5])))
     writer()(a)
@@ -112,7 +112,7 @@ def test_a_write_before_saving_is_fine() -> None:
 
 
 def test_a_write_after_backward_is_fine() -> None:
-    """What nobody reads again may be written."""
+    """After backward, saved arrays may be written."""
     a = X.copy()
     x = co.variable(a)
     np.sum(square(x)).backward()
@@ -121,7 +121,7 @@ def test_a_write_after_backward_is_fine() -> None:
 
 
 def test_a_saved_copy_may_be_written_around() -> None:
-    """A formula that saved a copy is not concerned."""
+    """A formula that saved a copy allows writes to the original."""
     op = define(
         lambda x: x * x,
         square_backward,
@@ -184,7 +184,7 @@ def test_a_variable_may_be_written_in_no_grad(checks: Any) -> None:
 
 
 def test_a_kernel_that_writes_into_its_own_arrays() -> None:
-    """In-place work inside a kernel, on fresh arrays, is nobody's concern."""
+    """A kernel may write to arrays that it made."""
 
     def kernel(x: Any) -> Any:
         y = x.copy()

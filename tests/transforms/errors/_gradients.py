@@ -1,6 +1,6 @@
 """Messages about gradients."""
 
-# ruff: noqa: ISC004 - a message stands in the table line by line
+# ruff: noqa: ISC004 - messages are written line by line
 
 from __future__ import annotations
 
@@ -172,14 +172,14 @@ GRADIENTS: Table = {
         "grad of words: the value is str 'words', must be an array without axes\n"
         "  do: return one array: sum the losses, or use has_aux=True for the rest",
     ),
-    "grad of no pair": (
+    "grad of a result that is not a pair": (
         lambda: co.grad(loss, has_aux=True)(X),
         co.GradientError,
         ValueError,
         "grad: with has_aux=True the function must return (output, aux), got GradTracer of shape ()\n"
         "  do: return a pair, or leave has_aux out",
     ),
-    "vjp of no pair": (
+    "vjp of a result that is not a pair": (
         lambda: co.vjp(loss, X, has_aux=True),
         co.GradientError,
         ValueError,

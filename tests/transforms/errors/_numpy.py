@@ -1,6 +1,6 @@
 """Messages of NumPy's functions on traced and fake arrays."""
 
-# ruff: noqa: ISC004 - a message stands in the table line by line
+# ruff: noqa: ISC004 - messages are written line by line
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators, rules and functions that fail, each in its way, and a row of a table."""
+"""Operators, rules and functions that fail in different ways; the type of a table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Y = np.array([3.0, 4.0])
 Z = np.array([1.0 + 2.0j, 3.0])
 N = np.array([1, 2])
 M = np.array([[1.0, 2.0], [3.0, 4.0]])
-# What concerns traced and fake arrays alike is asked of fake ones, which are cheaper.
+# Errors that traced and fake arrays share are tested on fake ones: they are cheaper.
 F, G = co.FakeArray(2, float), co.FakeArray((2, 3), float)
 
 ONE = "(Array x) -> Array"
@@ -335,7 +335,7 @@ def real_part(z: Any) -> Any:
 
 
 class Steps(co.Interpreter):
-    """A transform of one's own whose values no branch may ask for."""
+    """A user's transform whose values must not be branched on."""
 
     kind = co.RuleKind("steps")
 
@@ -352,7 +352,7 @@ class Steps(co.Interpreter):
 
 
 class Scale:
-    """A kernel as CuPy hands it over: it has a name, and no ufunc is called so."""
+    """A kernel like those of CuPy: it has a name that no ufunc has."""
 
     __module__ = "cupy"
     name = __name__ = "scale"
@@ -383,7 +383,7 @@ def crossed() -> None:
 
 
 def leak(transform: Any) -> Any:
-    """What a function stores of its argument is used after its transform."""
+    """Use a value after its transform has ended."""
     kept: list[Any] = []
 
     def store(x: Any) -> Any:
@@ -395,7 +395,7 @@ def leak(transform: Any) -> Any:
 
 
 def write_after(setup: Any) -> None:
-    """Write what a call has kept, then ask for its gradient."""
+    """Write to an array that a call has kept, then take the gradient."""
     op = made(same, backward=lambda ctx, g: g, setup=setup)
     a = X.copy()
     y = np.sum(op(co.variable(a)))

@@ -1,6 +1,6 @@
 """Messages about tangents and matrices of derivatives."""
 
-# ruff: noqa: ISC004 - a message stands in the table line by line
+# ruff: noqa: ISC004 - messages are written line by line
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ TANGENTS: Table = {
         "jvp: tangent 0 is str 'y', must be f64[2] like the primal\n"
         "  do: pass an array of the shape and dtype of the primal",
     ),
-    "jvp of no pair": (
+    "jvp of a result that is not a pair": (
         lambda: co.jvp(loss, (X,), (Y,), has_aux=True),
         co.GradientError,
         ValueError,

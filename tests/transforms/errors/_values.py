@@ -1,6 +1,6 @@
 """Messages about values that a transform follows, modes and fake arrays."""
 
-# ruff: noqa: ISC004 - a message stands in the table line by line
+# ruff: noqa: ISC004 - messages are written line by line
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ VALUES: Table = {
         "  each row may have another value\n"
         "  do: use np.where(mask, a, b) in place of a branch",
     ),
-    "bool of a value of one's own transform": (
+    "bool of a value of a user's transform": (
         lambda: bool(Steps().wrap(X)),
         co.DataDependentError,
         TypeError,
@@ -296,7 +296,7 @@ VALUES: Table = {
         "np.add.accumulate has no operator, so it cannot see traced or fake arrays\n"
         '  do: wrap it with custom_op, then register_numpy_function((np.add, "accumulate"), op); or pass stop_gradient(x) to use the value alone',
     ),
-    "ufunc of one's own": (
+    "ufunc of a user": (
         lambda: graded(np.frompyfunc(abs, 1, 1)),
         co.MissingRuleError,
         NotImplementedError,

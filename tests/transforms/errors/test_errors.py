@@ -1,6 +1,6 @@
-"""What a user reads when a transform or a NumPy function fails, word for word."""
+"""The exact messages of failing transforms and NumPy functions."""
 
-# ruff: noqa: ISC004 - a message stands in the table line by line
+# ruff: noqa: ISC004 - messages are written line by line
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.transforms.errors._values import FAKES, MODES, VALUES
 
 pytestmark = [
     pytest.mark.usefixtures("built_in_kinds"),
-    # Some rows take the loop over a batch, to see what it says.
+    # Some rows run the loop over a batch, which warns.
     pytest.mark.filterwarnings("ignore:.*has no vmap rule"),
 ]
 
@@ -80,7 +80,7 @@ def test_the_message_is(name: str) -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_an_error_is_the_builtin_that_is_expected(name: str) -> None:
-    """What fails is a CustomOpError, and what NumPy or Python would have raised."""
+    """An error is a CustomOpError and the class that NumPy or Python would raise."""
     act, _, builtin, _ = TABLE[name]
     error = caught(act)
     assert isinstance(error, CustomOpError)
@@ -102,7 +102,7 @@ def test_an_error_pickles(name: str) -> None:
 
 @pytest.mark.filterwarnings("default:.*has no vmap rule")
 def test_the_warning_of_a_loop_is() -> None:
-    """A batch without a rule warns with the operator, what it costs, and the remedy."""
+    """The loop over a batch warns with the operator, the cost and the remedy."""
     op = co.custom_op("texts::looped", bare, mutates_args=())
     with pytest.warns(co.CustomOpWarning) as found:
         co.vmap(op)(M)

@@ -1,4 +1,4 @@
-"""What the tests of vmap share."""
+"""Shared by the tests of vmap."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def define(
 
 
 def rows(fn: Callable[..., Any], *batches: Any) -> np.ndarray:
-    """What a plain loop gives."""
+    """The results of a plain loop."""
     return np.stack([fn(*row) for row in zip(*batches, strict=True)])
 
 

@@ -113,7 +113,7 @@ KEYWORDS = {
 @pytest.mark.parametrize("name", KEYWORDS)
 @pytest.mark.parametrize("chunk_size", [None, 3])
 def test_keyword_arguments(name: str, chunk_size: int | None) -> None:
-    """Arrays are batched; what has no axes is the same for all rows."""
+    """Arrays are batched; values without axes are the same for all rows."""
     value, at = KEYWORDS[name]
     fn = vmap(
         lambda x, *, k: x * (sum(k) if type(k) is list else k), chunk_size=chunk_size
@@ -126,7 +126,7 @@ def test_keyword_arguments(name: str, chunk_size: int | None) -> None:
 
 
 def test_keywords_that_are_no_numbers() -> None:
-    """A string or None chooses in the function, as for one row."""
+    """A string or None is passed to the function, as for one row."""
     fn = vmap(
         lambda x, *, how="sum", k=None: np.sum(x) if how == "sum" and k is None else x
     )
@@ -144,7 +144,7 @@ def test_keyword_arrays_as_jax_has_them() -> None:
 
 @pytest.mark.parametrize("k", [2.0, True, "twice", None])
 def test_keyword_constants_as_torch_has_them(k: Any) -> None:
-    """What is no array is passed on by keyword, which torch.vmap does too."""
+    """A keyword argument that is not an array is passed on, as by torch.vmap."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
 
     def fn(x: Any, k: Any) -> Any:
@@ -198,7 +198,7 @@ def test_bad_axes(index: int) -> None:
 
 
 def test_function_must_be_callable() -> None:
-    """What is no function is refused at once."""
+    """Anything but a function is refused at once."""
     with pytest.raises((co.VmapError, TypeError)):
         vmap(3)  # type: ignore[arg-type]
 
@@ -207,7 +207,7 @@ def test_function_must_be_callable() -> None:
 
 
 def test_results_over_pytrees() -> None:
-    """out_dims is a prefix of the results; None is a result that comes once."""
+    """out_dims is a prefix of the results; a result with None is returned once."""
     out = vmap(
         lambda a: {"p": (a, np.sum(a)), "q": [a * 2], "r": 3.0},
         out_dims={"p": (1, 0), "q": -1, "r": None},
@@ -226,7 +226,7 @@ def test_result_without_a_batch_is_repeated(dim: int) -> None:
 
 
 def test_numbers_are_repeated() -> None:
-    """Python numbers are results as well, and None is nothing."""
+    """Python numbers are allowed as results, and None stays None."""
     out = vmap(lambda a: (2.5, True, None))(X)
     assert (out[0].tolist(), out[1].tolist(), out[2]) == ([2.5] * 4, [True] * 4, None)
 
@@ -255,7 +255,7 @@ def test_bad_results(index: int) -> None:
 
 
 def test_failure_inside_leaves_nothing_open() -> None:
-    """An exception of the function comes through, and random operators work after it."""
+    """An exception of the function is raised, and random operators work after it."""
     op = define("(int n, Generator g) -> Array", lambda n, g: g.normal(size=n))
     with pytest.raises(ZeroDivisionError):
         vmap(lambda a: 1 / 0)(X)
@@ -344,7 +344,7 @@ BAD_RULES = [
 
 @pytest.mark.parametrize("index", range(len(BAD_RULES)))
 def test_bad_rule(index: int) -> None:
-    """What a rule returns is checked; the error names its place."""
+    """The result of a rule is checked; the error names the place of the rule."""
     returns, answer, said = BAD_RULES[index]
     op = define(f"(Array x) -> {returns}", lambda x: None)
     op.register_vmap(lambda info, in_dims, x: answer(x))
@@ -355,7 +355,7 @@ def test_bad_rule(index: int) -> None:
 
 
 def test_rule_with_an_unbatched_result() -> None:
-    """None among out_dims is a result that is the same for all rows."""
+    """None in out_dims marks a result that is the same for all rows."""
     op = define("(Array x) -> (Array, Array)", lambda x: (x * 1, x * 0))
     op.register_vmap(lambda info, in_dims, x: ((x.T * 1, X[0] * 0), (-1, None)))
     first, second = vmap(op)(X)
@@ -385,7 +385,7 @@ product.register_autograd(
 
 @loops
 def test_nested_over_different_axes() -> None:
-    """Three levels, each with its own axes, are one product of matrices."""
+    """Three nested levels over different axes give one product of matrices."""
     a, b = RNG.normal(size=(2, 3, 5)), RNG.normal(size=(3, 7))
     inner = vmap(product, in_dims=(None, 1))
     middle = vmap(inner, in_dims=(1, None), out_dims=1)
@@ -413,7 +413,7 @@ def test_gradient_of_a_looped_operator_under_vmap() -> None:
 
 @loops
 def test_jacobian_of_a_looped_operator() -> None:
-    """A jacrev batches the backward pass, by loops where there is no rule."""
+    """A batched backward pass uses loops where there is no rule."""
     square = define("(Array x) -> Array", lambda x: x * x)
     square.register_autograd(
         lambda ctx, g: 2 * g * ctx.x,

@@ -160,7 +160,7 @@ def test_rows_that_do_not_stack(index: int) -> None:
     ("shape", "axis"), [((4,), 0), ((4, 3), 0), ((3, 4), 1), ((2, 3, 4), -1)]
 )
 def test_loop_writes_into_the_batch(shape: tuple[int, ...], axis: int) -> None:
-    """What an operator writes into a row is in the batch, for rows without axes too."""
+    """A write into a row changes the batch, also for rows without axes."""
     op = define("(Array(a!) x, Array y) -> ()", copy_into, ("x",))
     for _ in range(2):
         x, y = np.zeros(shape), RNG.normal(size=shape)
@@ -170,7 +170,7 @@ def test_loop_writes_into_the_batch(shape: tuple[int, ...], axis: int) -> None:
 
 @loops
 def test_loop_writes_into_lists() -> None:
-    """So it is for arrays in a list."""
+    """The same holds for arrays in a list."""
     op = define(
         "(Array(a!)[] many, Array y) -> ()",
         lambda many, y: [copy_into(x, y) for x in many] and None,
@@ -198,7 +198,7 @@ def test_loop_returns_what_it_wrote() -> None:
 
 @pytest.mark.parametrize("in_dims", [(None, 0), ([None], 0)])
 def test_write_into_one_array_for_all_rows(in_dims: Any) -> None:
-    """It has no meaning: refused, and nothing is written."""
+    """It is refused, and nothing is written."""
     in_list = isinstance(in_dims[0], list)
     op = define(
         f"(Array(a!){'[]' if in_list else ''} x, Array y) -> ()",
@@ -214,7 +214,7 @@ def test_write_into_one_array_for_all_rows(in_dims: Any) -> None:
 
 @loops
 def test_optional_written_argument_left_out() -> None:
-    """None in the place of a written array is no write."""
+    """None in place of a written array is allowed: nothing is written."""
     op = define(
         "(Array x, Array(a!)? out=None) -> Array", lambda x, out: x * 2, ("out",)
     )
@@ -226,7 +226,7 @@ def test_optional_written_argument_left_out() -> None:
 
 @loops
 def test_empty_batch() -> None:
-    """No rows: the fake kernel tells the shapes and dtypes."""
+    """For no rows the fake kernel gives the shapes and dtypes."""
     op = define(
         "(Array x, float k) -> (Array, Array[])", lambda x, k: (x * k, [x.sum()])
     )
@@ -238,7 +238,7 @@ def test_empty_batch() -> None:
 
 @loops
 def test_empty_batch_without_fake_kernel() -> None:
-    """Without one it is an error that says what is missing."""
+    """Without a fake kernel it is an error that says what is missing."""
     op = define("(Array x) -> Array", lambda x: x * 1)
     with pytest.raises(co.MissingRuleError, match="no fake kernel"):
         vmap(op)(np.zeros((0, 3)))

@@ -72,7 +72,7 @@ def test_randomness_different(batched: bool) -> None:
 
 @pytest.mark.parametrize("randomness", ["same", "different"])
 def test_seeded_operators_draw_from_the_global_state(randomness: str) -> None:
-    """So it is for operators that the tag marks, which have no array at all."""
+    """The same holds for operators without arrays that have the tag."""
     np.random.seed(3)  # noqa: NPY002
     drawn = np.random.normal(size=(4, 3))  # noqa: NPY002
     np.random.seed(3)  # noqa: NPY002
@@ -154,7 +154,7 @@ def test_bad_settings() -> None:
 @loops
 @pytest.mark.parametrize("chunk_size", [1, 2, 3, 4, 5, None])
 def test_chunks(chunk_size: int | None) -> None:
-    """Rows taken some at a time give the same, also where the number does not divide."""
+    """Chunks give the same results, also where the last chunk is shorter."""
     sizes = []
 
     def fn(a: Any, b: Any, k: float) -> Any:
@@ -172,7 +172,7 @@ def test_chunks(chunk_size: int | None) -> None:
 
 
 def test_chunks_of_no_rows() -> None:
-    """No rows are one chunk of none."""
+    """A batch without rows is one empty chunk."""
     assert vmap(np.sin, chunk_size=2)(X[:0]).shape == (0, 3)
 
 
@@ -188,7 +188,7 @@ def test_chunks_write_into_the_batch() -> None:
 @pytest.mark.parametrize("randomness", ["same", "different"])
 @pytest.mark.parametrize("kind", ["generator", "global"])
 def test_randomness_in_chunks(randomness: str, kind: str) -> None:
-    """Chunks change nothing about what rows draw."""
+    """Rows draw the same numbers with chunks and without."""
     outs = []
     for chunk_size in (None, 1, 3):
         g = np.random.default_rng(7)
