@@ -51,7 +51,7 @@ COMMANDS = {
     )
 }
 
-PASSED, FAILED, MISUSED = 0, 1, 2
+PASSED, MISUSED = 0, 2
 # The statuses that shells report for SIGPIPE and SIGINT.
 _BROKEN_PIPE, _INTERRUPTED = 128 + 13, 128 + signal.SIGINT
 

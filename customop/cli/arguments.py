@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,9 +16,9 @@ from customop.cli.command import UsageError
 from customop.errors import did_you_mean, quoted
 from customop.testing import as_kind
 
-__all__ = ["HELP", "parse", "ramp", "zeros"]
+__all__ = ["add_call", "add_name", "parse", "ramp", "zeros"]
 
-HELP = (
+_HELP = (
     "a Python literal (2.0, None, '[1, 2]', text) or an array by dtype and shape"
     " ('f64[3, 4]', 'i32[]', 'bool[2]', 'fake.f64[3]'); name=VALUE passes by name; write"
     " -- before a first ARG that starts with '-'"
@@ -31,11 +32,24 @@ _DTYPES = {
     "bool": "bool",
 }
 _KNOWN = {**_DTYPES, **{name: name for name in _DTYPES.values()}}
-_CONSTANTS = {"inf": math.inf, "nan": math.nan}
+_CONSTANTS = {text: float(text) for text in ("inf", "+inf", "-inf", "nan")}
 _KEYWORD = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>[^=].*)", re.DOTALL)
 
 # Makes an array from its shape and dtype.
 Fill = Callable[[tuple[int, ...], Any], Any]
+
+
+def add_name(parser: ArgumentParser) -> None:
+    """Add the name of an operator to a parser."""
+    parser.add_argument(
+        "name", metavar="NAME", help="namespace::name, or namespace::name.overload"
+    )
+
+
+def add_call(parser: ArgumentParser) -> None:
+    """Add the name of an operator and its arguments to a parser."""
+    add_name(parser)
+    parser.add_argument("args", nargs="*", metavar="ARG", help=_HELP)
 
 
 def zeros(shape: tuple[int, ...], dtype: Any) -> Any:
@@ -98,21 +112,15 @@ def _read(node: ast.expr, source: str, fill: Fill) -> Any:
 
 def _literal(node: ast.expr, source: str) -> Any:
     """A number, text or constant; anything else is its own text."""
-    is_negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
-    name = node.operand if isinstance(node, ast.UnaryOp) else node
-    if isinstance(name, ast.Name) and name.id in _CONSTANTS:
-        return -_CONSTANTS[name.id] if is_negative else _CONSTANTS[name.id]
+    text = ast.get_source_segment(source, node)
     try:
-        return ast.literal_eval(node)
+        return _CONSTANTS[text] if text in _CONSTANTS else ast.literal_eval(node)
     except (ValueError, TypeError):
-        return ast.get_source_segment(source, node)
+        return text
 
 
 def _array(node: ast.Subscript, text: str, fill: Fill) -> Any:
-    where = node.value.value if isinstance(node.value, ast.Attribute) else None
-    kind = "cpu" if where is None else ast.unparse(where)
-    named = node.value.attr if isinstance(node.value, ast.Attribute) else node.value
-    name = named if isinstance(named, str) else ast.unparse(named)
+    kind, _, name = ast.unparse(node.value).rpartition(".")
     shape = _shape(node.slice, text)
     if name not in _KNOWN:
         raise UsageError(
@@ -130,7 +138,7 @@ def _array(node: ast.Subscript, text: str, fill: Fill) -> Any:
             f"{text!r}: {error}",
             do=f"make it smaller, or write fake.{name}[{lengths}]",
         ) from error
-    return x if kind == "cpu" else as_kind(x, kind)
+    return as_kind(x, kind) if kind else x
 
 
 def _shape(node: ast.expr, text: str) -> tuple[int, ...]:

@@ -149,7 +149,7 @@ def _seconds(call: Call, budget: float) -> float:
     timer = timeit.Timer(
         f"fn({', '.join(given)})", globals={"fn": call.func, **names, **keywords}
     )
-    # The first call compiles and proves the kernel; the second one is estimated from.
+    # The first call compiles and proves the kernel; the second tells how many fit.
     timer.timeit(1)
     once = max(timer.timeit(1), 1e-8)
     number = max(1, int(budget / _RUNS / once))
@@ -208,10 +208,7 @@ def _at_least_one(text: str) -> int:
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "name", metavar="NAME", help="namespace::name, or namespace::name.overload"
-    )
-    parser.add_argument("args", nargs="*", metavar="ARG", help=arguments.HELP)
+    arguments.add_call(parser)
     parser.add_argument(
         "--samples",
         type=_at_least_one,

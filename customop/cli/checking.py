@@ -13,10 +13,10 @@ from customop.cli.finding import import_target, select, split_target
 from customop.cli.outcomes import STATUSES, CheckOutcome, Report, total
 from customop.cli.plain import Plain
 from customop.core.operator import Operator
-from customop.errors import ArgumentError, OpCheckError, counted
+from customop.errors import ArgumentError, counted
 from customop.testing import opcheck
 from customop.testing.close import check_bounds
-from customop.testing.opcheck import checks_named
+from customop.testing.opcheck import OpCheckResult, checks_named, status_of
 
 __all__ = ["COMMAND"]
 
@@ -65,31 +65,19 @@ def _report(
     except (Exception, SystemExit) as error:
         if reraise:
             raise
-        outcomes = [_failure("inputs", "error", error)]
+        name = type(error).__name__
+        outcomes = [CheckOutcome("inputs", "error", f"{name}: {error}", name)]
     else:
-        outcomes = [
-            _outcome(check, value, result.seconds[check], result.notes.get(check, ""))
-            for check, value in result.items()
-        ]
+        outcomes = [_outcome(check, result) for check in result]
     return Report(op.qualname, tuple(outcomes), perf_counter() - start)
 
 
-def _failure(
-    check: str, status: str, error: BaseException, seconds: float = 0.0
-) -> CheckOutcome:
-    name = type(error).__name__
-    text = str(error) if status == "failed" else f"{name}: {error}"
-    return CheckOutcome(check, status, text, name, seconds)
-
-
-def _outcome(check: str, value: Any, seconds: float, note: str) -> CheckOutcome:
-    if isinstance(value, Exception):
-        status = "failed" if isinstance(value, OpCheckError) else "error"
-        return _failure(check, status, value, seconds)
-    if value == "SUCCESS":
-        return CheckOutcome(check, "passed", note, seconds=seconds)
-    reason = str(value).removeprefix("SKIPPED: ")
-    return CheckOutcome(check, "skipped", reason, seconds=seconds)
+def _outcome(check: str, result: OpCheckResult) -> CheckOutcome:
+    value, seconds = result[check], result.seconds[check]
+    status, text = status_of(value)
+    name = type(value).__name__ if isinstance(value, Exception) else ""
+    note = result.notes.get(check, "")
+    return CheckOutcome(check, status, text or note, name, seconds)
 
 
 def _reports(

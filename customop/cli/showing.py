@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -122,12 +122,6 @@ def _show(options: Namespace, output: Plain) -> int:
     return 0
 
 
-def _add_name(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "name", metavar="NAME", help="namespace::name, or namespace::name.overload"
-    )
-
-
 SHOW = Command(
     "show",
     "one operator: schema, tags, rules with file and line, generated call",
@@ -138,7 +132,7 @@ SHOW = Command(
     '  "positional" | "keyword_only", "default": str | null, "alias": str | null,\n'
     '  "written": bool}], "returns": [{"type": str, "alias": str | null,\n'
     '  "written": bool}], "source": str, "samples": [{"call": str, "note": str}]}}',
-    _add_name,
+    arguments.add_name,
     _show,
 )
 
@@ -182,11 +176,6 @@ def _candidate(found: Candidate) -> dict[str, str]:
     return {"name": found.name, "why": found.why, "place": found.place}
 
 
-def _add_call(parser: ArgumentParser) -> None:
-    _add_name(parser)
-    parser.add_argument("args", nargs="*", metavar="ARG", help=arguments.HELP)
-
-
 EXPLAIN = Command(
     "explain",
     "which kernel or rule a call takes, and why not the others",
@@ -195,6 +184,6 @@ EXPLAIN = Command(
     '{"call": str, "schema": str, "taken": {"name": str, "why": str, "place": str} |\n'
     '  null, "error": {"type": str, "message": str} | null,\n'
     '  "others": [{"name": str, "why": str, "place": str}]}',
-    _add_call,
+    arguments.add_call,
     _explain,
 )

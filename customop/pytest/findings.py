@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from customop.errors import CustomOpError, is_ours
 from customop.pytest.known_failures import Outcome
 from customop.pytest.recording import RecordedCall
-from customop.testing.opcheck import opcheck
+from customop.testing.opcheck import opcheck, status_of
 
 __all__ = ["CheckFinding", "findings_of"]
 
@@ -41,7 +41,7 @@ def findings_of(
 
     Parameters
     ----------
-    calls : sequence of Call
+    calls : sequence of RecordedCall
     checks : sequence of str
         Names of the checks to run.
     bounds : mapping
@@ -120,14 +120,13 @@ def _check(
 
 
 def _finding(op: str, check: str, result: str | Exception, which: str) -> CheckFinding:
-    if isinstance(result, Exception):
-        text = _text_of(result)
-        first = text.partition("\n")[0].removeprefix(f"{op}: {check}: ")
-        more = f"\n\n({which})" if which else ""
-        return CheckFinding(op, check, Outcome("failed", first), text + more)
-    if result == "SUCCESS":
-        return CheckFinding(op, check, Outcome("passed"))
-    return CheckFinding(op, check, Outcome("skipped", result.removeprefix("SKIPPED: ")))
+    status, reason = status_of(result)
+    if not isinstance(result, Exception):
+        return CheckFinding(op, check, Outcome(status, reason))
+    text = _text_of(result)
+    first = text.partition("\n")[0].removeprefix(f"{op}: {check}: ")
+    more = f"\n\n({which})" if which else ""
+    return CheckFinding(op, check, Outcome(status, first), text + more)
 
 
 def _text_of(error: BaseException) -> str:

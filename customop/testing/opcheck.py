@@ -41,7 +41,7 @@ from customop.testing.inputs import shrink as shrinking
 from customop.testing.inputs.memory import map_arrays
 from customop.testing.inputs.oracle import random_state_kept
 
-__all__ = ["CHECKS", "Check", "OpCheckResult", "checks_named", "opcheck"]
+__all__ = ["CHECKS", "Check", "OpCheckResult", "checks_named", "opcheck", "status_of"]
 
 
 class Check(NamedTuple):
@@ -189,6 +189,14 @@ class OpCheckResult(dict[str, "str | Exception"]):
         return "\n".join([self.op, *lines])
 
     __repr__ = __str__
+
+
+def status_of(found: str | Exception) -> tuple[str, str]:
+    """Status and text of a result: ``"passed"``, ``"failed"`` or ``"skipped"``."""
+    if isinstance(found, Exception):
+        return "failed", str(found)
+    state, _, reason = found.partition(": ")
+    return ("passed" if state == SUCCESS else "skipped"), reason
 
 
 def _cells(found: str | Exception, note: str) -> tuple[str, str]:
