@@ -306,6 +306,15 @@ def test_first_commands_are_those_of_the_gate() -> None:
     ]
 
 
+def test_places_to_add_something_exist() -> None:
+    """The table in Contributing names files and folders that exist."""
+    table = PAGES["README.md"].partition("| to add | edit |")[2].partition("\n## ")[0]
+    places = re.findall(r"`([\w/*.]+[/.][\w/*.]*)`", table)
+    assert len(places) > 7
+    missing = [p for p in places if not [*ROOT.glob(p), *ROOT.glob(f"customop/{p}")]]
+    assert missing == []
+
+
 # ---- tables with a row for each name ----
 
 
