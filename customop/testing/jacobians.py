@@ -180,10 +180,14 @@ def conjugated(x: Any) -> Any:
     return call_numpy(np.conjugate, x) if is_complex(dtype_of(x)) else x
 
 
+# Of values that a transform may compute in another order.
+_ROUNDING = Options(rtol=1e-5, atol=1e-8)
+
+
 def _check_value(problem: Problem, transform: str, out: Sequence[Any]) -> None:
     """The value under a transform is the value without."""
     value = problem.read(out)
-    if not np.allclose(value, problem.value, equal_nan=True):
+    if not agree(value, problem.value, _ROUNDING):
         worst = furthest(value, problem.value)
         raise Fault(
             f"gives another value under {transform}",
@@ -217,7 +221,9 @@ def furthest(a: Vector, b: Vector) -> int:
 
 
 def agree(a: Vector, b: Vector, options: Options) -> bool:
-    """Whether two gradients are the same within the bounds."""
+    """Whether two vectors are the same within the bounds."""
+    if np.array_equal(a, b):  # saves 25 us
+        return True
     return bool(np.allclose(a, b, options.rtol, options.atol, equal_nan=True))
 
 

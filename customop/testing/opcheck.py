@@ -1,12 +1,12 @@
-"""opcheck: every promise of an operator, proven on inputs."""
+"""opcheck: check every promise of an operator on inputs."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,15 +17,9 @@ from customop.arrays.nested import flat
 from customop.core.kernels import find_kernel
 from customop.core.operator import Operator
 from customop.core.samples import Sample
-from customop.errors import (
-    ArgumentError,
-    CustomOpError,
-    OpCheckError,
-    did_you_mean,
-    quoted,
-)
+from customop.core.table import RuleTable
+from customop.errors import ArgumentError, OpCheckError, did_you_mean, quoted
 from customop.library.ops import OperatorPacket
-from customop.testing import reproduce as reproduction
 from customop.testing.checks import (
     agreement,
     batching,
@@ -33,43 +27,14 @@ from customop.testing.checks import (
     contract,
     derivatives,
 )
+from customop.testing.checks.check import SUCCESS, Check, outcome_of
 from customop.testing.checks.session import Session
 from customop.testing.close import check_bounds
-from customop.testing.fault import Fault
-from customop.testing.inputs import find as inputs
-from customop.testing.inputs import shrink as shrinking
+from customop.testing.inputs.find import base_samples
 from customop.testing.inputs.memory import map_arrays
 from customop.testing.inputs.oracle import random_state_kept
 
-__all__ = ["CHECKS", "Check", "OpCheckResult", "checks_named", "opcheck", "status_of"]
-
-
-class Check(NamedTuple):
-    """One row of the table of checks.
-
-    Attributes
-    ----------
-    name : str
-    says : str
-        What an operator that passes keeps to, in a line.
-    run : callable
-        ``run(session, sample)``: raises `Fault`, or gives a reason where it proves
-        nothing, or "".
-    vary : callable, optional
-        ``vary(session, sample)`` gives the samples to run on in place of each sample.
-    over_all : callable, optional
-        ``over_all(session)``, after all samples.
-    for_all_kinds : bool
-        Whether it runs on arrays of other kinds than NumPy's too.
-    """
-
-    name: str
-    says: str
-    run: Callable[[Session, Sample], str]
-    vary: Callable[[Session, Sample], Iterable[Sample]] | None = None
-    over_all: Callable[[Session], None] | None = None
-    for_all_kinds: bool = False
-
+__all__ = ["CHECKS", "OpCheckResult", "checks_named", "opcheck", "status_of"]
 
 CHECKS = (
     Check(
@@ -87,18 +52,18 @@ CHECKS = (
     ),
     Check(
         "test_autograd_registration",
-        "the gradient is a formula, which can be called",
+        "the gradient formula can be called",
         derivatives.check_autograd_registration,
     ),
     Check(
         "test_faketensor",
-        "the fake kernel tells what the kernel returns",
+        "the fake kernel announces what the kernel returns",
         agreement.check_faketensor,
         for_all_kinds=True,
     ),
     Check(
         "test_sizes",
-        "shapes depend on shapes, or a tag says that they do not",
+        "shapes depend on shapes alone, or a tag says that they do not",
         agreement.check_sizes,
     ),
     Check(
@@ -115,7 +80,7 @@ CHECKS = (
     ),
     Check(
         "test_layouts",
-        "arrays may lie in memory as they like",
+        "any memory layout gives the same results",
         agreement.check_layouts,
         vary=agreement.in_layouts,
     ),
@@ -127,12 +92,12 @@ CHECKS = (
     ),
     Check(
         "test_determinism",
-        "equal inputs give equal results, in memory of their own",
+        "equal inputs give equal results, in new memory",
         behaviour.check_determinism,
     ),
     Check(
         "test_out_variant",
-        "what goes into out, or in place, is what is returned",
+        "out and in-place variants write what is returned",
         contract.check_out_variant,
     ),
     Check(
@@ -141,28 +106,29 @@ CHECKS = (
         behaviour.check_pickle,
     ),
     Check(
-        "test_threads", "calls in other threads do not meet", behaviour.check_threads
+        "test_threads",
+        "calls in several threads do not disturb each other",
+        behaviour.check_threads,
     ),
 )
 
-SUCCESS = "SUCCESS"
 _BY_NAME = {check.name: check for check in CHECKS}
 
 
 class OpCheckResult(dict[str, "str | Exception"]):
-    """What `opcheck` found: by name of the check, in order.
+    """The outcome of `opcheck` by name of the check, in order.
 
-    A value is ``"SUCCESS"``, ``"SKIPPED: reason"``, or the exception that tells the
-    fault. Printed, it is a table.
+    A value is ``"SUCCESS"``, ``"SKIPPED: reason"``, or an exception. It prints as a
+    table.
 
     Attributes
     ----------
     op : str
         Qualified name of the operator.
     seconds : dict
-        Name of a check -> seconds that it took.
+        Name of a check -> how long it took.
     notes : dict
-        Name of a check that succeeds -> what it leaves open, for those that do.
+        Name of a check that succeeded -> what it leaves open.
     """
 
     def __init__(self, op: str) -> None:
@@ -208,7 +174,7 @@ def _cells(found: str | Exception, note: str) -> tuple[str, str]:
 
 
 def opcheck(
-    op: Any,
+    op: RuleTable | OperatorPacket,
     args: tuple[Any, ...] | None = None,
     kwargs: Mapping[str, Any] | None = None,
     *,
@@ -217,24 +183,24 @@ def opcheck(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> OpCheckResult:
-    """Check that an operator keeps what its schema, tags and rules promise.
+    """Check that an operator does what its schema, tags and rules promise.
 
     Parameters
     ----------
     op : Operator or OperatorPacket
-        A packet stands for its only overload.
+        Of a packet, its only overload is checked.
     args : tuple, optional
-        Arguments of a call to check with, and with variations of them. Without them
-        inputs are found by the schema, or are those of ``register_sample_inputs``.
+        Arguments of a call. The checks run on them and on variations of them. Without
+        `args` and `kwargs` inputs are those of ``register_sample_inputs``, or are found.
     kwargs : mapping, optional
-        Its arguments by name.
+        Arguments of the call by name.
     test_utils : str or sequence of str
         Names of checks; ``"ALL"`` for all of them, in their order.
     raise_exception : bool
-        Whether the first fault raises; else all are in the result.
+        Whether the first fault raises; else the result has all of them.
     rtol, atol : float, optional
-        How close results must be, both or none; by their dtypes by default, as
-        `assert_close` has it.
+        How close results must be. Give both or none; the defaults are those of
+        `assert_close`.
 
     Returns
     -------
@@ -247,8 +213,8 @@ def opcheck(
         If a check finds a fault. It names check, operator and argument, the smallest
         input found that shows it, and code that repeats it.
     ArgumentError
-        If `op` is no operator or a packet of several, a check is unknown, `rtol` or
-        `atol` is given alone or negative, or no input is found that the operator takes.
+        If `op` is not an operator or is a packet of several, a check is unknown, `rtol`
+        or `atol` is given alone or negative, or no input is found.
     MissingRuleError
         If the library that defined the operator is closed.
 
@@ -274,11 +240,10 @@ def opcheck(
     operator = _operator(op)
     found = OpCheckResult(operator.qualname)
     with _quiet():
-        given = _given(operator, args, kwargs)
-        session = Session(operator, given, rtol, atol)
+        session = Session(operator, _given(operator, args, kwargs), rtol, atol)
         for check in chosen:
             start = perf_counter()
-            outcome = _outcome(check, session)
+            outcome = outcome_of(check, session)
             found.seconds[check.name] = perf_counter() - start
             if isinstance(outcome, OpCheckError) and raise_exception:
                 raise outcome.with_traceback(None) from outcome.__cause__
@@ -307,7 +272,7 @@ def checks_named(names: str | Sequence[str]) -> list[Check]:
     return [check for check in CHECKS if check.name in wanted]
 
 
-def _operator(op: Any) -> Operator[..., Any]:
+def _operator(op: object) -> Operator[..., Any]:
     if isinstance(op, OperatorPacket):
         names = op.overloads()
         if len(names) > 1:
@@ -319,7 +284,7 @@ def _operator(op: Any) -> Operator[..., Any]:
         op = getattr(op, names[0])
     if not isinstance(op, Operator):
         raise ArgumentError(
-            f"opcheck: {op!r} is no operator",
+            f"opcheck: {op!r} is not an operator",
             do="pass what custom_op returns, or co.ops.namespace.name.default",
         )
     if op.closed:
@@ -328,11 +293,13 @@ def _operator(op: Any) -> Operator[..., Any]:
 
 
 def _given(
-    op: Any, args: tuple[Any, ...] | None, kwargs: Mapping[str, Any] | None
+    op: Operator[..., Any],
+    args: tuple[Any, ...] | None,
+    kwargs: Mapping[str, Any] | None,
 ) -> list[Sample]:
-    """The samples to check on: the call given, or those that are found."""
+    """The samples to check on: the call that was given, or those that are found."""
     if args is None and kwargs is None:
-        return inputs.base_samples(op)
+        return base_samples(op)
     if args is not None and not isinstance(args, tuple | list):
         raise ArgumentError(
             f"opcheck: args is {type(args).__name__}, must be a tuple of arguments",
@@ -344,17 +311,17 @@ def _given(
         for leaf in flat(value):
             if not has_data(leaf):
                 raise ArgumentError(
-                    f"opcheck: argument '{p.name}' is {describe(leaf)}, without data of"
-                    " its own",
+                    f"opcheck: argument '{p.name}' is {describe(leaf)}, which has no"
+                    " data",
                     do="pass arrays with data",
                 )
     return [_on_host(op, sample)]
 
 
-def _on_host(op: Any, sample: Sample) -> Sample:
+def _on_host(op: Operator[..., Any], sample: Sample) -> Sample:
     """The sample with NumPy's arrays, where the operator has a kernel for them.
 
-    That its kernels for other kinds do the same is a check of its own.
+    test_kernels_agree then compares the kernels for other kinds.
     """
     if find_kernel(op, "cpu") is None:
         return sample
@@ -367,155 +334,7 @@ def _is_foreign(value: Any) -> bool:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Let no warning of a kernel on odd inputs come through, and keep random state."""
+    """Silence warnings of kernels on odd inputs, and restore the random state."""
     with random_state_kept(), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield
-
-
-# ---- running a check ----
-
-
-def _outcome(check: Check, session: Session) -> str | Exception:
-    """What a check finds: success, why it proves nothing, or the fault."""
-    reasons = []
-    session.notes.clear()
-    if not check.for_all_kinds and find_kernel(session.op, "cpu") is None:
-        return "SKIPPED: the operator has no kernel for NumPy's arrays"
-    for sample in _in_time(check, session):
-        reason, error = _found_by(check, session, sample)
-        if error is not None:
-            return _fault(check, session, sample, error)
-        reasons.append(reason)
-    if check.over_all is not None and session.samples:
-        try:
-            check.over_all(session)
-        except Exception as error:  # noqa: BLE001  # told as a fault of the operator
-            return _told(check, session, session.samples[0], error)
-    if not all(reasons):
-        return SUCCESS
-    return f"SKIPPED: {reasons[0] if reasons else 'no array to vary'}"
-
-
-# Seconds after which a check goes to no further sample. Only kernels that take a tenth
-# of a second meet it: checks of faster ones end in 0.1 s.
-_SECONDS = 5.0
-
-
-def _in_time(check: Check, session: Session) -> Iterator[Sample]:
-    """The samples that a check runs on, until its time is over."""
-    end = perf_counter() + _SECONDS
-    for count, sample in enumerate(_varied(check, session)):
-        if count and perf_counter() > end:
-            session.notes.append(
-                f"the kernel is slow: stopped after {_SECONDS:g} s, at input {count}"
-            )
-            return
-        yield sample
-
-
-def _varied(check: Check, session: Session) -> Iterator[Sample]:
-    for sample in session.samples:
-        yield from [sample] if check.vary is None else check.vary(session, sample)
-
-
-def _found_by(
-    check: Check, session: Session, sample: Sample
-) -> tuple[str, Exception | None]:
-    try:
-        return check.run(session, sample), None
-    except Exception as error:  # noqa: BLE001  # told as a fault of the operator
-        return "", error
-
-
-def _fault(
-    check: Check, session: Session, sample: Sample, error: Exception
-) -> Exception:
-    """The error for a fault, at the smallest input that shows it."""
-
-    def found(other: Sample) -> Exception | None:
-        own = Session(session.op, [other], session.rtol, session.atol)
-        seen = _found_by(check, own, other)[1]
-        return seen if seen is not None and _is_alike(error, seen) else None
-
-    def fails(other: Sample) -> bool:
-        return found(other) is not None
-
-    smallest = shrinking.shrink(session.op, sample, fails)
-    again = found(smallest)
-    if again is None:  # as chance has it: told as it was first seen
-        return _told(check, session, sample, error)
-    return _told(check, session, smallest, again)
-
-
-def _is_alike(error: Exception, other: Exception) -> bool:
-    """Whether two faults are one: of a class, of one parameter, in one respect."""
-    fields = ("parameter", "kind")
-    return (
-        type(other) is type(error)
-        and _respect(error) == _respect(other)
-        and all(
-            getattr(error, name, None) == getattr(other, name, None) for name in fields
-        )
-    )
-
-
-def _respect(error: Exception) -> str:
-    """In what a result and its fake differ, as in ``"they differ in shape"``."""
-    said = (getattr(error, "where", None) or ("",))[0].partition(";")[0]
-    return said if said.startswith("they differ in") else ""
-
-
-def _told(
-    check: Check, session: Session, sample: Sample, error: Exception
-) -> OpCheckError:
-    """A fault in words: check, operator, argument, input, and how to repeat it."""
-    op = session.op
-    what, where, do, parameter = _words(op, error)
-    script = reproduction.repro(op, sample, check.name)
-    told = OpCheckError(
-        f"{op.qualname}: {check.name}: {what}",
-        op.schema.show(op.qualname, parameter),
-        *where,
-        "input:",
-        *_indented(reproduction.show_sample(op, sample)),
-        "to repeat it:",
-        *_indented(script),
-        do=do,
-        op=op.qualname,
-        parameter=parameter or None,
-        kind=check.name,
-    )
-    told.sample = sample
-    told.repro = script
-    told.__cause__ = error.__cause__ if isinstance(error, Fault) else error
-    return told
-
-
-def _indented(text: str) -> Iterator[str]:
-    return (f"  {line}" for line in text.splitlines() if line)
-
-
-def _words(op: Any, error: Exception) -> tuple[str, tuple[str, ...], str, str]:
-    """What, where, what to do, and the parameter, of any error."""
-    if isinstance(error, Fault):
-        return error.what, error.where, error.do, error.parameter
-    if isinstance(error, CustomOpError):
-        shown = op.schema.show(op.qualname)
-        where = tuple(line for line in error.where if not line.startswith(shown))
-        what = error.what.removeprefix(f"{op.qualname}: ")
-        return what, where, error.do, error.parameter or ""
-    return (
-        f"raises {type(error).__name__}: {error}",
-        (_raised_at(error),),
-        "make it accept this input, or refuse it where the kernel does",
-        "",
-    )
-
-
-def _raised_at(error: Exception) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    assert trace is not None
-    return f"at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"

@@ -12,7 +12,7 @@ import numpy as np
 from customop.arrays.convert import from_host, to_host
 from customop.arrays.dtypes import dtype_of, is_complex
 
-__all__ = ["Space", "Vector"]
+__all__ = ["Space", "Vector", "random_vector"]
 
 Vector = np.ndarray[Any, np.dtype[Any]]
 
@@ -83,8 +83,7 @@ class Space:
 
     def random(self, rng: np.random.Generator) -> Vector:
         """A direction with no component near zero."""
-        signs: Vector = rng.choice([-1.0, 1.0], self.size)
-        return signs * rng.uniform(0.5, 1.5, self.size)
+        return random_vector(self.size, rng)
 
     def starts(self) -> list[int]:
         """Where each element begins in the vector."""
@@ -102,6 +101,12 @@ class Space:
         element, part = divmod(component - self.blocks[i].start, width)
         name = f"{self.labels[i]}{_index_text(element, self.arrays[i].shape)}"
         return f"{_PARTS[part]} part of {name}" if width == 2 else name
+
+
+def random_vector(size: int, rng: np.random.Generator) -> Vector:
+    """A vector with no component near zero."""
+    signs: Vector = rng.choice([-1.0, 1.0], size)
+    return signs * rng.uniform(0.5, 1.5, size)
 
 
 _PARTS = ("real", "imaginary")

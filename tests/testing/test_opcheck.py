@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import runpy
 import threading
 import warnings
@@ -16,7 +15,7 @@ import pytest
 import customop as co
 from customop.core.registry import namespaces
 from customop.testing import OpCheckResult, Sample, opcheck
-from customop.testing.checks import behaviour
+from customop.testing.checks import behaviour, check
 from customop.testing.opcheck import CHECKS
 
 HERE = Path(__file__)
@@ -318,7 +317,7 @@ def test_only_operators_are_checked() -> None:
     with pytest.raises(co.ArgumentError) as caught:
         opcheck(len)
     assert str(caught.value) == (
-        "opcheck: <built-in function len> is no operator\n"
+        "opcheck: <built-in function len> is not an operator\n"
         "  do: pass what custom_op returns, or co.ops.namespace.name.default"
     )
 
@@ -797,8 +796,7 @@ def test_chance_is_no_fault_of_layouts_and_dtypes(check: str) -> None:
 
 def test_slow_kernel_is_called_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """A check whose time is over goes to no further input, and says so."""
-    module = importlib.import_module("customop.testing.opcheck")  # not the function
-    monkeypatch.setattr(module, "_SECONDS", 0.0)
+    monkeypatch.setattr(check, "_SECONDS", 0.0)
     found = opcheck(scale, (X, 3.0), test_utils=("test_layouts", "test_sizes"))
     assert found.notes == {
         "test_layouts": "the kernel is slow: stopped after 0 s, at input 1",
@@ -923,7 +921,7 @@ def test_arrays_without_data() -> None:
     with pytest.raises(co.ArgumentError) as caught:
         opcheck(scale, (co.FakeArray((2,)), 2.0))
     assert str(caught.value) == (
-        "opcheck: argument 'x' is FakeArray f64[2], without data of its own\n"
+        "opcheck: argument 'x' is FakeArray f64[2], which has no data\n"
         "  do: pass arrays with data"
     )
 

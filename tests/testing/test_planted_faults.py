@@ -1712,7 +1712,7 @@ SAYS = {
     (
         "list_of_another_length",
         "test_determinism",
-    ): "gives 2 and 1 results between two calls on equal inputs",
+    ): "gives 1 and 2 results between two calls on equal inputs",
     (
         "word_that_changes",
         "test_determinism",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.convert import as_kind, devices_at_hand
-from customop.arrays.fake import FakeArray, to_fake
+from customop.arrays.fake import to_fake
 from customop.arrays.kinds import (
     DEFAULT,
     FAKE,
@@ -19,7 +19,7 @@ from customop.arrays.kinds import (
     known_kinds,
 )
 from customop.arrays.nested import flat, map_nested
-from customop.core.derived.find import find_fake, missing_fake
+from customop.core.derived.find import missing_fake
 from customop.core.kernels import find_kernel
 from customop.core.kinds import COMPOSITE
 from customop.core.operator import Operator
@@ -31,10 +31,10 @@ from customop.testing.checks.behaviour import check_determinism
 from customop.testing.checks.session import (
     Run,
     Session,
+    arrays_of,
     host,
     outputs_of,
     prove,
-    same_bits,
     split_call,
 )
 from customop.testing.fault import Fault
@@ -56,20 +56,21 @@ __all__ = [
 
 
 def check_faketensor(session: Session, sample: Sample) -> str:
-    """The fake kernel tells what the kernel returns, and reads no data for it."""
+    """The fake kernel announces what the kernel returns, and reads no values for it."""
     op = session.op
     fake = find_kernel(op, FAKE)
     if fake is None:
         return _without_fake(op)
     values = session.values(sample)
-    if not any(is_array(leaf) for leaf in flat(values)):
+    if not arrays_of(values):
         return "no argument is an array"
-    if find_fake(op) is not None and not _is_derived(op, fake):
-        reason = _check_told(op, fake, values)
+    row = op.rows.get(FAKE)
+    is_registered = row is not None and row.fn is fake
+    if is_registered:
+        reason = _check_fake_results(op, fake, values)
         if reason:
             return reason
-    proof, out = prove(op, values, fake)
-    proof.compare_fake(check_returns(op, proof.kernel, out, proof.kind))
+    _compare_fake(session, values, fake)
     return ""
 
 
@@ -78,28 +79,27 @@ def _without_fake(op: Operator[..., Any]) -> str:
     if by_data:
         return f"no fake kernel, as {by_data[0]} allows"
     why = missing_fake(op)
+    text = "" if why is None else why.what.partition(": ")[2]
     raise Fault(
-        "has no fake kernel"
-        if why is None
-        else why.what.partition(": ")[2] or "has no fake kernel",
+        text or "has no fake kernel",
         do=f"@{op.name}.register_fake, a function that returns fake_like(...)",
     )
 
 
-def _is_derived(op: Operator[..., Any], fake: Any) -> bool:
-    """Whether the fake kernel follows from tags or the body, and is not the user's."""
-    row = op.rows.get(FAKE)
-    return row is None or row.fn is not fake
+def _compare_fake(session: Session, values: Sequence[Any], fake: Any) -> None:
+    """Raise unless a fake kernel announces what the kernel returns."""
+    proof, out = prove(session.op, values, fake)
+    proof.compare_fake(check_returns(session.op, proof.kernel, out, proof.kind))
 
 
-def _check_told(
+def _check_fake_results(
     op: Operator[..., Any], fake: Callable[..., Any], values: Sequence[Any]
 ) -> str:
-    """What the user's fake kernel returns is fake, new, and made without data."""
+    """The results of a registered fake kernel are fake, new, and made without values."""
     where = f"fake kernel at {place(fake)}"
     fakes = [map_nested(value, to_fake) for value in values]
     try:
-        told = split_call(op, fake, fakes)
+        out = split_call(op, fake, fakes)
     except DataDependentError as error:
         if op.tags.intersection(BY_DATA):
             return "the fake kernel needs data, as its tags allow"
@@ -109,16 +109,15 @@ def _check_told(
             do="compute shapes and dtypes from x.shape and x.dtype alone, or tag the"
             f" operator with {Tag.dynamic_output_shape}",
         ) from None
-    given = [leaf for leaf in flat(fakes) if type(leaf) is FakeArray]
-    free = any(r.alias for r in op.schema.returns)
-    for name, leaf in leaves_in(told, "the output"):
+    may_alias = any(r.alias for r in op.schema.returns)
+    for name, leaf in leaves_in(out, "the output"):
         if is_array(leaf) and not is_fake(leaf):
             raise Fault(
                 f"has a fake kernel that returns an array with data as {name}",
                 where,
                 do="return fake_like(x, shape=..., dtype=...)",
             )
-        if not free and any(leaf is x for x in given):
+        if not may_alias and any(leaf is x for x in flat(fakes) if is_fake(x)):
             raise Fault(
                 f"has a fake kernel that returns its input itself as {name}",
                 where,
@@ -136,8 +135,8 @@ def check_sizes(session: Session, sample: Sample) -> str:
     if Tag.dynamic_output_shape in op.tags:
         return f"{Tag.dynamic_output_shape} lets sizes depend on data"
     values = session.values(sample)
-    others = [map_nested(value, _other_values) for value in values]
-    if not any(a is not b for a, b in zip(flat(values), flat(others), strict=True)):
+    others = [map_nested(value, _with_one_value) for value in values]
+    if all(a is b for a, b in zip(flat(values), flat(others), strict=True)):
         return "no array holds values to change"
     run = session.expected(sample)
     try:
@@ -157,8 +156,8 @@ def check_sizes(session: Session, sample: Sample) -> str:
     return ""
 
 
-def _other_values(leaf: Any) -> Any:
-    """The values of an array in reverse order, the first of them everywhere else."""
+def _with_one_value(leaf: Any) -> Any:
+    """An array with its first value everywhere."""
     if not isinstance(leaf, np.ndarray) or leaf.size < 2 or not leaf.flags.writeable:
         return leaf
     return np.full_like(leaf, leaf.flat[0])
@@ -169,11 +168,12 @@ def _other_values(leaf: Any) -> Any:
 
 def check_kernels_agree(session: Session, sample: Sample) -> str:
     """Every kernel that can run here does what the kernel of a plain call does."""
-    others = list(_other_kernels(session.op))
-    wanted = [kind for kind in known_kinds() if _is_meant_for(session.op, kind)]
+    op = session.op
+    others = _other_kernels(op)
+    wanted = [kind for kind in known_kinds() if _is_meant_for(op, kind)]
     kinds = [kind for kind in wanted if kind in devices_at_hand()]
     if not others and not kinds:
-        missing = [kind for kind in wanted if kind in session.op.rows]
+        missing = [kind for kind in wanted if kind in op.rows]
         if missing:
             return f"no array of the kind '{missing[0]}' can be made here"
         return "one kernel alone"
@@ -190,7 +190,7 @@ def check_kernels_agree(session: Session, sample: Sample) -> str:
 
 
 def _other_kernels(op: Operator[..., Any]) -> list[tuple[str, Callable[..., Any]]]:
-    """Kernels for NumPy's arrays besides the one that calls take, each once."""
+    """The kernels for NumPy's arrays that calls do not take, each once."""
     found = [find_kernel(op, "cpu")]
     rows = [
         ("default kernel", op.rows.get(DEFAULT)),
@@ -209,10 +209,10 @@ def _other_kernels(op: Operator[..., Any]) -> list[tuple[str, Callable[..., Any]
 
 
 def _is_meant_for(op: Operator[..., Any], kind: str) -> bool:
-    """Whether an operator has a kernel that arrays of another kind may come to."""
+    """Whether an operator has a kernel that takes arrays of another kind."""
     if kind in ("cpu", FAKE) or find_kernel(op, kind) is None:
         return False
-    # CuPy takes half a second to import: it is not, for a default kernel alone.
+    # CuPy takes half a second to import: too long for a default kernel alone.
     return kind in op.rows or kind != "cuda" or "cupy" in sys.modules
 
 
@@ -222,7 +222,7 @@ def _check_kind(session: Session, sample: Sample, kind: str, run: Run) -> str:
         map_nested(v, lambda leaf: as_kind(leaf, kind) if is_array(leaf) else leaf)
         for v in session.values(sample)
     ]
-    if not any(is_array(leaf) for leaf in flat(values)):
+    if not arrays_of(values):
         return "no argument is an array"
     kernel, positional, keywords, _ = op.select(values)
     given = [*positional, *keywords.values()]
@@ -242,14 +242,17 @@ def _check_kind(session: Session, sample: Sample, kind: str, run: Run) -> str:
                 f"kernel at {place(kernel)}",
                 do=f"return arrays of the kind '{kind}'",
             )
-    effects = [(name, host(leaf)) for name, leaf in found.effects]
     session.compare(
-        Run(found.out, effects),
-        Run(run.out, [(name, host(leaf)) for name, leaf in run.effects]),
+        _on_host(found),
+        _on_host(run),
         f"between the '{kind}' and the 'cpu' kernel",
         do=f"make the kernels agree; the '{kind}' kernel is at {place(kernel)}",
     )
     return ""
+
+
+def _on_host(run: Run) -> Run:
+    return Run(run.out, [(name, host(leaf)) for name, leaf in run.effects])
 
 
 # ---- test_layouts ----
@@ -261,7 +264,7 @@ def in_layouts(session: Session, sample: Sample) -> Iterator[Sample]:
 
 
 def check_layouts(session: Session, sample: Sample) -> str:
-    """A call does the same wherever, and in whatever order, its arrays lie."""
+    """A call does the same however its arrays lie in memory."""
     plain = [map_nested(value, _in_c_order) for value in session.values(sample)]
     try:
         expected = session.call(plain)
@@ -269,7 +272,7 @@ def check_layouts(session: Session, sample: Sample) -> str:
         return "the kernel refuses these values"
     try:
         found = session.call(session.values(sample))
-    except Exception:  # noqa: BLE001  # refused aloud: no wrong answer
+    except Exception:  # noqa: BLE001  # refused, which is not a wrong answer
         return "the kernel refuses this layout"
     try:
         session.compare(
@@ -283,14 +286,14 @@ def check_layouts(session: Session, sample: Sample) -> str:
         if _is_unsteady(session, sample):
             return _UNSTEADY
         raise
-    return _compare_with_fake(session, sample, found)
+    return _check_fake_of(session, sample, found)
 
 
 _UNSTEADY = "equal calls give other results, see test_determinism"
 
 
 def _is_unsteady(session: Session, sample: Sample) -> bool:
-    """Whether results differ where nothing else does: no fault of a layout or dtype."""
+    """Whether results differ without another layout or dtype."""
     try:
         check_determinism(session, sample)
     except Fault:
@@ -302,35 +305,34 @@ def _in_c_order(leaf: Any) -> Any:
     return leaf.copy(order="C") if isinstance(leaf, np.ndarray) else leaf
 
 
-def _compare_with_fake(session: Session, sample: Sample, found: Run) -> str:
-    """Whether the fake kernel is right for a variation too, if there is one."""
+def _check_fake_of(session: Session, sample: Sample, found: Run) -> str:
+    """The fake kernel, if there is one, is right for a variation too."""
     fake = find_kernel(session.op, FAKE)
     values = session.bound(sample)
-    arrays = [leaf for leaf in flat(values) if is_array(leaf)]
-    # NumPy gives results in its own byte order: no dtype that a fake kernel can tell.
-    is_native = all(_dtype(leaf) is None or leaf.dtype.isnative for leaf in arrays)
+    arrays = arrays_of(values)
+    # NumPy returns results in the machine's byte order, which fake kernels cannot know.
+    is_native = all(x.dtype.isnative for x in arrays if isinstance(x, np.ndarray))
     if fake is None or not arrays or not is_native:
         return ""
-    if not _is_told(session, fake, values, found):
-        proof, out = prove(session.op, session.values(sample), fake)
-        proof.compare_fake(check_returns(session.op, proof.kernel, out, proof.kind))
+    if not _matches(session, fake, values, found):
+        _compare_fake(session, session.values(sample), fake)
     return ""
 
 
-def _is_told(session: Session, fake: Any, values: Sequence[Any], found: Run) -> bool:
-    """Whether results are at first sight what the fake kernel tells: 30 us less."""
+def _matches(session: Session, fake: Any, values: Sequence[Any], found: Run) -> bool:
+    """Whether results have the outlines of their fakes: 30 us less than the proof."""
     try:
-        told = split_call(session.op, fake, [map_nested(v, to_fake) for v in values])
+        out = split_call(session.op, fake, [map_nested(v, to_fake) for v in values])
     except Exception:  # noqa: BLE001  # the proof says what is wrong
         return False
-    reals, fakes = flat(found.out), flat(outputs_of(session.op, told))
-    return len(reals) == len(fakes) and all(map(_is_alike, reals, fakes))
+    reals, fakes = flat(found.out), flat(outputs_of(session.op, out))
+    return len(reals) == len(fakes) and all(map(_has_outline, reals, fakes))
 
 
-def _is_alike(real: Any, fake: Any) -> bool:
+def _has_outline(real: Any, fake: Any) -> bool:
     return (
         is_array(real)
-        and type(fake) is FakeArray
+        and is_fake(fake)
         and fake.shape == real.shape
         and fake.dtype == real.dtype
         and fake.strides == real.strides
@@ -343,8 +345,8 @@ def _is_alike(real: Any, fake: Any) -> bool:
 def in_dtypes(session: Session, sample: Sample) -> Iterator[Sample]:
     """The sample in other dtypes, with a note where the fake kernel is wrong for one.
 
-    Most operators on floats have a kernel that makes floats of integers, and a fake
-    kernel that says `fake_like`: this is told, and is no fault.
+    Most kernels on floats turn integers into floats, and most of their fake kernels
+    are `fake_like`. This is worth a note, and not a fault.
     """
     left_out: list[Sample] = []
     yield from dtypes(session.op, sample, left_out)
@@ -359,20 +361,20 @@ def check_dtypes(session: Session, sample: Sample) -> str:
     values = session.values(sample)
     try:
         found = session.call(values)
-    except Exception:  # noqa: BLE001  # refused aloud: no wrong answer
+    except Exception:  # noqa: BLE001  # refused, which is not a wrong answer
         return "the kernel refuses this dtype"
-    arrays = [leaf for leaf in flat(values) if isinstance(leaf, np.ndarray)]
-    for kinds, wide in (("fc", _wide_floats), ("i", _wide_numbers)):
-        if any(leaf.dtype.kind in kinds for leaf in arrays):
-            others = [map_nested(value, wide) for value in session.values(sample)]
-            try:
-                _compare_numbers(session, sample, found, others)
-            except Fault:
-                if _is_unsteady(session, sample):
-                    return _UNSTEADY
-                raise
+    kinds = {leaf.dtype.kind for leaf in flat(values) if isinstance(leaf, np.ndarray)}
+    wider = [(kinds & {"f", "c"}, _wide_floats), (kinds & {"i"}, _wide_numbers)]
+    for wide in (fn for is_used, fn in wider if is_used):
+        others = [map_nested(value, wide) for value in session.values(sample)]
+        try:
+            _compare_numbers(session, sample, found, others)
+        except Fault:
+            if _is_unsteady(session, sample):
+                return _UNSTEADY
+            raise
     try:
-        return _compare_with_fake(session, sample, found)
+        return _check_fake_of(session, sample, found)
     except ContractError as error:
         if "dtype" not in error.where[0]:
             raise
@@ -383,10 +385,6 @@ def check_dtypes(session: Session, sample: Sample) -> str:
             " np.result_type(x, float), or raise a TypeError in both for dtypes that"
             " the operator does not take",
         ) from None
-
-
-def _dtype(leaf: Any) -> Any:
-    return leaf.dtype if isinstance(leaf, np.ndarray) else None
 
 
 def _wide_floats(leaf: Any) -> Any:
@@ -404,47 +402,46 @@ def _wide_numbers(leaf: Any) -> Any:
     return _wide_floats(leaf)
 
 
-def _compare_numbers(
-    session: Session, sample: Sample, found: Run, others: Sequence[Any]
-) -> None:
-    """The same numbers as float64 give the same results, as far as dtypes can hold."""
-    try:
-        expected = session.call(others)
-    except Exception:  # noqa: BLE001  # integers that stand for places, say
-        return
-    if session.op.schema.written:  # what is written has the dtype that it has
-        return
-    pairs = zip(found.effects, expected.effects, strict=True)
-    for (name, a), (_, b) in pairs:
-        if not _same_numbers(a, b) and host(a).dtype.isnative:
-            raise Fault(
-                f"{name} has other values for {sample.note or 'this dtype'} than for"
-                " the same numbers as float64",
-                f"{host(a).tolist()} and {host(b).tolist()}"
-                if host(a).size < _SHOWN
-                else f"{host(a).dtype} and {host(b).dtype}",
-                do="compute in the dtype of the arguments, or raise a TypeError for"
-                " dtypes that the kernel does not take",
-            )
-
-
 # Elements that a message shows.
 _SHOWN = 10
 
 
-def _same_numbers(a: Any, b: Any) -> bool:
-    """Whether results are alike, as far as the dtype of the first can tell."""
-    if not (is_array(a) and is_array(b)) or host(a).dtype.kind not in "ifc":
+def _compare_numbers(
+    session: Session, sample: Sample, found: Run, others: Sequence[Any]
+) -> None:
+    """The same numbers as float64 give the same results, as far as dtypes can hold."""
+    if session.op.schema.written:  # a written array keeps its dtype
+        return
+    try:
+        expected = session.call(others)
+    except Exception:  # noqa: BLE001  # integers that are indices, say
+        return
+    for (name, a), (_, b) in zip(found.effects, expected.effects, strict=True):
+        short, wide = host(a), host(b)
+        if _same_numbers(short, wide):
+            continue
+        raise Fault(
+            f"{name} has other values for {sample.note or 'this dtype'} than for"
+            " the same numbers as float64",
+            f"{short.tolist()} and {wide.tolist()}"
+            if short.size < _SHOWN
+            else f"{short.dtype} and {wide.dtype}",
+            do="compute in the dtype of the arguments, or raise a TypeError for"
+            " dtypes that the kernel does not take",
+        )
+
+
+def _same_numbers(short: Any, wide: Any) -> bool:
+    """Whether results are equal, as far as the dtype of the first can hold."""
+    if not (is_array(short) and is_array(wide)):
         return True
-    short, wide = host(a), host(b)
+    if short.dtype.kind not in "ifc" or not short.dtype.isnative:
+        return True
     if short.shape != wide.shape or wide.dtype.kind not in "ifc":
         return bool(short.shape == wide.shape)
     if short.dtype.kind == wide.dtype.kind == "f":
-        wide = wide.astype(short.dtype)  # what is too great for it is infinite there
-        if same_bits(short, wide):
-            return True
-    far = np.abs(short - wide)
-    if not far.any():
+        wide = wide.astype(short.dtype)  # too large a number becomes infinite
+    if np.array_equal(short, wide):
         return True
     finite = wide[np.isfinite(wide)]
     scale = max(1.0, float(np.abs(finite).max(initial=0.0)))
@@ -454,8 +451,8 @@ def _same_numbers(a: Any, b: Any) -> bool:
     )
 
 
-# How far results may be off, to the greatest of them; a whole number by one. Loose:
-# what is looked for is memory read as another dtype, which is off by far.
+# How far results may be off, relative to the greatest of them; integers by one. Loose:
+# memory that is read as another dtype is off by far.
 _LOOSE = {2: 1e-1, 4: 1e-2}
 
 

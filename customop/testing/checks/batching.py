@@ -1,4 +1,4 @@
-"""The check of an operator's batching rule against a loop over the rows."""
+"""The check of an operator's vmap rule against a loop over the rows."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from customop.schema.tags import Tag
 from customop.testing.checks.session import (
     Run,
     Session,
+    arrays_of,
     outputs_of,
     placer,
     same_bits,
@@ -33,6 +34,8 @@ __all__ = ["check_vmap"]
 
 # Combinations of in_dims that are tried.
 _MOST_COMBINATIONS = 24
+# Up to this number of arrays, all combinations of the first axis, the last and None.
+_FEW_ARRAYS = 3
 
 _DO = (
     "the batch axis of each argument is its entry among in_dims (None for one that is"
@@ -41,184 +44,116 @@ _DO = (
 
 
 def check_vmap(session: Session, sample: Sample) -> str:
-    """The batching rule does what a loop over the rows does."""
+    """The vmap rule does what a loop over the rows does."""
     op = session.op
     if op.find_rule(VMAP) is None:
         is_composite = COMPOSITE in op.rows
         return "made of operators" if is_composite else "no vmap rule: a loop is exact"
-    arrays = _arrays(session.bound(sample))
+    arrays = arrays_of(session.bound(sample))
     if not arrays:
         return "no argument is an array"
     if op.sees_seed:
         _check_randomness(session, sample)
         return ""
+    # Rows and their results depend on which arrays are batched, and not along which axis.
+    known: dict[tuple[bool, ...], _Rows] = {}
     for dims in _combinations([leaf.ndim for leaf in arrays]):
-        _Batch(session, sample, dims, 2).check()
+        batched = tuple(d is not None for d in dims)
+        if batched not in known:
+            known[batched] = _Rows(session, sample, batched, 2)
+        _check_dims(known[batched], dims)
     first = (0,) * len(arrays)
+    every = (True,) * len(arrays)
     for size in (1, 0):
-        _Batch(session, sample, first, size).check()
+        _check_dims(_Rows(session, sample, every, size), first)
     if not op.schema.written and Tag.dynamic_output_shape not in op.tags:
-        _check_out_dims(session, sample, first)
-        _check_nested(session, sample, first)
+        _check_out_dims(known[every])
+        _check_nested(_Rows(session, sample, every, 4))
     return ""
 
 
-def _arrays(values: Sequence[Any]) -> list[Any]:
-    """The arrays among the arguments, nested or not."""
-    return [leaf for leaf in flat(list(values)) if is_array(leaf)]
-
-
 def _combinations(ranks: Sequence[int]) -> list[tuple[int | None, ...]]:
-    """Axes for the batch, by array: each of them, alone and beside others."""
+    """Axes for the batch, by array: each axis of one array, with 0 or None for others."""
     count = len(ranks)
-    found: dict[tuple[int | None, ...], None] = {(0,) * count: None}
-    for i, rank in enumerate(ranks):
-        for axis in (*range(rank + 1), -1, None):
-            for rest in (0, None):
-                found[(*(rest,) * i, axis, *(rest,) * (count - i - 1))] = None
-    if 1 < count < _FEW_ARRAYS:
-        found.update(dict.fromkeys(itertools.product([0, -1, None], repeat=count)))
-    kept = [dims for dims in found if any(d is not None for d in dims)]
+    found: list[tuple[int | None, ...]] = [(0,) * count]
+    found += (
+        (*(rest,) * i, axis, *(rest,) * (count - i - 1))
+        for i, rank in enumerate(ranks)
+        for axis in (*range(rank + 1), -1, None)
+        for rest in (0, None)
+    )
+    if 1 < count <= _FEW_ARRAYS:
+        found += itertools.product([0, -1, None], repeat=count)
     # The last axis of an array without axes is its first.
-    once = {
-        tuple(
-            0 if d == -1 and r == 0 else d for d, r in zip(dims, ranks, strict=True)
-        ): 0
-        for dims in kept
-    }
-    return list(once)[:_MOST_COMBINATIONS]
+    rows = (zip(dims, ranks, strict=True) for dims in found)
+    plain = (tuple(0 if d == -1 and r == 0 else d for d, r in row) for row in rows)
+    kept = [dims for dims in dict.fromkeys(plain) if any(d is not None for d in dims)]
+    return kept[:_MOST_COMBINATIONS]
 
 
-_FEW_ARRAYS = 4
+class _Rows:
+    """Rows for the arrays of a call, and what the operator does with each row.
 
-
-class _Batch:
-    """Rows for the arrays of a call, and the same rows stacked."""
+    Arrays that are not batched are the same in all rows. The others differ as much as
+    the kernel allows.
+    """
 
     def __init__(
-        self, session: Session, sample: Sample, dims: Sequence[int | None], size: int
+        self, session: Session, sample: Sample, batched: Sequence[bool], size: int
     ) -> None:
         self.session = session
         self.sample = sample
-        self.dims = dims
         self.size = size
         values = session.values(sample)
-        self.arrays = _arrays(values)
+        self.arrays = arrays_of(values)
         self.put = placer(values, is_array)
-        self.rows, self.runs = self._first_accepted()
+        self.rows: list[list[Any]] = []
+        self.runs: list[Run] = self._run(batched)
 
-    def _first_accepted(self) -> tuple[list[list[Any]], list[Run]]:
-        """Rows as unlike each other as the kernel takes them, and what they give."""
+    def _run(self, batched: Sequence[bool]) -> list[Run]:
         for unlike in (_shuffled, _scaled):
-            self.rows = self._rows(unlike)
             try:
-                return self.rows, self._run_rows()
+                return self._run_rows(batched, unlike)
             except Exception:  # noqa: BLE001, S112  # a matrix that must be positive
                 continue
-        self.rows = self._rows(lambda x, _: x.copy())
-        return self.rows, self._run_rows()
+        return self._run_rows(batched, lambda x, _: x.copy())
 
-    def _run_rows(self) -> list[Run]:
-        return [self.session.call(self.row(i)) for i in range(self.size)]
-
-    def _rows(self, unlike: Callable[[Any, int], Any]) -> list[list[Any]]:
-        pairs = list(zip(self.arrays, self.dims, strict=True))
-        return [
-            [x if d is None else unlike(np.asarray(x), i) for x, d in pairs]
+    def _run_rows(
+        self, batched: Sequence[bool], unlike: Callable[[Any, int], Any]
+    ) -> list[Run]:
+        pairs = list(zip(self.arrays, batched, strict=True))
+        self.rows = [
+            [unlike(np.asarray(x), i) if is_batched else x for x, is_batched in pairs]
             for i in range(self.size)
         ]
+        copies = ([x.copy() for x in row] for row in self.rows)
+        return [self.session.call(self.put(row)) for row in copies]
 
-    def row(self, i: int) -> list[Any]:
-        """The arguments of a row, to be written."""
-        return self.put([x.copy() for x in self.rows[i]])
-
-    def stacked(self) -> list[Any]:
-        """The arrays with the batch at its axes."""
-        triples = enumerate(zip(self.arrays, self.dims, strict=True))
+    def stacked(self, dims: Sequence[int | None]) -> list[Any]:
+        """The arrays with the batch at these axes."""
         return [
             x.copy() if d is None else _stack([row[k] for row in self.rows], x, d)
-            for k, (x, d) in triples
+            for k, (x, d) in enumerate(zip(self.arrays, dims, strict=True))
         ]
 
-    def check(self) -> None:
-        """Raise unless every row comes out as it does alone."""
-        op = self.session.op
-        arrays = self.stacked()
-        try:
-            outs = vmap(_call(self.session, self.sample), tuple(self.dims))(*arrays)
-        except (VmapError, DataDependentError):
-            # One array for all rows cannot be written, nor uneven rows be stacked.
-            if op.schema.written or Tag.dynamic_output_shape in op.tags:
-                return
-            raise
-        except CustomOpError as error:
-            if self.size == 0 and not isinstance(error, ContractError):
-                return
-            raise
-        except Exception as error:
-            if self.size == 0:  # refused without a row, as a maximum is
-                return
-            raise Fault(
-                f"raises {type(error).__name__} under vmap with in_dims=({self.seen}),"
-                f" and not for each row alone: {error}",
-                do=self.do,
-            ) from error
-        found = [*outs, *self._written(arrays)]
-        for i, run in enumerate(self.runs):
-            self._compare(i, run, [leaf[i] for leaf in found])
+    def call(self, *arrays: Any) -> list[Any]:
+        """The operator as a function of its arrays, to its results that are arrays."""
+        out = outputs_of(self.session.op, self.session.op.invoke(self.put(arrays)))
+        return [leaf for leaf in flat(out) if is_array(leaf)]
 
-    def _written(self, arrays: Sequence[Any]) -> list[Any]:
-        """What is written, with its batch first."""
-        op = self.session.op
-        if not op.schema.written:
-            return []
-        counts = [len(_arrays([v])) for v in self.session.values(self.sample)]
-        ends = list(itertools.accumulate(counts))
-        slots = [
-            k
-            for p, end, n in zip(op.schema.parameters, ends, counts, strict=True)
-            for k in range(end - n, end)
-            if p.is_written
-        ]
-        return [np.moveaxis(arrays[k], self.dims[k] or 0, 0) for k in slots]
-
-    def _compare(self, i: int, run: Run, found: Sequence[Any]) -> None:
-        expected = [(name, leaf) for name, leaf in run.effects if is_array(leaf)]
-        if len(found) == len(expected) and all(
-            same_bits(a, b) for a, (_, b) in zip(found, expected, strict=True)
-        ):
-            return
-        names = [name for name, _ in expected]
-        if len(names) != len(found):
-            raise Fault(
-                f"gives {len(found)} results under vmap, {len(names)} without", do=_DO
-            )
-        self.session.compare(
-            Run([], list(zip(names, map(np.asarray, found), strict=True))),
-            Run([], [(name, np.asarray(leaf)) for name, leaf in expected]),
-            f"between row {i} under vmap with in_dims=({self.seen}) and that row alone",
-            do=self.do,
-        )
-
-    @property
-    def seen(self) -> str:
-        """The axes, as messages show them."""
-        return ", ".join(map(str, self.dims))
-
-    @property
-    def do(self) -> str:
+    def remedy(self, more: str = "") -> str:
         """What to do about a wrong rule."""
-        return f"correct the rule of @{self.session.op.name}.register_vmap: {_DO}"
+        return f"correct the rule of @{self.session.op.name}.register_vmap: {more}{_DO}"
 
 
 def _shuffled(x: Any, i: int) -> Any:
-    """The elements in another order, and other ones."""
+    """The elements scaled, and in another order."""
     line = _scaled(x, i).reshape(-1)
     return np.concatenate((line[i:], line[:i])).reshape(x.shape)
 
 
 def _scaled(x: Any, i: int) -> Any:
-    """Floats nearer to zero: a domain around it holds them, and a cone too."""
+    """Floats closer to zero: still in a domain around zero, and in a cone."""
     return (x * (1.0 - 0.125 * i)).astype(x.dtype) if x.dtype.kind in "fc" else x.copy()
 
 
@@ -228,59 +163,126 @@ def _stack(rows: Sequence[Any], like: Any, dim: int) -> Any:
     return np.moveaxis(np.zeros((0, *like.shape), like.dtype), 0, dim)
 
 
-def _call(session: Session, sample: Sample) -> Any:
-    """The operator as a function of its arrays, to the list of its results."""
-    put = placer(session.values(sample), is_array)
-
-    def call(*given: Any) -> Any:
-        out = outputs_of(session.op, session.op.invoke(put(given)))
-        return [leaf for leaf in flat(out) if is_array(leaf)]
-
-    return call
+# ---- along which axes ----
 
 
-def _check_out_dims(session: Session, sample: Sample, dims: Sequence[int]) -> None:
+def _check_dims(rows: _Rows, dims: Sequence[int | None]) -> None:
+    """Every row comes out as it does alone."""
+    arrays = rows.stacked(dims)
+    outs = _batched(rows, dims, arrays)
+    if outs is None:
+        return
+    found = [*outs, *_written(rows, dims, arrays)]
+    for i, run in enumerate(rows.runs):
+        _compare_row(rows, dims, run, [leaf[i] for leaf in found], i)
+
+
+def _batched(
+    rows: _Rows, dims: Sequence[int | None], arrays: Sequence[Any]
+) -> list[Any] | None:
+    """The results under vmap; None where it may refuse these arguments."""
+    op = rows.session.op
+    try:
+        outs: list[Any] = vmap(rows.call, tuple(dims))(*arrays)
+    except (VmapError, DataDependentError):
+        # One array for all rows cannot be written, and uneven rows cannot be stacked.
+        if op.schema.written or Tag.dynamic_output_shape in op.tags:
+            return None
+        raise
+    except CustomOpError as error:
+        if rows.size == 0 and not isinstance(error, ContractError):
+            return None
+        raise
+    except Exception as error:
+        if rows.size == 0:  # refused without a row, as a maximum is
+            return None
+        raise Fault(
+            f"raises {type(error).__name__} under vmap with in_dims=({_text(dims)}),"
+            f" and not for each row alone: {error}",
+            do=rows.remedy(),
+        ) from error
+    return outs
+
+
+def _text(dims: Sequence[int | None]) -> str:
+    return ", ".join(map(str, dims))
+
+
+def _written(
+    rows: _Rows, dims: Sequence[int | None], arrays: Sequence[Any]
+) -> list[Any]:
+    """The written arrays, with the batch first."""
+    values = rows.session.bound(rows.sample)
+    pairs = zip(rows.session.op.schema.parameters, values, strict=True)
+    flags = [p.is_written for p, value in pairs for _ in arrays_of([value])]
+    return [
+        np.moveaxis(x, dim or 0, 0)
+        for x, dim, is_written in zip(arrays, dims, flags, strict=True)
+        if is_written
+    ]
+
+
+def _compare_row(
+    rows: _Rows, dims: Sequence[int | None], run: Run, found: Sequence[Any], i: int
+) -> None:
+    expected = [(name, leaf) for name, leaf in run.effects if is_array(leaf)]
+    if len(found) != len(expected):
+        raise Fault(
+            f"gives {len(found)} results under vmap, {len(expected)} without", do=_DO
+        )
+    for a, (name, b) in zip(found, expected, strict=True):
+        if not same_bits(a, b):
+            rows.session.compare_leaf(
+                name,
+                np.asarray(a),
+                np.asarray(b),
+                f"between row {i} under vmap with in_dims=({_text(dims)}) and that row"
+                " alone",
+                do=rows.remedy(),
+            )
+
+
+def _check_out_dims(rows: _Rows) -> None:
     """The batch comes out wherever it is asked for."""
-    batch = _Batch(session, sample, dims, 2)
-    call = _call(session, sample)
-    expected = vmap(call)(*batch.stacked())
+    arrays = rows.stacked((0,) * len(rows.arrays))
+    expected = vmap(rows.call)(*arrays)
     for axis in {-1, min((leaf.ndim - 1 for leaf in expected), default=0)}:
-        found = vmap(call, 0, axis)(*batch.stacked())
+        found = vmap(rows.call, 0, axis)(*arrays)
         for i, (a, b) in enumerate(zip(found, expected, strict=True)):
-            session.compare_leaf(
+            rows.session.compare_leaf(
                 f"output {i}",
                 np.asarray(a),
                 np.moveaxis(b, 0, axis),
                 f"between out_dims={axis} and out_dims=0",
-                do=f"correct the rule of @{session.op.name}.register_vmap: {_DO}",
+                do=rows.remedy(),
             )
 
 
-def _check_nested(session: Session, sample: Sample, dims: Sequence[int]) -> None:
+def _check_nested(rows: _Rows) -> None:
     """A batch of batches is the batches, one after the other."""
-    batch = _Batch(session, sample, dims, 4)
-    arrays = [x.reshape(2, 2, *x.shape[1:]) for x in batch.stacked()]
-    found = vmap(vmap(_call(session, sample)))(*arrays)
-    for i, run in enumerate(batch.runs):
+    arrays = rows.stacked((0,) * len(rows.arrays))
+    found = vmap(vmap(rows.call))(*[x.reshape(2, 2, *x.shape[1:]) for x in arrays])
+    for i, run in enumerate(rows.runs):
         expected = [leaf for _, leaf in run.effects if is_array(leaf)]
         for k, (a, b) in enumerate(zip(found, expected, strict=True)):
-            session.compare_leaf(
+            rows.session.compare_leaf(
                 f"output {k}",
                 np.asarray(a[i // 2, i % 2]),
                 np.asarray(b),
                 f"between row ({i // 2}, {i % 2}) under vmap of vmap and that row alone",
-                do=f"correct the rule of @{session.op.name}.register_vmap: call operators"
-                f" in it, and count axes from in_dims; {_DO}",
+                do=rows.remedy("call operators in it, and count axes from in_dims; "),
             )
+
+
+# ---- random operators ----
 
 
 def _check_randomness(session: Session, sample: Sample) -> None:
     """``"error"`` raises, ``"same"`` draws the same for all rows."""
-    arrays = _arrays(session.values(sample))
-    stacked = [np.stack([x, x]) for x in arrays]
-    call = _call(session, sample)
+    rows = _Rows(session, sample, [False] * len(arrays_of(session.bound(sample))), 0)
+    stacked = [np.stack([x, x]) for x in rows.arrays]
     try:
-        vmap(call)(*stacked)
+        vmap(rows.call)(*stacked)
     except VmapError:
         pass
     else:
@@ -288,14 +290,12 @@ def _check_randomness(session: Session, sample: Sample) -> None:
             "draws random numbers under vmap with randomness='error'",
             do="let the rule call random operators, which raise there",
         )
-    for name in ("same", "different"):
-        outs = vmap(call, randomness=name)(*stacked)
-        for i, leaf in enumerate(outs):
-            if name == "same":
-                session.compare_leaf(
-                    f"output {i}",
-                    np.asarray(leaf[1]),
-                    np.asarray(leaf[0]),
-                    "between rows of equal values with randomness='same'",
-                    do="look at info.randomness in the rule",
-                )
+    vmap(rows.call, randomness="different")(*stacked)
+    for i, leaf in enumerate(vmap(rows.call, randomness="same")(*stacked)):
+        session.compare_leaf(
+            f"output {i}",
+            np.asarray(leaf[1]),
+            np.asarray(leaf[0]),
+            "between rows of equal values with randomness='same'",
+            do="look at info.randomness in the rule",
+        )

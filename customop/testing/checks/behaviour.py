@@ -1,4 +1,4 @@
-"""Checks of an operator as part of a program: repeated, sent away, in threads."""
+"""Checks of an operator in a program: repeated, pickled, in threads."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ __all__ = ["check_determinism", "check_pickle", "check_threads"]
 
 # ---- test_determinism ----
 
-# Bytes that freed memory is left with: as float64 1.2e+161 and -3.7e-103, no number
-# that a kernel returns by itself.
+# Bytes to fill freed memory with. As float64 they are 1.2e+161 and -3.7e-103, which
+# kernels do not return otherwise.
 _POISONS = (0x61, 0xAA)
 
 
 def check_determinism(session: Session, sample: Sample) -> str:
-    """Equal inputs give equal results, in memory of their own, whatever came between."""
+    """Equal inputs give equal results, in new memory, whatever was called in between."""
     first, second = (_poisoned(session, sample, poison) for poison in _POISONS)
     do = (
         "fill every element of arrays from np.empty, and keep no state between calls;"
@@ -66,7 +66,7 @@ def _shared(name: str) -> Fault:
 
 
 def _poisoned(session: Session, sample: Sample, poison: int) -> Run:
-    """Run where memory that `np.empty` may give holds these bytes."""
+    """Run where the memory that `np.empty` returns is filled with a byte."""
     values = session.values(sample)
     sizes = {leaf.nbytes for leaf in flat(values) if isinstance(leaf, np.ndarray)}
     for _, leaf in session.expected(sample).effects:
@@ -86,7 +86,7 @@ def _leave_behind(size: int, poison: int) -> None:
 
 
 def _disturb(session: Session, sample: Sample) -> None:
-    """Call the operator on other inputs; that it may refuse them is no fault."""
+    """Call the operator on other inputs, which it may refuse."""
     for others in _others(session, sample):
         try:
             session.call(others)
@@ -95,7 +95,7 @@ def _disturb(session: Session, sample: Sample) -> None:
 
 
 def _others(session: Session, sample: Sample) -> Iterator[list[Any]]:
-    """Arguments besides those of a sample: its values in reverse, other samples."""
+    """Other arguments than those of a sample: its values in reverse, other samples."""
     yield [map_nested(value, _reversed) for value in session.values(sample)]
     others = [other for other in session.samples if other is not sample]
     if others:
@@ -109,7 +109,7 @@ def _reversed(leaf: Any) -> Any:
 
 
 def _shifted(leaf: Any) -> Any:
-    """A number beside that of an array with one element."""
+    """Another number for an array with one element."""
     is_float = isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fc"
     return leaf * 0.5 if is_float else leaf
 
@@ -167,7 +167,7 @@ def _check_object(value: Any, kind: ClassOf) -> str:
 
 
 def _found_by_name(cls: type) -> object:
-    """What pickling finds by the name of a class."""
+    """What pickle finds by the name of a class."""
     found: object = sys.modules.get(cls.__module__)
     for name in cls.__qualname__.split("."):
         found = getattr(found, name, None)
@@ -180,16 +180,16 @@ def _is_equal(a: Any, b: Any) -> bool:
 
 # ---- test_threads ----
 
-# Seconds that a call in another thread may take, should the kernel hold a lock.
-_PATIENCE = 0.05
+# Seconds to wait for a call in another thread, which a lock of the kernel may hold up.
+_PATIENCE = 0.2
 # Seconds after which a call in another thread counts as held up for ever.
 _LONGEST = 20.0
-# Lines of a kernel between which another call comes.
+# Lines of a kernel before which another call runs, at most.
 _MOST_LINES = 24
 
 
 def check_threads(session: Session, sample: Sample) -> str:
-    """Calls in several threads do not meet: none sees memory of another."""
+    """Calls in several threads do not disturb each other."""
     if session.op.sees_seed:
         return "it draws from a random state, which threads share"
     expected = session.expected(sample)
@@ -215,9 +215,9 @@ def _copied(leaf: Any) -> Any:
 
 
 def _interleaved(session: Session, sample: Sample, others: Sequence[Any]) -> Run:
-    """Run a kernel with a call in another thread between any two of its lines.
+    """Run a kernel with a call in another thread before each of its lines.
 
-    What threads do by chance this does each time: a switch at every line.
+    Threads switch by chance; here they switch at every line.
     """
     kernel = session.op.select(session.values(sample))[0]
     code = getattr(innermost(kernel), "__code__", None)
@@ -253,7 +253,7 @@ class _Elsewhere:
         self.running: threading.Thread | None = None
 
     def call(self) -> None:
-        """Start a call and wait for it, though not for ever: a lock may hold it up."""
+        """Start a call and wait for it, but not for ever: a lock may hold it up."""
         if self.left == 0 or (self.running is not None and self.running.is_alive()):
             return
         self.left -= 1
@@ -264,7 +264,7 @@ class _Elsewhere:
         self.running.join(_PATIENCE)
 
     def end(self) -> None:
-        """Wait for the last of them, now that no lock is held."""
+        """Wait for the last call, now that the lock should be free."""
         if self.running is None:
             return
         self.running.join(_LONGEST)
@@ -276,15 +276,15 @@ class _Elsewhere:
 
 
 def _ignoring(call: Callable[[Any], Any], values: Any) -> None:
-    """Call for what it leaves behind alone."""
+    """Call, whatever comes of it."""
     try:
         call(values)
-    except Exception:  # noqa: BLE001  # what a call in between does is not asked here
+    except Exception:  # noqa: BLE001  # only the other call is checked
         return
 
 
 def _beside(session: Session, sample: Sample, others: Sequence[Any]) -> Run:
-    """Run a kernel while another thread runs it too, as chance has it."""
+    """Run a kernel several times while another thread runs it too."""
     copies = [map_nested(value, _copied) for value in others]
 
     def keep_calling() -> None:

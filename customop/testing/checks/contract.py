@@ -37,7 +37,7 @@ __all__ = [
 
 
 def check_schema(session: Session, sample: Sample) -> str:
-    """Results fit the schema, lie on no memory but what it says, and keep the tags."""
+    """Results fit the schema, share only the memory it allows, and keep the tags."""
     op = session.op
     proof, out = prove(op, session.values(sample))
     proof.check_writes()
@@ -59,7 +59,7 @@ def check_schema(session: Session, sample: Sample) -> str:
 
 
 def check_views(session: Session) -> None:
-    """Results that the schema calls views are views, of one sample at least."""
+    """Results that the schema calls views are views, for one sample at least."""
     op = session.op
     declared = {
         (i, p.name)
@@ -74,7 +74,7 @@ def check_views(session: Session) -> None:
         outs = session.call(values).out
         for i, name in list(declared):
             pair = (flat(outs[i]), flat(values[names.index(name)]))
-            # NumPy's scalars have no memory that a result could be a view of.
+            # A result cannot be a view of one of NumPy's scalars.
             if all(any(map(_has_items, side)) for side in pair):
                 is_seen = True
             if _on_one_memory(*pair):
@@ -106,14 +106,14 @@ def _on_one_memory(outs: Sequence[Any], given: Sequence[Any]) -> bool:
 def _check_shape_by_tag(
     session: Session, args: Sequence[Any], values: Sequence[Any]
 ) -> None:
-    """The shapes are those that `Tag.pointwise` or `Tag.reduction` tells."""
+    """The shapes are those that `Tag.pointwise` or `Tag.reduction` promises."""
     op = session.op
-    told = pointwise.derive_fake(op) or reduction.derive_fake(op)
-    if told is None or op.schema.written:
+    fake_kernel = pointwise.derive_fake(op) or reduction.derive_fake(op)
+    if fake_kernel is None or op.schema.written:
         return
     fakes, keywords = op.schema.split([map_nested(value, to_fake) for value in args])
     try:
-        found = told(*fakes, **keywords)
+        found = fake_kernel(*fakes, **keywords)
     except CustomOpError:
         return
     tag = Tag.pointwise if Tag.pointwise in op.tags else Tag.reduction
@@ -127,7 +127,7 @@ def _check_shape_by_tag(
 
 
 def _check_pointwise(session: Session, sample: Sample) -> None:
-    """Each element depends on those at its place alone: halves come out as the whole."""
+    """Each element depends only on those at its place: halves give halves of the result."""
     values = session.bound(sample)
     arrays = [v for v in values if isinstance(v, np.ndarray)]
     shape = np.broadcast_shapes(*(a.shape for a in arrays)) if arrays else ()
@@ -159,7 +159,7 @@ def _half(value: Any, axis: int, length: int, half: slice) -> Any:
 
 
 def check_mutation(session: Session, sample: Sample) -> str:
-    """Nothing is written but what `mutates_args` names: not even equal values."""
+    """Only what `mutates_args` names is written; writing equal values counts too."""
     op = session.op
     values = session.values(sample)
     notes = [(p, _note(v)) for p, v in zip(op.schema.parameters, values, strict=True)]
@@ -175,7 +175,7 @@ def check_mutation(session: Session, sample: Sample) -> str:
 
 
 def _trapped(session: Session, sample: Sample) -> str:
-    """The argument that the kernel does not take read-only, by itself."""
+    """The argument that the kernel refuses if it alone is read-only."""
     for i, p in enumerate(session.op.schema.parameters):
         values = session.values(sample)
         values[i] = map_nested(values[i], readonly)
@@ -203,7 +203,7 @@ def _undeclared(session: Session, name: str) -> Fault:
 
 
 def _note(value: Any) -> Any:
-    """What an argument holds, to be compared: a write leaves another note."""
+    """What an argument holds, in a form that a write changes."""
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             return [id(item) for item in value.flat], [repr(v) for v in value.flat]
@@ -217,7 +217,7 @@ def _note(value: Any) -> Any:
 
 
 def check_never_written(session: Session) -> None:
-    """What is said to be written is written, for one sample at least."""
+    """What `mutates_args` names is written, for one sample at least."""
     op = session.op
     left = set(op.schema.written)
     for sample in session.samples:
@@ -245,7 +245,7 @@ def _written_by(session: Session, sample: Sample) -> Iterator[str]:
 
 
 def _traps_write(session: Session, name: str) -> bool:
-    """Whether the kernel refuses a read-only array there: it writes equal values."""
+    """Whether the kernel refuses a read-only array there: then it writes equal values."""
     at = session.op.schema.index(name)
     for sample in session.samples:
         values = session.values(sample)
@@ -261,7 +261,7 @@ def _traps_write(session: Session, name: str) -> bool:
 
 
 def check_out_variant(session: Session, sample: Sample) -> str:
-    """What is written into `out`, or in place, is what the operator returns."""
+    """Variants that write into `out` or in place write what the operator returns."""
     op = session.op
     if Tag.out in op.tags:
         _check_overwrites(session, sample)
@@ -274,7 +274,7 @@ def check_out_variant(session: Session, sample: Sample) -> str:
 
 
 def _variants(op: Operator[..., Any]) -> Iterator[Any]:
-    """In-place and out operators that are named after an operator, of its arguments."""
+    """In-place and out operators named after an operator, with the same arguments."""
     if op.schema.written:
         return
     by_name = namespaces.get(op.namespace, {})
@@ -329,7 +329,7 @@ def _filled(like: Any, number: int) -> Any:
 
 
 def _check_overwrites(session: Session, sample: Sample) -> None:
-    """What was in the arrays of `out` before does not come through."""
+    """The earlier contents of `out` do not change the results."""
     runs = []
     for number in (0, 1):
         values = [

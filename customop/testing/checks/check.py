@@ -1,0 +1,186 @@
+"""Running a check over its samples, and reporting a fault at the smallest input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from customop.core.kernels import find_kernel
+from customop.core.operator import Operator
+from customop.core.samples import Sample
+from customop.errors import CustomOpError, OpCheckError
+from customop.testing.checks.session import Session
+from customop.testing.fault import Fault
+from customop.testing.inputs.shrink import shrink
+from customop.testing.reproduce import repro, show_sample
+
+__all__ = ["SUCCESS", "Check", "outcome_of"]
+
+SUCCESS = "SUCCESS"
+
+# Seconds after which a check goes to no further sample. Only kernels that take a tenth
+# of a second meet it: checks of faster ones end in 0.1 s.
+_SECONDS = 5.0
+
+
+class Check(NamedTuple):
+    """One row of the table of checks.
+
+    Attributes
+    ----------
+    name : str
+    says : str
+        What holds for an operator that passes, in a line.
+    run : callable
+        ``run(session, sample)`` raises for a fault. It returns "", or a reason if it
+        could prove nothing.
+    vary : callable, optional
+        ``vary(session, sample)`` gives the samples to run on in place of each sample.
+    over_all : callable, optional
+        ``over_all(session)`` runs after all samples.
+    for_all_kinds : bool
+        Whether it also runs on arrays of other kinds than NumPy's.
+    """
+
+    name: str
+    says: str
+    run: Callable[[Session, Sample], str]
+    vary: Callable[[Session, Sample], Iterable[Sample]] | None = None
+    over_all: Callable[[Session], None] | None = None
+    for_all_kinds: bool = False
+
+
+def outcome_of(check: Check, session: Session) -> str | OpCheckError:
+    """Run a check: success, why it proves nothing, or the fault."""
+    reasons = []
+    session.notes.clear()
+    if not check.for_all_kinds and find_kernel(session.op, "cpu") is None:
+        return "SKIPPED: the operator has no kernel for NumPy's arrays"
+    for sample in _in_time(check, session):
+        reason, error = _found_by(check, session, sample)
+        if error is not None:
+            return _at_smallest(check, session, sample, error)
+        reasons.append(reason)
+    if check.over_all is not None and session.samples:
+        try:
+            check.over_all(session)
+        except Exception as error:  # noqa: BLE001  # reported as a fault
+            return _reported(check, session.op, session.samples[0], error)
+    if not all(reasons):
+        return SUCCESS
+    return f"SKIPPED: {reasons[0] if reasons else 'no array to vary'}"
+
+
+def _in_time(check: Check, session: Session) -> Iterator[Sample]:
+    """The samples that a check runs on, until its time is over."""
+    end = perf_counter() + _SECONDS
+    for count, sample in enumerate(_varied(check, session)):
+        if count and perf_counter() > end:
+            session.notes.append(
+                f"the kernel is slow: stopped after {_SECONDS:g} s, at input {count}"
+            )
+            return
+        yield sample
+
+
+def _varied(check: Check, session: Session) -> Iterator[Sample]:
+    for sample in session.samples:
+        yield from [sample] if check.vary is None else check.vary(session, sample)
+
+
+def _found_by(
+    check: Check, session: Session, sample: Sample
+) -> tuple[str, Exception | None]:
+    try:
+        return check.run(session, sample), None
+    except Exception as error:  # noqa: BLE001  # reported as a fault
+        return "", error
+
+
+# ---- the smallest input ----
+
+
+def _at_smallest(
+    check: Check, session: Session, sample: Sample, error: Exception
+) -> OpCheckError:
+    """The error for a fault, at the smallest input that shows the same fault."""
+
+    def found(other: Sample) -> Exception | None:
+        own = Session(session.op, [other], session.rtol, session.atol)
+        seen = _found_by(check, own, other)[1]
+        return seen if seen is not None and _is_same_fault(error, seen) else None
+
+    smallest = shrink(session.op, sample, lambda other: found(other) is not None)
+    again = found(smallest)
+    if again is None:  # a fault that comes and goes: reported as it was first seen
+        return _reported(check, session.op, sample, error)
+    return _reported(check, session.op, smallest, again)
+
+
+def _is_same_fault(error: Exception, other: Exception) -> bool:
+    return type(other) is type(error) and _identity(error) == _identity(other)
+
+
+def _identity(error: Exception) -> tuple[Any, ...]:
+    """Parameter and kind of a fault, and how a result differs from its fake."""
+    first = (getattr(error, "where", None) or ("",))[0].partition(";")[0]
+    return (
+        getattr(error, "parameter", None),
+        getattr(error, "kind", None),
+        first if first.startswith("they differ in") else "",
+    )
+
+
+# ---- the report ----
+
+
+def _reported(
+    check: Check, op: Operator[..., Any], sample: Sample, error: Exception
+) -> OpCheckError:
+    """A fault in words: check, operator, argument, input, and how to repeat it."""
+    fault = _as_fault(op, error)
+    script = repro(op, sample, check.name)
+    made = op.error(
+        OpCheckError,
+        f"{check.name}: {fault.what}",
+        *fault.where,
+        "input:",
+        *_indented(show_sample(op, sample)),
+        "to repeat it:",
+        *_indented(script),
+        do=fault.do,
+        parameter=fault.parameter,
+        kind=check.name,
+    )
+    made.sample = sample
+    made.repro = script
+    made.__cause__ = error.__cause__ if isinstance(error, Fault) else error
+    return made
+
+
+def _indented(text: str) -> list[str]:
+    return [f"  {line}" for line in text.splitlines() if line]
+
+
+def _as_fault(op: Operator[..., Any], error: Exception) -> Fault:
+    if isinstance(error, Fault):
+        return error
+    if isinstance(error, CustomOpError):
+        shown = op.schema.show(op.qualname)
+        where = [line for line in error.where if not line.startswith(shown)]
+        what = error.what.removeprefix(f"{op.qualname}: ")
+        return Fault(what, *where, do=error.do, parameter=error.parameter or "")
+    return Fault(
+        f"raises {type(error).__name__}: {error}",
+        _raised_at(error),
+        do="make it accept this input, or refuse it where the kernel does",
+    )
+
+
+def _raised_at(error: Exception) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    assert trace is not None
+    return f"at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
