@@ -86,7 +86,7 @@ def test_rules_agree_with_calls(run: Run) -> None:
         found = {r.name: r.origin for r in rules.rules_of(op)}
         for name, kind in kinds.items():
             try:
-                op.rule(kind)  # type: ignore[arg-type]  # names and kinds alike
+                op.rule(kind)  # type: ignore[arg-type]  # a name or a kind
             except co.MissingRuleError:
                 assert found.get(name, "loop") in ("loop", "body"), op
             else:

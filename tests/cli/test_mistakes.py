@@ -215,7 +215,7 @@ ERRORS = [
 ]
 
 
-def said(fn: Callable[..., Any], *args: Any) -> str:
+def message_of(fn: Callable[..., Any], *args: Any) -> str:
     """The message of the ValueError that a function raises."""
     with pytest.raises(ValueError) as error:
         fn(*args)
@@ -230,9 +230,9 @@ def test_errors(run: Run, argv: list[str], text: str) -> None:
     """Wrong input prints a message without a traceback; the status is 2."""
     names = ", ".join(f"'{check.name}'" for check in CHECKS)
     text = text.replace("{checks}", names).replace(
-        "{matmul}", said(np.matmul, np.ones(2), np.ones(3))
+        "{matmul}", message_of(np.matmul, np.ones(2), np.ones(3))
     )
-    text = text.replace("{size}", said(np.zeros, (2**40, 2**40)))
+    text = text.replace("{size}", message_of(np.zeros, (2**40, 2**40)))
     assert run.error(*argv) == text
     assert "Traceback" not in run.err
 
@@ -263,9 +263,9 @@ def test_modules_that_cannot_be_imported(
 
 def test_a_syntax_error(run: Run) -> None:
     """A module with a syntax error prints it."""
-    said = run.error("list", "-m", "cli_syntax.py")
-    assert said.startswith("importing 'cli_syntax.py' raises SyntaxError: ")
-    assert "(cli_syntax.py, line 1)" in said
+    message = run.error("list", "-m", "cli_syntax.py")
+    assert message.startswith("importing 'cli_syntax.py' raises SyntaxError: ")
+    assert "(cli_syntax.py, line 1)" in message
 
 
 def test_traceback(run: Run) -> None:
@@ -275,11 +275,11 @@ def test_traceback(run: Run) -> None:
     assert isinstance(error.value.__cause__, ZeroDivisionError)
 
 
-def test_a_file_beside_a_module_of_its_name(run: Run, tmp_path: Path) -> None:
+def test_a_file_with_the_name_of_a_module(run: Run, tmp_path: Path) -> None:
     """A file is refused if its module name is taken by another file."""
     (tmp_path / "json.py").write_text("")
-    said = run.error("list", "-m", str(tmp_path / "json.py"))
-    assert said == (
+    message = run.error("list", "-m", str(tmp_path / "json.py"))
+    assert message == (
         f"'{tmp_path / 'json.py'}' would be the module 'json', which is"
         f" {json.__file__}\n  do: give the file another name\n"
     )

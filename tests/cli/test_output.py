@@ -110,8 +110,8 @@ def test_colors_without_rich(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without rich a terminal gets plain text, and --color always is an error."""
     plain = run("list", "np::sin")
     monkeypatch.setattr(output, "find_spec", lambda name: None)
-    said = run.error("list", "np::sin", "--color", "always")
-    assert said == (
+    message = run.error("list", "np::sin", "--color", "always")
+    assert message == (
         "--color always needs rich, which is not installed\n"
         "  do: pip install 'customop[terminal]', or leave the option out\n"
     )

@@ -12,8 +12,8 @@ pytest_plugins = ("pytester",)
 def test_known_failures_do_not_fail(project: Project) -> None:
     """A known failure is an expected failure with its reason."""
     project.tests(SUITE)
-    said = {"status": "xfail", "reason": "rows are long"}
-    project.known({"mylib::far": {FAR: {"test_vmap": said}}})
+    entry = {"status": "xfail", "reason": "rows are long"}
+    project.known({"mylib::far": {FAR: {"test_vmap": entry}}})
     result = project.run("--opcheck", "mylib::far", "-rx")
     assert result.ret == 0
     result.assert_outcomes(passed=4, xfailed=1)
@@ -64,8 +64,8 @@ def test_a_skipped_check_does_not_run(project: Project) -> None:
     def test_it():
         fragile(x)
     """)
-    said = {"status": "skip", "reason": "it ends the run"}
-    project.known({"mylib::fragile": {"test_it.py::test_it": {"test_vmap": said}}})
+    entry = {"status": "skip", "reason": "it ends the run"}
+    project.known({"mylib::fragile": {"test_it.py::test_it": {"test_vmap": entry}}})
     args = ("--opcheck", "mylib", "--opcheck-checks", "test_schema,test_vmap")
     result = project.run(*args, "-rs")
     result.assert_outcomes(passed=1, skipped=1)
@@ -103,10 +103,10 @@ def test_accepting_writes_the_file(project: Project) -> None:
         "mylib::far": [FAR],
         "mylib::steep": [other],
     }
-    said = entries["mylib::far"][FAR]["test_vmap"]
-    assert said["status"] == "xfail"
-    assert said["reason"]
-    assert not said["reason"].startswith("mylib::far")
+    entry = entries["mylib::far"][FAR]["test_vmap"]
+    assert entry["status"] == "xfail"
+    assert entry["reason"]
+    assert not entry["reason"].startswith("mylib::far")
     before = path.read_bytes()
     assert project.run("--opcheck", "mylib").ret == 0
     assert project.run("--opcheck", "mylib", "--opcheck-accept").ret == 0
@@ -116,12 +116,12 @@ def test_accepting_writes_the_file(project: Project) -> None:
 def test_accepting_removes_what_passes(project: Project) -> None:
     """Entries that pass are removed; other entries keep their reasons."""
     project.tests(SUITE)
-    said = {"status": "xfail", "reason": "mine", "issue": 3}
+    entry = {"status": "xfail", "reason": "mine", "issue": 3}
     good = "test_it.py::test_good"
     project.known(
         {
             "mylib::double": {good: {"test_vmap": "xfail"}},
-            "mylib::far": {FAR: {"test_vmap": said}, good: {"test_jvp": "xfail"}},
+            "mylib::far": {FAR: {"test_vmap": entry}, good: {"test_jvp": "xfail"}},
             "unasked::f": {FAR: {"test_vmap": "xfail"}},
         }
     )
@@ -130,7 +130,7 @@ def test_accepting_removes_what_passes(project: Project) -> None:
     assert result.ret == 0
     result.assert_outcomes(passed=4, xfailed=1)
     assert project.entries() == {
-        "mylib::far": {FAR: {"test_vmap": said}},
+        "mylib::far": {FAR: {"test_vmap": entry}},
         "unasked::f": {FAR: {"test_vmap": "xfail"}},
     }
 

@@ -66,8 +66,8 @@ def test_a_kind_that_cannot_be_made_is_skipped(project: Project) -> None:
     """)
     result = project.run("--opcheck-devices", "distant,cpu", "-rs")
     result.assert_outcomes(passed=1, skipped=1)
-    said = "arrays of the kind 'distant' cannot be made here"
-    result.stdout.fnmatch_lines([f"SKIPPED [[]1[]] *: {said}"])
+    message = "arrays of the kind 'distant' cannot be made here"
+    result.stdout.fnmatch_lines([f"SKIPPED [[]1[]] *: {message}"])
 
 
 def test_an_unknown_kind(project: Project) -> None:

@@ -55,10 +55,10 @@ def entries(path: Path) -> dict[tuple[str, str, str], Any]:
     """Return the entries of a file."""
     text = json.loads(path.read_text(encoding="utf-8"))
     return {
-        (op, test, check): said
+        (op, test, check): entry
         for op, tests in text["operators"].items()
         for test, checks in tests.items()
-        for check, said in checks.items()
+        for check, entry in checks.items()
     }
 
 
@@ -217,11 +217,11 @@ def test_a_file_in_another_format(path: Path) -> None:
 
 def test_other_fields_are_kept(path: Path) -> None:
     """Reasons and other fields stay as they are."""
-    said = {"issue": 7, "status": "xfail", "reason": "später"}
-    write(path, {"lib::f": {A: {"test_vmap": said}}}, owner="me")
+    entry = {"issue": 7, "status": "xfail", "reason": "später"}
+    write(path, {"lib::f": {A: {"test_vmap": entry}}}, owner="me")
     found = {("lib::f", A, "test_vmap"): "failed", ("lib::a", A, "test_vmap"): "failed"}
     assert known(path).accept(ran(found)) == Changes(1, 0, 1)
-    assert list(entries(path).values())[1] == said
+    assert list(entries(path).values())[1] == entry
     assert '"reason": "später"' in path.read_text(encoding="utf-8")
     assert json.loads(path.read_text(encoding="utf-8"))["owner"] == "me"
 

@@ -299,14 +299,14 @@ def test_option(ends):
     )
     result = project.run("--opcheck", "mylib", "-rs", "-s")
     result.assert_outcomes(passed=2, skipped=1, failed=1, warnings=1)
-    said = "Toy f64[3] cannot be converted to NumPy"
+    message = "Toy f64[3] cannot be converted to NumPy"
     result.stdout.fnmatch_lines(
         [
             "*the fixture has ended",
-            f"*CustomOpWarning: calls are not checked: {said}".replace(
+            f"*CustomOpWarning: calls are not checked: {message}".replace(
                 "[3]", "[[]3[]]"
             ),
-            f"OPCHECK SKIPPED[[]mylib::toys[]] * {said}".replace(
+            f"OPCHECK SKIPPED[[]mylib::toys[]] * {message}".replace(
                 "f64[3]", "f64[[]3[]]"
             ),
         ]
@@ -423,7 +423,7 @@ NOTHING = {
 @pytest.mark.parametrize("name", NOTHING)
 def test_a_marker_with_nothing_to_check(project: Project, name: str) -> None:
     """A marked test without a call to check gives a warning."""
-    marker, body, said = NOTHING[name]
+    marker, body, message = NOTHING[name]
     project.tests(f"""
     @{marker}
     def test_it():
@@ -433,7 +433,7 @@ def test_a_marker_with_nothing_to_check(project: Project, name: str) -> None:
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(
         [
-            f"*CustomOpWarning: the marker opcheck has nothing to check: {said}",
+            f"*CustomOpWarning: the marker opcheck has nothing to check: {message}",
             "*do: call an operator with arrays, or remove the marker",
         ]
     )

@@ -80,10 +80,10 @@ def test_checks_may_be_chosen(project: Project) -> None:
     checks = "test_schema, test_jvp"
     result = project.run("--opcheck", "mylib", "--opcheck-checks", checks)
     result.assert_outcomes(passed=4, failed=1)
-    said = (
+    message = (
         "3 calls of 3 operators: 5 checks passed, 1 failed (0 known), 0 did not apply"
     )
-    assert said in result.outlines
+    assert message in result.outlines
 
 
 def test_calls_that_cannot_be_checked_are_counted(project: Project) -> None:
@@ -97,8 +97,8 @@ def test_calls_that_cannot_be_checked_are_counted(project: Project) -> None:
     """)
     result = project.run("--opcheck", "mylib")
     result.assert_outcomes(passed=1)
-    said = "calls that are not checked: 1 raised, 1 had fake arrays"
-    assert said in result.outlines
+    message = "calls that are not checked: 1 raised, 1 had fake arrays"
+    assert message in result.outlines
 
 
 def test_tests_that_fail_are_not_checked(project: Project) -> None:
@@ -183,9 +183,9 @@ def test_an_operator_that_is_gone_is_skipped(project: Project) -> None:
     """)
     result = project.run("--opcheck", "mylib", "-rs")
     result.assert_outcomes(passed=1, skipped=1)
-    said = "mylib::passing was taken back before the test ended"
+    message = "mylib::passing was taken back before the test ended"
     result.stdout.fnmatch_lines(
-        [f"OPCHECK SKIPPED[[]mylib::passing[]] [[]1[]] test_it.py:*: {said}"]
+        [f"OPCHECK SKIPPED[[]mylib::passing[]] [[]1[]] test_it.py:*: {message}"]
     )
 
 
