@@ -174,6 +174,8 @@ def test_a_kernel_that_exits_is_an_error(
     found = run.json("check", "cli_checked:right")
     assert found["operators"][0]["checks"][0]["text"] == "SystemExit: 0"
     assert run.status == 1
+    with pytest.raises(SystemExit):
+        run("check", "cli_checked:right", "--traceback")
 
 
 @pytest.mark.parametrize(

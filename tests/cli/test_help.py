@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib import metadata
 from typing import Any
 
 import pytest
@@ -75,3 +76,16 @@ def test_version(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The version is that of the installed distribution."""
     monkeypatch.setattr(cli.metadata, "version", lambda name: f"1.2.3 of {name}")
     assert run("--version") == "customop 1.2.3 of customop\n"
+
+
+def test_version_of_a_checkout(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkout that is not installed does not have a version."""
+
+    def version(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(cli.metadata, "version", version)
+    assert run.error("--version") == (
+        "customop is not installed, so it has no version\n"
+        "  do: install it: pip install -e .\n"
+    )

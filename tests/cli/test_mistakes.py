@@ -205,6 +205,15 @@ ERRORS = [
         ),
     ),
     (
+        ["bench", "np::sin", "far"],
+        (
+            "np::sin: argument 'x' expects Array, got str 'far'\n"
+            "  np::sin(Array x) -> Array\n"
+            "          ^^^^^^^\n"
+            "  do: pass an array, such as np.asarray(x)\n"
+        ),
+    ),
+    (
         ["bench", "np::sin", "--time", "0"],
         "argument --time: 0 is not above zero\n  do: see customop bench --help\n",
     ),
