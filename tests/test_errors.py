@@ -232,7 +232,7 @@ DEFINITIONS: dict[str, tuple[Any, type, str]] = {
     "mutates_args names nothing": (
         define("m::x", scaled, mutates_args=("shfit",)),
         co.SchemaError,
-        "m::x: scaled: mutates_args names 'shfit', which is no parameter (did you mean 'shift'?)\n"
+        "m::x: scaled: mutates_args names 'shfit', which is not a parameter (did you mean 'shift'?)\n"
         "  scaled(x: np.ndarray, k: float = 2.0, *, shift: float = 0.0) -> np.ndarray\n"
         f"  at {at(scaled)}\n"
         "  do: name array parameters: 'x'",
@@ -240,7 +240,7 @@ DEFINITIONS: dict[str, tuple[Any, type, str]] = {
     "mutates_args names no array": (
         define("m::x", mixed, mutates_args=("x",)),
         co.SchemaError,
-        "m::x: mixed: mutates_args names 'x', which is no array\n"
+        "m::x: mixed: mutates_args names 'x', which is not an array\n"
         "  mixed(max: int, x: int, y: co.Array) -> None\n"
         "                  ^^^^^^\n"
         f"  at {at(mixed)}\n"
@@ -249,7 +249,7 @@ DEFINITIONS: dict[str, tuple[Any, type, str]] = {
     "mutates_args where there is no array": (
         define("m::x", optional, mutates_args=("x",)),
         co.SchemaError,
-        "m::x: optional: mutates_args names 'x', which is no array\n"
+        "m::x: optional: mutates_args names 'x', which is not an array\n"
         "  optional(x: Optional[int]) -> None\n"
         "           ^^^^^^^^^^^^^^^^\n"
         f"  at {at(optional)}\n"
@@ -262,7 +262,7 @@ DEFINITIONS: dict[str, tuple[Any, type, str]] = {
         "  unannotated(x, y: int) -> None\n"
         "              ^\n"
         f"  at {at(unannotated)}\n"
-        "  do: write x: Array, or the type that it has",
+        "  do: write x: Array, or its type",
     ),
     "a lambda": (
         define("m::x", (hintless := lambda x: x)),
@@ -280,12 +280,12 @@ DEFINITIONS: dict[str, tuple[Any, type, str]] = {
         "  method(self, x: co.Array) -> co.Array\n"
         "         ^^^^\n"
         f"  at {at(Holder.method)}\n"
-        "  do: make an operator of a function or a static method, which have no self",
+        "  do: use a function or a static method, which have no self",
     ),
     "a function without a signature": (
         define("m::x", NoSignature()),
         co.SchemaError,
-        f"m::x: <max> tells no signature\n  do: {GIVE}",
+        f"m::x: <max> has no signature that Python can read\n  do: {GIVE}",
     ),
     "no annotation of the result": (
         define("m::x", unreturned),
@@ -302,7 +302,7 @@ DEFINITIONS: dict[str, tuple[Any, type, str]] = {
         "  starred(*xs: int) -> None\n"
         "          ^^^^^^^^\n"
         f"  at {at(starred)}\n"
-        "  do: write xs: list[Array], or parameters of their own",
+        "  do: write xs: list[Array], or separate parameters",
     ),
     "an annotation without a type": (
         define("m::x", literal),

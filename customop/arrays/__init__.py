@@ -1,5 +1,6 @@
-"""Values that a call can hold: kinds of array, fake arrays, traced ones, nested ones.
+"""Values of a call: kinds of array, dtypes, fake arrays, and nested values.
 
-May import `shapes`, `config` and `errors`. Start with `kinds`, the table of array types;
-then `fake` (arrays without data) and `nested` (lists, dicts and classes of arrays).
+May import `shapes`, `config` and `errors`. Start with `kinds` (which class is an array of
+which kind), then `nested` (walks over lists, dicts and objects) and `fake` (arrays
+without data).
 """

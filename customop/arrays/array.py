@@ -1,4 +1,4 @@
-"""What an array of any kind has."""
+"""The annotation for arrays of any kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Array", "ArrayT"]
 
 
 class Array(Protocol):
-    """What an array of any kind has: the annotation for "an array" in an operator.
+    """Annotate an array of any kind in an operator.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class Array(Protocol):
         """Number of axes."""
         ...
 
-    # With it NumPy's functions take an `Array` in the eyes of type checkers.
+    # For type checkers: NumPy's functions accept what has this method.
     def __array__(self, *args: Any, **kwargs: Any) -> npt.NDArray[Any]: ...
     def __add__(self, other: Any, /) -> Any: ...
     def __radd__(self, other: Any, /) -> Any: ...

@@ -41,7 +41,7 @@ class FakeArray(ArrayMethods):
     strides : sequence of int, bytes, optional
         Distance in memory along each axis; C order by default.
     device : str
-        Device that the array is said to live on.
+        Device of the array.
     order : sequence of int, optional
         In place of `strides`, for a dense array: the axes from the slowest in memory to
         the fastest. ``(1, 0)`` is Fortran order.
@@ -145,7 +145,7 @@ def _check_one_given(strides: object) -> None:
 def make_fake(
     shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...], device: str
 ) -> FakeArray:
-    """A FakeArray of parts known to fit, without the checks for users."""
+    """A FakeArray of parts that fit, without the checks for users."""
     fake = FakeArray.__new__(FakeArray)
     fake.shape = shape
     fake.dtype = dtype
@@ -165,7 +165,7 @@ def fake_like(
     Parameters
     ----------
     x : array
-        What shape, dtype, device and order of axes are taken from.
+        Its shape, dtype, device and order of axes are taken.
     shape : int or sequence of int, optional
     dtype : dtype, optional
     device : str, optional
@@ -173,15 +173,14 @@ def fake_like(
     Returns
     -------
     FakeArray
-        With the strides that ``numpy.empty_like(x, dtype, shape=shape)`` has: the
-        order of the axes of `x` is kept where the number of axes is the same. For an
-        array in C order whatever `x` is, write
-        ``FakeArray(shape, x.dtype, device=x.device)``.
+        With the strides of ``numpy.empty_like(x, dtype, shape=shape)``: the order of
+        the axes of `x` is kept if the number of axes is the same. For an array in C
+        order, write ``FakeArray(shape, x.dtype, device=x.device)``.
 
     Raises
     ------
     ArgumentError
-        If `x` is no array.
+        If `x` is not an array.
     ShapeError
         If a length is negative.
 
@@ -201,7 +200,8 @@ def fake_like(
         return make_fake(x.shape, x.dtype, strides, x.device)
     if not is_array(x):
         raise ArgumentError(
-            f"fake_like: {x!r} is no array", do="pass an array: fake_like(x, shape=...)"
+            f"fake_like: {x!r} is not an array",
+            do="pass an array: fake_like(x, shape=...)",
         )
     length = tuple(x.shape) if shape is None else as_shape(shape, "fake_like")
     kind = dtype_of(x) if dtype is None else np.dtype(dtype)
@@ -213,7 +213,7 @@ def fake_like(
 
 
 def to_fake(value: Any) -> Any:
-    """The fake array of a real one; all else as it is."""
+    """The fake array of a real one; other values as they are."""
     if not is_array(value) or not has_data(value):
         return value
     return make_fake(
@@ -222,19 +222,19 @@ def to_fake(value: Any) -> Any:
 
 
 def to_c_order(value: Any) -> Any:
-    """An array in C order, fake or real: a copy where it is not; all else as it is."""
+    """An array in C order, fake or real: a copy if needed; other values as they are."""
     if is_fake(value):
         order = c_strides(value.shape, value.dtype.itemsize)
         return make_fake(value.shape, value.dtype, order, value.device)
     if not has_memory(value):
         return value
     flags = getattr(value, "flags", None)
-    # Kinds without flags have one order alone.
+    # Kinds without flags have only one order.
     return value if flags is None or flags.c_contiguous else value.copy(order="C")
 
 
 def strides_of(x: Any) -> tuple[int, ...]:
-    """Strides in bytes; C order for arrays that tell none."""
+    """Strides in bytes; C order for arrays without strides."""
     strides = getattr(x, "strides", None)
     return (
         c_strides(tuple(x.shape), dtype_of(x).itemsize) if strides is None else strides
@@ -243,7 +243,7 @@ def strides_of(x: Any) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Strides of a new array in C order; zeros where it is empty, as NumPy 2.4 has it."""
+    """Strides of a new array in C order; zeros if it is empty, as in NumPy 2.4."""
     return packed_strides(shape, range(len(shape)), itemsize)
 
 
@@ -251,7 +251,7 @@ def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 def _ordered_strides(
     shape: tuple[int, ...], order: tuple[int, ...], itemsize: int
 ) -> tuple[int, ...]:
-    """Strides of a dense array by an order that a user gave."""
+    """Strides of a dense array in an order that a user gave."""
     if len(order) != len(shape) or {*order} != {*range(len(shape))}:
         raise ShapeError(
             f"the order {order} does not name each axis of the shape {shape} once",
@@ -284,7 +284,7 @@ def _is_packed(
     order: Sequence[int],
     itemsize: int,
 ) -> bool:
-    """Whether an array is dense in this order; axes of length one lie anywhere."""
+    """Whether an array is dense in this order; strides of axes of length 1 are free."""
     dense = packed_strides(shape, order, itemsize)
     return all(
         a == b or length == 1
@@ -300,7 +300,7 @@ def axis_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
 def packed_strides(
     shape: tuple[int, ...], order: Sequence[int], itemsize: int
 ) -> tuple[int, ...]:
-    """Strides of a dense array whose axes stand in memory in this order."""
+    """Strides of a dense array whose axes lie in memory in this order."""
     strides = [0] * len(shape)
     if 0 in shape:
         return tuple(strides)
@@ -317,7 +317,7 @@ def as_shape(shape: Any, what: str) -> tuple[int, ...]:
     Raises
     ------
     ShapeError
-        If it is no length and no lengths, or one is negative.
+        If it is neither a length nor lengths, or one is negative.
     """
     lengths: tuple[int, ...]
     try:
@@ -327,7 +327,7 @@ def as_shape(shape: Any, what: str) -> tuple[int, ...]:
             lengths = tuple([index(length) for length in shape])
         except TypeError:
             raise ShapeError(
-                f"{what}: {shape!r} is no shape", do="give whole numbers: (2, 3)"
+                f"{what}: {shape!r} is not a shape", do="give whole numbers: (2, 3)"
             ) from None
     if any(length < 0 for length in lengths):
         raise ShapeError(

@@ -274,7 +274,7 @@ def register_array_type(
     ------
     RegistrationError
         If the kind is not an identifier, the class is not a class or belongs to
-        another kind, or a conversion is not callable.
+        another kind, or a conversion is not a function.
 
     Examples
     --------
@@ -292,7 +292,7 @@ def register_array_type(
     for name, fn in (("from_numpy", from_numpy), ("to_numpy", to_numpy)):
         if fn is not None and not callable(fn):
             raise RegistrationError(
-                f"register_array_type: {name}={fn!r} is not callable",
+                f"register_array_type: {name}={fn!r} is not a function",
                 do=f"pass a function of one array: {name}=convert",
             )
     known = _kinds.setdefault(kind, ArrayKind(kind))

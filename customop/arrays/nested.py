@@ -1,7 +1,7 @@
-"""Values that hold others: how they are taken apart, and made again of other values.
+"""Nested values: lists, tuples, dicts and config objects that hold arrays.
 
-Lists, tuples and dicts are known from the start; classes of config objects whose
-fields hold arrays become known when an operator first names them.
+Everything here walks the arguments and results of operators. A class of config objects
+becomes known when an operator first names it, if its fields hold arrays.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ __all__ = [
 
 
 class Nest(Protocol):
-    """How values of one class are taken apart and made again."""
+    """How values of one class are taken apart and put together."""
 
     def steps(self, value: Any) -> Sequence[Hashable]:
-        """What its parts are found by: names or keys."""
+        """Names or keys of its parts."""
         ...
 
     def items(self, value: Any) -> list[Any]:
@@ -44,12 +44,12 @@ class Nest(Protocol):
         ...
 
     def outline(self, value: Any, items: list[Any]) -> Any:
-        """The same shape around what are no values: axes, gradients, None."""
+        """The same nesting around items that are not values: axes, gradients, None."""
         ...
 
 
 class _DictNest:
-    """Dicts: their keys stay."""
+    """Dicts. Their keys stay."""
 
     def steps(self, value: Any) -> Sequence[Hashable]:
         return list(value)
@@ -63,8 +63,8 @@ class _DictNest:
     outline = like
 
 
-# Class -> how its values are taken apart, beside list and tuple, which are asked for
-# first wherever this is. A class of config objects is here if its fields hold arrays.
+# Class -> how its values are taken apart. Lists and tuples are not here, since each
+# walk handles them first. Classes of config objects are here if they hold arrays.
 nests: dict[type, Nest] = {dict: _DictNest()}
 
 
@@ -78,7 +78,7 @@ def children(value: Any) -> Sequence[Any] | None:
 
 
 def steps(value: Any) -> Sequence[Hashable]:
-    """What the parts of a value are found by: positions, keys or names of fields."""
+    """Positions, keys or names of fields of the parts of a value."""
     nest = nests.get(type(value))
     return range(len(value)) if nest is None else nest.steps(value)
 
@@ -91,7 +91,7 @@ def like(value: Any, items: list[Any]) -> Any:
     if cls is tuple:
         return tuple(items)
     nest = nests[cls]
-    # An object that changes in nothing stays itself, and its constructor unasked.
+    # An object whose items are the same stays itself; no constructor is called.
     same = cls is not dict and all(map(is_, nest.items(value), items))
     return value if same else nest.like(value, items)
 
@@ -160,13 +160,13 @@ def map_beside(value: Any, other: Any, fn: Callable[[Any, Any], Any]) -> Any:
 
 
 def aligned(value: Any, other: Any) -> Sequence[Any] | None:
-    """The parts of `other` that stand for those of `value`; None if it fits not.
+    """The parts of `other` in the order of those of `value`; None if it does not fit.
 
-    What is nested as a config object is an object of its class, or a dict by the names
-    of its fields; names that are left out have None.
+    For a config object, `other` is an object of its class, or a dict with names of its
+    fields; the fields left out get None.
     """
     if type(value) is list and type(other) is list and len(value) == len(other):
-        return other  # most there are
+        return other  # the usual case
     if type(value) in (list, tuple) or not isinstance(other, Mapping):
         return _by_place(value, other)
     names = steps(value)

@@ -16,7 +16,7 @@ __all__ = ["getitem", "register_numpy_function"]
 FnT = TypeVar("FnT", bound=Callable[..., Any])
 NumPyFunction: TypeAlias = Callable[..., Any] | tuple[np.ufunc, str]
 
-# A NumPy function, or (ufunc, "reduce"), -> what runs for it on traced values.
+# NumPy function, or (ufunc, "reduce") -> the operator that runs on traced values.
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 
 
@@ -29,13 +29,13 @@ def register_numpy_function(
 def register_numpy_function(
     function: NumPyFunction, fn: FnT | None = None, /
 ) -> FnT | Callable[[FnT], FnT]:
-    """Say what runs when a NumPy function meets traced or fake arrays.
+    """Choose the operator that runs for a NumPy function on traced or fake arrays.
 
     Parameters
     ----------
     function : callable or tuple
         A NumPy function or ufunc, or a pair such as ``(np.add, "reduce")``.
-        ``operator.getitem`` of the standard library stands for ``x[key]``.
+        For ``x[key]``, pass ``operator.getitem`` of the standard library.
     fn : callable, optional
         An operator, or a function that calls operators; it takes what users pass to
         the NumPy function. Without it, a decorator is returned.
@@ -48,7 +48,7 @@ def register_numpy_function(
     Raises
     ------
     RegistrationError
-        If either is not callable.
+        If either is not a function.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def register_numpy_function(
     known = function[0] if isinstance(function, tuple) else function
     if not callable(known) or not callable(fn):
         raise RegistrationError(
-            f"register_numpy_function: {known if callable(fn) else fn!r} is no function",
+            f"register_numpy_function: {known if callable(fn) else fn!r} is not a function",
             do="pass a NumPy function and an operator",
         )
     FUNCTIONS[function] = fn
@@ -88,7 +88,7 @@ def numpy_name(function: Any) -> str:
 
 
 def call_numpy(function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run what stands for a NumPy function on arrays of any kind."""
+    """Run the operator of a NumPy function on arrays of any kind."""
     fn = FUNCTIONS.get(function)
     if fn is None:
         raise missing(function)
@@ -161,19 +161,19 @@ def getitem(x: Any, key: Any) -> Any:
     return call_numpy(INDEXING, x, key)
 
 
-# Python's own function stands for x[key] among the NumPy functions.
+# The key for x[key] in `FUNCTIONS`.
 INDEXING = operator.getitem
 
 
 class ArrayMethods:
-    """Operators, methods and protocols of an array, by way of NumPy's functions.
+    """Operators, methods and protocols of an array, made of NumPy's functions.
 
-    A class that inherits them has `shape` and `dtype`; all else goes to what is
-    registered for the NumPy function of that name.
+    A class that inherits them needs `shape` and `dtype`. Everything else calls the
+    operator that is registered for the NumPy function of that name.
     """
 
     __slots__ = ()
-    # Above ndarray, so that ndarray + x gives x the word.
+    # Higher than ndarray, so that ndarray + x calls x.__radd__.
     __array_priority__: ClassVar[float] = 1000.0
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # as for ndarray: == is elementwise
 
@@ -242,7 +242,7 @@ class ArrayMethods:
             do="build the new array: np.where(mask, a, b), np.concatenate or np.stack",
         )
 
-    if TYPE_CHECKING:  # what the tables below are, to type checkers
+    if TYPE_CHECKING:  # the tables below, for type checkers
 
         def __add__(self, other: Any, /) -> Any: ...
         def __radd__(self, other: Any, /) -> Any: ...
@@ -394,7 +394,7 @@ class ArrayMethods:
     def __cupy_override_elementwise_kernel__(
         self, kernel: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        # CuPy asks this where NumPy asks __array_ufunc__; its ufuncs are named
+        # CuPy calls this where NumPy calls __array_ufunc__; its ufuncs are named
         # "cupy_add" (seen in cupy 14.2).
         ufunc = getattr(np, kernel.name.removeprefix("cupy_"), None)
         if not isinstance(ufunc, np.ufunc):

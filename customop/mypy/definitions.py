@@ -30,7 +30,7 @@ from customop.schema.schema import Schema
 from customop.schema.shape_check import check_definition, number_names
 from customop.schema.tags import BY_DATA, Tag, apply_tags, check_shapes_of_tags
 from customop.schema.types import Base, ClassOf, parts, shapes_in
-from customop.shapes.solve import untold, why_untold
+from customop.shapes.solve import unknown_names, why_unknown
 
 if TYPE_CHECKING:
     from mypy.checker import TypeChecker
@@ -291,10 +291,10 @@ class Draft:
             return
         results = [shape for r in schema.returns for shape in shapes_in(r.type)]
         given = [shape for p in schema.parameters for shape in shapes_in(p.type)]
-        names = untold(given, results, number_names(schema))
+        names = unknown_names(given, results, number_names(schema))
         if names and not self._survey.may_have_fake(self._function.node):
             raise SchemaError(
-                f"{self._name}: {why_untold(names[0])}",
+                f"{self._name}: {why_unknown(names[0])}",
                 do="name an axis of an argument, write '_' for a length that only the"
                 " kernel knows, or register a fake kernel",
             )

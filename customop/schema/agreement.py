@@ -1,4 +1,4 @@
-"""Does a function agree with the schema that is given for it."""
+"""Checks that a function agrees with the schema given for it."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def check_agrees(
 
 
 def _check_same_shapes(fn: Callable[..., Any], schema: Schema) -> None:
-    """Raise where an annotation of the function has another shape than the schema."""
+    """Raise if an annotation of the function has another shape than the schema."""
     try:
         own = Schema.infer(fn)
-    except SchemaError:  # a schema is given, too, where annotations make none
+    except SchemaError:  # a schema may be given because annotations cannot make one
         return
     mine = {p.name: p.type for p in own.parameters}
     named = [
@@ -64,12 +64,12 @@ def _check_same_shapes(fn: Callable[..., Any], schema: Schema) -> None:
     ]
     pairs = zip(schema.returns, own.returns, strict=False)
     named += [(f"result {i}", r.type, q.type) for i, (r, q) in enumerate(pairs)]
-    for what, told, annotated in named:
-        if annotated is None or told == annotated or not has_shape(told):
+    for what, given, annotated in named:
+        if annotated is None or given == annotated or not has_shape(given):
             continue
         if has_shape(annotated):
             raise SchemaError(
-                f"{what} is {told} in the schema, and {annotated} by its annotation",
+                f"{what} is {given} in the schema, and {annotated} in its annotation",
                 str(schema),
                 f"at {place(fn)}",
                 do="write one shape in both places, or leave out the schema",
@@ -79,7 +79,7 @@ def _check_same_shapes(fn: Callable[..., Any], schema: Schema) -> None:
 def _default_mismatch(given: list[inspect.Parameter], schema: Schema) -> str:
     """How the defaults of a function differ from those of a schema, or nothing.
 
-    Where the schema alone has a default, the function is always given it.
+    A default that only the schema has is always passed to the function.
     """
     mine = {p.name: p.default for p in given if p.default is not p.empty}
     for p in schema.parameters:

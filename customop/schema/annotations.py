@@ -73,7 +73,7 @@ Scalar: TypeAlias = int | float | bool | complex
 
 
 class _Meaning(NamedTuple):
-    """What tells an alias of ours from the type that it stands for."""
+    """A mark in our aliases, such as `DType`, that says which schema type they mean."""
 
     name: str
 
@@ -99,7 +99,7 @@ _ANNOTATIONS: dict[Any, SchemaType] = {
     Device: DEVICE,
 }
 
-# Name in a schema string -> schema type; torch's names stand beside ours.
+# Name in a schema string -> schema type; torch's names are here too.
 NAMES: dict[str, SchemaType] = {
     "Array": ARRAY,
     "Tensor": ARRAY,
@@ -118,7 +118,7 @@ NAMES: dict[str, SchemaType] = {
     "Generator": GENERATOR,
 }
 
-# Name in a schema string that is no type -> what to write.
+# Name in a schema string that is not a type -> what to write.
 FOREIGN: dict[str, str] = {
     "double": "write float",
     "int64_t": "write int",
@@ -142,7 +142,7 @@ SUPPORTED = (
     " TypedDict, and Optional, list, Sequence, tuple and dict[str, ...] of these"
 )
 
-_SPLIT = "pass the values as parameters of their own"
+_SPLIT = "pass each value as a separate parameter"
 _LIST = "write list[T], such as list[int]"
 _DICT = "write dict[str, T], such as dict[str, float]"
 _LITERAL = "give values that are all str, all int or all bool"
@@ -204,7 +204,7 @@ def schema_type(annotation: Any) -> SchemaType:
 
 
 def _of_form(annotation: Any, origin: Any) -> SchemaType:
-    """Schema type of an alias, a union, a generic and the like."""
+    """Schema type of an alias, a union, a generic or the like."""
     items = typing.get_args(annotation)
     for attribute in ("__supertype__", "__value__"):  # a NewType, a type alias
         if origin is None and hasattr(annotation, attribute):
@@ -228,20 +228,20 @@ def _lookup(annotation: Any) -> SchemaType | None:
     if _is_generator(annotation):
         return GENERATOR
     if known is None and is_array_class(annotation):
-        # A NumPy scalar is a value that an array may be, but no class of arrays.
+        # A NumPy scalar can be passed for an array, but is not a class of arrays.
         return None if issubclass(annotation, np.generic) else ARRAY
     return known
 
 
 def _is_generator(annotation: Any) -> bool:
-    # By name, since naming the class imports numpy.random: 9 ms.
+    # By name, since naming the class imports numpy.random, which takes 9 ms.
     module = str(getattr(annotation, "__module__", ""))
     name = getattr(annotation, "__name__", "")
     return name == "Generator" and module.startswith(("numpy.random", "cupy.random"))
 
 
 def _of_annotated(inner: Any, *notes: Any) -> SchemaType:
-    # Python flattens Annotated[DType, "note"]: what DType means is among the notes.
+    # Python flattens Annotated[DType, "note"], so the mark of DType is a note too.
     meanings = [note for note in notes if isinstance(note, _Meaning)]
     if meanings:
         return NAMES[meanings[0].name]
@@ -261,7 +261,7 @@ def _of_type_variable(variable: Any) -> SchemaType:
 
 
 def evaluated(hint: Any, variable: Any) -> Any:
-    """What the text of a bound means where the type variable was made."""
+    """The value of a bound that is text, read where the type variable was made."""
     if not isinstance(hint, typing.ForwardRef | str):
         return hint
     names = vars(sys.modules[variable.__module__])
@@ -336,31 +336,31 @@ def _of_literal(annotation: Any, values: tuple[Any, ...]) -> SchemaType:
 
 # ---- classes of config objects ----
 
-# Names that an annotation may use, looked for when it is asked for.
+# Gives the names that an annotation may use, once they are needed.
 _Names: TypeAlias = Callable[[], Mapping[str, Any]]
 
 
 def class_type(
     cls: type, names: _Names = dict, within: tuple[type, ...] = ()
 ) -> ClassOf:
-    """Schema type of a class of config objects, which is known by its name from now on.
+    """Schema type of a class of config objects. Its name is known from now on.
 
-    `names` gives those that annotations of its fields may use beside the module's;
-    `within` are the classes that it is a field of.
+    `names` gives names that annotations of its fields may use in addition to those of
+    the module; `within` are the classes that it is a field of.
 
     Raises
     ------
     SchemaError
-        If a field has no schema type, or the class no name to be found by.
+        If a field has no schema type, or the class cannot be found by its name.
     """
     name = f"{cls.__module__}.{cls.__qualname__}"
     known = classes.get(name)
     if known is not None and known.cls is cls:
         return known
     if not CLASS_NAME.fullmatch(name):
-        raise _no_type(cls, f"give it a name to be found by: {name!r} is none")
+        raise _no_type(cls, f"define it where it can be found by name: {name!r} cannot")
     if cls in within:
-        raise _no_type(cls, "make it flat: it holds itself")
+        raise _no_type(cls, "remove the field that holds an object of the class itself")
     fields = _fields(cls, names, (*within, cls))
     kinds = {n: _field_type(cls, n, h) for n, h in fields.hints.items()}
     found = classes[name] = ClassOf(name, fields, kinds)
@@ -383,7 +383,7 @@ def find_class(name: str) -> ClassOf | None:
     return class_type(found) if is_config_class(found) else classes.get(name)
 
 
-# A qualified name as a schema string has it.
+# A qualified name in a schema string.
 CLASS_NAME = re.compile(r"[^\W\d]\w*(\.(\w+|<locals>))+")
 
 
@@ -405,12 +405,12 @@ def _fields(cls: type, names: _Names, within: tuple[type, ...]) -> ClassFields:
 def _fields_within(cls: type, names: _Names) -> ClassFields:
     try:
         return fields_of(cls, {})
-    except NameError:  # the names around a function are seldom needed, and slow to find
+    except NameError:  # names around a function are rarely needed, and slow to find
         return fields_of(cls, names())
 
 
 def _look_into(hint: Any, names: _Names, within: tuple[type, ...]) -> None:
-    """Meet the classes in an annotation while the names around them are known."""
+    """Register the classes in an annotation while the names around them are known."""
     if is_config_class(hint):
         class_type(hint, names, within)
     for item in typing.get_args(hint):
@@ -427,37 +427,37 @@ def _field_type(cls: type, name: str, hint: Any) -> SchemaType:
 
 
 def meet_classes(hint: Any, names: _Names) -> None:
-    """Make the classes in an annotation known, with the names around a function."""
+    """Register the classes in an annotation, with the names around a function."""
     try:
         _look_into(hint, names, ())
     except SchemaError:
-        # `schema_type` meets the same fault, where it is told of the parameter.
+        # `schema_type` raises it again, where the parameter is known.
         return
 
 
 def register_config_type(cls: type[ConfigT]) -> type[ConfigT]:
-    """Let objects of a class be arguments of operators, as config objects.
+    """Allow objects of a class as arguments of operators, as config objects.
 
-    Enums, frozen dataclasses, NamedTuples and TypedDicts need no registration. Any
-    other class is taken by the annotated parameters of its constructor, each of which
-    it keeps as an attribute of the same name. Operators do not see when an object
-    changes, so it should not after it was passed to one.
+    Enums, frozen dataclasses, NamedTuples and TypedDicts need no registration. The
+    fields of any other class are the annotated parameters of its constructor; each must
+    be kept as an attribute of the same name. Do not change an object after it was
+    passed to an operator, which would not notice.
 
     Parameters
     ----------
     cls : type
         A class that can be imported by name, such as a mutable dataclass. Its fields
-        have schema types; arrays among them are seen by every transform.
+        have schema types; every transform sees the arrays among them.
 
     Returns
     -------
     type
-        The class, so that this can stand as a decorator.
+        The class, so that this can be used as a decorator.
 
     Raises
     ------
     RegistrationError
-        If `cls` is no class, or one of Python's or of arrays.
+        If `cls` is not a class, is built into Python, or is a class of arrays.
     SchemaError
         If a field has no schema type, or objects cannot be made of their fields.
 
@@ -476,7 +476,7 @@ def register_config_type(cls: type[ConfigT]) -> type[ConfigT]:
     """
     if not isinstance(cls, type) or cls.__module__ == "builtins" or is_array_class(cls):
         raise RegistrationError(
-            f"register_config_type: {show_annotation(cls)} is no class of config objects",
+            f"register_config_type: {show_annotation(cls)} is not a class of config objects",
             do="pass a class of your own, with annotated fields",
         )
     scope = sys._getframe(1)
@@ -498,7 +498,7 @@ def _no_type(annotation: Any, instead: str = "") -> SchemaError:
 
 
 def _instead(annotation: Any) -> str:
-    """What to use in the place of an annotation, where that is known."""
+    """What to use in place of an annotation, or nothing."""
     if isinstance(annotation, type):
         return _instead_of_class(annotation)
     try:
@@ -511,7 +511,7 @@ def _instead_of_class(cls: type) -> str:
     if cls in _INSTEAD:
         return _INSTEAD[cls]
     if issubclass(cls, np.generic):
-        return "write Array, which NumPy scalars fit too, or float, int or Scalar"
+        return "write Array, which takes NumPy scalars too, or float, int or Scalar"
     if issubclass(cls, tuple):
         return _TUPLE
     if is_dataclass(cls):

@@ -1,4 +1,4 @@
-"""Classes of config objects: which ones there are, and what their fields are."""
+"""Classes of config objects, and their fields."""
 
 from __future__ import annotations
 
@@ -62,24 +62,24 @@ class ClassFields:
     def like(self, value: Any, items: list[Any]) -> Any:
         """An object with other values in its fields.
 
-        What keeps more than its fields is made by its constructor, as is what has no
-        model, None. The checks of others have passed, and need not hold for a batch.
+        The constructor is called if `value` is None or keeps more than its fields.
+        Otherwise it is not: its checks have passed, and need not hold for a batch.
         """
         if self.by_call is None or (value is not None and not self.keeps_more(value)):
             return self.outline(value, items)
         given = dict(zip(self.hints, items, strict=True))
         made = self.cls(**{name: given.pop(name) for name in self.by_call})
-        for name, item in given.items():  # what the constructor does not take
+        for name, item in given.items():  # fields that the constructor does not take
             object.__setattr__(made, name, item)
         return made
 
     def keeps_more(self, value: Any) -> bool:
-        """Whether an object has attributes beside its fields, made of them."""
+        """Whether an object has attributes in addition to its fields."""
         own = [*getattr(value, "__dict__", ()), *_slots(self.cls)]
         return any(name not in self.hints and hasattr(value, name) for name in own)
 
     def outline(self, value: Any, items: list[Any]) -> Any:
-        """An object with anything in its fields, past the constructor's checks."""
+        """An object with anything in its fields, without calling the constructor."""
         if issubclass(self.cls, tuple):
             return tuple.__new__(self.cls, items)
         made = object.__new__(self.cls)
@@ -95,10 +95,10 @@ def _slots(cls: type) -> list[str]:
 
 
 def register_pytree(fields: ClassFields, moving: Sequence[str]) -> None:
-    """Make a class of config objects a pytree: `moving` fields hold its leaves.
+    """Make a class of config objects a pytree; the `moving` fields hold its leaves.
 
-    NamedTuples and dicts are pytrees already, of all that they hold; members of an
-    Enum are leaves. What a user has registered stays.
+    NamedTuples and dicts are pytrees already, with all their fields as leaves; members
+    of an Enum are leaves.
     """
     cls: Any = fields.cls
     if issubclass(cls, tuple) or fields.is_dict or not fields.hints:
@@ -130,12 +130,12 @@ _declared: set[type] = set()
 
 
 def declare(cls: type) -> None:
-    """Let objects of a class be arguments, though Python does not say they are fixed."""
+    """Allow objects of a class as arguments, even if they can change."""
     _declared.add(cls)
 
 
 def withdraw(cls: type) -> None:
-    """Take `declare` back for a class that cannot be taken apart."""
+    """Undo `declare` for a class that cannot be taken apart."""
     _declared.discard(cls)
 
 
@@ -159,12 +159,14 @@ def is_frozen_dataclass(cls: type) -> bool:
 
 
 def fields_of(cls: type, names: Mapping[str, Any]) -> ClassFields:
-    """The fields of a class of config objects, `names` beside those of its module.
+    """The fields of a class of config objects.
+
+    Their annotations may use `names` in addition to those of the module.
 
     Raises
     ------
     NameError
-        If an annotation names what is not defined.
+        If an annotation uses a name that is not defined.
     TypeError
         If the objects cannot be made of their fields; the text says why.
     """
@@ -191,7 +193,7 @@ def _of_typed_dict(cls: Any, names: Mapping[str, Any]) -> ClassFields:
     for name, written in _hints(cls, names).items():
         hint = written
         while (mark := typing.get_origin(hint)) in _MARKS:
-            # What is written as a string `__required_keys__` has not read.
+            # `__required_keys__` does not read annotations that are strings.
             if mark in _OPTIONAL:
                 required.discard(name)
             elif mark in _REQUIRED:
@@ -231,13 +233,13 @@ def _of_dataclass(cls: Any, names: Mapping[str, Any]) -> ClassFields:
 
 
 def _of_constructor(cls: type, names: Mapping[str, Any]) -> ClassFields:
-    """Fields named as the parameters of the constructor are."""
+    """Fields with the names of the constructor's parameters."""
     parameters = inspect.signature(cls).parameters.values()
-    found = _hints(cls.__init__, names)  # type: ignore[misc]  # of this very class
+    found = _hints(cls.__init__, names)  # type: ignore[misc]  # of this class
     hints = {}
     for p in parameters:
         if p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY):
-            raise TypeError(f"its constructor takes '{p.name}' not by name")
+            raise TypeError(f"its constructor cannot take '{p.name}' by name")
         if p.name not in found:
             raise TypeError(
                 f"parameter '{p.name}' of its constructor has no annotation"

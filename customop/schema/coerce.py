@@ -1,4 +1,4 @@
-"""What a call may pass for each type of a schema, and what the kernel gets for it."""
+"""Arguments and defaults: what a call may pass, and what the kernel gets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _CLASSES: dict[str, type] = {"b": bool, "i": int, "u": int, "f": float, "c": com
 
 
 def _number_class(value: Any) -> str:
-    """What a number is: a letter of `_CLASSES`, or nothing where it is none."""
+    """The letter of a number in `_CLASSES`, or nothing for other values."""
     if isinstance(value, np.generic | np.ndarray):
         letter = value.dtype.kind
         return letter if letter in _CLASSES and value.ndim == 0 else ""
@@ -49,7 +49,7 @@ def _number_class(value: Any) -> str:
 def _to_int(value: Any) -> int:
     if _number_class(value) == "b":
         return int(value)
-    # Also what has `__index__` alone; a traced value refuses by an error of its own.
+    # Also objects with `__index__`. A traced value raises its own error.
     return operator.index(value)
 
 
@@ -74,7 +74,7 @@ def _to_bool(value: Any) -> bool:
 def _to_str(value: Any) -> str:
     if not isinstance(value, str):
         raise Mismatch
-    # The text itself, also of a subclass that prints something else.
+    # The text itself, even if a subclass prints something else.
     return str.__str__(value)
 
 
@@ -91,7 +91,7 @@ def _to_dtype(value: Any) -> np.dtype[Any]:
         raise Mismatch
     try:
         found: np.dtype[Any] = np.dtype(value)
-    except SyntaxError:  # how NumPy answers some strings
+    except SyntaxError:  # NumPy raises it for some strings
         raise Mismatch from None
     except TypeError:  # a dtype of another library, known by its name
         found = np.dtype(str(value).rpartition(".")[2])
@@ -106,7 +106,7 @@ def _to_device(value: Any) -> str:
 
 
 def _to_generator(value: Any) -> Any:
-    # NumPy's, CuPy's, or one that derives from them.
+    # NumPy's, CuPy's, or a subclass.
     if not hasattr(value, "bit_generator"):
         raise Mismatch
     return value
@@ -122,11 +122,11 @@ _EXACT: dict[str, tuple[type, Callable[[Any], Any]]] = {
     "Scalar": (float, _to_scalar),
     "dtype": (np.dtype, _to_dtype),
     "device": (str, _to_device),
-    # The class itself is named late: naming it imports numpy.random.
+    # A placeholder: naming the class imports numpy.random.
     "Generator": (object, _to_generator),
 }
 
-# Types whose exact class is proof enough: a str may still be no device.
+# Types whose values fit by their exact class. A str may not be a device.
 PROVEN_BY_CLASS = {"int", "float", "bool", "complex", "str", "Scalar"}
 
 
@@ -136,7 +136,7 @@ def exact_class(kind: Base) -> type:
 
 
 def needs_guard(kind: SchemaType) -> bool:
-    """Whether a scalar of this type is proven by its exact class alone."""
+    """Whether the exact class of a scalar says that it fits this type."""
     inner = kind.item if isinstance(kind, Maybe) else kind
     return isinstance(inner, Base) and inner.name in PROVEN_BY_CLASS
 
@@ -145,9 +145,10 @@ def needs_guard(kind: SchemaType) -> bool:
 
 
 class _Coercion(Visitor):
-    """Makes of an argument what a kernel gets. What fits as it is stays itself."""
+    """Turns an argument into what a kernel gets. A value that fits stays the same.
 
-    # Arrays fit by the choice of a kernel, and by the shapes of all arrays.
+    Arrays are checked later, when a kernel is picked, and by their shapes.
+    """
 
     def base(self, value: Any, kind: Base) -> Any:
         exact, convert = _EXACT[kind.name]
@@ -223,7 +224,7 @@ def _expects(kind: SchemaType, value: Any, what: str = "") -> str:
 
 
 def _near(value: Any, known: Sequence[Any]) -> str:
-    """The known text that is near to a text, as a question."""
+    """A known text that is like the one given, as a question."""
     texts = [name for name in known if isinstance(name, str)]
     return did_you_mean(value, texts) if isinstance(value, str) else ""
 
@@ -268,15 +269,15 @@ def _check_object(value: Any, kind: ClassOf) -> None:
         raise Mismatch(_expects(kind, value) + _other_class(value, kind))
     lacking = [name for name in kind.items if not hasattr(value, name)]
     if lacking:
-        raise Mismatch(f"expects {kind}, whose object lacks '{lacking[0]}'")
+        raise Mismatch(f"expects {kind}, got an object without '{lacking[0]}'")
 
 
 def _other_class(value: Any, kind: ClassOf) -> str:
-    """Why an object that may look right has the wrong class."""
+    """Why an object has the wrong class, if it looks right."""
     if isinstance(value, kind.cls):
-        return ", a class derived from it, whose further fields no transform would see"
+        return ", of a derived class, whose other fields transforms would not see"
     same = type(value).__qualname__ == kind.cls.__qualname__
-    return ", whose class was defined again since" if same else ""
+    return ", whose class has since been defined again" if same else ""
 
 
 # Type -> what to pass for it.
@@ -287,7 +288,7 @@ _PASS: dict[SchemaType, str] = {
 
 
 def remedy(kind: SchemaType, value: Any, name: str) -> str:
-    """What a user may do about an argument that does not fit."""
+    """How a user can fix an argument that does not fit."""
     inner = kind.item if isinstance(kind, Maybe) else kind
     if value is None:
         return f"pass a value, or make {name} Optional"
@@ -330,7 +331,7 @@ _MUTABLE = "a default must be immutable: write a tuple or a number"
 
 
 def check_default(value: Any, kind: SchemaType) -> Any:
-    """The default as the schema keeps it: immutable, and with a text.
+    """The default as the schema keeps it: it cannot change, and has a text.
 
     Raises
     ------
@@ -348,7 +349,7 @@ def check_default(value: Any, kind: SchemaType) -> Any:
 
 
 class _Default(Visitor):
-    """Makes of a coerced default what a schema keeps: a value that cannot change."""
+    """Turns a coerced default into a value that cannot change."""
 
     def base(self, value: Any, kind: Base) -> Any:
         if kind == GENERATOR:
@@ -381,10 +382,10 @@ _DEFAULT = _Default()
 
 
 def _has_text(dtype: np.dtype[Any]) -> bool:
-    """Whether the text of a dtype, or of its fields, gives it back."""
+    """Whether the text of a dtype, or of its fields, can be read back."""
     describe, read = np.lib.format.dtype_to_descr, np.lib.format.descr_to_dtype
     text: Any = str(dtype) if dtype.names is None else describe(dtype)
     try:
         return bool(read(text) == dtype)
-    except (TypeError, ValueError, SyntaxError):  # it has one that says something else
+    except (TypeError, ValueError, SyntaxError):  # its text means another dtype
         return False

@@ -49,7 +49,7 @@ _KINDS: dict[Any, str] = {
 _GIVE_SCHEMA = 'give the schema as a string: schema="(Array x) -> Array"'
 
 
-class _Source(NamedTuple):
+class _Inferred(NamedTuple):
     """A function under inference, for messages."""
 
     fn: Callable[..., Any]
@@ -61,7 +61,7 @@ class _Source(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it has no annotation at all, as lambdas and builtins."""
+        """Whether it has no annotation, like lambdas and builtins."""
         hints = [p.annotation for p in self.signature.parameters.values()]
         hints.append(self.signature.return_annotation)
         return all(hint is inspect.Signature.empty for hint in hints)
@@ -113,9 +113,9 @@ def infer(
     ------
     SchemaError
         If a hint is missing or has no schema type, a default does not fit, or
-        `mutates_args` names no array parameter.
+        `mutates_args` names something other than an array parameter.
     """
-    source = _Source(fn, signature_of(fn))
+    source = _Inferred(fn, signature_of(fn))
     hints = _hints(source, scope)
     for hint in hints.values():
         meet_classes(hint, lambda: _names(innermost(fn), scope))
@@ -141,23 +141,25 @@ def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
         return inspect.signature(fn)
     except (TypeError, ValueError):
         if callable(fn):
-            raise SchemaError(f"{fn!r} tells no signature", do=_GIVE_SCHEMA) from None
+            raise SchemaError(
+                f"{fn!r} has no signature that Python can read", do=_GIVE_SCHEMA
+            ) from None
         raise SchemaError(
-            f"{fn!r} is no function", do="pass a function with type hints"
+            f"{fn!r} is not a function", do="pass a function with type hints"
         ) from None
 
 
 # ---- hints, evaluated where the function was defined ----
 
 
-def _hints(source: _Source, scope: types.FrameType | None) -> dict[str, Any]:
+def _hints(source: _Inferred, scope: types.FrameType | None) -> dict[str, Any]:
     hints = _written_hints(source)
     if not any(_has_text(hint) for hint in hints.values()):
         return hints
     return _evaluated(source, hints, scope)
 
 
-def _written_hints(source: _Source) -> dict[str, Any]:
+def _written_hints(source: _Inferred) -> dict[str, Any]:
     signature, empty = source.signature, inspect.Signature.empty
     hints = {name: p.annotation for name, p in signature.parameters.items()}
     hints["return"] = signature.return_annotation
@@ -165,7 +167,7 @@ def _written_hints(source: _Source) -> dict[str, Any]:
 
 
 def _evaluated(
-    source: _Source, hints: dict[str, Any], scope: types.FrameType | None
+    source: _Inferred, hints: dict[str, Any], scope: types.FrameType | None
 ) -> dict[str, Any]:
     fn = innermost(source.fn)
     holder = types.SimpleNamespace(__annotations__=hints)
@@ -188,12 +190,11 @@ def _evaluated(
 
 
 def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
-    """Hints of a function by parameter, and by ``"return"``, once it is defined.
+    """Hints of a function by parameter, and by ``"return"``, after its definition.
 
-    A hint that names what is no more, as a class within a function that has returned,
-    is not among them.
+    A hint is left out if its name is gone, as a class in a function that has returned.
     """
-    source = _Source(fn, signature_of(fn))
+    source = _Inferred(fn, signature_of(fn))
     found: dict[str, Any] = {}
     for name, hint in _written_hints(source).items():
         try:
@@ -216,7 +217,7 @@ def _has_text(hint: Any) -> bool:
 
 
 def _names(fn: Any, scope: types.FrameType | None) -> dict[str, Any]:
-    """What surrounds a function besides its module: classes, functions, parameters."""
+    """Names around a function that are not in its module, from outside to inside."""
     names: dict[str, Any] = {}
     for frame in reversed(list(_enclosing(fn, scope))):
         names.update(frame.f_locals)
@@ -226,7 +227,7 @@ def _names(fn: Any, scope: types.FrameType | None) -> dict[str, Any]:
 
 
 def _enclosing(fn: Any, scope: types.FrameType | None) -> Iterator[types.FrameType]:
-    """Running frames whose code the function is written in, from the inside out."""
+    """Running frames that contain the code of a function, from inside to outside."""
     code = getattr(fn, "__code__", None)
     while scope is not None:
         if scope.f_locals is not scope.f_globals and _holds(scope.f_code, code):
@@ -235,7 +236,7 @@ def _enclosing(fn: Any, scope: types.FrameType | None) -> Iterator[types.FrameTy
 
 
 def _holds(outer: types.CodeType, inner: object) -> bool:
-    """Whether code is written within other code, at any depth."""
+    """Whether code contains other code, at any depth."""
     nested = [c for c in outer.co_consts if isinstance(c, types.CodeType)]
     return any(c is inner or _holds(c, inner) for c in nested)
 
@@ -256,14 +257,14 @@ def _closure(fn: Any) -> dict[str, Any]:
 
 
 def _infer_parameter(
-    source: _Source, p: inspect.Parameter, hints: dict[str, Any]
+    source: _Inferred, p: inspect.Parameter, hints: dict[str, Any]
 ) -> Parameter:
     if p.kind not in _KINDS:
         star = "*" if p.kind is p.VAR_POSITIONAL else "**"
         raise source.error(
             f"parameter '{star}{p.name}' has no fixed number of arguments",
             str(_shown_parameter(p)),
-            do=f"write {p.name}: list[Array], or parameters of their own",
+            do=f"write {p.name}: list[Array], or separate parameters",
             parameter=p.name,
         )
     if p.name not in hints:
@@ -282,24 +283,28 @@ def _infer_parameter(
     return Parameter(p.name, found, _infer_default(source, p, found), _KINDS[p.kind])
 
 
-def _annotate(source: _Source, p: inspect.Parameter) -> str:
+def _annotate(source: _Inferred, p: inspect.Parameter) -> str:
     if p.name in ("self", "cls"):
-        return "make an operator of a function or a static method, which have no self"
+        return "use a function or a static method, which have no self"
     if source.is_plain:
         return f"annotate every parameter, or {_GIVE_SCHEMA}"
-    return f"write {p.name}: Array, or the type that it has"
+    return f"write {p.name}: Array, or its type"
 
 
 def _at(
-    source: _Source, start: str, fragment: str, inner: SchemaError, parameter: str = ""
+    source: _Inferred,
+    start: str,
+    fragment: str,
+    inner: SchemaError,
+    parameter: str = "",
 ) -> SchemaError:
-    """The error of an annotation, with the function that it stands in."""
+    """The error of an annotation, with the function that has it."""
     error = source.error(f"{start} {inner.what}", fragment, inner.do, parameter)
     error.where = (*error.where, *inner.where)
     return error
 
 
-def _infer_default(source: _Source, p: inspect.Parameter, kind: SchemaType) -> Any:
+def _infer_default(source: _Inferred, p: inspect.Parameter, kind: SchemaType) -> Any:
     if p.default is p.empty:
         return MISSING
     try:
@@ -321,7 +326,7 @@ def _other_default(p: inspect.Parameter, kind: SchemaType) -> str:
 
 
 def _infer_returns(
-    source: _Source, hints: dict[str, Any]
+    source: _Inferred, hints: dict[str, Any]
 ) -> tuple[tuple[Return, ...], bool]:
     if "return" not in hints:
         raise source.error(
@@ -344,7 +349,9 @@ def _infer_returns(
 
 
 def _written_names(
-    source: _Source, parameters: Sequence[Parameter], mutates_args: Iterable[str] | str
+    source: _Inferred,
+    parameters: Sequence[Parameter],
+    mutates_args: Iterable[str] | str,
 ) -> set[str]:
     arrays = [p.name for p in parameters if holds_arrays(p.type)]
     names = check_mutates_args(mutates_args)
@@ -355,12 +362,12 @@ def _written_names(
     return names
 
 
-def _not_written(source: _Source, name: str, arrays: list[str]) -> SchemaError:
+def _not_written(source: _Inferred, name: str, arrays: list[str]) -> SchemaError:
     known = source.signature.parameters
     if name in known:
-        what, fragment = "is no array", str(_shown_parameter(known[name]))
+        what, fragment = "is not an array", str(_shown_parameter(known[name]))
     else:
-        what, fragment = f"is no parameter{did_you_mean(name, known)}", ""
+        what, fragment = f"is not a parameter{did_you_mean(name, known)}", ""
     return source.error(
         f"mutates_args names '{name}', which {what}",
         fragment,

@@ -40,7 +40,7 @@ KEYWORD_ONLY: Final = "keyword_only"
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """The name of a memory that values share, and whether it is written."""
+    """The name of memory that values share, and whether it is written."""
 
     name: str
     is_write: bool = False
@@ -50,7 +50,7 @@ class Alias:
 
 
 def _typed(kind: SchemaType, alias: Alias | None) -> str:
-    """A type with its alias behind its first array, as in ``Array(a!)[]``."""
+    """A type with its alias after its first array, such as ``Array(a!)[]``."""
     if alias is None or not holds_arrays(kind):
         return str(kind)
     if isinstance(kind, TupleOf):
@@ -69,8 +69,7 @@ def _typed(kind: SchemaType, alias: Alias | None) -> str:
 class Parameter:
     """One parameter of an operator.
 
-    Parameters are equal when their text is: a default of nan equals itself, and 1 is
-    not 1.0.
+    Parameters are equal if their texts are, so nan equals nan, and 1 differs from 1.0.
 
     Attributes
     ----------
@@ -123,7 +122,7 @@ class Return:
 
 
 def print_value(value: Any, kind: SchemaType) -> str:
-    """A default as a schema string writes it."""
+    """The text of a default in a schema string."""
     if value is None:
         return "None"
     if isinstance(kind, Maybe):

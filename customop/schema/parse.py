@@ -1,4 +1,4 @@
-"""The grammar of schema strings: torch's, with `Array` beside `Tensor`."""
+"""The grammar of schema strings: torch's, with `Array` in addition to `Tensor`."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ _NAME = re.compile(r"\s*(\w+)\s*(=\s*)?")
 _OPEN, _CLOSE = "([{", ")]}"
 _EXAMPLE = 'write it like "(Array x, int y=1, *, float? z=None) -> Array"'
 
-# A part of the text, and its place there.
+# A part of the text, and where it begins.
 _Part = tuple[str, int]
 
 
 class _Fault(Exception):
-    """A reason and the place in the text that it concerns."""
+    """An error in the text: the reason, and its place."""
 
     def __init__(self, reason: str, at: int, width: int = 1) -> None:
         super().__init__(reason)
@@ -96,7 +96,7 @@ def _mark(text: str, fault: _Fault) -> str:
 
 
 def _outside(text: str) -> Iterator[tuple[int, int, str]]:
-    """Place, depth of brackets and character of all that no quotes hold."""
+    """Place, depth of brackets and character, for all characters outside of quotes."""
     depth, quote, escaped = 0, "", False
     for i, c in enumerate(text):
         if quote:
@@ -131,7 +131,7 @@ def _stripped(text: str, at: int) -> _Part:
 def _between_parentheses(text: str) -> _Part:
     text, at = _stripped(text, 0)
     if text[:1] != "(" or _closing(text, at) != len(text) - 1:
-        raise _Fault("the parameters stand in parentheses", at)
+        raise _Fault("the parameters must be in parentheses", at)
     return text[1:-1], at + 1
 
 
@@ -175,7 +175,7 @@ def _parse_parameters(inside: _Part) -> tuple[Parameter, ...]:
 
 def _check_star(kind: str, is_last: bool, at: int) -> None:
     if kind == KEYWORD_ONLY:
-        raise _Fault("'*' stands here twice", at)
+        raise _Fault("'*' appears twice", at)
     if is_last:
         raise _Fault("no parameter follows '*'", at)
 
@@ -183,9 +183,9 @@ def _check_star(kind: str, is_last: bool, at: int) -> None:
 def _positional_only(found: list[Parameter], at: int) -> list[Parameter]:
     kinds = {p.kind for p in found}
     if KEYWORD_ONLY in kinds:
-        raise _Fault("'/' must stand before '*'", at)
+        raise _Fault("'/' must come before '*'", at)
     if POSITIONAL_ONLY in kinds or not found:
-        reason = "'/' stands here twice" if found else "no parameter is before '/'"
+        reason = "'/' appears twice" if found else "no parameter comes before '/'"
         raise _Fault(reason, at)
     return [
         Parameter(p.name, p.type, p.default, POSITIONAL_ONLY, p.alias) for p in found
@@ -193,10 +193,10 @@ def _positional_only(found: list[Parameter], at: int) -> list[Parameter]:
 
 
 def _check_place(found: list[Parameter], part: str, at: int) -> None:
-    """Raise unless the last parameter may stand behind those before it."""
+    """Raise unless the last parameter may follow those before it."""
     *before, last = found
     if last.name in [p.name for p in before]:
-        raise _Fault(f"parameter '{last.name}' stands here twice", at, len(part))
+        raise _Fault(f"parameter '{last.name}' appears twice", at, len(part))
     if last.kind == KEYWORD_ONLY or last.default is not MISSING:
         return
     if any(p.default is not MISSING for p in before):
@@ -215,7 +215,7 @@ def _parse_parameter(part: str, at: int, kind: str) -> Parameter:
     if not match or not match[1].isidentifier():
         raise _Fault("a parameter needs a type and a name", at, len(part))
     if keyword.iskeyword(match[1]):
-        reason = f"'{match[1]}' is a keyword of Python, so no name of a parameter"
+        reason = f"'{match[1]}' is a Python keyword, which cannot name a parameter"
         raise _Fault(reason, at + match.start(1), len(match[1]))
     place = at + match.end()
     rest = part[match.end() :]
@@ -242,7 +242,7 @@ def _parse_type(part: str, at: int) -> tuple[SchemaType, Alias | None, int]:
         return _parse_suffix(part, at, *_parse_choice(name, part, at, end))
     close = _end_of_axes(part, at, end)
     marks = _MARKS.match(part, close or end)
-    assert marks is not None  # it matches nothing, too
+    assert marks is not None  # it matches the empty text too
     operand = marks["operand"] or ""
     found = (
         _parse_axes(name, bool(operand), part, at, end)
@@ -280,7 +280,7 @@ def _parse_axes(
     element = "Array" if name == "Tensor" else name
     if element not in ELEMENTS:
         near = did_you_mean(name, ELEMENTS) or f"; known: {KNOWN_ELEMENTS}"
-        reason = f"'{name}' is no class of the elements of an array{near}"
+        reason = f"'{name}' is not a class of array elements{near}"
         raise _Fault(reason, at, len(name))
     inside, place = part[start + 1 :], at + start + 1
     inside = inside[: _closing(part[start:], place) - 1]
@@ -303,7 +303,7 @@ def _hint(name: str) -> str:
         )
     module, _, _ = name.rpartition(".")
     if module:
-        return f": import {module.partition('.<locals>')[0]} before, which defines it"
+        return f": import {module.partition('.<locals>')[0]} first, which defines it"
     return did_you_mean(name, NAMES) or f"; known: {', '.join(NAMES)}"
 
 
@@ -324,13 +324,13 @@ def _parse_choice(
 ) -> tuple[SchemaType, Alias | None, int]:
     end = start + _closing(part[start:], at + start)
     if name not in _CHOICES:
-        raise _Fault(f"a choice is of str, int or bool, not {name}", at, len(name))
+        raise _Fault(f"a choice has str, int or bool values, not {name}", at, len(name))
     options: list[Any] = []
     for text, place in _items(part[start + 1 : end], at + start + 1):
         option = _read_option(text)
         if type(option) is not _CHOICES[name] or option in options:
-            again = " again" if option in options else f", which is no {name}"
-            raise _Fault(f"the choice {text}{again}", place, len(text))
+            reason = "appears twice" if option in options else f"is not of type {name}"
+            raise _Fault(f"the choice {text} {reason}", place, len(text))
         options.append(option)
     if not options:
         raise _Fault("a choice needs values to choose from", at, end + 1)
@@ -338,7 +338,7 @@ def _parse_choice(
 
 
 def _read_option(text: str) -> Any:
-    """One value of a choice; None for what is no value."""
+    """One value of a choice; None for text that cannot be read."""
     try:
         return _read_string(text) if text[:1] in ("'", '"') else _read_number(text)
     except _READ_ERRORS:
@@ -350,10 +350,10 @@ def _parse_tuple(part: str, at: int) -> tuple[SchemaType, Alias | None, int]:
     found = [_whole_type(*item) for item in _items(part[1:end], at + 1)]
     if not found:
         raise _Fault("a tuple needs a type for each place", at, end + 1)
-    # One name stands for all arrays of an argument, and is written at the first.
+    # One name is for all arrays of an argument. It is written at the first.
     aliases = [alias for kind, alias in found if holds_arrays(kind)]
     if any(aliases[1:]):
-        raise _Fault("a tuple has its alias at its first array", at, end + 1)
+        raise _Fault("write the alias of a tuple at its first array", at, end + 1)
     alias = aliases[0] if aliases else None
     return TupleOf(tuple(kind for kind, _ in found)), alias, end + 1
 
@@ -372,7 +372,7 @@ def _parse_suffix(
         if match[0] != "?":
             found = ListOf(found, int(match[1]) if match[1] else None)
         elif isinstance(found, Maybe):
-            raise _Fault("'?' stands here twice", at + end)
+            raise _Fault("'?' appears twice", at + end)
         else:
             found = Maybe(found)
         end = match.end()
@@ -400,14 +400,14 @@ def _parse_return(part: str, at: int, before: list[str]) -> Return:
     if name and not name.isidentifier():
         raise _Fault(f"cannot read {name!r}", place, len(name))
     if name and name in before:
-        raise _Fault(f"result '{name}' stands here twice", at, len(part))
+        raise _Fault(f"result '{name}' appears twice", at, len(part))
     return Return(found, name, alias)
 
 
 # ---- defaults: what `print_value` writes ----
 
 
-# What the readers of numbers, strings and dtypes raise at a text that is none.
+# Errors of the readers of numbers, strings and dtypes.
 _READ_ERRORS = (ValueError, TypeError, SyntaxError, LookupError, AttributeError)
 
 

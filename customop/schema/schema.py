@@ -49,11 +49,11 @@ class Schema:
     Attributes
     ----------
     parameters : tuple of Parameter
-        Positional ones first, in order, then keyword-only ones.
+        Positional ones first, then keyword-only ones.
     returns : tuple of Return
         Empty where the operator returns None.
     is_tuple : bool
-        Whether the results come as a tuple: false for a single result or none.
+        Whether the results are a tuple: false for a single result or none.
 
     Notes
     -----
@@ -62,15 +62,15 @@ class Schema:
 
     - the class is ``Array`` for any, ``bool``, ``int``, ``uint``, ``integer``, ``float``,
       ``complex``, ``inexact``, ``real``, ``num``, or a dtype such as ``float32``;
-    - an axis is a name, a number, ``_`` for any length, or made of names and numbers by
-      ``+``, ``-``, ``*`` and ``//``; with ``#`` before it, it may also be 1;
-    - one place may be ``...`` or ``*batch``, for any number of axes; ``*#batch`` may be
-      what NumPy broadcasts to the others of that name;
-    - ``float[()]`` has no axes, and ``float[3,]`` one of length 3, for ``float[3]`` is a
-      list of three numbers; ``float[m,k][]`` is a list of arrays.
+    - an axis is a name, a number, ``_`` for any length, or names and numbers joined by
+      ``+``, ``-``, ``*`` and ``//``; with ``#`` before it, the length may also be 1;
+    - one entry may be ``...`` or ``*batch``, for any number of axes; ``*#batch`` may
+      also be axes that NumPy broadcasts to the others of that name;
+    - ``float[()]`` has no axes, and ``float[3,]`` one of length 3, since ``float[3]`` is
+      a list of three numbers; ``float[m,k][]`` is a list of arrays.
 
-    A name is one length in all arguments and results of a call; that of an ``int``
-    parameter stands for its value.
+    A name has one length in all arguments and results of a call. The name of an ``int``
+    parameter is the value of that argument.
 
     Examples
     --------
@@ -98,14 +98,14 @@ class Schema:
 
     @cached_property
     def array_slots(self) -> tuple[int, ...]:
-        """Places of the parameters that are one array each."""
+        """Positions of the parameters that are one array each."""
         return tuple(
             i for i, p in enumerate(self.parameters) if is_single_array(p.type)
         )
 
     @cached_property
     def nested_slots(self) -> tuple[int, ...]:
-        """Places of the parameters that hold arrays inside lists and the like."""
+        """Positions of the parameters with arrays inside lists, dicts or objects."""
         return tuple(
             i
             for i, p in enumerate(self.parameters)
@@ -114,21 +114,21 @@ class Schema:
 
     @cached_property
     def has_shapes(self) -> bool:
-        """Whether a type says something of the shape or the elements of an array."""
+        """Whether a type says something about the shape or the elements of an array."""
         kinds = [*[p.type for p in self.parameters], *[r.type for r in self.returns]]
         return any(map(has_shape, kinds))
 
     @cached_property
     def least_sizes(self) -> dict[str, int]:
-        """Names of lengths in the shapes of parameters, each with the least it can be.
+        """Names in the shapes of parameters, each with the least length that it can have.
 
-        In the order in which they are written; names of `int` parameters are among them.
+        In the order of the schema. Names of `int` parameters can be among them.
         """
         return least_sizes([s for p in self.parameters for s in shapes_in(p.type)])
 
     @cached_property
     def loop_names(self) -> tuple[str, ...]:
-        """Names of any number of axes in the shapes of parameters; empty for ``...``."""
+        """Names such as ``*batch`` in the shapes of parameters; empty for ``...``."""
         shapes = [s for p in self.parameters for s in shapes_in(p.type)]
         return tuple(dict.fromkeys(s.loop.name for s in shapes if s.loop))
 
@@ -137,22 +137,21 @@ class Schema:
         sizes: Mapping[str, int],
         loops: Mapping[str, tuple[int, ...]] | tuple[int, ...] = (),
     ) -> dict[str, tuple[int, ...]]:
-        """Shapes of arrays that fit the schema, by lengths of its names.
+        """Shapes of arrays that fit the schema, for given lengths of its names.
 
         Parameters
         ----------
         sizes : mapping of str to int
-            A length for each name of `least_sizes`, of at least that.
+            A length for each name of `least_sizes`, and at least that.
         loops : tuple of int, or mapping of str to tuple
-            What stands for ``...`` and ``*batch``: the same for all, or by name.
+            The axes of ``...`` and ``*batch``: the same for all, or by name.
 
         Returns
         -------
         dict of str to tuple
-            Parameter -> shape, for each whose type is an array with a shape, such an
-            array or None, or a list or dict of them. An array in an object or a tuple
-            goes by how it is reached: ``"camera.matrix"``, ``"pair[0]"``. An unnamed
-            axis has the length 1.
+            Parameter -> shape, for each array with a shape, or list or dict of them. An
+            array in an object or a tuple is named by how it is reached:
+            ``"camera.matrix"``, ``"pair[0]"``. An unnamed axis has the length 1.
 
         Raises
         ------
@@ -214,7 +213,7 @@ class Schema:
 
     @cached_property
     def device_slot(self) -> int | None:
-        """Place of the parameter that names the device, if there is one."""
+        """Position of the parameter that names the device, if there is one."""
         for i, p in enumerate(self.parameters):
             if DEVICE in (p.type, getattr(p.type, "item", None)) and p.name == "device":
                 return i
@@ -226,7 +225,7 @@ class Schema:
         return tuple(p.name for p in self.keyword_only)
 
     def split(self, values: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-        """Values of all parameters as a function takes them.
+        """Split the values of all parameters into positional and keyword-only ones.
 
         Parameters
         ----------
@@ -253,7 +252,7 @@ class Schema:
         return values[:count], dict(zip(names, values[count:], strict=True))
 
     def index(self, name: str) -> int:
-        """Place of a parameter."""
+        """Position of a parameter."""
         return [p.name for p in self.parameters].index(name)
 
     def __str__(self) -> str:
@@ -324,7 +323,7 @@ class Schema:
         )
 
     def show(self, qualname: str, parameter: str = "") -> str:
-        """The schema in a line, with carets under a parameter."""
+        """The schema on one line, with carets under a parameter."""
         text = f"{qualname}{self}"
         for p in self.parameters:
             if p.name == parameter:
@@ -356,7 +355,7 @@ class Schema:
             raise SchemaError(
                 f"a schema is a string, got {text!r}", do='write "(Array x) -> Array"'
             )
-        # The name of a class may mean another one since: its text is read again.
+        # A name of a class can mean another class now, so such texts are not cached.
         return Schema(*parse(text)) if "." in text else _parsed(text)
 
     @classmethod
@@ -368,8 +367,8 @@ class Schema:
     ) -> Schema:
         """Infer a schema from type hints; see `infer_schema`.
 
-        Hints that are strings may name what the frames from `scope` outwards define,
-        where the function is written in their code.
+        Hints that are strings may use names of the frames from `scope` outwards, if
+        their code contains the function.
         """
         return cls(*infer(fn, mutates_args, scope))
 
@@ -387,8 +386,8 @@ def infer_schema(
     Parameters
     ----------
     fn : callable
-        Every parameter and the result carry a type hint. Hints may be strings; they
-        are evaluated where the function was defined.
+        A function with type hints for every parameter and the result. Hints may be
+        strings, which are evaluated where the function was defined.
     mutates_args : iterable of str, or "unknown"
         Names of the array parameters that the function writes; ``"unknown"`` for all.
 
@@ -400,7 +399,7 @@ def infer_schema(
     ------
     SchemaError
         If a hint is missing or has no schema type, a default does not fit, or
-        `mutates_args` names no array parameter.
+        `mutates_args` names something other than an array parameter.
 
     Examples
     --------
@@ -415,7 +414,7 @@ def infer_schema(
 def coercion(
     qualname: str, schema: Schema, parameter: Parameter
 ) -> Callable[[Any], Any]:
-    """A function that coerces one argument and names it when it does not fit."""
+    """A function that coerces one argument and names it in errors."""
     kind, name = parameter.type, parameter.name
 
     def coerce_argument(value: Any) -> Any:

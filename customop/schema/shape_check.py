@@ -1,4 +1,4 @@
-"""The arrays of a call, and its results, against the shapes that a schema says."""
+"""Checks of arguments and results against the shapes in a schema."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _arguments(schema: Schema, args: Sequence[Any]) -> Iterator[Seen]:
 
 
 def _numbers(schema: Schema, args: Sequence[Any]) -> dict[str, int]:
-    """Whole numbers among the arguments, whose names stand for them in shapes."""
+    """Whole numbers among the arguments, which shapes can name."""
     return {
         p.name: value
         for p, value in zip(schema.parameters, args, strict=True)
@@ -73,7 +73,7 @@ def _bind(sizes: Sizes, arrays: Sequence[Seen]) -> Sizes:
 
 
 def sizes_of(qualname: str, schema: Schema, args: Sequence[Any]) -> Sizes:
-    """Lengths of the names in a schema, by the arguments of a call.
+    """Lengths of the names in a schema, from the arguments of a call.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Array types of the annotations that say a shape or a class of elements.
+"""Annotations with a shape or a class of elements.
 
-``Annotated[Array, "m k"]``, and jaxtyping's ``Float[np.ndarray, "m k"]``, which is known
-by its attributes, so that jaxtyping is not imported.
+``Annotated[Array, "m k"]``, and jaxtyping's ``Float[np.ndarray, "m k"]``. The latter is
+recognized by its attributes, so that jaxtyping is not imported.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def of_jaxtyped(annotation: Any, inner: SchemaType) -> SchemaType:
     Raises
     ------
     SchemaError
-        If its dtypes are no class of elements, or its shape is not supported.
+        If its dtypes are not a class of elements, or its shape is not supported.
     """
     element = _element_of(annotation.dtypes)
     if element is None or not isinstance(inner, ArrayType):
         raise SchemaError(
-            f"annotation {annotation.__name__}, whose dtypes are no class of elements",
+            f"annotation {annotation.__name__}, whose dtypes are not a class of elements",
             do="use Shaped, Bool, Int, UInt, Integer, Float, Complex, Inexact, Real, Num,"
             " or a single dtype such as Float32",
         )
@@ -61,13 +61,13 @@ def _element_of(dtypes: Any) -> str | None:
 def with_notes(kind: SchemaType, annotation: Any, notes: Sequence[Any]) -> SchemaType:
     """The type of ``Annotated[annotation, *notes]``, whose first part has a type.
 
-    A text beside an array, or an array or None, is its shape; all other notes are the
-    business of others.
+    A text after an array, or after an optional array, is its shape. Other notes are
+    ignored.
 
     Raises
     ------
     SchemaError
-        If the text is no shape, or the array has one already.
+        If the text is not a shape, or the array already has one.
     """
     texts = [note for note in notes if isinstance(note, str)]
     array = kind.item if isinstance(kind, Maybe) else kind
@@ -77,7 +77,7 @@ def with_notes(kind: SchemaType, annotation: Any, notes: Sequence[Any]) -> Schem
         first = array.shape.text if array.shape is not None else texts[0]
         raise SchemaError(
             f"an annotation with two shapes, {first!r} and {texts[-1]!r}",
-            do="leave one: a text beside an array is its shape",
+            do="keep one: a text after an array is its shape",
         )
     element = elements_of(annotation) if array.element == "Array" else array.element
     shaped = replace(array, element=element, shape=_read(texts[0]))
@@ -101,7 +101,7 @@ def substituted(alias: Any, items: tuple[Any, ...]) -> Any:
 
 
 def elements_of(annotation: Any) -> str:
-    """The element that an annotation of an array says, as ``NDArray[np.float32]``."""
+    """The class of elements in an annotation such as ``NDArray[np.float32]``."""
     origin, items = typing.get_origin(annotation), typing.get_args(annotation)
     if hasattr(origin, "__value__"):  # NDArray itself, from Python 3.12 on
         return elements_of(substituted(origin, items))

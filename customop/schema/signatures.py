@@ -1,4 +1,4 @@
-"""Parameters of a function against what it is given."""
+"""Parameters of a function compared with the arguments that it gets."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def check_parameters(
 ) -> None:
     """Raise unless `fn` takes these parameters.
 
-    The first `free` names are the rule's own to choose. A parameter that is
-    positional-only or whose name starts with an underscore may have any name.
+    The first `free` parameters may have any names, and so may those that are
+    positional-only or begin with an underscore.
     """
     if has_exactly(fn, positional, keywords, free):
         return
@@ -55,9 +55,9 @@ def has_exactly(
 ) -> bool:
     """Whether a plain function has these parameters and no defaults, by its code.
 
-    Half a microsecond, where `inspect.signature` takes 15.
+    It takes 0.5 us; `inspect.signature` takes 15 us.
     """
-    # What may tell another signature stands in `__dict__`: `__wrapped__` and the like.
+    # `__wrapped__` and the like, in `__dict__`, can change the signature.
     if type(fn) is not FunctionType or fn.__dict__:
         return False
     if fn.__defaults__ or fn.__kwdefaults__ or fn.__code__.co_flags & _VARIADIC:
@@ -72,9 +72,9 @@ def has_exactly(
 
 
 def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter] | None:
-    """Parameters of a function, or None where it does not tell their names.
+    """Parameters of a function, or None if their names are unknown.
 
-    Builtins and ufuncs do not: their first call proves them.
+    Those of builtins and ufuncs are: their first call shows whether they fit.
     """
     if isinstance(fn, np.ufunc):
         return None
@@ -90,7 +90,7 @@ def mismatch(
     keywords: Sequence[str],
     free: int = 0,
 ) -> str:
-    """How the parameters of a function differ from what it is given, or nothing."""
+    """How the parameters of a function differ from its arguments, or nothing."""
     return _positional_mismatch(
         parameters, positional, keywords, free
     ) or _keyword_mismatch(parameters, positional, keywords)

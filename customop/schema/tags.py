@@ -29,37 +29,36 @@ class Tag(enum.Enum):
     Attributes
     ----------
     inplace
-        It writes its first array and returns that array: ``x += y`` as an operator.
-        Gives the schema its aliases, the fake kernel and the vmap rule.
+        It writes its first array and returns that array, as ``x += y`` does. The tag
+        gives the aliases in the schema, the fake kernel and the vmap rule.
     out
         It writes the arrays that it takes by keyword alone, and returns them in
-        order. Gives what `inplace` gives.
+        order. The tag gives the same as `inplace`.
     pointwise
-        Each output element depends on the input elements at its place only, with
-        NumPy broadcasting. Gives the vmap rule; where no fake kernel is registered,
-        also one that tells the broadcast shape and the dtype of NumPy's promotion.
-        It is withdrawn when the first call of a kernel proves it wrong.
+        Each output element depends only on the input elements at its place, with
+        NumPy broadcasting. The tag gives the vmap rule. If no fake kernel is
+        registered, it gives one with the broadcast shape and the dtype of NumPy's
+        promotion, which is dropped if the first call of a kernel shows otherwise.
     reduction
-        It reduces the axes that its parameter `axis` names, all for None, and keeps
-        them as axes of length one where it has a parameter `keepdims` that is true.
-        Gives the vmap rule and, as for `pointwise`, a fake kernel: of the input's
-        dtype.
+        It reduces the axes in its parameter `axis`, or all for None, and keeps them
+        with the length 1 if it has a parameter `keepdims` that is true. The tag gives
+        the vmap rule and, as for `pointwise`, a fake kernel with the input's dtype.
     nondeterministic_seeded
         The result depends on a random state: vmap asks for its `randomness`.
     nondeterministic_bitwise
         Two calls on the same values may differ in rounding: compare with a tolerance.
     data_dependent_output
-        Numbers that it returns depend on the values of its arrays: it has no fake
+        Numbers that it returns depend on the values of its arrays. It has no fake
         kernel unless one is registered.
     dynamic_output_shape
-        The shape of a result depends on the values of its arrays, as that of
-        ``np.nonzero``: as above.
+        The shape of a result depends on the values of its arrays, as in
+        ``np.nonzero``. It has no fake kernel unless one is registered.
     needs_contiguous
-        Kernels are given every array in C order: a copy where it is not.
+        Kernels get every array in C order, as a copy if needed.
     needs_exact_strides
-        A fake kernel must tell the very strides of the result.
+        A fake kernel must give the exact strides of the result.
     flexible_layout
-        A fake kernel need not tell the order of the axes in memory.
+        A fake kernel need not give the order of the axes in memory.
     """
 
     inplace = "inplace"

@@ -1,4 +1,4 @@
-"""Types of a schema: what they are made of, and their text."""
+"""The types of a schema, and their text."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class ArrayType:
     Attributes
     ----------
     element : str
-        A name of `customop.shapes.notation.ELEMENTS`; ``"Array"`` for elements of any class.
+        A name of `customop.arrays.dtypes.ELEMENTS`; ``"Array"`` for elements of any class.
     shape : Shape or None
         None for any shape; then `element` is ``"Array"``.
     or_number : bool
-        Whether a Python number may stand in its place, which takes its dtype from the
-        arrays beside it: ``Array|Scalar``.
+        Whether a Python number may be passed, which takes its dtype from the other
+        arrays: ``Array|Scalar``.
     """
 
     element: str = "Array"
@@ -104,7 +104,7 @@ class Maybe:
 class ListOf:
     """A list: ``T[]``, or ``T[n]`` of a given length.
 
-    A kernel gets it as a list, or as a tuple where its annotation says ``tuple``.
+    A kernel gets a list, or a tuple if its annotation says ``tuple``.
     """
 
     item: SchemaType
@@ -127,7 +127,7 @@ class DictOf:
 
 @dataclass(frozen=True, slots=True)
 class TupleOf:
-    """A tuple with a type for each place: ``(A, B)``."""
+    """A tuple with a type for each item: ``(A, B)``."""
 
     items: tuple[SchemaType, ...]
 
@@ -138,14 +138,14 @@ class TupleOf:
 
 @dataclass(frozen=True, slots=True)
 class ClassOf:
-    """Objects of a class, by its qualified name: ``package.module.Class``.
+    """Objects of a class, named ``package.module.Class``.
 
     Attributes
     ----------
     name : str
-        Types of one name are equal.
+        Qualified name of the class. Types with the same name are equal.
     fields : ClassFields
-        The class, and how its objects are made.
+        The fields of the class, and how its objects are made.
     items : dict
         Name of a field -> its type; empty for an Enum.
     """
@@ -172,7 +172,7 @@ SchemaType: TypeAlias = (
     Base | ArrayType | Choice | Maybe | ListOf | DictOf | TupleOf | ClassOf
 )
 
-# Qualified name -> type, for all classes that operators name so far.
+# Qualified name -> type, for all classes that operators have used so far.
 classes: dict[str, ClassOf] = {}
 
 
@@ -201,7 +201,7 @@ def holds_arrays(kind: SchemaType) -> bool:
 
 
 def has_shape(kind: SchemaType) -> bool:
-    """Whether a type says something of the shape of an array in its values."""
+    """Whether a type has a shape for an array in its values."""
     return any(isinstance(p, ArrayType) and p.shape is not None for p in parts(kind))
 
 
@@ -219,9 +219,9 @@ def item_shape(kind: SchemaType) -> Shape | None:
 
 
 def places_of_shapes(kind: SchemaType, place: str) -> Iterator[tuple[str, Shape]]:
-    """Arrays with a shape in a value of a type: how each is reached, and its shape.
+    """Arrays with a shape in a type: how each is reached, and its shape.
 
-    All items of a list or a dict go by one place.
+    All items of a list or a dict count as one.
     """
     if isinstance(kind, Maybe | ListOf | DictOf):
         yield from places_of_shapes(kind.item, place)
@@ -237,25 +237,25 @@ def places_of_shapes(kind: SchemaType, place: str) -> Iterator[tuple[str, Shape]
 
 
 def lead_of(kind: SchemaType) -> int:
-    """Number of axes before a place for any number of axes, of an array or of several."""
+    """Number of axes before ``...``, if it is the same in all arrays; otherwise 0."""
     arrays = [p for p in parts(kind) if isinstance(p, ArrayType)]
     leads = {len(a.shape.before) if a.shape else 0 for a in arrays}
     return leads.pop() if len(leads) == 1 else 0
 
 
 def is_array_type(kind: SchemaType) -> bool:
-    """Whether a value of this type is one array, and nothing else in its place."""
+    """Whether a value of this type is always one array."""
     return isinstance(kind, ArrayType) and not kind.or_number
 
 
 def is_single_array(kind: SchemaType) -> bool:
-    """Whether a value of this type is one array, or None or a number in its place."""
+    """Whether a value of this type is one array, or None or a number instead."""
     inner = kind.item if isinstance(kind, Maybe) else kind
     return isinstance(inner, ArrayType)
 
 
 def typed_items(value: Any, kind: SchemaType) -> list[tuple[str, Any, SchemaType]]:
-    """The parts of a value of a nested type: place in words, part and its type."""
+    """The parts of a nested value: the place in words, the part and its type."""
     if isinstance(kind, ListOf):
         return [(f"index {i}", v, kind.item) for i, v in enumerate(value)]
     if isinstance(kind, TupleOf):

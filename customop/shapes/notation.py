@@ -1,8 +1,7 @@
-"""Shapes as annotations write them: ``"m k"``, ``"... n"``, ``"*batch n+1"``.
+"""Shapes in annotations, such as ``"m k"``, ``"... n"`` and ``"*batch n+1"``.
 
-Text alone: reading, printing, evaluating and solving, without arrays or schemas. The
-grammar is that of jaxtyping (0.3), whose notation users know, as far as it concerns the
-lengths of axes.
+They are read, printed and evaluated here, without arrays or schemas. The grammar is
+that of jaxtyping 0.3, as far as it concerns lengths of axes.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _WRITE: Final = (
 
 
 class ShapeFault(Exception):
-    """Why a text is no shape, and the place of the axis that is at fault."""
+    """Why a text is not a shape, and which axis is wrong."""
 
     def __init__(self, reason: str, index: int) -> None:
         super().__init__(reason)
@@ -73,8 +72,7 @@ class Loop:
     name : str
         Empty for ``...``.
     is_broadcast : bool
-        Whether the axes may be any that NumPy broadcasts to the others of that name,
-        ``*#batch``.
+        Whether NumPy may broadcast the axes to the others of that name, ``*#batch``.
     """
 
     name: str = ""
@@ -91,9 +89,9 @@ class Shape:
     Attributes
     ----------
     before, after : tuple of Axis
-        Those before and behind `loop`; all are in `after` where there is none.
+        The axes before and after `loop`; without a `loop` all are in `after`.
     loop : Loop or None
-        The place that takes any number of axes.
+        The entry for any number of axes.
 
     Examples
     --------
@@ -111,17 +109,17 @@ class Shape:
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """The axes that stand alone."""
+        """The axes that are written one by one."""
         return (*self.before, *self.after)
 
     @property
     def entries(self) -> tuple[Axis | Loop, ...]:
-        """All that is written, in order."""
+        """Axes and `loop` in order."""
         return (*self.before, *([self.loop] if self.loop else []), *self.after)
 
     @property
     def rank(self) -> int | None:
-        """Number of axes; None where it is not fixed."""
+        """Number of axes; None if it is not fixed."""
         return None if self.loop else len(self.after)
 
     @property
@@ -132,29 +130,29 @@ class Shape:
 
     @property
     def leads(self) -> bool:
-        """Whether it begins with the place for any number of axes."""
+        """Whether it begins with any number of axes."""
         return self.loop is not None and not self.before
 
     def __str__(self) -> str:
-        """As it stands between the brackets of a schema."""
+        """The text between the brackets in a schema."""
         text = ",".join(map(str, self.entries)) or "()"
-        # A number alone would be the length of a list.
+        # Only a number would be the length of a list.
         return f"{text}," if text.isdecimal() else text
 
     @property
     def text(self) -> str:
-        """As it stands in an annotation."""
+        """The text in an annotation."""
         return " ".join(map(str, self.entries))
 
     def lengths(
         self, sizes: Mapping[str, int], loops: Mapping[str, tuple[int, ...]]
     ) -> tuple[int, ...]:
-        """The lengths of all axes, by those of its names; 1 for an unnamed axis.
+        """The lengths of all axes, from those of its names; 1 for an unnamed axis.
 
         Raises
         ------
         KeyError
-            If a name is in neither; ``""`` is that of ``...``.
+            If a name has no length; the name of ``...`` is ``""``.
         """
         middle = loops[self.loop.name] if self.loop else ()
         front = [_evaluate(axis.length, sizes) for axis in self.before]
@@ -181,13 +179,13 @@ def _show(length: Length, outer: int = 0) -> str:
         return str(length)
     sign, left, right = length
     strength = _STRENGTH[sign]
-    # What stands to the right keeps its parentheses, so that it is read as it was.
+    # The right side keeps its parentheses, so that it is read back the same.
     text = f"{_show(left, strength - 1)}{sign}{_show(right, strength)}"
     return f"({text})" if strength <= outer else text
 
 
 def names_in(length: Length | None) -> Iterator[str]:
-    """Names in a length, as often as they stand there."""
+    """Names in a length, with repetitions."""
     if isinstance(length, str):
         yield length
     elif isinstance(length, tuple):
@@ -205,7 +203,7 @@ def _evaluate(length: Length | None, sizes: Mapping[str, int]) -> int:
 def affine(
     length: Length, unknown: str, sizes: Mapping[str, int]
 ) -> tuple[int, int] | None:
-    """`a` and `b` of a length `a * unknown + b`; None where it has another form.
+    """`a` and `b` of a length `a * unknown + b`; None if it has another form.
 
     Raises
     ------
@@ -234,7 +232,7 @@ def _operate(
 
 
 def least_sizes(shapes: Iterable[Shape]) -> dict[str, int]:
-    """Names in shapes -> the least length at which no sum of that name is negative."""
+    """Names in shapes -> the least length for which no sum of that name is negative."""
     lengths = [axis.length for shape in shapes for axis in shape.axes]
     found = {name: 0 for length in lengths for name in names_in(length)}
     for length in lengths:
@@ -258,9 +256,9 @@ def parse_shape(text: str) -> Shape:
     ----------
     text : str
         Axes with spaces between. An axis is a name, a number, ``_`` for any length, or
-        made of these by ``+``, ``-``, ``*`` and ``//``; ``#`` before it says that the
-        length may also be 1, as broadcasting has it. One of them may be ``...`` or
-        ``*name``, for any number of axes. An empty text is an array without axes.
+        names and numbers joined by ``+``, ``-``, ``*`` and ``//``. After ``#`` the
+        length may also be 1, for broadcasting. One entry may be ``...`` or ``*name``,
+        for any number of axes. An empty text is an array without axes.
 
     Returns
     -------
@@ -269,7 +267,7 @@ def parse_shape(text: str) -> Shape:
     Raises
     ------
     SchemaError
-        If the text does not follow this.
+        If the text cannot be read so.
 
     Examples
     --------
@@ -295,7 +293,9 @@ def read_axes(texts: Sequence[str]) -> Shape:
     places = [i for i, entry in enumerate(found) if isinstance(entry, Loop)]
     if len(places) > 1:
         first, second = (found[i] for i in places[:2])
-        raise ShapeFault(f"'{first}' and '{second}' cannot be told apart", places[1])
+        raise ShapeFault(
+            f"'{first}' and '{second}' cannot both be any number of axes", places[1]
+        )
     at = places[0] if places else 0
     before = [entry for entry in found[:at] if isinstance(entry, Axis)]
     after = [entry for entry in found[at:] if isinstance(entry, Axis)]
@@ -314,13 +314,13 @@ def _read_entry(text: str, index: int) -> Axis | Loop:
         return _read_loop(text, rest, "#" in marks, index)
     if _is_unnamed(rest):
         if marks:
-            raise ShapeFault(f"'{text}': an unnamed axis broadcasts with none", index)
+            raise ShapeFault(f"'{text}': an unnamed axis cannot broadcast", index)
         return Axis(None)
     return Axis(_read_length(rest, index), bool(marks))
 
 
 def _is_unnamed(text: str) -> bool:
-    # As jaxtyping has it, a name behind the mark tells readers alone: `_channels`.
+    # As in jaxtyping, the name in `_channels` is only for readers.
     return text == "_" or (text.startswith("_") and text[1:].isidentifier())
 
 
@@ -328,19 +328,19 @@ def _read_loop(text: str, name: str, is_broadcast: bool, index: int) -> Loop:
     if _is_unnamed(name) and not is_broadcast:
         return Loop()
     if not name.isidentifier() or name.startswith("_"):
-        raise ShapeFault(f"'{text}': any number of axes has a name, *batch", index)
+        raise ShapeFault(f"'{text}': write a name after '*', such as *batch", index)
     return Loop(name, is_broadcast)
 
 
 def _read_length(text: str, index: int) -> Length:
     label, equals, value = text.partition("=")
-    if equals and label.isidentifier():  # `rows=3` says 3, and to readers what it is
+    if equals and label.isidentifier():  # `rows=3` means 3; the name is for readers
         text = value
     if text.isidentifier():
         return text
     if text.startswith("?"):
         raise ShapeFault(
-            f"'{text}': an operator has no tree, so write it without ?", index
+            f"'{text}': operators have no pytrees, so leave out the '?'", index
         )
     try:
         node = ast.parse(text, mode="eval").body
@@ -364,16 +364,16 @@ def _read_node(node: ast.expr, text: str, index: int) -> Length:
         sign = _OPERATIONS[type(node.op)]
         left, right = (_read_node(n, text, index) for n in (node.left, node.right))
         if sign == "//" and not (isinstance(right, int) and right > 0):
-            raise ShapeFault(f"'{text}' divides by what is no positive number", index)
+            raise ShapeFault(f"'{text}' must divide by a positive number", index)
         return (sign, left, right)
     raise _unreadable(text, index)
 
 
 def _unreadable(text: str, index: int) -> ShapeFault:
     if "," in text and "(" not in text:
-        return ShapeFault(f"'{text}': spaces stand between axes, no commas", index)
+        return ShapeFault(f"'{text}': write spaces between axes, not commas", index)
     return ShapeFault(
-        f"'{text}' is no length: a length is made of names and whole numbers with"
+        f"'{text}' is not a length: a length is made of names and whole numbers with"
         " +, -, * and //",
         index,
     )

@@ -1,4 +1,4 @@
-"""The lengths that the names in shapes have, found from the arrays of a call."""
+"""The lengths of the names in shapes, found from the arrays of a call."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = [
     "broadcast",
     "check_rank",
     "known_names",
-    "untold",
-    "why_untold",
+    "unknown_names",
+    "why_unknown",
 ]
 
 
@@ -26,11 +26,11 @@ class AxisFault(Exception):
     Attributes
     ----------
     who : str
-        The array, as it was named.
+        The name of the array.
     reason : str
         Such as ``"has 5 for axis 'k', which is 4 by 'x'"``.
     do : str
-        What to do about it.
+        How to fix it.
     """
 
     def __init__(self, who: str, reason: str, do: str) -> None:
@@ -41,14 +41,14 @@ class AxisFault(Exception):
 
 
 class Sizes:
-    """Names of axes, with their lengths so far and what gave them.
+    """Names of axes, with the lengths known so far and where they come from.
 
     Attributes
     ----------
     lengths : dict
         Name -> length.
     loops : dict
-        Name of any number of axes -> their lengths.
+        Name such as ``*batch`` -> lengths of its axes.
 
     Examples
     --------
@@ -107,7 +107,7 @@ class Sizes:
             self._origins.setdefault(wanted, who)
 
     def _by(self, name: str) -> str:
-        """A length, and what gave it."""
+        """A length, and where it comes from."""
         return f"{self.lengths[name]} by {self._origins[name]}"
 
     # ---- any number of axes ----
@@ -138,12 +138,12 @@ class Sizes:
     # ---- sums ----
 
     def settle(self) -> None:
-        """Check the axes that are sums, and find names that stand in sums alone.
+        """Check the axes that are sums, and find names that only sums have.
 
         Raises
         ------
         AxisFault
-            If a sum has another length, or no length of a name gives it.
+            If a sum has another length, or no length of a name fits.
         """
         while True:
             waiting = self._pending
@@ -170,8 +170,8 @@ class Sizes:
         if left or found < 0:
             raise AxisFault(
                 who,
-                f"has {length} for axis '{axis}', which no length '{name}' gives",
-                f"pass an array whose '{axis}' is that of some '{name}'",
+                f"has {length} for axis '{axis}', but no length '{name}' gives that",
+                f"pass an array with a length that '{axis}' can have",
             )
         self.lengths[name] = found
         self._origins[name] = who
@@ -186,7 +186,7 @@ class Sizes:
         )
 
     def _why(self, axis: Axis) -> str:
-        """The lengths of the names of an axis, and what gave them."""
+        """The lengths of the names of an axis, and where they come from."""
         names = dict.fromkeys(names_in(axis.length))
         return " and ".join(f"'{n}' is {self._by(n)}" for n in names)
 
@@ -205,7 +205,7 @@ class Sizes:
 
 
 def check_rank(who: str, shape: Shape, rank: int) -> None:
-    """Raise where an array of so many axes cannot have a shape.
+    """Raise if an array with this number of axes cannot have a shape.
 
     Raises
     ------
@@ -237,10 +237,10 @@ def broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
         return None
 
 
-def untold(
+def unknown_names(
     arguments: Sequence[Shape], results: Sequence[Shape], numbers: Iterable[str]
 ) -> list[str]:
-    """Names in the shapes of results that no argument tells, ``*batch`` among them.
+    """Names in the shapes of results that no argument has, such as ``*batch``.
 
     Parameters
     ----------
@@ -254,9 +254,9 @@ def untold(
 
     Examples
     --------
-    >>> from customop.shapes.solve import untold
+    >>> from customop.shapes.solve import unknown_names
     >>> from customop.shapes.notation import parse_shape
-    >>> untold([parse_shape("n+1")], [parse_shape("*b n k")], ())
+    >>> unknown_names([parse_shape("n+1")], [parse_shape("*b n k")], ())
     ['k', '*b']
     """
     known, _ = known_names(arguments, numbers)
@@ -266,18 +266,18 @@ def untold(
     return [name for name in dict.fromkeys(names) if name not in known]
 
 
-def why_untold(name: str) -> str:
-    """What is wrong with a name that `untold` found."""
-    what = "are the axes" if name.startswith("*") else "is the length"
-    return f"'{name}' of its result {what} of no argument"
+def why_unknown(name: str) -> str:
+    """The fault of a name that `unknown_names` found."""
+    what = "are not axes" if name.startswith("*") else "is not a length"
+    return f"'{name}' of its result {what} of any argument"
 
 
 def known_names(
     shapes: Iterable[Shape], numbers: Iterable[str]
 ) -> tuple[set[str], list[tuple[int, Axis]]]:
-    """Names whose lengths arrays of these shapes tell, and the sums that stay open.
+    """Names whose lengths follow from arrays of these shapes, and the sums left over.
 
-    Each of the latter with the number of its shape.
+    Each sum comes with the index of its shape.
     """
     known = set(numbers)
     waiting: list[tuple[int, Axis]] = []
@@ -292,7 +292,7 @@ def known_names(
 
 
 def _learns(axis: Axis, known: set[str]) -> bool:
-    """Whether a sum has no unknown name, or one that its length tells."""
+    """Whether a sum has no unknown name, or one that follows from its length."""
     assert axis.length is not None
     names = set(names_in(axis.length))
     unknown = names - known

@@ -137,7 +137,7 @@ def test_unknown_device() -> None:
 @pytest.mark.parametrize("value", [[1.0], 3, None, "a"])
 def test_fake_like_of_no_array(value: Any) -> None:
     """fake_like takes arrays."""
-    with pytest.raises(co.ArgumentError, match="is no array"):
+    with pytest.raises(co.ArgumentError, match="is not an array"):
         co.fake_like(value)
 
 
@@ -423,7 +423,7 @@ def test_from_array() -> None:
     assert (facts(fake), fake.device) == (facts(X.T), "cpu")
     assert mode.from_array(X, "cuda:0").device == "cuda:0"
     assert facts(mode.from_array(fake)) == facts(X.T)
-    with pytest.raises(co.ArgumentError, match="no array with data"):
+    with pytest.raises(co.ArgumentError, match="not an array with data"):
         mode.from_array([1.0])
     with pytest.raises(co.ArgumentError, match="unknown device"):
         mode.from_array(X, "gpu")

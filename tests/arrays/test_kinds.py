@@ -281,6 +281,6 @@ def test_conversion_that_is_no_function() -> None:
     with pytest.raises(co.RegistrationError) as caught:
         co.register_array_type("cell", Cell, from_numpy="Cell")  # type: ignore[arg-type]
     assert str(caught.value) == (
-        "register_array_type: from_numpy='Cell' is not callable\n"
+        "register_array_type: from_numpy='Cell' is not a function\n"
         "  do: pass a function of one array: from_numpy=convert"
     )

@@ -520,10 +520,10 @@ def test_a_broadcast_axis_that_is_1_everywhere_is_1() -> None:
 # ---- fake kernels that shapes do not give ----
 
 MISSING = [
-    ("(float[n] x) -> float[k]", "'k' of its result is the length of no argument"),
-    ("(float[n] x) -> float[n+k]", "'k' of its result is the length of no argument"),
+    ("(float[n] x) -> float[k]", "'k' of its result is not a length of any argument"),
+    ("(float[n] x) -> float[n+k]", "'k' of its result is not a length of any argument"),
     ("(float[n] x) -> float[_]", "an axis of its result has no name"),
-    ("(float[n] x) -> float[*b]", "'*b' of its result are the axes of no argument"),
+    ("(float[n] x) -> float[*b]", "'*b' of its result are not axes of any argument"),
     ("(float[...] x) -> float[...]", "'...' of its result is any shape"),
     ("(float[n] x) -> float[n][]", "not all its results are single arrays"),
     ("(float[n] x) -> (float[n], int)", "not all its results are single arrays"),

@@ -161,7 +161,7 @@ DICT = "write dict[str, T], such as dict[str, float]"
 LITERAL = "give values that are all str, all int or all bool"
 NAME = "name the type: Array, or one of the others"
 DTYPE = "write DType, or pass a name as str"
-SCALARS = "write Array, which NumPy scalars fit too, or float, int or Scalar"
+SCALARS = "write Array, which takes NumPy scalars too, or float, int or Scalar"
 SPLIT = "make an operator for each type"
 
 REFUSED = [
@@ -221,7 +221,7 @@ REFUSED = [
     (
         None,
         "None",
-        "use a supported type, or pass the values as parameters of their own",
+        "use a supported type, or pass each value as a separate parameter",
     ),
 ]
 

@@ -145,7 +145,7 @@ def test_own_fake_kernel_is_the_one_that_counts() -> None:
 
 
 def test_pointwise_fake_of_no_array() -> None:
-    """Where optional arrays are all missing there is no shape to tell from."""
+    """If all optional arrays are missing, nothing gives the shape."""
     op = define(
         "(Array? x=None) -> Array",
         lambda x=None: np.zeros(()) if x is None else x * 1,

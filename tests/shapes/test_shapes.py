@@ -85,27 +85,27 @@ def test_a_text_is_read(text: str, shown: str, rank: int | None) -> None:
     assert parse_shape(shape.text) == shape
 
 
-# Text -> why it is no shape.
+# Text -> why it is not a shape.
 WRONG = [
-    ("m,k", "'m,k': spaces stand between axes, no commas"),
-    ("n + 1", "'+' is no length: a length is made of names and whole numbers with +, -,"
+    ("m,k", "'m,k': write spaces between axes, not commas"),
+    ("n + 1", "'+' is not a length: a length is made of names and whole numbers with +, -,"
      " * and //"),
-    ("n/2", "'n/2' is no length: a length is made of names and whole numbers with +, -,"
+    ("n/2", "'n/2' is not a length: a length is made of names and whole numbers with +, -,"
      " * and //"),
-    ("min(m,n)", "'min(m,n)' is no length: a length is made of names and whole numbers"
+    ("min(m,n)", "'min(m,n)' is not a length: a length is made of names and whole numbers"
      " with +, -, * and //"),
-    ("{n}", "'{n}' is no length: a length is made of names and whole numbers with +, -,"
+    ("{n}", "'{n}' is not a length: a length is made of names and whole numbers with +, -,"
      " * and //"),
-    ("-1", "'-1' is no length: a length is made of names and whole numbers with +, -, *"
+    ("-1", "'-1' is not a length: a length is made of names and whole numbers with +, -, *"
      " and //"),
     ("2-3", "'2-3' is a negative length"),
-    ("n//m", "'n//m' divides by what is no positive number"),
-    ("n//0", "'n//0' divides by what is no positive number"),
-    ("... *b", "'...' and '*b' cannot be told apart"),
+    ("n//m", "'n//m' must divide by a positive number"),
+    ("n//0", "'n//0' must divide by a positive number"),
+    ("... *b", "'...' and '*b' cannot both be any number of axes"),
     ("**b", "'**b' has a mark twice"),
-    ("*3", "'*3': any number of axes has a name, *batch"),
-    ("#_", "'#_': an unnamed axis broadcasts with none"),
-    ("?n", "'?n': an operator has no tree, so write it without ?"),
+    ("*3", "'*3': write a name after '*', such as *batch"),
+    ("#_", "'#_': an unnamed axis cannot broadcast"),
+    ("?n", "'?n': operators have no pytrees, so leave out the '?'"),
 ]  # fmt: skip
 
 
@@ -130,8 +130,8 @@ def test_an_error_in_a_shape_names_the_parameter() -> None:
         co.infer_schema(f, mutates_args=())
     lines = str(caught.value).splitlines()
     assert [*lines[:3], lines[4]] == [
-        "f: parameter 'x' has an annotation with the shape 'm,k': 'm,k': spaces stand"
-        " between axes, no commas",
+        "f: parameter 'x' has an annotation with the shape 'm,k': 'm,k': write"
+        " spaces between axes, not commas",
         "  f(x: Annotated[co.Array, 'm,k']) -> co.Array",
         "    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^",
         '  do: write axes with spaces between, such as "m k", "... n", "*batch 3",'
@@ -224,7 +224,7 @@ def test_dtypes_that_are_no_class_of_elements_are_an_error() -> None:
     with pytest.raises(co.errors.SchemaError) as caught:
         schema_type(Odd[np.ndarray, "n"])
     assert str(caught.value) == (
-        "annotation Odd[ndarray, 'n'], whose dtypes are no class of elements\n"
+        "annotation Odd[ndarray, 'n'], whose dtypes are not a class of elements\n"
         "  do: use Shaped, Bool, Int, UInt, Integer, Float, Complex, Inexact, Real, Num,"
         " or a single dtype such as Float32"
     )
@@ -240,7 +240,7 @@ def test_two_shapes_are_an_error() -> None:
             schema_type(annotation)
         assert str(caught.value) == (
             "an annotation with two shapes, 'm' and 'n'\n"
-            "  do: leave one: a text beside an array is its shape"
+            "  do: keep one: a text after an array is its shape"
         )
 
 
@@ -359,7 +359,7 @@ GRAMMAR_ERRORS = [
     ),
     (
         "(str[m] x) -> ()",
-        "'str' is no class of the elements of an array; known: Array, bool, int, uint,"
+        "'str' is not a class of array elements; known: Array, bool, int, uint,"
         " integer, float, complex, inexact, real, num, and names of dtypes such as"
         " float32\n"
         "  (str[m] x) -> ()\n"
@@ -367,7 +367,7 @@ GRAMMAR_ERRORS = [
     ),
     (
         "(flaot[m] x) -> ()",
-        "'flaot' is no class of the elements of an array (did you mean 'float'?)\n"
+        "'flaot' is not a class of array elements (did you mean 'float'?)\n"
         "  (flaot[m] x) -> ()\n"
         "   ^^^^^",
     ),
@@ -384,7 +384,7 @@ GRAMMAR_ERRORS = [
     ),
     (
         "(float[m,...,*b] x) -> ()",
-        "the shape of an array: '...' and '*b' cannot be told apart\n"
+        "the shape of an array: '...' and '*b' cannot both be any number of axes\n"
         "  (float[m,...,*b] x) -> ()\n"
         "               ^^",
     ),
@@ -646,20 +646,20 @@ CALLS: list[tuple[str, tuple[Any, ...], str]] = [
     (
         "(Array[2*n] x) -> ()",
         (np.zeros(3),),
-        "ShapeError: ns::f: argument 'x' has 3 for axis '2*n', which no length 'n' gives\n"
+        "ShapeError: ns::f: argument 'x' has 3 for axis '2*n', but no length 'n' gives that\n"
         "  ns::f(Array[2*n] x) -> ()\n"
         "        ^^^^^^^^^^^^\n"
         "  'x' is f64[3]\n"
-        "  do: pass an array whose '2*n' is that of some 'n'",
+        "  do: pass an array with a length that '2*n' can have",
     ),
     (
         "(Array[n+1] x) -> ()",
         (np.zeros(0),),
-        "ShapeError: ns::f: argument 'x' has 0 for axis 'n+1', which no length 'n' gives\n"
+        "ShapeError: ns::f: argument 'x' has 0 for axis 'n+1', but no length 'n' gives that\n"
         "  ns::f(Array[n+1] x) -> ()\n"
         "        ^^^^^^^^^^^^\n"
         "  'x' is f64[0]\n"
-        "  do: pass an array whose 'n+1' is that of some 'n'",
+        "  do: pass an array with a length that 'n+1' can have",
     ),
     (
         "(Array[n,n] x) -> ()",
@@ -1058,9 +1058,9 @@ def shaped(x: Annotated[co.Array, "m k"]) -> Annotated[co.Array, "m"]:
     ("schema", "what"),
     [
         ("(Array[m,n] x) -> Array[m]", "parameter 'x' is Array[m,n] in the schema, and"
-         " Array[m,k] by its annotation"),
+         " Array[m,k] in its annotation"),
         ("(Array[m,k] x) -> Array[k]", "result 0 is Array[k] in the schema, and Array[m]"
-         " by its annotation"),
+         " in its annotation"),
     ],
 )  # fmt: skip
 def test_a_schema_agrees_with_the_shapes_of_annotations(schema: str, what: str) -> None:

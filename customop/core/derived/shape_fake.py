@@ -29,7 +29,7 @@ from customop.schema.types import (
     shapes_in,
 )
 from customop.shapes.notation import Shape
-from customop.shapes.solve import Sizes, broadcast, untold, why_untold
+from customop.shapes.solve import Sizes, broadcast, unknown_names, why_unknown
 
 __all__ = ["derive_fake", "loop_name", "result_types", "why_no_fake"]
 
@@ -73,8 +73,8 @@ def why_no_fake(schema: Schema) -> str:
     if results is None:
         return "they do not say the shape of every result"
     shapes = [kind.shape for kind in results if kind.shape is not None]
-    for name in untold(_shapes(schema), shapes, number_names(schema)):
-        return why_untold(name)
+    for name in unknown_names(_shapes(schema), shapes, number_names(schema)):
+        return why_unknown(name)
     if any(axis.length is None for shape in shapes for axis in shape.axes):
         return "an axis of its result has no name"
     if any(s.loop and not s.loop.name for s in shapes) and loop_name(schema) is None:

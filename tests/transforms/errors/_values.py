@@ -314,14 +314,14 @@ VALUES: Table = {
         lambda: co.register_numpy_function(3, bare_op),
         co.RegistrationError,
         RuntimeError,
-        "register_numpy_function: 3 is no function\n"
+        "register_numpy_function: 3 is not a function\n"
         "  do: pass a NumPy function and an operator",
     ),
     "registration of no operator": (
         lambda: co.register_numpy_function(np.sinc, 3),
         co.RegistrationError,
         RuntimeError,
-        "register_numpy_function: 3 is no function\n"
+        "register_numpy_function: 3 is not a function\n"
         "  do: pass a NumPy function and an operator",
     ),
 }  # fmt: skip
@@ -433,14 +433,14 @@ FAKES: Table = {
         lambda: co.FakeArray("ab"),
         co.ShapeError,
         ValueError,
-        "FakeArray: 'ab' is no shape\n"
+        "FakeArray: 'ab' is not a shape\n"
         "  do: give whole numbers: (2, 3)",
     ),
     "a shape of floats": (
         lambda: co.FakeArray((2.0, 3)),
         co.ShapeError,
         ValueError,
-        "FakeArray: (2.0, 3) is no shape\n"
+        "FakeArray: (2.0, 3) is not a shape\n"
         "  do: give whole numbers: (2, 3)",
     ),
     "a negative length": (
@@ -461,14 +461,14 @@ FAKES: Table = {
         lambda: co.fake_like(X, shape=2.5),
         co.ShapeError,
         ValueError,
-        "fake_like: 2.5 is no shape\n"
+        "fake_like: 2.5 is not a shape\n"
         "  do: give whole numbers: (2, 3)",
     ),
     "no array for fake_like": (
         lambda: co.fake_like(3),
         co.ArgumentError,
         TypeError,
-        "fake_like: 3 is no array\n"
+        "fake_like: 3 is not an array\n"
         "  do: pass an array: fake_like(x, shape=...)",
     ),
     "unknown device for fake_like": (
