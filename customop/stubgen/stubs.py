@@ -1,4 +1,4 @@
-"""Stubs of `ops`: what type checkers without a plugin know of the operators."""
+"""Stubs of `ops`, so that type checkers without a plugin know the operators."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _WIDTH = 88
 
 _HEADER = """\
 # Written by `{command}`.
-# Run it again when operators or customop have changed; with --check it says how.
+# Run it again when operators or customop have changed; --check shows the difference.
 # ruff: noqa
 """
-# Overloads are in the order in which they are tried: `int` before `float`, say.
+# Overloads are in the order in which they are tried, such as `int` before `float`.
 _OVERLAPS = """\
 # mypy: disable-error-code="overload-overlap, overload-cannot-match"
 # pyright: reportOverlappingOverload=false
 """
 
-# What the classes of customop.library.ops are to a checker. `_Single` is a packet of one
+# The classes of customop.library.ops as a checker sees them. `_Single` is a packet with one
 # overload.
 _CLASSES = """\
 class OperatorPacket:
@@ -69,7 +69,7 @@ class Namespaces:
 
 ops: Namespaces
 """
-# Where the checked module is, as a path without its ending.
+# Path of the module of `ops`, without its ending.
 _OPS = Namespaces.__module__.replace(".", "/")
 _PACKAGE = Path(__file__).parents[1] / "__init__.py"
 _USED = (
@@ -92,25 +92,25 @@ _WIDTHS[SCALAR] = len(_WIDTHS)
 def stubs_text(
     spaces: Collection[str], *, command: str = f"{_COMMAND} MODULE"
 ) -> dict[str, str]:
-    """Stubs for the operators of some namespaces, as they are defined now.
+    """Write stubs of the operators that are defined now.
 
     Parameters
     ----------
     spaces : collection of str
-        Namespaces that stand in the stubs with all their operators. Others stay as
-        they are without stubs: found, and untyped.
+        Namespaces to include, each with all its operators. Operators of other namespaces
+        are found but have no types.
     command : str
-        What the header says to run.
+        The command that the header names.
 
     Returns
     -------
     dict
-        Path of a file below the folder of stubs -> its text.
+        Path of a file in the folder of stubs -> its text.
 
     Raises
     ------
     UnknownNameError
-        If there is no operator in a namespace.
+        If a namespace has no operator.
 
     Examples
     --------
@@ -122,28 +122,28 @@ def stubs_text(
     unknown = sorted({*spaces} - {*namespaces})
     if unknown:
         raise UnknownNameError(
-            f"stubs: no operator is in a namespace {quoted(unknown)}",
-            do="import the module that defines it first",
+            f"stubs: no operators in the namespace {quoted(unknown)}",
+            do="first import the module that defines them",
         )
     header = _HEADER.format(command=command)
     return {
         "customop/__init__.pyi": f"{header}\n{_package()}",
-        # A folder without this file is not a package for mypy.
+        # mypy takes a folder for a package only if it has this file.
         f"{posixpath.dirname(_OPS)}/__init__.pyi": header,
         f"{_OPS}.pyi": f"{header}{_Stub(sorted({*spaces})).text()}",
     }
 
 
 def write_stubs(modules: Sequence[str], out: Path | str = "typings") -> list[Path]:
-    """Write stubs for the operators that modules define.
+    """Write stubs of the operators that modules define into a folder.
 
     Parameters
     ----------
     modules : sequence of str
-        Modules or packages to import. All operators of their namespaces are written.
+        Modules or packages to import. The stubs have all operators of their namespaces.
     out : path
-        Folder of stubs: pyright's `stubPath`, which is ``typings`` where nothing is
-        said, and mypy's `mypy_path`.
+        Folder of stubs: mypy's `mypy_path`, and pyright's `stubPath`, which is
+        ``typings`` by default.
 
     Returns
     -------
@@ -165,17 +165,17 @@ def write_stubs(modules: Sequence[str], out: Path | str = "typings") -> list[Pat
 
 
 def check_stubs(modules: Sequence[str], out: Path | str = "typings") -> str:
-    """Compare stubs in a folder with those that would be written.
+    """Compare the stubs in a folder with those that would be written now.
 
     Parameters
     ----------
     modules, out
-        As `write_stubs` has them.
+        The same as for `write_stubs`.
 
     Returns
     -------
     str
-        The differences as a unified diff; empty where there are none.
+        The differences as a unified diff, empty if the stubs are up to date.
 
     Raises
     ------
@@ -187,7 +187,7 @@ def check_stubs(modules: Sequence[str], out: Path | str = "typings") -> str:
         path = Path(out) / name
         old = path.read_text(encoding="utf-8") if path.exists() else ""
         before, after = (part.splitlines(keepends=True) for part in (old, text))
-        found += difflib.unified_diff(before, after, f"{path}", f"{path}, anew")
+        found += difflib.unified_diff(before, after, f"{path}", f"{path}, up to date")
     return "".join(found)
 
 
@@ -199,7 +199,7 @@ def _texts(modules: Sequence[str]) -> dict[str, str]:
 
 
 def _spaces(module: str) -> set[str]:
-    """Namespaces with an operator that a module, or one within it, defines."""
+    """Namespaces of the operators that a module, or one within it, defines."""
     _import(module)
     known = {op for space in namespaces.values() for op in _operators(space)}
     places = {op.namespace: set[str]() for op in known}
@@ -226,11 +226,11 @@ def _import(module: str) -> None:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # what the module itself imports is missing
+            raise  # the module imports another one that is missing
         near = did_you_mean(module, sys.modules)
         raise UnknownNameError(
             f"stubs: there is no module '{module}'{near}",
-            do="run it where the module can be imported, or set PYTHONPATH",
+            do="run the command where the module can be imported, or set PYTHONPATH",
         ) from None
 
 
@@ -238,18 +238,18 @@ def _operators(space: Mapping[str, Mapping[str, Any]]) -> list[Operator[..., Any
     return [op for overloads in space.values() for op in overloads.values()]
 
 
-# ---- customop/library/ops.pyi ----
+# ---- the module of `ops` ----
 
 
 class _Stub:
-    """The text of a stub, made operator by operator."""
+    """Writes the stub of the module of `ops`, operator by operator."""
 
     def __init__(self, spaces: Sequence[str]) -> None:
-        # No attribute is called as a keyword is: `ops` finds those by `getattr` alone.
+        # A keyword cannot follow a dot; only `getattr` finds such a namespace.
         self.spaces = [space for space in spaces if not iskeyword(space)]
         self.names = {*_TAKEN}
         self.types = TypeText(self.names)
-        # Namespace -> the name of its class.
+        # Namespace -> name of its class.
         self.classes: dict[str, str] = {}
 
     def text(self) -> str:
@@ -270,7 +270,7 @@ class _Stub:
         return f"{overlaps}\n{_joined(parts)}"
 
     def imports(self) -> str:
-        """What the text needs of other modules."""
+        """The import statements that the text needs."""
         plain = [f"import {name}\n" for name in sorted(self.types.modules)]
         named: dict[str, list[str]] = {}
         for module, name in sorted(self.types.names | {*_USED}):
@@ -279,7 +279,7 @@ class _Stub:
         return _joined(["".join(plain), "".join(texts)] if plain else ["".join(texts)])
 
     def namespace(self, space: str) -> list[str]:
-        """The packets of a namespace, and the class that has them."""
+        """The packets of a namespace, and the class whose attributes they are."""
         found = namespaces[space]
         blocks = []
         self.classes[space] = self.name(space)
@@ -291,7 +291,7 @@ class _Stub:
         return [*blocks, "".join(rows)]
 
     def name(self, wanted: str) -> str:
-        """A private name that nothing else in the file has."""
+        """A private name that is not used yet in the file."""
         found = f"_{wanted}"
         while found in self.names or found in self.types.variables:
             found += "_"
@@ -308,7 +308,7 @@ class _Stub:
             f"@_overload\n{self.function(n, op)}"
             for n, op in zip(named, ops, strict=True)
         ]
-        # The calls are apart from the overloads: one called `int` would hide the type.
+        # Two classes, since an overload named `int` would hide the type in the calls.
         calls, cls = (self.name(f"{name[1:]}__{part}") for part in ("call", "packet"))
         pairs = zip(overloads, named, strict=True)
         rows = "".join(
@@ -324,7 +324,7 @@ class _Stub:
         ]
 
     def calls(self, ops: Sequence[Operator[..., Any]]) -> str:
-        """What a call of a packet takes: one function for each overload."""
+        """The call of a packet, one function for each overload."""
         if len(ops) == 1:
             return self.function("__call__", ops[0], is_method=True)
         self.types.names.add(("typing", "overload"))
@@ -362,7 +362,7 @@ class _Stub:
         return f"{p.name}: {text}{default}"
 
     def result(self, op: Operator[..., Any], hints: Mapping[str, Any]) -> str:
-        """The type of what an operator returns."""
+        """The type of an operator's result."""
         returns = op.schema.returns
         if "return" in hints:
             kind = returns[0].type if len(returns) == 1 else None
@@ -379,7 +379,7 @@ def _variable(name: str, limits: Sequence[str]) -> str:
 
 
 def _joined(blocks: Iterable[str]) -> str:
-    """Blocks with an empty line between them, but for functions, as ruff has them."""
+    """Blocks with an empty line between them, unless both are functions; as ruff does."""
     text = ""
     for block in blocks:
         follows = block.startswith("@") and text.endswith(": ...\n")
@@ -390,7 +390,7 @@ def _joined(blocks: Iterable[str]) -> str:
 def _marked(
     parameters: Sequence[Parameter], text: Callable[[Parameter], str]
 ) -> list[str]:
-    """Parameters as text, with the marks between their kinds."""
+    """Parameters as text, with "/" and "*" between their kinds."""
     parts = []
     before = ""
     for p in parameters:
@@ -404,7 +404,7 @@ def _marked(
 
 
 def _narrowest_first(ops: Sequence[Operator[..., Any]]) -> list[Operator[..., Any]]:
-    """Overloads in their order, but one of narrower numbers before the wider."""
+    """Overloads in their order, except that narrower numbers come before wider ones."""
     ordered: list[Operator[..., Any]] = []
     for op in ops:
         at = next((i for i, o in enumerate(ordered) if _is_narrower(op, o)), None)
@@ -426,16 +426,18 @@ def _is_narrower(op: Operator[..., Any], other: Operator[..., Any]) -> bool:
 
 
 def _package() -> str:
-    """The public names, from where they are: checkers ask the stubs' folder first.
+    """Imports of all public names, since checkers look into the folder of stubs first.
 
-    A folder without this file would not be taken for a package by mypy, nor pass for
-    the whole of one with pyright; what is not in it both take from customop itself.
+    Without this file mypy would not take the folder for a package, and pyright would not
+    take it for a complete one. Both find all other modules in customop itself.
     """
     tree = ast.parse(_PACKAGE.read_text("utf-8"))
     public = _public(tree)
     texts = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("custo"):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+            "customop."
+        ):
             names = [alias.name for alias in node.names if alias.name in public]
             if names:
                 texts.append(_import_text(node.module or "", names))

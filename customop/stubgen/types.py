@@ -1,4 +1,4 @@
-"""Types as the text of a stub: annotations as Python has them, or types of a schema."""
+"""Types as text in a stub, from annotations or from types of a schema."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from customop.schema.types import (
 
 __all__ = ["TypeText", "value_text"]
 
-# Modules whose names are imported one by one, for shorter lines.
+# Modules whose names are imported one by one, which keeps lines short.
 _SHORT = ("collections.abc", "customop", "numpy.typing", "typing")
 
-# ---- what has a name of its own: one row, one line ----
+# ---- values with a public name ----
 _ALIASES: dict[Any, tuple[str, str]] = {
     None: ("builtins", "None"),
     type(None): ("builtins", "None"),
@@ -58,21 +58,25 @@ _BASES: dict[SchemaType, tuple[str, str]] = {
 
 
 class _NoNameError(Exception):
-    """An annotation holds what no import can name, such as a local class."""
+    """No import can name a part of an annotation, such as a local class."""
 
 
 class TypeText:
-    """Writes types as text, and knows what the text needs.
+    """Writes types as text, and collects the imports and type variables of the text.
+
+    Parameters
+    ----------
+    taken : container of str
+        Names that a type variable must not have.
 
     Attributes
     ----------
     modules : set of str
-        Modules to import, by which names in the text are qualified.
+        Modules to import.
     names : set of tuple
         Modules and the names to import from them.
     variables : dict
-        Name of a type variable -> the texts of its constraints and bound. None of
-        the names is among those that are `taken`.
+        Name of a type variable -> the texts of its constraints and bound.
     """
 
     def __init__(self, taken: Container[str] = ()) -> None:
@@ -84,7 +88,7 @@ class TypeText:
     def annotation(
         self, hint: Any, kind: SchemaType | None, *, result: bool = False
     ) -> str:
-        """The text of an annotation; where it says nothing, that of its schema type."""
+        """The text of an annotation, or of its schema type if that says more."""
         if kind is not None and (hint is Any or hint is object):
             return self.schema_type(kind, result=result)
         before = {*self.modules}, {*self.names}, {**self.variables}
@@ -105,7 +109,7 @@ class TypeText:
             return self._variable(hint)
         if typing.get_origin(hint) is typing.Annotated:
             return self._hint(hint.__origin__)
-        if hasattr(hint, "array_type"):  # of jaxtyping: the class, and its shape
+        if hasattr(hint, "array_type"):  # jaxtyping's pair of a class and a shape
             return self._hint(hint.array_type)
         return self._form(hint, typing.get_origin(hint), typing.get_args(hint))
 
@@ -122,7 +126,7 @@ class TypeText:
         return f"{self._qualified(origin)}[{inside}]"
 
     def _numpy_array(self, dtype: Any) -> str:
-        """An array of any shape, as NumPy's own alias says it."""
+        """An array of any shape, by NumPy's alias if it has one."""
         if typing.get_origin(dtype) is np.dtype:
             (element,) = typing.get_args(dtype)
             return f"{self._name('numpy.typing', 'NDArray')}[{self._hint(element)}]"
@@ -138,7 +142,7 @@ class TypeText:
         )
 
     def _qualified(self, named: Any) -> str:
-        """The name of a class or an alias, in the most public module that has it."""
+        """The name of a class or an alias, in the shortest public module that has it."""
         alias = _alias(named)
         if alias is not None:
             return self._name(*alias)
@@ -174,7 +178,7 @@ class TypeText:
     # ---- schema types ----
 
     def schema_type(self, kind: SchemaType, *, result: bool = False) -> str:
-        """The text of what a schema type stands for, as an argument or as a result."""
+        """The text of a schema type, as an argument or as a result."""
         if isinstance(kind, ArrayType):
             array = self._name(*_ARRAY)
             number = f" | {self._name(*_BASES[SCALAR])}" if kind.or_number else ""
@@ -206,7 +210,7 @@ class TypeText:
         try:
             return self._qualified(kind.cls)
         except _NoNameError:
-            # A class within a function: no other file can name it.
+            # No other file can name a class within a function.
             return self._name("typing", "Any")
 
 
@@ -218,7 +222,7 @@ def _alias(hint: Any) -> tuple[str, str] | None:
 
 
 def _public_first(module: str) -> list[str]:
-    """A module and the packages around it, those without a leading underscore first."""
+    """A module and the packages around it; names without an underscore come first."""
     parts = module.split(".")
     private = next((i for i, p in enumerate(parts) if p.startswith("_")), len(parts))
     public = [".".join(parts[:i]) for i in range(private, 0, -1)]
@@ -236,7 +240,7 @@ def _found(module: str, name: str) -> Any:
 
 
 def value_text(value: Any) -> str:
-    """The text of a default or of an option, as formatted code has it; else ``...``."""
+    """A default or an option as formatted code writes it; ``...`` if it is not short."""
     if isinstance(value, str) and type(value) is str:
         text = json.dumps(value, ensure_ascii=False)
         return text if text.isprintable() and text.count('"') == 2 else repr(value)

@@ -1,7 +1,7 @@
-"""What type checkers know of CuPy, which has no types of its own: what we touch.
+"""Types for CuPy, which has none: the names that this project uses.
 
-Held to the package's own signatures by tests/test_stubs.py. `Any` stands where the type
-of a result depends on values: on the dtype of elements, on a kernel's source.
+tests/typing/test_cupy_stubs.py compares the stub with CuPy. A result is `Any` if its type
+depends on values, such as the dtype of elements or the source of a kernel.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, NoReturn, SupportsIndex, TypeAlias, o
 
 import numpy
 import numpy.typing as npt
-# Dtypes and constants are NumPy's own.
+# Dtypes and constants are those of NumPy.
 from numpy import (
     bool_ as bool_,
     complex64 as complex64,
@@ -43,7 +43,7 @@ from cupy import testing as testing
 _DType: TypeAlias = npt.DTypeLike
 _Shape: TypeAlias = int | Sequence[int]
 _Axis: TypeAlias = int | Sequence[int] | None
-# Arrays of NumPy are no operands: CuPy refuses to copy them to a device unasked.
+# NumPy arrays are not operands: CuPy does not copy them to a device by itself.
 _Operand: TypeAlias = ndarray | numpy.generic | complex
 _Key: TypeAlias = (
     SupportsIndex | slice[Any, Any, Any] | EllipsisType | ndarray | Sequence[Any] | None
@@ -277,7 +277,7 @@ class ndarray:
     def __rdivmod__(self, other: _Operand, /) -> tuple[ndarray, ndarray]: ...
     def __pow__(self, other: _Operand, mod: None = None, /) -> ndarray: ...
     def __rpow__(self, other: _Operand, mod: None = None, /) -> ndarray: ...
-    def __ipow__(self, other: _Operand, /) -> ndarray: ...  # type: ignore[misc]  # no third argument, as in CuPy
+    def __ipow__(self, other: _Operand, /) -> ndarray: ...  # type: ignore[misc]  # CuPy takes no third argument
     def __matmul__(self, other: ndarray, /) -> ndarray: ...
     def __rmatmul__(self, other: ndarray, /) -> ndarray: ...
     def __lshift__(self, other: _Operand, /) -> ndarray: ...
@@ -301,7 +301,7 @@ class ndarray:
     def __le__(self, other: _Operand, /) -> ndarray: ...
     def __gt__(self, other: _Operand, /) -> ndarray: ...
     def __ge__(self, other: _Operand, /) -> ndarray: ...
-    # Elementwise, so no array is equal to another, or has a hash.
+    # Comparison is elementwise, so arrays cannot be hashed.
     def __eq__(self, other: object, /) -> ndarray: ...  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
     def __ne__(self, other: object, /) -> ndarray: ...  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
     __hash__: ClassVar[None]  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -313,7 +313,7 @@ class ndarray:
     def __int__(self) -> int: ...
     def __float__(self) -> float: ...
     def __complex__(self) -> complex: ...
-    # It always raises: what is on a device goes to the host by `get` alone.
+    # It always raises: only `get` copies an array to the host.
     def __array__(self, dtype: _DType | None = None) -> NoReturn: ...
 
 @disjoint_base
@@ -347,7 +347,7 @@ class ufunc:
     ) -> ndarray: ...
     def outer(self, A: _Operand, B: _Operand, **kwargs: Any) -> ndarray: ...
 
-# Numbers alone are operands too: the result is on the current device all the same.
+# Operands may all be numbers; the result is on the current device.
 class _Unary(ufunc):
     def __call__(
         self,
@@ -488,7 +488,7 @@ frexp: _TwoOfOne
 modf: _TwoOfOne
 matmul: _Matmul
 
-# ---- kernels: what they return, their source says ----
+# ---- kernels: their source decides what they return ----
 
 @disjoint_base
 class RawKernel:

@@ -1,4 +1,4 @@
-"""Comparisons of arrays, on a device or not."""
+"""Comparisons of arrays, on any device."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""The plugin for mypy: its words, its codes, and that a warm run says what a cold one does.
+"""The plugin for mypy: messages, codes, and runs with a warm cache or the daemon.
 
-What each code is said of, line by line, stands in tests/typing/plugin.
+The files in tests/typing/plugin have errors of every code, line by line.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ type Table = dict[int, float]
 type Row = Annotated[np.ndarray, "n,"]
 
 """
-# Without it mypy reads all that this package can use: 2,500 files, 13 s.
+# Without site packages, for which mypy would take 13 s: 2,500 files.
 CONFIG = """\
 [mypy]
 plugins = customop.mypy
@@ -118,7 +118,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def _run(folder: Path, cache: Path, *arguments: str) -> list[str]:
-    """What mypy says of files of a folder, line by line."""
+    """The lines that mypy prints for files of a folder."""
     done = subprocess.run(
         [
             *(sys.executable, "-m", "mypy", "--no-error-summary"),
@@ -146,7 +146,7 @@ def _write(folder: Path, files: dict[str, str]) -> None:
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory, environment: None) -> Path:
-    """A cache that has NumPy and this package, and nothing of what tests write."""
+    """A cache of mypy with NumPy and this package, but no files of tests."""
     folder = tmp_path_factory.mktemp("base")
     _write(folder, {"mypy.ini": CONFIG, "base.py": PRELUDE})
     _run(folder, folder / "cache", "base.py")
@@ -160,9 +160,9 @@ def folder(tmp_path: Path, cache: Path) -> Path:
     return tmp_path
 
 
-# ---- words ----
+# ---- messages ----
 
-# Each is wrong, and raises when it runs.
+# Each of them raises when it runs.
 MISTAKES = {
     "no namespace": 'co.custom_op("scale", as_it_is, mutates_args=())',
     "no name": 'co.custom_op("my-lib::scale", as_it_is, mutates_args=())',
@@ -296,14 +296,14 @@ if sys.version_info >= (3, 12):  # the syntax is one of that version
 
 
 def _snippet(name: str, text: str) -> str:
-    """The statements of a mistake; a function alone is made an operator."""
+    """The statements of a mistake, with a decorator above a bare function."""
     if text.startswith("def "):
         return f'@co.custom_op("words::f", mutates_args=())\n{text}\n'
     return f"{text}\n"
 
 
 def _at_run_time(name: str, text: str) -> tuple[str, str]:
-    """What the program says of a mistake, and what it says to do."""
+    """The message and the remedy of the error that a mistake raises."""
     module = ModuleType("mypy_words")
     sys.modules["mypy_words"] = module
     exec(compile(PRELUDE, "mypy_words.py", "exec"), vars(module))
@@ -316,7 +316,7 @@ def _at_run_time(name: str, text: str) -> tuple[str, str]:
 def words(
     tmp_path_factory: pytest.TempPathFactory, cache: Path
 ) -> dict[str, list[str]]:
-    """What mypy says of each mistake: each is a function of its own."""
+    """The lines that mypy prints for each mistake, each in a function of its own."""
     folder = tmp_path_factory.mktemp("words")
     _write(folder, {"mypy.ini": CONFIG})
     text, starts = PRELUDE, {}
@@ -336,7 +336,7 @@ def words(
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mypy_says_what_the_program_says(name, words):
-    """Of a mistake mypy has the very words of the error, and of what to do."""
+    """The plugin reports the message and the remedy of the run-time error."""
     what, do = _at_run_time(name, MISTAKES[name])
     texts = [re.sub(r"  \[customop-\w+\]$", "", text) for text in words[name]]
     assert [text for text in texts if text in (what, f"do: {do}")] == [
@@ -366,7 +366,7 @@ EXAMPLES = _documented()
 
 
 def test_all_codes_are_documented():
-    """Each code that the plugin has stands in its docstring, and no other."""
+    """The docstring of the plugin has its codes, and no others."""
     from mypy.errorcodes import error_codes  # noqa: PLC0415  # optional
 
     registered = {code for code in error_codes if code.startswith("customop-")}
@@ -374,7 +374,7 @@ def test_all_codes_are_documented():
 
 
 def test_documented_examples_are_refused(tmp_path, cache):
-    """Of each example in the docstring mypy says its code, and nothing else."""
+    """The plugin reports the code of each example in its docstring, and nothing else."""
     _write(tmp_path, {"mypy.ini": CONFIG})
     names = {}
     for code, text in EXAMPLES.items():
@@ -399,7 +399,7 @@ def f(x: np.ndarray, k: bytes) -> np.ndarray:{comment}
 """
 
 
-# File -> what stands before its text, and how often mypy says the code of it.
+# File -> start of its text, and how often mypy reports the code.
 TURNED_OFF = {
     "as_it_is.py": ("", 1),
     "by_config.py": ("", 0),
@@ -410,9 +410,9 @@ TURNED_OFF = {
 
 @pytest.fixture(scope="module")
 def turned_off(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> list[str]:
-    """What mypy says of a mistake whose code is turned off in the ways that there are.
+    """The lines that mypy prints for a mistake whose code is turned off in each way.
 
-    An option of all modules would have mypy read NumPy again, so they are of one.
+    The options are those of one module; global ones would make mypy read NumPy again.
     """
     folder = tmp_path_factory.mktemp("off")
     by_config = "[mypy-by_config]\ndisable_error_code = customop-schema\n"
@@ -428,7 +428,7 @@ def turned_off(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> list[st
 
 @pytest.mark.parametrize("name", TURNED_OFF)
 def test_a_code_can_be_turned_off(name, turned_off):
-    """Options, comments of a file and of a line know the codes of the plugin."""
+    """An option, a comment in a file and one on a line turn a code off."""
     said = [line for line in _errors(turned_off) if line.startswith(name)]
     assert len(said) == TURNED_OFF[name][1]
     assert all(line.endswith("[customop-schema]") for line in said)
@@ -436,7 +436,7 @@ def test_a_code_can_be_turned_off(name, turned_off):
 
 @pytest.mark.parametrize("code", EXAMPLES)
 def test_options_of_all_modules_know_the_codes(code):
-    """``disable_error_code`` of all modules takes each code, once the plugin is there."""
+    """The global ``disable_error_code`` knows each code once the plugin is loaded."""
     from mypy.options import Options  # noqa: PLC0415  # optional
 
     options = Options()
@@ -497,11 +497,11 @@ START = {
     "rules.py": RULES,
     "package.py": "import operators as operators\n",
     "by_name.py": BY_NAME,
-    # Of another length than what it becomes: the daemon reads sizes and seconds.
+    # The text gets another length later: the daemon compares sizes and seconds.
     "other.py": OTHER.format(name="another"),
     "main.py": MAIN,
 }
-# What is edited, the files, and how many lines mypy then says, notes not counted.
+# Name of an edit, the files, and the number of errors that follow.
 EDITS: list[tuple[str, dict[str, str], int]] = [
     ("nothing", {}, 0),
     ("a name", {"operators.py": OPERATORS.format(**{**PLAIN, "k": "factor"})}, 2),
@@ -515,7 +515,7 @@ EDITS: list[tuple[str, dict[str, str], int]] = [
 
 @pytest.fixture(scope="module")
 def cold(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
-    """What mypy says after each edit where it has seen none of the files before."""
+    """The lines that mypy prints after each edit if it sees all files the first time."""
     said = []
     known: dict[str, list[str]] = {}
     folder = tmp_path_factory.mktemp("cold")
@@ -532,12 +532,12 @@ def cold(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> list[list[str
 
 
 def test_cold_runs_see_the_edits(cold):
-    """The edits are mistakes that the plugin sees, and repairs."""
+    """The edits make mistakes that the plugin finds, and repair them."""
     assert [len(_errors(said)) for said in cold] == [count for _, _, count in EDITS]
 
 
 def test_warm_runs_say_what_cold_runs_say(folder, cold):
-    """After each edit, also of a module that others depend on, as if all was new."""
+    """A run with a warm cache prints the same after each edit as a cold run."""
     _write(folder, START)
     for (what, files, _), expected in zip(EDITS, cold, strict=True):
         _write(folder, files)
@@ -546,7 +546,7 @@ def test_warm_runs_say_what_cold_runs_say(folder, cold):
 
 
 def test_the_daemon_says_what_cold_runs_say(folder, cold):
-    """The same of the daemon, which keeps all modules and checks what has changed."""
+    """The daemon, which checks changed modules only, prints the same as a cold run."""
     _write(folder, START)
     status = f"--status-file={folder / 'status.json'}"
     options = (

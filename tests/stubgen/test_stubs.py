@@ -1,7 +1,7 @@
-"""Stubs of `ops`: their text, and what mypy and pyright make of it.
+"""Stubs of `ops`: their text, and the errors that mypy and pyright find with them.
 
-In ``opstubs`` are a module of operators, what its stubs say of them, and right and
-wrong calls. What the checkers say of a wrong one stands beside it or below.
+``opstubs`` has a module of operators, its stub, and right and wrong calls. The expected
+error of a wrong call stands beside it or below.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def stubs(tmp_path: Path) -> Path:
 
 
 def test_the_stubs_are_those_that_would_be_written(stubs: Path) -> None:
-    """What is checked in is what the operators give, word for word."""
+    """The checked-in stub is the one that the command writes."""
     written = (stubs / OPS).read_text()
     assert written == (FOLDER / "ops.pyi").read_text()
 
 
 def test_writing_again_changes_nothing(stubs: Path) -> None:
-    """Stubs do not depend on what is imported, nor on what was there before."""
+    """Stubs do not depend on imported modules or earlier stubs."""
     found = {path: path.read_text() for path in stubs.rglob("*.pyi")}
     assert {path.relative_to(stubs).as_posix() for path in found} == {*WRITTEN}
     assert check_stubs(["signals"], stubs) == ""
@@ -76,7 +76,7 @@ def test_writing_again_changes_nothing(stubs: Path) -> None:
 
 @pytest.mark.exhaustive
 def test_stubs_are_formatted(stubs: Path) -> None:
-    """Ruff would not change a character."""
+    """The stubs are as ruff formats them."""
     if importlib.util.find_spec("ruff") is None:
         pytest.skip("ruff is not installed")
     done = subprocess.run(
@@ -89,7 +89,7 @@ def test_stubs_are_formatted(stubs: Path) -> None:
 
 
 def test_the_package_keeps_all_its_names(stubs: Path) -> None:
-    """What stands for customop in the folder of stubs has every public name of it."""
+    """In the folder of stubs, customop has every public name."""
     tree = ast.parse((stubs / "customop" / "__init__.pyi").read_text())
     imported = {
         alias.name: node.module
@@ -108,7 +108,7 @@ def _functions(text: str) -> dict[str, ast.FunctionDef]:
 
 
 def test_every_operator_of_numpy_has_its_parameters() -> None:
-    """Names, kinds and defaults in a stub are those of the signature, for all of np."""
+    """Names, kinds and defaults in a stub are those of the signature, for every np op."""
     functions = _functions(stubs_text(["np"])[OPS])
     names = dir(co.ops.np)
     assert len(names) > 100
@@ -154,7 +154,7 @@ def test_narrower_numbers_come_first() -> None:
 
 
 def test_names_that_stubs_use_themselves() -> None:
-    """A namespace may be called as something in the stub is."""
+    """A namespace may have a name that the stub uses itself."""
     for space in ("single", "opstubs", "opstubs__f"):
         co.define(f"{space}::f__f", "(Array x) -> Array")
     text = stubs_text(["single", "opstubs", "opstubs__f"])[OPS]
@@ -164,7 +164,7 @@ def test_names_that_stubs_use_themselves() -> None:
 
 
 def test_keywords() -> None:
-    """What no dot can reach is left out; the rest of the stub stands."""
+    """Only names that cannot follow a dot are left out."""
     co.define("opstubs_words::f.in", "(Array x) -> Array")
     co.define("opstubs_words::f.out", "(Array x, int k) -> Array")
     text = stubs_text(["opstubs_words"])[OPS]
@@ -174,17 +174,17 @@ def test_keywords() -> None:
 
 
 def test_no_such_namespace() -> None:
-    """A namespace without operators is an error that says what to do."""
+    """A namespace without operators is an error with a remedy."""
     with pytest.raises(co.UnknownNameError) as caught:
         stubs_text(["np", "nope", "neither"])
     assert str(caught.value) == (
-        "stubs: no operator is in a namespace 'neither', 'nope'\n"
-        "  do: import the module that defines it first"
+        "stubs: no operators in the namespace 'neither', 'nope'\n"
+        "  do: first import the module that defines them"
     )
 
 
-def test_what_no_import_finds() -> None:
-    """A class within a function cannot be named: an argument of it is Any."""
+def test_a_local_class_is_any() -> None:
+    """A stub cannot name a class within a function, and writes Any."""
 
     class Local(enum.Enum):
         A = "a"
@@ -198,8 +198,8 @@ def test_what_no_import_finds() -> None:
     )
 
 
-def test_hints_that_name_what_is_gone() -> None:
-    """A hint that cannot be evaluated any more leaves the others as they are."""
+def test_a_hint_that_cannot_be_evaluated() -> None:
+    """Other hints are kept if a name in one of them no longer exists."""
     spaces: dict[str, Any] = {"co": co, "np": np}
     text = """
 from __future__ import annotations
@@ -236,10 +236,10 @@ def f[A: co.Array](x: A, k: float = 1.0) -> A: ...
 def test_the_command_writes_and_checks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where stubs differ, a check shows how and gives 1; writing makes it give 0."""
+    """A check shows differences and exits with 1; after writing it exits with 0."""
     command = ["stubs", "signals", "--out", str(tmp_path)]
     assert main(command) == 0
-    path = tmp_path / "customop" / "library" / "ops.pyi"
+    path = tmp_path / OPS
     shown = [str(tmp_path / name) for name in WRITTEN]
     assert capsys.readouterr().out.splitlines() == shown
     path.write_text(path.read_text().replace("factor: float = 2.0", "factor: int = 2"))
@@ -247,7 +247,7 @@ def test_the_command_writes_and_checks(
     out = capsys.readouterr().out.splitlines()
     assert [line for line in out if re.match(r"[+-]\S", line)] == [
         f"--- {path}",
-        f"+++ {path}, anew",
+        f"+++ {path}, up to date",
         "-def _signals__scale(x: ArrayT, factor: int = 2) -> ArrayT: ...",
         "+def _signals__scale(x: ArrayT, factor: float = 2.0) -> ArrayT: ...",
     ]
@@ -261,7 +261,7 @@ def test_the_command_writes_and_checks(
 def test_the_command_tells_programs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With --json it is one document, of what was written or of what differs."""
+    """With --json the command prints one document, of written files or differences."""
     command = ["stubs", str(FOLDER / "signals.py"), "--out", str(tmp_path), "--json"]
     assert main([*command, "--check"]) == 1
     found = json.loads(capsys.readouterr().out)
@@ -276,7 +276,7 @@ def test_the_command_tells_programs(
 def test_a_module_without_operators_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command says so, with status 2, and writes nothing."""
+    """The command exits with 2 and writes nothing."""
     assert main(["stubs", "json", "--out", str(tmp_path)]) == 2
     assert capsys.readouterr().err.startswith(
         "customop: error: stubs: json defines no operator\n  do: name the module"
@@ -285,26 +285,26 @@ def test_a_module_without_operators_is_an_error(
 
 
 def test_a_check_of_nothing_shows_all(tmp_path: Path) -> None:
-    """Stubs that are not there yet differ by every line, and are not made."""
+    """A check without stubs shows every line and writes nothing."""
     difference = check_stubs(["signals"], tmp_path)
     assert difference.count("\n+") > 150
     assert [*tmp_path.iterdir()] == []
 
 
 def test_several_modules_share_the_stubs(stubs: Path) -> None:
-    """All namespaces of all modules stand in one file, which names the modules."""
+    """One file has the namespaces of all modules, and names the modules."""
     found = check_stubs(["signals", "customop.numpy"], stubs)
     assert "+    def np(self) -> _np: ..." in found
     assert "+# Written by `python -m customop stubs signals customop.numpy`." in found
 
 
 def test_no_such_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module that is not there is told from one that lacks something it imports."""
+    """A missing module is an error; so is a missing import of a module, its own one."""
     with pytest.raises(co.UnknownNameError) as caught:
         write_stubs(["signal5"], tmp_path)
     assert str(caught.value) == (
         "stubs: there is no module 'signal5' (did you mean 'signal'?)\n"
-        "  do: run it where the module can be imported, or set PYTHONPATH"
+        "  do: run the command where the module can be imported, or set PYTHONPATH"
     )
     (tmp_path / "opstubs_lacking.py").write_text("import opstubs_not_there\n")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -313,7 +313,7 @@ def test_no_such_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_no_operators(tmp_path: Path) -> None:
-    """A module without operators is an error that names those that have some."""
+    """The error for a module without operators names modules that have some."""
     with pytest.raises(co.UnknownNameError) as caught:
         write_stubs(["json"], tmp_path)
     assert str(caught.value).startswith(
@@ -322,7 +322,7 @@ def test_no_operators(tmp_path: Path) -> None:
     )
 
 
-# ---- what checkers see ----
+# ---- mypy and pyright ----
 
 
 def _run(checker: str, stubs: Path, *arguments: str) -> str:
@@ -341,7 +341,7 @@ def _run(checker: str, stubs: Path, *arguments: str) -> str:
     return done.stdout
 
 
-# Requirements can use them, so mypy would read them: 2,500 files, 13 s.
+# Packages that NumPy or this one can use; mypy would take 13 s for their 2,500 files.
 SKIPPED = """\
 [mypy]
 [mypy-torch.*,jax.*,jaxlib.*,ml_dtypes.*,scipy.*,sklearn.*,matplotlib.*,PIL.*]
@@ -371,14 +371,14 @@ def _by_pyright(stubs: Path) -> dict[str, Said]:
                 "include": [*FILES, "typings"],
                 "typeCheckingMode": "strict",
                 "extraPaths": [str(ROOT)],
-                # What is unknown follows from what is wrong.
+                # Unknown types follow from the errors that are expected.
                 "reportUnknownMemberType": "none",
             }
         )
     )
     output = _run("pyright", stubs, "--outputjson", "--pythonpath", sys.executable)
     report = json.loads(output[output.index("{") :])
-    # The stubs themselves are among them: they are held to strict rules too.
+    # The stubs are among the files, so they pass the strict rules too.
     assert report["summary"]["filesAnalyzed"] == len(FILES) + len(WRITTEN)
     found: dict[str, dict[int, set[str]]] = {}
     for said in report["generalDiagnostics"]:
@@ -396,7 +396,7 @@ def _sorted(found: dict[str, dict[int, set[str]]]) -> dict[str, Said]:
 
 
 def _expected(checker: str) -> dict[str, Said]:
-    """What the comments of the wrong calls say, by the line of the call."""
+    """The errors that comments expect, by the line of the call."""
     found: Said = {}
     for number, line in enumerate((FOLDER / "wrong.py").read_text().splitlines(), 1):
         beside = re.search(r"# mypy: (?P<mypy>.+?)  pyright: (?P<pyright>.+)$", line)
@@ -407,16 +407,16 @@ def _expected(checker: str) -> dict[str, Said]:
 
 @pytest.mark.exhaustive
 def test_mypy_reads_the_stubs(stubs: Path) -> None:
-    """Without a plugin mypy --strict accepts right calls and refuses each wrong one."""
+    """Without the plugin, mypy --strict accepts right calls and no wrong one."""
     assert _by_mypy(stubs) == _expected("mypy")
 
 
 @pytest.mark.exhaustive
 def test_pyright_reads_the_stubs(stubs: Path) -> None:
-    """In strict mode pyright accepts right calls and refuses each wrong one."""
+    """In strict mode, pyright accepts right calls and no wrong one."""
     assert _by_pyright(stubs) == _expected("pyright")
 
 
 def test_right_calls_run() -> None:
-    """What the checkers accept runs, so that the stubs do not promise too much."""
+    """The calls that the checkers accept run."""
     runpy.run_path(str(FOLDER / "right.py"))

@@ -116,13 +116,13 @@ VALUES = [
 
 @pytest.mark.parametrize(("hint", "text"), TEXTS)
 def test_annotations(hint: Any, text: str) -> None:
-    """An annotation is written as one that means the same."""
+    """The text of an annotation means the same."""
     assert TypeText().annotation(hint, None) == text
 
 
 @pytest.mark.parametrize(("schema", "parameter", "result"), KINDS)
 def test_schema_types(schema: str, parameter: str, result: str) -> None:
-    """A schema type is what a call takes, and what it gives."""
+    """A schema type has a text as a parameter, and one as a result."""
     kind = co.Schema.parse(f"({schema}) -> ()").parameters[0].type
     assert TypeText().schema_type(kind) == parameter
     assert TypeText().schema_type(kind, result=True) == result
@@ -130,7 +130,7 @@ def test_schema_types(schema: str, parameter: str, result: str) -> None:
 
 @pytest.mark.parametrize(("value", "text"), VALUES)
 def test_values(value: Any, text: str) -> None:
-    """A default is written where it has a literal; others are left open."""
+    """A default is a literal, or `...`."""
     assert value_text(value) == text
     if text != "...":
         assert ast.literal_eval(text) == value
@@ -138,7 +138,7 @@ def test_values(value: Any, text: str) -> None:
 
 @pytest.mark.parametrize("row", range(len(TEXTS)))
 def test_texts_mean_what_they_say(row: int) -> None:
-    """With its imports the text evaluates to a type of the same schema type."""
+    """With its imports the text evaluates to an annotation of the same schema type."""
     hint, text = TEXTS[row]
     types = TypeText()
     types.annotation(hint, None)
@@ -151,10 +151,7 @@ def test_texts_mean_what_they_say(row: int) -> None:
 
 
 def _meaning(hint: Any) -> Any:
-    """The schema type of an annotation, or itself where it has none.
-
-    What it says of shapes is no matter of types.
-    """
+    """The schema type of an annotation without shapes, or itself if it has none."""
     try:
         kind = schema_type(hint)
     except co.SchemaError:
@@ -163,14 +160,14 @@ def _meaning(hint: Any) -> Any:
 
 
 def test_jaxtyping() -> None:
-    """An array with a shape is its class: that is what checkers see too."""
+    """The text of an array with a shape is its class, which checkers see too."""
     jaxtyping = pytest.importorskip("jaxtyping", reason="jaxtyping is not installed")
     hint = jaxtyping.Float[np.ndarray, "m k"] | None
     assert TypeText().annotation(hint, None) == "numpy.ndarray | None"
 
 
 def test_what_cannot_be_imported() -> None:
-    """A local class is written by its schema type, or as Any; it leaves no import."""
+    """The text of a local class is its schema type, or Any, without an import."""
 
     class Local(enum.Enum):
         A = "a"
@@ -185,14 +182,14 @@ def test_what_cannot_be_imported() -> None:
 
 
 def test_any_says_less_than_the_schema() -> None:
-    """Any and object in a function give way to its schema."""
+    """In place of Any and object stands the schema type."""
     kind = co.Schema.parse("(int x) -> ()").parameters[0].type
     assert TypeText().annotation(Any, kind) == "int"
     assert TypeText().annotation(object, kind) == "int"
 
 
 def test_type_variables() -> None:
-    """Type variables are made anew: two of one name, and names taken, get others."""
+    """Each type variable gets a name that is not taken yet."""
     types = TypeText(taken=("_R",))
     first = TypeVar("T", bound=int)  # noqa: PLC0132  # two of one name
     second = TypeVar("T", bound=float)  # noqa: PLC0132  # as above

@@ -1,4 +1,4 @@
-"""The stub of CuPy: true to the package, complete for this project, and picked up."""
+"""The stub of CuPy: it agrees with CuPy, has what this project uses, and is found."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ pytestmark = pytest.mark.exhaustive
 ROOT = Path(__file__).parents[2]
 STUBS = ROOT / "stubs"
 README = ROOT / "README.md"
-# The release whose signatures the stub has.
+# The stub has the signatures of this release.
 RELEASE = "14"
 
 
 def _cupy_version() -> str:
-    """The version of CuPy here; the test is skipped where there is none."""
+    """The installed version of CuPy; skip the test without one."""
     if importlib.util.find_spec("cupy") is None:
         pytest.skip("CuPy is not installed")
     (name, *_) = importlib.metadata.packages_distributions()["cupy"]
@@ -48,11 +48,11 @@ def _run(*command: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]
     )
 
 
-# ---- true to the package ----
+# ---- agreement with CuPy ----
 
 
 def test_signatures_are_those_of_cupy(tmp_path: Path) -> None:
-    """Names, kinds and defaults of parameters, and what is a property, are CuPy's."""
+    """Parameters and properties in the stub are those of CuPy."""
     version = _cupy_version()
     if version.partition(".")[0] != RELEASE:
         pytest.skip(f"the stub is that of CuPy {RELEASE}, not {version}")
@@ -66,7 +66,7 @@ def test_signatures_are_those_of_cupy(tmp_path: Path) -> None:
         f"--mypy-config-file={settings}",
         "--allowlist=tests/typing/cupy_allowlist.txt",
     )
-    # An exception that is none any more would be said too.
+    # stubtest also reports a line of the allowlist that is not needed.
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -79,11 +79,11 @@ def test_every_exception_has_a_reason() -> None:
         assert not line or reason, line
 
 
-# ---- complete for this project ----
+# ---- names that this project uses ----
 
 
 def _stub_names(module: str) -> set[str]:
-    """What a module of the stub defines, submodules included; empty for no module."""
+    """Names of a module of the stub, with its submodules; empty for other names."""
     folder = STUBS.joinpath(*module.split("."))
     path = folder / "__init__.pyi" if folder.is_dir() else folder.with_suffix(".pyi")
     if not path.exists():
@@ -114,7 +114,7 @@ def _sources() -> Iterator[tuple[str, str]]:
 
 
 def _uses(text: str) -> set[str]:
-    """Dotted names in a source that begin with the module CuPy, as it calls it."""
+    """Dotted names in a source that begin with its name of the module CuPy."""
     tree = ast.parse(text)
     aliases = {"cp"} if "cp: Any" in text else set()
     for node in ast.walk(tree):
@@ -128,7 +128,7 @@ def _uses(text: str) -> set[str]:
 
 
 def _missing(name: str) -> bool:
-    """Whether the stub lacks a dotted name; of a class or function, not its members."""
+    """Whether the stub lacks a dotted name; members of classes are not looked up."""
     module, *parts = name.split(".")
     for part in parts:
         known = _stub_names(module)
@@ -139,7 +139,7 @@ def _missing(name: str) -> bool:
 
 
 def test_every_name_in_use_is_in_the_stub() -> None:
-    """What the package, examples, tests and README take from CuPy, the stub has."""
+    """The stub has every name of CuPy in the package, examples, tests and README."""
     used = {name: place for place, text in _sources() for name in _uses(text)}
     assert {"cupy.RawKernel", "cupy.add.at", "cupy.linalg.norm"} <= used.keys()
     assert {n: place for n, place in used.items() if _missing(n)} == {}
@@ -160,7 +160,7 @@ def test_the_search_sees_what_is_missing(name: str, missing: bool) -> None:
     assert _missing(name) is missing
 
 
-# ---- picked up, whether or not CuPy is there ----
+# ---- with and without CuPy ----
 
 
 TEXT = """
@@ -176,7 +176,7 @@ SHOWN = ["ndarray[tuple[Any, ...], dtype[Any]]", "ndarray"]
 
 @pytest.fixture(scope="module")
 def python_without_cupy(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An interpreter that finds NumPy, and no CuPy."""
+    """An interpreter that finds NumPy, but not CuPy."""
     folder = tmp_path_factory.mktemp("without")
     venv.create(folder, symlinks=True, with_pip=False)
     (place,) = folder.glob("lib/python3*/site-packages")
@@ -224,14 +224,14 @@ CHECKERS = {"mypy": _revealed_by_mypy, "pyright": _revealed_by_pyright}
 def test_the_stub_is_used_without_cupy(
     checker: str, python_without_cupy: str, tmp_path: Path
 ) -> None:
-    """Where CuPy is not installed, its types are those of the stub."""
+    """Checkers use the stub if CuPy is not installed."""
     shown, wrong = CHECKERS[checker](python_without_cupy, tmp_path)
     assert (shown, wrong) == (SHOWN, ["6", "7"])
 
 
 @pytest.mark.parametrize("checker", CHECKERS)
 def test_the_stub_is_used_with_cupy(checker: str, tmp_path: Path) -> None:
-    """Where CuPy is installed, the stub stands before it, as it has no types itself."""
+    """Checkers use the stub if CuPy is installed, since CuPy has no types."""
     _cupy_version()
     shown, wrong = CHECKERS[checker](sys.executable, tmp_path)
     assert (shown, wrong) == (SHOWN, ["6", "7"])

@@ -1,4 +1,4 @@
-"""What type checkers know of the public names, and that run time keeps to it."""
+"""Public names have types that checkers know, and objects keep to them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.exhaustive
 def test_every_type_is_known() -> None:
-    """All that a module exports has a type that each checker reads alike.
+    """Every exported name has a type that all checkers read the same way.
 
-    Of the plugin's own modules only `plugin` is called, by mypy, whose types pyright
-    cannot all read.
+    The modules of the plugin are left out: only mypy calls them, and pyright cannot read
+    all types of mypy.
     """
     if importlib.util.find_spec("pyright") is None:
         pytest.skip("pyright is not installed")
@@ -54,13 +54,13 @@ def test_every_type_is_known() -> None:
 
 
 def _public(names: list[str]) -> set[str]:
-    # Names that begin with node_ are the package's own, as Context says.
+    # Names that begin with node_ belong to this package, as Context documents.
     return {name for name in names if not name.startswith(("_", "node_"))}
 
 
 @pytest.mark.parametrize("parameters", ["Array x", "Array x, Array y", "Array[] xs"])
 def test_a_context_is_what_its_type_says(parameters: str) -> None:
-    """What `setup_context` and `backward` get has the members of `Context`, no more."""
+    """The object that `setup_context` and `backward` get has the members of `Context`."""
     seen: list[Any] = []
 
     def keep(ctx: co.Context, inputs: Any, output: Any) -> None:
@@ -102,7 +102,7 @@ def _first_of(parameters: str) -> Any:
 
 
 def test_batch_info_is_the_one_that_rules_get() -> None:
-    """The public name is the class of the first argument of a batching rule."""
+    """The first argument of a batching rule is a `BatchInfo`."""
     seen = []
 
     def rule(info: co.BatchInfo, in_dims: Any, x: Any) -> Any:
@@ -124,7 +124,7 @@ def test_batch_info_is_the_one_that_rules_get() -> None:
 
 
 def test_a_packet_takes_any_keyword() -> None:
-    """A parameter may be called as the packet's own first one is."""
+    """A parameter may have the name of a parameter of the packet itself."""
     co.define("public_types::turn", "(Array self, float by) -> Array")
     co.impl("public_types::turn", "default", lambda self, by: self * by)
     packet = co.ops.public_types.turn
@@ -133,7 +133,7 @@ def test_a_packet_takes_any_keyword() -> None:
 
 
 def test_register_numpy_function_decorates() -> None:
-    """As a decorator it gives its function back."""
+    """Used as a decorator, it returns the function."""
 
     def sinc(x: Any) -> Any:
         return x

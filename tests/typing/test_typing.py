@@ -1,10 +1,10 @@
-"""What mypy, with and without the plugin, and pyright say of the public names.
+"""Errors and types that mypy, with and without the plugin, and pyright report.
 
-The files below tests/typing are read by both checkers, in their strict modes. What they
-say of a line stands beside it, ``# mypy: arg-type  pyright: reportArgumentType``, or
-below it, ``# by mypy: arg-type``; of other lines they say nothing. Where mypy says more
-with the plugin, ``# plugin: customop-schema`` has all that it says. Files in ``pass``
-have no such comments, and run.
+Both checkers read the files below tests/typing in their strict modes. An expected error
+stands beside its line, ``# mypy: arg-type  pyright: reportArgumentType``, or below it,
+``# by mypy: arg-type``; the other lines have none. ``# plugin: customop-schema`` has all
+errors of mypy with the plugin, if they differ. Files in ``pass`` have no such comments,
+and run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MYPY = (
     "--no-pretty",
 )
 
-# This package can use them, so mypy would read them: 2,500 files, 13 s.
+# Packages that this one can use; mypy would take 13 s for their 2,500 files.
 SKIPPED = """\
 [mypy-torch.*,jax.*,jaxlib.*,ml_dtypes.*,scipy.*,sklearn.*,matplotlib.*,PIL.*]
 follow_imports = skip
@@ -49,7 +49,7 @@ _BESIDE = re.compile(r"(?:# |  )(mypy|pyright|plugin): ([^ ].*?)(?=$|  \w+: )")
 _BELOW = re.compile(r"# by (mypy|pyright|plugin): (.+)$")
 _MODULE = re.compile(r"\b(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_])")
 
-# File -> line -> codes of errors, sorted, or the type revealed.
+# File -> line -> sorted codes of errors, or the revealed type.
 Said = dict[str, dict[int, str]]
 
 
@@ -96,7 +96,7 @@ def _mypy_says(folder: Path, config: str) -> Said:
             pairs.append((name, int(line), code[1]))
         elif message.startswith("Revealed type is "):
             shown = message.removeprefix('Revealed type is "').removesuffix('"')
-            # What mypy says of an ellipsis depends on whether it is from the cache.
+            # mypy prints an ellipsis differently if it comes from the cache.
             shown = _MODULE.sub("", shown).replace("[*Any, **Any]", "...")
             pairs.append((name, int(line), shown))
     return _sorted(pairs)
@@ -130,7 +130,7 @@ def by_pyright() -> Said:
 
 
 def _comments(name: str) -> dict[int, dict[str, str]]:
-    """What the comments of a file say that each checker says, by line."""
+    """The errors that the comments of a file expect: line -> checker -> codes."""
     found: dict[int, dict[str, str]] = defaultdict(dict)
     last = 0
     for number, line in enumerate((FOLDER / name).read_text().splitlines(), 1):
@@ -144,7 +144,7 @@ def _comments(name: str) -> dict[int, dict[str, str]]:
 
 
 def _expected(name: str, *checkers: str) -> dict[int, str]:
-    """What the first of some checkers says that the comments of a line name."""
+    """The errors of the first of these checkers that the comments of a line name."""
     said = {
         line: [comments[checker] for checker in checkers if checker in comments]
         for line, comments in _comments(name).items()
@@ -154,29 +154,29 @@ def _expected(name: str, *checkers: str) -> dict[int, str]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_mypy_says_what_the_file_says(name, by_mypy):
-    """Each line that mypy --strict reports is marked, with its very code or type."""
+    """The comments name all errors and types that mypy --strict reports."""
     assert by_mypy.get(name, {}) == _expected(name, "mypy")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_mypy_with_the_plugin_says_what_the_file_says(name, by_plugin):
-    """Beside what mypy says alone, each line that the plugin reports is marked."""
+    """The comments name all errors and types of mypy --strict with the plugin."""
     assert by_plugin.get(name, {}) == _expected(name, "plugin", "mypy")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_pyright_says_what_the_file_says(name, by_pyright):
-    """Each line that pyright reports in strict mode is marked, with its rule or type."""
+    """The comments name all errors and types of pyright in strict mode."""
     assert by_pyright.get(name, {}) == _expected(name, "pyright")
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_the_checkers_accept_runs(name):
-    """A file without complaints runs too, so that the types do not promise too much."""
+    """Files without errors run."""
     runpy.run_path(str(FOLDER / name), run_name="typing_example")
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_files_expect_nothing(name):
-    """No complaint is expected of a file of right code."""
+    """Files of right code have no comments that expect an error."""
     assert _expected(name, "plugin", "mypy", "pyright") == {}

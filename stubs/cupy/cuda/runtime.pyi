@@ -1,4 +1,4 @@
-"""CUDA's own calls, as CuPy has them."""
+"""Functions of the CUDA runtime."""
 
 class CUDARuntimeError(RuntimeError):
     status: int

@@ -1,5 +1,5 @@
 # Written by `python -m customop stubs signals`.
-# Run it again when operators or customop have changed; with --check it says how.
+# Run it again when operators or customop have changed; --check shows the difference.
 # ruff: noqa
 # mypy: disable-error-code="overload-overlap, overload-cannot-match"
 # pyright: reportOverlappingOverload=false

@@ -1,4 +1,4 @@
-"""Code for CuPy that both checkers refuse, by the stub."""
+"""Code for CuPy that both checkers refuse because of the stub."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cube(x: F64) -> F64:
 
 
 def mixed(x: cp.ndarray, y: F64) -> None:
-    # `x + y` they take for a sum of NumPy's, whose operators take what has __array__.
+    # They accept `x + y` as NumPy's sum, which takes any object with __array__.
     x += y  # mypy: arg-type  pyright: reportAssignmentType
     cube(x)  # mypy: arg-type  pyright: reportArgumentType
     back: F64 = x  # mypy: assignment  pyright: reportAssignmentType

@@ -1,7 +1,7 @@
-"""Rules that both checkers refuse, as far as a ParamSpec can say what fits.
+"""Rules that both checkers refuse by the types of `customop` alone.
 
-That a rule goes on with the operator's own parameters it cannot say, since the rule may
-take arrays of other classes; registration checks it when the program runs.
+The types cannot say that a rule also takes the parameters of its operator, since it may
+take other classes of arrays. Registration checks this when the program runs.
 """
 
 from __future__ import annotations

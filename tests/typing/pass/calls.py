@@ -1,4 +1,4 @@
-"""Calls that both checkers accept, with the types that the functions have."""
+"""Calls that both checkers accept; results have the types of the functions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ cos = co.custom_op("typing::cos", np_cos, mutates_args=(), device_types="cpu")
 
 
 class Layer:
-    """An operator as an attribute of a class is bound to nothing."""
+    """An operator as an attribute of a class is not bound to the instance."""
 
     scale = scale
 

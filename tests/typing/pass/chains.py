@@ -1,4 +1,4 @@
-"""Chains keep the type of their operator, whatever arrays their rules are written for."""
+"""Chains keep the type of their operator, for rules with any class of arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ I64 = npt.NDArray[np.int64]
 
 
 class Points(np.ndarray):
-    """An array class of its own."""
+    """A class of arrays."""
 
 
 def np_scale(x: co.ArrayT, factor: float = 2.0) -> co.ArrayT:

@@ -1,4 +1,4 @@
-"""What rules are given first: contexts, with attributes of known types, and batches."""
+"""First arguments of rules: contexts, with attributes of known types, and batches."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ scale.register_autograd(backward, setup_context=keep)
 assert_type(co.grad(lambda x: scale(x, 2.0)), Callable[[Any], Any])
 
 
-# ---- one that says what it keeps ----
+# ---- a context with declared attributes ----
 
 
 class Scaled(co.Context, Protocol):
@@ -80,7 +80,7 @@ def _(
     return scale(x, factor), in_dims[0]
 
 
-# ---- functions that stay what they are ----
+# ---- decorators that return the function itself ----
 
 
 def shifted(x: F64, by: float = 1.0) -> F64:

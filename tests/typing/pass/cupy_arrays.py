@@ -1,4 +1,4 @@
-"""Arrays of CuPy as the stub has them: kernels for a device, and operators on them."""
+"""CuPy arrays, typed by the stub: kernels for a device, and operators on such arrays."""
 
 from __future__ import annotations
 

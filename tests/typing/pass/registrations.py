@@ -1,4 +1,4 @@
-"""Registrations that both checkers accept: all are right when the program runs."""
+"""Registrations that both checkers accept, and that run."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def exp(x: F64, k: float = 1.0) -> F64:
     return np.exp(k * x)
 
 
-# A kernel may take arrays of another class than the operator is declared with. That is
-# why no kernel is checked against the operator's ParamSpec.
+# A kernel may take another class of arrays than the operator declares. So kernels are not
+# checked against the operator's ParamSpec.
 @exp.register_kernel("cuda")
 def cupy_exp(x: cp.ndarray, k: float) -> cp.ndarray:
     import cupy  # noqa: PLC0415  # optional
@@ -78,7 +78,7 @@ def _(out: F64, x: F64, k: float) -> F64:
     return np.log(out) / k
 
 
-# ---- chains: each link is the operator, of the same type ----
+# ---- chains: each call returns the operator, with the same type ----
 
 
 def np_sin(x: co.ArrayT) -> co.ArrayT:
@@ -143,7 +143,7 @@ def pair_backward(ctx: Any, gx: F64, gy: F64) -> tuple[F64, F64]:
 
 
 def any_backward(ctx: Any, *grads: F64) -> None:
-    """Nothing flows back."""
+    """Return no gradient."""
 
 
 pair.register_autograd(pair_backward, setup_context=pair_setup)
@@ -165,7 +165,7 @@ def _(
     return pair(*xs, k=k), in_dims[:2]
 
 
-# ---- by name, and with the decorator that gives its function back ----
+# ---- by name, and with a decorator that returns its function ----
 
 
 @co.register_kernel("typing::pair", "cpu")

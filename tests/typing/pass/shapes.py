@@ -1,4 +1,4 @@
-"""Shapes in annotations leave the types of a call as they are."""
+"""Shapes in annotations do not change the types of a call."""
 # ruff: noqa: F722, F821, UP037 - the texts of jaxtyping's annotations are no code
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Transforms keep the signature of their function, and what can be said of results."""
+"""Transforms keep the signature of their function, and its result type if they can."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def batches(x: F64) -> None:
 def shapes(x: F64) -> None:
     assert_type(co.eval_shape(square, x, k=2.0), co.FakeArray)
     assert_type(co.eval_shape(twice, x), co.FakeArray)
-    # A fake array stands where the hint of the function asks for a real one.
+    # The function gets a fake array though its hint asks for a real one.
     assert_type(co.eval_shape(square, co.fake_like(x), 2.0), co.FakeArray)
     assert_type(co.eval_shape(twice, co.fake_like(x)), co.FakeArray)
     assert_type(co.eval_shape(halves, x), Any)

@@ -1,7 +1,6 @@
-"""What the checkers say of operators and of transformed functions.
+"""Types that the checkers print for operators and transformed functions.
 
-FakeArray stands for any class of arrays: what checkers print for NumPy's classes differs
-from version to version.
+The functions take FakeArray, since the text of NumPy's classes differs between versions.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ reveal_type(co.register_fake(shown, shown))
 # by mypy: Operator[[x: FakeArray, k: int =, *, name: str =], FakeArray]
 # by pyright: Operator[(x: FakeArray, k: int = 1, *, name: str = ""), FakeArray]
 
-# By name an operator says nothing of its types, but to the plugin.
+# Only the plugin knows the types of an operator that is found by name.
 reveal_type(co.register_fake("typing::shown", shown))
 # by mypy: Operator[..., Any]
 # by pyright: Operator[..., Any]
@@ -80,7 +79,7 @@ reveal_type(co.register_fake("typing::shown"))
 # by mypy: def [FnT <: def (*Any, **Any) -> Any] (FnT) -> FnT
 # by pyright: (FnT@register_fake) -> FnT@register_fake
 
-# A ParamSpec holds one signature: of a function with overloads, the first.
+# A ParamSpec holds one signature: the first one of a function with overloads.
 reveal_type(overloaded)
 # by mypy: Operator[[x: FakeArray], FakeArray]
 # by pyright: Operator[(x: FakeArray), FakeArray]

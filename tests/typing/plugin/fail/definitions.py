@@ -1,4 +1,4 @@
-"""Definitions of operators that are refused when the program runs."""
+"""Definitions of operators that raise when the program runs."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def not_one(x: F64, k: Literal["a", "b"] = "c") -> F64:
     return x
 
 
-# ---- what is written ----
+# ---- parameters that are written ----
 
 
 @co.custom_op("plugin_fail::m0", mutates_args=("y",))  # plugin: customop-mutates
@@ -185,7 +185,7 @@ co.custom_op(
     schema="(Array x) -> Array",
 )
 
-# ---- schemas that are given ----
+# ---- schema strings ----
 
 co.custom_op(
     "plugin_fail::s0",
@@ -211,7 +211,7 @@ library = co.Library("plugin_fail", "FRAGMENT")
 library.define("s5(Array x) -> Arrays")  # plugin: customop-schema
 library.define("other::s6(Array x) -> Array")  # plugin: customop-schema
 
-# ---- kernels by a kind of array that nothing tells ----
+# ---- kernels for kinds of array that no argument selects ----
 
 
 @co.custom_op("plugin_fail::f0", mutates_args=(), device_types=("cpu", "cuda"))
@@ -232,7 +232,7 @@ def both(x: F64, axis: int) -> F64:
     return x
 
 
-# ---- names that are taken ----
+# ---- names used twice ----
 
 
 @co.custom_op("plugin_fail::twice", mutates_args=())

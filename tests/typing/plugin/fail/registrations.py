@@ -1,4 +1,4 @@
-"""Kernels and rules that do not fit the operator that they are for."""
+"""Kernels and rules that do not fit their operator."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ chained = (
 )
 
 
-# ---- gradients by name, and alone ----
+# ---- gradients by name, and single ones ----
 
 
 def by_name(ctx: Any, grad: F64, other: F64) -> dict[str, F64]:

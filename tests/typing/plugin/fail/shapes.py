@@ -1,4 +1,4 @@
-"""Shapes that cannot be, or that calls and kernels do not have."""
+"""Wrong shapes, and calls and kernels that do not have the operator's shapes."""
 
 from __future__ import annotations
 

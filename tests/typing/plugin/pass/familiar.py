@@ -1,4 +1,4 @@
-"""Right code of every kind that the plugin looks at."""
+"""Right code of every kind that the plugin checks."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def gauss(x: co.Array, width: float = 1.0, *, shift: int = 0) -> co.Array:
     return x
 
 
-# An array may be of another class, a number of a wider type.
+# A kernel may take another class of arrays, and wider types of numbers.
 @gauss.register_kernel("cuda")
 def _(x: cp.ndarray, width: float | None, *, shift: float) -> cp.ndarray:
     return x

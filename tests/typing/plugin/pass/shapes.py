@@ -1,4 +1,4 @@
-"""Right shapes of every kind, and those of which little can be known."""
+"""Right shapes of every kind, and shapes that only the running program knows."""
 # ruff: noqa: F821, UP037, UP045 - the texts of annotations are no code
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def everything(
     return x, f, f
 
 
-# ---- names that something else tells ----
+# ---- names that arguments or a fake kernel explain ----
 
 
 @co.custom_op("plugin_shaped::a0", mutates_args=())
@@ -88,7 +88,7 @@ def local() -> None:
     del inside
 
 
-# ---- kernels with other names, or that say less ----
+# ---- kernels with other names, or fewer shapes ----
 
 
 @co.custom_op("plugin_shaped::mm", mutates_args=(), device_types="cpu")
@@ -110,7 +110,7 @@ def _(x: Annotated[F64, "_ _"], y: Annotated[F64, "..."], size: int) -> F64:
     return x
 
 
-# ---- calls of arrays whose number of axes fits, or is not known ----
+# ---- calls with a number of axes that fits, or is not known ----
 
 
 def called(x: Any, y: F64, z: np.ndarray[Any, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Right code of which little can be known before it runs."""
+"""Right code that the plugin cannot judge before it runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def as_it_is(x: F64) -> F64:
     return x
 
 
-# ---- names, schemas and the like that are worked out ----
+# ---- names, schemas and the like that are computed ----
 
 op(f"{NAMESPACE}::one", as_it_is, mutates_args=())
 made = [op(f"{NAMESPACE}::two{i}", as_it_is, mutates_args=()) for i in range(2)]
@@ -44,7 +44,7 @@ keywords: dict[str, Any] = {"mutates_args": ()}
 customop.custom_op("plugin_odd::seven", as_it_is, **keywords)
 
 
-# ---- functions that are not written where they stand ----
+# ---- functions whose source is not at hand ----
 
 
 def decorated(fn: FnT) -> FnT:
@@ -104,7 +104,7 @@ outside.register_vmap(any_at_all)
 outside.register_jvp(any_at_all)
 
 
-# ---- operators that nothing is known of ----
+# ---- operators of unknown schemas ----
 
 
 class Has(Protocol):
@@ -135,7 +135,7 @@ def within(k: float) -> Operator[[F64], F64]:
     return local
 
 
-# ---- types that only the program knows ----
+# ---- types that only the running program knows ----
 
 
 class Column:
@@ -163,7 +163,7 @@ def of_options(x: F64, options: Options) -> F64:
     return x
 
 
-# ---- one name again, where only one of them is defined ----
+# ---- two operators of one name, of which one is defined ----
 
 if NAMESPACE:
 

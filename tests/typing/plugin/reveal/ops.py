@@ -1,4 +1,4 @@
-"""What `ops` gives for the operators that are defined here."""
+"""Types that `ops` has for the operators that are defined here."""
 
 from __future__ import annotations
 
