@@ -212,7 +212,7 @@ class _Coercion(Visitor):
         return value if same else kind.fields.like(value, items)
 
 
-coerce = _Coercion().visit
+coerce: Callable[[Any, SchemaType], Any] = _Coercion().visit
 
 
 def _is_bool(value: Any) -> bool:

@@ -25,6 +25,7 @@ from customop.core.derived.rows import Uneven, run_rows, stack_rows
 from customop.core.dispatch import Interpreter, Tracer
 from customop.core.kinds import VMAP
 from customop.core.proof import VMAP_RULE, check_returns, check_shapes
+from customop.core.rule_kind import RuleKind
 from customop.core.rule_types import BatchInfo
 from customop.core.table import RuleTable
 from customop.errors import ContractError, DataDependentError, VmapError, place
@@ -63,7 +64,7 @@ class BatchTracer(Tracer):
 class BatchInterpreter(Interpreter):
     """One running vmap."""
 
-    kind = VMAP
+    kind: ClassVar[RuleKind] = VMAP
     tracer_class: ClassVar[type[Tracer]] = BatchTracer
 
     def __init__(self, size: int, randomness: str, draws: Draws | None) -> None:

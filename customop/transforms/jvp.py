@@ -24,6 +24,7 @@ from customop.arrays.pytree import flatten, map_leaves, unflatten
 from customop.core.dispatch import Interpreter, Tracer
 from customop.core.kinds import AUTOGRAD, JVP
 from customop.core.proof import JVP_RULE, check_returns
+from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 from customop.errors import ContractError, GradientError, check_function, place
 from customop.transforms.autograd.grad import vjp
@@ -53,7 +54,7 @@ class JvpTracer(Tracer):
 class JvpInterpreter(Interpreter):
     """One running forward-mode transform."""
 
-    kind = JVP
+    kind: ClassVar[RuleKind] = JVP
     tracer_class: ClassVar[type[Tracer]] = JvpTracer
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from customop.arrays.nested import flat, map_outline
 from customop.core.dispatch import Interpreter, Mode, current_mode
 from customop.core.kinds import VMAP
+from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 from customop.errors import VmapError
 
@@ -33,7 +34,7 @@ def random_error(op: RuleTable, interpreter: Interpreter) -> VmapError:
 class RandomnessMode(Mode):
     """Handles random operators whose arguments are the same for all rows."""
 
-    kind = VMAP
+    kind: ClassVar[RuleKind] = VMAP
     sees_all = False
 
     def __init__(self, batch: BatchInterpreter) -> None:

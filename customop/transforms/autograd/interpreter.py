@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from customop.core.dispatch import Interpreter, Tracer
 from customop.core.kinds import AUTOGRAD
+from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 from customop.transforms.autograd.node import Leaf
 from customop.transforms.autograd.plans import make_plan
@@ -18,7 +19,7 @@ __all__ = ["GradInterpreter"]
 class GradInterpreter(Interpreter):
     """One running reverse-mode transform."""
 
-    kind = AUTOGRAD
+    kind: ClassVar[RuleKind] = AUTOGRAD
     tracer_class: ClassVar[type[Tracer]] = GradTracer
 
     def variable(self, value: Any) -> GradTracer:

@@ -44,7 +44,7 @@ class Leaf:
     __slots__ = ("grad", "node_metas")
 
     def __init__(self, value: Any) -> None:
-        self.node_metas = (value.shape, value.dtype)
+        self.node_metas: Meta = (value.shape, value.dtype)
         self.grad: Any = None
 
 
@@ -56,7 +56,7 @@ class Output:
     def __init__(self, node: Node, index: int, metas: Meta) -> None:
         self.node: Node = node
         self.index: int = index
-        self.node_metas = metas
+        self.node_metas: Meta = metas
 
 
 # From a tracked input of a call to its origin: number of the parameter, path inside the
@@ -82,9 +82,9 @@ class Node:
     # Defaults are on the class, so that most calls set few attributes.
     saved_arrays: tuple[Any, ...] = ()
     node_blocked: tuple[Any, ...] = ()
-    node_materialize = True
+    node_materialize: bool = True
     # When arrays were saved, if that is later than the node.
-    node_moment = 0
+    node_moment: int = 0
     # The arguments without their arrays, where arguments are nested.
     node_inputs: Sequence[Any] = ()
     node_is_unary = False
@@ -98,7 +98,7 @@ class Node:
         self.node_edges: Sequence[Edge] | None = edges
         self.node_metas: Any = None
         # Nodes are numbered in the order of their calls.
-        self.node_number = next(moments)
+        self.node_number: int = next(moments)
 
     @property
     def needs_input_grad(self) -> tuple[Any, ...]:

@@ -29,7 +29,7 @@ class GradTracer(Tracer):
     __slots__ = ("node",)
 
     def __init__(self, interpreter: GradInterpreter, value: Any, node: Any) -> None:
-        self.interpreter = interpreter
+        self.interpreter: Interpreter = interpreter
         self.value = value
         self.node: Any = node
 
