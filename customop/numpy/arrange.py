@@ -1,4 +1,4 @@
-"""Operators that turn and cast arrays: flip, roll, triangles, copies, dtypes."""
+"""Operators that rearrange and cast arrays: flip, roll, tril, copy, astype, real."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from customop import (
     fake_like,
     register_numpy_function,
 )
-from customop.numpy.rules import fit, is_complex, keep_order
-from customop.numpy.shape import (
+from customop.numpy.arguments import counted, only
+from customop.numpy.fakes import device_of, keep_order, view_of
+from customop.numpy.rules import (
     batch_first,
-    counted,
-    device_of,
+    fit,
+    is_complex,
     numpy_operator,
-    only,
     register_linear,
-    view_of,
+    register_linear_jvp,
 )
 
 __all__: list[str] = []
 
 
-# ---- turning ----
+# ---- flip and roll ----
 
 _flip = numpy_operator(
     "flip",
@@ -133,7 +133,7 @@ def _(a: Any, shift: Any, axis: Any = None) -> Any:
 
 
 def _triangle(name: str) -> None:
-    """``np.tril`` or ``np.triu`` of the last two axes."""
+    """Make ``np.tril`` or ``np.triu`` of the last two axes."""
     function = getattr(np, name)
     op = numpy_operator(
         name,
@@ -143,7 +143,7 @@ def _triangle(name: str) -> None:
 
     @op.register_fake
     def _(x: Any, k: int) -> FakeArray:
-        # One axis is repeated as rows of a square, as by NumPy.
+        # NumPy repeats one axis as the rows of a square.
         shape = x.shape[-2:] if x.ndim > 1 else (*x.shape, *x.shape)
         mask = FakeArray(shape, np.bool_, device=device_of(x))
         return keep_order((mask, x), x.dtype)
@@ -225,16 +225,17 @@ def _(
     *,
     device: Any = None,
 ) -> Any:
-    # The keywords of the method and those of the function in one.
+    # It serves the method too, so it has the keywords of both.
     only("astype", order=(order, "K"), casting=(casting, "unsafe"))
     only("astype", subok=(subok, True, False), device=(device, None))
     return x if not copy and x.dtype == np.dtype(dtype) else _astype(x, dtype)
 
 
 def _component(name: str, unit: complex) -> None:
-    """``np.real`` or ``np.imag`` of complex arrays; its transpose times `unit`.
+    """Make ``np.real`` or ``np.imag`` of complex arrays.
 
-    Complex-linear: the real part of z has the derivative 1, the imaginary part -1j.
+    The gradient is multiplied by `unit`: the derivative of the real part is 1, that of
+    the imaginary part -1j.
     """
     function = getattr(np, name)
 
@@ -259,12 +260,7 @@ def _component(name: str, unit: complex) -> None:
         ctx.dtype = inputs[0].dtype
 
     op.register_autograd(lambda ctx, g: g.astype(ctx.dtype) * unit, setup_context=setup)
-    op.register_jvp(
-        lambda primals, tangents: (
-            op(*primals),
-            None if tangents[0] is None else op(*tangents),
-        )
-    )
+    register_linear_jvp(op)
 
     @register_numpy_function(function)
     def _(val: Any) -> Any:
@@ -276,8 +272,8 @@ def _component(name: str, unit: complex) -> None:
 def _check_complex(name: str, x: Any) -> None:
     if not is_complex(x):
         raise ArgumentError(
-            f"np::{name} is of complex arrays, got {x.dtype}",
-            do=f"call np.{name}, which takes real ones too",
+            f"np::{name} takes complex arrays, got {x.dtype}",
+            do=f"call np.{name}, which takes real arrays too",
         )
 
 

@@ -1,4 +1,4 @@
-"""Operators that make arrays: zeros, ones, full, eye, and the like of an array."""
+"""Operators that make arrays: full, zeros, ones, eye, full_like and others."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from customop import (
     fake_like,
     register_numpy_function,
 )
-from customop.numpy.rules import no_gradient, shape_of
+from customop.numpy.arguments import lengths, shape_of
+from customop.numpy.rules import no_gradient
 
 __all__: list[str] = []
 
 
-# ---- like an array ----
+# ---- full_like ----
 
 
 @custom_op("np::full_like", mutates_args=())
@@ -38,7 +39,7 @@ def _(x: Any, value: Any, dtype: Any, shape: Any) -> FakeArray:
 
 @full_like.register_vmap
 def _(info: Any, in_dims: Any, x: Any, value: Any, dtype: Any, shape: Any) -> Any:
-    # The result is the same for all rows: one of them tells its shape.
+    # The result is the same for all rows.
     dim = in_dims[0]
     own = [*x.shape[:dim], *x.shape[dim + 1 :]]
     return full_like(x, value, dtype, own if shape is None else shape), None
@@ -60,8 +61,7 @@ def _(
     if shape_of(fill_value):
         target = shape_of(a) if shape is None else shape
         return np.broadcast_to(fill_value, target).astype(dtype or a.dtype)
-    lengths = [shape] if isinstance(shape, int) else shape
-    return full_like(a, fill_value, dtype, lengths)
+    return full_like(a, fill_value, dtype, lengths(shape))
 
 
 def _like(value: float) -> Any:
@@ -73,8 +73,7 @@ def _like(value: float) -> Any:
         shape: Any = None,
         **_: Any,
     ) -> Any:
-        lengths = [shape] if isinstance(shape, int) else shape
-        return full_like(a, value, dtype, lengths)
+        return full_like(a, value, dtype, lengths(shape))
 
     return like
 
@@ -91,7 +90,7 @@ def _library(device: str) -> Any:
     """The module that makes arrays for a device."""
     if not device.startswith("cuda"):
         return np
-    import cupy  # noqa: PLC0415  # optional: imported where a CUDA array is asked for
+    import cupy  # noqa: PLC0415  # optional: imported only for a CUDA array
 
     return cupy
 
@@ -153,14 +152,14 @@ no_gradient(from_list)
 def _(
     shape: Any, dtype: Any = float, order: str = "C", *, device: str = "cpu", **_: Any
 ) -> Any:
-    return full([shape] if isinstance(shape, int) else shape, 0, dtype, device)
+    return full(lengths(shape), 0, dtype, device)
 
 
 @register_numpy_function(np.ones)
 def _(
     shape: Any, dtype: Any = float, order: str = "C", *, device: str = "cpu", **_: Any
 ) -> Any:
-    return full([shape] if isinstance(shape, int) else shape, 1, dtype, device)
+    return full(lengths(shape), 1, dtype, device)
 
 
 @register_numpy_function(np.full)
@@ -173,7 +172,7 @@ def _(
     device: str = "cpu",
     **_: Any,
 ) -> Any:
-    return full([shape] if isinstance(shape, int) else shape, fill_value, dtype, device)
+    return full(lengths(shape), fill_value, dtype, device)
 
 
 @register_numpy_function(np.eye)

@@ -1,7 +1,6 @@
 """Elementwise operators: arithmetic, comparison, exponentials, trigonometry.
 
-Derivatives are the textbook ones; for complex values they are complex-linear, as
-JAX's. Source: NIST Digital Library of Mathematical Functions, chapter 4.
+Derivatives of complex values are complex-linear, as in JAX. Source: NIST Digital Library of Mathematical Functions, chapter 4.
 """
 
 from __future__ import annotations
@@ -22,12 +21,8 @@ from customop import (
     fake_like,
     register_numpy_function,
 )
-from customop.numpy.rules import (
-    fake_of_ufunc,
-    is_complex,
-    no_gradient,
-    register_formulas,
-)
+from customop.numpy.fakes import fake_of_ufunc
+from customop.numpy.rules import is_complex, no_gradient, register_formulas
 
 __all__: list[str] = []
 
@@ -37,7 +32,7 @@ _BINARY = "(Array|Scalar x1, Array|Scalar x2) -> Array"
 
 
 def _ufunc(name: str) -> Operator[..., Any]:
-    """The operator of a ufunc, with fake kernel and batching."""
+    """Make the operator of a ufunc, with its fake kernel."""
     ufunc = getattr(np, name)
     schema = _UNARY if ufunc.nin == 1 else _BINARY
     kernel: Callable[..., Any] = ufunc
@@ -59,11 +54,6 @@ def _binary(name: str, first: Any, second: Any) -> Operator[..., Any]:
     op = _ufunc(name)
     register_formulas(op, ("x1", "x2"), (first, second))
     return op
-
-
-def _at(mask: Any, g: Any) -> Any:
-    """The gradient where a mask of floats is one: keeps the dtype of the gradient."""
-    return g * mask.astype(g.dtype)
 
 
 # ---- arithmetic ----
@@ -98,7 +88,7 @@ def _power_exponent(g: Any, x1: Any, y: Any) -> Any:
 
 
 def _log_of(x: complex) -> Any:
-    """Logarithm of a number, nan below zero for real ones as NumPy has it."""
+    """Logarithm of a number; nan for a negative real one, as in NumPy."""
     if isinstance(x, int | float):
         return math.log(x) if x > 0 else math.nan
     return complex(np.log(x))
@@ -127,10 +117,10 @@ _binary(
 
 
 def _is_winner(x: Any, other: Any, y: Any, g: Any) -> Any:
-    """1 where `x` is the result alone, 1/2 where both are, 0 elsewhere.
+    """The gradient where `x` is the result, half of it where both are, 0 elsewhere.
 
-    Halves at ties are the mean of the one-sided derivatives; JAX 0.10 and HIPS
-    autograd 1.9 have them too.
+    The halves are the mean of the one-sided derivatives, as in JAX 0.10 and HIPS
+    autograd 1.9.
     """
     mine = np.equal(x, y).astype(g.dtype)
     return g * mine / (mine + np.equal(other, y).astype(g.dtype) + (1.0 - mine))
@@ -188,12 +178,12 @@ def _absolute(g: Any, x: Any, y: Any) -> Any:
 _unary("absolute", _absolute)
 _unary("fabs", lambda g, x: g * np.sign(x))
 
-# ---- no derivative, or zero where there is one ----
+# ---- derivative zero or none ----
 
 
 @custom_op("np::round", mutates_args=(), tags=Tag.pointwise)
 def _rounded(x: Array, decimals: int = 0) -> Array:
-    # NumPy 2.4 keeps the order of the axes for no decimals, and loses it for some.
+    # NumPy 2.4 keeps the order of the axes only without decimals.
     return np.copy(np.round(x, decimals), order="C")
 
 

@@ -1,31 +1,35 @@
-"""What the tables of NumPy operators share: made of the public names alone."""
+"""Rules that many NumPy operators share, made of public names of the package."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from customop import FakeArray, Operator, fake_like
+from customop import Operator, custom_op
+from customop.numpy.arguments import shape_of
 
 __all__ = [
-    "fake_of_ufunc",
+    "batch_first",
     "fit",
     "is_complex",
-    "keep_order",
     "no_gradient",
+    "numpy_operator",
+    "padded_rows",
     "register_formulas",
-    "result_dtype",
-    "shape_of",
+    "register_linear",
+    "register_linear_jvp",
+    "sum_of",
     "wanted",
 ]
 
 
-def shape_of(x: Any) -> tuple[int, ...]:
-    """Shape of an array or number."""
-    return tuple(getattr(x, "shape", ()))
+def numpy_operator(
+    name: str, schema: str, kernel: Callable[..., Any], **options: Any
+) -> Operator[..., Any]:
+    """An operator of the namespace ``np`` that writes no argument."""
+    return custom_op(f"np::{name}", kernel, mutates_args=(), schema=schema, **options)
 
 
 def is_complex(x: Any) -> bool:
@@ -36,12 +40,24 @@ def is_complex(x: Any) -> bool:
 
 
 def fit(g: Any, x: Any) -> Any:
-    """A gradient in the dtype of its input: the real part of it for a real input."""
-    if g.dtype == x.dtype:
+    """A gradient in the dtype of its input; its real part for a real input."""
+    return g if g.dtype == x.dtype else _in_dtype(g, x.dtype)
+
+
+def _in_dtype(g: Any, dtype: Any) -> Any:
+    if g.dtype == dtype:
         return g
-    if is_complex(g) and not is_complex(x):
+    if is_complex(g) and "complex" not in str(dtype):
         g = np.real(g)
-    return g if g.dtype == x.dtype else g.astype(x.dtype)
+    return g if g.dtype == dtype else g.astype(dtype)
+
+
+def sum_of(parts: Sequence[Any], y: Any) -> Any:
+    """The sum of tangents, in the dtype of the output."""
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return fit(total, y)
 
 
 def no_gradient(op: Operator[..., Any]) -> Operator[..., Any]:
@@ -56,21 +72,52 @@ def no_gradient(op: Operator[..., Any]) -> Operator[..., Any]:
         )
 
     op.register_autograd(lambda ctx, *grads: (None,) * count, setup_context=block)
-    return op.register_jvp(_still(op))
+    return op.register_jvp(
+        lambda primals, tangents, **keywords: (op(*primals, **keywords), None)
+    )
 
 
-def _still(op: Operator[..., Any]) -> Callable[..., Any]:
-    def rule(primals: Any, tangents: Any, **keywords: Any) -> Any:
-        return op(*primals, **keywords), None
-
-    return rule
+# ---- linear operators ----
 
 
-# ---- formulas that serve both modes ----
+def register_linear(op: Operator[..., Any], pull: Callable[..., Any]) -> None:
+    """Register autograd and jvp of an operator that is linear in its first array.
+
+    Parameters
+    ----------
+    op : Operator
+        One array out; the other parameters are constants.
+    pull : callable
+        ``pull(g, shape, *constants)``: the gradient of an input of that shape.
+    """
+    rest = (None,) * (len(op.schema.positional) - 1)
+
+    def setup(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.shape = tuple(inputs[0].shape)
+        ctx.constants = inputs[1:]
+
+    def backward(ctx: Any, g: Any) -> tuple[Any, ...]:
+        return (pull(g, ctx.shape, *ctx.constants), *rest)
+
+    op.register_autograd(backward, setup_context=setup)
+    register_linear_jvp(op)
+
+
+def register_linear_jvp(op: Operator[..., Any]) -> None:
+    """Register jvp of an operator that is linear in its first array."""
+
+    def jvp(primals: Any, tangents: Any) -> Any:
+        t = tangents[0]
+        return op(*primals), None if t is None else op(t, *primals[1:])
+
+    op.register_jvp(jvp)
+
+
+# ---- formulas that serve autograd and jvp ----
 
 
 def wanted(formula: Callable[..., Any] | None) -> tuple[str, ...]:
-    """Names that a formula takes beside the gradient."""
+    """Names of the parameters of a formula after the gradient."""
     if formula is None:
         return ()
     code = formula.__code__
@@ -89,8 +136,8 @@ def register_formulas(
     names : sequence of str
         Names of its inputs in the formulas.
     formulas : sequence of callable or None
-        For each input the derivative applied to a cotangent or tangent: ``f(g, ...)``
-        takes the inputs and the output (`y`) that it names. None where it is zero.
+        For each input, the derivative times a cotangent or tangent: ``f(g, ...)``, whose
+        other parameters are names of inputs, or `y` for the output. None for zero.
     """
     needs = [wanted(formula) for formula in formulas]
     count = len(names)
@@ -119,7 +166,7 @@ def register_formulas(
                 grads.append(None)
                 continue
             grad = formula(g, *[values[n] for n in needs[i]])
-            grads.append(_cast(grad, ctx.dtypes[i]))
+            grads.append(_in_dtype(grad, ctx.dtypes[i]))
         return tuple(grads)
 
     def jvp(primals: Any, tangents: Any) -> Any:
@@ -137,82 +184,29 @@ def register_formulas(
     op.register_jvp(jvp)
 
 
-def _cast(g: Any, dtype: Any) -> Any:
-    if g.dtype == dtype:
-        return g
-    if is_complex(g) and "complex" not in str(dtype):
-        g = np.real(g)
-    return g if g.dtype == dtype else g.astype(dtype)
-
-
 def _widen(t: Any, y: Any) -> Any:
     """A tangent in the shape and dtype of its output."""
     wide = t if shape_of(t) == shape_of(y) else np.broadcast_to(t, y.shape)
-    return _cast(wide, y.dtype)
+    return _in_dtype(wide, y.dtype)
 
 
-# ---- fake kernels of ufuncs ----
+# ---- batches ----
 
 
-@lru_cache(maxsize=4096)
-def result_dtype(ufunc: Any, kinds: tuple[Any, ...]) -> Any:
-    """Dtype that a ufunc gives for dtypes, and Python classes of numbers."""
-    samples = [np.empty(0, k) if isinstance(k, np.dtype) else k(1) for k in kinds]
-    return ufunc(*samples).dtype
+def batch_first(x: Any, dim: int | None, size: int | None = None) -> Any:
+    """The array with its batch axis at the front.
 
-
-def fake_of_ufunc(ufunc: Any) -> Callable[..., FakeArray]:
-    """The fake kernel of a ufunc with one output."""
-
-    def unary(x: Any) -> FakeArray:
-        return fake_like(x, dtype=result_dtype(ufunc, (x.dtype,)))
-
-    def binary(x1: Any, x2: Any) -> FakeArray:
-        kinds = (getattr(x1, "dtype", type(x1)), getattr(x2, "dtype", type(x2)))
-        return keep_order((x1, x2), result_dtype(ufunc, kinds))
-
-    return unary if ufunc.nin == 1 else binary
-
-
-def keep_order(operands: Sequence[Any], dtype: Any) -> FakeArray:
-    """The fake array that an elementwise operation on these makes.
-
-    Shape by broadcasting; the axes lie in memory in the order that suits the operands,
-    as for ``order="K"`` in ``numpy.nditer``, NumPy 2.4.
+    An array without one gets an axis of length `size`, or of length one.
     """
-    arrays = [x for x in operands if hasattr(x, "shape")]
-    first = next((x for x in arrays if isinstance(x, FakeArray)), arrays[0])
-    shapes = [tuple(x.shape) for x in arrays]
-    shape = shapes[0] if len(set(shapes)) == 1 else np.broadcast_shapes(*shapes)
-    strides = tuple(_broadcast_strides(x, shape) for x in arrays)
-    order = _axis_order(tuple(shape), strides)
-    return FakeArray(shape, dtype, device=fake_like(first).device, order=order)
+    if dim is not None:
+        return x if dim == 0 else np.moveaxis(x, dim, 0)
+    wide = np.expand_dims(x, 0)
+    return wide if size is None else np.broadcast_to(wide, (size, *x.shape))
 
 
-def _broadcast_strides(x: Any, shape: Sequence[int]) -> tuple[int, ...]:
-    missing = len(shape) - len(x.shape)
-    own = zip(x.shape, x.strides, strict=True)
-    return (0,) * missing + tuple(0 if n == 1 else s for n, s in own)
-
-
-@lru_cache(maxsize=4096)
-def _axis_order(
-    shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...]
-) -> tuple[int, ...]:
-    """Axes from slowest to fastest: insertion by the strides of all operands."""
-    order = list(range(len(shape)))
-    for i in range(len(order) - 2, -1, -1):
-        to = i
-        for j in range(i + 1, len(order)):
-            told = _told_apart(order[i], order[j], strides)
-            if told and not all(told):
-                break
-            # Past axes that no operand tells apart the search goes on.
-            to = j if told else to
-        order.insert(to, order.pop(i))
-    return tuple(order)
-
-
-def _told_apart(a: int, b: int, strides: Sequence[tuple[int, ...]]) -> list[bool]:
-    """For each operand that tells the axes apart, whether `a` lies inside `b`."""
-    return [abs(s[a]) < abs(s[b]) for s in strides if s[a] and s[b]]
+def padded_rows(batch: Any, rank: int) -> Any:
+    """A batch whose rows have `rank` axes; new ones have length 1 and come first."""
+    missing = rank - (batch.ndim - 1)
+    if not missing:
+        return batch
+    return np.reshape(batch, (batch.shape[0], *(1,) * missing, *batch.shape[1:]))

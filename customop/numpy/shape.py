@@ -1,156 +1,31 @@
-"""Operators for the shape of arrays: views of them, and arrays joined or repeated.
+"""Operators for the shape of arrays: reshape, transpose, broadcast_to and their kin.
 
-Everything here is linear in its arrays. What is not an operator of its own is made
-of those that are, and of indexing.
+All are linear and return views. Functions without an operator are made of these.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from operator import index as as_int
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from customop import (
-    ArgumentError,
-    FakeArray,
-    Operator,
-    ShapeError,
-    custom_op,
-    fake_like,
-    register_numpy_function,
-)
-from customop.numpy.rules import shape_of
+from customop import FakeArray, ShapeError, register_numpy_function
+from customop.numpy.arguments import as_array, as_ints, counted, only, shape_of
+from customop.numpy.fakes import device_of, view_of
+from customop.numpy.rules import batch_first, numpy_operator, register_linear
 
-__all__ = [
-    "as_array",
-    "as_tuple",
-    "batch_first",
-    "counted",
-    "device_of",
-    "expanded",
-    "numpy_operator",
-    "only",
-    "register_linear",
-    "view_of",
-    "without_ones",
-]
-
-
-# ---- shared by the tables ----
-
-
-def numpy_operator(
-    name: str, schema: str, kernel: Callable[..., Any], **options: Any
-) -> Operator[..., Any]:
-    """An operator of the namespace ``np`` that writes nothing."""
-    return custom_op(f"np::{name}", kernel, mutates_args=(), schema=schema, **options)
-
-
-def register_linear(op: Operator[..., Any], pull: Callable[..., Any]) -> None:
-    """Register autograd and jvp of an operator that is linear in its first array.
-
-    Parameters
-    ----------
-    op : Operator
-        One array out; the other parameters are constants.
-    pull : callable
-        ``pull(g, shape, *constants)``: the gradient of an input of that shape.
-    """
-    rest = (None,) * (len(op.schema.positional) - 1)
-
-    def setup(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.shape = tuple(inputs[0].shape)
-        ctx.constants = inputs[1:]
-
-    def backward(ctx: Any, g: Any) -> tuple[Any, ...]:
-        return (pull(g, ctx.shape, *ctx.constants), *rest)
-
-    def jvp(primals: Any, tangents: Any) -> Any:
-        t = tangents[0]
-        return op(*primals), None if t is None else op(t, *primals[1:])
-
-    op.register_autograd(backward, setup_context=setup)
-    op.register_jvp(jvp)
-
-
-def batch_first(x: Any, dim: int | None, size: int | None = None) -> Any:
-    """The array with its batch axis at the front.
-
-    An array without one gets an axis of length `size`, or of length one.
-    """
-    if dim is not None:
-        return x if dim == 0 else np.moveaxis(x, dim, 0)
-    wide = np.expand_dims(x, 0)
-    return wide if size is None else np.broadcast_to(wide, (size, *x.shape))
-
-
-def only(function: str, **given: tuple[Any, ...]) -> None:
-    """Raise for a keyword whose value, the first of its tuple, is not among the rest."""
-    for name, (value, *allowed) in given.items():
-        if not any(
-            value is v or (isinstance(value, str) and value == v) for v in allowed
-        ):
-            known = " or ".join(repr(v) for v in allowed)
-            raise ArgumentError(
-                f"{function}: {name}={value!r} is not supported for traced or fake arrays",
-                do=f"use {name}={known}",
-            )
-
-
-def counted(axes: Iterable[int], rank: int) -> tuple[int, ...]:
-    """Axes from the front, of those that may be counted from the end."""
-    return tuple([a if a >= 0 else a + rank for a in axes])
-
-
-def as_tuple(value: Any) -> tuple[int, ...]:
-    """Ints from one int or a sequence of them."""
-    if isinstance(value, list | tuple) or shape_of(value):
-        return tuple(value)
-    return (as_int(value),)
-
-
-def as_array(value: Any) -> Any:
-    """An array as it is; else one made of a number, or of nested lists of arrays."""
-    if hasattr(value, "shape"):
-        return value
-    if isinstance(value, list | tuple) and any(_holds_array(v) for v in value):
-        return np.stack([as_array(v) for v in value])
-    return np.asarray(value)
-
-
-def _holds_array(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return any(_holds_array(v) for v in value)
-    return hasattr(value, "shape") and not isinstance(value, np.generic)
-
-
-def device_of(x: Any) -> str:
-    """Device of an array, by name."""
-    return x.device if type(x) is FakeArray else fake_like(x).device
-
-
-def view_of(x: Any, shape: Iterable[int], strides: Iterable[int]) -> FakeArray:
-    """The fake array of a view of another one."""
-    return FakeArray(tuple(shape), x.dtype, tuple(strides), device_of(x))
-
-
-def _inverse(axes: Sequence[int]) -> list[int]:
-    found = [0] * len(axes)
-    for i, axis in enumerate(axes):
-        found[axis] = i
-    return found
+__all__ = ["expanded", "without_ones"]
 
 
 # ---- reshape ----
 
 
 def _lengths(shape: Sequence[int], new: Sequence[int]) -> tuple[int, ...]:
-    """New lengths, with the one given as -1 worked out."""
+    """New lengths, with -1 replaced."""
     size = math.prod(shape)
     given = tuple(new)
     unknown = [i for i, n in enumerate(given) if n == -1]
@@ -175,10 +50,10 @@ def without_ones(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int
 def _reshaped_strides(
     shape: Sequence[int], strides: Sequence[int], new: Sequence[int]
 ) -> tuple[int, ...] | None:
-    """Strides of a view of the new shape, or None where the elements must be copied.
+    """Strides of a view of the new shape, or None if the elements must be copied.
 
-    Groups of old axes that hold as many elements as a group of new axes must lie
-    evenly in memory. Source: what numpy.reshape does, NumPy 2.4.
+    A group of old axes that becomes a group of new axes must be evenly spaced in
+    memory. Source: numpy.reshape, NumPy 2.4.
     """
     if math.prod(shape) == 0:
         return None
@@ -237,7 +112,7 @@ register_linear(_reshape, lambda g, old, shape: np.reshape(g, old))
 @register_numpy_function(np.reshape)
 def _(a: Any, /, shape: Any, order: str = "C", *, copy: Any = None) -> Any:
     only("np.reshape", order=(order, "C", "F"), copy=(copy, None))
-    lengths = as_tuple(shape)
+    lengths = as_ints(shape)
     if order == "F":
         return _reshape(a.T, lengths[::-1]).T
     return _reshape(a, lengths)
@@ -250,7 +125,7 @@ def _(a: Any, order: Any = "C") -> Any:
 
 
 def _at_least(rank: int, where: Callable[[int], tuple[int, ...]]) -> Callable[..., Any]:
-    """``np.atleast_1d`` and the like: `where` tells the new axes for a rank."""
+    """Make ``np.atleast_1d`` and others: `where` gives the new axes for a rank."""
 
     def atleast(*arys: Any) -> Any:
         arrays = [as_array(a) for a in arys]
@@ -270,6 +145,14 @@ register_numpy_function(
 
 
 # ---- transpose ----
+
+
+def _inverse(axes: Sequence[int]) -> list[int]:
+    found = [0] * len(axes)
+    for i, axis in enumerate(axes):
+        found[axis] = i
+    return found
+
 
 _transpose = numpy_operator(
     "transpose",
@@ -351,7 +234,7 @@ _expand_dims = numpy_operator(
 
 
 def expanded(x: Any, axis: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Shape and strides with axes of length one added; `axis` is sorted."""
+    """Shape and strides with new axes of length one; `axis` must be sorted."""
     shape, strides = list(x.shape), list(x.strides)
     for at in axis:
         shape.insert(at, 1)
@@ -450,7 +333,7 @@ def _(info: Any, in_dims: Any, x: Any, shape: Any) -> Any:
 
 
 def _sum_to(g: Any, shape: tuple[int, ...]) -> Any:
-    """The transpose of broadcasting: sums over the axes that it made or stretched."""
+    """Sum over the axes that broadcasting added or stretched: its transpose."""
     extra = g.ndim - len(shape)
     pairs = enumerate(zip(shape, g.shape[extra:], strict=True), extra)
     axes = (*range(extra), *[i for i, (own, n) in pairs if own != n])
@@ -463,7 +346,7 @@ register_linear(_broadcast_to, lambda g, old, shape: _sum_to(g, old))
 @register_numpy_function(np.broadcast_to)
 def _(array: Any, shape: Any, subok: bool = False) -> Any:
     only("np.broadcast_to", subok=(subok, False))
-    return _broadcast_to(array, as_tuple(shape))
+    return _broadcast_to(array, as_ints(shape))
 
 
 @register_numpy_function(np.broadcast_arrays)
@@ -487,7 +370,7 @@ def _(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -
     return tuple(grids) if sparse else np.broadcast_arrays(*grids)
 
 
-# ---- plain answers ----
+# ---- shape and dtype ----
 
 register_numpy_function(np.ndim, lambda a: a.ndim)
 register_numpy_function(np.shape, lambda a: a.shape)

@@ -92,7 +92,7 @@ def test_gradients_are_differences(ours: Any, numpys: Any) -> None:
 @ways
 def test_parts_of_real_numbers_are_refused(name: str, run: Any) -> None:
     """The part of a real array is no view of half its size: the operators refuse."""
-    with pytest.raises(co.ArgumentError, match=f"np::{name} is of complex arrays"):
+    with pytest.raises(co.ArgumentError, match=f"np::{name} takes complex arrays"):
         run(getattr(NP, name), X)
 
 

@@ -137,14 +137,14 @@ NUMPY: Table = {
         co.ShapeError,
         ValueError,
         "np.concatenate: arrays of the shapes (2, 3), (2, 2, 2) do not fit\n"
-        "  do: join arrays that agree in all axes, but for the one they are joined along",
+        "  do: join arrays that have the same lengths except along the joined axis",
     ),
     "concatenate of other shapes": (
         lambda: np.concatenate([G, F.reshape(1, 2)]),
         co.ShapeError,
         ValueError,
         "np.concatenate: arrays of the shapes (2, 3), (1, 2) do not fit\n"
-        "  do: join arrays that agree in all axes, but for the one they are joined along",
+        "  do: join arrays that have the same lengths except along the joined axis",
     ),
     "concatenate of no axes": (
         lambda: np.concatenate([F, np.sum(F)]),
@@ -165,7 +165,7 @@ NUMPY: Table = {
         co.ShapeError,
         ValueError,
         "np.stack: arrays of the shapes (2,), (2, 3) do not fit\n"
-        "  do: join arrays that agree in all axes, but for the one they are joined along",
+        "  do: join arrays that have the same lengths except along the joined axis",
     ),
     "split in unequal parts": (
         lambda: np.split(G, 2, axis=1),
@@ -551,6 +551,6 @@ NUMPY: Table = {
         co.ShapeError,
         ValueError,
         "np.einsum: 'i' in 'i,i->' is 2 and 3 long\n"
-        "  do: name axes of one length alike",
+        "  do: use one letter only for axes of one length",
     ),
 }  # fmt: skip

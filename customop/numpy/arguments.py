@@ -1,0 +1,167 @@
+"""Arguments of NumPy's functions: axes, shapes, keywords, nested lists of arrays."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from customop import ArgumentError
+
+__all__ = [
+    "NO_VALUE",
+    "as_array",
+    "as_axis",
+    "as_ints",
+    "cast",
+    "count_of",
+    "counted",
+    "counted_axes",
+    "is_set",
+    "kept_shape",
+    "lengths",
+    "listed_axes",
+    "only",
+    "refuse",
+    "shape_of",
+    "spread",
+]
+
+NO_VALUE = np._NoValue  # NumPy's default of keepdims and initial
+
+
+# ---- arrays ----
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    """Shape of an array or number."""
+    return tuple(getattr(x, "shape", ()))
+
+
+def as_array(value: Any) -> Any:
+    """An array unchanged; numbers and nested lists of arrays as an array."""
+    if hasattr(value, "shape"):
+        return value
+    if isinstance(value, list | tuple) and any(_holds_array(v) for v in value):
+        return np.stack([as_array(v) for v in value])
+    return np.asarray(value)
+
+
+def _holds_array(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(_holds_array(v) for v in value)
+    return hasattr(value, "shape") and not isinstance(value, np.generic)
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    """The array in a dtype; unchanged for None."""
+    return x if dtype is None else x.astype(dtype)
+
+
+# ---- shapes and axes ----
+
+
+def as_ints(value: Any) -> tuple[int, ...]:
+    """A tuple of ints from one int or a sequence of them."""
+    if isinstance(value, list | tuple) or shape_of(value):
+        return tuple(value)
+    return (operator.index(value),)
+
+
+def lengths(shape: Any) -> Any:
+    """A shape argument as a sequence."""
+    return [shape] if isinstance(shape, int) else shape
+
+
+def listed_axes(axis: Any) -> list[int] | None:
+    """An axis argument as a list; None stays."""
+    if axis is None:
+        return None
+    if isinstance(axis, list | tuple):
+        return [operator.index(item) for item in axis]
+    return [operator.index(axis)]
+
+
+def as_axis(axes: Sequence[int] | None) -> tuple[int, ...] | None:
+    """A list of axes as NumPy takes it; None stays."""
+    return None if axes is None else tuple(axes)
+
+
+def counted(axes: Iterable[int], rank: int) -> tuple[int, ...]:
+    """Axes counted from the front. They are not checked."""
+    return tuple([a if a >= 0 else a + rank for a in axes])
+
+
+def counted_axes(axis: Sequence[int] | None, ndim: int) -> tuple[int, ...]:
+    """Axes counted from the front, checked; all axes for None."""
+    return tuple(range(ndim)) if axis is None else normalize_axis_tuple(axis, ndim)
+
+
+def kept_shape(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
+    """The shape with length 1 along some axes."""
+    return tuple(1 if i in axes else n for i, n in enumerate(shape))
+
+
+def count_of(shape: Sequence[int], axis: Sequence[int] | None) -> int:
+    """Number of elements that are reduced to one."""
+    if axis is None:
+        return math.prod(shape)
+    return math.prod(shape[i] for i in counted_axes(axis, len(shape)))
+
+
+def spread(
+    value: Any, shape: tuple[int, ...], axis: Sequence[int] | None, keepdims: bool
+) -> Any:
+    """A reduced value, broadcast to the shape before the reduction."""
+    if axis is not None and not keepdims:
+        value = np.reshape(value, kept_shape(shape, counted_axes(axis, len(shape))))
+    return np.broadcast_to(value, shape)
+
+
+# ---- keywords ----
+
+
+def is_set(keepdims: Any) -> bool:
+    """Whether keepdims is given and true."""
+    return keepdims is not NO_VALUE and bool(keepdims)
+
+
+def only(function: str, **given: tuple[Any, ...]) -> None:
+    """Raise for a keyword whose value, the first of its tuple, is not among the rest."""
+    for name, (value, *allowed) in given.items():
+        if not any(
+            value is v or (isinstance(value, str) and value == v) for v in allowed
+        ):
+            known = " or ".join(repr(v) for v in allowed)
+            raise ArgumentError(
+                f"{function}: {name}={value!r} is not supported for traced or fake arrays",
+                do=f"use {name}={known}",
+            )
+
+
+def refuse(name: str, **given: Any) -> None:
+    """Raise for arguments of a NumPy function that its operator does not have."""
+    for key, value in given.items():
+        if value is not None and value is not NO_VALUE and value is not True:
+            raise ArgumentError(
+                f"np.{name}({key}={_short(value)}) has no operator for traced or fake"
+                " arrays",
+                do=_INSTEAD.get(key, f"leave {key}= away").replace("NAME", name),
+            )
+
+
+_INSTEAD = {
+    "out": "use the result: y = np.NAME(x)",
+    "where": "select with np.where(mask, x, value) first",
+    "initial": "combine afterwards: np.NAME(x) with the value",
+}
+
+
+def _short(value: Any) -> str:
+    """A value as messages show it."""
+    shape = getattr(value, "shape", None)
+    return f"{type(value).__name__} of shape {shape}" if shape else repr(value)

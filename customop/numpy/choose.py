@@ -1,0 +1,91 @@
+"""Choice by a condition: where, select, clip."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from customop import FakeArray, ShapeError, Tag, register_numpy_function
+from customop.numpy.arguments import as_array
+from customop.numpy.fakes import keep_order
+from customop.numpy.rules import numpy_operator, register_formulas
+
+__all__: list[str] = []
+
+
+_where = numpy_operator(
+    "where",
+    "(Array condition, Array|Scalar x1, Array|Scalar x2) -> Array",
+    lambda condition, x1, x2: np.where(condition, x1, x2),
+    tags=Tag.pointwise,
+)
+
+
+@_where.register_fake
+def _(condition: Any, x1: Any, x2: Any) -> FakeArray:
+    dtype = np.result_type(*[getattr(x, "dtype", x) for x in (x1, x2)])
+    return keep_order((condition, x1, x2), dtype)
+
+
+register_formulas(
+    _where,
+    ("condition", "x1", "x2"),
+    (
+        None,
+        lambda g, condition: np.where(condition, g, 0.0),
+        lambda g, condition: np.where(condition, 0.0, g),
+    ),
+)
+
+_NOT_GIVEN: Any = object()
+
+
+def _operand(value: Any) -> Any:
+    """A number unchanged, since it adapts to the dtype of the arrays; else an array."""
+    return value if isinstance(value, int | float | complex) else as_array(value)
+
+
+@register_numpy_function(np.where)
+def _where_of(condition: Any, x: Any = _NOT_GIVEN, y: Any = _NOT_GIVEN, /) -> Any:
+    if x is _NOT_GIVEN and y is _NOT_GIVEN:
+        return np.nonzero(condition)
+    if x is _NOT_GIVEN or y is _NOT_GIVEN:
+        raise ShapeError(
+            "either both or neither of x and y should be given",
+            do="write np.where(condition, x, y)",
+        )
+    return _where(as_array(condition), _operand(x), _operand(y))
+
+
+@register_numpy_function(np.select)
+def _(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    if len(condlist) != len(choicelist) or not len(condlist):
+        raise ShapeError(
+            "list of cases must be same length as list of conditions, and not empty",
+            f"np.select: {len(condlist)} conditions, {len(choicelist)} choices",
+            do="give a choice for each condition",
+        )
+    chosen = default
+    for condition, choice in zip(condlist[::-1], choicelist[::-1], strict=True):
+        chosen = _where_of(condition, choice, chosen)
+    return chosen
+
+
+@register_numpy_function(np.clip)
+def _(
+    a: Any,
+    a_min: Any = _NOT_GIVEN,
+    a_max: Any = _NOT_GIVEN,
+    out: None = None,
+    *,
+    min: Any = _NOT_GIVEN,  # noqa: A002  # NumPy's names
+    max: Any = _NOT_GIVEN,  # noqa: A002
+) -> Any:
+    low = a_min if min is _NOT_GIVEN else min
+    high = a_max if max is _NOT_GIVEN else max
+    if low is not _NOT_GIVEN and low is not None:
+        a = np.maximum(a, _operand(low))
+    if high is not _NOT_GIVEN and high is not None:
+        a = np.minimum(a, _operand(high))
+    return a

@@ -1,0 +1,209 @@
+"""The operator einsum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from customop import (
+    ArgumentError,
+    FakeArray,
+    ShapeError,
+    custom_op,
+    fake_like,
+    register_numpy_function,
+)
+from customop.numpy.arguments import refuse
+from customop.numpy.create import eye
+from customop.numpy.rules import fit, sum_of
+
+__all__: list[str] = []
+
+# string.ascii_letters, without the import of that module.
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@custom_op(
+    "np::einsum",
+    mutates_args=(),
+    schema="(str subscripts, Array[] operands, bool optimize=False) -> Array",
+)
+def einsum(subscripts: str, operands: Any, optimize: bool = False) -> Any:
+    out = np.einsum(subscripts, *operands, optimize=optimize)
+    # NumPy may return a view of one operand, or an array in the order of the operands.
+    is_fresh = len(operands) > 1 and getattr(out.flags, "c_contiguous", True)
+    return out if is_fresh else out.copy()
+
+
+@lru_cache(maxsize=1024)
+def _terms(subscripts: str, ranks: tuple[int, ...]) -> tuple[tuple[str, ...], str]:
+    """The letters of the operands and the result, with letters for each ellipsis."""
+    text = subscripts.replace(" ", "")
+    given, arrow, result = text.partition("->")
+    terms = given.split(",")
+    if len(terms) != len(ranks):
+        raise ShapeError(
+            f"np.einsum: '{subscripts}' names {len(terms)} operands, got {len(ranks)}",
+            do="give a term for each operand",
+        )
+    spare = _spare_letters(text)
+    counts = [r - len(t.replace("...", "")) for t, r in zip(terms, ranks, strict=True)]
+    wide = spare[
+        : max((n for t, n in zip(terms, counts, strict=True) if "..." in t), default=0)
+    ]
+    for term, count in zip(terms, counts, strict=True):
+        if count < 0 or (count and "..." not in term):
+            raise ShapeError(
+                f"np.einsum: '{term}' in '{subscripts}' does not fit an operand of"
+                f" {count + len(term.replace('...', ''))} axes",
+                do="name each axis once, or write '...' for the rest",
+            )
+    pairs = zip(terms, counts, strict=True)
+    full = tuple(t.replace("...", wide[len(wide) - max(n, 0) :]) for t, n in pairs)
+    if arrow:
+        return full, result.replace("...", wide)
+    letters = given.replace("...", "").replace(",", "")
+    return full, wide + "".join(sorted(c for c in letters if letters.count(c) == 1))
+
+
+def _spare_letters(text: str) -> str:
+    return "".join(c for c in _LETTERS if c not in text)
+
+
+def _ranks(operands: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(len(x.shape) for x in operands)
+
+
+def _joined(terms: Sequence[str], result: str) -> str:
+    return f"{','.join(terms)}->{result}"
+
+
+@einsum.register_fake
+def _(subscripts: Any, operands: Any, optimize: Any) -> FakeArray:
+    terms, result = _terms(subscripts, _ranks(operands))
+    lengths: dict[str, Any] = {}
+    for term, x in zip(terms, operands, strict=True):
+        for letter, length in zip(term, x.shape, strict=True):
+            known = lengths.setdefault(letter, length)
+            if known == 1:
+                lengths[letter] = length
+            elif length not in (1, known):
+                raise ShapeError(
+                    f"np.einsum: '{letter}' in '{subscripts}' is {known} and {length}"
+                    " long",
+                    do="use one letter only for axes of one length",
+                )
+    dtype = np.result_type(*(x.dtype for x in operands))
+    shape = [lengths[letter] for letter in result]
+    return FakeArray(shape, dtype, device=fake_like(operands[0]).device)
+
+
+def _note_einsum(ctx: Any, inputs: Any, output: Any) -> None:
+    subscripts, operands, ctx.optimize = inputs
+    ctx.terms, ctx.result = _terms(subscripts, _ranks(operands))
+    ctx.save_for_backward(*operands)
+
+
+def _einsum_backward(ctx: Any, g: Any) -> tuple[Any, ...]:
+    operands = ctx.saved_arrays
+    grads = [
+        fit(_operand_grad(g, i, operands, ctx), x) if asked else None
+        for i, (x, asked) in enumerate(
+            zip(operands, ctx.needs_input_grad[1], strict=True)
+        )
+    ]
+    return None, grads, None
+
+
+def _operand_grad(g: Any, index: int, operands: Sequence[Any], ctx: Any) -> Any:
+    """Gradient of one operand: the einsum of the cotangent and the other operands.
+
+    It is broadcast along letters that nothing else has, and lies on the diagonal for a
+    letter that the operand repeats.
+    """
+    term, x = ctx.terms[index], operands[index]
+    others = [t for i, t in enumerate(ctx.terms) if i != index]
+    known = set("".join([ctx.result, *others]))
+    letters = "".join(dict.fromkeys(term))
+    reached = "".join(c for c in letters if c in known)
+    arrays = [g, *(y for i, y in enumerate(operands) if i != index)]
+    found = einsum(_joined([ctx.result, *others], reached), arrays, ctx.optimize)
+    return _on_diagonal(_filled(found, reached, letters, term, x), letters, term)
+
+
+def _filled(found: Any, reached: str, letters: str, term: str, x: Any) -> Any:
+    """The gradient with its missing axes, broadcast to the operand."""
+    lengths = dict(zip(reached, found.shape, strict=True))
+    wide = np.reshape(found, [lengths.get(c, 1) for c in letters])
+    own = [x.shape[term.index(c)] for c in letters]
+    shape = [m if n == 1 else n for m, n in zip(wide.shape, own, strict=True)]
+    return wide if tuple(wide.shape) == tuple(shape) else np.broadcast_to(wide, shape)
+
+
+def _on_diagonal(found: Any, letters: str, term: str) -> Any:
+    """The gradient with the axes of repeated letters, zero off the diagonal."""
+    if letters == term:
+        return found
+    spare = iter(_spare_letters(term))
+    terms, arrays, result = [letters], [found], ""
+    for letter in term:
+        if letter not in result:
+            result += letter
+            continue
+        twin = next(spare)
+        length = found.shape[letters.index(letter)]
+        device = fake_like(found).device
+        terms.append(letter + twin)
+        arrays.append(eye(length, None, 0, found.dtype, device))
+        result += twin
+    return einsum(_joined(terms, result), arrays)
+
+
+einsum.register_autograd(_einsum_backward, setup_context=_note_einsum)
+
+
+@einsum.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    subscripts, operands, optimize = primals
+    y = einsum(subscripts, operands, optimize)
+    parts = []
+    for i, t in enumerate(tangents[1]):
+        if t is not None:
+            moved = [*operands[:i], t, *operands[i + 1 :]]
+            parts.append(einsum(subscripts, moved, optimize))
+    return y, sum_of(parts, y)
+
+
+@einsum.register_vmap
+def _(info: Any, in_dims: Any, subscripts: Any, operands: Any, optimize: Any) -> Any:
+    dims = in_dims[1]
+    pairs = list(zip(operands, dims, strict=True))
+    ranks = tuple(len(x.shape) - (d is not None) for x, d in pairs)
+    terms, result = _terms(subscripts, ranks)
+    batch = _spare_letters("".join(terms))[0]
+    batched = [
+        t if d is None else t[:d] + batch + t[d:]
+        for t, d in zip(terms, dims, strict=True)
+    ]
+    return einsum(_joined(batched, batch + result), operands, optimize), 0
+
+
+@register_numpy_function(np.einsum)
+def _(
+    *operands: Any,
+    out: Any = None,
+    optimize: Any = False,
+    dtype: Any = None,
+    **rest: Any,
+) -> Any:
+    refuse("einsum", out=out, dtype=dtype, **rest)
+    subscripts, *arrays = operands
+    if not isinstance(subscripts, str):
+        raise ArgumentError(
+            "np.einsum with lists of axes has no operator for traced or fake arrays",
+            do='write the subscripts as text: np.einsum("ij,jk->ik", x, y)',
+        )
+    return einsum(subscripts, arrays, bool(optimize))

@@ -1,0 +1,87 @@
+"""Fake kernels of elementwise operators, and fake arrays of views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from customop import FakeArray, fake_like
+
+__all__ = ["device_of", "fake_of_ufunc", "keep_order", "result_dtype", "view_of"]
+
+
+def device_of(x: Any) -> str:
+    """Name of the device of an array."""
+    return x.device if type(x) is FakeArray else fake_like(x).device
+
+
+def view_of(x: Any, shape: Iterable[int], strides: Iterable[int]) -> FakeArray:
+    """The fake array of a view of another one."""
+    return FakeArray(tuple(shape), x.dtype, tuple(strides), device_of(x))
+
+
+@lru_cache(maxsize=4096)
+def result_dtype(ufunc: Any, kinds: tuple[Any, ...]) -> Any:
+    """Dtype of the result of a ufunc for dtypes, and Python classes of numbers."""
+    samples = [np.empty(0, k) if isinstance(k, np.dtype) else k(1) for k in kinds]
+    return ufunc(*samples).dtype
+
+
+def fake_of_ufunc(ufunc: Any) -> Callable[..., FakeArray]:
+    """The fake kernel of a ufunc with one output."""
+
+    def unary(x: Any) -> FakeArray:
+        return fake_like(x, dtype=result_dtype(ufunc, (x.dtype,)))
+
+    def binary(x1: Any, x2: Any) -> FakeArray:
+        kinds = (getattr(x1, "dtype", type(x1)), getattr(x2, "dtype", type(x2)))
+        return keep_order((x1, x2), result_dtype(ufunc, kinds))
+
+    return unary if ufunc.nin == 1 else binary
+
+
+def keep_order(operands: Sequence[Any], dtype: Any) -> FakeArray:
+    """The fake result of an elementwise operation.
+
+    Its shape is broadcast. Its axes have the order in memory that fits the operands,
+    as with ``order="K"`` in ``numpy.nditer``, NumPy 2.4.
+    """
+    arrays = [x for x in operands if hasattr(x, "shape")]
+    first = next((x for x in arrays if isinstance(x, FakeArray)), arrays[0])
+    shapes = [tuple(x.shape) for x in arrays]
+    shape = shapes[0] if len(set(shapes)) == 1 else np.broadcast_shapes(*shapes)
+    strides = tuple(_broadcast_strides(x, shape) for x in arrays)
+    order = _axis_order(tuple(shape), strides)
+    return FakeArray(shape, dtype, device=fake_like(first).device, order=order)
+
+
+def _broadcast_strides(x: Any, shape: Sequence[int]) -> tuple[int, ...]:
+    missing = len(shape) - len(x.shape)
+    own = zip(x.shape, x.strides, strict=True)
+    return (0,) * missing + tuple(0 if n == 1 else s for n, s in own)
+
+
+@lru_cache(maxsize=4096)
+def _axis_order(
+    shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...]
+) -> tuple[int, ...]:
+    """Axes from slowest to fastest, sorted by the strides of all operands."""
+    order = list(range(len(shape)))
+    for i in range(len(order) - 2, -1, -1):
+        to = i
+        for j in range(i + 1, len(order)):
+            votes = _votes(order[i], order[j], strides)
+            if votes and not all(votes):
+                break
+            # An axis without votes does not end the search.
+            to = j if votes else to
+        order.insert(to, order.pop(i))
+    return tuple(order)
+
+
+def _votes(a: int, b: int, strides: Sequence[tuple[int, ...]]) -> list[bool]:
+    """For each operand with strides along both axes, whether `a` lies inside `b`."""
+    return [abs(s[a]) < abs(s[b]) for s in strides if s[a] and s[b]]

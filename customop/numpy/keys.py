@@ -1,0 +1,230 @@
+"""Indexing as users write it, and functions that take elements: take, diag, trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import getitem
+from operator import index as as_int
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from customop import ArgumentError, ShapeError, register_numpy_function
+from customop.numpy.arguments import as_array, only, shape_of
+from customop.numpy.index import ALL, constant, index_, scatter_add, slice_
+
+__all__: list[str] = []
+
+
+# ---- keys ----
+
+
+def _raise_as_numpy(shape: Sequence[int], items: Sequence[Any]) -> NoReturn:
+    """Raise the error of NumPy for a key, found with an array without memory."""
+
+    def plain(item: Any) -> Any:
+        if not hasattr(item, "shape") or isinstance(item, np.ndarray | np.generic):
+            return item
+        return np.zeros(tuple(item.shape), item.dtype)
+
+    np.broadcast_to(np.zeros(()), tuple(shape))[tuple([plain(i) for i in items])]
+    raise IndexError(f"the key {tuple(items)!r} does not fit the shape {tuple(shape)}")
+
+
+def _item(item: Any) -> Any:
+    """Convert an item of a key to an int, slice, None, Ellipsis or array."""
+    if item is None or item is Ellipsis or type(item) in (int, slice):
+        return item
+    if isinstance(item, bool | np.bool_):
+        return np.asarray(item)
+    if isinstance(item, np.integer) or _is_python_index(item):
+        return as_int(item)
+    if isinstance(item, list | tuple | range):
+        item = list(item)
+        return np.zeros(0, np.intp) if len(item) == 0 else as_array(item)
+    if isinstance(item, np.ndarray) and item.ndim == 0 and item.dtype.kind in "iu":
+        return int(item)
+    return item
+
+
+def _is_python_index(item: Any) -> bool:
+    return hasattr(item, "__index__") and not hasattr(item, "shape")
+
+
+def _width(item: Any) -> int:
+    """Number of axes that an item of a key indexes."""
+    if item is None or item is Ellipsis:
+        return 0
+    return len(item.shape) if _is_mask(item) else 1
+
+
+def _is_mask(item: Any) -> bool:
+    return hasattr(item, "shape") and "bool" in str(item.dtype)
+
+
+def _items(shape: Sequence[int], key: Any) -> list[Any]:
+    """The items of a key, checked against the shape, with slices for the Ellipsis."""
+    given = key if isinstance(key, tuple) else (key,)
+    items = [_item(item) for item in given]
+    missing = len(shape) - sum(_width(item) for item in items)
+    dots = [i for i, item in enumerate(items) if item is Ellipsis]
+    if missing < 0 or len(dots) > 1 or not all(_is_known(item) for item in items):
+        pairs = zip(given, items, strict=True)
+        _raise_as_numpy(shape, [g if type(i) is np.ndarray else i for g, i in pairs])
+    if dots:
+        items[dots[0] : dots[0] + 1] = [slice(None)] * missing
+    axis = 0
+    for item in items:
+        if not _fits(item, shape[axis : axis + _width(item)]):
+            _raise_as_numpy(shape, items)
+        axis += _width(item)
+    return items
+
+
+def _is_known(item: Any) -> bool:
+    if hasattr(item, "shape"):
+        return any(kind in str(item.dtype) for kind in ("int", "bool"))
+    return item is None or item is Ellipsis or isinstance(item, int | slice)
+
+
+def _fits(item: Any, lengths: Sequence[int]) -> bool:
+    if isinstance(item, int):
+        return -lengths[0] <= item < lengths[0]
+    return not _is_mask(item) or tuple(item.shape) == tuple(lengths)
+
+
+def _bounds(part: slice) -> tuple[int | None, ...]:
+    ends = (part.start, part.stop, part.step)
+    return tuple([None if end is None else as_int(end) for end in ends])
+
+
+def _parts(x: Any, items: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """The key of `np::slice`, and index arrays for the axes of its result."""
+    is_plain = all(not hasattr(item, "shape") for item in items)
+    entries: list[Any] = []
+    arrays: list[Any] = []
+    for item in items:
+        if item is None or isinstance(item, slice):
+            entries.append(() if item is None else _bounds(item))
+            arrays.append(None)
+        elif isinstance(item, int):
+            entries.append((item,) if is_plain else ALL)
+            arrays += [] if is_plain else [np.asarray(item)]
+        elif _is_mask(item) and not item.shape:
+            entries.append(())
+            arrays.append(np.zeros(int(bool(item)), np.intp))
+        elif _is_mask(item):
+            entries += [ALL] * len(item.shape)
+            arrays += np.nonzero(item)
+        else:
+            entries.append(ALL)
+            arrays.append(item)
+    return entries, [constant(a, x) for a in arrays]
+
+
+@register_numpy_function(getitem)
+def _getitem(x: Any, key: Any) -> Any:
+    items = _items(x.shape, key)
+    entries, arrays = _parts(x, items)
+    given = [a for a in arrays if a is not None]
+    if not given:
+        return slice_(x, entries)
+    try:
+        np.broadcast_shapes(*[tuple(a.shape) for a in given])
+    except ValueError:
+        _raise_as_numpy(x.shape, items)
+    view = x if all(e == ALL for e in entries) else slice_(x, entries)
+    while arrays[-1] is None:
+        arrays.pop()
+    return index_(view, arrays)
+
+
+# ---- taking along axes ----
+
+
+@register_numpy_function(np.take)
+def _(
+    a: Any, indices: Any, axis: int | None = None, out: None = None, mode: str = "raise"
+) -> Any:
+    only("np.take", mode=(mode, "raise", "wrap", "clip"))
+    if axis is None:
+        a, axis = np.ravel(a), 0
+    axis = normalize_axis_index(axis, len(shape_of(a)))
+    places = as_array(indices)
+    if mode == "wrap":
+        places = np.remainder(places, a.shape[axis])
+    elif mode == "clip":
+        places = np.clip(places, 0, a.shape[axis] - 1)
+    if "int" not in str(places.dtype):
+        raise ArgumentError(
+            f"np.take: indices of dtype {places.dtype}, must be integers",
+            do="use indices.astype(int), or np.where(mask, x, 0) for a mask",
+        )
+    return _getitem(a, (*(slice(None),) * axis, places))
+
+
+@register_numpy_function(np.take_along_axis)
+def _(arr: Any, indices: Any, axis: int | None = -1) -> Any:
+    if axis is None:
+        return np.take(np.ravel(arr), indices)
+    places = as_array(indices)
+    if len(places.shape) != len(arr.shape):
+        raise ShapeError(
+            "`indices` and `arr` must have the same number of dimensions",
+            f"np.take_along_axis: {tuple(places.shape)} for {tuple(arr.shape)}",
+            do="give indices with the axes of the array",
+        )
+    rank = len(arr.shape)
+    axis = normalize_axis_index(axis, rank)
+    key = [
+        np.arange(n).reshape((-1, *(1,) * (rank - i - 1)))
+        for i, n in enumerate(arr.shape)
+    ]
+    return _getitem(arr, (*key[:axis], places, *key[axis + 1 :]))
+
+
+@register_numpy_function(np.compress)
+def _(condition: Any, a: Any, axis: int | None = None, out: None = None) -> Any:
+    return np.take(a, np.flatnonzero(as_array(condition)), axis)
+
+
+# ---- diagonals ----
+
+
+@register_numpy_function(np.diagonal)
+def _(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    last = np.moveaxis(a, (axis1, axis2), (-2, -1))
+    down, right = max(-offset, 0), max(offset, 0)
+    count = max(min(last.shape[-2] - down, last.shape[-1] - right), 0)
+    return last[..., np.arange(down, down + count), np.arange(right, right + count)]
+
+
+@register_numpy_function(np.diag)
+def _(v: Any, k: int = 0) -> Any:
+    if v.ndim == 2:
+        return np.diagonal(v, k)
+    if v.ndim != 1:
+        raise ShapeError(
+            "Input must be 1- or 2-d.",
+            f"np.diag of an array of shape {tuple(v.shape)}",
+            do="use np.diagonal" if v.ndim else "use np.atleast_1d(x) first",
+        )
+    count, size = v.shape[0], v.shape[0] + abs(k)
+    places = [np.arange(start, start + count) for start in (max(-k, 0), max(k, 0))]
+    return scatter_add(v, (size, size), [constant(p, v) for p in places])
+
+
+register_numpy_function(np.diagflat, lambda v, k=0: np.diag(np.ravel(v), k))
+
+
+@register_numpy_function(np.trace)
+def _(
+    a: Any,
+    offset: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: Any = None,
+    out: None = None,
+) -> Any:
+    return np.sum(np.diagonal(a, offset, axis1, axis2), -1, dtype)

@@ -1,0 +1,102 @@
+"""Norms of vectors and matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from customop import ArgumentError, Operator, fake_like, register_numpy_function
+from customop.numpy.arguments import as_axis, listed_axes, shape_of, spread
+from customop.numpy.reduce import note_input_and_output, reduction_of
+from customop.numpy.rules import fit, is_complex
+
+__all__: list[str] = []
+
+
+def _norm_kernel(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    squares = (x * x.conj()).real if x.dtype.kind == "c" else x * x
+    return np.sqrt(squares.sum(axis=as_axis(axis), keepdims=keepdims))
+
+
+norm: Operator[..., Any] = reduction_of("norm", _norm_kernel)
+
+
+def _direction(x: Any, y: Any, axis: Any, keepdims: bool) -> Any:
+    """Derivative of the 2-norm by each element; nan where the norm is zero."""
+    top = np.conjugate(x) if is_complex(x) else x
+    return top / spread(y, x.shape, axis, keepdims)
+
+
+def _norm_backward(ctx: Any, g: Any) -> tuple[Any, None, None]:
+    x, y = ctx.saved_arrays
+    wide = spread(g, x.shape, ctx.axis, ctx.keepdims)
+    return wide * _direction(x, y, ctx.axis, ctx.keepdims), None, None
+
+
+norm.register_autograd(_norm_backward, setup_context=note_input_and_output)
+
+
+@norm.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    x, axis, keepdims = primals
+    y = norm(x, axis, keepdims)
+    moved = fit(tangents[0] * _direction(x, y, axis, keepdims), y)
+    return y, np.sum(moved, axis=as_axis(axis), keepdims=keepdims)
+
+
+@register_numpy_function(np.linalg.norm)
+def _(x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Any:  # noqa: A002  # NumPy's name
+    axes = listed_axes(axis)
+    if axes is None and ord is not None:
+        axes = list(range(len(shape_of(x))))
+    floats = x if fake_like(x).dtype.kind in "fc" else x.astype(float)
+    if ord is None or (axes is not None and len(axes) == 1 and ord == 2):
+        return norm(floats, axes, bool(keepdims))
+    if axes is not None and len(axes) == 1:
+        return _vector_norm(floats, ord, axes[0], bool(keepdims))
+    return _matrix_norm(floats, ord, axes, bool(keepdims))
+
+
+def _vector_norm(x: Any, order: Any, axis: int, keepdims: bool) -> Any:
+    if isinstance(order, str):
+        raise ArgumentError(
+            f"np.linalg.norm(ord={order!r}) is not a norm of a vector",
+            do="use ord=None, a number, inf or -inf",
+        )
+    if order == 0:
+        return np.sum(np.not_equal(x, 0).astype(x.dtype), axis=axis, keepdims=keepdims)
+    size = np.absolute(x)
+    if order == np.inf:
+        return np.max(size, axis=axis, keepdims=keepdims)
+    if order == -np.inf:
+        return np.min(size, axis=axis, keepdims=keepdims)
+    if order == 1:
+        return np.sum(size, axis=axis, keepdims=keepdims)
+    return np.sum(size**order, axis=axis, keepdims=keepdims) ** (1.0 / order)
+
+
+# Matrix norms without singular values -> the axis that is summed, and the extreme.
+_MATRIX_NORMS = {
+    1: (0, np.max),
+    -1: (0, np.min),
+    np.inf: (1, np.max),
+    -np.inf: (1, np.min),
+}
+
+
+def _matrix_norm(x: Any, order: Any, axes: Any, keepdims: bool) -> Any:
+    if order == "fro":
+        return norm(x, axes, keepdims)
+    if order not in _MATRIX_NORMS or len(axes) != 2:
+        raise ArgumentError(
+            f"np.linalg.norm(ord={order!r}) has no operator for traced or fake arrays of"
+            f" {len(axes)} axes",
+            do="use ord=None, 'fro', 1, -1, inf or -inf",
+        )
+    summed, extreme = _MATRIX_NORMS[order]
+    places = normalize_axis_tuple(axes, x.ndim)
+    totals = np.sum(np.absolute(x), axis=places[summed], keepdims=True)
+    found = extreme(totals, axis=places[1 - summed], keepdims=True)
+    return found if keepdims else np.squeeze(found, tuple(axes))

@@ -1,0 +1,97 @@
+"""Running sums and products along an axis."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from customop import FakeArray, Operator, fake_like, jvp, register_numpy_function, vjp
+from customop.numpy.arguments import cast, refuse
+from customop.numpy.reduce import batched_axes, note_input
+from customop.numpy.rules import numpy_operator, register_linear
+
+__all__ = ["along_axis"]
+
+
+def _running(name: str) -> Operator[..., Any]:
+    """Make np.cumsum or np.cumprod."""
+
+    def kernel(x: Any, axis: int) -> Any:
+        return getattr(x, name)(axis=axis)
+
+    op = numpy_operator(name, "(Array x, int axis) -> Array", kernel)
+
+    def fake(x: Any, axis: Any) -> FakeArray:
+        normalize_axis_index(axis, len(x.shape))
+        return fake_like(x, dtype=np.ones(1, x.dtype).cumsum().dtype)
+
+    def running(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        refuse(name, out=out)
+        line = np.reshape(a, (-1,)) if axis is None else a
+        return op(cast(line, dtype), 0 if axis is None else operator.index(axis))
+
+    op.register_fake(fake)
+    op.register_vmap(along_axis(op))
+    register_numpy_function(getattr(np, name), running)
+    return op
+
+
+def along_axis(op: Operator[..., Any]) -> Callable[..., Any]:
+    """The vmap rule of an operator ``op(x, axis, ...)`` that keeps the shape."""
+
+    def batch(info: Any, in_dims: Any, x: Any, axis: Any, *rest: Any) -> Any:
+        (row_axis,) = batched_axes([axis], in_dims[0], x.ndim)
+        return op(x, row_axis, *rest), in_dims[0]
+
+    return batch
+
+
+cumsum: Operator[..., Any] = _running("cumsum")
+cumprod: Operator[..., Any] = _running("cumprod")
+
+
+def _cumsum_pull(g: Any, shape: Any, axis: int) -> Any:
+    return np.flip(np.cumsum(np.flip(g, axis), axis=axis), axis)
+
+
+register_linear(cumsum, _cumsum_pull)
+
+
+def _scan_product(axis: int) -> Callable[[Any], Any]:
+    """Running products, made of multiplications of pairs.
+
+    Their derivatives of every order are right where elements are zero. The number of
+    steps is the logarithm of the length.
+    Source: Hillis and Steele, "Data parallel algorithms", 1986.
+    """
+
+    def products(x: Any) -> Any:
+        line = np.moveaxis(x, axis, -1)
+        step = 1
+        while step < line.shape[-1]:
+            pairs = line[..., step:] * line[..., :-step]
+            line = np.concatenate([line[..., :step], pairs], axis=-1)
+            step *= 2
+        return np.moveaxis(line, -1, axis)
+
+    return products
+
+
+def _cumprod_backward(ctx: Any, g: Any) -> tuple[Any, None]:
+    (x,) = ctx.saved_arrays
+    _, pullback = vjp(_scan_product(*ctx.rest), x)
+    return pullback(g)[0], None
+
+
+cumprod.register_autograd(_cumprod_backward, setup_context=note_input)
+
+
+@cumprod.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    x, axis = primals
+    _, tangent = jvp(_scan_product(axis), (x,), (tangents[0],))
+    return cumprod(x, axis), tangent

@@ -1,0 +1,155 @@
+"""Sorting, and the places of the largest and smallest elements.
+
+The results of argmax, argmin and argsort are in C order, as in NumPy 2.4.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from customop import (
+    ArgumentError,
+    FakeArray,
+    Operator,
+    custom_op,
+    fake_like,
+    register_numpy_function,
+)
+from customop.numpy.arguments import is_set, listed_axes, refuse
+from customop.numpy.reduce import reduced
+from customop.numpy.rules import no_gradient, numpy_operator
+from customop.numpy.running import along_axis
+
+__all__ = ["sort"]
+
+# ---- places of the extremes ----
+
+
+def _place(name: str, function: Any) -> Operator[..., Any]:
+    """Make np.argmax or np.argmin."""
+
+    def kernel(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        return getattr(x, name)(axis=axis, keepdims=keepdims)
+
+    schema = "(Array x, int? axis=None, bool keepdims=False) -> Array"
+    op = numpy_operator(name, schema, kernel)
+
+    def fake(x: Any, axis: Any, keepdims: Any) -> FakeArray:
+        listed = listed_axes(axis)
+        like = FakeArray(x.shape, x.dtype, device=x.device)
+        return reduced(like, listed, keepdims, np.dtype(np.intp))
+
+    def batch(info: Any, in_dims: Any, x: Any, axis: Any, keepdims: Any) -> Any:
+        rows = np.moveaxis(x, in_dims[0], 0)
+        ndim = rows.ndim - 1
+        if axis is not None:
+            return op(rows, normalize_axis_index(axis, ndim) + 1, keepdims), 0
+        found = op(np.reshape(rows, (rows.shape[0], -1)), 1, keepdims)
+        return (np.reshape(found, (-1, *(1,) * ndim)) if keepdims else found), 0
+
+    def place(
+        a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False
+    ) -> Any:
+        refuse(name, out=out)
+        return op(a, axis, is_set(keepdims))
+
+    op.register_fake(fake)
+    op.register_vmap(batch)
+    register_numpy_function(function, place)
+    return no_gradient(op)
+
+
+argmax: Operator[..., Any] = _place("argmax", np.argmax)
+argmin: Operator[..., Any] = _place("argmin", np.argmin)
+
+# ---- sorting ----
+
+
+@custom_op(
+    "np::argsort",
+    mutates_args=(),
+    schema="(Array x, int axis=-1, bool stable=False) -> Array",
+)
+def argsort(x: Any, axis: int = -1, stable: bool = False) -> Any:
+    return np.argsort(x, axis=axis, kind="stable" if stable else None)
+
+
+@argsort.register_fake
+def _(x: Any, axis: Any, stable: Any) -> FakeArray:
+    normalize_axis_index(axis, len(x.shape))
+    return FakeArray(x.shape, np.dtype(np.intp), device=x.device)
+
+
+argsort.register_vmap(along_axis(argsort))
+no_gradient(argsort)
+
+
+@custom_op("np::sort", mutates_args=(), schema="(Array x, int axis=-1) -> Array")
+def sort(x: Any, axis: int = -1) -> Any:
+    """Sort along an axis."""
+    return np.sort(x, axis=axis)
+
+
+@sort.register_fake
+def _(x: Any, axis: Any) -> FakeArray:
+    normalize_axis_index(axis, len(x.shape))
+    return fake_like(x)
+
+
+sort.register_vmap(along_axis(sort))
+
+
+def _note_sorting(ctx: Any, inputs: Any, output: Any) -> None:
+    x, ctx.axis = inputs
+    ctx.save_for_backward(x)
+
+
+def _sort_backward(ctx: Any, g: Any) -> tuple[Any, None]:
+    order = argsort(ctx.saved_arrays[0], ctx.axis, True)
+    return np.take_along_axis(g, argsort(order, ctx.axis), ctx.axis), None
+
+
+sort.register_autograd(_sort_backward, setup_context=_note_sorting)
+
+
+@sort.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    x, axis = primals
+    order = argsort(x, axis, True)
+    return sort(x, axis), np.take_along_axis(tangents[0], order, axis)
+
+
+# Name of the algorithm -> whether equal elements keep their order.
+_STABLE = {None: False, "quicksort": False, "stable": True, "mergesort": True}
+
+
+def _sorting(name: str, kind: Any, order: Any, stable: Any) -> bool:
+    """Whether the order is stable; raise for algorithms without an operator."""
+    refuse(name, order=order)
+    if kind not in _STABLE:
+        raise ArgumentError(
+            f"np.{name}(kind={kind!r}) has no operator for traced or fake arrays",
+            do="leave kind out, or use kind='stable'",
+        )
+    return bool(stable) if stable is not None else _STABLE[kind]
+
+
+@register_numpy_function(np.sort)
+def _(
+    a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> Any:
+    _sorting("sort", kind, order, stable)
+    return sort(np.reshape(a, (-1,)), 0) if axis is None else sort(a, axis)
+
+
+@register_numpy_function(np.argsort)
+def _(
+    a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> Any:
+    is_stable = _sorting("argsort", kind, order, stable)
+    if axis is None:
+        return argsort(np.reshape(a, (-1,)), 0, is_stable)
+    return argsort(a, axis, is_stable)

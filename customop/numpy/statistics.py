@@ -1,0 +1,227 @@
+"""Variance, standard deviation, average, median, and sums without nan."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from customop import ArgumentError, Operator, register_numpy_function
+from customop.numpy.arguments import (
+    NO_VALUE,
+    as_axis,
+    cast,
+    count_of,
+    counted_axes,
+    is_set,
+    kept_shape,
+    listed_axes,
+    refuse,
+    spread,
+)
+from customop.numpy.reduce import as_line, max_, min_, reduction_of, sum_
+from customop.numpy.rules import fit, is_complex
+from customop.numpy.sort import sort
+
+__all__: list[str] = []
+
+# ---- variance and standard deviation ----
+
+
+def _deviation(name: str) -> Operator[..., Any]:
+    """Make np.var or np.std, whose results are real."""
+
+    def kernel(
+        x: Any, axis: Any = None, keepdims: bool = False, ddof: float = 0.0
+    ) -> Any:
+        return getattr(x, name)(axis=as_axis(axis), ddof=ddof, keepdims=keepdims)
+
+    op = reduction_of(name, kernel, ", float ddof=0.0")
+    op.register_autograd(
+        lambda ctx, g: _deviation_backward(name, ctx, g),
+        setup_context=_note_deviation,
+    )
+    op.register_jvp(lambda primals, tangents: _deviation_jvp(op, primals, tangents))
+    return op
+
+
+def _note_deviation(ctx: Any, inputs: Any, output: Any) -> None:
+    x, *ctx.rest = inputs
+    ctx.save_for_backward(x, output)
+
+
+def _slope(x: Any, axis: Any) -> Any:
+    """Half the derivative of the variance by each element, times the count.
+
+    The derivative of the mean cancels, since deviations sum to zero.
+    """
+    centered = x - np.mean(x, axis=as_axis(axis), keepdims=True)
+    return np.conjugate(centered) if is_complex(x) else centered
+
+
+def _freedom(x: Any, axis: Any, ddof: float) -> float:
+    """Degrees of freedom; nan if there are none, as NumPy divides 0 by 0."""
+    count = float(count_of(x.shape, axis)) - ddof
+    return count if count > 0 else math.nan
+
+
+def _divisor(y: Any) -> Any:
+    """The deviations to divide by; 1 where all elements are equal.
+
+    The slope is 0 there: right for one element, and for several the subgradient of
+    torch 2.13.
+    """
+    return np.where(np.equal(y, 0), 1.0, y)
+
+
+def _deviation_backward(name: str, ctx: Any, g: Any) -> tuple[Any, ...]:
+    x, y = ctx.saved_arrays
+    axis, keepdims, ddof = ctx.rest
+    share = (
+        g * (2.0 / _freedom(x, axis, ddof))
+        if name == "var"
+        else (g / (_divisor(y) * _freedom(x, axis, ddof)))
+    )
+    wide = spread(share, x.shape, axis, keepdims)
+    return wide * _slope(x, axis), None, None, None
+
+
+def _deviation_jvp(op: Operator[..., Any], primals: Any, tangents: Any) -> Any:
+    x, axis, keepdims, ddof = primals
+    y = op(x, axis, keepdims, ddof)
+    moved = fit(_slope(x, axis) * tangents[0], y)
+    total = np.sum(moved, axis=as_axis(axis), keepdims=keepdims)
+    total = total / _freedom(x, axis, ddof)
+    return y, total * 2.0 if op.name == "var" else total / _divisor(y)
+
+
+var: Operator[..., Any] = _deviation("var")
+std: Operator[..., Any] = _deviation("std")
+
+
+def _serve_deviation(function: Any, op: Operator[..., Any]) -> None:
+    def deviation(
+        a: Any,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: Any = 0,
+        keepdims: Any = False,
+        *,
+        where: Any = True,
+        mean: Any = NO_VALUE,
+        correction: Any = NO_VALUE,
+    ) -> Any:
+        refuse(op.name, out=out, where=where, mean=mean)
+        free = ddof if correction is NO_VALUE else correction
+        return op(cast(a, dtype), listed_axes(axis), is_set(keepdims), float(free))
+
+    register_numpy_function(function, deviation)
+
+
+_serve_deviation(np.var, var)
+_serve_deviation(np.std, std)
+
+# ---- made of other operators ----
+
+
+@register_numpy_function(np.count_nonzero)
+def _(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
+    return sum_(np.not_equal(a, 0), listed_axes(axis), is_set(keepdims))
+
+
+@register_numpy_function(np.ptp)
+def _(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
+    refuse("ptp", out=out)
+    listed, kept = listed_axes(axis), is_set(keepdims)
+    return max_(a, listed, kept) - min_(a, listed, kept)
+
+
+@register_numpy_function(np.average)
+def _(
+    a: Any,
+    axis: Any = None,
+    weights: Any = None,
+    returned: bool = False,
+    *,
+    keepdims: Any = False,
+) -> Any:
+    kept = is_set(keepdims)
+    if weights is None:
+        average = np.mean(a, axis=axis, keepdims=kept)
+        count = np.full_like(average, float(count_of(a.shape, listed_axes(axis))))
+        return (average, count) if returned else average
+    wide = _weights(a, weights, axis)
+    total = np.sum(wide * np.ones_like(a), axis=axis, keepdims=kept)
+    average = np.sum(a * wide, axis=axis, keepdims=kept) / total
+    return (average, total) if returned else average
+
+
+def _weights(a: Any, weights: Any, axis: Any) -> Any:
+    """The weights, with axes of length 1 for the axes of the array that they lack."""
+    shape = tuple(np.shape(weights))
+    axes = counted_axes(listed_axes(axis), a.ndim)
+    if shape == tuple(a.shape):
+        return weights
+    if axis is None or shape != tuple(a.shape[i] for i in axes):
+        raise ArgumentError(
+            f"np.average: weights of shape {shape} do not fit an array of shape"
+            f" {tuple(a.shape)} along axis {axis}",
+            do="give weights of the shape of the array, or of the axes averaged over",
+        )
+    by_place = np.transpose(weights, np.argsort(axes).tolist())
+    return np.reshape(by_place, [n if i in axes else 1 for i, n in enumerate(a.shape)])
+
+
+@register_numpy_function(np.median)
+def _(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    keepdims: Any = False,
+) -> Any:
+    refuse("median", out=out)
+    axes = counted_axes(listed_axes(axis), a.ndim)
+    line = sort(as_line(a, axes), -1)
+    count = line.shape[-1]
+    middle = np.mean(line[..., (count - 1) // 2 : count // 2 + 1], axis=-1)
+    return np.reshape(middle, kept_shape(a.shape, axes)) if is_set(keepdims) else middle
+
+
+def _present(a: Any) -> tuple[Any, Any]:
+    """The array with 0 for each nan, and a mask of the other elements."""
+    absent = np.isnan(a)
+    return np.where(absent, 0, a), np.logical_not(absent)
+
+
+@register_numpy_function(np.nansum)
+def _(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    initial: Any = NO_VALUE,
+    where: Any = True,
+) -> Any:
+    refuse("nansum", out=out, initial=initial, where=where)
+    return sum_(cast(_present(a)[0], dtype), listed_axes(axis), is_set(keepdims))
+
+
+@register_numpy_function(np.nanmean)
+def _(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    *,
+    where: Any = True,
+) -> Any:
+    refuse("nanmean", out=out, where=where)
+    values, present = _present(cast(a, dtype))
+    listed, kept = listed_axes(axis), is_set(keepdims)
+    counts = sum_(present, listed, kept).astype(a.dtype if dtype is None else dtype)
+    return sum_(values, listed, kept) / counts
