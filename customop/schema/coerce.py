@@ -234,7 +234,9 @@ def _as_list(value: Any, kind: ListOf) -> Any:
         return [value] * kind.length
     if isinstance(value, np.ndarray) and value.ndim == 1 and not holds_arrays(kind):
         value = value.tolist()
-    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+    if not isinstance(value, list | tuple) and (
+        isinstance(value, str | bytes) or not isinstance(value, Sequence)
+    ):
         raise Mismatch(_expects(kind, value, ", a list"))
     if kind.length is not None and len(value) != kind.length:
         raise Mismatch(f"expects {kind}, got {len(value)} items")

@@ -45,25 +45,28 @@ class Visitor:
         Mismatch
             If it does not fit the type.
         """
+        while isinstance(kind, Maybe):
+            if value is None:
+                return None
+            kind = kind.item
         if isinstance(kind, Base):
             return self.base(value, kind)
         if isinstance(kind, ArrayType):
             return self.array(value, kind)
-        if isinstance(kind, Maybe):
-            return None if value is None else self.visit(value, kind.item)
         if isinstance(kind, Choice):
             return self.choice(value, kind)
         if isinstance(kind, ClassOf) and kind.is_enum:
             return self.member(value, kind)
         opened = self.open(value, kind)
-        items = [self._item(*item) for item in typed_items(opened, kind)]
-        return self.close(opened, kind, items)
-
-    def _item(self, where: str, value: Any, kind: SchemaType) -> Any:
+        parts = typed_items(opened, kind)
+        items: list[Any] = []
         try:
-            return self.visit(value, kind)
+            for _, item, item_kind in parts:
+                items.append(self.visit(item, item_kind))
         except Mismatch as error:
-            raise Mismatch(f"at {where} {error}") from None
+            # Those that fit are in `items`, so the next one is at fault.
+            raise Mismatch(f"at {parts[len(items)][0]} {error}") from None
+        return self.close(opened, kind, items)
 
     def fault(self, value: Any, kind: SchemaType) -> str:
         """Why a value does not fit its type, or nothing."""
