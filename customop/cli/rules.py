@@ -135,12 +135,12 @@ def _unregistered(op: Operator[..., Any], key: str | RuleKind) -> list[Rule]:
 def _origins(op: Operator[..., Any], key: str | RuleKind) -> Iterator[tuple[str, bool]]:
     """Each origin in the order in which a call tries them, and whether it applies."""
     has_body = COMPOSITE in op.rows
-    derive = key.derive if isinstance(key, RuleKind) else None
-    derived = None if derive is None else derive(op)
+    kind = rule_kind(key)
+    derived = None if kind.derive is None else kind.derive(op)
     yield "tags", key == FAKE and not has_body and find_fake(op) is not None
-    yield ("tags" if key is VMAP else "derived"), derived is not None
-    yield "autograd", rule_kind(key).substitute(op) is not None
+    yield ("tags" if key in _TRANSFORMS else "derived"), derived is not None
+    yield "autograd", kind.substitute(op) is not None
     yield "body", has_body and key in (FAKE, *_TRANSFORMS)
     yield "fallback", op.fallback_for(key) is not None
     yield "autograd", key is JVP and op.fallback_for(AUTOGRAD) is not None
-    yield "loop", key is VMAP
+    yield "loop", bool(kind.last_resort)
