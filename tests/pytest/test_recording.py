@@ -217,6 +217,36 @@ def test_calls_that_raise_are_counted(log: Recorder) -> None:
     np.testing.assert_array_equal(call.sample.args[0], np.ones(2))
 
 
+def test_a_kernel_that_refuses_read_only_arrays(log: Recorder) -> None:
+    """A kernel that runs again on copies is one call, and does not count as raised."""
+
+    @co.custom_op("recording::picky", mutates_args=())
+    def picky(x: np.ndarray) -> np.ndarray:
+        if not x.flags.writeable:
+            raise ValueError("buffer source array is read-only")
+        return x.copy()
+
+    with log:
+        picky(np.ones(2))
+    assert [(call.count, log.raised) for call in calls(log)] == [(1, 0)]
+
+
+def test_a_rule_that_raises(log: Recorder) -> None:
+    """Only kernels that raise are counted, not rules."""
+
+    @co.custom_op("recording::unbatched", mutates_args=())
+    def unbatched(x: np.ndarray) -> np.ndarray:
+        return x.copy()
+
+    @unbatched.register_vmap
+    def _(info, in_dims, x):
+        raise ValueError("no rows")
+
+    with log, pytest.raises(ValueError, match="no rows"):
+        co.vmap(unbatched)(np.ones((2, 2)))
+    assert (calls(log), log.raised) == ([], 0)
+
+
 def test_calls_inside_a_kernel(log: Recorder) -> None:
     """Calls inside a kernel are not recorded."""
     with log:
