@@ -1,4 +1,4 @@
-"""Rules in the autograd row of an operator: one protocol for all of them.
+"""The rules of reverse mode: one protocol for all of them.
 
 `native` and the rule of an operator without one are in ``transforms/autograd``.
 """
@@ -37,11 +37,11 @@ class GradCall(Protocol):
     """A call of an operator under reverse mode, as its rule sees it."""
 
     op: RuleTable
-    # The arguments as they came, and with the tracers of this gradient taken off.
+    # The arguments as given, and the values below the tracers of this gradient.
     args: Sequence[Any]
     values: list[Any]
-    # For each tracer of this gradient: number of the argument, places inside of it, and
-    # what made the tracer.
+    # For each tracer of this gradient: number of the argument, path inside the argument,
+    # and the node that made the tracer.
     edges: list[tuple[int, tuple[int, ...], Any]]
 
     def lower(self, value: Any) -> Any:
@@ -65,15 +65,15 @@ class GradRule(ABC):
     """What reverse mode does with a call of an operator."""
 
     __slots__ = ()
-    # Whether `forward` is that of a Formula, for which a shorter way is compiled.
+    # Whether this is a Formula: calls of most operators are then compiled.
     is_formula: ClassVar[bool] = False
-    # ``backward(ctx, *grads)`` gives the gradients of the inputs of a node; None for a
-    # rule that makes no nodes.
+    # ``backward(ctx, *grads)`` returns the gradients of the inputs; None for a rule that
+    # makes no nodes.
     backward: Any
 
     @abstractmethod
     def forward(self, call: GradCall) -> Any:
-        """Run a call; the result is tracked where gradients shall flow."""
+        """Run a call; its result is tracked where gradients flow."""
 
     @abstractmethod
     def check(self, op: Definition) -> None:
@@ -110,7 +110,7 @@ class Formula(GradRule):
         return call.track(node, out)
 
     def check(self, op: Definition) -> None:
-        """Raise unless both functions take what the operator gives them."""
+        """Raise unless both functions have the right parameters."""
         check_has_gradient(op)
         _check_backward(op, self.backward)
         if self.setup_context is not None:
@@ -135,7 +135,7 @@ class GradFunction(GradRule):
         self.with_below: bool = with_below
 
     def forward(self, call: GradCall) -> Any:
-        """Call the function on the arguments as they came."""
+        """Call the function with the arguments as given."""
         op = call.op
         below = (_BelowGrad(call),) if self.with_below else ()
         positional, keywords = op.schema.split(call.args)
@@ -156,7 +156,7 @@ class GradFunction(GradRule):
 
 
 class _BelowGrad:
-    """The operator below a gradient, for a function that takes what is below it."""
+    """First argument of a function `with_below`: calls the operator without tracking."""
 
     __slots__ = ("_call",)
 
@@ -164,7 +164,7 @@ class _BelowGrad:
         self._call = call
 
     def redispatch(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the operator on the values below: the result is not tracked."""
+        """Call the operator on the values below; the result is not tracked."""
         call = self._call
         named = {name: map_nested(v, call.lower) for name, v in kwargs.items()}
         return call.op.call(*[map_nested(v, call.lower) for v in args], **named)
@@ -187,7 +187,7 @@ class PassThrough(GradRule):
 
     @property
     def places(self) -> tuple[str, ...]:
-        """There is no function."""
+        """Empty: the rule has no function."""
         return ()
 
 
@@ -205,7 +205,7 @@ def check_has_gradient(definition: Definition) -> None:
 
 
 def _check_backward(definition: Definition, backward: Any) -> None:
-    """Raise unless this takes what a backward formula of the operator is given."""
+    """Raise unless this has the parameters of a backward formula."""
     check_callable(definition.qualname, "backward formula", backward, kind="autograd")
     grads = [f"grad_{r.name or i}" for i, r in enumerate(definition.schema.returns)]
     check_parameters(
@@ -219,7 +219,7 @@ def _check_backward(definition: Definition, backward: Any) -> None:
 
 
 def _check_setup(definition: Definition, setup_context: Any) -> None:
-    """Raise unless this takes what a setup function of the operator is given."""
+    """Raise unless this has the parameters of a setup function."""
     check_callable(definition.qualname, "setup_context", setup_context, kind="autograd")
     names = ["ctx", "inputs"]
     names += ["keyword_only_inputs"] if definition.schema.keyword_only else []
@@ -247,14 +247,14 @@ def _check_setup(definition: Definition, setup_context: Any) -> None:
 
 
 def as_formula(backward: Any, setup_context: Any = None) -> GradRule:
-    """The rule of a backward formula; a rule as `native` is one already."""
+    """A rule from a backward formula, or a rule such as `native` as it is."""
     if isinstance(backward, GradRule):
         return backward
     return Formula(backward, setup_context)
 
 
 def as_rule(fn: Any, with_below: bool = False) -> GradRule:
-    """The rule that a user registers: a function is called in place of the operator."""
+    """A rule from a registration: a function is called in place of the operator."""
     if isinstance(fn, GradRule):
         return fn
     return PassThrough() if fn is fallthrough_kernel else GradFunction(fn, with_below)

@@ -1,5 +1,5 @@
 """Reverse mode: `grad`, `vjp`, and the imperative form (`variable`, `backward`).
 
-A call goes through `interpreter`, `plans` and `calls`, which make a `node`; `sweep`
-runs the nodes backwards. Start with `interpreter`. `native` is a rule that users take.
+Start with `interpreter`: a call goes on to `plans` and `calls`, which make a `node`.
+`sweep` runs the nodes backwards, and `gradients` checks what their formulas return.
 """

@@ -257,5 +257,5 @@ class MissingRule(GradRule):
 
     @property
     def places(self) -> tuple[str, ...]:
-        """There is no function."""
+        """Empty: the rule has no function."""
         return ()
