@@ -108,22 +108,9 @@ def vjp(fn: Callable[[*Ts], Any], *primals: *Ts, has_aux: bool = False) -> Any:
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         """Gradients of the primals for a cotangent of the output."""
-        given, given_structure = flatten(cotangent)
-        if given_structure != out_structure:
-            raise GradientError(
-                f"pullback: a cotangent of structure {given_structure} does not fit the"
-                f" output, {out_structure}",
-                do="pass a cotangent for each array of the output",
-            )
-        pairs = zip(given, lowered, strict=True)
-        cotangents = [
-            as_cotangent(g, y, f"pullback: cotangent {i}")
-            for i, (g, y) in enumerate(pairs)
-        ]
-        seeds = [
-            (end, g) for end, g in zip(ends, cotangents, strict=True) if end is not None
-        ]
-        found = sweep(seeds, retain=True)
+        cotangents = _cotangents(cotangent, lowered, out_structure)
+        pairs = zip(ends, cotangents, strict=True)
+        found = sweep([(end, g) for end, g in pairs if end is not None], retain=True)
         fresh = Fresh(*cotangents)
         pairs = zip(starts, values, strict=True)
         grads = [fresh(or_zeros(found.get(s), v)) for s, v in pairs]
@@ -133,6 +120,19 @@ def vjp(fn: Callable[[*Ts], Any], *primals: *Ts, has_aux: bool = False) -> Any:
     if has_aux:
         return value, pullback, map_leaves(interpreter.lower, aux)
     return value, pullback
+
+
+def _cotangents(given: Any, outputs: Sequence[Any], structure: Any) -> list[Any]:
+    """The cotangents of the outputs; raise unless they fit."""
+    leaves, given_structure = flatten(given)
+    if given_structure != structure:
+        raise GradientError(
+            f"pullback: a cotangent of structure {given_structure} does not fit the"
+            f" output, {structure}",
+            do="pass a cotangent for each array of the output",
+        )
+    pairs = enumerate(zip(leaves, outputs, strict=True))
+    return [as_cotangent(g, y, f"pullback: cotangent {i}") for i, (g, y) in pairs]
 
 
 # The first argument is passed by position, hence Concatenate: its gradient has its type.

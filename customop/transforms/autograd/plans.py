@@ -85,22 +85,10 @@ def _plain_plan(op: RuleTable, rule: Any, nodes: type[Node]) -> Plan:
     """
     names = [f"v{i}" for i in range(len(op.schema.parameters))]
     inputs = "".join(f"{name}, " for name in names)
-    lines = ["def plan(self, args):", f"    {inputs}= args", "    edges = ()"]
-    for slot in op.array_slots:
-        v = names[slot]
-        lines += [
-            f"    if type({v}) is GradTracer and {v}.interpreter is self:",
-            f"        edges += (({slot}, (), {v}.node),)",
-            f"        {v} = {v}.value",
-        ]
-    if len(op.array_slots) == 1:
-        # A single array is the tracer that brought the call here.
-        (slot,) = op.array_slots
-        v = names[slot]
-        is_unary = issubclass(nodes, UnaryNode)
-        edges = f"{v}.node" if is_unary else f"(({slot}, (), {v}.node),)"
-        lines[2:] = [f"    edges = {edges}", f"    {v} = {v}.value"]
-    lines += [
+    lines = [
+        "def plan(self, args):",
+        f"    {inputs}= args",
+        *_edge_lines(op, names, is_unary=issubclass(nodes, UnaryNode)),
         f"    out = op.call({inputs})",
         "    dtype = out.dtype",
         "    if not inexact[dtype]:",
@@ -109,15 +97,7 @@ def _plain_plan(op: RuleTable, rule: Any, nodes: type[Node]) -> Plan:
         "    node.node_edges = edges",
         "    node.node_metas = (out.shape, dtype)",
         "    node.node_number = next(moments)",
-    ]
-    if rule.setup_context is not None:
-        lines += [
-            "    run = observed if observers else setup",
-            f"    run({_setup_arguments(rule.setup_context, inputs)})",
-            "    if node.node_blocked and is_in(out, node.node_blocked):",
-            "        return out",
-        ]
-    lines += [
+        *_setup_lines(rule.setup_context, inputs),
         "    tracer = new(GradTracer)",
         "    tracer.interpreter = self",
         "    tracer.value = out",
@@ -141,6 +121,36 @@ def _plain_plan(op: RuleTable, rule: Any, nodes: type[Node]) -> Plan:
     text = "\n".join(lines)
     plan: Plan = generate(f"{op.qualname} autograd", text, "plan", scope)
     return plan
+
+
+def _edge_lines(op: RuleTable, names: Sequence[str], *, is_unary: bool) -> list[str]:
+    """Lines that take the values out of the tracers, and note what made them."""
+    if len(op.array_slots) == 1:
+        # A single array is the tracer that brought the call here.
+        (slot,) = op.array_slots
+        v = names[slot]
+        edges = f"{v}.node" if is_unary else f"(({slot}, (), {v}.node),)"
+        return [f"    edges = {edges}", f"    {v} = {v}.value"]
+    lines = ["    edges = ()"]
+    for slot in op.array_slots:
+        v = names[slot]
+        lines += [
+            f"    if type({v}) is GradTracer and {v}.interpreter is self:",
+            f"        edges += (({slot}, (), {v}.node),)",
+            f"        {v} = {v}.value",
+        ]
+    return lines
+
+
+def _setup_lines(setup: Any, inputs: str) -> list[str]:
+    if setup is None:
+        return []
+    return [
+        "    run = observed if observers else setup",
+        f"    run({_setup_arguments(setup, inputs)})",
+        "    if node.node_blocked and is_in(out, node.node_blocked):",
+        "        return out",
+    ]
 
 
 def _setup_arguments(setup: Any, inputs: str) -> str:
