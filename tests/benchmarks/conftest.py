@@ -1,9 +1,9 @@
-"""Benchmarks of the budgets, each beside its peers in the same run.
+"""Benchmarks of the budgets, next to peers in the same run.
 
 Run with ``python tests/benchmarks``, or, with any options of pytest-benchmark,
 ``python -m pytest tests/benchmarks -n 0 -p benchmark --benchmark-table table.md``.
 Without ``-p benchmark`` nothing here is collected, so the ordinary suite needs none
-of the packages. Nothing is asserted on a clock: the table says what is met.
+of the packages. No test asserts a time; the table says which budgets are met.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def pytest_ignore_collect(config: pytest.Config) -> bool | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let warnings of the peers pass: their faults are not measured here."""
+    """Ignore warnings of the peers."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore"))
@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def bare_calls() -> Iterator[None]:
-    """Measure calls as users have them: each kernel proven once, by its first call."""
+    """Measure calls with the default checks: each kernel is proven by its first call."""
     before = co.config.checks
     co.config.checks = "first"
     yield
@@ -60,9 +60,8 @@ def note(request: pytest.FixtureRequest) -> Callable[[Row], None]:
 def compare(note: Callable[[Row], None], benchmark: Any) -> Callable[..., None]:
     """Time statements in turn, and note a row for each limit.
 
-    The statement "ours" is measured by pytest-benchmark too, for its own table and
-    its comparison of runs. The limits are against other statements by name; the rest
-    stand in the last column.
+    pytest-benchmark measures the statement "ours" too, for its own table. The limits
+    name other statements; the rest go to the last column.
     """
 
     def run(
@@ -79,7 +78,7 @@ def compare(note: Callable[[Row], None], benchmark: Any) -> Callable[..., None]:
         others = {name: t for name, t in seconds.items() if name not in named}
         for limit in limits:
             note(Row(what, limit, ours, seconds.get(limit.against), others))
-            # Further limits of one measurement: what else was timed stands above.
+            # Only the first limit shows the other timings.
             others = {}
         _repeat(benchmark, statements["ours"], best["ours"])
 

@@ -1,4 +1,4 @@
-"""The operators that are measured, defined as a user would."""
+"""The operators that are measured."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ _calls = {
 
 
 def call(which: str, text: str, **arrays: Any) -> dict[str, Statement]:
-    """An operator, and the plain function that it costs more than."""
+    """An operator, and the plain function for comparison."""
     op, kernel = _calls[which]
     names = {name: torch.asarray(array) for name, array in arrays.items()}
     return {

@@ -1,6 +1,6 @@
-"""The same operators by the peers, as far as they are installed.
+"""The same operators by the peers that are installed.
 
-Each function gives statements by the peer's name, and none where it is missing.
+Each function gives statements by the names of the peers.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What a budget allows, against one of the statements beside ours.
+    """A budget, relative to another statement.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Limit:
         ``"ratio"`` of ours to the other, ours ``"over"`` the other in seconds, or
         ``"at most"`` for ours alone, in seconds.
     most : float or None
-        None where a comparison is shown that no budget speaks of.
+        None for a comparison without a budget.
     """
 
     form: str
@@ -43,7 +43,7 @@ class Limit:
     most: float | None
 
     def value(self, ours: float, other: float | None) -> float | None:
-        """What is to be compared with `most`; None without the other side."""
+        """The value to compare with `most`; None without the other statement."""
         if self.form == "at most":
             return ours
         if other is None:
@@ -81,13 +81,13 @@ class Row:
     what: str
     limit: Limit
     ours: float
-    # Seconds of the other side; None where it is not installed.
+    # Seconds of the other statement; None where it is not installed.
     other: float | None = None
     others: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def value(self) -> float | None:
-        """What the limit is about; None where it could not be measured."""
+        """The measured value; None where the other statement is missing."""
         return self.limit.value(self.ours, self.other)
 
     @property
@@ -138,7 +138,7 @@ def as_markdown(rows: Iterable[Row]) -> str:
 
 
 def machine() -> str:
-    """Versions and processor that the figures hold for."""
+    """Versions and processor of the measurement."""
     found = [f"Python {platform.python_version()}"]
     for name in _PACKAGES:
         try:

@@ -1,4 +1,4 @@
-"""What a gradient costs."""
+"""The cost of a gradient."""
 
 from __future__ import annotations
 

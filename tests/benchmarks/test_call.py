@@ -1,4 +1,4 @@
-"""What a call costs over its kernel.
+"""The cost of a call over its kernel.
 
 An empty kernel shows the cost of the call alone. Beside a kernel that computes, the
 same call costs some more, since each drives the other from the processor's caches.

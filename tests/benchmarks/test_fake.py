@@ -1,4 +1,4 @@
-"""What a call on arrays without data costs."""
+"""The cost of a call on fake arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an import costs, and what it must not bring along."""
+"""The cost of the import, and modules that it must not load."""
 
 from __future__ import annotations
 
@@ -31,9 +31,8 @@ Import = Callable[[str], tuple[float, float, set[str]]]
 def run_import(tmp_path: Path) -> Import:
     """Import NumPy, then a module, in a process of its own.
 
-    Gives the seconds of each, and the names of all that is loaded. Bytecode is kept
-    beside the test, so that what is measured is an import and no compilation, also
-    where the interpreter has been told to write none.
+    Gives the seconds of each, and the names of all loaded modules. Bytecode is kept in a
+    folder of the test, so that no compilation is measured.
     """
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -54,7 +53,7 @@ def _import(module: str, environment: dict[str, str]) -> tuple[float, float, set
 
 
 def test_import_time(note: Callable[[Row], None], run_import: Import) -> None:
-    """Importing the package once NumPy is there."""
+    """Importing the package after NumPy."""
     run_import("customop")
     runs = [run_import("customop") for _ in range(11)]
     ours = statistics.median(run[1] for run in runs)
@@ -67,6 +66,6 @@ def test_import_time(note: Callable[[Row], None], run_import: Import) -> None:
 
 @pytest.mark.parametrize("module", ["cupy", "torch", "sympy"])
 def test_import_brings_no(module: str, run_import: Import) -> None:
-    """The package imports none of the large packages it can work with."""
+    """The package imports none of the large packages that it supports."""
     _, _, loaded = run_import("customop")
     assert module not in loaded

@@ -1,4 +1,4 @@
-"""What looking an operator up, choosing an overload and a config object cost."""
+"""Costs of looking an operator up, choosing an overload, and a config object."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def library() -> Iterator[co.Library]:
 
 
 def test_look_up(compare: Callable[..., None]) -> None:
-    """An operator by its dotted name, once it is known."""
+    """An operator by its dotted name, looked up before."""
     ours = Statement("ops.np.sin.default", {"ops": co.ops})
     statements = {"ours": ours, **peers.looked_up()}
     compare("ops.ns.name.overload", statements, ratio("torch", None))
@@ -61,7 +61,7 @@ def test_overload(
 
 
 def test_config_object(compare: Callable[..., None]) -> None:
-    """Five values, three of them in a config object; torch has them one by one."""
+    """Five values, three of them in a config object; torch takes them one by one."""
     op = co.custom_op("bench::configured", configured, mutates_args=())
     names = {"op": op, "x": X, "y": X, "config": Config(2.0, 3, c=True)}
     ours = Statement("op(x, y, config)", names)

@@ -1,4 +1,4 @@
-"""A chain of 100,000 operators: time, memory and recursion of its gradient."""
+"""The gradient of a chain of 100,000 operators: time, memory and recursion."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def _gradient(op: Any, length: int) -> Callable[[Any], Any]:
 
 
 def _seconds(length: int) -> float:
-    """Time for each operator of a chain, with the garbage collector as users have it.
+    """Time for each operator of a chain, with the garbage collector on.
 
-    What the peers keep alive is frozen: the collector would look through it for us.
+    Objects that the peers keep alive are frozen, so that the collector skips them.
     """
     fn = _gradient(sine, length)
     gc.collect()
@@ -44,10 +44,10 @@ def _seconds(length: int) -> float:
 
 
 def test_time_is_linear(note: Callable[[Row], None]) -> None:
-    """Ten times the operators take about ten times as long; quadratic would be 10 x.
+    """An operator of the long chain takes about as long as one of the short chain.
 
-    Not less than 1 x: the long chain leaves the caches of the processor, and the
-    garbage collector looks through what it keeps a few times more.
+    A little longer: the long chain does not fit into the caches of the processor, and
+    the garbage collector runs more often. Quadratic time would be 10 x.
     """
     runs = [(_seconds(LENGTH // 10), _seconds(LENGTH)) for _ in range(3)]
     short, long = (min(column) for column in zip(*runs, strict=True))
@@ -56,7 +56,7 @@ def test_time_is_linear(note: Callable[[Row], None]) -> None:
 
 
 def test_no_recursion() -> None:
-    """The recursion limit stays, and a chain far longer than it has a gradient."""
+    """A chain longer than the recursion limit has a gradient, and the limit stays."""
     before = sys.getrecursionlimit()
     assert before < LENGTH
     assert np.isfinite(_gradient(sine, LENGTH)(X)).all()
@@ -64,7 +64,7 @@ def test_no_recursion() -> None:
 
 
 def test_memory_is_freed() -> None:
-    """What was saved goes as backward passes it, and nothing stays afterwards."""
+    """Backward frees saved arrays as it goes, and nothing stays afterwards."""
     seen: list[int] = []
 
     def backward(ctx: Any, g: Any) -> Any:
@@ -79,7 +79,7 @@ def test_memory_is_freed() -> None:
     fn = _gradient(watched, LENGTH)
     fn(X)
     seen.clear()
-    # Off, to prove that no cycle keeps what was saved.
+    # Off, to prove that no reference cycle keeps saved arrays.
     gc.disable()
     tracemalloc.start()
     try:
@@ -88,7 +88,7 @@ def test_memory_is_freed() -> None:
     finally:
         tracemalloc.stop()
         gc.enable()
-    # The list of sizes itself: a pointer and an int of 32 bytes each, and room to grow.
+    # The list of sizes: a pointer and an int of 32 bytes each, and room to grow.
     own = 44 * LENGTH
     first, last = seen[0], seen[-1]
     assert last - own < first / 20

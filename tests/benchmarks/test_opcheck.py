@@ -1,4 +1,4 @@
-"""What checking an operator costs."""
+"""The cost of checking an operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What making an operator costs."""
+"""The cost of making an operator."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ def test_register(compare: Callable[..., None], *, has_rules: bool) -> None:
     ours = Statement("register()", {"register": _full if has_rules else _bare})
     statements = {"ours": ours, **peers.registered(has_rules=has_rules)}
     rules = "with fake, autograd, vmap rules" if has_rules else "alone"
-    # Operators live as long as the process, so they are not made by the thousand.
+    # Operators live as long as the process, so only a few are made.
     compare(f"register an operator, {rules}", statements, at_most(150e-6), rounds=10)

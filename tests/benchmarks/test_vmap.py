@@ -1,4 +1,4 @@
-"""What vmap costs."""
+"""The cost of vmap."""
 
 from __future__ import annotations
 

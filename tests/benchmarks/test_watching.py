@@ -1,4 +1,4 @@
-"""What profiles and sampled checks cost: nothing when off, and little when on."""
+"""Costs of profiles and sampled checks: nothing when off, little when on."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def calls(op: co.Operator[..., np.ndarray]) -> dict[str, Statement]:
 
 @pytest.mark.parametrize("what", ["call", "traced call", "grad of op(x).sum()"])
 def test_off(compare: Callable[..., None], what: str) -> None:
-    """Calls of an operator that was watched and sampled, beside one that never was."""
+    """Calls of an operator that was profiled and sampled before, and of a new one."""
     old = make("once_watched")
     with co.profile():
         co.grad(lambda x: np.sum(old(x)))(X)
@@ -56,7 +56,7 @@ def test_off(compare: Callable[..., None], what: str) -> None:
 
 
 def test_profile(note: Callable[[Row], None]) -> None:
-    """What is added for each kernel, rule and formula that a profile sees."""
+    """The time that a profile adds for each kernel, rule and formula."""
     statements = calls(make("profiled"))
     off = alternate(statements)
     with co.profile(max_events=10**7):
@@ -71,7 +71,7 @@ def test_profile(note: Callable[[Row], None]) -> None:
 
 
 def test_sample_checks(note: Callable[[Row], None]) -> None:
-    """One call in a thousand proves its contract, the others are drawn for it."""
+    """One call in a thousand proves its contract; the others pay for the draw."""
     statements = {"call": calls(make("sampled"))["call"]}
     statements["fake too"] = Statement("op(x)", {"op": operators.sine, "x": X})
     for statement in statements.values():

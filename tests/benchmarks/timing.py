@@ -1,4 +1,4 @@
-"""Timings of statements that take turns, so that all meet the same machine."""
+"""Timings of statements that run in turn, so that all see the same machine load."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Statement:
     names: Mapping[str, Any]
 
     def timer(self) -> Timer:
-        """A loop around the text itself: no function call is added to it."""
+        """A loop around the text, without a function call."""
         return Timer(self.text, globals=dict(self.names))
 
     def __call__(self) -> Any:
@@ -33,9 +33,9 @@ def alternate(
 ) -> dict[str, float]:
     """Seconds of each statement: the best of many short rounds taken in turn.
 
-    What else runs on the machine can only make a round slower, so the best one is
-    the least disturbed. The loop costs each statement the same, which is why
-    differences of these times are exact and ratios of times under 1 us are not.
+    Other processes can only make a round slower, so the best one is the least
+    disturbed. The loop costs the same for each statement, so differences of times are
+    exact, and ratios of times under 1 us are not.
     """
     timers = {name: statement.timer() for name, statement in statements.items()}
     numbers = {name: _number(timer) for name, timer in timers.items()}
@@ -48,7 +48,7 @@ def alternate(
 
 
 def _number(timer: Timer) -> int:
-    """Loops that fill one round, once first calls and caches are out of the way."""
+    """The number of loops that fill one round, after two calls to warm up."""
     timer.timeit(2)
     number = 1
     while (seconds := timer.timeit(number)) < ROUND_SECONDS / 4:

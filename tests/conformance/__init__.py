@@ -1,1 +1,1 @@
-"""One table of samples for each part of NumPy; every row gets every check."""
+"""A table of samples for each part of NumPy; every row gets every check."""

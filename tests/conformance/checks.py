@@ -1,4 +1,4 @@
-"""What the checks of a sample are made of: oracles, directions, rows."""
+"""Parts of the checks of a sample: calls, differences, rows."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def is_float(value: Any) -> bool:
 
 
 class Identity(co.Interpreter):
-    """Brings every call to its operator, by the fast path and the slow one."""
+    """Runs every call as an operator, by the fast path and by the slow one."""
 
     kind = co.RuleKind("identity")
 
@@ -71,7 +71,7 @@ class Identity(co.Interpreter):
         self.seen: set[str] = set()
 
     def process(self, op: Any, args: Sequence[Any]) -> Any:
-        """Run the operator both ways, and demand one answer."""
+        """Run the operator both ways and compare the results."""
         self.seen.add(op.qualname)
         values = self.unwrap(args)
         out = op.invoke(values)
@@ -87,7 +87,7 @@ class Identity(co.Interpreter):
 
 
 def through_operators(sample: Sample, *args: Any) -> tuple[Any, set[str]]:
-    """The result of a sample by way of operators, and the operators it used."""
+    """The result of a sample that runs as operators, and the operators it used."""
     with Identity() as identity:
         given = [identity.wrap(a) if isinstance(a, np.ndarray) else a for a in args]
         out = call(sample, *given)
@@ -107,7 +107,7 @@ def operators_of(sample: Sample) -> set[str]:
 
 
 def partial_of(sample: Sample) -> Callable[..., Any]:
-    """A sample as a function of the arguments to differentiate by; floats out alone."""
+    """A sample as a function of the arguments to differentiate by; it returns floats only."""
 
     def fn(*primals: Any) -> tuple[Any, ...]:
         args = list(sample.args)
@@ -145,7 +145,7 @@ def pairing(first: Sequence[Any], second: Sequence[Any]) -> float:
 
 
 def moved(values: Sequence[Any], direction: Sequence[Any], step: float) -> list[Any]:
-    """Arrays a step along a direction."""
+    """The arrays after a step in a direction."""
     pairs = zip(values, direction, strict=True)
     return [x + step * d for x, d in pairs]
 
@@ -173,7 +173,7 @@ def difference(
 
 
 def assert_near(actual: Any, expected: Any, tolerance: float = 1e-6) -> None:
-    """Raise unless all are close, with differences measured by the largest."""
+    """Raise unless all values are close, relative to the largest one."""
     a, b = np.asarray(actual), np.asarray(expected)
     assert a.shape == b.shape
     scale = max(1.0, float(np.max(np.abs(b), initial=0.0)))

@@ -1,4 +1,4 @@
-"""What a row of the conformance table is."""
+"""A row of the conformance table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Sample:
-    """A call that every check is made on.
+    """One call that every check runs on.
 
     Attributes
     ----------
@@ -18,7 +18,7 @@ class Sample:
     fn : callable
         A plain function of arrays, in ``np.`` code.
     args, kwargs : tuple, dict
-        What it is called with; arrays are NumPy's.
+        Its arguments, with NumPy arrays.
     diff : tuple of int
         Positions of the arguments to differentiate by.
     vmap : bool

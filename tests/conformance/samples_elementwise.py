@@ -21,7 +21,7 @@ def _complex(*shape: int) -> Any:
     return _between(0.2, 0.8, *shape) + 1j * _between(0.2, 0.8, *shape)
 
 
-# Name of a ufunc -> where its arguments lie, away from poles and steps.
+# Name of a ufunc -> range of its arguments, away from poles and steps.
 _UNARY: dict[str, tuple[float, float]] = {
     "negative": (-2, 2),
     "positive": (-2, 2),
@@ -67,7 +67,7 @@ _STEPS = (
 )
 _REAL_ONLY = ("cbrt", "deg2rad", "rad2deg", "fabs")
 
-# Name of a ufunc of two arrays -> where its second argument lies.
+# Name of a ufunc of two arrays -> range of its second argument.
 _BINARY: dict[str, tuple[float, float]] = {
     "add": (-2, 2),
     "subtract": (-2, 2),
@@ -144,7 +144,7 @@ def _discrete() -> list[Sample]:
     found = [Sample(name, getattr(np, name), (steps,), diff=(0,)) for name in _STEPS]
     other = np.array([0.4, 0.4, 3.0])
     for name in (*_COMPARISONS, *_LOGIC, "floor_divide"):
-        # A quotient that is whole would be at a step.
+        # An integer quotient would be at a step.
         second = other + 0.03 if name == "floor_divide" else other
         found.append(Sample(name, getattr(np, name), (steps, second), diff=(0, 1)))
         found.append(Sample(f"{name}-whole", getattr(np, name), (whole, whole[::-1])))

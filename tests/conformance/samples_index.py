@@ -33,7 +33,7 @@ _SMALL = np.array([2, 0], np.uint8)
 
 
 def _row(name: str, fn: Any, *args: Any, **options: Any) -> Sample:
-    """A row whose arguments are all differentiated where they are floats."""
+    """A row that is differentiated by all its float arguments."""
     diff = tuple(i for i, a in enumerate(args) if a.dtype == np.float64)
     return Sample(name, fn, args, diff=diff, **options)
 
@@ -44,7 +44,7 @@ def _get(name: str, x: Any, key: Any) -> Sample:
 
 
 def _by(name: str, fn: Any, x: Any, *indices: Any) -> Sample:
-    """A call in which the index arrays are arguments, so that they are batched too."""
+    """A call with the index arrays as arguments, so that they are batched too."""
     return _row(f"getitem_{name}", fn, x, *indices)
 
 
@@ -125,7 +125,7 @@ _ADVANCED = [
 
 
 def _at(x: Any, *key: Any) -> Any:
-    """``x[key]``; a plain array that is indexed by a traced one goes to the operator."""
+    """``x[key]``; by `getitem` where a plain array is indexed by a traced one."""
     if isinstance(x, np.ndarray) and any(isinstance(k, co.Tracer) for k in key):
         return call_numpy(getitem, x, key)
     return x[key]
@@ -163,7 +163,7 @@ _TRACED = [
 ]
 
 
-# The shape depends on data, which a fake mask does not have: the real ones are given.
+# The shape depends on data, which a fake mask lacks, so real masks are used.
 def _real(mask: Any, real: Any) -> Any:
     return real if isinstance(mask, co.FakeArray) else mask
 

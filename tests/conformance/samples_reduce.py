@@ -13,7 +13,7 @@ _rng = np.random.default_rng(27)
 
 
 def _spaced(*shape: int) -> Any:
-    """Numbers well apart from each other and from zero, in no order."""
+    """Unsorted numbers, far from each other and from zero."""
     count = int(np.prod(shape))
     steps = _rng.permutation(count) - count // 2 + 0.5
     return (steps * 0.3 + _rng.uniform(-0.05, 0.05, count)).reshape(shape)
@@ -47,7 +47,7 @@ def _reductions() -> list[Sample]:
     found = []
     for fn in (*_SMOOTH, *_EXTREMES):
         for which, keywords in _AXES.items():
-            # Nothing varies over no axes: the deviation is 0, where roots have no slope.
+            # Over no axes the deviation is 0, where its root has no slope.
             diff = () if which == "none" and fn is np.std else (0,)
             called = _with(fn, **keywords)
             found.append(Sample(f"{fn.__name__}-{which}", called, (_Y,), diff=diff))

@@ -29,7 +29,7 @@ _ONES = _floats(1, 3, 1, 2)
 
 
 def _row(name: str, fn: Any, *args: Any, **options: Any) -> Sample:
-    """A row whose arguments are all differentiated where they are floats."""
+    """A row that is differentiated by all its float arguments."""
     diff = tuple(i for i, a in enumerate(args) if a.dtype == np.float64)
     return Sample(name, fn, args, diff=diff, **options)
 

@@ -62,11 +62,11 @@ def test_fake_is_real(sample: Sample) -> None:
     """Fake arrays have the shape, dtype and order of axes of real results."""
     out, _ = checks.through_operators(sample, *sample.args)
     real = checks.leaves(out)
-    told = checks.leaves(co.eval_shape(sample.fn, *sample.args, **sample.kwargs))
-    assert [x.shape for x in told] == [np.shape(x) for x in real]
-    assert [x.dtype for x in told] == [np.asarray(x).dtype for x in real]
+    fakes = checks.leaves(co.eval_shape(sample.fn, *sample.args, **sample.kwargs))
+    assert [x.shape for x in fakes] == [np.shape(x) for x in real]
+    assert [x.dtype for x in fakes] == [np.asarray(x).dtype for x in real]
     if not any(_is_broadcast(a) for a in [*sample.args, *real]):
-        assert [_order(x) for x in told] == [_order(np.asarray(x)) for x in real]
+        assert [_order(x) for x in fakes] == [_order(np.asarray(x)) for x in real]
 
 
 def _is_broadcast(x: Any) -> bool:
@@ -79,7 +79,7 @@ def _is_broadcast(x: Any) -> bool:
 
 @checks.over(DIFFERENTIABLE)
 def test_vjp_is_the_difference(sample: Sample) -> None:
-    """A pulled back cotangent tells the slope in any direction."""
+    """A pulled back cotangent gives the slope in any direction."""
     fn, primals = checks.partial_of(sample), checks.primals_of(sample)
     out, pullback = co.vjp(fn, *primals)
     cotangent = checks.random_like(out, 1)
@@ -115,7 +115,7 @@ def test_vjp_is_the_difference_by_element(sample: Sample) -> None:
 
 @checks.over(DIFFERENTIABLE)
 def test_jvp_is_the_difference(sample: Sample) -> None:
-    """A tangent pushed forward is the slope of every result."""
+    """A tangent pushed forward is the slope of the results."""
     fn, primals = checks.partial_of(sample), checks.primals_of(sample)
     tangents = checks.random_like(primals, 4)
     out, moved = co.jvp(fn, primals, tangents)
@@ -158,7 +158,7 @@ TWICE = [s for s in DIFFERENTIABLE if s.second]
 
 @checks.over(TWICE)
 def test_second_derivative_is_the_difference(sample: Sample) -> None:
-    """The gradient of a projection of the gradient tells its slope."""
+    """The gradient of a projection of the gradient gives its slope."""
     gradient, values = _gradient(sample)
     first, pullback = co.vjp(gradient, *values)
     weights = checks.random_like(first, 8)
@@ -192,9 +192,9 @@ _IDENTITY = checks.Identity()
 
 
 def _seen_by_index(args: list[Any], batched: tuple[int, ...]) -> list[Any]:
-    """Arguments with arrays traced that only whole numbers could index in silence.
+    """The arguments, with plain arrays traced where batched integers index them.
 
-    ``x[i]`` with a plain `x` asks `i` for its value, as NumPy's own indexing does.
+    ``x[i]`` with a plain `x` would ask `i` for its value.
     """
     if not all(args[i].dtype.kind in "iub" for i in batched):
         return args
@@ -223,7 +223,7 @@ def test_vmap_is_the_loop(sample: Sample, dim: int, size: int) -> None:
 
 @checks.over([s for s in DIFFERENTIABLE if s.vmap])
 def test_vmap_and_vjp_nest(sample: Sample) -> None:
-    """Gradients of rows are rows of gradients, both ways round."""
+    """The vmap of a vjp and the vjp of a vmap give the gradients of the rows."""
     fn, primals = checks.partial_of(sample), checks.primals_of(sample)
     batches = [checks.batch_of(x, 2, 0) for x in primals]
     rows = [[b[i] for b in batches] for i in range(2)]
@@ -260,10 +260,10 @@ def test_single_precision_is_kept(sample: Sample) -> None:
     narrow = Sample(sample.name, sample.fn, tuple(args), sample.kwargs, sample.diff)
     expected = checks.leaves(checks.call(narrow, *args))
     out, _ = checks.through_operators(narrow, *args)
-    told = checks.leaves(co.eval_shape(sample.fn, *args, **sample.kwargs))
+    fakes = checks.leaves(co.eval_shape(sample.fn, *args, **sample.kwargs))
     dtypes = [np.asarray(e).dtype for e in expected]
     assert [np.asarray(a).dtype for a in checks.leaves(out)] == dtypes
-    assert [t.dtype for t in told] == dtypes
+    assert [t.dtype for t in fakes] == dtypes
     if sample.diff:
         _check_single_gradients(sample, narrow)
 
@@ -280,7 +280,7 @@ def _check_single_gradients(sample: Sample, narrow: Sample) -> None:
         checks.assert_near(g, e, 2e-4)
 
 
-# ---- the table is whole ----
+# ---- completeness ----
 
 BUILT_IN = sorted(name for name in operators if name.startswith("np::"))
 

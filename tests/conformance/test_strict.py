@@ -1,4 +1,4 @@
-"""Every sample on arrays of another class, whose kernels are registered in a loop."""
+"""Every sample on arrays of another class, array_api_strict."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.strict_arrays import StrictArray, to_numpy, to_strict
 
 arrays.register_kernels(dict(operators))
 
-# Dictionaries keyed by dtypes compare keys of one hash, and strict dtypes hash as
-# NumPy's: array_api_strict warns of the comparison, which says unequal as it should.
+# Strict dtypes have the hashes of NumPy's, so dictionaries compare them. The result is
+# right, but array_api_strict warns of the comparison.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:You are comparing a array_api_strict dtype:UserWarning"
 )
 
-# Samples whose own code mixes arrays of NumPy in, which no other kind may meet.
+# Samples whose code adds NumPy arrays, which do not mix with other kinds.
 _NUMPY_INSIDE = (
     "concatenate_constant",
     "concatenate_dtype",
@@ -64,7 +64,7 @@ def test_kernel_is_numpy(sample: Sample) -> None:
 
 @checks.over(DIFFERENTIABLE)
 def test_vjp_is_that_of_numpy_arrays(sample: Sample) -> None:
-    """Gradients by strict arrays are strict, and those by NumPy's arrays."""
+    """Gradients of strict arrays are strict, and equal those of NumPy arrays."""
     primals = checks.primals_of(sample)
     out, pullback = co.vjp(checks.partial_of(sample), *primals)
     cotangent = checks.random_like(out, 1)

@@ -1,4 +1,4 @@
-"""NumPy operators called by their names, with arguments that no function prepared."""
+"""NumPy operators called directly, not through NumPy's functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAYS: dict[str, Callable[[Any, Any], Any]] = {
 }
 ways = pytest.mark.parametrize("run", WAYS.values(), ids=WAYS)
 
-# Operator over its array, and what NumPy does; axes counted from the end.
+# Operator and NumPy function, with axes counted from the end.
 CALLS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "concatenate": (
         lambda x: NP.concatenate([x, 2.0 * x], -1),
@@ -54,15 +54,15 @@ table = pytest.mark.parametrize(("ours", "numpys"), CALLS.values(), ids=CALLS)
 
 @table
 def test_values_are_numpys(ours: Any, numpys: Any) -> None:
-    """An operator means by an axis what NumPy's function means by it."""
+    """The operator counts axes as NumPy's function does."""
     np.testing.assert_array_equal(ours(X), numpys(X))
 
 
 @table
 def test_fake_shapes_are_numpys(ours: Any, numpys: Any) -> None:
-    """So does its fake kernel."""
+    """The fake kernel counts axes in the same way."""
     found, expected = co.eval_shape(ours, X), numpys(X)
-    # The step along an axis of length one means nothing.
+    # The stride of an axis of length one does not matter.
     steps = [s for s, n in zip(found.strides, found.shape, strict=True) if n > 1]
     known = [s for s, n in zip(expected.strides, expected.shape, strict=True) if n > 1]
     assert (found.shape, steps) == (expected.shape, known)
@@ -71,7 +71,7 @@ def test_fake_shapes_are_numpys(ours: Any, numpys: Any) -> None:
 @table
 @pytest.mark.parametrize("dim", [0, 1, -1])
 def test_batches_are_rows(ours: Any, numpys: Any, dim: int) -> None:
-    """So does its vmap rule, wherever the batch axis is."""
+    """The vmap rule does too, for any batch axis."""
     rows = [X, X + 0.5]
     expected = np.stack([numpys(row) for row in rows])
     batch = np.stack(rows, dim)
@@ -80,7 +80,7 @@ def test_batches_are_rows(ours: Any, numpys: Any, dim: int) -> None:
 
 @table
 def test_gradients_are_differences(ours: Any, numpys: Any) -> None:
-    """So do its backward formula and its derivatives forward."""
+    """The backward formula and the jvp rule do too."""
     assert co.gradcheck(ours, (X,))
     tangent = np.cos(X)
     _, moved = co.jvp(ours, (X,), (tangent,))
@@ -91,14 +91,14 @@ def test_gradients_are_differences(ours: Any, numpys: Any) -> None:
 @pytest.mark.parametrize("name", ["real", "imag"])
 @ways
 def test_parts_of_real_numbers_are_refused(name: str, run: Any) -> None:
-    """The part of a real array is no view of half its size: the operators refuse."""
+    """The operators refuse a real array."""
     with pytest.raises(co.ArgumentError, match=f"np::{name} takes complex arrays"):
         run(getattr(NP, name), X)
 
 
 @pytest.mark.parametrize("x", [np.array([2.5]), np.array([2.5, 2.5])])
 def test_deviation_of_equal_elements_has_no_slope(x: np.ndarray) -> None:
-    """Both ways through np.std give 0 there, not 0 / 0."""
+    """The gradient and the tangent of np.std are 0 there, not 0 / 0."""
     np.testing.assert_array_equal(co.grad(np.std)(x), np.zeros_like(x))
     _, tangent = co.jvp(np.std, (x,), (np.ones_like(x),))
     assert float(tangent) == 0.0
@@ -106,7 +106,7 @@ def test_deviation_of_equal_elements_has_no_slope(x: np.ndarray) -> None:
 
 FOUR = np.arange(4.0)
 
-# Calls that NumPy has another meaning for, or none that is safe.
+# Arguments that only NumPy's functions convert.
 REFUSED: dict[str, Callable[[Any], Any]] = {
     "a mask as an index array": lambda x: NP.index(x, [np.array([True] * 4)]),
     "floats as an index array": lambda x: NP.index(x, [np.array([0.0])]),
@@ -121,7 +121,7 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("call", REFUSED.values(), ids=REFUSED)
 @ways
 def test_index_operators_take_what_they_mean(call: Any, run: Any) -> None:
-    """Kernel and fake kernel refuse what only NumPy's functions sort out."""
+    """Kernel and fake kernel refuse arguments that only NumPy's functions convert."""
     with pytest.raises((co.ArgumentError, co.ShapeError)):
         run(call, FOUR)
 
@@ -140,6 +140,6 @@ OUTSIDE: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("call", OUTSIDE.values(), ids=OUTSIDE)
 @ways
 def test_axes_outside_are_refused(call: Any, run: Any) -> None:
-    """An axis that is not there is refused, by fake kernels too."""
+    """A missing axis is refused, by fake kernels too."""
     with pytest.raises(ValueError, match="axis"):
         run(call, X)

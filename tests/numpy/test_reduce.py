@@ -1,4 +1,4 @@
-"""Reductions and products where the conformance table does not reach."""
+"""Reductions and products: cases beyond the conformance table."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ X = np.array([[1.0, 3.0, 2.0], [4.0, 0.5, 6.0]])
     ("fn", "expected"), [(np.max, [0.0, 0.5, 0.5]), (np.min, [1.0, 0.0, 0.0])]
 )
 def test_ties_share_the_gradient(fn: Callable[..., Any], expected: list[float]) -> None:
-    """Elements that are the extreme value together share its gradient evenly."""
+    """Equal extreme elements share the gradient evenly."""
     assert co.grad(fn)(np.array([1.0, 2.0, 2.0])).tolist() == expected
 
 
 def test_gradient_of_max_sums_to_one_over_several_axes() -> None:
-    """Over several axes the shares of the ties still sum to one."""
+    """The shares of equal elements sum to one over several axes."""
     x = np.array([[2.0, 2.0], [1.0, 2.0]])
     grads = co.grad(lambda v: np.max(v, axis=(0, 1)))(x)
     assert np.isclose(grads, [[1 / 3, 1 / 3], [0, 1 / 3]]).all()
 
 
 def test_hessian_of_a_product_with_zeros_is_exact() -> None:
-    """Second derivatives of x y z at (0, 2, 0) are the products of what is left."""
+    """Second derivatives of x y z at (0, 2, 0) are products of the other factors."""
     hessian = co.hessian(np.prod)(np.array([0.0, 2.0, 0.0]))
     assert hessian.tolist() == [[0, 0, 2], [0, 0, 0], [2, 0, 0]]
 
@@ -46,14 +46,14 @@ def test_third_derivative_of_a_running_product_with_zeros_is_exact() -> None:
 
 
 def test_gradient_of_sort_follows_the_elements() -> None:
-    """Weights of the sorted elements come back to where the elements stood."""
+    """Each element gets the weight of its place in the sorted array."""
     weights = np.array([10.0, 20.0, 30.0])
     grads = co.grad(lambda v: np.sum(np.sort(v) * weights))(np.array([3.0, 1.0, 2.0]))
     assert grads.tolist() == [30.0, 10.0, 20.0]
 
 
 def test_sort_of_ties_keeps_the_order_of_elements() -> None:
-    """Equal elements count as sorted in the order in which they stand."""
+    """Equal elements keep their order."""
     weights = np.array([1.0, 2.0, 3.0])
     grads = co.grad(lambda v: np.sum(np.sort(v) * weights))(np.array([2.0, 2.0, 1.0]))
     assert grads.tolist() == [2.0, 3.0, 1.0]
@@ -72,13 +72,13 @@ def test_gradient_has_the_dtype_of_the_input(
 
 
 def test_sum_in_another_dtype_has_a_gradient_in_its_own() -> None:
-    """A sum taken in double precision of single numbers has a single gradient."""
+    """A sum of float32 values in float64 has a float32 gradient."""
     x = X.astype(np.float32)
     value, grads = co.value_and_grad(lambda v: np.sum(v, dtype=np.float64))(x)
     assert (value.dtype, grads.dtype) == (np.float64, np.float32)
 
 
-# ---- what no operator does ----
+# ---- arguments without an operator ----
 
 _REFUSED: dict[str, Callable[[Any], Any]] = {
     "np.sum(initial=1.0)": lambda x: np.sum(x, initial=1.0),
@@ -95,7 +95,7 @@ _REFUSED: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("call", list(_REFUSED), ids=list(_REFUSED))
 def test_unsupported_arguments_are_refused(call: str) -> None:
-    """An argument that no operator has is an error that names it, never ignored."""
+    """An argument without an operator raises an error that names it."""
     with pytest.raises(ArgumentError) as raised:
         co.eval_shape(_REFUSED[call], X)
     assert raised.value.what.startswith(
@@ -104,20 +104,20 @@ def test_unsupported_arguments_are_refused(call: str) -> None:
 
 
 def test_where_is_refused() -> None:
-    """A mask for the sum is refused, with np.where as the way out."""
+    """The error for a mask of the sum recommends np.where."""
     with pytest.raises(ArgumentError, match=r"select with np\.where"):
         co.grad(lambda x: np.sum(x, where=np.ones((2, 3), bool)))(X)
 
 
 def test_einsum_with_lists_is_refused() -> None:
-    """Subscripts as lists are refused, with the text to write."""
+    """The error for subscripts as lists says what to write."""
     with pytest.raises(ArgumentError, match="write the subscripts as text"):
         co.grad(lambda x: np.einsum(x, [0, 1], []))(X)
 
 
 @pytest.mark.parametrize("fn", [np.sum, np.max, np.cumsum, np.sort, np.argmax])
 def test_axis_out_of_bounds_is_numpys_error(fn: Callable[..., Any]) -> None:
-    """An axis that is not there is the error that NumPy has, for fake arrays too."""
+    """A missing axis raises NumPy's error, for fake arrays too."""
     with pytest.raises(np.exceptions.AxisError):
         co.eval_shape(lambda x: fn(x, axis=2), X)
 

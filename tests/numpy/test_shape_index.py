@@ -1,4 +1,4 @@
-"""Shape and indexing of NumPy operators: keys, views, errors and refusals."""
+"""Shape and indexing of NumPy operators: keys, views and errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ X = np.arange(120.0).reshape(2, 3, 4, 5)
 
 
 class Through(co.Interpreter):
-    """Brings every call to its operator."""
+    """Runs every call as an operator."""
 
     kind = co.RuleKind("through")
 
@@ -25,7 +25,7 @@ class Through(co.Interpreter):
 
 
 def through(fn: Callable[..., Any], *args: Any) -> Any:
-    """The result of a function by way of operators, on arrays."""
+    """The result of a function that runs as operators."""
     with Through() as run:
         return run.lower(fn(*[run.wrap(a) for a in args]))
 
@@ -96,7 +96,7 @@ BAD_KEYS = [
 
 @pytest.mark.parametrize("key", BAD_KEYS, ids=range(len(BAD_KEYS)))
 def test_bad_keys_raise_the_error_of_numpy(key: Any) -> None:
-    """A key that NumPy refuses raises NumPy's error, word for word."""
+    """A key that NumPy refuses raises the same error."""
     expected = outcome(lambda: X[key])
     assert outcome(lambda: through(lambda a: a[key], X)) == expected
 
@@ -110,13 +110,13 @@ def test_bad_keys_of_rows_raise_the_error_of_numpy(key: Any) -> None:
 
 @pytest.mark.parametrize("key", BAD_KEYS[:-2], ids=range(len(BAD_KEYS) - 2))
 def test_bad_keys_of_fake_arrays_raise_the_error_of_numpy(key: Any) -> None:
-    """A fake array refuses a key as a real one does."""
+    """A fake array raises the same error for a key as a real one."""
     expected = outcome(lambda: X[key])
     assert outcome(lambda: co.eval_shape(lambda a: a[key], X)) == expected
 
 
 def test_step_of_zero_is_an_error() -> None:
-    """A slice with step 0 raises as for NumPy."""
+    """A slice with step 0 raises NumPy's error."""
     expected = outcome(lambda: X[::0])
     assert outcome(lambda: through(lambda a: a[::0], X)) == expected
 
@@ -166,18 +166,18 @@ def test_strides_of_fake_views_are_those_of_views(fn: Any) -> None:
     real = fn(X)
     fake = co.eval_shape(fn, X)
     assert real.base is not None
-    told = [s for s, n in zip(fake.strides, fake.shape, strict=True) if n > 1]
-    assert told == [s for s, n in zip(real.strides, real.shape, strict=True) if n > 1]
+    found = [s for s, n in zip(fake.strides, fake.shape, strict=True) if n > 1]
+    assert found == [s for s, n in zip(real.strides, real.shape, strict=True) if n > 1]
 
 
 @over(VIEWS)
 def test_views_share_memory(fn: Any) -> None:
-    """By way of operators too, a view looks at the memory of its array."""
+    """A view made by operators shares the memory of its array."""
     assert np.may_share_memory(through(fn, X), X)
 
 
 def test_reshape_copies_where_it_must() -> None:
-    """A reshape that no view can have is told as a copy in C order."""
+    """A reshape that needs a copy is in C order."""
     fake = co.eval_shape(lambda x: np.reshape(x.T, (20, 6)), X)
     assert fake.strides == (48, 8)
 
@@ -201,11 +201,11 @@ MAKERS = [
 def test_strides_of_fake_results_are_those_of_results(
     fn: Any, shape: Any, axes: Any
 ) -> None:
-    """New arrays, empty ones too, have NumPy's strides for any order of the axes."""
+    """New arrays have NumPy's strides for any order of the axes, also if they are empty."""
     x = np.ones([shape[axis] for axis in axes]).transpose(np.argsort(axes))
     real, fake = fn(x), co.eval_shape(fn, x)
     pairs = zip(real.shape, real.strides, fake.strides, strict=True)
-    assert [told for n, _, told in pairs if n != 1] == [
+    assert [found for n, _, found in pairs if n != 1] == [
         s for n, s in zip(real.shape, real.strides, strict=True) if n != 1
     ]
 
@@ -220,7 +220,7 @@ def test_gradient_of_repeated_indices_adds_up() -> None:
 
 
 def test_gradient_of_clip_is_zero_outside() -> None:
-    """Outside of the bounds nothing flows; inside all does."""
+    """The gradient is 0 outside the bounds and 1 inside."""
     grad = co.grad(lambda x: np.clip(x, -1.0, 1.0).sum())
     assert grad(np.array([-2.0, 0.5, 2.0])).tolist() == [0.0, 1.0, 0.0]
 
@@ -231,7 +231,7 @@ def test_hessian_of_neighbours() -> None:
     assert hessian.tolist() == [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
 
 
-# ---- errors and refusals ----
+# ---- errors ----
 
 WRONG = [
     lambda x: np.reshape(x, (7, -1)),
@@ -267,7 +267,7 @@ WRONG = [
 @pytest.mark.parametrize("run", [through, co.eval_shape])
 @over(WRONG)
 def test_what_numpy_refuses_is_refused(fn: Any, run: Any) -> None:
-    """A call that NumPy refuses raises an error of a class that catches NumPy's."""
+    """A call that NumPy refuses raises an error of the same builtin class."""
     builtins = (TypeError, IndexError, ValueError)
     with pytest.raises(builtins) as expected:
         fn(X)
@@ -292,13 +292,13 @@ REFUSED = [
 
 @pytest.mark.parametrize(("fn", "name"), REFUSED, ids=range(len(REFUSED)))
 def test_keywords_without_support_are_refused(fn: Any, name: str) -> None:
-    """A keyword that has no support raises an error that names it."""
+    """An unsupported keyword raises an error that names it."""
     with pytest.raises(co.ArgumentError, match=f"{name}="):
         through(fn, X)
 
 
 def test_plain_answers() -> None:
-    """Questions about shape and dtype have plain answers."""
+    """Functions about shape and dtype return plain values."""
     asked: list[Any] = []
 
     def ask(x: Any) -> Any:
