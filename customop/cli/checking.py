@@ -8,15 +8,15 @@ from time import perf_counter
 from typing import Any
 
 from customop.cli import junit
-from customop.cli.command import Command, UsageError
+from customop.cli.command import Command
 from customop.cli.finding import import_target, select, split_target
 from customop.cli.outcomes import STATUSES, CheckOutcome, Report, total
 from customop.cli.plain import Plain
 from customop.core.operator import Operator
-from customop.errors import ArgumentError, counted
+from customop.errors import counted
 from customop.testing import opcheck
 from customop.testing.close import check_bounds
-from customop.testing.opcheck import OpCheckResult, checks_named, status_of
+from customop.testing.opcheck import OpCheckResult, checks_in, status_of
 
 __all__ = ["COMMAND"]
 
@@ -32,24 +32,11 @@ def _chosen(targets: Sequence[str]) -> list[Operator[..., Any]]:
     return list(found.values())
 
 
-def _test_utils(text: str) -> str | list[str]:
-    names = "ALL" if text == "ALL" else [name.strip() for name in text.split(",")]
-    try:
-        checks_named(names)
-    except ArgumentError as error:
-        raise UsageError(
-            f"--test-utils: {error.what}",
-            *error.where,
-            do="write names with commas between them, or ALL",
-        ) from error
-    return names
-
-
 def _settings(options: Namespace) -> dict[str, Any]:
     """The settings of `opcheck`."""
     check_bounds("opcheck", options.rtol, options.atol)
     return {
-        "test_utils": _test_utils(options.test_utils),
+        "test_utils": [check.name for check in checks_in(options.test_utils)],
         "rtol": options.rtol,
         "atol": options.atol,
     }

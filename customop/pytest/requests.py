@@ -20,7 +20,7 @@ from customop.errors import CustomOpError, did_you_mean, quoted
 from customop.library.ops import OperatorPacket
 from customop.pytest.known_failures import KnownFailures
 from customop.testing.close import check_bounds
-from customop.testing.opcheck import CHECKS, checks_named
+from customop.testing.opcheck import CHECKS, checks_in, checks_named
 
 __all__ = [
     "Option",
@@ -96,10 +96,6 @@ class Request:
         return any(is_named(qualname, pattern) for pattern in self.patterns)
 
 
-def _names_of(checks: Any) -> tuple[str, ...]:
-    return tuple(check.name for check in checks_named(checks))
-
-
 @contextmanager
 def _usage(where: str) -> Iterator[None]:
     """Show a CustomOpError as an error of usage, without a traceback."""
@@ -131,8 +127,9 @@ def request_of(item: pytest.Item) -> Request | None:
     bounds = {name: value for name, value in mark.kwargs.items() if name in _BOUNDS}
     with _usage(f"{item.nodeid}: the marker opcheck"):
         check_bounds("opcheck", bounds.get("rtol"), bounds.get("atol"))
-        checks = _names_of(mark.kwargs.get("test_utils", "ALL"))
-    return Request(patterns, checks, bounds, mark in item.own_markers)
+        checks = checks_named(mark.kwargs.get("test_utils", "ALL"))
+    names = tuple(check.name for check in checks)
+    return Request(patterns, names, bounds, mark in item.own_markers)
 
 
 _BOUNDS = ("rtol", "atol")
@@ -187,10 +184,9 @@ def option_of(config: pytest.Config) -> Option:
             "--opcheck-accept is given without --opcheck\n"
             "  do: name the operators too: --opcheck NAMESPACE --opcheck-accept"
         )
-    given = str(config.getoption("opcheck_checks"))
-    names = "ALL" if given == "ALL" else [name.strip() for name in given.split(",")]
     with _usage("--opcheck-checks"):
-        request = Request(patterns, _names_of(names))
+        checks = checks_in(config.getoption("opcheck_checks"))
+    request = Request(patterns, tuple(check.name for check in checks))
     with _usage("--opcheck-failures"):
         known = KnownFailures(_path_of(config), CHECK_NAMES)
     return Option(config, request, known)

@@ -34,7 +34,14 @@ from customop.testing.inputs.find import base_samples
 from customop.testing.inputs.memory import map_arrays
 from customop.testing.inputs.oracle import random_state_kept
 
-__all__ = ["CHECKS", "OpCheckResult", "checks_named", "opcheck", "status_of"]
+__all__ = [
+    "CHECKS",
+    "OpCheckResult",
+    "checks_in",
+    "checks_named",
+    "opcheck",
+    "status_of",
+]
 
 CHECKS = (
     Check(
@@ -256,7 +263,16 @@ def opcheck(
 # ---- what was asked for ----
 
 
-def checks_named(names: str | Sequence[str]) -> list[Check]:
+def checks_in(text: str) -> list[Check]:
+    """The checks of an option: names with commas between them, or ``"ALL"``."""
+    names = "ALL" if text == "ALL" else [name.strip() for name in text.split(",")]
+    return checks_named(names, do="write names with commas between them, or ALL")
+
+
+def checks_named(
+    names: str | Sequence[str],
+    do: str = 'write test_utils="test_schema", several in a tuple, or "ALL"',
+) -> list[Check]:
     """The checks of these names, in the order of the table."""
     if names == "ALL":
         return list(CHECKS)
@@ -267,7 +283,7 @@ def checks_named(names: str | Sequence[str]) -> list[Check]:
             raise ArgumentError(
                 f"opcheck: no check is named {name!r}{near}",
                 f"known: {quoted(_BY_NAME)}",
-                do='write test_utils="test_schema", several in a tuple, or "ALL"',
+                do=do,
             )
     return [check for check in CHECKS if check.name in wanted]
 

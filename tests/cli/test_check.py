@@ -13,6 +13,7 @@ import pytest
 import customop as co
 from customop.cli import junit
 from customop.cli.outcomes import CheckOutcome, Report
+from customop.testing.opcheck import CHECKS
 from tests.cli._commands import Run, lines
 
 
@@ -156,8 +157,9 @@ def test_check_passes_its_options_on(run: Run, monkeypatch: pytest.MonkeyPatch) 
     run("check", "cli_checked:right", "--rtol", "0.5", "--atol=1e-3")
     run("check", "cli_checked:right", "--test-utils", "test_vmap, test_jvp")
     quiet = {"raise_exception": False}
+    names = [check.name for check in CHECKS]
     assert seen == [
-        quiet | {"test_utils": "ALL", "rtol": 0.5, "atol": 0.001},
+        quiet | {"test_utils": names, "rtol": 0.5, "atol": 0.001},
         quiet | {"test_utils": ["test_vmap", "test_jvp"], "rtol": None, "atol": None},
     ]
 

@@ -123,8 +123,7 @@ ERRORS = [
     (
         ["check", "cli_checked", "--test-utils", "test_vmapp"],
         (
-            "--test-utils: opcheck: no check is named 'test_vmapp' (did you mean"
-            " 'test_vmap'?)\n"
+            "opcheck: no check is named 'test_vmapp' (did you mean 'test_vmap'?)\n"
             "  known: {checks}\n"
             "  do: write names with commas between them, or ALL\n"
         ),

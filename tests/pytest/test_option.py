@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from customop.testing.opcheck import CHECKS
 from tests.pytest._project import FAR, SUITE, Project, lines
 
 pytest_plugins = ("pytester",)
@@ -246,6 +247,8 @@ WRONG = {
             "ERROR: --opcheck-checks: opcheck: no check is named 'test_vmp' (did you mean"
             " 'test_vmap'?)"
         ),
+        f"  known: {', '.join(repr(check.name) for check in CHECKS)}",
+        "  do: write names with commas between them, or ALL",
     ],
 }
 
