@@ -1,4 +1,4 @@
-"""Arrays against arrays, of every kind and inside containers."""
+"""assert_close: arrays of every kind against others, also inside containers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["assert_close", "check_bounds"]
 # Differences named in a message.
 _SHOWN = 6
 
-# dtype -> (rtol, atol); all others are compared exactly. Source: the table of
+# dtype -> (rtol, atol). Other dtypes are compared exactly. Source: the table of
 # torch.testing.assert_close, torch 2.13.
 _TOLERANCES = {
     "float16": (1e-3, 1e-5),
@@ -32,12 +32,12 @@ _TOLERANCES = {
     "complex64": (1.3e-6, 1e-5),
     "complex128": (1e-7, 1e-7),
 }
-# Of floats of other lengths, whose names the machine decides.
+# For floats of other lengths, whose names depend on the machine.
 _OTHER_FLOATS = (1e-7, 1e-7)
 
 
 class _Comparison(NamedTuple):
-    """What arrays are compared in."""
+    """The settings of a comparison."""
 
     rtol: float | None
     atol: float | None
@@ -47,7 +47,7 @@ class _Comparison(NamedTuple):
     check_stride: bool
 
     def bounds(self, *dtypes: np.dtype[Any]) -> tuple[float, float]:
-        """The tolerances given, or the loosest that the dtypes have."""
+        """The tolerances given, or the loosest of these dtypes."""
         if self.rtol is not None and self.atol is not None:
             return self.rtol, self.atol
         known = [
@@ -77,7 +77,7 @@ def assert_close(
     Parameters
     ----------
     actual : array, number, or sequence, mapping or pytree of them
-        Arrays of any kind. Of fake arrays everything but the values is compared.
+        Arrays of any kind. Of fake arrays all but the values is compared.
     expected : array, number, or sequence, mapping or pytree of them
         Nested as `actual`; sequences may be of different classes.
     rtol, atol : float, optional
@@ -92,7 +92,7 @@ def assert_close(
     check_stride : bool
         Whether strides must be the same.
     msg : str or callable, optional
-        The message of the error, or a function that makes it of the usual one.
+        The message of the error, or a function that makes it from the usual message.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def assert_close(
         *([f"and {rest} more"] if rest > 0 else []),
         do="correct the elements, or pass rtol and atol that allow for the difference"
         if "elements" in what
-        else "compare values that are nested and made alike, or switch that check off",
+        else "compare values of the same nesting and form, or switch that check off",
     )
     if msg is not None:
         raise OpCheckError(msg(str(error)) if callable(msg) else msg)
@@ -162,7 +162,7 @@ def check_bounds(function: str, rtol: float | None, atol: float | None) -> None:
 
 
 def _faults(path: str, a: Any, e: Any, how: _Comparison) -> Iterator[_Fault]:
-    """What is different between two nested values."""
+    """The differences between two nested values."""
     if a is None and e is None:
         return
     if _is_value(a) and _is_value(e):
@@ -192,7 +192,7 @@ def _is_sequence(value: Any) -> TypeIs[Sequence[Any]]:
 
 
 def _is_node(value: Any) -> bool:
-    """Whether a value is a pytree of leaves other than itself."""
+    """Whether a value is a pytree with leaves other than itself."""
     found = flatten(value)[0]
     return not (len(found) == 1 and found[0] is value)
 
@@ -201,7 +201,7 @@ def _check_comparable(path: str, value: Any) -> None:
     known = value is None or _is_value(value) or isinstance(value, Mapping)
     if not known and not _is_sequence(value) and not _is_node(value):
         raise ArgumentError(
-            f"assert_close: {show(value)}{_at(path)} is no array, number or container",
+            f"assert_close: {show(value)}{_at(path)} is not an array, number or container",
             do="compare other values with ==, and pass arrays here",
         )
 
@@ -270,7 +270,7 @@ def _brief(value: Any) -> str:
 
 
 def _form_faults(a: Any, e: Any, how: _Comparison) -> Iterator[str]:
-    """What differs besides the values."""
+    """The differences other than in the values."""
     shapes = [tuple(getattr(value, "shape", ())) for value in (a, e)]
     if shapes[0] != shapes[1]:
         yield f"shapes {shapes[0]} and {shapes[1]} differ"
@@ -328,7 +328,7 @@ def _element_faults(a: Any, e: Any, how: _Comparison) -> _Fault:
 
 
 def _typed(a: Any, e: Any, left: Vector, right: Vector) -> list[Vector]:
-    """Those of two values that have a dtype; a Python number has that of the array."""
+    """The values that have a dtype; a Python number takes that of the array."""
     pairs = [v for given, v in ((a, left), (e, right)) if is_array(given)]
     return pairs or [left, right]
 
@@ -347,16 +347,9 @@ def _counted(off: Vector) -> str:
 def _greatest(
     name: str, apart: Vector, equal: Vector, left: Vector, right: Vector, bound: str
 ) -> str:
-    # What is equal is not away at all; argmax takes nan for the greatest.
+    # Equal elements must not win; argmax takes nan for the greatest.
     order = np.where(equal, -1.0, apart)
     at = np.unravel_index(int(np.argmax(order)), apart.shape)
     place_of = f" at [{', '.join(str(int(i)) for i in at)}]" if at else ""
     pair = f"{left[at]} and {right[at]}"
-    return (
-        f"greatest {name} difference: {_short(apart[at])}{place_of} ({pair}), {bound}"
-    )
-
-
-def _short(number: Any) -> str:
-    """A difference, without digits that it does not have."""
-    return f"{float(number):.6g}"
+    return f"greatest {name} difference: {float(apart[at]):.6g}{place_of} ({pair}), {bound}"

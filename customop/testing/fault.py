@@ -1,4 +1,4 @@
-"""What a check has found."""
+"""The exception for a fault that a check has found."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _SHOWN = 6
 
 
 class Options(NamedTuple):
-    """What a check was asked for."""
+    """The settings of a check."""
 
     eps: float = 1e-6
     atol: float = 1e-5
@@ -66,7 +66,7 @@ class Problem:
     labels : callable, optional
         Asked for the names of the outputs after the first call.
     rule : str
-        What messages call the derivative that is checked.
+        The name of the checked derivative in messages.
     """
 
     __slots__ = ("_outline", "call", "inputs", "outputs", "rule", "start", "value")
@@ -167,9 +167,9 @@ def adjoint(problem: Problem) -> tuple[Linear, Callable[..., Any]]:
 def by_pullback(problem: Problem, pullback: Any, cotangents: Sequence[Any]) -> Vector:
     """The real transpose, from a pullback in JAX's convention.
 
-    That pullback p has Re(w D[v]) = Re(p(w) v), for the derivative D in any complex
-    direction v, as the pairing of w and v is Re(w v). The real transpose goes by the
-    pairing Re(conj(w) v) of the plane: it is conj(p(conj(w))).
+    JAX pairs w and v as Re(w v): its pullback p has Re(w D[v]) = Re(p(w) v) for the
+    derivative D in any complex direction v. The real transpose pairs them as
+    Re(conj(w) v), as in the plane, so it is conj(p(conj(w))).
     """
     grads = pullback(tuple(conjugated(w) for w in cotangents))
     return problem.inputs.vector([np.conjugate(to_host(g)) for g in grads])

@@ -1,4 +1,4 @@
-"""A sample as text: a line for each argument, or a script that repeats a failure."""
+"""A sample as text: a line for each argument, or a script that repeats a check."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from customop.arrays.convert import to_host
 from customop.arrays.describe import abbreviated
 from customop.arrays.kinds import CPU, is_array, kind_of
 from customop.arrays.nested import nests, steps
+from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.testing.inputs.memory import FILLER, margin, reach
 
 __all__ = ["repro", "show_sample"]
 
-# Elements that are written as numbers; more are written as packed bytes.
+# Elements that are written as numbers; larger arrays are written as packed bytes.
 _MOST = 100
 
 
-def repro(op: Any, sample: Sample, check: str = "") -> str:
+def repro(op: Operator[..., Any], sample: Sample, check: str = "") -> str:
     """A script that repeats a check of an operator on a sample.
 
     Parameters
@@ -36,8 +37,8 @@ def repro(op: Any, sample: Sample, check: str = "") -> str:
     Returns
     -------
     str
-        Python that runs as it stands where the module that defines the operator can be
-        imported. Arrays keep dtype, strides, order and whether they can be written.
+        Python that runs where the module that defines the operator can be imported.
+        Arrays keep dtype, strides, order and whether they can be written.
     """
     script = _Script()
     args = tuple(
@@ -57,7 +58,7 @@ _STANDARD = ("import base64", "import enum", "import runpy", "import zlib")
 
 
 def _import_blocks(script: _Script) -> list[str]:
-    """Imports in the order that they have in well-kept programs."""
+    """Imports in the usual order: standard library, NumPy, customop."""
     special = ["from numpy import inf, nan"] if script.uses_special else []
     standard = [line for line in _STANDARD if line in script.imports]
     own = [line for line in script.imports if line not in _STANDARD]
@@ -69,11 +70,13 @@ def _import_blocks(script: _Script) -> list[str]:
     return ["\n".join(block) for block in blocks]
 
 
-def _names(op: Any, sample: Sample) -> list[str]:
+def _names(op: Operator[..., Any], sample: Sample) -> list[str]:
     return [p.name for p in op.schema.positional][: len(sample.args)]
 
 
-def _call_text(op: Any, args: Sequence[str], named: dict[str, str], check: str) -> str:
+def _call_text(
+    op: Operator[..., Any], args: Sequence[str], named: dict[str, str], check: str
+) -> str:
     target = f"co.ops.{op.namespace}.{op.name}.{op.overload or 'default'}"
     if not check:
         keywords = [f"{name}={text}" for name, text in named.items()]
@@ -86,8 +89,8 @@ def _call_text(op: Any, args: Sequence[str], named: dict[str, str], check: str) 
     )
 
 
-def _definition(op: Any, script: _Script) -> str:
-    """Lines that bring the operator about, beside imports."""
+def _definition(op: Operator[..., Any], script: _Script) -> str:
+    """Lines that define the operator, or import the module that does."""
     module, where = op.definition.module, op.definition.place
     if "<locals>" in getattr(op.__wrapped__, "__qualname__", ""):
         return (
@@ -105,7 +108,7 @@ def _definition(op: Any, script: _Script) -> str:
 
 
 class _Script:
-    """Lines that make values, and the text that names each."""
+    """Lines that make values, and the text for each value."""
 
     def __init__(self) -> None:
         self.imports: list[str] = []
@@ -115,7 +118,7 @@ class _Script:
         self._taken: set[str] = {"np", "co", "inf", "nan", "customop"}
 
     def value(self, value: Any, name: str) -> str:
-        """The text of a value; lines for it are added where it needs them."""
+        """The text of a value; adds lines that it needs."""
         if isinstance(value, np.ndarray) or is_array(value):
             return self._array(value, name)
         for cls, write in _WRITERS.items():
@@ -132,7 +135,7 @@ class _Script:
         return text
 
     def _add(self, name: str, lines: Callable[[str], list[str]], value: Any) -> str:
-        """Lines that make a value once, under a name of its own."""
+        """Add lines that make a value, once; its name."""
         if id(value) not in self._known:
             free = name if name.isidentifier() and name not in self._taken else ""
             number = len(self._known)
@@ -255,10 +258,10 @@ class _Script:
         return self._add(name, lines, value)
 
 
-# The widest dtypes that Python's own numbers hold exactly.
+# The longest items of dtypes whose values Python's numbers hold exactly.
 _LONGEST = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
 
-# Class -> what writes its values, asked in order.
+# Class -> the method that writes its values; the first that fits counts.
 _WRITERS: dict[type, Callable[[_Script, Any, str], str]] = {
     enum.Enum: _Script._member,
     bool: lambda script, value, name: repr(value),
@@ -285,8 +288,8 @@ def _field_names(value: Any) -> list[str]:
 # ---- a line for each argument ----
 
 
-def show_sample(op: Any, sample: Sample) -> str:
-    """A sample in a few lines: one for each argument, and what is special about it.
+def show_sample(op: Operator[..., Any], sample: Sample) -> str:
+    """A sample in a few lines: each argument, and what is special about the sample.
 
     Parameters
     ----------

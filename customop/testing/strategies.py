@@ -1,6 +1,6 @@
-"""Hypothesis strategies for arguments of operators; public as `testing.strategies`.
+"""Hypothesis strategies for arguments of operators.
 
-They need the package hypothesis, which `pip install 'customop[check]'` brings.
+They need the package hypothesis: `pip install 'customop[check]'`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.errors import ArgumentError, did_you_mean, quoted
 from customop.schema.annotations import schema_type
@@ -51,7 +52,7 @@ _Strategy: TypeAlias = st.SearchStrategy[Any]
 
 # ---- arrays ----
 
-# Numbers far from zero and from all multiples of a half, the simplest first.
+# Numbers away from zero and from all multiples of a half, the simplest first.
 _GRID = [
     round(sign * (whole + part), 2)
     for whole in (1, 0, 2)
@@ -87,14 +88,14 @@ def arrays(
     ----------
     dtype : dtype, or strategy of them
     shape : tuple of int, strategy of them, or None
-        None for at most three axes of lengths up to 4, none of length 0.
+        None for at most three axes, of lengths 1 to 4.
     elements : strategy, optional
-        Of numbers. By default small ones, away from zero and from other places where
+        Of numbers. By default small ones, away from zero and from other points where
         common functions have no gradient.
     layouts : sequence of str
         ``"contiguous"``, ``"non-contiguous"``, ``"negative strides"``, ``"Fortran
-        order"``, ``"read-only"``, ``"unaligned"``, ``"broadcast"``, ... Layouts that
-        come first are the simpler ones; one that a shape cannot have is left out.
+        order"``, ``"read-only"``, ``"unaligned"``, ``"broadcast"``, ... The first ones
+        count as simpler. Arrays stay contiguous where the shape cannot have a layout.
 
     Returns
     -------
@@ -142,7 +143,7 @@ def _laid_out(x: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
     return x if made is None else made
 
 
-# ---- values that are no arrays ----
+# ---- values of other types ----
 
 _SCALARS: dict[str, Callable[[], _Strategy]] = {
     "int": lambda: st.integers(-4, 4),
@@ -157,7 +158,7 @@ _SCALARS: dict[str, Callable[[], _Strategy]] = {
 
 
 def scalars(annotation: Any) -> _Strategy:
-    """Numbers, strings, dtypes and the like, by an annotation.
+    """Numbers, strings, dtypes and the like, for an annotation.
 
     Parameters
     ----------
@@ -185,14 +186,14 @@ def scalars(annotation: Any) -> _Strategy:
 
 
 def values(annotation: Any, array: Any = None) -> _Strategy:
-    """Values of any annotation that a parameter of an operator can have.
+    """Values for any annotation that a parameter of an operator can have.
 
     Parameters
     ----------
     annotation : type
-        Also lists, tuples and dicts, and classes of config objects.
+        Also of lists, tuples, dicts and config objects.
     array : strategy, optional
-        What stands for each array in it; `arrays` by default.
+        Of the arrays in it; `arrays` by default.
 
     Returns
     -------
@@ -216,7 +217,7 @@ def values(annotation: Any, array: Any = None) -> _Strategy:
 
 
 def generators() -> st.SearchStrategy[np.random.Generator]:
-    """Random generators by their seeds.
+    """Random generators with small seeds.
 
     Returns
     -------
@@ -279,7 +280,7 @@ _MAKERS: dict[type, Callable[[Any, _Strategy], _Strategy]] = {
 }
 
 
-# ---- arguments by the schema alone ----
+# ---- arguments that fit a schema ----
 
 
 def from_schema(schema: Schema | str, array: Any = None) -> st.SearchStrategy[Sample]:
@@ -289,7 +290,7 @@ def from_schema(schema: Schema | str, array: Any = None) -> st.SearchStrategy[Sa
     ----------
     schema : Schema or str
     array : strategy, optional
-        What stands for each array; `arrays` by default.
+        Of the arrays; `arrays` by default.
 
     Returns
     -------
@@ -298,7 +299,7 @@ def from_schema(schema: Schema | str, array: Any = None) -> st.SearchStrategy[Sa
     Raises
     ------
     SchemaError
-        If a string is no schema.
+        If a string is not a schema.
 
     Examples
     --------
@@ -325,7 +326,7 @@ def _argument(p: Parameter, array: _Strategy) -> _Strategy:
 # ---- arguments that an operator accepts ----
 
 
-def arguments(op: Any) -> st.SearchStrategy[Sample]:
+def arguments(op: Operator[..., Any]) -> st.SearchStrategy[Sample]:
     """Arguments that an operator accepts.
 
     Parameters
@@ -335,9 +336,9 @@ def arguments(op: Any) -> st.SearchStrategy[Sample]:
     Returns
     -------
     strategy of Sample
-        What `Operator.register_sample_inputs` says. Without it, arrays of all numbers
-        of axes, lengths and options that the kernels of the operator accept; they
-        shrink to small arrays of simple numbers.
+        Those of `Operator.register_sample_inputs`. Without them, arrays of all numbers
+        of axes, lengths and options that the kernels accept. They shrink to small
+        arrays of simple numbers.
 
     Raises
     ------

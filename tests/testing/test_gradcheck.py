@@ -796,7 +796,7 @@ WORDS: dict[str, tuple[Callable[[], Any], str]] = {
         "assert_close: shapes (2, 3) and (3, 2) differ, at actual[0]\n"
         "  actual f64[2, 3], expected f64[3, 2]\n"
         "  also: 3 of 3 elements (100.0 %) are not close, at actual[2]\n"
-        "  do: compare values that are nested and made alike, or switch that check off",
+        "  do: compare values of the same nesting and form, or switch that check off",
     ),
     "nan is furthest": (
         lambda: co.assert_close(np.array([np.inf, np.nan, 2]), np.array([1.0, 1, 2])),
@@ -821,7 +821,7 @@ WORDS: dict[str, tuple[Callable[[], Any], str]] = {
         "assert_close: mappings have different keys, at actual[0]\n"
         "  only expected: 'c'\n"
         "  only actual: 'b'\n"
-        "  do: compare values that are nested and made alike, or switch that check off",
+        "  do: compare values of the same nesting and form, or switch that check off",
     ),
     "one tolerance": (
         lambda: co.assert_close(X, X, rtol=1e-3),
@@ -833,7 +833,7 @@ WORDS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "no array": (
         lambda: co.assert_close(["a"], ["a"]),
-        "assert_close: str 'a', at actual[0] is no array, number or container\n"
+        "assert_close: str 'a', at actual[0] is not an array, number or container\n"
         "  do: compare other values with ==, and pass arrays here",
     ),
     "traced": (
@@ -845,7 +845,7 @@ WORDS: dict[str, tuple[Callable[[], Any], str]] = {
     "words around": (
         lambda: co.assert_close(1, None, msg=lambda text: f"epoch 3: {text}"),
         "epoch 3: assert_close: int 1 is compared with None\n"
-        "  do: compare values that are nested and made alike, or switch that check off",
+        "  do: compare values of the same nesting and form, or switch that check off",
     ),
 }
 

@@ -351,7 +351,7 @@ def in_dtypes(session: Session, sample: Sample) -> Iterator[Sample]:
     left_out: list[Sample] = []
     yield from dtypes(session.op, sample, left_out)
     session.notes += [
-        f"for {other.note} the kernel gives another dtype than its fake kernel tells"
+        f"for {other.note} the kernel returns another dtype than its fake kernel"
         for other in left_out[:1]
     ]
 

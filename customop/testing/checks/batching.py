@@ -142,7 +142,7 @@ class _Rows:
         return [leaf for leaf in flat(out) if is_array(leaf)]
 
     def remedy(self, more: str = "") -> str:
-        """What to do about a wrong rule."""
+        """The remedy for a wrong rule."""
         return f"correct the rule of @{self.session.op.name}.register_vmap: {more}{_DO}"
 
 

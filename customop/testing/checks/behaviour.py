@@ -167,7 +167,7 @@ def _check_object(value: Any, kind: ClassOf) -> str:
 
 
 def _found_by_name(cls: type) -> object:
-    """What pickle finds by the name of a class."""
+    """The object that pickle finds by the name of a class."""
     found: object = sys.modules.get(cls.__module__)
     for name in cls.__qualname__.split("."):
         found = getattr(found, name, None)

@@ -31,7 +31,7 @@ class Check(NamedTuple):
     ----------
     name : str
     says : str
-        What holds for an operator that passes, in a line.
+        The promise that it checks, in a line.
     run : callable
         ``run(session, sample)`` raises for a fault. It returns "", or a reason if it
         could prove nothing.

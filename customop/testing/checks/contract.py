@@ -203,7 +203,7 @@ def _undeclared(session: Session, name: str) -> Fault:
 
 
 def _note(value: Any) -> Any:
-    """What an argument holds, in a form that a write changes."""
+    """The content of an argument, in a form that every write changes."""
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             return [id(item) for item in value.flat], [repr(v) for v in value.flat]
@@ -217,7 +217,7 @@ def _note(value: Any) -> Any:
 
 
 def check_never_written(session: Session) -> None:
-    """What `mutates_args` names is written, for one sample at least."""
+    """Each argument in `mutates_args` is written, for one sample at least."""
     op = session.op
     left = set(op.schema.written)
     for sample in session.samples:

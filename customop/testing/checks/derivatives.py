@@ -16,13 +16,13 @@ from customop.core.kinds import AUTOGRAD, COMPOSITE, JVP
 from customop.core.samples import Sample
 from customop.errors import DataDependentError, MissingRuleError
 from customop.testing.checks.session import Session, floats_of, is_floats, placer
-from customop.testing.fault import Fault
-from customop.testing.gradcheck import (
+from customop.testing.differences import (
     check_batched,
     check_derivatives,
     random_cotangents,
     second_problem,
 )
+from customop.testing.fault import Fault
 from customop.testing.jacobians import (
     Options,
     Problem,

@@ -1,4 +1,4 @@
-"""What all checks share: running an operator on a sample, and comparing results."""
+"""The session that all checks share: run an operator on a sample, compare results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class Run(NamedTuple):
-    """What one call has done: results and written arguments, by their names."""
+    """The results of a call, and its effects: results and written arguments by name."""
 
     out: list[Any]
     effects: list[tuple[str, Any]]
@@ -54,11 +54,11 @@ class Session:
     ----------
     op : Operator
     samples : list of Sample
-        What the checks run on, smallest first.
+        The inputs of the checks, smallest first.
     rtol, atol : float or None
         How close results must be; by their dtypes where None.
     notes : list of str
-        What the running check leaves open, for the table.
+        Remarks of the running check, for the table.
     """
 
     __slots__ = ("_known", "atol", "notes", "op", "rtol", "samples")
@@ -75,8 +75,8 @@ class Session:
         self.rtol: float | None = rtol
         self.atol: float | None = atol
         self.notes: list[str] = []
-        # What and identity of a sample -> the sample, so that no other gets its
-        # identity, and what was worked out for it.
+        # Purpose and identity of a sample -> the sample and a result. The sample is kept
+        # so that no other gets its identity.
         self._known: dict[tuple[str, int], tuple[Sample, Any]] = {}
 
     # ---- running ----
@@ -117,11 +117,11 @@ class Session:
         return Run(outs, [pair for n, v in named for pair in leaves_in(v, n)])
 
     def expected(self, sample: Sample) -> Run:
-        """What the operator does with a sample; worked out once."""
+        """The run of the operator on a sample; done once."""
         return self.once("run", sample, lambda: self.call(self.values(sample)))  # type: ignore[no-any-return]
 
     def once(self, what: str, sample: Sample, work: Callable[[], Any]) -> Any:
-        """What `work` returns for a sample, worked out by the first check that asks."""
+        """The result of `work` for a sample, computed for the first check that asks."""
         key = (what, id(sample))
         if key not in self._known:
             self._known[key] = (sample, work())

@@ -54,7 +54,7 @@ class Oracle:
     Attributes
     ----------
     error : Exception or None
-        What a kernel raised last.
+        The last error of a kernel.
     """
 
     def __init__(self, op: Operator[..., Any], *, uses_fake: bool = True) -> None:

@@ -169,7 +169,7 @@ class Patterns:
     uses_fake : bool
         Whether the fake kernel was asked too.
     error : Exception or None
-        What the kernels raised last, where nothing is found.
+        The last error of the kernels, where nothing is found.
     """
 
     patterns: list[Pattern]

@@ -90,7 +90,7 @@ def _with_true_note(op: Operator[..., Any], sample: Sample, smaller: Sample) -> 
 
 
 def _aspects(x: Any) -> tuple[Any, ...]:
-    """What notes say about an array."""
+    """The properties of an array that notes mention."""
     return (
         x.dtype,
         x.flags.c_contiguous,
@@ -108,7 +108,7 @@ _PLAIN_DTYPES = ("float64", "int64", "bool", "complex128")
 
 
 def _cost(op: Operator[..., Any], sample: Sample) -> tuple[float, ...]:
-    """What should be small, the most important first."""
+    """The numbers to minimize, the most important first."""
     arrays = [x for _, x, _ in arrays_in(op, sample)]
     special = sum(
         (not x.flags.c_contiguous) + (not x.flags.writeable) + (not x.flags.aligned)

@@ -186,7 +186,7 @@ def dtypes(
     Yields
     ------
     Sample
-        That the kernels of the operator accept, with the same values as far as the
+        Accepted by the kernels of the operator. The values are the same as far as the
         dtype can hold them.
     """
     arrays = [(place, x) for place, x, _ in arrays_in(op, sample)]
