@@ -97,7 +97,7 @@ def like(value: Any, items: list[Any]) -> Any:
 
 
 def outline(value: Any, items: list[Any]) -> Any:
-    """As `like`, for items that are no values, such as axes."""
+    """As `like`, for items that are not values, such as axes."""
     cls = type(value)
     if cls is list or cls is tuple:
         return cls(items)
