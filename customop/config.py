@@ -17,28 +17,27 @@ _ON_BREACH = ("error", "warn")
 
 
 class Config:
-    """Settings that hold for the whole process.
+    """Settings for the whole process.
 
     Attributes
     ----------
     checks : str
-        When a kernel must prove its contract: ``"first"``, on its first call (the
+        When the contract of a kernel is checked: ``"first"``, on its first call (the
         default), ``"always"`` or ``"never"``.
     aliasing : str
-        What happens when that proof finds a result on the memory of an argument, or
-        of another result, without the schema saying so: ``"error"`` (the default),
-        ``"warn"``, or ``"copy"``: from then on every call of that kernel copies such
-        results.
+        What to do when that check finds a result that shares memory with an argument
+        or another result, and the schema does not say so: ``"error"`` (the default),
+        ``"warn"``, or ``"copy"``: every later call of that kernel copies such results.
     sample_checks : float
-        Share of the calls after the first that must prove the contract too, from 0 (the
-        default) to 1, each drawn by chance: 0.001 is one call in a thousand.
+        Share of the later calls that are checked too, chosen at random, from 0 (the
+        default) to 1: 0.001 is one call in a thousand.
     sample_seed : int or None
-        What the drawing starts from: setting it begins the same row of draws again.
-        None (the default) is another row in every process.
+        Seed of that choice. Setting it starts the same sequence of choices again; with
+        None (the default) the sequence differs in every process.
     on_breach : str
-        What happens when such a sampled proof finds a breach: ``"error"`` (the default)
-        or ``"warn"``. With ``"warn"`` the proof looks on and hands over the very
-        arguments, so that a call does what it does without proof.
+        What to do when such a sampled check finds a fault: ``"error"`` (the default) or
+        ``"warn"``. With ``"warn"`` the kernel gets the arguments themselves, so that the
+        call works as without a check.
 
     Examples
     --------
@@ -73,7 +72,7 @@ class Config:
 
     @property
     def checks(self) -> str:
-        """When a kernel must prove its contract."""
+        """When the contract of a kernel is checked."""
         return self._checks
 
     @checks.setter
@@ -84,7 +83,7 @@ class Config:
 
     @property
     def aliasing(self) -> str:
-        """What happens to results that share memory undeclared."""
+        """What to do about results that share memory without a declaration."""
         return self._aliasing
 
     @aliasing.setter
@@ -95,14 +94,14 @@ class Config:
 
     @property
     def sample_checks(self) -> float:
-        """Share of the calls after the first that must prove the contract."""
+        """Share of the calls after the first that are checked too."""
         return self._share
 
     @sample_checks.setter
     def sample_checks(self, value: float) -> None:
         if not _is_share(value):
             raise ArgumentError(
-                f"config.sample_checks is {value!r}, no share from 0 to 1",
+                f"config.sample_checks is {value!r}, must be a number from 0 to 1",
                 do="set it to 0.001 for one call in a thousand, 0 for none, 1 for all",
             )
         self._share = float(value)
@@ -110,15 +109,15 @@ class Config:
 
     @property
     def sample_seed(self) -> int | None:
-        """What the drawing of calls starts from."""
+        """Seed of the choice of calls to check."""
         return self._seed
 
     @sample_seed.setter
     def sample_seed(self, value: int | None) -> None:
         if value is not None and type(value) is not int:
             raise ArgumentError(
-                f"config.sample_seed is {value!r}, no whole number",
-                do="set it to one, or to None for draws that differ in every process",
+                f"config.sample_seed is {value!r}, must be an int or None",
+                do="set an int, or None for a choice that differs in every process",
             )
         self._seed = value
         if self._random is not None:
@@ -126,7 +125,7 @@ class Config:
 
     @property
     def on_breach(self) -> str:
-        """What happens when a sampled proof finds a breach."""
+        """What to do when a sampled check finds a fault."""
         return self._on_breach
 
     @on_breach.setter
@@ -136,16 +135,16 @@ class Config:
 
     @property
     def random(self) -> Callable[[], float]:
-        """Gives the next number from 0 to 1 of those that draw calls; in any thread."""
+        """Gives the next random number from 0 to 1 for the choice; in any thread."""
         if self._random is None:
-            # Its own, so that the numbers that a program draws stay what they are; made
-            # late, for few programs draw calls and its module takes 1 ms to import.
+            # A separate generator, so that a program draws the same numbers with checks
+            # and without. Its module takes 1 ms to import, and few programs need it.
             self._random = importlib.import_module("random").Random(self._seed)
         found: Callable[[], float] = self._random.random
         return found
 
     def draws(self) -> bool:
-        """Whether the call that asks is drawn for a proof."""
+        """Choose whether this call is checked."""
         return self.random() < self._share
 
     def _tell(self) -> None:

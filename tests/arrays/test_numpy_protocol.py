@@ -419,6 +419,6 @@ def test_register_numpy_function() -> None:
 
 @pytest.mark.parametrize("pair", [(3, np.sin), (np.sin, 3), ("sin", np.sin)])
 def test_register_no_function(pair: Any) -> None:
-    """What is no function is refused."""
+    """Anything but a function is refused."""
     with pytest.raises(co.RegistrationError, match="is not a function"):
         co.register_numpy_function(*pair)

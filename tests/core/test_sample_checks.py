@@ -697,7 +697,7 @@ def test_what_is_no_share(settings: Config, value: Any) -> None:
         settings.sample_checks = value
     assert settings.sample_checks == 0.25
     assert str(caught.value) == (
-        f"config.sample_checks is {value!r}, no share from 0 to 1\n"
+        f"config.sample_checks is {value!r}, must be a number from 0 to 1\n"
         "  do: set it to 0.001 for one call in a thousand, 0 for none, 1 for all"
     )
 
@@ -710,8 +710,8 @@ def test_what_is_no_seed(settings: Config, value: Any) -> None:
         settings.sample_seed = value
     assert settings.sample_seed == 3
     assert str(caught.value) == (
-        f"config.sample_seed is {value!r}, no whole number\n"
-        "  do: set it to one, or to None for draws that differ in every process"
+        f"config.sample_seed is {value!r}, must be an int or None\n"
+        "  do: set an int, or None for a choice that differs in every process"
     )
 
 

@@ -492,7 +492,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no function": (
         lambda: co.gradcheck(3, (X,)),  # type: ignore[arg-type]
         co.ArgumentError,
-        "gradcheck: 3 is no function\n  do: write gradcheck(f) with a function f",
+        "gradcheck: 3 is not a function\n  do: write gradcheck(f) with a function f",
     ),
     "no tuple": (
         lambda: co.gradcheck(np.sin, 2.0),

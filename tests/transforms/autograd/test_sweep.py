@@ -202,7 +202,7 @@ def test_gradients_of_arguments_share_no_memory() -> None:
 )  # fmt: skip
 def test_a_transform_takes_a_function(transform: Any) -> None:
     """Anything but a function is refused when the transform is made."""
-    with pytest.raises(co.ArgumentError, match=": 3 is no function"):
+    with pytest.raises(co.ArgumentError, match=": 3 is not a function"):
         transform(3)
 
 

@@ -57,7 +57,7 @@ BATCHES: Table = {
         lambda: co.vmap(3),
         co.ArgumentError,
         TypeError,
-        "vmap: 3 is no function\n"
+        "vmap: 3 is not a function\n"
         "  do: write vmap(f) with a function f",
     ),
     "unknown randomness": (

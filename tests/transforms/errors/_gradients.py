@@ -78,21 +78,21 @@ GRADIENTS: Table = {
         lambda: co.grad(3),
         co.ArgumentError,
         TypeError,
-        "grad: 3 is no function\n"
+        "grad: 3 is not a function\n"
         "  do: write grad(f) with a function f",
     ),
     "value_and_grad of no function": (
         lambda: co.value_and_grad(3),
         co.ArgumentError,
         TypeError,
-        "grad: 3 is no function\n"
+        "grad: 3 is not a function\n"
         "  do: write grad(f) with a function f",
     ),
     "vjp of no function": (
         lambda: co.vjp(3, X),
         co.ArgumentError,
         TypeError,
-        "vjp: 3 is no function\n"
+        "vjp: 3 is not a function\n"
         "  do: write vjp(f) with a function f",
     ),
     "argnums of a fraction": (

@@ -125,7 +125,7 @@ TANGENTS: Table = {
         lambda: co.jvp(3, (X,), (Y,)),
         co.ArgumentError,
         TypeError,
-        "jvp: 3 is no function\n"
+        "jvp: 3 is not a function\n"
         "  do: write jvp(f) with a function f",
     ),
     "primal alone": (
@@ -200,21 +200,21 @@ MATRICES: Table = {
         lambda: co.jacrev(3),
         co.ArgumentError,
         TypeError,
-        "jacrev: 3 is no function\n"
+        "jacrev: 3 is not a function\n"
         "  do: write jacrev(f) with a function f",
     ),
     "jacfwd of no function": (
         lambda: co.jacfwd(3),
         co.ArgumentError,
         TypeError,
-        "jacfwd: 3 is no function\n"
+        "jacfwd: 3 is not a function\n"
         "  do: write jacfwd(f) with a function f",
     ),
     "hessian of no function": (
         lambda: co.hessian(3),
         co.ArgumentError,
         TypeError,
-        "hessian: 3 is no function\n"
+        "hessian: 3 is not a function\n"
         "  do: write hessian(f) with a function f",
     ),
     "jacrev of a string": (

@@ -405,7 +405,7 @@ FAKES: Table = {
         lambda: co.eval_shape(3, X),
         co.ArgumentError,
         TypeError,
-        "eval_shape: 3 is no function\n"
+        "eval_shape: 3 is not a function\n"
         "  do: write eval_shape(f) with a function f",
     ),
     "strides of another number": (
