@@ -21,7 +21,7 @@ _FORMULAS: dict[str | Interpreter, str] = {
     "setup_context": "setup_context",
     "backward": "autograd backward",
 }
-# What runs where an operator has no rule for a transform.
+# What a transform does with an operator that has no rule for it.
 _WITHOUT_RULE: dict[RuleKind, str] = {VMAP: "vmap loop", JVP: "jvp by autograd"}
 
 

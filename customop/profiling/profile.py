@@ -106,32 +106,23 @@ class profile(Observer):  # noqa: N801  # used like a function, as `autocast` is
         by: str | Interpreter,
         fn: Callable[..., Any],
         args: Sequence[Any],
-    ) -> tuple[Track, Running]:
+    ) -> Running:
         """Note that something begins: see `Observer.enter`."""
-        track = self._track()
-        return track, track.enter(names_of(op, by, fn, args), args)
-
-    def leave(self, entered: tuple[Track, Running], out: Any) -> None:
-        """Note that it has returned."""
-        track, running = entered
-        track.leave(running, out)
-
-    def fail(
-        self, entered: tuple[Track, Running], error: BaseException, *, again: bool
-    ) -> None:
-        """Note that it has raised."""
-        track, running = entered
-        track.fail(running, error, again=again)
-
-    def _track(self) -> Track:
-        """The track of the running thread."""
         try:
-            return self._local.track  # type: ignore[no-any-return]
+            track: Track = self._local.track
         except AttributeError:
             track = Track(self._clock, self._tickets, self._synchronize)
             self._local.track = track
             self._tracks.append(track)
-            return track
+        return track.enter(names_of(op, by, fn, args), args)
+
+    def leave(self, entered: Running, out: Any) -> None:
+        """Note that it has returned."""
+        entered[0].leave(entered, out)
+
+    def fail(self, entered: Running, error: BaseException, *, again: bool) -> None:
+        """Note that it has raised."""
+        entered[0].fail(entered, error, again=again)
 
     # ---- results ----
 

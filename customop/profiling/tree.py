@@ -102,9 +102,10 @@ Outline = tuple[Any, Any]
 # One call in the timeline: begin and end by the profile's clock, branch, outlines of
 # arguments and results, and the class of its error. A named tuple takes 300 ns more.
 Event = tuple[int, int, Branch, list[Outline], list[Outline], str]
-# One call that runs: the branch around it, its own branch, the nanoseconds spent so far
-# in other calls of the one around it, its bytes, its outlines, and when it began.
-Running = tuple[Branch, Branch, int, int, list[Outline] | None, int]
+# One call that runs: its track, the branch around it, its own branch, the nanoseconds
+# spent so far in other calls of the one around it, its bytes, its outlines, and when it
+# began.
+Running = tuple["Track", Branch, Branch, int, int, list[Outline] | None, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -145,13 +146,13 @@ class Track:
         self.here = branch
         if self.synchronize is not None:
             self.synchronize(values)
-        return above, branch, inner, size, given, self.clock()
+        return self, above, branch, inner, size, given, self.clock()
 
     def leave(self, running: Running, out: Any) -> None:
         """Note that it has returned."""
         if self.synchronize is not None:
             self.synchronize((out,))
-        above, branch, inner, size, given, start = running
+        _, above, branch, inner, size, given, start = running
         spent = self.clock() - start
         self.here = above
         self._note(branch, inner, spent, size)
@@ -163,7 +164,7 @@ class Track:
 
     def fail(self, running: Running, error: BaseException, *, again: bool) -> None:
         """Note that it has raised. A kernel that runs again is noted once, by then."""
-        above, branch, inner, size, given, start = running
+        _, above, branch, inner, size, given, start = running
         spent = self.clock() - start
         self.here = above
         if again:

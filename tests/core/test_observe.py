@@ -70,7 +70,7 @@ class Log(Observer):
 
 
 def names_of(log: Log) -> list[Any]:
-    """What an observer has noted, without the arguments."""
+    """The notes of an observer, without arguments."""
     return [note[:2] for note in log.notes]
 
 
