@@ -1,4 +1,8 @@
-"""Checks for tests: gradients against differences, and arrays against arrays."""
+"""Checks for tests: opcheck, gradcheck, assert_close, and inputs to check with.
+
+May import `transforms` and all below it. Start with `opcheck`: its table names the
+checks, which lie in `checks/`; `inputs/` finds and varies what they run on.
+"""
 
 from __future__ import annotations
 

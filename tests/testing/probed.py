@@ -1,4 +1,4 @@
-"""Functions whose inputs are to be found: what each takes, and what it must be given.
+"""Functions to find inputs for, and the axes of a sample that must be found.
 
 The functions check their arguments as careful ones do, with NumPy alone. `axes` names
 the axes of the arrays of one sample that must be among those found: axes of one letter
@@ -329,7 +329,7 @@ def group_norm(x: Arr, groups: int) -> Arr:
     return (parts - parts.mean(-1, keepdims=True)).reshape(x.shape)
 
 
-# ---- what may be left out, and what is no array ----
+# ---- optional arguments, and arguments that are not arrays ----
 
 
 def layer_norm(x: Arr, weight: Arr | None = None, bias: Arr | None = None) -> Arr:

@@ -53,7 +53,7 @@ def smallest(strategy: Any, holds: Any = lambda _: True) -> Any:
 
 @pytest.mark.parametrize("name", CASES)
 def test_arguments_are_accepted(name: str) -> None:
-    """What is drawn runs on the plain function, with finite results."""
+    """Drawn arguments run on the plain function, with finite results."""
     fn = CASES[name][0]
 
     def runs(sample: Sample) -> bool:
@@ -65,7 +65,7 @@ def test_arguments_are_accepted(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["np::sum", "np::where", "np::matmul", "np::stack"])
 def test_arguments_of_numpy_operators(name: str) -> None:
-    """Arguments come for the operators of NumPy too."""
+    """Arguments are found for NumPy operators too."""
     op = operators[name]
     check(
         strategies.arguments(op),
@@ -74,7 +74,7 @@ def test_arguments_of_numpy_operators(name: str) -> None:
 
 
 def test_arguments_shrink() -> None:
-    """The simplest arguments are small arrays of simple numbers, nothing else given."""
+    """The simplest arguments are small arrays of simple numbers, without options."""
     found = smallest(strategies.arguments(operator(CASES["layer_norm"][0])))
     assert (len(found.args), found.kwargs) == (1, {})
     assert found.args[0].size <= 3
@@ -82,7 +82,7 @@ def test_arguments_shrink() -> None:
 
 
 def test_arguments_shrink_to_a_failure() -> None:
-    """Shrinking keeps what a failure needs, and no more."""
+    """Shrinking keeps only what a failure needs."""
     op = operator(CASES["matmul"][0])
     found = smallest(strategies.arguments(op), lambda s: s.args[0].shape[1] > 1)
     assert [x.shape for x in found.args] == [(1, 2), (2, 1)]
@@ -104,7 +104,7 @@ def test_arguments_vary() -> None:
 
 
 def test_lengths_that_differ_by_one_move_together() -> None:
-    """Where one array is longer by one, it stays so at every length."""
+    """An array that is longer by one stays longer by one at every length."""
     lengths = set()
 
     @settings(QUICK, max_examples=60)
@@ -119,7 +119,7 @@ def test_lengths_that_differ_by_one_move_together() -> None:
 
 
 def test_registered_inputs_are_drawn() -> None:
-    """Where inputs are registered, those are drawn and no others."""
+    """If inputs are registered, only those are drawn."""
     op = operator(CASES["scale"][0])
     op.register_sample_inputs(lambda: [(np.ones(7), 1.0), (np.ones(8), 2.0)])
     check(strategies.arguments(op), lambda s: s.args[0].size in (7, 8))
@@ -129,7 +129,7 @@ def test_registered_inputs_are_drawn() -> None:
 
 
 def test_arrays_are_as_asked() -> None:
-    """Dtype and shape are those that are given."""
+    """Arrays have the given dtype and shape."""
     check(
         strategies.arrays(np.float32, (2, 3)),
         lambda x: (x.dtype.name, x.shape) == ("float32", (2, 3)),
@@ -139,7 +139,7 @@ def test_arrays_are_as_asked() -> None:
 
 
 def test_numbers_are_far_from_kinks() -> None:
-    """By default numbers keep away from all multiples of a half."""
+    """By default numbers are away from all multiples of a half."""
     check(
         strategies.arrays(),
         lambda x: bool((np.abs(2 * x - np.round(2 * x)) > 0.25).all()),
@@ -147,7 +147,7 @@ def test_numbers_are_far_from_kinks() -> None:
 
 
 def test_elements_are_as_asked() -> None:
-    """Elements of one's own take their place."""
+    """Given elements replace the default ones."""
     check(strategies.arrays(elements=st.just(7.0)), lambda x: bool((x == 7).all()))
 
 
@@ -162,7 +162,7 @@ def test_elements_are_as_asked() -> None:
     ],
 )
 def test_layouts_of_arrays(layout: str, holds: Any) -> None:
-    """Arrays have the layout that is asked for."""
+    """Arrays have the given layout."""
     check(strategies.arrays(shape=(3, 4), layouts=[layout]), holds)
 
 
@@ -178,7 +178,7 @@ def test_layouts_shrink_to_the_first() -> None:
 
 
 def test_unknown_layout() -> None:
-    """A misspelt layout is told when the strategy is made."""
+    """A misspelled layout is an error when the strategy is made."""
     with pytest.raises(co.ArgumentError) as caught:
         strategies.arrays(layouts=["fortran order"])
     assert str(caught.value) == (
@@ -244,25 +244,25 @@ ANNOTATIONS: list[tuple[Any, Any]] = [
     ("annotation", "holds"), ANNOTATIONS, ids=[str(a) for a, _ in ANNOTATIONS]
 )
 def test_values_fit_their_annotation(annotation: Any, holds: Any) -> None:
-    """Values of every annotation are of its type."""
+    """Values fit their annotation."""
     check(strategies.values(annotation), holds)
 
 
 def test_optional_values_are_both() -> None:
-    """None and a value are drawn for what is optional."""
+    """None and values are drawn for an optional parameter."""
     assert smallest(strategies.scalars(int | None)) is None
     assert smallest(strategies.scalars(int | None), lambda v: v is not None) == 0
 
 
 def test_keys_that_may_be_missing_come_and_go() -> None:
-    """A key of a TypedDict that is not required is drawn, and left out."""
+    """A key of a TypedDict that is not required is sometimes left out."""
     strategy = strategies.values(Keys)
     assert set(smallest(strategy)) == {"a"}
     assert set(smallest(strategy, lambda v: "b" in v)) == {"a", "b"}
 
 
 def test_annotation_without_type() -> None:
-    """What no operator takes has no strategy."""
+    """An annotation without a schema type is refused."""
     with pytest.raises(co.SchemaError, match="set\\[int\\], which has no schema type"):
         strategies.scalars(set[int])
 
@@ -282,7 +282,7 @@ SCHEMAS = [
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_arguments_of_a_schema_fit_it(schema: str) -> None:
-    """A call with what is drawn passes all checks of the schema."""
+    """Drawn arguments fit the schema."""
     op = co.define("probed::of_schema", schema)
     expected = len(op.schema.parameters)
 
@@ -294,7 +294,7 @@ def test_arguments_of_a_schema_fit_it(schema: str) -> None:
 
 
 def test_defaults_are_left_out_first() -> None:
-    """The simplest call gives only what must be given."""
+    """The simplest call leaves out all defaults."""
     found = smallest(strategies.from_schema("(Array x, int n=1, *, int m=2) -> Array"))
     assert (len(found.args), found.kwargs) == (1, {})
 
@@ -312,7 +312,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_strategies_need_hypothesis() -> None:
-    """Without hypothesis all else works, and the error says what to install."""
+    """Without hypothesis the rest works, and the error says what to install."""
     done = run("""
         import sys
         sys.modules["hypothesis"] = None
@@ -332,7 +332,7 @@ def test_strategies_need_hypothesis() -> None:
 
 
 def test_testing_leaves_hypothesis_out() -> None:
-    """Only who asks for strategies imports hypothesis."""
+    """Importing customop.testing does not import hypothesis."""
     done = run("""
         import sys
         import customop as co, customop.testing
@@ -346,11 +346,11 @@ def test_testing_leaves_hypothesis_out() -> None:
 
 
 def test_unknown_name_of_testing() -> None:
-    """Other names are still no attributes."""
+    """Other names raise AttributeError."""
     with pytest.raises(AttributeError, match="has no attribute 'strategy'"):
         co.testing.strategy
 
 
 def test_hypothesis_is_the_one_asked_for() -> None:
-    """Strategies are hypothesis' own, to be combined with others."""
+    """Strategies are those of hypothesis and combine with others."""
     assert isinstance(strategies.arrays(), hypothesis.strategies.SearchStrategy)

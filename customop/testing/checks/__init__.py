@@ -1,5 +1,6 @@
 """The checks of `opcheck`, by theme.
 
 A check is a function of a `Session` and a sample. It raises `Fault` for a fault of the
-operator; it returns a reason where it could prove nothing, and "" where it did.
+operator. It returns "", or a reason if it could prove nothing. Start with `session`; a
+new check is a function in the file of its theme and a row in the table of `opcheck`.
 """

@@ -30,8 +30,6 @@ class Check(NamedTuple):
     Attributes
     ----------
     name : str
-    says : str
-        The promise that it checks, in a line.
     run : callable
         ``run(session, sample)`` raises for a fault. It returns "", or a reason if it
         could prove nothing.
@@ -44,7 +42,6 @@ class Check(NamedTuple):
     """
 
     name: str
-    says: str
     run: Callable[[Session, Sample], str]
     vary: Callable[[Session, Sample], Iterable[Sample]] | None = None
     over_all: Callable[[Session], None] | None = None

@@ -136,7 +136,6 @@ class Session:
         what: str,
         *,
         do: str,
-        dtypes: bool = True,
         exact: bool = False,
     ) -> None:
         """Raise unless two runs did the same.
@@ -148,7 +147,7 @@ class Session:
             counts = f"{len(pairs[0])} and {len(pairs[1])}"
             raise Fault(f"gives {counts} results {what}", do=do)
         for (name, a), (_, b) in zip(*pairs, strict=True):
-            self.compare_leaf(name, a, b, what, do=do, dtypes=dtypes, exact=exact)
+            self.compare_leaf(name, a, b, what, do=do, exact=exact)
 
     def compare_leaf(
         self,
@@ -158,28 +157,25 @@ class Session:
         what: str,
         *,
         do: str,
-        dtypes: bool = True,
         exact: bool = False,
     ) -> None:
         """Raise unless two results are the same."""
         if same_bits(a, b):
             return
-        if not is_array(a) or not is_array(b):
-            if _is_number(a) and _is_number(b) and not exact:
-                a, b, dtypes = np.asarray(a), np.asarray(b), False
-            elif a is b or a == b:
+        are_arrays = is_array(a) and is_array(b)
+        if not are_arrays and (exact or not (_is_number(a) and _is_number(b))):
+            if a is b or a == b:
                 return
-            else:
-                raise Fault(f"{name} differs {what}: {a!r} and {b!r}", do=do)
+            raise Fault(f"{name} differs {what}: {a!r} and {b!r}", do=do)
         is_exact = exact and Tag.nondeterministic_bitwise not in self.op.tags
         try:
             assert_close(
-                a,
-                b,
+                np.asarray(a) if not are_arrays else a,
+                np.asarray(b) if not are_arrays else b,
                 rtol=0.0 if is_exact else self.rtol,
                 atol=0.0 if is_exact else self.atol,
                 equal_nan=True,
-                check_dtype=dtypes,
+                check_dtype=are_arrays,
                 check_device=False,
             )
         except OpCheckError as error:

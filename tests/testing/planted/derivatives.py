@@ -1,0 +1,405 @@
+"""Operators with wrong gradients and tangents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import customop as co
+
+from . import A, Window, define, kept, modelled, planted, square
+
+# ---- registration of gradients ----
+
+
+@planted(
+    test_autograd_registration="returns the output as a value that a transform follows, from plain arrays: its kernel uses variables or tracers of others",
+)
+def kernel_returns_a_variable(wrong: bool) -> Any:
+    def tracked(x: A) -> A:
+        y = co.variable(x.astype(float)) if wrong else x.astype(float)
+        return y * 2.0
+
+    return define(tracked).register_fake(lambda x: co.FakeArray(x.shape, float))
+
+
+@planted(
+    test_autograd_registration="the gradient by x differs between where it alone needs one and where all do: 1 of 1 elements (100.0 %) are not close",
+)
+def needs_input_grad_misread(wrong: bool) -> Any:
+    def product(x: A, y: A) -> A:
+        return x * y
+
+    def backward(ctx, g):
+        at = 1 if wrong else 0
+        first = g * ctx.y if ctx.needs_input_grad[at] else None
+        return first, g * ctx.x
+
+    return with_gradient(product, backward, "x", "y")
+
+
+@planted(
+    test_autograd_registration="backward returned 1 gradients, must return 2: x, y",
+)
+def too_few_gradients(wrong: bool) -> Any:
+    def scaled(x: A, y: A) -> A:
+        return x * y
+
+    def backward(ctx, g):
+        return (g * ctx.y,) if wrong else (g * ctx.y, g * ctx.x)
+
+    return with_gradient(scaled, backward, "x", "y")
+
+
+@planted(
+    test_autograd_registration="backward returned a gradient of shape (7,) for 'x' of shape (2,)",
+)
+def gradient_of_another_shape(wrong: bool) -> Any:
+    def total(x: A) -> A:
+        return np.sum(x, dtype=x.dtype)
+
+    def backward(ctx, g):
+        return np.ones(7) * g if wrong else np.broadcast_to(g, ctx.x.shape)
+
+    op = define(total).register_fake(lambda x: co.FakeArray((), x.dtype))
+    return op.register_autograd(backward, setup_context=kept("x"))
+
+
+@planted(
+    test_autograd_registration="raises ValueError: can only convert an array of size 1 to a Python scalar",
+)
+def gradient_reads_data(wrong: bool) -> Any:
+    def clipped(x: A) -> A:
+        return x * 3.0
+
+    def backward(ctx, g):
+        return float(g.item()) * np.ones(3) if wrong else g * 3.0
+
+    return with_gradient(clipped, backward)
+
+
+# ---- forward mode ----
+
+
+def cube(x: A) -> A:
+    if x.dtype.kind != "f":
+        raise TypeError("floats")
+    return x**3
+
+
+@planted(
+    test_jvp="has a wrong tangent of output 0 along x",
+)
+def tangent_of_the_other_sign(wrong: bool) -> Any:
+    op = define(cube).register_fake(lambda x: co.fake_like(x))
+    sign = -1.0 if wrong else 1.0
+    return op.register_jvp(lambda p, t: (op(p[0]), sign * 3.0 * p[0] ** 2 * t[0]))
+
+
+@planted(
+    test_jvp="has a jvp rule that is not the transpose of its autograd formula",
+)
+def tangent_that_is_no_transpose(wrong: bool) -> Any:
+    op = with_gradient(cube, lambda ctx, g: g * 3.0 * ctx.x**2, "x")
+    factor = 3.0001 if wrong else 3.0
+    return op.register_jvp(lambda p, t: (op(p[0]), factor * p[0] ** 2 * t[0]))
+
+
+def broadcast(x: Any, y: Any) -> Any:
+    """The fake result of a sum or product."""
+    return co.FakeArray(
+        np.broadcast_shapes(x.shape, y.shape), np.result_type(x.dtype, y.dtype)
+    )
+
+
+@planted(
+    test_jvp="raises TypeError: unsupported operand type(s) for *: 'float' and 'NoneType'",
+)
+def tangent_that_may_be_none(wrong: bool) -> Any:
+    def product(x: A, y: A) -> A:
+        return x * y
+
+    op = define(product).register_fake(broadcast)
+
+    def rule(primals, tangents):
+        (x, y), (s, t) = primals, tangents
+        if wrong:
+            return op(x, y), s * y + x * t
+        parts = [a * b for a, b in ((s, y), (x, t)) if a is not None and b is not None]
+        return op(x, y), sum(parts[1:], parts[0])
+
+    return op.register_jvp(rule)
+
+
+@planted(
+    test_jvp="has a wrong tangent of output 0 along x, y",
+)
+def tangent_of_one_input_left_out(wrong: bool) -> Any:
+    def product(x: A, y: A) -> A:
+        return x * y
+
+    op = define(product).register_fake(broadcast)
+
+    def rule(primals, tangents):
+        (x, y), (s, t) = primals, tangents
+        out = np.zeros(np.broadcast_shapes(x.shape, y.shape))
+        out = out if s is None else out + s * y
+        return op(x, y), out if wrong or t is None else out + x * t
+
+    return op.register_jvp(rule)
+
+
+# ---- gradients ----
+
+
+def with_gradient(fn: Any, backward: Any, *names: str) -> Any:
+    """Make an operator with a backward formula."""
+    op = define(fn).register_fake(modelled(fn))
+    return op.register_autograd(backward, setup_context=kept(*names))
+
+
+@planted(
+    test_gradients="has a wrong gradient, in 1 of 1 derivatives",
+)
+def missing_factor(wrong: bool) -> Any:
+    factor = 2.0 if wrong else 3.0
+    return with_gradient(cube, lambda ctx, g: g * factor * ctx.x**2, "x")
+
+
+@planted(
+    test_gradients="has a wrong gradient, in 1 of 1 derivatives",
+)
+def missing_chain(wrong: bool) -> Any:
+    def bell(x: A, width: float = 2.0) -> A:
+        return np.exp(-((x / width) ** 2))
+
+    def backward(ctx, g):
+        chain = 1.0 if wrong else ctx.width
+        return g * ctx.out * -2.0 * ctx.x / ctx.width / chain, None
+
+    op = with_gradient(bell, backward, "x", "width")
+    samples = [(np.array([0.5, 1.5]), 2.0), (np.array([0.5]), 3.0)]
+    return op.register_sample_inputs(lambda: samples)
+
+
+@planted(
+    test_gradients="has a wrong gradient, in 2 of 2 derivatives",
+)
+def swapped_gradients(wrong: bool) -> Any:
+    def product(x: A, y: A) -> A:
+        if x.shape != y.shape:
+            raise ValueError("one shape")
+        return x * y
+
+    def backward(ctx, g):
+        return (g * ctx.x, g * ctx.y) if wrong else (g * ctx.y, g * ctx.x)
+
+    return with_gradient(product, backward, "x", "y")
+
+
+@planted(
+    test_gradients="has a wrong gradient, in 2 of 6 derivatives",
+)
+def wrong_sum_over_broadcast_axes(wrong: bool) -> Any:
+    def added(x: A, bias: A) -> A:
+        if x.ndim != 2 or bias.shape != x.shape[1:]:
+            raise ValueError("rows and a bias")
+        return x + bias
+
+    def backward(ctx, g):
+        return g, np.mean(g, 0) if wrong else np.sum(g, 0)
+
+    op = with_gradient(added, backward, "x", "bias")
+    return op.register_sample_inputs(lambda: [(np.ones((2, 3)), np.ones(3))])
+
+
+@planted(
+    test_gradients="has a wrong second gradient, in 1 of 2 derivatives",
+)
+def second_order_is_lost(wrong: bool) -> Any:
+    def backward(ctx, g):
+        x = co.stop_gradient(ctx.x) if wrong else ctx.x
+        return g * 3.0 * x**2
+
+    return with_gradient(cube, backward, "x")
+
+
+@planted(
+    test_gradients="has a wrong second gradient, in 1 of 2 derivatives",
+)
+def second_order_through_a_wrong_operator(wrong: bool) -> Any:
+    slope = define(square).register_fake(lambda x: co.fake_like(x))
+    factor = 1.0 if wrong else 2.0
+    slope.register_autograd(lambda ctx, g: g * factor * ctx.x, setup_context=kept("x"))
+    return with_gradient(cube, lambda ctx, g: g * 3.0 * slope(ctx.x), "x")
+
+
+@planted(
+    test_gradients="has a gradient that is not linear in its cotangent",
+)
+def not_linear_in_its_cotangent(wrong: bool) -> Any:
+    def backward(ctx, g):
+        return (abs(g) if wrong else g) * 3.0 * ctx.x**2
+
+    return with_gradient(cube, backward, "x")
+
+
+@planted(
+    test_gradients="has a wrong gradient, in 2 of 4 derivatives",
+)
+def conjugate_in_a_complex_gradient(wrong: bool) -> Any:
+    def squared(x: A) -> A:
+        return x * x
+
+    def backward(ctx, g):
+        return g * 2.0 * (np.conjugate(ctx.x) if wrong else ctx.x)
+
+    op = with_gradient(squared, backward, "x")
+    return op.register_sample_inputs(lambda: [(np.array([1.0 + 2.0j, -0.5 + 1.0j]),)])
+
+
+@planted(
+    test_gradients="has a wrong gradient, in 2 of 2 derivatives",
+)
+def gradients_of_a_list_in_another_order(wrong: bool) -> Any:
+    def weighted(arrays: list[A]) -> A:
+        if len({x.shape for x in arrays}) > 1:
+            raise ValueError("one shape")
+        out = arrays[0] * 1.0
+        for i, x in enumerate(arrays[1:], 2):
+            out = out + i * x
+        return out
+
+    def backward(ctx, g):
+        found = [g * (i + 1.0) for i in range(len(ctx.arrays))]
+        return (found[::-1] if wrong else found,)
+
+    op = with_gradient(weighted, backward, "arrays")
+    x = np.array([1.0, 2.0])
+    return op.register_sample_inputs(lambda: [([x, x + 1],), ([x, x, x - 1],)])
+
+
+@planted(
+    test_gradients="has a wrong gradient, in 1 of 2 derivatives",
+)
+def none_for_an_input_that_has_a_gradient(wrong: bool) -> Any:
+    def product(x: A, y: A) -> A:
+        return x * y
+
+    def backward(ctx, g):
+        return g * ctx.y, None if wrong else g * ctx.x
+
+    return with_gradient(product, backward, "x", "y")
+
+
+@planted(
+    test_gradients="has a wrong gradient, in 1 of 2 derivatives",
+)
+def gradient_of_an_optional_array(wrong: bool) -> Any:
+    def affine(x: A, bias: A | None = None) -> A:
+        return x * 2.0 if bias is None else x * 2.0 + bias
+
+    def backward(ctx, g):
+        if ctx.bias is None:
+            return g * 2.0, None
+        return g * 2.0, -g if wrong else g
+
+    op = with_gradient(affine, backward, "x", "bias")
+    x = np.array([1.0, 2.0])
+    return op.register_sample_inputs(lambda: [(x,), (x, x + 1)])
+
+
+@planted(
+    test_gradients="has a wrong gradient, in 1 of 2 derivatives",
+)
+def gradient_of_a_config_object(wrong: bool) -> Any:
+    def windowed(x: A, window: Window) -> A:
+        if x.shape != window.taps.shape:
+            raise ValueError("one shape")
+        return x * window.taps * window.gain
+
+    def backward(ctx, g):
+        gain = 1.0 if wrong else ctx.window.gain
+        taps = g * ctx.x * gain
+        return {"x": g * ctx.window.taps * ctx.window.gain, "window": {"taps": taps}}
+
+    op = with_gradient(windowed, backward, "x", "window")
+    x = np.array([1.0, 2.0])
+    return op.register_sample_inputs(lambda: [(x, Window(x + 1, 3.0))])
+
+
+@planted(
+    test_gradients="has a wrong gradient, in 1 of 2 derivatives",
+)
+def gradient_of_one_of_two_outputs(wrong: bool) -> Any:
+    def both(x: A) -> tuple[A, A]:
+        return np.sin(x), np.cos(x)
+
+    def backward(ctx, g, h):
+        y, z = ctx.out
+        return g * z if wrong else g * z - h * y
+
+    return with_gradient(both, backward, "x")
+
+
+@planted(
+    test_gradients="has a wrong gradient, in 2 of 2 derivatives",
+)
+def gradient_of_a_reduction(wrong: bool) -> Any:
+    def mean(x: A) -> A:
+        if x.dtype != np.float64 or not x.size:
+            raise TypeError("float64, some")
+        return np.mean(x)
+
+    def backward(ctx, g):
+        count = 1.0 if wrong else float(ctx.x.size)
+        return np.broadcast_to(g / count, ctx.x.shape)
+
+    return with_gradient(mean, backward, "x")
+
+
+@planted(
+    test_gradients="has a wrong gradient, in 2 of 12 derivatives",
+)
+def gradient_of_a_product_transposed(wrong: bool) -> Any:
+    def product(x: A, y: A) -> A:
+        if x.ndim != 2 or y.ndim != 2:
+            raise ValueError("matrices")
+        return np.matmul(x, y)
+
+    def backward(ctx, g):
+        x, y = ctx.x, ctx.y
+        return np.matmul(g, y if wrong else y.T), np.matmul(x.T, g)
+
+    op = with_gradient(product, backward, "x", "y")
+    x = np.arange(4.0).reshape(2, 2)
+    return op.register_sample_inputs(lambda: [(x, x + 1)])
+
+
+@planted(
+    test_gradients="has a gradient that vmap gets wrong",
+)
+def gradient_under_vmap(wrong: bool) -> Any:
+    flip = define(square).register_fake(lambda x: co.fake_like(x))
+
+    def times(x: A, y: A) -> A:
+        return x * y
+
+    inner = define(times).register_fake(broadcast)
+    inner.register_autograd(
+        lambda ctx, g: (inner(g, ctx.y), inner(g, ctx.x)), setup_context=kept("x", "y")
+    )
+
+    def rule(info, in_dims, x, y):
+        rows = [
+            v if d is None else np.moveaxis(v, d, 0)
+            for v, d in zip((x, y), in_dims, strict=False)
+        ]
+        if wrong and in_dims[1] is None:
+            rows[0] = np.flip(rows[0], 0)
+        return rows[0] * rows[1], 0
+
+    inner.register_vmap(rule)
+    del flip
+    return with_gradient(cube, lambda ctx, g: inner(g, 3.0 * ctx.x**2), "x")

@@ -1,0 +1,244 @@
+"""Samples as text: scripts that rebuild them, and a line for each argument."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop.arrays.nested import children
+from customop.testing import Sample
+from customop.testing.inputs.find import base_samples
+from customop.testing.inputs.variations import dtypes, layouts
+from customop.testing.reproduce import repro, show_sample
+
+from . import probed
+from .probed import CASES
+from .sampling import operator
+
+# ---- text ----
+
+
+def run_script(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    root = Path(__file__).parents[2]
+    path = os.pathsep.join([str(root), str(folder)])
+    return subprocess.run(
+        [sys.executable, "-c", text],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    taps: np.ndarray
+    color: Color
+    counts: tuple[int, ...] = ()
+
+
+def everything(
+    x: np.ndarray,
+    recipe: Recipe,
+    parts: list[np.ndarray],
+    table: dict[str, float],
+    dtype: co.DType,
+    rng: np.random.Generator,
+    limit: float,
+    name: str | None = None,
+) -> np.ndarray:
+    return x * 1
+
+
+EVERYTHING = Sample(
+    (
+        np.array([[1.5, np.nan], [-np.inf, 0.1]])[:, ::-1],
+        Recipe(np.arange(3, dtype="i2"), Color.BLUE, (1, 2)),
+        [np.ones(2, bool), np.array(1 + 2j)],
+        {"a": float("inf"), "b b": 0.1},
+        np.dtype("float32"),
+        np.random.default_rng(5),
+        float("nan"),
+    ),
+    {"name": "o'clock"},
+)
+
+
+def rebuilt(op: Any, sample: Sample) -> Sample:
+    """Return the arguments of the call in the script of a sample."""
+    text = repro(op, sample)
+    head, _, call = text.rpartition("print(")
+    target = f"co.ops.{op.namespace}.{op.name}.default"
+    names: dict[str, Any] = {"catch": lambda *a, **k: Sample(a, k)}
+    exec(head + call.replace(target, "found = catch").rstrip()[:-1], names)
+    return names["found"]
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two values are the same, with layout and flags."""
+    if isinstance(a, np.ndarray):
+        alike = a.dtype == b.dtype and a.strides == b.strides and a.shape == b.shape
+        flags = [(v.flags.writeable, v.flags.aligned) for v in (a, b)]
+        values = a.dtype.kind == "V" or np.array_equal(
+            a, b, equal_nan=a.dtype.kind in "fc"
+        )
+        return alike and flags[0] == flags[1] and values
+    if hasattr(a, "bit_generator"):
+        return str(a.bit_generator.state) == str(b.bit_generator.state)
+    items = children(a)
+    if items is not None:
+        pairs = zip(items, children(b), strict=True)
+        return type(a) is type(b) and all(same(x, y) for x, y in pairs)
+    return type(a) is type(b) and (a == b or (a != a and b != b))  # noqa: PLR0124
+
+
+def test_script_rebuilds_every_type() -> None:
+    """A script rebuilds arrays, config objects, generators, nan and the rest."""
+    op = operator(everything)
+    found = rebuilt(op, EVERYTHING)
+    assert same(found.args, EVERYTHING.args)
+    assert found.kwargs == EVERYTHING.kwargs
+
+
+ARRAYS = {
+    "f8": np.array([0.1, 1e300, -0.0]),
+    "f4": np.array([0.1, 3.4e38], "f4"),
+    "f2": np.array([0.1, 6e4], "f2"),
+    "longdouble": np.array([1, 3], "g") / 3,
+    "c8": np.array([1j, 0.1], "c8"),
+    "big endian": np.array([1.5, 2.5], ">f8"),
+    "u8": np.array([2**64 - 1], "u8"),
+    "bool": np.array([True, False]),
+    "empty": np.zeros((2, 0, 3)),
+    "no axes": np.array(2.5),
+    "many": np.arange(500.0),
+    "times": np.array(["2020-01-01"], "M8[D]"),
+    "text": np.array(["a'b", "c"]),
+    "fields": np.array([(1, 2.5)], [("a", "i4"), ("b", "f8")]),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_script_rebuilds_arrays(name: str) -> None:
+    """Arrays of every dtype are rebuilt to the last bit."""
+    op = operator(probed.fft)
+    (found,) = rebuilt(op, Sample((ARRAYS[name],))).args
+    assert found.tobytes() == ARRAYS[name].tobytes()
+    assert same(found, ARRAYS[name])
+
+
+@pytest.mark.parametrize("name", ["batched_matmul", "smooth", "stack", "weighted"])
+def test_script_rebuilds_layouts(name: str) -> None:
+    """Every layout is rebuilt: strides, order and flags."""
+    op = operator(CASES[name][0])
+    sample = base_samples(op)[-1]
+    for varied in (*layouts(op, sample), *dtypes(op, sample)):
+        assert same(rebuilt(op, varied).args, varied.args), varied.note
+
+
+def test_script_passes_one_array_twice() -> None:
+    """An array in two places is made once."""
+    op = operator(probed.dot)
+    x = np.ones(2)
+    found = rebuilt(op, Sample((x, x)))
+    assert found.args[0] is found.args[1]
+
+
+PROGRAM = """
+import numpy as np
+import customop as co
+
+@co.custom_op("faulty::total", mutates_args=())
+def total(x: np.ndarray) -> np.ndarray:
+    return np.asarray(np.frombuffer(x.tobytes("A"), x.dtype).reshape(x.shape)[0] * 1)
+"""
+
+
+def test_script_repeats_a_failure(tmp_path: Path) -> None:
+    """The script of a failure raises the same error."""
+    (tmp_path / "faulty_program.py").write_text(PROGRAM, encoding="utf-8")
+    text = textwrap.dedent("""
+        import faulty_program
+        import customop.testing
+        from customop import testing
+        try:
+            testing.opcheck(faulty_program.total, test_utils="test_layouts")
+        except AssertionError as error:
+            print(error)
+            print("=====")
+            print(error.repro)
+    """)
+    first = run_script(text, tmp_path)
+    error, _, script = first.stdout.partition("=====\n")
+    assert "test_layouts" in error, first.stderr
+    again = run_script(script, tmp_path)
+    assert again.returncode == 1
+    what = error.splitlines()[0]
+    assert f"customop.OpCheckError: {what}" in again.stderr
+
+
+def test_script_of_a_main_program(tmp_path: Path) -> None:
+    """The script runs the file of an operator that is defined in __main__."""
+    program = PROGRAM + textwrap.dedent("""
+        if __name__ == "__main__":
+            from customop.testing.reproduce import repro
+            from customop.testing import Sample
+            print(repro(total, Sample((np.array([4.5, 1.0]),))))
+    """)
+    file = tmp_path / "main_program.py"
+    file.write_text(program, encoding="utf-8")
+    made = subprocess.run(
+        [sys.executable, str(file)], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    assert run_script(made.stdout, tmp_path).stdout == "4.5\n"
+
+
+def test_script_text() -> None:
+    """The text of a script."""
+    op = co.ops.np.matmul.default
+    x = np.array([[1.5, 2.0], [3.0, 4.0]]).T
+    assert repro(op, Sample((x, np.ones(2))), "test_vmap") == textwrap.dedent("""\
+        import numpy as np
+
+        import customop as co
+        import customop.testing
+
+        x1 = np.asfortranarray(np.array([[1.5, 3.0], [2.0, 4.0]], 'float64'))
+        x2 = np.array([1.0, 1.0], 'float64')
+
+        co.testing.opcheck(
+            co.ops.np.matmul.default,
+            (x1, x2),
+            {},
+            test_utils='test_vmap',
+        )
+    """)
+
+
+def test_a_line_for_each_argument() -> None:
+    """Arrays show dtype, shape and numbers, and what is special about their layout."""
+    op = operator(probed.smooth)
+    x = np.array([1 / 3, 1.0, 2.0])[::-1]
+    x.flags.writeable = False
+    sample = Sample((x,), {"window": 3}, "upside down")
+    assert show_sample(op, sample).splitlines() == [
+        "x = f64[3] [2, 1, 0.3333], strides (-8,), read-only",
+        "window = 3",
+        "(upside down)",
+    ]
