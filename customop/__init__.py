@@ -9,12 +9,13 @@ from customop.arrays.kinds import register_array_type
 from customop.arrays.numpy_protocol import getitem, register_numpy_function
 from customop.config import config
 from customop.core.definition import fallthrough_kernel
-from customop.core.dispatch import Interpreter, Mode, Tracer
 from customop.core.explain import Candidate, Explanation
 from customop.core.grad_rules import Formula
+from customop.core.interpreter import Interpreter, Mode
 from customop.core.operator import Operator
 from customop.core.rule_kind import RuleKind
 from customop.core.rule_types import BatchInfo, Context
+from customop.core.tracer import Tracer
 from customop.errors import (
     ArgumentError,
     ContractError,

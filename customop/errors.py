@@ -9,8 +9,8 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from types import FunctionType, MethodType
-from typing import Any
+from types import CodeType, FunctionType, MethodType, TracebackType
+from typing import Any, TypeVar
 
 __all__ = [
     "ArgumentError",
@@ -29,6 +29,9 @@ __all__ = [
     "UnknownNameError",
     "VmapError",
 ]
+
+
+FnT = TypeVar("FnT", bound=Callable[..., Any])
 
 
 class CustomOpError(Exception):
@@ -198,6 +201,38 @@ def is_ours(names: dict[str, Any]) -> bool:
     """Whether the globals of a frame are those of a module of this package."""
     module = str(names.get("__name__", _PACKAGE))  # generated code has no name
     return module == _PACKAGE or module.startswith(_PACKAGE + ".")
+
+
+def shorten(error: BaseException) -> None:
+    """Take the frames of this package below the caller's out of a traceback.
+
+    They stay where the package itself has failed.
+    """
+    trace = error.__traceback__
+    if trace is None:
+        return
+    last, below = trace, trace.tb_next
+    while below is not None and is_ours(below.tb_frame.f_globals):
+        last, below = below, below.tb_next
+    if below is not None or isinstance(error, CustomOpError) or _runs_kernels(last):
+        trace.tb_next = below
+
+
+def _runs_kernels(trace: TracebackType) -> bool:
+    """Whether an error that ends in a frame of this package is one of a kernel in C."""
+    code = trace.tb_frame.f_code
+    return code in _runners or code.co_filename.startswith(GENERATED)
+
+
+def runs_kernels(fn: FnT) -> FnT:
+    """Mark a function that calls kernels: errors of those in C have its frame last."""
+    _runners.add(fn.__code__)
+    return fn
+
+
+_runners: set[CodeType] = set()
+# How the file names of generated functions begin.
+GENERATED = "<customop "
 
 
 def warn_caller(text: str) -> None:

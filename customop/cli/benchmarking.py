@@ -20,6 +20,7 @@ from customop.cli.finding import find_operator
 from customop.cli.plain import Plain
 from customop.cli.rules import rules_of
 from customop.cli.showing import call_text
+from customop.core.dispatch import select
 from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.errors import CustomOpError
@@ -45,7 +46,7 @@ Call = partial[Any]
 def _kernel(op: Operator[..., Any], sample: Sample) -> Call:
     """The kernel alone, with the values that the operator passes to it."""
     values = op.bind(*sample.args, **sample.kwargs)
-    kernel, args, keywords, _ = op.select(values)
+    kernel, args, keywords, _ = select(op, values)
     return partial(kernel, *args, **keywords)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from customop.core.shape_guards import argument_check, shape_guards
 from customop.core.table import RuleTable
+from customop.errors import GENERATED, shorten
 from customop.schema.coerce import exact_class, needs_guard
 from customop.schema.parameters import KEYWORD_ONLY, MISSING, POSITIONAL_ONLY, Parameter
 from customop.schema.schema import Schema, coercion
@@ -119,7 +120,7 @@ def compile_call(
 
 def generate(title: str, text: str, name: str, names: dict[str, Any]) -> Any:
     """Run source text and give one name that it defines; tracebacks show its lines."""
-    filename = f"<customop {title} {next(_versions)}>"
+    filename = f"{GENERATED}{title} {next(_versions)}>"
     exec(compile(text, filename, "exec"), names)  # noqa: S102  # text of our own
     linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
     made = names[name]
@@ -183,8 +184,7 @@ def _write(
 ) -> str:
     schema = source.schema
     names = "".join(f"{p.name}, " for p in schema.parameters)
-    lines = [f"def {source.name}({_parameters(source)}):"]
-    lines += [f"    {line}" for line in _early_coercions(source)]
+    lines = [f"    {line}" for line in _early_coercions(source)]
     if has_fast_path and all(_has_guard(p.type) for p in schema.parameters):
         guard = " and ".join([*_guards(source), "not _modes", *_shape_guards(source)])
         lines.append(f"    if {guard}:")
@@ -200,7 +200,17 @@ def _write(
     if has_fast_path and len(schema.array_slots) == 1 and not schema.nested_slots:
         lines += _to_plan(source, schema.array_slots[0], names)
     lines.append(f"    return _dispatch(_op, ({names}))")
-    return "\n".join(lines) + "\n"
+    error = source.bind("_error", None)
+    return "\n".join(
+        [
+            f"def {source.name}({_parameters(source)}):",
+            "    try:",
+            *[f"    {line}" for line in lines],
+            f"    except Exception as {error}:",
+            f"        {source.bind('_shorten', shorten)}({error})",
+            "        raise\n",
+        ]
+    )
 
 
 def _to_plan(source: _Source, slot: int, names: str) -> list[str]:

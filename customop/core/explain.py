@@ -7,15 +7,12 @@ from typing import Any, NamedTuple
 
 from customop.arrays.describe import show_values
 from customop.arrays.kinds import DEFAULT, FAKE, kind_name
+from customop.core.arguments import kind_of_call
 from customop.core.array_classes import find_array_rule
 from customop.core.definition import Row
 from customop.core.derived.find import find_fake, source_of
-from customop.core.dispatch import Mode, leaked, nested_leaves
-from customop.core.kernels import (
-    kernel_for,
-    kind_of_call,
-    top_interpreter,
-)
+from customop.core.dispatch import kernel_for
+from customop.core.interpreter import Mode, leaked, nested_leaves, top_interpreter
 from customop.core.kinds import ARRAY_CLASS, COMPOSITE
 from customop.core.rule_kind import RuleKind, rule_kind
 from customop.core.table import RuleTable

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Protocol
 
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import map_nested
+from customop.core.contract.results import COMPOSITE_RULE, check_returns
 from customop.core.definition import Definition, fallthrough_kernel
-from customop.core.proof import COMPOSITE_RULE, check_returns
 from customop.core.rule_kind import check_kernel
 from customop.core.table import RuleTable
 from customop.errors import RegistrationError, did_you_mean, place

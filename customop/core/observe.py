@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from customop.core.changes import changing
 from customop.core.table import RuleTable
-from customop.errors import RegistrationError
+from customop.errors import RegistrationError, runs_kernels
 
 if TYPE_CHECKING:
-    from customop.core.dispatch import Interpreter
+    from customop.core.interpreter import Interpreter
 
 __all__ = ["Observer", "current_observers", "observed", "observers", "open_modes"]
 
@@ -181,6 +181,7 @@ def observed(
     return run
 
 
+@runs_kernels
 def _run(
     observer: Observer,
     op: RuleTable,
@@ -197,7 +198,7 @@ def _run(
     try:
         out = run(*args, **keywords)
     except BaseException as error:
-        again = proof is not None and proof.concerns(error)
+        again = proof is not None and proof.retries(error)
         observer.fail(entered, error, again=again)
         # Hide this frame: a traceback is the same as without observers.
         trace = error.__traceback__

@@ -25,11 +25,11 @@ from customop.core.codegen import (
     set_dispatch,
     set_fast_kernel,
 )
+from customop.core.contract.memory import note_writes
 from customop.core.definition import Definition
-from customop.core.dispatch import dispatch
+from customop.core.dispatch import dispatch, dispatch_composite, kernel_for
 from customop.core.explain import Explanation, explain
 from customop.core.grad_rules import as_formula
-from customop.core.kernels import dispatch_composite, kernel_for, select
 from customop.core.kinds import (
     ARRAY_CLASS,
     AUTOCAST,
@@ -40,7 +40,6 @@ from customop.core.kinds import (
     VMAP,
 )
 from customop.core.observe import open_modes
-from customop.core.proof import note_writes
 from customop.core.registration import Registration, chained, register
 from customop.core.registry import find_operator
 from customop.core.rule_kind import (
@@ -276,14 +275,6 @@ class Operator(RuleTable, Generic[P, R]):
         'default kernel'
         """
         return explain(self, self.bind(*args, **kwargs))
-
-    # ---- choosing a kernel ----
-
-    def select(
-        self, args: Sequence[Any]
-    ) -> tuple[Callable[..., Any], Sequence[Any], dict[str, Any], Any]:
-        """Kernel, positional and keyword values, and the proof of a call, or None."""
-        return select(self, args)
 
     # ---- the table ----
 

@@ -78,11 +78,6 @@ class RuleTable:
     # Those whose kernel returns memory of others, which is copied.
     copied: frozenset[str]
     plans: Plans
-    # Kernel, positional and keyword values, and the proof of a call, or None.
-    select: Callable[
-        [Sequence[Any]],
-        tuple[Callable[..., Any], Sequence[Any], dict[str, Any], Any],
-    ]
 
     def __init__(self, definition: Definition) -> None:
         self.define(definition)
@@ -275,7 +270,7 @@ class RuleTable:
         with changing:
             rest = self.disabled - {kind}
             self.disabled = rest | {kind} if disabled and kind in self.rows else rest
-            self.forget_proofs()
+            self.changed(is_kernel=True)
 
     def close(self) -> None:
         """Mark the operator as closed: later calls raise."""

@@ -10,8 +10,8 @@ from typing_extensions import Unpack
 
 from customop.arrays.kinds import FAKE
 from customop.core.define import check_name
+from customop.core.dispatch import kernel_for
 from customop.core.grad_rules import as_formula
-from customop.core.kernels import kernel_for
 from customop.core.kinds import (
     ARRAY_CLASS,
     AUTOCAST,

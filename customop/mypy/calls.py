@@ -21,7 +21,7 @@ from mypy.types import (
     get_proper_type,
 )
 
-from customop.core.kernels import different_kinds
+from customop.core.arguments import different_kinds
 from customop.errors import DeviceMismatchError, ShapeError
 from customop.mypy.constants import constant_or
 from customop.mypy.hints import DEVICES, SEQUENCES

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from customop.arrays.kinds import DEFAULT, FAKE
+from customop.core.arguments import kind_of_call
 from customop.core.array_classes import find_array_rule
 from customop.core.derived.find import find_fake
-from customop.core.dispatch import Interpreter, Mode
-from customop.core.kernels import kind_of_call
+from customop.core.interpreter import Interpreter, Mode
 from customop.core.kinds import AUTOGRAD, COMPOSITE, JVP, VMAP
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 
 from customop.arrays.kinds import CUDA, kind_of
 from customop.arrays.nested import flat
-from customop.core.dispatch import Interpreter
+from customop.core.interpreter import Interpreter
 from customop.core.observe import Observer
 from customop.core.table import RuleTable
 from customop.errors import ArgumentError

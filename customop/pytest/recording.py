@@ -13,7 +13,7 @@ import numpy as np
 
 from customop.arrays.kinds import has_data, is_array
 from customop.arrays.nested import children, flat
-from customop.core.dispatch import Interpreter
+from customop.core.interpreter import Interpreter
 from customop.core.kinds import COMPOSITE
 from customop.core.observe import Observer
 from customop.core.rule_kind import RuleKind

@@ -14,7 +14,7 @@ from customop.arrays.convert import as_kind
 from customop.arrays.describe import describe
 from customop.arrays.kinds import CPU, has_data, has_device, kind_of
 from customop.arrays.nested import flat
-from customop.core.kernels import find_kernel
+from customop.core.dispatch import find_kernel
 from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.core.table import RuleTable

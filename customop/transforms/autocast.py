@@ -12,7 +12,7 @@ from customop.arrays.dtypes import dtype_of
 from customop.arrays.kinds import device_kind, device_of, is_array
 from customop.arrays.nested import map_nested
 from customop.arrays.numpy_protocol import call_numpy
-from customop.core.dispatch import Mode, current_mode
+from customop.core.interpreter import Mode, current_mode
 from customop.core.kinds import AUTOCAST
 from customop.core.rule_kind import RuleKind, check_device_types
 from customop.core.table import RuleTable

@@ -21,13 +21,14 @@ from customop.arrays.nested import (
 )
 from customop.arrays.numpy_protocol import call_numpy
 from customop.config import config
+from customop.core.contract.results import VMAP_RULE, check_returns, check_shapes
 from customop.core.derived.rows import Uneven, run_rows, stack_rows
-from customop.core.dispatch import Interpreter, Tracer
+from customop.core.interpreter import Interpreter
 from customop.core.kinds import VMAP
-from customop.core.proof import VMAP_RULE, check_returns, check_shapes
 from customop.core.rule_kind import RuleKind
 from customop.core.rule_types import BatchInfo
 from customop.core.table import RuleTable
+from customop.core.tracer import Tracer
 from customop.errors import ContractError, DataDependentError, VmapError, place
 from customop.transforms.randomness import Draws, random_error
 

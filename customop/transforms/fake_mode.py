@@ -13,9 +13,9 @@ from customop.arrays.fake import FakeArray, make_fake, to_fake
 from customop.arrays.kinds import FAKE, is_array, is_traced, normalize_device
 from customop.arrays.nested import flat, map_nested
 from customop.arrays.pytree import map_leaves
-from customop.core.dispatch import Mode
-from customop.core.kernels import kernel_for
-from customop.core.proof import finish_fake
+from customop.core.contract.results import finish_fake
+from customop.core.dispatch import kernel_for
+from customop.core.interpreter import Mode
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 from customop.errors import ArgumentError, check_function

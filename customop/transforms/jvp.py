@@ -21,11 +21,12 @@ from customop.arrays.nested import (
 )
 from customop.arrays.numpy_protocol import call_numpy
 from customop.arrays.pytree import flatten, map_leaves, unflatten
-from customop.core.dispatch import Interpreter, Tracer
+from customop.core.contract.results import JVP_RULE, check_returns
+from customop.core.interpreter import Interpreter
 from customop.core.kinds import AUTOGRAD, JVP
-from customop.core.proof import JVP_RULE, check_returns
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
+from customop.core.tracer import Tracer
 from customop.errors import ContractError, GradientError, check_function, place
 from customop.transforms.autograd.grad import vjp
 from customop.transforms.autograd.interpreter import GradInterpreter

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from customop.arrays.nested import flat, map_outline
-from customop.core.dispatch import Interpreter, Mode, current_mode
+from customop.core.interpreter import Interpreter, Mode, current_mode
 from customop.core.kinds import VMAP
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable

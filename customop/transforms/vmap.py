@@ -13,7 +13,7 @@ from customop.arrays.describe import abbreviated, show
 from customop.arrays.kinds import is_array
 from customop.arrays.numpy_protocol import INDEXING, call_numpy
 from customop.arrays.pytree import flatten, spread, unflatten
-from customop.core.dispatch import current_mode
+from customop.core.interpreter import current_mode
 from customop.errors import VmapError, check_function
 from customop.transforms.batch import BatchInterpreter, BatchTracer
 from customop.transforms.randomness import Draws, RandomnessMode

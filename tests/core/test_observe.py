@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.core.dispatch import Interpreter
+from customop.core.interpreter import Interpreter
 from customop.core.observe import Observer, observed, observers, open_modes
 
 X = np.array([1.0, 2.0])

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.core.dispatch import current_mode
+from customop.core.interpreter import current_mode
 from customop.core.observe import open_modes
 from tests.nesting.test_words import Identity, times
 

@@ -12,7 +12,6 @@ from customop.core.derived import pointwise, reduction
 from customop.core.derived import shape_fake as shaperules
 from customop.core.derived import shape_vmap as shapebatch
 from customop.core.derived.rows import Uneven, pairs_of, run_rows, stack_rows
-from customop.core.proof import Guess
 from customop.core.table import RuleTable
 from customop.errors import (
     CustomOpError,
@@ -24,9 +23,34 @@ from customop.schema.parameters import MISSING
 from customop.schema.tags import BY_DATA, Tag
 from customop.schema.types import has_shape
 
-__all__ = ["derive_vmap", "find_fake", "missing_fake", "source_of"]
+__all__ = ["Guess", "derive_vmap", "find_fake", "missing_fake", "source_of"]
 
 # ---- fake kernels ----
+
+
+class Guess:
+    """A fake kernel that tags or shapes give: right until a call of a kernel disproves it.
+
+    Attributes
+    ----------
+    fault : str
+        How a call disproved it, or nothing.
+    has_answered : bool
+        Whether it has answered: what somebody was told must not turn out wrong.
+    """
+
+    __slots__ = ("__wrapped__", "fault", "has_answered")
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.__wrapped__: Callable[..., Any] = fn
+        self.fault: str = ""
+        self.has_answered: bool = False
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        """Tell what the tag says of the result."""
+        told = self.__wrapped__(*args, **keywords)
+        self.has_answered = True
+        return told
 
 
 def find_fake(op: RuleTable) -> Callable[..., Any] | None:

@@ -19,11 +19,11 @@ from customop.arrays.kinds import (
     known_kinds,
 )
 from customop.arrays.nested import flat, map_nested
+from customop.core.contract.results import check_returns
 from customop.core.derived.find import missing_fake
-from customop.core.kernels import find_kernel
+from customop.core.dispatch import find_kernel, select
 from customop.core.kinds import COMPOSITE
 from customop.core.operator import Operator
-from customop.core.proof import check_returns
 from customop.core.samples import Sample
 from customop.errors import ContractError, DataDependentError, place
 from customop.schema.tags import BY_DATA, Tag
@@ -224,7 +224,7 @@ def _check_kind(session: Session, sample: Sample, kind: str, run: Run) -> str:
     ]
     if not arrays_of(values):
         return "no argument is an array"
-    kernel, positional, keywords, _ = op.select(values)
+    kernel, positional, keywords, _ = select(op, values)
     given = [*positional, *keywords.values()]
     try:
         found = session.run_of(split_call(op, kernel, given), given)

@@ -14,6 +14,7 @@ import numpy as np
 
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat, map_nested
+from customop.core.dispatch import select
 from customop.core.samples import Sample
 from customop.errors import CustomOpError, innermost
 from customop.schema.types import ClassOf, Maybe, typed_items
@@ -219,7 +220,7 @@ def _interleaved(session: Session, sample: Sample, others: Sequence[Any]) -> Run
 
     Threads switch by chance; here they switch at every line.
     """
-    kernel = session.op.select(session.values(sample))[0]
+    kernel = select(session.op, session.values(sample))[0]
     code = getattr(innermost(kernel), "__code__", None)
     if code is None:
         return _beside(session, sample, others)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from customop.core.kernels import find_kernel
+from customop.core.dispatch import find_kernel
 from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.errors import CustomOpError, OpCheckError

@@ -9,9 +9,10 @@ import numpy as np
 
 from customop.arrays.fake import to_fake
 from customop.arrays.nested import children, flat, map_nested
+from customop.core.contract.memory import readonly, shared_results
+from customop.core.contract.results import check_returns
 from customop.core.derived import pointwise, reduction
 from customop.core.operator import Operator
-from customop.core.proof import check_returns, readonly, shared_results
 from customop.core.registry import namespaces
 from customop.core.samples import Sample
 from customop.errors import ContractError, CustomOpError

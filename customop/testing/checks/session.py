@@ -11,8 +11,10 @@ from customop.arrays.convert import to_host
 from customop.arrays.dtypes import is_inexact
 from customop.arrays.kinds import has_device, is_array, kind_of
 from customop.arrays.nested import flat, map_nested
+from customop.core.contract.memory import written_of
+from customop.core.contract.proof import Proof
+from customop.core.dispatch import select
 from customop.core.operator import Operator
-from customop.core.proof import Proof, written_of
 from customop.core.samples import Sample
 from customop.errors import OpCheckError
 from customop.schema.tags import Tag
@@ -96,7 +98,7 @@ class Session:
         op = self.op
         if op.sees_seed:
             np.random.seed(_SEED)  # noqa: NPY002  # what operators may use
-        chosen, positional, keywords, proof = op.select(values)
+        chosen, positional, keywords, proof = select(op, values)
         given = [*positional, *keywords.values()]
         if isinstance(proof, Proof):
             given = list(proof.args)
@@ -207,18 +209,13 @@ def prove(
     fake: Callable[..., Any] | None = None,
 ) -> tuple[Proof, Any]:
     """Run the kernel of a call under proof; the proof, still to be read, and the result."""
-    kernel, positional, keywords, first = op.select(values)
+    kernel, positional, keywords, first = select(op, values)
     given = [*positional, *keywords.values()]
     if isinstance(first, Proof):  # its views are read-only, which hides who writes
         given = list(first.args)
     proof = Proof(op, kernel, _kind_among(given), given, fake, lambda _: None)
-    try:
-        return proof, split_call(op, kernel, proof.values)
-    except Exception as error:
-        if not proof.concerns(error):
-            raise
-        again = proof.copies(error)
-    return proof, split_call(op, kernel, again)
+    positional, keywords = op.schema.split(proof.values)
+    return proof, proof.attempt(kernel, positional, keywords)
 
 
 def _kind_among(values: Sequence[Any]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from customop.core.kernels import find_kernel
+from customop.core.dispatch import find_kernel
 from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.errors import ArgumentError, place

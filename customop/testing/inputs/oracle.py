@@ -14,7 +14,7 @@ import numpy as np
 from customop.arrays.fake import to_c_order, to_fake
 from customop.arrays.nested import flat, map_nested
 from customop.core.derived.find import find_fake
-from customop.core.kernels import find_kernel
+from customop.core.dispatch import find_kernel
 from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.errors import CustomOpWarning, DataDependentError

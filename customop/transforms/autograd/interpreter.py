@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from customop.core.dispatch import Interpreter, Tracer
+from customop.core.interpreter import Interpreter
 from customop.core.kinds import AUTOGRAD
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
+from customop.core.tracer import Tracer
 from customop.transforms.autograd.node import Leaf
 from customop.transforms.autograd.plans import make_plan
 from customop.transforms.autograd.tracer import GradTracer, no_variable

@@ -11,10 +11,10 @@ from customop.arrays.describe import abbreviated, show
 from customop.arrays.dtypes import is_inexact
 from customop.arrays.kinds import device_of, is_array
 from customop.arrays.nested import children, flat, nests, outline
-from customop.core.dispatch import Tracer
+from customop.core.contract.memory import last_write, moments, writes
 from customop.core.grad_rules import GradRule
-from customop.core.proof import last_write, moments, writes
 from customop.core.table import RuleTable
+from customop.core.tracer import Tracer
 from customop.errors import GradientError
 
 __all__ = [

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, cast
 from customop.arrays.nested import flat, map_outline
 from customop.config import config
 from customop.core.codegen import generate
+from customop.core.contract.memory import moments, readonly
+from customop.core.contract.proof import with_sampling
 from customop.core.definition import Definition
 from customop.core.grad_rules import GradCall, GradRule
 from customop.core.kinds import AUTOGRAD
 from customop.core.observe import observers
-from customop.core.proof import moments, readonly, with_sampling
 from customop.core.table import RuleTable
 from customop.errors import (
     ContractError,

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.numpy_protocol import call_numpy
+from customop.core.contract.memory import writes
 from customop.core.observe import observed, observers
-from customop.core.proof import writes
 from customop.errors import GradientError
 from customop.transforms.autograd.gradients import pairs_of, spread
 from customop.transforms.autograd.node import (

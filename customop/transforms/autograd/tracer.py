@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from customop.arrays.array import Array
 from customop.arrays.describe import describe, show
 from customop.arrays.kinds import is_array
-from customop.core.dispatch import Interpreter, Tracer
+from customop.core.interpreter import Interpreter
+from customop.core.tracer import Tracer
 from customop.errors import GradientError
 from customop.transforms.autograd.node import Leaf
 

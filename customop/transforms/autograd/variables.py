@@ -12,7 +12,7 @@ from customop.arrays.dtypes import is_real_float
 from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.nested import map_nested
 from customop.arrays.pytree import map_leaves
-from customop.core.dispatch import Mode, current_mode
+from customop.core.interpreter import Mode, current_mode
 from customop.core.kinds import AUTOGRAD
 from customop.core.operator import Operator
 from customop.core.rule_kind import RuleKind

@@ -1,0 +1,192 @@
+"""Arguments of a call: of which kind of array they are, and ready for a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.fake import to_c_order
+from customop.arrays.kinds import (
+    FAKE,
+    FAKE_ARRAY,
+    SCALAR,
+    ArrayKind,
+    device_kind,
+    device_of,
+    has_device,
+    is_fake,
+    kind_of,
+)
+from customop.arrays.nested import flat, map_nested
+from customop.core.definition import Definition
+from customop.core.interpreter import nested_leaves
+from customop.core.table import RuleTable
+from customop.errors import (
+    ArgumentError,
+    DeviceMismatchError,
+)
+from customop.schema.fit import ARGUMENTS
+
+__all__ = [
+    "as_array",
+    "check_writable",
+    "different_kinds",
+    "in_c_order",
+    "kind_of_call",
+]
+
+
+def kind_of_call(op: RuleTable, args: Sequence[Any]) -> tuple[str, bool]:
+    """Kind of the arrays of a call, and whether a NumPy scalar is among them."""
+    kinds: list[ArrayKind] = []
+    has_scalar = False
+    for slot in op.array_slots:
+        value = args[slot]
+        kind = kind_of[type(value)]
+        if kind is None:
+            _check_no_array(op, slot, value)
+        elif kind is SCALAR:
+            has_scalar = True
+        elif kind not in kinds:
+            kinds.append(kind)
+    if op.nested_slots:
+        _add_nested_kinds(op, args, kinds)
+    is_one = len(op.array_slots) == 1 and not op.nested_slots
+    if len(kinds) == 1 and (is_one or kinds[0] is not FAKE_ARRAY):
+        return kinds[0].name, has_scalar
+    return _kind_of_mixture(op, args, kinds), has_scalar
+
+
+def _add_nested_kinds(
+    op: RuleTable, args: Sequence[Any], kinds: list[ArrayKind]
+) -> None:
+    has_others = False
+    for leaf in nested_leaves(op, args):
+        kind = kind_of[type(leaf)]
+        if kind is None:
+            has_others = True
+        elif kind.has_device and kind not in kinds:
+            kinds.append(kind)
+    if has_others:
+        _check_nested(op, args)
+
+
+def _check_no_array(op: RuleTable, slot: int, value: Any) -> None:
+    parameter = op.schema.parameters[slot]
+    reason = ARGUMENTS.fault(value, parameter.type)
+    if reason:
+        name = parameter.name
+        remedy = "pass an array, such as np.asarray(x)"
+        if value is None:
+            remedy = f"pass an array, or declare {name}: Array | None"
+        raise ArgumentError(
+            f"{op.qualname}: argument '{name}' {reason}",
+            op.schema.show(op.qualname, name),
+            do=remedy,
+            op=op.qualname,
+            parameter=name,
+        )
+
+
+def _check_nested(op: RuleTable, args: Sequence[Any]) -> None:
+    """Raise unless lists of arrays hold arrays, with None and numbers in place."""
+    for slot in op.nested_slots:
+        parameter = op.schema.parameters[slot]
+        reason = ARGUMENTS.fault(args[slot], parameter.type)
+        if reason:
+            raise ArgumentError(
+                f"{op.qualname}: argument '{parameter.name}' {reason}",
+                op.schema.show(op.qualname, parameter.name),
+                do="pass arrays, such as [np.asarray(x), ...]"
+                if "index" in reason
+                else "pass arrays in it, such as np.asarray(x)",
+                op=op.qualname,
+                parameter=parameter.name,
+            )
+
+
+def _kind_of_mixture(op: RuleTable, args: Sequence[Any], kinds: list[ArrayKind]) -> str:
+    """Kind of a call without arrays, or with arrays of several kinds."""
+    if not kinds:
+        slot = op.schema.device_slot
+        if slot is None or args[slot] is None:
+            return "cpu"
+        return device_kind(args[slot])
+    if FAKE_ARRAY in kinds:
+        values = [args[slot] for slot in op.array_slots]
+        values += nested_leaves(op, args)
+        arrays = [v for v in values if has_device(v)]
+        if _is_one_device([device_of(v) for v in arrays]):
+            return FAKE
+    raise _mismatch(op, args)
+
+
+def _is_one_device(names: Sequence[str]) -> bool:
+    """Whether devices can be one: ``"cuda"`` is any of them."""
+    numbered = {name for name in names if ":" in name}
+    return len({device_kind(name) for name in names}) == 1 and len(numbered) < 2
+
+
+def _mismatch(op: RuleTable, args: Sequence[Any]) -> DeviceMismatchError:
+    seen = []
+    for slot in (*op.array_slots, *op.nested_slots):
+        values = flat(args[slot])
+        name = op.schema.parameters[slot].name
+        seen += [(name, device_of(v)) for v in values if has_device(v)]
+    return different_kinds(op.definition, seen)
+
+
+def different_kinds(
+    definition: Definition, seen: Iterable[tuple[str, str]]
+) -> DeviceMismatchError:
+    """The error for arrays of different kinds: names of arguments, with devices."""
+    where = ", ".join(f"'{name}' is on {device}" for name, device in seen)
+    return definition.error(
+        DeviceMismatchError,
+        f"arrays of different kinds: {where}",
+        do="bring them to one device: cupy.asarray(x), or x.get()",
+    )
+
+
+# ---- what kernels can take ----
+
+
+def as_array(value: Any) -> Any:
+    """A NumPy scalar as an array without axes, which every kernel can take."""
+    return np.asarray(value) if isinstance(value, np.generic) else value
+
+
+def check_writable(op: RuleTable, args: Sequence[Any]) -> None:
+    """Raise for a NumPy scalar that is to be written: a write would be lost."""
+    for p, value in zip(op.schema.parameters, args, strict=True):
+        if p.is_written and isinstance(value, np.generic):
+            raise ArgumentError(
+                f"{op.qualname}: argument '{p.name}' is written, got the NumPy scalar"
+                f" {value!r}, which cannot be",
+                op.schema.show(op.qualname, p.name),
+                do=f"pass an array without axes: np.asarray({p.name})",
+                op=op.qualname,
+                parameter=p.name,
+            )
+
+
+def in_c_order(op: RuleTable, args: Sequence[Any]) -> list[Any]:
+    """The arguments with their arrays in C order, as `Tag.needs_contiguous` asks."""
+    ordered = [map_nested(value, to_c_order) for value in args]
+    triples = zip(op.schema.parameters, args, ordered, strict=True)
+    for p, mine, copied in triples:
+        pairs = zip(flat(mine), flat(copied), strict=True)
+        is_real = any(a is not b and not is_fake(a) for a, b in pairs)
+        if p.alias is not None and is_real:
+            what = "is written" if p.is_written else "is returned as a view"
+            raise ArgumentError(
+                f"{op.qualname}: argument '{p.name}' is not in C order, and {what}: a"
+                " copy in C order would be used in its place",
+                op.schema.show(op.qualname, p.name),
+                do=f"pass np.ascontiguousarray({p.name}) and use that array",
+                op=op.qualname,
+                parameter=p.name,
+            )
+    return ordered

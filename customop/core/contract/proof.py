@@ -1,0 +1,575 @@
+"""A call under proof: read-only views, checksums, and the fake kernel beside."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.describe import abbreviated
+from customop.arrays.dtypes import dtype_of
+from customop.arrays.fake import strides_of, to_fake
+from customop.arrays.kinds import (
+    CPU,
+    FAKE,
+    device_of,
+    is_array,
+)
+from customop.arrays.nested import flat, map_nested
+from customop.config import config
+from customop.core.changes import changing
+from customop.core.codegen import Drawn, set_fast_kernel
+from customop.core.contract.layout import (
+    differ_in_order,
+    differ_in_strides,
+    has_certain_order,
+    is_broadcast,
+)
+from customop.core.contract.memory import (
+    copied,
+    equal,
+    note_writes,
+    readonly,
+    share_memory,
+    shared_results,
+    with_copies,
+    written_of,
+)
+from customop.core.contract.results import check_returns, check_shapes, finish_fake
+from customop.core.derived.find import Guess, find_fake
+from customop.core.table import Plans, RuleTable
+from customop.errors import (
+    ContractError,
+    CustomOpError,
+    DataDependentError,
+    place,
+    runs_kernels,
+    warn_caller,
+)
+from customop.schema.schema import Schema
+from customop.schema.tags import Tag
+from customop.schema.types import (
+    Maybe,
+)
+
+__all__ = [
+    "AfterCall",
+    "FakeProof",
+    "Proof",
+    "SampledProof",
+    "WarningProof",
+    "proof_of",
+    "with_sampling",
+]
+
+
+class Proof:
+    """One call of a kernel under proof.
+
+    The kernel gets read-only views of the arrays that it must not write; its results
+    are compared with the schema, with the memory of the arguments, and with what the
+    fake kernel says.
+    """
+
+    __slots__ = (
+        "args",
+        "before",
+        "done",
+        "error",
+        "fake",
+        "kernel",
+        "kind",
+        "op",
+        "sums",
+        "values",
+        "views",
+    )
+
+    def __init__(
+        self,
+        op: RuleTable,
+        kernel: Callable[..., Any],
+        kind: str,
+        args: Sequence[Any],
+        fake: Callable[..., Any] | None,
+        done: Callable[[bool], None],
+    ) -> None:
+        self.op: RuleTable = op
+        self.kernel: Callable[..., Any] = kernel
+        self.kind: str = kind
+        self.args: Sequence[Any] = args
+        self.fake: Callable[..., Any] | None = fake
+        self.done: Callable[[bool], None] = done
+        self.error: Exception | None = None
+        self.sums: list[tuple[str, int]] = self._checksums()
+        self.views: Sequence[Any] = args
+        # What may be written as it was, should the kernel have to run once more.
+        self.before: list[Any] = [map_nested(v, copied) for v in self._written()]
+        # What a result may alias must stay writable: the result is handed out.
+        free = {r.alias.name for r in op.schema.returns if r.alias}
+        given = zip(op.schema.parameters, args, strict=True)
+        self.values: list[Any] = [
+            v
+            if p.is_written or (p.alias and p.alias.name in free)
+            else map_nested(v, readonly)
+            for p, v in given
+        ]
+
+    def _checksums(self) -> list[tuple[str, int]]:
+        """Checksums of the arrays that must not be written, by parameter.
+
+        Beside the read-only views, since `np.add.at` writes those too (NumPy 2.4), and
+        code in C may.
+        """
+        pairs = zip(self.op.schema.parameters, self.args, strict=True)
+        # An array that a caller passes twice may change where one of its places may.
+        written = [v for v in flat(self._written()) if isinstance(v, np.ndarray)]
+        return [
+            (p.name, zlib.crc32(np.ascontiguousarray(leaf).view(np.uint8).data))
+            for p, value in pairs
+            if not p.is_written
+            for leaf in flat(value)
+            if isinstance(leaf, np.ndarray) and leaf.size and not leaf.dtype.hasobject
+            if not any(share_memory(leaf, v) for v in written)
+        ]
+
+    def _written(self) -> list[Any]:
+        """The arguments that the schema lets the kernel write."""
+        return written_of(self.op.schema, self.args)
+
+    def check_writes(self) -> None:
+        """Raise if the kernel wrote what it must not."""
+        if self.error is None:
+            self._check_unwritten()
+        else:
+            self._check_copies()
+
+    def _check_unwritten(self) -> None:
+        for (name, before), (_, after) in zip(
+            self.sums, self._checksums(), strict=True
+        ):
+            if before != after:
+                raise self._undeclared_write(name)
+
+    def _undeclared_write(self, name: str) -> ContractError:
+        return self._error(
+            f"writes argument '{name}'" if name else "writes an argument",
+            f"that mutates_args={self.op.schema.written!r} does not name",
+            do=f"name it in mutates_args, or write into {name or 'x'}.copy()",
+            parameter=name,
+        )
+
+    # ---- running ----
+
+    def run(
+        self,
+        kernel: Callable[..., Any],
+        values: Sequence[Any],
+        keywords: Mapping[str, Any],
+    ) -> Any:
+        """Run the kernel, and return its result once it is proven."""
+        return self.check(self.attempt(kernel, values, keywords))
+
+    @runs_kernels
+    def attempt(
+        self,
+        kernel: Callable[..., Any],
+        values: Sequence[Any],
+        keywords: Mapping[str, Any],
+    ) -> Any:
+        """Run the kernel, once more on copies where it refuses read-only arrays.
+
+        Compiled kernels may refuse them though they write none. Whether they do write
+        shows on the copies.
+        """
+        try:
+            return kernel(*values, **keywords)
+        except Exception as error:
+            if not self.retries(error):
+                raise
+            self._use_copies(error)
+        values, keywords = self.op.schema.split(self.args)
+        return kernel(*values, **keywords)
+
+    def retries(self, error: BaseException) -> bool:
+        """Whether a kernel runs again, since it failed on read-only arrays."""
+        text = str(error).lower()
+        if not any(word in text for word in ("read-only", "readonly", "writeable")):
+            return False
+        pairs = zip(flat(list(self.args)), flat(list(self.values)), strict=True)
+        return any(mine is not view for mine, view in pairs)
+
+    def _use_copies(self, error: Exception) -> None:
+        self.error = error
+        self.views = self.args
+        pairs = zip(flat(self._written()), flat(self.before), strict=True)
+        for mine, earlier in pairs:
+            if isinstance(mine, np.ndarray) and mine.flags.writeable:
+                mine[...] = earlier
+        named = zip(self.op.schema.parameters, self.args, strict=True)
+        self.args = [v if p.is_written else map_nested(v, copied) for p, v in named]
+
+    def _check_copies(self) -> None:
+        """Raise if the kernel wrote what it must not."""
+        changed = self._changed(self.args)
+        if changed or str(self.error) in _WRITES:
+            raise self._undeclared_write(changed) from self.error
+
+    def _changed(self, copies: Sequence[Any]) -> str:
+        for p, mine, theirs in zip(
+            self.op.schema.parameters, self.views, copies, strict=True
+        ):
+            if p.is_written:
+                continue
+            pairs = zip(flat(mine), flat(theirs), strict=True)
+            if not all(equal(a, b) for a, b in pairs):
+                return str(p.name)
+        return ""
+
+    # ---- results ----
+
+    def check(self, out: Any) -> Any:
+        """The result, once it is proven."""
+        schema = self.op.schema
+        self.check_writes()
+        values = check_returns(self.op, self.kernel, out, self.kind)
+        if schema.has_shapes:
+            check_shapes(self.op, self.kernel, self.kind, self.args, out)
+        self.check_identity(values)
+        shared = self._shared(schema, values)
+        if self.fake is not None:
+            self._check_fake(values)
+        if schema.written:
+            note_writes(written_of(schema, self.views))
+        self.done(bool(shared) and config.aliasing == "copy")
+        return with_copies(out, shared) if config.aliasing == "copy" else out
+
+    def check_identity(self, values: Sequence[Any]) -> None:
+        """Raise unless a tagged operator returns the very arrays that it writes."""
+        if Tag.inplace not in self.op.tags and Tag.out not in self.op.tags:
+            return
+        tag = Tag.inplace if Tag.inplace in self.op.tags else Tag.out
+        names = self.op.schema.written
+        written = zip(names, self._written(), values, strict=True)
+        for i, (name, mine, value) in enumerate(written):
+            if value is not mine:
+                raise self._error(
+                    f"returns output {i} that is not its argument '{name}' itself",
+                    f"as {tag} says",
+                    do=f"write into {name}, then return {', '.join(names)}",
+                    parameter=name,
+                )
+
+    def _shared(self, schema: Schema, values: Sequence[Any]) -> list[int]:
+        """Results on memory that the schema does not say; raise as `config` says."""
+        found = list(shared_results(schema, self.args, values))
+        for _, name, other in found:
+            error = self._shares(name, other)
+            if config.aliasing == "error":
+                raise error
+            if config.aliasing == "warn":
+                warn_caller(str(error))
+        return [number for number, _, _ in found]
+
+    def _shares(self, name: str, other: str) -> ContractError:
+        return self._error(
+            f"returns {name} that shares memory with {other}",
+            "which its schema does not say",
+            do=self._apart(other),
+        )
+
+    def _apart(self, other: str) -> str:
+        """What to do about a result that shares memory with an argument."""
+        for p in self.op.schema.parameters:
+            if other == f"argument '{p.name}'" and p.is_written:
+                if isinstance(p.type, Maybe):
+                    return (
+                        f"split it: an operator without '{p.name}' returns a fresh"
+                        f" array, one with tags=Tag.out takes *, {p.name}: Array"
+                    )
+                return f"return None, or say tags=Tag.inplace or tags=Tag.out for '{p.name}'"
+        return "return a copy: out.copy()"
+
+    def _check_fake(self, values: Sequence[Any]) -> None:
+        """Compare with the fake kernel; a guess that nobody was told is withdrawn."""
+        guess = self.fake if isinstance(self.fake, Guess) else None
+        was_told = guess is not None and guess.has_answered
+        try:
+            self.compare_fake(values)
+        except CustomOpError as error:
+            if guess is None or was_told:
+                raise
+            guess.fault = error.what.partition(": ")[2]
+        if guess is not None:
+            guess.has_answered = was_told
+
+    def compare_fake(self, values: Sequence[Any]) -> None:
+        """Raise unless results are as the fake kernel tells."""
+        assert self.fake is not None
+        schema = self.op.schema
+        fakes = [map_nested(v, to_fake) for v in self.args]
+        try:
+            positional, keywords = schema.split(fakes)
+            told = self.fake(*positional, **keywords)
+        except DataDependentError:
+            return
+        except CustomOpError:
+            raise
+        except Exception as error:
+            raise self._error(
+                f"succeeds where the fake kernel raises {type(error).__name__}: {error}",
+                f"fake kernel at {place(self.fake)}",
+                do="make the fake kernel accept what the kernel accepts",
+            ) from error
+        expected = check_returns(self.op, self.fake, told, FAKE)
+        exact = Tag.needs_exact_strides in self.op.tags
+        ordered = exact or not (
+            isinstance(self.fake, Guess)
+            or Tag.flexible_layout in self.op.tags
+            or not has_certain_order(flat(list(self.args)))
+        )
+        for i, (real, fake) in enumerate(zip(values, expected, strict=True)):
+            reals, fakes = flat(real), flat(fake)
+            if list(map(is_array, reals)) != list(map(is_array, fakes)):
+                raise self._error(
+                    f"returns {_outline(reals)} as output {i}, its fake kernel"
+                    f" {_outline(fakes)}",
+                    f"fake kernel at {place(self.fake)}",
+                    do="return as many arrays, and None in the same places",
+                )
+            for r, f in zip(reals, fakes, strict=True):
+                self._compare(i, r, f, ordered)
+
+    def _compare(self, index: int, real: Any, fake: Any, ordered: bool) -> None:
+        if not is_array(real) or not is_array(fake):
+            return
+        told = (tuple(fake.shape), fake.dtype, device_of(fake))
+        seen = (tuple(real.shape), dtype_of(real), device_of(real))
+        exact = Tag.needs_exact_strides in self.op.tags
+        # Some libraries tell no strides, and copy what NumPy views and broadcasts.
+        tells = hasattr(real, "strides") and (exact or not is_broadcast(fake))
+        differ = differ_in_strides if exact else differ_in_order
+        if told == seen and not (ordered and tells and differ(real, fake)):
+            return
+        names = ("shape", "dtype", "device")
+        wrong = [n for n, a, b in zip(names, told, seen, strict=True) if a != b]
+        layout = "strides" if exact else "order of axes in memory"
+        what = " and ".join(wrong) or layout
+        raise self._error(
+            f"returns {abbreviated(real)} with strides {strides_of(real)} on"
+            f" {device_of(real)} as output {index}, its fake kernel"
+            f" {abbreviated(fake)} with strides {strides_of(fake)} on {device_of(fake)}",
+            f"they differ in {what}; fake kernel at"
+            f" {place(self.fake) if self.fake else ''}",
+            do="return fake_like(x, shape=..., dtype=...) with what the kernel returns"
+            if wrong
+            else 'let the kernel return np.asarray(out, order="C"), or the fake kernel the'
+            " order that the kernel has: FakeArray(shape, dtype, strides)",
+        )
+
+    def _error(
+        self, what: str, *where: str, do: str, parameter: str = ""
+    ) -> ContractError:
+        return ContractError(
+            f"{self.op.qualname}: the '{self.kind}' kernel {what}",
+            *where,
+            self.op.schema.show(self.op.qualname, parameter),
+            f"kernel at {place(self.kernel)}",
+            do=do,
+            op=self.op.qualname,
+            parameter=parameter or None,
+            kind=self.kind,
+        )
+
+
+class SampledProof(Proof):
+    """A proof of one of the calls after the first, drawn by chance."""
+
+    __slots__ = ()
+
+    def check(self, out: Any) -> Any:
+        """The result, once it is proven; an error says that the call was drawn."""
+        try:
+            return super().check(out)
+        except CustomOpError as error:
+            raise with_sampling(error) from error.__cause__
+
+
+class WarningProof(SampledProof):
+    """Looks on at a drawn call, and warns: the call does what it does without proof."""
+
+    __slots__ = ()
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.values: list[Any] = list(self.args)
+
+    def check(self, out: Any) -> Any:
+        """The result as it is, after a warning where it breaks the contract."""
+        try:
+            return super().check(out)
+        except CustomOpError as error:
+            warn_caller(str(error))
+        return AfterCall(self.op, self.args, copies=False).check(out)
+
+
+def with_sampling(error: CustomOpError) -> CustomOpError:
+    """An error that says that a sampled check has found it."""
+    setting = f"config.sample_checks = {config.sample_checks}"
+    error.where = (*error.where, f"found by a sampled check: {setting}")
+    return error
+
+
+# What NumPy says when code of its own is about to write a read-only array, NumPy 2.4.
+_WRITES = (
+    "assignment destination is read-only",
+    "output array is read-only",
+    "sort array is read-only",
+    "partition array is read-only",
+    "array is read-only",
+    "underlying array is read-only",
+    "array to be byte-swapped is read-only",
+    "operand array with iterator write flag set is read-only",
+    "WRITEBACKIFCOPY base is read-only",
+    "put: output array is read-only",
+    "putmask: output array is read-only",
+    "cannot modify read-only memory",
+)
+
+
+def _outline(values: Sequence[Any]) -> str:
+    return f"[{', '.join('array' if is_array(v) else repr(v) for v in values)}]"
+
+
+# ---- calls that need no proof ----
+
+
+class _Unproven:
+    """A call of a kernel that cannot fail because of a proof."""
+
+    __slots__ = ()
+
+    def retries(self, error: BaseException) -> bool:
+        """The kernel never runs again."""
+        return False
+
+
+class AfterCall(_Unproven):
+    """What follows a call of a kernel that has proven its contract.
+
+    It notes what the operator has written. Where the kernel returned shared memory
+    and `config.aliasing` is ``"copy"``, it copies such results.
+    """
+
+    __slots__ = ("copies", "op", "values")
+
+    def __init__(self, op: RuleTable, values: Sequence[Any], *, copies: bool) -> None:
+        self.op: RuleTable = op
+        self.values: Sequence[Any] = values
+        self.copies: bool = copies
+
+    @runs_kernels
+    def run(
+        self,
+        kernel: Callable[..., Any],
+        values: Sequence[Any],
+        keywords: Mapping[str, Any],
+    ) -> Any:
+        """Run the kernel, and do what follows."""
+        return self.check(kernel(*values, **keywords))
+
+    def check(self, out: Any) -> Any:
+        """The result, after its writes were noted."""
+        schema = self.op.schema
+        if schema.written:
+            note_writes(written_of(schema, self.values))
+        if not self.copies:
+            return out
+        values = list(out) if schema.is_tuple else [out]
+        found = shared_results(schema, self.values, values)
+        return with_copies(out, [number for number, _, _ in found])
+
+
+class FakeProof(_Unproven):
+    """A call of a fake kernel, whose result becomes fake at any depth."""
+
+    __slots__ = ("kernel", "op", "values")
+
+    def __init__(
+        self, op: RuleTable, kernel: Callable[..., Any], values: Sequence[Any]
+    ) -> None:
+        self.op: RuleTable = op
+        self.kernel: Callable[..., Any] = kernel
+        self.values: Sequence[Any] = values
+
+    @runs_kernels
+    def run(
+        self,
+        kernel: Callable[..., Any],
+        values: Sequence[Any],
+        keywords: Mapping[str, Any],
+    ) -> Any:
+        """Run the kernel, and return its result with fake arrays."""
+        op = self.op
+        found = finish_fake(op, self.kernel, kernel(*values, **keywords))
+        if op.schema.has_shapes and not isinstance(self.kernel, Guess):
+            is_proven = FAKE in op.proven and config.checks != "always"
+            if not is_proven and config.checks != "never":
+                plans = op.plans
+                check_shapes(op, self.kernel, FAKE, self.values, found)
+                _note_proof(op, plans, FAKE, self.kernel, copies=False)
+        return found
+
+
+# ---- which proof a call needs ----
+
+
+def proof_of(
+    op: RuleTable, kernel: Callable[..., Any], kind: str, args: Sequence[Any]
+) -> Proof | AfterCall | FakeProof | None:
+    """The proof of a call, or what follows a call that needs none, or None."""
+    if kind == FAKE:
+        return FakeProof(op, kernel, args)
+    if kind in op.proven:
+        return _after_call(op, kind, args)
+    proves: type[Proof] = Proof
+    plans = op.plans
+    if config.checks != "always" and kind in op.sampled:
+        if type(args) is not Drawn and not config.draws():
+            return _after_call(op, kind, args)
+        proves = SampledProof if config.on_breach == "error" else WarningProof
+    elif config.checks == "never":
+        _note_proof(op, plans, kind, kernel, copies=False)
+        return _after_call(op, kind, args)
+
+    def done(copies: bool) -> None:
+        _note_proof(op, plans, kind, kernel, copies=copies)
+
+    return proves(op, kernel, kind, args, find_fake(op), done)
+
+
+def _after_call(op: RuleTable, kind: str, args: Sequence[Any]) -> AfterCall | None:
+    copies = kind in op.copied
+    return AfterCall(op, args, copies=copies) if copies or op.schema.written else None
+
+
+def _note_proof(
+    op: RuleTable, plans: Plans, kind: str, kernel: Callable[..., Any], *, copies: bool
+) -> None:
+    """Note that a kernel has proven its contract, unless the table has changed since."""
+    with changing:
+        if op.plans is not plans:
+            return
+        # One call of those drawn may find what the others do not show.
+        copies = copies or (kind in op.sampled and kind in op.copied)
+        op.copied = op.copied | {kind} if copies else op.copied - {kind}
+        if config.checks == "always":
+            return
+        if config.sample_checks:
+            op.sampled |= {kind}
+        else:
+            op.proven |= {kind}
+        if kind == CPU.name:
+            set_fast_kernel(op.call, None if copies else kernel)

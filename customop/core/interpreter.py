@@ -1,0 +1,248 @@
+"""Interpreters: running transforms and modes, and which of them handles a call.
+
+The laws that hold here, and that tests hold on to:
+
+1. A level comes from one counter, is never reused, and is the only order there is.
+2. A tracer of level L holds only values of levels below L.
+3. An interpreter unwraps a tracer only if it is the tracer's own interpreter.
+4. A rule works on unwrapped values and calls operators, never kernels.
+5. When a transform ends its tracers die.
+6. Only modes touch the one context variable.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from customop.arrays.nested import flat, map_nested, map_result
+from customop.core.observe import open_modes
+from customop.core.rule_kind import RuleKind
+from customop.core.table import RuleTable
+from customop.core.tracer import Tracer
+from customop.errors import (
+    LeakedTracerError,
+    RegistrationError,
+)
+
+if TYPE_CHECKING:  # for rules of users: an Operator is made with this module
+    from customop.core.operator import Operator
+
+__all__ = [
+    "Interpreter",
+    "Mode",
+    "current_mode",
+    "highest",
+    "leaked",
+    "mode_for",
+    "nested_leaves",
+    "top_interpreter",
+]
+
+_levels = itertools.count(1)
+current_mode: ContextVar[Mode | None] = ContextVar("customop_mode", default=None)
+
+
+class Interpreter(ABC):
+    """One running transform.
+
+    A subclass names its `kind` of rule and says in `process` what an operator does
+    to its tracers. Used as a context manager it ends with the block: its tracers die.
+
+    Attributes
+    ----------
+    level : int
+        Grows with each interpreter made. Of the interpreters whose tracers are among
+        the arguments of a call, the one of the highest level handles it.
+    alive : bool
+        False once the transform has ended.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> class Count(co.Interpreter):
+    ...     kind = co.RuleKind("count")
+    ...     calls = 0
+    ...     def process(self, op, args):
+    ...         self.calls += 1
+    ...         return self.wrap(op.invoke(self.unwrap(args)))
+    >>> with Count() as count:
+    ...     y = np.sin(np.cos(count.wrap(np.zeros(2))))
+    >>> count.calls
+    2
+    """
+
+    kind: ClassVar[RuleKind]
+    tracer_class: ClassVar[type[Tracer]] = Tracer
+    # What dispatch calls: `process` itself, but for modes.
+    handle: Callable[[Any, Sequence[Any]], Any]
+
+    def __init__(self) -> None:
+        self.level: int = next(_levels)
+        self.alive: bool = True
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "process" in cls.__dict__:
+            cls.handle = cls._as_handled()
+
+    @classmethod
+    def _as_handled(cls) -> Any:
+        return cls.process
+
+    @abstractmethod
+    def process(self, op: Operator[..., Any], args: Sequence[Any]) -> Any:
+        """Handle a call.
+
+        Parameters
+        ----------
+        op : Operator
+            The operator called.
+        args : sequence
+            Values of all its parameters, in the order of the schema, keyword-only
+            ones last. ``op.invoke(args)`` calls the operator with such a sequence.
+
+        Returns
+        -------
+        object
+            The result of the call.
+        """
+
+    def wrap(self, value: Any, *extra: Any) -> Any:
+        """Make tracers of the arrays in a result, or in a list or tuple of results."""
+        return map_result(value, lambda v: self.tracer_class(self, v, *extra))
+
+    def unwrap(self, args: Sequence[Any]) -> list[Any]:
+        """Arguments with this interpreter's own tracers replaced by their values."""
+        return [map_nested(value, self.lower) for value in args]
+
+    def lower(self, value: Any) -> Any:
+        """The value below one of this interpreter's tracers; all else as it is."""
+        if isinstance(value, Tracer) and value.interpreter is self:
+            return value.value
+        return value
+
+    def end(self) -> None:
+        """End the transform: its tracers die."""
+        self.alive = False
+
+    def describe(self) -> str:
+        """How messages name this transform."""
+        return f"{self.kind.name} (level {self.level})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.end()
+
+
+class Mode(Interpreter):
+    """An interpreter that sees every operator called while it is open.
+
+    It sees operators on constants and those with no array at all. While it handles
+    a call, the mode outside it is the current one. It is current in the thread or
+    task that opened it, and in no other.
+
+    Attributes
+    ----------
+    sees_all : bool
+        False for a mode that only operators with `Tag.nondeterministic_seeded`
+        concern: it leaves the fast path of all others open.
+    """
+
+    sees_all: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outer: Mode | None = None
+        self._token: Token[Mode | None] | None = None
+
+    def __enter__(self) -> Self:
+        if self._token is not None or not self.alive:
+            raise RegistrationError(
+                f"{self.describe()} is opened a second time", do="make a new one"
+            )
+        # Opened later means inside: the level is the one of the opening.
+        self.level: int = next(_levels)
+        self.outer = self.find_outer()
+        self._token = current_mode.set(self)
+        if self.sees_all:
+            open_modes.append(self)
+        return self
+
+    @classmethod
+    def _as_handled(cls) -> Any:
+        return Mode._outside
+
+    def _outside(self, op: Operator[..., Any], args: Sequence[Any]) -> Any:
+        """Process a call with the mode outside as the current one."""
+        token = current_mode.set(self.outer)
+        try:
+            return self.process(op, args)
+        finally:
+            current_mode.reset(token)
+
+    def find_outer(self) -> Mode | None:
+        """The mode that is current while this one handles a call."""
+        return current_mode.get()
+
+    def __exit__(self, *exc: object) -> None:
+        if current_mode.get() is not self or self._token is None:
+            raise RegistrationError(
+                f"{self.describe()} is closed while a mode opened later is open",
+                do="close modes in the reverse order, as nested with blocks do",
+            )
+        if self.sees_all:
+            open_modes.remove(self)
+        current_mode.reset(self._token)
+        super().__exit__(*exc)
+
+
+# ---- who handles a call ----
+
+
+def top_interpreter(op: RuleTable, args: Sequence[Any]) -> Any:
+    """The mode or transform that a call goes to, or None."""
+    top = mode_for(op) if open_modes or op.sees_seed else None
+    values = [args[slot] for slot in op.array_slots]
+    return highest(top, [*values, *nested_leaves(op, args)])
+
+
+def mode_for(op: RuleTable) -> Mode | None:
+    """The innermost mode of this thread or task that concerns an operator, or None.
+
+    A context that was copied while a mode was open may hold it when it has ended.
+    """
+    mode = current_mode.get()
+    while mode is not None and not (mode.alive and (mode.sees_all or op.sees_seed)):
+        mode = mode.outer
+    return mode
+
+
+def highest(top: Any, values: Sequence[Any]) -> Any:
+    """The interpreter of the highest level, `top` or one among tracers."""
+    for value in values:
+        if isinstance(value, Tracer) and (
+            top is None or value.interpreter.level > top.level
+        ):
+            top = value.interpreter
+    return top
+
+
+def nested_leaves(op: RuleTable, args: Sequence[Any]) -> list[Any]:
+    """Arrays, and None in their places, inside the nested arguments of a call."""
+    return [leaf for slot in op.nested_slots for leaf in flat(args[slot])]
+
+
+def leaked(op: RuleTable, interpreter: Interpreter) -> LeakedTracerError:
+    """The error for a tracer that outlived its transform."""
+    return LeakedTracerError(
+        f"{op.qualname} gets a value of {interpreter.describe()}, which has ended",
+        do="return the value from the transformed function instead of storing it",
+        op=op.qualname,
+        kind=interpreter.kind.name,
+    )

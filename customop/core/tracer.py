@@ -1,0 +1,114 @@
+"""Tracers: values as one running transform sees them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
+
+from customop.arrays.describe import describe
+from customop.arrays.kinds import TRACED, add_array_class, device_of
+from customop.arrays.numpy_protocol import ArrayMethods
+from customop.errors import (
+    DataDependentError,
+)
+
+if TYPE_CHECKING:  # an interpreter makes tracers, and a tracer knows its interpreter
+    from customop.core.interpreter import Interpreter
+
+__all__ = ["Tracer"]
+
+
+class Tracer(ArrayMethods):
+    """A value as one running transform sees it.
+
+    Parameters
+    ----------
+    interpreter : Interpreter
+        The transform that it belongs to.
+    value : array
+        The value below, of a lower level.
+    """
+
+    __slots__ = ("__weakref__", "interpreter", "value")
+    # Whether Python may branch on the value.
+    is_concrete: ClassVar[bool] = True
+
+    def __init__(self, interpreter: Interpreter, value: Any) -> None:
+        self.interpreter: Interpreter = interpreter
+        self.value: Any = value
+
+    @property
+    def shape(self) -> Any:
+        """Lengths of the axes."""
+        return self.value.shape
+
+    @property
+    def dtype(self) -> Any:
+        """Type of the elements."""
+        return self.value.dtype
+
+    @property
+    def device(self) -> Any:
+        """Device that the value lives on."""
+        return device_of(self.value)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(level={self.interpreter.level}, {self.value!r})"
+
+    def __bool__(self) -> bool:
+        if not self.is_concrete:
+            raise self._lost("bool() of", "np.where(mask, a, b) in place of a branch")
+        return bool(self.value)
+
+    def _lost(self, asked: str, instead: str) -> DataDependentError:
+        return DataDependentError(
+            f"{asked} {describe(self)}, a value inside {self.interpreter.describe()}",
+            "the transform would lose track of it",
+            do=f"use {instead}, or stop_gradient(x) for the value alone",
+        )
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise self._lost(
+            "np.array(), or a NumPy kernel, is given",
+            "np.stack to join values, getitem(a, i) to index by one, custom_op for a"
+            " kernel",
+        )
+
+    def __float__(self) -> float:
+        raise self._lost("float() of", "np.sin for math.sin, and arrays as they are")
+
+    def __int__(self) -> int:
+        raise self._lost("int() of", "arrays as they are")
+
+    def __complex__(self) -> complex:
+        raise self._lost("complex() of", "arrays as they are")
+
+    def __index__(self) -> int:
+        raise self._lost(
+            "an index, or range(), of", "getitem(x, key) in place of x[key]"
+        )
+
+    def item(self, *args: Any) -> NoReturn:
+        """Refused: the transform would lose track of the value."""
+        raise self._lost("item() of", "arrays as they are")
+
+    def tolist(self) -> NoReturn:
+        """Refused: the transform would lose track of the values."""
+        raise self._lost("tolist() of", "the array as it is")
+
+    # A copy of a value that a transform follows is the value itself: it never changes.
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise self._lost("pickling", "the plain array that goes in")
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            raise self._lost(f"format({spec!r}) of", "print(x)")
+        return repr(self)
+
+
+add_array_class(TRACED, Tracer)
