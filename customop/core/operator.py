@@ -768,7 +768,18 @@ class Operator(RuleTable, Generic[P, R]):
     def add(self, key: RuleKind | str, fn: Any, *, override: bool) -> None:
         """Register for a kind of rule, or for the name of a kind of array.
 
-        All methods and functions that register end here or in `add_registration`.
+        Parameters
+        ----------
+        key : RuleKind or str
+        fn : object
+            What is registered, as its kind takes it.
+        override : bool
+            Replace a rule that is registered already.
+
+        Raises
+        ------
+        RegistrationError
+            If `fn` does not fit the operator, or there is a rule already.
         """
         register(self, Registration(self.qualname, key, fn), override=override)
 

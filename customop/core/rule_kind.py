@@ -178,6 +178,18 @@ class RuleKind:
 
         Most can never come back, so they go, unless the new one calls what is below
         it. A line that runs again replaces what it registered.
+
+        Parameters
+        ----------
+        rows : sequence of Row
+            All that are registered, the newest last.
+        new : Row
+        keeps_below : bool
+            Whether the new one calls what is below it.
+
+        Returns
+        -------
+        tuple of Row
         """
         if not keeps_below:
             return ()

@@ -62,7 +62,6 @@ OpT = TypeVar("OpT", bound=Operator[..., Any])
 Named = OperatorPacket | str
 AnyOperator = Operator[..., Any] | OperatorPacket | str
 AnyOp = Operator[..., Any]
-Decorator = Callable[[FnT], FnT]
 DeviceTypes = str | Iterable[str] | None
 
 
@@ -131,7 +130,7 @@ def register_kernel(
     fn: None = None,
     /,
     **options: Unpack[Held],
-) -> Decorator[FnT]: ...
+) -> Callable[[FnT], FnT]: ...
 def register_kernel(
     op: AnyOperator,
     device_types: DeviceTypes,
@@ -176,7 +175,7 @@ def register_fake(op: Named, fn: KernelFn, /, **options: Unpack[Options]) -> Any
 @overload
 def register_fake(
     op: AnyOperator, fn: None = None, /, **options: Unpack[Options]
-) -> Decorator[FnT]: ...
+) -> Callable[[FnT], FnT]: ...
 def register_fake(
     op: AnyOperator,
     fn: Any = None,
@@ -216,7 +215,7 @@ def register_jvp(op: Named, fn: JvpFn, /, **options: Unpack[Options]) -> AnyOp: 
 @overload
 def register_jvp(
     op: AnyOperator, fn: None = None, /, **options: Unpack[Options]
-) -> Decorator[FnT]: ...
+) -> Callable[[FnT], FnT]: ...
 def register_jvp(
     op: AnyOperator,
     fn: Any = None,
@@ -260,7 +259,7 @@ def register_vmap(op: Named, fn: VmapFn, /, **options: Unpack[Options]) -> AnyOp
 @overload
 def register_vmap(
     op: AnyOperator, fn: None = None, /, **options: Unpack[Options]
-) -> Decorator[FnT]: ...
+) -> Callable[[FnT], FnT]: ...
 def register_vmap(
     op: AnyOperator,
     fn: Any = None,
@@ -304,7 +303,7 @@ def register_sample_inputs(
 @overload
 def register_sample_inputs(
     op: AnyOperator, fn: None = None, /, **options: Unpack[Options]
-) -> Decorator[FnT]: ...
+) -> Callable[[FnT], FnT]: ...
 def register_sample_inputs(
     op: AnyOperator,
     fn: Any = None,
@@ -484,7 +483,7 @@ def register(
 @overload
 def register(
     op: AnyOperator, kind: RuleKind, fn: None = None, /, **options: Unpack[Options]
-) -> Decorator[FnT]: ...
+) -> Callable[[FnT], FnT]: ...
 def register(
     op: AnyOperator,
     kind: RuleKind,

@@ -28,8 +28,8 @@ from mypy.types import (
 from customop.arrays.kinds import DEFAULT, FAKE
 from customop.core.define import check_name
 from customop.core.kinds import AUTOGRAD, JVP, VMAP
-from customop.core.rule_kind import RuleKind
-from customop.errors import RegistrationError, quoted
+from customop.core.rule_kind import RuleKind, rule_kind
+from customop.errors import RegistrationError
 from customop.library.keys import kind_of_key
 from customop.library.ops import Namespaces, OperatorNamespace, OperatorPacket
 from customop.mypy import codes
@@ -203,7 +203,7 @@ def _kernel(asked: Asked, op: Subject, at: int) -> None:
     ):
         return
     found = asked.registered(op, at + 1)
-    what = "kernel" if names is None else f"kernel for {quoted(names)}"
+    what = "kernel" if names is None else rule_kind(names[0]).title
     if found is not None:
         found.check_kernel(what, codes.KERNEL)
 
