@@ -378,8 +378,8 @@ def test_what_to_do_tells_where_arrays_may_broadcast(schema: str, do: str) -> No
     assert caught.value.do == do
 
 
-def test_a_call_is_told_in_two_frames() -> None:
-    """How the fault was found is no news for the caller."""
+def test_an_error_of_a_call_shows_one_frame() -> None:
+    """Internal frames are hidden from the caller."""
     op = define("(Array[n] x) -> ()", lambda x: None)
     op(np.zeros(2))
     with pytest.raises(co.errors.ShapeError) as caught:
