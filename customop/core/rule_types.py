@@ -1,4 +1,4 @@
-"""What rules are given first, and how far a type can say what a rule is."""
+"""The first arguments of rules, and the types of rules as far as they can be written."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Context(Protocol):
 
     @property
     def needs_input_grad(self) -> tuple[Any, ...]:
-        """For each positional input, whether its gradient is asked for."""
+        """For each positional input, whether its gradient is needed."""
         ...
 
     @property
     def saved_arrays(self) -> tuple[Any, ...]:
-        """What `save_for_backward` was given."""
+        """The arguments of `save_for_backward`."""
         ...
 
     @property
@@ -73,7 +73,7 @@ class Context(Protocol):
         Raises
         ------
         GradientError
-            If a value is neither.
+            If a value is neither an array nor None.
         """
 
     def mark_non_differentiable(self, *outputs: Any) -> None:
@@ -90,10 +90,10 @@ class Context(Protocol):
         Parameters
         ----------
         value : bool
-            True, as it is from the start, for zeros.
+            True, the default, for zeros.
         """
 
-    # Free attributes: the one thing about a context that no type can know.
+    # Rules set attributes that no type can know.
     def __getattr__(self, name: str, /) -> Any: ...
     def __setattr__(self, name: str, value: Any, /) -> None: ...
 
@@ -109,7 +109,7 @@ class BatchInfo(NamedTuple):
     batch_size : int
         Number of rows.
     randomness : str
-        ``"error"``, ``"same"`` or ``"different"``, as `vmap` was told.
+        ``"error"``, ``"same"`` or ``"different"``, the argument of `vmap`.
 
     Examples
     --------
@@ -130,13 +130,13 @@ class BatchInfo(NamedTuple):
     randomness: str
 
 
-# How rules begin. That the rest of their parameters are the operator's own, for arrays
-# of other classes too, registration checks; the operator's ParamSpec cannot, and where
-# it is tried, pyright (1.1.414) gives a chain the arrays of the rule.
+# Only the first parameters of a rule are typed. The others are those of the operator, but
+# for arrays of other classes too, so registration checks them. With the ParamSpec of the
+# operator, pyright (1.1.414) gives a chain of registrations the arrays of the rule.
 #
-# The short forms are for lambdas: by the number of its parameters pyright finds what
-# they are, unless a form with an ellipsis stands beside; mypy (2.4) finds none by
-# `Concatenate` with an ellipsis. So the short forms are overloads of their own.
+# The short forms are for lambdas: pyright infers their parameters by number, unless the
+# union has a form with an ellipsis; mypy (2.4) infers none from `Concatenate` with an
+# ellipsis. So the short forms are separate overloads.
 ShortKernelFn: TypeAlias = (
     Callable[[Any], object]
     | Callable[[Any, Any], object]

@@ -1,7 +1,7 @@
 """Shapes of a call as one expression, for the fast path of its generated function.
 
-What it takes is right; what it refuses goes the slow way, where `shapecheck` says why, or
-takes it after all. So it knows the usual forms alone, and is made of comparisons.
+Arguments that it accepts are right. Those that it rejects take the slow path, where
+`shape_check` accepts them or says what is wrong. So it covers only the usual forms.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ __all__ = ["argument_check", "shape_guards"]
 
 
 class _Unusual(Exception):
-    """A form that the expression does not know."""
+    """A form that the expression does not cover."""
 
 
 class _Names:
-    """What the lengths of names are in the expression."""
+    """How the expression writes the length of each name."""
 
     def __init__(self, bind: Callable[[str, Any], str], texts: dict[str, str]) -> None:
         self.bind = bind
@@ -37,20 +37,20 @@ class _Names:
         self.waiting: list[tuple[Axis, str]] = []
         # Places of `*#batch`, by its name.
         self.spread: dict[str, list[str]] = {}
-        # Names that an argument has told which may be missing.
-        self.untold: set[str] = set()
+        # Names known only from an argument that may be missing.
+        self.uncertain: set[str] = set()
 
     def branch(self) -> _Names:
         """These names, for an argument that may be missing."""
         other = _Names(self.bind, dict(self.texts))
         other.loops = dict(self.loops)
-        other.untold = self.untold
+        other.uncertain = self.uncertain
         return other
 
     def leave(self, other: _Names) -> None:
-        """Note what a branch alone has told: the rest cannot know whether it is there."""
-        self.untold.update(other.texts.keys() - self.texts.keys())
-        self.untold.update(f"*{n}" for n in other.loops.keys() - self.loops.keys())
+        """Note the names of a branch: its argument may be missing."""
+        self.uncertain.update(other.texts.keys() - self.texts.keys())
+        self.uncertain.update(f"*{n}" for n in other.loops.keys() - self.loops.keys())
 
 
 def shape_guards(
@@ -58,10 +58,9 @@ def shape_guards(
     bind: Callable[[str, Any], str],
     fits: Callable[[Sequence[Any]], bool],
 ) -> list[str]:
-    """Conditions under which arrays of NumPy's fit their shapes.
+    """Conditions under which NumPy arrays fit their shapes.
 
-    `bind` gives a name for a value; `fits` is the whole check, for schemas of an unusual
-    form.
+    `bind` gives a name to a value; `fits` is the complete check, for unusual schemas.
     """
     if not any(has_shape(p.type) for p in schema.parameters):
         return []
@@ -77,7 +76,7 @@ def argument_check(
 ) -> Callable[[Sequence[Any]], None] | None:
     """A function that raises for arguments whose shapes do not fit; None without shapes.
 
-    It tries the expression first, which holds for arrays of all kinds: 0.5 us instead of
+    It tries the expression first, which works for arrays of all kinds: 0.5 us instead of
     5 for two arrays that fit, on CPython 3.11.7.
     """
     if not any(has_shape(p.type) for p in schema.parameters):
@@ -88,11 +87,11 @@ def argument_check(
         try:
             if fits is not None and fits(*args):
                 return
-        except (AttributeError, TypeError):  # something among them is no array
+        except (AttributeError, TypeError):  # an argument is not an array
             pass
         fault = argument_fault(qualname, schema, args)
         if fault is not None:
-            # From here: how the fault was found is no news for the caller.
+            # Hide internal frames from the caller.
             raise fault.with_traceback(None)
 
     return check_shapes
@@ -110,7 +109,7 @@ def _as_function(schema: Schema) -> Callable[..., bool] | None:
 
 
 def _binder(bound: dict[str, Any], taken: Sequence[str]) -> Callable[[str, Any], str]:
-    """A function that gives a name for a value, which hides no parameter."""
+    """A function that gives a name to a value, different from all parameters."""
 
     def bind(name: str, value: Any) -> str:
         while name in taken:
@@ -125,11 +124,11 @@ def _lambda(
     parameters: Sequence[str], text: str, bound: dict[str, Any]
 ) -> Callable[..., bool]:
     made = f"lambda {', '.join(parameters)}: {text}"
-    return eval(made, bound)  # type: ignore[no-any-return]  # noqa: S307  # of our own
+    return eval(made, bound)  # type: ignore[no-any-return]  # noqa: S307  # generated here
 
 
 def _conditions(schema: Schema, bind: Callable[[str, Any], str]) -> list[str]:
-    """Arrays that are always there first, then sums, then those that may be missing."""
+    """Conditions on required arrays first, then on sums, then on optional arguments."""
     numbers = [n for n in number_names(schema) if not _is_maybe(schema, n)]
     names = _Names(bind, {name: name for name in numbers})
     shaped = [p for p in schema.parameters if has_shape(p.type)]
@@ -144,16 +143,16 @@ def _conditions(schema: Schema, bind: Callable[[str, Any], str]) -> list[str]:
 
 
 def _of_results(schema: Schema, names: _Names) -> Iterator[str]:
-    """Of lengths of results that may be negative: differences, and numbers."""
+    """Conditions on lengths of results that may be negative: differences and numbers."""
     numbers = number_names(schema)
-    told = {n for p in schema.parameters for s in shapes_in(p.type) for n in s.names}
+    known = {n for p in schema.parameters for s in shapes_in(p.type) for n in s.names}
     shapes = [shape for r in schema.returns for shape in shapes_in(r.type)]
     for length in dict.fromkeys(axis.length for s in shapes for axis in s.axes):
         used = set(names_in(length))
         if used and ("-" in str(Axis(length)) or not used.isdisjoint(numbers)):
-            if used <= names.texts.keys() - names.untold:
+            if used <= names.texts.keys() - names.uncertain:
                 yield f"{_write(length, names)} >= 0"
-            elif not used.isdisjoint(told.union(numbers)):
+            elif not used.isdisjoint(known.union(numbers)):
                 raise _Unusual
 
 
@@ -162,7 +161,7 @@ def _is_maybe(schema: Schema, name: str) -> bool:
 
 
 def _of_waiting(names: _Names, *, may_spread: bool) -> Iterator[str]:
-    """Of axes that need names of others: sums, and those that may be 1."""
+    """Conditions on axes that need names of others: sums, and axes that may be 1."""
     waiting, names.waiting = names.waiting, []
     spread: dict[str, list[str]] = {}
     for axis, text in waiting:
@@ -172,7 +171,7 @@ def _of_waiting(names: _Names, *, may_spread: bool) -> Iterator[str]:
             spread.setdefault(axis.length, []).append(text)
         else:
             raise _Unusual
-    # A name that is broadcast wherever it stands: any two are equal, or one is 1.
+    # A name that is broadcast everywhere: any two lengths are equal, or one is 1.
     for texts in spread.values():
         for a, b in combinations(texts, 2):
             yield f"({a} == {b} or {a} == 1 or {b} == 1)"
@@ -183,7 +182,7 @@ def _of_waiting(names: _Names, *, may_spread: bool) -> Iterator[str]:
 def _of_spread(
     name: str, texts: Sequence[str], names: _Names, *, may_spread: bool
 ) -> Iterator[str]:
-    """Of the places of `*#batch`: all alike, or such that NumPy broadcasts them."""
+    """Conditions on the places of `*#batch`: equal, or NumPy can broadcast them."""
     known = names.loops.get(name)
     if known is not None:
         into = names.bind("_spreads", _spreads)
@@ -198,21 +197,21 @@ def _of_spread(
 
 
 def _spreads(lengths: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """Whether NumPy broadcasts axes to the wanted ones."""
+    """Whether NumPy can broadcast axes to the wanted ones."""
     return broadcast((lengths, wanted)) == wanted
 
 
 def _plain(kind: Any) -> ArrayType:
-    """The type of an array that no number stands for."""
+    """The type of an array that cannot be replaced by a number."""
     if not isinstance(kind, ArrayType) or kind.or_number:
         raise _Unusual
     return kind
 
 
 def _of_optional(p: Parameter, shape: str, names: _Names) -> Iterator[str]:
-    """Of an array or None, or of a list of arrays.
+    """Conditions on an array or None, or on a list of arrays.
 
-    It may use the names of others; those that it tells nobody else may use.
+    They may use the names of other arguments, but not the other way round.
     """
     kind = p.type.item if isinstance(p.type, Maybe) else p.type
     own = names.branch()
@@ -228,7 +227,7 @@ def _of_optional(p: Parameter, shape: str, names: _Names) -> Iterator[str]:
 
 
 def _of_list(name: str, kind: ListOf, var: str, names: _Names) -> list[str]:
-    """Of the arrays of a list: the first tells the others the names that are new."""
+    """Conditions on the arrays of a list: the first defines new names for the others."""
     item = _plain(kind.item)
     texts = list(_of_array(f"{name}[0]", item, var, names))
     texts += _of_waiting(names, may_spread=False)
@@ -293,7 +292,7 @@ def _of_axes(value: str, shape: Shape, var: str, names: _Names) -> Iterator[str]
 
 
 def _middle(shape: Shape, var: str, names: _Names) -> str:
-    """The axes of the loop. A slice that is made once spares 20 ns, CPython 3.11.7."""
+    """The axes of the loop. A slice made in advance saves 20 ns, CPython 3.11.7."""
     start, stop = len(shape.before), -len(shape.after)
     if not start and not stop:
         return var
@@ -302,7 +301,7 @@ def _middle(shape: Shape, var: str, names: _Names) -> str:
 
 
 def _of_loop(loop: Loop, text: str, names: _Names) -> Iterator[str]:
-    if f"*{loop.name}" in names.untold:
+    if f"*{loop.name}" in names.uncertain:
         raise _Unusual
     if loop.is_broadcast:
         names.spread.setdefault(loop.name, []).append(text)
@@ -320,7 +319,7 @@ def _of_axis(axis: Axis, text: str, names: _Names) -> Iterator[str]:
         yield _is(axis, text, str(length))
     elif isinstance(length, tuple):
         yield from _of_sum(axis, text, names)
-    elif length in names.untold:
+    elif length in names.uncertain:
         raise _Unusual
     elif axis.is_broadcast:
         names.waiting.append((axis, text))
@@ -331,12 +330,12 @@ def _of_axis(axis: Axis, text: str, names: _Names) -> Iterator[str]:
 
 
 def _of_sum(axis: Axis, text: str, names: _Names) -> Iterator[str]:
-    """A name that stands first in `n+1` or `n-1` is told by it; others wait."""
+    """An axis such as `n+1` defines a new name; other sums wait for their names."""
     length = axis.length
     assert isinstance(length, tuple)
     sign, name, number = length
     is_simple = isinstance(name, str) and isinstance(number, int) and sign in "+-"
-    if not names.untold.isdisjoint(names_in(length)):
+    if not names.uncertain.isdisjoint(names_in(length)):
         raise _Unusual
     if not is_simple or name in names.texts or axis.is_broadcast:
         names.waiting.append((axis, text))
@@ -358,7 +357,7 @@ def _is_known(length: Length | None, names: _Names) -> bool:
 
 
 def _write(length: Length | None, names: _Names) -> str:
-    """A length in terms of those that the expression has."""
+    """A length in terms of the names of the expression."""
     if isinstance(length, tuple):
         sign, left, right = length
         return f"({_write(left, names)} {sign} {_write(right, names)})"

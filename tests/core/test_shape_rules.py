@@ -553,7 +553,7 @@ def test_a_length_that_an_argument_of_none_would_tell_is_asked_for() -> None:
     with pytest.raises(co.errors.MissingRuleError) as caught:
         co.eval_shape(op, np.zeros(2))
     assert str(caught.value) == (
-        "rules::f has no fake kernel for a call in which no argument tells 'k'\n"
+        "rules::f has no fake kernel for a call in which no argument gives 'k'\n"
         "  rules::f(float[n] x, float[k]? y=None) -> float[n,k]\n"
         "  do: @f.register_fake, a function that returns fake_like(...)"
     )
@@ -565,7 +565,7 @@ def test_loops_that_do_not_fit_have_no_fake_result() -> None:
     with pytest.raises(co.errors.ShapeError) as caught:
         co.eval_shape(op, np.zeros((2, 3)), np.zeros((4, 3)))
     assert str(caught.value) == (
-        "rules::f: the axes '...' of f64[2, 3], f64[4, 3] do not fit one another\n"
+        "rules::f: the axes '...' of f64[2, 3], f64[4, 3] do not fit together\n"
         "  rules::f(float[...,n] x, float[...,n] y) -> float[...]\n"
         "  do: pass arrays whose axes '...' NumPy can broadcast"
     )

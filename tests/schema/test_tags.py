@@ -80,7 +80,7 @@ def test_pointwise_fake_of_shapes_that_do_not_fit() -> None:
     with pytest.raises(co.ShapeError) as caught:
         op(co.FakeArray(2), co.FakeArray(3))
     assert str(caught.value) == (
-        f"{op.qualname}: the shapes of f64[2], f64[3] do not fit one another"
+        f"{op.qualname}: the shapes of f64[2], f64[3] do not fit together"
         f"\n  {op.qualname}(Array x, Array y) -> Array"
         "\n  do: pass arrays that NumPy can broadcast"
     )

@@ -1,8 +1,8 @@
-"""What `Tag.inplace` and `Tag.out` say, and what follows from it.
+"""Rules from `Tag.inplace` and `Tag.out`.
 
-An in-place operator writes its first array and returns it; an out operator writes the
-arrays that it takes by keyword alone and returns them in order. So their results are
-arguments: the schema says it, a fake kernel and a batching rule need nothing more.
+An in-place operator writes its first array and returns it. An out operator writes its
+keyword-only arrays and returns them in order. Since the results are arguments, a fake
+kernel and a batching rule follow.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ __all__ = [
 
 
 def returned_slots(op: RuleTable) -> list[int]:
-    """Places of the arguments that are the results; none without the tags."""
+    """Numbers of the arguments that are returned; empty without the tags."""
     if Tag.inplace not in op.tags and Tag.out not in op.tags:
         return []
     return [i for i, p in enumerate(op.schema.parameters) if p.is_written]
 
 
 def _returned(op: RuleTable, values: Sequence[Any]) -> Any:
-    """The arguments among these values that are the result, as it is returned."""
+    """The result of a call: those of its arguments that are returned."""
     found = tuple(values[slot] for slot in returned_slots(op))
     return found if op.schema.is_tuple else found[0]
 
 
 def derive_fake(op: RuleTable) -> Callable[..., Any] | None:
-    """A fake kernel of an operator that returns its arguments, or nothing at all."""
+    """A fake kernel of an operator that returns its arguments or nothing, or None."""
     if returned_slots(op):
         return lambda *args, **keywords: _returned(op, (*args, *keywords.values()))
     return None if op.schema.returns else _return_nothing
@@ -57,7 +57,7 @@ def derive_vmap(op: RuleTable) -> Callable[..., Any] | None:
 def _batch(
     op: RuleTable, info: Any, in_dims: Sequence[Any], *args: Any, **keywords: Any
 ) -> tuple[Any, Any]:
-    """Write all rows, and return the very arrays that were given."""
+    """Write all rows, and return the arguments themselves."""
     pairs = pairs_of(in_dims, args, keywords)
     if Tag.pointwise in op.tags and not op.nested_slots:
         rank = rank_of_rows(pairs)

@@ -1,4 +1,4 @@
-"""What `Tag.pointwise` gives for free: batching by broadcasting, and shapes."""
+"""Rules from `Tag.pointwise`: batching by broadcasting, and fake kernels."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def rank_of_rows(pairs: Sequence[tuple[Any, int | None]]) -> int:
 
 
 def align(value: Any, dim: int | None, rank: int) -> Any:
-    """The array with its batch axis at the front of `rank` others: a view."""
+    """A view of the array with its batch axis in front of `rank` others."""
     if dim is None:
         return value
     first = move_batch_first(value, dim)
@@ -75,17 +75,16 @@ def derive_fake(op: RuleTable) -> Callable[..., Any] | None:
 
 
 def _broadcast(op: RuleTable, *args: Any, **keywords: Any) -> Any:
-    """As many arrays as the schema says, of the shape and dtype of a NumPy sum."""
+    """Fake results with the shape and dtype of a sum of the arguments in NumPy."""
     values = (*args, *keywords.values())
-    # Python's numbers count as NumPy counts them: by their kind alone.
+    # As in NumPy, only the kind of a Python number affects the dtype.
     numbers = [v for v in values if type(v) in (int, float, complex)]
     arrays = [v for v in values if is_array(v)]
     if not arrays and not numbers:
-        raise DataDependentError(
-            f"{op.qualname} has no fake kernel for a call without arrays",
-            op.schema.show(op.qualname),
+        raise op.error(
+            DataDependentError,
+            " has no fake kernel for a call without arrays",
             do=f"@{op.name}.register_fake, a function that returns a FakeArray",
-            op=op.qualname,
             kind=FAKE,
         )
     dtype = np.result_type(*[dtype_of(v) for v in arrays], *numbers)
@@ -103,15 +102,14 @@ def _shape(op: RuleTable, arrays: Sequence[Any]) -> tuple[int, ...]:
         return np.broadcast_shapes(*[tuple(v.shape) for v in arrays])
     except ValueError:
         seen = ", ".join(abbreviated(v) for v in arrays)
-        raise ShapeError(
-            f"{op.qualname}: the shapes of {seen} do not fit one another",
-            op.schema.show(op.qualname),
+        raise op.error(
+            ShapeError,
+            f"the shapes of {seen} do not fit together",
             do="pass arrays that NumPy can broadcast",
-            op=op.qualname,
         ) from None
 
 
 def _device(arrays: Sequence[Any]) -> str:
-    """The device of a call: a numbered one says more than its kind."""
+    """The device of a call; ``cuda:0`` is preferred to ``cuda``."""
     names = [device_of(v) for v in arrays]
     return max(names, key=lambda name: ":" in name, default="cpu")

@@ -1,4 +1,4 @@
-"""What `Tag.reduction` gives for free, by the parameters `axis` and `keepdims`."""
+"""Rules from `Tag.reduction`, by the parameters `axis` and `keepdims`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["derive_fake", "derive_vmap"]
 
 
 def _is_derivable(op: RuleTable) -> bool:
-    """Whether the results are arrays that follow from one array alone."""
+    """Whether the operator takes one array and returns arrays."""
     arrays = len(op.array_slots) == 1 and not op.nested_slots
     returns = op.schema.returns
     return (
@@ -39,7 +39,7 @@ def derive_fake(op: RuleTable) -> Callable[..., Any] | None:
 
 
 def _reduced(op: RuleTable, *args: Any, **keywords: Any) -> Any:
-    """Arrays without the axes that are reduced, of the dtype of the input."""
+    """Fake results without the reduced axes, of the dtype of the input."""
     named = _named(op, (*args, *keywords.values()))
     x = args[0]
     axes = _axes(op, named["axis"], len(x.shape))
@@ -55,7 +55,7 @@ def _named(op: RuleTable, values: Sequence[Any]) -> dict[str, Any]:
 
 
 def _axes(op: RuleTable, axis: Any, rank: int) -> tuple[int, ...]:
-    """The axes that are reduced, counted from the front."""
+    """The reduced axes, counted from the front."""
     if axis is None:
         return tuple(range(rank))
     wanted = axis if isinstance(axis, list | tuple) else (axis,)
@@ -91,7 +91,7 @@ def _batch(
         axes = [i + 1 for i in _axes(op, axis, rank)]
         named["axis"] = axes if isinstance(axis, list | tuple) else axes[0]
         return op.invoke(_values(op, named, x)), dims
-    # All axes of a row as one, which `axis` can name whatever its type is.
+    # All axes of a row as one, which `axis` can name whatever its type.
     flat = call_numpy(np.reshape, x, (x.shape[0], -1 if x.size else _size(x.shape)))
     is_list = isinstance(_item(op), ListOf)
     keep = named.get("keepdims")

@@ -1,4 +1,4 @@
-"""Batches row by row: one row of the arguments, and the results of all rows as one."""
+"""Batches row by row: take one row of the arguments, stack the results of all rows."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _warn_slow(op: RuleTable) -> None:
 
 
 class Uneven(Exception):
-    """The results of rows do not stack; the text lists them."""
+    """The results of rows cannot be stacked; the text lists them."""
 
 
 def stack_rows(rows: Sequence[Any]) -> tuple[Any, Any]:

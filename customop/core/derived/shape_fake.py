@@ -1,8 +1,7 @@
-"""A fake kernel by the shapes in a schema.
+"""Fake kernels from the shapes in a schema.
 
-A loop is a place for any number of axes at the front, ``...`` or ``*batch``, with axes of
-its own behind it: as in the signature of a gufunc of NumPy's, such a kernel treats each
-row alone.
+A loop is any number of axes at the front, ``...`` or ``*batch``, followed by named axes.
+As with a gufunc of NumPy, the kernel treats each row of the loop separately.
 """
 
 from __future__ import annotations
@@ -40,17 +39,16 @@ def _shapes(schema: Schema) -> list[Shape]:
 
 
 def result_types(schema: Schema) -> list[ArrayType] | None:
-    """Types of the results, where all are arrays with a shape; or None."""
+    """Types of the results if all are arrays with a shape, otherwise None."""
     kinds = [r.type for r in schema.returns]
     found = [k for k in kinds if isinstance(k, ArrayType) and k.shape is not None]
     return found if found and len(found) == len(kinds) else None
 
 
 def loop_name(schema: Schema) -> str | None:
-    """Name of the loop of an operator, empty for ``...``; None where it has none.
+    """Name of the loop of an operator, empty for ``...``; None without a loop.
 
-    Some array must have axes of its own behind it: ``...`` alone is any array, of which
-    nothing is said.
+    Some array must have axes after the loop: ``...`` alone says nothing about an array.
     """
     results = result_types(schema) or []
     shapes = [k.shape for k in results if k.shape is not None]
@@ -66,7 +64,7 @@ def loop_name(schema: Schema) -> str | None:
 
 
 def why_no_fake(schema: Schema) -> str:
-    """Why the shapes of a schema tell no fake kernel, or nothing."""
+    """Why the shapes of a schema give no fake kernel; empty if they do."""
     results = result_types(schema)
     if not all(isinstance(r.type, ArrayType) for r in schema.returns):
         return "not all its results are single arrays"
@@ -83,7 +81,7 @@ def why_no_fake(schema: Schema) -> str:
 
 
 def derive_fake(op: RuleTable) -> Callable[..., Any] | None:
-    """A fake kernel by the shapes of an operator, or None where they tell too little."""
+    """A fake kernel from the shapes of an operator, or None if they say too little."""
     if not op.schema.has_shapes or why_no_fake(op.schema):
         return None
     return partial(_fake, op, {})
@@ -99,21 +97,21 @@ _REMEMBERED = 256
 def _fake(
     op: RuleTable, known: dict[Any, list[_Meta]], *args: Any, **keywords: Any
 ) -> Any:
-    """The results that the shapes of the arguments give; those of calls like it at once."""
+    """Fake results by the shapes of the arguments, remembered for the next such call."""
     values = (*args, *keywords.values())
     key = tuple([_mark(value) for value in values])
-    told = known.get(key)
-    if told is None:
-        told = _tell(op, values)
+    metas = known.get(key)
+    if metas is None:
+        metas = _metas(op, values)
         if len(known) >= _REMEMBERED:
             known.clear()
-        known[key] = told
-    outs = [make_fake(*meta) for meta in told]
+        known[key] = metas
+    outs = [make_fake(*meta) for meta in metas]
     return tuple(outs) if op.schema.is_tuple else outs[0]
 
 
 def _mark(value: Any) -> Any:
-    """What the results depend on of an argument."""
+    """The properties of an argument that the results depend on."""
     if type(value) is FakeArray:
         return (value.shape, value.dtype, value.strides, value.device)
     if is_array(value):
@@ -127,10 +125,10 @@ def _mark(value: Any) -> Any:
     return tuple([_mark(leaf) for leaf in leaves])
 
 
-def _tell(op: RuleTable, values: Sequence[Any]) -> list[_Meta]:
+def _metas(op: RuleTable, values: Sequence[Any]) -> list[_Meta]:
     sizes = sizes_of(op.qualname, op.schema, values)
     sizes.loops[""] = _joint_loop(op, values)
-    # Where all arrays broadcast along an axis, none of them tells its length.
+    # If all arrays broadcast along an axis, its length is 1.
     for name in _broadcast_names(op.schema):
         sizes.lengths.setdefault(name, 1)
     arrays = [leaf for value in values for leaf in flat(value) if is_array(leaf)]
@@ -155,11 +153,11 @@ def _meta(
     except KeyError as error:
         raise _unknown(op, str(error.args[0])) from None
     dtype = _dtype(op.schema, kind.element, values)
-    alike = next((v for v in arrays if tuple(v.shape) == shape), None)
+    model = next((v for v in arrays if tuple(v.shape) == shape), None)
     fake = (
         FakeArray(shape, dtype, device=device)
-        if alike is None
-        else fake_like(alike, dtype=dtype, device=device)
+        if model is None
+        else fake_like(model, dtype=dtype, device=device)
     )
     return fake.shape, fake.dtype, fake.strides, fake.device
 
@@ -170,17 +168,16 @@ def _broadcast_names(schema: Schema) -> list[str]:
 
 
 def _unknown(op: RuleTable, name: str) -> MissingRuleError:
-    return MissingRuleError(
-        f"{op.qualname} has no fake kernel for a call in which no argument tells '{name}'",
-        op.schema.show(op.qualname),
+    return op.error(
+        MissingRuleError,
+        f" has no fake kernel for a call in which no argument gives '{name}'",
         do=f"@{op.name}.register_fake, a function that returns fake_like(...)",
-        op=op.qualname,
         kind=FAKE,
     )
 
 
 def _joint_loop(op: RuleTable, values: Sequence[Any]) -> tuple[int, ...]:
-    """What NumPy broadcasts the axes ``...`` of all arguments to."""
+    """The axes ``...`` of all arguments, broadcast together."""
     pairs = zip(op.schema.parameters, values, strict=True)
     arrays = [(v, s) for p, value in pairs for v, s in _with_shapes(value, p.type)]
     unnamed = [(v, s) for v, s in arrays if s.loop and not s.loop.name]
@@ -188,11 +185,10 @@ def _joint_loop(op: RuleTable, values: Sequence[Any]) -> tuple[int, ...]:
     found = broadcast(parts)
     if found is None:
         seen = ", ".join(abbreviated(v) for v, _ in unnamed)
-        raise ShapeError(
-            f"{op.qualname}: the axes '...' of {seen} do not fit one another",
-            op.schema.show(op.qualname),
+        raise op.error(
+            ShapeError,
+            f"the axes '...' of {seen} do not fit together",
             do="pass arrays whose axes '...' NumPy can broadcast",
-            op=op.qualname,
         )
     return found
 
@@ -209,8 +205,7 @@ def _with_shapes(value: Any, kind: SchemaType) -> list[tuple[Any, Shape]]:
 def _dtype(schema: Schema, element: str, values: Sequence[Any]) -> Any:
     """The dtype that NumPy gives a result of this class of elements.
 
-    Of arguments of other classes, such as the indices beside floats, a result does not
-    take its dtype.
+    Arguments of other classes, such as indices next to floats, do not count.
     """
     if element != "Array" and not ELEMENTS[element].kinds:
         return np.dtype(element)

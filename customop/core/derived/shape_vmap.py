@@ -1,4 +1,4 @@
-"""Batching by the shapes in a schema: a batch is one more axis of the loop."""
+"""Batching by the shapes in a schema: the batch is one more axis of the loop."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def derive_vmap(op: RuleTable) -> Callable[..., Any] | None:
     """The batching rule of an operator with a loop, or None for other operators."""
     if not op.schema.has_shapes or op.schema.written or op.sees_seed:
         return None
-    # A body made of operators is batched as it is, whatever has a batch.
+    # A body made of operators is batched by its operators.
     if any(getattr(kind, "name", "") == "composite" for kind in op.rows):
         return None
     name = loop_name(op.schema)
@@ -46,25 +46,25 @@ def derive_vmap(op: RuleTable) -> Callable[..., Any] | None:
 
 
 def _has_hidden_loop(schema: Schema, name: str) -> bool:
-    """Whether arrays in dicts, tuples or objects have the loop, which none sees there."""
+    """Whether arrays in dicts, tuples or objects have the loop: these are not batched."""
     inside = [p.type for p in schema.parameters if item_shape(p.type) is None]
     shapes = [shape for kind in inside for shape in shapes_in(kind)]
     return any(shape.loop is not None and shape.loop.name == name for shape in shapes)
 
 
 class _Step(NamedTuple):
-    """What a batch does to an argument that has the loop."""
+    """How to batch an argument that has the loop."""
 
     slot: int
     dim: int | None
-    # Number of its axes behind the loop.
+    # Number of its axes after the loop.
     behind: int
-    # Whether its axes of the loop, and so the batch, are those of all others.
+    # Whether its axes of the loop must equal those of the other arguments.
     is_same: bool
 
 
 class _Batches:
-    """The steps for each `in_dims` that a call of an operator had."""
+    """The steps of an operator, remembered for each `in_dims`."""
 
     def __init__(self, schema: Schema, name: str) -> None:
         self.shapes = [item_shape(p.type) for p in schema.parameters]
@@ -104,8 +104,8 @@ def _batch(
 ) -> Any:
     """Make the batch the first axis of the loop, and call the operator once.
 
-    `NotImplemented` where that is not what its rows would give: an array without the
-    loop has a batch, or a result comes without the axes of the loop.
+    It returns `NotImplemented` where the rows would give something else: an array
+    without the loop has a batch, or a result does not have the axes of the loop.
     """
     values = [*args, *keywords.values()]
     steps = batches.steps(in_dims)
@@ -159,9 +159,9 @@ def _batch_nested(
     *args: Any,
     **keywords: Any,
 ) -> Any:
-    """As `_batch`, where lists of arrays are among the arguments."""
+    """The same as `_batch` for arguments that are lists of arrays."""
     kinds = [p.type for p in op.schema.parameters]
-    rows = _Rows(name, info.batch_size)
+    rows = _NestedBatch(name, info.batch_size)
     pairs = pairs_of(in_dims, args, keywords)
     triples = [(*pair, kind) for pair, kind in zip(pairs, kinds, strict=True)]
     for triple in triples:
@@ -188,16 +188,16 @@ def _map_arrays(
     return fn(value, dim, kind.shape if isinstance(kind, ArrayType) else None)
 
 
-class _Rows:
+class _NestedBatch:
     """The arguments of a batched call, to be brought to one loop."""
 
     def __init__(self, name: str, size: int) -> None:
         self.name = name
         self.size = size
-        # The axes of the loop in one row: of each array, and what NumPy makes of them.
+        # The axes of the loop in one row: of each array, and broadcast together.
         self.parts: list[tuple[int, ...]] = []
         self.loop: tuple[int, ...] = ()
-        # Whether rows differ in an array that has no loop.
+        # Whether rows differ in an array without the loop.
         self.differ = False
 
     def note(self, value: Any, dim: Any, shape: Shape | None) -> None:
@@ -212,14 +212,14 @@ class _Rows:
         return shape.loop is not None and shape.loop.name == self.name
 
     def align(self, value: Any, dim: Any, shape: Shape | None) -> Any:
-        """An array with the batch in front of its loop; all else as it is."""
+        """An array with the batch in front of its loop; other values as they are."""
         if shape is None or not is_array(value) or not self._has_loop(shape):
             return value
         rank = len(self.loop) + len(shape.after)
         first = align(value, dim, rank)
         if not self.name or (shape.loop and shape.loop.is_broadcast):
             return first
-        # Axes of a name are the same for all arrays, and so is the batch.
+        # Named axes are the same for all arrays, so the batch must be too.
         core = tuple(first.shape)[len(first.shape) - len(shape.after) :]
         wanted = (self.size, *self.loop, *core)
         if tuple(first.shape) == wanted:
@@ -227,7 +227,7 @@ class _Rows:
         return call_numpy(np.broadcast_to, first, wanted)
 
     def are_in(self, out: Any, kinds: Sequence[ArrayType]) -> bool:
-        """Whether all results have the axes of the loop behind the batch."""
+        """Whether all results have the batch and then the axes of the loop."""
         wanted = (self.size, *self.loop)
         outs = out if isinstance(out, tuple) else (out,)
         for value, kind in zip(outs, kinds, strict=True):
