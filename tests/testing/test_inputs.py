@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ import customop as co
 from customop.arrays.nested import children
 from customop.core.registry import operators
 from customop.testing import Sample
+from customop.testing.inputs import oracle
 from customop.testing.inputs.find import base_samples
 from customop.testing.inputs.memory import fresh
 from customop.testing.inputs.numbers import fill
@@ -443,6 +445,33 @@ def test_nothing_is_found() -> None:
         "  do: @impossible.register_sample_inputs, a function that returns a list of"
         " tuples of arguments, or pass args"
     )
+
+
+def test_slow_answers_of_kernels_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The search counts calls, so a busy machine finds the same inputs."""
+    expected = [
+        repro(op, s) for op in [operator(probed.interp)] for s in base_samples(op)
+    ]
+    clock = itertools.count(step=0.002)  # seconds that each answer seems to take
+    monkeypatch.setattr(oracle, "perf_counter", lambda: next(clock))
+    op = operator(probed.interp)
+    assert [repro(op, s) for s in base_samples(op)] == expected
+
+
+def test_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search ends after a number of calls even if nothing is accepted."""
+    monkeypatch.setattr(oracle, "_CALLS", 50)
+    asked: list[Any] = []
+
+    def refuses(x: np.ndarray) -> np.ndarray:
+        asked.append(x)
+        raise ValueError
+
+    with pytest.raises(co.ArgumentError, match="no inputs are found"):
+        base_samples(operator(refuses))
+    assert len(asked) <= 52
 
 
 def test_kernels_that_need_c_order() -> None:

@@ -83,8 +83,8 @@ def test_result_is_a_table() -> None:
         "  test_dtypes                 SUCCESS  for int64 in all arrays the kernel returns"
         " another dtype than its fake kernel\n"
         "  test_determinism            SUCCESS\n"
-        "  test_out_variant            SKIPPED  no scale.out, scale_out or scale_"
-        " beside it\n"
+        "  test_out_variant            SKIPPED  there is no scale.out, scale_out"
+        " or scale_\n"
         "  test_pickle                 SUCCESS\n"
         "  test_threads                SUCCESS"
     )
@@ -425,7 +425,7 @@ def test_operator_without_arrays() -> None:
         "test_gradients": "no autograd rule",
         "test_layouts": "no array to vary",
         "test_dtypes": "no array to vary",
-        "test_out_variant": "no power.out, power_out or power_ beside it",
+        "test_out_variant": "there is no power.out, power_out or power_",
         "test_pickle": "it is made inside of a function: other processes do not find it",
     }
 
@@ -517,7 +517,7 @@ def test_written_objects_are_seen() -> None:
     words = np.array(["one", "two"], object)
     found = opcheck(op, (words,), test_utils="test_mutation", raise_exception=False)
     assert found["test_mutation"].what == (  # type: ignore[union-attr]
-        "checked::tidy: test_mutation: writes argument 'x', that mutates_args=() does"
+        "checked::tidy: test_mutation: writes argument 'x', which mutates_args=() does"
         " not name"
     )
 
@@ -561,7 +561,7 @@ def test_lock_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     utils = "test_threads"
     found = opcheck(op, (X,), test_utils=utils, raise_exception=False)
     assert found[utils].what == (  # type: ignore[union-attr]
-        "checked::kept: test_threads: does not end within 0 s beside a call in another"
+        "checked::kept: test_threads: does not end within 0 s during a call in another"
         " thread"
     )
     for _ in range(len(made)):

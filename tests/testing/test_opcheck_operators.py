@@ -188,7 +188,10 @@ def test_numpy_operator(op: Any) -> None:
 # Operator -> checks that fail on purpose in the course.
 _NO_FAKE = {"test_faketensor"}
 SHOWN = {
-    "shop::first_half": {"test_schema", *_NO_FAKE},  # returns a view, to be told so
+    "shop::first_half": {
+        "test_schema",
+        *_NO_FAKE,
+    },  # returns a view, which opcheck reports
     "shop::norm": {"test_kernels_agree", *_NO_FAKE},  # one kernel is less exact
     "shop::root": {"test_jvp", "test_gradients", *_NO_FAKE},  # diverges far away
     "shop::halves": {"test_faketensor", "test_layouts", "test_dtypes"},  # a wrong fake

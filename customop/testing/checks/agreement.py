@@ -236,7 +236,7 @@ def _check_kind(session: Session, sample: Sample, kind: str, run: Run) -> str:
     for name, leaf in found.effects:
         if kind_name(leaf) not in (None, kind):
             if kind not in op.rows:
-                return f"the default kernel gives no '{kind}' arrays"
+                return f"the default kernel does not return '{kind}' arrays"
             raise Fault(
                 f"returns {name} of the kind '{kind_name(leaf)}' from the '{kind}' kernel",
                 f"kernel at {place(kernel)}",

@@ -167,7 +167,7 @@ def _stack(rows: Sequence[Any], like: Any, dim: int) -> Any:
 
 
 def _check_dims(rows: _Rows, dims: Sequence[int | None]) -> None:
-    """Every row comes out as it does alone."""
+    """Every row has the result that it has alone."""
     arrays = rows.stacked(dims)
     outs = _batched(rows, dims, arrays)
     if outs is None:
@@ -243,7 +243,7 @@ def _compare_row(
 
 
 def _check_out_dims(rows: _Rows) -> None:
-    """The batch comes out wherever it is asked for."""
+    """`out_dims` moves the batch axis of the results."""
     arrays = rows.stacked((0,) * len(rows.arrays))
     expected = vmap(rows.call)(*arrays)
     for axis in {-1, min((leaf.ndim - 1 for leaf in expected), default=0)}:
@@ -259,7 +259,7 @@ def _check_out_dims(rows: _Rows) -> None:
 
 
 def _check_nested(rows: _Rows) -> None:
-    """A batch of batches is the batches, one after the other."""
+    """Vmap of vmap gives the same rows."""
     arrays = rows.stacked((0,) * len(rows.arrays))
     found = vmap(vmap(rows.call))(*[x.reshape(2, 2, *x.shape[1:]) for x in arrays])
     for i, run in enumerate(rows.runs):

@@ -62,7 +62,7 @@ def _is_written(name: str) -> bool:
 def _shared(name: str) -> Fault:
     return Fault(
         f"returns {name} in memory that a later call uses again",
-        do="return an array of its own from each call: out.copy()",
+        do="return a new array from each call: out.copy()",
     )
 
 
@@ -203,9 +203,8 @@ def check_threads(session: Session, sample: Sample) -> str:
     session.compare(
         found,
         expected,
-        "between a call alone and one beside a call in another thread",
-        do="give each call arrays of its own: no scratch memory that calls share, or a"
-        " threading.local() that holds it",
+        "between a call alone and one during a call in another thread",
+        do="use new arrays in each call, or keep scratch memory in a threading.local()",
         exact=True,
     )
     return ""
@@ -223,7 +222,7 @@ def _interleaved(session: Session, sample: Sample, others: Sequence[Any]) -> Run
     kernel = select(session.op, session.values(sample))[0]
     code = getattr(innermost(kernel), "__code__", None)
     if code is None:
-        return _beside(session, sample, others)
+        return _with_other_calls(session, sample, others)
     before = sys.gettrace()  # a debugger, or what measures coverage
     elsewhere = _Elsewhere(session, others)
 
@@ -271,7 +270,7 @@ class _Elsewhere:
         self.running.join(_LONGEST)
         if self.running.is_alive():
             raise Fault(
-                f"does not end within {_LONGEST:.0f} s beside a call in another thread",
+                f"does not end within {_LONGEST:.0f} s during a call in another thread",
                 do="release every lock that the kernel takes: with lock: ...",
             )
 
@@ -284,7 +283,7 @@ def _ignoring(call: Callable[[Any], Any], values: Any) -> None:
         return
 
 
-def _beside(session: Session, sample: Sample, others: Sequence[Any]) -> Run:
+def _with_other_calls(session: Session, sample: Sample, others: Sequence[Any]) -> Run:
     """Run a kernel several times while another thread runs it too."""
     copies = [map_nested(value, _copied) for value in others]
 

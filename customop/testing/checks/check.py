@@ -110,7 +110,7 @@ def _at_smallest(
 
     smallest = shrink(session.op, sample, lambda other: found(other) is not None)
     again = found(smallest)
-    if again is None:  # a fault that comes and goes: reported as it was first seen
+    if again is None:  # a fault that comes and goes: report it as first seen
         return _reported(check, session.op, sample, error)
     return _reported(check, session.op, smallest, again)
 

@@ -143,7 +143,7 @@ def _check_pointwise(session: Session, sample: Sample) -> None:
             session.compare(
                 session.call(part),
                 Run(whole.out, effects),
-                f"between half of axis {-axis} alone and within the whole, which"
+                f"between half of axis {-axis} alone and all of it, which"
                 f" {Tag.pointwise} excludes",
                 do=f"leave {Tag.pointwise} out",
             )
@@ -196,7 +196,7 @@ def _refuses(session: Session, values: Sequence[Any]) -> bool:
 def _undeclared(session: Session, name: str) -> Fault:
     written = f"argument '{name}'" if name else "an argument"
     return Fault(
-        f"writes {written}, that mutates_args={session.op.schema.written!r}"
+        f"writes {written}, which mutates_args={session.op.schema.written!r}"
         " does not name",
         do=f"name it in mutates_args, or write into a copy: {name or 'x'}.copy()",
         parameter=name,
@@ -270,7 +270,7 @@ def check_out_variant(session: Session, sample: Sample) -> str:
     for other in pairs:
         _check_variant(session, sample, other)
     if not pairs and Tag.out not in op.tags:
-        return f"no {op.name}.out, {op.name}_out or {op.name}_ beside it"
+        return f"there is no {op.name}.out, {op.name}_out or {op.name}_"
     return ""
 
 

@@ -120,9 +120,9 @@ def _check_each_alone(session: Session, sample: Sample) -> None:
             f"the gradient by {name}",
             alone[name],
             gradient,
-            "between where it alone needs one and where all do",
-            do="use ctx.needs_input_grad only to leave out gradients that nobody asks"
-            " for",
+            "between asking for it alone and for all gradients",
+            do="use ctx.needs_input_grad only to leave out gradients that are not"
+            " needed",
         )
 
 
@@ -137,7 +137,7 @@ def _gradients(problem: Problem) -> dict[str, Any]:
 
 
 def _smooth(session: Session, sample: Sample) -> Problem | str:
-    """The function to differentiate, where it is smooth, or why there is none."""
+    """The function to differentiate at a smooth point, or the reason to skip it."""
     reason = _why_no_derivative(session, sample)
     if not reason and session.op.sees_seed:
         reason = "it draws from a random state"
@@ -166,7 +166,7 @@ _STEPS = (1e-4, 1e-6)
 
 
 def _smooth_point(problem: Problem) -> Vector | None:
-    """Inputs where the function is smooth: those given, or others near; None if nowhere.
+    """Inputs at which the function is smooth: the given ones, or nearby ones; or None.
 
     At a kink the differences ahead and behind are further apart than any curvature
     makes them: they go on to differ as the step gets shorter.
@@ -226,7 +226,7 @@ def check_gradients(session: Session, sample: Sample) -> str:
     try:
         cotangents = random_cotangents(problem)
         second = second_problem(problem, cotangents, "second gradient")
-        # Cotangents come last, and are right if the first gradients are.
+        # Derivatives by the cotangents, which come last, are the first gradients again.
         _check_formula(session, second, size)
         with _Remedy(session, "under vmap"):
             check_batched(problem, np.random.default_rng(_SEED), _EXACT)

@@ -58,7 +58,7 @@ class Session:
     samples : list of Sample
         The inputs of the checks, smallest first.
     rtol, atol : float or None
-        How close results must be; by their dtypes where None.
+        How close results must be; by default their dtypes decide.
     notes : list of str
         Remarks of the running check, for the table.
     """
@@ -278,5 +278,5 @@ def same_bits(a: Any, b: Any) -> bool:
 
 
 def host(value: Any) -> Any:
-    """An array of any kind as NumPy's; other values as they are."""
+    """Convert an array of any kind to NumPy; return other values unchanged."""
     return to_host(value) if is_array(value) else value

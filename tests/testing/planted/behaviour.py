@@ -179,7 +179,7 @@ def config_object_does_not_pickle(wrong: bool) -> Any:
 
 
 @planted(
-    test_threads="the output differs between a call alone and one beside a call in another thread: 1 of 1 elements (100.0 %) are not close",
+    test_threads="the output differs between a call alone and one during a call in another thread: 1 of 1 elements (100.0 %) are not close",
 )
 def shared_scratch_memory(wrong: bool) -> Any:
     shared: dict[Any, A] = {}
@@ -196,7 +196,7 @@ def shared_scratch_memory(wrong: bool) -> Any:
 
 
 @planted(
-    test_threads="the output differs between a call alone and one beside a call in another thread: 1 of 1 elements (100.0 %) are not close",
+    test_threads="the output differs between a call alone and one during a call in another thread: 1 of 1 elements (100.0 %) are not close",
 )
 def state_behind_a_lock(wrong: bool) -> Any:
     state: dict[str, Any] = {}

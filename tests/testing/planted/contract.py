@@ -15,7 +15,7 @@ from . import POINTWISE, A, Window, define, modelled, numbers, planted, square
 
 @planted(
     test_schema="the 'cpu' kernel writes argument 'x'",
-    test_mutation="writes argument 'x', that mutates_args=() does not name",
+    test_mutation="writes argument 'x', which mutates_args=() does not name",
 )
 def undeclared_write(wrong: bool) -> Any:
     def shift(x: A) -> A:
@@ -122,7 +122,7 @@ def inplace_returns_copy(wrong: bool) -> Any:
 
 
 @planted(
-    test_schema="the output differs between half of axis -1 alone and within the whole, which Tag.pointwise excludes: 1 of 1 elements (100.0 %) are not close",
+    test_schema="the output differs between half of axis -1 alone and all of it, which Tag.pointwise excludes: 1 of 1 elements (100.0 %) are not close",
     test_vmap="the output differs between row 0 under vmap with in_dims=(0) and that row alone: 1 of 1 elements (100.0 %) are not close",
 )
 def softmax_is_not_pointwise(wrong: bool) -> Any:
@@ -134,7 +134,7 @@ def softmax_is_not_pointwise(wrong: bool) -> Any:
 
 
 @planted(
-    test_schema="the output differs between half of axis -1 alone and within the whole, which Tag.pointwise excludes: 1 of 1 elements (100.0 %) are not close",
+    test_schema="the output differs between half of axis -1 alone and all of it, which Tag.pointwise excludes: 1 of 1 elements (100.0 %) are not close",
 )
 def cumulative_is_not_pointwise(wrong: bool) -> Any:
     def running(x: A) -> A:
@@ -172,7 +172,7 @@ def keepdims_is_forgotten(wrong: bool) -> Any:
 
 
 @planted(
-    test_mutation="writes argument 'x', that mutates_args=() does not name",
+    test_mutation="writes argument 'x', which mutates_args=() does not name",
 )
 def written_equal(wrong: bool) -> Any:
     def scaled(x: A) -> A:
@@ -184,7 +184,7 @@ def written_equal(wrong: bool) -> Any:
 
 
 @planted(
-    test_mutation="writes argument 'x', that mutates_args=() does not name",
+    test_mutation="writes argument 'x', which mutates_args=() does not name",
 )
 def written_past_the_flag(wrong: bool) -> Any:
     def counted(x: A) -> A:
@@ -222,7 +222,7 @@ def one_of_two_written(wrong: bool) -> Any:
 
 
 @planted(
-    test_mutation="writes argument 'arrays', that mutates_args=() does not name",
+    test_mutation="writes argument 'arrays', which mutates_args=() does not name",
 )
 def item_of_a_list_written(wrong: bool) -> Any:
     def total(arrays: list[A]) -> A:
@@ -240,7 +240,7 @@ def item_of_a_list_written(wrong: bool) -> Any:
 
 
 @planted(
-    test_mutation="writes argument 'window', that mutates_args=() does not name",
+    test_mutation="writes argument 'window', which mutates_args=() does not name",
 )
 def array_of_a_config_object_written(wrong: bool) -> Any:
     def windowed(x: A, window: Window) -> A:
@@ -252,7 +252,7 @@ def array_of_a_config_object_written(wrong: bool) -> Any:
 
 
 @planted(
-    test_mutation="writes argument 'weight', that mutates_args=() does not name",
+    test_mutation="writes argument 'weight', which mutates_args=() does not name",
 )
 def optional_array_written(wrong: bool) -> Any:
     def masked(x: A, weight: A | None = None) -> A:

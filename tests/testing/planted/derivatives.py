@@ -25,7 +25,7 @@ def kernel_returns_a_variable(wrong: bool) -> Any:
 
 
 @planted(
-    test_autograd_registration="the gradient by x differs between where it alone needs one and where all do: 1 of 1 elements (100.0 %) are not close",
+    test_autograd_registration="the gradient by x differs between asking for it alone and for all gradients: 1 of 1 elements (100.0 %) are not close",
 )
 def needs_input_grad_misread(wrong: bool) -> Any:
     def product(x: A, y: A) -> A:
