@@ -12,6 +12,7 @@ from customop.core.definition import fallthrough_kernel
 from customop.core.explain import Candidate, Explanation
 from customop.core.grad_rules import Formula
 from customop.core.interpreter import Interpreter, Mode
+from customop.core.observe import Observer
 from customop.core.operator import Operator
 from customop.core.rule_kind import RuleKind
 from customop.core.rule_types import BatchInfo, Context
@@ -94,6 +95,7 @@ __all__ = [
     "Library",
     "MissingRuleError",
     "Mode",
+    "Observer",
     "OpCheckError",
     "Operator",
     "OperatorPacket",

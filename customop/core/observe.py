@@ -59,8 +59,7 @@ class Observer(ABC):
     Examples
     --------
     >>> import numpy as np, customop as co
-    >>> from customop.core.observe import Observer
-    >>> class Names(Observer):
+    >>> class Names(co.Observer):
     ...     def enter(self, op, by, fn, args):
     ...         print(by if isinstance(by, str) else by.describe(), "of", op.qualname)
     >>> with Names():
@@ -90,7 +89,8 @@ class Observer(ABC):
             ``"kernel"``, ``"setup_context"``, ``"backward"``, or the transform or mode
             that handles the call.
         fn : callable
-            The kernel, rule or formula itself.
+            The kernel, setup function or formula; for a transform or mode the method
+            that handles the call, or the body of a composite operator.
         args : sequence
             Values of all parameters of the operator; for a setup function the inputs
             and the output, for a backward formula the gradients.
@@ -102,15 +102,30 @@ class Observer(ABC):
         """
 
     def leave(self, entered: Any, out: Any) -> None:  # noqa: B027  # not all need it
-        """Note that it has returned `out`; `entered` is what `enter` returned."""
+        """Note that it has returned.
 
-    def fail(  # noqa: B027
+        Parameters
+        ----------
+        entered : object
+            What `enter` returned.
+        out : object
+            The result; of a backward formula the gradients as it returned them.
+        """
+
+    def fail(  # noqa: B027  # not all need it
         self, entered: Any, error: BaseException, *, again: bool
     ) -> None:
         """Note that it has raised.
 
-        `again` is true for a kernel that refuses the read-only arrays of its proof: it
-        runs once more, on copies.
+        Parameters
+        ----------
+        entered : object
+            What `enter` returned.
+        error : BaseException
+            The error, which goes on to the caller.
+        again : bool
+            Whether it will run once more: a kernel that refuses the read-only arrays of
+            its proof gets copies.
         """
 
     def __enter__(self) -> Self:
