@@ -57,6 +57,7 @@ __all__ = [
     "register_vmap",
 ]
 
+# Overloads spell out Callable[[FnT], FnT]: in an alias, mypy would not leave FnT generic.
 FnT = TypeVar("FnT", bound=Callable[..., Any])
 OpT = TypeVar("OpT", bound=Operator[..., Any])
 Named = OperatorPacket | str

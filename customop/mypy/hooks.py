@@ -28,7 +28,7 @@ from mypy.types import (
 from customop.arrays.kinds import DEFAULT, FAKE
 from customop.core.define import check_name
 from customop.core.kinds import AUTOGRAD, JVP, VMAP
-from customop.core.rule_kind import RuleKind, rule_kind
+from customop.core.rule_kind import RuleKind
 from customop.errors import RegistrationError
 from customop.library.keys import kind_of_key
 from customop.library.ops import Namespaces, OperatorNamespace, OperatorPacket
@@ -203,9 +203,8 @@ def _kernel(asked: Asked, op: Subject, at: int) -> None:
     ):
         return
     found = asked.registered(op, at + 1)
-    what = "kernel" if names is None else rule_kind(names[0]).title
     if found is not None:
-        found.check_kernel(what, codes.KERNEL)
+        found.check_kernel(names[0] if names else "", codes.KERNEL)
 
 
 def _function(
@@ -241,7 +240,7 @@ _Check: TypeAlias = Callable[[Asked, Subject, int], None]
 _RULES: dict[str, _Check] = {
     "register_kernel": _kernel,
     "register_fake": partial(
-        _function, lambda found: found.check_kernel("fake kernel", codes.FAKE)
+        _function, lambda found: found.check_kernel(FAKE, codes.FAKE)
     ),
     "register_autograd": _autograd,
     "register_jvp": partial(_function, lambda found: found.check_rule(JVP, codes.JVP)),

@@ -14,7 +14,12 @@ from customop.arrays.kinds import FAKE
 from customop.core.grad_rules import Formula
 from customop.core.kinds import JVP, VMAP
 from customop.core.registration import Registration
-from customop.core.rule_kind import RuleKind, check_device_types, check_kernel
+from customop.core.rule_kind import (
+    RuleKind,
+    check_device_types,
+    check_kernel,
+    rule_kind,
+)
 from customop.errors import CustomOpError, RegistrationError
 from customop.mypy import codes
 from customop.mypy.functions import Function
@@ -71,12 +76,16 @@ class Registered:
             return False
         return True
 
-    def check_kernel(self, what: str, code: ErrorCode) -> None:
-        """Report a kernel with other parameters, types or shapes than the operator."""
+    def check_kernel(self, key: str, code: ErrorCode) -> None:
+        """Report a kernel with other parameters, types or shapes than the operator.
+
+        `key` names a kind of array; it is empty if that is not known.
+        """
         fn, op = self.function.stand_in(), self.record.definition
-        if self._passes(code, lambda: check_kernel(op, fn, what)):
-            self._check_types(what, code, leading=0)
-            self._check_shapes(what)
+        title = rule_kind(key).title if key.isidentifier() else "kernel"
+        if self._passes(code, lambda: check_kernel(op, fn, title)):
+            self._check_types(title, code, leading=0)
+            self._check_shapes(title)
 
     def check_entry(
         self, kind: str | RuleKind, code: ErrorCode, *, with_below: bool
@@ -93,9 +102,9 @@ class Registered:
             return
         if kind in (JVP, VMAP):
             for wrong in wrong_pairs(self.function, kind.returns):
-                self._report_return(f"the {kind.name} rule", wrong, code)
+                self._report_return(f"the {kind.title}", wrong, code)
         if kind.with_inputs and kind.leading is not None:
-            self._check_types(f"{kind.name} rule", code, leading=len(kind.leading))
+            self._check_types(kind.title, code, leading=len(kind.leading))
 
     def check_backward(self, setup_context: Function | None) -> None:
         """Report a backward formula with wrong parameters or gradients."""

@@ -16,6 +16,7 @@ from customop import (
     ArgumentError,
     DataDependentError,
     FakeArray,
+    Operator,
     ShapeError,
     Tag,
     register_numpy_function,
@@ -48,7 +49,7 @@ def _key(entries: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
     )
 
 
-slice_ = numpy_operator(
+slice_: Operator[..., Any] = numpy_operator(
     "slice",
     "(Array(a) x, int?[][] key) -> Array(a)",
     lambda x, key: x[_key(key)],
@@ -184,7 +185,7 @@ def _gather(x: Any, indices: Sequence[Any]) -> Any:
     return out if out.flags.c_contiguous else np.copy(out, order="C")
 
 
-index_ = numpy_operator(
+index_: Operator[..., Any] = numpy_operator(
     "index",
     "(Array x, Array?[] indices) -> Array",
     _gather,
@@ -229,7 +230,7 @@ def _scatter(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> Any:
 
 
 # The transpose of `np::index`: zeros with `g` added at the places read.
-scatter_add = numpy_operator(
+scatter_add: Operator[..., Any] = numpy_operator(
     "scatter_add",
     "(Array g, int[] shape, Array?[] indices) -> Array",
     _scatter,
