@@ -28,7 +28,7 @@ def define(schema: str, fn: Callable[..., Any], **kwargs: Any) -> co.Operator[..
 
 
 def facts(x: Any) -> tuple[Any, ...]:
-    """What a fake array says."""
+    """The facts of a fake array."""
     return tuple(x.shape), x.dtype, tuple(x.strides)
 
 
@@ -60,7 +60,7 @@ def test_fake_like_has_the_strides_of_empty_like(x: np.ndarray) -> None:
 
 @given(arrays())
 def test_fake_like_of_a_fake_array(x: np.ndarray) -> None:
-    """A fake array stands for the real one in every respect."""
+    """A fake array has the facts of the real one."""
     fake = FakeArray(x.shape, x.dtype, x.strides)
     assert facts(co.fake_like(fake)) == facts(np.empty_like(x))
 
@@ -102,7 +102,7 @@ def test_negative_length(shape: Any) -> None:
 
 @pytest.mark.parametrize("shape", [2.5, (2.5,), "ab", None, ("2",)])
 def test_no_length(shape: Any) -> None:
-    """What is no length is refused."""
+    """Values that are not lengths are refused."""
     with pytest.raises((TypeError, ValueError)):
         FakeArray(shape)
 
@@ -147,7 +147,7 @@ def test_fake_like_of_a_numpy_scalar() -> None:
 
 
 def test_fake_like_inside_transforms() -> None:
-    """Traced arrays tell their own shape: that of one row under vmap."""
+    """Traced arrays are checked by their own shape: that of one row under vmap."""
     shapes = []
 
     def note(x: Any) -> Any:
@@ -208,7 +208,7 @@ def test_writing_into_a_fake_array() -> None:
 
 
 def test_structure() -> None:
-    """What needs no data works: lengths, axes, iteration, unpacking."""
+    """Lengths, axes, iteration and unpacking work without data."""
     assert (F.ndim, F.size, F.nbytes, F.itemsize, len(F)) == (2, 6, 48, 8, 2)
     assert (F.T.shape, F.mT.shape, F[0].shape) == ((3, 2), (3, 2), (3,))
     first, second = F
@@ -254,7 +254,7 @@ PROMOTIONS = [
 
 @pytest.mark.parametrize("index", range(len(PROMOTIONS)))
 def test_promotion_is_that_of_numpy(index: int) -> None:
-    """Fake arrays and what stands beside them give NumPy's dtype and shape."""
+    """Fake arrays mixed with other values give NumPy's dtype and shape."""
     dtype, other = PROMOTIONS[index]
     real = np.ones((2, 3), dtype)
     fake = co.fake_like(real)
@@ -358,7 +358,7 @@ WRONG = [
 
 @pytest.mark.parametrize("index", range(len(WRONG)))
 def test_wrong_result_of_a_fake_kernel(index: int) -> None:
-    """Results of fake kernels are held to the schema."""
+    """Results of fake kernels are checked against the schema."""
     returns, fake = WRONG[index]
     op = define(f"(Array x) -> {returns}", lambda x: None).register_fake(fake)
     with pytest.raises(co.ContractError, match="the 'fake' kernel returns"):
@@ -417,7 +417,7 @@ def test_mode_without_fake_kernel() -> None:
 
 
 def test_from_array() -> None:
-    """A fake array of a real one has its layout; another device may be named."""
+    """A fake array of a real one has its layout, and another device if one is given."""
     mode = co.FakeMode()
     fake = mode.from_array(X.T)
     assert (facts(fake), fake.device) == (facts(X.T), "cpu")

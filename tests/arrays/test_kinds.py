@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("built_in_kinds")
 
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
-    """What a test registers is gone after it."""
+    """Undo what a test registers."""
     before = dict(kinds._kinds)
     yield
     kinds._kinds.clear()
@@ -37,7 +37,7 @@ def registered() -> Iterator[None]:
 
 
 class Column:
-    """A class of arrays that knows no NumPy."""
+    """A class of arrays without NumPy's protocols."""
 
     def __init__(self, values: list[float]) -> None:
         self.values = values
@@ -62,7 +62,7 @@ class LongColumn(Column):
     ],
     ids=["ndarray", "subclass", "NumPy scalar", "float", "list", "None"],
 )
-def test_the_class_of_a_value_tells_its_kind(value: Any, kind: str | None) -> None:
+def test_the_class_of_a_value_gives_its_kind(value: Any, kind: str | None) -> None:
     """NumPy arrays and their subclasses are of the kind cpu."""
     assert kind_name(value) == kind
 
@@ -79,7 +79,7 @@ def test_a_registered_class_has_its_kind() -> None:
 
 
 def test_registering_reaches_classes_looked_up_before() -> None:
-    """A class that was no array when a call met it is one afterwards."""
+    """A class can become a class of arrays after a call has seen it."""
     assert kind_of[Column] is None
     co.register_array_type("column", Column)
     assert kind_of[Column] is find_kind("column")
@@ -96,7 +96,7 @@ def test_a_kind_may_have_several_classes() -> None:
 def test_a_class_given_by_its_path_is_found_once_imported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A path imports nothing; its class counts from the import by somebody else on."""
+    """A path imports nothing; its class counts once somebody has imported its module."""
     co.register_array_type("far", "far_away.Column")
     assert "far_away" not in sys.modules
     module = types.ModuleType("far_away")
@@ -147,7 +147,7 @@ def test_a_device_has_a_name(device: Any, name: str) -> None:
 
 @pytest.mark.parametrize(("device", "kind"), [("cpu", "cpu"), ("cuda:1", "cuda")])
 def test_the_kind_of_a_device_has_no_number(device: str, kind: str) -> None:
-    """All devices of a kind have one kind of array."""
+    """All devices of a kind have the same kind of array."""
     assert device_kind(device) == kind
 
 
@@ -168,7 +168,7 @@ KNOWN = "known: 'cpu', 'cuda'\n  do: use a known one, or register_array_type fir
     ],
 )
 def test_an_unknown_device_is_refused(device: Any, message: str) -> None:
-    """What names no device is an error that lists those there are."""
+    """An unknown device is an error that lists the known ones."""
     with pytest.raises(co.ArgumentError) as caught:
         normalize_device(device)
     assert str(caught.value) == message
@@ -222,7 +222,7 @@ def test_a_refused_array_type_leaves_the_table(
 
 
 class Cell:
-    """A class of arrays that gives its values by a function alone."""
+    """A class of arrays whose values only a function can read."""
 
     def __init__(self, values: Any) -> None:
         self.values = values
@@ -252,7 +252,7 @@ def test_kinds_at_hand_can_be_made() -> None:
 
 
 def test_conversions_are_given_one_by_one() -> None:
-    """What is given later adds to what was given before."""
+    """A second registration adds its conversion to the first."""
     co.register_array_type("cell", Cell, to_numpy=lambda c: c.values)
     co.register_array_type("cell", Cell, from_numpy=Cell)
     assert as_kind(as_kind(np.ones(2), "cell"), "cpu").tolist() == [1.0, 1.0]
@@ -276,7 +276,7 @@ def test_no_conversion() -> None:
     )
 
 
-def test_conversion_that_is_no_function() -> None:
+def test_a_conversion_must_be_a_function() -> None:
     """A conversion is a function."""
     with pytest.raises(co.RegistrationError) as caught:
         co.register_array_type("cell", Cell, from_numpy="Cell")  # type: ignore[arg-type]

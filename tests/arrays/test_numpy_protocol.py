@@ -27,7 +27,7 @@ class Boxes(co.Interpreter):
 
 
 def boxed(fn: Callable[..., Any], *args: Any) -> Any:
-    """What a function gives for tracers of these arrays, unwrapped."""
+    """The result of a function for tracers of these arrays, unwrapped."""
     with Boxes() as boxes:
         out = fn(*boxes.wrap(args))
         leaves = out if isinstance(out, tuple) else (out,)
@@ -37,12 +37,12 @@ def boxed(fn: Callable[..., Any], *args: Any) -> Any:
 
 
 def faked(fn: Callable[..., Any], *args: Any) -> Any:
-    """What a function gives for fake arrays of these arrays."""
+    """The result of a function for fake arrays of these arrays."""
     return fn(*(co.fake_like(x) for x in args))
 
 
 def batched(fn: Callable[..., Any], *args: Any) -> Any:
-    """What a function gives for every one of three equal rows."""
+    """The results of a function for three equal rows."""
     return co.vmap(fn)(*(np.stack([x] * 3) for x in args))
 
 
@@ -73,7 +73,7 @@ def test_binary_operator(name: str) -> None:
 
 @pytest.mark.parametrize("name", BINARY + COMPARE)
 def test_reflected_operator(name: str) -> None:
-    """An array or a number on the left gives the tracer the word."""
+    """An array or a number on the left lets the tracer decide."""
     fn = getattr(operator, name)
     assert_same(lambda x: fn(X[0], x), X)
     assert_same(lambda x: fn(2.0, x), X)
@@ -298,7 +298,7 @@ def test_keyword_that_an_operator_does_not_take(keyword: str) -> None:
 
 
 def test_first_argument_may_be_a_real_array() -> None:
-    """NumPy hands the call over wherever the tracer stands, also in a list."""
+    """NumPy hands the call over for a tracer in any place, even in a list."""
     assert_same(lambda x: np.concatenate([X, x]), X)
     assert_same(lambda x: np.where(B, X, x), X)
 
@@ -348,7 +348,7 @@ def test_storing_a_tracer_into_an_array() -> None:
 
 
 def test_branches() -> None:
-    """A concrete value may be branched on; a row may not, and says np.where."""
+    """A concrete value can be branched on; a row cannot, and the error names np.where."""
     assert_same(lambda x: np.where(x > 2, x, -x), X)
     np.testing.assert_array_equal(
         boxed(lambda x: x * 2 if x[0, 0] > 0 else x, X), 2 * X
@@ -367,7 +367,7 @@ def test_branches() -> None:
 
 
 def test_truth_of_several_elements() -> None:
-    """As for arrays, the truth of more than one element is an error of NumPy's kind."""
+    """bool() of several elements is NumPy's error, as for arrays."""
     with pytest.raises(ValueError, match="ambiguous"):
         boxed(lambda x: x if x > 1 else -x, X)
 
@@ -381,7 +381,7 @@ def test_writing_into_a_tracer() -> None:
 
 
 def test_no_hash() -> None:
-    """As for arrays, == is elementwise, so there is no hash."""
+    """There is no hash, since == is elementwise, as for arrays."""
     for run in (boxed, batched, faked):
         with pytest.raises(TypeError, match="unhashable"):
             run(hash, X)

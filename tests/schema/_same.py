@@ -6,5 +6,5 @@ from typing import Any
 
 
 def same_value(one: Any, two: Any) -> bool:
-    """Whether two values are one in class and bits, nan being nan."""
+    """Whether two values are equal in class and text, nan too."""
     return type(one) is type(two) and repr(one) == repr(two)

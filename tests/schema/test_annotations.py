@@ -232,7 +232,7 @@ REFUSED = [
 def test_an_annotation_without_a_type_says_what_to_use(
     annotation: Any, shown: str, instead: str
 ) -> None:
-    """What has no schema type is refused, with what to write in its place."""
+    """An annotation without a schema type is refused, with a replacement."""
     with pytest.raises(SchemaError) as caught:
         schema_type(annotation)
     assert str(caught.value) == (

@@ -74,7 +74,7 @@ class Name(str):
     ids=repr,
 )
 def test_a_value_is_coerced(kind: str, value: Any, expected: Any) -> None:
-    """What fits a type reaches the kernel as a plain Python value."""
+    """A value that fits reaches the kernel as a plain Python value."""
     found = coerce(value, co.Schema.parse(f"({kind} x) -> ()").parameters[0].type)
     assert same_value(found, expected)
 
@@ -151,7 +151,7 @@ def test_a_list_that_fits_stays_itself() -> None:
     ids=repr,
 )
 def test_a_value_that_does_not_fit_is_refused(kind: str, value: Any, why: str) -> None:
-    """What does not fit a type is refused, with the value that was seen."""
+    """A value that does not fit is refused, and the error shows it."""
     typed = co.Schema.parse(f"({kind} x) -> ()").parameters[0].type
     with pytest.raises(Mismatch) as caught:
         coerce(value, typed)
@@ -171,7 +171,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize(("kind", "value"), CALLS, ids=[kind for kind, _ in CALLS])
-def test_both_paths_of_a_call_coerce_alike(kind: str, value: Any) -> None:
+def test_both_paths_of_a_call_coerce_the_same_way(kind: str, value: Any) -> None:
     """The generated call gives a kernel what coercion gives, on its fast path too."""
     seen: list[Any] = []
     schema = co.Schema.parse(f"(Array x, {kind} k) -> ()")

@@ -36,7 +36,7 @@ class Slotted:
 
 @dataclass(frozen=True)
 class Checked:
-    """Has a check that holds for no batch, no gradient and no axis."""
+    """A class with a check that fails for batches, gradients and axes."""
 
     weight: np.ndarray
     power: int = 2
@@ -254,7 +254,7 @@ def test_a_batch_inside_runs_by_rows(form: str) -> None:
 
 @each_form
 def test_a_vmap_rule_gets_axes_nested_as_the_object_is(form: str) -> None:
-    """The axis of a batch stands where the array stands; None everywhere else."""
+    """The batch axis is in the place of the array; None everywhere else."""
     op, (_, make, get) = operator(form), FORMS[form]
     seen = []
 
@@ -306,7 +306,7 @@ def test_a_batch_of_objects_is_an_object_of_batches(form: str) -> None:
 
 
 def test_constants_of_an_object_reach_the_function() -> None:
-    """What is no array comes through a transform as it is."""
+    """Values that are not arrays pass through a transform unchanged."""
     seen = []
 
     def fn(c):
@@ -339,7 +339,7 @@ def test_what_an_object_keeps_is_made_again_for_each_level() -> None:
 
 
 def test_an_object_without_traced_arrays_passes_as_it_is() -> None:
-    """A transform makes no new object where nothing in it is traced."""
+    """A transform keeps an object if nothing in it is traced."""
     op = operator("frozen dataclass")
     seen = []
 
@@ -388,7 +388,7 @@ def test_a_typed_dict_result_has_the_keys_that_it_says(result: Any, fits: bool) 
 
 
 def test_rows_with_different_constants_do_not_stack() -> None:
-    """A number in a result is one for all rows, or an error."""
+    """A number in a result must be the same for all rows."""
 
     @co.custom_op("config_test::count", mutates_args=())
     def count(x: co.Array) -> Parts:
@@ -402,7 +402,7 @@ def test_rows_with_different_constants_do_not_stack() -> None:
 
 
 def test_dicts_with_different_names_do_not_stack() -> None:
-    """All rows of a batch return one nesting."""
+    """All rows of a batch must return the same nesting."""
 
     @co.custom_op("config_test::names", mutates_args=())
     def names(x: co.Array) -> dict[str, co.Array]:
@@ -423,7 +423,7 @@ NOT_ARRAYS = [
 
 
 @pytest.mark.parametrize(("value", "message"), NOT_ARRAYS, ids=repr)
-def test_a_field_that_is_no_array_is_refused(value: Any, message: str) -> None:
+def test_a_field_without_an_array_is_refused(value: Any, message: str) -> None:
     """The field is named."""
     op = operator("frozen dataclass")
     with pytest.raises(co.ArgumentError) as caught:
@@ -432,7 +432,7 @@ def test_a_field_that_is_no_array_is_refused(value: Any, message: str) -> None:
     assert caught.value.do == "pass arrays in it, such as np.asarray(x)"
 
 
-def test_a_leaked_value_inside_an_object_is_told() -> None:
+def test_a_leaked_value_inside_an_object_is_an_error() -> None:
     """A tracer that outlived its transform is found in a field."""
     op = operator("frozen dataclass")
     kept = []
@@ -495,7 +495,7 @@ def test_a_gradient_that_is_nested_otherwise_is_refused(
 
 
 def test_no_gradient_of_an_object_is_none() -> None:
-    """None stands for a whole object as it does for an array."""
+    """None can be given in place of an object, as in place of an array."""
 
     @co.custom_op("config_test::none", mutates_args=())
     def none(x: co.Array, c: Fixed) -> co.Array:
@@ -541,7 +541,7 @@ def give_inside(x: co.Array, c: Fixed) -> co.Array:
 
 @pytest.mark.parametrize("fn", [write_inside, add_at_inside], ids=lambda f: f.__name__)
 def test_a_write_inside_an_object_is_found(fn: Any) -> None:
-    """An array in a field is protected as any other argument."""
+    """An array in a field is protected like any other argument."""
     op: Any = co.custom_op(f"config_test::w{next(numbers)}", fn, mutates_args=())
     with pytest.raises(co.ContractError, match="writes argument 'c'"):
         op(X, Fixed(W.copy()))
@@ -700,8 +700,8 @@ def test_a_gradient_flows_from_each_part_of_a_result(form: str) -> None:
 
 
 @each_result
-def test_rules_return_results_nested_alike(form: str) -> None:
-    """A tangent and the axes of a batch are nested as the result is."""
+def test_rules_return_the_nesting_of_the_results(form: str) -> None:
+    """Tangents and batch axes have the nesting of the result."""
     op, (fn, arrays, make) = giver(form), RESULTS[form]
     axes = AXES[form]
     op.register_jvp(
@@ -729,8 +729,8 @@ def test_rows_of_results_stack(form: str) -> None:
     assert_allclose(found[1], rows**2)
 
 
-def test_a_plain_tuple_is_no_named_one() -> None:
-    """A kernel that returns another class than it says is told so."""
+def test_a_plain_tuple_is_not_a_named_tuple() -> None:
+    """A kernel that returns another class than in its schema is an error."""
     fn: Any = lambda x: (x * 2.0, None, 3)
     fn.__annotations__ = {"x": co.Array, "return": Parts}
     op: Any = co.custom_op("config_test::plain", fn, mutates_args=())

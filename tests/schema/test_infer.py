@@ -178,7 +178,7 @@ class Scaler:
     ids=["callable object", "method", "class method", "partial by name", "partial"],
 )
 def test_what_is_called_like_a_function_has_a_schema(fn: Any, text: str) -> None:
-    """Bound arguments and `self` are no parameters."""
+    """Bound arguments and `self` are not parameters."""
     assert inferred(fn) == text
 
 
@@ -194,7 +194,7 @@ def test_hints_keep_working_without_the_future_import() -> None:
 @pytest.mark.skipif("sys.version_info < (3, 12)", reason="PEP 695 is of Python 3.12")
 @pytest.mark.parametrize("future", ["", "from __future__ import annotations\n"])
 def test_generic_functions_have_a_schema(future: str) -> None:
-    """Type parameters of a function stand for their bounds, also in strings."""
+    """Type parameters of a function count as their bounds, in strings too."""
     text = (
         f"{future}import customop as co\n"
         "type Shape = list[int]\n"
@@ -326,7 +326,7 @@ def test_a_default_that_does_not_fit_is_refused(
     assert caught.value.do == do
 
 
-def test_a_generator_is_no_default() -> None:
+def test_a_generator_is_not_a_default() -> None:
     """Drawing changes a generator, so a call would change the schema."""
     fn = with_default("np.random.Generator", np.random.default_rng(0))
     with pytest.raises(co.SchemaError, match="since drawing changes it"):

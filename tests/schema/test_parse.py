@@ -136,7 +136,7 @@ FAULTS = [
 def test_a_fault_of_a_schema_string_is_shown(
     text: str, reason: str, at: int, width: int
 ) -> None:
-    """What does not follow the grammar is shown with carets under the place."""
+    """Errors in a schema string have carets under the place."""
     with pytest.raises(co.SchemaError) as caught:
         co.Schema.parse(text)
     assert str(caught.value) == (
@@ -155,7 +155,7 @@ def test_a_fault_in_a_later_line_shows_that_line() -> None:
 
 
 @pytest.mark.parametrize("text", [3, None, b"() -> ()", ["() -> ()"]])
-def test_a_schema_that_is_no_string_is_refused(text: Any) -> None:
+def test_a_schema_must_be_a_string(text: Any) -> None:
     """Only strings are parsed."""
     with pytest.raises(co.SchemaError) as caught:
         co.Schema.parse(text)

@@ -284,7 +284,7 @@ def functions(draw: st.DrawFn) -> Any:
 @SOME
 @given(functions(), st.booleans())
 def test_an_inferred_schema_reads_as_the_same(fn: Any, is_unknown: bool) -> None:
-    """What is inferred from a function is printed and read back unchanged."""
+    """An inferred schema is printed and read back unchanged."""
     schema = co.Schema.infer(fn, "unknown" if is_unknown else ())
     again = co.Schema.parse(str(schema))
     assert again == schema
@@ -296,7 +296,7 @@ def test_an_inferred_schema_reads_as_the_same(fn: Any, is_unknown: bool) -> None
 @SOME
 @given(st.data())
 def test_coercion_is_done_once(data: st.DataObject) -> None:
-    """A coerced value is what coercion makes of it."""
+    """Coercing a coerced value changes nothing."""
     kind = data.draw(ANY_TYPE)
     values = values_of(kind)
     assume(not values.is_empty)

@@ -46,7 +46,7 @@ def test_a_default_of_nan_equals_itself(text: str) -> None:
 
 
 def test_a_schema_pickles() -> None:
-    """Also the mark of a missing default comes back as itself."""
+    """The mark of a missing default is pickled as itself."""
     schema = co.Schema.parse("(Array x, int k=1) -> Array")
     again = pickle.loads(pickle.dumps(schema))
     assert again == schema
@@ -91,7 +91,7 @@ def test_a_schema_string_that_agrees_is_taken(schema: str) -> None:
 
 
 def test_a_builtin_takes_any_schema_string() -> None:
-    """A ufunc tells no names: its first call proves it."""
+    """A ufunc has no parameter names: its first call shows whether it fits."""
     op = co.custom_op(
         "schema_test::sin", np.sin, mutates_args=(), schema="(Array angle) -> Array"
     )

@@ -1,6 +1,6 @@
 """Arguments of calls are checked against their shapes."""
-# ruff: noqa: F821, UP037 - the texts of jaxtyping's annotations are no code
-# ruff: noqa: ISC004 - a message stands in the table line by line
+# ruff: noqa: F821, UP037 - texts in jaxtyping's annotations are not code
+# ruff: noqa: ISC004 - the table has messages line by line
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ UNUSUAL_ONCE = [
 
 @pytest.mark.parametrize("schema", UNUSUAL_ONCE)
 def test_lists_and_broadcast_axes_are_compared_in_the_fast_path(schema: str) -> None:
-    """Lists of arrays and ``*#batch`` need no call of the whole check."""
+    """Lists of arrays and ``*#batch`` are checked without the complete check."""
     op = define(schema, taking(schema))
     assert "_fits" not in op.source
     assert _as_function(co.Schema.parse(schema)) is not None
@@ -99,7 +99,7 @@ def test_lists_and_broadcast_axes_are_compared_in_the_fast_path(schema: str) -> 
     )
 )
 def test_broadcasting_is_that_of_jaxtyping(pairs: list[tuple[str, Any]]) -> None:
-    """What of several arrays may grow, and what must be as it is, in any order."""
+    """Which axes of several arrays may broadcast does not depend on the order."""
     specs, shapes = ([pair[i] for pair in pairs] for i in (0, 1))
     shapes = [
         s[:1] if "n" in spec else s for spec, s in zip(specs, shapes, strict=True)
@@ -121,7 +121,7 @@ def test_broadcasting_is_that_of_jaxtyping(pairs: list[tuple[str, Any]]) -> None
 def test_optional_arrays_are_held_to_the_others(
     pairs: list[tuple[str, Any]], is_given: bool
 ) -> None:
-    """An array that may be None counts where it is there; the fast path takes no other."""
+    """An optional array is checked if it is given; the fast path checks it too."""
     specs, shapes = ([pair[i] for pair in pairs] for i in (0, 1))
     specs, shapes = ["n m", *specs], [(2, 3), *shapes]
     held = len(specs) if is_given else 1
@@ -140,7 +140,7 @@ def test_optional_arrays_are_held_to_the_others(
         assert bool(quick(*args)) == expected
 
 
-# ---- calls: what is told ----
+# ---- calls: messages ----
 
 F3 = np.zeros((3, 2))
 
@@ -319,7 +319,7 @@ CALLS: list[tuple[str, tuple[Any, ...], str]] = [
 def test_a_call_that_does_not_fit_says_which_axis(
     schema: str, args: tuple[Any, ...], text: str, path: str
 ) -> None:
-    """Axis, lengths so far, what gave them, and the argument; on every path."""
+    """The error names axis, lengths, their sources and the argument, on every path."""
     fn = taking(schema)
     op = define(schema, fn)
     if path == "later":
@@ -371,8 +371,8 @@ SPREAD = [
 
 
 @pytest.mark.parametrize(("schema", "do"), SPREAD)
-def test_what_to_do_tells_where_arrays_may_broadcast(schema: str, do: str) -> None:
-    """By the notation of the array that does not fit."""
+def test_the_remedy_says_where_arrays_may_broadcast(schema: str, do: str) -> None:
+    """The remedy follows from the notation of the array that does not fit."""
     with pytest.raises(co.errors.ShapeError) as caught:
         define(schema, taking(schema))(np.ones(3), np.ones(2))
     assert caught.value.do == do
@@ -425,7 +425,7 @@ def test_a_call_that_fits_goes_through(schema: str, args: tuple[Any, ...]) -> No
 
 
 def test_an_int_parameter_is_a_length() -> None:
-    """A name that is an `int` parameter too has its value, also in results."""
+    """A name that is also an `int` parameter has its value, in results too."""
 
     @co.custom_op("shapes::repeat", mutates_args=())
     def repeat(x: Annotated[co.Array, "k"], n: int) -> Annotated[co.Array, "n k"]:
@@ -465,13 +465,13 @@ UNDER: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("name", UNDER)
 def test_shapes_are_checked_under(name: str) -> None:
-    """What a traced value says of its shape counts: under vmap that of a row."""
+    """The shape of the traced value counts: under vmap that of a row."""
     with pytest.raises(co.errors.ShapeError, match="for axis 'n', which is 2 by 'x'"):
         UNDER[name]()
 
 
 def test_rows_are_what_is_checked_under_vmap() -> None:
-    """A batch axis is none of the operator's."""
+    """The operator does not see the batch axis."""
     assert co.vmap(plus, in_dims=(1, 0))(np.zeros((2, 4)), np.zeros((4, 2))).shape == (
         4,
         2,

@@ -1,6 +1,6 @@
 """Results, definitions and lengths by name."""
-# ruff: noqa: F821, UP037 - the texts of jaxtyping's annotations are no code
-# ruff: noqa: ISC004 - a message stands in the table line by line
+# ruff: noqa: F821, UP037 - texts in jaxtyping's annotations are not code
+# ruff: noqa: ISC004 - the table has messages line by line
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_schema_agrees_with_the_shapes_of_annotations(schema: str, what: str) 
 
 
 @pytest.mark.parametrize("text", ["n//2", "n*n"])
-def test_a_length_that_tells_no_name_is_an_error_of_the_definition(text: str) -> None:
+def test_a_length_that_fixes_no_name_is_an_error_of_the_definition(text: str) -> None:
     """Several lengths have one half, and few are squares."""
     with pytest.raises(
         co.errors.SchemaError, match="has names that no other axis fixes"
@@ -164,7 +164,7 @@ def test_a_pointwise_operator_takes_any_shape() -> None:
 
 @pytest.mark.parametrize("text", ["*b", "*b,n", "n,...", "3,"])
 def test_a_pointwise_operator_broadcasts(text: str) -> None:
-    """Axes of a name are the same for all arrays, which broadcasting is not."""
+    """Axes with a name are the same in all arrays; broadcasting does not allow that."""
     with pytest.raises(
         co.errors.SchemaError, match=r"Tag\.pointwise takes arrays of any"
     ):
@@ -191,7 +191,7 @@ def test_a_reduction_takes_any_shape() -> None:
     assert co.eval_shape(op, np.zeros((2, 3)), 0).shape == (3,)
 
 
-def test_overloads_are_told_apart_by_shapes() -> None:
+def test_overloads_differ_by_shapes() -> None:
     """Of overloads with the same types, the one whose axes fit is taken."""
     with co.Library("shapes_overloads", "DEF") as lib:
         lib.define("norm(Array[n] x) -> str")
@@ -224,13 +224,13 @@ def test_lengths_by_name_give_shapes_that_fit(
 
 
 class Grid(typing.TypedDict):
-    """A dict whose array has a shape."""
+    """A dict with an array that has a shape."""
 
     knots: Annotated[np.ndarray, "n+1"]
 
 
 def test_lengths_by_name_reach_into_objects_and_tuples() -> None:
-    """An array in an object goes by how it is reached."""
+    """An array in an object is named by how it is reached."""
 
     def fn(
         camera: Camera,
@@ -249,7 +249,7 @@ def test_lengths_by_name_reach_into_objects_and_tuples() -> None:
     }
 
 
-def test_names_are_told_with_the_least_length_they_can_have() -> None:
+def test_names_have_the_least_length_that_fits() -> None:
     """So that inputs can be drawn: sums must not be negative."""
     schema = co.Schema.parse(
         "(Array[n-3,m] x, Array[*b,2*k-3] y, Array[...,n+1] z) -> ()"
@@ -276,7 +276,7 @@ def test_drawn_lengths_fit_by_jaxtyping(specs: list[str], data: st.DataObject) -
 
 
 def test_lengths_that_are_missing_or_too_small_are_errors() -> None:
-    """The name and the parameter are told."""
+    """The error names the name and the parameter."""
     schema = co.Schema.parse("(Array[n-3] x) -> ()")
     with pytest.raises(co.errors.ShapeError) as caught:
         schema.shapes_for({})
@@ -295,7 +295,7 @@ def test_lengths_that_are_missing_or_too_small_are_errors() -> None:
 
 
 def test_bool_arrays_have_a_class() -> None:
-    """A mask is no array of numbers."""
+    """A mask is not an array of numbers."""
 
     @co.custom_op("df::bools", mutates_args=())
     def count(mask: Bool[np.ndarray, "n"]) -> int:

@@ -1,5 +1,5 @@
 """Annotations with a shape or a class of elements."""
-# ruff: noqa: F722, F821 - the texts of jaxtyping's annotations are no code
+# ruff: noqa: F722, F821 - texts in jaxtyping's annotations are not code
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ ANNOTATIONS = [
     ("annotation", "text"), ANNOTATIONS, ids=map(str, range(len(ANNOTATIONS)))
 )
 def test_an_annotation_has_a_shape(annotation: Any, text: str) -> None:
-    """A text beside an array, or jaxtyping's annotation, is read into the schema."""
+    """A text after an array, or jaxtyping's annotation, is in the schema."""
     assert str(schema_type(annotation)) == text
 
 
@@ -84,7 +84,7 @@ DTYPES += " <U3 O M8[s] >f8 S2"
 
 @pytest.mark.parametrize(("name", "element"), CLASSES.items())
 def test_classes_of_elements_are_those_of_jaxtyping(name: str, element: str) -> None:
-    """An array has a class of elements where jaxtyping says that it has."""
+    """An array is in a class of elements if jaxtyping says so."""
     annotation = getattr(jaxtyping, name)[np.ndarray, "..."]
     assert schema_type(annotation) == ArrayType(
         element, Shape((), parse_shape("...").loop)
@@ -97,7 +97,7 @@ def test_classes_of_elements_are_those_of_jaxtyping(name: str, element: str) -> 
 
 
 def test_dtypes_that_are_no_class_of_elements_are_an_error() -> None:
-    """A class of one's own with an odd choice of dtypes is refused, with the classes."""
+    """An odd choice of dtypes is an error that lists the classes of elements."""
 
     class Odd(jaxtyping.AbstractDtype):
         dtypes = ("float16", "int8")

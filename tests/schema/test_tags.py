@@ -53,7 +53,7 @@ def test_pointwise_fake(a: Any, p: str, b: Any, q: str) -> None:
 
 @pytest.mark.parametrize(("number", "dtype"), [(2, "i4"), (2.0, "i4"), (2.0, "f4")])
 def test_numbers_count_by_their_kind(number: Any, dtype: str) -> None:
-    """A Python number widens the kind alone, as NumPy has it."""
+    """A Python number widens only the kind of the dtype, as in NumPy."""
     schema = "(Array x, Array|Scalar y) -> Array"
     op = define(schema, lambda x, y: x * y, Tag.pointwise)
     expected = np.zeros(2, dtype) * number
@@ -61,7 +61,7 @@ def test_numbers_count_by_their_kind(number: Any, dtype: str) -> None:
 
 
 def test_pointwise_fake_of_several_results() -> None:
-    """Each result is told the same."""
+    """Each result has the same fake array."""
     schema = "(Array x, Array y) -> (Array, Array)"
     op = define(schema, lambda x, y: (x + y, x - y), Tag.pointwise)
     told = op(co.FakeArray((2, 1)), co.FakeArray(3))
@@ -102,7 +102,7 @@ def test_pointwise_fake_is_proven_by_the_first_call() -> None:
     )
 
 
-def test_what_was_told_must_not_turn_out_wrong() -> None:
+def test_a_fake_kernel_by_tags_must_be_right() -> None:
     """Once a fake kernel from a tag has answered, a call that disproves it is an error."""
     op = define("(Array x) -> Array", lambda x: x > 0, Tag.pointwise)
     assert op(co.FakeArray(2)).dtype == np.float64
@@ -111,7 +111,7 @@ def test_what_was_told_must_not_turn_out_wrong() -> None:
 
 
 def test_proof_of_a_pointwise_fake_does_not_count_as_telling() -> None:
-    """A call that agrees does not bind a later one that does not."""
+    """A call with consistent shapes does not fix those of a later call."""
     co.config.checks = "always"
     op = define("(Array x) -> Array", lambda x: np.sqrt(x), Tag.pointwise)
     op(X)
@@ -121,7 +121,7 @@ def test_proof_of_a_pointwise_fake_does_not_count_as_telling() -> None:
 
 
 def test_order_of_axes_does_not_disprove_a_pointwise_fake() -> None:
-    """The fake kernel of a tag tells shape, dtype and device."""
+    """The fake kernel of a tag gives shape, dtype and device."""
     op = define("(Array x) -> Array", lambda x: np.array(x, order="C"), Tag.pointwise)
     op(np.asfortranarray(X))
     assert op(fake(X)).shape == X.shape
@@ -179,7 +179,7 @@ def test_no_pointwise_fake(schema: str, args: Any) -> None:
 
 
 def test_gradient_through_pointwise_fake_arrays() -> None:
-    """Shapes of gradients are told through an operator without a fake kernel."""
+    """Shapes of gradients follow without a registered fake kernel."""
     op = define("(Array x, Array y) -> Array", lambda x, y: x * y, Tag.pointwise)
     op.register_autograd(
         lambda ctx, g: (g * ctx.saved_arrays[1], g * ctx.saved_arrays[0]),
@@ -279,7 +279,7 @@ def test_nested_vmap_of_a_reduction() -> None:
 
 
 def test_reduction_of_several_results() -> None:
-    """Each result is batched and told alike."""
+    """Each result is batched, and has the same fake array."""
     schema = "(Array x, int? axis=None) -> (Array, Array)"
     op = define(schema, lambda x, axis=None: (x.min(axis), x.max(axis)), Tag.reduction)
     low, high = co.vmap(op)(X)
@@ -297,7 +297,7 @@ def test_reduction_fake_is_proven() -> None:
 
 
 def test_reduction_of_an_axis_out_of_range() -> None:
-    """An axis that is not there is an error that says which are."""
+    """An axis that does not exist is an error that lists the valid ones."""
     op = reduction()
     with pytest.raises(co.ShapeError) as caught:
         op(fake(X), 3)
@@ -372,7 +372,7 @@ def test_fake_of_a_number_from_data() -> None:
 
 
 def test_own_fake_kernel_of_a_dynamic_shape() -> None:
-    """A registered fake kernel serves as ever."""
+    """A registered fake kernel is used as always."""
     op = define("(Array x) -> Array", lambda x: x[x > 0], Tag.dynamic_output_shape)
     op.register_fake(lambda x: co.FakeArray(math.prod(x.shape)))
     assert op(fake(X)).shape == (24,)
@@ -386,7 +386,7 @@ def test_real_calls_of_a_dynamic_shape() -> None:
 
 
 def test_vmap_of_a_dynamic_shape_that_stacks() -> None:
-    """Rows that happen to be alike are stacked, with the warning of any loop."""
+    """Rows of equal shapes are stacked, with the warning of any loop."""
     op = define("(Array x) -> Array", nonzero.__wrapped__, Tag.dynamic_output_shape)
     with pytest.warns(co.CustomOpWarning, match="no vmap rule"):
         out = co.vmap(op)(np.array([[1.0, 0.0], [0.0, 1.0]]))
@@ -466,7 +466,7 @@ ORDERS = {
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("checks", ["first", "always", "never"])
 def test_contiguous(order: str, checks: str) -> None:
-    """Kernels see arrays in C order, on every call, wherever they stand."""
+    """Kernels get arrays in C order on every call, inside other values too."""
     co.config.checks = checks
     op, seen = probe()
     x = ORDERS[order]
@@ -478,7 +478,7 @@ def test_contiguous(order: str, checks: str) -> None:
 
 
 def test_contiguous_arrays_are_not_copied() -> None:
-    """What is in C order already is handed over as it is."""
+    """Arrays in C order are passed on as they are."""
     seen: list[Any] = []
     op = define(
         "(Array x) -> Array", lambda x: seen.append(x) or x * 2, Tag.needs_contiguous
@@ -508,7 +508,7 @@ def test_contiguous_keeps_subclasses() -> None:
 
 
 def test_contiguous_fake() -> None:
-    """A fake kernel is told what the kernel is given."""
+    """A fake kernel gets the same arguments as the kernel."""
     op = define("(Array x) -> Array", lambda x: np.empty_like(x), Tag.needs_contiguous)
     op.register_fake(lambda x: co.fake_like(x))
     x = np.asfortranarray(X)
@@ -531,7 +531,7 @@ def order_of(x: np.ndarray) -> np.ndarray:
 
 
 def test_contiguous_other_kind() -> None:
-    """Arrays of a kind without an order are handed over as they are."""
+    """Arrays of a kind without strides are passed on as they are."""
 
     class Ranged:
         shape, dtype = (3,), np.dtype(float)
@@ -542,7 +542,7 @@ def test_contiguous_other_kind() -> None:
 
 
 def test_contiguous_and_written() -> None:
-    """A copy would take the write, so an array in another order is an error."""
+    """An array in another order is an error, since only a copy would be written."""
     op = co.custom_op(
         "tags::clear",
         lambda x: x.fill(0),
@@ -570,13 +570,13 @@ def layout(tag: Any, kernel: Any, told: Any) -> Any:
 
 
 def padded(x: np.ndarray) -> np.ndarray:
-    """A result in C order with a gap behind each row."""
+    """A result in C order with a gap after each row."""
     out = np.zeros((*x.shape[:-1], x.shape[-1] + 1))
     return out[..., :-1]
 
 
 def test_strides_are_compared_in_order_alone() -> None:
-    """Without a tag a gap between rows is no difference."""
+    """Without a tag a gap between rows makes no difference."""
     op = layout((), padded, lambda x: co.FakeArray(x.shape))
     assert op(X).shape == X.shape
 
@@ -661,7 +661,7 @@ def test_tags_without_a_promise_for_calls() -> None:
 
 
 def test_failed_definition_leaves_the_old_one() -> None:
-    """A definition that a tag refuses does not replace what is there."""
+    """A definition that a tag refuses does not replace the existing one."""
     op = co.custom_op(
         "tags::kept", lambda x: x * 2, mutates_args=(), schema="(Array x) -> Array"
     )

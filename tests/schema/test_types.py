@@ -139,7 +139,7 @@ def test_a_value_reaches_the_kernel_as_its_type(
     ids=repr,
 )
 def test_what_fits_is_not_copied(annotation: Any, value: Any) -> None:
-    """A value whose fields need nothing done is handed over itself."""
+    """A value whose fields fit is passed on itself."""
     assert coerce(value, schema_type(annotation)) is value
 
 
@@ -205,7 +205,7 @@ def test_a_call_says_what_to_pass(annotation: Any, value: Any, do: str) -> None:
     assert (c.value.parameter, c.value.do) == ("y", do)
 
 
-def test_an_object_of_a_class_defined_again_is_told_apart() -> None:
+def test_an_object_of_a_class_defined_again_is_refused() -> None:
     """The names are one, the classes two: the message says so."""
 
     def define() -> Any:
@@ -415,7 +415,7 @@ def test_the_field_at_fault_is_named() -> None:
     ids=["Bare", "Starred", "Hidden"],
 )
 def test_a_class_is_registered_only_if_it_can_be_made_again(cls: Any, do: str) -> None:
-    """A class of one's own tells its fields by its constructor."""
+    """The fields of a registered class are the parameters of its constructor."""
     with pytest.raises(co.SchemaError) as caught:
         co.register_config_type(cls)
     assert caught.value.do == do
@@ -425,8 +425,8 @@ def test_a_class_is_registered_only_if_it_can_be_made_again(cls: Any, do: str) -
 
 
 @pytest.mark.parametrize("cls", [3, int, dict, np.ndarray, "Plain"], ids=repr)
-def test_only_classes_of_ones_own_are_registered(cls: Any) -> None:
-    """Python's own classes and arrays are no config objects."""
+def test_only_classes_of_users_are_registered(cls: Any) -> None:
+    """Python's own classes and arrays are not config objects."""
     with pytest.raises(co.RegistrationError, match="is not a class of config objects"):
         co.register_config_type(cls)
 
@@ -437,7 +437,7 @@ def test_a_class_may_be_registered_twice() -> None:
     assert co.register_config_type(Colour) is Colour
 
 
-def test_a_generic_class_stands_for_its_bound() -> None:
+def test_a_generic_class_counts_as_its_bound() -> None:
     """A class over a type variable bound to arrays holds arrays."""
     kind = schema_type(ArrayBox[np.ndarray])
     assert str(kind) == f"{HERE}.ArrayBox"
@@ -504,7 +504,7 @@ def test_a_class_of_an_imported_module_is_found_by_name(
         del sys.modules["types_far"]
 
 
-def test_a_name_that_is_no_class_is_unknown() -> None:
+def test_a_name_of_something_else_is_unknown() -> None:
     """A name with a dot that leads to something else is refused."""
     assert find_class("numpy.pi") is None
     assert find_class("numpy.ndarray") is None
@@ -514,7 +514,7 @@ def test_a_name_that_is_no_class_is_unknown() -> None:
 
 
 def test_a_class_needs_a_name_to_be_found_by() -> None:
-    """What cannot stand in a schema string is refused when it is met."""
+    """A class that a schema string cannot name is refused."""
     odd = enum.Enum("odd name", ["A"], module=HERE)
     with pytest.raises(co.SchemaError, match="define it where it can be found by name"):
         schema_type(odd)
@@ -557,7 +557,7 @@ VALUES: list[tuple[Any, st.SearchStrategy[Any]]] = [
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.data())
 def test_a_call_hands_over_what_coercion_gives(data: st.DataObject) -> None:
-    """Fast and slow path alike; the schema prints, parses and pickles."""
+    """On the fast and the slow path; the schema prints, parses and pickles."""
     rows = data.draw(st.lists(st.sampled_from(VALUES), min_size=1, max_size=3))
     given_values = [data.draw(strategy) for _, strategy in rows]
     names = [f"v{i}" for i in range(len(rows))]
@@ -593,7 +593,7 @@ def test_a_coerced_value_is_coerced_to_itself(
 
 
 def test_a_class_is_pickled_by_its_name() -> None:
-    """A schema with classes comes back with the very classes."""
+    """A schema with classes is read back with the same classes."""
     schema = co.Schema.parse(f"({HERE}.Point p, {HERE}.Colour c=RED) -> ()")
     again = pickle.loads(pickle.dumps(schema))
     assert again == schema

@@ -1,6 +1,6 @@
 """Shapes as text: in annotations and in schemas."""
 
-# ruff: noqa: ISC004 - a message stands in the table line by line
+# ruff: noqa: ISC004 - the table has messages line by line
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from customop.shapes.notation import parse_shape
 
 # ---- what can be written ----
 
-# Text of an annotation -> what stands between the brackets of a schema, and the rank.
+# Text of an annotation -> the text in the brackets of a schema, and the rank.
 TEXTS = [
     ("m k", "m,k", 2),
     ("n", "n", 1),
@@ -53,7 +53,7 @@ TEXTS = [
 
 @pytest.mark.parametrize(("text", "shown", "rank"), TEXTS)
 def test_a_text_is_read(text: str, shown: str, rank: int | None) -> None:
-    """Axes stand with spaces between in annotations, with commas in schemas."""
+    """Axes have spaces between them in annotations, and commas in schemas."""
     shape = parse_shape(text)
     assert (str(shape), shape.rank) == (shown, rank)
     assert parse_shape(shape.text) == shape
@@ -84,8 +84,8 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "why"), WRONG)
-def test_a_text_that_is_no_shape_says_why(text: str, why: str) -> None:
-    """A note beside an array is a shape, and one that cannot be read is an error."""
+def test_a_text_that_is_not_a_shape_says_why(text: str, why: str) -> None:
+    """A text after an array is a shape; a text that cannot be read is an error."""
     with pytest.raises(co.errors.SchemaError) as caught:
         schema_type(Annotated[co.Array, text])
     assert str(caught.value) == (
@@ -96,7 +96,7 @@ def test_a_text_that_is_no_shape_says_why(text: str, why: str) -> None:
 
 
 def test_an_error_in_a_shape_names_the_parameter() -> None:
-    """The function, the parameter and the remedy are told, as for other annotations."""
+    """The error names the function, the parameter and the remedy."""
 
     def f(x: Annotated[co.Array, "m,k"]) -> co.Array: ...
 
@@ -129,7 +129,7 @@ SCHEMAS = [
 
 @pytest.mark.parametrize("text", SCHEMAS)
 def test_schemas_with_shapes_parse_and_print(text: str) -> None:
-    """What is printed is what was read."""
+    """A schema prints as it was read."""
     assert str(co.Schema.parse(text)) == text
 
 
@@ -235,7 +235,7 @@ GRAMMAR_ERRORS = [
 
 @pytest.mark.parametrize(("text", "why"), GRAMMAR_ERRORS)
 def test_a_shape_that_a_schema_misspells_is_shown(text: str, why: str) -> None:
-    """The caret stands under the axis."""
+    """The caret is under the axis."""
     with pytest.raises(co.errors.SchemaError) as caught:
         co.Schema.parse(text)
     assert str(caught.value) == (
