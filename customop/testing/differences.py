@@ -12,8 +12,8 @@ from customop.arrays.convert import to_host
 from customop.arrays.numpy_protocol import INDEXING, call_numpy
 from customop.testing.fault import Fault
 from customop.testing.jacobians import (
+    CheckOptions,
     Linear,
-    Options,
     Problem,
     adjoint,
     agree,
@@ -44,7 +44,7 @@ _DIRECTIONS = 4
 _SEED = 20
 
 
-def check_derivatives(problem: Problem, options: Options) -> None:
+def check_derivatives(problem: Problem, options: CheckOptions) -> None:
     """Raise `Fault` unless the derivatives of a function are those of its values."""
     again = problem.read(problem.call(*problem.inputs.arrays))
     _check_same("value", problem.value, again, problem.outputs, options)
@@ -56,7 +56,7 @@ def check_derivatives(problem: Problem, options: Options) -> None:
 
 
 def _check_same(
-    what: str, first: Vector, second: Vector, space: Space, options: Options
+    what: str, first: Vector, second: Vector, space: Space, options: CheckOptions
 ) -> None:
     apart = distance(first, second)
     if apart.size and apart.max() > options.nondet_tol:
@@ -69,7 +69,7 @@ def _check_same(
         )
 
 
-def _check_backward(problem: Problem, push: Linear, options: Options) -> None:
+def _check_backward(problem: Problem, push: Linear, options: CheckOptions) -> None:
     rng = np.random.default_rng(_SEED)
     pull = adjoint(problem)[0]
     cotangent = problem.outputs.random(rng)
@@ -95,7 +95,7 @@ def _check_linear(
     cotangent: Vector,
     pulled: Vector,
     matrix: Vector,
-    options: Options,
+    options: CheckOptions,
 ) -> None:
     """Unit cotangents alone cannot tell g * g from g."""
     _check_gradient(
@@ -113,7 +113,7 @@ def _check_gradient(
     what: str,
     found: tuple[Vector, str],
     expected: tuple[Vector, str],
-    options: Options,
+    options: CheckOptions,
     do: str,
 ) -> None:
     """Raise unless two gradients agree; each comes with how it was computed."""
@@ -135,7 +135,7 @@ def _check_along(
     rule: str,
     pairings: Callable[[list[Vector], list[Vector]], Vector],
     push: Linear,
-    options: Options,
+    options: CheckOptions,
 ) -> None:
     """Compare along random directions, for each pair of an output and an input."""
     rng = np.random.default_rng(_SEED)
@@ -157,7 +157,7 @@ def _pulled(pull: Linear, cotangents: list[Vector], tangents: list[Vector]) -> V
 
 
 def _check_undefined(
-    problem: Problem, pull: Linear, rng: np.random.Generator, options: Options
+    problem: Problem, pull: Linear, rng: np.random.Generator, options: CheckOptions
 ) -> None:
     """An output that is not used counts as one whose cotangent is zero."""
     parts = problem.outputs.blockwise(problem.outputs.random(rng))
@@ -182,7 +182,9 @@ def _check_undefined(
         )
 
 
-def check_batched(problem: Problem, rng: np.random.Generator, options: Options) -> None:
+def check_batched(
+    problem: Problem, rng: np.random.Generator, options: CheckOptions
+) -> None:
     """Raise `Fault` unless a batch of cotangents gives the batch of gradients."""
     pull, pullback = adjoint(problem)
     vectors = [problem.outputs.random(rng) for _ in range(2)]
@@ -201,7 +203,7 @@ def check_batched(problem: Problem, rng: np.random.Generator, options: Options) 
         )
 
 
-def _check_forward(problem: Problem, push: Linear, options: Options) -> None:
+def _check_forward(problem: Problem, push: Linear, options: CheckOptions) -> None:
     moved = pushforward(problem)
     if options.fast:
         _check_along(problem, "jvp", partial(_pushed, moved), push, options)

@@ -26,7 +26,7 @@ from customop.testing.differences import (
     second_problem,
 )
 from customop.testing.fault import Fault
-from customop.testing.jacobians import Options, Problem
+from customop.testing.jacobians import CheckOptions, Problem
 from customop.testing.vectors import Space
 from customop.transforms.values import as_cotangent
 
@@ -126,7 +126,7 @@ def gradcheck(
     >>> co.gradcheck(cubed, (np.array([0.0, 2.0]),), raise_exception=False)
     False
     """
-    options = Options(
+    options = CheckOptions(
         eps=eps,
         atol=atol,
         rtol=rtol,
@@ -234,7 +234,7 @@ def gradgradcheck(
     >>> co.gradgradcheck(lambda x: np.exp(x).sum(), (np.array([0.5, -1.0]),))
     True
     """
-    options = Options(
+    options = CheckOptions(
         eps=eps,
         atol=atol,
         rtol=rtol,
@@ -350,7 +350,7 @@ def _has_derivative(leaf: Any) -> bool:
 # ---- refused inputs ----
 
 
-def _check_options(what: str, modes: Mapping[str, bool], options: Options) -> None:
+def _check_options(what: str, modes: Mapping[str, bool], options: CheckOptions) -> None:
     if not any(modes.values()):
         default = next(name for name in modes if "backward" in name or "rev" in name)
         raise ArgumentError(

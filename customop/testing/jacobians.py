@@ -17,8 +17,8 @@ from customop.transforms.autograd.grad import vjp
 from customop.transforms.jvp import jvp
 
 __all__ = [
+    "CheckOptions",
     "Linear",
-    "Options",
     "Problem",
     "adjoint",
     "agree",
@@ -41,7 +41,7 @@ _SHOWN = 6
 # ---- the function to check ----
 
 
-class Options(NamedTuple):
+class CheckOptions(NamedTuple):
     """The settings of a check."""
 
     eps: float = 1e-6
@@ -181,7 +181,7 @@ def conjugated(x: Any) -> Any:
 
 
 # Of values that a transform may compute in another order.
-_ROUNDING = Options(rtol=1e-5, atol=1e-8)
+_ROUNDING = CheckOptions(rtol=1e-5, atol=1e-8)
 
 
 def _check_value(problem: Problem, transform: str, out: Sequence[Any]) -> None:
@@ -220,7 +220,7 @@ def furthest(a: Vector, b: Vector) -> int:
     return int(np.argmax(distance(a, b)))
 
 
-def agree(a: Vector, b: Vector, options: Options) -> bool:
+def agree(a: Vector, b: Vector, options: CheckOptions) -> bool:
     """Whether two vectors are the same within the bounds."""
     if np.array_equal(a, b):  # saves 25 us
         return True
@@ -236,7 +236,7 @@ def short(number: Any) -> str:
 
 
 def compare(
-    problem: Problem, rule: str, found: Vector, expected: Vector, options: Options
+    problem: Problem, rule: str, found: Vector, expected: Vector, options: CheckOptions
 ) -> None:
     """Raise unless two Jacobians agree entry by entry."""
     scale = np.abs(expected)
@@ -257,7 +257,7 @@ def compare(
 
 
 def compare_along(
-    problem: Problem, rule: str, found: Vector, expected: Vector, options: Options
+    problem: Problem, rule: str, found: Vector, expected: Vector, options: CheckOptions
 ) -> None:
     """Raise unless derivatives along directions agree, by outputs and inputs."""
     worst = _report(
@@ -289,7 +289,7 @@ def _report(
     rule: str,
     matrices: tuple[Vector, Vector, Vector],
     names: tuple[Callable[[int], str], Callable[[int], str]],
-    options: Options,
+    options: CheckOptions,
 ) -> tuple[Fault, int] | None:
     """The fault in a matrix and the column of its worst entry; None if there is none.
 

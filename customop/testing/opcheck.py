@@ -26,6 +26,7 @@ from customop.testing.checks import (
     behaviour,
     contract,
     derivatives,
+    variations,
 )
 from customop.testing.checks.check import SUCCESS, Check, outcome_of
 from customop.testing.checks.session import Session
@@ -68,13 +69,13 @@ CHECKS = (
     Check("test_gradients", derivatives.check_gradients),
     Check(
         "test_layouts",
-        agreement.check_layouts,
-        vary=agreement.in_layouts,
+        variations.check_layouts,
+        vary=variations.in_layouts,
     ),
     Check(
         "test_dtypes",
-        agreement.check_dtypes,
-        vary=agreement.in_dtypes,
+        variations.check_dtypes,
+        vary=variations.in_dtypes,
     ),
     Check("test_determinism", behaviour.check_determinism),
     Check("test_out_variant", contract.check_out_variant),

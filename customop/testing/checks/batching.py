@@ -56,19 +56,19 @@ def check_vmap(session: Session, sample: Sample) -> str:
         _check_randomness(session, sample)
         return ""
     # Rows and their results depend on which arrays are batched, and not along which axis.
-    known: dict[tuple[bool, ...], _Rows] = {}
+    known: dict[tuple[bool, ...], _BatchRows] = {}
     for dims in _combinations([leaf.ndim for leaf in arrays]):
         batched = tuple(d is not None for d in dims)
         if batched not in known:
-            known[batched] = _Rows(session, sample, batched, 2)
+            known[batched] = _BatchRows(session, sample, batched, 2)
         _check_dims(known[batched], dims)
     first = (0,) * len(arrays)
     every = (True,) * len(arrays)
     for size in (1, 0):
-        _check_dims(_Rows(session, sample, every, size), first)
+        _check_dims(_BatchRows(session, sample, every, size), first)
     if not op.schema.written and Tag.dynamic_output_shape not in op.tags:
         _check_out_dims(known[every])
-        _check_nested(_Rows(session, sample, every, 4))
+        _check_nested(_BatchRows(session, sample, every, 4))
     return ""
 
 
@@ -91,7 +91,7 @@ def _combinations(ranks: Sequence[int]) -> list[tuple[int | None, ...]]:
     return kept[:_MOST_COMBINATIONS]
 
 
-class _Rows:
+class _BatchRows:
     """Rows for the arrays of a call, and what the operator does with each row.
 
     Arrays that are not batched are the same in all rows. The others differ as much as
@@ -166,7 +166,7 @@ def _stack(rows: Sequence[Any], like: Any, dim: int) -> Any:
 # ---- along which axes ----
 
 
-def _check_dims(rows: _Rows, dims: Sequence[int | None]) -> None:
+def _check_dims(rows: _BatchRows, dims: Sequence[int | None]) -> None:
     """Every row has the result that it has alone."""
     arrays = rows.stacked(dims)
     outs = _batched(rows, dims, arrays)
@@ -178,7 +178,7 @@ def _check_dims(rows: _Rows, dims: Sequence[int | None]) -> None:
 
 
 def _batched(
-    rows: _Rows, dims: Sequence[int | None], arrays: Sequence[Any]
+    rows: _BatchRows, dims: Sequence[int | None], arrays: Sequence[Any]
 ) -> list[Any] | None:
     """The results under vmap; None where it may refuse these arguments."""
     op = rows.session.op
@@ -209,7 +209,7 @@ def _text(dims: Sequence[int | None]) -> str:
 
 
 def _written(
-    rows: _Rows, dims: Sequence[int | None], arrays: Sequence[Any]
+    rows: _BatchRows, dims: Sequence[int | None], arrays: Sequence[Any]
 ) -> list[Any]:
     """The written arrays, with the batch first."""
     values = rows.session.bound(rows.sample)
@@ -223,7 +223,7 @@ def _written(
 
 
 def _compare_row(
-    rows: _Rows, dims: Sequence[int | None], run: Run, found: Sequence[Any], i: int
+    rows: _BatchRows, dims: Sequence[int | None], run: Run, found: Sequence[Any], i: int
 ) -> None:
     expected = [(name, leaf) for name, leaf in run.effects if is_array(leaf)]
     if len(found) != len(expected):
@@ -242,7 +242,7 @@ def _compare_row(
             )
 
 
-def _check_out_dims(rows: _Rows) -> None:
+def _check_out_dims(rows: _BatchRows) -> None:
     """`out_dims` moves the batch axis of the results."""
     arrays = rows.stacked((0,) * len(rows.arrays))
     expected = vmap(rows.call)(*arrays)
@@ -258,7 +258,7 @@ def _check_out_dims(rows: _Rows) -> None:
             )
 
 
-def _check_nested(rows: _Rows) -> None:
+def _check_nested(rows: _BatchRows) -> None:
     """Vmap of vmap gives the same rows."""
     arrays = rows.stacked((0,) * len(rows.arrays))
     found = vmap(vmap(rows.call))(*[x.reshape(2, 2, *x.shape[1:]) for x in arrays])
@@ -279,7 +279,9 @@ def _check_nested(rows: _Rows) -> None:
 
 def _check_randomness(session: Session, sample: Sample) -> None:
     """``"error"`` raises, ``"same"`` draws the same for all rows."""
-    rows = _Rows(session, sample, [False] * len(arrays_of(session.bound(sample))), 0)
+    rows = _BatchRows(
+        session, sample, [False] * len(arrays_of(session.bound(sample))), 0
+    )
     stacked = [np.stack([x, x]) for x in rows.arrays]
     try:
         vmap(rows.call)(*stacked)

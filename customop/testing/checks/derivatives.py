@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -24,7 +25,7 @@ from customop.testing.differences import (
 )
 from customop.testing.fault import Fault
 from customop.testing.jacobians import (
-    Options,
+    CheckOptions,
     Problem,
     adjoint,
     difference,
@@ -228,7 +229,7 @@ def check_gradients(session: Session, sample: Sample) -> str:
         second = second_problem(problem, cotangents, "second gradient")
         # Derivatives by the cotangents, which come last, are the first gradients again.
         _check_formula(session, second, size)
-        with _Remedy(session, "under vmap"):
+        with _remedy(session, "under vmap"):
             check_batched(problem, np.random.default_rng(_SEED), _EXACT)
     except (MissingRuleError, DataDependentError) as error:
         # A formula that calls what no transform sees into gives no wrong number.
@@ -237,16 +238,16 @@ def check_gradients(session: Session, sample: Sample) -> str:
 
 
 # A batch runs the same formula, so that only rounding may differ.
-_EXACT = Options(rtol=1e-7, atol=1e-7)
+_EXACT = CheckOptions(rtol=1e-7, atol=1e-7)
 
 
 def _check_formula(session: Session, problem: Problem, size: int) -> None:
     if _are_differences(problem, size):
         return
-    options = Options()
+    options = CheckOptions()
     if session.rtol is not None and session.atol is not None:
         options = options._replace(rtol=session.rtol, atol=session.atol)
-    with _Remedy(session, problem.rule):
+    with _remedy(session, problem.rule):
         check_derivatives(problem, options)
 
 
@@ -259,19 +260,20 @@ _REMEDIES = {
 }
 
 
-class _Remedy:
-    """Says of faults in a formula what to do about them, and in which parameter."""
+@contextmanager
+def _remedy(session: Session, rule: str) -> Iterator[None]:
+    """Add what to do about a formula to its faults, and name the parameter."""
+    try:
+        yield
+    except Fault as fault:
+        fault.do = _REMEDIES[rule].format(session.op.name)
+        fault.parameter = _parameter(fault.parameter)
+        raise
 
-    def __init__(self, session: Session, rule: str) -> None:
-        self.do = _REMEDIES[rule].format(session.op.name)
 
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, cls: object, fault: object, trace: object) -> None:
-        if isinstance(fault, Fault):
-            fault.do = self.do
-            fault.parameter = re.split(r"[\[.]", fault.parameter)[0]
+def _parameter(place: str) -> str:
+    """The name of the parameter that holds a place such as ``arrays[0]``."""
+    return re.split(r"[\[.]", place)[0]
 
 
 # Agreement of a derivative with its difference.
@@ -354,7 +356,7 @@ def _check_tangent(session: Session, problem: Problem, direction: Vector) -> Vec
                 f"{a.tolist()}",
                 f"by differences {b.tolist()}",
                 do=f"correct the rule of @{session.op.name}.register_jvp",
-                parameter=re.split(r"[\[.]", names[0])[0],
+                parameter=_parameter(names[0]),
             )
     return found
 
