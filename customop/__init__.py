@@ -34,11 +34,9 @@ from customop.errors import (
     UnknownNameError,
     VmapError,
 )
+from customop.library.by_schema import define, get_kernel, impl
 from customop.library.define import custom_op
 from customop.library.functions import (
-    define,
-    get_kernel,
-    impl,
     register,
     register_array_dispatch,
     register_autocast,

@@ -1,16 +1,14 @@
-"""Registering for operators that are given by name, and defining them."""
+"""Registration by free functions, which take an operator or its name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypedDict, TypeVar, overload
+from typing import Any, Generic, TypedDict, TypeVar, overload
 
 import numpy.typing as npt
 from typing_extensions import Unpack
 
 from customop.arrays.kinds import FAKE
-from customop.core.define import check_name
-from customop.core.dispatch import kernel_for
 from customop.core.grad_rules import as_formula
 from customop.core.kinds import (
     ARRAY_CLASS,
@@ -21,8 +19,7 @@ from customop.core.kinds import (
     VMAP,
 )
 from customop.core.operator import Operator
-from customop.core.registration import Registration, chained
-from customop.core.registry import add_registration, find_operator
+from customop.core.registration import chained
 from customop.core.rule_kind import RuleKind, check_device_types, check_kind
 from customop.core.rule_types import (
     BackwardFn,
@@ -35,17 +32,10 @@ from customop.core.rule_types import (
     ShortVmapFn,
     VmapFn,
 )
-from customop.errors import RegistrationError
-from customop.library.define import caller, declare, parsed
-from customop.library.keys import kind_of_key
 from customop.library.library import Library
-from customop.library.ops import OperatorPacket
-from customop.schema.tags import Tag
+from customop.library.ops import AnyOperator, OperatorPacket, resolve
 
 __all__ = [
-    "define",
-    "get_kernel",
-    "impl",
     "register",
     "register_array_dispatch",
     "register_autocast",
@@ -61,33 +51,26 @@ __all__ = [
 FnT = TypeVar("FnT", bound=Callable[..., Any])
 OpT = TypeVar("OpT", bound=Operator[..., Any])
 Named = OperatorPacket | str
-AnyOperator = Operator[..., Any] | OperatorPacket | str
 AnyOp = Operator[..., Any]
 DeviceTypes = str | Iterable[str] | None
 
 
 class Held(TypedDict, total=False):
-    """The option of all registrations by name."""
+    """Option of every function here."""
 
     lib: Library | None
 
 
 class Options(Held, total=False):
-    """Options of registrations that may be there already."""
+    """Options of functions that can replace a rule."""
 
     override: bool
 
 
-def _resolve(op: AnyOperator) -> AnyOp:
-    if isinstance(op, Operator):
-        return op
-    if isinstance(op, str):
-        return find_operator(op)
-    if isinstance(op, OperatorPacket):
-        return op.default
-    raise RegistrationError(
-        f"expected an operator or its name, got {op!r}", do='pass "namespace::name"'
-    )
+class FormulaOptions(Options, Generic[ContextT], total=False):
+    """Options of `register_autograd`."""
+
+    setup_context: SetupFn[ContextT] | None
 
 
 def _by_name(
@@ -99,8 +82,8 @@ def _by_name(
     override: bool,
     of: Callable[[Any], Any] = lambda given: given,
 ) -> Any:
-    """Register for an operator, or give a decorator; `of` makes what is registered."""
-    found = _resolve(op)
+    """Register `of(fn)` for each key, or return a decorator that does it."""
+    found = resolve(op)
 
     def enter(given: Any) -> None:
         for key in keys:
@@ -148,7 +131,7 @@ def register_kernel(
     device_types : str, iterable of str, or None
     fn : callable, optional
     lib : Library, optional
-        Takes the registration back when it closes.
+        Removes the registration when it closes.
 
     Returns
     -------
@@ -156,12 +139,10 @@ def register_kernel(
 
     Raises
     ------
-    MissingRuleError
-        If there is no such operator.
-    RegistrationError
-        As the method does.
+    RegistrationError, MissingRuleError
+        As the method does, or if no operator has this name.
     """
-    kinds = check_device_types(_resolve(op).qualname, device_types)
+    kinds = check_device_types(resolve(op).qualname, device_types)
     return _by_name(op, kinds, fn, lib, override=True)
 
 
@@ -192,7 +173,7 @@ def register_fake(
     op : Operator, OperatorPacket or str
     fn : callable, optional
     lib : Library, optional
-        Takes the registration back when it closes.
+        Removes the registration when it closes.
     override : bool
 
     Returns
@@ -201,10 +182,8 @@ def register_fake(
 
     Raises
     ------
-    MissingRuleError
-        If there is no such operator.
-    RegistrationError
-        As the method does.
+    RegistrationError, MissingRuleError
+        As the method does, or if no operator has this name.
     """
     return _by_name(op, (FAKE,), fn, lib, override=override)
 
@@ -232,7 +211,7 @@ def register_jvp(
     op : Operator, OperatorPacket or str
     fn : callable, optional
     lib : Library, optional
-        Takes the registration back when it closes.
+        Removes the registration when it closes.
     override : bool
 
     Returns
@@ -241,10 +220,8 @@ def register_jvp(
 
     Raises
     ------
-    MissingRuleError
-        If there is no such operator.
-    RegistrationError
-        As the method does.
+    RegistrationError, MissingRuleError
+        As the method does, or if no operator has this name.
     """
     return _by_name(op, (JVP,), fn, lib, override=override)
 
@@ -276,7 +253,7 @@ def register_vmap(
     op : Operator, OperatorPacket or str
     fn : callable, optional
     lib : Library, optional
-        Takes the registration back when it closes.
+        Removes the registration when it closes.
     override : bool
 
     Returns
@@ -285,10 +262,8 @@ def register_vmap(
 
     Raises
     ------
-    MissingRuleError
-        If there is no such operator.
-    RegistrationError
-        As the method does.
+    RegistrationError, MissingRuleError
+        As the method does, or if no operator has this name.
     """
     return _by_name(op, (VMAP,), fn, lib, override=override)
 
@@ -320,7 +295,7 @@ def register_sample_inputs(
     op : Operator, OperatorPacket or str
     fn : callable, optional
     lib : Library, optional
-        Takes the registration back when it closes.
+        Removes the registration when it closes.
     override : bool
 
     Returns
@@ -329,10 +304,8 @@ def register_sample_inputs(
 
     Raises
     ------
-    MissingRuleError
-        If there is no such operator.
-    RegistrationError
-        As the method does.
+    RegistrationError, MissingRuleError
+        As the method does, or if no operator has this name.
     """
     return _by_name(op, (SAMPLE_INPUTS,), fn, lib, override=override)
 
@@ -342,27 +315,21 @@ def register_autograd(
     op: OpT,
     backward: ShortBackwardFn[ContextT],
     /,
-    *,
-    setup_context: SetupFn[ContextT] | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[FormulaOptions[ContextT]],
 ) -> OpT: ...
 @overload
 def register_autograd(
     op: OpT,
     backward: BackwardFn[ContextT],
     /,
-    *,
-    setup_context: SetupFn[ContextT] | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[FormulaOptions[ContextT]],
 ) -> OpT: ...
 @overload
 def register_autograd(
     op: Named,
     backward: BackwardFn[ContextT],
     /,
-    *,
-    setup_context: SetupFn[ContextT] | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[FormulaOptions[ContextT]],
 ) -> AnyOp: ...
 def register_autograd(
     op: AnyOperator,
@@ -381,7 +348,7 @@ def register_autograd(
     backward : callable
     setup_context : callable, optional
     lib : Library, optional
-        Takes the registration back when it closes.
+        Removes the registration when it closes.
     override : bool
 
     Returns
@@ -390,10 +357,8 @@ def register_autograd(
 
     Raises
     ------
-    MissingRuleError
-        If there is no such operator.
-    RegistrationError
-        As the method does.
+    RegistrationError, MissingRuleError
+        As the method does, or if no operator has this name.
     """
     rule = as_formula(backward, setup_context)
     return _by_name(op, (AUTOGRAD,), rule, lib, override=override)
@@ -415,7 +380,7 @@ def register_autocast(
     device_type : str
     dtype : dtype
     lib : Library, optional
-        Takes the registration back when it closes.
+        Removes the registration when it closes.
 
     Returns
     -------
@@ -423,10 +388,8 @@ def register_autocast(
 
     Raises
     ------
-    MissingRuleError
-        If there is no such operator.
-    RegistrationError
-        As the method does.
+    RegistrationError, MissingRuleError
+        As the method does, or if no operator has this name.
     """
     found: AnyOp = _by_name(op, (AUTOCAST,), (device_type, dtype), lib, override=True)
     return found
@@ -449,7 +412,7 @@ def register_array_dispatch(
     array_class : type
     fn : callable, optional
     lib : Library, optional
-        Takes the registration back when it closes.
+        Removes the registration when it closes.
     override : bool
 
     Returns
@@ -458,10 +421,8 @@ def register_array_dispatch(
 
     Raises
     ------
-    MissingRuleError
-        If there is no such operator.
-    RegistrationError
-        As the method does.
+    RegistrationError, MissingRuleError
+        As the method does, or if no operator has this name.
     """
     return _by_name(
         op,
@@ -502,7 +463,7 @@ def register(
     kind : RuleKind
     fn : callable, optional
     lib : Library, optional
-        Takes the registration back when it closes.
+        Removes the registration when it closes.
     override : bool
 
     Returns
@@ -511,199 +472,8 @@ def register(
 
     Raises
     ------
-    MissingRuleError
-        If there is no such operator.
-    RegistrationError
-        As the method does.
+    RegistrationError, MissingRuleError
+        As the method does, or if no operator has this name.
     """
-    check_kind(_resolve(op).qualname, kind)
+    check_kind(resolve(op).qualname, kind)
     return _by_name(op, (kind,), fn, lib, override=override)
-
-
-def get_kernel(
-    op: Operator[..., Any] | OperatorPacket | str, device_type: str | RuleKind
-) -> Any:
-    """Fetch what is registered for a kind, to wrap it.
-
-    Parameters
-    ----------
-    op : Operator, OperatorPacket or str
-        The operator, or its name.
-    device_type : str or RuleKind
-        A kind of array, a dispatch key such as ``"CPU"`` or ``"Meta"``, or a kind of
-        rule.
-
-    Returns
-    -------
-    callable
-        The kernel that a call would take now: the function itself, which works on
-        after other registrations, and after the library that registered it closes.
-
-    Raises
-    ------
-    MissingRuleError
-        If there is no such operator, or it has none.
-    RegistrationError
-        If there is no such kind.
-
-    Examples
-    --------
-    >>> import numpy as np, customop as co
-    >>> sin = co.get_kernel("np::sin", "cpu")
-    >>> sin is np.sin
-    True
-    """
-    found = _resolve(op)
-    kind = kind_of_key(found.qualname, device_type)
-    if isinstance(kind, RuleKind):
-        return found.rule(kind)
-    return kernel_for(found, kind)
-
-
-# ---- defining by a schema ----
-
-
-def define(
-    qualname: str | Library,
-    schema: str,
-    *,
-    lib: Library | None = None,
-    tags: Iterable[Tag] | Tag = (),
-) -> Any:
-    """Define an operator by its schema alone; kernels follow with `impl`.
-
-    Parameters
-    ----------
-    qualname : str or Library
-        ``"namespace::name"``. With a library the call is a decorator instead: `schema`
-        has the name, and the function becomes the operator's body.
-    schema : str
-        Such as ``"(Array x, float k=1.0) -> Array"``.
-    lib : Library, optional
-        Takes the definition back when it closes.
-    tags : Tag or iterable of Tag
-        What the operator promises beyond its schema.
-
-    Returns
-    -------
-    Operator or decorator
-        The operator. A decorator, with a library, returns its function unchanged.
-
-    Raises
-    ------
-    SchemaError
-        If the schema cannot be read.
-    RegistrationError
-        If the name is no such name, or defined already.
-
-    Examples
-    --------
-    >>> import numpy as np, customop as co
-    >>> op = co.define("doc::thrice", "(Array x) -> Array")
-    >>> @co.impl("doc::thrice", "CPU")
-    ... def _(x):
-    ...     return 3 * x
-    >>> op(np.ones(2))
-    array([3., 3.])
-    """
-    if isinstance(qualname, Library):
-        return _define_in(qualname, schema, tags)
-    check_name("define", qualname)
-    name, found = parsed(qualname, schema)
-    if lib is None:
-        return declare(name, found, tags, caller())
-    return lib.declare(name, found, tags)
-
-
-def _define_in(
-    lib: Library, schema: str, tags: Iterable[Tag] | Tag
-) -> Callable[[FnT], FnT]:
-    def enter(fn: Any) -> None:
-        lib.impl(lib.define(schema, tags=tags), fn)
-
-    return chained(None, None, enter)  # type: ignore[no-any-return]
-
-
-def impl(
-    qualname: str | Operator[..., Any] | OperatorPacket | Library,
-    types: str | RuleKind | Iterable[str | RuleKind],
-    fn: Any = None,
-    /,
-    *,
-    lib: Library | None = None,
-    with_keyset: bool = False,
-    allow_override: bool = True,
-) -> Any:
-    """Register a kernel or rule for an operator, which may be defined later.
-
-    Parameters
-    ----------
-    qualname : str, Operator, OperatorPacket or Library
-        ``"namespace::name"``. With a library, `types` is a name in its namespace and
-        `fn` a dispatch key, or nothing; the call is a decorator.
-    types : str, RuleKind, or iterable of them
-        Kinds of array, dispatch keys or kinds of rules; see `Library`.
-    fn : callable or Formula, optional
-        Takes what its kind says. Without it, a decorator is returned.
-    lib : Library, optional
-        Takes the registration back when it closes; without it, it stays.
-    with_keyset : bool
-        Give `fn` a first argument to call what is below it: ``below(x)``.
-    allow_override : bool
-        Whether there may be a registration of that kind already.
-
-    Returns
-    -------
-    decorator or None
-        A decorator returns its function unchanged.
-
-    Raises
-    ------
-    RegistrationError
-        If `fn` does not fit the operator, a kind is unknown, or there is a
-        registration that `allow_override` protects.
-
-    Examples
-    --------
-    >>> import numpy as np, customop as co
-    >>> with co.Library("np", "IMPL") as lib:
-    ...     @co.impl("np::cos", "CPU", lib=lib, with_keyset=True)
-    ...     def _(below, x):
-    ...         return 10 * below(x)
-    ...     print(co.ops.np.cos(np.zeros(1)))
-    [10.]
-    """
-    if isinstance(qualname, Library):
-        return _impl_in(qualname, types, fn, with_keyset, allow_override)
-    name = _resolve(qualname).qualname if not isinstance(qualname, str) else qualname
-    check_name("impl", name)
-    single = isinstance(types, str | RuleKind)
-    keys: Any = [types] if single else types
-    kinds = [kind_of_key(f"impl of '{name}'", key) for key in keys]
-
-    def enter(given: Any) -> None:
-        for kind in kinds:
-            if lib is None:
-                new = Registration(name, kind, given, with_below=with_keyset)
-                add_registration(new, override=allow_override)
-            else:
-                lib.add(
-                    name, kind, given, override=allow_override, with_below=with_keyset
-                )
-
-    return chained(None, fn, enter)
-
-
-def _impl_in(
-    lib: Library, name: Any, key: Any, with_keyset: bool, allow_override: bool
-) -> Callable[[FnT], FnT]:
-    def enter(fn: Any) -> None:
-        lib.impl(
-            name,
-            fn,
-            "" if key is None else key,
-            with_keyset=with_keyset,
-            allow_override=allow_override,
-        )
-
-    return chained(None, None, enter)  # type: ignore[no-any-return]

@@ -1,0 +1,206 @@
+"""Definition and registration as torch.library writes them: `define` and `impl`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from customop.core.define import check_name
+from customop.core.dispatch import kernel_for
+from customop.core.operator import Operator
+from customop.core.registration import Registration, chained
+from customop.core.registry import add_registration
+from customop.core.rule_kind import RuleKind
+from customop.library.define import caller, declare, parsed
+from customop.library.keys import kind_of_key
+from customop.library.library import Library
+from customop.library.ops import AnyOperator, OperatorPacket, resolve
+from customop.schema.tags import Tag
+
+__all__ = ["define", "get_kernel", "impl"]
+
+FnT = TypeVar("FnT", bound=Callable[..., Any])
+
+
+def define(
+    qualname: str | Library,
+    schema: str,
+    *,
+    lib: Library | None = None,
+    tags: Iterable[Tag] | Tag = (),
+) -> Any:
+    """Define an operator by its schema alone; kernels follow with `impl`.
+
+    Parameters
+    ----------
+    qualname : str or Library
+        ``"namespace::name"``. With a library the call is a decorator instead: `schema`
+        has the name, and the function becomes the operator's body.
+    schema : str
+        Such as ``"(Array x, float k=1.0) -> Array"``.
+    lib : Library, optional
+        Takes the definition back when it closes.
+    tags : Tag or iterable of Tag
+        What the operator promises beyond its schema.
+
+    Returns
+    -------
+    Operator or decorator
+        The operator. A decorator, with a library, returns its function unchanged.
+
+    Raises
+    ------
+    SchemaError
+        If the schema cannot be read.
+    RegistrationError
+        If the name is no such name, or defined already.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> op = co.define("doc::thrice", "(Array x) -> Array")
+    >>> @co.impl("doc::thrice", "CPU")
+    ... def _(x):
+    ...     return 3 * x
+    >>> op(np.ones(2))
+    array([3., 3.])
+    """
+    if isinstance(qualname, Library):
+        return _define_in(qualname, schema, tags)
+    check_name("define", qualname)
+    name, found = parsed(qualname, schema)
+    if lib is None:
+        return declare(name, found, tags, caller())
+    return lib.declare(name, found, tags)
+
+
+def _define_in(
+    lib: Library, schema: str, tags: Iterable[Tag] | Tag
+) -> Callable[[FnT], FnT]:
+    def enter(fn: Any) -> None:
+        lib.impl(lib.define(schema, tags=tags), fn)
+
+    return chained(None, None, enter)  # type: ignore[no-any-return]
+
+
+def impl(
+    qualname: str | Operator[..., Any] | OperatorPacket | Library,
+    types: str | RuleKind | Iterable[str | RuleKind],
+    fn: Any = None,
+    /,
+    *,
+    lib: Library | None = None,
+    with_keyset: bool = False,
+    allow_override: bool = True,
+) -> Any:
+    """Register a kernel or rule for an operator, which may be defined later.
+
+    Parameters
+    ----------
+    qualname : str, Operator, OperatorPacket or Library
+        ``"namespace::name"``. With a library, `types` is a name in its namespace and
+        `fn` a dispatch key, or nothing; the call is a decorator.
+    types : str, RuleKind, or iterable of them
+        Kinds of array, dispatch keys or kinds of rules; see `Library`.
+    fn : callable or Formula, optional
+        Takes what its kind says. Without it, a decorator is returned.
+    lib : Library, optional
+        Takes the registration back when it closes; without it, it stays.
+    with_keyset : bool
+        Give `fn` a first argument to call what is below it: ``below(x)``.
+    allow_override : bool
+        Whether there may be a registration of that kind already.
+
+    Returns
+    -------
+    decorator or None
+        A decorator returns its function unchanged.
+
+    Raises
+    ------
+    RegistrationError
+        If `fn` does not fit the operator, a kind is unknown, or there is a
+        registration that `allow_override` protects.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> with co.Library("np", "IMPL") as lib:
+    ...     @co.impl("np::cos", "CPU", lib=lib, with_keyset=True)
+    ...     def _(below, x):
+    ...         return 10 * below(x)
+    ...     print(co.ops.np.cos(np.zeros(1)))
+    [10.]
+    """
+    if isinstance(qualname, Library):
+        return _impl_in(qualname, types, fn, with_keyset, allow_override)
+    name = resolve(qualname).qualname if not isinstance(qualname, str) else qualname
+    check_name("impl", name)
+    single = isinstance(types, str | RuleKind)
+    keys: Any = [types] if single else types
+    kinds = [kind_of_key(f"impl of '{name}'", key) for key in keys]
+
+    def enter(given: Any) -> None:
+        for kind in kinds:
+            if lib is None:
+                new = Registration(name, kind, given, with_below=with_keyset)
+                add_registration(new, override=allow_override)
+            else:
+                lib.add(
+                    name, kind, given, override=allow_override, with_below=with_keyset
+                )
+
+    return chained(None, fn, enter)
+
+
+def _impl_in(
+    lib: Library, name: Any, key: Any, with_keyset: bool, allow_override: bool
+) -> Callable[[FnT], FnT]:
+    def enter(fn: Any) -> None:
+        lib.impl(
+            name,
+            fn,
+            "" if key is None else key,
+            with_keyset=with_keyset,
+            allow_override=allow_override,
+        )
+
+    return chained(None, None, enter)  # type: ignore[no-any-return]
+
+
+def get_kernel(op: AnyOperator, device_type: str | RuleKind) -> Any:
+    """Fetch what is registered for a kind, to wrap it.
+
+    Parameters
+    ----------
+    op : Operator, OperatorPacket or str
+        The operator, or its name.
+    device_type : str or RuleKind
+        A kind of array, a dispatch key such as ``"CPU"`` or ``"Meta"``, or a kind of
+        rule.
+
+    Returns
+    -------
+    callable
+        The kernel that a call would take now: the function itself, which works on
+        after other registrations, and after the library that registered it closes.
+
+    Raises
+    ------
+    MissingRuleError
+        If there is no such operator, or it has none.
+    RegistrationError
+        If there is no such kind.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> sin = co.get_kernel("np::sin", "cpu")
+    >>> sin is np.sin
+    True
+    """
+    found = resolve(op)
+    kind = kind_of_key(found.qualname, device_type)
+    if isinstance(kind, RuleKind):
+        return found.rule(kind)
+    return kernel_for(found, kind)
