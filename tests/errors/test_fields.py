@@ -1,0 +1,160 @@
+"""Classes and fields of errors, and the parts that make up a message."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop import errors
+from customop.errors import CustomOpError, caret, did_you_mean, innermost, place, quoted
+from tests.errors._operators import (
+    XS,
+    Holder,
+    X,
+    at,
+    caught,
+    every_op,
+    few,
+    zeros_op,
+)
+
+pytestmark = pytest.mark.usefixtures("built_in_kinds")
+
+BUILTIN = {
+    co.SchemaError: (ValueError, TypeError),
+    co.ArgumentError: (TypeError,),
+    co.ShapeError: (ValueError,),
+    co.DeviceMismatchError: (TypeError,),
+    co.RegistrationError: (RuntimeError,),
+    co.MissingRuleError: (NotImplementedError,),
+    co.ContractError: (RuntimeError,),
+    co.GradientError: (ValueError,),
+    co.VmapError: (ValueError,),
+    co.DataDependentError: (TypeError,),
+    co.LeakedTracerError: (RuntimeError,),
+    co.OpCheckError: (AssertionError,),
+    co.UnknownNameError: (AttributeError,),
+}
+
+
+@pytest.mark.parametrize(
+    ("error", "builtins"), BUILTIN.items(), ids=lambda v: getattr(v, "__name__", None)
+)
+def test_an_error_is_the_builtin_that_is_expected(
+    error: type, builtins: tuple[type, ...]
+) -> None:
+    """Each error is a CustomOpError and the builtin that Python users catch."""
+    assert issubclass(error, (CustomOpError,))
+    assert all(issubclass(error, builtin) for builtin in builtins)
+
+
+def test_every_error_is_in_the_table_above() -> None:
+    """No exception of the package is left out."""
+    found = {
+        v
+        for v in vars(errors).values()
+        if inspect.isclass(v) and issubclass(v, CustomOpError)
+    }
+    assert found == {CustomOpError, *BUILTIN}
+
+
+def test_an_error_knows_what_it_is_about() -> None:
+    """Operator, parameter and kind can be read from an error."""
+    error: Any = caught(lambda: every_op(X, XS, 2.5))
+    assert (error.op, error.parameter, error.kind) == ("errors_test::every", "n", None)
+    error = caught(lambda: zeros_op(2, device="cuda"))
+    assert (error.op, error.parameter, error.kind) == (
+        "errors_test::zeros",
+        None,
+        "cuda",
+    )
+
+
+# ---- parts of messages ----
+
+
+def test_an_error_of_one_part_is_that_part() -> None:
+    """Without place or remedy the text is what was wrong."""
+    assert str(CustomOpError("it is wrong")) == "it is wrong"
+
+
+def test_lines_of_places_are_set_in() -> None:
+    """Each line behind the first is set in by two."""
+    error = CustomOpError("wrong", "one\ntwo", "three", do="mend it")
+    assert str(error) == "wrong\n  one\n  two\n  three\n  do: mend it"
+
+
+@pytest.mark.parametrize(
+    ("text", "fragment", "start", "mark"),
+    [
+        ("f(x, y)", "y", 0, "     ^"),
+        ("f(max: int, x: int)", "x: int", 0, "            ^^^^^^"),
+        ("xx(x)", "x", 2, "   ^"),
+        ("f(x)", "z", 0, None),
+        ("f(x)", "", 0, None),
+    ],
+)
+def test_carets_mark_whole_words(
+    text: str, fragment: str, start: int, mark: str | None
+) -> None:
+    """A fragment within a longer word is not meant."""
+    assert caret(text, fragment, start) == (text if mark is None else f"{text}\n{mark}")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("bata", " (did you mean 'beta'?)"), ("zzz", ""), ("", "")],
+)
+def test_near_names_are_offered(name: str, hint: str) -> None:
+    """The nearest known name is offered, where one is near."""
+    assert did_you_mean(name, ["alpha", "beta"]) == hint
+
+
+def test_names_stand_in_quotes() -> None:
+    """Names are quoted with commas between."""
+    assert quoted(["a", 1]) == "'a', '1'"
+
+
+class CallMe:
+    def __call__(self, x: Any) -> Any: ...
+
+
+@pytest.mark.parametrize(
+    ("fn", "found"),
+    [
+        (few, few),
+        (functools.partial(few), few),
+        (functools.partial(functools.partial(few)), few),
+        (functools.wraps(few)(lambda x: x), few),
+        (Holder().method, Holder.method),
+        (staticmethod(few), few),
+        (CallMe(), CallMe.__call__),
+        (CallMe().__call__, CallMe.__call__),
+    ],
+    ids=range(8),
+)
+def test_a_place_is_that_of_the_function_inside(fn: Any, found: Any) -> None:
+    """Decorators, partials, methods and callable objects are looked through."""
+    assert innermost(fn) is found
+    assert place(fn) == at(found)
+
+
+@pytest.mark.parametrize(
+    ("fn", "text"),
+    [(np.sin, "ufunc sin"), (len, "builtin_function_or_method len"), (int, "type int")],
+)
+def test_what_has_no_place_is_named(fn: Any, text: str) -> None:
+    """Builtins have no file and line: they are named instead."""
+    assert place(fn) == text
+
+
+def test_no_module_of_the_package_is_a_caller() -> None:
+    """The place of a caller is outside the package."""
+    line = sys._getframe().f_lineno + 1
+    assert errors.caller_place() == f"{__file__}:{line}"
