@@ -17,7 +17,7 @@ from customop.core.table import RuleTable
 __all__ = ["names_of"]
 
 # The parts of a gradient that observers see, and the names of their rows.
-_FORMULAS: dict[str | Interpreter, str] = {
+_FORMULAS: dict[str, str] = {
     "setup_context": "setup_context",
     "backward": "autograd backward",
 }
@@ -29,26 +29,30 @@ def names_of(
     op: RuleTable, by: str | Interpreter, fn: Callable[..., Any], args: Sequence[Any]
 ) -> tuple[str, str]:
     """Names of an operator and of what runs, from the arguments of `Observer.enter`."""
-    names = op.plans.rule_names
-    key: Any
-    if not isinstance(by, str):
-        key = type(by), by.kind
-        if key not in names:
-            names[key] = op.qualname, _rule_name(op, by, fn)
-    elif by == "kernel":
-        key = id(fn), _classes(op, args)
-        if key not in names:
-            names[key] = op.qualname, _kernel_name(op, fn, args)
-    else:
+    if by == "kernel":
+        return _kernel_names(op, fn, args)
+    if isinstance(by, str):
         return op.qualname, _FORMULAS[by]
+    names = op.plans.rule_names
+    key = type(by), by.kind
+    if key not in names:
+        names[key] = op.qualname, _rule_name(op, by, fn)
     return names[key]
 
 
-def _classes(op: RuleTable, args: Sequence[Any]) -> Any:
-    """The classes of arguments, which mostly decide what a kernel is called."""
-    if op.nested_slots or not op.array_slots or op.schema.device_slot is not None:
-        return kind_of_call(op, args)
-    return tuple(map(type, args))
+def _kernel_names(
+    op: RuleTable, kernel: Callable[..., Any], args: Sequence[Any]
+) -> tuple[str, str]:
+    if op.disabled:
+        return op.qualname, _kernel_name(op, kernel, args)
+    names = op.plans.rule_names
+    found = names.get(id(kernel))
+    if found is None:
+        found = op.qualname, _kernel_name(op, kernel, args)
+        # A kernel in one row alone has the same name for all arguments.
+        if sum(row.fn is kernel for row in op.rows.values()) == 1:
+            names[id(kernel)] = found
+    return found
 
 
 def _kernel_name(op: RuleTable, kernel: Callable[..., Any], args: Sequence[Any]) -> str:

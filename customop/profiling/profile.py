@@ -52,7 +52,7 @@ class profile(Observer):  # noqa: N801  # used like a function, as `autocast` is
     -----
     The time of a call is that of the kernel, rule or formula, with the operators that it
     calls. Choosing the kernel and proving its first call are not part of it. Noting a
-    call takes about 4 us, which count as time of the call around it. An event takes half
+    call takes 3 to 6 us, which count as time of the call around it. An event takes half
     a kilobyte.
 
     Examples

@@ -183,3 +183,22 @@ def test_kinds_of_other_arrays() -> None:
         op(Column())
     row = row_of(p, "columns", "profiled_column kernel")
     assert (row.kinds, row.bytes_in) == (("profiled_column",), 0)
+
+
+def test_a_function_in_two_rows_has_the_name_of_the_row_that_is_taken() -> None:
+    """One function as the kernel of two kinds is named by the arrays of the call."""
+    tile = type("Tile", (), {"shape": (3,), "dtype": np.dtype(float)})
+    co.register_array_type("profiled_tile", tile)
+    op = define("shared", lambda x: x, schema="(Array(a) x) -> Array(a)")
+    op.register_kernel("profiled_tile", kernel := lambda x: x)
+    op.register_kernel("cpu", kernel)
+    with co.profile() as p:
+        op(tile())
+        op(X)
+        op.set_kernel_enabled("cpu", False)
+        op(X)
+    assert counts(p) == {
+        ("shared", "profiled_tile kernel"): 1,
+        ("shared", "cpu kernel"): 1,
+        ("shared", "wrapped function"): 1,
+    }
