@@ -1,4 +1,4 @@
-"""Arguments of a call that a hook is asked about, and what is wrong with an operator's."""
+"""Arguments of a call, and the checks of arguments that an operator is called with."""
 
 from __future__ import annotations
 

@@ -256,7 +256,7 @@ class Draft:
             self._is_vague = True
             return found
 
-    # ---- what the call says besides the schema ----
+    # ---- other arguments of the call ----
 
     def _check_kinds(self, schema: Schema) -> None:
         kinds = self._call.texts("device_types")

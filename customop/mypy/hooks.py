@@ -1,4 +1,4 @@
-"""Answers to what mypy asks about calls of this package."""
+"""The hooks of the plugin, which mypy calls for functions and methods of this package."""
 
 from __future__ import annotations
 
@@ -55,6 +55,8 @@ class Asked:
     Attributes
     ----------
     api : TypeChecker
+    survey : Survey
+        Of the module that has the call.
     call : Call
         Its arguments.
     result : Type

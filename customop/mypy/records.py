@@ -1,7 +1,7 @@
-"""What the plugin knows of an operator, a library or a rule kind, kept in its type.
+"""Records of operators, libraries and rule kinds, which the plugin keeps in their types.
 
-It is the value of an attribute with a name that no program uses. So it follows the type
-through assignments, imports and mypy's cache.
+A record is the value of an attribute with a name that no program uses. So it follows the
+type through assignments, imports and mypy's cache.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ATTRIBUTE = "__customop__"
 
 @dataclass(frozen=True)
 class Record:
-    """What the plugin knows of one object.
+    """The name and schema of an operator, or the arguments of a library or rule kind.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ def _read(text: str) -> Record:
 
 
 def recall(kind: Type | None) -> Record | None:
-    """What is known of an object of a type."""
+    """The record in a type, if it has one."""
     proper = get_proper_type(kind)
     if not isinstance(proper, Instance) or proper.extra_attrs is None:
         return None

@@ -1,4 +1,4 @@
-"""What the plugin looks up in the source of the module that mypy checks."""
+"""Searches the source of the module that mypy checks."""
 
 from __future__ import annotations
 
