@@ -402,6 +402,15 @@ def test_large_arrays() -> None:
     assert found["test_gradients"] == "SUCCESS"
 
 
+def test_fault_in_a_large_array() -> None:
+    """A wrong gradient of a large array is found, and shown for a single element."""
+    utils = "test_gradients"
+    found = opcheck(
+        stretch, (np.ones(100_000), 3.0), test_utils=utils, raise_exception=False
+    )
+    assert found[utils].sample.args[0].shape == ()  # type: ignore[union-attr]
+
+
 # ---- operators of other kinds ----
 
 
