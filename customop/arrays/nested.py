@@ -21,6 +21,7 @@ __all__ = [
     "map_beside",
     "map_nested",
     "map_outline",
+    "map_paths",
     "map_result",
     "nests",
     "outline",
@@ -144,6 +145,23 @@ def map_outline(value: Any, fn: Callable[[Any], Any]) -> Any:
     if nest is None:
         return fn(value)
     return nest.outline(value, [map_outline(item, fn) for item in nest.items(value)])
+
+
+def map_paths(
+    value: Any,
+    fn: Callable[[Any, tuple[int, ...]], Any],
+    build: Callable[[Any, list[Any]], Any] = like,
+    path: tuple[int, ...] = (),
+) -> Any:
+    """Apply `fn` to each leaf and its path: the index at each depth.
+
+    `build` is `like`, or `outline` if `fn` does not return values.
+    """
+    found = children(value)
+    if found is None:
+        return fn(value, path)
+    pairs = enumerate(found)
+    return build(value, [map_paths(v, fn, build, (*path, i)) for i, v in pairs])
 
 
 def map_beside(value: Any, other: Any, fn: Callable[[Any, Any], Any]) -> Any:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from customop.arrays.nested import children, like, map_nested, map_outline
+from customop.arrays.nested import map_nested, map_outline, map_paths
 from customop.core.observe import observed, observers
 from customop.core.table import RuleTable
 from customop.transforms.autograd.node import (
@@ -49,19 +50,13 @@ class TrackedCall:
                 self.edges.append((slot, (), value.node))
                 values[slot] = value.value
         for slot in op.nested_slots:
-            values[slot] = self._lower_nested(values[slot], slot, ())
+            values[slot] = map_paths(values[slot], partial(self._lower_leaf, slot))
 
-    def _lower_nested(self, value: Any, slot: int, path: tuple[int, ...]) -> Any:
+    def _lower_leaf(self, slot: int, value: Any, path: tuple[int, ...]) -> Any:
         if type(value) is GradTracer and value.interpreter is self.interpreter:
             self.edges.append((slot, path, value.node))
             return value.value
-        found = children(value)
-        if found is None:
-            return value
-        items = [
-            self._lower_nested(item, slot, (*path, i)) for i, item in enumerate(found)
-        ]
-        return like(value, items)
+        return value
 
     def lower(self, value: Any) -> Any:
         """The value below a tracer of this gradient; other values as they are."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from customop.arrays.nested import children, flat, like, map_nested, outline
+from customop.arrays.nested import children, flat, like, map_nested, map_paths, outline
 from customop.core.definition import Definition
 from customop.core.grad_rules import GradCall, GradRule, check_has_gradient
 from customop.errors import place
@@ -57,7 +57,7 @@ class Native(GradRule):
         found = {(edge[0], edge[1]): swept.get(leaf) for edge, leaf in pairs}
         slots = {slot for slot, _ in found}
         names = [p.name for p in ctx.node_op.schema.parameters]
-        return {names[i]: _nested(ctx.node_inputs[i], i, (), found) for i in slots}
+        return {names[i]: _nested(ctx.node_inputs[i], i, found) for i in slots}
 
     def check(self, op: Definition) -> None:
         """Raise unless the operator can have a gradient."""
@@ -86,10 +86,6 @@ def _replace(value: Any, path: tuple[int, ...], fn: Callable[[Any], Any]) -> Any
     return like(value, items)
 
 
-def _nested(shape: Any, slot: int, path: tuple[int, ...], found: dict[Any, Any]) -> Any:
+def _nested(shape: Any, slot: int, found: dict[Any, Any]) -> Any:
     """Gradients nested as an argument is; None where there is none."""
-    items = children(shape)
-    if items is None:
-        return found.get((slot, path))
-    grads = [_nested(v, slot, (*path, i), found) for i, v in enumerate(items)]
-    return outline(shape, grads)
+    return map_paths(shape, lambda _, path: found.get((slot, path)), outline)

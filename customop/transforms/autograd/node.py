@@ -10,7 +10,7 @@ import numpy as np
 from customop.arrays.describe import abbreviated, show
 from customop.arrays.dtypes import is_inexact
 from customop.arrays.kinds import device_of, is_array
-from customop.arrays.nested import children, flat, nests, outline
+from customop.arrays.nested import children, flat, map_paths, nests, outline
 from customop.core.contract.memory import last_write, moments, writes
 from customop.core.grad_rules import GradRule
 from customop.core.table import RuleTable
@@ -110,7 +110,7 @@ class Node:
             return tuple([i in slots for i in range(op.positional_count)])
         tracked = {(edge[0], edge[1]) for edge in edges}
         return tuple(
-            _nested_needs(self.node_inputs[slot], slot, (), tracked)
+            _nested_needs(self.node_inputs[slot], slot, tracked)
             for slot in range(op.positional_count)
         )
 
@@ -164,14 +164,13 @@ class UnaryNode(Node):
         return (True, *(False,) * (self.node_op.positional_count - 1))
 
 
-def _nested_needs(
-    value: Any, slot: int, path: tuple[int, ...], tracked: set[Any]
-) -> Any:
-    found = children(value)
-    if found is None:
-        return (slot, path) in tracked
-    needs = [_nested_needs(v, slot, (*path, i), tracked) for i, v in enumerate(found)]
-    return needs if type(value) is tuple else outline(value, needs)
+def _nested_needs(value: Any, slot: int, tracked: set[Any]) -> Any:
+    """Whether gradients are needed, nested as an argument is; tuples as lists."""
+
+    def build(part: Any, needs: list[Any]) -> Any:
+        return needs if type(part) is tuple else outline(part, needs)
+
+    return map_paths(value, lambda _, path: (slot, path) in tracked, build)
 
 
 # ---- arrays written after the call ----
