@@ -1,4 +1,4 @@
-"""Arguments of a call: of which kind of array they are, and ready for a kernel."""
+"""Arguments of a call: their kind of array, and their form for a kernel."""
 
 from __future__ import annotations
 
@@ -81,12 +81,8 @@ def _check_no_array(op: RuleTable, slot: int, value: Any) -> None:
         remedy = "pass an array, such as np.asarray(x)"
         if value is None:
             remedy = f"pass an array, or declare {name}: Array | None"
-        raise ArgumentError(
-            f"{op.qualname}: argument '{name}' {reason}",
-            op.schema.show(op.qualname, name),
-            do=remedy,
-            op=op.qualname,
-            parameter=name,
+        raise op.error(
+            ArgumentError, f"argument '{name}' {reason}", do=remedy, parameter=name
         )
 
 
@@ -96,13 +92,12 @@ def _check_nested(op: RuleTable, args: Sequence[Any]) -> None:
         parameter = op.schema.parameters[slot]
         reason = ARGUMENTS.fault(args[slot], parameter.type)
         if reason:
-            raise ArgumentError(
-                f"{op.qualname}: argument '{parameter.name}' {reason}",
-                op.schema.show(op.qualname, parameter.name),
+            raise op.error(
+                ArgumentError,
+                f"argument '{parameter.name}' {reason}",
                 do="pass arrays, such as [np.asarray(x), ...]"
                 if "index" in reason
                 else "pass arrays in it, such as np.asarray(x)",
-                op=op.qualname,
                 parameter=parameter.name,
             )
 
@@ -124,7 +119,7 @@ def _kind_of_mixture(op: RuleTable, args: Sequence[Any], kinds: list[ArrayKind])
 
 
 def _is_one_device(names: Sequence[str]) -> bool:
-    """Whether devices can be one: ``"cuda"`` is any of them."""
+    """Whether names may be those of one device: ``"cuda"`` is any CUDA device."""
     numbered = {name for name in names if ":" in name}
     return len({device_kind(name) for name in names}) == 1 and len(numbered) < 2
 
@@ -150,7 +145,7 @@ def different_kinds(
     )
 
 
-# ---- what kernels can take ----
+# ---- arguments as kernels take them ----
 
 
 def as_array(value: Any) -> Any:
@@ -162,12 +157,11 @@ def check_writable(op: RuleTable, args: Sequence[Any]) -> None:
     """Raise for a NumPy scalar that is to be written: a write would be lost."""
     for p, value in zip(op.schema.parameters, args, strict=True):
         if p.is_written and isinstance(value, np.generic):
-            raise ArgumentError(
-                f"{op.qualname}: argument '{p.name}' is written, got the NumPy scalar"
-                f" {value!r}, which cannot be",
-                op.schema.show(op.qualname, p.name),
+            raise op.error(
+                ArgumentError,
+                f"argument '{p.name}' is written, got the NumPy scalar {value!r}, which"
+                " cannot be",
                 do=f"pass an array without axes: np.asarray({p.name})",
-                op=op.qualname,
                 parameter=p.name,
             )
 
@@ -181,12 +175,11 @@ def in_c_order(op: RuleTable, args: Sequence[Any]) -> list[Any]:
         is_real = any(a is not b and not is_fake(a) for a, b in pairs)
         if p.alias is not None and is_real:
             what = "is written" if p.is_written else "is returned as a view"
-            raise ArgumentError(
-                f"{op.qualname}: argument '{p.name}' is not in C order, and {what}: a"
-                " copy in C order would be used in its place",
-                op.schema.show(op.qualname, p.name),
+            raise op.error(
+                ArgumentError,
+                f"argument '{p.name}' is not in C order, and {what}: the kernel would"
+                " get a copy in C order",
                 do=f"pass np.ascontiguousarray({p.name}) and use that array",
-                op=op.qualname,
                 parameter=p.name,
             )
     return ordered

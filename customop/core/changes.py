@@ -11,10 +11,10 @@ __all__ = ["changing"]
 
 
 class _Changes:
-    """A lock that a finalizer may ask for at any moment.
+    """A lock that finalizers may request at any moment.
 
-    The garbage collector runs finalizers between any two lines, so also inside the
-    block of the thread that holds the lock. What they want done waits until it ends.
+    The garbage collector runs finalizers between any two lines, also while this thread
+    holds the lock. Their work waits until the lock is free.
     """
 
     def __init__(self) -> None:
@@ -35,10 +35,10 @@ class _Changes:
             self._lock.release()
 
 
-# Held while a table changes, or a kernel of it is marked as proven: calls never wait.
+# Held while a table changes or a kernel is marked as proven; calls never wait for it.
 changing: _Changes = _Changes()
 
-# A process forked while another thread changes a table must find the lock free.
+# The lock must be free in a process that is forked while a table changes.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=changing.__enter__,

@@ -1,4 +1,4 @@
-"""Schema -> source of the function that a call runs.
+"""Source of the function that a call runs, made from the schema.
 
 The function has the operator's own parameters. One guard, made of exact types,
 leads straight to the cpu kernel; all else is coerced and goes to `dispatch`, which
@@ -58,11 +58,11 @@ class Drawn(tuple[Any, ...]):
 
 
 class _Never:
-    """The type of nothing: a guard against it always fails."""
+    """A class without objects: a guard for it always fails."""
 
 
 def _all_arrays(values: Any) -> bool:
-    """Whether a list or tuple holds plain arrays alone, at least one."""
+    """Whether a list or tuple holds at least one array, and only plain arrays."""
     return {*map(type, values)} == _only_arrays
 
 
@@ -103,7 +103,7 @@ def compile_call(
     """
     source = _Source(name, qualname, schema)
     text = _write(source, has_fast_path, after_write, share, random)
-    # Under names of their own, since a parameter may be called `type` or `list`.
+    # Renamed, since a parameter may be called `type` or `list`.
     source.names["_type"] = type
     source.names["_list"] = list
     source.names["_tuple"] = tuple
@@ -119,7 +119,7 @@ def compile_call(
 
 
 def generate(title: str, text: str, name: str, names: dict[str, Any]) -> Any:
-    """Run source text and give one name that it defines; tracebacks show its lines."""
+    """Run source text and return one name that it defines; tracebacks show its lines."""
     filename = f"{GENERATED}{title} {next(_versions)}>"
     exec(compile(text, filename, "exec"), names)  # noqa: S102  # text of our own
     linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
@@ -153,7 +153,7 @@ def set_fast_kernel(call: Callable[..., Any], kernel: Any) -> None:
 
 
 def replace_code(call: Callable[..., Any], other: Callable[..., Any]) -> None:
-    """Give a call the code of another for the same schema; who holds it keeps it."""
+    """Give a call the code of another one for the same schema."""
     assert isinstance(call, FunctionType)
     assert isinstance(other, FunctionType)
     names = call.__globals__
@@ -214,7 +214,7 @@ def _write(
 
 
 def _to_plan(source: _Source, slot: int, names: str) -> list[str]:
-    """One tracer has no rival for the highest level: straight to its plan.
+    """With one tracer the interpreter is known: go straight to its plan.
 
     200 ns less than by `dispatch`, where modes, the dead and first calls still go.
     """
@@ -259,7 +259,7 @@ def _has_guard(kind: SchemaType) -> bool:
 
 
 def _early_coercions(source: _Source) -> list[str]:
-    """Coercions that no exact class can spare: lists, dtypes, devices."""
+    """Coercions that a guard on the class cannot replace: lists, dtypes, devices."""
     lines = []
     for p in source.schema.parameters:
         if is_single_array(p.type) or needs_guard(p.type):
@@ -287,7 +287,7 @@ def _guards(source: _Source) -> list[str]:
     guards = [_guard(source, p) for p in source.schema.parameters]
     found = [guard for guard in guards if guard]
     if not any(is_array_type(p.type) for p in source.schema.parameters):
-        # No guard proves that the path is open, so it is asked.
+        # No other guard shows whether the fast path is open.
         found.insert(0, f"_array is not {source.bind('_never', _Never)}")
     return found
 

@@ -38,7 +38,7 @@ __all__ = [
 
 _NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", re.ASCII)
 
-# Operators of closed libraries that somebody holds: a new definition revives them.
+# Operators of closed libraries that are still referenced: a new definition reuses them.
 _retired: weakref.WeakValueDictionary[str, Operator[..., Any]] = (
     weakref.WeakValueDictionary()
 )
@@ -50,9 +50,9 @@ def define_operator(
     """Make the operator of a definition, or give an old one its new definition.
 
     A cell run again and a module loaded again replace the operator in place, so that
-    every reference to it goes on working; two files that fight for one name do not.
-    The function of the definition becomes the kernel of `kinds`; what open libraries
-    have registered for the name comes on top.
+    every reference to it goes on working. A second file cannot take the name. The
+    function of the definition becomes the kernel of `kinds`; registrations of open
+    libraries come on top.
     """
     name = definition.qualname
     schema = apply_tags(name, definition.schema, definition.tags)
@@ -82,14 +82,14 @@ def define_operator(
 
 def _new_operator(definition: Definition) -> Operator[..., Any]:
     cls = type(definition.qualname.partition("::")[2], (Operator,), {})
-    # Another text than the operator's own, which help() then takes for the operator.
+    # help() shows the text of the operator only if its class has another one.
     cls.__doc__ = f"The class of {definition.qualname}."
     op: Operator[..., Any] = cls(definition)
     return op
 
 
 def remove_operator(op: Operator[..., Any]) -> None:
-    """Take a definition back: the name is free, and a call of the operator says so."""
+    """Free the name of an operator; later calls of the operator raise."""
     with changing:
         if operators.get(op.qualname) is not op:
             return
@@ -112,14 +112,14 @@ def _check_redefinition(old: Definition, new: Definition) -> None:
 
 
 def tables_changed() -> None:
-    """Forget what all operators have worked out: something that all read has changed."""
+    """Forget what was worked out for all operators, after a change that concerns all."""
     with changing:
         for op in list(operators.values()):
             op.changed(is_kernel=True)
             op.redraw()
 
 
-# ---- what is checked of a definition ----
+# ---- checks of definitions ----
 
 
 def check_names(qualname: str, schema: Schema) -> None:
@@ -146,14 +146,14 @@ def check_name(what: str, name: object) -> None:
             do=f'write "mylib::{name}", with the name of your package',
         )
     raise RegistrationError(
-        f"{what}: {name!r} is no name of an operator",
+        f"{what}: {name!r} cannot be the name of an operator",
         do='write "namespace::name", or "namespace::name.overload", in ASCII letters,'
         " digits and underscores",
     )
 
 
 def check_factory(name: str, schema: Schema, kinds: tuple[str, ...]) -> None:
-    """Raise if kernels are chosen by a kind of array that no argument tells."""
+    """Raise if there are kernels by kind of array, but nothing to choose one by."""
     has_array = any(holds_arrays(p.type) for p in schema.parameters)
     if has_array or schema.device_slot is not None or kinds == (DEFAULT,):
         return
@@ -167,7 +167,7 @@ def check_factory(name: str, schema: Schema, kinds: tuple[str, ...]) -> None:
 
 
 def checked_tags(name: str, tags: Iterable[Tag] | Tag) -> frozenset[Tag]:
-    """Tags of an operator, each known."""
+    """The tags of an operator as a set; raise for anything else."""
     given: Any = tags
     several = isinstance(given, Iterable) and not isinstance(given, str)
     found: list[Any] = list(given) if several else [given]
@@ -176,7 +176,7 @@ def checked_tags(name: str, tags: Iterable[Tag] | Tag) -> frozenset[Tag]:
             names = [str(t) for t in Tag]
             near = did_you_mean(f"Tag.{tag}", names) if isinstance(tag, str) else ""
             raise RegistrationError(
-                f"{name}: {tag!r} is no tag{near}",
+                f"{name}: {tag!r} is not a tag{near}",
                 do=f"use one of {', '.join(str(t) for t in Tag)}",
                 op=name,
             )

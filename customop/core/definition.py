@@ -15,7 +15,7 @@ ErrorT = TypeVar("ErrorT", bound=CustomOpError)
 
 
 class Definition(NamedTuple):
-    """All that a definition of an operator says."""
+    """The definition of an operator."""
 
     qualname: str
     fn: Callable[..., Any]
@@ -49,7 +49,7 @@ class Definition(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A registration: what stands in an operator's table under a kind.
+    """A registration: one row of an operator's table.
 
     Attributes
     ----------
@@ -67,11 +67,11 @@ class Row(NamedTuple):
 
 
 def fallthrough_kernel(*args: Any, **kwargs: Any) -> NoReturn:
-    """Stand for a kernel that is not there: the call goes on to the next row.
+    """Mark a row to skip: a call goes on to the next row.
 
-    It is registered and never called. For a kind of array the default kernel follows,
-    then the composite body; for autograd the operator below, whose result is not
-    tracked.
+    Register it; it is never called. For a kind of array the default kernel follows,
+    then the composite body. For autograd the operator below follows, and its result is
+    not tracked.
 
     Parameters
     ----------
@@ -102,9 +102,9 @@ def fallthrough_kernel(*args: Any, **kwargs: Any) -> NoReturn:
 
 
 def same_place(first: str, second: str) -> bool:
-    """Whether two places are one, so that a second registration is a second run.
+    """Whether two places are the same, so that a line has run again.
 
-    Cells of a notebook have no file that stays: any two of them count as one place.
+    Any two cells of notebooks count as the same place, since their files change.
     """
     return first == second or (_is_interactive(first) and _is_interactive(second))
 

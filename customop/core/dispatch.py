@@ -1,4 +1,4 @@
-"""What a call of an operator runs: read from top to bottom.
+"""How a call finds the kernel or rule that it runs; read from top to bottom.
 
 `dispatch` asks the arguments who handles the call. Without a transform or mode
 `select` takes the kernel for their kind of array.
@@ -75,11 +75,11 @@ def dispatch(op: RuleTable, args: Sequence[Any]) -> Any:  # noqa: C901  # one fr
     if op.nested_slots:
         top = highest(top, nested_leaves(op, args))
     if top is None:
-        # The kernel is called here: no more frames than needed stand above it.
+        # The kernel is called here, so that few frames are above it.
         try:
             kernel, values, keywords, proof = select(op, args)
         except CustomOpError as error:
-            # Hide how the fault was found.
+            # Hide internal frames from the caller.
             raise error.with_traceback(None) from error.__cause__
         if watched_by:
             kernel = observed(op, "kernel", kernel, args, proof)
@@ -169,20 +169,18 @@ def missing_kernel(op: RuleTable, kind: str) -> CustomOpError:
         why = missing_fake(op)
         if why is not None:
             return why
-        return MissingRuleError(
-            f"{op.qualname} has no fake kernel",
-            op.schema.show(op.qualname),
+        return op.error(
+            MissingRuleError,
+            " has no fake kernel",
             f"at {op.definition.place}",
             do=f"@{op.name}.register_fake, a function that returns fake_like(...)",
-            op=op.qualname,
             kind=FAKE,
         )
     has = [k for k in op.rows if isinstance(k, str)]
-    return MissingRuleError(
-        f"{op.qualname} has no kernel for '{kind}'; it has {quoted(has) or 'none'}",
-        op.schema.show(op.qualname),
+    return op.error(
+        MissingRuleError,
+        f" has no kernel for '{kind}'; it has {quoted(has) or 'none'}",
         f"at {op.definition.place}",
         do=f'@{op.name}.register_kernel("{kind}")',
-        op=op.qualname,
         kind=kind,
     )

@@ -91,7 +91,7 @@ class Explanation(NamedTuple):
 
 
 def explain(op: RuleTable, args: Sequence[Any]) -> Explanation:
-    """What a call with these values of all parameters takes."""
+    """Explain a call with these values of all parameters."""
     taken: Candidate | None = None
     error: CustomOpError | None = None
     try:
@@ -169,7 +169,7 @@ def _by_kind(op: RuleTable, args: Sequence[Any], kind: str) -> Candidate:
     if kind in rows:
         return _candidate(rule_kind(kind).title, why, rows[kind])
     if kind != FAKE and DEFAULT in rows:
-        why = f"{why}, which has no kernel of its own"
+        why = f"{why}, which does not have its own kernel"
         return _candidate(rule_kind(DEFAULT).title, why, rows[DEFAULT])
     if COMPOSITE in rows:
         return _candidate(
@@ -186,7 +186,7 @@ def _candidate(name: str, why: str, row: Row) -> Candidate:
 
 
 def _who(op: RuleTable, args: Sequence[Any], top: Any) -> str:
-    """What brings a call to an interpreter."""
+    """Why an interpreter handles a call."""
     named = _named(op, args)
     mine = [n for n, v in named if getattr(v, "interpreter", None) is top]
     if mine:
@@ -215,7 +215,7 @@ def _named(op: RuleTable, args: Sequence[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _others(op: RuleTable, top: Any, kind: str | None) -> Iterator[Candidate]:
-    """All rows of an operator, and why each is passed over."""
+    """All rows of an operator, and why a call does not take them."""
     for key, row in op.rows.items():
         asked = rule_kind(key)
         name = asked.title

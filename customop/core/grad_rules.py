@@ -195,11 +195,11 @@ def check_has_gradient(definition: Definition) -> None:
     """Raise for an operator that cannot have a gradient."""
     if definition.schema.written or not definition.schema.returns:
         why = "writes its arguments" if definition.schema.written else "returns nothing"
-        raise RegistrationError(
-            f"{definition.qualname} {why}, so it has no gradient",
-            definition.schema.show(definition.qualname, *definition.schema.written[:1]),
+        raise definition.error(
+            RegistrationError,
+            f" {why}, so it has no gradient",
             do="register autograd on an operator that returns fresh arrays",
-            op=definition.qualname,
+            parameter="".join(definition.schema.written[:1]),
             kind="autograd",
         )
 
@@ -214,7 +214,7 @@ def _check_backward(definition: Definition, backward: Any) -> None:
         ["ctx", *grads],
         [],
         free=1 + len(grads),
-        do=f"write def backward(ctx, {', '.join(grads)}): one gradient an output",
+        do=f"write def backward(ctx, {', '.join(grads)}): one gradient for each output",
     )
 
 
@@ -237,11 +237,12 @@ def _check_setup(definition: Definition, setup_context: Any) -> None:
     if wrong:
         near = did_you_mean(wrong[0], names) if wrong[0] not in names else ""
         has = "has the parameter" if wrong[0] in parameters else "lacks the parameter"
-        raise RegistrationError(
-            f"{definition.qualname}: setup_context {has} '{wrong[0]}'{near}",
+        raise definition.error(
+            RegistrationError,
+            f"setup_context {has} '{wrong[0]}'{near}",
             f"at {place(setup_context)}",
             do=f"write def setup_context({', '.join(names)}): it is called by name",
-            op=definition.qualname,
+            parameter=None,
             kind="autograd",
         )
 

@@ -28,7 +28,7 @@ from customop.errors import (
     RegistrationError,
 )
 
-if TYPE_CHECKING:  # for rules of users: an Operator is made with this module
+if TYPE_CHECKING:  # users see operators, and Operator imports this module
     from customop.core.operator import Operator
 
 __all__ = [
@@ -77,7 +77,7 @@ class Interpreter(ABC):
 
     kind: ClassVar[RuleKind]
     tracer_class: ClassVar[type[Tracer]] = Tracer
-    # What dispatch calls: `process` itself, but for modes.
+    # Called by dispatch: `process` itself, except for modes.
     handle: Callable[[Any, Sequence[Any]], Any]
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ class Interpreter(ABC):
         return [map_nested(value, self.lower) for value in args]
 
     def lower(self, value: Any) -> Any:
-        """The value below one of this interpreter's tracers; all else as it is."""
+        """The value below one of this interpreter's tracers; other values as they are."""
         if isinstance(value, Tracer) and value.interpreter is self:
             return value.value
         return value
@@ -130,7 +130,7 @@ class Interpreter(ABC):
         self.alive = False
 
     def describe(self) -> str:
-        """How messages name this transform."""
+        """The name of this transform in messages."""
         return f"{self.kind.name} (level {self.level})"
 
     def __enter__(self) -> Self:
@@ -166,7 +166,7 @@ class Mode(Interpreter):
             raise RegistrationError(
                 f"{self.describe()} is opened a second time", do="make a new one"
             )
-        # Opened later means inside: the level is the one of the opening.
+        # The level counts from the opening: modes opened later are inside.
         self.level: int = next(_levels)
         self.outer = self.find_outer()
         self._token = current_mode.set(self)
@@ -240,9 +240,10 @@ def nested_leaves(op: RuleTable, args: Sequence[Any]) -> list[Any]:
 
 def leaked(op: RuleTable, interpreter: Interpreter) -> LeakedTracerError:
     """The error for a tracer that outlived its transform."""
-    return LeakedTracerError(
-        f"{op.qualname} gets a value of {interpreter.describe()}, which has ended",
+    return op.error(
+        LeakedTracerError,
+        f" gets a value of {interpreter.describe()}, which has ended",
         do="return the value from the transformed function instead of storing it",
-        op=op.qualname,
+        parameter=None,
         kind=interpreter.kind.name,
     )

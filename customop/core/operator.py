@@ -76,10 +76,9 @@ FnT = TypeVar("FnT", bound=Callable[..., Any])
 
 
 class _FirstCall:
-    """Stands for the function of a call until somebody asks for it.
+    """Generates the function of a call when it is first needed, and is replaced by it.
 
-    A descriptor, and no function that would stand in the traceback of a first call.
-    Once generated, the function takes its place.
+    It is a descriptor: a function would show in the traceback of the first call.
     """
 
     def __get__(self, op: Operator[..., Any] | None, owner: Any = None) -> Any:
@@ -126,7 +125,9 @@ class Operator(RuleTable, Generic[P, R]):
         self.__wrapped__ = fn
         self.__annotations__: dict[str, Any] = getattr(fn, "__annotations__", {})
         before = self.__dict__.pop("call", None)
-        if before is not None:  # who holds the old call must not meet the old kernel
+        if (
+            before is not None
+        ):  # callers that hold the old function must not run the old kernel
             set_fast_kernel(before, None)
         type(self).__call__ = _FirstCall()  # type: ignore[assignment]
         self.invoke: Callable[[Sequence[Any]], Any] = _invoker(self)
@@ -141,7 +142,7 @@ class Operator(RuleTable, Generic[P, R]):
     if TYPE_CHECKING:
 
         def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
-            """Call the operator: its class has the function, generated."""
+            """Call the operator: the generated function, which its class holds."""
             ...
 
         call: Callable[P, R]
@@ -150,7 +151,7 @@ class Operator(RuleTable, Generic[P, R]):
         call = _FirstCall()
 
     def __get__(self, instance: object, owner: type | None = None) -> Operator[P, R]:
-        # As an attribute of a class an operator is itself, bound to nothing.
+        # As an attribute of a class an operator is not bound to the object.
         return self
 
     def __repr__(self) -> str:
@@ -199,12 +200,12 @@ class Operator(RuleTable, Generic[P, R]):
     def redraw(self) -> None:
         """Let the generated call draw the share of calls that `config` says."""
         if self._source and self._share != config.sample_checks:
-            # Kept, for the lines of its source go with it.
+            # Kept alive, since the lines of its source go with it.
             self._drawing, self._source = self._generate()
             replace_code(self.call, self._drawing)
 
     def route(self) -> None:
-        """Let transforms and modes see into the operator, or stop before it."""
+        """Let transforms and modes see the body of the operator, if it has one."""
         if self._source:
             is_composite = COMPOSITE in self.rows
             set_dispatch(self.call, dispatch_composite if is_composite else dispatch)
@@ -220,14 +221,13 @@ class Operator(RuleTable, Generic[P, R]):
         return self.schema.device_slot is not None and not array_names(self.schema)
 
     def dispatch(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the operator by the slow path, which the fast one must agree with."""
+        """Call the operator by the slow path, which must agree with the fast one."""
         return self._copy_of_call()(*args, **kwargs)  # type: ignore[no-any-return]
 
     def _copy_of_call(self, **names: Any) -> Callable[..., Any]:
-        """The generated call with other names behind it, and no fast path.
+        """The generated call with other globals and without a fast path.
 
-        With a list of modes of its own that is never empty the guard fails; coercions
-        and defaults stay the same.
+        Its list of modes is never empty, so that the guard fails.
         """
         call: Any = self.compile()
         names = {**call.__globals__, "_modes": [None], **names}
@@ -246,7 +246,7 @@ class Operator(RuleTable, Generic[P, R]):
     def explain(self, /, *args: P.args, **kwargs: P.kwargs) -> Explanation:
         """Say which kernel or rule a call would take, and why not the others.
 
-        Nothing runs. What a rule calls in its turn is not followed.
+        Nothing runs. Calls inside a rule are not followed.
 
         Parameters
         ----------
@@ -279,7 +279,7 @@ class Operator(RuleTable, Generic[P, R]):
     # ---- the table ----
 
     def rule(self, kind: RuleKind | str) -> Any:
-        """What is registered for a kind, derived where the kind can.
+        """The rule of a kind: registered, derived, or a fallback.
 
         Parameters
         ----------
@@ -347,7 +347,7 @@ class Operator(RuleTable, Generic[P, R]):
         ----------
         device_types : str, iterable of str, or None
             Kinds of array: ``"cpu"``, ``"cuda"``, or one from `register_array_type`.
-            None is the default, for all kinds that have no kernel of their own.
+            None registers the default, for all kinds without a kernel.
         fn : callable, optional
             Takes the operator's parameters.
 
@@ -391,11 +391,11 @@ class Operator(RuleTable, Generic[P, R]):
             If the kind is unknown.
         """
         if not isinstance(device_type, str):
-            raise RegistrationError(
-                f"{self.qualname}: set_kernel_enabled takes one kind of array, got"
-                f" {device_type!r}",
+            raise self.error(
+                RegistrationError,
+                f"set_kernel_enabled takes one kind of array, got {device_type!r}",
                 do='write set_kernel_enabled("cpu", False)',
-                op=self.qualname,
+                parameter=None,
             )
         (kind,) = check_device_types(self.qualname, device_type)
         state = f"'{kind}' kernel of {self.qualname} is"
@@ -478,7 +478,7 @@ class Operator(RuleTable, Generic[P, R]):
         backward : callable
             ``backward(ctx, *grads)`` takes a gradient for each output and returns one
             for each positional input: a tuple, a single value where there is one
-            input, or a dict by name. None stands for an input without gradient; `ctx`
+            input, or a dict by name. None means no gradient; `ctx`
             is a `Context`.
         setup_context : callable, optional
             ``setup_context(ctx, inputs, output)`` saves what `backward` needs:
@@ -575,7 +575,7 @@ class Operator(RuleTable, Generic[P, R]):
         Parameters
         ----------
         device_type : str
-            Kind of array, such as ``"cpu"``. Each kind has a dtype of its own.
+            Kind of array, such as ``"cpu"``. Each kind has its own dtype.
         dtype : dtype
             One of floats.
 
@@ -611,7 +611,7 @@ class Operator(RuleTable, Generic[P, R]):
         """Register what the operator does with arrays of a class.
 
         The rule runs in place of kernels, after all transforms, in every call with an
-        array of the class or of a subclass without a rule of its own. The class need
+        array of the class or of a subclass without its own rule. The class need
         not be known by `register_array_type`.
 
         Parameters
@@ -634,7 +634,7 @@ class Operator(RuleTable, Generic[P, R]):
         Raises
         ------
         RegistrationError
-            If `array_class` is no class of arrays that differ from plain ones, `fn`
+            If `array_class` is not a class of arrays other than plain ones, `fn`
             does not take these parameters, or the class has a rule already.
 
         Examples
@@ -707,7 +707,7 @@ class Operator(RuleTable, Generic[P, R]):
         return self._register((SAMPLE_INPUTS,), fn, override=override)
 
     def sample_inputs(self) -> tuple[Sample, ...]:
-        """The inputs that `register_sample_inputs` was given; none without it.
+        """The registered sample inputs, or an empty tuple.
 
         Returns
         -------
@@ -716,7 +716,7 @@ class Operator(RuleTable, Generic[P, R]):
         Raises
         ------
         ArgumentError
-            If the function gives something else than samples.
+            If the function returns something else.
         """
         fn = self.find_rule(SAMPLE_INPUTS)
         return () if fn is None else as_samples(self.qualname, fn, fn())
@@ -750,7 +750,7 @@ class Operator(RuleTable, Generic[P, R]):
         Raises
         ------
         RegistrationError
-            If `kind` is no RuleKind, `fn` does not take its parameters, or there is a
+            If `kind` is not a RuleKind, `fn` does not take its parameters, or there is a
             rule already.
         """
         check_kind(self.qualname, kind)

@@ -82,8 +82,8 @@ def register(op: RuleTable, registration: Registration, *, override: bool) -> No
 def chained(answer: object, fn: Any, enter: Callable[[Any], object]) -> Any:
     """Enter `fn` and return the answer; without `fn` return a decorator.
 
-    A function defined by the very next line, as `@op.register_fake` gives, cannot be
-    told from one passed by a call; so an operator answers as a function too.
+    `@op.register_fake` without brackets looks like a call with a function, so the
+    decorated name becomes the operator.
     """
     if fn is not None:
         enter(fn)

@@ -35,14 +35,13 @@ class RuleKind:
     name : str
         What error messages and tables call it.
     takes : str
-        Parameters of a rule. `*inputs` stands for the positional parameters of the
-        operator, after which its keyword-only parameters follow by name;
-        `**keywords` stands for the latter alone. Rules are checked against this when
-        they are registered. ``"(...)"`` checks nothing.
+        Parameters of a rule. `*inputs` means all parameters of the operator, the
+        keyword-only ones by name; `**keywords` means only those. Rules are checked
+        against this when they are registered. ``"(...)"`` checks nothing.
     returns : str
         What a rule returns, in words.
     derive : callable, optional
-        ``derive(op)`` gives a rule for an operator that has none, or None.
+        ``derive(op)`` returns a rule for an operator without one, or None.
 
     Examples
     --------
@@ -101,7 +100,7 @@ class RuleKind:
 
     @property
     def key(self) -> RuleKind | str:
-        """Where its row stands in the table of an operator."""
+        """The key of its row in the table of an operator."""
         return self
 
     @property
@@ -134,7 +133,7 @@ class RuleKind:
             positional += [p.name for p in schema.positional]
         if self.with_keywords:
             keywords = [p.name for p in schema.keyword_only]
-        # Leading names are the library's words: users call them as they like.
+        # Users may rename the leading parameters.
         check_parameters(
             f"{definition.qualname}: the {self.title}",
             fn,
@@ -269,7 +268,7 @@ class KernelKind(RuleKind):
         if self.name == FAKE:
             return "no argument is a FakeArray"
         if self.name == DEFAULT:
-            return f"'{array_kind}' has a kernel of its own"
+            return f"'{array_kind}' has its own kernel"
         if self.name == array_kind:
             return "it is disabled"
         return f"no argument is an array of the kind '{self.name}'"
@@ -332,7 +331,7 @@ def check_kernel(definition: Definition, fn: Any, what: str) -> None:
     if getattr(fn, "definition", None) is definition:
         raise definition.error(
             RegistrationError,
-            f"the {what} is the operator itself, which would call itself for ever",
+            f"the {what} is the operator itself, which would call itself forever",
             do="register the function that computes the result",
             parameter=None,
         )
@@ -349,7 +348,7 @@ def check_kind(qualname: str, kind: object) -> None:
     """Raise unless `kind` is a kind of rule."""
     if not isinstance(kind, RuleKind):
         raise RegistrationError(
-            f"{qualname}: {kind!r} is no RuleKind",
+            f"{qualname}: {kind!r} is not a RuleKind",
             do='make one: RuleKind("inverse", takes="(out, *inputs)")',
             op=qualname,
         )
@@ -363,7 +362,7 @@ def check_device_types(
         return (DEFAULT,)
     if not isinstance(device_types, Iterable):
         raise RegistrationError(
-            f"{qualname}: device_types={device_types!r} names no kind of array",
+            f"{qualname}: device_types={device_types!r} does not name a kind of array",
             do='write "cpu", ("cpu", "cuda"), or None for all kinds',
             op=qualname,
         )
@@ -392,12 +391,12 @@ def check_device_types(
 def _check_kind(name: object, takes: object, derive: object) -> None:
     if not isinstance(name, str) or not name.isidentifier():
         raise RegistrationError(
-            f"{name!r} is no name for a kind of rule",
+            f"{name!r} cannot be the name of a rule kind",
             do='use an identifier: RuleKind("inverse", takes="(out, *inputs)")',
         )
     if not isinstance(takes, str):
         raise RegistrationError(
-            f"rule kind '{name}': takes={takes!r} is no string",
+            f"rule kind '{name}': takes={takes!r} is not a string",
             do='write the parameters of a rule: takes="(out, *inputs)"',
             kind=name,
         )

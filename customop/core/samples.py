@@ -88,7 +88,7 @@ def _drawn(strategy: Any, count: int = 10) -> list[Any]:
         database=None,
         deadline=None,
         phases=[hypothesis.Phase.generate],
-        # How a strategy is written is not the concern of a check.
+        # A slow or wasteful strategy is not an error here.
         suppress_health_check=[
             hypothesis.HealthCheck.filter_too_much,
             hypothesis.HealthCheck.too_slow,

@@ -151,7 +151,7 @@ class RuleTable:
         """The error for a call of an operator that its library has taken back."""
         return self.error(
             MissingRuleError,
-            " is no more: the library that defined it is closed",
+            " was removed: the library that defined it is closed",
             f"defined at {self.definition.place}",
             do="keep the library open while its operators are used, or define it again",
         )
@@ -230,7 +230,7 @@ class RuleTable:
             if self.closed:
                 raise self.error(
                     RegistrationError,
-                    " is no more: the library that defined it is closed",
+                    " was removed: the library that defined it is closed",
                     f"the registration is at {where}",
                     do="define it again first",
                     parameter=None,

@@ -95,7 +95,7 @@ class Tracer(ArrayMethods):
         """Refused: the transform would lose track of the values."""
         raise self._lost("tolist() of", "the array as it is")
 
-    # A copy of a value that a transform follows is the value itself: it never changes.
+    # Tracers never change, so a copy is the tracer itself.
     def __copy__(self) -> Self:
         return self
 

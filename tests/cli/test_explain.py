@@ -35,5 +35,5 @@ def test_explain_as_json(run: Run, folder: Path) -> None:
     assert found["taken"] is None
     assert found["error"]["type"] == "MissingRuleError"
     assert found["error"]["message"].startswith("cli_ops::over.text has no fake kernel")
-    why = "'fake' has a kernel of its own"
+    why = "'fake' has its own kernel"
     assert found["others"] == [{"name": "default kernel", "why": why, "place": place}]

@@ -74,7 +74,7 @@ def test_a_call_on_arrays(op: Any) -> None:
         CALL
         + f"  takes the kernel for 'cpu' from {at(cpu)}: 'x' is an array of the kind"
         " 'cpu'\n"
-        f"  not the default kernel from {at(default)}: 'cpu' has a kernel of its own\n"
+        f"  not the default kernel from {at(default)}: 'cpu' has its own kernel\n"
         f"  not the fake kernel from {at(fake)}: no argument is a FakeArray\n"
         f"  not the autograd rule from {at(backward)}: no argument is a value of"
         " autograd\n"
@@ -177,7 +177,8 @@ def test_a_kind_without_a_kernel_takes_the_default(op: Any) -> None:
     found = taken(other, X, 1.0)
     assert found.name == "default kernel"
     assert (
-        found.why == "'x' is an array of the kind 'cpu', which has no kernel of its own"
+        found.why
+        == "'x' is an array of the kind 'cpu', which does not have its own kernel"
     )
 
 

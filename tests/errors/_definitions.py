@@ -45,7 +45,7 @@ DEFINITIONS: dict[str, Row] = {
         f"name {name!r}": (
             define(name, plain),
             co.RegistrationError,
-            f"custom_op: {name!r} is no name of an operator{NAME}",
+            f"custom_op: {name!r} cannot be the name of an operator{NAME}",
         )
         for name in ("my-lib::x", "::x", "x::", "m::é", "m:: x", "1::x", "a::b::c", "m::x.", 3, None)
     },
@@ -85,7 +85,7 @@ DEFINITIONS: dict[str, Row] = {
     "device_types is a number": (
         define("m::x", plain, device_types=3),
         co.RegistrationError,
-        f"m::x: device_types=3 names no kind of array{DEVICES}",
+        f"m::x: device_types=3 does not name a kind of array{DEVICES}",
     ),
     "device_types is empty": (
         define("m::x", plain, device_types=()),
@@ -102,12 +102,12 @@ DEFINITIONS: dict[str, Row] = {
     "a tag by its name": (
         define("m::x", plain, tags="pointwise"),
         co.RegistrationError,
-        f"m::x: 'pointwise' is no tag (did you mean 'Tag.pointwise'?){TAGS}",
+        f"m::x: 'pointwise' is not a tag (did you mean 'Tag.pointwise'?){TAGS}",
     ),
     "no tag": (
         define("m::x", plain, tags=[3]),
         co.RegistrationError,
-        f"m::x: 3 is no tag{TAGS}",
+        f"m::x: 3 is not a tag{TAGS}",
     ),
     "mutates_args is a string": (
         define("m::x", plain, mutates_args="x"),

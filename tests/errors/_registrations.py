@@ -77,7 +77,7 @@ REGISTRATIONS: dict[str, Row] = {
     "kernel that is the operator": (
         lambda: plain_op.register_kernel("cpu", plain_op),
         co.RegistrationError,
-        "errors_test::plain: the kernel for 'cpu' is the operator itself, which would call itself for ever\n"
+        "errors_test::plain: the kernel for 'cpu' is the operator itself, which would call itself forever\n"
         "  do: register the function that computes the result",
     ),
     "kernel for an unknown device": (
@@ -99,7 +99,7 @@ REGISTRATIONS: dict[str, Row] = {
     "fake kernel that is the operator": (
         lambda: plain_op.register_fake(plain_op),
         co.RegistrationError,
-        "errors_test::plain: the fake kernel is the operator itself, which would call itself for ever\n"
+        "errors_test::plain: the fake kernel is the operator itself, which would call itself forever\n"
         "  do: register the function that computes the result",
     ),
     "vmap rule": (
@@ -128,14 +128,14 @@ REGISTRATIONS: dict[str, Row] = {
     "kind by its name": (
         lambda: op.register("vmap", few),  # type: ignore[call-overload]
         co.RegistrationError,
-        "errors_test::scaled: 'vmap' is no RuleKind\n"
+        "errors_test::scaled: 'vmap' is not a RuleKind\n"
         '  do: make one: RuleKind("inverse", takes="(out, *inputs)")',
     ),
     "backward of too few parameters": (
         lambda: op.register_autograd(few),
         co.RegistrationError,
         "errors_test::scaled: backward takes (x) by position, is given (ctx, grad_0)\n"
-        f"  at {at(few)}\n  do: write def backward(ctx, grad_0): one gradient an output",
+        f"  at {at(few)}\n  do: write def backward(ctx, grad_0): one gradient for each output",
     ),
     "setup_context of a misspelt parameter": (
         lambda: op.register_autograd(lambda ctx, g: g, setup_context=bad_setup),
@@ -176,7 +176,7 @@ REGISTRATIONS: dict[str, Row] = {
     "rule of no kind": (
         lambda: op.rule(3),  # type: ignore[arg-type]
         co.RegistrationError,
-        "errors_test::scaled: 3 is no RuleKind\n"
+        "errors_test::scaled: 3 is not a RuleKind\n"
         '  do: make one: RuleKind("inverse", takes="(out, *inputs)")',
     ),
     "backward that is no function": (
@@ -198,7 +198,7 @@ REGISTRATIONS: dict[str, Row] = {
     "kind of rule without a name": (
         lambda: co.RuleKind(3),  # type: ignore[arg-type]
         co.RegistrationError,
-        "3 is no name for a kind of rule\n"
+        "3 cannot be the name of a rule kind\n"
         '  do: use an identifier: RuleKind("inverse", takes="(out, *inputs)")',
     ),
     "kind of rule that takes no names": (
@@ -210,7 +210,7 @@ REGISTRATIONS: dict[str, Row] = {
     "kind of rule that takes no string": (
         lambda: co.RuleKind("inverse", takes=3),  # type: ignore[arg-type]
         co.RegistrationError,
-        "rule kind 'inverse': takes=3 is no string\n"
+        "rule kind 'inverse': takes=3 is not a string\n"
         '  do: write the parameters of a rule: takes="(out, *inputs)"',
     ),
     "kind of rule that derives by no function": (

@@ -103,7 +103,7 @@ def test_a_handle_of_a_closed_operator_says_so() -> None:
     where = op.definition.place
     lib.close()
     text = (
-        "lifetime_closed::f is no more: the library that defined it is closed\n"
+        "lifetime_closed::f was removed: the library that defined it is closed\n"
         "  lifetime_closed::f(Array x) -> Array\n"
         f"  defined at {where}\n"
         "  do: keep the library open while its operators are used, or define it again"
@@ -127,7 +127,7 @@ def test_a_handle_of_a_closed_operator_says_so() -> None:
     with pytest.raises(co.RegistrationError) as refused:
         op.register_kernel("cpu", kernel)
     assert str(refused.value) == (
-        "lifetime_closed::f is no more: the library that defined it is closed\n"
+        "lifetime_closed::f was removed: the library that defined it is closed\n"
         f"  the registration is at {__file__}:{kernel.__code__.co_firstlineno}\n"
         "  do: define it again first"
     )
@@ -157,7 +157,7 @@ def test_a_call_that_runs_while_its_library_closes() -> None:
     lib.impl("f", kernel, "CPU")
     op = co.ops.lifetime_inside.f.default
     np.testing.assert_array_equal(op(X), X + 1)
-    with pytest.raises(co.MissingRuleError, match="is no more"):
+    with pytest.raises(co.MissingRuleError, match="was removed"):
         op(X)
 
 

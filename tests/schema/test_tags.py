@@ -402,7 +402,7 @@ def test_vmap_of_a_dynamic_shape_that_does_not_stack() -> None:
         f"{nonzero.qualname} under vmap: the shape of its result depends on data"
         " (Tag.dynamic_output_shape), and the rows give arrays i64[1], i64[2]"
         f"\n  {nonzero.qualname}(Array x) -> Array"
-        "\n  do: pad to a fixed shape in an operator of its own, or"
+        "\n  do: pad to a fixed shape in another operator, or"
         f" @{nonzero.name}.register_vmap"
     )
 
@@ -556,8 +556,8 @@ def test_contiguous_and_written() -> None:
     with pytest.raises(co.ArgumentError) as caught:
         op(X.copy().T)
     assert str(caught.value) == (
-        "tags::clear: argument 'x' is not in C order, and is written: a copy in C order"
-        " would be used in its place"
+        "tags::clear: argument 'x' is not in C order, and is written: the kernel would"
+        " get a copy in C order"
         "\n  tags::clear(Array(a!) x) -> ()"
         "\n              ^^^^^^^^^^^"
         "\n  do: pass np.ascontiguousarray(x) and use that array"

@@ -20,7 +20,7 @@ __all__ = [
 
 
 def has_certain_order(leaves: Sequence[Any]) -> bool:
-    """Whether arguments leave a result one order of axes that a fake kernel can tell.
+    """Whether a fake kernel can know the order of axes of a result.
 
     They do where all lie in C order, and none is broadcast against another. From other
     arguments NumPy's functions choose for themselves: ``x.copy()`` gives C order, and
@@ -39,7 +39,7 @@ def _in_c_order(value: Any) -> bool:
 
 
 def _fit_together(shapes: Iterable[tuple[int, ...]]) -> bool:
-    """Whether arrays of some two of these shapes broadcast against one another."""
+    """Whether two of these shapes broadcast against each other."""
     return any(
         all(a == b or 1 in (a, b) for a, b in zip(x[::-1], y[::-1], strict=False))
         for x, y in itertools.combinations(shapes, 2)
@@ -55,12 +55,12 @@ def is_broadcast(value: Any) -> bool:
 
 
 def _long_axes(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
-    """The axes longer than one, in the order in which they lie in memory."""
+    """The axes longer than one, in their order in memory."""
     return [axis for axis in axis_order(shape, strides) if shape[axis] > 1]
 
 
 def differ_in_order(real: Any, fake: Any) -> bool:
-    """Whether the axes longer than one lie in another order in memory."""
+    """Whether axes longer than one have another order in memory."""
     if not has_device(real) or not real.size:
         return False
     shape = tuple(real.shape)

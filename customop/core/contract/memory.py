@@ -57,7 +57,7 @@ def equal(a: Any, b: Any) -> bool:
 
 
 def _same_bytes(a: Any, b: Any) -> bool:
-    """Whether arrays are equal with nan equal to nan."""
+    """Whether arrays have the same bytes, so that nan equals nan."""
     return bool(np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes())
 
 
@@ -67,7 +67,7 @@ def _same_bytes(a: Any, b: Any) -> bool:
 def shared_results(
     schema: Schema, args: Sequence[Any], values: Sequence[Any]
 ) -> Iterator[tuple[int, str, str]]:
-    """Results that share memory without the schema saying so.
+    """Results that share memory although the schema does not say so.
 
     The number of each among the arrays of all results, what messages call it, and
     what it shares memory with.
@@ -79,7 +79,7 @@ def shared_results(
     ]
     seen = list(named)
     for i, (r, value) in enumerate(zip(schema.returns, values, strict=True)):
-        # What a caller passes twice is told by either of its places.
+        # For an array that is passed twice, either parameter may name the alias.
         free = [a for _, alias, a in named if _is_same(r.alias, alias)]
         for name, array in _arrays_in(f"output {i}", value):
             for other, alias, earlier in seen:
@@ -96,7 +96,7 @@ def _is_same(first: Alias | None, second: Alias | None) -> bool:
 
 
 def with_copies(out: Any, shared: Sequence[int]) -> Any:
-    """A result with copies in place of the arrays of these numbers."""
+    """A result in which the arrays with these numbers are copied."""
     numbers = itertools.count()
 
     def own(value: Any) -> Any:
@@ -115,7 +115,7 @@ def _arrays_in(name: str, value: Any) -> list[tuple[str, Any]]:
 
 
 def share_memory(a: Any, b: Any) -> bool:
-    """Whether two arrays lie on one memory; arrays with no element lie on none.
+    """Whether two arrays share memory; arrays without elements never do.
 
     Disjoint views of one buffer count as sharing, as they do for torch: a write to
     the buffer reaches both.
@@ -132,7 +132,7 @@ def share_memory(a: Any, b: Any) -> bool:
 
 
 def owner(array: Any) -> Any:
-    """The array whose memory a view looks at, for NumPy's arrays and CuPy's."""
+    """The array that owns the memory of a view, for NumPy and CuPy."""
     base = getattr(array, "base", None)
     while base is not None and is_array(base):
         array, base = base, getattr(base, "base", None)
@@ -148,11 +148,11 @@ def written_of(schema: Schema, args: Sequence[Any]) -> list[Any]:
     return [value for p, value in pairs if p.is_written]
 
 
-# Counts nodes of reverse mode and writes alike: what has the higher number came later.
+# Numbers nodes of reverse mode and writes: the higher number came later.
 moments: itertools.count[int] = itertools.count(1)
 
-# Memory written by an operator -> (weak reference, moment of the last write). Empty
-# where no operator has written anything, which is all that most readers ask.
+# Memory written by an operator -> (weak reference, moment of the last write). Most
+# readers only ask whether it is empty.
 writes: dict[int, tuple[weakref.ref[Any], int]] = {}
 
 

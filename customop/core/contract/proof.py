@@ -1,4 +1,4 @@
-"""A call under proof: read-only views, checksums, and the fake kernel beside."""
+"""Calls under proof: read-only views, checksums, and a comparison with the fake kernel."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ __all__ = [
 class Proof:
     """One call of a kernel under proof.
 
-    The kernel gets read-only views of the arrays that it must not write; its results
-    are compared with the schema, with the memory of the arguments, and with what the
-    fake kernel says.
+    The kernel gets read-only views of the arrays that it must not write. Its results
+    are compared with the schema, with the memory of the arguments, and with the results
+    of the fake kernel.
     """
 
     __slots__ = (
@@ -105,9 +105,9 @@ class Proof:
         self.error: Exception | None = None
         self.sums: list[tuple[str, int]] = self._checksums()
         self.views: Sequence[Any] = args
-        # What may be written as it was, should the kernel have to run once more.
+        # Copies of what may be written, in case the kernel runs a second time.
         self.before: list[Any] = [map_nested(v, copied) for v in self._written()]
-        # What a result may alias must stay writable: the result is handed out.
+        # A result may be a view of an argument: the caller must be able to write it.
         free = {r.alias.name for r in op.schema.returns if r.alias}
         given = zip(op.schema.parameters, args, strict=True)
         self.values: list[Any] = [
@@ -120,11 +120,11 @@ class Proof:
     def _checksums(self) -> list[tuple[str, int]]:
         """Checksums of the arrays that must not be written, by parameter.
 
-        Beside the read-only views, since `np.add.at` writes those too (NumPy 2.4), and
-        code in C may.
+        Read-only views are not enough: `np.add.at` writes them (NumPy 2.4), and so may
+        code in C.
         """
         pairs = zip(self.op.schema.parameters, self.args, strict=True)
-        # An array that a caller passes twice may change where one of its places may.
+        # An array that is passed twice may change if one of its parameters is written.
         written = [v for v in flat(self._written()) if isinstance(v, np.ndarray)]
         return [
             (p.name, zlib.crc32(np.ascontiguousarray(leaf).view(np.uint8).data))
@@ -231,7 +231,7 @@ class Proof:
     # ---- results ----
 
     def check(self, out: Any) -> Any:
-        """The result, once it is proven."""
+        """The proven result."""
         schema = self.op.schema
         self.check_writes()
         values = check_returns(self.op, self.kernel, out, self.kind)
@@ -247,7 +247,7 @@ class Proof:
         return with_copies(out, shared) if config.aliasing == "copy" else out
 
     def check_identity(self, values: Sequence[Any]) -> None:
-        """Raise unless a tagged operator returns the very arrays that it writes."""
+        """Raise unless an operator with Tag.inplace or Tag.out returns what it writes."""
         if Tag.inplace not in self.op.tags and Tag.out not in self.op.tags:
             return
         tag = Tag.inplace if Tag.inplace in self.op.tags else Tag.out
@@ -263,7 +263,7 @@ class Proof:
                 )
 
     def _shared(self, schema: Schema, values: Sequence[Any]) -> list[int]:
-        """Results on memory that the schema does not say; raise as `config` says."""
+        """Numbers of the results that share memory; raise or warn as `config` says."""
         found = list(shared_results(schema, self.args, values))
         for _, name, other in found:
             error = self._shares(name, other)
@@ -293,26 +293,26 @@ class Proof:
         return "return a copy: out.copy()"
 
     def _check_fake(self, values: Sequence[Any]) -> None:
-        """Compare with the fake kernel; a guess that nobody was told is withdrawn."""
+        """Compare with the fake kernel; withdraw a wrong guess that nobody has used."""
         guess = self.fake if isinstance(self.fake, Guess) else None
-        was_told = guess is not None and guess.has_answered
+        was_used = guess is not None and guess.has_answered
         try:
             self.compare_fake(values)
         except CustomOpError as error:
-            if guess is None or was_told:
+            if guess is None or was_used:
                 raise
             guess.fault = error.what.partition(": ")[2]
         if guess is not None:
-            guess.has_answered = was_told
+            guess.has_answered = was_used
 
     def compare_fake(self, values: Sequence[Any]) -> None:
-        """Raise unless results are as the fake kernel tells."""
+        """Raise unless results have the shapes, dtypes and layout of the fake kernel."""
         assert self.fake is not None
         schema = self.op.schema
         fakes = [map_nested(v, to_fake) for v in self.args]
         try:
             positional, keywords = schema.split(fakes)
-            told = self.fake(*positional, **keywords)
+            announced = self.fake(*positional, **keywords)
         except DataDependentError:
             return
         except CustomOpError:
@@ -323,7 +323,7 @@ class Proof:
                 f"fake kernel at {place(self.fake)}",
                 do="make the fake kernel accept what the kernel accepts",
             ) from error
-        expected = check_returns(self.op, self.fake, told, FAKE)
+        expected = check_returns(self.op, self.fake, announced, FAKE)
         exact = Tag.needs_exact_strides in self.op.tags
         ordered = exact or not (
             isinstance(self.fake, Guess)
@@ -345,16 +345,16 @@ class Proof:
     def _compare(self, index: int, real: Any, fake: Any, ordered: bool) -> None:
         if not is_array(real) or not is_array(fake):
             return
-        told = (tuple(fake.shape), fake.dtype, device_of(fake))
+        announced = (tuple(fake.shape), fake.dtype, device_of(fake))
         seen = (tuple(real.shape), dtype_of(real), device_of(real))
         exact = Tag.needs_exact_strides in self.op.tags
-        # Some libraries tell no strides, and copy what NumPy views and broadcasts.
-        tells = hasattr(real, "strides") and (exact or not is_broadcast(fake))
+        # Some libraries have no strides, and copy where NumPy returns a view.
+        has_strides = hasattr(real, "strides") and (exact or not is_broadcast(fake))
         differ = differ_in_strides if exact else differ_in_order
-        if told == seen and not (ordered and tells and differ(real, fake)):
+        if announced == seen and not (ordered and has_strides and differ(real, fake)):
             return
         names = ("shape", "dtype", "device")
-        wrong = [n for n, a, b in zip(names, told, seen, strict=True) if a != b]
+        wrong = [n for n, a, b in zip(names, announced, seen, strict=True) if a != b]
         layout = "strides" if exact else "order of axes in memory"
         what = " and ".join(wrong) or layout
         raise self._error(
@@ -390,7 +390,7 @@ class SampledProof(Proof):
     __slots__ = ()
 
     def check(self, out: Any) -> Any:
-        """The result, once it is proven; an error says that the call was drawn."""
+        """The proven result; an error says that the call was drawn."""
         try:
             return super().check(out)
         except CustomOpError as error:
@@ -398,7 +398,7 @@ class SampledProof(Proof):
 
 
 class WarningProof(SampledProof):
-    """Looks on at a drawn call, and warns: the call does what it does without proof."""
+    """A proof that warns: the kernel gets the same arrays as without a proof."""
 
     __slots__ = ()
 
@@ -422,7 +422,7 @@ def with_sampling(error: CustomOpError) -> CustomOpError:
     return error
 
 
-# What NumPy says when code of its own is about to write a read-only array, NumPy 2.4.
+# Messages of NumPy itself when it is about to write a read-only array (NumPy 2.4).
 _WRITES = (
     "assignment destination is read-only",
     "output array is read-only",
@@ -562,7 +562,7 @@ def _note_proof(
     with changing:
         if op.plans is not plans:
             return
-        # One call of those drawn may find what the others do not show.
+        # A drawn call may find shared memory that other calls do not show.
         copies = copies or (kind in op.sampled and kind in op.copied)
         op.copied = op.copied | {kind} if copies else op.copied - {kind}
         if config.checks == "always":

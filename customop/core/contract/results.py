@@ -97,14 +97,13 @@ def _wrong_return(
 ) -> ContractError:
     is_rule = kind in _RULES
     name = kind if is_rule else f"'{kind}' kernel"
-    return ContractError(
-        f"{op.qualname}: the {name} {reason}",
-        op.schema.show(op.qualname),
+    return op.error(
+        ContractError,
+        f"the {name} {reason}",
         f"{'rule' if is_rule else 'kernel'} at {place(kernel)}",
         do="return what the schema says"
         if is_rule
         else "return what the schema says, or change the annotation of the result",
-        op=op.qualname,
         kind=kind,
     )
 

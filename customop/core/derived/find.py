@@ -170,7 +170,7 @@ def _unstackable(op: RuleTable, seen: str) -> VmapError:
     return VmapError(
         f"{op.qualname} under vmap: {_reason(op)}, and {seen}",
         op.schema.show(op.qualname),
-        do=f"pad to a fixed shape in an operator of its own, or @{op.name}.register_vmap",
+        do=f"pad to a fixed shape in another operator, or @{op.name}.register_vmap",
         op=op.qualname,
         kind="vmap",
     )

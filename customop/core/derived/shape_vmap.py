@@ -14,6 +14,7 @@ from customop.arrays.numpy_protocol import call_numpy
 from customop.core.derived.pointwise import align
 from customop.core.derived.rows import pairs_of
 from customop.core.derived.shape_fake import loop_name, result_types
+from customop.core.rule_kind import COMPOSITE
 from customop.core.table import RuleTable
 from customop.schema.schema import Schema
 from customop.schema.types import (
@@ -35,7 +36,7 @@ def derive_vmap(op: RuleTable) -> Callable[..., Any] | None:
     if not op.schema.has_shapes or op.schema.written or op.sees_seed:
         return None
     # A body made of operators is batched by its operators.
-    if any(getattr(kind, "name", "") == "composite" for kind in op.rows):
+    if COMPOSITE in op.rows:
         return None
     name = loop_name(op.schema)
     if name is None or _has_hidden_loop(op.schema, name):
