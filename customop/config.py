@@ -135,7 +135,7 @@ class Config:
 
     @property
     def random(self) -> Callable[[], float]:
-        """Gives the next random number from 0 to 1 for the choice; in any thread."""
+        """Function that returns a random number from 0 to 1; safe in any thread."""
         if self._random is None:
             # A separate generator, so that a program draws the same numbers with checks
             # and without. Its module takes 1 ms to import, and few programs need it.

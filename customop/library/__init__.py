@@ -1,4 +1,4 @@
-"""Making operators and registering by name: `custom_op`, `define`, `Library`, `ops`.
+"""How users make operators and register by name: `custom_op`, `define`, `Library`, `ops`.
 
-May import `core` and all below it. Start with `functions`; `entry` is one registration.
+May import `core` and the folders below it. Start with `define`, then `functions`.
 """

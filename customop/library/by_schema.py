@@ -1,4 +1,4 @@
-"""Definition and registration as torch.library writes them: `define` and `impl`."""
+"""Definition by a schema, and registration as in torch.library: `define`, `impl`."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ def define(
     Parameters
     ----------
     qualname : str or Library
-        ``"namespace::name"``. With a library the call is a decorator instead: `schema`
-        has the name, and the function becomes the operator's body.
+        ``"namespace::name"``. With a library, `define` is a decorator: `schema` contains
+        the name, and the decorated function becomes the operator's body.
     schema : str
-        Such as ``"(Array x, float k=1.0) -> Array"``.
+        For example ``"(Array x, float k=1.0) -> Array"``.
     lib : Library, optional
-        Takes the definition back when it closes.
+        Removes the operator when it closes.
     tags : Tag or iterable of Tag
-        What the operator promises beyond its schema.
+        Properties that the schema cannot express.
 
     Returns
     -------
     Operator or decorator
-        The operator. A decorator, with a library, returns its function unchanged.
+        The operator; with a library, a decorator that returns its function unchanged.
 
     Raises
     ------
     SchemaError
-        If the schema cannot be read.
+        If the schema cannot be parsed.
     RegistrationError
-        If the name is no such name, or defined already.
+        If the name is malformed or already defined.
 
     Examples
     --------
@@ -93,34 +93,34 @@ def impl(
     with_keyset: bool = False,
     allow_override: bool = True,
 ) -> Any:
-    """Register a kernel or rule for an operator, which may be defined later.
+    """Register a kernel or rule for an operator, even before its definition.
 
     Parameters
     ----------
     qualname : str, Operator, OperatorPacket or Library
-        ``"namespace::name"``. With a library, `types` is a name in its namespace and
-        `fn` a dispatch key, or nothing; the call is a decorator.
+        ``"namespace::name"``. With a library, `impl` is a decorator: `types` is a name in
+        its namespace, and `fn` a dispatch key or None.
     types : str, RuleKind, or iterable of them
-        Kinds of array, dispatch keys or kinds of rules; see `Library`.
+        Kinds of array, dispatch keys or rule kinds; see `Library`.
     fn : callable or Formula, optional
-        Takes what its kind says. Without it, a decorator is returned.
+        The kernel or rule. Without it, `impl` returns a decorator.
     lib : Library, optional
-        Takes the registration back when it closes; without it, it stays.
+        Removes the registration when it closes.
     with_keyset : bool
-        Give `fn` a first argument to call what is below it: ``below(x)``.
+        Pass `fn` the kernel or rule below it as its first argument: ``below(x)``.
     allow_override : bool
-        Whether there may be a registration of that kind already.
+        Whether `fn` may cover an earlier registration of the same kind.
 
     Returns
     -------
     decorator or None
-        A decorator returns its function unchanged.
+        The decorator returns its function unchanged.
 
     Raises
     ------
     RegistrationError
-        If `fn` does not fit the operator, a kind is unknown, or there is a
-        registration that `allow_override` protects.
+        If `fn` does not fit the operator, a kind is unknown, or `allow_override` is
+        False and `fn` would cover an earlier registration.
 
     Examples
     --------
@@ -169,28 +169,27 @@ def _impl_in(
 
 
 def get_kernel(op: AnyOperator, device_type: str | RuleKind) -> Any:
-    """Fetch what is registered for a kind, to wrap it.
+    """Return the kernel or rule of a kind, for example to wrap it.
 
     Parameters
     ----------
     op : Operator, OperatorPacket or str
         The operator, or its name.
     device_type : str or RuleKind
-        A kind of array, a dispatch key such as ``"CPU"`` or ``"Meta"``, or a kind of
-        rule.
+        A kind of array, a dispatch key such as ``"CPU"`` or ``"Meta"``, or a rule kind.
 
     Returns
     -------
     callable
-        The kernel that a call would take now: the function itself, which works on
-        after other registrations, and after the library that registered it closes.
+        The function that a call would use now. It stays usable after other
+        registrations, and after the library that registered it closes.
 
     Raises
     ------
     MissingRuleError
-        If there is no such operator, or it has none.
+        If the operator does not exist, or has no kernel or rule of this kind.
     RegistrationError
-        If there is no such kind.
+        If the kind is unknown.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Making operators: of a function, or by a schema alone."""
+"""Make operators from a function, or from a schema alone."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ R = TypeVar("R")
 _SCHEMA = re.compile(r"\s*(?:(\w+)::)?([A-Za-z_]\w*(?:\.\w+)?)\s*(\(.*)", re.DOTALL)
 
 
-# ---- of a function ----
+# ---- from a function ----
 
 
 @overload
@@ -95,38 +95,38 @@ def custom_op(
     schema: str | None = None,
     tags: Iterable[Tag] | Tag = (),
 ) -> Operator[P, R] | Callable[[Callable[P, R]], Operator[P, R]]:
-    """Make an operator of a function with type hints.
+    """Make an operator from a function with type hints.
 
     Parameters
     ----------
     name : str
-        ``"namespace::name"``, by which the operator is known everywhere; an overload
-        may follow behind a dot.
+        ``"namespace::name"``, or ``"namespace::name.overload"``.
     fn : callable, optional
-        The first kernel. Without it, a decorator is returned.
+        The first kernel. Without it, `custom_op` returns a decorator.
     mutates_args : iterable of str, or "unknown"
-        Names of the array parameters that the kernel writes; ``"unknown"`` for all.
+        Names of the array parameters that the kernel writes to; ``"unknown"`` if it may
+        write to any of them.
     device_types : str, iterable of str, or None
         Kinds of array that `fn` works on: ``"cpu"``, ``"cuda"`` or registered ones.
         None for all.
     schema : str, optional
-        Such as ``"(Array x, float k=1.0) -> Array"``; inferred from the hints of `fn`
-        where it is not given.
+        For example ``"(Array x, float k=1.0) -> Array"``. By default it is inferred from
+        the type hints of `fn`.
     tags : Tag or iterable of Tag
-        What the operator promises beyond its schema.
+        Properties that the schema cannot express.
 
     Returns
     -------
     Operator or decorator
-        The operator is called as `fn` is, and has its name, docstring and signature.
+        The operator is called like `fn` and has its name, docstring and signature.
 
     Raises
     ------
     SchemaError
-        If no schema can be inferred, or the one given disagrees with `fn` or with
+        If no schema can be inferred, or `schema` does not agree with `fn` or with
         `mutates_args`.
     RegistrationError
-        If the name is no such name or taken by another file, or a kind is unknown.
+        If the name is malformed or defined in another file, or a kind is unknown.
 
     Examples
     --------
@@ -159,10 +159,10 @@ def _make(
     tags: Iterable[Tag] | Tag,
     scope: FrameType,
 ) -> Operator[..., Any]:
-    """Check everything, then define: a failed definition leaves nothing behind."""
+    """Check everything before defining, so that a failed definition leaves no trace."""
     if isinstance(fn, Operator) or not callable(fn):
         raise RegistrationError(
-            f"{name}: custom_op makes an operator of a function, got {fn!r}",
+            f"{name}: custom_op expects a function, got {fn!r}",
             do="pass the function that computes the result",
             op=name,
         )
@@ -178,7 +178,7 @@ def _make(
 
 
 def _listed(names: Iterable[str]) -> Any:
-    """Names that may come from a generator, to be read more than once."""
+    """Return names as a list, because a generator can be read only once."""
     return list(names) if hasattr(names, "__iter__") else names
 
 
@@ -210,11 +210,11 @@ def _schema(
     return parsed
 
 
-# ---- definitions without a function ----
+# ---- from a schema alone ----
 
 
 class Declared:
-    """Stands for the function of an operator that was defined by a schema alone."""
+    """The function of an operator that was defined by a schema alone."""
 
     def __init__(self, qualname: str, schema: Schema) -> None:
         self._qualname = qualname
@@ -224,12 +224,12 @@ class Declared:
         self.__signature__: inspect.Signature = _signature(schema)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the kernel for all kinds of array, when that of one is disabled."""
+        """Run the default kernel or the body; called while a kernel is disabled."""
         op = operators[self._qualname]
         row = op.rows.get(DEFAULT) or op.rows.get(COMPOSITE)
         if row is None:
             raise MissingRuleError(
-                f"{op.qualname} was defined by its schema alone, so no function is left",
+                f"{op.qualname} has no default kernel: it was defined by its schema alone",
                 op.schema.show(op.qualname),
                 f"at {op.definition.place}",
                 do=f'impl("{op.qualname}", "default", fn)',
@@ -260,11 +260,11 @@ def _signature(schema: Schema) -> inspect.Signature:
 
 
 def read_definition(text: Any, namespace: str) -> tuple[str, Schema]:
-    """Qualified name and schema of ``"name(Array x) -> Array"``."""
+    """Parse ``"name(Array x) -> Array"`` into a qualified name and a schema."""
     found = _SCHEMA.fullmatch(text) if isinstance(text, str) else None
     if found is None:
         raise SchemaError(
-            f"{namespace}: {text!r} is no name with a schema",
+            f"{namespace}: {text!r} is not a name with a schema",
             do='write "name(Array x, float k=1.0) -> Array"',
         )
     prefix, name, rest = found.groups()
@@ -278,12 +278,12 @@ def read_definition(text: Any, namespace: str) -> tuple[str, Schema]:
 
 
 def parsed(qualname: str, text: str) -> tuple[str, Schema]:
-    """A qualified name and its schema, checked; errors name the operator."""
+    """Check a qualified name and parse its schema; errors name the operator."""
     check_name("define", qualname)
     if isinstance(text, str) and not text.lstrip().startswith("("):
         raise SchemaError(
             f"{qualname}: the schema {text!r} does not begin with its parameters",
-            do='write "(Array x, float k=1.0) -> Array": the name stands before it',
+            do='write "(Array x, float k=1.0) -> Array", without the name',
             op=qualname,
         )
     try:
@@ -300,7 +300,7 @@ def declare(
     tags: Iterable[Tag] | Tag,
     where: FrameType,
 ) -> Operator[..., Any]:
-    """Define an operator by its schema."""
+    """Define an operator that has a schema and no kernel yet."""
     check_names(qualname, schema)
     check_factory(qualname, schema, (DEFAULT,))
     return define_operator(
@@ -316,7 +316,7 @@ def declare(
 
 
 def conservative(schema: Schema) -> Schema:
-    """The schema with all arrays in one memory, for all that it tells."""
+    """Return the schema changed so that any two arrays may share memory."""
     shared = Alias("alias")
     return replace(
         schema,
@@ -332,7 +332,7 @@ def conservative(schema: Schema) -> Schema:
 
 
 def caller() -> FrameType:
-    """The innermost running frame outside the package."""
+    """Return the innermost running frame outside the package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and is_ours(frame.f_globals):
         frame = frame.f_back
@@ -340,5 +340,5 @@ def caller() -> FrameType:
 
 
 def place_of(frame: FrameType) -> str:
-    """File and line of a frame."""
+    """Return file and line of a frame."""
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"

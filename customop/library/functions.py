@@ -1,4 +1,4 @@
-"""Registration by free functions, which take an operator or its name."""
+"""Functions that register for an operator or for its name."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ DeviceTypes = str | Iterable[str] | None
 
 
 class Held(TypedDict, total=False):
-    """Option of every function here."""
+    """The option that all functions here take."""
 
     lib: Library | None
 
 
 class Options(Held, total=False):
-    """Options of functions that can replace a rule."""
+    """Options of the functions that can replace a rule."""
 
     override: bool
 
@@ -288,7 +288,7 @@ def register_sample_inputs(
     lib: Library | None = None,
     override: bool = False,
 ) -> Any:
-    """Register inputs for checks by name; see `Operator.register_sample_inputs`.
+    """Register sample inputs by name; see `Operator.register_sample_inputs`.
 
     Parameters
     ----------

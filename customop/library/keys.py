@@ -1,4 +1,4 @@
-"""The names of dispatch keys in torch, and what they are called here."""
+"""Torch's names of dispatch keys, and the kinds that they mean here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from customop.errors import RegistrationError, quoted
 
 __all__ = ["KEYS", "kind_of_key"]
 
-# torch's dispatch keys as names of kinds, and the names that the kinds have here.
 KEYS: dict[str, str | RuleKind] = {
     "CPU": "cpu",
     "CUDA": "cuda",
@@ -31,7 +30,7 @@ _BY_LOWER = {name.lower(): kind for name, kind in KEYS.items()}
 
 
 def kind_of_key(what: str, key: Any) -> str | RuleKind:
-    """The kind that a dispatch key names, in any letter case; a RuleKind is itself."""
+    """Return the kind that a dispatch key names; letter case does not matter."""
     if isinstance(key, RuleKind) or key in known_kinds():
         return key  # type: ignore[no-any-return]
     found = _BY_LOWER.get(key.lower()) if isinstance(key, str) else None

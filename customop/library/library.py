@@ -1,4 +1,4 @@
-"""Libraries: registrations that can be taken back."""
+"""Libraries: registrations that are removed when the library closes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _OWN_NAMESPACE = "np"
 
 
 class _Scope:
-    """What a library has registered; it lives as long as the library is open."""
+    """Everything that a library has registered, while it is open."""
 
     def __init__(self, namespace: str, kind: str, frame: FrameType) -> None:
         self.namespace = namespace
@@ -58,12 +58,12 @@ class _Scope:
         self.place = place_of(frame)
         self.code = frame.f_code
         self.defined: list[Operator[..., Any]] = []
-        # Names that it has registered something for.
+        # Qualified names that it has registered kernels or rules for.
         self.names: set[str] = set()
         self.is_open = True
 
     def close(self) -> None:
-        """Take everything back."""
+        """Remove all registrations and definitions."""
         with changing:
             if not self.is_open:
                 return
@@ -94,19 +94,19 @@ class _Scope:
             tables_changed()
 
 
-# Namespace -> the open library of the kind DEF that has it.
+# Namespace -> the open DEF library that owns it.
 _owners: dict[str, _Scope] = {}
 
 
 def _claim(scope: _Scope) -> None:
-    """Give a namespace to a DEF library, unless another one has it."""
+    """Make a DEF library the owner of its namespace, unless another one is."""
     known = _owners.get(scope.namespace)
     if (
         known is not None
         and known.place == scope.place
         and known.code is not scope.code
     ):
-        # One line of a module or cell runs again, its code compiled anew.
+        # The same line with a new code object: a module or cell is running again.
         known.close()
         known = None
     if known is not None:
@@ -119,41 +119,42 @@ def _claim(scope: _Scope) -> None:
 
 
 class Library:
-    """Registrations of one namespace, which closing takes back.
+    """Registrations for one namespace, which closing the library removes.
 
     Parameters
     ----------
     ns : str
-        The namespace: what stands before ``::`` in the names of operators. ``"_"``
-        stands for all of them, for `fallback`.
+        The namespace, the part of an operator's name before ``::``. ``"_"`` means all
+        namespaces and is used with `fallback`.
     kind : str
-        ``"DEF"`` owns the namespace and defines operators in it; there is one.
-        ``"FRAGMENT"`` defines operators too; there may be many. ``"IMPL"`` registers
-        for operators that others define.
+        ``"DEF"`` owns the namespace and defines operators in it; only one can be open.
+        ``"FRAGMENT"`` also defines operators, and any number can be open. ``"IMPL"``
+        registers for operators that others define.
     dispatch_key : str or RuleKind
-        What `impl` registers for where it is not told: torch's name of a dispatch key
-        in any letter case, a kind of array, or a kind of rule. By default the
-        registration is the operator's body, ``"CompositeImplicitAutograd"``.
+        The default for the key of `impl`: a dispatch key of torch in any letter case, a
+        kind of array, or a rule kind. If it is empty, `impl` registers the operator's
+        body, ``"CompositeImplicitAutograd"``.
 
     Raises
     ------
     RegistrationError
-        If the namespace is taken or no name, or there is no such kind or key.
+        If the namespace is malformed or has another owner, or `kind` or `dispatch_key`
+        is unknown.
 
     Notes
     -----
-    A library closes with `close`, at the end of its ``with`` block, or when nobody
-    holds it any more. Libraries may close in any order: what was there before and is
-    still open comes back. What the keys mean:
+    A library closes when `close` is called, when its ``with`` block ends, or when it is
+    garbage-collected. Libraries may close in any order; the newest registration that is
+    still open counts. The keys mean:
 
     ================================ ============================================
     ``CPU``, ``CUDA``, ``"mykind"``  kernel for that kind of array
-    ``CompositeExplicitAutograd``    kernel for all kinds, also ``"default"``
+    ``CompositeExplicitAutograd``    kernel for all kinds, same as ``"default"``
     ``Meta``                         fake kernel
-    ``CompositeImplicitAutograd``    body made of operators, which serves every kind
-                                     and every transform sees
-    ``Autograd``                     a `Formula`, or a function that is called in
-                                     place of the operator under a gradient
+    ``CompositeImplicitAutograd``    body made of operators; it serves every kind, and
+                                     transforms see its operators
+    ``Autograd``                     a `Formula`, or a function that replaces the
+                                     operator while gradients are computed
     ``FuncTorchBatched``             batching rule, as for `register_vmap`
     ================================ ============================================
 
@@ -201,7 +202,7 @@ class Library:
         self.close()
 
     def close(self) -> None:
-        """Take back all that was registered; a second time does nothing.
+        """Remove everything that was registered; closing again does nothing.
 
         Examples
         --------
@@ -221,13 +222,13 @@ class Library:
         Parameters
         ----------
         schema : str
-            Such as ``"name(Array x, float k=1.0) -> Array"``; the name may have an
-            overload behind a dot.
+            For example ``"name(Array x, float k=1.0) -> Array"``; the name may have an
+            overload: ``name.overload``.
         alias_analysis : str
-            ``""`` or ``"FROM_SCHEMA"``: the schema says what shares memory.
+            ``""`` or ``"FROM_SCHEMA"``: the schema says which arrays share memory.
             ``"CONSERVATIVE"``: any array may share memory with any other.
         tags : Tag or iterable of Tag
-            What the operator promises beyond its schema.
+            Properties that the schema cannot express.
 
         Returns
         -------
@@ -237,9 +238,9 @@ class Library:
         Raises
         ------
         SchemaError
-            If the schema cannot be read.
+            If the schema cannot be parsed.
         RegistrationError
-            If the name is defined already, or this library defines nothing.
+            If the name is already defined, or this library is of the kind IMPL.
 
         Examples
         --------
@@ -251,7 +252,7 @@ class Library:
         scope = self._check_open()
         if scope.kind == "IMPL":
             raise RegistrationError(
-                f"library '{self.ns}' is of the kind IMPL, which defines no operators",
+                f"library '{self.ns}' is of the kind IMPL, which cannot define operators",
                 f"made at {scope.place}",
                 do=f'Library("{self.ns}", "FRAGMENT")',
             )
@@ -265,7 +266,7 @@ class Library:
     def declare(
         self, qualname: str, schema: Schema, tags: Iterable[Tag] | Tag
     ) -> Operator[..., Any]:
-        """Define an operator of any name, to be taken back with the library.
+        """Define an operator of any name; closing the library removes it.
 
         Parameters
         ----------
@@ -280,7 +281,7 @@ class Library:
         Raises
         ------
         RegistrationError
-            If the name is defined already.
+            If the name is already defined.
         """
         scope = self._check_open()
         frame = caller()
@@ -301,28 +302,27 @@ class Library:
     ) -> None:
         """Register a kernel or rule for an operator of the namespace.
 
-        The newest registration counts. The operator may be defined later.
+        The newest registration counts. The operator need not be defined yet.
 
         Parameters
         ----------
         name : str or Operator
-            The name, with the namespace or without.
+            The name, with or without the namespace.
         fn : callable or Formula
-            Takes what its kind says; see `Library`. `fallthrough_kernel` hides what is
-            registered already.
+            The kernel or rule. `fallthrough_kernel` hides earlier registrations.
         dispatch_key : str or RuleKind
-            What it is registered for; that of the library by default.
+            The key to register for; by default the key of the library.
         with_keyset : bool
-            Give `fn` a first argument to call what is below it: ``below(x)``, or
+            Pass `fn` the kernel or rule below it as its first argument: ``below(x)``, or
             ``below.redispatch(x)``.
         allow_override : bool
-            Whether there may be a registration of that kind already.
+            Whether `fn` may cover an earlier registration of the same kind.
 
         Raises
         ------
         RegistrationError
-            If `fn` does not fit the operator, the name is of another namespace, or
-            there is a registration that `allow_override` protects.
+            If `fn` does not fit the operator, the name is in another namespace, or
+            `allow_override` is False and `fn` would cover an earlier registration.
 
         Examples
         --------
@@ -348,7 +348,7 @@ class Library:
         override: bool,
         with_below: bool = False,
     ) -> None:
-        """Register for any name, of whatever namespace.
+        """Register for any name, in any namespace.
 
         Parameters
         ----------
@@ -361,7 +361,7 @@ class Library:
         Raises
         ------
         RegistrationError
-            If `fn` does not fit, or there is a registration without `override`.
+            If `fn` does not fit, or replaces another one without `override`.
         """
         scope = self._check_open()
         with changing:
@@ -374,20 +374,20 @@ class Library:
     ) -> None:
         """Register a kernel or rule for all operators that have none of that kind.
 
-        It comes last: after the operator's own rows, its default kernel and its body.
+        An operator's own kernels and rules, its default kernel and its body come first.
 
         Parameters
         ----------
         fn : callable
-            ``fn(op, *args, **keyword_only)``: the operator, then what a rule of that
-            kind takes. `fallthrough_kernel` hides an earlier fallback.
+            ``fn(op, *args, **keyword_only)``: the operator, then the arguments of a rule
+            of that kind. `fallthrough_kernel` hides an earlier fallback.
         dispatch_key : str or RuleKind
-            What it is registered for; that of the library by default.
+            The key to register for; by default the key of the library.
 
         Raises
         ------
         RegistrationError
-            If the namespace is not ``"_"``, there is no key, or `fn` is no function.
+            If the namespace is not ``"_"``, no key is given, or `fn` is not a function.
 
         Examples
         --------
@@ -398,7 +398,7 @@ class Library:
         scope = self._check_open()
         if self.ns != "_":
             raise RegistrationError(
-                f"a fallback is for all namespaces, this library for '{self.ns}'",
+                f"a fallback serves all namespaces, but this library serves '{self.ns}'",
                 do='Library("_", "IMPL").fallback(fn, "CPU")',
             )
         key = self._key if dispatch_key == "" else dispatch_key
@@ -424,14 +424,14 @@ class Library:
 
 
 def _close_later(scope: _Scope) -> None:
-    """Close from a finalizer, which may run in the middle of a registration."""
+    """Close from a finalizer, which may run while a registration is under way."""
     changing.later.append(scope.close)
     with changing:
         pass
 
 
 def _for_each(kind: str | RuleKind, fn: Any) -> Any:
-    """What makes the fallback of one operator."""
+    """Return a function that makes the fallback of an operator."""
     if fn is fallthrough_kernel:
         return fn
     accept = rule_kind(kind).accept
@@ -442,17 +442,17 @@ def _check_library(ns: object, kind: object) -> None:
     if kind not in _KINDS:
         near = did_you_mean(str(kind).upper(), _KINDS)
         raise RegistrationError(
-            f"Library: {kind!r} is no kind of library{near}",
+            f"Library: unknown kind {kind!r}{near}",
             do=f"use one of {quoted(_KINDS)}",
         )
     if not isinstance(ns, str) or not ns.isidentifier() or not ns.isascii():
         raise RegistrationError(
-            f"Library: {ns!r} is no name of a namespace",
+            f"Library: {ns!r} cannot be a namespace",
             do="use ASCII letters, digits and underscores: the name of your package",
         )
     if ns == _OWN_NAMESPACE and kind == "DEF":
         raise RegistrationError(
-            f"the namespace '{ns}' is defined already, by customop itself",
+            f"the namespace '{ns}' belongs to customop",
             do=f'Library("{ns}", "IMPL") registers for its operators',
         )
 
@@ -462,8 +462,8 @@ def _check_alias_analysis(ns: str, given: object) -> None:
         near = did_you_mean(str(given).upper(), _ALIAS_ANALYSES[1:])
         raise RegistrationError(
             f"library '{ns}': alias_analysis={given!r} is unknown{near}",
-            do=f"use one of {quoted(_ALIAS_ANALYSES)}; the schema says what shares"
-            " memory: Array(a)",
+            do=f"use one of {quoted(_ALIAS_ANALYSES)}; the schema says which"
+            " arrays share memory: Array(a)",
         )
 
 
@@ -479,7 +479,7 @@ def _check_undefined(qualname: str, where: str) -> None:
 
 
 def _qualified(name: Any, ns: str) -> str:
-    """The qualified name of an operator of the namespace."""
+    """Return the qualified name of an operator in the namespace."""
     qualname = name.qualname if isinstance(name, Operator) else name
     if isinstance(qualname, str) and "::" not in qualname:
         qualname = f"{ns}::{qualname}"

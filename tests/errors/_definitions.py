@@ -57,13 +57,13 @@ DEFINITIONS: dict[str, Row] = {
     "no function": (
         define("m::x", 3),
         co.RegistrationError,
-        "m::x: custom_op makes an operator of a function, got 3\n"
+        "m::x: custom_op expects a function, got 3\n"
         "  do: pass the function that computes the result",
     ),
     "an operator": (
         define("m::x", plain_op),
         co.RegistrationError,
-        f"m::x: custom_op makes an operator of a function, got <Operator {PLAIN}>\n"
+        f"m::x: custom_op expects a function, got <Operator {PLAIN}>\n"
         "  do: pass the function that computes the result",
     ),
     "unknown device": (

@@ -32,17 +32,17 @@ KNOWN = (
     [
         (
             lambda lib: co.Library(lib.ns, "DFE"),
-            "Library: 'DFE' is no kind of library (did you mean 'DEF'?)\n"
+            "Library: unknown kind 'DFE' (did you mean 'DEF'?)\n"
             "  do: use one of 'DEF', 'IMPL', 'FRAGMENT'",
         ),
         (
             lambda lib: co.Library("my-lib", "DEF"),
-            "Library: 'my-lib' is no name of a namespace\n"
+            "Library: 'my-lib' cannot be a namespace\n"
             "  do: use ASCII letters, digits and underscores: the name of your package",
         ),
         (
             lambda lib: co.Library("np", "DEF"),
-            "the namespace 'np' is defined already, by customop itself\n"
+            "the namespace 'np' belongs to customop\n"
             '  do: Library("np", "IMPL") registers for its operators',
         ),
         (
@@ -102,24 +102,24 @@ KNOWN = (
         ),
         (
             lambda lib: lib.define("(Array x) -> Array"),
-            "ns: '(Array x) -> Array' is no name with a schema\n"
+            "ns: '(Array x) -> Array' is not a name with a schema\n"
             '  do: write "name(Array x, float k=1.0) -> Array"',
         ),
         (
             lambda lib: lib.define("g(Array x) -> Array", "PURE"),
             "library 'ns': alias_analysis='PURE' is unknown\n"
-            "  do: use one of '', 'FROM_SCHEMA', 'CONSERVATIVE'; the schema says what"
-            " shares memory: Array(a)",
+            "  do: use one of '', 'FROM_SCHEMA', 'CONSERVATIVE'; the schema says which"
+            " arrays share memory: Array(a)",
         ),
         (
             lambda lib: co.Library(lib.ns, "IMPL").define("g(Array x) -> Array"),
-            "library 'ns' is of the kind IMPL, which defines no operators\n"
+            "library 'ns' is of the kind IMPL, which cannot define operators\n"
             "  made at {here}\n"
             '  do: Library("ns", "FRAGMENT")',
         ),
         (
             lambda lib: lib.fallback(one, "CPU"),
-            "a fallback is for all namespaces, this library for 'ns'\n"
+            "a fallback serves all namespaces, but this library serves 'ns'\n"
             '  do: Library("_", "IMPL").fallback(fn, "CPU")',
         ),
         (
@@ -129,7 +129,7 @@ KNOWN = (
         (
             lambda lib: co.define("ns::g", "g(Array x) -> Array"),
             "ns::g: the schema 'g(Array x) -> Array' does not begin with its parameters\n"
-            '  do: write "(Array x, float k=1.0) -> Array": the name stands before it',
+            '  do: write "(Array x, float k=1.0) -> Array", without the name',
         ),
         (
             lambda lib: co.define("g", "(Array x) -> Array"),
@@ -246,7 +246,7 @@ def test_message_of_a_schema_without_a_function(lib: co.Library) -> None:
     ):
         f(X)
     assert str(caught.value) == (
-        f"{lib.ns}::f was defined by its schema alone, so no function is left\n"
+        f"{lib.ns}::f has no default kernel: it was defined by its schema alone\n"
         f"  {lib.ns}::f(Array x) -> Array\n"
         f"  at {here}\n"
         f'  do: impl("{lib.ns}::f", "default", fn)'
