@@ -172,14 +172,18 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'customop' has no attribute '{name}'")
     found = getattr(importlib.import_module(_LATER[name]), name)
     globals()[name] = found
+    _make_public(found)
     return found
 
 
-# Tracebacks and pickles use the public names of public classes.
+def _make_public(value: Any) -> None:
+    """Have tracebacks and pickles use the public name of a class."""
+    if isinstance(value, type) and value.__module__.startswith("customop."):
+        value.__module__ = "customop"
+
+
 for _name in __all__:
-    _value = globals().get(_name)
-    if isinstance(_value, type) and _value.__module__.startswith("customop."):
-        _value.__module__ = "customop"
+    _make_public(globals().get(_name))
 
 # Last, because the NumPy operators are registered through the names above.
 from customop import numpy as _numpy  # noqa: E402, F401  # isort: skip

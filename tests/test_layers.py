@@ -18,6 +18,16 @@ PACKAGE = ROOT / "customop"
 NUMPY_LAYER = sorted((PACKAGE / "numpy").glob("*.py"))
 
 
+def test_a_class_name_is_used_once() -> None:
+    """No two classes of the package share a name, but for a leading underscore."""
+    seen: dict[str, list[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                seen.setdefault(node.name.lstrip("_"), []).append(str(path))
+    assert {name: paths for name, paths in seen.items() if len(paths) > 1} == {}
+
+
 @pytest.mark.exhaustive
 def test_contracts_are_kept() -> None:
     """No folder imports from its own row or a higher one, and none has a circle."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 __all__ = ["changing"]
 
 
-class _Changes:
+class _ChangeLock:
     """A lock that finalizers may request at any moment.
 
     The garbage collector runs finalizers between any two lines, also while this thread
@@ -36,7 +36,7 @@ class _Changes:
 
 
 # Held while a table changes or a kernel is marked as proven; calls never wait for it.
-changing: _Changes = _Changes()
+changing: _ChangeLock = _ChangeLock()
 
 # The lock must be free in a process that is forked while a table changes.
 if hasattr(os, "register_at_fork"):

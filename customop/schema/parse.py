@@ -56,7 +56,7 @@ _EXAMPLE = 'write it like "(Array x, int y=1, *, float? z=None) -> Array"'
 _Part = tuple[str, int]
 
 
-class _Fault(Exception):
+class _SyntaxFault(Exception):
     """An error in the text: the reason, and its place."""
 
     def __init__(self, reason: str, at: int, width: int = 1) -> None:
@@ -76,7 +76,7 @@ def parse(text: str) -> tuple[tuple[Parameter, ...], tuple[Return, ...], bool]:
         arrow = _find_arrow(text)
         parameters = _parse_parameters(_between_parentheses(text[:arrow]))
         return (parameters, *_parse_returns(*_stripped(text[arrow + 2 :], arrow + 2)))
-    except _Fault as fault:
+    except _SyntaxFault as fault:
         raise SchemaError(
             f"schema string: {fault.reason}", _mark(text, fault), do=_EXAMPLE
         ) from None
@@ -84,7 +84,7 @@ def parse(text: str) -> tuple[tuple[Parameter, ...], tuple[Return, ...], bool]:
         raise SchemaError("schema string: nested too deeply", do=_EXAMPLE) from None
 
 
-def _mark(text: str, fault: _Fault) -> str:
+def _mark(text: str, fault: _SyntaxFault) -> str:
     """The line of the fault, with carets under it."""
     start = text.rfind("\n", 0, fault.at) + 1
     line = text[start:].split("\n", 1)[0]
@@ -113,7 +113,7 @@ def _find_arrow(text: str) -> int:
     for i, depth, _ in _outside(text):
         if not depth and text.startswith("->", i):
             return i
-    raise _Fault("no '->' before the results", len(text))
+    raise _SyntaxFault("no '->' before the results", len(text))
 
 
 def _closing(text: str, at: int) -> int:
@@ -121,7 +121,7 @@ def _closing(text: str, at: int) -> int:
     for i, depth, c in _outside(text):
         if not depth and c in _CLOSE:
             return i
-    raise _Fault(f"'{text[0]}' is never closed", at)
+    raise _SyntaxFault(f"'{text[0]}' is never closed", at)
 
 
 def _stripped(text: str, at: int) -> _Part:
@@ -131,7 +131,7 @@ def _stripped(text: str, at: int) -> _Part:
 def _between_parentheses(text: str) -> _Part:
     text, at = _stripped(text, 0)
     if text[:1] != "(" or _closing(text, at) != len(text) - 1:
-        raise _Fault("the parameters must be in parentheses", at)
+        raise _SyntaxFault("the parameters must be in parentheses", at)
     return text[1:-1], at + 1
 
 
@@ -150,7 +150,7 @@ def _items(text: str, at: int) -> list[_Part]:
         found.pop()
     for part, place in found:
         if not part:
-            raise _Fault("an item is missing here", place)
+            raise _SyntaxFault("an item is missing here", place)
     return found
 
 
@@ -175,18 +175,18 @@ def _parse_parameters(inside: _Part) -> tuple[Parameter, ...]:
 
 def _check_star(kind: str, is_last: bool, at: int) -> None:
     if kind == KEYWORD_ONLY:
-        raise _Fault("'*' appears twice", at)
+        raise _SyntaxFault("'*' appears twice", at)
     if is_last:
-        raise _Fault("no parameter follows '*'", at)
+        raise _SyntaxFault("no parameter follows '*'", at)
 
 
 def _positional_only(found: list[Parameter], at: int) -> list[Parameter]:
     kinds = {p.kind for p in found}
     if KEYWORD_ONLY in kinds:
-        raise _Fault("'/' must come before '*'", at)
+        raise _SyntaxFault("'/' must come before '*'", at)
     if POSITIONAL_ONLY in kinds or not found:
         reason = "'/' appears twice" if found else "no parameter comes before '/'"
-        raise _Fault(reason, at)
+        raise _SyntaxFault(reason, at)
     return [
         Parameter(p.name, p.type, p.default, POSITIONAL_ONLY, p.alias) for p in found
     ]
@@ -196,11 +196,11 @@ def _check_place(found: list[Parameter], part: str, at: int) -> None:
     """Raise unless the last parameter may follow those before it."""
     *before, last = found
     if last.name in [p.name for p in before]:
-        raise _Fault(f"parameter '{last.name}' appears twice", at, len(part))
+        raise _SyntaxFault(f"parameter '{last.name}' appears twice", at, len(part))
     if last.kind == KEYWORD_ONLY or last.default is not MISSING:
         return
     if any(p.default is not MISSING for p in before):
-        raise _Fault(
+        raise _SyntaxFault(
             f"parameter '{last.name}' has no default, but follows one that has",
             at,
             len(part),
@@ -209,18 +209,18 @@ def _check_place(found: list[Parameter], part: str, at: int) -> None:
 
 def _parse_parameter(part: str, at: int, kind: str) -> Parameter:
     if not part:
-        raise _Fault("a parameter is missing here", at)
+        raise _SyntaxFault("a parameter is missing here", at)
     found, alias, end = _parse_type(part, at)
     match = _NAME.match(part, end)
     if not match or not match[1].isidentifier():
-        raise _Fault("a parameter needs a type and a name", at, len(part))
+        raise _SyntaxFault("a parameter needs a type and a name", at, len(part))
     if keyword.iskeyword(match[1]):
         reason = f"'{match[1]}' is a Python keyword, which cannot name a parameter"
-        raise _Fault(reason, at + match.start(1), len(match[1]))
+        raise _SyntaxFault(reason, at + match.start(1), len(match[1]))
     place = at + match.end()
     rest = part[match.end() :]
     if rest and not match[2]:
-        raise _Fault(f"cannot read {rest!r}", place, len(rest))
+        raise _SyntaxFault(f"cannot read {rest!r}", place, len(rest))
     default = _parse_default(rest, found, place) if match[2] else MISSING
     return Parameter(match[1], found, default, kind, alias)
 
@@ -236,7 +236,7 @@ def _parse_type(part: str, at: int) -> tuple[SchemaType, Alias | None, int]:
         return _parse_suffix(part, at, *_parse_dict(part, at))
     match = _TYPE_NAME.match(part)
     if not match:
-        raise _Fault("a type is missing here", at, len(part))
+        raise _SyntaxFault("a type is missing here", at, len(part))
     name, end = match[0], match.end()
     if part.startswith("{", end):
         return _parse_suffix(part, at, *_parse_choice(name, part, at, end))
@@ -251,14 +251,14 @@ def _parse_type(part: str, at: int) -> tuple[SchemaType, Alias | None, int]:
     )
     alias = Alias(marks["alias"], bool(marks["write"])) if marks["alias"] else None
     if alias and not holds_arrays(found):
-        raise _Fault("only arrays have aliases", at, marks.end())
+        raise _SyntaxFault("only arrays have aliases", at, marks.end())
     return _parse_suffix(part, at, found, alias, marks.end())
 
 
 def _find_type(name: str, at: int) -> SchemaType:
     found = NAMES.get(name) or find_class(name)
     if found is None:
-        raise _Fault(f"unknown type '{name}'{_hint(name)}", at, len(name))
+        raise _SyntaxFault(f"unknown type '{name}'{_hint(name)}", at, len(name))
     return found
 
 
@@ -281,7 +281,7 @@ def _parse_axes(
     if element not in ELEMENTS:
         near = did_you_mean(name, ELEMENTS) or f"; known: {KNOWN_ELEMENTS}"
         reason = f"'{name}' is not a class of array elements{near}"
-        raise _Fault(reason, at, len(name))
+        raise _SyntaxFault(reason, at, len(name))
     inside, place = part[start + 1 :], at + start + 1
     inside = inside[: _closing(part[start:], place) - 1]
     texts = [] if inside.strip() == "()" else _items(inside, place)
@@ -289,7 +289,7 @@ def _parse_axes(
         return ArrayType(element, read_axes([text for text, _ in texts]), or_number)
     except ShapeFault as fault:
         text, where = texts[fault.index]
-        raise _Fault(
+        raise _SyntaxFault(
             f"the shape of an array: {fault.reason}", where, len(text)
         ) from None
 
@@ -324,16 +324,18 @@ def _parse_choice(
 ) -> tuple[SchemaType, Alias | None, int]:
     end = start + _closing(part[start:], at + start)
     if name not in _CHOICES:
-        raise _Fault(f"a choice has str, int or bool values, not {name}", at, len(name))
+        raise _SyntaxFault(
+            f"a choice has str, int or bool values, not {name}", at, len(name)
+        )
     options: list[Any] = []
     for text, place in _items(part[start + 1 : end], at + start + 1):
         option = _read_option(text)
         if type(option) is not _CHOICES[name] or option in options:
             reason = "appears twice" if option in options else f"is not of type {name}"
-            raise _Fault(f"the choice {text} {reason}", place, len(text))
+            raise _SyntaxFault(f"the choice {text} {reason}", place, len(text))
         options.append(option)
     if not options:
-        raise _Fault("a choice needs values to choose from", at, end + 1)
+        raise _SyntaxFault("a choice needs values to choose from", at, end + 1)
     return Choice(name, tuple(options)), None, end + 1
 
 
@@ -349,11 +351,11 @@ def _parse_tuple(part: str, at: int) -> tuple[SchemaType, Alias | None, int]:
     end = _closing(part, at)
     found = [_whole_type(*item) for item in _items(part[1:end], at + 1)]
     if not found:
-        raise _Fault("a tuple needs a type for each place", at, end + 1)
+        raise _SyntaxFault("a tuple needs a type for each place", at, end + 1)
     # One name is for all arrays of an argument. It is written at the first.
     aliases = [alias for kind, alias in found if holds_arrays(kind)]
     if any(aliases[1:]):
-        raise _Fault("write the alias of a tuple at its first array", at, end + 1)
+        raise _SyntaxFault("write the alias of a tuple at its first array", at, end + 1)
     alias = aliases[0] if aliases else None
     return TupleOf(tuple(kind for kind, _ in found)), alias, end + 1
 
@@ -361,7 +363,7 @@ def _parse_tuple(part: str, at: int) -> tuple[SchemaType, Alias | None, int]:
 def _whole_type(text: str, at: int) -> tuple[SchemaType, Alias | None]:
     found, alias, end = _parse_type(text, at)
     if text[end:].strip():
-        raise _Fault(f"cannot read {text[end:]!r}", at + end, len(text) - end)
+        raise _SyntaxFault(f"cannot read {text[end:]!r}", at + end, len(text) - end)
     return found, alias
 
 
@@ -372,7 +374,7 @@ def _parse_suffix(
         if match[0] != "?":
             found = ListOf(found, int(match[1]) if match[1] else None)
         elif isinstance(found, Maybe):
-            raise _Fault("'?' appears twice", at + end)
+            raise _SyntaxFault("'?' appears twice", at + end)
         else:
             found = Maybe(found)
         end = match.end()
@@ -384,7 +386,7 @@ def _parse_suffix(
 
 def _parse_returns(text: str, at: int) -> tuple[tuple[Return, ...], bool]:
     if not text:
-        raise _Fault("the results are missing", at)
+        raise _SyntaxFault("the results are missing", at)
     whole = text[0] == "(" and _closing(text, at) == len(text) - 1
     if not whole:
         return (_parse_return(text, at, []),), False
@@ -398,9 +400,9 @@ def _parse_return(part: str, at: int, before: list[str]) -> Return:
     found, alias, end = _parse_type(part, at)
     name, place = _stripped(part[end:], at + end)
     if name and not name.isidentifier():
-        raise _Fault(f"cannot read {name!r}", place, len(name))
+        raise _SyntaxFault(f"cannot read {name!r}", place, len(name))
     if name and name in before:
-        raise _Fault(f"result '{name}' appears twice", at, len(part))
+        raise _SyntaxFault(f"result '{name}' appears twice", at, len(part))
     return Return(found, name, alias)
 
 
@@ -418,10 +420,10 @@ def _refuse(text: str) -> NoReturn:
 def _parse_default(text: str, kind: SchemaType, at: int) -> Any:
     try:
         return check_default(_read_value(text, kind), kind)
-    except (Mismatch, _Fault, *_READ_ERRORS) as error:
+    except (Mismatch, _SyntaxFault, *_READ_ERRORS) as error:
         why = f": {error}" if isinstance(error, Mismatch) and str(error) else ""
         reason = f"default {text or 'nothing'} does not fit {kind}{why}"
-        raise _Fault(reason, at, len(text)) from None
+        raise _SyntaxFault(reason, at, len(text)) from None
 
 
 def _read_value(text: str, kind: SchemaType) -> Any:

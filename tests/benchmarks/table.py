@@ -131,7 +131,7 @@ def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def as_markdown(rows: Iterable[Row]) -> str:
-    """The table and the machine, for the README."""
+    """The table and the machine, as Markdown."""
     lines = [_HEAD, ("---",) * len(_HEAD), *(row.cells() for row in rows)]
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
     return f"{table}\n\n{machine()}\n"

@@ -22,7 +22,6 @@ pytestmark = pytest.mark.exhaustive
 
 ROOT = Path(__file__).parents[2]
 STUBS = ROOT / "stubs"
-README = ROOT / "README.md"
 # The stub has the signatures of this release.
 RELEASE = "14"
 
@@ -106,11 +105,12 @@ def _sources() -> Iterator[tuple[str, str]]:
         if path.parent.name == "fail":  # where names are wrong on purpose
             continue
         yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
-    blocks = re.findall(
-        r"^```python\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL
-    )
-    for number, text in enumerate(blocks):
-        yield f"README.md, block {number}", text
+    for page in (ROOT / "README.md", ROOT / "examples" / "guide" / "gpu.md"):
+        blocks = re.findall(
+            r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL
+        )
+        for number, text in enumerate(blocks):
+            yield f"{page.name}, block {number}", text
 
 
 def _uses(text: str) -> set[str]:
