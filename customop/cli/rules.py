@@ -139,8 +139,9 @@ def _origins(op: Operator[..., Any], key: str | RuleKind) -> Iterator[tuple[str,
     derived = None if kind.derive is None else kind.derive(op)
     yield "tags", key == FAKE and not has_body and find_fake(op) is not None
     yield ("tags" if key in _TRANSFORMS else "derived"), derived is not None
-    yield "autograd", kind.substitute(op) is not None
+    other = kind.instead
+    yield "autograd", other in op.rows
     yield "body", has_body and key in (FAKE, *_TRANSFORMS)
     yield "fallback", op.fallback_for(key) is not None
-    yield "autograd", key is JVP and op.fallback_for(AUTOGRAD) is not None
+    yield "autograd", other is not None and op.fallback_for(other) is not None
     yield "loop", bool(kind.last_resort)

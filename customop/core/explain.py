@@ -132,10 +132,9 @@ def _by_interpreter(op: RuleTable, args: Sequence[Any], top: Any) -> Candidate:
     row = op.rows.get(kind) or op.rows.get(kind.name)
     if row is not None:
         return _candidate(kind.title, who, row)
-    substitute = kind.substitute(op)
-    if substitute is not None:
-        other, how = substitute
-        return _candidate(other.title, f"{who}; {how}", op.rows[other])
+    other = kind.instead
+    if other is not None and other in op.rows:
+        return _candidate(other.title, f"{who}; {kind.how_instead}", op.rows[other])
     derived = None if kind.derive is None else kind.derive(op)
     if derived is not None:
         why = f"{who}; derived by its {source_of(derived)}"

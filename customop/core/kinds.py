@@ -39,6 +39,7 @@ class AutogradKind(RuleKind):
 
     __slots__ = ()
     falls_through: ClassVar[bool] = True
+    call_title: ClassVar[str] = "autograd forward"
 
     def check_given(self, qualname: str, fn: Any) -> None:
         """Raise unless `fn` can be registered for some operator."""
@@ -67,10 +68,13 @@ class JvpKind(RuleKind):
 
     __slots__ = ()
 
-    def substitute(self, op: RuleTable) -> tuple[RuleKind, str] | None:
-        """The backward formula: forward mode transposes it."""
-        found = AUTOGRAD in op.rows
-        return (AUTOGRAD, "it is transposed for jvp") if found else None
+    returns_pair: ClassVar[bool] = True
+    how_instead: ClassVar[str] = "it is transposed for jvp"
+
+    @property
+    def instead(self) -> RuleKind | None:
+        """The kind of backward formulas."""
+        return AUTOGRAD
 
 
 class VmapKind(RuleKind):
@@ -78,6 +82,7 @@ class VmapKind(RuleKind):
 
     __slots__ = ()
     last_resort: ClassVar[str] = "loop over the rows"
+    returns_pair: ClassVar[bool] = True
 
 
 AUTOGRAD = AutogradKind("autograd", returns="gradients of the positional inputs")

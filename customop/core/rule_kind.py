@@ -72,6 +72,12 @@ class RuleKind:
     falls_through: ClassVar[bool] = False
     # What a transform does with an operator without a rule, if not to raise.
     last_resort: ClassVar[str] = ""
+    # How messages say that a rule of another kind is used instead.
+    how_instead: ClassVar[str] = ""
+    # Whether a rule returns a tuple of two.
+    returns_pair: ClassVar[bool] = False
+    # The name of a call under the transform, where it is not that of the rule.
+    call_title: ClassVar[str] = ""
 
     def __init__(
         self,
@@ -213,12 +219,13 @@ class RuleKind:
         # The row of a mode over a kind of array, such as FakeMode, is that kind's.
         if self in op.rows or self.name in op.rows:
             return True
-        if self.substitute(op) is not None:
+        if self.instead in op.rows:
             return True
         return self.derive is not None and self.derive(op) is not None
 
-    def substitute(self, op: RuleTable) -> tuple[RuleKind, str] | None:
-        """The kind whose registered rule serves for this one, and how; or None."""
+    @property
+    def instead(self) -> RuleKind | None:
+        """Another kind whose rule can be used instead; see `how_instead`."""
         return None
 
 

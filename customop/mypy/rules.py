@@ -12,7 +12,6 @@ from mypy.types import Type
 
 from customop.arrays.kinds import FAKE
 from customop.core.grad_rules import Formula
-from customop.core.kinds import JVP, VMAP
 from customop.core.registration import Registration
 from customop.core.rule_kind import (
     RuleKind,
@@ -100,7 +99,7 @@ class Registered:
         fn, op = self.function.stand_in(), self.record.definition
         if not self._passes(code, lambda: kind.check(op, fn)):
             return
-        if kind in (JVP, VMAP):
+        if kind.returns_pair:
             for wrong in wrong_pairs(self.function, kind.returns):
                 self._report_return(f"the {kind.title}", wrong, code)
         if kind.with_inputs and kind.leading is not None:

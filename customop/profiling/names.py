@@ -10,7 +10,7 @@ from customop.core.arguments import kind_of_call
 from customop.core.array_classes import find_array_rule
 from customop.core.derived.find import find_fake
 from customop.core.interpreter import Interpreter, Mode
-from customop.core.kinds import AUTOGRAD, COMPOSITE, JVP, VMAP
+from customop.core.kinds import COMPOSITE, JVP, VMAP
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 
@@ -81,8 +81,8 @@ def _rule_name(op: RuleTable, interpreter: Interpreter, fn: Callable[..., Any]) 
     kind = interpreter.kind
     if isinstance(interpreter, Mode):
         return f"{kind.name} mode"
-    if kind is AUTOGRAD:
-        return "autograd forward"
+    if kind.call_title:
+        return kind.call_title
     if op.find_rule(kind) is not None:
         return f"{kind.name} rule"
     return _WITHOUT_RULE.get(kind, f"{kind.name} interpreter")
