@@ -1,5 +1,7 @@
-"""The one idea: an operator is a schema and a table of rules, and a call picks one.
+"""Operators: a schema, a table of rules, and which rule a call takes.
 
-May import `schema` and all below it. Start with `operator`, then `dispatch` (which rule
-a call takes), `kernels` (which kernel) and `proof` (what a kernel must keep).
+Imports arrays, schema and below. Start with table.py (the table), then dispatch.py (how
+a call picks a row), rule_kind.py and kinds.py (what can be a row), registration.py (how
+rows enter) and operator.py (the public object). contract/ checks what kernels return,
+derived/ makes rules from tags and shapes.
 """

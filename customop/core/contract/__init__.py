@@ -1,5 +1,6 @@
 """What a kernel promises by its schema, and how calls prove it.
 
-proof.py runs a call under proof, results.py compares results with the schema, and
-memory.py knows which arrays share memory and which were written.
+Start with proof.py, a call under proof; proven.py has the calls after it. results.py
+compares results with the schema. memory.py knows which arrays share memory and which
+were written, layout.py the order of axes in memory.
 """

@@ -12,15 +12,13 @@ from customop.arrays.describe import abbreviated
 from customop.arrays.dtypes import dtype_of
 from customop.arrays.fake import strides_of, to_fake
 from customop.arrays.kinds import (
-    CPU,
     FAKE,
     device_of,
     is_array,
 )
 from customop.arrays.nested import flat, map_nested
 from customop.config import config
-from customop.core.changes import changing
-from customop.core.codegen import Drawn, set_fast_kernel
+from customop.core.codegen import Drawn
 from customop.core.contract.layout import (
     differ_in_order,
     differ_in_strides,
@@ -37,9 +35,10 @@ from customop.core.contract.memory import (
     with_copies,
     written_of,
 )
-from customop.core.contract.results import check_returns, check_shapes, finish_fake
+from customop.core.contract.proven import AfterCall, FakeProof, note_proof
+from customop.core.contract.results import check_returns, check_shapes
 from customop.core.derived.find import Guess, find_fake
-from customop.core.table import Plans, RuleTable
+from customop.core.table import RuleTable
 from customop.errors import (
     ContractError,
     CustomOpError,
@@ -55,8 +54,6 @@ from customop.schema.types import (
 )
 
 __all__ = [
-    "AfterCall",
-    "FakeProof",
     "Proof",
     "SampledProof",
     "WarningProof",
@@ -443,86 +440,6 @@ def _outline(values: Sequence[Any]) -> str:
     return f"[{', '.join('array' if is_array(v) else repr(v) for v in values)}]"
 
 
-# ---- calls that need no proof ----
-
-
-class _Unproven:
-    """A call of a kernel that cannot fail because of a proof."""
-
-    __slots__ = ()
-
-    def retries(self, error: BaseException) -> bool:
-        """The kernel never runs again."""
-        return False
-
-
-class AfterCall(_Unproven):
-    """What follows a call of a kernel that has proven its contract.
-
-    It notes what the operator has written. Where the kernel returned shared memory
-    and `config.aliasing` is ``"copy"``, it copies such results.
-    """
-
-    __slots__ = ("copies", "op", "values")
-
-    def __init__(self, op: RuleTable, values: Sequence[Any], *, copies: bool) -> None:
-        self.op: RuleTable = op
-        self.values: Sequence[Any] = values
-        self.copies: bool = copies
-
-    @runs_kernels
-    def run(
-        self,
-        kernel: Callable[..., Any],
-        values: Sequence[Any],
-        keywords: Mapping[str, Any],
-    ) -> Any:
-        """Run the kernel, and do what follows."""
-        return self.check(kernel(*values, **keywords))
-
-    def check(self, out: Any) -> Any:
-        """The result, after its writes were noted."""
-        schema = self.op.schema
-        if schema.written:
-            note_writes(written_of(schema, self.values))
-        if not self.copies:
-            return out
-        values = list(out) if schema.is_tuple else [out]
-        found = shared_results(schema, self.values, values)
-        return with_copies(out, [number for number, _, _ in found])
-
-
-class FakeProof(_Unproven):
-    """A call of a fake kernel, whose result becomes fake at any depth."""
-
-    __slots__ = ("kernel", "op", "values")
-
-    def __init__(
-        self, op: RuleTable, kernel: Callable[..., Any], values: Sequence[Any]
-    ) -> None:
-        self.op: RuleTable = op
-        self.kernel: Callable[..., Any] = kernel
-        self.values: Sequence[Any] = values
-
-    @runs_kernels
-    def run(
-        self,
-        kernel: Callable[..., Any],
-        values: Sequence[Any],
-        keywords: Mapping[str, Any],
-    ) -> Any:
-        """Run the kernel, and return its result with fake arrays."""
-        op = self.op
-        found = finish_fake(op, self.kernel, kernel(*values, **keywords))
-        if op.schema.has_shapes and not isinstance(self.kernel, Guess):
-            is_proven = FAKE in op.proven and config.checks != "always"
-            if not is_proven and config.checks != "never":
-                plans = op.plans
-                check_shapes(op, self.kernel, FAKE, self.values, found)
-                _note_proof(op, plans, FAKE, self.kernel, copies=False)
-        return found
-
-
 # ---- which proof a call needs ----
 
 
@@ -541,11 +458,11 @@ def proof_of(
             return _after_call(op, kind, args)
         proves = SampledProof if config.on_breach == "error" else WarningProof
     elif config.checks == "never":
-        _note_proof(op, plans, kind, kernel, copies=False)
+        note_proof(op, plans, kind, kernel, copies=False)
         return _after_call(op, kind, args)
 
     def done(copies: bool) -> None:
-        _note_proof(op, plans, kind, kernel, copies=copies)
+        note_proof(op, plans, kind, kernel, copies=copies)
 
     return proves(op, kernel, kind, args, find_fake(op), done)
 
@@ -553,23 +470,3 @@ def proof_of(
 def _after_call(op: RuleTable, kind: str, args: Sequence[Any]) -> AfterCall | None:
     copies = kind in op.copied
     return AfterCall(op, args, copies=copies) if copies or op.schema.written else None
-
-
-def _note_proof(
-    op: RuleTable, plans: Plans, kind: str, kernel: Callable[..., Any], *, copies: bool
-) -> None:
-    """Note that a kernel has proven its contract, unless the table has changed since."""
-    with changing:
-        if op.plans is not plans:
-            return
-        # A drawn call may find shared memory that other calls do not show.
-        copies = copies or (kind in op.sampled and kind in op.copied)
-        op.copied = op.copied | {kind} if copies else op.copied - {kind}
-        if config.checks == "always":
-            return
-        if config.sample_checks:
-            op.sampled |= {kind}
-        else:
-            op.proven |= {kind}
-        if kind == CPU.name:
-            set_fast_kernel(op.call, None if copies else kernel)
