@@ -24,13 +24,13 @@ def checks() -> Iterator[None]:
 
 
 def test_the_first_call_is_checked_by_default(settings: Config) -> None:
-    """A kernel proves its contract on its first call, unless told otherwise."""
+    """By default, a kernel's contract is checked on its first call."""
     assert settings.checks == "first"
 
 
 @pytest.mark.parametrize("value", ["first", "always", "never"])
 def test_each_setting_is_taken(settings: Config, value: str) -> None:
-    """The three values are taken and read back."""
+    """The setting accepts its three values."""
     settings.checks = value
     assert repr(settings) == (
         f"config(checks={value!r}, aliasing='error', sample_checks=0.0,"
@@ -40,7 +40,7 @@ def test_each_setting_is_taken(settings: Config, value: str) -> None:
 
 @pytest.mark.parametrize("value", ["sometimes", 3, None, ["first"]])
 def test_a_refused_setting_changes_nothing(settings: Config, value: object) -> None:
-    """Another value is an error, after which the setting is as it was."""
+    """Another value raises and leaves the setting unchanged."""
     settings.checks = "never"
     with pytest.raises(co.ArgumentError):
         settings.checks = value  # type: ignore[assignment]
@@ -48,7 +48,7 @@ def test_a_refused_setting_changes_nothing(settings: Config, value: object) -> N
 
 
 def test_listeners_hear_of_each_change(settings: Config) -> None:
-    """Whoever listens is called once for each change that is made."""
+    """Listeners are called once for each change."""
     seen: list[str] = []
     settings.on_change(lambda: seen.append(settings.checks))
     settings.checks = "always"
@@ -57,7 +57,7 @@ def test_listeners_hear_of_each_change(settings: Config) -> None:
 
 
 def test_a_misspelt_setting_is_an_error(settings: Config) -> None:
-    """A setting that does not exist cannot be set."""
+    """An unknown setting cannot be set."""
     with pytest.raises(AttributeError):
         settings.check = "never"  # type: ignore[attr-defined]
 

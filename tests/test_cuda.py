@@ -1,4 +1,4 @@
-"""CuPy arrays on a CUDA device: every feature once, against NumPy."""
+"""CuPy arrays on a CUDA device: every feature once, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ X = np.arange(6.0).reshape(2, 3) / 7 + 0.5
 
 @pytest.fixture(scope="module")
 def cp() -> Any:
-    """The module cupy, where it is installed and finds a device."""
+    """The module cupy; skip if it is missing or finds no device."""
     cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
     try:
         count = cupy.cuda.runtime.getDeviceCount()
@@ -33,13 +33,13 @@ def cp() -> Any:
 def define(
     schema: str, fn: Callable[..., Any], written: tuple[str, ...] = (), **kwargs: Any
 ) -> co.Operator[..., Any]:
-    """Make an operator of a new name."""
+    """Make an operator with a new name."""
     name = f"cuda_tests::op{next(_numbers)}"
     return co.custom_op(name, fn, mutates_args=written, schema=schema, **kwargs)
 
 
 def assert_equal(cp: Any, mine: Any, expected: Any) -> None:
-    """A CuPy array has the values of a NumPy one."""
+    """Assert that a CuPy array equals a NumPy array."""
     assert isinstance(mine, cp.ndarray)
     assert mine.dtype == np.asarray(expected).dtype
     np.testing.assert_allclose(mine.get(), expected, rtol=1e-12)
@@ -74,7 +74,7 @@ def cube_operator(cp: Any) -> co.Operator[..., Any]:
 
 @pytest.mark.parametrize("checks", ["first", "always", "never"])
 def test_dispatch(cp: Any, checks: str) -> None:
-    """CuPy arrays run the cuda kernel, NumPy arrays the cpu one."""
+    """CuPy arrays use the cuda kernel, NumPy arrays the cpu kernel."""
     co.config.checks = checks
     op = cube_operator(cp)
     for _ in range(3):
@@ -84,7 +84,7 @@ def test_dispatch(cp: Any, checks: str) -> None:
 
 
 def test_gradients_of_every_order(cp: Any) -> None:
-    """A formula of operators serves both kinds of array."""
+    """A formula made of operators works for both kinds of array."""
     op = cube_operator(cp)
     x = cp.asarray(X)
     assert_equal(cp, co.grad(lambda v: np.sum(op(v)))(x), 3 * X**2)
@@ -96,7 +96,7 @@ def test_gradients_of_every_order(cp: Any) -> None:
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_vmap(cp: Any, axis: int) -> None:
-    """Batches stay on the device, by rule and by loop."""
+    """Batches stay on the device, with a rule and with the loop."""
     x = cp.asarray(X)
     ruled = cube_operator(cp)
     assert_equal(cp, co.vmap(ruled, in_dims=axis, out_dims=axis)(x), X**3)
@@ -109,7 +109,7 @@ def test_vmap(cp: Any, axis: int) -> None:
 
 @pytest.mark.filterwarnings("ignore::customop.errors.CustomOpWarning")
 def test_loop_writes_into_the_batch(cp: Any) -> None:
-    """Rows of a CuPy batch are views: what is written is there."""
+    """Rows of a CuPy batch are views, so writes reach the batch."""
 
     def fill(x: Any, y: Any) -> None:
         x[...] = y
@@ -122,7 +122,7 @@ def test_loop_writes_into_the_batch(cp: Any) -> None:
 
 
 def test_fake(cp: Any) -> None:
-    """The fake of a CuPy array lives on its device, and has its layout."""
+    """The fake of a CuPy array has its device and layout."""
     x = cp.asarray(X)
     fake = co.fake_like(x)
     assert (fake.shape, fake.dtype, fake.device) == ((2, 3), X.dtype, "cuda:0")
@@ -134,7 +134,7 @@ def test_fake(cp: Any) -> None:
 
 
 def test_mixing(cp: Any) -> None:
-    """NumPy and CuPy arrays in one call are one error that names both places."""
+    """A call with NumPy and CuPy arrays raises and names both devices."""
     op = define("(Array x, Array[] y) -> Array", lambda x, y: x + sum(y))
     with pytest.raises(co.DeviceMismatchError) as caught:
         op(X, [cp.asarray(X)])
@@ -144,13 +144,13 @@ def test_mixing(cp: Any) -> None:
 
 
 def test_numpy_scalar_beside_a_device_array(cp: Any) -> None:
-    """A NumPy scalar goes with a CuPy array under a transform."""
+    """Under a transform, a NumPy scalar can be combined with a CuPy array."""
     out = co.grad(lambda v: np.sum(v * np.float64(3.0)))(cp.asarray(X))
     assert_equal(cp, out, np.full_like(X, 3.0))
 
 
 def test_contracts(cp: Any) -> None:
-    """Results of a cuda kernel must be CuPy arrays, as many as the schema says."""
+    """A cuda kernel must return CuPy arrays, as many as the schema says."""
     for kernel in (lambda x: x.get(), lambda x: None, lambda x: (x * 1,)):
         op = define("(Array x) -> Array", kernel)
         with pytest.raises(co.ContractError, match="the 'cuda' kernel returns"):
@@ -176,7 +176,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_numpy_code_on_traced_device_arrays(cp: Any, name: str) -> None:
-    """NumPy functions of tracers compute on the device what NumPy computes."""
+    """NumPy functions of traced CuPy arrays compute the same on the device."""
     fn = FUNCTIONS[name]
     x = cp.asarray(X)
     value, pullback = co.vjp(fn, x)
@@ -196,14 +196,14 @@ def test_cupy_code_on_tracers(cp: Any) -> None:
 
 
 def test_reflected_operators(cp: Any) -> None:
-    """A CuPy array on the left of a tracer gives it the word."""
+    """A CuPy array on the left of an operator lets the tracer on the right handle it."""
     x = cp.asarray(X)
     out = co.grad(lambda v: np.sum(x * v + x / v))(x)
     assert_equal(cp, out, X - X / X**2)
 
 
 def test_factory(cp: Any) -> None:
-    """An operator without arrays makes them where its device says."""
+    """An operator without array arguments creates arrays on its `device`."""
     op = define(
         '(int n, device device="cpu") -> Array',
         lambda n, device: np.ones(n),
@@ -214,7 +214,7 @@ def test_factory(cp: Any) -> None:
 
 
 def test_hessian(cp: Any) -> None:
-    """The highest of the derivatives runs on the device throughout."""
+    """Second derivatives are computed on the device."""
     op = cube_operator(cp)
     out = co.hessian(lambda v: np.sum(op(v)))(cp.asarray(X[0]))
     assert_equal(cp, out, np.diag(6 * X[0]))

@@ -19,7 +19,7 @@ NUMPY_LAYER = sorted((PACKAGE / "numpy").glob("*.py"))
 
 
 def test_a_class_name_is_used_once() -> None:
-    """No two classes of the package share a name, but for a leading underscore."""
+    """No two classes of the package share a name, even with an underscore in front."""
     seen: dict[str, list[str]] = {}
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -30,7 +30,7 @@ def test_a_class_name_is_used_once() -> None:
 
 @pytest.mark.exhaustive
 def test_contracts_are_kept() -> None:
-    """No folder imports from its own row or a higher one, and none has a circle."""
+    """No folder imports from its own row or a higher one, and there are no cycles."""
     linter = shutil.which("lint-imports", path=str(Path(sys.executable).parent))
     assert linter is not None, "import-linter is in the extra 'dev'"
     run = subprocess.run(
@@ -57,7 +57,7 @@ def imports(path: Path) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("path", NUMPY_LAYER, ids=lambda path: path.stem)
 def test_law_9_numpy_operators_are_made_of_public_names(path: Path) -> None:
-    """A NumPy module imports what `customop.__all__` has, and its neighbours alone.
+    """A NumPy module imports only from `customop.__all__` and its own folder.
 
     import-linter cannot see this: `from customop import jvp` is the function, yet
     there is a module of that name.
@@ -80,7 +80,7 @@ def test_law_9_numpy_operators_touch_nothing_private(path: Path) -> None:
         if isinstance(node, ast.Attribute)
         and node.attr.startswith("_")
         and not node.attr.startswith("__")
-        # NumPy's own, such as np._NoValue, are its affair.
+        # Private names of NumPy, such as np._NoValue, are allowed.
         and ast.unparse(node.value) != "np"
     }
     assert touched == set()
@@ -127,7 +127,7 @@ def own_names(tree: ast.AST) -> set[str]:
 
 
 def foreign_private(tree: ast.AST) -> list[str]:
-    """Return uses of private names that another module defines."""
+    """Return the private names of other modules that a file uses."""
     known = own_names(tree) | FOREIGN
     imported = [
         f"line {node.lineno}: {alias.name}"
@@ -158,12 +158,12 @@ def breaking(check: Callable[[ast.AST], list[str]]) -> dict[str, list[str]]:
 
 
 def test_operators_are_typed() -> None:
-    """No module says `op: Any`: lower ones say RuleTable, higher ones Operator."""
+    """No module says `op: Any`; it says RuleTable or Operator."""
     found = breaking(untyped_operators)
     assert found == {}
 
 
 def test_private_attributes_stay_in_their_module() -> None:
-    """No module reads an attribute with an underscore that another one defines."""
+    """No module reads a private attribute that another one defines."""
     found = breaking(foreign_private)
     assert found == {}

@@ -11,7 +11,7 @@ import pytest
 OPTIONAL = {"cupy", "jax", "matplotlib", "mypy", "pytest", "scipy", "sklearn", "sympy"}
 OPTIONAL |= {"autograd", "hypothesis", "numpydoc", "plum", "rich", "torch", "tqdm"}
 
-# What a program does, from the least to the most.
+# Programs, from the smallest to the largest.
 PROGRAMS = {
     "import": "import customop",
     "call": """
@@ -55,14 +55,14 @@ except co.CustomOpError as error:
     str(error)
 """,
 }
-# Of Python's own, what a program imports itself if it needs it.
+# Modules of Python that a program imports itself if it needs them.
 RARE = {"argparse", "asyncio", "csv", "hashlib", "http", "logging", "multiprocessing"}
 RARE |= {"pickle", "random", "sqlite3", "string", "tempfile", "unittest", "xml"}
 ASK = "\nimport sys\nprint(*{name.partition('.')[0] for name in sys.modules})"
 
 
 def run(program: str) -> set[str]:
-    """Return the names of the libraries that a program has imported at its end."""
+    """Return the names of the libraries that a program imports."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program + ASK],
         capture_output=True,
@@ -75,26 +75,26 @@ def run(program: str) -> set[str]:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_optional_libraries_stay_out(name: str) -> None:
-    """The package runs on ndarrays with its three requirements alone."""
+    """The package runs on ndarrays with only its three requirements."""
     assert run(PROGRAMS[name]) & OPTIONAL == set()
 
 
 @pytest.mark.parametrize("name", ["import", "call", "transforms"])
 def test_rare_modules_stay_out(name: str) -> None:
-    """The package imports little beyond what its requirements import."""
+    """The package imports few modules in addition to its requirements."""
     requirements = run("import numpy, optree, typing_extensions")
     assert (run(PROGRAMS[name]) - requirements) & RARE == set()
 
 
 def test_the_proof_sees_imports() -> None:
-    """A library that is imported is seen: the proof above can fail."""
+    """The test above can fail: it detects an imported library."""
     assert "hypothesis" in run("import hypothesis")
 
 
 def test_requirements_suffice() -> None:
-    """What `import customop` adds to `import numpy` is the two other requirements."""
+    """`import customop` adds two distributions to `import numpy`."""
     added = run("import customop") - run("import numpy") - {"customop"}
-    # Of the new names those that an installed distribution has put there.
+    # Keep only modules of installed distributions.
     owners = packages_distributions()
     found = {name for module in added for name in owners.get(module, ())}
     assert found == {"optree", "typing_extensions"}

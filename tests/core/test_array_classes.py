@@ -17,7 +17,7 @@ Masked = np.ma.MaskedArray
 
 
 def define(fn: Any = lambda x: x * 2, schema: str = "(Array x) -> Array", **more: Any):
-    """Make an operator of a new name."""
+    """Make an operator with a new name."""
     name = f"classes::op{next(_numbers)}"
     return co.custom_op(name, fn, mutates_args=(), schema=schema, **more)
 
@@ -27,11 +27,11 @@ class Tagged(np.ndarray):
 
 
 class Deeper(Tagged):
-    """A subclass of that."""
+    """A subclass of the subclass."""
 
 
 class Boxed:
-    """An array class of its own, which no kind of array knows."""
+    """An array class that is not a registered kind of array."""
 
     def __init__(self, values: np.ndarray) -> None:
         self.values = values
@@ -41,13 +41,13 @@ class Boxed:
 
 
 def keep_mask(op: Any, args: Any, kwargs: Any) -> Any:
-    """Compute on the numbers, and keep the mask."""
+    """Compute on the data and keep the mask."""
     (x,) = args
     return Masked(op(x.data, **kwargs), x.mask)
 
 
 def test_masked_array_keeps_its_mask() -> None:
-    """A rule for masked arrays gives what numpy.ma gives."""
+    """A rule for masked arrays gives the same result as numpy.ma."""
     op = define().register_array_dispatch(Masked, keep_mask)
     x = Masked(X, [False, True, False])
     for _ in range(2):
@@ -58,7 +58,7 @@ def test_masked_array_keeps_its_mask() -> None:
 
 
 def test_plain_arrays_go_to_the_kernel() -> None:
-    """Arrays that are no subclass take the fast path, rule or no rule."""
+    """Plain arrays use the fast path, with or without a rule."""
     calls = []
     op = define().register_array_dispatch(
         Masked, lambda op, args, kwargs: calls.append(1)
@@ -70,7 +70,7 @@ def test_plain_arrays_go_to_the_kernel() -> None:
 
 
 def test_exact_class_goes_before_its_bases() -> None:
-    """The rule of the class itself counts, else that of its nearest base."""
+    """The rule of the class counts, otherwise that of its nearest base."""
     op = define()
     op.register_array_dispatch(Tagged, lambda op, args, kwargs: "tagged")
     assert op(X.view(Deeper)) == "tagged"
@@ -80,13 +80,13 @@ def test_exact_class_goes_before_its_bases() -> None:
 
 
 def test_other_subclasses_go_to_the_kernel() -> None:
-    """A subclass without a rule is a NumPy array as ever."""
+    """A subclass without a rule is treated as a NumPy array."""
     op = define().register_array_dispatch(Masked, keep_mask)
     np.testing.assert_array_equal(np.asarray(op(X.view(Tagged))), 2 * X)
 
 
 def test_first_of_several_classes() -> None:
-    """Of several arrays with a rule the first one says, subclasses before bases."""
+    """If several arrays have rules, the first counts, and subclasses before bases."""
     op = define(lambda x, y: x + y, "(Array x, Array y) -> Array")
     op.register_array_dispatch(Tagged, lambda op, args, kwargs: "tagged")
     op.register_array_dispatch(Deeper, lambda op, args, kwargs: "deeper")
@@ -98,7 +98,7 @@ def test_first_of_several_classes() -> None:
 
 
 def test_what_a_rule_is_given() -> None:
-    """The operator, positional arguments with defaults, keyword-only ones by name."""
+    """A rule gets the operator, positional arguments with defaults, and keywords."""
     schema = "(Array x, float k=2.0, *, str mode='up') -> Array"
     op = define(lambda x, k, *, mode: x * k, schema)
     seen = []
@@ -109,7 +109,7 @@ def test_what_a_rule_is_given() -> None:
 
 
 def test_arrays_in_lists() -> None:
-    """An array in a list has a say as well."""
+    """Arrays in lists count too."""
     op = define(lambda many: many[0] * 1, "(Array[] many) -> Array")
     op.register_array_dispatch(Masked, lambda op, args, kwargs: "masked")
     assert op([X, Masked(X)]) == "masked"
@@ -117,7 +117,7 @@ def test_arrays_in_lists() -> None:
 
 
 def test_decorator() -> None:
-    """Without a function it is a decorator that gives its function back."""
+    """Without a function, `register_array_dispatch` is a decorator."""
     op = define()
 
     @op.register_array_dispatch(Tagged)
@@ -129,7 +129,7 @@ def test_decorator() -> None:
 
 
 def test_free_function() -> None:
-    """The free function registers by name, and gives the operator."""
+    """The function `register_array_dispatch` accepts a name and returns the operator."""
     op = define()
     assert co.register_array_dispatch(op.qualname, Masked, keep_mask) is op
     assert op(Masked(X, [True, False, False])).mask.tolist() == [True, False, False]
@@ -139,7 +139,7 @@ def test_free_function() -> None:
 
 
 def test_after_transforms() -> None:
-    """Under grad the rule sees the array, and the gradient is that of the kernel."""
+    """Under grad, the rule gets the array, and the gradient is the kernel's."""
     seen = []
 
     def note(op: Any, args: Any, kwargs: Any) -> Any:
@@ -157,7 +157,7 @@ def test_after_transforms() -> None:
 
 
 def test_fake_arrays_are_of_no_class() -> None:
-    """A fake array has no class to keep: the fake kernel tells its shape."""
+    """Fake arrays use the fake kernel, not the rule for a class."""
     op = define().register_fake(lambda x: co.fake_like(x))
     op.register_array_dispatch(Masked, keep_mask)
     assert co.eval_shape(op, Masked(X)).shape == (3,)
@@ -167,7 +167,7 @@ def test_fake_arrays_are_of_no_class() -> None:
 
 
 def test_class_that_no_kind_knows() -> None:
-    """A class that is no kind of array is taken where it has a rule, and only there."""
+    """An unknown array class is accepted only by operators with a rule for it."""
     op = define()
     with pytest.raises(co.ArgumentError, match="expects Array"):
         op(Boxed(X))
@@ -189,7 +189,7 @@ def test_class_that_no_kind_knows() -> None:
     ],
 )
 def test_places_of_such_a_class(schema: str, args: Any) -> None:
-    """It may stand wherever an array may."""
+    """An array of such a class is accepted for every array parameter."""
     if "*" in schema:
         op, keywords = define(lambda x, *, y: x, schema), {"y": Boxed(X)}
     else:
@@ -199,12 +199,12 @@ def test_places_of_such_a_class(schema: str, args: Any) -> None:
 
 
 def kinetic(m: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """The energy of masses that move."""
+    """Kinetic energy."""
     return 0.5 * m * v * v
 
 
 def test_unyt_units() -> None:
-    """A rule for unyt arrays computes on numbers and gives the unit."""
+    """A rule for unyt arrays computes on numbers and adds the unit."""
     unyt = pytest.importorskip("unyt", reason="unyt is not installed")
     op = define(kinetic, "(Array m, Array v) -> Array")
 
@@ -222,7 +222,7 @@ def test_unyt_units() -> None:
 
 
 def test_pint_quantities() -> None:
-    """A rule for pint quantities, which are no ndarrays, keeps their units."""
+    """A rule for pint quantities, which are not ndarrays, keeps their units."""
     pint = pytest.importorskip("pint", reason="pint is not installed")
     units = pint.UnitRegistry()
     op = define(kinetic, "(Array m, Array v) -> Array")
@@ -289,14 +289,14 @@ ERRORS = [
 
 
 def plain() -> Any:
-    """An operator of a name that messages show."""
+    """Make an operator with the name that messages show."""
     schema = "(Array x) -> Array"
     return co.custom_op("classes::f", lambda x: x * 1, mutates_args=(), schema=schema)
 
 
 @pytest.mark.parametrize(("cls", "what", "do"), ERRORS)
 def test_refused_class(cls: Any, what: str, do: str) -> None:
-    """A class that a call cannot tell from plain arrays is refused."""
+    """A class that includes plain arrays is refused."""
     with pytest.raises(co.RegistrationError) as caught:
         plain().register_array_dispatch(cls, rule)
     assert str(caught.value) == (
@@ -305,7 +305,7 @@ def test_refused_class(cls: Any, what: str, do: str) -> None:
 
 
 def test_second_rule_for_a_class() -> None:
-    """Two rules for one class are an error that names both places."""
+    """A second rule for a class is an error that names both places."""
     op = plain().register_array_dispatch(Masked, rule)
     with pytest.raises(co.RegistrationError) as caught:
         op.register_array_dispatch(Masked, keep_mask)
@@ -322,14 +322,14 @@ def test_second_rule_for_a_class() -> None:
 
 
 def test_override() -> None:
-    """With override=True the second rule counts."""
+    """With override=True, the second rule counts."""
     op = define().register_array_dispatch(Masked, rule)
     op.register_array_dispatch(Masked, keep_mask, override=True)
     assert op(Masked(X)) is not None
 
 
 def test_rule_of_other_parameters() -> None:
-    """A rule that cannot be called as one is an error when it is registered."""
+    """A rule with the wrong parameters is refused when it is registered."""
 
     def wrong(args: Any, kwargs: Any) -> Any:
         raise AssertionError

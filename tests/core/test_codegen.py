@@ -1,4 +1,4 @@
-"""The generated call: its fast path against the slow path, which is what it means."""
+"""The generated call: its fast path must agree with the slow path."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ X = np.arange(6.0).reshape(2, 3)
 def define(
     schema: str, fn: Callable[..., Any], written: tuple[str, ...] = (), **kwargs: Any
 ) -> co.Operator[..., Any]:
-    """Make an operator of a new name."""
+    """Make an operator with a new name."""
     name = f"codegen::op{next(_numbers)}"
     return co.custom_op(name, fn, mutates_args=written, schema=schema, **kwargs)
 
 
 def seen(value: Any) -> str:
-    """A value by class and content, lists item by item."""
+    """Describe a value by class and content; lists item by item."""
     if type(value) in (list, tuple):
         return f"{type(value).__name__}({', '.join(map(seen, value))})"
     if isinstance(value, np.ndarray):
@@ -38,16 +38,16 @@ def seen(value: Any) -> str:
 
 
 def outcome(call: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[str, str]:
-    """What a call gives: its result, or the class and text of its error."""
+    """Return the result of a call, or the class and text of its error."""
     try:
         return "result", call(*args, **kwargs)
     except Exception as error:  # noqa: BLE001  # whatever it is, both paths must raise it
         return type(error).__name__, str(error)
 
 
-# ---- both paths agree, and give what is expected ----
+# ---- both paths agree ----
 
-# Schema type -> pairs of what is passed and what the kernel must get.
+# Schema type -> pairs of the value passed and the value that the kernel gets.
 COERCIONS: dict[str, list[tuple[Any, Any]]] = {
     "int": [(1, 1), (True, 1), (np.int8(3), 3), (np.array(4), 4), (-(2**70), -(2**70))],
     "float": [
@@ -95,7 +95,7 @@ CASES = [
 
 @pytest.mark.parametrize(("kind", "given", "expected"), CASES)
 def test_coercion(kind: str, given: Any, expected: Any) -> None:
-    """Both paths hand the kernel the same value, of the class that the schema says."""
+    """Both paths pass the kernel the same value, of the class in the schema."""
     op = define(f"(Array x, {kind} v) -> str", lambda x, v: seen(v))
     calls = [op(X, given), op(X, given), op.call(X, v=given), op.dispatch(X, given)]
     assert calls == [seen(expected)] * 4
@@ -128,7 +128,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("kind", "value"), REFUSED)
 def test_refusal(kind: str, value: Any) -> None:
-    """What does not fit is an ArgumentError of one text on every path, at every time."""
+    """A wrong argument raises the same ArgumentError on both paths."""
     op = define(f"(Array x, {kind} v) -> int", lambda x, v: 1)
     before = outcome(op, X, value)
     fits = {"Array": X, "Array[]": [X], "Array?": X, "Array|Scalar": X}
@@ -192,7 +192,7 @@ OPERATORS = {
 @settings(max_examples=60, deadline=None)
 @given(x=ANYTHING, v=ANYTHING, k=ANYTHING)
 def test_paths_agree(kind: str, x: Any, v: Any, k: Any) -> None:
-    """Fast and slow path agree on anything: in the result, or in the error's text."""
+    """For any values, both paths give the same result or the same error."""
     op = OPERATORS[kind]
     assert outcome(op.call, x, v, k) == outcome(op.dispatch, x, v, k)
     assert outcome(op.call, X, v) == outcome(op.dispatch, X, v)
@@ -214,7 +214,7 @@ def everything(a, b=2, /, c=3.0, *, d, e="e", f=None):
 
 
 def test_positional_only() -> None:
-    """Positional-only parameters are refused by name."""
+    """A positional-only parameter cannot be passed by name."""
     op = define("(Array x, float k=1.0, /) -> Array", positional_only)
     for call in (op, op.call, op.dispatch):
         np.testing.assert_array_equal(call(X, 3), 3 * X)
@@ -223,7 +223,7 @@ def test_positional_only() -> None:
 
 
 def test_keyword_only_array() -> None:
-    """A keyword-only array counts as one: its type picks the path."""
+    """A keyword-only array is guarded like other arrays."""
     op = define("(Array x, *, Array y, float k=1.0) -> Array", keyword_only)
     for call in (op, op, op.call, op.dispatch):
         np.testing.assert_array_equal(call(X, y=X, k=2), 3 * X)
@@ -234,7 +234,7 @@ def test_keyword_only_array() -> None:
 
 
 def test_every_kind_of_parameter() -> None:
-    """All kinds together keep order and defaults."""
+    """Parameters of all kinds together keep their order and defaults."""
     schema = "(Array a, int b=2, /, float c=3.0, *, Array d, str e='e', Array? f=None) -> str"
     op = define(schema, everything)
     assert str(inspect.signature(op.call)) != ""
@@ -269,7 +269,7 @@ DEFAULTS = {
 
 @pytest.mark.parametrize("kind", DEFAULTS)
 def test_default(kind: str) -> None:
-    """A default reaches the kernel as the same value passed by hand does."""
+    """A default reaches the kernel like the same value passed explicitly."""
     op = define(f"(Array x, {kind} v={DEFAULTS[kind]}) -> str", lambda x, v: seen(v))
     calls = {op(X), op(X), op.call(X), op.dispatch(X)}
     assert len(calls) == 1
@@ -277,35 +277,35 @@ def test_default(kind: str) -> None:
 
 
 def test_nan_default() -> None:
-    """A default of nan works, though it equals nothing."""
+    """A default of nan works, although nan does not equal itself."""
     op = define("(Array x, float v=nan) -> bool", lambda x, v: math.isnan(v))
     assert [op(X), op(X), op.dispatch(X)] == [True] * 3
 
 
 def test_list_default_is_fresh_for_every_call() -> None:
-    """A kernel that changes its list changes nobody's default."""
+    """A kernel that changes a list does not change the default."""
     op = define("(Array x, int[] v=[1]) -> int", lambda x, v: v.append(2) or len(v))
     assert [op(X), op(X), op.dispatch(X)] == [2, 2, 2]
 
 
-# ---- numbers and places of arrays ----
+# ---- arrays in different places ----
 
 
 def test_no_array() -> None:
-    """An operator of numbers alone has a fast path as well."""
+    """An operator with only numbers has a fast path."""
     op = define("(int n, float k=2.0) -> float", lambda n, k=2.0: n * k)
     assert [op(2), op(3), op.dispatch(3), op(3, 1)] == [4.0, 6.0, 6.0, 3.0]
     assert is_open(op.call)
 
 
 def test_no_parameter() -> None:
-    """An operator may take nothing."""
+    """An operator may have no parameters."""
     op = define("() -> int", lambda: 7)
     assert [op(), op(), op.call(), op.dispatch()] == [7] * 4
 
 
 def test_many_arrays() -> None:
-    """Sixty arrays are guarded one by one."""
+    """An operator can take sixty arrays."""
     names = [f"x{i}" for i in range(60)]
     total = eval(f"lambda {', '.join(names)}: {' + '.join(names)}")
     op = define(f"({', '.join(f'Array {n}' for n in names)}) -> Array", total)
@@ -317,7 +317,7 @@ def test_many_arrays() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2, 9])
 def test_list_of_arrays(count: int) -> None:
-    """A list or tuple of arrays of any length, empty too, arrives as a list."""
+    """A list or tuple of arrays arrives as a list, even if it is empty."""
     op = define("(Array[] many) -> str", lambda many: seen(many))
     expected = seen([X] * count)
     for call in (op, op, op.call, op.dispatch):
@@ -326,7 +326,7 @@ def test_list_of_arrays(count: int) -> None:
 
 
 def test_optional_array() -> None:
-    """None in the place of an array takes the fast path too."""
+    """None for an optional array uses the fast path."""
     op = define(
         "(Array x, Array? y=None) -> Array", lambda x, y: x if y is None else x + y
     )
@@ -339,7 +339,7 @@ def test_optional_array() -> None:
 
 @pytest.mark.parametrize("operand", [2, 2.5, True, 1j, np.float32(2), np.array(3.0), X])
 def test_array_or_number(operand: Any) -> None:
-    """Array|Scalar takes both; a Python number stays one, so that NumPy promotes it."""
+    """Array|Scalar accepts both; a Python number stays one, so that NumPy promotes it."""
     op = define("(Array x, Array|Scalar y) -> Array", lambda x, y: x * y)
     x = np.arange(3, dtype=np.float32) if np.ndim(operand) == 0 else X
     for call in (op, op, op.call, op.dispatch):
@@ -363,7 +363,7 @@ def test_annotation_array_or_float() -> None:
 
 @pytest.mark.parametrize("checks", ["first", "always", "never"])
 def test_written_list(checks: str) -> None:
-    """Arrays in a list are written in place on both paths."""
+    """Kernels can write to arrays in a list on both paths."""
     co.config.checks = checks
 
     def add_one(many: list[np.ndarray]) -> None:
@@ -390,7 +390,7 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_name_of_a_parameter(name: str) -> None:
-    """A parameter may have any name that Python allows, also those that we use."""
+    """A parameter may have any name, also one that the generated code uses."""
     fn = eval(f"lambda {name}, v, w=None, *, k: {name} * v * k")
     op = define(
         f"(Array {name}, float v, Array[]? w=None, *, float k=inf) -> Array", fn
@@ -402,7 +402,7 @@ def test_name_of_a_parameter(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_name_of_a_number(name: str) -> None:
-    """A number may have such a name as well, with its guard and its coercion."""
+    """A number with such a name is guarded and converted."""
     fn = eval(f"lambda x, {name}=1.5: x * {name}")
     op = define(f"(Array x, float {name}=1.5) -> Array", fn)
     for call in (op, op, op.dispatch):
@@ -412,7 +412,7 @@ def test_name_of_a_number(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_name_of_an_operator(name: str) -> None:
-    """An operator may have such a name, also that of its own parameter."""
+    """An operator may have such a name, or the name of its own parameter."""
     fn = eval(f"lambda {name}, k=2: {name} * k")
     schema = f"(Array {name}, int k=2) -> Array"
     op = co.custom_op(f"codegen_names::{name}", fn, mutates_args=(), schema=schema)
@@ -435,7 +435,7 @@ def test_name_of_an_operator(name: str) -> None:
     ],
 )
 def test_reserved_name(name: str) -> None:
-    """The few names that the generated call cannot spare are refused at once."""
+    """The few names that the generated code needs are refused at definition."""
     with pytest.raises(co.SchemaError, match=name):
         define(f"(Array x, float {name}=1.0) -> Array", lambda *args: args[0])
 
@@ -444,7 +444,7 @@ def test_reserved_name(name: str) -> None:
 
 
 def test_fast_path_calls_the_kernel_with_what_was_passed() -> None:
-    """Nothing is copied or converted where classes are exact."""
+    """Values of the exact classes are not copied or converted."""
     got: list[Any] = []
     op = define(
         "(Array x, Array[] many, float k) -> int",
@@ -460,7 +460,7 @@ def test_fast_path_calls_the_kernel_with_what_was_passed() -> None:
 
 
 def test_open_mode_closes_the_fast_path() -> None:
-    """While a mode is open every call goes through dispatch."""
+    """While a mode is open, every call goes through dispatch."""
     op = define("(Array x) -> Array", lambda x: x * 2)
     op.register_fake(lambda x: co.fake_like(x))
     op(X)
@@ -470,7 +470,7 @@ def test_open_mode_closes_the_fast_path() -> None:
 
 
 def test_random_operators_have_no_fast_path() -> None:
-    """They have none: vmap must see them also on arguments that it has not batched."""
+    """Random operators have no fast path: vmap must see all their calls."""
     seeded = co.Tag.nondeterministic_seeded
     op = define("(int n) -> Array", lambda n: np.ones(n), tags=seeded)
     op(1)
@@ -480,7 +480,7 @@ def test_random_operators_have_no_fast_path() -> None:
 
 
 def test_duplicate_and_unknown_arguments() -> None:
-    """They are Python's own errors, under the operator's name."""
+    """Missing and unknown arguments raise Python's errors with the operator's name."""
     op = define("(Array x, float k=1.0) -> Array", lambda x, k=1.0: x * k)
     with pytest.raises(
         TypeError, match=r"op\d+\(\) got multiple values for argument 'x'"

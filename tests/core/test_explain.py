@@ -1,4 +1,4 @@
-"""`op.explain(...)`: what a call takes, and why not the rest."""
+"""`op.explain(...)`: which kernel or rule a call uses, and why."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def body(x: Any, k: float) -> Any:
 
 @pytest.fixture
 def op() -> Iterator[co.Operator[..., Any]]:
-    """Make an operator with many rows, and take it back."""
+    """Make an operator with many rows, and remove it."""
     with co.Library("explain_test", "DEF") as lib:
         lib.define("f(Array x, float k=2.0) -> Array")
         lib.impl("f", cpu, "CPU")
@@ -69,7 +69,7 @@ CALL = (
 
 
 def test_a_call_on_arrays(op: Any) -> None:
-    """The kernel of their kind is taken; the rest say what they wait for."""
+    """The kernel of the arrays' kind is used; the others say when they would be."""
     assert str(op.explain(X)) == (
         CALL
         + f"  takes the kernel for 'cpu' from {at(cpu)}: 'x' is an array of the kind"
@@ -83,7 +83,7 @@ def test_a_call_on_arrays(op: Any) -> None:
 
 
 def test_fields(op: Any) -> None:
-    """What is printed stands in fields too."""
+    """The explanation has fields with the printed facts."""
     why = op.explain(X, k=3)
     assert why.call == "explain_test::f(f64[3], 3.0)"
     assert why.schema == "explain_test::f(Array x, float k=2.0) -> Array"
@@ -108,7 +108,7 @@ def test_nothing_runs() -> None:
 
 
 def test_a_hidden_registration_names_the_one_above(op: Any) -> None:
-    """A registration that a newer one covers says which."""
+    """A covered registration names the newer one."""
     with co.Library("explain_test", "IMPL") as lib:
         lib.impl("f", wrapper, "CPU")
         why = op.explain(X)
@@ -118,12 +118,12 @@ def test_a_hidden_registration_names_the_one_above(op: Any) -> None:
 
 
 def taken(op: Any, *args: Any) -> Any:
-    """Explain a call inside a transform, and give what it takes."""
+    """Explain a call inside a transform, and return the name of the chosen row."""
     return op.explain(*args).taken
 
 
 def test_a_tracked_value_takes_the_formula(op: Any) -> None:
-    """Under a gradient the autograd rule is taken, and the kernels come after."""
+    """While gradients are computed, the autograd rule is used before the kernels."""
     seen = []
     co.grad(lambda x: (seen.append(op.explain(x)), op(x).sum())[1])(X)
     (why,) = seen
@@ -135,14 +135,14 @@ def test_a_tracked_value_takes_the_formula(op: Any) -> None:
 
 
 def test_a_row_takes_the_batching_rule(op: Any) -> None:
-    """Under vmap the batching rule is taken."""
+    """Under vmap, the batching rule is used."""
     seen: list[Any] = []
     co.vmap(lambda x: (seen.append(taken(op, x)), op(x))[1])(np.ones((2, 3)))
     assert (seen[0].name, seen[0].fn) == ("vmap rule", batch)
 
 
 def test_the_innermost_transform_comes_first(op: Any) -> None:
-    """With several transforms the one of the highest level takes the call."""
+    """Of several transforms, the one with the highest level handles the call."""
     seen: list[Any] = []
     inner = co.grad(lambda x: (seen.append(taken(op, x)), op(x).sum())[1])
     co.vmap(inner)(np.ones((2, 3)))
@@ -150,7 +150,7 @@ def test_the_innermost_transform_comes_first(op: Any) -> None:
 
 
 def test_jvp_transposes_the_formula(op: Any) -> None:
-    """Without a jvp rule the backward formula is transposed."""
+    """Without a jvp rule, the backward formula is transposed."""
     seen: list[Any] = []
     co.jvp(lambda x: (seen.append(taken(op, x)), op(x))[1], (X,), (X,))
     assert seen[0].name == "autograd rule"
@@ -158,7 +158,7 @@ def test_jvp_transposes_the_formula(op: Any) -> None:
 
 
 def test_a_fake_array_takes_the_fake_kernel(op: Any) -> None:
-    """Fake arrays and FakeMode take the fake kernel."""
+    """Fake arrays and FakeMode use the fake kernel."""
     assert taken(op, co.fake_like(X)).fn is fake
     with co.FakeMode():
         why = taken(op, X)
@@ -167,7 +167,7 @@ def test_a_fake_array_takes_the_fake_kernel(op: Any) -> None:
 
 
 def test_a_kind_without_a_kernel_takes_the_default(op: Any) -> None:
-    """Kinds that have no kernel of their own take the default one."""
+    """Kinds without a kernel use the default kernel."""
     other = co.custom_op(
         "explain_test_default::f",
         default,
@@ -183,7 +183,7 @@ def test_a_kind_without_a_kernel_takes_the_default(op: Any) -> None:
 
 
 def test_a_disabled_kernel_gives_way(op: Any) -> None:
-    """A disabled kernel says so, and the operator's function is taken."""
+    """While a kernel is disabled, the operator's function is used."""
     made = co.custom_op("explain_test_switch::f", cpu, mutates_args=())
     made.register_kernel("cpu", wrapper)
     with made.set_kernel_enabled("cpu", False):
@@ -197,7 +197,7 @@ def test_a_disabled_kernel_gives_way(op: Any) -> None:
 
 
 def test_a_body_is_taken_where_there_is_no_rule() -> None:
-    """Transforms see into the body of an operator without rules, arrays run it."""
+    """Without other rules, arrays and transforms use the body."""
     with co.Library("explain_test_body", "DEF") as lib:
         lib.define("f(Array x, float k=2.0) -> Array")
         lib.impl("f", body)
@@ -212,7 +212,7 @@ def test_a_body_is_taken_where_there_is_no_rule() -> None:
 
 
 def test_derived_rules_say_so() -> None:
-    """A rule that a tag gives is named as derived."""
+    """A rule that follows from a tag is shown as derived."""
     made = co.custom_op(
         "explain_test_tag::f", cpu, mutates_args=(), tags=co.Tag.pointwise
     )
@@ -224,7 +224,7 @@ def test_derived_rules_say_so() -> None:
 
 
 def test_no_rule_is_a_loop_under_vmap() -> None:
-    """Without a batching rule the rows are looped over."""
+    """Without a batching rule, vmap loops over the rows."""
     made = co.custom_op("explain_test_loop::f", cpu, mutates_args=())
     seen: list[Any] = []
     co.vmap(lambda x: (seen.append(taken(made, x)), x)[1])(X)
@@ -232,7 +232,7 @@ def test_no_rule_is_a_loop_under_vmap() -> None:
 
 
 def test_a_fallback_is_named() -> None:
-    """A fallback for all operators is named as one."""
+    """A fallback for all operators is shown as a fallback."""
 
     def every(op: Any, x: Any) -> Any:
         return x + 1
@@ -248,7 +248,7 @@ def test_a_fallback_is_named() -> None:
 
 
 def test_a_call_that_would_raise_says_what() -> None:
-    """Where nothing can run, the error of the call is the explanation."""
+    """If nothing can run, the explanation shows the error of the call."""
     made = co.custom_op(
         "explain_test_cuda::f", cpu, mutates_args=(), device_types="cuda"
     )
@@ -268,7 +268,7 @@ def test_a_call_that_would_raise_says_what() -> None:
 
 
 def test_a_missing_formula_is_an_error() -> None:
-    """Under a gradient an operator without a formula says so."""
+    """Without a formula, the explanation shows the error of the gradient."""
     made = co.custom_op("explain_test_missing::f", cpu, mutates_args=())
     seen: list[Any] = []
     co.grad(lambda x: (seen.append(made.explain(x)), x.sum())[1])(X)
@@ -280,7 +280,7 @@ def test_a_missing_formula_is_an_error() -> None:
 
 @pytest.mark.parametrize("args", [("a",), (X, "b"), (), (X, 1.0, 2.0)])
 def test_arguments_that_do_not_fit_raise(op: Any, args: Any) -> None:
-    """Arguments that no call could have raise as the call would."""
+    """Wrong arguments raise the same error as the call."""
     with pytest.raises(TypeError) as of_call:
         op(*args)
     with pytest.raises(TypeError) as of_explain:
@@ -289,7 +289,7 @@ def test_arguments_that_do_not_fit_raise(op: Any, args: Any) -> None:
 
 
 def test_an_operator_without_arrays() -> None:
-    """A factory is explained by its device."""
+    """For an operator without arrays, the device decides."""
     made = co.custom_op(
         "explain_test_zeros::f",
         lambda n, device: np.zeros(n),

@@ -35,7 +35,7 @@ def scale(x: np.ndarray, k: float, *, shift: float = 0.0) -> np.ndarray:
     ],
 )
 def test_a_rule_takes_what_its_kind_says(takes: str, parameters: str) -> None:
-    """`*inputs` stands for all parameters, `**keywords` for the keyword-only ones."""
+    """`*inputs` means all parameters, `**keywords` the keyword-only ones."""
     kind = co.RuleKind("sample", takes=takes)
     names: dict[str, Any] = {}
     exec(
@@ -48,19 +48,19 @@ def test_a_rule_takes_what_its_kind_says(takes: str, parameters: str) -> None:
 
 
 def test_a_kind_may_check_nothing() -> None:
-    """Without `takes` any function is a rule."""
+    """Without `takes`, any function can be a rule."""
     kind = co.RuleKind("anything")
     kind.check(scale.definition, lambda one, two, three: None)
 
 
 def test_the_words_of_the_library_may_be_called_otherwise() -> None:
-    """Only the parameters of the operator have names to keep."""
+    """Only parameters of the operator must keep their names."""
     kind = co.RuleKind("inverse", takes="(out, *inputs)")
     kind.check(scale.definition, lambda y, x, k, *, shift: y)
 
 
 def test_a_kind_is_read_back() -> None:
-    """What is registered for a kind is what the operator gives for it."""
+    """`op.rule(kind)` returns the registered rule."""
     kind = co.RuleKind("inverse", takes="(out, *inputs)", returns="input 0")
 
     def rule(out: Any, x: Any, k: Any, *, shift: Any) -> Any:
@@ -71,7 +71,7 @@ def test_a_kind_is_read_back() -> None:
 
 
 def test_kinds_of_one_name_are_kinds_of_their_own() -> None:
-    """A kind is itself, so that two packages may use one word."""
+    """Two kinds of the same name are different."""
     one, two = co.RuleKind("same"), co.RuleKind("same")
     scale.register(one, lambda: 1)
     with pytest.raises(co.MissingRuleError):
@@ -79,19 +79,19 @@ def test_kinds_of_one_name_are_kinds_of_their_own() -> None:
 
 
 def test_a_kind_may_derive_its_rule() -> None:
-    """An operator without a rule gets the one that its kind derives."""
+    """Without a rule, the operator uses the one that the kind derives."""
     kind = co.RuleKind("name_of", derive=lambda op: op.qualname)
     assert scale.rule(kind) == "kinds_test::scale"
 
 
 def test_a_kind_that_derives_nothing_has_no_rule() -> None:
-    """None from `derive` means that there is no rule."""
+    """If `derive` returns None, the rule is missing."""
     with pytest.raises(co.MissingRuleError):
         scale.rule(co.RuleKind("nothing", derive=lambda op: None))
 
 
 def test_a_kind_prints_what_it_is() -> None:
-    """Its text is the call that makes it."""
+    """The repr of a kind is the call that makes it."""
     kind = co.RuleKind("inverse", takes="(out, *inputs)", returns="input 0")
     assert (
         repr(kind) == "RuleKind('inverse', takes='(out, *inputs)', returns='input 0')"
@@ -109,7 +109,7 @@ def twice(fn: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-# Function -> how it differs from what gets `x, k` by position and `a` by name.
+# Function -> why it cannot be called with `x, k` by position and `a` by name.
 FUNCTIONS: list[tuple[Any, str]] = [
     (lambda x, k, *, a: 0, ""),
     (lambda x, k, a: 0, ""),
@@ -138,7 +138,7 @@ FUNCTIONS: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("fn", "problem"), FUNCTIONS, ids=range(len(FUNCTIONS)))
 def test_parameters_are_compared(fn: Any, problem: str) -> None:
-    """How a function differs from what it is given, the first fault first."""
+    """The message names the first difference."""
     given = parameters_of(fn)
     assert given is not None
     assert mismatch(given, ["x", "k"], ["a"]) == problem
@@ -146,7 +146,7 @@ def test_parameters_are_compared(fn: Any, problem: str) -> None:
 
 @pytest.mark.parametrize(("fn", "problem"), FUNCTIONS, ids=range(len(FUNCTIONS)))
 def test_the_quick_look_never_lets_a_fault_through(fn: Any, problem: str) -> None:
-    """What the code of a function says at once is what its signature says at length."""
+    """The quick check accepts no function that the check by signature refuses."""
     assert not (has_exactly(fn, ["x", "k"], ["a"]) and problem)
 
 
@@ -163,29 +163,29 @@ def test_the_quick_look_never_lets_a_fault_through(fn: Any, problem: str) -> Non
     ids=["the same", "a name", "a default", "star", "wrapped", "ufunc"],
 )
 def test_the_quick_look_sees_plain_functions_alone(fn: Any, expected: bool) -> None:
-    """It says yes for plain functions with these very names, and no more."""
+    """The quick check accepts only plain functions with exactly these names."""
     assert has_exactly(fn, ["x", "k"], ["a"]) is expected
 
 
-def test_the_quick_look_leaves_told_signatures_alone() -> None:
-    """A function that tells another signature than its code is asked for it."""
+def test_the_quick_look_respects_declared_signatures() -> None:
+    """`__signature__` counts more than the code of a function."""
 
-    def told(x: Any, k: Any, *, a: Any) -> Any: ...
+    def shown(x: Any, k: Any, *, a: Any) -> Any: ...
 
-    told.__signature__ = inspect.signature(lambda y: 0)  # type: ignore[attr-defined]
-    assert not has_exactly(told, ["x", "k"], ["a"])
+    shown.__signature__ = inspect.signature(lambda y: 0)  # type: ignore[attr-defined]
+    assert not has_exactly(shown, ["x", "k"], ["a"])
     with pytest.raises(co.RegistrationError):
-        check_parameters("rule", told, ["x", "k"], ["a"])
+        check_parameters("rule", shown, ["x", "k"], ["a"])
 
 
 def test_a_function_without_parameters_is_no_rule_of_one() -> None:
-    """That it takes nothing is known, and is too few."""
+    """A function without parameters is refused."""
     with pytest.raises(co.RegistrationError):
         check_parameters("rule", lambda: 0, ["x"], [])
 
 
 def test_free_names_are_not_compared() -> None:
-    """The first names may be free, their number is not."""
+    """The first parameters may have any names, but all must be there."""
     assert has_exactly(lambda y, x: 0, ["out", "x"], [], 1)
     check_parameters("rule", lambda y, x=1: 0, ["out", "x"], [], free=1)
     with pytest.raises(co.RegistrationError):
@@ -194,6 +194,6 @@ def test_free_names_are_not_compared() -> None:
 
 @pytest.mark.parametrize("fn", [np.sin, max], ids=["ufunc", "builtin"])
 def test_functions_without_a_signature_pass(fn: Any) -> None:
-    """Builtins tell no names: their first call proves them."""
+    """Built-in functions without a signature are accepted."""
     assert parameters_of(fn) is None
     check_parameters("rule", fn, ["x"], [])

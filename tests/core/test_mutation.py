@@ -1,4 +1,4 @@
-"""Operators that write: in place, into out arrays, and otherwise; and views."""
+"""Operators that write to their arguments, and operators that return views."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ INPLACE = "(Array(a!) x, float k=2.0) -> Array(a!)"
 
 
 def name() -> str:
-    """A name that no operator has."""
+    """Return a new name."""
     return f"mutation::op{next(_numbers)}"
 
 
 def define(schema: str, fn: Callable[..., Any], written: Any, **kwargs: Any) -> Any:
-    """Make an operator of a new name."""
+    """Make an operator with a new name."""
     return co.custom_op(name(), fn, mutates_args=written, schema=schema, **kwargs)
 
 
@@ -42,29 +42,29 @@ def divide_into(
 
 
 def inplace(fn: Callable[..., Any] = scale_, **kwargs: Any) -> Any:
-    """An in-place operator, its schema inferred."""
+    """Make an in-place operator with an inferred schema."""
     tags = {co.Tag.inplace, *kwargs.pop("tags", ())}
     return co.custom_op(name(), fn, mutates_args=("x",), tags=tags, **kwargs)
 
 
 def out_operator(fn: Callable[..., Any] = divide_into, **kwargs: Any) -> Any:
-    """An operator with two out arrays, its schema inferred."""
+    """Make an operator with two out arrays and an inferred schema."""
     tags = {co.Tag.out, *kwargs.pop("tags", ())}
     return co.custom_op(
         name(), fn, mutates_args=("quotient", "rest"), tags=tags, **kwargs
     )
 
 
-# ---- the schema that the tags give ----
+# ---- tags change the schema ----
 
 
 def test_inplace_schema() -> None:
-    """The result of an in-place operator is said to be its first array."""
+    """In the schema of an in-place operator, the result aliases the first array."""
     assert str(inplace().schema) == INPLACE
 
 
 def test_out_schema() -> None:
-    """The results of an out operator are said to be its keyword-only arrays, in order."""
+    """In the schema of an out operator, the results alias the out arrays in order."""
     assert str(out_operator().schema) == (
         "(Array x, Array y, *, Array(a!) quotient, Array(b!) rest)"
         " -> (Array(a!), Array(b!))"
@@ -72,7 +72,7 @@ def test_out_schema() -> None:
 
 
 def test_single_out_schema() -> None:
-    """With one out array the result is one array, no tuple."""
+    """With one out array, the result is an array, not a tuple."""
 
     def negate(x: np.ndarray, *, out: np.ndarray) -> np.ndarray:
         return np.negative(x, out=out)
@@ -85,20 +85,20 @@ def test_single_out_schema() -> None:
 
 
 def test_given_schema_may_leave_the_alias_to_the_tag() -> None:
-    """A schema string without the alias of the result gets it from the tag."""
+    """The tag adds the alias of the result to a schema string."""
     tags = co.Tag.inplace
     op = define("(Array(a!) x, float k=2.0) -> Array", scale_, ("x",), tags=tags)
     assert str(op.schema) == INPLACE
 
 
 def test_schema_of_a_tagged_operator_parses_back() -> None:
-    """What the tag has made of the schema is a schema."""
+    """The changed schema can be printed and parsed."""
     for op in (inplace(), out_operator()):
         assert co.Schema.parse(str(op.schema)) == op.schema
 
 
 def no_kernel(*args: Any) -> Any:
-    """Stands where the definition fails."""
+    """A function whose definition fails."""
     raise AssertionError
 
 
@@ -258,7 +258,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("schema", "written", "tags", "text"), REFUSED)
 def test_refused_definition(schema: str, written: Any, tags: Any, text: str) -> None:
-    """A tag that the schema contradicts is an error at definition, which names both."""
+    """A tag that contradicts the schema is an error at definition."""
     kernel: Any = eval(f"lambda {_parameters(schema)}: None")
     with pytest.raises(co.SchemaError) as caught:
         co.custom_op("m::f", kernel, mutates_args=written, schema=schema, tags=tags)
@@ -277,7 +277,7 @@ def _parameters(schema: str) -> str:
 
 @pytest.mark.parametrize("checks", ["first", "always", "never"])
 def test_inplace_call(checks: str) -> None:
-    """It writes its first array and returns that very array, call after call."""
+    """An in-place operator writes to its first array and returns it."""
     co.config.checks = checks
     op = inplace()
     x = X.copy()
@@ -288,7 +288,7 @@ def test_inplace_call(checks: str) -> None:
 
 @pytest.mark.parametrize("checks", ["first", "always", "never"])
 def test_out_call(checks: str) -> None:
-    """It writes its keyword-only arrays and returns them in order."""
+    """An out operator writes to its keyword-only arrays and returns them in order."""
     co.config.checks = checks
     op = out_operator()
     q, r = np.empty_like(X), np.empty_like(X)
@@ -301,7 +301,7 @@ def test_out_call(checks: str) -> None:
 
 
 def test_fast_path_of_an_inplace_operator_opens() -> None:
-    """After its proof an in-place operator costs what others do."""
+    """After the first call, an in-place operator uses the fast path."""
     op = inplace()
     op(X.copy())
     assert is_open(op.call)
@@ -330,7 +330,7 @@ def swapped(
     "kernel", [pytest.param(scaled, id="fresh"), pytest.param(viewed, id="view")]
 )
 def test_inplace_operator_must_return_its_argument(kernel: Any) -> None:
-    """A fresh array or a view in place of the argument is an error."""
+    """An in-place kernel must return the argument, not a new array or a view."""
     op = define(INPLACE, kernel, ("x",), tags=co.Tag.inplace)
     with pytest.raises(co.ContractError) as caught:
         op(X.copy())
@@ -338,7 +338,7 @@ def test_inplace_operator_must_return_its_argument(kernel: Any) -> None:
 
 
 def test_out_operator_must_return_in_order() -> None:
-    """Out arrays in another order are an error that says which is wrong."""
+    """If out arrays are returned in another order, the error says which is wrong."""
     op = out_operator(swapped)
     q, r = np.empty_like(X), np.empty_like(X)
     with pytest.raises(co.ContractError) as caught:
@@ -357,7 +357,7 @@ def test_out_operator_must_return_in_order() -> None:
 
 
 def test_same_array_twice() -> None:
-    """``op(x, x)`` is no breach of the kernel's, as ``x += x`` is right."""
+    """``op(x, x)`` is allowed, like ``x += x``."""
 
     def add_(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         x += y
@@ -372,7 +372,7 @@ def test_same_array_twice() -> None:
 
 
 def test_view_of_a_written_argument_without_a_tag() -> None:
-    """An operator that writes and returns an alias is told of the tags."""
+    """If a kernel writes to an argument and returns it, the error suggests the tags."""
 
     def kernel(x: np.ndarray) -> np.ndarray:
         x += 1
@@ -387,12 +387,12 @@ def test_view_of_a_written_argument_without_a_tag() -> None:
 
 
 def maybe_out(x: np.ndarray, *, out: np.ndarray | None = None) -> np.ndarray:
-    """Return `out` where it is given."""
+    """Return `out` if it is given."""
     return np.negative(x, out=out)
 
 
 def test_maybe_out_is_refused_at_the_call() -> None:
-    """An optional array, returned where it is given, is an error that says: split."""
+    """Returning an optional array only if it is given is an error."""
     op = co.custom_op(name(), maybe_out, mutates_args=("out",))
     with pytest.raises(co.ContractError) as caught:
         op(X, out=np.empty_like(X))
@@ -406,7 +406,7 @@ def test_maybe_out_is_refused_at_the_call() -> None:
 
 
 def test_optional_written_argument() -> None:
-    """An optional array may be written where it is given, and nothing is where not."""
+    """A kernel may write to an optional array if it is given."""
 
     def total(x: np.ndarray, *, squares: np.ndarray | None = None) -> np.ndarray:
         if squares is not None:
@@ -422,7 +422,7 @@ def test_optional_written_argument() -> None:
 
 
 def test_list_of_written_arrays() -> None:
-    """Every array of a list is written."""
+    """A kernel may write to every array of a list."""
 
     def clear(many: list[np.ndarray], value: float = 0.0) -> None:
         for x in many:
@@ -438,7 +438,7 @@ def test_list_of_written_arrays() -> None:
 
 
 def test_unknown_writes() -> None:
-    """With "unknown" every array counts as written, and none is proven untouched."""
+    """With "unknown", a kernel may write to any array."""
 
     def mix(x: np.ndarray, y: np.ndarray, n: int = 1) -> None:
         x += n
@@ -454,7 +454,7 @@ def test_unknown_writes() -> None:
 
 
 def test_numpy_scalar_cannot_be_written() -> None:
-    """A write into a NumPy scalar would be lost, so it is an error."""
+    """Writing to a NumPy scalar is an error, because the write would be lost."""
     op = inplace()
     with pytest.raises(co.ArgumentError) as caught:
         op(np.float64(1.0))
@@ -468,7 +468,7 @@ def test_numpy_scalar_cannot_be_written() -> None:
 
 
 def test_read_only_array_of_the_caller() -> None:
-    """The caller's read-only array is not written, and NumPy's own error says so."""
+    """A read-only array raises NumPy's own error."""
 
     def add_(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         x += y
@@ -484,7 +484,7 @@ def test_read_only_array_of_the_caller() -> None:
 
 
 def test_proof_of_a_kernel_that_refuses_read_only_arrays_writes_once() -> None:
-    """A kernel that has written before it refuses is run again from the old values."""
+    """A kernel that refuses read-only arrays after a write is retried on the old values."""
 
     def add_(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         x += y
@@ -498,7 +498,7 @@ def test_proof_of_a_kernel_that_refuses_read_only_arrays_writes_once() -> None:
     np.testing.assert_array_equal(x, X + 1)
 
 
-# ---- versions of what is written ----
+# ---- versions of written arrays ----
 
 
 def save_input(ctx: Any, inputs: Any, output: Any) -> None:
@@ -514,7 +514,7 @@ cube = co.custom_op(
 
 @pytest.mark.parametrize("checks", ["first", "always", "never"])
 def test_write_after_save_is_an_error(checks: str) -> None:
-    """What was saved for backward and then overwritten by an operator is an error."""
+    """Overwriting an array that was saved for backward is an error."""
     co.config.checks = checks
     op = inplace()
     for _ in range(3):
@@ -527,7 +527,7 @@ def test_write_after_save_is_an_error(checks: str) -> None:
 
 @pytest.mark.parametrize("checks", ["first", "always", "never"])
 def test_argument_that_is_only_read_keeps_its_version(checks: str) -> None:
-    """What a writing operator reads may be saved before: it has not changed."""
+    """Saving an array that an operator only reads is allowed."""
 
     def add_(x: np.ndarray, y: np.ndarray, *, n: int = 1) -> np.ndarray:
         x += n * y
@@ -544,7 +544,7 @@ def test_argument_that_is_only_read_keeps_its_version(checks: str) -> None:
 
 
 def test_write_through_a_list_is_noted() -> None:
-    """So is a write into an item of a list."""
+    """Overwriting a saved item of a list is an error."""
 
     def clear(many: list[np.ndarray]) -> None:
         many[0][...] = 0
@@ -559,7 +559,7 @@ def test_write_through_a_list_is_noted() -> None:
 
 
 def test_write_through_a_list_on_the_slow_path_is_noted() -> None:
-    """Also where a NumPy subclass takes the call off the fast path."""
+    """Overwriting a saved array through a subclass of ndarray is an error."""
     op = inplace()
     op(X.copy())
     x = X.copy()
@@ -570,7 +570,7 @@ def test_write_through_a_list_on_the_slow_path_is_noted() -> None:
 
 
 def test_write_of_a_tracked_value_is_refused() -> None:
-    """A write into a value that a gradient follows has no gradient."""
+    """Writing to a value that grad follows is an error."""
     op = inplace()
     with pytest.raises(co.GradientError, match="writes its argument 'x'"):
         co.grad(lambda x: op(x).sum())(X)
@@ -580,13 +580,13 @@ def test_write_of_a_tracked_value_is_refused() -> None:
 
 
 def test_fake_of_an_inplace_operator() -> None:
-    """It needs no fake kernel: the result is the argument."""
+    """An in-place operator needs no fake kernel: the result is the argument."""
     x = co.FakeArray((2, 3), np.float32, (4, 8))
     assert inplace()(x) is x
 
 
 def test_fake_of_an_out_operator() -> None:
-    """It needs no fake kernel: the results are the out arrays, in order."""
+    """An out operator needs no fake kernel: the results are the out arrays."""
     q, r = co.FakeArray(3), co.FakeArray(3, np.float32)
     found = out_operator()(co.FakeArray(3), co.FakeArray(3), quotient=q, rest=r)
     assert found[0] is q
@@ -594,7 +594,7 @@ def test_fake_of_an_out_operator() -> None:
 
 
 def test_fake_of_an_operator_that_returns_nothing() -> None:
-    """It needs no fake kernel: there is nothing to tell."""
+    """An operator without results needs no fake kernel."""
 
     def clear(x: np.ndarray) -> None:
         x[...] = 0
@@ -606,14 +606,14 @@ def test_fake_of_an_operator_that_returns_nothing() -> None:
 
 
 def test_fake_of_a_view_is_not_derived() -> None:
-    """An alias alone does not tell the shape."""
+    """An alias in the schema does not replace a fake kernel."""
     op = define("(Array(a) x) -> Array(a)", lambda x: x[0], ())
     with pytest.raises(co.MissingRuleError, match="has no fake kernel"):
         op(co.FakeArray((2, 3)))
 
 
 def test_own_fake_kernel_goes_before_the_derived_one() -> None:
-    """A registered fake kernel is the one that runs."""
+    """A registered fake kernel is used."""
     op = inplace().register_fake(lambda x, k: co.fake_like(x, dtype=np.int8))
     assert op(co.FakeArray(3)).dtype == np.int8
 
@@ -622,7 +622,7 @@ def test_own_fake_kernel_goes_before_the_derived_one() -> None:
 
 
 def test_vmap_of_an_inplace_operator() -> None:
-    """Rows are written in place, by an operator that says it is pointwise too."""
+    """A pointwise in-place operator writes to a whole batch at once."""
     op = inplace(tags=[co.Tag.pointwise])
     x = X.copy()
     out = co.vmap(op)(x)
@@ -632,7 +632,7 @@ def test_vmap_of_an_inplace_operator() -> None:
 
 @pytest.mark.parametrize("dim", [0, 1])
 def test_vmap_of_an_inplace_operator_by_rows(dim: int) -> None:
-    """Without a rule each row is written by a call of its own, with a warning."""
+    """Without a rule, each row is written by a separate call, with a warning."""
 
     def sort_(x: np.ndarray) -> np.ndarray:
         x.sort()
@@ -648,7 +648,7 @@ def test_vmap_of_an_inplace_operator_by_rows(dim: int) -> None:
 
 
 def test_vmap_of_a_pointwise_inplace_operator_broadcasts() -> None:
-    """Rows of fewer axes are paired as NumPy pairs them, and written in place."""
+    """Rows with fewer axes are broadcast like in NumPy, and written in place."""
 
     def add_(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         x += y
@@ -662,7 +662,7 @@ def test_vmap_of_a_pointwise_inplace_operator_broadcasts() -> None:
 
 
 def test_what_an_inplace_operator_returns_under_vmap_can_be_written_on() -> None:
-    """The result under vmap is the array itself: a later write reaches it."""
+    """Under vmap, the result is the array itself, so later writes reach it."""
     op = inplace(tags=[co.Tag.pointwise])
     x = X.copy()
     co.vmap(lambda row: op(op(row)))(x)
@@ -670,7 +670,7 @@ def test_what_an_inplace_operator_returns_under_vmap_can_be_written_on() -> None
 
 
 def test_nested_vmap_of_an_inplace_operator() -> None:
-    """Both batches are written in place."""
+    """Under nested vmap, rows of both batches are written in place."""
 
     def sort_(x: np.ndarray) -> np.ndarray:
         x.sort()
@@ -685,7 +685,7 @@ def test_nested_vmap_of_an_inplace_operator() -> None:
 
 
 def test_vmap_of_an_out_operator() -> None:
-    """Out arrays are batched and written, and returned in order."""
+    """Batched out arrays are written and returned in order."""
     op = out_operator(tags=[co.Tag.pointwise])
     q, r = np.empty_like(X), np.empty_like(X)
 
@@ -700,7 +700,7 @@ def test_vmap_of_an_out_operator() -> None:
 
 
 def test_vmap_does_not_write_one_array_for_all_rows() -> None:
-    """An argument that is the same for all rows is never written."""
+    """Writing to an argument that all rows share is an error."""
 
     def add_(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         x += y
@@ -717,7 +717,7 @@ def test_vmap_does_not_write_one_array_for_all_rows() -> None:
 
 
 def test_view() -> None:
-    """A view says so in its schema, and its result lies on its argument."""
+    """A schema can say that the result is a view of an argument."""
     op = define("(Array(a) x, int i=0) -> Array(a)", lambda x, i=0: x[i], ())
     x = X.copy()
     for _ in range(2):

@@ -45,7 +45,7 @@ def picky(x: np.ndarray) -> np.ndarray:
 
 
 class Log(Observer):
-    """Notes what happens, in order."""
+    """An observer that records events in order."""
 
     def __init__(self, notes: list[Any], *, threads: bool = False) -> None:
         super().__init__(threads=threads)
@@ -70,12 +70,12 @@ class Log(Observer):
 
 
 def names_of(log: Log) -> list[Any]:
-    """The notes of an observer, without arguments."""
+    """Return the recorded events without arguments."""
     return [note[:2] for note in log.notes]
 
 
 def test_a_kernel_is_seen_with_the_values_of_all_parameters() -> None:
-    """`enter` gets what `leave` is given back, and the arguments with defaults."""
+    """`leave` gets the value that `enter` returned; `enter` gets all arguments."""
     with Log([]) as log:
         square(X)
     (kernel, name, (x, k)), left = log.notes
@@ -84,7 +84,7 @@ def test_a_kernel_is_seen_with_the_values_of_all_parameters() -> None:
 
 
 def test_a_gradient_is_seen_inside_out() -> None:
-    """The transform, the kernel and the setup function inside of it, and the formula."""
+    """Under grad, observers see the rule, the kernel, the setup function and the formula."""
     with Log([]) as log:
         square(co.variable(X)).backward(np.ones(2))
     assert names_of(log) == [
@@ -100,7 +100,7 @@ def test_a_gradient_is_seen_inside_out() -> None:
 
 
 def test_a_setup_function_and_a_formula_show_what_they_are_given() -> None:
-    """Inputs and output; the gradients."""
+    """Observers see the inputs and output that `setup_context` gets, and the gradients."""
     with Log([]) as log:
         y = square(co.variable(X))
         y.backward(np.ones(2))
@@ -112,7 +112,7 @@ def test_a_setup_function_and_a_formula_show_what_they_are_given() -> None:
 
 
 def test_an_error_ends_what_was_entered() -> None:
-    """`fail` is called with the error, and the traceback is as long as without."""
+    """`fail` gets the error, and the traceback is as long as without an observer."""
     with pytest.raises(KeyError) as alone:
         fails(X)
     with Log([]) as log, pytest.raises(KeyError) as caught:
@@ -123,7 +123,7 @@ def test_an_error_ends_what_was_entered() -> None:
 
 
 def test_a_kernel_that_runs_again_says_so() -> None:
-    """The failure on read-only arrays is marked; the kernel is entered a second time."""
+    """A retry is marked, and the kernel is entered a second time."""
     with Log([]) as log:
         picky(X.copy())
     assert [note[:1] + note[2:] for note in log.notes if note[0] != "kernel"] == [
@@ -134,7 +134,7 @@ def test_a_kernel_that_runs_again_says_so() -> None:
 
 
 def test_the_observer_opened_first_is_outermost() -> None:
-    """It sees what the others add, and leaves last."""
+    """The observer that was opened first is entered first and leaves last."""
     notes: list[Any] = []
     with Log(notes), Log(notes):
         square(X)
@@ -142,7 +142,7 @@ def test_the_observer_opened_first_is_outermost() -> None:
 
 
 def test_nothing_is_wrapped_without_observers() -> None:
-    """Where nobody looks the function itself runs."""
+    """Without an observer, the function itself is called."""
     with Log([]) as log:
         pass
     assert observed(square, "kernel", _setup, ()) is _setup

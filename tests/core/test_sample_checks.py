@@ -1,4 +1,4 @@
-"""Contracts proven on a share of the calls that a program makes."""
+"""Contract checks on a random share of a program's calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FOUND = "  found by a sampled check: config.sample_checks = 1.0\n"
 
 @pytest.fixture(autouse=True)
 def _settings() -> Iterator[None]:
-    """Seed the draws, and put all settings back."""
+    """Seed the choice of calls, and restore all settings."""
     co.config.sample_seed = 7
     yield
     co.config.sample_checks = 0
@@ -40,7 +40,7 @@ def settings() -> Config:
 
 
 class Watched:
-    """An operator whose proofs are counted, by the calls of its fake kernel."""
+    """An operator that counts its checks by the calls of its fake kernel."""
 
     def __init__(
         self, name: str, schema: str, fn: Callable[..., Any], **kw: Any
@@ -68,7 +68,7 @@ def double(x: Any) -> Any:
     return x * 2.0
 
 
-# How calls come to their kernels: schema, kernel, call.
+# Ways to call a kernel: schema, kernel, call.
 PATHS: dict[str, tuple[str, Callable[..., Any], Callable[..., Any], dict[str, Any]]] = {
     "fast": ("(Array x) -> Array", double, lambda op: op(X), {}),
     "plain": ("(Array x) -> Array", double, lambda op: op.call(X), {}),
@@ -124,7 +124,7 @@ def in_profile(op: Any) -> Any:
 
 @pytest.fixture(params=PATHS)
 def path(request: pytest.FixtureRequest) -> tuple[Watched, Callable[[], Any]]:
-    """An operator of a new table, and a call that comes to its kernel once."""
+    """Return an operator and a call that reaches its kernel once."""
     schema, fn, call, kwargs = PATHS[request.param]
     watched = Watched(request.param, schema, fn, **kwargs)
     if request.param in ("vmap", "jvp", "grad"):
@@ -135,7 +135,7 @@ def path(request: pytest.FixtureRequest) -> tuple[Watched, Callable[[], Any]]:
 
 
 def bounds(count: int, share: float) -> tuple[int, int]:
-    """Between which numbers of hits lies all but 1e-9 of the binomial distribution."""
+    """Bounds of the binomial distribution with an error of 1e-9."""
     below = above = 0.0
     low, high = 0, count
     for k in range(count + 1):
@@ -151,11 +151,11 @@ def bounds(count: int, share: float) -> tuple[int, int]:
     return low, high
 
 
-# ---- how many ----
+# ---- how many calls are checked ----
 
 
 def test_none_by_default() -> None:
-    """Unless told otherwise, the first call alone is proven."""
+    """By default, only the first call is checked."""
     watched = Watched("default", "(Array x) -> Array", double)
     for _ in range(50):
         watched.op(X)
@@ -163,7 +163,7 @@ def test_none_by_default() -> None:
 
 
 def test_all(path: tuple[Watched, Callable[[], Any]]) -> None:
-    """At 1 each call is proven, whatever way it comes to the kernel."""
+    """With a share of 1, every call is checked, however it reaches the kernel."""
     watched, call = path
     co.config.sample_checks = 1
     for _ in range(20):
@@ -175,7 +175,7 @@ def test_all(path: tuple[Watched, Callable[[], Any]]) -> None:
 def test_the_share_of_calls(
     path: tuple[Watched, Callable[[], Any]], share: float
 ) -> None:
-    """The number of proven calls is what chance allows, whatever way they come."""
+    """The number of checked calls fits the share, however they reach the kernel."""
     watched, call = path
     call()
     co.config.sample_checks = share
@@ -189,7 +189,7 @@ def test_the_share_of_calls(
 
 @pytest.mark.parametrize("share", [0.001, 0.01, 0.1, 0.9])
 def test_the_share_of_many_calls(share: float) -> None:
-    """So it is for small shares and large ones, on the fast path."""
+    """The number fits small and large shares on the fast path."""
     watched = Watched("many", "(Array x) -> Array", double)
     co.config.sample_checks = share
     watched.op(X)
@@ -200,7 +200,7 @@ def test_the_share_of_many_calls(share: float) -> None:
 
 
 def test_other_kinds_of_array() -> None:
-    """Kernels for arrays of a registered kind are proven at that share too."""
+    """The share applies to kernels of registered kinds."""
     co.register_array_type(KIND, StrictArray)
     watched = Watched("kinds", "(Array x) -> Array", double)
     watched.op.register_kernel(KIND, lambda x: StrictArray(x.array * 2.0))
@@ -213,7 +213,7 @@ def test_other_kinds_of_array() -> None:
 
 
 def test_threads_draw_from_one_row() -> None:
-    """Eight threads lose no draw: at 1 all are proven, at a half what chance allows."""
+    """The share holds with eight threads."""
     watched = Watched("threads", "(Array x) -> Array", double)
     watched.op(X)
 
@@ -232,7 +232,7 @@ def test_threads_draw_from_one_row() -> None:
 
 
 def test_a_profile_counts_sampled_calls_once() -> None:
-    """A call that is proven is one call, and its fake kernel is no call of its own."""
+    """A checked call counts as one call."""
     watched = Watched("profiled", "(Array x) -> Array", double)
     co.config.sample_checks = 0.5
     with co.profile() as p:
@@ -241,11 +241,11 @@ def test_a_profile_counts_sampled_calls_once() -> None:
     assert [(row.rule, row.count) for row in p.rows] == [("default kernel", 100)]
 
 
-# ---- when ----
+# ---- which calls are checked ----
 
 
 def drawn(op: Any, count: int = 200) -> list[bool]:
-    """Which of so many calls are proven: their kernel gets a read-only view."""
+    """Return which of several calls are checked: their kernel gets a read-only view."""
     return [not op(X)[0] for _ in range(count)]
 
 
@@ -254,7 +254,7 @@ def writeable(x: Any) -> Any:
 
 
 def test_a_seed_gives_the_same_calls_again() -> None:
-    """The same seed draws the same calls, another one others."""
+    """The same seed chooses the same calls, another seed other calls."""
     op = co.custom_op(
         "sampled::seeded", writeable, mutates_args=(), schema="(Array x) -> Array"
     )
@@ -269,14 +269,14 @@ def test_a_seed_gives_the_same_calls_again() -> None:
 
 
 def test_a_change_holds_from_the_next_call_on() -> None:
-    """Who holds the function of a call feels each change at once."""
+    """A stored `op.call` follows each change of the settings."""
     watched = Watched("changes", "(Array x) -> Array", double)
     call = watched.op.call
     call(X)
     seen = []
     for share in (1, 0, 1.0, 0.0):
         co.config.sample_checks = share
-        # After a change the first call is proven as a first call is.
+        # After a change, the next call is checked as a first call.
         call(X)
         watched.proofs = 0
         for _ in range(10):
@@ -287,7 +287,7 @@ def test_a_change_holds_from_the_next_call_on() -> None:
 
 
 def test_operators_compiled_later() -> None:
-    """An operator that is called for the first time under sampling is sampled."""
+    """An operator whose first call is under sampling is sampled."""
     co.config.sample_checks = 1
     watched = Watched("later", "(Array x) -> Array", double)
     for _ in range(5):
@@ -296,7 +296,7 @@ def test_operators_compiled_later() -> None:
 
 
 def test_off_is_as_never_on() -> None:
-    """With 0 again, code and source are those of before: nothing is left to ask."""
+    """After the share is 0 again, code and source are the same as before."""
     watched = Watched("off", "(Array x) -> Array", double)
     op = watched.op
     op(X)
@@ -316,7 +316,7 @@ def test_off_is_as_never_on() -> None:
 
 
 def test_the_lines_of_a_call_can_be_shown() -> None:
-    """Tracebacks find the source of a generated call after each change."""
+    """Tracebacks show the source of a generated call after each change."""
     watched = Watched("lines", "(Array x) -> Array", double)
     watched.op(X)
     for share in (0.5, 0.25, 0):
@@ -327,7 +327,7 @@ def test_the_lines_of_a_call_can_be_shown() -> None:
 
 
 def test_composite_operators_stay_transparent() -> None:
-    """After a change transforms still see the body of an operator made of operators."""
+    """After a change, transforms still see the body of a composite operator."""
     op = co.define("sampled::composite", "(Array x) -> Array")
     op_body = "CompositeImplicitAutograd"
     co.impl("sampled::composite", op_body)(lambda x: np.sin(x) * 2.0)
@@ -338,7 +338,7 @@ def test_composite_operators_stay_transparent() -> None:
 
 
 def test_never_leaves_the_first_call_out() -> None:
-    """With `checks` at "never" the drawn calls alone are proven."""
+    """With `checks` at "never", only the chosen calls are checked."""
     watched = Watched("never", "(Array x) -> Array", double)
     co.config.checks = "never"
     co.config.sample_checks = 1
@@ -348,7 +348,7 @@ def test_never_leaves_the_first_call_out() -> None:
 
 
 def test_always_is_not_sampled() -> None:
-    """With `checks` at "always" every call is proven, whatever the share."""
+    """With `checks` at "always", every call is checked, whatever the share."""
     watched = Watched("always", "(Array x) -> Array", double)
     co.config.checks = "always"
     co.config.sample_checks = 0.01
@@ -358,7 +358,7 @@ def test_always_is_not_sampled() -> None:
 
 
 def test_a_new_kernel_is_proven_by_its_first_call() -> None:
-    """A kernel that is registered meanwhile is not among the proven ones."""
+    """A newly registered kernel is checked on its first call."""
     watched = Watched("renewed", "(Array x) -> Array", double)
     co.config.sample_checks = 1e-9
     watched.op(X)
@@ -369,7 +369,7 @@ def test_a_new_kernel_is_proven_by_its_first_call() -> None:
 
 
 def test_the_draws_of_a_program_stay_its_own() -> None:
-    """Neither Python's random numbers nor NumPy's are drawn from."""
+    """The choice does not use Python's or NumPy's global random numbers."""
     watched = Watched("own", "(Array x) -> Array", double)
     co.config.sample_checks = 0.5
     states = random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
@@ -378,11 +378,11 @@ def test_the_draws_of_a_program_stay_its_own() -> None:
     assert states == (random.getstate(), np.random.get_state()[1].tolist())  # noqa: NPY002
 
 
-# ---- what is found ----
+# ---- faults that are found ----
 
 
 class Turncoat:
-    """A kernel that keeps its contract until it is told otherwise."""
+    """A kernel that keeps its contract until `breaks` is set."""
 
     def __init__(self, breaks: Callable[..., Any]) -> None:
         self.breaks = breaks
@@ -402,8 +402,8 @@ def write_unseen(x: Any) -> Any:
     return x * 2.0
 
 
-# What a kernel does, what the error says of it, and what comes back without a proof.
-BREACHES: dict[str, tuple[Callable[..., Any], str, Any]] = {
+# What a kernel does, what the error says, and the result without a check.
+FAULTS: dict[str, tuple[Callable[..., Any], str, Any]] = {
     "writes": (write, "writes argument 'x'", [4.0, 6.0, 8.0]),
     "writes by ufunc.at": (write_unseen, "writes argument 'x'", [12.0, 4.0, 6.0]),
     "returns its argument": (
@@ -434,10 +434,10 @@ BREACHES: dict[str, tuple[Callable[..., Any], str, Any]] = {
 }
 
 
-@pytest.fixture(params=BREACHES)
+@pytest.fixture(params=FAULTS)
 def turncoat(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Any, str, Any]]:
-    """An operator whose kernel turns, after a first call that it passed."""
-    breaks, what, result = BREACHES[request.param]
+    """An operator whose kernel goes wrong after its first call."""
+    breaks, what, result = FAULTS[request.param]
     kernel = Turncoat(breaks)
     op = co.custom_op(
         "sampled::turncoat", kernel, mutates_args=(), schema="(Array x) -> Array"
@@ -450,7 +450,7 @@ def turncoat(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Any, str, An
 
 
 def test_a_breach_is_an_error(turncoat: Any) -> None:
-    """The error is that of a first call, and says that the call was drawn."""
+    """The error is that of a first call, and says that the call was chosen."""
     op, _, what, _ = turncoat
     x = X.copy()
     with pytest.raises(co.ContractError) as caught:
@@ -462,7 +462,7 @@ def test_a_breach_is_an_error(turncoat: Any) -> None:
 
 
 def test_a_breach_is_found_each_time(turncoat: Any) -> None:
-    """A kernel that was found out is not trusted afterwards."""
+    """After a fault, the kernel is checked again on its next call."""
     op, *_ = turncoat
     for _ in range(3):
         with pytest.raises(co.ContractError, match="found by a sampled check"):
@@ -470,7 +470,7 @@ def test_a_breach_is_found_each_time(turncoat: Any) -> None:
 
 
 def test_a_breach_is_a_warning(turncoat: Any) -> None:
-    """With "warn" the same text warns, at the line of the call."""
+    """With "warn", a warning with the same text names the line of the call."""
     op, _, what, _ = turncoat
     co.config.on_breach = "warn"
     with warnings.catch_warnings(record=True) as caught:
@@ -487,7 +487,7 @@ def test_a_breach_is_a_warning(turncoat: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore:sampled..turncoat")
 def test_a_call_with_a_warning_does_what_it_does_without(turncoat: Any) -> None:
-    """Results, writes and shared memory are those of a call that is not drawn."""
+    """With "warn", results, writes and shared memory are as without a check."""
     op, kernel, _, result = turncoat
     co.config.on_breach = "warn"
     mine, theirs = X.copy(), X.copy()
@@ -500,7 +500,7 @@ def test_a_call_with_a_warning_does_what_it_does_without(turncoat: Any) -> None:
 
 
 def test_the_whole_message() -> None:
-    """What, where, and what to do, with the share that drew it."""
+    """The message says what, where and what to do, and names the share."""
     kernel = Turncoat(lambda x: x)
     op = co.custom_op(
         "sampled::message", kernel, mutates_args=(), schema="(Array x) -> Array"
@@ -525,7 +525,7 @@ def test_the_whole_message() -> None:
 
 
 def test_a_kernel_found_sharing_is_copied_from_then_on() -> None:
-    """With `aliasing` at "copy" one drawn call is enough for all that follow."""
+    """With `aliasing` at "copy", one checked call makes all later calls copy."""
     kernel = Turncoat(lambda x: x)
     op = co.custom_op(
         "sampled::copied", kernel, mutates_args=(), schema="(Array x) -> Array"
@@ -541,7 +541,7 @@ def test_a_kernel_found_sharing_is_copied_from_then_on() -> None:
 
 
 def test_one_drawn_call_that_shares_nothing_changes_nothing() -> None:
-    """A kernel that shares now and then is copied after the first time it is seen to."""
+    """A kernel that sometimes shares memory is copied once this was seen."""
     calls: list[int] = []
 
     def sometimes(x: Any) -> Any:
@@ -555,12 +555,12 @@ def test_one_drawn_call_that_shares_nothing_changes_nothing() -> None:
     co.config.sample_checks = 0.3
     shared = [np.may_share_memory(op(X), X) for _ in range(400)]
     last = len(shared) - 1 - shared[::-1].index(True)
-    # Drawn are 3 calls of 10, and every second shares: it is over soon.
+    # 3 of 10 calls are checked, and every second call shares memory.
     assert last < 100
 
 
 def test_a_kernel_that_refuses_read_only_arrays() -> None:
-    """A drawn call of a compiled kernel is made on copies, and passes."""
+    """A checked call of a compiled kernel runs on copies."""
 
     def strict(x: Any) -> Any:
         if not x.flags.writeable:
@@ -576,7 +576,7 @@ def test_a_kernel_that_refuses_read_only_arrays() -> None:
 
 
 def test_a_declared_write_is_noted_after_a_warning() -> None:
-    """Reverse mode hears of what a call has written, also where the proof has warned."""
+    """Reverse mode knows about writes, even if the check only warned."""
     turned: list[int] = []
 
     def fill(x: np.ndarray, y: np.ndarray) -> None:
@@ -600,7 +600,7 @@ def test_a_declared_write_is_noted_after_a_warning() -> None:
 
 
 def make_formula(name: str) -> tuple[Any, list[int]]:
-    """An operator whose formula writes into its gradient once it is told to."""
+    """An operator whose formula writes to its gradient once it is set to."""
     turned: list[int] = []
 
     def backward(ctx: Any, g: Any) -> Any:
@@ -621,7 +621,7 @@ def gradient(op: Any) -> Any:
 
 
 def test_a_formula_that_writes_its_gradient() -> None:
-    """A drawn formula is proven too, and the error says so."""
+    """Backward formulas are checked too, and the error says so."""
     op, turned = make_formula("formula")
     co.config.sample_checks = 1
     gradient(op)
@@ -636,7 +636,7 @@ def test_a_formula_that_writes_its_gradient() -> None:
 
 
 def test_a_formula_with_a_warning() -> None:
-    """With "warn" the gradient is that of a call that is not drawn."""
+    """With "warn", the gradient is as without a check."""
     op, turned = make_formula("warned_formula")
     co.config.sample_checks = 1
     co.config.on_breach = "warn"
@@ -648,7 +648,7 @@ def test_a_formula_with_a_warning() -> None:
 
 
 def test_the_share_of_formulas() -> None:
-    """Formulas are proven at the share of calls, after the first."""
+    """The share also applies to backward formulas."""
     op = co.custom_op(
         "sampled::formulas", double, mutates_args=(), schema="(Array x) -> Array"
     )
@@ -663,7 +663,7 @@ def test_the_share_of_formulas() -> None:
 
 
 def test_formulas_are_bare_without_sampling() -> None:
-    """With 0 the second call of a formula is that of the formula itself."""
+    """With 0, the second call of a formula is not checked."""
     op = co.custom_op(
         "sampled::bare", double, mutates_args=(), schema="(Array x) -> Array"
     )
@@ -679,7 +679,7 @@ def test_formulas_are_bare_without_sampling() -> None:
 
 @pytest.mark.parametrize("value", [0, 1, 0.001, 1.0, np.float32(0.5), np.int64(1)])
 def test_shares(settings: Config, value: Any) -> None:
-    """Any real number from 0 to 1 is taken, and read back as a float."""
+    """The share can be any real number from 0 to 1, and reads as a float."""
     settings.sample_checks = value
     assert (type(settings.sample_checks), settings.sample_checks) == (
         float,
@@ -691,7 +691,7 @@ def test_shares(settings: Config, value: Any) -> None:
     "value", [-0.1, 1.5, float("nan"), True, "0.5", None, 1j, [0.5]]
 )
 def test_what_is_no_share(settings: Config, value: Any) -> None:
-    """All else is refused, and the setting stays as it was."""
+    """Other values raise and leave the setting unchanged."""
     settings.sample_checks = 0.25
     with pytest.raises(co.ArgumentError) as caught:
         settings.sample_checks = value
@@ -704,7 +704,7 @@ def test_what_is_no_share(settings: Config, value: Any) -> None:
 
 @pytest.mark.parametrize("value", [1.5, "seed", True])
 def test_what_is_no_seed(settings: Config, value: Any) -> None:
-    """A seed is a whole number or None."""
+    """A seed is an int or None."""
     settings.sample_seed = 3
     with pytest.raises(co.ArgumentError) as caught:
         settings.sample_seed = value
@@ -716,7 +716,7 @@ def test_what_is_no_seed(settings: Config, value: Any) -> None:
 
 
 def test_what_is_no_way_to_take_a_breach(settings: Config) -> None:
-    """A misspelt value is refused with the near one."""
+    """The error for a misspelt value suggests a similar one."""
     with pytest.raises(co.ArgumentError) as caught:
         settings.on_breach = "warning"
     assert settings.on_breach == "error"
@@ -727,7 +727,7 @@ def test_what_is_no_way_to_take_a_breach(settings: Config) -> None:
 
 
 def test_listeners_hear_of_a_new_share(settings: Config) -> None:
-    """What depends on the share is told of each change."""
+    """Listeners are called for each change of the share."""
     seen: list[float] = []
     settings.on_change(lambda: seen.append(settings.sample_checks))
     settings.sample_checks = 0.5
@@ -736,7 +736,7 @@ def test_listeners_hear_of_a_new_share(settings: Config) -> None:
 
 
 def test_repr_shows_all_settings(settings: Config) -> None:
-    """What is set can be seen."""
+    """The repr shows the settings."""
     settings.sample_checks, settings.sample_seed = 0.5, 3
     settings.on_breach = "warn"
     assert repr(settings) == (

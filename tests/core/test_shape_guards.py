@@ -44,7 +44,7 @@ def NAME(x, y, z=None, *, xs):
 def test_a_schema_without_shapes_makes_the_call_that_it_made(
     schema: str, text: str
 ) -> None:
-    """Shapes cost nothing where there are none."""
+    """The generated code has no shape checks if the schema has no shapes."""
     names = schema.partition(")")[0].count(",")
     fn = (lambda x, k=1.0: x) if names == 1 else (lambda x, y, z=None, *, xs: None)
     op = define(schema, fn)
@@ -52,7 +52,7 @@ def test_a_schema_without_shapes_makes_the_call_that_it_made(
 
 
 def test_shapes_are_compared_in_the_guard_of_the_fast_path() -> None:
-    """A call that fits goes from comparisons straight to the kernel."""
+    """With shapes in the schema, the generated code compares them before the kernel."""
     op = define("(float[m,k] x, float[k,n+1] y) -> ()", lambda x, y: None)
     assert op.source.splitlines()[2] == (
         "        if _type(x) is _array and _type(y) is _array and not _modes and"

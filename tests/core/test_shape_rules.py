@@ -1,5 +1,5 @@
-"""What shapes give for free: fake kernels, batching, and sums of gradients."""
-# ruff: noqa: F722, UP037 - the texts of jaxtyping's annotations are no code
+"""Rules derived from shapes: fake kernels, batching, and sums of gradients."""
+# ruff: noqa: F722, UP037 - texts of jaxtyping's annotations are not code
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ RNG = np.random.default_rng(20240229)
 def define(
     schema: str, fn: Callable[..., Any], name: str = "f", **kwargs: Any
 ) -> co.Operator[..., Any]:
-    """Make an operator, most of them of the one name that messages here have."""
+    """Make an operator, by default with the name that messages here show."""
     return co.custom_op(f"rules::{name}", fn, mutates_args=(), schema=schema, **kwargs)
 
 
 def no_warning() -> Any:
-    """Make warnings errors, though pytest does so too: the loop warns once alone."""
+    """Show every warning: by default, the loop warns only once."""
     return warnings.catch_warnings(action="error")
 
 
-# ---- gufuncs of NumPy's are the oracle: loops, shapes and dtypes ----
+# ---- compared with NumPy's gufuncs: loops, shapes and dtypes ----
 
 
 class Gufunc(NamedTuple):
-    """A function of NumPy's with the axes of its arguments."""
+    """A function of NumPy with the axes of its arguments."""
 
     schema: str
     fn: Callable[..., Any]
-    # Axes of each argument behind its loop, by name or length.
+    # Axes of each argument after the loop axes, by name or length.
     axes: tuple[tuple[str, ...], ...]
 
 
@@ -110,7 +110,7 @@ _loops = st.lists(st.sampled_from([1, 2, 3]), max_size=2).map(tuple)
 
 @st.composite
 def _calls(draw: st.DrawFn, name: str, dtypes: tuple[str, ...] = ("f8",)) -> list[Any]:
-    """Draw arguments whose loops NumPy broadcasts."""
+    """Draw arguments with loop axes that NumPy can broadcast."""
     sizes = {n: draw(st.integers(1, 3)) for n in "mnk"}
     loop = draw(_loops)
     args = []
@@ -124,7 +124,7 @@ def _calls(draw: st.DrawFn, name: str, dtypes: tuple[str, ...] = ("f8",)) -> lis
 
 
 def leaves(out: Any) -> list[Any]:
-    """Arrays of a result, one or several."""
+    """Return the arrays of a result as a list."""
     return list(out) if isinstance(out, tuple) else [out]
 
 
@@ -132,19 +132,19 @@ def leaves(out: Any) -> list[Any]:
 @given(st.data())
 @settings(max_examples=15, deadline=None)
 def test_the_fake_kernel_says_what_numpy_gives(name: str, data: st.DataObject) -> None:
-    """Shapes and dtypes of gufuncs, for loops that broadcast, in single and double."""
+    """Fake results have the shapes and dtypes of the gufunc."""
     args = data.draw(_calls(name, ("f4", "f8")))
     op = define(GUFUNCS[name].schema, GUFUNCS[name].fn)
-    told = leaves(co.eval_shape(op, *args))
+    found = leaves(co.eval_shape(op, *args))
     real = leaves(GUFUNCS[name].fn(*args))
-    assert [(t.shape, t.dtype) for t in told] == [(r.shape, r.dtype) for r in real]
+    assert [(t.shape, t.dtype) for t in found] == [(r.shape, r.dtype) for r in real]
 
 
 @pytest.mark.parametrize("name", GUFUNCS)
 @given(st.data())
 @settings(max_examples=12, deadline=None)
 def test_a_batch_is_one_call(name: str, data: st.DataObject) -> None:
-    """A batch of some arguments, on any axis, gives what the rows give, in one call."""
+    """A batch on any axis gives the same as its rows, in one call."""
     args = data.draw(_calls(name))
     size = data.draw(st.sampled_from([2, 4]))
     dims = [data.draw(st.sampled_from([None, *range(a.ndim + 1)])) for a in args]
@@ -181,7 +181,7 @@ def test_a_batch_is_one_call(name: str, data: st.DataObject) -> None:
 
 
 def _named(schema: str, fn: Callable[..., Any]) -> Any:
-    """Give a function the parameters of a schema."""
+    """Wrap a function so that it has the parameters of a schema."""
     names = ", ".join(p.name for p in co.Schema.parse(schema).parameters)
     code = compile(f"lambda {names}: fn({names})", __file__, "eval")
     return eval(code, {"fn": fn})
@@ -189,7 +189,7 @@ def _named(schema: str, fn: Callable[..., Any]) -> Any:
 
 @pytest.mark.parametrize("name", ["matmul", "vecdot", "inv", "diff"])
 def test_nested_batches_are_one_call(name: str) -> None:
-    """Two batches are two more axes of the loop, as np.vectorize has them."""
+    """Two nested batches agree with np.vectorize."""
     schema, fn, axes = GUFUNCS[name]
     sizes = {"m": 2, "n": 3, "k": 4, "n+1": 4}
     args = [RNG.normal(size=(5, 2, *[sizes[a] for a in own])) for own in axes]
@@ -211,17 +211,17 @@ def test_nested_batches_are_one_call(name: str) -> None:
     assert len(calls) == 2
 
 
-# ---- batching: names, lists, and what shapes do not tell ----
+# ---- batching: names, lists, and limits ----
 
 
 def same_loop(x: Any, y: Any) -> Any:
-    """Refuse loops that differ, as a kernel in C may."""
+    """Refuse different loop axes, as a kernel in C may."""
     assert x.shape[:-1] == y.shape[:-1]
     return x * y
 
 
 def test_axes_of_a_name_are_the_same_for_all_arrays_of_a_batch() -> None:
-    """``*b`` is equal everywhere, so an array without the batch is repeated."""
+    """``*b`` must be equal everywhere, so an array without the batch is repeated."""
     op = define("(float[*b,n] x, float[*b,n] y) -> float[*b,n]", same_loop)
     x, y = RNG.normal(size=(4, 2, 3)), RNG.normal(size=(2, 3))
     with no_warning():
@@ -230,7 +230,7 @@ def test_axes_of_a_name_are_the_same_for_all_arrays_of_a_batch() -> None:
 
 
 def test_axes_of_a_name_may_broadcast() -> None:
-    """``*#b`` says that NumPy's broadcasting is meant."""
+    """With ``*#b``, NumPy's broadcasting applies."""
     op = define("(float[*#b,n] x, float[*#b,n] y) -> float[*#b,n]", lambda x, y: x * y)
     x, y = RNG.normal(size=(4, 3)), RNG.normal(size=(5, 1, 3))
     with no_warning():
@@ -240,7 +240,7 @@ def test_axes_of_a_name_may_broadcast() -> None:
 
 
 def test_arrays_without_the_loop_stay_as_they_are() -> None:
-    """Weights that all rows share have no loop, and no batch."""
+    """An unbatched array without loop axes is passed unchanged."""
     op = define("(float[...,k] x, float[k,n] w) -> float[...,n]", lambda x, w: x @ w)
     x, w = RNG.normal(size=(4, 3)), RNG.normal(size=(3, 2))
     with no_warning():
@@ -248,7 +248,7 @@ def test_arrays_without_the_loop_stay_as_they_are() -> None:
 
 
 def test_a_batch_of_an_array_without_the_loop_runs_row_by_row() -> None:
-    """Then rows differ in what the loop does not go over: the loop warns."""
+    """If weights are batched, vmap loops and warns."""
     schema = "(float[...,k] x, float[k,n] w) -> float[...,n]"
     op = define(schema, lambda x, w: x @ w, "warns_of_weights")
     x, w = RNG.normal(size=(4, 3)), RNG.normal(size=(5, 3, 2))
@@ -259,7 +259,7 @@ def test_a_batch_of_an_array_without_the_loop_runs_row_by_row() -> None:
 
 
 def test_lists_and_none_and_keywords_take_part() -> None:
-    """Each array of a list is brought to the front; None stays."""
+    """The batch axis of each array in a list moves to the front; None stays."""
 
     @co.custom_op("rules::f", mutates_args=())
     def total(
@@ -278,7 +278,7 @@ def test_lists_and_none_and_keywords_take_part() -> None:
     np.testing.assert_allclose(more, (x + 2 * y) * 2)
 
 
-# Schema -> kernel: none of these treats rows alone, or says that it does.
+# Schema -> kernel: none of these treats rows separately, or says that it does.
 UNTOLD: dict[str, Callable[..., Any]] = {
     "(float[...] x) -> float[...]": lambda x: x.T * 1.0,
     "(float[*b] x) -> float[*b]": lambda x: x - x.mean(),
@@ -293,7 +293,7 @@ UNTOLD: dict[str, Callable[..., Any]] = {
 def test_without_a_loop_rows_run_one_by_one(
     schema: str, kernel: Callable[..., Any]
 ) -> None:
-    """Any shape in and any shape out says nothing of rows: no rule is guessed."""
+    """Without loop axes in the schema, no rule is derived."""
     op = define(schema, kernel)
     x = RNG.normal(size=(3, 3, 3))
     assert derive_vmap(op) is None
@@ -303,7 +303,7 @@ def test_without_a_loop_rows_run_one_by_one(
 
 
 def test_a_kernel_with_other_axes_than_it_says_runs_row_by_row() -> None:
-    """Results without the axes of the loop are never taken for a batch."""
+    """If a kernel's result lacks the loop axes, vmap loops and warns."""
     schema = "(float[...,n] x) -> float[...,n]"
     op = define(schema, lambda x: x.reshape(-1, x.shape[-1])[0] * 1, "warns_of_axes")
     x = RNG.normal(size=(4, 5, 3))
@@ -313,7 +313,7 @@ def test_a_kernel_with_other_axes_than_it_says_runs_row_by_row() -> None:
 
 
 def test_a_random_operator_has_no_rule_by_shapes() -> None:
-    """What rows draw is the affair of `randomness`."""
+    """For random operators, no rule is derived: `randomness` decides."""
     op = define(
         "(float[...,n] x) -> float[...,n]",
         lambda x: x + np.random.normal(size=x.shape),  # noqa: NPY002
@@ -326,7 +326,7 @@ def test_a_random_operator_has_no_rule_by_shapes() -> None:
 
 
 def test_an_operator_that_writes_has_no_rule_by_shapes() -> None:
-    """A batch of rows may not be written in one call: rows may share what is written."""
+    """For operators that write, no rule is derived: rows may share an array."""
 
     def fill(x: Any, y: Any) -> Any:
         x[...] = y
@@ -343,7 +343,7 @@ def test_an_operator_that_writes_has_no_rule_by_shapes() -> None:
 
 
 def test_a_body_made_of_operators_is_batched_as_it_is() -> None:
-    """A composite operator needs no rule, also for a batch that has no loop."""
+    """A composite operator needs no rule."""
     with co.Library("rules_body", "DEF") as lib:
         lib.define("lin(float[...,k] x, float[k,n] w) -> float[...,n]")
         lib.impl("lin", lambda x, w: np.matmul(x, w), "CompositeImplicitAutograd")
@@ -354,7 +354,7 @@ def test_a_body_made_of_operators_is_batched_as_it_is() -> None:
 
 
 def test_a_registered_rule_comes_first() -> None:
-    """Shapes give what is missing, and nothing else."""
+    """A registered rule is used instead of a derived one."""
     op = define("(float[...,n] x) -> float[...,n]", lambda x: x * 2)
     op.register_vmap(lambda info, dims, x: (x * 5, dims[0]))
     op.register_fake(lambda x: co.FakeArray(x.shape, np.float32))
@@ -382,7 +382,7 @@ WRONG_ROWS: dict[str, Any] = {
 def test_rows_of_a_registered_rule_are_held_to_their_shapes(
     reason: str, rule: Callable[..., Any]
 ) -> None:
-    """What is wrong with a row is told, in the words for the result of a kernel."""
+    """A wrong row raises the error for a wrong result of a kernel."""
     op = define("(float[n] x) -> float[n]", lambda x: x * 2)
     op.register_vmap(rule)
     with pytest.raises(co.errors.ContractError) as caught:
@@ -394,7 +394,7 @@ def test_rows_of_a_registered_rule_are_held_to_their_shapes(
 def test_rows_are_proven_as_the_settings_say(
     checks: Any, raises: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A rule proves its rows at the first call for each `in_dims`."""
+    """A vmap rule is checked on the first call for each `in_dims`."""
     cut = [None, 2, 2]
     op = define("(float[n] x) -> float[n]", lambda x: x * 2)
     op.register_vmap(lambda info, in_dims, x: (x[:, : cut.pop(0)], 0))
@@ -413,7 +413,7 @@ def test_rows_are_proven_as_the_settings_say(
 
 @pytest.mark.parametrize(("loop", "shape"), [("...", (2, 3)), ("*b", (2, 2, 3))])
 def test_a_loop_inside_a_tuple_runs_row_by_row(loop: str, shape: Any) -> None:
-    """An axis of an array in it is not taken for the batch, though it is as long."""
+    """An axis of the same length is not mistaken for the batch."""
     schema = f"(float[{loop},n] x, (float[{loop},n], int) gain) -> float[{loop},n]"
     op = define(schema, lambda x, gain: x * gain[0], f"gain{len(loop)}")
     x, gain = RNG.normal(size=shape), RNG.normal(size=(2, 3))
@@ -423,7 +423,7 @@ def test_a_loop_inside_a_tuple_runs_row_by_row(loop: str, shape: Any) -> None:
 
 
 def test_a_pointwise_operator_with_loops_broadcasts() -> None:
-    """Tag and shapes agree, in batches and for fake arrays."""
+    """Rules from tags and from shapes agree."""
     op = define(
         "(float[...] x, float[...] y) -> float[...]",
         lambda x, y: x + y,
@@ -463,14 +463,14 @@ DTYPES: list[tuple[str, tuple[Any, ...], str]] = [
 def test_the_dtype_of_a_fake_result(
     schema: str, args: tuple[Any, ...], dtype: str
 ) -> None:
-    """NumPy's promotion of the arguments of that class, or where NumPy goes from them."""
+    """The dtype of a fake result follows NumPy's promotion."""
     op = define(schema, _named(schema, lambda *_: None))
     with co.FakeMode():
         assert str(op(*args).dtype) == dtype
 
 
 def test_arrays_in_tuples_and_dicts_count_for_the_dtype() -> None:
-    """They are found wherever they stand."""
+    """Arrays in tuples and dicts count."""
     schema = "((Array[n], int) p, Dict(str, Array[n]) d) -> Array[n]"
     op = define(schema, lambda p, d: p[0] + d["a"])
     x = np.ones(3, np.float32)
@@ -479,7 +479,7 @@ def test_arrays_in_tuples_and_dicts_count_for_the_dtype() -> None:
 
 
 def test_a_fake_result_keeps_device_and_order() -> None:
-    """The device of the arguments, and the order of axes where the shape is the same."""
+    """Fake results keep the device, and the memory order if the shape is the same."""
     op = define("(float[m,n] x) -> float[m,n]", lambda x: x)
     x = co.FakeArray((2, 3), np.float32, strides=(4, 8), device="cuda:1")
     got = op(x)
@@ -487,37 +487,37 @@ def test_a_fake_result_keeps_device_and_order() -> None:
 
 
 def test_calls_that_differ_have_fake_results_of_their_own() -> None:
-    """What is remembered of a call serves calls that are like it in all that counts."""
+    """Cached results are not reused for calls that differ."""
     op = define(
         "(Array[k]|Scalar x, int n, Array[k][] ys, bool flip) -> Array[n]",
         lambda x, n, ys, flip: x,
     )
 
-    def told(x: Any, n: int, *ys: Any) -> str:
+    def described(x: Any, n: int, *ys: Any) -> str:
         return repr(op(x, n, list(ys), True))
 
     single, double = co.FakeArray((2,), np.float32), co.FakeArray((2,))
     far = co.FakeArray((2,), np.float32, device="cuda:1")
     for _ in range(2):
-        assert told(single, 1, single) == "FakeArray(f32[1], device='cpu')"
-        assert told(single, 3, single) == "FakeArray(f32[3], device='cpu')"
-        assert told(single, 3, single, double) == "FakeArray(f64[3], device='cpu')"
-        assert told(double, 3) == "FakeArray(f64[3], device='cpu')"
-        assert told(far, 3, far) == "FakeArray(f32[3], device='cuda:1')"
-        assert told(2, 3, single) == "FakeArray(f32[3], device='cpu')"
-        assert told(2j, 3, single) == "FakeArray(c64[3], device='cpu')"
+        assert described(single, 1, single) == "FakeArray(f32[1], device='cpu')"
+        assert described(single, 3, single) == "FakeArray(f32[3], device='cpu')"
+        assert described(single, 3, single, double) == "FakeArray(f64[3], device='cpu')"
+        assert described(double, 3) == "FakeArray(f64[3], device='cpu')"
+        assert described(far, 3, far) == "FakeArray(f32[3], device='cuda:1')"
+        assert described(2, 3, single) == "FakeArray(f32[3], device='cpu')"
+        assert described(2j, 3, single) == "FakeArray(c64[3], device='cpu')"
     for n in range(600):
-        assert told(single, n).startswith(f"FakeArray(f32[{n}]")
+        assert described(single, n).startswith(f"FakeArray(f32[{n}]")
 
 
 def test_a_broadcast_axis_that_is_1_everywhere_is_1() -> None:
-    """As NumPy broadcasts 1 and 1."""
+    """Two axes of length 1 broadcast to 1."""
     op = define("(float[#n] x, float[#n] y) -> float[n]", lambda x, y: x + y)
     assert co.eval_shape(op, np.zeros(1), np.zeros(1)).shape == (1,)
     assert co.eval_shape(op, np.zeros(1), np.zeros(4)).shape == (4,)
 
 
-# ---- fake kernels that shapes do not give ----
+# ---- fake kernels that cannot be derived ----
 
 MISSING = [
     ("(float[n] x) -> float[k]", "'k' of its result is not a length of any argument"),
@@ -535,7 +535,7 @@ MISSING = [
 def test_a_fake_kernel_that_shapes_do_not_tell_is_asked_for(
     schema: str, why: str
 ) -> None:
-    """The error says what they do not tell."""
+    """The error says why the shapes do not give a fake kernel."""
     op = define(schema, lambda x: x)
     with pytest.raises(co.errors.MissingRuleError) as caught:
         co.eval_shape(op, np.zeros(2))
@@ -547,7 +547,7 @@ def test_a_fake_kernel_that_shapes_do_not_tell_is_asked_for(
 
 
 def test_a_length_that_an_argument_of_none_would_tell_is_asked_for() -> None:
-    """Only this call has no fake result."""
+    """The error says that only this call has no fake result."""
     op = define("(float[n] x, float[k]? y=None) -> float[n,k]", lambda x, y=None: x)
     assert co.eval_shape(op, np.zeros(2), np.zeros(3)).shape == (2, 3)
     with pytest.raises(co.errors.MissingRuleError) as caught:
@@ -560,7 +560,7 @@ def test_a_length_that_an_argument_of_none_would_tell_is_asked_for() -> None:
 
 
 def test_loops_that_do_not_fit_have_no_fake_result() -> None:
-    """NumPy could not broadcast them either."""
+    """Fake arrays that NumPy cannot broadcast raise."""
     op = define("(float[...,n] x, float[...,n] y) -> float[...]", lambda x, y: x)
     with pytest.raises(co.errors.ShapeError) as caught:
         co.eval_shape(op, np.zeros((2, 3)), np.zeros((4, 3)))
@@ -572,14 +572,14 @@ def test_loops_that_do_not_fit_have_no_fake_result() -> None:
 
 
 def test_a_derived_fake_kernel_says_which_axis_does_not_fit() -> None:
-    """Also where it is called by itself."""
+    """A derived fake kernel also checks axes if it is called directly."""
     op = define("(float[n] x, float[n] y) -> float[n]", lambda x, y: x + y)
     with pytest.raises(co.errors.ShapeError, match="argument 'y' has 3 for axis 'n'"):
         op.rule("fake")(co.FakeArray((2,)), co.FakeArray((3,)))
 
 
 def test_a_dtype_that_a_call_disproves_is_told_no_more() -> None:
-    """The shape is held to the annotation; the dtype was a guess, and is withdrawn."""
+    """After a call disproves the derived dtype, there is no fake kernel."""
     op = define("(float[n] x) -> float[n]", lambda x: x.astype(np.float32))
     op(np.zeros(2))
     with pytest.raises(
@@ -589,7 +589,7 @@ def test_a_dtype_that_a_call_disproves_is_told_no_more() -> None:
 
 
 def test_a_dtype_that_was_told_is_held_to() -> None:
-    """What somebody built upon must not turn out wrong in silence."""
+    """A derived dtype that was already used and is wrong is an error."""
     op = define("(float[n] x) -> float[n]", lambda x: x.astype(np.float32))
     assert co.eval_shape(op, np.zeros(2)).dtype == np.float64
     with pytest.raises(co.errors.ContractError, match="differ in dtype"):
@@ -597,7 +597,7 @@ def test_a_dtype_that_was_told_is_held_to() -> None:
 
 
 def test_explain_says_that_shapes_gave_a_rule() -> None:
-    """Beside rules by tags there are rules by shapes."""
+    """The explanation names rules derived from shapes."""
     op = define("(float[...,n] x) -> float[...,n]", lambda x: x * 2)
     assert "derived by its shapes" in str(op.explain(co.FakeArray((2,))))
     said = []
@@ -636,14 +636,14 @@ LOOPS = [((), ()), ((2,), ()), ((), (2,)), ((2, 1), (3,)), ((1,), (4,)), ((0,), 
 
 @pytest.mark.parametrize(("left", "right"), LOOPS)
 def test_gradients_of_loops_that_broadcast(left: Any, right: Any) -> None:
-    """A formula that knows nothing of broadcasting is right by finite differences."""
+    """A formula without broadcasting is right by finite differences."""
     x, y = RNG.normal(size=(*left, 2, 3)), RNG.normal(size=(*right, 3, 4))
     assert co.gradcheck(mm, (x, y))
 
 
 @pytest.mark.parametrize("dims", [(0, None), (None, 0), (0, 0)])
 def test_gradients_of_batches(dims: Any) -> None:
-    """Of the rule by shapes too, twice."""
+    """Second derivatives through the derived rule are right."""
     x = RNG.normal(size=(2, 2, 3) if dims[0] == 0 else (2, 3))
     y = RNG.normal(size=(2, 3, 1) if dims[1] == 0 else (3, 1))
     with no_warning():
@@ -652,7 +652,7 @@ def test_gradients_of_batches(dims: Any) -> None:
 
 
 def test_a_gradient_is_summed_where_the_axes_are_added() -> None:
-    """Axes in the middle: NumPy's alignment from the right would sum the wrong ones."""
+    """Gradients are summed over the right axes, even if they are in the middle."""
 
     @co.custom_op("rules::f", mutates_args=())
     def scale(
@@ -674,7 +674,7 @@ def test_a_gradient_is_summed_where_the_axes_are_added() -> None:
 
 
 def test_gradients_of_lists_are_summed_too() -> None:
-    """Each item by the shape of the items."""
+    """Gradients of list items are summed to the shapes of the items."""
     op = define("(float[n,...][] xs) -> float[n,...]", lambda xs: sum_of(xs))
     op.register_autograd(lambda ctx, g: ([g, g],))
     x, y = RNG.normal(size=(2,)), RNG.normal(size=(2, 2))
@@ -688,7 +688,7 @@ def sum_of(xs: list[Any]) -> Any:
 
 
 def test_a_gradient_that_no_broadcasting_explains_is_an_error() -> None:
-    """Axes before the loop are none of those that were added."""
+    """A gradient whose shape broadcasting does not explain is an error."""
     op = define("(float[n,...] x) -> float[n,...]", lambda x: x * 2)
     op.register_autograd(lambda ctx, g: np.zeros((5, 3)))
     with pytest.raises(
@@ -698,7 +698,7 @@ def test_a_gradient_that_no_broadcasting_explains_is_an_error() -> None:
 
 
 def test_forward_mode_transposes_through_shapes() -> None:
-    """The derivative in a direction is that of the product."""
+    """The directional derivative is right."""
     x, y = RNG.normal(size=(5, 2, 3)), RNG.normal(size=(3, 4))
     dx, dy = RNG.normal(size=x.shape), RNG.normal(size=y.shape)
     _, tangent = co.jvp(mm, (x, y), (dx, dy))
@@ -724,7 +724,7 @@ CHECKED: dict[str, Callable[..., Any]] = {
 def test_opcheck_finds_inputs_of_the_shapes(
     schema: str, kernel: Callable[..., Any]
 ) -> None:
-    """No check gives an operator what its annotations refuse."""
+    """Checks use only inputs that the annotations accept."""
     found = opcheck(define(schema, kernel))
     assert {found[name] for name in ("test_schema", "test_faketensor")} == {"SUCCESS"}
     assert found["test_layouts"] == "SUCCESS"

@@ -27,7 +27,7 @@ def kernel_call(schema: str, fn: Any, fake: Any = None, **kwargs: Any) -> Any:
     return call
 
 
-def breach(fn: Any, schema: str, what: str) -> str:
+def broken(fn: Any, schema: str, what: str) -> str:
     return (
         f"errors_test::kernel: the 'cpu' kernel {what}\n"
         f"  errors_test::kernel{schema}\n  kernel at {at(fn)}\n"
@@ -74,31 +74,31 @@ def fake_fails(x: Any) -> Any:
 
 
 ONE, TWO = "(Array x) -> Array", "(Array x) -> (Array, Array)"
-BREACHES: dict[str, Row] = {
+CONTRACTS: dict[str, Row] = {
     "list for an array": (
         kernel_call(ONE, gives_list),
         co.ContractError,
-        breach(gives_list, ONE, "returns output 0 as list [1.0, 2.0], must be an array"),
+        broken(gives_list, ONE, "returns output 0 as list [1.0, 2.0], must be an array"),
     ),
     "float for an int": (
         kernel_call("(Array x) -> int", gives_float),
         co.ContractError,
-        breach(gives_float, "(Array x) -> int", "returns output 0 as float 1.5, must be int"),
+        broken(gives_float, "(Array x) -> int", "returns output 0 as float 1.5, must be int"),
     ),
     "something for nothing": (
         kernel_call("(Array x) -> ()", gives_one),
         co.ContractError,
-        breach(gives_one, "(Array x) -> ()", "returns ndarray of shape (2,), must return None"),
+        broken(gives_one, "(Array x) -> ()", "returns ndarray of shape (2,), must return None"),
     ),
     "one for two": (
         kernel_call(TWO, gives_one),
         co.ContractError,
-        breach(gives_one, TWO, "returns ndarray of shape (2,), must return a tuple of 2"),
+        broken(gives_one, TWO, "returns ndarray of shape (2,), must return a tuple of 2"),
     ),
     "three for two": (
         kernel_call(TWO, gives_three),
         co.ContractError,
-        breach(gives_three, TWO, "returns 3 items, must return a tuple of 2"),
+        broken(gives_three, TWO, "returns 3 items, must return a tuple of 2"),
     ),
     "an argument": (
         kernel_call(ONE, gives_same),

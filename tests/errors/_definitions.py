@@ -104,7 +104,7 @@ DEFINITIONS: dict[str, Row] = {
         co.RegistrationError,
         f"m::x: 'pointwise' is not a tag (did you mean 'Tag.pointwise'?){TAGS}",
     ),
-    "no tag": (
+    "a tag that is a number": (
         define("m::x", plain, tags=[3]),
         co.RegistrationError,
         f"m::x: 3 is not a tag{TAGS}",
@@ -115,7 +115,7 @@ DEFINITIONS: dict[str, Row] = {
         "m::x: mutates_args='x' is neither names nor 'unknown'\n"
         "  do: write mutates_args=() or mutates_args=('x',)",
     ),
-    "mutates_args is no name": (
+    "mutates_args is a number": (
         define("m::x", plain, mutates_args=3),
         co.SchemaError,
         "m::x: mutates_args=3 is neither names nor 'unknown'\n"
@@ -138,7 +138,7 @@ DEFINITIONS: dict[str, Row] = {
         f"  at {at(mixed)}\n"
         "  do: name array parameters: 'y'",
     ),
-    "mutates_args where there is no array": (
+    "mutates_args without arrays": (
         define("m::x", optional, mutates_args=("x",)),
         co.SchemaError,
         "m::x: optional: mutates_args names 'x', which is not an array\n"
@@ -235,7 +235,7 @@ DEFINITIONS: dict[str, Row] = {
         f"  at {at(none_default)}\n"
         "  do: write x: Optional[int] = None",
     ),
-    "schema is no string": (
+    "schema is a number": (
         define("m::x", plain, schema=3),
         co.SchemaError,
         'm::x: a schema is a string, got 3\n  do: write "(Array x) -> Array"',

@@ -69,7 +69,7 @@ REGISTRATIONS: dict[str, Row] = {
         "errors_test::scaled: the kernel for 'cpu' takes (x) by position, is given (x, k)\n"
         f"  at {at(few)}\n" + PARAMETERS,
     ),
-    "kernel that is no function": (
+    "kernel that is a number": (
         lambda: op.register_kernel("cpu", 3),  # type: ignore[call-overload]
         co.RegistrationError,
         f"errors_test::scaled: the kernel for 'cpu' must be a function, got 3\n  do: {NOT_A_FUNCTION}",
@@ -114,12 +114,12 @@ REGISTRATIONS: dict[str, Row] = {
         "errors_test::scaled: the jvp rule takes (x) by position, is given (primals, tangents)\n"
         f"  at {at(few)}\n  do: write def rule(primals, tangents, *, shift): ...",
     ),
-    "jvp rule that is no function": (
+    "jvp rule that is a number": (
         lambda: op.register_jvp(3),  # type: ignore[call-overload]
         co.RegistrationError,
         f"errors_test::scaled: the jvp rule must be a function, got 3\n  do: {NOT_A_FUNCTION}",
     ),
-    "rule of a kind of one's own": (
+    "rule of a user-defined kind": (
         lambda: op.register(co.RuleKind("inverse", takes="(out, *inputs)"), few),
         co.RegistrationError,
         "errors_test::scaled: the inverse rule takes (x) by position, is given (out, x, k)\n"
@@ -179,7 +179,7 @@ REGISTRATIONS: dict[str, Row] = {
         "errors_test::scaled: 3 is not a RuleKind\n"
         '  do: make one: RuleKind("inverse", takes="(out, *inputs)")',
     ),
-    "backward that is no function": (
+    "backward that is a number": (
         lambda: op.register_autograd(3),  # type: ignore[arg-type]
         co.RegistrationError,
         f"errors_test::scaled: the backward formula must be a function, got 3\n  do: {NOT_A_FUNCTION}",

@@ -49,13 +49,13 @@ BUILTIN = {
 def test_an_error_is_the_builtin_that_is_expected(
     error: type, builtins: tuple[type, ...]
 ) -> None:
-    """Each error is a CustomOpError and the builtin that Python users catch."""
+    """Each error is a CustomOpError and the built-in error that users expect."""
     assert issubclass(error, (CustomOpError,))
     assert all(issubclass(error, builtin) for builtin in builtins)
 
 
 def test_every_error_is_in_the_table_above() -> None:
-    """No exception of the package is left out."""
+    """The table contains every exception of the package."""
     found = {
         v
         for v in vars(errors).values()
@@ -65,7 +65,7 @@ def test_every_error_is_in_the_table_above() -> None:
 
 
 def test_an_error_knows_what_it_is_about() -> None:
-    """Operator, parameter and kind can be read from an error."""
+    """An error has the fields operator, parameter and kind."""
     error: Any = caught(lambda: every_op(X, XS, 2.5))
     assert (error.op, error.parameter, error.kind) == ("errors_test::every", "n", None)
     error = caught(lambda: zeros_op(2, device="cuda"))
@@ -80,14 +80,14 @@ def test_an_error_knows_what_it_is_about() -> None:
 
 
 def test_an_error_of_one_part_is_that_part() -> None:
-    """Without place or remedy the text is what was wrong."""
+    """Without place and advice, the text says only what is wrong."""
     assert str(CustomOpError("it is wrong")) == "it is wrong"
 
 
 def test_lines_of_places_are_set_in() -> None:
-    """Each line behind the first is set in by two."""
-    error = CustomOpError("wrong", "one\ntwo", "three", do="mend it")
-    assert str(error) == "wrong\n  one\n  two\n  three\n  do: mend it"
+    """Every line after the first is indented by two spaces."""
+    error = CustomOpError("wrong", "one\ntwo", "three", do="fix it")
+    assert str(error) == "wrong\n  one\n  two\n  three\n  do: fix it"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_lines_of_places_are_set_in() -> None:
 def test_carets_mark_whole_words(
     text: str, fragment: str, start: int, mark: str | None
 ) -> None:
-    """A fragment within a longer word is not meant."""
+    """A caret never marks part of a longer word."""
     assert caret(text, fragment, start) == (text if mark is None else f"{text}\n{mark}")
 
 
@@ -112,12 +112,12 @@ def test_carets_mark_whole_words(
     [("bata", " (did you mean 'beta'?)"), ("zzz", ""), ("", "")],
 )
 def test_near_names_are_offered(name: str, hint: str) -> None:
-    """The nearest known name is offered, where one is near."""
+    """The most similar known name is suggested, if one is similar."""
     assert did_you_mean(name, ["alpha", "beta"]) == hint
 
 
 def test_names_stand_in_quotes() -> None:
-    """Names are quoted with commas between."""
+    """Names are quoted and separated by commas."""
     assert quoted(["a", 1]) == "'a', '1'"
 
 
@@ -140,7 +140,7 @@ class CallMe:
     ids=range(8),
 )
 def test_a_place_is_that_of_the_function_inside(fn: Any, found: Any) -> None:
-    """Decorators, partials, methods and callable objects are looked through."""
+    """The place is that of the function inside decorators, partials and methods."""
     assert innermost(fn) is found
     assert place(fn) == at(found)
 
@@ -150,7 +150,7 @@ def test_a_place_is_that_of_the_function_inside(fn: Any, found: Any) -> None:
     [(np.sin, "ufunc sin"), (len, "builtin_function_or_method len"), (int, "type int")],
 )
 def test_what_has_no_place_is_named(fn: Any, text: str) -> None:
-    """Builtins have no file and line: they are named instead."""
+    """Built-ins have no file and line, so their name is given."""
     assert place(fn) == text
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import customop as co
 from tests.errors._calls import CALLS
-from tests.errors._contracts import BREACHES
+from tests.errors._contracts import CONTRACTS
 from tests.errors._definitions import DEFINITIONS
 from tests.errors._operators import (
     X,
@@ -32,7 +32,7 @@ TABLE = {
         "definition": DEFINITIONS,
         "registration": REGISTRATIONS,
         "call": CALLS,
-        "contract": BREACHES,
+        "contract": CONTRACTS,
     }.items()
     for name, row in rows.items()
 }
@@ -49,7 +49,7 @@ def test_the_message_is(name: str) -> None:
 
 @pytest.mark.parametrize("name", TABLE)
 def test_an_error_pickles(name: str) -> None:
-    """An error goes to another process and back with all that it says."""
+    """A pickled error keeps its text and fields."""
     error = caught(TABLE[name][0])
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
@@ -57,7 +57,7 @@ def test_an_error_pickles(name: str) -> None:
     assert vars(again) == vars(error)
 
 
-# ---- what Python itself says ----
+# ---- Python's own errors ----
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_an_error_pickles(name: str) -> None:
     ids=["no mutates_args", "missing", "extra", "unknown", "twice"],
 )  # fmt: skip
 def test_a_call_that_fits_no_signature_is_pythons_error(act: Any, text: str) -> None:
-    """Missing, extra and unknown arguments are TypeErrors as of any function."""
+    """Missing, extra and unknown arguments raise the TypeErrors of ordinary functions."""
     error = caught(act)
     assert type(error) is TypeError
     assert str(error) == text
@@ -82,7 +82,7 @@ def test_a_call_that_fits_no_signature_is_pythons_error(act: Any, text: str) -> 
 
 
 def test_a_second_rule_names_both_places() -> None:
-    """A rule from another place is refused, unless it is to replace the first."""
+    """A second rule from another place is refused without override=True."""
     made = co.custom_op("errors_test::second", plain, mutates_args=())
     made.register_fake(fake_one)
     error = caught(lambda: made.register_fake(fake_two))
@@ -96,7 +96,7 @@ def test_a_second_rule_names_both_places() -> None:
 
 
 def test_a_second_definition_elsewhere_names_both_places() -> None:
-    """Two files that fight for one name are told of one another."""
+    """The error for a name that two files define names both files."""
     co.custom_op("errors_test::fought", plain, mutates_args=())
     names: dict[str, Any] = {"co": co, "np": np}
     text = "def plain(x: np.ndarray) -> np.ndarray: ...\n"

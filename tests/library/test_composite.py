@@ -14,7 +14,7 @@ from tests.library._libraries import X, operator
 
 
 class Watch(co.Mode):
-    """Notes the operators that it sees."""
+    """A mode that records the operators it sees."""
 
     kind = co.RuleKind("watch")
 
@@ -36,7 +36,7 @@ def composite(lib: co.Library) -> co.Operator[..., Any]:
 
 
 def test_a_composite_body_is_a_kernel(composite: Any) -> None:
-    """Called plainly, the body computes."""
+    """Without transforms, the body is an ordinary kernel."""
     np.testing.assert_allclose(composite(X, k=3.0), 3 * np.sin(X))
 
 
@@ -76,7 +76,7 @@ def test_a_composite_body_has_a_shape(composite: Any) -> None:
 
 
 def test_a_mode_sees_the_inner_operators(lib: co.Library) -> None:
-    """A mode is given the operators of the body in place of the whole."""
+    """A mode sees the operators of the body, not the composite operator."""
     np_ops = co.ops.np
     lib.define("f(Array x) -> Array")
     lib.impl("f", lambda x: np_ops.multiply(np_ops.sin(x), x))
@@ -86,7 +86,7 @@ def test_a_mode_sees_the_inner_operators(lib: co.Library) -> None:
 
 
 def test_a_composite_body_without_arrays_is_fake_under_a_mode(lib: co.Library) -> None:
-    """Under FakeMode the operators of a body are fake, though no argument is."""
+    """FakeMode makes the operators of a body fake even if no argument is an array."""
     lib.define("pair(int n) -> Array")
     lib.impl("pair", lambda n: co.ops.np.sin(np.zeros(n)))
     with co.FakeMode():
@@ -96,7 +96,7 @@ def test_a_composite_body_without_arrays_is_fake_under_a_mode(lib: co.Library) -
 
 
 def test_an_own_rule_comes_before_the_body(lib: co.Library) -> None:
-    """A transform takes the operator's own rule where there is one."""
+    """A transform prefers the operator's own rule to the body."""
     lib.define("f(Array x) -> Array")
     lib.impl("f", lambda x: np.sin(x))
     f = operator(lib, "f")
@@ -111,7 +111,7 @@ def test_an_own_rule_comes_before_the_body(lib: co.Library) -> None:
 
 
 def test_a_jvp_takes_the_formula_before_the_body(lib: co.Library) -> None:
-    """A backward formula says what the derivative is, forward as well."""
+    """The backward formula also decides the derivative in forward mode."""
     lib.define("f(Array x) -> Array")
     lib.impl("f", lambda x: np.sin(x))
     lib.impl("f", co.Formula(lambda ctx, g: g * 7.0, None), "Autograd")
@@ -120,7 +120,7 @@ def test_a_jvp_takes_the_formula_before_the_body(lib: co.Library) -> None:
 
 
 def test_a_default_kernel_comes_before_the_body(lib: co.Library) -> None:
-    """Arrays take the default kernel, transforms the body."""
+    """Arrays use the default kernel, transforms use the body."""
     lib.define("f(Array x) -> Array")
     lib.impl("f", lambda x: np.sin(x))
     lib.impl("f", lambda x: np.sin(x) + 100.0, "CompositeExplicitAutograd")
@@ -130,7 +130,7 @@ def test_a_default_kernel_comes_before_the_body(lib: co.Library) -> None:
 
 
 def test_a_body_registered_late_is_seen(lib: co.Library) -> None:
-    """A call that was generated before there was a body sees into it after."""
+    """Registering a body also changes calls that were generated before."""
     lib.define("f(Array x) -> Array")
     f = operator(lib, "f")
     lib.impl("f", lambda x: np.sin(x), "CPU")
@@ -145,7 +145,7 @@ def test_a_body_registered_late_is_seen(lib: co.Library) -> None:
 
 
 def test_a_body_is_checked_under_a_transform(lib: co.Library) -> None:
-    """What a body returns under a transform fits the schema, or it is an error."""
+    """Under a transform, the result of a body is checked against the schema."""
     lib.define("f(Array x) -> Array")
     lib.impl("f", lambda x: (x, x))
     f = operator(lib, "f")
@@ -153,13 +153,13 @@ def test_a_body_is_checked_under_a_transform(lib: co.Library) -> None:
         co.grad(lambda x: f(x).sum())(X)
 
 
-# ---- Autograd: a function in place of the operator ----
+# ---- Autograd: a function that replaces the operator ----
 
 
-def test_an_autograd_function_stands_in_place_of_the_operator(
+def test_an_autograd_function_replaces_the_operator(
     lib: co.Library,
 ) -> None:
-    """Under a gradient the function is called on the tracked values."""
+    """While gradients are computed, the function gets the tracked values."""
     lib.define("f(Array x, Array[] ys, *, float k=2.0) -> Array")
     lib.impl("f", lambda x, ys, k: x * 0, "CPU")
     lib.impl("f", lambda x, ys, k: np.sin(x) * ys[0] * ys[1] * k, "Autograd")
@@ -187,7 +187,7 @@ def test_an_autograd_function_serves_jvp(lib: co.Library) -> None:
 def test_below_an_autograd_function_is_the_operator_untracked(
     lib: co.Library,
 ) -> None:
-    """With a keyset the operator below is called, and its result not tracked."""
+    """With a keyset, the function can call the operator below, which is not tracked."""
     lib.define("f(Array x) -> Array")
     lib.impl("f", lambda x: x * x, "CPU")
     lib.impl(
@@ -198,7 +198,7 @@ def test_below_an_autograd_function_is_the_operator_untracked(
 
 
 def test_a_gradient_falls_through_untracked(lib: co.Library) -> None:
-    """A fallthrough for Autograd runs the operator below and tracks nothing."""
+    """With a fallthrough for Autograd, the operator runs and is not tracked."""
     lib.define("f(Array x) -> Array")
     lib.impl("f", lambda x: x * x, "CPU")
     lib.impl("f", co.fallthrough_kernel, "Autograd")
@@ -207,7 +207,7 @@ def test_a_gradient_falls_through_untracked(lib: co.Library) -> None:
 
 
 def test_native_is_an_autograd_rule(lib: co.Library) -> None:
-    """A rule of the package's own, such as `native`, stands in the row as it is."""
+    """`native` can be registered for Autograd."""
     op = co.custom_op(
         f"{lib.ns}::f",
         lambda x: np.sin(x),

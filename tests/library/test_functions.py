@@ -39,14 +39,14 @@ def exists(qualname: str) -> bool:
 
 
 def test_a_call_makes_an_operator() -> None:
-    """Given the function, `custom_op` returns the operator."""
+    """With a function, `custom_op` returns the operator."""
     op = make("by_call")
     assert isinstance(op, co.Operator)
     assert op(X).tolist() == [2.0, 4.0]
 
 
 def test_a_decorator_makes_an_operator() -> None:
-    """Without a function it returns a decorator."""
+    """Without a function, `custom_op` returns a decorator."""
 
     @co.custom_op("library_test::decorated", mutates_args=())
     def decorated(x: np.ndarray) -> np.ndarray:
@@ -65,14 +65,14 @@ def test_a_decorator_makes_an_operator() -> None:
     ],
 )
 def test_a_name_has_parts(qualname: str, parts: tuple[str, ...]) -> None:
-    """Namespace, name and overload come from the qualified name."""
+    """The qualified name consists of namespace, name and overload."""
     op: Any = co.custom_op(qualname, twice, mutates_args=())
     assert (op.namespace, op.name, op.overload) == parts
 
 
 def test_an_operator_looks_like_its_function() -> None:
-    """Name, docstring, signature and the function itself are kept."""
-    op = make("alike")
+    """An operator keeps the name, docstring, signature and function."""
+    op = make("looks")
     assert op.__name__ == "twice"
     assert op.__doc__ == "Multiply by k."
     assert op.__wrapped__ is twice
@@ -81,7 +81,7 @@ def test_an_operator_looks_like_its_function() -> None:
 
 @pytest.mark.parametrize("again", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_an_operator_is_copied_by_name(again: Any) -> None:
-    """A copy, and what a pickle gives back, is the operator itself."""
+    """Copying and unpickling return the same operator."""
     op = make("copied")
     found = again(op)
     assert (pickle.loads(found) if isinstance(found, bytes) else found) is op
@@ -97,7 +97,7 @@ def test_an_operator_is_copied_by_name(again: Any) -> None:
     ids=["none", "one", "twice"],
 )
 def test_tags_are_a_set(tags: Any, expected: Any) -> None:
-    """One tag or several are taken, each once."""
+    """`tags` accepts one tag or several, and duplicates are dropped."""
     assert make("tagged", tags=tags).tags == expected
 
 
@@ -105,18 +105,18 @@ def test_tags_are_a_set(tags: Any, expected: Any) -> None:
     "device_types", ["cpu", ["cpu"], ("cpu", "cuda"), iter(["cpu"])]
 )
 def test_device_types_name_what_a_function_serves(device_types: Any) -> None:
-    """A kind or several: the function is the kernel of each."""
+    """`device_types` accepts one kind or several."""
     op = make("served", device_types=device_types)
     assert op.rule("cpu") is twice
 
 
 def test_without_device_types_a_function_serves_all() -> None:
-    """The function is the kernel of every kind that has none of its own."""
+    """Without `device_types`, the function serves every kind of array."""
     assert make("all_kinds").rule("cuda") is twice
 
 
 def test_defining_again_replaces_in_place() -> None:
-    """The second definition from one file is the one that every reference calls."""
+    """After a redefinition in the same file, old references call the new function."""
     old = make("again")
     new = make("again", lambda x: -x, schema="(Array x) -> Array")
     assert new is old
@@ -124,7 +124,7 @@ def test_defining_again_replaces_in_place() -> None:
 
 
 def test_a_factory_chooses_by_its_device() -> None:
-    """An operator without arrays calls the kernel of its argument `device`."""
+    """Without array arguments, the argument `device` picks the kernel."""
 
     def ones(n: int, device: co.Device = "cpu") -> np.ndarray:
         return np.ones(n)
@@ -137,7 +137,7 @@ def test_a_factory_chooses_by_its_device() -> None:
 
 
 def test_an_operator_without_arrays_runs_its_function() -> None:
-    """So does one with neither arrays nor a device."""
+    """An operator with neither arrays nor a device runs its function."""
 
     def add(a: int, b: int) -> int:
         return a + b
@@ -153,7 +153,7 @@ def rule(*args: Any, **kwargs: Any) -> Any:
 
 
 KIND = co.RuleKind("library_test_kind")
-# Name of the function -> what it takes before the rule, and how the rule is read back.
+# Name of the function -> its arguments before the rule, and how to read the rule.
 FREE: dict[str, tuple[tuple[Any, ...], Any]] = {
     "register_kernel": (("cuda",), lambda op: op.rule("cuda")),
     "register_fake": ((), lambda op: op.rule("fake")),
@@ -166,7 +166,7 @@ FREE: dict[str, tuple[tuple[Any, ...], Any]] = {
 @pytest.mark.parametrize("name", FREE)
 @pytest.mark.parametrize("as_name", [True, False], ids=["by name", "by operator"])
 def test_registering_by_name_is_the_method(name: str, as_name: bool) -> None:
-    """A free function takes an operator or its name, and does what the method does."""
+    """The functions accept an operator or its name, and do what the methods do."""
     first, read = FREE[name]
     op = make(f"free_{name}")
     target = op.qualname if as_name else op
@@ -176,7 +176,7 @@ def test_registering_by_name_is_the_method(name: str, as_name: bool) -> None:
 
 @pytest.mark.parametrize("name", FREE)
 def test_methods_chain_given_a_function(name: str) -> None:
-    """Given the function, a method returns the operator."""
+    """With a function, a method returns the operator."""
     first, read = FREE[name]
     op = make(f"chained_{name}")
     assert getattr(op, name)(*first, rule) is op
@@ -185,7 +185,7 @@ def test_methods_chain_given_a_function(name: str) -> None:
 
 @pytest.mark.parametrize("name", FREE)
 def test_methods_decorate_without_one(name: str) -> None:
-    """Without the function, it returns a decorator that leaves it unchanged."""
+    """Without a function, a method returns a decorator that returns it unchanged."""
     first, read = FREE[name]
     op = make(f"stacked_{name}")
     assert getattr(op, name)(*first)(rule) is rule
@@ -194,14 +194,14 @@ def test_methods_decorate_without_one(name: str) -> None:
 
 @pytest.mark.parametrize("as_name", [True, False], ids=["by name", "by operator"])
 def test_a_backward_formula_is_registered_by_name(as_name: bool) -> None:
-    """As with all rules, the operator or its name."""
+    """`register_autograd` accepts an operator or its name."""
     op = make("free_autograd")
     target = op.qualname if as_name else op
     assert co.register_autograd(target, lambda ctx, g: (3 * g, None)) is op
     assert co.grad(lambda x: op(x).sum())(X).tolist() == [3.0, 3.0]
 
 
-# ---- nothing is left of what fails ----
+# ---- failures change nothing ----
 
 BAD: list[dict[str, Any]] = [
     {"fn": lambda x: x},
@@ -222,7 +222,7 @@ BAD: list[dict[str, Any]] = [
     "wrong", BAD, ids=[next(iter(row)) + str(i) for i, row in enumerate(BAD)]
 )
 def test_a_failed_definition_leaves_no_operator(wrong: dict[str, Any]) -> None:
-    """A definition is checked whole before anything is entered."""
+    """A definition is checked completely before the operator is created."""
     with pytest.raises(co.CustomOpError):
         make("never", **wrong)
     gc.collect()
@@ -233,7 +233,7 @@ def test_a_failed_definition_leaves_no_operator(wrong: dict[str, Any]) -> None:
     "wrong", BAD, ids=[next(iter(row)) + str(i) for i, row in enumerate(BAD)]
 )
 def test_a_failed_redefinition_leaves_the_old_operator(wrong: dict[str, Any]) -> None:
-    """What was there goes on working."""
+    """After a failed redefinition, the old operator still works."""
     op = make("stays")
     schema, table = op.schema, dict(op.rows)
     with pytest.raises(co.CustomOpError):
@@ -265,7 +265,7 @@ WRONG = {
 
 @pytest.mark.parametrize("what", WRONG)
 def test_a_failed_registration_leaves_the_table(what: str) -> None:
-    """A registration that is refused changes nothing."""
+    """A refused registration changes nothing."""
     op = make("table").register_fake(lambda x, k: co.fake_like(x))
     op(X)
     table, disabled = dict(op.rows), op.disabled
@@ -279,7 +279,7 @@ def test_a_failed_registration_leaves_the_table(what: str) -> None:
 
 
 def test_a_disabled_kernel_gives_way_to_the_function() -> None:
-    """Within the block the function of the operator runs, after it the kernel again."""
+    """While the kernel is disabled, the operator's function runs."""
     op = make("switched").register_kernel("cpu", lambda x, k: x * 0)
     with op.set_kernel_enabled("cpu", False):
         assert op(X).tolist() == [2.0, 4.0]
@@ -296,7 +296,7 @@ def test_a_disabled_kernel_gives_way_to_the_function() -> None:
 def test_a_switch_without_effect_warns(
     device_type: str, enabled: bool, text: str
 ) -> None:
-    """What changes nothing is said by a warning, and is no error."""
+    """Switching without effect warns."""
     op = make("warned").register_kernel("cpu", twice)
     with pytest.warns(co.CustomOpWarning) as caught:
         op.set_kernel_enabled(device_type, enabled)

@@ -47,13 +47,13 @@ def test_define_reads_name_and_schema(
 
 
 def test_define_takes_its_namespace(lib: co.Library) -> None:
-    """The name may have the namespace in front."""
+    """The name in a definition may start with the namespace."""
     assert lib.define(f"{lib.ns}::f(Array x) -> Array") == "f"
     assert operator(lib, "f").qualname == f"{lib.ns}::f"
 
 
 def test_define_takes_tags(lib: co.Library) -> None:
-    """Tags are those of the operator."""
+    """`define` passes tags on to the operator."""
     lib.define("f(Array x) -> Array", tags=co.Tag.pointwise)
     assert co.Tag.pointwise in operator(lib, "f").tags
 
@@ -133,7 +133,7 @@ def test_a_library_as_first_argument_decorates(lib: co.Library) -> None:
     ],
 )
 def test_a_key_names_a_kind_of_array(lib: co.Library, key: str, row: str) -> None:
-    """Names of backends in torch, in any letter case, are names of our kinds."""
+    """Torch's backend names mean our kinds of array, in any letter case."""
     lib.define("f(Array x) -> Array")
     lib.impl("f", one, key)
     assert [k for k in operator(lib, "f").rows if isinstance(k, str)] == [row]
@@ -141,7 +141,7 @@ def test_a_key_names_a_kind_of_array(lib: co.Library, key: str, row: str) -> Non
 
 @pytest.mark.usefixtures("built_in_kinds")
 def test_a_registered_kind_is_a_key(lib: co.Library) -> None:
-    """A kind of array from `register_array_type` is a key as it is."""
+    """The name of a registered kind of array is a key."""
     co.register_array_type("libtoy", Toy)
     lib.define("f(Array x) -> Array")
     lib.impl("f", lambda x: Toy(x.base * 3), "libtoy")
@@ -149,7 +149,7 @@ def test_a_registered_kind_is_a_key(lib: co.Library) -> None:
 
 
 def test_a_rule_kind_is_a_key(lib: co.Library) -> None:
-    """A RuleKind registers for itself."""
+    """A RuleKind is a key."""
     inverse = co.RuleKind("inverse", takes="(out, *inputs)")
     lib.define("f(Array x) -> Array")
     lib.impl("f", lambda out, x: np.log(out), inverse)
@@ -168,7 +168,7 @@ def test_the_key_of_a_library_is_the_default() -> None:
 
 
 def test_an_implementation_may_come_first(lib: co.Library) -> None:
-    """What is registered for a name enters the operator that is defined later."""
+    """A registration can come before the definition of its operator."""
     first = co.Library(lib.ns, "IMPL")
     first.impl("later", lambda x: x + 1, "CPU")
     first.impl("later", co.Formula(lambda ctx, g: g * 5, None), "Autograd")
@@ -186,7 +186,7 @@ def test_an_implementation_may_come_first(lib: co.Library) -> None:
 def test_an_implementation_closed_before_the_definition_is_gone(
     lib: co.Library,
 ) -> None:
-    """A library that closes takes back what was never defined."""
+    """Closing a library also removes registrations for undefined operators."""
     with co.Library(lib.ns, "IMPL") as first:
         first.impl("later", one, "CPU")
     lib.define("later(Array x) -> Array")
@@ -194,7 +194,7 @@ def test_an_implementation_closed_before_the_definition_is_gone(
 
 
 def test_an_implementation_covers_the_kernel_of_a_definition(lib: co.Library) -> None:
-    """A library's kernel stands above that of a definition, also of one run again."""
+    """A library's kernel covers the kernel of a definition, even when that runs again."""
     first = co.Library(lib.ns, "IMPL")
     first.impl("f", lambda x: x + 1, "CPU")
     for _ in range(2):
@@ -213,7 +213,7 @@ def test_an_implementation_covers_the_kernel_of_a_definition(lib: co.Library) ->
 def test_a_definition_run_again_keeps_what_libraries_registered(
     lib: co.Library,
 ) -> None:
-    """A redefinition drops what stays for ever, not what an open library holds."""
+    """A redefinition removes registrations, except those of open libraries."""
 
     def define() -> co.Operator[..., Any]:
         name = f"{lib.ns}::f"
@@ -232,7 +232,7 @@ def test_a_definition_run_again_keeps_what_libraries_registered(
 def test_an_implementation_that_does_not_fit_stops_the_definition(
     lib: co.Library,
 ) -> None:
-    """A definition that what waits for it does not fit leaves nothing behind."""
+    """A definition fails if an earlier registration does not fit it, and leaves no trace."""
     with co.Library(lib.ns, "IMPL") as first:
         first.impl("later", lambda x, y: x, "CPU")
         with pytest.raises(co.RegistrationError, match=r"takes \(x, y\) by position"):
@@ -245,7 +245,7 @@ def test_an_implementation_that_does_not_fit_stops_the_definition(
 
 
 def test_a_library_shows_itself(lib: co.Library) -> None:
-    """A library says what it is and where it was made."""
+    """The repr shows namespace, kind and where the library was made."""
     with co.Library(lib.ns, "FRAGMENT") as fragment:
         here = line(-1)
         assert repr(fragment) == f"<Library {lib.ns} (FRAGMENT) at {here}>"
@@ -263,21 +263,21 @@ def test_fragments_share_a_namespace(lib: co.Library) -> None:
 
 
 def test_a_closed_namespace_is_free() -> None:
-    """After a DEF library closes another may own its namespace."""
+    """After a DEF library closes, another can own its namespace."""
     for _ in range(2):
         with co.Library("libtest_free", "DEF") as lib:
             lib.define("f(Array x) -> Array")
 
 
 def test_closing_twice_does_nothing(lib: co.Library) -> None:
-    """A second close is no error, also inside a with block."""
+    """Closing a second time does nothing, also inside a with block."""
     with co.Library(lib.ns, "FRAGMENT") as fragment:
         fragment.close()
         fragment.close()
 
 
-def test_a_library_that_nobody_holds_closes(lib: co.Library) -> None:
-    """Registrations live as long as their library does."""
+def test_an_unreferenced_library_closes(lib: co.Library) -> None:
+    """A library closes when it is garbage-collected."""
     lib.define("f(Array x) -> Array")
     lib.impl("f", lambda x: x + 1, "CPU")
     lost = co.Library(lib.ns, "IMPL")
@@ -289,7 +289,7 @@ def test_a_library_that_nobody_holds_closes(lib: co.Library) -> None:
 
 
 def test_a_module_that_is_loaded_again_owns_its_namespace(tmp_path: Path) -> None:
-    """A file that runs again replaces its library, though the old one is held."""
+    """A file that runs again replaces its library, even if the old one is still referenced."""
     text = (
         "import customop as co\n"
         "lib = co.Library('libtest_again', 'DEF')\n"

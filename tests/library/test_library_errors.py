@@ -11,8 +11,6 @@ import pytest
 import customop as co
 from tests.library._libraries import X, at, line, one, operator
 
-# ---- what is refused, word for word ----
-
 
 def impl_of(key: Any, fn: Any = one, name: str = "f", **kwargs: Any) -> Any:
     return lambda lib: lib.impl(name, fn, key, **kwargs)
@@ -149,7 +147,7 @@ KNOWN = (
     ],
 )
 def test_message(act: Any, text: str, lib: co.Library) -> None:
-    """What is wrong with a library is said word for word."""
+    """Messages about wrong arguments are exact."""
     lib.define("f(Array x) -> Array")
     with pytest.raises(co.CustomOpError) as caught:
         act(lib)
@@ -160,7 +158,7 @@ def test_message(act: Any, text: str, lib: co.Library) -> None:
 
 
 def test_message_of_a_second_definition(lib: co.Library) -> None:
-    """A second DEF of a namespace names both places."""
+    """The error for a second DEF library names both places."""
     first = repr(lib).rpartition(" at ")[2].rstrip(">")
     with pytest.raises(co.RegistrationError) as caught:
         co.Library(lib.ns, "DEF")
@@ -172,7 +170,7 @@ def test_message_of_a_second_definition(lib: co.Library) -> None:
 
 
 def test_message_of_an_operator_defined_twice(lib: co.Library) -> None:
-    """A second definition of an operator names both places."""
+    """The error for a second definition names both places."""
     lib.define("f(Array x) -> Array")
     here = line(-1)
     with pytest.raises(co.RegistrationError) as caught:
@@ -185,7 +183,7 @@ def test_message_of_an_operator_defined_twice(lib: co.Library) -> None:
 
 
 def test_message_of_a_protected_registration(lib: co.Library) -> None:
-    """With allow_override=False a registration that is there already is named."""
+    """With allow_override=False, the error names the earlier registration."""
     lib.define("f(Array x) -> Array")
     lib.impl("f", one, "CPU", allow_override=False)
     second = lambda x: x
@@ -200,7 +198,7 @@ def test_message_of_a_protected_registration(lib: co.Library) -> None:
 
 
 def test_message_of_a_closed_library() -> None:
-    """A closed library refuses everything, and says where it was made."""
+    """Methods of a closed library raise, and say where it was made."""
     lib = co.Library("libtest_closed", "DEF")
     here = line(-1)
     lib.close()
@@ -220,7 +218,7 @@ def test_message_of_a_closed_library() -> None:
 
 
 def test_message_of_nothing_below(lib: co.Library) -> None:
-    """A wrapper over nothing says so."""
+    """A wrapper with no kernel below it raises."""
     lib.define("f(Array x) -> Array")
     here = line(-1)
     lib.impl("f", lambda below, x: below(x), "CPU", with_keyset=True)
@@ -235,7 +233,7 @@ def test_message_of_nothing_below(lib: co.Library) -> None:
 
 
 def test_message_of_a_schema_without_a_function(lib: co.Library) -> None:
-    """A disabled kernel gives way to a function, and a schema has none."""
+    """Disabling the only kernel of an operator without a function is an error at the call."""
     lib.define("f(Array x) -> Array")
     here = line(-1)
     lib.impl("f", one, "CPU")

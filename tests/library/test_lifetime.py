@@ -42,7 +42,7 @@ def defined(lib: co.Library, add: float) -> co.Operator[..., Any]:
 
 
 def test_ten_thousand_operators_leave_nothing() -> None:
-    """Operators that were defined, called, differentiated and closed are freed."""
+    """Ten thousand operators that were used and closed leave no objects behind."""
     sizes = lambda: (
         len(registry.operators),
         len(registry.namespaces),
@@ -74,7 +74,7 @@ def test_ten_thousand_operators_leave_nothing() -> None:
 
 
 def test_a_closed_library_frees_what_it_registered() -> None:
-    """Kernels and rules, also those for operators that live on, are let go."""
+    """Closing a library frees its kernels and rules, also those for other operators."""
 
     class Weight:
         pass
@@ -95,7 +95,7 @@ def test_a_closed_library_frees_what_it_registered() -> None:
 
 
 def test_a_handle_of_a_closed_operator_says_so() -> None:
-    """A call, a rule, a registration and a pickle of what is closed are errors."""
+    """Using a closed operator raises: call, rule, registration and pickle."""
     lib = co.Library("lifetime_closed", "DEF")
     op = defined(lib, 1)
     op(X)
@@ -134,7 +134,7 @@ def test_a_handle_of_a_closed_operator_says_so() -> None:
 
 
 def test_a_new_definition_revives_old_handles() -> None:
-    """A handle that was kept is the operator that the name has again."""
+    """Defining the name again makes old references usable."""
     with co.Library("lifetime_again", "DEF") as lib:
         op = defined(lib, 1)
         call = op.compile()
@@ -146,7 +146,7 @@ def test_a_new_definition_revives_old_handles() -> None:
 
 
 def test_a_call_that_runs_while_its_library_closes() -> None:
-    """A kernel that closes its own library ends well; the next call is refused."""
+    """A kernel may close its own library; the call finishes and the next one raises."""
     lib = co.Library("lifetime_inside", "DEF")
     lib.define("f(Array x) -> Array")
 
@@ -162,7 +162,7 @@ def test_a_call_that_runs_while_its_library_closes() -> None:
 
 
 def test_libraries_in_a_cycle_close_when_collected() -> None:
-    """The collector, whenever it runs, closes what nobody can reach."""
+    """The garbage collector closes libraries in reference cycles."""
     base = co.Library("lifetime_cycle", "DEF")
     op = defined(base, 0)
     for k in range(200):
@@ -184,7 +184,7 @@ def test_libraries_in_a_cycle_close_when_collected() -> None:
 def test_a_reloaded_module_replaces_in_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """importlib.reload gives the new kernels to every reference to the operators."""
+    """After importlib.reload, old references call the new kernels."""
     path = tmp_path / "lifetime_module.py"
     text = """
         import customop as co
@@ -224,7 +224,7 @@ MODULE = """
 
 
 def run(code: str, path: Path) -> subprocess.CompletedProcess[str]:
-    """Run a program that can import what is in a directory."""
+    """Run a program with a directory on its path."""
     entries = [str(path), *sys.path]
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
@@ -252,7 +252,7 @@ def test_an_operator_is_pickled_into_a_new_process(tmp_path: Path) -> None:
 
 
 def test_an_operator_goes_to_a_spawned_worker(tmp_path: Path) -> None:
-    """A pool of spawned processes calls an operator that it is given."""
+    """Spawned worker processes can call an operator that they receive."""
     (tmp_path / "lifetime_spawn_module.py").write_text(textwrap.dedent(MODULE))
     program = """
         import multiprocessing
@@ -277,7 +277,7 @@ def test_an_operator_goes_to_a_spawned_worker(tmp_path: Path) -> None:
 
 
 def test_message_of_an_operator_that_is_not_imported() -> None:
-    """A name that no imported module defines names the import to write."""
+    """The error for an operator that is not imported says what to import."""
     with pytest.raises(co.MissingRuleError) as caught:
         find_operator("0::~", "os")
     assert str(caught.value) == ("no operator is named '0::~'\n  do: import os first")
@@ -285,7 +285,7 @@ def test_message_of_an_operator_that_is_not_imported() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_goes_on() -> None:
-    """A child calls, registers and closes, while the parent registers in a thread."""
+    """A forked child can call and register while a thread of the parent registers."""
     program = """
         import os, sys, threading, warnings
         import numpy as np, customop as co
@@ -328,7 +328,7 @@ def test_a_forked_process_goes_on() -> None:
 
 
 def test_registrations_and_calls_from_many_threads() -> None:
-    """A call sees a table before a change or after it; all changes are taken back."""
+    """A call sees the table before or after a change, never between."""
     base = co.Library("lifetime_threads", "DEF")
     op = defined(base, 0)
     base.impl("f", co.Formula(lambda ctx, g: g, None), "Autograd")
@@ -362,7 +362,7 @@ def test_registrations_and_calls_from_many_threads() -> None:
 
 
 def test_definitions_from_many_threads() -> None:
-    """Threads that define operators of one namespace lose none."""
+    """Definitions from several threads are all kept."""
     numbers = itertools.count()
     ready = threading.Barrier(8)
     base = co.Library("lifetime_many", "DEF")
@@ -383,7 +383,7 @@ def test_definitions_from_many_threads() -> None:
 
 
 def test_first_calls_from_many_threads() -> None:
-    """Threads that all make the first call generate one function."""
+    """If several threads make the first call, one function is generated."""
     for _ in range(20):
         with co.Library("lifetime_first", "DEF") as lib:
             op = defined(lib, 1)

@@ -1,5 +1,5 @@
-"""The namespace `ops`: packets, overloads, and what is said of names that are not there."""
-# ruff: noqa: ISC004 - a message stands in the table line by line
+"""The namespace `ops`: packets, overloads, and errors for unknown names."""
+# ruff: noqa: ISC004 - messages are written line by line
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def lib() -> Iterator[co.Library]:
 def test_arguments_choose_the_overload(
     lib: co.Library, args: Any, kwargs: Any, expected: Any
 ) -> None:
-    """The overload that fits as it is comes first, then one that fits by conversion."""
+    """An overload that fits without conversion is preferred."""
     np.testing.assert_array_equal(co.ops.opstest.scale(*args, **kwargs), expected)
 
 
 def test_the_order_of_definition_breaks_ties(lib: co.Library) -> None:
-    """Of two overloads that fit alike the first is taken."""
+    """If two overloads fit equally well, the one defined first is used."""
     lib.define("tie.b(Array x) -> Array")
     lib.define("tie.a(Array y) -> Array")
     assert co.ops.opstest.tie.resolve(X).overload == "b"
@@ -62,7 +62,7 @@ def test_the_order_of_definition_breaks_ties(lib: co.Library) -> None:
 
 
 def test_an_exact_fit_comes_before_a_conversion(lib: co.Library) -> None:
-    """An int takes the overload for ints, though one for floats is defined first."""
+    """An int uses the overload for ints even if the one for floats is defined first."""
     lib.define("exact.float(Array x, float k) -> Array")
     lib.define("exact.int(Array x, int k) -> Array")
     assert co.ops.opstest.exact.resolve(X, 3).overload == "int"
@@ -71,13 +71,13 @@ def test_an_exact_fit_comes_before_a_conversion(lib: co.Library) -> None:
 
 
 def test_tracers_choose_as_arrays_do(lib: co.Library) -> None:
-    """A traced array fits where an array does."""
+    """A traced value fits an array parameter."""
     seen = co.vmap(lambda x: co.ops.opstest.scale.resolve(x, 3).overload and x)(X)
     np.testing.assert_array_equal(seen, X)
 
 
 def test_resolving_runs_nothing(lib: co.Library) -> None:
-    """The choice calls no kernel."""
+    """`resolve` does not call a kernel."""
     lib.define("boom.a(Array x) -> Array")
     lib.define("boom.b(Array x, int k) -> Array")
     assert co.ops.opstest.boom.resolve(X).overload == "a"
@@ -93,7 +93,7 @@ def test_an_overload_is_an_attribute(lib: co.Library) -> None:
 
 
 def test_custom_op_makes_overloads(lib: co.Library) -> None:
-    """An operator of `custom_op` stands in its namespace, with its overload."""
+    """An operator made by `custom_op` is in `ops`, with its overload."""
     name = "opstest_custom::f"
     plain = co.custom_op(
         name, lambda x: x, mutates_args=(), schema="(Array x) -> Array"
@@ -111,7 +111,7 @@ def test_custom_op_makes_overloads(lib: co.Library) -> None:
 
 
 def test_dir_lists_all_that_is_defined(lib: co.Library) -> None:
-    """Names are listed before anybody has touched them, and not after they close."""
+    """`dir` lists names before their first use, and not after they are closed."""
     assert "opstest" in dir(co.ops)
     assert dir(co.ops.opstest) == ["scale", "single"]
     assert {"int", "float", "list", "named"} <= set(dir(co.ops.opstest.scale))
@@ -120,13 +120,13 @@ def test_dir_lists_all_that_is_defined(lib: co.Library) -> None:
 
 
 def test_all_operators_of_numpy_are_there() -> None:
-    """The namespace `np` has what the NumPy layer defines."""
+    """The namespace `np` has all operators of the NumPy layer."""
     assert {"sin", "matmul", "sum"} <= set(dir(co.ops.np))
     np.testing.assert_array_equal(co.ops.np.matmul(np.eye(2), X), X)
 
 
 def test_a_packet_is_equal_and_pickled_by_name(lib: co.Library) -> None:
-    """Two looks at a name are one packet."""
+    """Packets of the same name are equal."""
     packet = co.ops.opstest.scale
     assert packet == co.ops.opstest.scale
     assert packet != co.ops.opstest.single
@@ -136,7 +136,7 @@ def test_a_packet_is_equal_and_pickled_by_name(lib: co.Library) -> None:
 
 
 def test_packets_show_themselves(lib: co.Library) -> None:
-    """What stands behind a dot shows its path or its overloads."""
+    """The repr of a namespace is its path; that of a packet lists overloads."""
     assert repr(co.ops) == "ops"
     assert repr(co.ops.opstest) == "ops.opstest"
     shown = "<OperatorPacket opstest::scale: int, float, list, named>"
@@ -144,7 +144,7 @@ def test_packets_show_themselves(lib: co.Library) -> None:
 
 
 def test_a_packet_registers_by_the_free_functions(lib: co.Library) -> None:
-    """Free functions take a packet for its default overload."""
+    """The register functions accept a packet and use its default overload."""
     co.register_kernel(co.ops.opstest.single, "cpu", lambda x: x + 9)
     np.testing.assert_array_equal(co.ops.opstest.single(X), X + 9)
 
@@ -184,7 +184,7 @@ def test_a_packet_registers_by_the_free_functions(lib: co.Library) -> None:
 def test_message_of_a_name_that_is_not_there(
     lib: co.Library, look: Any, text: str
 ) -> None:
-    """A missing name is an AttributeError that offers near ones."""
+    """An unknown name raises an AttributeError that suggests similar ones."""
     with pytest.raises(AttributeError) as caught:
         look()
     assert isinstance(caught.value, co.UnknownNameError)
@@ -192,7 +192,7 @@ def test_message_of_a_name_that_is_not_there(
 
 
 def test_message_of_no_fitting_overload(lib: co.Library) -> None:
-    """When none fits the error says of each overload why not."""
+    """If no overload fits, the error says why for each one."""
     with pytest.raises(co.ArgumentError) as caught:
         co.ops.opstest.scale(X, "a")
     assert str(caught.value) == (
@@ -210,7 +210,7 @@ def test_message_of_no_fitting_overload(lib: co.Library) -> None:
 
 
 def test_message_of_arrays_that_are_none(lib: co.Library) -> None:
-    """What stands in place of an array is part of why an overload does not fit."""
+    """The error shows values that are not arrays."""
     with pytest.raises(co.ArgumentError) as caught:
         co.ops.opstest.scale("x", k=3)
     assert str(caught.value).splitlines()[:2] == [
@@ -221,7 +221,7 @@ def test_message_of_arrays_that_are_none(lib: co.Library) -> None:
 
 
 def test_a_packet_of_a_closed_library_says_so(lib: co.Library) -> None:
-    """A packet that somebody holds finds nothing after its library closes."""
+    """A kept packet raises after its library closes."""
     packet = co.ops.opstest.scale
     lib.close()
     for look in (lambda: packet(X, 1), lambda: packet.int):

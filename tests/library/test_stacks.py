@@ -15,7 +15,7 @@ from tests.library._libraries import X, at, one, operator
 
 
 def test_registrations_stack_and_come_back(lib: co.Library) -> None:
-    """Closing a library brings back what was there before it."""
+    """Closing a library brings back the registrations from before it."""
     lib.define("f(Array x) -> Array")
     lib.impl("f", lambda x: x + 1, "CPU")
     f = operator(lib, "f")
@@ -29,7 +29,7 @@ def test_registrations_stack_and_come_back(lib: co.Library) -> None:
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_libraries_close_in_any_order(lib: co.Library, order: Any) -> None:
-    """At every moment the newest open registration counts, for every kind of rule."""
+    """The newest registration of an open library counts, for every kind of rule."""
     lib.define("f(Array x) -> Array")
     lib.define("g(Array x) -> Array")
     f, g = operator(lib, "f"), operator(lib, "g")
@@ -54,7 +54,7 @@ def test_libraries_close_in_any_order(lib: co.Library, order: Any) -> None:
 
 
 def test_a_lasting_registration_goes_on_top(lib: co.Library) -> None:
-    """What is registered without a library counts, and stays when others close."""
+    """A registration without a library counts, and stays when libraries close."""
     op = co.custom_op(f"{lib.ns}::f", one, mutates_args=(), schema="(Array x) -> Array")
     second = co.Library(lib.ns, "IMPL")
     second.impl("f", lambda x: x + 2, "CPU")
@@ -65,7 +65,7 @@ def test_a_lasting_registration_goes_on_top(lib: co.Library) -> None:
 
 
 def test_a_lasting_registration_replaces_the_one_before(lib: co.Library) -> None:
-    """Registered over and over, an operator keeps one kernel of a kind."""
+    """However often kernels are registered without a library, one of each kind is kept."""
     op = co.custom_op(f"{lib.ns}::f", one, mutates_args=(), schema="(Array x) -> Array")
     for k in range(5):
         op.register_kernel("cpu", lambda x, k=k: x + k)
@@ -74,7 +74,7 @@ def test_a_lasting_registration_replaces_the_one_before(lib: co.Library) -> None
 
 
 def test_a_closed_library_leaves_no_disabled_kernel(lib: co.Library) -> None:
-    """A kernel that was disabled and has gone is not disabled when one comes back."""
+    """If a disabled kernel is removed, the next one of that kind is enabled."""
     lib.define("f(Array x) -> Array")
     lib.impl("f", one, "default")
     f = operator(lib, "f")
@@ -87,7 +87,7 @@ def test_a_closed_library_leaves_no_disabled_kernel(lib: co.Library) -> None:
 
 
 def test_below_is_the_registration_before(lib: co.Library) -> None:
-    """With a keyset each registration calls the one it stands on."""
+    """With a keyset, each registration can call the one below it."""
     lib.define("f(Array x) -> Array")
     lib.impl("f", lambda x: x + 1, "CPU")
     lib.impl("f", lambda below, x: below(x) * 2, "CPU", with_keyset=True)
@@ -105,7 +105,7 @@ def test_below_the_first_kernel_is_the_general_one(lib: co.Library, key: str) ->
 
 
 def test_below_a_batching_rule_is_the_rule_before(lib: co.Library) -> None:
-    """A rule of any kind can stand on another."""
+    """A rule of any kind can call the one below it."""
     lib.define("f(Array x) -> Array")
     lib.impl("f", one, "CPU")
     lib.impl("f", lambda info, d, x: (x * 3.0, d[0]), "FuncTorchBatched")
@@ -119,7 +119,7 @@ def test_below_a_batching_rule_is_the_rule_before(lib: co.Library) -> None:
 
 
 def test_what_is_below_may_close(lib: co.Library) -> None:
-    """A wrapper goes on over what is left when what it stood on closes."""
+    """When the registration below a wrapper closes, the wrapper calls the next one."""
     lib.define("f(Array x) -> Array")
     lib.impl("f", lambda x: x + 1, "CPU")
     middle = co.Library(lib.ns, "IMPL")
@@ -132,7 +132,7 @@ def test_what_is_below_may_close(lib: co.Library) -> None:
 
 
 def test_a_wrapper_registered_again_wraps_once(lib: co.Library) -> None:
-    """A lasting wrapper from one line replaces itself: a cell may run again."""
+    """A wrapper that is registered again from the same line replaces itself."""
     op = co.custom_op(f"{lib.ns}::f", one, mutates_args=(), schema="(Array x) -> Array")
     for _ in range(3):
         co.impl(op, "default", lambda below, x: below(x) * 2, with_keyset=True)
@@ -140,7 +140,7 @@ def test_a_wrapper_registered_again_wraps_once(lib: co.Library) -> None:
 
 
 def test_a_lasting_wrapper_stands_on_a_library(lib: co.Library) -> None:
-    """A wrapper that stays calls a library's kernel until the library closes."""
+    """A wrapper without a library calls a library's kernel until that library closes."""
     op = co.custom_op(f"{lib.ns}::f", one, mutates_args=(), schema="(Array x) -> Array")
     second = co.Library(lib.ns, "IMPL")
     second.impl("f", lambda x: x + 2, "CPU")
@@ -151,7 +151,7 @@ def test_a_lasting_wrapper_stands_on_a_library(lib: co.Library) -> None:
 
 
 def test_a_kernel_falls_through(lib: co.Library) -> None:
-    """A fallthrough hides the kernel of a kind: the default one follows."""
+    """A fallthrough hides the kernel of a kind, so the default kernel runs."""
     lib.define("f(Array x) -> Array")
     lib.impl("f", lambda x: x + 1, "CPU")
     lib.impl("f", lambda x: x + 2, "default")
@@ -159,7 +159,7 @@ def test_a_kernel_falls_through(lib: co.Library) -> None:
     np.testing.assert_array_equal(operator(lib, "f")(X), X + 2)
 
 
-# ---- registering by the free functions, for as long as a library is open ----
+# ---- registering by name for a library ----
 
 
 @pytest.mark.parametrize("decorating", [False, True])
@@ -191,7 +191,7 @@ def test_a_kernel_falls_through(lib: co.Library) -> None:
 def test_free_functions_register_for_a_library(
     lib: co.Library, register: Any, before: Any, inside: Any, decorating: bool
 ) -> None:
-    """With `lib=` a registration goes when the library closes."""
+    """With `lib=`, closing the library removes the registration."""
     op = co.custom_op(f"{lib.ns}::f", one, mutates_args=(), schema="(Array x) -> Array")
     op.register_fake(lambda x: co.fake_like(x))
     op.register_vmap(lambda info, d, x: (x, 0)).register_jvp(lambda p, t: (p[0], t[0]))
@@ -207,7 +207,7 @@ def test_free_functions_register_for_a_library(
 
 
 def test_register_autograd_for_a_library(lib: co.Library) -> None:
-    """A formula goes when its library closes."""
+    """Closing a library removes a backward formula."""
     op = co.custom_op(f"{lib.ns}::f", one, mutates_args=(), schema="(Array x) -> Array")
     with co.Library(lib.ns, "IMPL") as second:
 
@@ -227,7 +227,7 @@ def test_register_autograd_for_a_library(lib: co.Library) -> None:
 
 
 def test_register_any_kind_for_a_library(lib: co.Library) -> None:
-    """A rule of a user's own kind goes when its library closes."""
+    """Closing a library removes a rule of a user-defined kind."""
     inverse = co.RuleKind("inverse", takes="(out, *inputs)")
     with co.Library("np", "IMPL") as second:
         co.register("np::sin", inverse, lambda out, x: np.arcsin(out), lib=second)
@@ -236,7 +236,7 @@ def test_register_any_kind_for_a_library(lib: co.Library) -> None:
 
 
 class Marked(np.ndarray):
-    """A class of arrays that rules are registered for."""
+    """A class of arrays with a rule."""
 
 
 class More(np.ndarray):
@@ -245,7 +245,7 @@ class More(np.ndarray):
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_rules_for_classes_close_in_any_order(lib: co.Library, order: Any) -> None:
-    """Rules for classes of arrays stand beside each other, and go alone."""
+    """Each library removes only its own rules for classes of arrays."""
     op = co.custom_op(f"{lib.ns}::f", one, mutates_args=(), schema="(Array x) -> Array")
     op.register_array_dispatch(Marked, lambda op, args, kwargs: "lasting")
     first, second = co.Library(lib.ns, "IMPL"), co.Library(lib.ns, "IMPL")
@@ -264,7 +264,7 @@ def test_rules_for_classes_close_in_any_order(lib: co.Library, order: Any) -> No
 
 
 def test_message_of_a_second_rule_for_a_class(lib: co.Library) -> None:
-    """A class that has a rule from elsewhere keeps it, also against a library."""
+    """A second rule for a class is refused, also from a library."""
     op = co.custom_op(f"{lib.ns}::f", one, mutates_args=(), schema="(Array x) -> Array")
     rules = [
         lambda op, args, kwargs: "first",
@@ -282,7 +282,7 @@ def test_message_of_a_second_rule_for_a_class(lib: co.Library) -> None:
 
 
 def test_autocast_for_a_library(lib: co.Library) -> None:
-    """A dtype for autocast goes when its library closes; others stay."""
+    """Closing a library removes its dtype for autocast and no others."""
     op = co.custom_op(
         f"{lib.ns}::f", lambda x: x + 0, mutates_args=(), schema="(Array x) -> Array"
     )
@@ -295,11 +295,11 @@ def test_autocast_for_a_library(lib: co.Library) -> None:
         assert op(X.astype(np.float16)).dtype == np.float16
 
 
-# ---- operators of others ----
+# ---- NumPy's operators ----
 
 
 def test_a_built_in_operator_is_extended(lib: co.Library) -> None:
-    """NumPy's operators take registrations by name, and give them back."""
+    """A library can register for NumPy's operators, and closing it restores them."""
     # The public function does not pass through the operator; tracers do.
     sin = co.ops.np.sin.default
     with co.Library("np", "IMPL") as second:
@@ -311,7 +311,7 @@ def test_a_built_in_operator_is_extended(lib: co.Library) -> None:
 
 
 def test_get_kernel_gives_the_original_to_wrap(lib: co.Library) -> None:
-    """A kernel that was fetched works on, whatever is registered or closed after."""
+    """A fetched kernel stays usable after other registrations and after closing."""
     sin = co.ops.np.sin.default
     original = co.get_kernel("np::sin", "CPU")
     second = co.Library("np", "IMPL")
@@ -325,7 +325,7 @@ def test_get_kernel_gives_the_original_to_wrap(lib: co.Library) -> None:
 
 @pytest.mark.parametrize(("key", "index"), [("Meta", 0), ("FuncTorchBatched", 1)])
 def test_get_kernel_takes_any_key(lib: co.Library, key: str, index: int) -> None:
-    """Fake kernels and rules are fetched by their keys."""
+    """`get_kernel` returns fake kernels and rules by their keys."""
     rules: list[Any] = [lambda x: co.fake_like(x), lambda info, d, x: (x, 0)]
     lib.define("f(Array x) -> Array")
     lib.impl("f", rules[index], key)
@@ -336,7 +336,7 @@ def test_get_kernel_takes_any_key(lib: co.Library, key: str, index: int) -> None
 
 
 def test_a_fallback_serves_operators_without_a_kernel(lib: co.Library) -> None:
-    """A fallback is given the operator, and comes last."""
+    """A fallback receives the operator, and is used only if nothing else is registered."""
     lib.define("f(Array x, *, float k=2.0) -> Array")
     lib.define("g(Array x) -> Array")
     lib.impl("g", one, "default")
@@ -349,7 +349,7 @@ def test_a_fallback_serves_operators_without_a_kernel(lib: co.Library) -> None:
 
 
 def test_a_fallback_for_fake_arrays(lib: co.Library) -> None:
-    """A fallback for Meta gives shapes to operators without a fake kernel."""
+    """A fallback for Meta serves operators without a fake kernel."""
     lib.define("f(Array x) -> Array")
     lib.impl("f", one, "CPU")
     with co.Library("_", "IMPL") as every:
@@ -358,7 +358,7 @@ def test_a_fallback_for_fake_arrays(lib: co.Library) -> None:
 
 
 def test_a_fallback_for_autograd_stands_in_place(lib: co.Library) -> None:
-    """A fallback for Autograd is called in place of operators without a formula."""
+    """A fallback for Autograd replaces operators without a formula."""
     lib.define("f(Array x) -> Array")
     lib.impl("f", one, "CPU")
     f = operator(lib, "f")
@@ -370,7 +370,7 @@ def test_a_fallback_for_autograd_stands_in_place(lib: co.Library) -> None:
 
 
 def test_a_fallback_for_vmap_is_a_rule(lib: co.Library) -> None:
-    """A fallback for FuncTorchBatched replaces the loop."""
+    """A fallback for FuncTorchBatched is used instead of the loop."""
     lib.define("f(Array x) -> Array")
     lib.impl("f", one, "CPU")
     with co.Library("_", "IMPL") as every:
@@ -379,7 +379,7 @@ def test_a_fallback_for_vmap_is_a_rule(lib: co.Library) -> None:
 
 
 def test_the_newest_fallback_counts(lib: co.Library) -> None:
-    """Fallbacks stack, a fallthrough hides them, and closing brings them back."""
+    """The newest fallback counts, a fallthrough hides it, and closing restores it."""
     lib.define("f(Array x) -> Array")
     f = operator(lib, "f")
     with co.Library("_", "IMPL", "CPU") as every:
