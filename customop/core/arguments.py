@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.fake import to_c_order
+from customop.arrays.fake import FakeArray, to_c_order
 from customop.arrays.kinds import (
     FAKE,
     FAKE_ARRAY,
@@ -112,6 +112,10 @@ def _kind_of_mixture(op: RuleTable, args: Sequence[Any], kinds: list[ArrayKind])
     if FAKE_ARRAY in kinds:
         values = [args[slot] for slot in op.array_slots]
         values += nested_leaves(op, args)
+        # In most calls all are fake arrays of one device, which is quicker to see.
+        devices = {v.device if type(v) is FakeArray else None for v in values}
+        if len(devices) == 1 and None not in devices:
+            return FAKE
         arrays = [v for v in values if has_device(v)]
         if _is_one_device([device_of(v) for v in arrays]):
             return FAKE

@@ -120,7 +120,9 @@ def select(
         positional, keywords = op.schema.split(args)
         return rule, (op, tuple(positional), keywords), {}, None
     kind, has_scalar = kind_of_call(op, args)
-    kernel = kernel_for(op, kind)
+    kernel = find_kernel(op, kind)
+    if kernel is None:
+        raise missing_kernel(op, kind)
     if has_scalar and kind != FAKE:
         if op.schema.written:
             check_writable(op, args)
