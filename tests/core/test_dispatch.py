@@ -22,7 +22,7 @@ X = np.arange(6.0).reshape(2, 3)
 
 
 class Column:
-    """An array of a kind of its own."""
+    """An array of another kind."""
 
     def __init__(self, shape: tuple[int, ...] = (3,), dtype: Any = float) -> None:
         self.shape = shape
@@ -54,7 +54,7 @@ def define(
 
 
 def says(text: str) -> Callable[..., str]:
-    """A kernel of one array that tells its name."""
+    """A kernel of one array that returns its name."""
     return lambda x: text
 
 
@@ -157,7 +157,7 @@ def test_free_function_registers_by_name() -> None:
     [3, [], (), ["cpu", 3], "gpu", "cuda:0", "fake", "default", "", ["cpu", ""]],
 )
 def test_no_kind_of_array(kinds: Any) -> None:
-    """What names no kind of array is refused, and nothing is registered."""
+    """Unknown kinds of array are refused, and nothing is registered."""
     op = define(NAME, says("default"))
     with pytest.raises(co.RegistrationError):
         op.register_kernel(kinds, says("own"))
@@ -173,7 +173,7 @@ def test_kernel_of_no_array_is_cpu() -> None:
 
 @pytest.mark.parametrize("position", [0, 1, 2])
 def test_kind_comes_from_any_array(position: int) -> None:
-    """An optional array, a listed one or a keyword tells the kind as the first does."""
+    """Optional arrays, lists and keyword-only arrays decide the kind too."""
     op = define(
         "(Array? a=None, Array[] b=[], *, Array? c=None) -> str", lambda a, b, c: "cpu"
     )
@@ -202,7 +202,7 @@ def test_mixed_kinds(args: tuple[Any, ...]) -> None:
 
 @pytest.mark.parametrize("scalar", [np.float64(2.0), np.int8(3), np.bool_(1)])
 def test_numpy_scalar_stands_beside_any_kind(scalar: Any) -> None:
-    """A NumPy scalar has no kind of its own: it goes with every array."""
+    """A NumPy scalar can be mixed with arrays of every kind."""
     op = define("(Array x, Array y) -> str", lambda x, y: "cpu")
     op.register_kernel("dispatch_cell", lambda x, y: "cell")
     assert op(Cell(), scalar) == "cell"
@@ -220,7 +220,7 @@ def test_numpy_scalar_is_an_array_to_the_kernel() -> None:
 
 
 class Named(np.ndarray):
-    """An array with a class of its own."""
+    """An array with its own class."""
 
 
 def subclasses(folder: Path) -> list[np.ndarray]:
@@ -309,7 +309,7 @@ def test_class_given_by_path_is_known_once_imported() -> None:
 
 
 def test_registering_a_path_imports_nothing() -> None:
-    """A path of a module that does not exist is no error: it is never imported."""
+    """The path of a missing module is accepted: the module is never imported."""
     co.register_array_type("dispatch_absent", "dispatch_no_such_module.Table")
     op = define(NAME, says("default"))
     assert op.register_kernel("dispatch_absent", says("absent"))(X) == "default"
@@ -323,7 +323,7 @@ def test_class_of_two_kinds() -> None:
 
 
 class DeviceArray:
-    """Stands for cupy.ndarray."""
+    """In place of cupy.ndarray."""
 
     def __init__(self, values: Any) -> None:
         self.values = np.asarray(values)
@@ -421,7 +421,7 @@ def test_factory_without_device_types_needs_no_device() -> None:
 
 
 def test_device_of_an_operator_with_arrays_chooses_nothing() -> None:
-    """Where there is an array, it alone tells the kind."""
+    """If there is an array, only the array decides the kind."""
     op = define(
         '(Array x, device device="cpu") -> str', lambda x, device: device, "cpu"
     )
@@ -432,7 +432,7 @@ def test_device_of_an_operator_with_arrays_chooses_nothing() -> None:
 
 
 def switched() -> co.Operator[..., Any]:
-    """An operator with a cpu kernel besides the function it was made of."""
+    """An operator with a cpu kernel and another function it was made of."""
     return define(NAME, says("origin")).register_kernel("cpu", says("cpu"))
 
 
@@ -494,7 +494,7 @@ def test_kernel_registered_while_disabled_stays_disabled() -> None:
     ],
 )
 def test_switch_without_effect_warns(kind: str, enabled: bool, said: str) -> None:
-    """Switching what is so already is a warning, and is no error."""
+    """Switching to the present state gives a warning."""
     op = switched()
     with pytest.warns(co.CustomOpWarning, match=f"{op.qualname} is {said}"):
         op.set_kernel_enabled(kind, enabled)
@@ -510,7 +510,7 @@ def test_disabling_twice_warns() -> None:
 
 
 def test_switch_of_an_unknown_kind() -> None:
-    """A kind that nobody registered is an error."""
+    """An unknown kind is an error."""
     with pytest.raises(co.RegistrationError, match="'cuda'"):
         switched().set_kernel_enabled("cudda", False)
 
@@ -572,7 +572,7 @@ def test_mode_ends_when_its_block_fails() -> None:
 
 
 def test_failing_call_leaves_the_mode_current() -> None:
-    """A call that fails inside a mode is no end of it."""
+    """A mode goes on after a call that fails."""
 
     def fail(x: Any) -> str:
         raise KeyError(1)

@@ -28,7 +28,7 @@ FAKES = [
 
 @pytest.mark.parametrize(("fake", "said"), numbered(FAKES))
 def test_fake_kernel_that_disagrees(fake: Callable[..., Any], said: str) -> None:
-    """A fake kernel that tells something else than the kernel does is an error."""
+    """A fake kernel that disagrees with the kernel is an error."""
     op = with_fake(lambda x: x * 2, fake)
     with pytest.raises(co.ContractError, match=said):
         op(fresh())
@@ -132,7 +132,7 @@ def test_fake_kernel_that_fails() -> None:
 
 
 def test_fake_kernel_that_asks_for_data_proves_nothing() -> None:
-    """What depends on data cannot be compared, and is no breach."""
+    """Results that depend on data are not compared."""
     op = with_fake(lambda x: x[x > 0], lambda x: co.fake_like(x, shape=(int(x.sum()),)))
     assert op(fresh()).shape == (5,)
 
@@ -161,7 +161,7 @@ def test_fake_list_of_another_length() -> None:
 
 
 def test_fake_none_for_an_array() -> None:
-    """A fake kernel that tells None where the kernel returns an array is an error."""
+    """A fake kernel that returns None instead of an array is an error."""
     op = define("(Array x) -> Array?", lambda x: x * 1).register_fake(lambda x: None)
     with pytest.raises(co.ContractError):
         op(fresh())

@@ -73,7 +73,7 @@ def test_names() -> None:
 
 
 def test_overload_name() -> None:
-    """An overload is named behind a dot, and is an operator of its own."""
+    """An overload is named behind a dot, and is another operator."""
     other = co.custom_op(
         "operators::blend.scalar",
         lambda x, k: x * k,
@@ -289,7 +289,7 @@ def run_file(path: Path, name: str, k: float) -> dict[str, Any]:
 
 
 def test_definition_from_another_file(tmp_path: Path) -> None:
-    """Two files that fight for one name are told of each other; the first one wins."""
+    """A second file cannot take a name; the error names both places."""
     first = run_file(tmp_path / "one.py", "fight", 2.0)["op"]
     with pytest.raises(co.RegistrationError) as caught:
         run_file(tmp_path / "two.py", "fight", 3.0)
@@ -433,7 +433,7 @@ def test_second_rule_is_refused_unless_it_overrides() -> None:
 
 
 def test_rule_of_the_same_place_replaces() -> None:
-    """A line that is run again is no second registration."""
+    """A line that runs again replaces its registration."""
     made = define("(Array x) -> Array", np.negative)
     for _ in range(2):
         made.register_fake(lambda x: co.fake_like(x))

@@ -16,7 +16,7 @@ from tests.core._contracts import define, fresh
 
 _PACKAGE = str(Path(co.__file__).parent)
 
-# ---- when a proof is due ----
+# ---- when kernels are proven ----
 
 
 class Views:
@@ -74,7 +74,7 @@ def test_disabled_and_enabled_kernels_prove_themselves_again() -> None:
 
 
 def test_fake_kernel_registered_later_is_compared() -> None:
-    """A fake kernel opens the proof again, since it is a promise of its own."""
+    """A new fake kernel makes the kernel prove itself again."""
     op = define("(Array x) -> Array", lambda x: x * 2)
     op(fresh())
     op.register_fake(lambda x: co.fake_like(x, dtype=int))
@@ -245,7 +245,7 @@ def test_exception_of_a_kernel_that_speaks_of_read_only() -> None:
     ids=["no array", "none", "no number", "no fake kernel"],
 )
 def test_fault_of_a_call(wrong: tuple[Any, ...]) -> None:
-    """A fault of the arguments is told past one frame of the package."""
+    """An error about arguments shows one frame of the package."""
     op = define("(Array x, float k=1.0) -> Array", lambda x, k=1.0: x * k)
     with pytest.raises(co.CustomOpError) as caught:
         op(*wrong)
@@ -275,7 +275,7 @@ def test_exception_of_a_kernel_in_c() -> None:
 
 
 def test_interrupt_passes() -> None:
-    """KeyboardInterrupt is nobody's to catch."""
+    """KeyboardInterrupt is not caught."""
 
     def kernel(x: np.ndarray) -> Any:
         raise KeyboardInterrupt

@@ -73,7 +73,7 @@ RIGHT_RETURNS = [
 
 @pytest.mark.parametrize(("returns", "kernel"), numbered(RIGHT_RETURNS))
 def test_right_result(returns: str, kernel: Callable[..., Any]) -> None:
-    """What fits the schema passes, on the first call and on later ones alike."""
+    """Results that fit the schema pass, on the first call and on later ones."""
     op = define(f"(Array x) -> {returns}", kernel)
     x = fresh()
     for _ in range(3):
@@ -119,7 +119,7 @@ def test_alias(returns: str, kernel: Callable[..., Any], said: str) -> None:
 
 
 def test_alias_between_items_of_a_list() -> None:
-    """Items of one list are held apart as well, and the message tells them apart."""
+    """Items of one list must not share memory; the message names the item."""
     op = define("(Array x) -> Array[]", lambda x: [x * 1, *halves()])
     with pytest.raises(co.ContractError) as caught:
         op(fresh())
@@ -160,7 +160,7 @@ def test_declared_view_is_right() -> None:
 
 
 def test_declared_view_of_another_argument_breaks_the_contract() -> None:
-    """The name of the alias tells of which argument."""
+    """The name of the alias says which argument may be shared."""
     op = define("(Array(a) x, Array(b) y) -> Array(a)", lambda x, y: y)
     with pytest.raises(co.ContractError, match="shares memory with argument 'y'"):
         op(fresh(), fresh())
@@ -282,7 +282,7 @@ def test_policy_holds_from_its_setting_on() -> None:
 
 @pytest.mark.usefixtures("aliasing")
 def test_new_kernel_is_not_copied_for_the_old_one() -> None:
-    """A kernel that replaces one that was copied is proven anew."""
+    """A kernel that replaces one that was copied must prove itself again."""
     co.config.aliasing = "copy"
     op = define("(Array x) -> Array", lambda x: x[0])
     op(fresh())

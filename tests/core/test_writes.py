@@ -139,7 +139,7 @@ def test_refusing_kernel_that_returns_its_argument() -> None:
 
 
 def test_refusing_kernel_with_nan() -> None:
-    """A nan that stays nan is no write."""
+    """A nan that stays nan does not count as written."""
     op = define("(Array x) -> float", refusing(lambda x: float(np.nansum(x))))
     assert op(np.array([np.nan, 1.0])) == 1.0
 

@@ -1,4 +1,4 @@
-"""Rules that an operator has by its tags and shapes, where it has none of its own."""
+"""Rules derived from tags and shapes, for operators that did not register one."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = ["Guess", "derive_vmap", "find_fake", "missing_fake", "source_of"]
 
 
 class Guess:
-    """A fake kernel that tags or shapes give: right until a call of a kernel disproves it.
+    """A fake kernel derived from tags or shapes, which a call of a kernel may disprove.
 
     Attributes
     ----------
     fault : str
         How a call disproved it, or nothing.
     has_answered : bool
-        Whether it has answered: what somebody was told must not turn out wrong.
+        Whether somebody has used an answer: then a disproof is an error.
     """
 
     __slots__ = ("__wrapped__", "fault", "has_answered")
@@ -47,10 +47,10 @@ class Guess:
         self.has_answered: bool = False
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        """Tell what the tag says of the result."""
-        told = self.__wrapped__(*args, **keywords)
+        """Run the derived fake kernel."""
+        out = self.__wrapped__(*args, **keywords)
         self.has_answered = True
-        return told
+        return out
 
 
 def find_fake(op: RuleTable) -> Callable[..., Any] | None:
@@ -103,7 +103,7 @@ def missing_fake(op: RuleTable) -> CustomOpError | None:
 
 
 def _why_no_guess(op: RuleTable) -> str:
-    """Why there is no guess, or how a call disproved it; nothing where none is due."""
+    """Why there is no guess, or how a call disproved it; empty without tags and shapes."""
     guess = op.plans.fake
     if isinstance(guess, Guess):
         tags = [str(t) for t in (Tag.pointwise, Tag.reduction) if t in op.tags]
