@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from customop.schema.types import (
     holds_arrays,
 )
 
-__all__ = ["check_default", "coerce", "exact_class", "needs_guard"]
+__all__ = ["check_default", "coerce", "exact_class", "examples_of", "needs_guard"]
 
 
 # ---- numbers, strings and the like ----
@@ -112,18 +112,37 @@ def _to_generator(value: Any) -> Any:
     return value
 
 
-# Type -> (class that needs no coercion, coercion).
-_EXACT: dict[str, tuple[type, Callable[[Any], Any]]] = {
-    "int": (int, _to_int),
-    "float": (float, _to_float),
-    "bool": (bool, _to_bool),
-    "complex": (complex, _to_complex),
-    "str": (str, _to_str),
-    "Scalar": (float, _to_scalar),
-    "dtype": (np.dtype, _to_dtype),
-    "device": (str, _to_device),
-    # A placeholder: naming the class imports numpy.random.
-    "Generator": (object, _to_generator),
+class _Plain(NamedTuple):
+    """A type without parts, which `Base` names.
+
+    Attributes
+    ----------
+    exact : type
+        The class whose values need no coercion.
+    convert : callable
+        The coercion. It also takes the text of a default, which is ``str(value)``.
+    examples : tuple
+        Values that `opcheck` and `customop.testing.strategies` try, the likeliest first.
+    """
+
+    exact: type
+    convert: Callable[[Any], Any]
+    examples: tuple[Any, ...]
+
+
+_DTYPES = tuple(np.dtype(name) for name in ("f8", "f4", "i8", "c16", "?"))
+_PLAIN: dict[str, _Plain] = {
+    "int": _Plain(int, _to_int, (1, 2, 0, 3, -1, 4)),
+    "float": _Plain(float, _to_float, (0.5, 2.0, -0.75, 1.0, 0.0, 3.0)),
+    "bool": _Plain(bool, _to_bool, (False, True)),
+    "complex": _Plain(complex, _to_complex, (0.5 + 0.25j, 2.0 + 0j)),
+    "str": _Plain(str, _to_str, ("a", "", "linear", "mean", "same")),
+    "Scalar": _Plain(float, _to_scalar, (2.0, 0.5, 1, 3)),
+    "dtype": _Plain(np.dtype, _to_dtype, _DTYPES),
+    "device": _Plain(str, _to_device, ("cpu",)),
+    # `exact_class` has the class: naming it here would import numpy.random. `opcheck`
+    # makes a new generator for each call, so there are no examples.
+    "Generator": _Plain(object, _to_generator, ()),
 }
 
 # Types whose values fit by their exact class. A str may not be a device.
@@ -132,7 +151,12 @@ PROVEN_BY_CLASS = {"int", "float", "bool", "complex", "str", "Scalar"}
 
 def exact_class(kind: Base) -> type:
     """The class whose values a parameter of this type takes as they are."""
-    return np.random.Generator if kind == GENERATOR else _EXACT[kind.name][0]
+    return np.random.Generator if kind == GENERATOR else _PLAIN[kind.name].exact
+
+
+def examples_of(kind: Base) -> tuple[Any, ...]:
+    """Values to try for a parameter of this type, the likeliest first."""
+    return _PLAIN[kind.name].examples
 
 
 def needs_guard(kind: SchemaType) -> bool:
@@ -151,11 +175,11 @@ class _Coercion(Visitor):
     """
 
     def base(self, value: Any, kind: Base) -> Any:
-        exact, convert = _EXACT[kind.name]
-        if type(value) is exact and kind.name in PROVEN_BY_CLASS:
+        plain = _PLAIN[kind.name]
+        if type(value) is plain.exact and kind.name in PROVEN_BY_CLASS:
             return value
         try:
-            return convert(value)
+            return plain.convert(value)
         except OverflowError:
             raise Mismatch(f"expects {kind}, got a number out of its range") from None
         except (Mismatch, ValueError) as error:

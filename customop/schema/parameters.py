@@ -135,7 +135,8 @@ def print_value(value: Any, kind: SchemaType) -> str:
         return f"[{', '.join(texts)}]" if is_list else _in_parentheses(texts)
     if kind == DTYPE:
         return _print_dtype(value)
-    return _print_text(value) if isinstance(value, str) else repr(value)
+    is_number = isinstance(value, int | float | complex)
+    return repr(value) if is_number else _print_text(str(value))
 
 
 def _in_parentheses(texts: list[str]) -> str:

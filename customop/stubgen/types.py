@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from customop.arrays.array import ArrayT
 from customop.schema.annotations import Device, DType, Scalar, evaluated, schema_type
+from customop.schema.coerce import exact_class
 from customop.schema.types import (
     DEVICE,
     DTYPE,
@@ -184,7 +185,8 @@ class TypeText:
             number = f" | {self._name(*_BASES[SCALAR])}" if kind.or_number else ""
             return f"{array}{number}"
         if isinstance(kind, Base):
-            return self._name(*_BASES.get(kind, ("builtins", kind.name)))
+            exact = exact_class(kind)
+            return self._name(*_BASES.get(kind, (exact.__module__, exact.__name__)))
         if isinstance(kind, Choice):
             return f"{self._name('typing', 'Literal')}[{self._options(kind.options)}]"
         if isinstance(kind, Maybe):

@@ -14,6 +14,7 @@ from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.errors import ArgumentError, did_you_mean, quoted
 from customop.schema.annotations import schema_type
+from customop.schema.coerce import examples_of
 from customop.schema.parameters import MISSING, Parameter
 from customop.schema.schema import Schema
 from customop.schema.types import (
@@ -152,9 +153,12 @@ _SCALARS: dict[str, Callable[[], _Strategy]] = {
     "bool": st.booleans,
     "str": lambda: st.text("abc", max_size=3),
     "Scalar": lambda: st.sampled_from([1, 2.0, 0.5, -0.75, True]),
-    "dtype": lambda: st.sampled_from([np.dtype(n) for n in ("f8", "f4", "i8", "c16")]),
-    "device": lambda: st.just("cpu"),
 }
+
+
+def _plain(kind: Base) -> _Strategy:
+    make = _SCALARS.get(kind.name)
+    return st.sampled_from(examples_of(kind)) if make is None else make()
 
 
 def scalars(annotation: Any) -> _Strategy:
@@ -270,7 +274,7 @@ def _of_class(kind: ClassOf, array: _Strategy) -> _Strategy:
 
 
 _MAKERS: dict[type, Callable[[Any, _Strategy], _Strategy]] = {
-    Base: lambda kind, array: _SCALARS[kind.name](),
+    Base: lambda kind, array: _plain(kind),
     Choice: lambda kind, array: st.sampled_from(kind.options),
     Maybe: lambda kind, array: st.one_of(st.none(), _of(kind.item, array)),
     ListOf: _of_list,

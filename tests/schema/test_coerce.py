@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import customop as co
-from customop.schema.coerce import Mismatch, coerce
+from customop.schema.annotations import NAMES
+from customop.schema.coerce import Mismatch, coerce, examples_of
+from customop.schema.parameters import print_value
 from customop.schema.types import (
     Base,
     ListOf,
@@ -186,3 +188,20 @@ def test_both_paths_of_a_call_coerce_the_same_way(kind: str, value: Any) -> None
     op.dispatch(np.zeros(1), value)
     expected = coerce(value, schema.parameters[1].type)
     assert all(same_value(found, expected) for found in seen)
+
+
+_WITH_EXAMPLES = [
+    name
+    for name, found in NAMES.items()
+    if isinstance(found, Base) and examples_of(found)
+]
+
+
+@pytest.mark.parametrize("name", _WITH_EXAMPLES)
+def test_examples_of_a_type_fit_it_and_can_be_defaults(name):
+    """The text of an example in a schema can be read back."""
+    kind: Any = NAMES[name]
+    for example in examples_of(kind):
+        assert same_value(coerce(example, kind), example)
+        schema = co.Schema.parse(f"({name} a={print_value(example, kind)}) -> Array")
+        assert same_value(schema.parameters[0].default, example)

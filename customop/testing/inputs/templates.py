@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from customop.schema.coerce import examples_of
 from customop.schema.parameters import MISSING, Parameter
 from customop.schema.types import (
     GENERATOR,
@@ -119,16 +120,6 @@ _BY_NAME: tuple[tuple[str, dict[str, tuple[Any, ...]]], ...] = (
      {"str": ("constant", "same", "linear", "mean", "left", "C", "valid", "full",
               "nearest", "sum", "reduced", "right")}),
 )  # fmt: skip
-_PLAIN: dict[str, tuple[Any, ...]] = {
-    "int": (1, 2, 0, 3, -1, 4),
-    "float": (0.5, 2.0, -0.75, 1.0, 0.0, 3.0),
-    "complex": (0.5 + 0.25j, 2.0 + 0j),
-    "bool": (False, True),
-    "str": ("a", "", "linear", "mean", "same"),
-    "Scalar": (2.0, 0.5, 1, 3),
-    "dtype": tuple(np.dtype(n) for n in ("f8", "f4", "i8", "c16", "?")),
-    "device": ("cpu",),
-}
 # Values to try for a type that holds others, at most.
 _MANY = 12
 
@@ -140,8 +131,8 @@ def _words(name: str) -> set[str]:
 def _plain(kind: Base, name: str) -> list[Any]:
     for words, by_type in _BY_NAME:
         if not _words(name).isdisjoint(words.split("|")):
-            return [*by_type.get(kind.name, _PLAIN[kind.name])]
-    return [*_PLAIN[kind.name]]
+            return [*by_type.get(kind.name, examples_of(kind))]
+    return [*examples_of(kind)]
 
 
 def _options(kind: SchemaType, name: str) -> list[Any]:
