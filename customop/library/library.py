@@ -5,13 +5,11 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
-from types import FrameType
 from typing import Any, Self
 
 from customop.core.changes import changing
 from customop.core.define import (
     check_name,
-    remove_operator,
     tables_changed,
 )
 from customop.core.definition import Row, fallthrough_kernel
@@ -19,7 +17,7 @@ from customop.core.grad_rules import Formula
 from customop.core.kinds import COMPOSITE
 from customop.core.operator import Operator
 from customop.core.registration import Registration
-from customop.core.registry import add_registration, forget_registrations, operators
+from customop.core.registry import add_registration, operators
 from customop.core.rule_kind import RuleKind, rule_kind
 from customop.core.table import fallbacks
 from customop.errors import (
@@ -36,6 +34,7 @@ from customop.library.define import (
     read_definition,
 )
 from customop.library.keys import kind_of_key
+from customop.library.scope import Scope, claim
 from customop.schema.schema import Schema
 from customop.schema.tags import Tag
 
@@ -44,78 +43,6 @@ __all__ = ["Library"]
 _ALIAS_ANALYSES = ("", "FROM_SCHEMA", "CONSERVATIVE")
 _KINDS = ("DEF", "IMPL", "FRAGMENT")
 _OWN_NAMESPACE = "np"
-
-
-# ---- libraries ----
-
-
-class _Scope:
-    """Everything that a library has registered, while it is open."""
-
-    def __init__(self, namespace: str, kind: str, frame: FrameType) -> None:
-        self.namespace = namespace
-        self.kind = kind
-        self.place = place_of(frame)
-        self.code = frame.f_code
-        self.defined: list[Operator[..., Any]] = []
-        # Qualified names that it has registered kernels or rules for.
-        self.names: set[str] = set()
-        self.is_open = True
-
-    def close(self) -> None:
-        """Remove all registrations and definitions."""
-        with changing:
-            if not self.is_open:
-                return
-            self.is_open = False
-            if _owners.get(self.namespace) is self:
-                del _owners[self.namespace]
-            for name in self.names:
-                self._leave(name)
-            for op in self.defined:
-                remove_operator(op)
-            self._leave_fallbacks()
-            self.defined.clear()
-            self.names.clear()
-
-    def _leave(self, qualname: str) -> None:
-        forget_registrations(qualname, self)
-        op = operators.get(qualname)
-        if op is not None:
-            op.leave(self)
-
-    def _leave_fallbacks(self) -> None:
-        mine = [
-            k for k, rows in fallbacks.items() if any(r.owner is self for r in rows)
-        ]
-        for kind in mine:
-            fallbacks[kind] = tuple(r for r in fallbacks[kind] if r.owner is not self)
-        if mine:
-            tables_changed()
-
-
-# Namespace -> the open DEF library that owns it.
-_owners: dict[str, _Scope] = {}
-
-
-def _claim(scope: _Scope) -> None:
-    """Make a DEF library the owner of its namespace, unless another one is."""
-    known = _owners.get(scope.namespace)
-    if (
-        known is not None
-        and known.place == scope.place
-        and known.code is not scope.code
-    ):
-        # The same line with a new code object: a module or cell is running again.
-        known.close()
-        known = None
-    if known is not None:
-        raise RegistrationError(
-            f"the namespace '{scope.namespace}' is defined already, at {known.place}",
-            f"the second definition is at {scope.place}",
-            do=f'Library("{scope.namespace}", "FRAGMENT") adds to it; or close the first',
-        )
-    _owners[scope.namespace] = scope
 
 
 class Library:
@@ -173,10 +100,10 @@ class Library:
         self._key: str | RuleKind = dispatch_key
         if dispatch_key != "":
             self._key = kind_of_key(f"Library('{ns}')", dispatch_key)
-        self._scope = _Scope(ns, kind, caller())
+        self._scope = Scope(ns, kind, caller())
         with changing:
             if kind == "DEF":
-                _claim(self._scope)
+                claim(self._scope)
         self._finalizer = weakref.finalize(self, _close_later, self._scope)
         self._finalizer.atexit = False
 
@@ -413,7 +340,7 @@ class Library:
             fallbacks[kind] = (*rows, Row(_for_each(kind, fn), place(fn), scope))
             tables_changed()
 
-    def _check_open(self) -> _Scope:
+    def _check_open(self) -> Scope:
         if not self._scope.is_open:
             raise RegistrationError(
                 f"library '{self.ns}' is closed",
@@ -423,7 +350,7 @@ class Library:
         return self._scope
 
 
-def _close_later(scope: _Scope) -> None:
+def _close_later(scope: Scope) -> None:
     """Close from a finalizer, which may run while a registration is under way."""
     changing.later.append(scope.close)
     with changing:

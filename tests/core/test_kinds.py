@@ -178,7 +178,7 @@ def test_the_quick_look_respects_declared_signatures() -> None:
         check_parameters("rule", shown, ["x", "k"], ["a"])
 
 
-def test_a_function_without_parameters_is_no_rule_of_one() -> None:
+def test_a_function_without_parameters_is_refused() -> None:
     """A function without parameters is refused."""
     with pytest.raises(co.RegistrationError):
         check_parameters("rule", lambda: 0, ["x"], [])

@@ -212,7 +212,7 @@ def test_other_kinds_of_array() -> None:
     assert low <= watched.proofs - 1 <= high
 
 
-def test_threads_draw_from_one_row() -> None:
+def test_the_share_holds_with_threads() -> None:
     """The share holds with eight threads."""
     watched = Watched("threads", "(Array x) -> Array", double)
     watched.op(X)
@@ -295,7 +295,7 @@ def test_operators_compiled_later() -> None:
     assert watched.proofs == 5
 
 
-def test_off_is_as_never_on() -> None:
+def test_switching_off_restores_the_code() -> None:
     """After the share is 0 again, code and source are the same as before."""
     watched = Watched("off", "(Array x) -> Array", double)
     op = watched.op
@@ -337,7 +337,7 @@ def test_composite_operators_stay_transparent() -> None:
     np.testing.assert_array_equal(found, np.full((2, 3), 2.0))
 
 
-def test_never_leaves_the_first_call_out() -> None:
+def test_never_skips_the_first_call() -> None:
     """With `checks` at "never", only the chosen calls are checked."""
     watched = Watched("never", "(Array x) -> Array", double)
     co.config.checks = "never"
@@ -368,7 +368,7 @@ def test_a_new_kernel_is_proven_by_its_first_call() -> None:
     assert "sampled check" not in str(caught.value)
 
 
-def test_the_draws_of_a_program_stay_its_own() -> None:
+def test_global_random_numbers_are_untouched() -> None:
     """The choice does not use Python's or NumPy's global random numbers."""
     watched = Watched("own", "(Array x) -> Array", double)
     co.config.sample_checks = 0.5
@@ -449,7 +449,7 @@ def turncoat(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Any, str, An
     return op, kernel, what, result
 
 
-def test_a_breach_is_an_error(turncoat: Any) -> None:
+def test_a_fault_is_an_error(turncoat: Any) -> None:
     """The error is that of a first call, and says that the call was chosen."""
     op, _, what, _ = turncoat
     x = X.copy()
@@ -461,7 +461,7 @@ def test_a_breach_is_an_error(turncoat: Any) -> None:
     assert caught.value.op == "sampled::turncoat"
 
 
-def test_a_breach_is_found_each_time(turncoat: Any) -> None:
+def test_a_fault_is_found_each_time(turncoat: Any) -> None:
     """After a fault, the kernel is checked again on its next call."""
     op, *_ = turncoat
     for _ in range(3):
@@ -469,7 +469,7 @@ def test_a_breach_is_found_each_time(turncoat: Any) -> None:
             op(X.copy())
 
 
-def test_a_breach_is_a_warning(turncoat: Any) -> None:
+def test_a_fault_is_a_warning(turncoat: Any) -> None:
     """With "warn", a warning with the same text names the line of the call."""
     op, _, what, _ = turncoat
     co.config.on_breach = "warn"
@@ -662,7 +662,7 @@ def test_the_share_of_formulas() -> None:
     assert low <= seen[1:].count(False) <= high
 
 
-def test_formulas_are_bare_without_sampling() -> None:
+def test_formulas_are_not_checked_without_sampling() -> None:
     """With 0, the second call of a formula is not checked."""
     op = co.custom_op(
         "sampled::bare", double, mutates_args=(), schema="(Array x) -> Array"
@@ -690,7 +690,7 @@ def test_shares(settings: Config, value: Any) -> None:
 @pytest.mark.parametrize(
     "value", [-0.1, 1.5, float("nan"), True, "0.5", None, 1j, [0.5]]
 )
-def test_what_is_no_share(settings: Config, value: Any) -> None:
+def test_wrong_shares(settings: Config, value: Any) -> None:
     """Other values raise and leave the setting unchanged."""
     settings.sample_checks = 0.25
     with pytest.raises(co.ArgumentError) as caught:
@@ -703,7 +703,7 @@ def test_what_is_no_share(settings: Config, value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [1.5, "seed", True])
-def test_what_is_no_seed(settings: Config, value: Any) -> None:
+def test_wrong_seeds(settings: Config, value: Any) -> None:
     """A seed is an int or None."""
     settings.sample_seed = 3
     with pytest.raises(co.ArgumentError) as caught:
@@ -715,7 +715,7 @@ def test_what_is_no_seed(settings: Config, value: Any) -> None:
     )
 
 
-def test_what_is_no_way_to_take_a_breach(settings: Config) -> None:
+def test_wrong_on_breach(settings: Config) -> None:
     """The error for a misspelt value suggests a similar one."""
     with pytest.raises(co.ArgumentError) as caught:
         settings.on_breach = "warning"

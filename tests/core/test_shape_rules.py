@@ -279,7 +279,7 @@ def test_lists_and_none_and_keywords_take_part() -> None:
 
 
 # Schema -> kernel: none of these treats rows separately, or says that it does.
-UNTOLD: dict[str, Callable[..., Any]] = {
+UNKNOWN: dict[str, Callable[..., Any]] = {
     "(float[...] x) -> float[...]": lambda x: x.T * 1.0,
     "(float[*b] x) -> float[*b]": lambda x: x - x.mean(),
     "(float[n,...] x) -> float[...]": lambda x: x.sum(0),
@@ -289,7 +289,7 @@ UNTOLD: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize(("schema", "kernel"), UNTOLD.items())
+@pytest.mark.parametrize(("schema", "kernel"), UNKNOWN.items())
 def test_without_a_loop_rows_run_one_by_one(
     schema: str, kernel: Callable[..., Any]
 ) -> None:
@@ -486,7 +486,7 @@ def test_a_fake_result_keeps_device_and_order() -> None:
     assert (got.strides, got.device) == ((4, 8), "cuda:1")
 
 
-def test_calls_that_differ_have_fake_results_of_their_own() -> None:
+def test_calls_that_differ_have_different_fake_results() -> None:
     """Cached results are not reused for calls that differ."""
     op = define(
         "(Array[k]|Scalar x, int n, Array[k][] ys, bool flip) -> Array[n]",
@@ -532,9 +532,7 @@ MISSING = [
 
 
 @pytest.mark.parametrize(("schema", "why"), MISSING)
-def test_a_fake_kernel_that_shapes_do_not_tell_is_asked_for(
-    schema: str, why: str
-) -> None:
+def test_a_fake_kernel_that_cannot_be_derived(schema: str, why: str) -> None:
     """The error says why the shapes do not give a fake kernel."""
     op = define(schema, lambda x: x)
     with pytest.raises(co.errors.MissingRuleError) as caught:
@@ -546,7 +544,7 @@ def test_a_fake_kernel_that_shapes_do_not_tell_is_asked_for(
     assert lines[-1] == "  do: @f.register_fake, a function that returns fake_like(...)"
 
 
-def test_a_length_that_an_argument_of_none_would_tell_is_asked_for() -> None:
+def test_a_length_of_a_missing_argument() -> None:
     """The error says that only this call has no fake result."""
     op = define("(float[n] x, float[k]? y=None) -> float[n,k]", lambda x, y=None: x)
     assert co.eval_shape(op, np.zeros(2), np.zeros(3)).shape == (2, 3)
@@ -578,7 +576,7 @@ def test_a_derived_fake_kernel_says_which_axis_does_not_fit() -> None:
         op.rule("fake")(co.FakeArray((2,)), co.FakeArray((3,)))
 
 
-def test_a_dtype_that_a_call_disproves_is_told_no_more() -> None:
+def test_a_dtype_that_a_call_disproves_is_dropped() -> None:
     """After a call disproves the derived dtype, there is no fake kernel."""
     op = define("(float[n] x) -> float[n]", lambda x: x.astype(np.float32))
     op(np.zeros(2))
@@ -588,7 +586,7 @@ def test_a_dtype_that_a_call_disproves_is_told_no_more() -> None:
         co.eval_shape(op, np.zeros(2))
 
 
-def test_a_dtype_that_was_told_is_held_to() -> None:
+def test_a_dtype_that_was_used_must_hold() -> None:
     """A derived dtype that was already used and is wrong is an error."""
     op = define("(float[n] x) -> float[n]", lambda x: x.astype(np.float32))
     assert co.eval_shape(op, np.zeros(2)).dtype == np.float64

@@ -24,7 +24,7 @@ import pytest
 import customop as co
 from customop.core import define, registry, table
 from customop.core.registry import find_operator
-from customop.library import library
+from customop.library import scope
 
 X = np.array([1.0, 2.0])
 
@@ -48,7 +48,7 @@ def test_ten_thousand_operators_leave_nothing() -> None:
         len(registry.namespaces),
         len(registry.registrations),
         len(define._retired),
-        len(library._owners),
+        len(scope.owners),
         len(table.fallbacks),
     )
     gc.collect()
