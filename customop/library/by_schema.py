@@ -14,7 +14,8 @@ from customop.core.rule_kind import RuleKind
 from customop.library.define import caller, declare, parsed
 from customop.library.keys import kind_of_key
 from customop.library.library import Library
-from customop.library.ops import AnyOperator, OperatorPacket, resolve
+from customop.library.ops import OperatorPacket
+from customop.library.resolve import AnyOperator, resolve
 from customop.schema.tags import Tag
 
 __all__ = ["define", "get_kernel", "impl"]

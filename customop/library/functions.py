@@ -33,7 +33,8 @@ from customop.core.rule_types import (
     VmapFn,
 )
 from customop.library.library import Library
-from customop.library.ops import AnyOperator, OperatorPacket, resolve
+from customop.library.ops import OperatorPacket
+from customop.library.resolve import AnyOperator, resolve
 
 __all__ = [
     "register",

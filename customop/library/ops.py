@@ -9,10 +9,9 @@ from typing import Any, NoReturn
 from customop.arrays.describe import abbreviated
 from customop.arrays.kinds import is_array
 from customop.core.operator import Operator
-from customop.core.registry import find_operator, namespaces
+from customop.core.registry import namespaces
 from customop.errors import (
     ArgumentError,
-    RegistrationError,
     ShapeError,
     UnknownNameError,
     did_you_mean,
@@ -23,7 +22,7 @@ from customop.schema.fit import ARGUMENTS
 from customop.schema.parameters import MISSING
 from customop.schema.types import ARRAY, Base, holds_arrays
 
-__all__ = ["AnyOperator", "OperatorPacket", "ops", "resolve"]
+__all__ = ["OperatorPacket", "ops"]
 
 
 class Namespaces:
@@ -299,22 +298,6 @@ def _unknown(what: str, path: str, name: str, known: Any) -> UnknownNameError:
         f"{path}: there is no such {what}{near}",
         *([f"there are {listed}{more}"] if known and not near else []),
         do="import the module that defines it first",
-    )
-
-
-AnyOperator = Operator[..., Any] | OperatorPacket | str
-
-
-def resolve(op: AnyOperator) -> Operator[..., Any]:
-    """Return an operator, the default overload of a packet, or the operator of a name."""
-    if isinstance(op, Operator):
-        return op
-    if isinstance(op, str):
-        return find_operator(op)
-    if isinstance(op, OperatorPacket):
-        return op.default
-    raise RegistrationError(
-        f"expected an operator or its name, got {op!r}", do='pass "namespace::name"'
     )
 
 
