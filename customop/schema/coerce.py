@@ -112,7 +112,7 @@ def _to_generator(value: Any) -> Any:
     return value
 
 
-class _Plain(NamedTuple):
+class _BaseType(NamedTuple):
     """A type without parts, which `Base` names.
 
     Attributes
@@ -131,18 +131,18 @@ class _Plain(NamedTuple):
 
 
 _DTYPES = tuple(np.dtype(name) for name in ("f8", "f4", "i8", "c16", "?"))
-_PLAIN: dict[str, _Plain] = {
-    "int": _Plain(int, _to_int, (1, 2, 0, 3, -1, 4)),
-    "float": _Plain(float, _to_float, (0.5, 2.0, -0.75, 1.0, 0.0, 3.0)),
-    "bool": _Plain(bool, _to_bool, (False, True)),
-    "complex": _Plain(complex, _to_complex, (0.5 + 0.25j, 2.0 + 0j)),
-    "str": _Plain(str, _to_str, ("a", "", "linear", "mean", "same")),
-    "Scalar": _Plain(float, _to_scalar, (2.0, 0.5, 1, 3)),
-    "dtype": _Plain(np.dtype, _to_dtype, _DTYPES),
-    "device": _Plain(str, _to_device, ("cpu",)),
+_PLAIN: dict[str, _BaseType] = {
+    "int": _BaseType(int, _to_int, (1, 2, 0, 3, -1, 4)),
+    "float": _BaseType(float, _to_float, (0.5, 2.0, -0.75, 1.0, 0.0, 3.0)),
+    "bool": _BaseType(bool, _to_bool, (False, True)),
+    "complex": _BaseType(complex, _to_complex, (0.5 + 0.25j, 2.0 + 0j)),
+    "str": _BaseType(str, _to_str, ("a", "", "linear", "mean", "same")),
+    "Scalar": _BaseType(float, _to_scalar, (2.0, 0.5, 1, 3)),
+    "dtype": _BaseType(np.dtype, _to_dtype, _DTYPES),
+    "device": _BaseType(str, _to_device, ("cpu",)),
     # `exact_class` has the class: naming it here would import numpy.random. `opcheck`
     # makes a new generator for each call, so there are no examples.
-    "Generator": _Plain(object, _to_generator, ()),
+    "Generator": _BaseType(object, _to_generator, ()),
 }
 
 # Types whose values fit by their exact class. A str may not be a device.
