@@ -114,9 +114,9 @@ def mixed(call: Call, record: Record) -> DeviceMismatchError | None:
     return different_kinds(record.definition, known)
 
 
-def _device(kind: Type) -> str:
+def _device(mypy_type: Type) -> str:
     """Kind of array of a type, or of all items of a list; empty where it is not known."""
-    proper = get_proper_type(kind)
+    proper = get_proper_type(mypy_type)
     if isinstance(proper, Instance):
         found = {DEVICES.get(base.fullname, "") for base in proper.type.mro} - {""}
         if not found and proper.type.fullname in SEQUENCES:
@@ -141,9 +141,9 @@ def misshapen(call: Call, record: Record) -> Iterator[tuple[ShapeError, Argument
             yield ShapeError(what, do=fault.do), given
 
 
-def _rank(kind: Type) -> int | None:
+def _rank(mypy_type: Type) -> int | None:
     """Number of axes of the arrays of a type, if it is known."""
-    proper = get_proper_type(kind)
+    proper = get_proper_type(mypy_type)
     if not isinstance(proper, Instance) or proper.type.fullname != "numpy.ndarray":
         return None
     lengths = get_proper_type(proper.args[0]) if proper.args else None

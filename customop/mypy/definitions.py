@@ -230,21 +230,21 @@ class Draft:
         """Parameters and result with the annotations that they have at run time."""
         fn, given = self._function, []
         for index, p in enumerate(fn.parameters):
-            kind, spelled = fn.hint(index), fn.spelled(index)
-            hint = self._annotation(p.name, kind, spelled, with_shapes=with_shapes)
-            given.append(p.replace(annotation=hint))
-        kind, spelled = fn.result, fn.spelled(-1)
-        result = self._annotation("return", kind, spelled, with_shapes=with_shapes)
+            hint, spelled = fn.hint(index), fn.spelled(index)
+            found = self._annotation(p.name, hint, spelled, with_shapes=with_shapes)
+            given.append(p.replace(annotation=found))
+        hint, spelled = fn.result, fn.spelled(-1)
+        result = self._annotation("return", hint, spelled, with_shapes=with_shapes)
         return given, result
 
     def _annotation(
-        self, name: str, kind: Type | None, spelled: Type | None, *, with_shapes: bool
+        self, name: str, hint: Type | None, spelled: Type | None, *, with_shapes: bool
     ) -> Any:
-        if kind is None:
+        if hint is None:
             return inspect.Parameter.empty
         try:
-            device = device_of(spelled, kind, self._api.tree.names)
-            found = device or annotation_of(kind, self._api.tree.fullname)
+            device = device_of(spelled, hint, self._api.tree.names)
+            found = device or annotation_of(hint, self._api.tree.fullname)
         except (Unfamiliar, RecursionError):
             self._unsure.append(name)
             return Array
@@ -279,8 +279,8 @@ class Draft:
 
     def _check_shapes(self, schema: Schema, tags: frozenset[Tag]) -> None:
         """Raise if shapes cannot be checked, or nothing gives a length of a result."""
-        kinds = [part for p in schema.parameters for part in parts(p.type)]
-        if self._is_vague or any(isinstance(kind, ClassOf) for kind in kinds):
+        types = [part for p in schema.parameters for part in parts(p.type)]
+        if self._is_vague or any(isinstance(part, ClassOf) for part in types):
             return
         self._now(codes.SHAPE)
         check_definition(self._name, schema)

@@ -68,15 +68,15 @@ class Function:
         return [self._parameter(i) for i in range(len(self.type.arg_types))]
 
     def _parameter(self, index: int) -> inspect.Parameter:
-        kind = self.type.arg_kinds[index]
+        parameter_kind = self.type.arg_kinds[index]
         name = self.type.arg_names[index]
-        by_place = name is None and kind in (ARG_POS, ARG_OPT)
+        by_place = name is None and parameter_kind in (ARG_POS, ARG_OPT)
         if name is None and self.node is not None:
             name = self.node.arguments[index].variable.name
         return inspect.Parameter(
             name or f"_{index}",
-            inspect.Parameter.POSITIONAL_ONLY if by_place else _KINDS[kind],
-            default=True if kind.is_optional() else inspect.Parameter.empty,
+            inspect.Parameter.POSITIONAL_ONLY if by_place else _KINDS[parameter_kind],
+            default=True if parameter_kind.is_optional() else inspect.Parameter.empty,
         )
 
     def default(self, index: int) -> Any:
@@ -109,14 +109,14 @@ class Function:
         is_lambda = isinstance(self.node, LambdaExpr)
         return None if is_lambda else self._written(self.type.ret_type)
 
-    def _written(self, kind: Type) -> Type | None:
-        proper = get_proper_type(kind)
+    def _written(self, mypy_type: Type) -> Type | None:
+        proper = get_proper_type(mypy_type)
         is_plain = self.type.implicit or isinstance(self.node, LambdaExpr)
         if is_plain or (
             isinstance(proper, AnyType) and proper.type_of_any == TypeOfAny.unannotated
         ):
             return None
-        return kind
+        return mypy_type
 
     def place(self, name: str | None, otherwise: Context) -> Context:
         """Where a message about a parameter is shown."""
@@ -147,14 +147,14 @@ def stand_in(
 
 
 def function_of(
-    kind: Type | None, expression: Expression | None, context: Context, module: str
+    mypy_type: Type | None, expression: Expression | None, context: Context, module: str
 ) -> Function | None:
     """The function that is passed, or None if it is not known.
 
     Of a function in another module only the type is used, since mypy may have taken the
     module from its cache, without the source.
     """
-    proper = get_proper_type(kind)
+    proper = get_proper_type(mypy_type)
     if not isinstance(proper, CallableType) or proper.is_type_obj():
         return None
     if proper.is_ellipsis_args or proper.param_spec() is not None:

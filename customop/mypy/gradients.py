@@ -79,8 +79,8 @@ def wrong_pairs(function: Function, returns: str) -> Iterator[WrongReturn]:
 
 def wrong_gradients(function: Function, schema: Schema) -> Iterator[WrongReturn]:
     """Values that a backward formula returns, and that cannot be the gradients."""
-    kind = get_proper_type(function.result)
-    returns_array = isinstance(kind, Instance) and is_array(kind.type)
+    result = get_proper_type(function.result)
+    returns_array = isinstance(result, Instance) and is_array(result.type)
     for found in _returned(function):
         wrong = _wrong_value(found, schema, returns_array=returns_array)
         if wrong is not None:

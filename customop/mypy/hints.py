@@ -105,12 +105,12 @@ def _short(fullname: str) -> str:
     return own_name(fullname) or fullname
 
 
-def device_of(spelled: Type | None, kind: Type, names: SymbolTable) -> Any:
+def device_of(spelled: Type | None, mypy_type: Type, names: SymbolTable) -> Any:
     """The annotation of a type that is written as `Device`, None for other types.
 
     mypy has str in place of that alias, so its name is looked up among `names`.
     """
-    proper = get_proper_type(kind)
+    proper = get_proper_type(mypy_type)
     items = proper.items if isinstance(proper, UnionType) else [proper]
     texts = [_is_text(item) for item in items]
     if not any(texts) or spelled is None:
@@ -124,8 +124,8 @@ def device_of(spelled: Type | None, kind: Type, names: SymbolTable) -> Any:
     return Device if len(items) == 1 else typing.Optional[Device]  # noqa: UP045  # an alias
 
 
-def _is_text(kind: Type) -> bool:
-    proper = get_proper_type(kind)
+def _is_text(mypy_type: Type) -> bool:
+    proper = get_proper_type(mypy_type)
     return isinstance(proper, Instance) and proper.type.fullname == "builtins.str"
 
 
@@ -150,7 +150,7 @@ def _full_name(word: str, names: SymbolTable) -> str:
     return (symbol.fullname or "") if symbol is not None else ""
 
 
-def annotation_of(kind: Type, module: str) -> Any:
+def annotation_of(mypy_type: Type, module: str) -> Any:
     """The annotation of a type, as seen in a module.
 
     Raises
@@ -158,38 +158,38 @@ def annotation_of(kind: Type, module: str) -> Any:
     Unfamiliar
         If a part of it has a meaning that only the running program knows.
     """
-    if isinstance(kind, TypeAliasType):
-        name = _short(kind.alias.fullname) if kind.alias is not None else ""
+    if isinstance(mypy_type, TypeAliasType):
+        name = _short(mypy_type.alias.fullname) if mypy_type.alias is not None else ""
         if name in _ALIASES:
             return _ALIASES[name]
-        if isinstance(get_proper_type(kind), AnyType):
+        if isinstance(get_proper_type(mypy_type), AnyType):
             raise Unfamiliar  # the alias may be Any for type checkers alone
-    proper = get_proper_type(kind)
+    proper = get_proper_type(mypy_type)
     for cls, make in _FORMS.items():
         if isinstance(proper, cls):
             return make(proper, module)
     raise Unfamiliar
 
 
-def _of_any(kind: AnyType, module: str) -> Any:
-    if kind.type_of_any == TypeOfAny.explicit:
+def _of_any(proper: AnyType, module: str) -> Any:
+    if proper.type_of_any == TypeOfAny.explicit:
         return Any
     raise Unfamiliar
 
 
-def _of_none(kind: NoneType, module: str) -> Any:
+def _of_none(proper: NoneType, module: str) -> Any:
     return None
 
 
-def _of_literal(kind: LiteralType, module: str) -> Any:
+def _of_literal(proper: LiteralType, module: str) -> Any:
     names = ("builtins.str", "builtins.int", "builtins.bool")
-    if kind.fallback.type.fullname not in names:
+    if proper.fallback.type.fullname not in names:
         raise Unfamiliar
-    return typing.Literal[kind.value]
+    return typing.Literal[proper.value]
 
 
-def _of_union(kind: UnionType, module: str) -> Any:
-    items = [annotation_of(item, module) for item in kind.items]
+def _of_union(proper: UnionType, module: str) -> Any:
+    items = [annotation_of(item, module) for item in proper.items]
     literals = [i for i in items if typing.get_origin(i) is typing.Literal]
     rest = [item for item in items if item not in literals]
     if literals:
@@ -198,27 +198,27 @@ def _of_union(kind: UnionType, module: str) -> Any:
     return typing.Union[tuple(rest)]  # noqa: UP007  # of a tuple
 
 
-def _of_variable(kind: TypeVarType, module: str) -> Any:
-    if kind.id.is_self():
+def _of_variable(proper: TypeVarType, module: str) -> Any:
+    if proper.id.is_self():
         raise Unfamiliar
     # mypy accepts `TypeVar(name)` only if it is assigned to that name.
     make: Any = typing_extensions.TypeVar
-    if kind.values:
-        options = [annotation_of(value, module) for value in kind.values]
-        is_bare = kind.variance == VARIANCE_NOT_READY
-        return make(kind.name, *options, infer_variance=is_bare)
-    bound = get_proper_type(kind.upper_bound)
+    if proper.values:
+        options = [annotation_of(value, module) for value in proper.values]
+        is_bare = proper.variance == VARIANCE_NOT_READY
+        return make(proper.name, *options, infer_variance=is_bare)
+    bound = get_proper_type(proper.upper_bound)
     if isinstance(bound, Instance) and bound.type.fullname == "builtins.object":
         # A variable in the brackets of a function prints as its bare name.
-        is_bare = kind.variance == VARIANCE_NOT_READY
-        return make(kind.name, infer_variance=is_bare)
-    given = annotation_of(kind.upper_bound, module)
-    return make(kind.name, bound=given)
+        is_bare = proper.variance == VARIANCE_NOT_READY
+        return make(proper.name, infer_variance=is_bare)
+    given = annotation_of(proper.upper_bound, module)
+    return make(proper.name, bound=given)
 
 
-def _of_tuple(kind: TupleType, module: str) -> Any:
-    info = kind.partial_fallback.type
-    items = [annotation_of(item, module) for item in kind.items]
+def _of_tuple(proper: TupleType, module: str) -> Any:
+    info = proper.partial_fallback.type
+    items = [annotation_of(item, module) for item in proper.items]
     if info.fullname == "builtins.tuple":
         return _TUPLE[tuple(items)]
     return _named_tuple(info, items)
@@ -233,75 +233,75 @@ def _named_tuple(info: TypeInfo, items: list[Any]) -> Any:
     return _placed(make(info.name, pairs), info)
 
 
-def _of_typed_dict(kind: TypedDictType, module: str) -> Any:
-    fields = {name: annotation_of(item, module) for name, item in kind.items.items()}
-    info = kind.fallback.type
+def _of_typed_dict(proper: TypedDictType, module: str) -> Any:
+    fields = {name: annotation_of(item, module) for name, item in proper.items.items()}
+    info = proper.fallback.type
     make: Any = typing.TypedDict
     return _placed(make(info.name, fields), info)
 
 
-def _of_callable(kind: CallableType, module: str) -> Any:
-    given = [annotation_of(item, module) for item in kind.arg_types]
-    result = annotation_of(kind.ret_type, module)
+def _of_callable(proper: CallableType, module: str) -> Any:
+    given = [annotation_of(item, module) for item in proper.arg_types]
+    result = annotation_of(proper.ret_type, module)
     make: Any = Callable
-    return make[..., result] if kind.is_ellipsis_args else make[given, result]
+    return make[..., result] if proper.is_ellipsis_args else make[given, result]
 
 
-def _of_type(kind: TypeType, module: str) -> Any:
-    return type[annotation_of(kind.item, module)]
+def _of_type(proper: TypeType, module: str) -> Any:
+    return type[annotation_of(proper.item, module)]
 
 
 # ---- classes ----
 
 
-def _of_instance(kind: Instance, module: str) -> Any:
-    info = kind.type
+def _of_instance(proper: Instance, module: str) -> Any:
+    info = proper.type
     if is_array(info):
         is_any = own_name(info.fullname) == Array.__name__
-        return Array if is_any else _array_of(kind)
+        return Array if is_any else _array_of(proper)
     if info.fullname in _GENERATORS:
         return np.random.Generator
     if any(base.fullname == "numpy.generic" for base in info.mro):
-        return _numpy_scalar(kind)
+        return _numpy_scalar(proper)
     if info.fullname in _CLASSES:
-        return _generic(_CLASSES[info.fullname], kind, module)
+        return _generic(_CLASSES[info.fullname], proper, module)
     return _config_class(info, module)
 
 
-def _array_of(kind: Instance) -> Any:
+def _array_of(proper: Instance) -> Any:
     """The class of arrays, with the class of elements if the annotation has one."""
-    last = get_proper_type(kind.args[-1]) if kind.args else None
+    last = get_proper_type(proper.args[-1]) if proper.args else None
     inside = get_proper_type(last.args[0]) if isinstance(last, Instance) else None
-    if kind.type.fullname != "numpy.ndarray" or not isinstance(inside, Instance):
+    if proper.type.fullname != "numpy.ndarray" or not isinstance(inside, Instance):
         return np.ndarray
     array, of_elements = typing.cast("Any", (np.ndarray, np.dtype))
     return array[Any, of_elements[_numpy_scalar(inside)]]
 
 
-def _numpy_scalar(kind: Instance) -> Any:
-    name = kind.type.name
-    if kind.type.fullname in _WIDTHS and kind.args:
-        width = get_proper_type(kind.args[0])
+def _numpy_scalar(proper: Instance) -> Any:
+    name = proper.type.name
+    if proper.type.fullname in _WIDTHS and proper.args:
+        width = get_proper_type(proper.args[0])
         bits = width.type.name.strip("_Bit") if isinstance(width, Instance) else ""
         count = int(bits) * (2 if "complex" in name else 1) if bits.isdecimal() else ""
-        name = f"{_WIDTHS[kind.type.fullname]}{count}" if count else name
+        name = f"{_WIDTHS[proper.type.fullname]}{count}" if count else name
     found = getattr(np, name, None)
     if not isinstance(found, type) or not issubclass(found, np.generic):
         raise Unfamiliar
     return found
 
 
-def _generic(cls: Any, kind: Instance, module: str) -> Any:
+def _generic(cls: Any, proper: Instance, module: str) -> Any:
     """A class, with the types in its brackets if the annotation has any."""
-    given = [get_proper_type(arg) for arg in kind.args]
+    given = [get_proper_type(arg) for arg in proper.args]
     left_out = (TypeOfAny.from_omitted_generics, TypeOfAny.unannotated)
     if not hasattr(cls, "__class_getitem__") or any(
         isinstance(arg, AnyType) and arg.type_of_any in left_out for arg in given
     ):
         return cls
-    if kind.type.fullname == "builtins.tuple":
-        return _TUPLE[annotation_of(kind.args[0], module), ...]
-    items = tuple(annotation_of(arg, module) for arg in kind.args)
+    if proper.type.fullname == "builtins.tuple":
+        return _TUPLE[annotation_of(proper.args[0], module), ...]
+    items = tuple(annotation_of(arg, module) for arg in proper.args)
     return cls[items] if items else cls
 
 

@@ -89,8 +89,8 @@ class Asked:
         if decorated is None:
             return None
         node = innermost_decorator(decorated, self.context)
-        kind = None if node is None else get_proper_type(self.api.function_type(node))
-        return Function(kind, node) if isinstance(kind, CallableType) else None
+        proper = None if node is None else get_proper_type(self.api.function_type(node))
+        return Function(proper, node) if isinstance(proper, CallableType) else None
 
     def place(self, parameter: int | str) -> Context:
         """Where a message about an argument stands."""
@@ -188,9 +188,9 @@ def _config_type(asked: Asked) -> Type:
     given = asked.call.get(0)
     proper = None if given is None else get_proper_type(given.type)
     made = proper.ret_type if isinstance(proper, CallableType) else None
-    kind = get_proper_type(made)
-    if isinstance(kind, Instance):
-        kind.type.metadata["customop"] = {"is_registered": True}
+    instance = get_proper_type(made)
+    if isinstance(instance, Instance):
+        instance.type.metadata["customop"] = {"is_registered": True}
     return asked.result
 
 

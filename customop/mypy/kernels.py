@@ -55,12 +55,12 @@ class _Types:
         """Whether a value of one type can be passed where the other is taken."""
         return is_subtype(self._erased(given), self._erased(taken))
 
-    def _erased(self, kind: Type) -> Type:
+    def _erased(self, mypy_type: Type) -> Type:
         """A type with one class for all arrays, and Any for a type that may be one."""
-        alias = kind.alias if isinstance(kind, TypeAliasType) else None
+        alias = mypy_type.alias if isinstance(mypy_type, TypeAliasType) else None
         if alias is not None and alias.name in _COERCED:
             return _ANY
-        proper = get_proper_type(kind)
+        proper = get_proper_type(mypy_type)
         if isinstance(proper, TypeVarType):
             return _ANY if proper.values else self._erased(proper.upper_bound)
         if isinstance(proper, UnionType):
@@ -71,13 +71,13 @@ class _Types:
             return proper
         return self._erased_class(proper) if isinstance(proper, Instance) else _ANY
 
-    def _erased_class(self, kind: Instance) -> Type:
-        if is_array(kind.type):
+    def _erased_class(self, proper: Instance) -> Type:
+        if is_array(proper.type):
             return self._array
-        if kind.type.fullname in _PLAIN:
-            return Instance(kind.type, [])
-        if kind.type.fullname in SEQUENCES and kind.args:
-            item = self._erased(kind.args[0])
+        if proper.type.fullname in _PLAIN:
+            return Instance(proper.type, [])
+        if proper.type.fullname in SEQUENCES and proper.args:
+            item = self._erased(proper.args[0])
             return self._api.named_generic_type("builtins.tuple", [item])
         return _ANY
 
@@ -121,14 +121,14 @@ def _pairs(
 ) -> Iterator[tuple[str, Type, Type]]:
     """Name of a parameter, its type, and the type that the function gives it."""
     names = [p.name for p in function.parameters]
-    for index, (kind, name) in enumerate(
+    for index, (parameter_kind, name) in enumerate(
         zip(taken.arg_kinds, taken.arg_names, strict=True)
     ):
-        is_named = kind.is_named() and name in names
+        is_named = parameter_kind.is_named() and name in names
         at = names.index(name) if is_named else index + leading  # type: ignore[arg-type]  # a str
-        if kind.is_star() or at >= len(names):
+        if parameter_kind.is_star() or at >= len(names):
             continue
-        if function.type.arg_kinds[at].is_positional() is kind.is_named():
+        if function.type.arg_kinds[at].is_positional() is parameter_kind.is_named():
             continue
         hint = function.hint(at)
         if hint is not None:
@@ -152,12 +152,12 @@ def other_shape(schema: Schema, types: Mapping[str, SchemaType]) -> OtherShape |
     A kernel may choose the names of axes, except those of parameters, and leave shapes
     out.
     """
-    kinds = {p.name: p.type for p in schema.parameters}
-    axes = _Axes({*kinds})
+    declared = {p.name: p.type for p in schema.parameters}
+    axes = _Axes({*declared})
     if len(schema.returns) == 1:
-        kinds["return"] = schema.returns[0].type
-    for name, kind in kinds.items():
-        mine, its = array_shape(types.get(name)), array_shape(kind)
+        declared["return"] = schema.returns[0].type
+    for name, its_type in declared.items():
+        mine, its = array_shape(types.get(name)), array_shape(its_type)
         if mine is not None and its is not None and not axes.agree(mine, its):
             return OtherShape(name, mine.text, its.text)
     return None

@@ -85,12 +85,12 @@ def types_of(
     """Name of a parameter, or ``"return"`` -> its schema type, if that is known."""
     found = {}
     given = [(p.name, function.hint(i)) for i, p in enumerate(function.parameters)]
-    kinds = [*given, ("return", function.result)]
-    for index, (name, kind) in enumerate(kinds):
-        if kind is None:
+    hints = [*given, ("return", function.result)]
+    for index, (name, hint) in enumerate(hints):
+        if hint is None:
             continue
         try:
-            annotation = annotation_of(kind, api.tree.fullname)
+            annotation = annotation_of(hint, api.tree.fullname)
             spelled = function.spelled(index if name != "return" else -1)
             found[name] = schema_type(noted(annotation, spelled, api, survey))
         except (Unfamiliar, RecursionError, SchemaError):
@@ -181,8 +181,8 @@ class _Annotations:
                 return []
         if isinstance(note, UnboundType):
             node = self._node(note.name)
-            kind = get_proper_type(node.type) if isinstance(node, Var) else None
-            is_object = isinstance(kind, Instance) and kind.type.fullname not in (
+            proper = get_proper_type(node.type) if isinstance(node, Var) else None
+            is_object = isinstance(proper, Instance) and proper.type.fullname not in (
                 "builtins.str",
                 "builtins.object",
             )
@@ -246,11 +246,11 @@ def _annotated(inner: _Marking | None, texts: list[str], annotation: Any) -> Any
 def _with_options(options: list[_Marking | None], annotation: Any) -> Any:
     is_union = typing.get_origin(annotation) is typing.Union
     items = typing.get_args(annotation) if is_union else (annotation,)
-    kinds = [item for item in items if item is not type(None)]
-    if len(kinds) != len(options):
+    others = [item for item in items if item is not type(None)]
+    if len(others) != len(options):
         raise Unfamiliar
-    made = [_marked(*pair) for pair in zip(options, kinds, strict=True)]
-    nones = [None] * (len(items) - len(kinds))
+    made = [_marked(*pair) for pair in zip(options, others, strict=True)]
+    nones = [None] * (len(items) - len(others))
     return typing.Union[(*made, *nones)]
 
 

@@ -48,9 +48,9 @@ class Found:
     name: str
 
 
-def is_operator(kind: Type | None) -> bool:
+def is_operator(mypy_type: Type | None) -> bool:
     """Whether a type is that of operators."""
-    proper = get_proper_type(kind)
+    proper = get_proper_type(mypy_type)
     if not isinstance(proper, Instance):
         return False
     return own_name(proper.type.fullname) == Operator.__name__
@@ -86,10 +86,10 @@ def _reachable(module: MypyFile, modules: dict[str, MypyFile]) -> list[MypyFile]
 
 def _operators_of(module: MypyFile) -> Iterator[Found]:
     for name, symbol in module.names.items():
-        kind = _type_of(symbol, module)
-        record = recall(kind)
-        if kind is not None and record is not None and record.has_schema:
-            yield Found(record, kind, module.fullname, name)
+        operator_type = _type_of(symbol, module)
+        record = recall(operator_type)
+        if operator_type is not None and record is not None and record.has_schema:
+            yield Found(record, operator_type, module.fullname, name)
 
 
 def _type_of(symbol: SymbolTableNode, module: MypyFile) -> Type | None:
@@ -240,9 +240,9 @@ def _depend(api: TypeChecker, module: str, name: str) -> None:
             api.tree.plugin_deps.setdefault(trigger, set()).add(target)
 
 
-def _signature(kind: Type) -> CallableType | None:
+def _signature(mypy_type: Type) -> CallableType | None:
     """The type of the call of an operator."""
-    proper = get_proper_type(kind)
+    proper = get_proper_type(mypy_type)
     if not isinstance(proper, Instance) or not is_operator(proper):
         return None
     found = get_proper_type(find_member("__call__", proper, proper))

@@ -109,22 +109,22 @@ def plain(schema: Schema) -> str:
 
 
 def _plain_parameter(p: Parameter) -> Parameter:
-    kind = _plain_type(p.type)
+    declared = _plain_type(p.type)
     if p.default is MISSING:
-        return Parameter(p.name, kind, MISSING, p.kind, p.alias)
-    optional = kind if isinstance(kind, Maybe) else Maybe(kind)
+        return Parameter(p.name, declared, MISSING, p.kind, p.alias)
+    optional = declared if isinstance(declared, Maybe) else Maybe(declared)
     return Parameter(p.name, optional, None, p.kind, p.alias)
 
 
-def _plain_type(kind: SchemaType) -> SchemaType:
-    if not any(isinstance(part, ClassOf) for part in parts(kind)):
-        return kind
-    return ARRAY if holds_arrays(kind) else Base("str")
+def _plain_type(declared: SchemaType) -> SchemaType:
+    if not any(isinstance(part, ClassOf) for part in parts(declared)):
+        return declared
+    return ARRAY if holds_arrays(declared) else Base("str")
 
 
-def array_shape(kind: SchemaType | None) -> Shape | None:
+def array_shape(declared: SchemaType | None) -> Shape | None:
     """The shape of a type that is an array, or an array or None."""
-    array = kind.item if isinstance(kind, Maybe) else kind
+    array = declared.item if isinstance(declared, Maybe) else declared
     return array.shape if isinstance(array, ArrayType) else None
 
 
@@ -134,9 +134,9 @@ def _read(text: str) -> Record:
     return Record(**{**found, "unsure": tuple(found["unsure"])})
 
 
-def recall(kind: Type | None) -> Record | None:
+def recall(mypy_type: Type | None) -> Record | None:
     """The record in a type, if it has one."""
-    proper = get_proper_type(kind)
+    proper = get_proper_type(mypy_type)
     if not isinstance(proper, Instance) or proper.extra_attrs is None:
         return None
     kept = get_proper_type(proper.extra_attrs.attrs.get(_ATTRIBUTE))
@@ -145,11 +145,11 @@ def recall(kind: Type | None) -> Record | None:
     return _read(kept.value)
 
 
-def remember(api: TypeChecker, kind: Type, record: Record) -> Type:
+def remember(api: TypeChecker, mypy_type: Type, record: Record) -> Type:
     """A type with a record; only types of objects can have one."""
-    proper = get_proper_type(kind)
+    proper = get_proper_type(mypy_type)
     if not isinstance(proper, Instance):
-        return kind
+        return mypy_type
     text = json.dumps(asdict(record))
     kept = LiteralType(text, api.named_type("builtins.str"))
     return proper.copy_with_extra_attr(_ATTRIBUTE, kept)

@@ -291,11 +291,11 @@ def _of_options(rest: list[Any]) -> SchemaType:
         return SCALAR
     found = {schema_type(option) for option in others}
     if len(found) == 1:
-        (kind,) = found
+        (declared,) = found
         if not numbers:
-            return kind
-        if isinstance(kind, ArrayType) and not kind.or_number:
-            return replace(kind, or_number=True)
+            return declared
+        if isinstance(declared, ArrayType) and not declared.or_number:
+            return replace(declared, or_number=True)
     shown = " | ".join(show_annotation(option) for option in rest)
     raise _no_type(shown, "make an operator for each type")
 
@@ -330,8 +330,8 @@ def _of_literal(annotation: Any, values: tuple[Any, ...]) -> SchemaType:
     (name,) = found if len(found) == 1 else (None,)
     if name is None:
         raise _no_type(annotation, _LITERAL)
-    kind = Choice(name, rest)
-    return kind if len(rest) == len(values) else Maybe(kind)
+    declared = Choice(name, rest)
+    return declared if len(rest) == len(values) else Maybe(declared)
 
 
 # ---- classes of config objects ----
@@ -362,11 +362,11 @@ def class_type(
     if cls in within:
         raise _no_type(cls, "remove the field that holds an object of the class itself")
     fields = _fields(cls, names, (*within, cls))
-    kinds = {n: _field_type(cls, n, h) for n, h in fields.hints.items()}
-    found = classes[name] = ClassOf(name, fields, kinds)
+    types = {n: _field_type(cls, n, h) for n, h in fields.hints.items()}
+    found = classes[name] = ClassOf(name, fields, types)
     if holds_arrays(found) and not fields.is_dict:
         nests[cls] = fields
-    moving = [n for n, kind in kinds.items() if holds_arrays(kind)]
+    moving = [n for n, declared in types.items() if holds_arrays(declared)]
     register_pytree(fields, moving)
     return found
 

@@ -149,19 +149,19 @@ _PLAIN: dict[str, _BaseType] = {
 PROVEN_BY_CLASS = {"int", "float", "bool", "complex", "str", "Scalar"}
 
 
-def exact_class(kind: Base) -> type:
+def exact_class(declared: Base) -> type:
     """The class whose values a parameter of this type takes as they are."""
-    return np.random.Generator if kind == GENERATOR else _PLAIN[kind.name].exact
+    return np.random.Generator if declared == GENERATOR else _PLAIN[declared.name].exact
 
 
-def examples_of(kind: Base) -> tuple[Any, ...]:
+def examples_of(declared: Base) -> tuple[Any, ...]:
     """Values to try for a parameter of this type, the likeliest first."""
-    return _PLAIN[kind.name].examples
+    return _PLAIN[declared.name].examples
 
 
-def needs_guard(kind: SchemaType) -> bool:
+def needs_guard(declared: SchemaType) -> bool:
     """Whether the exact class of a scalar says that it fits this type."""
-    inner = kind.item if isinstance(kind, Maybe) else kind
+    inner = declared.item if isinstance(declared, Maybe) else declared
     return isinstance(inner, Base) and inner.name in PROVEN_BY_CLASS
 
 
@@ -174,33 +174,34 @@ class _Coercion(Visitor):
     Arrays are checked later, when a kernel is picked, and by their shapes.
     """
 
-    def base(self, value: Any, kind: Base) -> Any:
-        plain = _PLAIN[kind.name]
-        if type(value) is plain.exact and kind.name in PROVEN_BY_CLASS:
+    def base(self, value: Any, declared: Base) -> Any:
+        plain = _PLAIN[declared.name]
+        if type(value) is plain.exact and declared.name in PROVEN_BY_CLASS:
             return value
         try:
             return plain.convert(value)
         except OverflowError:
-            raise Mismatch(f"expects {kind}, got a number out of its range") from None
+            reason = f"expects {declared}, got a number out of its range"
+            raise Mismatch(reason) from None
         except (Mismatch, ValueError) as error:
             reason = str(error) if isinstance(error, Mismatch) else ""
-            raise Mismatch(reason or _expects(kind, value)) from None
+            raise Mismatch(reason or _expects(declared, value)) from None
         except TypeError as error:
             if is_traced(value):  # its own error says what to do
                 raise
-            raise Mismatch(_expects(kind, value)) from error
+            raise Mismatch(_expects(declared, value)) from error
 
-    def choice(self, value: Any, kind: Choice) -> Any:
+    def choice(self, value: Any, declared: Choice) -> Any:
         try:
-            found = self.base(value, Base(kind.name))
+            found = self.base(value, Base(declared.name))
         except Mismatch:
             found = None
-        if found not in kind.options:
-            raise Mismatch(_expects(kind, value) + _near(value, kind.options))
+        if found not in declared.options:
+            raise Mismatch(_expects(declared, value) + _near(value, declared.options))
         return found
 
-    def member(self, value: Any, kind: ClassOf) -> Any:
-        cls: Any = kind.cls
+    def member(self, value: Any, declared: ClassOf) -> Any:
+        cls: Any = declared.cls
         if isinstance(value, cls):
             return value
         if not has_device(value):  # an array may equal anything
@@ -210,30 +211,31 @@ class _Coercion(Visitor):
                 found = None
             if found is not None and _is_bool(found.value) == _is_bool(value):
                 return found
-        raise Mismatch(_expects(kind, value) + _near(value, [m.value for m in cls]))
+        raise Mismatch(_expects(declared, value) + _near(value, [m.value for m in cls]))
 
-    def open(self, value: Any, kind: NestedType) -> Any:
-        if isinstance(kind, ListOf):
-            return _as_list(value, kind)
-        if isinstance(kind, TupleOf):
-            _check_tuple(value, kind)
-        elif isinstance(kind, DictOf) or kind.fields.is_dict:
-            _check_dict(value, kind)
+    def open(self, value: Any, declared: NestedType) -> Any:
+        if isinstance(declared, ListOf):
+            return _as_list(value, declared)
+        if isinstance(declared, TupleOf):
+            _check_tuple(value, declared)
+        elif isinstance(declared, DictOf) or declared.fields.is_dict:
+            _check_dict(value, declared)
         else:
-            _check_object(value, kind)
+            _check_object(value, declared)
         return value
 
-    def close(self, value: Any, kind: NestedType, items: list[Any]) -> Any:
-        if isinstance(kind, ListOf | TupleOf):
-            wanted = list if isinstance(kind, ListOf) and not kind.is_tuple else tuple
+    def close(self, value: Any, declared: NestedType, items: list[Any]) -> Any:
+        if isinstance(declared, ListOf | TupleOf):
+            is_list = isinstance(declared, ListOf) and not declared.is_tuple
+            wanted = list if is_list else tuple
             same = type(value) is wanted and all(map(operator.is_, value, items))
             return value if same else wanted(items)
-        if isinstance(kind, DictOf) or kind.fields.is_dict:
+        if isinstance(declared, DictOf) or declared.fields.is_dict:
             same = type(value) is dict and all(map(operator.is_, value.values(), items))
             pairs = zip(value, items, strict=True)
             return value if same else {_to_str(key): item for key, item in pairs}
-        same = all(map(operator.is_, kind.fields.items(value), items))
-        return value if same else kind.fields.like(value, items)
+        same = all(map(operator.is_, declared.fields.items(value), items))
+        return value if same else declared.fields.like(value, items)
 
 
 coerce: Callable[[Any, SchemaType], Any] = _Coercion().visit
@@ -243,8 +245,8 @@ def _is_bool(value: Any) -> bool:
     return isinstance(value, bool | np.bool_)
 
 
-def _expects(kind: SchemaType, value: Any, what: str = "") -> str:
-    return f"expects {kind}{what}, got {show(value)}"
+def _expects(declared: SchemaType, value: Any, what: str = "") -> str:
+    return f"expects {declared}{what}, got {show(value)}"
 
 
 def _near(value: Any, known: Sequence[Any]) -> str:
@@ -253,56 +255,55 @@ def _near(value: Any, known: Sequence[Any]) -> str:
     return did_you_mean(value, texts) if isinstance(value, str) else ""
 
 
-def _as_list(value: Any, kind: ListOf) -> Any:
-    if kind.length is not None and isinstance(value, int | float | bool):
-        return [value] * kind.length
-    if isinstance(value, np.ndarray) and value.ndim == 1 and not holds_arrays(kind):
+def _as_list(value: Any, declared: ListOf) -> Any:
+    if declared.length is not None and isinstance(value, int | float | bool):
+        return [value] * declared.length
+    if isinstance(value, np.ndarray) and value.ndim == 1 and not holds_arrays(declared):
         value = value.tolist()
     if not isinstance(value, list | tuple) and (
         isinstance(value, str | bytes) or not isinstance(value, Sequence)
     ):
-        raise Mismatch(_expects(kind, value, ", a list"))
-    if kind.length is not None and len(value) != kind.length:
-        raise Mismatch(f"expects {kind}, got {len(value)} items")
+        raise Mismatch(_expects(declared, value, ", a list"))
+    if declared.length is not None and len(value) != declared.length:
+        raise Mismatch(f"expects {declared}, got {len(value)} items")
     return value
 
 
-def _check_tuple(value: Any, kind: TupleOf) -> None:
+def _check_tuple(value: Any, declared: TupleOf) -> None:
     if not isinstance(value, tuple | list):
-        raise Mismatch(_expects(kind, value, ", a tuple"))
-    if len(value) != len(kind.items):
-        raise Mismatch(f"expects {kind}, got {len(value)} items")
+        raise Mismatch(_expects(declared, value, ", a tuple"))
+    if len(value) != len(declared.items):
+        raise Mismatch(f"expects {declared}, got {len(value)} items")
 
 
-def _check_dict(value: Any, kind: DictOf | ClassOf) -> None:
+def _check_dict(value: Any, declared: DictOf | ClassOf) -> None:
     if not isinstance(value, Mapping):
-        raise Mismatch(_expects(kind, value, ", a dict"))
-    known = kind.items if isinstance(kind, ClassOf) else None
+        raise Mismatch(_expects(declared, value, ", a dict"))
+    known = declared.items if isinstance(declared, ClassOf) else None
     for key in value:
         if not isinstance(key, str) or (known is not None and key not in known):
             near = _near(key, list(known or ()))
-            raise Mismatch(f"expects {kind}, got the key {show(key)}{near}")
-    if isinstance(kind, ClassOf):
-        missing = [
-            n for n in kind.items if n in kind.fields.required and n not in value
-        ]
+            raise Mismatch(f"expects {declared}, got the key {show(key)}{near}")
+    if isinstance(declared, ClassOf):
+        required = declared.fields.required
+        missing = [n for n in declared.items if n in required and n not in value]
         if missing:
-            raise Mismatch(f"expects {kind}, got no key '{missing[0]}'")
+            raise Mismatch(f"expects {declared}, got no key '{missing[0]}'")
 
 
-def _check_object(value: Any, kind: ClassOf) -> None:
-    if type(value) is not kind.cls:
-        raise Mismatch(_expects(kind, value) + _other_class(value, kind))
-    lacking = [name for name in kind.items if not hasattr(value, name)]
+def _check_object(value: Any, declared: ClassOf) -> None:
+    if type(value) is not declared.cls:
+        raise Mismatch(_expects(declared, value) + _other_class(value, declared))
+    lacking = [name for name in declared.items if not hasattr(value, name)]
     if lacking:
-        raise Mismatch(f"expects {kind}, got an object without '{lacking[0]}'")
+        raise Mismatch(f"expects {declared}, got an object without '{lacking[0]}'")
 
 
-def _other_class(value: Any, kind: ClassOf) -> str:
+def _other_class(value: Any, declared: ClassOf) -> str:
     """Why an object has the wrong class, if it looks right."""
-    if isinstance(value, kind.cls):
+    if isinstance(value, declared.cls):
         return ", of a derived class, whose other fields transforms would not see"
-    same = type(value).__qualname__ == kind.cls.__qualname__
+    same = type(value).__qualname__ == declared.cls.__qualname__
     return ", whose class has since been defined again" if same else ""
 
 
@@ -313,9 +314,9 @@ _PASS: dict[SchemaType, str] = {
 }
 
 
-def remedy(kind: SchemaType, value: Any, name: str) -> str:
+def remedy(declared: SchemaType, value: Any, name: str) -> str:
     """How a user can fix an argument that does not fit."""
-    inner = kind.item if isinstance(kind, Maybe) else kind
+    inner = declared.item if isinstance(declared, Maybe) else declared
     if value is None:
         return f"pass a value, or make {name} Optional"
     if inner == Base("int") and isinstance(value, float):
@@ -325,28 +326,28 @@ def remedy(kind: SchemaType, value: Any, name: str) -> str:
     return _PASS.get(inner) or _fitting(inner)
 
 
-def _fitting(kind: SchemaType) -> str:
+def _fitting(declared: SchemaType) -> str:
     """How to write a value of a type."""
-    if isinstance(kind, ListOf):
-        return f"pass a list of {kind.item}"
-    if isinstance(kind, DictOf):
-        return f'pass a dict such as {{"name": {kind.item}}}'
-    if isinstance(kind, Choice):
-        return f"pass one of {', '.join(map(repr, kind.options))}"
-    if isinstance(kind, ClassOf):
-        return _remedy_for_object(kind)
-    return f"pass a value of type {kind}"
+    if isinstance(declared, ListOf):
+        return f"pass a list of {declared.item}"
+    if isinstance(declared, DictOf):
+        return f'pass a dict such as {{"name": {declared.item}}}'
+    if isinstance(declared, Choice):
+        return f"pass one of {', '.join(map(repr, declared.options))}"
+    if isinstance(declared, ClassOf):
+        return _remedy_for_object(declared)
+    return f"pass a value of type {declared}"
 
 
-def _remedy_for_object(kind: ClassOf) -> str:
-    name = kind.cls.__name__
-    if kind.is_enum:
-        members: Any = list(kind.cls)  # type: ignore[call-overload]  # an Enum
+def _remedy_for_object(declared: ClassOf) -> str:
+    name = declared.cls.__name__
+    if declared.is_enum:
+        members: Any = list(declared.cls)  # type: ignore[call-overload]  # an Enum
         return f"pass {' or '.join(f'{name}.{m.name}' for m in members[:5])}"
-    if kind.fields.is_dict:
-        keys = ", ".join(f'"{key}": {item}' for key, item in kind.items.items())
+    if declared.fields.is_dict:
+        keys = ", ".join(f'"{key}": {item}' for key, item in declared.items.items())
         return f"pass {{{keys}}}"
-    given = ", ".join(f"{key}: {item}" for key, item in kind.items.items())
+    given = ", ".join(f"{key}: {item}" for key, item in declared.items.items())
     return f"pass {name}({given})"
 
 
@@ -356,7 +357,7 @@ def _remedy_for_object(kind: ClassOf) -> str:
 _MUTABLE = "a default must be immutable: write a tuple or a number"
 
 
-def check_default(value: Any, kind: SchemaType) -> Any:
+def check_default(value: Any, declared: SchemaType) -> Any:
     """The default as the schema keeps it: it cannot change, and has a text.
 
     Raises
@@ -364,43 +365,43 @@ def check_default(value: Any, kind: SchemaType) -> Any:
     Mismatch
         If it does not fit the type, could change, or has no text.
     """
-    inner = kind.item if isinstance(kind, Maybe) else kind
-    if value is None and inner is kind:
+    inner = declared.item if isinstance(declared, Maybe) else declared
+    if value is None and inner is declared:
         raise Mismatch("only an Optional parameter has the default None")
     if isinstance(value, list | dict | set | bytearray | np.ndarray):
         raise Mismatch(_MUTABLE)
     if value is not None and inner == Base("bool") and _number_class(value) != "b":
         raise Mismatch(f"expects bool, got {show(value)}")
-    return _DEFAULT.visit(coerce(value, kind), kind)
+    return _DEFAULT.visit(coerce(value, declared), declared)
 
 
 class _Default(Visitor):
     """Turns a coerced default into a value that cannot change."""
 
-    def base(self, value: Any, kind: Base) -> Any:
-        if kind == GENERATOR:
+    def base(self, value: Any, declared: Base) -> Any:
+        if declared == GENERATOR:
             raise Mismatch(
                 "a Generator can only have the default None, since drawing changes it"
             )
-        if kind == DTYPE and not _has_text(value):
+        if declared == DTYPE and not _has_text(value):
             raise Mismatch("this dtype has no text in a schema")
         return value
 
-    def array(self, value: Any, kind: ArrayType) -> Any:
-        if kind.or_number and _number_class(value):
+    def array(self, value: Any, declared: ArrayType) -> Any:
+        if declared.or_number and _number_class(value):
             return _to_scalar(value)
         raise Mismatch("an array can only have the default None")
 
-    def open(self, value: Any, kind: NestedType) -> Any:
-        if isinstance(kind, DictOf):
+    def open(self, value: Any, declared: NestedType) -> Any:
+        if isinstance(declared, DictOf):
             raise Mismatch(_MUTABLE)
-        if isinstance(kind, ClassOf) and not kind.fields.is_frozen:
+        if isinstance(declared, ClassOf) and not declared.fields.is_frozen:
             raise Mismatch(_MUTABLE)
         return value
 
-    def close(self, value: Any, kind: NestedType, items: list[Any]) -> Any:
-        if isinstance(kind, ClassOf):
-            return kind.fields.like(value, items)
+    def close(self, value: Any, declared: NestedType, items: list[Any]) -> Any:
+        if isinstance(declared, ClassOf):
+            return declared.fields.like(value, items)
         return tuple(items)
 
 

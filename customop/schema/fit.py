@@ -37,7 +37,7 @@ class Visitor:
     makes of it. As they stand, the methods accept everything.
     """
 
-    def visit(self, value: Any, kind: SchemaType) -> Any:
+    def visit(self, value: Any, declared: SchemaType) -> Any:
         """Walk over a value.
 
         Raises
@@ -45,58 +45,58 @@ class Visitor:
         Mismatch
             If it does not fit the type.
         """
-        while isinstance(kind, Maybe):
+        while isinstance(declared, Maybe):
             if value is None:
                 return None
-            kind = kind.item
-        if isinstance(kind, Base):
-            return self.base(value, kind)
-        if isinstance(kind, ArrayType):
-            return self.array(value, kind)
-        if isinstance(kind, Choice):
-            return self.choice(value, kind)
-        if isinstance(kind, ClassOf) and kind.is_enum:
-            return self.member(value, kind)
-        opened = self.open(value, kind)
-        parts = typed_items(opened, kind)
+            declared = declared.item
+        if isinstance(declared, Base):
+            return self.base(value, declared)
+        if isinstance(declared, ArrayType):
+            return self.array(value, declared)
+        if isinstance(declared, Choice):
+            return self.choice(value, declared)
+        if isinstance(declared, ClassOf) and declared.is_enum:
+            return self.member(value, declared)
+        opened = self.open(value, declared)
+        parts = typed_items(opened, declared)
         items: list[Any] = []
         try:
-            for _, item, item_kind in parts:
-                items.append(self.visit(item, item_kind))
+            for _, item, item_type in parts:
+                items.append(self.visit(item, item_type))
         except Mismatch as error:
             # Those that fit are in `items`, so the next one is at fault.
             raise Mismatch(f"at {parts[len(items)][0]} {error}") from None
-        return self.close(opened, kind, items)
+        return self.close(opened, declared, items)
 
-    def fault(self, value: Any, kind: SchemaType) -> str:
+    def fault(self, value: Any, declared: SchemaType) -> str:
         """Why a value does not fit its type, or nothing."""
         try:
-            self.visit(value, kind)
+            self.visit(value, declared)
         except Mismatch as error:
             return str(error)
         return ""
 
-    def base(self, value: Any, kind: Base) -> Any:
+    def base(self, value: Any, declared: Base) -> Any:
         """A number, string, dtype or the like."""
         return value
 
-    def array(self, value: Any, kind: ArrayType) -> Any:
+    def array(self, value: Any, declared: ArrayType) -> Any:
         """An array, or a number in its place."""
         return value
 
-    def choice(self, value: Any, kind: Choice) -> Any:
+    def choice(self, value: Any, declared: Choice) -> Any:
         """One of several values."""
         return value
 
-    def member(self, value: Any, kind: ClassOf) -> Any:
+    def member(self, value: Any, declared: ClassOf) -> Any:
         """A member of an Enum."""
         return value
 
-    def open(self, value: Any, kind: NestedType) -> Any:
+    def open(self, value: Any, declared: NestedType) -> Any:
         """A nested value as `typed_items` can take it apart."""
         return value
 
-    def close(self, value: Any, kind: NestedType, items: list[Any]) -> Any:
+    def close(self, value: Any, declared: NestedType, items: list[Any]) -> Any:
         """What the walk makes of a nested value, from what it made of its items."""
         return value
 
@@ -104,39 +104,39 @@ class Visitor:
 class _Arguments(Visitor):
     """Arguments that were coerced, whose arrays nobody has looked at."""
 
-    def array(self, value: Any, kind: ArrayType) -> Any:
+    def array(self, value: Any, declared: ArrayType) -> Any:
         if is_array(value) or (
-            kind.or_number and isinstance(value, int | float | complex)
+            declared.or_number and isinstance(value, int | float | complex)
         ):
             return value
-        raise Mismatch(f"expects {kind}, got {show(value)}")
+        raise Mismatch(f"expects {declared}, got {show(value)}")
 
 
 ARGUMENTS: Visitor = _Arguments()
 
 
 def typed_arrays(
-    value: Any, kind: SchemaType, where: str = ""
+    value: Any, declared: SchemaType, where: str = ""
 ) -> Iterator[tuple[str, Any, ArrayType]]:
     """Arrays in a value, and numbers in their place: place in words, value and type.
 
     Parts that do not fit their type are left out.
     """
-    if isinstance(kind, Maybe):
-        kind = kind.item
+    if isinstance(declared, Maybe):
+        declared = declared.item
         if value is None:
             return
-    if isinstance(kind, ArrayType):
-        yield where, value, kind
-    elif holds_arrays(kind):
-        for place, v, k in _items_that_fit(value, kind):
-            yield from typed_arrays(v, k, f"{where} at {place}")
+    if isinstance(declared, ArrayType):
+        yield where, value, declared
+    elif holds_arrays(declared):
+        for place, item, item_type in _items_that_fit(value, declared):
+            yield from typed_arrays(item, item_type, f"{where} at {place}")
 
 
 def _items_that_fit(
-    value: Any, kind: SchemaType
+    value: Any, declared: SchemaType
 ) -> Sequence[tuple[str, Any, SchemaType]]:
     try:
-        return typed_items(value, kind)
+        return typed_items(value, declared)
     except (TypeError, AttributeError, ValueError, KeyError):
         return ()

@@ -304,25 +304,27 @@ def _at(
     return error
 
 
-def _infer_default(source: _Inferred, p: inspect.Parameter, kind: SchemaType) -> Any:
+def _infer_default(
+    source: _Inferred, p: inspect.Parameter, declared: SchemaType
+) -> Any:
     if p.default is p.empty:
         return MISSING
     try:
-        return check_default(p.default, kind)
+        return check_default(p.default, declared)
     except Mismatch as error:
         raise source.error(
             f"parameter '{p.name}' has the default {p.default!r}: {error}",
             str(_shown_parameter(p)),
-            do=_other_default(p, kind),
+            do=_other_default(p, declared),
             parameter=p.name,
         ) from None
 
 
-def _other_default(p: inspect.Parameter, kind: SchemaType) -> str:
-    has_none_only = kind == GENERATOR or is_single_array(kind)
+def _other_default(p: inspect.Parameter, declared: SchemaType) -> str:
+    has_none_only = declared == GENERATOR or is_single_array(declared)
     if p.default is None or has_none_only:
         return f"write {p.name}: Optional[{show_annotation(p.annotation)}] = None"
-    return f"give a default of type {kind}"
+    return f"give a default of type {declared}"
 
 
 def _infer_returns(

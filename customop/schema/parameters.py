@@ -49,19 +49,19 @@ class Alias:
         return f"({self.name}{'!' if self.is_write else ''})"
 
 
-def _typed(kind: SchemaType, alias: Alias | None) -> str:
+def _typed(declared: SchemaType, alias: Alias | None) -> str:
     """A type with its alias after its first array, such as ``Array(a!)[]``."""
-    if alias is None or not holds_arrays(kind):
-        return str(kind)
-    if isinstance(kind, TupleOf):
-        texts = [str(item) for item in kind.items]
-        first = next(i for i, item in enumerate(kind.items) if holds_arrays(item))
-        texts[first] = _typed(kind.items[first], alias)
+    if alias is None or not holds_arrays(declared):
+        return str(declared)
+    if isinstance(declared, TupleOf):
+        texts = [str(item) for item in declared.items]
+        first = next(i for i, item in enumerate(declared.items) if holds_arrays(item))
+        texts[first] = _typed(declared.items[first], alias)
         return _in_parentheses(texts)
-    if isinstance(kind, Maybe | ListOf | DictOf):
-        start, _, end = str(kind).partition(str(kind.item))
-        return f"{start}{_typed(kind.item, alias)}{end}"
-    name, bar, number = str(kind).partition("|")  # an array, or a class with arrays
+    if isinstance(declared, Maybe | ListOf | DictOf):
+        start, _, end = str(declared).partition(str(declared.item))
+        return f"{start}{_typed(declared.item, alias)}{end}"
+    name, bar, number = str(declared).partition("|")  # an array, or a class with arrays
     return f"{name}{alias}{bar}{number}"
 
 
@@ -121,19 +121,19 @@ class Return:
         return f"{text} {self.name}" if self.name else text
 
 
-def print_value(value: Any, kind: SchemaType) -> str:
+def print_value(value: Any, declared: SchemaType) -> str:
     """The text of a default in a schema string."""
     if value is None:
         return "None"
-    if isinstance(kind, Maybe):
-        return print_value(value, kind.item)
-    if isinstance(kind, ClassOf) and kind.is_enum:
-        return _print_member(value, kind)
-    if isinstance(kind, ListOf | TupleOf | ClassOf):
-        texts = [print_value(v, k) for _, v, k in typed_items(value, kind)]
-        is_list = isinstance(kind, ListOf)
+    if isinstance(declared, Maybe):
+        return print_value(value, declared.item)
+    if isinstance(declared, ClassOf) and declared.is_enum:
+        return _print_member(value, declared)
+    if isinstance(declared, ListOf | TupleOf | ClassOf):
+        texts = [print_value(v, t) for _, v, t in typed_items(value, declared)]
+        is_list = isinstance(declared, ListOf)
         return f"[{', '.join(texts)}]" if is_list else _in_parentheses(texts)
-    if kind == DTYPE:
+    if declared == DTYPE:
         return _print_dtype(value)
     is_number = isinstance(value, int | float | complex)
     return repr(value) if is_number else _print_text(str(value))
@@ -147,9 +147,9 @@ def _print_text(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _print_member(value: Any, kind: ClassOf) -> str:
+def _print_member(value: Any, declared: ClassOf) -> str:
     name = value.name
-    if name not in kind.cls.__members__:  # type: ignore[attr-defined]  # an Enum
+    if name not in declared.cls.__members__:  # type: ignore[attr-defined]  # an Enum
         return repr(int(value.value))  # several flags at once
     return name if name.isidentifier() and name != "None" else _print_text(name)
 

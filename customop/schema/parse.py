@@ -159,32 +159,32 @@ def _items(text: str, at: int) -> list[_Part]:
 
 def _parse_parameters(inside: _Part) -> tuple[Parameter, ...]:
     found: list[Parameter] = []
-    kind = POSITIONAL
+    parameter_kind = POSITIONAL
     parts = _split(*inside)
     for index, (part, at) in enumerate(parts):
         if part == "*":
-            _check_star(kind, index == len(parts) - 1, at)
-            kind = KEYWORD_ONLY
+            _check_star(parameter_kind, index == len(parts) - 1, at)
+            parameter_kind = KEYWORD_ONLY
         elif part == "/":
             found = _positional_only(found, at)
         else:
-            found.append(_parse_parameter(part, at, kind))
+            found.append(_parse_parameter(part, at, parameter_kind))
             _check_place(found, part, at)
     return tuple(found)
 
 
-def _check_star(kind: str, is_last: bool, at: int) -> None:
-    if kind == KEYWORD_ONLY:
+def _check_star(parameter_kind: str, is_last: bool, at: int) -> None:
+    if parameter_kind == KEYWORD_ONLY:
         raise _SyntaxFault("'*' appears twice", at)
     if is_last:
         raise _SyntaxFault("no parameter follows '*'", at)
 
 
 def _positional_only(found: list[Parameter], at: int) -> list[Parameter]:
-    kinds = {p.kind for p in found}
-    if KEYWORD_ONLY in kinds:
+    parameter_kinds = {p.kind for p in found}
+    if KEYWORD_ONLY in parameter_kinds:
         raise _SyntaxFault("'/' must come before '*'", at)
-    if POSITIONAL_ONLY in kinds or not found:
+    if POSITIONAL_ONLY in parameter_kinds or not found:
         reason = "'/' appears twice" if found else "no parameter comes before '/'"
         raise _SyntaxFault(reason, at)
     return [
@@ -207,7 +207,7 @@ def _check_place(found: list[Parameter], part: str, at: int) -> None:
         )
 
 
-def _parse_parameter(part: str, at: int, kind: str) -> Parameter:
+def _parse_parameter(part: str, at: int, parameter_kind: str) -> Parameter:
     if not part:
         raise _SyntaxFault("a parameter is missing here", at)
     found, alias, end = _parse_type(part, at)
@@ -222,7 +222,7 @@ def _parse_parameter(part: str, at: int, kind: str) -> Parameter:
     if rest and not match[2]:
         raise _SyntaxFault(f"cannot read {rest!r}", place, len(rest))
     default = _parse_default(rest, found, place) if match[2] else MISSING
-    return Parameter(match[1], found, default, kind, alias)
+    return Parameter(match[1], found, default, parameter_kind, alias)
 
 
 # ---- types ----
@@ -353,11 +353,11 @@ def _parse_tuple(part: str, at: int) -> tuple[SchemaType, Alias | None, int]:
     if not found:
         raise _SyntaxFault("a tuple needs a type for each place", at, end + 1)
     # One name is for all arrays of an argument. It is written at the first.
-    aliases = [alias for kind, alias in found if holds_arrays(kind)]
+    aliases = [alias for declared, alias in found if holds_arrays(declared)]
     if any(aliases[1:]):
         raise _SyntaxFault("write the alias of a tuple at its first array", at, end + 1)
     alias = aliases[0] if aliases else None
-    return TupleOf(tuple(kind for kind, _ in found)), alias, end + 1
+    return TupleOf(tuple(declared for declared, _ in found)), alias, end + 1
 
 
 def _whole_type(text: str, at: int) -> tuple[SchemaType, Alias | None]:
@@ -417,58 +417,61 @@ def _refuse(text: str) -> NoReturn:
     raise ValueError(text)
 
 
-def _parse_default(text: str, kind: SchemaType, at: int) -> Any:
+def _parse_default(text: str, declared: SchemaType, at: int) -> Any:
     try:
-        return check_default(_read_value(text, kind), kind)
+        return check_default(_read_value(text, declared), declared)
     except (Mismatch, _SyntaxFault, *_READ_ERRORS) as error:
         why = f": {error}" if isinstance(error, Mismatch) and str(error) else ""
-        reason = f"default {text or 'nothing'} does not fit {kind}{why}"
+        reason = f"default {text or 'nothing'} does not fit {declared}{why}"
         raise _SyntaxFault(reason, at, len(text)) from None
 
 
-def _read_value(text: str, kind: SchemaType) -> Any:
-    kind = kind.item if isinstance(kind, Maybe) else kind
+def _read_value(text: str, declared: SchemaType) -> Any:
+    declared = declared.item if isinstance(declared, Maybe) else declared
     if text == "None":
         return None
-    if isinstance(kind, ClassOf):
-        return _read_object(text, kind)
-    if isinstance(kind, ListOf | TupleOf) and text[:1] in ("[", "("):
-        return _read_items(text, kind)
-    if isinstance(kind, ListOf) and kind.length is not None:
-        return (_read_value(text, kind.item),) * kind.length
-    if not isinstance(kind, Base | ArrayType | Choice) and text[:1] not in ("'", '"'):
-        raise Mismatch(f"write [{text}]" if isinstance(kind, ListOf) else "write (...)")
-    return _read_base(text, kind)
+    if isinstance(declared, ClassOf):
+        return _read_object(text, declared)
+    if isinstance(declared, ListOf | TupleOf) and text[:1] in ("[", "("):
+        return _read_items(text, declared)
+    if isinstance(declared, ListOf) and declared.length is not None:
+        return (_read_value(text, declared.item),) * declared.length
+    is_single = isinstance(declared, Base | ArrayType | Choice)
+    if not is_single and text[:1] not in ("'", '"'):
+        what = f"[{text}]" if isinstance(declared, ListOf) else "(...)"
+        raise Mismatch(f"write {what}")
+    return _read_base(text, declared)
 
 
-def _read_base(text: str, kind: SchemaType) -> Any:
+def _read_base(text: str, declared: SchemaType) -> Any:
     if text[:1] in ("'", '"'):
         return _read_string(text)
-    return _read_dtype(text) if kind == DTYPE else _read_number(text)
+    return _read_dtype(text) if declared == DTYPE else _read_number(text)
 
 
-def _read_items(text: str, kind: ListOf | TupleOf) -> tuple[Any, ...]:
+def _read_items(text: str, declared: ListOf | TupleOf) -> tuple[Any, ...]:
     if _closing(text, 0) != len(text) - 1 or text[0] + text[-1] not in ("[]", "()"):
         raise ValueError(text)
     inside = _items(text[1:-1], 0)
-    kinds = kind.items if isinstance(kind, TupleOf) else (kind.item,) * len(inside)
-    pairs = zip(inside, kinds, strict=True)
-    return tuple(_read_value(part, item_kind) for (part, _), item_kind in pairs)
+    if isinstance(declared, ListOf):
+        return tuple(_read_value(part, declared.item) for part, _ in inside)
+    pairs = zip(inside, declared.items, strict=True)
+    return tuple(_read_value(part, item_type) for (part, _), item_type in pairs)
 
 
-def _read_object(text: str, kind: ClassOf) -> Any:
+def _read_object(text: str, declared: ClassOf) -> Any:
     """A member by its name, or an object by its fields in order."""
-    if kind.is_enum:
-        cls: Any = kind.cls
+    if declared.is_enum:
+        cls: Any = declared.cls
         if text.removeprefix("-").isdecimal():
             return cls(int(text))
         return cls[_read_string(text) if text[:1] in ("'", '"') else text]
-    if kind.fields.is_dict:
+    if declared.fields.is_dict:
         raise Mismatch("a default must be immutable")
-    if text in ("()", "") and kind.items:
+    if text in ("()", "") and declared.items:
         raise ValueError(text)
-    fields = TupleOf(tuple(kind.items.values()))
-    return kind.fields.like(None, list(_read_items(text, fields)))
+    fields = TupleOf(tuple(declared.items.values()))
+    return declared.fields.like(None, list(_read_items(text, fields)))
 
 
 def _read_string(text: str) -> str:

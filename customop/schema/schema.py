@@ -115,8 +115,8 @@ class Schema:
     @cached_property
     def has_shapes(self) -> bool:
         """Whether a type says something about the shape or the elements of an array."""
-        kinds = [*[p.type for p in self.parameters], *[r.type for r in self.returns]]
-        return any(map(has_shape, kinds))
+        types = [*[p.type for p in self.parameters], *[r.type for r in self.returns]]
+        return any(map(has_shape, types))
 
     @cached_property
     def least_sizes(self) -> dict[str, int]:
@@ -415,17 +415,17 @@ def coercion(
     qualname: str, schema: Schema, parameter: Parameter
 ) -> Callable[[Any], Any]:
     """A function that coerces one argument and names it in errors."""
-    kind, name = parameter.type, parameter.name
+    declared, name = parameter.type, parameter.name
 
     def coerce_argument(value: Any) -> Any:
         try:
-            return coerce(value, kind)
+            return coerce(value, declared)
         except Mismatch as error:
             raise schema.error(
                 ArgumentError,
                 qualname,
                 f"argument '{name}' {error}",
-                do=remedy(kind, value, name),
+                do=remedy(declared, value, name),
                 parameter=name,
             ) from None
 

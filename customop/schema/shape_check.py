@@ -34,15 +34,15 @@ class Seen(NamedTuple):
 
     who: str
     value: Any
-    kind: ArrayType
+    declared: ArrayType
     parameter: str
 
 
-def _seen(who: str, value: Any, kind: SchemaType, parameter: str) -> Iterator[Seen]:
+def _seen(who: str, value: Any, declared: SchemaType, parameter: str) -> Iterator[Seen]:
     """Arrays in a value that have a shape in their type."""
-    for where, v, k in typed_arrays(value, kind):
-        if k.shape is not None and is_array(v):
-            yield Seen(f"{who}{where}", v, k, parameter)
+    for where, v, array_type in typed_arrays(value, declared):
+        if array_type.shape is not None and is_array(v):
+            yield Seen(f"{who}{where}", v, array_type, parameter)
 
 
 def _arguments(schema: Schema, args: Sequence[Any]) -> Iterator[Seen]:
@@ -59,15 +59,15 @@ def _numbers(schema: Schema, args: Sequence[Any]) -> dict[str, int]:
     }
 
 
-def is_number(kind: SchemaType) -> bool:
+def is_number(declared: SchemaType) -> bool:
     """Whether a parameter of this type is a length that shapes can name."""
-    return (kind.item if isinstance(kind, Maybe) else kind) == Base("int")
+    return (declared.item if isinstance(declared, Maybe) else declared) == Base("int")
 
 
 def _bind(sizes: Sizes, arrays: Sequence[Seen]) -> Sizes:
     for seen in arrays:
-        assert seen.kind.shape is not None
-        sizes.add(seen.who, seen.kind.shape, tuple(seen.value.shape))
+        assert seen.declared.shape is not None
+        sizes.add(seen.who, seen.declared.shape, tuple(seen.value.shape))
     sizes.settle()
     return sizes
 
@@ -99,9 +99,9 @@ def argument_fault(
             return schema.error(
                 ArgumentError,
                 qualname,
-                f"argument {seen.who} expects {seen.kind}, got an array of"
+                f"argument {seen.who} expects {seen.declared}, got an array of"
                 f" {seen.value.dtype}",
-                do=f"pass {seen.parameter}.astype({_example(seen.kind.element)})",
+                do=f"pass {seen.parameter}.astype({_example(seen.declared.element)})",
                 parameter=seen.parameter,
             )
     try:
@@ -135,7 +135,7 @@ def _misshapen(
 
 
 def _has_element(seen: Seen) -> bool:
-    return is_element(seen.kind.element, seen.value.dtype)
+    return is_element(seen.declared.element, seen.value.dtype)
 
 
 def _example(element: str) -> str:
@@ -152,10 +152,10 @@ def check_results(schema: Schema, args: Sequence[Any], values: Sequence[Any]) ->
     """Why results do not fit their shapes, with those of the arguments; or nothing."""
     found = zip(schema.returns, values, strict=True)
     pairs = [(f"output {i}", v, r.type) for i, (r, v) in enumerate(found)]
-    arrays = [seen for who, v, kind in pairs for seen in _seen(who, v, kind, "")]
+    arrays = [seen for pair in pairs for seen in _seen(*pair, "")]
     for seen in arrays:
         if not _has_element(seen):
-            return f"{seen.who} of {seen.value.dtype}, must be {seen.kind}"
+            return f"{seen.who} of {seen.value.dtype}, must be {seen.declared}"
     sizes = _bind(Sizes(_numbers(schema, args)), list(_arguments(schema, args)))
     try:
         _bind(sizes, arrays)

@@ -58,7 +58,9 @@ def _element_of(dtypes: Any) -> str | None:
 # ---- Annotated ----
 
 
-def with_notes(kind: SchemaType, annotation: Any, notes: Sequence[Any]) -> SchemaType:
+def with_notes(
+    declared: SchemaType, annotation: Any, notes: Sequence[Any]
+) -> SchemaType:
     """The type of ``Annotated[annotation, *notes]``, whose first part has a type.
 
     A text after an array, or after an optional array, is its shape. Other notes are
@@ -70,9 +72,9 @@ def with_notes(kind: SchemaType, annotation: Any, notes: Sequence[Any]) -> Schem
         If the text is not a shape, or the array already has one.
     """
     texts = [note for note in notes if isinstance(note, str)]
-    array = kind.item if isinstance(kind, Maybe) else kind
+    array = declared.item if isinstance(declared, Maybe) else declared
     if not texts or not isinstance(array, ArrayType):
-        return kind
+        return declared
     if len(texts) > 1 or array.shape is not None:
         first = array.shape.text if array.shape is not None else texts[0]
         raise SchemaError(
@@ -81,7 +83,7 @@ def with_notes(kind: SchemaType, annotation: Any, notes: Sequence[Any]) -> Schem
         )
     element = elements_of(annotation) if array.element == "Array" else array.element
     shaped = replace(array, element=element, shape=_read(texts[0]))
-    return Maybe(shaped) if isinstance(kind, Maybe) else shaped
+    return Maybe(shaped) if isinstance(declared, Maybe) else shaped
 
 
 def _read(text: str) -> Shape:

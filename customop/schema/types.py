@@ -184,86 +184,88 @@ GENERATOR: Final = Base("Generator")
 SCALAR: Final = Base("Scalar")
 
 
-def parts(kind: SchemaType) -> Iterator[SchemaType]:
+def parts(declared: SchemaType) -> Iterator[SchemaType]:
     """A type and all types within it."""
-    yield kind
-    if isinstance(kind, Maybe | ListOf | DictOf):
-        yield from parts(kind.item)
-    elif isinstance(kind, TupleOf | ClassOf):
-        inside = kind.items.values() if isinstance(kind, ClassOf) else kind.items
-        for item in inside:
+    yield declared
+    if isinstance(declared, Maybe | ListOf | DictOf):
+        yield from parts(declared.item)
+    elif isinstance(declared, TupleOf):
+        for item in declared.items:
+            yield from parts(item)
+    elif isinstance(declared, ClassOf):
+        for item in declared.items.values():
             yield from parts(item)
 
 
-def holds_arrays(kind: SchemaType) -> bool:
+def holds_arrays(declared: SchemaType) -> bool:
     """Whether a value of this type can be or hold an array."""
-    return any(isinstance(part, ArrayType) for part in parts(kind))
+    return any(isinstance(part, ArrayType) for part in parts(declared))
 
 
-def has_shape(kind: SchemaType) -> bool:
+def has_shape(declared: SchemaType) -> bool:
     """Whether a type has a shape for an array in its values."""
-    return any(isinstance(p, ArrayType) and p.shape is not None for p in parts(kind))
+    return bool(shapes_in(declared))
 
 
-def shapes_in(kind: SchemaType) -> list[Shape]:
+def shapes_in(declared: SchemaType) -> list[Shape]:
     """Shapes of the arrays in values of a type."""
-    arrays = [part for part in parts(kind) if isinstance(part, ArrayType)]
+    arrays = [part for part in parts(declared) if isinstance(part, ArrayType)]
     return [array.shape for array in arrays if array.shape is not None]
 
 
-def item_shape(kind: SchemaType) -> Shape | None:
+def item_shape(declared: SchemaType) -> Shape | None:
     """Shape of an array, or of the arrays of a list, that has one."""
-    while isinstance(kind, Maybe | ListOf):
-        kind = kind.item
-    return kind.shape if isinstance(kind, ArrayType) else None
+    while isinstance(declared, Maybe | ListOf):
+        declared = declared.item
+    return declared.shape if isinstance(declared, ArrayType) else None
 
 
-def places_of_shapes(kind: SchemaType, place: str) -> Iterator[tuple[str, Shape]]:
+def places_of_shapes(declared: SchemaType, place: str) -> Iterator[tuple[str, Shape]]:
     """Arrays with a shape in a type: how each is reached, and its shape.
 
     All items of a list or a dict count as one.
     """
-    if isinstance(kind, Maybe | ListOf | DictOf):
-        yield from places_of_shapes(kind.item, place)
-    elif isinstance(kind, TupleOf):
-        for i, item in enumerate(kind.items):
+    if isinstance(declared, Maybe | ListOf | DictOf):
+        yield from places_of_shapes(declared.item, place)
+    elif isinstance(declared, TupleOf):
+        for i, item in enumerate(declared.items):
             yield from places_of_shapes(item, f"{place}[{i}]")
-    elif isinstance(kind, ClassOf):
-        for name, item in kind.items.items():
-            inner = f"{place}[{name!r}]" if kind.fields.is_dict else f"{place}.{name}"
-            yield from places_of_shapes(item, inner)
-    elif isinstance(kind, ArrayType) and kind.shape is not None:
-        yield place, kind.shape
+    elif isinstance(declared, ClassOf):
+        for name, item in declared.items.items():
+            part = f"[{name!r}]" if declared.fields.is_dict else f".{name}"
+            yield from places_of_shapes(item, f"{place}{part}")
+    elif isinstance(declared, ArrayType) and declared.shape is not None:
+        yield place, declared.shape
 
 
-def lead_of(kind: SchemaType) -> int:
+def lead_of(declared: SchemaType) -> int:
     """Number of axes before ``...``, if it is the same in all arrays; otherwise 0."""
-    arrays = [p for p in parts(kind) if isinstance(p, ArrayType)]
+    arrays = [p for p in parts(declared) if isinstance(p, ArrayType)]
     leads = {len(a.shape.before) if a.shape else 0 for a in arrays}
     return leads.pop() if len(leads) == 1 else 0
 
 
-def is_array_type(kind: SchemaType) -> bool:
+def is_array_type(declared: SchemaType) -> bool:
     """Whether a value of this type is always one array."""
-    return isinstance(kind, ArrayType) and not kind.or_number
+    return isinstance(declared, ArrayType) and not declared.or_number
 
 
-def is_single_array(kind: SchemaType) -> bool:
+def is_single_array(declared: SchemaType) -> bool:
     """Whether a value of this type is one array, or None or a number instead."""
-    inner = kind.item if isinstance(kind, Maybe) else kind
+    inner = declared.item if isinstance(declared, Maybe) else declared
     return isinstance(inner, ArrayType)
 
 
-def typed_items(value: Any, kind: SchemaType) -> list[tuple[str, Any, SchemaType]]:
+def typed_items(value: Any, declared: SchemaType) -> list[tuple[str, Any, SchemaType]]:
     """The parts of a nested value: the place in words, the part and its type."""
-    if isinstance(kind, ListOf):
-        return [(f"index {i}", v, kind.item) for i, v in enumerate(value)]
-    if isinstance(kind, TupleOf):
-        pairs = zip(value, kind.items, strict=True)
-        return [(f"index {i}", v, k) for i, (v, k) in enumerate(pairs)]
-    if isinstance(kind, DictOf):
-        return [(f"key {name!r}", v, kind.item) for name, v in value.items()]
-    assert isinstance(kind, ClassOf)
-    if kind.fields.is_dict:
-        return [(f"key {n!r}", v, kind.items[n]) for n, v in value.items()]
-    return [(f"field '{n}'", getattr(value, n), k) for n, k in kind.items.items()]
+    if isinstance(declared, ListOf):
+        return [(f"index {i}", v, declared.item) for i, v in enumerate(value)]
+    if isinstance(declared, TupleOf):
+        pairs = zip(value, declared.items, strict=True)
+        return [(f"index {i}", v, t) for i, (v, t) in enumerate(pairs)]
+    if isinstance(declared, DictOf):
+        return [(f"key {name!r}", v, declared.item) for name, v in value.items()]
+    assert isinstance(declared, ClassOf)
+    if declared.fields.is_dict:
+        return [(f"key {n!r}", v, declared.items[n]) for n, v in value.items()]
+    return [(f"field '{n}'", getattr(value, n), t) for n, t in declared.items.items()]

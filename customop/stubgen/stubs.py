@@ -365,8 +365,8 @@ class _Stub:
         """The type of an operator's result."""
         returns = op.schema.returns
         if "return" in hints:
-            kind = returns[0].type if len(returns) == 1 else None
-            return self.types.annotation(hints["return"], kind, result=True)
+            declared = returns[0].type if len(returns) == 1 else None
+            return self.types.annotation(hints["return"], declared, result=True)
         texts = [self.types.schema_type(r.type, result=True) for r in returns]
         if op.schema.is_tuple:
             return f"tuple[{', '.join(texts)}]"

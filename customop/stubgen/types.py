@@ -87,17 +87,17 @@ class TypeText:
         self.variables: dict[str, list[str]] = {}
 
     def annotation(
-        self, hint: Any, kind: SchemaType | None, *, result: bool = False
+        self, hint: Any, declared: SchemaType | None, *, result: bool = False
     ) -> str:
         """The text of an annotation, or of its schema type if that says more."""
-        if kind is not None and (hint is Any or hint is object):
-            return self.schema_type(kind, result=result)
+        if declared is not None and (hint is Any or hint is object):
+            return self.schema_type(declared, result=result)
         before = {*self.modules}, {*self.names}, {**self.variables}
         try:
             return self._hint(hint)
         except _NoNameError:
             self.modules, self.names, self.variables = before
-            found = schema_type(hint) if kind is None else kind
+            found = schema_type(hint) if declared is None else declared
             return self.schema_type(found, result=result)
 
     # ---- annotations ----
@@ -178,39 +178,40 @@ class TypeText:
 
     # ---- schema types ----
 
-    def schema_type(self, kind: SchemaType, *, result: bool = False) -> str:
+    def schema_type(self, declared: SchemaType, *, result: bool = False) -> str:
         """The text of a schema type, as an argument or as a result."""
-        if isinstance(kind, ArrayType):
+        if isinstance(declared, ArrayType):
             array = self._name(*_ARRAY)
-            number = f" | {self._name(*_BASES[SCALAR])}" if kind.or_number else ""
+            number = f" | {self._name(*_BASES[SCALAR])}" if declared.or_number else ""
             return f"{array}{number}"
-        if isinstance(kind, Base):
-            exact = exact_class(kind)
-            return self._name(*_BASES.get(kind, (exact.__module__, exact.__name__)))
-        if isinstance(kind, Choice):
-            return f"{self._name('typing', 'Literal')}[{self._options(kind.options)}]"
-        if isinstance(kind, Maybe):
-            return f"{self.schema_type(kind.item, result=result)} | None"
-        return self._nested(kind, result=result)
+        if isinstance(declared, Base):
+            exact = exact_class(declared)
+            return self._name(*_BASES.get(declared, (exact.__module__, exact.__name__)))
+        if isinstance(declared, Choice):
+            literal = self._name("typing", "Literal")
+            return f"{literal}[{self._options(declared.options)}]"
+        if isinstance(declared, Maybe):
+            return f"{self.schema_type(declared.item, result=result)} | None"
+        return self._nested(declared, result=result)
 
     def _nested(
-        self, kind: ListOf | DictOf | TupleOf | ClassOf, *, result: bool
+        self, declared: ListOf | DictOf | TupleOf | ClassOf, *, result: bool
     ) -> str:
-        if isinstance(kind, ClassOf):
-            return self._class(kind)
-        if isinstance(kind, TupleOf):
-            items = [self.schema_type(item, result=result) for item in kind.items]
+        if isinstance(declared, ClassOf):
+            return self._class(declared)
+        if isinstance(declared, TupleOf):
+            items = [self.schema_type(item, result=result) for item in declared.items]
             return f"tuple[{', '.join(items)}]"
-        item = self.schema_type(kind.item, result=result)
-        if isinstance(kind, DictOf):
+        item = self.schema_type(declared.item, result=result)
+        if isinstance(declared, DictOf):
             return f"dict[str, {item}]"
         if not result:
             return f"{self._name('collections.abc', 'Sequence')}[{item}]"
-        return f"tuple[{item}, ...]" if kind.is_tuple else f"list[{item}]"
+        return f"tuple[{item}, ...]" if declared.is_tuple else f"list[{item}]"
 
-    def _class(self, kind: ClassOf) -> str:
+    def _class(self, declared: ClassOf) -> str:
         try:
-            return self._qualified(kind.cls)
+            return self._qualified(declared.cls)
         except _NoNameError:
             # No other file can name a class within a function.
             return self._name("typing", "Any")

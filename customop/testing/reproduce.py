@@ -148,17 +148,17 @@ class _Script:
     # ---- arrays ----
 
     def _array(self, value: Any, name: str) -> str:
-        kind = kind_of[type(value)]
+        array_kind = kind_of[type(value)]
         if isinstance(value, np.generic):
             return f"np.{type(value).__name__}({self._number(value.item())})"
-        if kind is None or kind is CPU:
+        if array_kind is None or array_kind is CPU:
             return self._add(name, lambda n: self._array_lines(value, n), value)
         host = to_host(value)
         self.needs("import customop.testing")
 
         def lines(n: str) -> list[str]:
             made = self._array_lines(host, n)
-            return [*made, f"{n} = co.testing.as_kind({n}, {kind.name!r})"]
+            return [*made, f"{n} = co.testing.as_kind({n}, {array_kind.name!r})"]
 
         return self._add(name, lines, value)
 

@@ -132,9 +132,9 @@ def arrays(
 def _filled(dtype: Any, shape: Any, elements: Any) -> _Strategy:
     if isinstance(dtype, st.SearchStrategy):
         return dtype.flatmap(lambda found: _filled(found, shape, elements))
-    kind = np.dtype(dtype)
-    items = _elements(kind) if elements is None else elements
-    return hnp.arrays(kind, shape, elements=items, fill=st.nothing())
+    chosen = np.dtype(dtype)
+    items = _elements(chosen) if elements is None else elements
+    return hnp.arrays(chosen, shape, elements=items, fill=st.nothing())
 
 
 def _laid_out(x: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
@@ -156,9 +156,9 @@ _SCALARS: dict[str, Callable[[], _Strategy]] = {
 }
 
 
-def _plain(kind: Base) -> _Strategy:
-    make = _SCALARS.get(kind.name)
-    return st.sampled_from(examples_of(kind)) if make is None else make()
+def _plain(declared: Base) -> _Strategy:
+    make = _SCALARS.get(declared.name)
+    return st.sampled_from(examples_of(declared)) if make is None else make()
 
 
 def scalars(annotation: Any) -> _Strategy:
@@ -239,46 +239,48 @@ def generators() -> st.SearchStrategy[np.random.Generator]:
     return st.builds(np.random.default_rng, st.integers(0, 99))
 
 
-def _of(kind: SchemaType, array: _Strategy) -> _Strategy:
-    if kind == GENERATOR:
+def _of(declared: SchemaType, array: _Strategy) -> _Strategy:
+    if declared == GENERATOR:
         return generators()
-    if isinstance(kind, ArrayType):
-        return st.one_of(array, _SCALARS["Scalar"]()) if kind.or_number else array
-    return _MAKERS[type(kind)](kind, array)
+    if isinstance(declared, ArrayType):
+        return st.one_of(array, _SCALARS["Scalar"]()) if declared.or_number else array
+    return _MAKERS[type(declared)](declared, array)
 
 
-def _of_list(kind: ListOf, array: _Strategy) -> _Strategy:
-    item = _of(kind.item, array)
-    low, high = (0, 3) if kind.length is None else (kind.length,) * 2
+def _of_list(declared: ListOf, array: _Strategy) -> _Strategy:
+    item = _of(declared.item, array)
+    low, high = (0, 3) if declared.length is None else (declared.length,) * 2
     found = st.lists(item, min_size=low, max_size=high)
-    return found.map(tuple) if kind.is_tuple else found
+    return found.map(tuple) if declared.is_tuple else found
 
 
-def _of_dict(kind: DictOf, array: _Strategy) -> _Strategy:
+def _of_dict(declared: DictOf, array: _Strategy) -> _Strategy:
     return st.dictionaries(
-        st.text("abc", min_size=1), _of(kind.item, array), max_size=3
+        st.text("abc", min_size=1), _of(declared.item, array), max_size=3
     )
 
 
-def _of_class(kind: ClassOf, array: _Strategy) -> _Strategy:
-    if kind.is_enum:
-        members: Any = kind.cls
+def _of_class(declared: ClassOf, array: _Strategy) -> _Strategy:
+    if declared.is_enum:
+        members: Any = declared.cls
         return st.sampled_from(members)
-    fields = {name: _of(k, array) for name, k in kind.items.items()}
-    if kind.fields.is_dict:
-        needed = {n: s for n, s in fields.items() if n in kind.fields.required}
+    fields = {name: _of(t, array) for name, t in declared.items.items()}
+    if declared.fields.is_dict:
+        needed = {n: s for n, s in fields.items() if n in declared.fields.required}
         rest = {n: s for n, s in fields.items() if n not in needed}
         return st.fixed_dictionaries(needed, optional=rest)
     items = st.tuples(*fields.values()).map(list)
-    return items.map(lambda found: kind.fields.like(None, found))
+    return items.map(lambda found: declared.fields.like(None, found))
 
 
 _MAKERS: dict[type, Callable[[Any, _Strategy], _Strategy]] = {
-    Base: lambda kind, array: _plain(kind),
-    Choice: lambda kind, array: st.sampled_from(kind.options),
-    Maybe: lambda kind, array: st.one_of(st.none(), _of(kind.item, array)),
+    Base: lambda declared, array: _plain(declared),
+    Choice: lambda declared, array: st.sampled_from(declared.options),
+    Maybe: lambda declared, array: st.one_of(st.none(), _of(declared.item, array)),
     ListOf: _of_list,
-    TupleOf: lambda kind, array: st.tuples(*[_of(k, array) for k in kind.items]),
+    TupleOf: lambda declared, array: st.tuples(
+        *(_of(t, array) for t in declared.items)
+    ),
     DictOf: _of_dict,
     ClassOf: _of_class,
 }
@@ -399,14 +401,14 @@ _FITS: dict[str, Callable[[float], bool]] = {
 
 def _drawn(draw: st.DrawFn, filling: Filling, array: Any, limit: int) -> Any:
     """An array with numbers of the same family, or the array itself."""
-    kind, family = filling.dtype.kind, filling.family
+    letter, family = filling.dtype.kind, filling.family
     elements: _Strategy
-    if kind == "f" and family in _FITS:
+    if letter == "f" and family in _FITS:
         numbers = [v for v in _GRID if _FITS[family](v)]
         if array.size > len(numbers):
             return array
         elements = st.sampled_from(numbers)
-    elif kind == "b":
+    elif letter == "b":
         elements = st.booleans()
     elif family in ("index", "count"):
         elements = st.integers(1, 5) if family == "count" else st.integers(0, limit - 1)
@@ -418,6 +420,6 @@ def _drawn(draw: st.DrawFn, filling: Filling, array: Any, limit: int) -> Any:
         filling.shape,
         elements=elements,
         fill=st.nothing(),
-        unique=kind == "f",
+        unique=letter == "f",
     )
     return draw(made)

@@ -114,7 +114,7 @@ class _Results(Visitor):
     def __init__(self, kind: str) -> None:
         self.kind = kind
 
-    def array(self, value: Any, kind: ArrayType) -> None:
+    def array(self, value: Any, declared: ArrayType) -> None:
         found = kind_of[type(value)]
         if found is None:
             raise Mismatch(f"as {show(value)}, must be an array")
@@ -132,28 +132,31 @@ class _Results(Visitor):
             f" '{self.kind}'"
         )
 
-    def base(self, value: Any, kind: Base) -> None:
-        exact = exact_class(kind)
+    def base(self, value: Any, declared: Base) -> None:
+        exact = exact_class(declared)
         if isinstance(value, exact) and not (exact is int and isinstance(value, bool)):
             return
-        if not isinstance(value, _FITTING.get(kind.name, ())):
-            raise _unfit(value, kind)
+        if not isinstance(value, _FITTING.get(declared.name, ())):
+            raise _unfit(value, declared)
 
-    def choice(self, value: Any, kind: Choice) -> None:
-        if type(value) is not type(kind.options[0]) or value not in kind.options:
-            raise _unfit(value, kind)
+    def choice(self, value: Any, declared: Choice) -> None:
+        if (
+            type(value) is not type(declared.options[0])
+            or value not in declared.options
+        ):
+            raise _unfit(value, declared)
 
-    def member(self, value: Any, kind: ClassOf) -> None:
-        if not isinstance(value, kind.cls):
-            raise _unfit(value, kind)
+    def member(self, value: Any, declared: ClassOf) -> None:
+        if not isinstance(value, declared.cls):
+            raise _unfit(value, declared)
 
-    def open(self, value: Any, kind: NestedType) -> Any:
-        if not _is_nested_as(value, kind):
-            raise _unfit(value, kind)
-        count = len(kind.items) if isinstance(kind, TupleOf) else None
-        count = kind.length if isinstance(kind, ListOf) else count
+    def open(self, value: Any, declared: NestedType) -> Any:
+        if not _is_nested_as(value, declared):
+            raise _unfit(value, declared)
+        count = len(declared.items) if isinstance(declared, TupleOf) else None
+        count = declared.length if isinstance(declared, ListOf) else count
         if count is not None and count != len(value):
-            raise Mismatch(f"with {len(value)} items, must be {kind}")
+            raise Mismatch(f"with {len(value)} items, must be {declared}")
         return value
 
 
@@ -165,20 +168,20 @@ _FITTING: dict[str, tuple[type, ...]] = {
 }
 
 
-def _unfit(value: Any, kind: SchemaType) -> Mismatch:
-    return Mismatch(f"as {show(value)}, must be {kind}")
+def _unfit(value: Any, declared: SchemaType) -> Mismatch:
+    return Mismatch(f"as {show(value)}, must be {declared}")
 
 
-def _is_nested_as(value: Any, kind: NestedType) -> bool:
+def _is_nested_as(value: Any, declared: NestedType) -> bool:
     """Whether a result is of the class that its type is made of."""
-    if isinstance(kind, ListOf | TupleOf):
+    if isinstance(declared, ListOf | TupleOf):
         return isinstance(value, list | tuple)
-    if isinstance(kind, DictOf):
+    if isinstance(declared, DictOf):
         return type(value) is dict and all(isinstance(key, str) for key in value)
-    if kind.fields.is_dict:
+    if declared.fields.is_dict:
         keys = set(value) if type(value) is dict else {None}
-        return kind.fields.required <= keys <= set(kind.items)
-    return type(value) is kind.cls
+        return declared.fields.required <= keys <= set(declared.items)
+    return type(value) is declared.cls
 
 
 def finish_fake(op: RuleTable, kernel: Callable[..., Any], out: Any) -> Any:

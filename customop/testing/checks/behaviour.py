@@ -129,9 +129,9 @@ def check_pickle(session: Session, sample: Sample) -> str:
             )
     hidden = ""
     for p, value in zip(op.schema.parameters, session.values(sample), strict=True):
-        kind = p.type.item if isinstance(p.type, Maybe) else p.type
-        if isinstance(kind, ClassOf) and not kind.is_enum and value is not None:
-            hidden = hidden or _check_object(value, kind)
+        declared = p.type.item if isinstance(p.type, Maybe) else p.type
+        if isinstance(declared, ClassOf) and not declared.is_enum and value is not None:
+            hidden = hidden or _check_object(value, declared)
     if hidden:
         return hidden
     if "<locals>" in getattr(innermost(op.__wrapped__), "__qualname__", ""):
@@ -149,18 +149,18 @@ def _pickled(value: Any) -> Any:
         ) from error
 
 
-def _check_object(value: Any, kind: ClassOf) -> str:
+def _check_object(value: Any, declared: ClassOf) -> str:
     """A config object is the same value after pickling and copying."""
-    cls = kind.cls
+    cls = declared.cls
     if _found_by_name(cls) is not cls:
         return f"{cls.__qualname__} is not found by its name in {cls.__module__}"
     for way, made in (("pickle", _pickled(value)), ("deepcopy", copy.deepcopy(value))):
-        triples = zip(typed_items(value, kind), typed_items(made, kind), strict=True)
-        for (name, before, _), (_, after, _) in triples:
+        items, others = (typed_items(v, declared) for v in (value, made))
+        for (name, before, _), (_, after, _) in zip(items, others, strict=True):
             pairs = zip(flat(before), flat(after), strict=True)
             if not all(_is_equal(a, b) for a, b in pairs):
                 raise Fault(
-                    f"takes {kind.cls.__qualname__}, whose {name} is another after {way}",
+                    f"takes {cls.__qualname__}, whose {name} is another after {way}",
                     f"{before!r} before, {after!r} after",
                     do="let __reduce__, or __getstate__, keep all fields",
                 )

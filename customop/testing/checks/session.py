@@ -219,8 +219,8 @@ def prove(
 
 
 def _kind_among(values: Sequence[Any]) -> str:
-    kinds = (kind_of[type(leaf)] for leaf in flat(list(values)))
-    return next((k.name for k in kinds if k is not None and k.has_device), "cpu")
+    array_kinds = (kind_of[type(leaf)] for leaf in flat(list(values)))
+    return next((k.name for k in array_kinds if k is not None and k.has_device), "cpu")
 
 
 # ---- values ----

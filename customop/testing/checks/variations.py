@@ -142,8 +142,8 @@ def check_dtypes(session: Session, sample: Sample) -> str:
         found = session.call(values)
     except Exception:  # noqa: BLE001  # refused, which is not a wrong answer
         return "the kernel refuses this dtype"
-    kinds = {leaf.dtype.kind for leaf in flat(values) if isinstance(leaf, np.ndarray)}
-    wider = [(kinds & {"f", "c"}, _wide_floats), (kinds & {"i"}, _wide_numbers)]
+    letters = {leaf.dtype.kind for leaf in flat(values) if isinstance(leaf, np.ndarray)}
+    wider = [(letters & {"f", "c"}, _wide_floats), (letters & {"i"}, _wide_numbers)]
     for wide in (fn for is_used, fn in wider if is_used):
         others = [map_nested(value, wide) for value in session.values(sample)]
         try:

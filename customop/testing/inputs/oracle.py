@@ -178,8 +178,8 @@ class Oracle:
 
 
 def _is_finite(value: Any) -> bool:
-    kind = getattr(getattr(value, "dtype", None), "kind", "")
-    return kind not in ("f", "c") or bool(np.isfinite(value).all())
+    letter = getattr(getattr(value, "dtype", None), "kind", "")
+    return letter not in ("f", "c") or bool(np.isfinite(value).all())
 
 
 @contextmanager

@@ -141,11 +141,11 @@ class _Round(NamedTuple):
             return self.place < len(slots)
         return bool(slots) or self.dtype is None
 
-    def kinds(self, slots: Sequence[Slot]) -> tuple[tuple[Any, str], ...]:
+    def numbers(self, slots: Sequence[Slot]) -> tuple[tuple[Any, str], ...]:
         """Dtype and family for each slot."""
-        return tuple(self._kind(i, slot) for i, slot in enumerate(slots))
+        return tuple(self._numbers(i, slot) for i, slot in enumerate(slots))
 
-    def _kind(self, i: int, slot: Slot) -> tuple[Any, str]:
+    def _numbers(self, i: int, slot: Slot) -> tuple[Any, str]:
         is_chosen = self.place in (None, i)
         dtype = (self.dtype if is_chosen else None) or _hinted(slot)
         if is_chosen and self.family and dtype.kind == "f":
@@ -218,14 +218,14 @@ class Search:
         # Arrays of one number may be accepted by chance: any rank, a lucky sign.
         single: list[Trial] = []
         for found_in in _ROUNDS:
-            kinds = [
-                found_in.kinds(s) if found_in.suits(s) else None for s in self.slots
+            numbers = [
+                found_in.numbers(s) if found_in.suits(s) else None for s in self.slots
             ]
-            key = (found_in.length, found_in.last, *kinds)
+            key = (found_in.length, found_in.last, *numbers)
             if key in seen:
                 continue
             seen.add(key)
-            found = self._round(found_in, kinds)
+            found = self._round(found_in, numbers)
             if any(any(t.ranks) for t in found) or (found and not any(self.slots)):
                 return found
             single = single or found
@@ -233,13 +233,13 @@ class Search:
                 break
         return single or self.noisy[:8]
 
-    def _round(self, rules: _Round, kinds: Sequence[Any]) -> list[Trial]:
+    def _round(self, rules: _Round, numbers: Sequence[Any]) -> list[Trial]:
         found: list[Trial] = []
         left = _MORE
         for i, ranks in self._interleaved():
-            if kinds[i] is None:
+            if numbers[i] is None:
                 continue
-            rows = zip(self.slots[i], ranks, kinds[i], strict=True)
+            rows = zip(self.slots[i], ranks, numbers[i], strict=True)
             fillings = tuple(
                 Filling(rules.shape(j, slot, rank), dtype, family)
                 for j, (slot, rank, (dtype, family)) in enumerate(rows)

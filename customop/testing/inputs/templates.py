@@ -128,48 +128,48 @@ def _words(name: str) -> set[str]:
     return {name, *re.split(r"[_\d]+", name)}
 
 
-def _plain(kind: Base, name: str) -> list[Any]:
+def _plain(declared: Base, name: str) -> list[Any]:
     for words, by_type in _BY_NAME:
         if not _words(name).isdisjoint(words.split("|")):
-            return [*by_type.get(kind.name, examples_of(kind))]
-    return [*examples_of(kind)]
+            return [*by_type.get(declared.name, examples_of(declared))]
+    return [*examples_of(declared)]
 
 
-def _options(kind: SchemaType, name: str) -> list[Any]:
+def _options(declared: SchemaType, name: str) -> list[Any]:
     """Templates for a value of a type, the likeliest first."""
-    if kind == GENERATOR:
+    if declared == GENERATOR:
         return [_SEEDED]
-    if isinstance(kind, ArrayType):
-        slot = Slot(name, kind.element, kind.shape)
-        return [slot, 1.5] if kind.or_number else [slot]
-    return _OPTIONS[type(kind)](kind, name)
+    if isinstance(declared, ArrayType):
+        slot = Slot(name, declared.element, declared.shape)
+        return [slot, 1.5] if declared.or_number else [slot]
+    return _OPTIONS[type(declared)](declared, name)
 
 
-def _of_list(kind: ListOf, name: str) -> list[Any]:
-    items = _options(kind.item, name)
-    if kind.length is None:
-        rows = _rows(items, kind.item, name)
+def _of_list(declared: ListOf, name: str) -> list[Any]:
+    items = _options(declared.item, name)
+    if declared.length is None:
+        rows = _rows(items, declared.item, name)
     else:
-        rows = [[item] * kind.length for item in items]
-    return [Holder(tuple if kind.is_tuple else list, tuple(row)) for row in rows]
+        rows = [[item] * declared.length for item in items]
+    return [Holder(tuple if declared.is_tuple else list, tuple(row)) for row in rows]
 
 
-def _rows(items: list[Any], kind: SchemaType, name: str) -> list[list[Any]]:
+def _rows(items: list[Any], declared: SchemaType, name: str) -> list[list[Any]]:
     """Lists to try: of one item, of two, of none, of three."""
     first = items[0]
     if slots_of([first]):
-        mixed = [[first, None], [None, first]] if isinstance(kind, Maybe) else []
+        mixed = [[first, None], [None, first]] if isinstance(declared, Maybe) else []
         return [[first, first], [first], [first] * 3, *mixed, []]
     ones = [[item] for item in items]
-    axes = [[0, 1], [1, 0]] if kind == Base("int") else []
+    axes = [[0, 1], [1, 0]] if declared == Base("int") else []
     twos = [[a, b] for a in items[:3] for b in items[:3] if [a, b] not in axes]
     twos = [*axes, *twos] if _words(name) & _AXES else [*twos, *axes]
     threes = [[first] * 3, items[:3]]
     return [*ones[:3], *twos[:3], [], *ones[3:], *twos[3:], *threes]
 
 
-def _of_tuple(kind: TupleOf, name: str) -> list[Any]:
-    columns = [_options(k, name) for k in kind.items]
+def _of_tuple(declared: TupleOf, name: str) -> list[Any]:
+    columns = [_options(item, name) for item in declared.items]
     return [Holder(tuple, row) for row in _varied(columns)]
 
 
@@ -184,8 +184,8 @@ def _varied(columns: Sequence[list[Any]]) -> list[tuple[Any, ...]]:
     return rows[:_MANY]
 
 
-def _of_dict(kind: DictOf, name: str) -> list[Any]:
-    item = _options(kind.item, name)
+def _of_dict(declared: DictOf, name: str) -> list[Any]:
+    item = _options(declared.item, name)
     pairs = zip(item, [*item[1:], item[0]], strict=True)
     rows: list[tuple[Any, ...]] = [*pairs, *[(a,) for a in item], ()]
     return [_keyed(("a", "b"), row) for row in rows[:_MANY]]
@@ -196,19 +196,19 @@ def _keyed(names: Sequence[str], items: Sequence[Any]) -> Holder:
     return Holder(lambda values: dict(zip(keys, values, strict=True)), tuple(items))
 
 
-def _of_class(kind: ClassOf, name: str) -> list[Any]:
-    if kind.is_enum:
-        members: Any = kind.cls
+def _of_class(declared: ClassOf, name: str) -> list[Any]:
+    if declared.is_enum:
+        members: Any = declared.cls
         return list(members)
-    known = _field_defaults(kind.cls)
-    columns = [[*known.get(n, ()), *_options(k, n)] for n, k in kind.items.items()]
+    known = _field_defaults(declared.cls)
+    columns = [[*known.get(n, ()), *_options(t, n)] for n, t in declared.items.items()]
     rows = _varied(columns)
-    fields = kind.fields
+    fields = declared.fields
     if not fields.is_dict:
         return [Holder(lambda items: fields.like(None, items), row) for row in rows]
-    made: list[Any] = [_keyed(list(kind.items), row) for row in rows]
-    if len(fields.required) < len(kind.items):
-        first = zip(kind.items, rows[0], strict=True)
+    made: list[Any] = [_keyed(list(declared.items), row) for row in rows]
+    if len(fields.required) < len(declared.items):
+        first = zip(declared.items, rows[0], strict=True)
         needed = {n: v for n, v in first if n in fields.required}
         made.insert(1, _keyed(list(needed), list(needed.values())))
     return made
@@ -226,8 +226,8 @@ def _field_defaults(cls: type) -> dict[str, tuple[Any]]:
 
 _OPTIONS: dict[type, Callable[[Any, str], list[Any]]] = {
     Base: _plain,
-    Choice: lambda kind, name: [*kind.options],
-    Maybe: lambda kind, name: [*_options(kind.item, name), None],
+    Choice: lambda declared, name: [*declared.options],
+    Maybe: lambda declared, name: [*_options(declared.item, name), None],
     ListOf: _of_list,
     TupleOf: _of_tuple,
     DictOf: _of_dict,

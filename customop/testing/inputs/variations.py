@@ -207,7 +207,8 @@ def _dtype_trials(
     for dtype in map(np.dtype, _NAMES):
         new = {p: _cast(x, dtype) for p, x in arrays if _is_free(x, dtype)}
         if new:
-            is_certain = all(_same_kind(x.dtype, dtype) for p, x in arrays if p in new)
+            changed = [x.dtype for p, x in arrays if p in new]
+            is_certain = all(_same_numbers(before, dtype) for before in changed)
             yield replaced(op, sample, new, f"{dtype.name} in all arrays"), is_certain
     swapped = {p: _swapped(x) for p, x in arrays if x.dtype.itemsize > 1}
     if swapped:
@@ -223,7 +224,7 @@ def _dtype_trials(
                 yield replaced(op, sample, {place: _swapped(x)}, note), True
 
 
-def _same_kind(a: np.dtype[Any], b: np.dtype[Any]) -> bool:
+def _same_numbers(a: np.dtype[Any], b: np.dtype[Any]) -> bool:
     return a.kind == b.kind or {a.kind, b.kind} == {"i", "u"}
 
 
