@@ -18,7 +18,8 @@ from customop.arrays.kinds import (
 )
 from customop.core.arguments import as_array, check_writable, in_c_order, kind_of_call
 from customop.core.array_classes import find_array_rule
-from customop.core.contract.proof import proof_of
+from customop.core.contract.proof import Proof, proof_of
+from customop.core.contract.proven import AfterCall, FakeProof
 from customop.core.contract.results import (
     COMPOSITE_RULE,
     check_returns,
@@ -130,9 +131,13 @@ def select(
         args = [as_array(v) if i in slots else v for i, v in enumerate(args)]
     if op.needs_contiguous:
         args = in_c_order(op, args)
-    proof = proof_of(op, kernel, kind, args)
-    if proof is not None:
-        args = proof.values
+    proof: FakeProof | Proof | AfterCall | None
+    if kind == FAKE:
+        proof = FakeProof(op, kernel, args)
+    else:
+        proof = proof_of(op, kernel, kind, args)
+        if proof is not None:
+            args = proof.values
     if not op.schema.keyword_only:
         return kernel, args, {}, proof
     positional, keywords = op.schema.split(args)

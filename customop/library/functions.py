@@ -56,19 +56,19 @@ AnyOp = Operator[..., Any]
 DeviceTypes = str | Iterable[str] | None
 
 
-class Held(TypedDict, total=False):
+class LibraryOption(TypedDict, total=False):
     """The option that all functions here take."""
 
     lib: Library | None
 
 
-class Options(Held, total=False):
+class RuleOptions(LibraryOption, total=False):
     """Options of the functions that can replace a rule."""
 
     override: bool
 
 
-class FormulaOptions(Options, Generic[ContextT], total=False):
+class FormulaOptions(RuleOptions, Generic[ContextT], total=False):
     """Options of `register_autograd`."""
 
     setup_context: SetupFn[ContextT] | None
@@ -98,15 +98,27 @@ def _by_name(
 
 @overload
 def register_kernel(
-    op: OpT, device_types: DeviceTypes, fn: ShortKernelFn, /, **options: Unpack[Held]
+    op: OpT,
+    device_types: DeviceTypes,
+    fn: ShortKernelFn,
+    /,
+    **options: Unpack[LibraryOption],
 ) -> OpT: ...
 @overload
 def register_kernel(  # type: ignore[overload-cannot-match]  # a longer one does
-    op: OpT, device_types: DeviceTypes, fn: KernelFn, /, **options: Unpack[Held]
+    op: OpT,
+    device_types: DeviceTypes,
+    fn: KernelFn,
+    /,
+    **options: Unpack[LibraryOption],
 ) -> OpT: ...
 @overload
 def register_kernel(
-    op: Named, device_types: DeviceTypes, fn: KernelFn, /, **options: Unpack[Held]
+    op: Named,
+    device_types: DeviceTypes,
+    fn: KernelFn,
+    /,
+    **options: Unpack[LibraryOption],
 ) -> AnyOp: ...
 @overload
 def register_kernel(
@@ -114,7 +126,7 @@ def register_kernel(
     device_types: DeviceTypes,
     fn: None = None,
     /,
-    **options: Unpack[Held],
+    **options: Unpack[LibraryOption],
 ) -> Callable[[FnT], FnT]: ...
 def register_kernel(
     op: AnyOperator,
@@ -148,16 +160,20 @@ def register_kernel(
 
 
 @overload
-def register_fake(op: OpT, fn: ShortKernelFn, /, **options: Unpack[Options]) -> OpT: ...
-@overload
-def register_fake(  # type: ignore[overload-cannot-match]  # a longer one does
-    op: OpT, fn: KernelFn, /, **options: Unpack[Options]
+def register_fake(
+    op: OpT, fn: ShortKernelFn, /, **options: Unpack[RuleOptions]
 ) -> OpT: ...
 @overload
-def register_fake(op: Named, fn: KernelFn, /, **options: Unpack[Options]) -> AnyOp: ...
+def register_fake(  # type: ignore[overload-cannot-match]  # a longer one does
+    op: OpT, fn: KernelFn, /, **options: Unpack[RuleOptions]
+) -> OpT: ...
 @overload
 def register_fake(
-    op: AnyOperator, fn: None = None, /, **options: Unpack[Options]
+    op: Named, fn: KernelFn, /, **options: Unpack[RuleOptions]
+) -> AnyOp: ...
+@overload
+def register_fake(
+    op: AnyOperator, fn: None = None, /, **options: Unpack[RuleOptions]
 ) -> Callable[[FnT], FnT]: ...
 def register_fake(
     op: AnyOperator,
@@ -190,12 +206,12 @@ def register_fake(
 
 
 @overload
-def register_jvp(op: OpT, fn: JvpFn, /, **options: Unpack[Options]) -> OpT: ...
+def register_jvp(op: OpT, fn: JvpFn, /, **options: Unpack[RuleOptions]) -> OpT: ...
 @overload
-def register_jvp(op: Named, fn: JvpFn, /, **options: Unpack[Options]) -> AnyOp: ...
+def register_jvp(op: Named, fn: JvpFn, /, **options: Unpack[RuleOptions]) -> AnyOp: ...
 @overload
 def register_jvp(
-    op: AnyOperator, fn: None = None, /, **options: Unpack[Options]
+    op: AnyOperator, fn: None = None, /, **options: Unpack[RuleOptions]
 ) -> Callable[[FnT], FnT]: ...
 def register_jvp(
     op: AnyOperator,
@@ -228,16 +244,20 @@ def register_jvp(
 
 
 @overload
-def register_vmap(op: OpT, fn: ShortVmapFn, /, **options: Unpack[Options]) -> OpT: ...
-@overload
-def register_vmap(  # type: ignore[overload-cannot-match]  # a longer one does
-    op: OpT, fn: VmapFn, /, **options: Unpack[Options]
+def register_vmap(
+    op: OpT, fn: ShortVmapFn, /, **options: Unpack[RuleOptions]
 ) -> OpT: ...
 @overload
-def register_vmap(op: Named, fn: VmapFn, /, **options: Unpack[Options]) -> AnyOp: ...
+def register_vmap(  # type: ignore[overload-cannot-match]  # a longer one does
+    op: OpT, fn: VmapFn, /, **options: Unpack[RuleOptions]
+) -> OpT: ...
 @overload
 def register_vmap(
-    op: AnyOperator, fn: None = None, /, **options: Unpack[Options]
+    op: Named, fn: VmapFn, /, **options: Unpack[RuleOptions]
+) -> AnyOp: ...
+@overload
+def register_vmap(
+    op: AnyOperator, fn: None = None, /, **options: Unpack[RuleOptions]
 ) -> Callable[[FnT], FnT]: ...
 def register_vmap(
     op: AnyOperator,
@@ -271,15 +291,15 @@ def register_vmap(
 
 @overload
 def register_sample_inputs(
-    op: OpT, fn: Callable[[], object], /, **options: Unpack[Options]
+    op: OpT, fn: Callable[[], object], /, **options: Unpack[RuleOptions]
 ) -> OpT: ...
 @overload
 def register_sample_inputs(
-    op: Named, fn: Callable[[], object], /, **options: Unpack[Options]
+    op: Named, fn: Callable[[], object], /, **options: Unpack[RuleOptions]
 ) -> AnyOp: ...
 @overload
 def register_sample_inputs(
-    op: AnyOperator, fn: None = None, /, **options: Unpack[Options]
+    op: AnyOperator, fn: None = None, /, **options: Unpack[RuleOptions]
 ) -> Callable[[FnT], FnT]: ...
 def register_sample_inputs(
     op: AnyOperator,
@@ -437,15 +457,15 @@ def register_array_dispatch(
 
 @overload
 def register(
-    op: OpT, kind: RuleKind, fn: KernelFn, /, **options: Unpack[Options]
+    op: OpT, kind: RuleKind, fn: KernelFn, /, **options: Unpack[RuleOptions]
 ) -> OpT: ...
 @overload
 def register(
-    op: Named, kind: RuleKind, fn: KernelFn, /, **options: Unpack[Options]
+    op: Named, kind: RuleKind, fn: KernelFn, /, **options: Unpack[RuleOptions]
 ) -> AnyOp: ...
 @overload
 def register(
-    op: AnyOperator, kind: RuleKind, fn: None = None, /, **options: Unpack[Options]
+    op: AnyOperator, kind: RuleKind, fn: None = None, /, **options: Unpack[RuleOptions]
 ) -> Callable[[FnT], FnT]: ...
 def register(
     op: AnyOperator,

@@ -35,7 +35,7 @@ from customop.core.contract.memory import (
     with_copies,
     written_of,
 )
-from customop.core.contract.proven import AfterCall, FakeProof, note_proof
+from customop.core.contract.proven import AfterCall, note_proof
 from customop.core.contract.results import check_returns, check_shapes
 from customop.core.derived.find import Guess, find_fake
 from customop.core.table import RuleTable
@@ -445,10 +445,8 @@ def _outline(values: Sequence[Any]) -> str:
 
 def proof_of(
     op: RuleTable, kernel: Callable[..., Any], kind: str, args: Sequence[Any]
-) -> Proof | AfterCall | FakeProof | None:
+) -> Proof | AfterCall | None:
     """The proof of a call, or what follows a call that needs none, or None."""
-    if kind == FAKE:
-        return FakeProof(op, kernel, args)
     if kind in op.proven:
         return _after_call(op, kind, args)
     proves: type[Proof] = Proof
