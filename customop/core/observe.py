@@ -55,6 +55,8 @@ class Observer(ABC):
     ----------
     is_open : bool
         Whether it sees anything now.
+    threads : bool
+        As given.
 
     Examples
     --------
@@ -69,7 +71,7 @@ class Observer(ABC):
 
     def __init__(self, *, threads: bool = False) -> None:
         self.is_open: bool = False
-        self._sees_all = threads
+        self.threads: bool = threads
 
     @abstractmethod
     def enter(
@@ -139,7 +141,7 @@ class Observer(ABC):
             observers.append(self)
             _note_change()
             open_modes.append(self)
-        if not self._sees_all:
+        if not self.threads:
             _here.set((*_others(self), self))
         return self
 
@@ -159,7 +161,7 @@ class Observer(ABC):
 
 def _note_change() -> None:
     global _everywhere  # noqa: PLW0603  # of the process, as open modes are
-    _everywhere = tuple(o for o in observers if o._sees_all)
+    _everywhere = tuple(o for o in observers if o.threads)
 
 
 def _others(observer: Observer) -> tuple[Observer, ...]:

@@ -216,16 +216,16 @@ class _Script:
     def _items(self, value: Any, name: str) -> list[str]:
         return [self.value(v, f"{name}_{i}") for i, v in enumerate(value)]
 
-    def _list(self, value: list[Any], name: str) -> str:
+    def write_list(self, value: list[Any], name: str) -> str:
         return f"[{', '.join(self._items(value, name))}]"
 
-    def _tuple(self, value: tuple[Any, ...], name: str) -> str:
+    def write_tuple(self, value: tuple[Any, ...], name: str) -> str:
         if hasattr(value, "_fields"):
             return self._object(value, name)
         items = self._items(value, name)
         return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
-    def _dict(self, value: dict[str, Any], name: str) -> str:
+    def write_dict(self, value: dict[str, Any], name: str) -> str:
         items = [f"{k!r}: {self.value(v, f'{name}_{k}')}" for k, v in value.items()]
         return f"{{{', '.join(items)}}}"
 
@@ -240,13 +240,13 @@ class _Script:
         self.needs(f"import {cls.__module__}")
         return f"{cls.__module__}.{cls.__qualname__}"
 
-    def _member(self, value: enum.Enum, name: str) -> str:
+    def write_member(self, value: enum.Enum, name: str) -> str:
         return f"{self._class(type(value))}[{value.name!r}]"
 
-    def _dtype(self, value: np.dtype[Any], name: str) -> str:
+    def write_dtype(self, value: np.dtype[Any], name: str) -> str:
         return f"np.dtype({_dtype_text(value)})"
 
-    def _generator(self, value: Any, name: str) -> str:
+    def write_generator(self, value: Any, name: str) -> str:
         bits = type(value.bit_generator).__name__
         state = value.bit_generator.state
 
@@ -263,13 +263,13 @@ _LONGEST = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
 
 # Class -> the method that writes its values; the first that fits counts.
 _WRITERS: dict[type, Callable[[_Script, Any, str], str]] = {
-    enum.Enum: _Script._member,
+    enum.Enum: _Script.write_member,
     bool: lambda script, value, name: repr(value),
-    list: _Script._list,
-    tuple: _Script._tuple,
-    dict: _Script._dict,
-    np.dtype: _Script._dtype,
-    np.random.Generator: _Script._generator,
+    list: _Script.write_list,
+    tuple: _Script.write_tuple,
+    dict: _Script.write_dict,
+    np.dtype: _Script.write_dtype,
+    np.random.Generator: _Script.write_generator,
 }
 
 
