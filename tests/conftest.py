@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Hooks and fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _settings_stay() -> Iterator[None]:
-    """Put back the settings that a test has changed."""
+    """Restore the settings that a test changes."""
     before = co.config.checks
     yield
     if co.config.checks != before:
@@ -26,7 +26,7 @@ def _settings_stay() -> Iterator[None]:
 
 @pytest.fixture
 def built_in_kinds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Know the kinds of array that the package brings, and none that tests add."""
+    """Register only the kinds of array of the package, not those of other tests."""
     built_in = (kinds.SCALAR, kinds.CPU, kinds.CUDA, kinds.FAKE_ARRAY, kinds.TRACED)
     monkeypatch.setattr(kinds, "_kinds", {kind.name: kind for kind in built_in})
     kinds.kind_of.clear()

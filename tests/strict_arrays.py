@@ -1,7 +1,7 @@
-"""A second class of arrays: array_api_strict's, made known by public names alone.
+"""A second class of arrays, based on array_api_strict and registered by public names.
 
 Its elements live in an ``array_api_strict`` array, which takes part in no protocol of
-NumPy, refuses what the array API standard does not promise, and has dtypes of its own.
+NumPy, refuses what the array API standard does not promise, and has its own dtypes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class StrictArray:
 
     @property
     def dtype(self) -> Any:
-        """A dtype of array_api_strict, which is none of NumPy's."""
+        """A dtype of array_api_strict, not of NumPy."""
         return self.array.dtype
 
     @property
@@ -98,14 +98,14 @@ _KNOWN = (StrictArray, np.ndarray, np.generic, int, float, complex)
 
 
 def name_of(dtype: Any) -> str:
-    """``"float64"`` for that dtype, of either library."""
+    """Return the name of a dtype of either library, such as ``"float64"``."""
     if isinstance(dtype, type(xp.float64)):
         return str(dtype).rpartition(".")[2]
     return np.dtype(dtype).name
 
 
 def to_numpy(tree: Any) -> Any:
-    """NumPy's arrays and dtypes in place of the strict ones."""
+    """Replace strict arrays and dtypes by those of NumPy."""
     return optree.tree_map(_numpy_leaf, tree, none_is_leaf=True)
 
 
@@ -116,7 +116,7 @@ def _numpy_leaf(value: Any) -> Any:
 
 
 def to_strict(tree: Any) -> Any:
-    """Strict arrays in place of NumPy's."""
+    """Replace NumPy's arrays by strict ones."""
     return optree.tree_map(_strict_leaf, tree, none_is_leaf=True)
 
 
@@ -126,7 +126,7 @@ def _strict_leaf(value: Any) -> Any:
 
 
 def _operator_methods() -> None:
-    """Give the class Python's operators, by way of NumPy's ufuncs."""
+    """Give the class Python's operators, which call NumPy's ufuncs."""
     binary = {
         "add": np.add,
         "sub": np.subtract,
@@ -156,7 +156,7 @@ _operator_methods()
 
 
 def register_kernels(operators: dict[str, Any]) -> None:
-    """Make the class known, and give every operator of NumPy a kernel for it."""
+    """Register the class, and a kernel for it for every operator of NumPy."""
     co.register_array_type(KIND, StrictArray)
     for name, op in operators.items():
         if name.startswith("np::"):
@@ -164,7 +164,7 @@ def register_kernels(operators: dict[str, Any]) -> None:
 
 
 def _by_numpy(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel for strict arrays, from one for NumPy's."""
+    """Make a kernel for strict arrays from one for NumPy's."""
 
     @wraps(kernel)
     def strict(*args: Any, **kwargs: Any) -> Any:

@@ -13,14 +13,14 @@ import pytest
 import customop as co
 
 pytest.importorskip("numpydoc", reason="numpydoc is in the extra 'dev'")
-# numpydoc brings Sphinx, which warns of its own dependencies' deprecations.
+# numpydoc imports Sphinx, which causes deprecation warnings.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from numpydoc.docscrape import FunctionDoc, NumpyDocString
 
 pytestmark = pytest.mark.exhaustive
 
-# Names that stand for a value: what they mean is said beside their definition.
+# Names of values, which are documented where they are defined.
 VALUES = {"ArrayT", "DType", "Device", "Scalar", "config", "native", "ops"}
 
 
@@ -44,7 +44,7 @@ def public() -> dict[str, Any]:
 
 
 PUBLIC = public()
-# Methods that stand for a NumPy function say so in one line.
+# Methods that call a NumPy function have one line.
 SHORT = {
     name
     for name, value in PUBLIC.items()
@@ -72,19 +72,19 @@ def documented(docstring: NumpyDocString) -> list[str]:
 
 
 def raises_by_itself(fn: Any) -> bool:
-    """Whether a `raise` stands in the body of a function."""
+    """Whether the body of a function contains a `raise`."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(fn)))
     return any(isinstance(node, ast.Raise) for node in ast.walk(tree))
 
 
 def test_every_name_is_explained() -> None:
-    """Every public name is a value, or a function or class that PUBLIC holds."""
+    """Every public name is a value or is in PUBLIC."""
     assert {name for name in co.__all__ if name not in PUBLIC} == VALUES
 
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_summary(name: str) -> None:
-    """A public name has a docstring whose first line is a sentence, on one line."""
+    """The docstring of a public name starts with a sentence on one line."""
     first, _, rest = (inspect.getdoc(PUBLIC[name]) or "").partition("\n")
     assert first.endswith((".", ":")), first
     assert not rest.partition("\n")[0], "the first line goes on"
@@ -92,20 +92,20 @@ def test_summary(name: str) -> None:
 
 @pytest.mark.parametrize("name", FULL)
 def test_parameters_are_those_of_the_signature(name: str) -> None:
-    """The section Parameters names the parameters, in their order."""
+    """The section Parameters has the parameters in order."""
     assert documented(FunctionDoc(FULL[name])) == parameters_of(FULL[name])
 
 
 @pytest.mark.parametrize("name", FULL)
 def test_raises_is_there(name: str) -> None:
-    """A function that raises says what and when."""
+    """A function that raises has a section Raises."""
     needs = raises_by_itself(FULL[name])
     assert bool(FunctionDoc(FULL[name])["Raises"]) or not needs
 
 
 @pytest.mark.parametrize("name", FULL)
 def test_returns_is_there(name: str) -> None:
-    """A function that gives something says what."""
+    """A function that returns something has a section Returns."""
     gives = inspect.signature(FULL[name]).return_annotation not in ("None", "NoReturn")
     assert bool(FunctionDoc(FULL[name])["Returns"]) is gives
 
@@ -121,6 +121,6 @@ CLASSES = {
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_parameters_of_a_class(name: str) -> None:
-    """A class that explains parameters explains all of them."""
+    """A class that documents parameters documents all of them."""
     found = NumpyDocString(inspect.getdoc(CLASSES[name]) or "")
     assert documented(found) == parameters_of(CLASSES[name].__init__)

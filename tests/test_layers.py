@@ -19,7 +19,7 @@ NUMPY_LAYER = sorted((PACKAGE / "numpy").glob("*.py"))
 
 
 def test_a_class_name_is_used_once() -> None:
-    """No two classes of the package share a name, even with an underscore in front."""
+    """No two classes of the package share a name; leading underscores do not count."""
     seen: dict[str, list[str]] = {}
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -30,7 +30,7 @@ def test_a_class_name_is_used_once() -> None:
 
 @pytest.mark.exhaustive
 def test_contracts_are_kept() -> None:
-    """No folder imports from its own row or a higher one, and there are no cycles."""
+    """No folder imports from its own row or a higher one, and there is no cycle."""
     linter = shutil.which("lint-imports", path=str(Path(sys.executable).parent))
     assert linter is not None, "import-linter is in the extra 'dev'"
     run = subprocess.run(

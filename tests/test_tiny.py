@@ -1,4 +1,4 @@
-"""What README.md promises, in one second; runs first."""
+"""The promises of README.md, tested in one second; runs first."""
 
 from __future__ import annotations
 

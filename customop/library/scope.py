@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from customop.core.changes import changing
@@ -20,14 +20,14 @@ class Scope:
     """Everything that a library has registered, while it is open."""
 
     def __init__(self, namespace: str, kind: str, frame: FrameType) -> None:
-        self.namespace = namespace
-        self.kind = kind
-        self.place = place_of(frame)
-        self.code = frame.f_code
+        self.namespace: str = namespace
+        self.kind: str = kind
+        self.place: str = place_of(frame)
+        self.code: CodeType = frame.f_code
         self.defined: list[Operator[..., Any]] = []
         # Qualified names that it has registered kernels or rules for.
         self.names: set[str] = set()
-        self.is_open = True
+        self.is_open: bool = True
 
     def close(self) -> None:
         """Remove all registrations and definitions."""
