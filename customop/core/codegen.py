@@ -252,10 +252,10 @@ def _coerce_name(source: _Source, p: Parameter) -> str:
     return source.bind(f"_coerce_{p.name}", coercion(source.qualname, source.schema, p))
 
 
-def _has_guard(kind: SchemaType) -> bool:
+def _has_guard(declared: SchemaType) -> bool:
     """Whether the fast path can take a parameter of this type."""
-    is_list = isinstance(kind, ListOf) and is_array_type(kind.item)
-    return not holds_arrays(kind) or is_single_array(kind) or is_list
+    is_list = isinstance(declared, ListOf) and is_array_type(declared.item)
+    return not holds_arrays(declared) or is_single_array(declared) or is_list
 
 
 def _early_coercions(source: _Source) -> list[str]:
@@ -293,25 +293,25 @@ def _guards(source: _Source) -> list[str]:
 
 
 def _guard(source: _Source, p: Parameter) -> str:
-    kind = p.type.item if isinstance(p.type, Maybe) else p.type
-    text = _guard_of(source, p.name, kind)
+    declared = p.type.item if isinstance(p.type, Maybe) else p.type
+    text = _guard_of(source, p.name, declared)
     is_maybe = isinstance(p.type, Maybe) and text
     return f"({p.name} is None or {text})" if is_maybe else text
 
 
-def _guard_of(source: _Source, name: str, kind: SchemaType) -> str:
-    if isinstance(kind, ArrayType):
-        if not kind.or_number:
+def _guard_of(source: _Source, name: str, declared: SchemaType) -> str:
+    if isinstance(declared, ArrayType):
+        if not declared.or_number:
             return f"_type({name}) is _array"
         numbers = source.bind("_numbers", _numbers)
         return f"(_type({name}) is _array or _type({name}) in {numbers})"
-    if isinstance(kind, ListOf) and is_array_type(kind.item):
+    if isinstance(declared, ListOf) and is_array_type(declared.item):
         return f"{source.bind('_all_arrays', _all_arrays)}({name})"
-    if not needs_guard(kind):
+    if not needs_guard(declared):
         return ""
-    if kind == SCALAR:
+    if declared == SCALAR:
         return f"_type({name}) in {source.bind('_numbers', _numbers)}"
-    exact = exact_class(kind)  # type: ignore[arg-type]  # a Base: needs_guard says so
+    exact = exact_class(declared)  # type: ignore[arg-type]  # a Base: needs_guard says so
     return f"_type({name}) is {source.bind(f'_{exact.__name__}', exact)}"
 
 

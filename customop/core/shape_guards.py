@@ -201,11 +201,11 @@ def _spreads(lengths: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     return broadcast((lengths, wanted)) == wanted
 
 
-def _plain(kind: Any) -> ArrayType:
+def _plain(declared: Any) -> ArrayType:
     """The type of an array that cannot be replaced by a number."""
-    if not isinstance(kind, ArrayType) or kind.or_number:
+    if not isinstance(declared, ArrayType) or declared.or_number:
         raise _Unusual
-    return kind
+    return declared
 
 
 def _of_optional(p: Parameter, shape: str, names: _Names) -> Iterator[str]:
@@ -213,22 +213,22 @@ def _of_optional(p: Parameter, shape: str, names: _Names) -> Iterator[str]:
 
     They may use the names of other arguments, but not the other way round.
     """
-    kind = p.type.item if isinstance(p.type, Maybe) else p.type
+    declared = p.type.item if isinstance(p.type, Maybe) else p.type
     own = names.branch()
-    if isinstance(kind, ListOf):
-        missing, texts = f"not {p.name}", _of_list(p.name, kind, shape, own)
+    if isinstance(declared, ListOf):
+        missing, texts = f"not {p.name}", _of_list(p.name, declared, shape, own)
     else:
         missing = f"{p.name} is None"
-        texts = [*_of_array(p.name, _plain(kind), shape, own)]
+        texts = [*_of_array(p.name, _plain(declared), shape, own)]
         texts += _of_waiting(own, may_spread=False)
     names.leave(own)
     if texts:
         yield f"({missing} or {' and '.join(texts)})"
 
 
-def _of_list(name: str, kind: ListOf, var: str, names: _Names) -> list[str]:
+def _of_list(name: str, declared: ListOf, var: str, names: _Names) -> list[str]:
     """Conditions on the arrays of a list: the first defines new names for the others."""
-    item = _plain(kind.item)
+    item = _plain(declared.item)
     texts = list(_of_array(f"{name}[0]", item, var, names))
     texts += _of_waiting(names, may_spread=False)
     assert item.shape is not None
@@ -253,15 +253,15 @@ def _of_list(name: str, kind: ListOf, var: str, names: _Names) -> list[str]:
     return texts
 
 
-def _of_array(name: str, kind: ArrayType, var: str, names: _Names) -> Iterator[str]:
-    shape = kind.shape
+def _of_array(name: str, declared: ArrayType, var: str, names: _Names) -> Iterator[str]:
+    shape = declared.shape
     assert shape is not None
     if shape.entries and (shape.axes or shape.loop is None or shape.loop.name):
         yield from _of_axes(f"{name}.shape", shape, var, names)
     elif not shape.entries:
         yield f"not {name}.shape"
-    if kind.element != "Array":
-        yield _of_dtype(f"{name}.dtype", kind.element, names)
+    if declared.element != "Array":
+        yield _of_dtype(f"{name}.dtype", declared.element, names)
 
 
 def _of_dtype(text: str, element: str, names: _Names) -> str:

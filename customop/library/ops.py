@@ -243,12 +243,12 @@ def _fits(op: Operator[..., Any], args: Sequence[Any]) -> bool | None:
     if len(args) > len(positional) or any(p.default is MISSING for p in rest):
         return False
     for p, value in zip(positional, args, strict=False):
-        kind = p.type
-        if kind == ARRAY:
+        declared = p.type
+        if declared == ARRAY:
             if not is_array(value):
                 return False
-        elif isinstance(kind, Base) and kind.name in _BY_CLASS:
-            if type(value) is not exact_class(kind):
+        elif isinstance(declared, Base) and declared.name in _BY_CLASS:
+            if type(value) is not exact_class(declared):
                 return False
         else:
             return None

@@ -38,7 +38,7 @@ class Name(str):
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "expected"),
+    ("declared", "value", "expected"),
     [
         ("float", 2, 2.0),
         ("float", np.float32(0.5), 0.5),
@@ -75,9 +75,9 @@ class Name(str):
     ],
     ids=repr,
 )
-def test_a_value_is_coerced(kind: str, value: Any, expected: Any) -> None:
+def test_a_value_is_coerced(declared: str, value: Any, expected: Any) -> None:
     """A value that fits reaches the kernel as a plain Python value."""
-    found = coerce(value, co.Schema.parse(f"({kind} x) -> ()").parameters[0].type)
+    found = coerce(value, co.Schema.parse(f"({declared} x) -> ()").parameters[0].type)
     assert same_value(found, expected)
 
 
@@ -114,7 +114,7 @@ def test_a_list_that_fits_stays_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "why"),
+    ("declared", "value", "why"),
     [
         ("int", 2.0, "expects int, got float 2.0"),
         ("int", np.float64(2.0), "expects int, got float64 of shape ()"),
@@ -152,9 +152,11 @@ def test_a_list_that_fits_stays_itself() -> None:
     ],
     ids=repr,
 )
-def test_a_value_that_does_not_fit_is_refused(kind: str, value: Any, why: str) -> None:
+def test_a_value_that_does_not_fit_is_refused(
+    declared: str, value: Any, why: str
+) -> None:
     """A value that does not fit is refused, and the error shows it."""
-    typed = co.Schema.parse(f"({kind} x) -> ()").parameters[0].type
+    typed = co.Schema.parse(f"({declared} x) -> ()").parameters[0].type
     with pytest.raises(Mismatch) as caught:
         coerce(value, typed)
     assert str(caught.value) == why
@@ -172,11 +174,13 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "value"), CALLS, ids=[kind for kind, _ in CALLS])
-def test_both_paths_of_a_call_coerce_the_same_way(kind: str, value: Any) -> None:
+@pytest.mark.parametrize(
+    ("declared", "value"), CALLS, ids=[declared for declared, _ in CALLS]
+)
+def test_both_paths_of_a_call_coerce_the_same_way(declared: str, value: Any) -> None:
     """The generated call gives a kernel what coercion gives, on its fast path too."""
     seen: list[Any] = []
-    schema = co.Schema.parse(f"(Array x, {kind} k) -> ()")
+    schema = co.Schema.parse(f"(Array x, {declared} k) -> ()")
     op = co.custom_op(
         "schema_test::coerced",
         lambda x, k: seen.append(k),
@@ -200,8 +204,10 @@ _WITH_EXAMPLES = [
 @pytest.mark.parametrize("name", _WITH_EXAMPLES)
 def test_examples_of_a_type_fit_it_and_can_be_defaults(name):
     """The text of an example in a schema can be read back."""
-    kind: Any = NAMES[name]
-    for example in examples_of(kind):
-        assert same_value(coerce(example, kind), example)
-        schema = co.Schema.parse(f"({name} a={print_value(example, kind)}) -> Array")
+    declared: Any = NAMES[name]
+    for example in examples_of(declared):
+        assert same_value(coerce(example, declared), example)
+        schema = co.Schema.parse(
+            f"({name} a={print_value(example, declared)}) -> Array"
+        )
         assert same_value(schema.parameters[0].default, example)

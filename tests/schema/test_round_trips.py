@@ -121,11 +121,11 @@ def types_of(bases: st.SearchStrategy[SchemaType]) -> st.SearchStrategy[SchemaTy
 
     def wider(inner: st.SearchStrategy[SchemaType]) -> st.SearchStrategy[SchemaType]:
         return st.one_of(
-            inner.map(lambda kind: kind if isinstance(kind, Maybe) else Maybe(kind)),
+            inner.map(lambda item: item if isinstance(item, Maybe) else Maybe(item)),
             st.builds(ListOf, inner, st.none() | st.integers(0, 3)),
             st.builds(DictOf, inner),
             st.lists(inner, min_size=1, max_size=3).map(
-                lambda kinds: TupleOf(tuple(kinds))
+                lambda items: TupleOf(tuple(items))
             ),
         )
 
@@ -137,44 +137,52 @@ ANY_TYPE = types_of(
 )
 
 
-def values_of(kind: SchemaType) -> st.SearchStrategy[Any]:
+def values_of(declared: SchemaType) -> st.SearchStrategy[Any]:
     """Values that fit a type and can be defaults; none for arrays."""
-    if isinstance(kind, Maybe):
-        return st.none() | values_of(kind.item)
-    if isinstance(kind, ListOf):
-        low, high = (0, 2) if kind.length is None else (kind.length, kind.length)
-        if values_of(kind.item).is_empty:
+    if isinstance(declared, Maybe):
+        return st.none() | values_of(declared.item)
+    if isinstance(declared, ListOf):
+        low, high = (
+            (0, 2) if declared.length is None else (declared.length, declared.length)
+        )
+        if values_of(declared.item).is_empty:
             return st.just(()) if low == 0 else st.nothing()
-        return st.lists(values_of(kind.item), min_size=low, max_size=high).map(tuple)
-    if isinstance(kind, TupleOf):
-        return st.tuples(*map(values_of, kind.items))
-    return BASES.get(kind, st.nothing())
+        return st.lists(values_of(declared.item), min_size=low, max_size=high).map(
+            tuple
+        )
+    if isinstance(declared, TupleOf):
+        return st.tuples(*map(values_of, declared.items))
+    return BASES.get(declared, st.nothing())
 
 
-def aliases(kind: SchemaType) -> st.SearchStrategy[Alias | None]:
+def aliases(declared: SchemaType) -> st.SearchStrategy[Alias | None]:
     made = st.builds(Alias, st.sampled_from("abc"), st.booleans())
-    return st.none() | made if holds_arrays(kind) else st.none()
+    return st.none() | made if holds_arrays(declared) else st.none()
 
 
 @st.composite
 def parameters(draw: st.DrawFn) -> tuple[Parameter, ...]:
     names = draw(st.lists(NAMES, unique=True, max_size=5))
-    kinds = sorted(
+    parameter_kinds = sorted(
         draw(st.sampled_from([POSITIONAL_ONLY, POSITIONAL, KEYWORD_ONLY]))
         for _ in names
     )
-    kinds.sort(key=[POSITIONAL_ONLY, POSITIONAL, KEYWORD_ONLY].index)
+    parameter_kinds.sort(key=[POSITIONAL_ONLY, POSITIONAL, KEYWORD_ONLY].index)
     found: list[Parameter] = []
-    for name, kind in zip(names, kinds, strict=True):
+    for name, parameter_kind in zip(names, parameter_kinds, strict=True):
         typed = draw(ANY_TYPE)
-        follows = kind != KEYWORD_ONLY and any(p.default is not MISSING for p in found)
+        follows = parameter_kind != KEYWORD_ONLY and any(
+            p.default is not MISSING for p in found
+        )
         values = values_of(typed)
         default = MISSING
         if follows and values.is_empty:
             typed, values = Base("int"), st.integers()
         if follows or (not values.is_empty and draw(st.booleans())):
             default = draw(values)
-        found.append(Parameter(name, typed, default, kind, draw(aliases(typed))))
+        found.append(
+            Parameter(name, typed, default, parameter_kind, draw(aliases(typed)))
+        )
     return tuple(found)
 
 
@@ -184,8 +192,8 @@ def schemas(draw: st.DrawFn) -> co.Schema:
     names = draw(st.lists(NAMES, unique=True, min_size=3, max_size=3))
     named = draw(st.booleans())
     returns = tuple(
-        Return(kind, name if named else "", draw(aliases(kind)))
-        for kind, name in zip(types, names, strict=False)
+        Return(declared, name if named else "", draw(aliases(declared)))
+        for declared, name in zip(types, names, strict=False)
     )
     is_tuple = len(returns) > 1 or (len(returns) == 1 and draw(st.booleans()))
     return co.Schema(draw(parameters()), returns, is_tuple)
@@ -297,11 +305,11 @@ def test_an_inferred_schema_reads_as_the_same(fn: Any, is_unknown: bool) -> None
 @given(st.data())
 def test_coercion_is_done_once(data: st.DataObject) -> None:
     """Coercing a coerced value changes nothing."""
-    kind = data.draw(ANY_TYPE)
-    values = values_of(kind)
+    declared = data.draw(ANY_TYPE)
+    values = values_of(declared)
     assume(not values.is_empty)
-    once = coerce(data.draw(values), kind)
-    assert same_value(coerce(once, kind), once)
+    once = coerce(data.draw(values), declared)
+    assert same_value(coerce(once, declared), once)
 
 
 # NumPy has deprecated some texts of dtypes, Python some escapes in strings.

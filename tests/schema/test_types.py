@@ -216,10 +216,10 @@ def test_an_object_of_a_class_defined_again_is_refused() -> None:
         return Again
 
     old, new = define(), define()
-    kind = schema_type(old)
-    assert coerce(old(1), kind) == old(1)
+    declared = schema_type(old)
+    assert coerce(old(1), declared) == old(1)
     with pytest.raises(Mismatch, match="whose class has since been defined again"):
-        coerce(new(1), kind)
+        coerce(new(1), declared)
     assert coerce(new(1), schema_type(new)) == new(1)
 
 
@@ -439,8 +439,8 @@ def test_a_class_may_be_registered_twice() -> None:
 
 def test_a_generic_class_counts_as_its_bound() -> None:
     """A class over a type variable bound to arrays holds arrays."""
-    kind = schema_type(ArrayBox[np.ndarray])
-    assert str(kind) == f"{HERE}.ArrayBox"
+    declared = schema_type(ArrayBox[np.ndarray])
+    assert str(declared) == f"{HERE}.ArrayBox"
     assert str(class_type(ArrayBox).items["item"]) == "Array"
 
 
@@ -573,8 +573,8 @@ def test_a_call_hands_over_what_coercion_gives(data: st.DataObject) -> None:
     op: Any = co.custom_op("types_test::random", takes, mutates_args=())
     assert co.Schema.parse(str(op.schema)) == op.schema
     assert pickle.loads(pickle.dumps(op.schema)) == op.schema
-    kinds = [p.type for p in op.schema.parameters[1:]]
-    expected = [coerce(v, k) for v, k in zip(given_values, kinds, strict=True)]
+    types = [p.type for p in op.schema.parameters[1:]]
+    expected = [coerce(v, k) for v, k in zip(given_values, types, strict=True)]
     op(X, *given_values)
     op(X, *given_values)
     op.dispatch(X, *given_values)
@@ -587,9 +587,9 @@ def test_a_coerced_value_is_coerced_to_itself(
     row: tuple[Any, st.SearchStrategy[Any]], data: st.DataObject
 ) -> None:
     """Coercion is done once."""
-    kind = schema_type(row[0])
-    once = coerce(data.draw(row[1]), kind)
-    assert coerce(once, kind) is once
+    declared = schema_type(row[0])
+    once = coerce(data.draw(row[1]), declared)
+    assert coerce(once, declared) is once
 
 
 def test_a_class_is_pickled_by_its_name() -> None:

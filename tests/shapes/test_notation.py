@@ -143,11 +143,13 @@ def test_types_with_shapes_compare_and_hash() -> None:
     """Types are equal when element, shape and the place of a number are."""
     texts = ["float[m,k]", "float[k,m]", "int[m,k]", "Array[m,k]", "Array", "float[m]"]
     texts += ["float[m,k]|Scalar", "float[()]", "float[3,]", "float[#m,k]"]
-    kinds = [co.Schema.parse(f"({t} x) -> ()").parameters[0].type for t in texts]
+    types = [co.Schema.parse(f"({t} x) -> ()").parameters[0].type for t in texts]
     again = [co.Schema.parse(f"({t}  x)->()").parameters[0].type for t in texts]
-    assert len(set(kinds)) == len(texts)
-    assert again == kinds
-    assert [hash(kind) for kind in again] == [hash(kind) for kind in kinds]
+    assert len(set(types)) == len(texts)
+    assert again == types
+    assert [hash(declared) for declared in again] == [
+        hash(declared) for declared in types
+    ]
 
 
 _names = st.sampled_from("mnkpq")
@@ -188,8 +190,8 @@ def test_any_shape_survives_printing(text: str, element: str, suffix: str) -> No
     schema = f"({element}[{shape}]{suffix} x) -> ()"
     read = co.Schema.parse(schema)
     assert str(read) == schema
-    kind: Any = read.parameters[0].type
-    assert (kind.item if suffix else kind) == ArrayType(element, shape)
+    declared: Any = read.parameters[0].type
+    assert (declared.item if suffix else declared) == ArrayType(element, shape)
 
 
 GRAMMAR_ERRORS = [

@@ -145,8 +145,8 @@ def _line(space: str, start: str) -> str:
 
 def test_narrower_numbers_come_first() -> None:
     """A checker takes the first overload that fits: int before float before Scalar."""
-    for overload, kind in [("any", "Scalar"), ("real", "float"), ("int", "int")]:
-        co.define(f"opstubs_order::f.{overload}", f"(Array x, {kind} k) -> Array")
+    for overload, scalar in [("any", "Scalar"), ("real", "float"), ("int", "int")]:
+        co.define(f"opstubs_order::f.{overload}", f"(Array x, {scalar} k) -> Array")
     co.define("opstubs_order::f", "(Array x, Array k) -> Array")
     text = stubs_text(["opstubs_order"])[OPS]
     calls = re.findall(r"    def __call__\(self, /, x: Array, k: (\w+)\)", text)

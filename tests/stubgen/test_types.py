@@ -123,9 +123,9 @@ def test_annotations(hint: Any, text: str) -> None:
 @pytest.mark.parametrize(("schema", "parameter", "result"), KINDS)
 def test_schema_types(schema: str, parameter: str, result: str) -> None:
     """A schema type has a text as a parameter, and one as a result."""
-    kind = co.Schema.parse(f"({schema}) -> ()").parameters[0].type
-    assert TypeText().schema_type(kind) == parameter
-    assert TypeText().schema_type(kind, result=True) == result
+    declared = co.Schema.parse(f"({schema}) -> ()").parameters[0].type
+    assert TypeText().schema_type(declared) == parameter
+    assert TypeText().schema_type(declared, result=True) == result
 
 
 @pytest.mark.parametrize(("value", "text"), VALUES)
@@ -153,10 +153,12 @@ def test_texts_mean_what_they_say(row: int) -> None:
 def _meaning(hint: Any) -> Any:
     """The schema type of an annotation without shapes, or itself if it has none."""
     try:
-        kind = schema_type(hint)
+        declared = schema_type(hint)
     except co.SchemaError:
         return hint
-    return ArrayType() if isinstance(kind, ArrayType) and kind.shape else kind
+    return (
+        ArrayType() if isinstance(declared, ArrayType) and declared.shape else declared
+    )
 
 
 def test_jaxtyping() -> None:
@@ -183,9 +185,9 @@ def test_what_cannot_be_imported() -> None:
 
 def test_any_says_less_than_the_schema() -> None:
     """In place of Any and object stands the schema type."""
-    kind = co.Schema.parse("(int x) -> ()").parameters[0].type
-    assert TypeText().annotation(Any, kind) == "int"
-    assert TypeText().annotation(object, kind) == "int"
+    declared = co.Schema.parse("(int x) -> ()").parameters[0].type
+    assert TypeText().annotation(Any, declared) == "int"
+    assert TypeText().annotation(object, declared) == "int"
 
 
 def test_type_variables() -> None:

@@ -140,10 +140,8 @@ class _Results(Visitor):
             raise _unfit(value, declared)
 
     def choice(self, value: Any, declared: Choice) -> None:
-        if (
-            type(value) is not type(declared.options[0])
-            or value not in declared.options
-        ):
+        options = declared.options
+        if type(value) is not type(options[0]) or value not in options:
             raise _unfit(value, declared)
 
     def member(self, value: Any, declared: ClassOf) -> None:

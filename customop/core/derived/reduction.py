@@ -113,8 +113,8 @@ def _size(shape: Sequence[int]) -> int:
 
 
 def _item(op: RuleTable) -> Any:
-    kind = next(p.type for p in op.schema.parameters if p.name == "axis")
-    return kind.item if isinstance(kind, Maybe) else kind
+    declared = next(p.type for p in op.schema.parameters if p.name == "axis")
+    return declared.item if isinstance(declared, Maybe) else declared
 
 
 def _values(op: RuleTable, named: dict[str, Any], x: Any) -> list[Any]:

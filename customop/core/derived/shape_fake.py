@@ -40,9 +40,9 @@ def _shapes(schema: Schema) -> list[Shape]:
 
 def result_types(schema: Schema) -> list[ArrayType] | None:
     """Types of the results if all are arrays with a shape, otherwise None."""
-    kinds = [r.type for r in schema.returns]
-    found = [k for k in kinds if isinstance(k, ArrayType) and k.shape is not None]
-    return found if found and len(found) == len(kinds) else None
+    types = [r.type for r in schema.returns]
+    found = [t for t in types if isinstance(t, ArrayType) and t.shape is not None]
+    return found if found and len(found) == len(types) else None
 
 
 def loop_name(schema: Schema) -> str | None:
@@ -51,7 +51,7 @@ def loop_name(schema: Schema) -> str | None:
     Some array must have axes after the loop: ``...`` alone says nothing about an array.
     """
     results = result_types(schema) or []
-    shapes = [k.shape for k in results if k.shape is not None]
+    shapes = [t.shape for t in results if t.shape is not None]
     names = {shape.loop.name if shape.loop else None for shape in shapes}
     name = names.pop() if len(names) == 1 else None
     own = [s for s in (*_shapes(schema), *shapes) if s.loop and s.loop.name == name]
@@ -70,7 +70,7 @@ def why_no_fake(schema: Schema) -> str:
         return "not all its results are single arrays"
     if results is None:
         return "they do not say the shape of every result"
-    shapes = [kind.shape for kind in results if kind.shape is not None]
+    shapes = [t.shape for t in results if t.shape is not None]
     for name in unknown_names(_shapes(schema), shapes, number_names(schema)):
         return why_unknown(name)
     if any(axis.length is None for shape in shapes for axis in shape.axes):
@@ -134,25 +134,25 @@ def _metas(op: RuleTable, values: Sequence[Any]) -> list[_Meta]:
     arrays = [leaf for value in values for leaf in flat(value) if is_array(leaf)]
     device = max(map(device_of, arrays), key=lambda name: ":" in name, default="cpu")
     return [
-        _meta(op, kind, values, arrays, sizes, device)
-        for kind in result_types(op.schema) or ()
+        _meta(op, declared, values, arrays, sizes, device)
+        for declared in result_types(op.schema) or ()
     ]
 
 
 def _meta(
     op: RuleTable,
-    kind: ArrayType,
+    declared: ArrayType,
     values: Sequence[Any],
     arrays: Sequence[Any],
     sizes: Sizes,
     device: str,
 ) -> _Meta:
-    assert kind.shape is not None
+    assert declared.shape is not None
     try:
-        shape = kind.shape.lengths(sizes.lengths, sizes.loops)
+        shape = declared.shape.lengths(sizes.lengths, sizes.loops)
     except KeyError as error:
         raise _unknown(op, str(error.args[0])) from None
-    dtype = _dtype(op.schema, kind.element, values)
+    dtype = _dtype(op.schema, declared.element, values)
     model = next((v for v in arrays if tuple(v.shape) == shape), None)
     fake = (
         FakeArray(shape, dtype, device=device)
@@ -193,10 +193,10 @@ def _joint_loop(op: RuleTable, values: Sequence[Any]) -> tuple[int, ...]:
     return found
 
 
-def _with_shapes(value: Any, kind: SchemaType) -> list[tuple[Any, Shape]]:
+def _with_shapes(value: Any, declared: SchemaType) -> list[tuple[Any, Shape]]:
     """Arrays of an argument that have a shape in their type."""
-    found = typed_arrays(value, kind)
-    return [(v, k.shape) for _, v, k in found if k.shape is not None and is_array(v)]
+    found = typed_arrays(value, declared)
+    return [(v, t.shape) for _, v, t in found if t.shape is not None and is_array(v)]
 
 
 # ---- dtypes of the results ----
@@ -210,9 +210,9 @@ def _dtype(schema: Schema, element: str, values: Sequence[Any]) -> Any:
     if element != "Array" and not ELEMENTS[element].kinds:
         return np.dtype(element)
     pairs = [
-        (k.element, v)
+        (t.element, v)
         for p, value in zip(schema.parameters, values, strict=True)
-        for _, v, k in typed_arrays(value, p.type)
+        for _, v, t in typed_arrays(value, p.type)
     ]
     own = [v for e, v in pairs if e == element] or [v for _, v in pairs]
     numbers = [v for v in own if type(v) in (int, float, complex)]

@@ -49,7 +49,7 @@ def derive_vmap(op: RuleTable) -> Callable[..., Any] | None:
 def _has_hidden_loop(schema: Schema, name: str) -> bool:
     """Whether arrays in dicts, tuples or objects have the loop: these are not batched."""
     inside = [p.type for p in schema.parameters if item_shape(p.type) is None]
-    shapes = [shape for kind in inside for shape in shapes_in(kind)]
+    shapes = [shape for t in inside for shape in shapes_in(t)]
     return any(shape.loop is not None and shape.loop.name == name for shape in shapes)
 
 
@@ -70,9 +70,8 @@ class _Batches:
     def __init__(self, schema: Schema, name: str) -> None:
         self.shapes = [item_shape(p.type) for p in schema.parameters]
         self.name = name
-        self.behind = [
-            len(kind.shape.after) for kind in result_types(schema) or () if kind.shape
-        ]
+        results = result_types(schema) or ()
+        self.behind = [len(t.shape.after) for t in results if t.shape is not None]
         self.out_dims = (0,) * len(schema.returns) if schema.is_tuple else 0
         self.known: dict[tuple[Any, ...], list[_Step] | None] = {}
 
@@ -161,10 +160,10 @@ def _batch_nested(
     **keywords: Any,
 ) -> Any:
     """The same as `_batch` for arguments that are lists of arrays."""
-    kinds = [p.type for p in op.schema.parameters]
+    types = [p.type for p in op.schema.parameters]
     rows = _NestedBatch(name, info.batch_size)
     pairs = pairs_of(in_dims, args, keywords)
-    triples = [(*pair, kind) for pair, kind in zip(pairs, kinds, strict=True)]
+    triples = [(*pair, t) for pair, t in zip(pairs, types, strict=True)]
     for triple in triples:
         _map_arrays(*triple, rows.note)
     loop = None if rows.differ else broadcast(rows.parts)
@@ -178,15 +177,18 @@ def _batch_nested(
 
 
 def _map_arrays(
-    value: Any, dim: Any, kind: SchemaType, fn: Callable[[Any, Any, Shape | None], Any]
+    value: Any,
+    dim: Any,
+    declared: SchemaType,
+    fn: Callable[[Any, Any, Shape | None], Any],
 ) -> Any:
     """Apply `fn` to an argument, or to the items of a list, with their batch axes."""
-    kind = kind.item if isinstance(kind, Maybe) else kind
-    if isinstance(kind, ListOf) and value is not None:
+    declared = declared.item if isinstance(declared, Maybe) else declared
+    if isinstance(declared, ListOf) and value is not None:
         dims = dim if isinstance(dim, list | tuple) else (None,) * len(value)
         pairs = zip(value, dims, strict=True)
-        return type(value)(_map_arrays(v, d, kind.item, fn) for v, d in pairs)
-    return fn(value, dim, kind.shape if isinstance(kind, ArrayType) else None)
+        return type(value)(_map_arrays(v, d, declared.item, fn) for v, d in pairs)
+    return fn(value, dim, declared.shape if isinstance(declared, ArrayType) else None)
 
 
 class _NestedBatch:
@@ -227,12 +229,13 @@ class _NestedBatch:
             return first
         return call_numpy(np.broadcast_to, first, wanted)
 
-    def are_in(self, out: Any, kinds: Sequence[ArrayType]) -> bool:
+    def are_in(self, out: Any, types: Sequence[ArrayType]) -> bool:
         """Whether all results have the batch and then the axes of the loop."""
         wanted = (self.size, *self.loop)
         outs = out if isinstance(out, tuple) else (out,)
-        for value, kind in zip(outs, kinds, strict=True):
-            assert kind.shape is not None
-            if tuple(value.shape)[: len(value.shape) - len(kind.shape.after)] != wanted:
+        for value, declared in zip(outs, types, strict=True):
+            assert declared.shape is not None
+            count = len(value.shape) - len(declared.shape.after)
+            if tuple(value.shape)[:count] != wanted:
                 return False
         return True
