@@ -70,7 +70,7 @@ class RuleKind:
     is_kernel: ClassVar[bool] = False
     # Whether `fallthrough_kernel` can be registered.
     falls_through: ClassVar[bool] = False
-    # What a transform does with an operator without a rule, if not to raise.
+    # How a transform runs an operator without a rule; empty if it raises.
     last_resort: ClassVar[str] = ""
     # How messages say that a rule of another kind is used instead.
     how_instead: ClassVar[str] = ""
@@ -161,7 +161,7 @@ class RuleKind:
         """Raise for a second rule from another place."""
         known = op.rows.get(self.key)
         if known is not None and not same_place(known.place, new.place):
-            raise self.second(op, f"a '{self.name}' rule", known, new)
+            raise self.second(op, f"a rule for '{self.name}'", known, new)
 
     def second(
         self, op: RuleTable, what: str, known: Row, new: Row
@@ -205,7 +205,7 @@ class RuleKind:
         return None if not rows or rows[-1].fn is fallthrough_kernel else rows[-1]
 
     def entries(self, row: Row) -> list[tuple[str, tuple[str, ...]]]:
-        """What a row holds, for lists: a name or nothing, with the places of each."""
+        """The entries of a row for lists: a name or nothing, and file and line of each."""
         return [("", (row.place,))]
 
     # ---- calls ----
@@ -427,8 +427,7 @@ def _signature_text(positional: Sequence[str], keywords: Sequence[str]) -> str:
     return f"rule({', '.join(names)}): ..."
 
 
-# What every transform sees in place of an operator that has no rule for it, and the
-# last resort of every kind of array.
+# Transforms without a rule run the body, and so does a kind of array without a kernel.
 COMPOSITE = BodyKind("composite", "(*inputs)", "what the operator returns")
 
 _kernel_kind = cache(KernelKind)

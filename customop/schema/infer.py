@@ -324,6 +324,8 @@ def _other_default(p: inspect.Parameter, declared: SchemaType) -> str:
     has_none_only = declared == GENERATOR or is_single_array(declared)
     if p.default is None or has_none_only:
         return f"write {p.name}: Optional[{show_annotation(p.annotation)}] = None"
+    if isinstance(p.default, list):
+        return f"write the default {tuple(p.default)!r}"
     return f"give a default of type {declared}"
 
 

@@ -87,7 +87,7 @@ def test_a_second_rule_names_both_places() -> None:
     made.register_fake(fake_one)
     error = caught(lambda: made.register_fake(fake_two))
     assert str(error) == (
-        f"errors_test::second has a 'fake' rule already, from {at(fake_one)}\n"
+        f"errors_test::second has a rule for 'fake' already, from {at(fake_one)}\n"
         f"  the second is at {at(fake_two)}\n"
         "  do: remove one of them, or register with override=True"
     )

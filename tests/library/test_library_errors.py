@@ -190,7 +190,7 @@ def test_message_of_a_protected_registration(lib: co.Library) -> None:
     with pytest.raises(co.RegistrationError) as caught:
         lib.impl("f", second, "CPU", allow_override=False)
     assert str(caught.value) == (
-        f"{lib.ns}::f has a 'cpu' rule already, from {at(one)}\n"
+        f"{lib.ns}::f has a rule for 'cpu' already, from {at(one)}\n"
         f"  the second is at {at(second)}\n"
         "  do: remove one of them, or register with override=True"
     )

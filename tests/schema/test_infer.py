@@ -289,7 +289,7 @@ NO_ARRAY = "an array can only have the default None"
         ("int", None, NO_NONE, "write x: Optional[int] = None"),
         ("co.Array", None, NO_NONE, "write x: Optional[co.Array] = None"),
         ("list[int]", None, NO_NONE, "write x: Optional[list[int]] = None"),
-        ("list[int]", [1], CHANGES, "give a default of type int[]"),
+        ("list[int]", [1], CHANGES, "write the default (1,)"),
         ("list[int]", (1, "a"), "at index 1 expects int, got str 'a'", "give a default of type int[]"),
         ("float", 1j, "expects float, got complex 1j", "give a default of type float"),
         ("bool", 1, "expects bool, got int 1", "give a default of type bool"),

@@ -590,7 +590,7 @@ def test_a_second_registration_needs_override(double: Any) -> None:
     def other() -> list[Any]:
         return []
 
-    with pytest.raises(co.RegistrationError, match="'sample_inputs' rule already"):
+    with pytest.raises(co.RegistrationError, match="rule for 'sample_inputs' already"):
         double.register_sample_inputs(other)
 
 
