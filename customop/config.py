@@ -83,7 +83,7 @@ class Config:
 
     @property
     def aliasing(self) -> str:
-        """What to do about results that share memory without a declaration."""
+        """Whether undeclared shared memory raises, warns, or is copied."""
         return self._aliasing
 
     @aliasing.setter
@@ -125,7 +125,7 @@ class Config:
 
     @property
     def on_breach(self) -> str:
-        """What to do when a sampled check finds a fault."""
+        """Whether a fault that a sampled check finds raises or warns."""
         return self._on_breach
 
     @on_breach.setter

@@ -1,4 +1,4 @@
-"""Kinds of array: which class of array is of which kind, and device names.
+"""Kinds of array, the classes of each kind, and names of devices.
 
 A kind is one `ArrayKind` object. Code asks it for facts (`kind.has_memory`), or asks
 one of the functions below about a value (`has_memory(x)`).
@@ -40,7 +40,7 @@ DEFAULT = "default"
 
 
 class ArrayKind:
-    """What the package needs to know of the arrays of one kind.
+    """The facts about one kind of array.
 
     Attributes
     ----------
@@ -261,8 +261,8 @@ def register_array_type(
         Name of the kind: the `device_types` of its kernels. A kind may have
         several classes.
     cls_or_path : type or str
-        The class, or ``"module.Class"``, which is looked up once somebody has
-        imported that module. Subclasses are of the same kind.
+        The class, or ``"module.Class"``, which is looked up once that
+        module is imported. Subclasses are of the same kind.
     from_numpy : callable, optional
         Makes an array of the kind from a NumPy array, of the same values, shape and
         dtype. With it, checks can run on arrays of the kind.

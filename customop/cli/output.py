@@ -1,4 +1,4 @@
-"""Which of the ways to print a command uses."""
+"""Choose between plain text, colors and JSON."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Candidate(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """Which kernel or rule a call takes, and why not the others.
+    """The kernel or rule that a call takes, and why not the others.
 
     Attributes
     ----------

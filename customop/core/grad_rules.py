@@ -62,7 +62,7 @@ class GradCall(Protocol):
 
 
 class GradRule(ABC):
-    """What reverse mode does with a call of an operator."""
+    """A rule for reverse mode: how a call of an operator is tracked."""
 
     __slots__ = ()
     # Whether this is a Formula: calls of most operators are then compiled.

@@ -35,7 +35,7 @@ __all__ = [
 
 
 class AutogradKind(RuleKind):
-    """What reverse mode does: a `GradRule`, or a function in place of the operator."""
+    """Rules of reverse mode: a `GradRule`, or a function in place of the operator."""
 
     __slots__ = ()
     falls_through: ClassVar[bool] = True
@@ -64,7 +64,7 @@ class AutogradKind(RuleKind):
 
 
 class JvpKind(RuleKind):
-    """What forward mode does."""
+    """Rules of forward mode."""
 
     __slots__ = ()
 
@@ -78,7 +78,7 @@ class JvpKind(RuleKind):
 
 
 class VmapKind(RuleKind):
-    """What vmap does."""
+    """Batching rules."""
 
     __slots__ = ()
     last_resort: ClassVar[str] = "loop over the rows"
@@ -96,7 +96,7 @@ VMAP = VmapKind(
 
 
 class AutocastKind(MergedKind):
-    """What dtype `autocast` casts floats to: a row is kind of array -> dtype.
+    """Dtypes that `autocast` casts floats to. A row is a dict: kind of array -> dtype.
 
     Registered as a pair of both.
     """
@@ -176,7 +176,7 @@ def _is_float(dtype: Any) -> bool:
 
 
 class ArrayClassKind(MergedKind):
-    """What the operator does with arrays of a class: a row is class -> row of a rule.
+    """Rules for classes of arrays. A row is a dict: class -> row of a rule.
 
     Registered as a pair of both.
     """

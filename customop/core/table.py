@@ -19,7 +19,7 @@ __all__ = ["Plans", "RuleTable", "fallbacks"]
 
 
 class Plans:
-    """What is worked out from a table, kept for as long as the table holds."""
+    """Results computed from a table, kept until the table changes."""
 
     __slots__ = (
         "bind",
@@ -37,7 +37,7 @@ class Plans:
         self.by_tracer: dict[type, Callable[[Any, Sequence[Any]], Any]] = {}
         # Gives the values of all parameters for the arguments of a call.
         self.bind: Callable[..., Sequence[Any]] | None = None
-        # Rules by tags and shapes; MISSING until somebody asks.
+        # Rules by tags and shapes; MISSING until they are asked for.
         self.fake: Any = MISSING
         self.vmap: Any = MISSING
         self.fallbacks: dict[RuleKind | str, Callable[..., Any]] = {}

@@ -1,4 +1,4 @@
-"""What an open library has registered, and which library owns a namespace."""
+"""The registrations of an open library, and the owners of namespaces."""
 
 from __future__ import annotations
 

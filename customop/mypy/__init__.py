@@ -128,6 +128,9 @@ modules. ``co.register_fake("mylib::gauss", fn)`` and the like return the operat
 name with its type.
 """
 
+# May import every folder but `cli` and `pytest`. Start with `hooks`, which mypy calls;
+# `definitions` reads operators, `rules` and `kernels` check what is registered for them.
+
 from hashlib import blake2b
 from pathlib import Path
 

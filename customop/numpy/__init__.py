@@ -1,7 +1,8 @@
 """NumPy's functions as operators, in the namespace ``np``.
 
-Made of the names that `customop` exports, and of NumPy. Start with `elementwise`, the
-simplest table; `rules` and `fakes` have what the tables share.
+Imports only the public names of `customop`, and NumPy. Start with `elementwise`, the
+simplest table; `rules` and `fakes` have what the tables share. A new function is an
+operator in the file of its theme.
 """
 
 from customop.numpy import (

@@ -21,7 +21,7 @@ _FORMULAS: dict[str, str] = {
     "setup_context": "setup_context",
     "backward": "autograd backward",
 }
-# What a transform does with an operator that has no rule for it.
+# Name of the way in which a transform runs an operator without a rule for it.
 _WITHOUT_RULE: dict[RuleKind, str] = {VMAP: "vmap loop", JVP: "jvp by autograd"}
 
 

@@ -110,7 +110,7 @@ Running = tuple["Track", Branch, Branch, int, int, list[Outline] | None, int]
 
 @dataclass(slots=True, eq=False)
 class Track:
-    """What one thread does while a profile is open.
+    """The calls of one thread while a profile is open.
 
     Attributes
     ----------

@@ -72,7 +72,7 @@ _BUILT_IN = ("np", "customop")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Which operators to check in a test, and how.
+    """The operators to check in a test, and how.
 
     Attributes
     ----------

@@ -498,7 +498,7 @@ def _no_type(annotation: Any, instead: str = "") -> SchemaError:
 
 
 def _instead(annotation: Any) -> str:
-    """What to use in place of an annotation, or nothing."""
+    """The remedy for an annotation without a schema type, or nothing."""
     if isinstance(annotation, type):
         return _instead_of_class(annotation)
     try:

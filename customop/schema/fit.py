@@ -33,8 +33,8 @@ class Mismatch(Exception):
 class Visitor:
     """A walk over a value and its type. Subclasses say what fits.
 
-    A method raises `Mismatch` for a value that does not fit, or returns what the walk
-    makes of it. As they stand, the methods accept everything.
+    A method raises `Mismatch` for a value that does not fit; otherwise it returns the
+    result for that value. The methods of this class accept everything.
     """
 
     def visit(self, value: Any, declared: SchemaType) -> Any:
@@ -97,12 +97,12 @@ class Visitor:
         return value
 
     def close(self, value: Any, declared: NestedType, items: list[Any]) -> Any:
-        """What the walk makes of a nested value, from what it made of its items."""
+        """The result for a nested value, from the results for its items."""
         return value
 
 
 class _Arguments(Visitor):
-    """Arguments that were coerced, whose arrays nobody has looked at."""
+    """Checks the arrays of arguments that were coerced."""
 
     def array(self, value: Any, declared: ArrayType) -> Any:
         if is_array(value) or (

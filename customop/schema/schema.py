@@ -44,7 +44,7 @@ ErrorT = TypeVar("ErrorT", bound=CustomOpError)
 
 @dataclass(frozen=True)
 class Schema:
-    """What an operator takes and gives.
+    """The parameters and results of an operator.
 
     Attributes
     ----------

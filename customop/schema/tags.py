@@ -24,7 +24,7 @@ __all__ = ["BY_DATA", "Tag", "apply_tags", "check_shapes_of_tags"]
 
 
 class Tag(enum.Enum):
-    """What an operator promises beyond its schema.
+    """A promise of an operator that its schema cannot express.
 
     Attributes
     ----------

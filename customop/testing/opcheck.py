@@ -23,7 +23,7 @@ from customop.library.ops import OperatorPacket
 from customop.testing.checks import (
     agreement,
     batching,
-    behaviour,
+    behavior,
     contract,
     derivatives,
     variations,
@@ -77,10 +77,10 @@ CHECKS = (
         variations.check_dtypes,
         vary=variations.in_dtypes,
     ),
-    Check("test_determinism", behaviour.check_determinism),
+    Check("test_determinism", behavior.check_determinism),
     Check("test_out_variant", contract.check_out_variant),
-    Check("test_pickle", behaviour.check_pickle),
-    Check("test_threads", behaviour.check_threads),
+    Check("test_pickle", behavior.check_pickle),
+    Check("test_threads", behavior.check_threads),
 )
 
 _BY_NAME = {check.name: check for check in CHECKS}

@@ -225,8 +225,8 @@ def test_gradient_of_clip_is_zero_outside() -> None:
     assert grad(np.array([-2.0, 0.5, 2.0])).tolist() == [0.0, 1.0, 0.0]
 
 
-def test_hessian_of_neighbours() -> None:
-    """The Hessian of the sum of products of neighbours has ones beside the diagonal."""
+def test_hessian_of_neighbors() -> None:
+    """The Hessian of the sum of products of neighbors has ones beside the diagonal."""
     hessian = co.hessian(lambda x: (x[1:] * x[:-1]).sum())(np.arange(3.0))
     assert hessian.tolist() == [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
 

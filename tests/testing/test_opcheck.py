@@ -13,7 +13,7 @@ import pytest
 
 import customop as co
 from customop.testing import OpCheckResult, Sample, opcheck
-from customop.testing.checks import behaviour, check
+from customop.testing.checks import behavior, check
 from customop.testing.opcheck import CHECKS
 
 HERE = Path(__file__)
@@ -557,7 +557,7 @@ def test_compiled_kernel() -> None:
 
 def test_lock_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that does not release its lock is a fault."""
-    monkeypatch.setattr(behaviour, "_LONGEST", 0.01)
+    monkeypatch.setattr(behavior, "_LONGEST", 0.01)
     lock = threading.RLock()
     made: list[Any] = []
 

@@ -9,10 +9,10 @@ import pytest
 import customop as co
 from customop.testing import opcheck
 
-from .planted import ROWS, Row, agreement, batching, behaviour, contract, derivatives
+from .planted import ROWS, Row, agreement, batching, behavior, contract, derivatives
 
 # The rows that importing these modules has entered.
-PLANTED = (agreement, batching, behaviour, contract, derivatives)
+PLANTED = (agreement, batching, behavior, contract, derivatives)
 NAMES = [row.build.__name__ for row in ROWS]
 
 

@@ -278,7 +278,7 @@ class Proof:
         )
 
     def _apart(self, other: str) -> str:
-        """What to do about a result that shares memory with an argument."""
+        """The remedy for a result that shares memory with an argument."""
         for p in self.op.schema.parameters:
             if other == f"argument '{p.name}'" and p.is_written:
                 if isinstance(p.type, Maybe):
@@ -290,7 +290,7 @@ class Proof:
         return "return a copy: out.copy()"
 
     def _check_fake(self, values: Sequence[Any]) -> None:
-        """Compare with the fake kernel; withdraw a wrong guess that nobody has used."""
+        """Compare with the fake kernel; withdraw a wrong guess that was never used."""
         guess = self.fake if isinstance(self.fake, Guess) else None
         was_used = guess is not None and guess.has_answered
         try:

@@ -40,7 +40,7 @@ class _Unproven:
 
 
 class AfterCall(_Unproven):
-    """What follows a call of a kernel that has proven its contract.
+    """The steps after a call of a kernel that has proven its contract.
 
     It notes what the operator has written. Where the kernel returned shared memory
     and `config.aliasing` is ``"copy"``, it copies such results.

@@ -36,7 +36,7 @@ class Guess:
     fault : str
         How a call disproved it, or nothing.
     has_answered : bool
-        Whether somebody has used an answer: then a disproof is an error.
+        Whether an answer was used: then a disproof is an error.
     """
 
     __slots__ = ("__wrapped__", "fault", "has_answered")
@@ -115,7 +115,7 @@ def _why_no_guess(op: RuleTable) -> str:
 
 
 def source_of(rule: Any) -> str:
-    """What a derived rule is derived by, for messages."""
+    """The source of a derived rule in messages: "tags" or "shapes"."""
     inside = rule.__wrapped__ if isinstance(rule, Guess) else rule
     module = getattr(getattr(inside, "func", None), "__module__", "")
     by_shapes = (shaperules.__name__, shapebatch.__name__)
@@ -123,7 +123,7 @@ def source_of(rule: Any) -> str:
 
 
 def _reason(op: RuleTable) -> str:
-    """What depends on data, by the tags."""
+    """The part of the result that depends on data, according to the tags."""
     if Tag.dynamic_output_shape in op.tags:
         return f"the shape of its result depends on data ({Tag.dynamic_output_shape})"
     return f"its result depends on data ({Tag.data_dependent_output})"

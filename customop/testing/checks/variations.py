@@ -19,7 +19,7 @@ from customop.core.samples import Sample
 from customop.errors import ContractError
 from customop.schema.tags import Tag
 from customop.testing.checks.agreement import compare_fake
-from customop.testing.checks.behaviour import check_determinism
+from customop.testing.checks.behavior import check_determinism
 from customop.testing.checks.session import (
     Run,
     Session,

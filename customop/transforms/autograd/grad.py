@@ -135,7 +135,7 @@ def _cotangents(given: Any, outputs: Sequence[Any], structure: Any) -> list[Any]
     return [as_cotangent(g, y, f"pullback: cotangent {i}") for i, (g, y) in pairs]
 
 
-# The first argument is passed by position, hence Concatenate: its gradient has its type.
+# The first argument is passed by position (Concatenate): its gradient has its type.
 # The types of gradients by other arguments cannot be written.
 @overload
 def value_and_grad(  # type: ignore[overload-overlap]  # 0 is an int

@@ -1,4 +1,4 @@
-"""What reverse mode remembers: a node for each call of an operator."""
+"""Nodes: reverse mode remembers each call of an operator in one."""
 
 from __future__ import annotations
 

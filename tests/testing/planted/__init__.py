@@ -67,7 +67,7 @@ def define(
     return co.custom_op(name, fn, mutates_args=mutates_args, tags=tags, **settings)
 
 
-def modelled(fn: Callable[..., Any]) -> Callable[..., Any]:
+def modeled(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Make a right fake kernel: it runs `fn` on arrays of ones."""
 
     def real(leaf: Any) -> Any:

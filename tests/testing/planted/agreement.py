@@ -9,7 +9,7 @@ import numpy as np
 
 import customop as co
 
-from . import A, define, modelled, planted, square
+from . import A, define, modeled, planted, square
 
 # ---- fake kernels ----
 
@@ -57,7 +57,7 @@ def fake_reads_data(wrong: bool) -> Any:
     def fake(x):
         if wrong and x.sum() > 1e9:
             return co.fake_like(x)
-        return modelled(halved)(x)
+        return modeled(halved)(x)
 
     return define(halved).register_fake(fake)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 import customop as co
 
-from . import A, define, modelled, planted
+from . import A, define, modeled, planted
 
 # ---- vmap ----
 
@@ -147,7 +147,7 @@ def vmap_rule_of_a_list(wrong: bool) -> Any:
             raise ValueError("one shape")
         return np.sum(np.stack(arrays), 0)
 
-    op = define(total).register_fake(modelled(total))
+    op = define(total).register_fake(modeled(total))
 
     def rule(info, in_dims, arrays):
         rows = [
@@ -172,7 +172,7 @@ def random_rule_draws_for_each_row(wrong: bool) -> Any:
         return x + np.random.normal(size=x.shape)  # noqa: NPY002
 
     op = define(noisy, tags=(co.Tag.nondeterministic_seeded, co.Tag.flexible_layout))
-    op.register_fake(modelled(noisy))
+    op.register_fake(modeled(noisy))
 
     def rule(info, in_dims, x):
         rows = np.moveaxis(x, in_dims[0], 0)

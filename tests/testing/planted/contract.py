@@ -8,7 +8,7 @@ import numpy as np
 
 import customop as co
 
-from . import POINTWISE, A, Window, define, modelled, numbers, planted, square
+from . import POINTWISE, A, Window, define, modeled, numbers, planted, square
 
 # ---- schema ----
 
@@ -23,7 +23,7 @@ def undeclared_write(wrong: bool) -> Any:
         y += 1
         return y.copy()
 
-    return define(shift).register_fake(modelled(shift))
+    return define(shift).register_fake(modeled(shift))
 
 
 @planted(
@@ -130,7 +130,7 @@ def softmax_is_not_pointwise(wrong: bool) -> Any:
         e = np.exp(x.astype(float))
         return e / e.sum(-1, keepdims=True) if x.ndim and wrong else e
 
-    return define(softmax, tags=POINTWISE).register_fake(modelled(softmax))
+    return define(softmax, tags=POINTWISE).register_fake(modeled(softmax))
 
 
 @planted(
@@ -141,7 +141,7 @@ def cumulative_is_not_pointwise(wrong: bool) -> Any:
         x = x.astype(float)
         return np.cumsum(x, -1) if x.ndim and wrong else x + 0
 
-    return define(running, tags=POINTWISE).register_fake(modelled(running))
+    return define(running, tags=POINTWISE).register_fake(modeled(running))
 
 
 @planted(
@@ -192,7 +192,7 @@ def written_past_the_flag(wrong: bool) -> Any:
         np.add.at(y, Ellipsis, 1)
         return y + 0
 
-    return define(counted).register_fake(modelled(counted))
+    return define(counted).register_fake(modeled(counted))
 
 
 @planted(
@@ -248,7 +248,7 @@ def array_of_a_config_object_written(wrong: bool) -> Any:
         taps *= 2
         return x * 1.0 + np.sum(taps)
 
-    return define(windowed).register_fake(modelled(windowed))
+    return define(windowed).register_fake(modeled(windowed))
 
 
 @planted(
@@ -262,7 +262,7 @@ def optional_array_written(wrong: bool) -> Any:
         w /= 2.0
         return x * 1.0 + w.sum()
 
-    return define(masked).register_fake(modelled(masked))
+    return define(masked).register_fake(modeled(masked))
 
 
 # ---- out variants ----

@@ -8,7 +8,7 @@ import numpy as np
 
 import customop as co
 
-from . import A, Window, define, kept, modelled, planted, square
+from . import A, Window, define, kept, modeled, planted, square
 
 # ---- registration of gradients ----
 
@@ -155,7 +155,7 @@ def tangent_of_one_input_left_out(wrong: bool) -> Any:
 
 def with_gradient(fn: Any, backward: Any, *names: str) -> Any:
     """Make an operator with a backward formula."""
-    op = define(fn).register_fake(modelled(fn))
+    op = define(fn).register_fake(modeled(fn))
     return op.register_autograd(backward, setup_context=kept(*names))
 
 

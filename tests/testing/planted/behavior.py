@@ -11,7 +11,7 @@ import numpy as np
 
 import customop as co
 
-from . import A, define, modelled, planted
+from . import A, define, modeled, planted
 
 # ---- determinism ----
 
@@ -24,7 +24,7 @@ def random_and_untagged(wrong: bool) -> Any:
         noise = np.random.default_rng(None if wrong else 0).normal(size=x.shape)
         return x * 1.0 + noise
 
-    return define(noisy).register_fake(modelled(noisy))
+    return define(noisy).register_fake(modeled(noisy))
 
 
 @planted(
@@ -72,7 +72,7 @@ def calls_are_counted(wrong: bool) -> Any:
         calls[0] += 1
         return x * 1.0 + (calls[0] if wrong else 0)
 
-    return define(counted).register_fake(modelled(counted))
+    return define(counted).register_fake(modeled(counted))
 
 
 @planted(
@@ -86,7 +86,7 @@ def last_input_is_remembered(wrong: bool) -> Any:
         state["last"] = float(np.sum(x * np.arange(1.0, x.size + 1).reshape(x.shape)))
         return x * 1.0 + before * (state["last"] != before)
 
-    return define(smoothed).register_fake(modelled(smoothed))
+    return define(smoothed).register_fake(modeled(smoothed))
 
 
 @planted(
@@ -145,7 +145,7 @@ def config_object_forgets(wrong: bool) -> Any:
 
     op = define(amplified if wrong else amplified_well)
     cls = Forgetful if wrong else Faithful
-    op.register_fake(modelled(op.__wrapped__))
+    op.register_fake(modeled(op.__wrapped__))
     return op.register_sample_inputs(lambda: [(np.ones(2), cls(5.0))])
 
 
@@ -170,7 +170,7 @@ def config_object_does_not_pickle(wrong: bool) -> Any:
         return x * 1.0 * how.gain
 
     op = define(louder if wrong else louder_well)
-    op.register_fake(modelled(op.__wrapped__))
+    op.register_fake(modeled(op.__wrapped__))
     cls = Shy if wrong else Faithful
     return op.register_sample_inputs(lambda: [(np.ones(2), cls(5.0))])
 
