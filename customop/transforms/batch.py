@@ -22,7 +22,7 @@ from customop.arrays.nested import (
 from customop.arrays.numpy_protocol import call_numpy
 from customop.config import config
 from customop.core.contract.results import VMAP_RULE, check_returns, check_shapes
-from customop.core.derived.rows import Uneven, run_rows, stack_rows
+from customop.core.derived.rows import Uneven, run_rows, stack_rows, warn_slow
 from customop.core.interpreter import Interpreter
 from customop.core.kinds import VMAP
 from customop.core.rule_kind import RuleKind
@@ -180,6 +180,7 @@ class BatchInterpreter(Interpreter):
         """Call the operator row by row, and stack the results."""
         size = self.info.batch_size
         if size == 0:
+            warn_slow(op)  # the next batch may have rows
             return self._empty(op, values, dims)
         rewind = self.draws.start(values) if op.sees_seed and self.draws else None
         pairs = list(zip(values, dims, strict=True))

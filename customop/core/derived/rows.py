@@ -15,7 +15,7 @@ from customop.arrays.numpy_protocol import INDEXING, call_numpy
 from customop.core.table import RuleTable
 from customop.errors import warn_caller
 
-__all__ = ["Pairs", "Uneven", "pairs_of", "row", "run_rows", "stack_rows"]
+__all__ = ["Pairs", "Uneven", "pairs_of", "row", "run_rows", "stack_rows", "warn_slow"]
 
 # Arguments, each with its batch axis: nested as the argument is, or None.
 Pairs: TypeAlias = Sequence[tuple[Any, Any]]
@@ -57,8 +57,7 @@ def run_rows(
     before: Callable[[], object] | None = None,
 ) -> list[Any]:
     """Call an operator once for each row; `before` runs before each call."""
-    if not op.sees_seed:
-        _warn_slow(op)
+    warn_slow(op)
     results = []
     for i in range(size):
         if before is not None:
@@ -70,9 +69,12 @@ def run_rows(
 _warned: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def _warn_slow(op: RuleTable) -> None:
-    """Warn, once for each operator, that a batch runs row by row."""
-    if op in _warned:
+def warn_slow(op: RuleTable) -> None:
+    """Warn, once for each operator, that a batch runs row by row.
+
+    Operators that draw random numbers give no warning, since they run in this loop.
+    """
+    if op.sees_seed or op in _warned:
         return
     _warned.add(op)
     warn_caller(

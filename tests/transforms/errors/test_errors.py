@@ -111,3 +111,12 @@ def test_the_warning_of_a_loop_is() -> None:
         " Register one with @looped.register_vmap"
     ]
     assert found[0].filename == __file__
+
+
+@pytest.mark.filterwarnings("default:.*has no vmap rule")
+def test_a_loop_over_an_empty_batch_warns_too() -> None:
+    """A missing rule is reported by the first batch, also if it has no rows."""
+    op = co.custom_op("texts::looped_over_none", bare, mutates_args=())
+    op.register_fake(lambda x: co.fake_like(x))
+    with pytest.warns(co.CustomOpWarning, match="looped_over_none has no vmap rule"):
+        co.vmap(op)(M[:0])
