@@ -486,6 +486,23 @@ def test_random_operator() -> None:
     assert np.random.uniform() == expected  # noqa: NPY002
 
 
+def test_random_operator_with_a_gradient() -> None:
+    """The formula of an operator that draws random numbers is checked in one call."""
+
+    def dropout(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return x * (rng.random(x.shape) > 0.5)
+
+    op = co.custom_op("checked::dropout", dropout, mutates_args=())
+    op.register_fake(lambda x, rng: co.fake_like(x, dtype=np.result_type(x, 1.0)))
+    op.register_autograd(
+        lambda ctx, grad: (grad * (ctx.saved_arrays[0] != 0), None),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(output),
+    )
+    found = opcheck(op, (X, np.random.default_rng(3)))
+    assert found["test_autograd_registration"] == "SUCCESS"
+    assert found.failed == []
+
+
 def test_rounding_that_differs() -> None:
     """Tag.nondeterministic_bitwise allows other rounding in each call."""
     calls = [0]

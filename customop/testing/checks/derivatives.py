@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 from customop.arrays.dtypes import is_inexact
 from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.nested import flat, map_nested
+from customop.arrays.numpy_protocol import call_numpy
 from customop.core.kinds import AUTOGRAD, COMPOSITE, JVP
 from customop.core.samples import Sample
 from customop.errors import DataDependentError, MissingRuleError
@@ -32,6 +33,7 @@ from customop.testing.jacobians import (
     pushforward,
 )
 from customop.testing.vectors import Space, Vector, random_vector
+from customop.transforms.autograd.grad import vjp
 
 __all__ = ["check_autograd_registration", "check_gradients", "check_jvp"]
 
@@ -48,19 +50,29 @@ def _random(size: int) -> Vector:
 # ---- the operator as a function of its arrays of floats ----
 
 
-def _problem(
+def _function(
     session: Session, values: Sequence[Any], moving: Sequence[str] | None = None
-) -> Problem:
-    """The operator as a function of some of its arrays of floats; by default of all."""
+) -> tuple[Callable[..., tuple[Any, ...]], dict[str, Any]]:
+    """The operator as a function of some of its arrays of floats, and these arrays.
+
+    By default of all of them. The function returns the outputs of floats.
+    """
     arrays = floats_of(session.op, values)
     put = placer(values, is_floats)
+    chosen = arrays if moving is None else {name: arrays[name] for name in moving}
 
     def call(*given: Any) -> tuple[Any, ...]:
         new = {**arrays, **dict(zip(chosen, given, strict=True))}
         out = session.op.invoke(put(list(new.values())))
         return tuple(leaf for leaf in flat(out) if _is_float_array(leaf))
 
-    chosen = arrays if moving is None else {name: arrays[name] for name in moving}
+    return call, chosen
+
+
+def _problem(
+    session: Session, values: Sequence[Any], moving: Sequence[str] | None = None
+) -> Problem:
+    call, chosen = _function(session, values, moving)
     return Problem(call, Space(chosen, chosen.values()), rule="gradient")
 
 
@@ -110,11 +122,11 @@ def check_autograd_registration(session: Session, sample: Sample) -> str:
 
 def _check_each_alone(session: Session, sample: Sample) -> None:
     """Gradients are the same whichever of the inputs ask for one."""
-    together = _gradients(_problem(session, session.values(sample)))
+    together = _gradients(session, sample)
     if len(together) == 1:
         return
     for name, gradient in together.items():
-        alone = _gradients(_problem(session, session.values(sample), [name]))
+        alone = _gradients(session, sample, [name])
         session.compare_leaf(
             f"the gradient by {name}",
             alone[name],
@@ -125,11 +137,17 @@ def _check_each_alone(session: Session, sample: Sample) -> None:
         )
 
 
-def _gradients(problem: Problem) -> dict[str, Any]:
-    """Gradients of the sum of all results, by place."""
-    pull, _ = adjoint(problem)
-    found = problem.inputs.split(pull(np.ones(problem.outputs.size)))
-    return dict(zip(problem.inputs.labels, found, strict=True))
+def _gradients(
+    session: Session, sample: Sample, moving: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Gradients of the sum of all results, by place.
+
+    The operator runs once: a second call could draw other random numbers.
+    """
+    call, chosen = _function(session, session.values(sample), moving)
+    out, pullback = vjp(call, *chosen.values())
+    gradients = pullback(tuple(call_numpy(np.ones_like, leaf) for leaf in out))
+    return dict(zip(chosen, gradients, strict=True))
 
 
 # ---- away from kinks ----
