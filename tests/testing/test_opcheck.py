@@ -464,6 +464,18 @@ def test_kinks_are_no_faults() -> None:
     )
 
 
+def test_the_reported_input_is_one_that_the_operator_takes() -> None:
+    """A kernel that would run on None does not make it the smallest input."""
+
+    def same(x: np.ndarray) -> np.ndarray:
+        return x
+
+    op = co.custom_op("checked::same", same, mutates_args=())
+    found = opcheck(op, (X,), raise_exception=False)["test_faketensor"]
+    assert isinstance(found, co.OpCheckError)
+    assert isinstance(found.sample.args[0], np.ndarray)
+
+
 def test_random_operator() -> None:
     """A tagged random operator runs from one random state, which is restored."""
 

@@ -102,9 +102,12 @@ def _at_smallest(
     check: Check, session: Session, sample: Sample, error: Exception
 ) -> OpCheckError:
     """The error for a fault, at the smallest input that shows the same fault."""
+    is_taken = _runs(session, sample)
 
     def found(other: Sample) -> Exception | None:
         own = Session(session.op, [other], session.rtol, session.atol)
+        if is_taken and not _runs(own, other):
+            return None  # the operator refuses it, which is another fault
         seen = _found_by(check, own, other)[1]
         return seen if seen is not None and _is_same_fault(error, seen) else None
 
@@ -113,6 +116,14 @@ def _at_smallest(
     if again is None:  # a fault that comes and goes: report it as first seen
         return _reported(check, session.op, sample, error)
     return _reported(check, session.op, smallest, again)
+
+
+def _runs(session: Session, sample: Sample) -> bool:
+    try:
+        session.expected(sample)
+    except Exception:  # noqa: BLE001  # whatever the kernel raises
+        return False
+    return True
 
 
 def _is_same_fault(error: Exception, other: Exception) -> bool:
