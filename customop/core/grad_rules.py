@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Protocol
@@ -100,6 +100,10 @@ class Formula(GradRule):
     is_formula: ClassVar[bool] = True
     backward: Callable[..., Any]
     setup_context: Callable[..., Any] | None
+
+    def __iter__(self) -> Iterator[Callable[..., Any] | None]:
+        """Both functions: ``backward, setup_context = formula``."""
+        return iter((self.backward, self.setup_context))
 
     def forward(self, call: GradCall) -> Any:
         """Run the operator below, and make a node of the call."""

@@ -70,6 +70,20 @@ def test_a_kind_is_read_back() -> None:
     assert scale.rule(kind) is rule
 
 
+def test_a_formula_unpacks_into_its_functions() -> None:
+    """The rule of autograd can be taken apart, and made again from its functions."""
+
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad
+
+    def keep(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.inputs = inputs
+
+    formula = co.Formula(backward, keep)
+    assert (*formula,) == (backward, keep)
+    assert co.Formula(*formula) == formula
+
+
 def test_kinds_of_one_name_are_kinds_of_their_own() -> None:
     """Two kinds of the same name are different."""
     one, two = co.RuleKind("same"), co.RuleKind("same")
