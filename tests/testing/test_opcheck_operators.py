@@ -199,7 +199,15 @@ SHOWN = {
 EXAMPLES = sorted((HERE.parents[2] / "examples").glob("[0-9]*.py"))
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        # The one on typing runs mypy, which the extra `test` does not install.
+        pytest.param(p, marks=[pytest.mark.exhaustive] * ("typing" in p.stem))
+        for p in EXAMPLES
+    ],
+    ids=lambda path: path.stem,
+)
 def test_example(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The operators of the course only have the faults that the course shows."""
     names = runpy.run_path(str(path), run_name="shown").values()
