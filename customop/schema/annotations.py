@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import collections.abc
-import numbers
 import re
 import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, NamedTuple, TypeAlias, Union
 
 import numpy as np
@@ -53,6 +52,7 @@ from customop.schema.types import (
     classes,
     holds_arrays,
 )
+from customop.schema.unsupported import INSTEAD, instead_of, no_type, show_annotation
 
 __all__ = [
     "DType",
@@ -64,7 +64,6 @@ __all__ = [
     "meet_classes",
     "register_config_type",
     "schema_type",
-    "show_annotation",
 ]
 
 
@@ -118,65 +117,12 @@ NAMES: dict[str, SchemaType] = {
     "Generator": GENERATOR,
 }
 
-# Name in a schema string that is not a type -> what to write.
-FOREIGN: dict[str, str] = {
-    "double": "write float",
-    "int64_t": "write int",
-    "ndarray": "write Array",
-    "string": "write str",
-    "list": "write T[], such as int[]",
-    "List": "write T[], such as int[]",
-    "tuple": "write (A, B)",
-    "Optional": "write T?, such as float?",
-    "Dict": "write Dict(str, T), such as Dict(str, Array)",
-    "dict": "write Dict(str, T), such as Dict(str, Array)",
-    "Literal": 'write str{"a", "b"}, or int{1, 2}',
-    "Any": "name the type",
-}
-
 _LISTS = (list, collections.abc.Sequence)
 _NUMBERS = (int, float, bool, complex)
-SUPPORTED = (
-    "Array (or a class of arrays), bool, int, float, complex, str, Scalar, DType,"
-    " Device, np.random.Generator, Literal, Enum, frozen dataclasses, NamedTuple,"
-    " TypedDict, and Optional, list, Sequence, tuple and dict[str, ...] of these"
-)
-
-_SPLIT = "pass each value as a separate parameter"
-_LIST = "write list[T], such as list[int]"
-_DICT = "write dict[str, T], such as dict[str, float]"
-_LITERAL = "give values that are all str, all int or all bool"
-_TUPLE = "write tuple[T, ...] or tuple[A, B]"
-_TYPE = "write DType, or pass a name as str"
-_NAME_TYPE = "name the type: Array, or one of the others"
-
-# Annotation -> what to use instead.
-_INSTEAD: dict[Any, str] = {
-    Any: _NAME_TYPE,
-    object: _NAME_TYPE,
-    list: _LIST,
-    set: _LIST,
-    frozenset: _LIST,
-    tuple: _TUPLE,
-    dict: _DICT,
-    collections.abc.Mapping: _DICT,
-    collections.abc.Sequence: _LIST,
-    collections.abc.Iterable: "write Sequence[T]",
-    collections.abc.Iterator: "write Sequence[T]",
-    collections.abc.Callable: "make an operator for each function",
-    bytes: "write str, or Array of the dtype uint8",
-    type: _TYPE,
-    slice: "pass start, stop and step as int parameters",
-    range: "write list[int]: a range fits it",
-    numbers.Number: "write Scalar",
-    numbers.Real: "write float",
-    numbers.Integral: "write int",
-}
-
 
 # Classes for which the tables have a schema type or a remedy.
 CLASSES: tuple[type, ...] = tuple(
-    known for known in (*_ANNOTATIONS, *_INSTEAD) if isinstance(known, type)
+    known for known in (*_ANNOTATIONS, *INSTEAD) if isinstance(known, type)
 )
 
 
@@ -192,7 +138,7 @@ def schema_type(annotation: Any) -> SchemaType:
     if known is not None:
         return known
     if annotation is npt.ArrayLike:
-        raise _no_type("ArrayLike", "write Array, and let the caller convert")
+        raise no_type("ArrayLike", "write Array, and let the caller convert")
     if isinstance(annotation, TypeVar | typing.TypeVar):
         return _of_type_variable(annotation)
     if is_jaxtyped(annotation):
@@ -217,7 +163,7 @@ def _of_form(annotation: Any, origin: Any) -> SchemaType:
         return _of_literal(annotation, items)
     if origin is not None:
         return _of_generic(annotation, origin, items)
-    raise _no_type(annotation)
+    raise no_type(annotation)
 
 
 def _lookup(annotation: Any) -> SchemaType | None:
@@ -257,7 +203,7 @@ def _of_type_variable(variable: Any) -> SchemaType:
     if len(found) == 1:
         return found.pop()
     name = variable.__name__
-    raise _no_type(variable, f'give it a bound: TypeVar("{name}", bound=Array)')
+    raise no_type(variable, f'give it a bound: TypeVar("{name}", bound=Array)')
 
 
 def evaluated(hint: Any, variable: Any) -> Any:
@@ -272,7 +218,7 @@ def evaluated(hint: Any, variable: Any) -> Any:
         missing = (
             f"define {error.name} in {variable.__module__}, or give a class as bound"
         )
-        raise _no_type(variable, missing) from None
+        raise no_type(variable, missing) from None
 
 
 def _of_union(options: tuple[Any, ...]) -> SchemaType:
@@ -297,7 +243,7 @@ def _of_options(rest: list[Any]) -> SchemaType:
         if isinstance(declared, ArrayType) and not declared.or_number:
             return replace(declared, or_number=True)
     shown = " | ".join(show_annotation(option) for option in rest)
-    raise _no_type(shown, "make an operator for each type")
+    raise no_type(shown, "make an operator for each type")
 
 
 def _of_generic(annotation: Any, origin: Any, items: tuple[Any, ...]) -> SchemaType:
@@ -311,7 +257,7 @@ def _of_generic(annotation: Any, origin: Any, items: tuple[Any, ...]) -> SchemaT
         return schema_type(substituted(origin, items))
     if _lookup(origin) is not None or is_config_class(origin):
         return schema_type(origin)
-    raise _no_type(annotation, _instead(origin))
+    raise no_type(annotation, instead_of(origin))
 
 
 def _of_tuple(items: tuple[Any, ...]) -> SchemaType:
@@ -329,7 +275,7 @@ def _of_literal(annotation: Any, values: tuple[Any, ...]) -> SchemaType:
     found = {_LITERALS.get(type(value)) for value in rest}
     (name,) = found if len(found) == 1 else (None,)
     if name is None:
-        raise _no_type(annotation, _LITERAL)
+        raise no_type(annotation, "give values that are all str, all int or all bool")
     declared = Choice(name, rest)
     return declared if len(rest) == len(values) else Maybe(declared)
 
@@ -358,9 +304,9 @@ def class_type(
     if known is not None and known.cls is cls:
         return known
     if not CLASS_NAME.fullmatch(name):
-        raise _no_type(cls, f"define it where it can be found by name: {name!r} cannot")
+        raise no_type(cls, f"define it where it can be found by name: {name!r} cannot")
     if cls in within:
-        raise _no_type(cls, "remove the field that holds an object of the class itself")
+        raise no_type(cls, "remove the field that holds an object of the class itself")
     fields = _fields(cls, names, (*within, cls))
     types = {n: _field_type(cls, n, h) for n, h in fields.hints.items()}
     found = classes[name] = ClassOf(name, fields, types)
@@ -394,11 +340,11 @@ def _fields(cls: type, names: _Names, within: tuple[type, ...]) -> ClassFields:
             _look_into(hint, names, within)
     except NameError as error:
         missing = f"define {error.name} in {cls.__module__} before the operator"
-        raise _no_type(cls, missing) from None
+        raise no_type(cls, missing) from None
     except (TypeError, ValueError) as error:
         if isinstance(error, SchemaError):
             raise
-        raise _no_type(cls, f"change the class: {error}") from None
+        raise no_type(cls, f"change the class: {error}") from None
     return found
 
 
@@ -487,44 +433,3 @@ def register_config_type(cls: type[ConfigT]) -> type[ConfigT]:
         withdraw(cls)
         raise
     return cls
-
-
-def _no_type(annotation: Any, instead: str = "") -> SchemaError:
-    return SchemaError(
-        f"annotation {show_annotation(annotation)}, which has no schema type",
-        f"supported: {SUPPORTED}",
-        do=instead or _instead(annotation) or f"use a supported type, or {_SPLIT}",
-    )
-
-
-def _instead(annotation: Any) -> str:
-    """The remedy for an annotation without a schema type, or nothing."""
-    if isinstance(annotation, type):
-        return _instead_of_class(annotation)
-    try:
-        return _INSTEAD.get(annotation, "")
-    except TypeError:  # an unhashable annotation
-        return ""
-
-
-def _instead_of_class(cls: type) -> str:
-    if cls in _INSTEAD:
-        return _INSTEAD[cls]
-    if issubclass(cls, np.generic):
-        return "write Array, which takes NumPy scalars too, or float, int or Scalar"
-    if issubclass(cls, tuple):
-        return _TUPLE
-    if is_dataclass(cls):
-        name = show_annotation(cls)
-        return f"make it @dataclass(frozen=True), or call register_config_type({name})"
-    return _DICT if issubclass(cls, dict) else ""
-
-
-def show_annotation(annotation: Any) -> str:
-    """An annotation as a user would write it."""
-    if isinstance(annotation, str):
-        return annotation.strip("'\"")
-    if isinstance(annotation, type) and typing.get_origin(annotation) is None:
-        return annotation.__qualname__.rpartition("<locals>.")[2]
-    text = str(annotation).replace("typing.", "").replace("collections.abc.", "")
-    return re.sub(r"[\w.]*<locals>\.", "", text)

@@ -19,7 +19,7 @@ from customop.errors import (
     place,
     quoted,
 )
-from customop.schema.annotations import meet_classes, schema_type, show_annotation
+from customop.schema.annotations import meet_classes, schema_type
 from customop.schema.coerce import check_default
 from customop.schema.fit import Mismatch
 from customop.schema.parameters import (
@@ -38,6 +38,7 @@ from customop.schema.types import (
     holds_arrays,
     is_single_array,
 )
+from customop.schema.unsupported import show_annotation
 
 __all__ = ["check_mutates_args", "hints_of", "infer", "signature_of"]
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import ast
-import json
 import keyword
 import re
-from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
-
-import numpy as np
+from typing import Any
 
 from customop.arrays.dtypes import ELEMENTS, KNOWN_ELEMENTS
 from customop.errors import SchemaError, did_you_mean
-from customop.schema.annotations import FOREIGN, NAMES, find_class
+from customop.schema.annotations import NAMES, find_class
+from customop.schema.brackets import (
+    Part,
+    SyntaxFault,
+    closing,
+    outside,
+    split,
+    split_items,
+    stripped,
+)
 from customop.schema.coerce import check_default
 from customop.schema.fit import Mismatch
+from customop.schema.literals import READ_ERRORS, read_option, read_value
 from customop.schema.parameters import (
     KEYWORD_ONLY,
     MISSING,
@@ -26,11 +31,8 @@ from customop.schema.parameters import (
     Return,
 )
 from customop.schema.types import (
-    DTYPE,
     ArrayType,
-    Base,
     Choice,
-    ClassOf,
     DictOf,
     ListOf,
     Maybe,
@@ -38,6 +40,7 @@ from customop.schema.types import (
     TupleOf,
     holds_arrays,
 )
+from customop.schema.unsupported import FOREIGN
 from customop.shapes.notation import ShapeFault, read_axes
 
 __all__ = ["parse"]
@@ -49,19 +52,7 @@ _MARKS = re.compile(
 )
 _SUFFIX = re.compile(r"\?|\[(\d*)\]")
 _NAME = re.compile(r"\s*(\w+)\s*(=\s*)?")
-_OPEN, _CLOSE = "([{", ")]}"
 _EXAMPLE = 'write it like "(Array x, int y=1, *, float? z=None) -> Array"'
-
-# A part of the text, and where it begins.
-_Part = tuple[str, int]
-
-
-class _SyntaxFault(Exception):
-    """An error in the text: the reason, and its place."""
-
-    def __init__(self, reason: str, at: int, width: int = 1) -> None:
-        super().__init__(reason)
-        self.reason, self.at, self.width = reason, at, width
 
 
 def parse(text: str) -> tuple[tuple[Parameter, ...], tuple[Return, ...], bool]:
@@ -75,8 +66,8 @@ def parse(text: str) -> tuple[tuple[Parameter, ...], tuple[Return, ...], bool]:
     try:
         arrow = _find_arrow(text)
         parameters = _parse_parameters(_between_parentheses(text[:arrow]))
-        return (parameters, *_parse_returns(*_stripped(text[arrow + 2 :], arrow + 2)))
-    except _SyntaxFault as fault:
+        return (parameters, *_parse_returns(*stripped(text[arrow + 2 :], arrow + 2)))
+    except SyntaxFault as fault:
         raise SchemaError(
             f"schema string: {fault.reason}", _mark(text, fault), do=_EXAMPLE
         ) from None
@@ -84,7 +75,7 @@ def parse(text: str) -> tuple[tuple[Parameter, ...], tuple[Return, ...], bool]:
         raise SchemaError("schema string: nested too deeply", do=_EXAMPLE) from None
 
 
-def _mark(text: str, fault: _SyntaxFault) -> str:
+def _mark(text: str, fault: SyntaxFault) -> str:
     """The line of the fault, with carets under it."""
     start = text.rfind("\n", 0, fault.at) + 1
     line = text[start:].split("\n", 1)[0]
@@ -92,75 +83,27 @@ def _mark(text: str, fault: _SyntaxFault) -> str:
     return f"{line}\n{' ' * (fault.at - start)}{'^' * width}"
 
 
-# ---- brackets and quotes ----
-
-
-def _outside(text: str) -> Iterator[tuple[int, int, str]]:
-    """Place, depth of brackets and character, for all characters outside of quotes."""
-    depth, quote, escaped = 0, "", False
-    for i, c in enumerate(text):
-        if quote:
-            quote = "" if c == quote and not escaped else quote
-            escaped = c == "\\" and not escaped
-            continue
-        depth -= c in _CLOSE
-        yield i, depth, c
-        depth += c in _OPEN
-        quote = c if c in "\"'" else ""
-
-
 def _find_arrow(text: str) -> int:
-    for i, depth, _ in _outside(text):
+    for i, depth, _ in outside(text):
         if not depth and text.startswith("->", i):
             return i
-    raise _SyntaxFault("no '->' before the results", len(text))
+    raise SyntaxFault("no '->' before the results", len(text))
 
 
-def _closing(text: str, at: int) -> int:
-    """Place of the bracket that closes the first character."""
-    for i, depth, c in _outside(text):
-        if not depth and c in _CLOSE:
-            return i
-    raise _SyntaxFault(f"'{text[0]}' is never closed", at)
-
-
-def _stripped(text: str, at: int) -> _Part:
-    return text.strip(), at + len(text) - len(text.lstrip())
-
-
-def _between_parentheses(text: str) -> _Part:
-    text, at = _stripped(text, 0)
-    if text[:1] != "(" or _closing(text, at) != len(text) - 1:
-        raise _SyntaxFault("the parameters must be in parentheses", at)
+def _between_parentheses(text: str) -> Part:
+    text, at = stripped(text, 0)
+    if text[:1] != "(" or closing(text, at) != len(text) - 1:
+        raise SyntaxFault("the parameters must be in parentheses", at)
     return text[1:-1], at + 1
-
-
-def _split(text: str, at: int) -> list[_Part]:
-    """Parts between commas outside brackets and quotes; none of an empty text."""
-    commas = [i for i, depth, c in _outside(text) if c == "," and not depth]
-    starts, ends = [0, *(i + 1 for i in commas)], [*commas, len(text)]
-    parts = [_stripped(text[a:b], at + a) for a, b in zip(starts, ends, strict=True)]
-    return parts if len(parts) > 1 or parts[0][0] else []
-
-
-def _items(text: str, at: int) -> list[_Part]:
-    """Parts as `_split`, where a comma may end the last."""
-    found = _split(text, at)
-    if len(found) > 1 and not found[-1][0]:
-        found.pop()
-    for part, place in found:
-        if not part:
-            raise _SyntaxFault("an item is missing here", place)
-    return found
 
 
 # ---- parameters ----
 
 
-def _parse_parameters(inside: _Part) -> tuple[Parameter, ...]:
+def _parse_parameters(inside: Part) -> tuple[Parameter, ...]:
     found: list[Parameter] = []
     parameter_kind = POSITIONAL
-    parts = _split(*inside)
+    parts = split(*inside)
     for index, (part, at) in enumerate(parts):
         if part == "*":
             _check_star(parameter_kind, index == len(parts) - 1, at)
@@ -175,18 +118,18 @@ def _parse_parameters(inside: _Part) -> tuple[Parameter, ...]:
 
 def _check_star(parameter_kind: str, is_last: bool, at: int) -> None:
     if parameter_kind == KEYWORD_ONLY:
-        raise _SyntaxFault("'*' appears twice", at)
+        raise SyntaxFault("'*' appears twice", at)
     if is_last:
-        raise _SyntaxFault("no parameter follows '*'", at)
+        raise SyntaxFault("no parameter follows '*'", at)
 
 
 def _positional_only(found: list[Parameter], at: int) -> list[Parameter]:
     parameter_kinds = {p.kind for p in found}
     if KEYWORD_ONLY in parameter_kinds:
-        raise _SyntaxFault("'/' must come before '*'", at)
+        raise SyntaxFault("'/' must come before '*'", at)
     if POSITIONAL_ONLY in parameter_kinds or not found:
         reason = "'/' appears twice" if found else "no parameter comes before '/'"
-        raise _SyntaxFault(reason, at)
+        raise SyntaxFault(reason, at)
     return [
         Parameter(p.name, p.type, p.default, POSITIONAL_ONLY, p.alias) for p in found
     ]
@@ -196,11 +139,11 @@ def _check_place(found: list[Parameter], part: str, at: int) -> None:
     """Raise unless the last parameter may follow those before it."""
     *before, last = found
     if last.name in [p.name for p in before]:
-        raise _SyntaxFault(f"parameter '{last.name}' appears twice", at, len(part))
+        raise SyntaxFault(f"parameter '{last.name}' appears twice", at, len(part))
     if last.kind == KEYWORD_ONLY or last.default is not MISSING:
         return
     if any(p.default is not MISSING for p in before):
-        raise _SyntaxFault(
+        raise SyntaxFault(
             f"parameter '{last.name}' has no default, but follows one that has",
             at,
             len(part),
@@ -209,20 +152,29 @@ def _check_place(found: list[Parameter], part: str, at: int) -> None:
 
 def _parse_parameter(part: str, at: int, parameter_kind: str) -> Parameter:
     if not part:
-        raise _SyntaxFault("a parameter is missing here", at)
+        raise SyntaxFault("a parameter is missing here", at)
     found, alias, end = _parse_type(part, at)
     match = _NAME.match(part, end)
     if not match or not match[1].isidentifier():
-        raise _SyntaxFault("a parameter needs a type and a name", at, len(part))
+        raise SyntaxFault("a parameter needs a type and a name", at, len(part))
     if keyword.iskeyword(match[1]):
         reason = f"'{match[1]}' is a Python keyword, which cannot name a parameter"
-        raise _SyntaxFault(reason, at + match.start(1), len(match[1]))
+        raise SyntaxFault(reason, at + match.start(1), len(match[1]))
     place = at + match.end()
     rest = part[match.end() :]
     if rest and not match[2]:
-        raise _SyntaxFault(f"cannot read {rest!r}", place, len(rest))
+        raise SyntaxFault(f"cannot read {rest!r}", place, len(rest))
     default = _parse_default(rest, found, place) if match[2] else MISSING
     return Parameter(match[1], found, default, parameter_kind, alias)
+
+
+def _parse_default(text: str, declared: SchemaType, at: int) -> Any:
+    try:
+        return check_default(read_value(text, declared), declared)
+    except (Mismatch, SyntaxFault, *READ_ERRORS) as error:
+        why = f": {error}" if isinstance(error, Mismatch) and str(error) else ""
+        reason = f"default {text or 'nothing'} does not fit {declared}{why}"
+        raise SyntaxFault(reason, at, len(text)) from None
 
 
 # ---- types ----
@@ -236,7 +188,7 @@ def _parse_type(part: str, at: int) -> tuple[SchemaType, Alias | None, int]:
         return _parse_suffix(part, at, *_parse_dict(part, at))
     match = _TYPE_NAME.match(part)
     if not match:
-        raise _SyntaxFault("a type is missing here", at, len(part))
+        raise SyntaxFault("a type is missing here", at, len(part))
     name, end = match[0], match.end()
     if part.startswith("{", end):
         return _parse_suffix(part, at, *_parse_choice(name, part, at, end))
@@ -251,14 +203,14 @@ def _parse_type(part: str, at: int) -> tuple[SchemaType, Alias | None, int]:
     )
     alias = Alias(marks["alias"], bool(marks["write"])) if marks["alias"] else None
     if alias and not holds_arrays(found):
-        raise _SyntaxFault("only arrays have aliases", at, marks.end())
+        raise SyntaxFault("only arrays have aliases", at, marks.end())
     return _parse_suffix(part, at, found, alias, marks.end())
 
 
 def _find_type(name: str, at: int) -> SchemaType:
     found = NAMES.get(name) or find_class(name)
     if found is None:
-        raise _SyntaxFault(f"unknown type '{name}'{_hint(name)}", at, len(name))
+        raise SyntaxFault(f"unknown type '{name}'{_hint(name)}", at, len(name))
     return found
 
 
@@ -269,7 +221,7 @@ def _end_of_axes(part: str, at: int, start: int) -> int:
     """
     if not part.startswith("[", start):
         return 0
-    end = start + _closing(part[start:], at + start)
+    end = start + closing(part[start:], at + start)
     inside = part[start + 1 : end].strip()
     return end + 1 if inside and not inside.isdecimal() else 0
 
@@ -281,15 +233,15 @@ def _parse_axes(
     if element not in ELEMENTS:
         near = did_you_mean(name, ELEMENTS) or f"; known: {KNOWN_ELEMENTS}"
         reason = f"'{name}' is not a class of array elements{near}"
-        raise _SyntaxFault(reason, at, len(name))
+        raise SyntaxFault(reason, at, len(name))
     inside, place = part[start + 1 :], at + start + 1
-    inside = inside[: _closing(part[start:], place) - 1]
-    texts = [] if inside.strip() == "()" else _items(inside, place)
+    inside = inside[: closing(part[start:], place) - 1]
+    texts = [] if inside.strip() == "()" else split_items(inside, place)
     try:
         return ArrayType(element, read_axes([text for text, _ in texts]), or_number)
     except ShapeFault as fault:
         text, where = texts[fault.index]
-        raise _SyntaxFault(
+        raise SyntaxFault(
             f"the shape of an array: {fault.reason}", where, len(text)
         ) from None
 
@@ -309,9 +261,9 @@ def _hint(name: str) -> str:
 
 def _parse_dict(part: str, at: int) -> tuple[SchemaType, Alias | None, int]:
     start = part.index("(")
-    end = start + _closing(part[start:], at + start)
+    end = start + closing(part[start:], at + start)
     inside = part.index(",", start) + 1
-    item, alias = _whole_type(*_stripped(part[inside:end], at + inside))
+    item, alias = _whole_type(*stripped(part[inside:end], at + inside))
     return DictOf(item), alias, end + 1
 
 
@@ -322,40 +274,32 @@ _CHOICES: dict[str, type] = {"str": str, "int": int, "bool": bool}
 def _parse_choice(
     name: str, part: str, at: int, start: int
 ) -> tuple[SchemaType, Alias | None, int]:
-    end = start + _closing(part[start:], at + start)
+    end = start + closing(part[start:], at + start)
     if name not in _CHOICES:
-        raise _SyntaxFault(
+        raise SyntaxFault(
             f"a choice has str, int or bool values, not {name}", at, len(name)
         )
     options: list[Any] = []
-    for text, place in _items(part[start + 1 : end], at + start + 1):
-        option = _read_option(text)
+    for text, place in split_items(part[start + 1 : end], at + start + 1):
+        option = read_option(text)
         if type(option) is not _CHOICES[name] or option in options:
             reason = "appears twice" if option in options else f"is not of type {name}"
-            raise _SyntaxFault(f"the choice {text} {reason}", place, len(text))
+            raise SyntaxFault(f"the choice {text} {reason}", place, len(text))
         options.append(option)
     if not options:
-        raise _SyntaxFault("a choice needs values to choose from", at, end + 1)
+        raise SyntaxFault("a choice needs values to choose from", at, end + 1)
     return Choice(name, tuple(options)), None, end + 1
 
 
-def _read_option(text: str) -> Any:
-    """One value of a choice; None for text that cannot be read."""
-    try:
-        return _read_string(text) if text[:1] in ("'", '"') else _read_number(text)
-    except _READ_ERRORS:
-        return None
-
-
 def _parse_tuple(part: str, at: int) -> tuple[SchemaType, Alias | None, int]:
-    end = _closing(part, at)
-    found = [_whole_type(*item) for item in _items(part[1:end], at + 1)]
+    end = closing(part, at)
+    found = [_whole_type(*item) for item in split_items(part[1:end], at + 1)]
     if not found:
-        raise _SyntaxFault("a tuple needs a type for each place", at, end + 1)
+        raise SyntaxFault("a tuple needs a type for each place", at, end + 1)
     # One name is for all arrays of an argument. It is written at the first.
     aliases = [alias for declared, alias in found if holds_arrays(declared)]
     if any(aliases[1:]):
-        raise _SyntaxFault("write the alias of a tuple at its first array", at, end + 1)
+        raise SyntaxFault("write the alias of a tuple at its first array", at, end + 1)
     alias = aliases[0] if aliases else None
     return TupleOf(tuple(declared for declared, _ in found)), alias, end + 1
 
@@ -363,7 +307,7 @@ def _parse_tuple(part: str, at: int) -> tuple[SchemaType, Alias | None, int]:
 def _whole_type(text: str, at: int) -> tuple[SchemaType, Alias | None]:
     found, alias, end = _parse_type(text, at)
     if text[end:].strip():
-        raise _SyntaxFault(f"cannot read {text[end:]!r}", at + end, len(text) - end)
+        raise SyntaxFault(f"cannot read {text[end:]!r}", at + end, len(text) - end)
     return found, alias
 
 
@@ -374,7 +318,7 @@ def _parse_suffix(
         if match[0] != "?":
             found = ListOf(found, int(match[1]) if match[1] else None)
         elif isinstance(found, Maybe):
-            raise _SyntaxFault("'?' appears twice", at + end)
+            raise SyntaxFault("'?' appears twice", at + end)
         else:
             found = Maybe(found)
         end = match.end()
@@ -386,115 +330,21 @@ def _parse_suffix(
 
 def _parse_returns(text: str, at: int) -> tuple[tuple[Return, ...], bool]:
     if not text:
-        raise _SyntaxFault("the results are missing", at)
-    whole = text[0] == "(" and _closing(text, at) == len(text) - 1
+        raise SyntaxFault("the results are missing", at)
+    whole = text[0] == "(" and closing(text, at) == len(text) - 1
     if not whole:
         return (_parse_return(text, at, []),), False
     found: list[Return] = []
-    for part, place in _items(text[1:-1], at + 1):
+    for part, place in split_items(text[1:-1], at + 1):
         found.append(_parse_return(part, place, [r.name for r in found]))
-    return tuple(found), len(_split(text[1:-1], at + 1)) > 1
+    return tuple(found), len(split(text[1:-1], at + 1)) > 1
 
 
 def _parse_return(part: str, at: int, before: list[str]) -> Return:
     found, alias, end = _parse_type(part, at)
-    name, place = _stripped(part[end:], at + end)
+    name, place = stripped(part[end:], at + end)
     if name and not name.isidentifier():
-        raise _SyntaxFault(f"cannot read {name!r}", place, len(name))
+        raise SyntaxFault(f"cannot read {name!r}", place, len(name))
     if name and name in before:
-        raise _SyntaxFault(f"result '{name}' appears twice", at, len(part))
+        raise SyntaxFault(f"result '{name}' appears twice", at, len(part))
     return Return(found, name, alias)
-
-
-# ---- defaults: what `print_value` writes ----
-
-
-# Errors of the readers of numbers, strings and dtypes.
-_READ_ERRORS = (ValueError, TypeError, SyntaxError, LookupError, AttributeError)
-
-
-def _refuse(text: str) -> NoReturn:
-    raise ValueError(text)
-
-
-def _parse_default(text: str, declared: SchemaType, at: int) -> Any:
-    try:
-        return check_default(_read_value(text, declared), declared)
-    except (Mismatch, _SyntaxFault, *_READ_ERRORS) as error:
-        why = f": {error}" if isinstance(error, Mismatch) and str(error) else ""
-        reason = f"default {text or 'nothing'} does not fit {declared}{why}"
-        raise _SyntaxFault(reason, at, len(text)) from None
-
-
-def _read_value(text: str, declared: SchemaType) -> Any:
-    declared = declared.item if isinstance(declared, Maybe) else declared
-    if text == "None":
-        return None
-    if isinstance(declared, ClassOf):
-        return _read_object(text, declared)
-    if isinstance(declared, ListOf | TupleOf) and text[:1] in ("[", "("):
-        return _read_items(text, declared)
-    if isinstance(declared, ListOf) and declared.length is not None:
-        return (_read_value(text, declared.item),) * declared.length
-    is_single = isinstance(declared, Base | ArrayType | Choice)
-    if not is_single and text[:1] not in ("'", '"'):
-        what = f"[{text}]" if isinstance(declared, ListOf) else "(...)"
-        raise Mismatch(f"write {what}")
-    return _read_base(text, declared)
-
-
-def _read_base(text: str, declared: SchemaType) -> Any:
-    if text[:1] in ("'", '"'):
-        return _read_string(text)
-    return _read_dtype(text) if declared == DTYPE else _read_number(text)
-
-
-def _read_items(text: str, declared: ListOf | TupleOf) -> tuple[Any, ...]:
-    if _closing(text, 0) != len(text) - 1 or text[0] + text[-1] not in ("[]", "()"):
-        raise ValueError(text)
-    inside = _items(text[1:-1], 0)
-    if isinstance(declared, ListOf):
-        return tuple(_read_value(part, declared.item) for part, _ in inside)
-    pairs = zip(inside, declared.items, strict=True)
-    return tuple(_read_value(part, item_type) for (part, _), item_type in pairs)
-
-
-def _read_object(text: str, declared: ClassOf) -> Any:
-    """A member by its name, or an object by its fields in order."""
-    if declared.is_enum:
-        cls: Any = declared.cls
-        if text.removeprefix("-").isdecimal():
-            return cls(int(text))
-        return cls[_read_string(text) if text[:1] in ("'", '"') else text]
-    if declared.fields.is_dict:
-        raise Mismatch("a default must be immutable")
-    if text in ("()", "") and declared.items:
-        raise ValueError(text)
-    fields = TupleOf(tuple(declared.items.values()))
-    return declared.fields.like(None, list(_read_items(text, fields)))
-
-
-def _read_string(text: str) -> str:
-    read: Callable[[str], Any] = json.loads if text[0] == '"' else ast.literal_eval
-    found = read(text)
-    return found if isinstance(found, str) else _refuse(text)
-
-
-def _read_number(text: str) -> Any:
-    if text in _TRUTHS:
-        return _TRUTHS[text]
-    for read in (int, float, complex):
-        try:
-            return read(text)
-        except ValueError:
-            continue
-    raise ValueError(text)
-
-
-_TRUTHS = {"True": True, "true": True, "False": False, "false": False}
-
-
-def _read_dtype(text: str) -> np.dtype[Any]:
-    if text.startswith("["):
-        return np.lib.format.descr_to_dtype(ast.literal_eval(text))
-    return np.dtype(text)
