@@ -129,7 +129,7 @@ def test_wrong_number_of_strides() -> None:
 
 
 def test_unknown_device() -> None:
-    """A device that nobody registered is refused."""
+    """A device that is not registered is refused."""
     with pytest.raises(co.ArgumentError, match="unknown device 'gpu'"):
         FakeArray((2,), device="gpu")
 

@@ -244,7 +244,7 @@ def test_arrays_of_a_registered_kind_are_made_and_read() -> None:
 
 
 def test_kinds_at_hand_can_be_made() -> None:
-    """A kind is at hand once it can be made of NumPy's arrays."""
+    """A kind is listed as available once its arrays can be made from NumPy arrays."""
     co.register_array_type("cell", Cell)
     assert "cell" not in devices_at_hand()
     co.register_array_type("cell", Cell, from_numpy=Cell)

@@ -58,7 +58,7 @@ def test_leaves_come_in_order(value: Any, leaves: list[Any]) -> None:
 
 
 def test_an_object_without_changes_stays_itself() -> None:
-    """Lists and dicts are made anew, since they can change."""
+    """Lists and dicts are copied, since they can change; an object is not."""
     weights, items = Weights(X, Y), [X]
     assert map_nested(weights, lambda leaf: leaf) is weights
     assert map_nested(items, lambda leaf: leaf) is not items

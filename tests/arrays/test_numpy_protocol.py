@@ -381,7 +381,7 @@ def test_writing_into_a_tracer() -> None:
 
 
 def test_no_hash() -> None:
-    """There is no hash, since == is elementwise, as for arrays."""
+    """Values cannot be hashed, since == is elementwise, as for arrays."""
     for run in (boxed, batched, faked):
         with pytest.raises(TypeError, match="unhashable"):
             run(hash, X)

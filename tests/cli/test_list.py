@@ -15,7 +15,7 @@ from tests.cli._commands import Run, at, lines
 
 @pytest.mark.usefixtures("ours")
 def test_list_is_a_table_of_rules(run: Run) -> None:
-    """The table of a namespace tells own rules from derived ones."""
+    """The table of a namespace shows which rules are registered and which are derived."""
     assert run("list", "cli_ops") == lines("""
         cli_ops: 5 operators
         operator              kernels  fake  autograd  jvp       vmap  others                                            schema

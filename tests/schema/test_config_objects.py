@@ -244,7 +244,7 @@ def test_a_tangent_reaches_the_array_inside(form: str) -> None:
 
 @each_form
 def test_a_batch_inside_runs_by_rows(form: str) -> None:
-    """Without a rule each row is an object of its own."""
+    """Without a rule the operator gets a separate object for each row."""
     op, make = operator(form), FORMS[form][1]
     rows = np.stack([W, W + 1.0])
     with pytest.warns(co.CustomOpWarning, match="no vmap rule"):
@@ -254,7 +254,7 @@ def test_a_batch_inside_runs_by_rows(form: str) -> None:
 
 @each_form
 def test_a_vmap_rule_gets_axes_nested_as_the_object_is(form: str) -> None:
-    """The batch axis is in the place of the array; None everywhere else."""
+    """`in_dims` has the shape of the object: the batch axis for the array, else None."""
     op, (_, make, get) = operator(form), FORMS[form]
     seen = []
 
@@ -763,7 +763,7 @@ def test_a_result_may_be_none(gives: bool) -> None:
 
 
 def test_generators_inside_objects_make_an_operator_random() -> None:
-    """Rows of a batch draw alike under ``randomness="same"``."""
+    """Rows of a batch draw the same numbers under ``randomness="same"``."""
 
     @dataclass(frozen=True)
     class Source:

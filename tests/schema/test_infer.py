@@ -351,7 +351,7 @@ def writes(x: co.Array, ys: list[co.Array], k: int, z: co.Array | None) -> None:
     ids=str,
 )
 def test_written_arguments_are_marked(mutates_args: Any, text: str) -> None:
-    """Each written argument has a letter of its own, also inside lists."""
+    """Each written argument has its own letter, also inside lists."""
     assert inferred(writes, mutates_args) == text
 
 

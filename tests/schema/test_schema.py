@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("built_in_kinds")
     ],
 )
 def test_schemas_that_print_differently_differ(one: str, two: str) -> None:
-    """1, 1.0 and True are defaults of their own, and so are 0.0 and -0.0."""
+    """The defaults 1, 1.0 and True differ, and so do 0.0 and -0.0."""
     assert co.Schema.parse(one) != co.Schema.parse(two)
 
 

@@ -54,7 +54,7 @@ def test_calls_fit_where_jaxtyping_says_so(pairs: list[tuple[str, Any]]) -> None
     )
 )
 def test_arrays_of_lists_are_held_to_the_others(rows: list[Any]) -> None:
-    """Each array of a list counts as an argument of its own, in the fast path too."""
+    """Each array of a list is checked like an argument, in the fast path too."""
     rows = [("n m", [(2, 3)], True), *rows]
     flat = [(spec, shape) for spec, shapes, _ in rows for shape in shapes]
     try:

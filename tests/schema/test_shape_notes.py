@@ -112,7 +112,7 @@ def test_dtypes_that_are_no_class_of_elements_are_an_error() -> None:
 
 
 def test_two_shapes_are_an_error() -> None:
-    """Which of two texts is the shape, nobody can know."""
+    """An annotation with two texts is refused: either could be the shape."""
     for annotation in (
         Annotated[co.Array, "m", "n"],
         Annotated[Float[np.ndarray, "m"], "n"],

@@ -47,8 +47,8 @@ def test_pointwise_fake(a: Any, p: str, b: Any, q: str) -> None:
     """Shape and dtype are those of NumPy's own sum."""
     op = define("(Array x, Array y) -> Array", lambda x, y: x + y, Tag.pointwise)
     expected = np.add(np.zeros(a, p), np.zeros(b, q))
-    told = op(co.FakeArray(a, p), co.FakeArray(b, q))
-    assert (told.shape, told.dtype) == (expected.shape, expected.dtype)
+    fake = op(co.FakeArray(a, p), co.FakeArray(b, q))
+    assert (fake.shape, fake.dtype) == (expected.shape, expected.dtype)
 
 
 @pytest.mark.parametrize(("number", "dtype"), [(2, "i4"), (2.0, "i4"), (2.0, "f4")])
@@ -64,8 +64,8 @@ def test_pointwise_fake_of_several_results() -> None:
     """Each result has the same fake array."""
     schema = "(Array x, Array y) -> (Array, Array)"
     op = define(schema, lambda x, y: (x + y, x - y), Tag.pointwise)
-    told = op(co.FakeArray((2, 1)), co.FakeArray(3))
-    assert [t.shape for t in told] == [(2, 3), (2, 3)]
+    fake = op(co.FakeArray((2, 1)), co.FakeArray(3))
+    assert [t.shape for t in fake] == [(2, 3), (2, 3)]
 
 
 def test_pointwise_fake_keeps_the_device() -> None:
@@ -223,10 +223,10 @@ AXES += [(MANY, axis) for axis in (None, [0], [0, 2], [-1, 0], [])]
 def test_reduction_fake(schema: str, axis: Any, keepdims: bool) -> None:
     """The fake kernel drops or keeps the axes that NumPy does."""
     op = reduction(schema)
-    told = op(co.FakeArray((2, 3, 4), "f4"), axis, keepdims=keepdims)
+    fake = op(co.FakeArray((2, 3, 4), "f4"), axis, keepdims=keepdims)
     where = tuple(axis) if isinstance(axis, list) else axis
     expected = np.sum(X.astype("f4"), axis=where, keepdims=keepdims)
-    assert (told.shape, told.dtype) == (expected.shape, expected.dtype)
+    assert (fake.shape, fake.dtype) == (expected.shape, expected.dtype)
 
 
 @pytest.mark.parametrize("dim", [0, 1, 2])
@@ -431,7 +431,7 @@ def test_vmap_of_several_results_that_depend_on_data() -> None:
 
 
 def test_vmap_of_no_rows_that_depend_on_data() -> None:
-    """Without a row nobody knows the shape."""
+    """Without a row the shape of the results is unknown."""
     with pytest.raises(co.VmapError, match="no row says what"):
         co.vmap(nonzero)(np.zeros((0, 3)))
 
@@ -531,7 +531,7 @@ def order_of(x: np.ndarray) -> np.ndarray:
 
 
 def test_contiguous_other_kind() -> None:
-    """Arrays of a kind without strides are passed on as they are."""
+    """Arrays without strides are passed on unchanged."""
 
     class Ranged:
         shape, dtype = (3,), np.dtype(float)
@@ -564,9 +564,9 @@ def test_contiguous_and_written() -> None:
     )
 
 
-def layout(tag: Any, kernel: Any, told: Any) -> Any:
+def layout(tag: Any, kernel: Any, fake: Any) -> Any:
     """An operator with a fake kernel, and a tag on its layout."""
-    return define("(Array x) -> Array", kernel, tag).register_fake(told)
+    return define("(Array x) -> Array", kernel, tag).register_fake(fake)
 
 
 def padded(x: np.ndarray) -> np.ndarray:
@@ -582,20 +582,20 @@ def test_strides_are_compared_in_order_alone() -> None:
 
 
 def test_needs_exact_strides() -> None:
-    """With the tag it is one."""
+    """With the tag a gap between rows is an error."""
     op = layout(Tag.needs_exact_strides, padded, lambda x: co.FakeArray(x.shape))
     with pytest.raises(co.ContractError, match="they differ in strides"):
         op(X)
-    told = layout(
+    right = layout(
         Tag.needs_exact_strides,
         padded,
         lambda x: co.FakeArray(x.shape, float, (120, 40, 8)),
     )
-    assert told(X).shape == X.shape
+    assert right(X).shape == X.shape
 
 
 def test_exact_strides_of_broadcast_inputs() -> None:
-    """They are compared for broadcast inputs as well."""
+    """Strides are compared for broadcast inputs as well."""
     op = layout(
         Tag.needs_exact_strides,
         lambda x: np.array(x, order="F"),

@@ -1,4 +1,4 @@
-"""assert_close tells arrays that are close from others, and says where they differ."""
+"""assert_close passes for close arrays, and says where other arrays differ."""
 # ruff: noqa: ISC004 - a message stands in the table line by line
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def test_inputs_of_numpy_operators(name: str) -> None:
 
 
 def test_table_covers_signatures() -> None:
-    """The table has at least 60 functions, and 20 with a fake kernel of their own."""
+    """The table has at least 60 functions, 20 of them with a fake kernel."""
     assert len(CASES) >= 60
     assert sum(fake is not None for _, fake, _ in CASES.values()) >= 20
 

@@ -92,12 +92,12 @@ def rebuilt(op: Any, sample: Sample) -> Sample:
 def same(a: Any, b: Any) -> bool:
     """Whether two values are the same, with layout and flags."""
     if isinstance(a, np.ndarray):
-        alike = a.dtype == b.dtype and a.strides == b.strides and a.shape == b.shape
+        matches = a.dtype == b.dtype and a.strides == b.strides and a.shape == b.shape
         flags = [(v.flags.writeable, v.flags.aligned) for v in (a, b)]
         values = a.dtype.kind == "V" or np.array_equal(
             a, b, equal_nan=a.dtype.kind in "fc"
         )
-        return alike and flags[0] == flags[1] and values
+        return matches and flags[0] == flags[1] and values
     if hasattr(a, "bit_generator"):
         return str(a.bit_generator.state) == str(b.bit_generator.state)
     items = children(a)

@@ -316,7 +316,7 @@ def inplace_variant_differs(wrong: bool) -> Any:
 def out_is_added_to(wrong: bool) -> Any:
     def square_out(x: A, *, out: A) -> A:
         if x.shape != out.shape or x.dtype != out.dtype:
-            raise ValueError("alike")
+            raise ValueError("x and out must have one shape and dtype")
         if not wrong:
             out[...] = 0
         out += x * x
