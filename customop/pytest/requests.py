@@ -185,7 +185,7 @@ def option_of(config: pytest.Config) -> Option:
             "  do: name the operators too: --opcheck NAMESPACE --opcheck-accept"
         )
     with _usage("--opcheck-checks"):
-        checks = checks_in(config.getoption("opcheck_checks"))
+        checks = checks_in(str(config.getoption("opcheck_checks")))
     request = Request(patterns, tuple(check.name for check in checks))
     with _usage("--opcheck-failures"):
         known = KnownFailures(_path_of(config), CHECK_NAMES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 __all__ = [
     "Part",
@@ -17,7 +18,7 @@ __all__ = [
 _OPEN, _CLOSE = "([{", ")]}"
 
 # A part of the text, and where it begins.
-Part = tuple[str, int]
+Part: TypeAlias = tuple[str, int]
 
 
 class SyntaxFault(Exception):
@@ -25,7 +26,9 @@ class SyntaxFault(Exception):
 
     def __init__(self, reason: str, at: int, width: int = 1) -> None:
         super().__init__(reason)
-        self.reason, self.at, self.width = reason, at, width
+        self.reason: str = reason
+        self.at: int = at
+        self.width: int = width
 
 
 def outside(text: str) -> Iterator[tuple[int, int, str]]:
