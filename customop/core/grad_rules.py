@@ -218,7 +218,9 @@ def _check_backward(definition: Definition, backward: Any) -> None:
         ["ctx", *grads],
         [],
         free=1 + len(grads),
-        do=f"write def backward(ctx, {', '.join(grads)}): one gradient for each output",
+        do=lambda: (
+            f"write def backward(ctx, {', '.join(grads)}): one gradient for each output"
+        ),
     )
 
 

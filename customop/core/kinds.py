@@ -206,7 +206,7 @@ class ArrayClassKind(MergedKind):
             ["op", "args", "kwargs"],
             [],
             free=3,
-            do="write def rule(op, args, kwargs): ...",
+            do=lambda: "write def rule(op, args, kwargs): ...",
         )
 
     def place_of(self, fn: Any) -> str:

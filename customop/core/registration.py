@@ -31,6 +31,8 @@ class Registration:
         Whose closing takes it back; None where it stays.
     with_below : bool
         Whether `fn` takes the function below as its first argument.
+    kind : RuleKind
+        The kind of rule.
     place : str
         File and line that messages name.
     """
@@ -40,15 +42,12 @@ class Registration:
     fn: Any
     owner: object = None
     with_below: bool = False
+    kind: RuleKind = field(init=False)
     place: str = field(init=False)
 
     def __post_init__(self) -> None:
+        self.kind = rule_kind(self.key)
         self.place = self.kind.place_of(self.fn)
-
-    @property
-    def kind(self) -> RuleKind:
-        """The kind of rule."""
-        return rule_kind(self.key)
 
     def check(self, definition: Definition) -> None:
         """Raise unless it fits a definition of the operator."""

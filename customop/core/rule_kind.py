@@ -146,7 +146,7 @@ class RuleKind:
             positional,
             keywords,
             free=len(self.leading),
-            do=f"write def {_signature_text(positional, keywords)}",
+            do=lambda: f"write def {_signature_text(positional, keywords)}",
         )
 
     def place_of(self, fn: Any) -> str:
@@ -347,7 +347,7 @@ def check_kernel(definition: Definition, fn: Any, what: str) -> None:
         fn,
         [p.name for p in definition.schema.positional],
         [p.name for p in definition.schema.keyword_only],
-        do=f"write the parameters of {definition.show()}",
+        do=lambda: f"write the parameters of {definition.show()}",
     )
 
 

@@ -30,12 +30,12 @@ def check_parameters(
     keywords: Sequence[str],
     *,
     free: int = 0,
-    do: str = "",
+    do: Callable[[], str] = str,
 ) -> None:
     """Raise unless `fn` takes these parameters.
 
     The first `free` parameters may have any names, and so may those that are
-    positional-only or begin with an underscore.
+    positional-only or begin with an underscore. `do` is called only for an error.
     """
     if has_exactly(fn, positional, keywords, free):
         return
@@ -44,7 +44,7 @@ def check_parameters(
         return
     problem = mismatch(given, positional, keywords, free)
     if problem:
-        raise RegistrationError(f"{what} {problem}", f"at {place(fn)}", do=do)
+        raise RegistrationError(f"{what} {problem}", f"at {place(fn)}", do=do())
 
 
 _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
@@ -53,14 +53,14 @@ _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 def has_exactly(
     fn: object, positional: Sequence[str], keywords: Sequence[str], free: int = 0
 ) -> bool:
-    """Whether a plain function has these parameters and no defaults, by its code.
+    """Whether a plain function has these parameters, by its code.
 
     It takes 0.5 us; `inspect.signature` takes 15 us.
     """
     # `__wrapped__` and the like, in `__dict__`, can change the signature.
     if type(fn) is not FunctionType or fn.__dict__:
         return False
-    if fn.__defaults__ or fn.__kwdefaults__ or fn.__code__.co_flags & _VARIADIC:
+    if fn.__code__.co_flags & _VARIADIC:
         return False
     count, names = fn.__code__.co_argcount, fn.__code__.co_varnames
     end = count + fn.__code__.co_kwonlyargcount
