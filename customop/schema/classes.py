@@ -7,6 +7,7 @@ import enum
 import inspect
 import typing
 from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import typing_extensions
@@ -23,7 +24,7 @@ __all__ = [
 ]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class ClassFields:
     """The fields of a class of config objects, and how its objects are made.
 
@@ -46,7 +47,7 @@ class ClassFields:
     by_call: tuple[str, ...] | None = None
     is_frozen: bool = True
 
-    @property
+    @cached_property
     def is_dict(self) -> bool:
         """Whether objects are plain dicts: those of a TypedDict."""
         return typing_extensions.is_typeddict(self.cls)

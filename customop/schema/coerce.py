@@ -225,17 +225,17 @@ class _Coercion(Visitor):
         return value
 
     def close(self, value: Any, declared: NestedType, items: list[Any]) -> Any:
+        if isinstance(declared, ClassOf) and not declared.fields.is_dict:
+            same = all(map(operator.is_, declared.fields.items(value), items))
+            return value if same else declared.fields.like(value, items)
         if isinstance(declared, ListOf | TupleOf):
             is_list = isinstance(declared, ListOf) and not declared.is_tuple
             wanted = list if is_list else tuple
             same = type(value) is wanted and all(map(operator.is_, value, items))
             return value if same else wanted(items)
-        if isinstance(declared, DictOf) or declared.fields.is_dict:
-            same = type(value) is dict and all(map(operator.is_, value.values(), items))
-            pairs = zip(value, items, strict=True)
-            return value if same else {_to_str(key): item for key, item in pairs}
-        same = all(map(operator.is_, declared.fields.items(value), items))
-        return value if same else declared.fields.like(value, items)
+        same = type(value) is dict and all(map(operator.is_, value.values(), items))
+        pairs = zip(value, items, strict=True)
+        return value if same else {_to_str(key): item for key, item in pairs}
 
 
 coerce: Callable[[Any, SchemaType], Any] = _Coercion().visit

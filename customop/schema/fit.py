@@ -18,6 +18,7 @@ from customop.schema.types import (
     SchemaType,
     TupleOf,
     holds_arrays,
+    place_in,
     typed_items,
 )
 
@@ -45,12 +46,10 @@ class Visitor:
         Mismatch
             If it does not fit the type.
         """
-        while isinstance(declared, Maybe):
-            if value is None:
-                return None
-            declared = declared.item
         if isinstance(declared, Base):
             return self.base(value, declared)
+        if isinstance(declared, Maybe):
+            return None if value is None else self.visit(value, declared.item)
         if isinstance(declared, ArrayType):
             return self.array(value, declared)
         if isinstance(declared, Choice):
@@ -65,7 +64,8 @@ class Visitor:
                 items.append(self.visit(item, item_type))
         except Mismatch as error:
             # Those that fit are in `items`, so the next one is at fault.
-            raise Mismatch(f"at {parts[len(items)][0]} {error}") from None
+            place = place_in(declared, parts[len(items)][0])
+            raise Mismatch(f"at {place} {error}") from None
         return self.close(opened, declared, items)
 
     def fault(self, value: Any, declared: SchemaType) -> str:
@@ -129,13 +129,14 @@ def typed_arrays(
     if isinstance(declared, ArrayType):
         yield where, value, declared
     elif holds_arrays(declared):
-        for place, item, item_type in _items_that_fit(value, declared):
+        for step, item, item_type in _items_that_fit(value, declared):
+            place = place_in(declared, step)
             yield from typed_arrays(item, item_type, f"{where} at {place}")
 
 
 def _items_that_fit(
     value: Any, declared: SchemaType
-) -> Sequence[tuple[str, Any, SchemaType]]:
+) -> Sequence[tuple[Any, Any, SchemaType]]:
     try:
         return typed_items(value, declared)
     except (TypeError, AttributeError, ValueError, KeyError):

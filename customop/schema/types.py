@@ -6,6 +6,7 @@ import enum
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 from customop.schema.classes import ClassFields
@@ -35,6 +36,7 @@ __all__ = [
     "item_shape",
     "lead_of",
     "parts",
+    "place_in",
     "places_of_shapes",
     "shapes_in",
     "typed_items",
@@ -136,7 +138,7 @@ class TupleOf:
         return f"({inside},)" if len(self.items) == 1 else f"({inside})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ClassOf:
     """Objects of a class, named ``package.module.Class``.
 
@@ -162,7 +164,7 @@ class ClassOf:
         """The class."""
         return self.fields.cls
 
-    @property
+    @cached_property
     def is_enum(self) -> bool:
         """Whether objects are members of an Enum."""
         return issubclass(self.cls, enum.Enum)
@@ -256,16 +258,25 @@ def is_single_array(declared: SchemaType) -> bool:
     return isinstance(inner, ArrayType)
 
 
-def typed_items(value: Any, declared: SchemaType) -> list[tuple[str, Any, SchemaType]]:
-    """The parts of a nested value: the place in words, the part and its type."""
+def typed_items(value: Any, declared: SchemaType) -> list[tuple[Any, Any, SchemaType]]:
+    """The parts of a nested value: the index, key or name, the part and its type."""
     if isinstance(declared, ListOf):
-        return [(f"index {i}", v, declared.item) for i, v in enumerate(value)]
+        return [(i, v, declared.item) for i, v in enumerate(value)]
     if isinstance(declared, TupleOf):
         pairs = zip(value, declared.items, strict=True)
-        return [(f"index {i}", v, t) for i, (v, t) in enumerate(pairs)]
+        return [(i, v, t) for i, (v, t) in enumerate(pairs)]
     if isinstance(declared, DictOf):
-        return [(f"key {name!r}", v, declared.item) for name, v in value.items()]
+        return [(name, v, declared.item) for name, v in value.items()]
     assert isinstance(declared, ClassOf)
     if declared.fields.is_dict:
-        return [(f"key {n!r}", v, declared.items[n]) for n, v in value.items()]
-    return [(f"field '{n}'", getattr(value, n), t) for n, t in declared.items.items()]
+        return [(n, v, declared.items[n]) for n, v in value.items()]
+    return [(n, getattr(value, n), t) for n, t in declared.items.items()]
+
+
+def place_in(declared: SchemaType, step: Any) -> str:
+    """The place of a part in words, from the step that `typed_items` gives."""
+    if isinstance(declared, ListOf | TupleOf):
+        return f"index {step}"
+    if isinstance(declared, ClassOf) and not declared.fields.is_dict:
+        return f"field '{step}'"
+    return f"key {step!r}"

@@ -17,7 +17,7 @@ from customop.arrays.nested import flat, map_nested
 from customop.core.dispatch import select
 from customop.core.samples import Sample
 from customop.errors import CustomOpError, innermost
-from customop.schema.types import ClassOf, Maybe, typed_items
+from customop.schema.types import ClassOf, Maybe, place_in, typed_items
 from customop.testing.checks.session import Run, Session, same_bits
 from customop.testing.fault import Fault
 
@@ -156,11 +156,12 @@ def _check_object(value: Any, declared: ClassOf) -> str:
         return f"{cls.__qualname__} is not found by its name in {cls.__module__}"
     for way, made in (("pickle", _pickled(value)), ("deepcopy", copy.deepcopy(value))):
         items, others = (typed_items(v, declared) for v in (value, made))
-        for (name, before, _), (_, after, _) in zip(items, others, strict=True):
+        for (step, before, _), (_, after, _) in zip(items, others, strict=True):
             pairs = zip(flat(before), flat(after), strict=True)
             if not all(_is_equal(a, b) for a, b in pairs):
+                place = place_in(declared, step)
                 raise Fault(
-                    f"takes {cls.__qualname__}, whose {name} is another after {way}",
+                    f"takes {cls.__qualname__}, whose {place} is another after {way}",
                     f"{before!r} before, {after!r} after",
                     do="let __reduce__, or __getstate__, keep all fields",
                 )
