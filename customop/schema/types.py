@@ -186,10 +186,14 @@ GENERATOR: Final = Base("Generator")
 SCALAR: Final = Base("Scalar")
 
 
+# A tuple: `Maybe | ListOf | DictOf` in a check is built anew each time.
+_WITH_ITEM = (Maybe, ListOf, DictOf)
+
+
 def parts(declared: SchemaType) -> Iterator[SchemaType]:
     """A type and all types within it."""
     yield declared
-    if isinstance(declared, Maybe | ListOf | DictOf):
+    if isinstance(declared, _WITH_ITEM):
         yield from parts(declared.item)
     elif isinstance(declared, TupleOf):
         for item in declared.items:
@@ -227,7 +231,7 @@ def places_of_shapes(declared: SchemaType, place: str) -> Iterator[tuple[str, Sh
 
     All items of a list or a dict count as one.
     """
-    if isinstance(declared, Maybe | ListOf | DictOf):
+    if isinstance(declared, _WITH_ITEM):
         yield from places_of_shapes(declared.item, place)
     elif isinstance(declared, TupleOf):
         for i, item in enumerate(declared.items):
