@@ -37,7 +37,10 @@ def check_agrees(
         _check_same_shapes(fn, schema)
     positional = [p.name for p in schema.positional]
     keywords = [p.name for p in schema.keyword_only]
-    if has_exactly(fn, positional, keywords):
+    has_defaults = getattr(fn, "__defaults__", None) or getattr(
+        fn, "__kwdefaults__", None
+    )
+    if has_exactly(fn, positional, keywords) and not has_defaults:
         return
     given = parameters_of(fn)
     if given is None:

@@ -53,7 +53,7 @@ _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 def has_exactly(
     fn: object, positional: Sequence[str], keywords: Sequence[str], free: int = 0
 ) -> bool:
-    """Whether a plain function has these parameters, by its code.
+    """Whether a plain function has these parameters, by its code. Defaults may differ.
 
     It takes 0.5 us; `inspect.signature` takes 15 us.
     """
