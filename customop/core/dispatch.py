@@ -121,6 +121,8 @@ def select(
         positional, keywords = op.schema.split(args)
         return rule, (op, tuple(positional), keywords), {}, None
     kind, has_scalar = kind_of_call(op, args)
+    # Before the kernel is looked up: a proof counts only while they are the operator's.
+    plans = op.plans
     kernel = find_kernel(op, kind)
     if kernel is None:
         raise missing_kernel(op, kind)
@@ -133,9 +135,9 @@ def select(
         args = in_c_order(op, args)
     proof: FakeProof | Proof | AfterCall | None
     if kind == FAKE:
-        proof = FakeProof(op, kernel, args)
+        proof = FakeProof(op, plans, kernel, args)
     else:
-        proof = proof_of(op, kernel, kind, args)
+        proof = proof_of(op, plans, kernel, kind, args)
         if proof is not None:
             args = proof.values
     if not op.schema.keyword_only:

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from customop.core import dispatch as dispatching
 
 _numbers = itertools.count()
 X = np.arange(6.0).reshape(2, 3)
@@ -750,3 +751,53 @@ def test_a_mode_of_another_thread_changes_no_rule(mode: Any) -> None:
         stop.set()
         thread.join()
     assert said == ["kernel"]
+
+
+# ---- a kernel that is registered while another one runs ----
+
+
+@pytest.mark.parametrize("checks", ["first", "never"])
+def test_a_kernel_registered_during_a_call_runs_in_the_next_one(
+    checks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that has found the old kernel does not put it on the fast path."""
+    co.config.checks = checks
+    op = co.custom_op(
+        f"dispatched::replaced_{checks}",
+        lambda x: x * 1,
+        mutates_args=(),
+        schema="(Array x) -> Array",
+        device_types="cpu",
+    )
+    find = dispatching.find_kernel
+
+    def find_then_replace(table: Any, kind: str) -> Any:
+        found = find(table, kind)
+        monkeypatch.undo()
+        op.register_kernel("cpu", lambda x: x * 2)
+        return found
+
+    monkeypatch.setattr(dispatching, "find_kernel", find_then_replace)
+    assert [op(np.ones(1)).tolist() for _ in range(3)] == [[1.0], [2.0], [2.0]]
+
+
+def test_a_fake_kernel_registered_during_a_fake_call_is_checked() -> None:
+    """The shapes of a fake kernel are not proven by a call of the one before."""
+
+    def wrong(x: Any) -> Any:
+        return co.fake_like(x, shape=(7,))
+
+    def replaces_itself(x: Any) -> Any:
+        op.register_fake(wrong, override=True)
+        return co.fake_like(x)
+
+    op = co.custom_op(
+        "dispatched::fake_replaced",
+        lambda x: x * 1,
+        mutates_args=(),
+        schema="(float[n] x) -> float[n]",
+    )
+    op.register_fake(replaces_itself)
+    assert op(co.FakeArray((3,))).shape == (3,)
+    with pytest.raises(co.ContractError, match="7"):
+        op(co.FakeArray((3,)))

@@ -38,7 +38,7 @@ from customop.core.contract.memory import (
 from customop.core.contract.proven import AfterCall, note_proof
 from customop.core.contract.results import check_returns, check_shapes
 from customop.core.derived.find import Guess, find_fake
-from customop.core.table import RuleTable
+from customop.core.table import Plans, RuleTable
 from customop.errors import (
     ContractError,
     CustomOpError,
@@ -444,13 +444,16 @@ def _outline(values: Sequence[Any]) -> str:
 
 
 def proof_of(
-    op: RuleTable, kernel: Callable[..., Any], kind: str, args: Sequence[Any]
+    op: RuleTable,
+    plans: Plans,
+    kernel: Callable[..., Any],
+    kind: str,
+    args: Sequence[Any],
 ) -> Proof | AfterCall | None:
     """The proof of a call, or what follows a call that needs none, or None."""
     if kind in op.proven:
         return _after_call(op, kind, args)
     proves: type[Proof] = Proof
-    plans = op.plans
     if config.checks != "always" and kind in op.sampled:
         if type(args) is not Drawn and not config.draws():
             return _after_call(op, kind, args)

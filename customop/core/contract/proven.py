@@ -78,12 +78,17 @@ class AfterCall(_Unproven):
 class FakeProof(_Unproven):
     """A call of a fake kernel, whose result becomes fake at any depth."""
 
-    __slots__ = ("kernel", "op", "values")
+    __slots__ = ("kernel", "op", "plans", "values")
 
     def __init__(
-        self, op: RuleTable, kernel: Callable[..., Any], values: Sequence[Any]
+        self,
+        op: RuleTable,
+        plans: Plans,
+        kernel: Callable[..., Any],
+        values: Sequence[Any],
     ) -> None:
         self.op: RuleTable = op
+        self.plans: Plans = plans
         self.kernel: Callable[..., Any] = kernel
         self.values: Sequence[Any] = values
 
@@ -102,9 +107,8 @@ class FakeProof(_Unproven):
         if op.schema.has_shapes and not isinstance(self.kernel, Guess):
             is_proven = FAKE in op.proven and config.checks != "always"
             if not is_proven and config.checks != "never":
-                plans = op.plans
                 check_shapes(op, self.kernel, FAKE, self.values, found)
-                note_proof(op, plans, FAKE, self.kernel, copies=False)
+                note_proof(op, self.plans, FAKE, self.kernel, copies=False)
         return found
 
 
