@@ -73,7 +73,8 @@ def children(value: Any) -> Sequence[Any] | None:
     """The parts of a value that holds others, in order; None for any other value."""
     cls = type(value)
     if cls is list or cls is tuple:
-        return value  # type: ignore[no-any-return]
+        parts: Sequence[Any] = value
+        return parts
     nest = nests.get(cls)
     return None if nest is None else nest.items(value)
 

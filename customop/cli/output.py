@@ -40,7 +40,7 @@ def make_output(stream: TextIO, *, color: str = "auto", as_json: bool = False) -
         return Plain(stream)
     if not stream.isatty() and color != "always":
         return Plain(stream)
-    # rich is optional, and takes as long to import as the rest of the command line.
-    from customop.cli.colored import Rich  # noqa: PLC0415
+    # It takes as long to import as the rest of the command line.
+    from customop.cli.colored import Rich  # noqa: PLC0415  # rich is optional
 
     return Rich(stream, has_colors=color != "never")

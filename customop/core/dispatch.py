@@ -165,7 +165,8 @@ def find_kernel(op: RuleTable, kind: str) -> Callable[..., Any] | None:
     if row is None:
         row = table.get(COMPOSITE)
     if row is not None:
-        return row.fn  # type: ignore[no-any-return]
+        kernel: Callable[..., Any] = row.fn
+        return kernel
     found = find_fake(op) if kind == FAKE and not op.closed else None
     return op.fallback_for(kind) if found is None else found
 

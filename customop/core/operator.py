@@ -125,9 +125,8 @@ class Operator(RuleTable, Generic[P, R]):
         self.__wrapped__ = fn
         self.__annotations__: dict[str, Any] = getattr(fn, "__annotations__", {})
         before = self.__dict__.pop("call", None)
-        if (
-            before is not None
-        ):  # callers that hold the old function must not run the old kernel
+        if before is not None:
+            # Callers that hold the old function must not run the old kernel.
             set_fast_kernel(before, None)
         type(self).__call__ = _FirstCall()  # type: ignore[assignment]
         self.invoke: Callable[[Sequence[Any]], Any] = _invoker(self)
@@ -222,7 +221,7 @@ class Operator(RuleTable, Generic[P, R]):
 
     def dispatch(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the operator by the slow path, which must agree with the fast one."""
-        return self._copy_of_call()(*args, **kwargs)  # type: ignore[no-any-return]
+        return self._copy_of_call()(*args, **kwargs)  # type: ignore[no-any-return]  # R, as the call
 
     def _copy_of_call(self, **names: Any) -> Callable[..., Any]:
         """The generated call with other globals and without a fast path.
@@ -231,10 +230,10 @@ class Operator(RuleTable, Generic[P, R]):
         """
         call: Any = self.compile()
         names = {**call.__globals__, "_modes": [None], **names}
-        copied: Any = FunctionType(call.__code__, names, self.name, call.__defaults__)
+        copied = FunctionType(call.__code__, names, self.name, call.__defaults__)
         copied.__kwdefaults__ = call.__kwdefaults__
         copied.__qualname__ = call.__qualname__
-        return copied  # type: ignore[no-any-return]
+        return copied
 
     def bind(self, /, *args: Any, **kwargs: Any) -> Sequence[Any]:
         """The values that a call with these arguments gives to all parameters."""
@@ -363,7 +362,7 @@ class Operator(RuleTable, Generic[P, R]):
             If a kind is unknown, or `fn` does not take the operator's parameters.
         """
         kinds = check_device_types(self.qualname, device_types)
-        return self._register(kinds, fn, override=True)  # type: ignore[no-any-return]
+        return self._register(kinds, fn, override=True)  # type: ignore[no-any-return]  # by fn, as overloaded
 
     def set_kernel_enabled(
         self, device_type: str, enabled: bool = True
@@ -498,7 +497,7 @@ class Operator(RuleTable, Generic[P, R]):
             arguments or returns nothing, or there is a formula already.
         """
         rule = as_formula(backward, setup_context)
-        return self._register((AUTOGRAD,), rule, override=override)  # type: ignore[no-any-return]
+        return self._register((AUTOGRAD,), rule, override=override)  # type: ignore[no-any-return]  # self: a rule is given
 
     @overload
     def register_jvp(

@@ -124,7 +124,8 @@ def _lambda(
     parameters: Sequence[str], text: str, bound: dict[str, Any]
 ) -> Callable[..., bool]:
     made = f"lambda {', '.join(parameters)}: {text}"
-    return eval(made, bound)  # type: ignore[no-any-return]  # noqa: S307  # generated here
+    guard: Callable[..., bool] = eval(made, bound)  # noqa: S307  # generated here
+    return guard
 
 
 def _conditions(schema: Schema, bind: Callable[[str, Any], str]) -> list[str]:

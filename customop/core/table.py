@@ -168,11 +168,12 @@ class RuleTable:
 
     def fallback_for(self, kind: RuleKind | str) -> Callable[..., Any] | None:
         """The fallback of a kind for the operator, or None."""
+        # One object for as long as the table holds: a kernel is proven once. Read before
+        # the fallbacks, whose change replaces it.
+        known = self.plans.fallbacks
         rows = fallbacks.get(kind)
         if not rows or rows[-1].fn is fallthrough_kernel or self.closed:
             return None
-        # One object for as long as the table holds: a kernel is proven once.
-        known = self.plans.fallbacks
         if kind not in known:
             known[kind] = rows[-1].fn(self)
         return known[kind]
@@ -183,9 +184,9 @@ class RuleTable:
         """The rule that would run if a registration and all newer ones were gone."""
         rows = self.stacks.get(kind, ())
         at = next((i for i, row in enumerate(rows) if row.fn is fn), len(rows))
-        below = rows[at - 1].fn if at else fallthrough_kernel
+        below: Callable[..., Any] = rows[at - 1].fn if at else fallthrough_kernel
         if below is not fallthrough_kernel:
-            return below  # type: ignore[no-any-return]
+            return below
         if isinstance(kind, str):
             return self._kernel_without(kind)
         derived = None if kind.derive is None else kind.derive(self)
@@ -200,7 +201,8 @@ class RuleTable:
         for other in (DEFAULT, COMPOSITE):
             row = self.rows.get(other)
             if row is not None and (other is COMPOSITE or kind not in (FAKE, other)):
-                return row.fn  # type: ignore[no-any-return]
+                kernel: Callable[..., Any] = row.fn
+                return kernel
         found = self.fallback_for(kind)
         if found is None:
             raise self.error(

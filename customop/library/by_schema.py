@@ -81,7 +81,8 @@ def _define_in(
     def enter(fn: Any) -> None:
         lib.impl(lib.define(schema, tags=tags), fn)
 
-    return chained(None, None, enter)  # type: ignore[no-any-return]
+    decorator: Callable[[FnT], FnT] = chained(None, None, enter)
+    return decorator
 
 
 def impl(
@@ -166,7 +167,8 @@ def _impl_in(
             allow_override=allow_override,
         )
 
-    return chained(None, None, enter)  # type: ignore[no-any-return]
+    decorator: Callable[[FnT], FnT] = chained(None, None, enter)
+    return decorator
 
 
 def get_kernel(op: AnyOperator, device_type: str | RuleKind) -> Any:

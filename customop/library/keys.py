@@ -32,7 +32,8 @@ _BY_LOWER = {name.lower(): kind for name, kind in KEYS.items()}
 def kind_of_key(what: str, key: Any) -> str | RuleKind:
     """Return the kind that a dispatch key names; letter case does not matter."""
     if isinstance(key, RuleKind) or key in known_kinds():
-        return key  # type: ignore[no-any-return]
+        known: str | RuleKind = key
+        return known
     found = _BY_LOWER.get(key.lower()) if isinstance(key, str) else None
     if found is None:
         names = [*KEYS, *(k for k in known_kinds() if k.lower() not in _BY_LOWER)]

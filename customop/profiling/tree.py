@@ -183,9 +183,9 @@ class Track:
         self.inner = inner + spent
         branch.bytes_in += size
         # `min` and `max` take 200 ns more.
-        if spent < branch.shortest:  # noqa: PLR1730
+        if spent < branch.shortest:  # noqa: PLR1730  # as said above
             branch.shortest = spent
-        if spent > branch.longest:  # noqa: PLR1730
+        if spent > branch.longest:  # noqa: PLR1730  # as above
             branch.longest = spent
 
 

@@ -83,9 +83,9 @@ class FakeMode(Mode):
                 f"FakeMode.from_array: {show(x)} is not an array with data",
                 do="pass an array, such as np.asarray(x)",
             )
-        fake = to_fake(x)
+        fake: FakeArray = to_fake(x)
         if device is None:
-            return fake  # type: ignore[no-any-return]
+            return fake
         where = normalize_device(device)
         return make_fake(fake.shape, fake.dtype, fake.strides, where)
 

@@ -85,12 +85,12 @@ def vmap(
             x: Any = args[0]
             if type(x) is np.ndarray and x.ndim:
                 batch = BatchInterpreter(x.shape[0], randomness, draws)
-                return _run(fn, batch, args, (0,), None, 0, name)  # type: ignore[no-any-return]
+                return _run(fn, batch, args, (0,), None, 0, name)  # type: ignore[no-any-return]  # as fn
         leaves, dims, structure = _inputs(name, in_dims, args, kwargs)
         size = _batch_size(name, leaves, dims)
         if chunk_size is None or size <= chunk_size:
             batch = BatchInterpreter(size, randomness, draws)
-            return _run(fn, batch, leaves, dims, structure, out_dims, name)  # type: ignore[no-any-return]
+            return _run(fn, batch, leaves, dims, structure, out_dims, name)  # type: ignore[no-any-return]  # as fn
         chunks = []
         for start in range(0, size, chunk_size):
             part = _chunk(leaves, dims, start, chunk_size)
@@ -98,7 +98,7 @@ def vmap(
             again = None if draws is None else draws.again()
             batch = BatchInterpreter(count, randomness, again)
             chunks.append(_run(fn, batch, part, dims, structure, out_dims, name))
-        return _join(chunks, out_dims)  # type: ignore[no-any-return]
+        return _join(chunks, out_dims)  # type: ignore[no-any-return]  # as fn
 
     return batched
 

@@ -130,7 +130,7 @@ def test_quiet_check(run: Run) -> None:
 def test_check_prints_notes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The note of a check that passes is printed."""
 
-    def opcheck(op: Any, **settings: Any) -> Any:
+    def opcheck(op: co.Operator[..., Any], **settings: Any) -> Any:
         found = co.testing.OpCheckResult(op.qualname)
         found["test_sizes"], found.seconds["test_sizes"] = "SUCCESS", 0.0
         found.notes["test_sizes"] = "of one size"
@@ -149,7 +149,7 @@ def test_check_passes_its_options_on(run: Run, monkeypatch: pytest.MonkeyPatch) 
     """Tolerances and names of checks are passed to opcheck."""
     seen: list[dict[str, Any]] = []
 
-    def opcheck(op: Any, **settings: Any) -> Any:
+    def opcheck(op: co.Operator[..., Any], **settings: Any) -> Any:
         seen.append(settings)
         return co.testing.OpCheckResult(op.qualname)
 
@@ -169,7 +169,7 @@ def test_a_kernel_that_exits_is_an_error(
 ) -> None:
     """A kernel that calls sys.exit(0) does not end the run with status 0."""
 
-    def opcheck(op: Any, **settings: Any) -> Any:
+    def opcheck(op: co.Operator[..., Any], **settings: Any) -> Any:
         raise SystemExit(0)
 
     monkeypatch.setattr("customop.cli.checking.opcheck", opcheck)

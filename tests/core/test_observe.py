@@ -53,7 +53,7 @@ class Log(Observer):
 
     def enter(
         self,
-        op: Any,
+        op: co.Operator[..., Any],
         by: str | Interpreter,
         fn: Callable[..., Any],
         args: Sequence[Any],

@@ -57,7 +57,8 @@ def find_fake(op: RuleTable) -> Callable[..., Any] | None:
     """The fake kernel of an operator: its own, one by tags or shapes, or None."""
     row = op.rows.get(FAKE)
     if row is not None:
-        return row.fn  # type: ignore[no-any-return]
+        kernel: Callable[..., Any] = row.fn
+        return kernel
     plans = op.plans
     if plans.fake is MISSING:
         plans.fake = _derive_fake(op)

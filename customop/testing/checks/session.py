@@ -120,7 +120,8 @@ class Session:
 
     def expected(self, sample: Sample) -> Run:
         """The run of the operator on a sample; done once."""
-        return self.once("run", sample, lambda: self.call(self.values(sample)))  # type: ignore[no-any-return]
+        run: Run = self.once("run", sample, lambda: self.call(self.values(sample)))
+        return run
 
     def once(self, what: str, sample: Sample, work: Callable[[], Any]) -> Any:
         """The result of `work` for a sample, computed for the first check that asks."""

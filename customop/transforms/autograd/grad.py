@@ -114,7 +114,7 @@ def vjp(fn: Callable[[*Ts], Any], *primals: *Ts, has_aux: bool = False) -> Any:
         fresh = Fresh(*cotangents)
         pairs = zip(starts, values, strict=True)
         grads = [fresh(or_zeros(found.get(s), v)) for s, v in pairs]
-        return unflatten(structure, grads)  # type: ignore[no-any-return]
+        return unflatten(structure, grads)  # type: ignore[no-any-return]  # primals are a tuple
 
     value = unflatten(out_structure, lowered)
     if has_aux:

@@ -83,8 +83,8 @@ def stop_gradient(x: T) -> T:
     np.float64(3.0)
     """
     if is_array(x):
-        return stop_array(x)  # type: ignore[no-any-return]
-    return map_leaves(lambda v: stop_array(v) if is_array(v) else v, x)  # type: ignore[no-any-return]
+        return stop_array(x)  # type: ignore[no-any-return]  # as x
+    return map_leaves(lambda v: stop_array(v) if is_array(v) else v, x)  # type: ignore[no-any-return]  # as x
 
 
 # ---- the imperative form ----
