@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import re
 import subprocess
 import sys
 from importlib.metadata import packages_distributions
+from pathlib import Path
 
 import pytest
 
@@ -91,10 +95,55 @@ def test_the_proof_sees_imports() -> None:
     assert "hypothesis" in run("import hypothesis")
 
 
-def test_requirements_suffice() -> None:
-    """`import customop` adds two distributions to `import numpy`."""
-    added = run("import customop") - run("import numpy") - {"customop"}
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("import", {"typing_extensions"}),
+        ("transforms", {"optree", "typing_extensions"}),
+    ],
+)
+def test_requirements_suffice(name: str, expected: set[str]) -> None:
+    """The import adds one distribution to `import numpy`; containers need optree."""
+    added = run(PROGRAMS[name]) - run("import numpy") - {"customop"}
     # Keep only modules of installed distributions.
     owners = packages_distributions()
-    found = {name for module in added for name in owners.get(module, ())}
-    assert found == {"optree", "typing_extensions"}
+    assert {name for module in added for name in owners.get(module, ())} == expected
+
+
+# ---- type checkers ----
+
+ROOT = Path(__file__).parents[1]
+
+
+def read_by_mypy(folder: Path, text: str) -> set[str]:
+    """Return the names of the libraries whose sources mypy reads for a program."""
+    if importlib.util.find_spec("mypy") is None:
+        pytest.skip("mypy is not installed")
+    (folder / "program.py").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "-v", "--config-file=", "program.py"],
+        cwd=folder,
+        env={**os.environ, "MYPYPATH": f"{ROOT}{os.pathsep}{ROOT / 'stubs'}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    modules = set(re.findall(r"Parsing .+ \((\w+)", done.stderr))
+    assert "customop" in modules
+    return modules & packages_distributions().keys()
+
+
+@pytest.mark.exhaustive
+def test_checkers_read_few_libraries(tmp_path: Path) -> None:
+    """No import of optree is seen, which imports torch and JAX where they are installed."""
+    found = read_by_mypy(tmp_path, "import customop\n")
+    # `customop.testing.strategies` is typed by hypothesis.
+    named = {"customop", "cupy", "cupyx", "hypothesis", "numpy", "typing_extensions"}
+    assert found <= named
+
+
+@pytest.mark.exhaustive
+def test_the_proof_sees_what_checkers_read(tmp_path: Path) -> None:
+    """The test above can fail: it detects a library that mypy reads."""
+    assert "optree" in read_by_mypy(tmp_path, "import customop, optree\n")

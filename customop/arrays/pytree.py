@@ -9,11 +9,11 @@ None as a leaf, and is 2 to 8 times as fast for up to ten arrays.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import optree
+from importlib import import_module
+from typing import Any, Protocol
 
 __all__ = [
+    "Accessor",
     "Structure",
     "flatten",
     "leaves",
@@ -23,30 +23,61 @@ __all__ = [
     "unflatten",
 ]
 
-Structure = optree.PyTreeSpec
-
 _NAMESPACE = "customop"
+
+
+class Accessor(Protocol):
+    """The path of a leaf: an `optree.PyTreeAccessor`."""
+
+    def codify(self, root: str, /) -> str:
+        """Write the path as an expression, such as ``root[0]["w"]``."""
+        ...
+
+
+class Structure(Protocol):
+    """The structure of a pytree: an `optree.PyTreeSpec`."""
+
+    def accessors(self) -> Sequence[Accessor]:
+        """Paths of the leaves in order."""
+        ...
+
+
+class _Optree:
+    """Import optree when one of its functions is needed: 6 ms of the import.
+
+    An import statement would make mypy read torch and JAX where they are installed,
+    because optree imports them: 40 s and 1 GB.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        # From now on the functions below find the module itself.
+        module = globals()["_optree"] = import_module("optree")
+        return getattr(module, name)
+
+
+_optree: Any = _Optree()
 
 
 def flatten(tree: Any) -> tuple[list[Any], Structure]:
     """Leaves of a pytree in order, without None, and its structure."""
-    found, structure = optree.tree_flatten(tree, namespace=_NAMESPACE)
+    found, structure = _optree.tree_flatten(tree, namespace=_NAMESPACE)
     return found, structure
 
 
 def unflatten(structure: Structure, found: Sequence[Any]) -> Any:
     """Build the pytree of a structure from its leaves."""
-    return optree.tree_unflatten(structure, found)
+    return _optree.tree_unflatten(structure, found)
 
 
 def leaves(tree: Any) -> list[Any]:
     """Leaves of a pytree in order, without None."""
-    return optree.tree_leaves(tree, namespace=_NAMESPACE)
+    found: list[Any] = _optree.tree_leaves(tree, namespace=_NAMESPACE)
+    return found
 
 
 def map_leaves(fn: Callable[..., Any], tree: Any) -> Any:
     """Apply `fn` to each leaf."""
-    return optree.tree_map(fn, tree, namespace=_NAMESPACE)
+    return _optree.tree_map(fn, tree, namespace=_NAMESPACE)
 
 
 class _Nothing:
@@ -64,13 +95,13 @@ def spread(prefix: Any, tree: Any) -> list[Any]:
     ValueError
         If the prefix does not fit the tree.
     """
-    marked = optree.tree_map(
+    marked = _optree.tree_map(
         lambda leaf: _NOTHING if leaf is None else leaf,
         prefix,
         none_is_leaf=True,
         namespace=_NAMESPACE,
     )
-    found = optree.broadcast_prefix(marked, tree, namespace=_NAMESPACE)
+    found = _optree.broadcast_prefix(marked, tree, namespace=_NAMESPACE)
     return [None if leaf is _NOTHING else leaf for leaf in found]
 
 
@@ -79,7 +110,7 @@ def register_node(
 ) -> None:
     """Make a class a pytree, unless a user has registered it with optree."""
     try:
-        optree.register_pytree_node(cls, take_apart, make, namespace=_NAMESPACE)
+        _optree.register_pytree_node(cls, take_apart, make, namespace=_NAMESPACE)
     except ValueError as error:
         if "already registered" not in str(error):
             raise
