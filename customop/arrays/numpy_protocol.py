@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias, TypeVar, overload
 
 import numpy as np
@@ -72,6 +74,7 @@ def register_numpy_function(
             do="pass a NumPy function and an operator",
         )
     FUNCTIONS[function] = fn
+    _place_of_out.cache_clear()
     return fn
 
 
@@ -93,6 +96,51 @@ def call_numpy(function: Any, *args: Any, **kwargs: Any) -> Any:
     if fn is None:
         raise missing(function)
     return fn(*args, **kwargs)
+
+
+# ---- results written into arrays ----
+
+
+def check_out(
+    function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], value: Any
+) -> None:
+    """Raise if a call has `out`, by name or by position; `value` would be written.
+
+    Every call of a ufunc, function or method that a user writes passes here.
+    """
+    out = kwargs.get("out")
+    if out is None and len(args) > 1:
+        place = _place_of_out(function)
+        out = args[place] if 0 <= place < len(args) else None
+    if out is None or (isinstance(out, tuple) and all(o is None for o in out)):
+        return
+    raise ArgumentError(
+        f"{numpy_name(function)}(out=...) would write {describe(value)} into an array in"
+        " place",
+        do="use the result: x = x + y instead of x += y or out=x",
+    )
+
+
+@lru_cache(maxsize=1024)
+def _place_of_out(function: Any) -> int:
+    """Position of `out` among the arguments of a NumPy function, or -1."""
+    # NumPy hands over the `out` of ufuncs by name. C functions have a signature from
+    # NumPy 2.4 on; what is registered for them takes `out` at the same place.
+    for known in (function, FUNCTIONS.get(function)):
+        if callable(known) and not isinstance(known, np.ufunc):
+            try:
+                parameters = inspect.signature(known).parameters.values()
+            except ValueError:
+                continue
+            names = [p.name for p in parameters if p.kind in _BY_POSITION]
+            return names.index("out") if "out" in names else -1
+    return -1
+
+
+_BY_POSITION = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+)
 
 
 def missing(function: Any) -> MissingRuleError:
@@ -130,6 +178,8 @@ def _reflected(function: Any) -> Callable[[Any, Any], Any]:
 
 def _method(function: Any) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if args or kwargs:
+            check_out(function, (self, *args), kwargs, self)
         return call_numpy(function, self, *args, **kwargs)
 
     method.__name__ = function.__name__
@@ -377,18 +427,17 @@ class ArrayMethods:
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
     ) -> Any:
-        if kwargs.get("out") is not None:
-            raise _refuse_out(numpy_name(ufunc), self)
-        kwargs.pop("out", None)
-        return call_numpy(
-            ufunc if method == "__call__" else (ufunc, method), *inputs, **kwargs
-        )
+        function = ufunc if method == "__call__" else (ufunc, method)
+        if kwargs:
+            check_out(function, inputs, kwargs, self)
+            kwargs.pop("out", None)
+        return call_numpy(function, *inputs, **kwargs)
 
     def __array_function__(
         self, function: Any, classes: Any, args: Any, kwargs: Any
     ) -> Any:
-        if kwargs.get("out") is not None:
-            raise _refuse_out(numpy_name(function), self)
+        if kwargs or len(args) > 1:
+            check_out(function, args, kwargs, self)
         return call_numpy(function, *args, **kwargs)
 
     def __cupy_override_elementwise_kernel__(
@@ -405,10 +454,3 @@ class ArrayMethods:
 def _one(items: tuple[Any, ...]) -> Any:
     """``(2, 3)`` from both ``f(2, 3)`` and ``f((2, 3))``."""
     return items[0] if len(items) == 1 else items
-
-
-def _refuse_out(name: str, value: Any) -> ArgumentError:
-    return ArgumentError(
-        f"{name}(out=...) would write {describe(value)} into an array in place",
-        do="use the result: x = x + y instead of x += y or out=x",
-    )

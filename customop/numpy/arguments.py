@@ -146,7 +146,8 @@ def only(function: str, **given: tuple[Any, ...]) -> None:
 def refuse(name: str, **given: Any) -> None:
     """Raise for arguments of a NumPy function that its operator does not have."""
     for key, value in given.items():
-        if value is not None and value is not NO_VALUE and value is not True:
+        default = True if key == "where" else None
+        if value is not default and value is not NO_VALUE:
             raise ArgumentError(
                 f"np.{name}({key}={_short(value)}) has no operator for traced or fake"
                 " arrays",
@@ -155,7 +156,6 @@ def refuse(name: str, **given: Any) -> None:
 
 
 _INSTEAD = {
-    "out": "use the result: y = np.NAME(x)",
     "where": "select with np.where(mask, x, value) first",
     "initial": "combine afterwards: np.NAME(x) with the value",
 }

@@ -194,12 +194,12 @@ def _(info: Any, in_dims: Any, subscripts: Any, operands: Any, optimize: Any) ->
 @register_numpy_function(np.einsum)
 def _(
     *operands: Any,
-    out: Any = None,
+    out: None = None,
     optimize: Any = False,
     dtype: Any = None,
     **rest: Any,
 ) -> Any:
-    refuse("einsum", out=out, dtype=dtype, **rest)
+    refuse("einsum", dtype=dtype, **rest)
     subscripts, *arrays = operands
     if not isinstance(subscripts, str):
         raise ArgumentError(

@@ -16,7 +16,7 @@ from customop import (
     fake_like,
     register_numpy_function,
 )
-from customop.numpy.arguments import listed_axes, refuse, shape_of
+from customop.numpy.arguments import listed_axes, shape_of
 from customop.numpy.fakes import keep_order, result_dtype
 from customop.numpy.rules import fit, is_complex, padded_rows, sum_of
 
@@ -261,8 +261,7 @@ def _(a: Any, b: Any, axes: Any = 2) -> Any:
 
 
 @register_numpy_function(np.dot)
-def _(a: Any, b: Any, out: Any = None) -> Any:
-    refuse("dot", out=out)
+def _(a: Any, b: Any, out: None = None) -> Any:
     ndim = len(shape_of(b))
     if not ndim or not shape_of(a):
         return np.multiply(a, b)
@@ -284,8 +283,7 @@ def _(a: Any, b: Any) -> Any:
 
 
 @register_numpy_function(np.outer)
-def _(a: Any, b: Any, out: Any = None) -> Any:
-    refuse("outer", out=out)
+def _(a: Any, b: Any, out: None = None) -> Any:
     return np.multiply(np.reshape(a, (-1, 1)), np.reshape(b, (1, -1)))
 
 

@@ -118,13 +118,13 @@ def _serve(function: Any, op: Operator[..., Any]) -> None:
     def reduction(
         a: Any,
         axis: Any = None,
-        out: Any = None,
+        out: None = None,
         keepdims: Any = False,
         initial: Any = NO_VALUE,
         where: Any = True,
     ) -> Any:
-        if out is not None or initial is not NO_VALUE or where is not True:
-            refuse(op.name, out=out, initial=initial, where=where)
+        if initial is not NO_VALUE or where is not True:
+            refuse(op.name, initial=initial, where=where)
         return op(a, listed_axes(axis), is_set(keepdims))
 
     register_numpy_function(function, reduction)
@@ -137,13 +137,13 @@ def _serve_cast(function: Any, op: Operator[..., Any]) -> None:
         a: Any,
         axis: Any = None,
         dtype: Any = None,
-        out: Any = None,
+        out: None = None,
         keepdims: Any = False,
         initial: Any = NO_VALUE,
         where: Any = True,
     ) -> Any:
-        if out is not None or initial is not NO_VALUE or where is not True:
-            refuse(op.name, out=out, initial=initial, where=where)
+        if initial is not NO_VALUE or where is not True:
+            refuse(op.name, initial=initial, where=where)
         if dtype is not None:
             a = a.astype(dtype)
         axes = axis if axis is None else listed_axes(axis)
@@ -159,12 +159,12 @@ def _serve_ufunc(ufunc: Any, op: Operator[..., Any]) -> None:
         array: Any,
         axis: Any = 0,
         dtype: Any = None,
-        out: Any = None,
+        out: None = None,
         keepdims: Any = False,
         initial: Any = NO_VALUE,
         where: Any = True,
     ) -> Any:
-        refuse(f"{ufunc.__name__}.reduce", out=out, initial=initial, where=where)
+        refuse(f"{ufunc.__name__}.reduce", initial=initial, where=where)
         return op(cast(array, dtype), listed_axes(axis), is_set(keepdims))
 
     register_numpy_function((ufunc, "reduce"), reduce)

@@ -105,7 +105,7 @@ def _serve_deviation(function: Any, op: Operator[..., Any]) -> None:
         a: Any,
         axis: Any = None,
         dtype: Any = None,
-        out: Any = None,
+        out: None = None,
         ddof: Any = 0,
         keepdims: Any = False,
         *,
@@ -113,7 +113,7 @@ def _serve_deviation(function: Any, op: Operator[..., Any]) -> None:
         mean: Any = NO_VALUE,
         correction: Any = NO_VALUE,
     ) -> Any:
-        refuse(op.name, out=out, where=where, mean=mean)
+        refuse(op.name, where=where, mean=mean)
         free = ddof if correction is NO_VALUE else correction
         return op(cast(a, dtype), listed_axes(axis), is_set(keepdims), float(free))
 
@@ -132,8 +132,7 @@ def _(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
 
 
 @register_numpy_function(np.ptp)
-def _(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
-    refuse("ptp", out=out)
+def _(a: Any, axis: Any = None, out: None = None, keepdims: Any = False) -> Any:
     listed, kept = listed_axes(axis), is_set(keepdims)
     return max_(a, listed, kept) - min_(a, listed, kept)
 
@@ -178,11 +177,10 @@ def _weights(a: Any, weights: Any, axis: Any) -> Any:
 def _(
     a: Any,
     axis: Any = None,
-    out: Any = None,
+    out: None = None,
     overwrite_input: bool = False,
     keepdims: Any = False,
 ) -> Any:
-    refuse("median", out=out)
     axes = counted_axes(listed_axes(axis), a.ndim)
     line = sort(as_line(a, axes), -1)
     count = line.shape[-1]
@@ -201,12 +199,12 @@ def _(
     a: Any,
     axis: Any = None,
     dtype: Any = None,
-    out: Any = None,
+    out: None = None,
     keepdims: Any = False,
     initial: Any = NO_VALUE,
     where: Any = True,
 ) -> Any:
-    refuse("nansum", out=out, initial=initial, where=where)
+    refuse("nansum", initial=initial, where=where)
     return sum_(cast(_present(a)[0], dtype), listed_axes(axis), is_set(keepdims))
 
 
@@ -215,12 +213,12 @@ def _(
     a: Any,
     axis: Any = None,
     dtype: Any = None,
-    out: Any = None,
+    out: None = None,
     keepdims: Any = False,
     *,
     where: Any = True,
 ) -> Any:
-    refuse("nanmean", out=out, where=where)
+    refuse("nanmean", where=where)
     values, present = _present(cast(a, dtype))
     listed, kept = listed_axes(axis), is_set(keepdims)
     counts = sum_(present, listed, kept).astype(a.dtype if dtype is None else dtype)

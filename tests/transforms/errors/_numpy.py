@@ -48,8 +48,8 @@ NUMPY: Table = {
         lambda: graded(lambda x: x.round(out=X)),
         co.ArgumentError,
         TypeError,
-        "np.round(out=...) writes in place\n"
-        "  do: use the result: y = np.round(x)",
+        "np.round(out=...) would write GradTracer f64[2] into an array in place\n"
+        "  do: use the result: x = x + y instead of x += y or out=x",
     ),
     "nonzero of a fake array": (
         lambda: np.nonzero(F),
@@ -354,8 +354,8 @@ NUMPY: Table = {
         lambda: graded(lambda x: x.sum(out=X)),
         co.ArgumentError,
         TypeError,
-        "np.sum(out=ndarray of shape (2,)) has no operator for traced or fake arrays\n"
-        "  do: use the result: y = np.sum(x)",
+        "np.sum(out=...) would write GradTracer f64[2] into an array in place\n"
+        "  do: use the result: x = x + y instead of x += y or out=x",
     ),
     "sum from a start": (
         lambda: np.sum(F, initial=1.0),
@@ -396,15 +396,15 @@ NUMPY: Table = {
         lambda: graded(lambda x: x.argmax(out=X)),
         co.ArgumentError,
         TypeError,
-        "np.argmax(out=ndarray of shape (2,)) has no operator for traced or fake arrays\n"
-        "  do: use the result: y = np.argmax(x)",
+        "np.argmax(out=...) would write GradTracer f64[2] into an array in place\n"
+        "  do: use the result: x = x + y instead of x += y or out=x",
     ),
     "cumsum into an array": (
         lambda: graded(lambda x: x.cumsum(out=X)),
         co.ArgumentError,
         TypeError,
-        "np.cumsum(out=ndarray of shape (2,)) has no operator for traced or fake arrays\n"
-        "  do: use the result: y = np.cumsum(x)",
+        "np.cumsum(out=...) would write GradTracer f64[2] into an array in place\n"
+        "  do: use the result: x = x + y instead of x += y or out=x",
     ),
     "sort by fields": (
         lambda: np.sort(F, order="a"),
@@ -459,8 +459,8 @@ NUMPY: Table = {
         lambda: graded(lambda x: x.dot(x, out=X)),
         co.ArgumentError,
         TypeError,
-        "np.dot(out=ndarray of shape (2,)) has no operator for traced or fake arrays\n"
-        "  do: use the result: y = np.dot(x)",
+        "np.dot(out=...) would write GradTracer f64[2] into an array in place\n"
+        "  do: use the result: x = x + y instead of x += y or out=x",
     ),
     "einsum to a dtype": (
         lambda: np.einsum("i->", F, dtype=float),

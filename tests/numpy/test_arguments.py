@@ -1,0 +1,199 @@
+"""Arguments of NumPy's functions and methods: each is used, or refused by name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop.arrays.numpy_protocol import FUNCTIONS, ArrayMethods
+from tests.numpy_functions import is_registered
+
+X = np.array([[0.5, 1.5, 2.5], [3.5, 4.5, 5.5]])
+ROWS = np.stack([X, X])
+
+# How a call is made: the result, of one row under vmap.
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "grad": lambda fn: co.vjp(fn, X)[0],
+    "vmap": lambda fn: co.vmap(fn)(ROWS)[0],
+    "fake": lambda fn: co.eval_shape(fn, X),
+}
+ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+
+# Arguments of an example, where they are not just the array.
+EXAMPLES: dict[str, Callable[[Any], tuple[Any, ...]]] = {
+    "append": lambda x: (x, X),
+    "array_split": lambda x: (x, 2),
+    "astype": lambda x: (x, np.float32),
+    "broadcast_arrays": lambda x: (x, X[0]),
+    "broadcast_to": lambda x: (x, (2, 2, 3)),
+    "clip": lambda x: (x, 1.0, 3.0),
+    "compress": lambda x: ([True, False], x),
+    "concatenate": lambda x: ([x, X],),
+    "dot": lambda x: (x, X.T),
+    "dsplit": lambda x: (np.expand_dims(x, 2), 1),
+    "einsum": lambda x: ("ij->ji", x),
+    "expand_dims": lambda x: (x, 0),
+    "eye": lambda x: (3,),
+    "full": lambda x: ((2, 3), 1.5),
+    "full_like": lambda x: (x, 1.5),
+    "getitem": lambda x: (x, 0),
+    "hsplit": lambda x: (x, 3),
+    "inner": lambda x: (x, X),
+    "kron": lambda x: (x, X),
+    "matrix_transpose": lambda x: (x,),
+    "meshgrid": lambda x: (x[0], X[1]),
+    "moveaxis": lambda x: (x, 0, 1),
+    "ones": lambda x: ((2, 3),),
+    "outer": lambda x: (x, X),
+    "pad": lambda x: (x, 1),
+    "repeat": lambda x: (x, 2),
+    "reshape": lambda x: (x, (3, 2)),
+    "result_type": lambda x: (x, X),
+    "roll": lambda x: (x, 1),
+    "rollaxis": lambda x: (x, 1),
+    "select": lambda x: ([X > 1, X > 2], [x, X]),
+    "split": lambda x: (x, 2),
+    "swapaxes": lambda x: (x, 0, 1),
+    "take": lambda x: (x, [1, 0]),
+    "take_along_axis": lambda x: (x, np.argsort(X)),
+    "tensordot": lambda x: (x, X),
+    "tile": lambda x: (x, 2),
+    "vdot": lambda x: (x, X),
+    "vsplit": lambda x: (x, 2),
+    "where": lambda x: (X > 1, x, X),
+    "zeros": lambda x: ((2, 3),),
+} | {
+    name: (lambda x: ([x, X],))
+    for name in ("stack", "vstack", "hstack", "dstack", "column_stack")
+}
+
+
+def functions() -> list[Any]:
+    """All functions of NumPy that have an operator, each once."""
+    plain = [f for f in FUNCTIONS if not isinstance(f, tuple) and is_registered(f)]
+    return plain + [f for f in FUNCTIONS if isinstance(f, tuple)]
+
+
+def name_of(function: Any) -> str:
+    """``add.reduce`` for that method of a ufunc."""
+    if isinstance(function, tuple):
+        return f"{function[0].__name__}.{function[1]}"
+    return str(function.__name__)
+
+
+def callable_of(function: Any) -> Any:
+    """The function that a key of the table stands for."""
+    return getattr(*function) if isinstance(function, tuple) else function
+
+
+def parameters_of(function: Any) -> list[inspect.Parameter]:
+    """The parameters of a function; those of its operator for a C function of NumPy 2.3."""
+    try:
+        found = inspect.signature(callable_of(function))
+    except ValueError:
+        found = inspect.signature(FUNCTIONS[function])
+    return list(found.parameters.values())
+
+
+def example(function: Any, x: Any) -> tuple[Any, ...]:
+    """Arguments without a default of an example."""
+    if isinstance(function, np.ufunc):
+        return (x, X)[: function.nin]
+    return EXAMPLES.get(name_of(function), lambda x: (x,))(x)
+
+
+# ---- results written into arrays ----
+
+
+_EITHER = inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+
+def outs() -> Iterator[Any]:
+    """Calls with `out`, by name and by position."""
+    for function in functions():
+        names = [p.name for p in parameters_of(function)]
+        if "out" not in names:
+            continue
+        yield pytest.param(with_out(function, None), id=f"{name_of(function)}-by-name")
+        at = names.index("out")
+        by_position = parameters_of(function)[at].kind is _EITHER
+        # NumPy itself warns about a third argument of these two.
+        if by_position and function not in (np.maximum, np.minimum):
+            call = with_out(function, at)
+            yield pytest.param(call, id=f"{name_of(function)}-by-position")
+
+
+def with_out(function: Any, at: int | None) -> Callable[[Any], Any]:
+    """A call of a function with an array as `out`, at a place if one is given."""
+
+    def call(x: Any) -> Any:
+        args, called = example(function, x), callable_of(function)
+        if at is None:
+            out = np.zeros((2, 3))
+            return called(*args, out=(out, out) if function is np.divmod else out)
+        more = [p.default for p in parameters_of(function)[len(args) : at]]
+        return called(*args[:at], *more, np.zeros((2, 3)))
+
+    return call
+
+
+@pytest.mark.parametrize("call", list(outs()))
+@ways
+def test_out_is_refused(way: Any, call: Any) -> None:
+    """A function with `out` never runs without it, wherever it is given."""
+    with pytest.raises(co.ArgumentError, match=r"\(out=\.\.\.\) would write"):
+        way(call)
+
+
+OUT = np.zeros(3)
+# Methods with `out`, by position.
+METHODS: dict[str, Callable[[Any], Any]] = {
+    "all": lambda x: x.all(0, OUT),
+    "any": lambda x: x.any(0, OUT),
+    "argmax": lambda x: x.argmax(0, OUT),
+    "argmin": lambda x: x.argmin(0, OUT),
+    "clip": lambda x: x.clip(0, 1, OUT),
+    "cumsum": lambda x: x.cumsum(0, None, OUT),
+    "dot": lambda x: x.dot(X.T, OUT),
+    "max": lambda x: x.max(0, OUT),
+    "mean": lambda x: x.mean(0, None, OUT),
+    "min": lambda x: x.min(0, OUT),
+    "prod": lambda x: x.prod(0, None, OUT),
+    "round": lambda x: x.round(1, OUT),
+    "std": lambda x: x.std(0, None, OUT),
+    "sum": lambda x: x.sum(0, None, OUT),
+    "take": lambda x: x.take([1], 0, OUT),
+    "trace": lambda x: x.trace(0, 0, 1, None, OUT),
+    "var": lambda x: x.var(0, None, OUT),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+@ways
+def test_out_of_methods_is_refused(way: Any, name: str) -> None:
+    """So are methods."""
+    with pytest.raises(co.ArgumentError, match=r"\(out=\.\.\.\) would write"):
+        way(METHODS[name])
+
+
+def test_all_methods_with_out_are_in_the_table() -> None:
+    """The table above has every method of tracers that NumPy gives an `out`."""
+    known = {
+        name
+        for name in vars(ArrayMethods)
+        if not name.startswith("_")
+        and " out " in (getattr(np.ndarray, name).__doc__ or "").replace("=", " ")
+    }
+    assert known <= set(METHODS)
+
+
+@ways
+def test_out_of_none_is_no_out(way: Any) -> None:
+    """None at the place of `out` is NumPy's default."""
+    expected = np.shape(X.clip(1.0, 2.0).sum(0))
+    assert way(lambda x: x.clip(1.0, 2.0, None).sum(0, None, None)).shape == expected
