@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from customop.arrays.kinds import DEFAULT, FAKE, known_devices
 from customop.core.definition import Definition, Row, fallthrough_kernel, same_place
 from customop.errors import RegistrationError, did_you_mean, place, quoted
+from customop.schema.agreement import contradiction
 from customop.schema.signatures import check_callable, check_parameters
 
 if TYPE_CHECKING:  # a table has rules of kinds, and a kind reads tables
@@ -349,6 +350,16 @@ def check_kernel(definition: Definition, fn: Any, what: str) -> None:
         [p.name for p in definition.schema.keyword_only],
         do=lambda: f"write the parameters of {definition.show()}",
     )
+    found = contradiction(fn, definition.schema, with_shapes=False)
+    if found is not None:
+        raise definition.error(
+            RegistrationError,
+            f"the {what} contradicts the schema: {found.place} is {found.given} in the"
+            f" schema, and {found.annotated} in its annotation",
+            f"at {place(fn)}",
+            do="write the type of the schema, or no annotation",
+            parameter=found.parameter or "return",
+        )
 
 
 def check_kind(qualname: str, kind: object) -> None:

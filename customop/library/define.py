@@ -202,7 +202,7 @@ def _schema(
         if schema is None:
             return Schema.infer(fn, mutates_args, scope)
         parsed = Schema.parse(schema)
-        check_agrees(fn, parsed, mutates_args)
+        check_agrees(fn, parsed, mutates_args, scope)
     except SchemaError as error:
         error.what = f"{name}: {error.what}"
         error.op = name

@@ -323,8 +323,11 @@ class Schema:
         )
 
     def show(self, qualname: str, parameter: str = "") -> str:
-        """The schema on one line, with carets under a parameter."""
+        """The schema on one line, with carets under a parameter, or its ``"return"``."""
         text = f"{qualname}{self}"
+        if parameter == "return":
+            width = len(self._returns_text())
+            return f"{text}\n{' ' * (len(text) - width)}{'^' * width}"
         for p in self.parameters:
             if p.name == parameter:
                 texts = self._parameter_texts()

@@ -120,23 +120,26 @@ def shaped(x: Annotated[co.Array, "m k"]) -> Annotated[co.Array, "m"]:
 
 
 @pytest.mark.parametrize(
-    ("schema", "what"),
+    ("schema", "marks", "what"),
     [
-        ("(Array[m,n] x) -> Array[m]", "parameter 'x' is Array[m,n] in the schema, and"
+        ("(Array[m,n] x) -> Array[m]", " ^^^^^^^^^^^^", "parameter 'x' is Array[m,n] in the schema, and"
          " Array[m,k] in its annotation"),
-        ("(Array[m,k] x) -> Array[k]", "result 0 is Array[k] in the schema, and Array[m]"
+        ("(Array[m,k] x) -> Array[k]", "                  ^^^^^^^^", "the result is Array[k] in the schema, and Array[m]"
          " in its annotation"),
     ],
 )  # fmt: skip
-def test_a_schema_agrees_with_the_shapes_of_annotations(schema: str, what: str) -> None:
+def test_a_schema_agrees_with_the_shapes_of_annotations(
+    schema: str, marks: str, what: str
+) -> None:
     """Of two shapes, one would be wrong; where one place says none, there is one."""
     with pytest.raises(co.errors.SchemaError) as caught:
         define(schema, shaped)
     assert str(caught.value) == (
         f"df::f: {what}\n"
         f"  {schema}\n"
+        f"  {marks}\n"
         f"  at {__file__}:{shaped.__code__.co_firstlineno}\n"
-        "  do: write one shape in both places, or leave out the schema"
+        "  do: write the same type in both places, or leave out the schema"
     )
     assert define("(Array[m,k] x) -> Array", shaped)(F3).shape == (3,)
 
