@@ -32,6 +32,7 @@ __all__ = [
     "known_kinds",
     "normalize_device",
     "register_array_type",
+    "registered_base",
 ]
 
 # Rows of an operator's table: the fake kernel, and the kernel for all kinds.
@@ -175,10 +176,21 @@ kind_of: _Classes = _Classes()
 
 
 def _resolve(cls: type) -> ArrayKind | None:
+    found = _registered(cls)
+    return None if found is None else found[1]
+
+
+def registered_base(cls: type) -> type | None:
+    """The class of a known kind that `cls` is or derives from, or None."""
+    found = _registered(cls)
+    return None if found is None else found[0]
+
+
+def _registered(cls: type) -> tuple[type, ArrayKind] | None:
     for base in cls.__mro__:
         for kind in _kinds.values():
             if any(base is _find(known) for known in kind.classes):
-                return kind
+                return base, kind
     return None
 
 

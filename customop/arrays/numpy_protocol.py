@@ -11,6 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias, TypeVar, o
 import numpy as np
 
 from customop.arrays.describe import describe
+from customop.arrays.foreign import (
+    UNDECIDED,
+    answer,
+    any_foreign,
+    at_home,
+    others_decide,
+)
 from customop.errors import ArgumentError, MissingRuleError, RegistrationError
 
 __all__ = ["getitem", "register_numpy_function"]
@@ -162,18 +169,31 @@ def _unary(function: Any) -> Callable[[Any], Any]:
     return method
 
 
-def _binary(function: Any) -> Callable[[Any, Any], Any]:
+def _binary(ufunc: np.ufunc, reflected: str = "") -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
-        return FUNCTIONS[function](self, other)
+        if not at_home[type(other)]:
+            found = answer(ufunc, reflected, other, self, other)
+            if found is not UNDECIDED:
+                return found
+        return FUNCTIONS[ufunc](self, other)
 
     return method
 
 
-def _reflected(function: Any) -> Callable[[Any, Any], Any]:
+def _reflected(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
-        return FUNCTIONS[function](other, self)
+        if not at_home[type(other)]:
+            found = answer(ufunc, "", other, other, self)
+            if found is not UNDECIDED:
+                return found
+        return FUNCTIONS[ufunc](other, self)
 
     return method
+
+
+def _both(ufunc: np.ufunc, reflected: str) -> tuple[Any, Any]:
+    """The method of an operator of Python and its reflected one, of this name."""
+    return _binary(ufunc, reflected), _reflected(ufunc)
 
 
 def _method(function: Any) -> Callable[..., Any]:
@@ -362,29 +382,26 @@ class ArrayMethods:
     else:
         # ---- arithmetic ----
 
-        __add__, __radd__ = _binary(np.add), _reflected(np.add)
-        __sub__, __rsub__ = _binary(np.subtract), _reflected(np.subtract)
-        __mul__, __rmul__ = _binary(np.multiply), _reflected(np.multiply)
-        __truediv__, __rtruediv__ = _binary(np.true_divide), _reflected(np.true_divide)
-        __floordiv__, __rfloordiv__ = (
-            _binary(np.floor_divide),
-            _reflected(np.floor_divide),
-        )
-        __mod__, __rmod__ = _binary(np.remainder), _reflected(np.remainder)
-        __pow__, __rpow__ = _binary(np.power), _reflected(np.power)
-        __matmul__, __rmatmul__ = _binary(np.matmul), _reflected(np.matmul)
-        __divmod__, __rdivmod__ = _binary(np.divmod), _reflected(np.divmod)
-        __lshift__, __rlshift__ = _binary(np.left_shift), _reflected(np.left_shift)
-        __rshift__, __rrshift__ = _binary(np.right_shift), _reflected(np.right_shift)
-        __and__, __rand__ = _binary(np.bitwise_and), _reflected(np.bitwise_and)
-        __or__, __ror__ = _binary(np.bitwise_or), _reflected(np.bitwise_or)
-        __xor__, __rxor__ = _binary(np.bitwise_xor), _reflected(np.bitwise_xor)
+        __add__, __radd__ = _both(np.add, "__radd__")
+        __sub__, __rsub__ = _both(np.subtract, "__rsub__")
+        __mul__, __rmul__ = _both(np.multiply, "__rmul__")
+        __truediv__, __rtruediv__ = _both(np.true_divide, "__rtruediv__")
+        __floordiv__, __rfloordiv__ = _both(np.floor_divide, "__rfloordiv__")
+        __mod__, __rmod__ = _both(np.remainder, "__rmod__")
+        __pow__, __rpow__ = _both(np.power, "__rpow__")
+        __matmul__, __rmatmul__ = _both(np.matmul, "__rmatmul__")
+        __divmod__, __rdivmod__ = _both(np.divmod, "__rdivmod__")
+        __lshift__, __rlshift__ = _both(np.left_shift, "__rlshift__")
+        __rshift__, __rrshift__ = _both(np.right_shift, "__rrshift__")
+        __and__, __rand__ = _both(np.bitwise_and, "__rand__")
+        __or__, __ror__ = _both(np.bitwise_or, "__ror__")
+        __xor__, __rxor__ = _both(np.bitwise_xor, "__rxor__")
         __neg__, __pos__ = _unary(np.negative), _unary(np.positive)
         __abs__, __invert__ = _unary(np.absolute), _unary(np.invert)
-        __lt__, __le__ = _binary(np.less), _binary(np.less_equal)
-        __gt__, __ge__ = _binary(np.greater), _binary(np.greater_equal)
-        __eq__ = _binary(np.equal)
-        __ne__ = _binary(np.not_equal)
+        __lt__, __le__ = _binary(np.less, "__gt__"), _binary(np.less_equal, "__ge__")
+        __gt__ = _binary(np.greater, "__lt__")
+        __ge__ = _binary(np.greater_equal, "__le__")
+        __eq__, __ne__ = _binary(np.equal), _binary(np.not_equal)
 
         # ---- methods ----
 
@@ -427,6 +444,8 @@ class ArrayMethods:
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
     ) -> Any:
+        if (kwargs or len(inputs) > 1) and others_decide(inputs, kwargs):
+            return NotImplemented
         function = ufunc if method == "__call__" else (ufunc, method)
         if kwargs:
             check_out(function, inputs, kwargs, self)
@@ -436,6 +455,8 @@ class ArrayMethods:
     def __array_function__(
         self, function: Any, classes: Any, args: Any, kwargs: Any
     ) -> Any:
+        if len(classes) > 1 and any_foreign(classes, "__array_function__"):
+            return NotImplemented
         if kwargs or len(args) > 1:
             check_out(function, args, kwargs, self)
         return call_numpy(function, *args, **kwargs)

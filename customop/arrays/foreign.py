@@ -1,0 +1,91 @@
+"""Classes of other libraries beside arrays of ours: which side decides an operation."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.kinds import registered_base
+
+__all__ = ["UNDECIDED", "answer", "any_foreign", "at_home", "others_decide"]
+
+_MISSING = object()
+
+
+class _AtHome(dict[type, bool]):
+    """Class -> whether its values are for operators: arrays of known kinds and numbers.
+
+    Other classes are not kept: they may be registered later, or die.
+    """
+
+    def __missing__(self, cls: type) -> bool:
+        is_known = registered_base(cls) is not None or cls.__module__ == "builtins"
+        found = is_known and not _decides(cls, "__array_ufunc__")
+        if found:
+            self[cls] = True
+        return found
+
+
+# Every binary operator on a traced array looks up here.
+at_home: _AtHome = _AtHome()
+
+
+def _decides(cls: type, protocol: str) -> bool:
+    """Whether a class has a protocol that is neither NumPy's nor of a known kind."""
+    mine = getattr(cls, protocol, _MISSING)
+    return mine is not _MISSING and mine is not getattr(
+        registered_base(cls) or np.ndarray, protocol, _MISSING
+    )
+
+
+def others_decide(inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a value of another library takes part in the call of a ufunc."""
+    given = inputs
+    if kwargs:
+        given = (*inputs, *(kwargs.get("out") or ()), kwargs.get("where"))
+    for value in given:  # 0.3 us less than any()
+        if not at_home[type(value)] and _decides(type(value), "__array_ufunc__"):
+            return True
+    return False
+
+
+def any_foreign(classes: Iterable[type], protocol: str) -> bool:
+    """Whether a value of another library takes part, which then decides.
+
+    Source: NEP 13 and NEP 18: an implementation that does not know all the classes
+    returns NotImplemented.
+    """
+    return any(not at_home[cls] and _decides(cls, protocol) for cls in classes)
+
+
+# The answer of a class without a say: the operator raises, and says what it takes.
+UNDECIDED = object()
+
+
+def answer(ufunc: np.ufunc, method: str, other: Any, x: Any, y: Any) -> Any:
+    """What another library says to ``x op y``, where `other` is one of the two.
+
+    Parameters
+    ----------
+    ufunc : ufunc
+    method : str
+        The method of `other` that Python has not tried yet, such as ``"__radd__"``;
+        empty if it has tried all.
+    other, x, y : object
+
+    Returns
+    -------
+    object
+        The result, NotImplemented to leave it to that method, or `UNDECIDED`.
+    """
+    cls: Any = type(other)
+    if _decides(cls, "__array_ufunc__"):
+        ask = cls.__array_ufunc__
+        # None means: my own methods alone. Source: NEP 13.
+        return NotImplemented if ask is None else ask(other, ufunc, "__call__", x, y)
+    if cls.__module__ == "builtins" or isinstance(other, numbers.Number):
+        return UNDECIDED
+    return NotImplemented if method and hasattr(cls, method) else UNDECIDED

@@ -1,0 +1,223 @@
+"""Traced and fake arrays beside objects of other libraries, which may have a say."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+from tests.arrays.test_numpy_protocol import Boxes
+
+X = np.array([1.0, 2.0, 4.0])
+
+
+class Meters:
+    """A unit library that works through the operators of Python alone."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __add__(self, other: Any) -> Any:
+        return Meters(self.value + other)
+
+    def __radd__(self, other: Any) -> Any:
+        return Meters(other + self.value)
+
+    def __matmul__(self, other: Any) -> Any:
+        return Meters(self.value @ other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return Meters(other @ self.value)
+
+    def __lt__(self, other: Any) -> Any:
+        return Meters(self.value < other)
+
+    def __gt__(self, other: Any) -> Any:
+        return Meters(self.value > other)
+
+    def __eq__(self, other: object) -> Any:
+        return Meters(self.value == other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Column:
+    """A labelled array that works through the protocols of NumPy alone."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
+    ) -> Any:
+        if "out" in kwargs:
+            return "written"
+        return Column(getattr(ufunc, method)(*map(_bare, inputs), **kwargs))
+
+    def __array_function__(
+        self, function: Any, classes: Any, args: Any, kwargs: Any
+    ) -> Any:
+        return Column(function(*_bare(args), **kwargs))
+
+
+class Quantity(np.ndarray):
+    """A subclass of ndarray that keeps its class through ufuncs."""
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
+    ) -> Any:
+        plain = [v.view(np.ndarray) if type(v) is Quantity else v for v in inputs]
+        return Column(getattr(ufunc, method)(*plain, **kwargs))
+
+
+class Whole(float):
+    """A subclass of float that asks to be left out of ufuncs."""
+
+    __array_ufunc__ = None
+
+    def __radd__(self, other: Any) -> Any:
+        return Column(other + 10 * float(self))
+
+
+class Silent:
+    """Takes part in ufuncs, and knows nothing."""
+
+    def __array_ufunc__(self, *args: Any, **kwargs: Any) -> Any:
+        return NotImplemented
+
+    def __array_function__(self, *args: Any, **kwargs: Any) -> Any:
+        return NotImplemented
+
+
+class Shift:
+    """Has a reflected operator and no protocol."""
+
+    def __radd__(self, other: Any) -> Any:
+        return other + 1.0
+
+
+def _bare(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return type(value)(map(_bare, value))
+    return value.value if isinstance(value, Meters | Column) else value
+
+
+def grads(fn: Callable[[Any], Any]) -> Any:
+    """Value and gradient of the sum of a result, found inside its wrapping."""
+    return co.value_and_grad(lambda x: np.sum(_bare(fn(x))))(X)
+
+
+def rows(fn: Callable[[Any], Any]) -> Any:
+    """The result for each of two equal rows, found inside its wrapping."""
+    return co.vmap(lambda x: _bare(fn(x)))(np.stack([X, X]))
+
+
+BESIDE: dict[str, Callable[[Any], Any]] = {
+    "x + none": lambda x: x + Meters(3.0),
+    "none + x": lambda x: Meters(3.0) + x,
+    "x @ none": lambda x: x @ Meters(X),
+    "none @ x": lambda x: Meters(X) @ x,
+    "x + own": lambda x: x + Column(3.0),
+    "own + x": lambda x: Column(3.0) + x,
+    "x * own": lambda x: x * Column(X),
+    "x ** own": lambda x: x ** Column(2.0),
+    "ufunc, x first": lambda x: np.multiply(x, Column(X)),
+    "ufunc, own first": lambda x: np.arctan2(Column(X), x),
+    "outer": lambda x: np.add.reduce(Column(X) * x),
+    "function, x first": lambda x: np.concatenate([x, Column(X)]),
+    "function, own first": lambda x: np.stack([Column(X), x]),
+    "x + subclass": lambda x: x + X.view(Quantity),
+    "subclass + x": lambda x: X.view(Quantity) + x,
+    "x + float": lambda x: x + Whole(2.0),
+    "x + reflected": lambda x: x + Shift(),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_the_other_side_decides(name: str) -> None:
+    """The value is that of a plain array, and the transform sees what was computed."""
+    fn = BESIDE[name]
+    expected = _bare(fn(X))
+    if name == "x + reflected":
+        expected = expected.astype(float)  # NumPy adds objects one by one
+    value, gradient = grads(fn)
+    np.testing.assert_allclose(value, np.sum(expected))
+    for i, slope in enumerate(gradient):
+        step = np.eye(3)[i] * 1e-6
+        up, down = (float(np.sum(_bare(fn(X + d)))) for d in (step, -step))
+        np.testing.assert_allclose(slope, (up - down) / 2e-6, rtol=1e-6)
+    np.testing.assert_allclose(rows(fn), [expected, expected])
+
+
+@pytest.mark.parametrize("name", ["lt", "gt", "eq"])
+def test_comparisons(name: str) -> None:
+    """Comparisons with an object of its own say are the object's, from both sides."""
+    compare = getattr(operator, name)
+    for other in (Meters(2.0), Column(2.0)):
+        for fn in (lambda x, o=other: compare(x, o), lambda x, o=other: compare(o, x)):
+            if isinstance(other, Column) and fn(X) is False:
+                continue
+            np.testing.assert_array_equal(rows(fn), [_bare(fn(X))] * 2)
+
+
+def test_the_protocols_answer_not_implemented() -> None:
+    """As NEP 13 and NEP 18 ask of an array beside classes that it does not know."""
+    with Boxes() as boxes:
+        for x in (boxes.wrap(X), co.fake_like(X)):
+            assert x.__add__(Meters(1.0)) is NotImplemented
+            for other in (Column(1.0), Silent(), X.view(Quantity)):
+                assert x.__array_ufunc__(np.add, "__call__", x, other) is NotImplemented
+                assert x.__array_ufunc__(np.add, "__call__", other, x) is NotImplemented
+            out = x.__array_ufunc__(np.add, "__call__", x, x, out=(Column(1.0),))
+            assert out is NotImplemented
+            out = x.__array_ufunc__(np.add, "__call__", x, x, where=Column(True))
+            assert out is NotImplemented
+            classes = [type(x), Column]
+            assert x.__array_function__(np.sum, classes, (x,), {}) is NotImplemented
+
+
+NOBODY: dict[str, Callable[[Any], Any]] = {
+    "x + o": lambda x: x + Silent(),
+    "o + x": lambda x: Silent() + x,
+    "ufunc": lambda x: np.add(x, Silent()),
+    "ufunc from the right": lambda x: np.add(Silent(), x),
+    "function": lambda x: np.concatenate([x, Silent()]),
+    "none, ufunc": lambda x: np.add(x, Meters(1.0)),
+    "none, no method": lambda x: x - Meters(1.0),
+    "none on the left, no method": lambda x: Meters(1.0) - x,
+}
+
+
+@pytest.mark.parametrize("name", NOBODY)
+def test_nobody_decides(name: str) -> None:
+    """Python or NumPy raises a TypeError that names the other class."""
+    for run in (grads, rows):
+        with pytest.raises(TypeError, match=r"Silent|Meters"):
+            run(NOBODY[name])
+
+
+@pytest.mark.parametrize("other", [Fraction(1, 2), object(), None, "a"])
+def test_values_without_a_say(other: Any) -> None:
+    """For values that decide nothing the error of the operator says what it takes."""
+    for fn in (lambda x: x + other, lambda x: other + x, lambda x: np.add(x, other)):
+        with pytest.raises(co.ArgumentError, match=r"expects Array\|Scalar") as caught:
+            grads(fn)
+        assert caught.value.do
+
+
+def test_registered_classes_stay_ours() -> None:
+    """A class that has a kind, and subclasses without a say, go to the operator."""
+
+    class Plain(np.ndarray):
+        pass
+
+    value, gradient = co.value_and_grad(lambda x: np.sum(x * X.view(Plain)))(X)
+    assert float(value) == 21.0
+    np.testing.assert_array_equal(np.asarray(gradient), X)
