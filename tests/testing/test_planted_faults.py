@@ -9,11 +9,28 @@ import pytest
 import customop as co
 from customop.testing import opcheck
 
-from .planted import ROWS, Row, agreement, batching, behavior, contract, derivatives
+from .planted import (
+    MISSES,
+    ROWS,
+    Miss,
+    Row,
+    agreement,
+    batching,
+    behavior,
+    contract,
+    derivatives,
+    formulas,
+    kernels,
+    programs,
+)
 
 # The rows that importing these modules has entered.
-PLANTED = (agreement, batching, behavior, contract, derivatives)
+PLANTED = (
+    *(agreement, batching, behavior, contract),
+    *(derivatives, formulas, kernels, programs),
+)
 NAMES = [row.build.__name__ for row in ROWS]
+MISSED = [row.build.__name__ for row in MISSES]
 
 
 @pytest.fixture
@@ -42,7 +59,15 @@ def test_twin_passes(row: Row) -> None:
     assert found.failed == [], "\n".join(str(found[name]) for name in found.failed)
 
 
+@pytest.mark.parametrize("row", MISSES, ids=MISSED)
+def test_known_miss(row: Miss) -> None:
+    """A known miss is still missed: where it is found, it belongs to the others."""
+    found = opcheck(row.build(True), raise_exception=False)
+    assert found.failed == [], f"found by now: {found}"
+    assert opcheck(row.build(False), raise_exception=False).failed == []
+
+
 def test_table_is_long() -> None:
     """There are as many faults as the project promises."""
-    assert len(ROWS) >= 94
-    assert len({*NAMES}) == len(NAMES)
+    assert len(ROWS) >= 150
+    assert len({*NAMES, *MISSED}) == len(NAMES) + len(MISSED)

@@ -27,7 +27,15 @@ class Row(NamedTuple):
     says: dict[str, str]
 
 
+class Miss(NamedTuple):
+    """A fault that no check finds: a function that makes the operator, and why."""
+
+    build: Callable[[bool], Any]
+    reason: str
+
+
 ROWS: list[Row] = []
+MISSES: list[Miss] = []
 
 
 def planted(**says: str) -> Callable[[Callable[[bool], Any]], Callable[[bool], Any]]:
@@ -35,6 +43,18 @@ def planted(**says: str) -> Callable[[Callable[[bool], Any]], Callable[[bool], A
 
     def enter(build: Callable[[bool], Any]) -> Callable[[bool], Any]:
         ROWS.append(Row(build, says))
+        return build
+
+    return enter
+
+
+def missed(
+    reason: str,
+) -> Callable[[Callable[[bool], Any]], Callable[[bool], Any]]:
+    """Enter a fault that no check finds yet, with the reason."""
+
+    def enter(build: Callable[[bool], Any]) -> Callable[[bool], Any]:
+        MISSES.append(Miss(build, reason))
         return build
 
     return enter
