@@ -29,10 +29,10 @@ __all__ = [
 
 if TYPE_CHECKING:
     from customop.testing import strategies
-
-
-def __getattr__(name: str) -> Any:
-    # Strategies need hypothesis, which only those who ask for them have to have.
-    if name != "strategies":
-        raise AttributeError(f"module 'customop.testing' has no attribute '{name}'")
-    return importlib.import_module("customop.testing.strategies")
+else:
+    # Type checkers do not see this function: with it, they accept every misspelled name.
+    def __getattr__(name: str) -> Any:
+        # Strategies need hypothesis, which only those who ask for them have to have.
+        if name != "strategies":
+            raise AttributeError(f"module 'customop.testing' has no attribute '{name}'")
+        return importlib.import_module("customop.testing.strategies")

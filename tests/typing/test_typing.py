@@ -136,7 +136,7 @@ def _comments(name: str) -> dict[int, dict[str, str]]:
     for number, line in enumerate((FOLDER / name).read_text().splitlines(), 1):
         below = _BELOW.match(line.strip())
         if below is None:
-            last = number
+            last = number if line.strip() else last
             found[number].update(_BESIDE.findall(line))
         else:
             found[last][below[1]] = below[2]
