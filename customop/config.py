@@ -22,15 +22,16 @@ class Config:
     Attributes
     ----------
     checks : str
-        When the contract of a kernel is checked: ``"first"``, on its first call (the
-        default), ``"always"`` or ``"never"``.
+        When the contract of a kernel is checked, and whether arrays that a gradient
+        needs are overwritten before: ``"first"``, on the first call of the kernel and
+        the first gradient of the function (the default), ``"always"`` or ``"never"``.
     aliasing : str
         What to do when that check finds a result that shares memory with an argument
         or another result, and the schema does not say so: ``"error"`` (the default),
         ``"warn"``, or ``"copy"``: every later call of that kernel copies such results.
     sample_checks : float
-        Share of the later calls that are checked too, chosen at random, from 0 (the
-        default) to 1: 0.001 is one call in a thousand.
+        Share of the later calls and gradients that are checked too, chosen at random,
+        from 0 (the default) to 1: 0.001 is one call in a thousand.
     sample_seed : int or None
         Seed of that choice. Setting it starts the same sequence of choices again; with
         None (the default) the sequence differs in every process.

@@ -28,7 +28,7 @@ from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 from customop.core.tracer import Tracer
 from customop.errors import ContractError, GradientError, check_function, place
-from customop.transforms.autograd.grad import vjp
+from customop.transforms.autograd.grad import pull_back
 from customop.transforms.autograd.interpreter import GradInterpreter
 from customop.transforms.autograd.sweep import sweep
 from customop.transforms.autograd.tracer import GradTracer
@@ -193,7 +193,7 @@ def _transposed(
         )
 
     zeros = [call_numpy(np.zeros_like, e.value) for e in ends]
-    _, push = vjp(pull, *zeros)
+    _, push, _ = pull_back(GradInterpreter(), pull, tuple(zeros))
     found = iter(push(tuple(given)))
     return lowered, map_outline(
         out, lambda leaf: next(found) if _is_own(leaf, grads) else None

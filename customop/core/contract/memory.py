@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,12 +13,14 @@ import numpy as np
 from customop.arrays.kinds import (
     has_memory,
     is_array,
+    kind_of,
 )
 from customop.arrays.nested import children, flat, map_nested, steps
 from customop.schema.parameters import Alias
 from customop.schema.schema import Schema
 
 __all__ = [
+    "checksum",
     "copied",
     "equal",
     "last_write",
@@ -43,8 +46,8 @@ def readonly(value: Any) -> Any:
 
 
 def copied(value: Any) -> Any:
-    """A copy of an array of NumPy; other values as they are."""
-    return value.copy() if isinstance(value, np.ndarray) else value
+    """A copy of an array of NumPy, in its order; other values as they are."""
+    return value.copy("K") if isinstance(value, np.ndarray) else value
 
 
 def equal(a: Any, b: Any) -> bool:
@@ -59,6 +62,22 @@ def equal(a: Any, b: Any) -> bool:
 def _same_bytes(a: Any, b: Any) -> bool:
     """Whether arrays have the same bytes, so that nan equals nan."""
     return bool(np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes())
+
+
+def checksum(value: Any) -> int | None:
+    """A checksum of the bytes of an array; None for a value that is not compared.
+
+    These are values without memory that NumPy or a copy on the host can read, and arrays
+    of objects, which may change without a change of their bytes.
+    """
+    if not isinstance(value, np.ndarray):
+        kind = kind_of[type(value)]
+        if kind is None or not kind.has_memory or kind.to_numpy is None:
+            return None
+        value = kind.to_numpy(value)
+    if value.dtype.hasobject or not value.size:
+        return None
+    return zlib.crc32(np.ascontiguousarray(value).view(np.uint8).data)
 
 
 # ---- arrays that share memory ----

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +25,7 @@ from customop.core.contract.layout import (
     is_broadcast,
 )
 from customop.core.contract.memory import (
+    checksum,
     copied,
     equal,
     note_writes,
@@ -100,7 +100,7 @@ class Proof:
         self.fake: Callable[..., Any] | None = fake
         self.done: Callable[[bool], None] = done
         self.error: Exception | None = None
-        self.sums: list[tuple[str, int]] = self._checksums()
+        self.sums: list[tuple[str, int | None]] = self._checksums()
         self.views: Sequence[Any] = args
         # Copies of what may be written, in case the kernel runs a second time.
         self.before: list[Any] = [map_nested(v, copied) for v in self._written()]
@@ -114,7 +114,7 @@ class Proof:
             for p, v in given
         ]
 
-    def _checksums(self) -> list[tuple[str, int]]:
+    def _checksums(self) -> list[tuple[str, int | None]]:
         """Checksums of the arrays that must not be written, by parameter.
 
         Read-only views are not enough: `np.add.at` writes them (NumPy 2.4), and so may
@@ -124,11 +124,11 @@ class Proof:
         # An array that is passed twice may change if one of its parameters is written.
         written = [v for v in flat(self._written()) if isinstance(v, np.ndarray)]
         return [
-            (p.name, zlib.crc32(np.ascontiguousarray(leaf).view(np.uint8).data))
+            (p.name, checksum(leaf))
             for p, value in pairs
             if not p.is_written
             for leaf in flat(value)
-            if isinstance(leaf, np.ndarray) and leaf.size and not leaf.dtype.hasobject
+            if isinstance(leaf, np.ndarray)
             if not any(share_memory(leaf, v) for v in written)
         ]
 

@@ -13,9 +13,11 @@ from customop.arrays.describe import abbreviated, show
 from customop.arrays.dtypes import is_real_float
 from customop.arrays.kinds import is_array
 from customop.arrays.pytree import flatten, map_leaves, unflatten
+from customop.core.contract.memory import copied
 from customop.errors import GradientError, check_function
-from customop.transforms.autograd.interpreter import GradInterpreter
+from customop.transforms.autograd.interpreter import GradInterpreter, interpreter_for
 from customop.transforms.autograd.node import Leaf
+from customop.transforms.autograd.runs import subject_of
 from customop.transforms.autograd.sweep import sweep
 from customop.transforms.autograd.tracer import GradTracer, end_of
 from customop.transforms.values import (
@@ -30,7 +32,7 @@ from customop.transforms.values import (
     split_aux,
 )
 
-__all__ = ["grad", "value_and_grad", "vjp"]
+__all__ = ["grad", "pull_back", "value_and_grad", "vjp"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -92,13 +94,25 @@ def vjp(fn: Callable[[*Ts], Any], *primals: *Ts, has_aux: bool = False) -> Any:
     (array([1., 1.]),)
     """
     check_function("vjp", fn)
-    call: Callable[..., Any] = fn  # it is called with tracers
-    interpreter = GradInterpreter()
+    interpreter = interpreter_for(subject_of(fn))
+    value, pullback, aux = pull_back(interpreter, fn, primals, has_aux=has_aux)
+    value = copied(value) if is_array(value) else map_leaves(copied, value)
+    return (value, pullback, map_leaves(copied, aux)) if has_aux else (value, pullback)
+
+
+def pull_back(
+    interpreter: GradInterpreter,
+    fn: Callable[..., Any],
+    primals: tuple[Any, ...],
+    *,
+    has_aux: bool = False,
+) -> tuple[Any, Callable[[Any], tuple[Any, ...]], Any]:
+    """Value, pullback and aux of a function; the value may be an array that was saved."""
     leaves, structure = flatten(primals)
     values = [as_input(leaf, f"vjp: primal {i}") for i, leaf in enumerate(leaves)]
     tracers = [interpreter.variable(value) for value in values]
     with interpreter:
-        result = call(*unflatten(structure, tracers))
+        result = fn(*unflatten(structure, tracers))
     out, aux = split_aux(result, has_aux, "vjp")
     out_leaves, out_structure = flatten(out)
     check_outputs(out_leaves, "vjp")
@@ -111,15 +125,14 @@ def vjp(fn: Callable[[*Ts], Any], *primals: *Ts, has_aux: bool = False) -> Any:
         cotangents = _cotangents(cotangent, lowered, out_structure)
         pairs = zip(ends, cotangents, strict=True)
         found = sweep([(end, g) for end, g in pairs if end is not None], retain=True)
+        interpreter.note_backward()
         fresh = Fresh(*cotangents)
         pairs = zip(starts, values, strict=True)
         grads = [fresh(or_zeros(found.get(s), v)) for s, v in pairs]
         return unflatten(structure, grads)  # type: ignore[no-any-return]  # primals are a tuple
 
     value = unflatten(out_structure, lowered)
-    if has_aux:
-        return value, pullback, map_leaves(interpreter.lower, aux)
-    return value, pullback
+    return value, pullback, map_leaves(interpreter.lower, aux) if has_aux else None
 
 
 def _cotangents(given: Any, outputs: Sequence[Any], structure: Any) -> list[Any]:
@@ -193,10 +206,11 @@ def value_and_grad(
     # It is called with tracers, which are not of the types in P.
     call: Callable[..., Any] = fn
     wanted, is_single = positions(what, argnums)
+    subject = subject_of(fn)
 
     @wraps(fn)
     def value_and_grad_of(*args: P.args, **kwargs: P.kwargs) -> tuple[Any, Any]:
-        interpreter = GradInterpreter()
+        interpreter = interpreter_for(subject)
         given: list[Any] = list(args)
         inputs: list[Any] = []
         for at in chosen(what, wanted, len(given)):
@@ -244,7 +258,9 @@ def _gradients(interpreter: GradInterpreter, out: Any, name: str) -> dict[Leaf, 
     if type(out) is GradTracer and out.interpreter is interpreter:
         value = out.value
         if value.shape == () and is_real_float(value.dtype):
-            return sweep([(out.node, one_like(value))], retain=False)
+            found = sweep([(out.node, one_like(value))], retain=False)
+            interpreter.note_backward()
+            return found
     _check_value(out, name)
     return {}
 

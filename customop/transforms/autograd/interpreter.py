@@ -12,9 +12,11 @@ from customop.core.table import RuleTable
 from customop.core.tracer import Tracer
 from customop.transforms.autograd.node import Leaf
 from customop.transforms.autograd.plans import make_plan
+from customop.transforms.autograd.runs import Subject, is_watched
+from customop.transforms.autograd.saved import watch
 from customop.transforms.autograd.tracer import GradTracer, no_variable
 
-__all__ = ["GradInterpreter"]
+__all__ = ["GradInterpreter", "interpreter_for"]
 
 
 class GradInterpreter(Interpreter):
@@ -38,3 +40,32 @@ class GradInterpreter(Interpreter):
         except KeyError:
             plan = make_plan(op)
         return plan(self, args)
+
+    def note_backward(self) -> None:
+        """Note that backward has run through all calls."""
+
+
+class WatchingInterpreter(GradInterpreter):
+    """Reverse mode that notices when an array is overwritten before backward uses it."""
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self.subject: Subject = subject
+        self.is_sampled: bool = subject.is_sampled
+
+    def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
+        """Run the operator, and keep checksums of what its node saved."""
+        out = super().process(op, args)
+        watch(args, out, is_sampled=self.is_sampled)
+        return out
+
+    def note_backward(self) -> None:
+        """Later runs of the subject are not watched."""
+        self.subject.note_watched()
+
+
+def interpreter_for(subject: Subject) -> GradInterpreter:
+    """The interpreter for a run of a subject."""
+    if subject.is_bare or not is_watched(subject):
+        return GradInterpreter()
+    return WatchingInterpreter(subject)

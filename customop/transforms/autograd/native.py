@@ -10,8 +10,9 @@ from customop.core.definition import Definition
 from customop.core.grad_rules import GradCall, GradRule, check_has_gradient
 from customop.errors import place
 from customop.transforms.autograd.calls import emptied
-from customop.transforms.autograd.interpreter import GradInterpreter
+from customop.transforms.autograd.interpreter import GradInterpreter, interpreter_for
 from customop.transforms.autograd.node import Leaf
+from customop.transforms.autograd.runs import subject_of
 from customop.transforms.autograd.sweep import sweep
 from customop.transforms.autograd.tracer import GradTracer, end_of
 
@@ -29,7 +30,7 @@ class Native(GradRule):
     def forward(self, call: GradCall) -> Any:
         """Run the body on tracers of its own gradient."""
         op = call.op
-        inner = GradInterpreter()
+        inner = interpreter_for(subject_of(op.definition.fn))
         leaves: list[Leaf] = []
         values = list(call.values)
         for slot, path, _ in call.edges:
@@ -43,6 +44,7 @@ class Native(GradRule):
         node.node_inputs = [emptied(value) for value in call.values]
         node.node_ends = [end_of(leaf, inner) for leaf in flat(out)]
         node.node_starts = leaves
+        node.node_inner = inner
         return call.track(node, map_nested(out, inner.lower))
 
     def backward(self, ctx: Any, *grads: Any) -> dict[str, Any]:
@@ -53,6 +55,7 @@ class Native(GradRule):
             if end is not None and grad is not None
         ]
         swept = sweep(seeds, retain=True)
+        ctx.node_inner.note_backward()
         pairs = zip(ctx.node_edges, ctx.node_starts, strict=True)
         found = {(edge[0], edge[1]): swept.get(leaf) for edge, leaf in pairs}
         slots = {slot for slot, _ in found}

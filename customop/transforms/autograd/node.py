@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.describe import abbreviated, show
+from customop.arrays.describe import show
 from customop.arrays.dtypes import is_inexact
 from customop.arrays.kinds import device_of, is_array
-from customop.arrays.nested import children, flat, map_paths, nests, outline
-from customop.core.contract.memory import last_write, moments, writes
+from customop.arrays.nested import children, map_paths, nests, outline
+from customop.core.contract.memory import moments, writes
 from customop.core.grad_rules import GradRule
 from customop.core.table import RuleTable
-from customop.core.tracer import Tracer
 from customop.errors import GradientError
 
 __all__ = [
@@ -24,7 +23,6 @@ __all__ = [
     "Node",
     "Output",
     "UnaryNode",
-    "check_unwritten",
     "flat_metas",
     "inexact",
     "is_differentiable",
@@ -88,6 +86,8 @@ class Node:
     # The arguments without their arrays, where arguments are nested.
     node_inputs: Sequence[Any] = ()
     node_is_unary = False
+    # Checksums of what the node keeps, while its function is watched: see `saved`.
+    node_watch: Any
     # Set on the class of each operator's nodes, see `plans`.
     node_op: RuleTable
     node_rule: GradRule
@@ -171,33 +171,6 @@ def _nested_needs(value: Any, slot: int, tracked: set[Any]) -> Any:
         return needs if type(part) is tuple else outline(part, needs)
 
     return map_paths(value, lambda _, path: (slot, path) in tracked, build)
-
-
-# ---- arrays written after the call ----
-
-
-def check_unwritten(node: Node) -> None:
-    """Raise for an array, saved or kept as an attribute, that was written since."""
-    kept = [(f"array {i}", value) for i, value in enumerate(node.saved_arrays)]
-    for name, value in vars(node).items():
-        if not name.startswith("node_") and name != "saved_arrays":
-            kept += [(f"ctx.{name}", leaf) for leaf in flat(value)]
-    then = node.node_moment or node.node_number
-    for name, value in kept:
-        if last_write(_real_array(value)) > then:
-            raise node.node_op.error(
-                GradientError,
-                f"{name} saved for backward, {abbreviated(value)}, was written by an"
-                " operator since",
-                do="save a copy, or write after backward",
-            )
-
-
-def _real_array(value: Any) -> Any:
-    """The array below all tracers."""
-    while isinstance(value, Tracer):
-        value = value.value
-    return value
 
 
 # ---- which values have derivatives ----

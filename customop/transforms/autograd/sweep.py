@@ -17,9 +17,9 @@ from customop.transforms.autograd.node import (
     Leaf,
     Node,
     Output,
-    check_unwritten,
     flat_metas,
 )
+from customop.transforms.autograd.saved import check_unwritten
 
 __all__ = ["plus", "sweep"]
 

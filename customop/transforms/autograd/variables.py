@@ -22,6 +22,8 @@ from customop.errors import GradientError
 from customop.library.define import custom_op
 from customop.schema.tags import Tag
 from customop.transforms.autograd.interpreter import GradInterpreter
+from customop.transforms.autograd.runs import Subject, is_watched, subject_of_caller
+from customop.transforms.autograd.saved import watch
 from customop.transforms.autograd.sweep import plus, sweep
 from customop.transforms.autograd.tracer import GradTracer, no_variable
 from customop.transforms.values import Fresh, as_cotangent, as_input, one_like
@@ -99,9 +101,26 @@ class _Tape(GradInterpreter):
         super().__init__()
         self.level = 0
 
+        # Calls are watched from a new call of `variable` or `backward` to a backward.
+        self.watched: list[Subject] = []
+
     def describe(self) -> str:
         """How messages name it."""
         return "variables (level 0)"
+
+    def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
+        """Run the operator below; watch what its node saved, if this pass is watched."""
+        out = super().process(op, args)
+        if self.watched:
+            is_sampled = all(subject.is_sampled for subject in self.watched)
+            watch(args, out, is_sampled=is_sampled)
+        return out
+
+    def watch_from(self) -> None:
+        """Watch all calls until the next backward, if this is a new place to ask it."""
+        subject = subject_of_caller()
+        if is_watched(subject):
+            self.watched.append(subject)
 
     def backward(self, y: Any, gradient: Any, retain_graph: bool) -> None:
         """Add the gradient of `y` to its variables."""
@@ -115,6 +134,10 @@ class _Tape(GradInterpreter):
             gradient = one_like(y.value)
         seed = as_cotangent(gradient, y.value, "backward: the gradient")
         found = sweep([(y.node, seed)], retain=retain_graph)
+        for subject in self.watched:
+            subject.note_watched()
+        self.watched = []
+        self.watch_from()
         fresh = Fresh(seed)
         for leaf, grad in found.items():
             before = leaf.grad
@@ -156,6 +179,7 @@ def variable(x: Array | float) -> GradTracer:
             f"variable: {show(x)} already is a variable or depends on one",
             do="use it as it is, or variable(stop_gradient(x)) for a new start",
         )
+    _tape.watch_from()
     return _tape.variable(value)
 
 

@@ -1,0 +1,136 @@
+"""Which runs of differentiated functions are watched for overwritten arrays.
+
+Checksums take time, so with ``config.checks = "first"`` only the first run is watched
+whose backward reaches its end.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from types import CodeType, FrameType, FunctionType, MethodType
+from typing import Any
+
+from customop.config import config
+from customop.errors import is_ours
+
+__all__ = ["Subject", "is_watched", "subject_of", "subject_of_caller"]
+
+
+class Subject:
+    """What is differentiated: a function, or the calls between `variable` and `backward`.
+
+    A function is known by its code and that of the functions in its closure, so a lambda
+    that is made anew in a loop stays the same subject.
+
+    Attributes
+    ----------
+    is_bare : bool
+        Whether its runs need no look at the settings: they are not watched.
+    was_watched : bool
+        Whether a watched run has reached its end.
+    """
+
+    __slots__ = ("codes", "is_bare", "was_watched")
+
+    def __init__(self, codes: Sequence[Any]) -> None:
+        # They must live as long as their identities are in use.
+        self.codes: Sequence[Any] = codes
+        self.is_bare: bool = False
+        self.was_watched: bool = False
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether only some of its runs are watched from now on, chosen at random."""
+        return self.was_watched and config.checks == "first"
+
+    def note_watched(self) -> None:
+        """Note that a watched run has reached its end."""
+        self.was_watched = True
+        self.is_bare = config.checks == "first" and not config.sample_checks
+
+
+# Identities of its codes, and numbers of lines -> the subject. Code objects of different
+# functions may be equal.
+_subjects: dict[tuple[int, ...], Subject] = {}
+
+# Functions that are looked through for one that is differentiated, and frames for the
+# place of a call.
+_FUNCTIONS = 16
+_FRAMES = 3
+
+
+def _look_again() -> None:
+    """Let the subjects look at the settings, which have changed."""
+    for subject in list(_subjects.values()):
+        subject.is_bare = False
+
+
+config.on_change(_look_again)
+
+
+def is_watched(subject: Subject) -> bool:
+    """Whether a run of a subject is watched."""
+    if subject.is_sampled:
+        return bool(config.sample_checks) and config.draws()
+    return config.checks != "never"
+
+
+def _subject(codes: Sequence[Any], lines: Sequence[int] = ()) -> Subject:
+    key = (*map(id, codes), *lines)
+    found = _subjects.get(key)
+    # Another thread may have made it since.
+    return _subjects.setdefault(key, Subject(codes)) if found is None else found
+
+
+def subject_of(fn: Callable[..., Any]) -> Subject:
+    """The subject that a function is."""
+    if type(fn) is FunctionType and fn.__closure__ is None and fn.__defaults__ is None:
+        return _subject((fn.__code__,))  # the usual case: a third of the time
+    found: list[Any] = []
+    waiting: list[Any] = [fn]
+    while waiting and len(found) < _FUNCTIONS:
+        item = waiting.pop()
+        code = getattr(item, "__code__", None)
+        if isinstance(code, CodeType):
+            found.append(code)
+            waiting += _held(item)
+        elif isinstance(item, partial):
+            waiting += [item.func, *filter(_is_function, item.args)]
+        elif hasattr(item, "__wrapped__"):  # an operator, say
+            waiting.append(item.__wrapped__)
+        elif isinstance(type(item).__call__, FunctionType):
+            waiting.append(type(item).__call__)
+        else:
+            found.append(item)  # a ufunc, say
+    return _subject(found)
+
+
+def _held(fn: Any) -> Iterator[Any]:
+    """Functions in the closure and in the defaults of a function."""
+    for cell in fn.__closure__ or ():
+        try:
+            value = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+        if _is_function(value):
+            yield value
+    yield from filter(_is_function, fn.__defaults__ or ())
+
+
+def _is_function(value: Any) -> bool:
+    return isinstance(value, FunctionType | MethodType | partial)
+
+
+def subject_of_caller() -> Subject:
+    """The subject around a call of the package, known by the frames outside of it."""
+    codes: list[CodeType] = []
+    lines: list[int] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and len(codes) < _FRAMES:
+        if not is_ours(frame.f_globals):
+            codes.append(frame.f_code)
+            lines.append(frame.f_lineno)
+        frame = frame.f_back
+    return _subject(codes, lines)
