@@ -122,7 +122,7 @@ class Interpreter(ABC):
     def lower(self, value: Any) -> Any:
         """The value below one of this interpreter's tracers; other values as they are."""
         if isinstance(value, Tracer) and value.interpreter is self:
-            return value.value
+            return value.below
         return value
 
     def end(self) -> None:

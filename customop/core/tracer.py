@@ -26,38 +26,45 @@ class Tracer(ArrayMethods):
         The transform that it belongs to.
     value : array
         The value below, of a lower level.
+
+    Attributes
+    ----------
+    below : array
+        That value.
     """
 
-    __slots__ = ("__weakref__", "interpreter", "value")
+    # Unit libraries take `x.value` for the plain array (astropy 7): a slot of that name
+    # would lose track of the value without an error.
+    __slots__ = ("__weakref__", "below", "interpreter")
     # Whether Python may branch on the value.
     is_concrete: ClassVar[bool] = True
 
     def __init__(self, interpreter: Interpreter, value: Any) -> None:
         self.interpreter: Interpreter = interpreter
-        self.value: Any = value
+        self.below: Any = value
 
     @property
     def shape(self) -> Any:
         """Lengths of the axes."""
-        return self.value.shape
+        return self.below.shape
 
     @property
     def dtype(self) -> Any:
         """Type of the elements."""
-        return self.value.dtype
+        return self.below.dtype
 
     @property
     def device(self) -> Any:
         """Device that the value lives on."""
-        return device_of(self.value)
+        return device_of(self.below)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(level={self.interpreter.level}, {self.value!r})"
+        return f"{type(self).__name__}(level={self.interpreter.level}, {self.below!r})"
 
     def __bool__(self) -> bool:
         if not self.is_concrete:
             raise self._lost("bool() of", "np.where(mask, a, b) in place of a branch")
-        return bool(self.value)
+        return bool(self.below)
 
     def _lost(self, asked: str, instead: str) -> DataDependentError:
         return DataDependentError(

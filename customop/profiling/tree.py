@@ -225,7 +225,7 @@ def _kind_name(kind: ArrayKind, value: Any) -> str:
 def _bytes_of(value: Any) -> int:
     """Bytes of an array; of the one below a tracer, or the one that a fake one describes."""
     while kind_of[type(value)] is TRACED:
-        value = value.value
+        value = value.below
     known = getattr(value, "nbytes", None)
     if known is not None:
         return int(known)

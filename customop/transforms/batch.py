@@ -43,17 +43,17 @@ class BatchTracer(Tracer):
 
     def __init__(self, interpreter: Interpreter, value: Any, dim: int) -> None:
         self.interpreter = interpreter
-        self.value = value
+        self.below = value
         self.dim: int = dim
 
     @property
     def shape(self) -> Any:
         """Lengths of the axes of one row."""
-        shape = self.value.shape
+        shape = self.below.shape
         return (*shape[: self.dim], *shape[self.dim + 1 :])
 
     def _lost(self, asked: str, instead: str) -> DataDependentError:
-        size = self.value.shape[self.dim]
+        size = self.below.shape[self.dim]
         return DataDependentError(
             f"{asked} {describe(self)}, a row of {size} inside"
             f" {self.interpreter.describe()}",
@@ -86,7 +86,7 @@ class BatchInterpreter(Interpreter):
         for slot in op.array_slots:
             tracer = values[slot]
             if type(tracer) is BatchTracer and tracer.interpreter is self:
-                values[slot] = tracer.value
+                values[slot] = tracer.below
                 dims[slot] = tracer.dim
         for slot in op.nested_slots:
             dims[slot] = map_outline(values[slot], self.dim_of)

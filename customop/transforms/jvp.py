@@ -48,7 +48,7 @@ class JvpTracer(Tracer):
 
     def __init__(self, interpreter: Interpreter, value: Any, tangent: Any) -> None:
         self.interpreter = interpreter
-        self.value = value
+        self.below = value
         self.tangent: Any = tangent
 
 
@@ -192,7 +192,7 @@ def _transposed(
             found[s] if s in found else call_numpy(np.zeros_like, t) for s, t in pairs
         )
 
-    zeros = [call_numpy(np.zeros_like, e.value) for e in ends]
+    zeros = [call_numpy(np.zeros_like, e.below) for e in ends]
     _, push, _ = pull_back(GradInterpreter(), pull, tuple(zeros))
     found = iter(push(tuple(given)))
     return lowered, map_outline(

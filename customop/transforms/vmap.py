@@ -228,7 +228,7 @@ def _run(
 def _outputs(batch: BatchInterpreter, name: str, out: Any, out_dims: Any) -> Any:
     if type(out) is BatchTracer and out.interpreter is batch and type(out_dims) is int:
         if out.dim == out_dims:
-            return out.value
+            return out.below
         return _take_out(batch, name, out, out_dims)
     leaves, structure = flatten(out)
     dims = _spread(name, out_dims, out)
@@ -262,7 +262,7 @@ def _take_out(batch: BatchInterpreter, name: str, leaf: Any, dim: Any) -> Any:
     if not is_batched:
         return _repeat(batch.info.batch_size, leaf, dim)
     tracer: Any = leaf
-    value, at = tracer.value, tracer.dim
+    value, at = tracer.below, tracer.dim
     return value if at == dim else call_numpy(np.moveaxis, value, at, dim)
 
 

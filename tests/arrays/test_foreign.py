@@ -86,6 +86,21 @@ class Whole(float):
         return Column(other + 10 * float(self))
 
 
+class Unit(np.ndarray):
+    """A subclass of ndarray that looks for a plain array in `value`, as astropy does."""
+
+    @property
+    def value(self) -> Any:
+        return self.view(np.ndarray)
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
+    ) -> Any:
+        plain = [getattr(v, "value", v) for v in inputs]
+        found = super().__array_ufunc__(ufunc, method, *plain, **kwargs)
+        return found if found is NotImplemented else found.view(Unit)
+
+
 class Silent:
     """Takes part in ufuncs, and knows nothing."""
 
@@ -201,6 +216,16 @@ def test_nobody_decides(name: str) -> None:
     for run in (grads, rows):
         with pytest.raises(TypeError, match=r"Silent|Meters"):
             run(NOBODY[name])
+
+
+def test_a_unit_library_does_not_find_the_value() -> None:
+    """A subclass of ndarray cannot hold a traced value, and finds no plain one."""
+    unit = X.view(Unit)
+    for fn in (lambda x: x * unit, lambda x: unit * x, lambda x: np.add(unit, x)):
+        assert type(fn(X)) is Unit
+        for run in (grads, rows):
+            with pytest.raises(TypeError, match="Unit"):
+                run(fn)
 
 
 @pytest.mark.parametrize("other", [Fraction(1, 2), object(), None, "a"])

@@ -32,7 +32,7 @@ def boxed(fn: Callable[..., Any], *args: Any) -> Any:
         out = fn(*boxes.wrap(args))
         leaves = out if isinstance(out, tuple) else (out,)
         assert all(type(leaf) is co.Tracer for leaf in leaves), "the tracing was lost"
-        values = tuple(leaf.value for leaf in leaves)
+        values = tuple(leaf.below for leaf in leaves)
         return values if isinstance(out, tuple) else values[0]
 
 

@@ -668,7 +668,7 @@ def test_tracer_anywhere_picks_its_interpreter(shape: str) -> None:
         out = calls[shape]()
         assert type(out) is co.Tracer
         expected = {"list": 3 * X, "optional": X, "keyword": 2 * X}[shape]
-        np.testing.assert_array_equal(out.value, expected)
+        np.testing.assert_array_equal(out.below, expected)
 
 
 def test_highest_level_wins() -> None:
@@ -676,8 +676,8 @@ def test_highest_level_wins() -> None:
     with Boxes() as first, Boxes() as second:
         out = np.add(first.wrap(X), second.wrap(X))
         assert out.interpreter is second
-        assert out.value.interpreter is first
-        np.testing.assert_array_equal(out.value.value, 2 * X)
+        assert out.below.interpreter is first
+        np.testing.assert_array_equal(out.below.below, 2 * X)
 
 
 def test_tracer_does_not_pickle_as_data() -> None:

@@ -86,7 +86,7 @@ def test_tracers_hold_lower_levels_only() -> None:
     tracer, levels = found[0], []
     while isinstance(tracer, co.Tracer):
         levels.append(tracer.interpreter.level)
-        tracer = tracer.value
+        tracer = tracer.below
 
     assert len(levels) == 3
     assert levels == sorted(levels, reverse=True)
@@ -102,7 +102,7 @@ def test_another_interpreters_tracer_is_a_constant() -> None:
         mine, other = inner.wrap(np.array(1.0)), outer.wrap(np.array(2.0))
         unwrapped = inner.unwrap([mine, other, [mine, other]])
 
-    assert unwrapped[0] is mine.value
+    assert unwrapped[0] is mine.below
     assert unwrapped[1] is other
     assert unwrapped[2][1] is other
 

@@ -48,14 +48,14 @@ class TrackedCall:
             value = values[slot]
             if type(value) is GradTracer and value.interpreter is interpreter:
                 self.edges.append((slot, (), value.node))
-                values[slot] = value.value
+                values[slot] = value.below
         for slot in op.nested_slots:
             values[slot] = map_paths(values[slot], partial(self._lower_leaf, slot))
 
     def _lower_leaf(self, slot: int, value: Any, path: tuple[int, ...]) -> Any:
         if type(value) is GradTracer and value.interpreter is self.interpreter:
             self.edges.append((slot, path, value.node))
-            return value.value
+            return value.below
         return value
 
     def lower(self, value: Any) -> Any:

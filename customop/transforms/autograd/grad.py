@@ -256,7 +256,7 @@ def _collect(item: Any, found: dict[Leaf, Any], fresh: Fresh) -> Any:
 def _gradients(interpreter: GradInterpreter, out: Any, name: str) -> dict[Leaf, Any]:
     """Gradients of a value without axes, by leaf."""
     if type(out) is GradTracer and out.interpreter is interpreter:
-        value = out.value
+        value = out.below
         if value.shape == () and is_real_float(value.dtype):
             found = sweep([(out.node, one_like(value))], retain=False)
             interpreter.note_backward()

@@ -101,7 +101,7 @@ def _plain_plan(op: RuleTable, rule: Any, nodes: type[Node]) -> Plan:
         *_setup_lines(rule.setup_context, inputs),
         "    tracer = new(GradTracer)",
         "    tracer.interpreter = self",
-        "    tracer.value = out",
+        "    tracer.below = out",
         "    tracer.node = node",
         "    return tracer",
         "",
@@ -131,14 +131,14 @@ def _edge_lines(op: RuleTable, names: Sequence[str], *, is_unary: bool) -> list[
         (slot,) = op.array_slots
         v = names[slot]
         edges = f"{v}.node" if is_unary else f"(({slot}, (), {v}.node),)"
-        return [f"    edges = {edges}", f"    {v} = {v}.value"]
+        return [f"    edges = {edges}", f"    {v} = {v}.below"]
     lines = ["    edges = ()"]
     for slot in op.array_slots:
         v = names[slot]
         lines += [
             f"    if type({v}) is GradTracer and {v}.interpreter is self:",
             f"        edges += (({slot}, (), {v}.node),)",
-            f"        {v} = {v}.value",
+            f"        {v} = {v}.below",
         ]
     return lines
 

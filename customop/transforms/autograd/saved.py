@@ -45,7 +45,7 @@ def _kept(node: Node) -> Iterator[tuple[str, Any]]:
 def _real_array(value: Any) -> Any:
     """The array below all tracers."""
     while isinstance(value, Tracer):
-        value = value.value
+        value = value.below
     return value
 
 

@@ -31,7 +31,7 @@ class GradTracer(Tracer):
 
     def __init__(self, interpreter: GradInterpreter, value: Any, node: Any) -> None:
         self.interpreter: Interpreter = interpreter
-        self.value = value
+        self.below = value
         self.node: Any = node
 
     @property

@@ -131,8 +131,8 @@ class _Tape(GradInterpreter):
                     " it needs a gradient",
                     do="call backward(np.sum(np.real(y))), or backward(y, gradient)",
                 )
-            gradient = one_like(y.value)
-        seed = as_cotangent(gradient, y.value, "backward: the gradient")
+            gradient = one_like(y.below)
+        seed = as_cotangent(gradient, y.below, "backward: the gradient")
         found = sweep([(y.node, seed)], retain=retain_graph)
         for subject in self.watched:
             subject.note_watched()

@@ -42,7 +42,7 @@ def test_no_formula_is_an_error_for_variables() -> None:
     """The forward call works, and backward fails."""
     op = define(lambda x: 2.0 * x)
     y = np.sum(op(co.variable(X)))
-    assert_array_equal(y.value, 12.0)
+    assert_array_equal(y.below, 12.0)
     with pytest.raises(co.MissingRuleError, match="no 'autograd' rule"):
         y.backward()
 
