@@ -96,7 +96,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CustomOpError as error:
         if "--traceback" in arguments:
             raise
-        sys.stderr.write(f"customop: error: {error}\n")
+        # A word that is not text has lone surrogates, which some streams refuse.
+        text = str(error).encode(errors="backslashreplace").decode()
+        sys.stderr.write(f"customop: error: {text}\n")
         return MISUSED
     except BrokenPipeError:
         return _BROKEN_PIPE

@@ -91,7 +91,8 @@ def _value(text: str, fill: Fill) -> Any:
     source = re.sub(r"(\w)\[\s*\]", r"\1[()]", text.strip())
     try:
         tree = ast.parse(source, mode="eval")
-    except SyntaxError:
+    # Null bytes, lone surrogates, hundreds of brackets: text too.
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return text
     return _read(tree.body, source, fill)
 

@@ -5,11 +5,18 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from customop.cli import junit
-from customop.cli.command import Command
-from customop.cli.finding import import_target, select, split_target
+from customop.cli.command import Command, UsageError
+from customop.cli.finding import (
+    import_submodules,
+    import_target,
+    is_operator_name,
+    matching,
+    select,
+    split_target,
+)
 from customop.cli.outcomes import STATUSES, CheckOutcome, Report, total
 from customop.cli.plain import Plain
 from customop.core.operator import Operator
@@ -23,13 +30,52 @@ __all__ = ["COMMAND"]
 # ---- running ----
 
 
-def _chosen(targets: Sequence[str]) -> list[Operator[..., Any]]:
-    """Operators of all targets, each once."""
-    found: dict[str, Operator[..., Any]] = {}
+class _Chosen(NamedTuple):
+    """What the targets name.
+
+    Attributes
+    ----------
+    operators : dict
+        By qualified name, so that each is checked once.
+    broken : dict
+        Submodules that cannot be imported, and why.
+    wrong : list of UsageError
+        Targets that name nothing.
+    """
+
+    operators: dict[str, Operator[..., Any]]
+    broken: dict[str, UsageError]
+    wrong: list[UsageError]
+
+
+def _chosen(targets: Sequence[str]) -> _Chosen:
+    chosen = _Chosen({}, {}, [])
     for target in targets:
-        module, name = split_target(target)
-        found |= {op.qualname: op for op in select(import_target(module), name)}
-    return list(found.values())
+        try:
+            if is_operator_name(target):
+                found = matching([target])
+            else:
+                found = _of_module(*split_target(target), chosen.broken)
+        except UsageError as error:
+            chosen.wrong.append(error)
+        else:
+            chosen.operators.update({op.qualname: op for op in found})
+    return chosen
+
+
+def _of_module(
+    name: str, operator: str, broken: dict[str, UsageError]
+) -> list[Operator[..., Any]]:
+    """Operators of a module and its submodules; adds to the broken modules."""
+    module = import_target(name)
+    inner = {} if operator else import_submodules(module)
+    broken.update(inner)
+    try:
+        return select(module, operator)
+    except UsageError:
+        if inner:  # which are reported
+            return []
+        raise
 
 
 def _settings(options: Namespace) -> dict[str, Any]:
@@ -67,11 +113,16 @@ def _outcome(check: str, result: OpCheckResult) -> CheckOutcome:
     return CheckOutcome(check, status, text or note, name, seconds)
 
 
-def _reports(
-    operators: Sequence[Operator[..., Any]], options: Namespace
-) -> Iterator[Report]:
+def _reports(chosen: _Chosen, options: Namespace) -> Iterator[Report]:
     settings = _settings(options)
-    for op in operators:
+    for name, error in chosen.broken.items():
+        if options.traceback:
+            raise error
+        outcome = CheckOutcome("import", "error", str(error), type(error).__name__)
+        yield Report(name, (outcome,), 0.0)
+        if options.exitfirst:
+            return
+    for op in chosen.operators.values():
         report = _report(op, settings, reraise=options.traceback)
         yield report
         if options.exitfirst and report.has_failed:
@@ -155,7 +206,8 @@ def _add_arguments(parser: ArgumentParser) -> None:
         "targets",
         nargs="+",
         metavar="MODULE[:NAME]",
-        help="a module or file.py: all its operators, or those that match a name or glob",
+        help="a module, package or file.py: all its operators, or those that match a name"
+        " or glob; or namespace::name",
     )
     parser.add_argument(
         "--test-utils",
@@ -180,24 +232,32 @@ def _add_arguments(parser: ArgumentParser) -> None:
 def _run(options: Namespace, output: Plain) -> int:
     if options.junit is not None:
         junit.check_path(options.junit)
+    chosen = _chosen(options.targets)
+    if chosen.wrong and not (chosen.operators or chosen.broken):
+        raise chosen.wrong[0]
     reports = []
-    for report in _reports(_chosen(options.targets), options):
+    for report in _reports(chosen, options):
         reports.append(report)
         _show(report, output, quiet=options.quiet)
     if options.junit is not None:
         junit.write(options.junit, reports)
     _summarize(reports, output)
     output.document(_document(reports))
+    # The other targets were checked first.
+    for error in chosen.wrong:
+        raise error
     return int(any(report.has_failed for report in reports))
 
 
 COMMAND = Command(
     "check",
     "opcheck on all operators of a module, with an exit status for CI",
-    "Import modules and run customop.testing.opcheck on the operators that they and their\n"
-    "imported submodules define. Inputs are the registered samples, or are searched.\n\n"
+    "Import modules and packages, and run customop.testing.opcheck on the operators that\n"
+    "they and their submodules define. Inputs are the registered samples, or are\n"
+    "searched. A submodule that cannot be imported is an error in the report.\n\n"
     "The exit status is 0 if all checks pass, 1 if one fails or cannot run, and 2 for\n"
-    "wrong input, such as a module that cannot be imported.",
+    "wrong input, such as a module that is named and cannot be imported; what else is\n"
+    "named is checked before.",
     '{"operators": [{"name": str, "status": STATUS, "seconds": float,\n'
     '  "checks": [{"check": str, "status": STATUS, "text": str, "type": str,\n'
     '  "seconds": float}]}], "summary": {"operators": int, "passed": int, "failed": int,\n'

@@ -23,7 +23,9 @@ from customop.library.ops import OperatorPacket, ops
 __all__ = [
     "find_operator",
     "find_packet",
+    "import_submodules",
     "import_target",
+    "is_operator_name",
     "matching",
     "select",
     "split_target",
@@ -32,6 +34,12 @@ __all__ = [
 _TARGET = re.compile(r"(?P<module>.+?\.py|[^:]+)(?::(?P<name>.+))?")
 
 # ---- modules ----
+
+
+def is_operator_name(text: str) -> bool:
+    """Whether a target is ``namespace::name``, not ``MODULE:NAME``."""
+    namespace, colons, _ = text.partition("::")
+    return bool(colons) and ":" not in namespace
 
 
 def split_target(text: str) -> tuple[str, str]:
@@ -53,8 +61,9 @@ def import_target(text: str) -> ModuleType:
     UsageError
         If it does not exist, or importing it raises.
     """
-    name = _name_of_file(text) if text.endswith(".py") else text
-    if not all(part.isidentifier() for part in name.split(".")):
+    is_file = text.endswith(".py")
+    name = _name_of_file(text) if is_file else text
+    if not is_file and not all(part.isidentifier() for part in name.split(".")):
         raise UsageError(
             f"{text!r} is not the name of a module",
             do="write package.module, or a file.py",
@@ -68,6 +77,24 @@ def import_target(text: str) -> ModuleType:
     # Importing a script without a __main__ guard may call sys.exit.
     except (Exception, SystemExit) as error:
         raise _broken(text, error) from error
+
+
+def import_submodules(module: ModuleType) -> dict[str, UsageError]:
+    """Import all modules of a package; return those that cannot be imported."""
+    broken: dict[str, UsageError] = {}
+    packages = [module]
+    for package in packages:
+        paths = getattr(package, "__path__", ())
+        for found in pkgutil.iter_modules(paths, f"{package.__name__}."):
+            if found.name.endswith(".__main__"):
+                continue  # it runs a program
+            try:
+                inner = import_target(found.name)
+            except UsageError as error:
+                broken[found.name] = error
+            else:
+                packages += [inner] if found.ispkg else []
+    return broken
 
 
 def _name_of_file(text: str) -> str:

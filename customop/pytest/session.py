@@ -13,6 +13,7 @@ import pytest
 
 from customop.core.registry import operators
 from customop.errors import CustomOpWarning, quoted
+from customop.pytest.cases import label_of, separate_cases
 from customop.pytest.findings import CheckFinding, findings_of
 from customop.pytest.known_failures import LEFT_OUT, CheckKey, KnownFailure, Outcome
 from customop.pytest.ledger import Ledger, unchecked
@@ -39,6 +40,7 @@ def configure(config: pytest.Config) -> None:
     # With pytest-xdist, only the process that started the workers sums up.
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Ledger(option), _LEDGER)
+        separate_cases(config)
 
 
 def add_marked(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
@@ -251,7 +253,7 @@ def _report(
     }
     report = pytest.TestReport(
         item.nodeid,
-        (path, line, f"{domain} {_label(found)}"),
+        (path, line, f"{domain} {label_of(found)}"),
         dict.fromkeys(item.keywords, 1),
         verdict.outcome,
         longrepr,
@@ -287,15 +289,11 @@ def _passes_now(option: Option, entry: KnownFailure) -> str:
     )
 
 
-def _label(found: dict[str, str]) -> str:
-    return f"[{' '.join(filter(None, (found['op'], found['check'])))}]"
-
-
 def _status(
     report: pytest.TestReport, found: dict[str, str], config: pytest.Config
 ) -> tuple[str, str, str]:
     """Category, letter and word; pytest does not count reports without a category."""
-    label = _label(found)
+    label = label_of(found)
     if hasattr(report, "wasxfail"):
         return "xfailed", "x", f"OPCHECK XFAIL{label}"
     if report.failed:

@@ -140,6 +140,26 @@ import customop as co
 def one(x: np.ndarray) -> np.ndarray:
     return x + 1.0
 """,
+    "cli_parts/__init__.py": "",
+    "cli_parts/__main__.py": "raise SystemExit(3)\n",
+    "cli_parts/broken.py": "import cli_nowhere\n",
+    "cli_parts/deep/__init__.py": "",
+    "cli_parts/deep/one.py": """
+import numpy as np
+import customop as co
+
+@co.custom_op("cli_parts::one", mutates_args=())
+def one(x: np.ndarray) -> np.ndarray:
+    return x + 1.0
+""",
+    "10_course.py": """
+import numpy as np
+import customop as co
+
+@co.custom_op("cli_course::ten", mutates_args=())
+def ten(x: np.ndarray) -> np.ndarray:
+    return x + 10.0
+""",
     "cli_importer.py": "from cli_ops import scale\n",
     "cli_raises.py": "import numpy\n\n1 / 0\n",
     "cli_exits.py": "raise SystemExit(0)\n",
@@ -154,7 +174,7 @@ def forget() -> None:
     for op in list(operators.values()):
         if op.namespace.startswith("cli_"):
             remove_operator(op)
-    for name in [n for n in sys.modules if n.startswith("cli_")]:
+    for name in [n for n in sys.modules if n.startswith(("cli_", "10_"))]:
         del sys.modules[name]
 
 

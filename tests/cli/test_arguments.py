@@ -29,6 +29,10 @@ READ: dict[str, Any] = {
     "{[1]: 2}": "{[1]: 2}",
     "{**a}": "{**a}",
     "co.ops": "co.ops",
+    "\ud800": "\ud800",
+    "a\0b": "a\0b",
+    "[" * 300: "[" * 300,
+    "9" * 5000: "9" * 5000,
     "1j": 1j,
     "f64[3,4]": X,
     "float64[3, 4]": X,
@@ -40,7 +44,7 @@ READ: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("text", READ)
+@pytest.mark.parametrize("text", READ, ids=lambda text: ascii(text)[:20])
 def test_arguments_are_read(text: str) -> None:
     """Literals, words and short arrays become Python values."""
     value = READ[text]

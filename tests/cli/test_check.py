@@ -81,11 +81,49 @@ def test_check_takes_modules(run: Run) -> None:
     assert found["summary"] == {**counts, "seconds": pytest.approx(seconds)}
 
 
-def test_check_takes_submodules_that_are_imported(run: Run) -> None:
-    """A package has the operators of its imported submodules."""
-    run("list", "cli_package", "-m", "cli_package.inner")
+def test_check_imports_submodules(run: Run) -> None:
+    """A package has the operators of all its submodules."""
     found = run.json("check", "cli_package", "--test-utils=test_schema")
     assert [op["name"] for op in found["operators"]] == ["cli_package::one"]
+
+
+def test_check_goes_on_after_a_submodule_that_does_not_import(run: Run) -> None:
+    """It is an error in the report; programs (`__main__`) are not imported."""
+    found = run.json("check", "cli_parts", "--test-utils=test_schema")
+    assert [(op["name"], op["status"]) for op in found["operators"]] == [
+        ("cli_parts.broken", "error"),
+        ("cli_parts::one", "passed"),
+    ]
+    (check,) = found["operators"][0]["checks"]
+    assert check["check"] == "import"
+    assert "No module named 'cli_nowhere'" in check["text"]
+    assert run.status == 1
+
+
+def test_check_goes_on_after_a_wrong_target(run: Run) -> None:
+    """The others are checked first; the status is 2."""
+    for wrong in ("cli_raises", "cli_nowhere", "cli_checked:wong", "cli_checked::wong"):
+        found = run("check", wrong, "cli_package", "--test-utils=test_schema")
+        assert "passed  cli_package::one" in found
+        assert run.status == 2
+        assert "customop: error: " in run.err
+
+
+def test_check_takes_the_name_of_an_operator(run: Run) -> None:
+    """As in show: namespace::name, after -m MODULE."""
+    argv = ("-m", "cli_checked", "--test-utils=test_schema")
+    found = run.json("check", "cli_checked::right", *argv)
+    assert [op["name"] for op in found["operators"]] == ["cli_checked::right"]
+    assert "did you mean 'cli_checked::right'?" in run.error(
+        "check", "cli_checked::rigt", "-m", "cli_checked"
+    )
+
+
+def test_a_file_may_begin_with_a_number(run: Run) -> None:
+    """Such a file is no module for `import`, but is a script."""
+    found = run.json("check", "10_course.py", "--test-utils=test_schema")
+    assert [op["name"] for op in found["operators"]] == ["cli_course::ten"]
+    assert "cli_course::ten" in run("list", "cli_course", "-m", "10_course.py")
 
 
 def test_check_leaves_out_modules_with_longer_names(run: Run) -> None:

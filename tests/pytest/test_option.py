@@ -221,14 +221,32 @@ def test_the_message_of_a_kernel_that_raises(project: Project) -> None:
     assert [line for line in result.outlines if "customop/check" in line] == []
 
 
-def test_junit_has_every_failure(project: Project) -> None:
-    """JUnit XML has the failing checks in their tests."""
+@pytest.mark.parametrize("workers", [0, 2])
+def test_junit_has_a_case_for_each_check_that_ran(
+    project: Project, workers: int
+) -> None:
+    """Checks that ran are cases; those that do not apply are left out."""
     project.tests(SUITE)
-    project.run("--opcheck", "mylib", "--junitxml", "out.xml")
+    xdist = ("-p", "xdist", "-n", str(workers)) if workers else ()
+    project.run("--opcheck", "mylib", "--junitxml", "out.xml", *xdist)
     (suite,) = ET.parse(project.path / "out.xml").getroot()
+    cases = [
+        case for case in suite.iter("testcase") if "[mylib" in case.get("name", "")
+    ]
+    ran = {
+        (case.get("name", "").partition(" [")[2], tuple(part.tag for part in case))
+        for case in cases
+    }
+    assert ("mylib::double test_schema]", ()) in ran
+    assert {name for name, parts in ran if "failure" in parts} == {
+        "mylib::far test_vmap]",
+        "mylib::steep test_jvp]",
+    }
+    assert not any("skipped" in parts for _, parts in ran)
+    tests = [case for case in suite.iter("testcase") if case not in cases]
+    assert [len(case) for case in tests] == [0] * len(tests)
+    assert suite.get("tests") == str(len(tests) + len(cases))
     assert suite.get("failures") == "2"
-    failed = [case.get("name") for case in suite if case.find("failure") is not None]
-    assert failed == ["test_far", "test_other[steep]"]
 
 
 # ---- options, misused ----
