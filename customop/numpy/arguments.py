@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from customop import ArgumentError
+from customop import ArgumentError, fake_like
 
 __all__ = [
     "NO_VALUE",
@@ -21,6 +21,8 @@ __all__ = [
     "count_of",
     "counted",
     "counted_axes",
+    "dtype_of",
+    "is_inexact",
     "is_set",
     "kept_shape",
     "lengths",
@@ -57,9 +59,20 @@ def _holds_array(value: Any) -> bool:
     return hasattr(value, "shape") and not isinstance(value, np.generic)
 
 
+def dtype_of(x: Any) -> np.dtype[Any]:
+    """NumPy's dtype of an array whose own dtype may be of another library."""
+    dtype = x.dtype
+    return dtype if isinstance(dtype, np.dtype) else fake_like(x).dtype
+
+
+def is_inexact(x: Any) -> bool:
+    """Whether the elements are floating-point or complex numbers."""
+    return dtype_of(x).kind in "fc"
+
+
 def cast(x: Any, dtype: Any) -> Any:
-    """The array in a dtype; unchanged for None."""
-    return x if dtype is None else x.astype(dtype)
+    """The array in a dtype; unchanged for None and for its own."""
+    return x if dtype is None or x.dtype == dtype else x.astype(dtype)
 
 
 # ---- shapes and axes ----

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from customop import FakeArray, ShapeError, Tag, register_numpy_function
-from customop.numpy.arguments import as_array
+from customop.numpy.arguments import as_array, cast, dtype_of
 from customop.numpy.fakes import keep_order
 from customop.numpy.rules import numpy_operator, register_formulas
 
@@ -82,10 +82,37 @@ def _(
     min: Any = _NOT_GIVEN,  # noqa: A002  # NumPy's names
     max: Any = _NOT_GIVEN,  # noqa: A002
 ) -> Any:
-    low = a_min if min is _NOT_GIVEN else min
-    high = a_max if max is _NOT_GIVEN else max
-    if low is not _NOT_GIVEN and low is not None:
-        a = np.maximum(a, _operand(low))
-    if high is not _NOT_GIVEN and high is not None:
-        a = np.minimum(a, _operand(high))
-    return a
+    if a_min is _NOT_GIVEN and a_max is _NOT_GIVEN:
+        a_min, a_max = _bound(min), _bound(max)
+    elif a_min is _NOT_GIVEN or a_max is _NOT_GIVEN:
+        raise TypeError("np.clip: give both a_min and a_max, or min= and max=")
+    elif min is not _NOT_GIVEN or max is not _NOT_GIVEN:
+        raise ShapeError(
+            "Passing `min` or `max` keyword argument when `a_min` and `a_max` are"
+            " provided is forbidden.",
+            do="write np.clip(x, low, high)",
+        )
+    low, high = _inside(as_array(a), a_min, a_max)
+    if low is None and high is None:
+        return np.positive(a)
+    if low is None or high is None:
+        return np.minimum(a, high) if low is None else np.maximum(a, low)
+    if hasattr(low, "dtype") and hasattr(high, "dtype"):
+        # One dtype for all three: of int16 and uint16 alone it would be int32.
+        a = cast(a, np.result_type(a, low, high))
+    return np.minimum(np.maximum(a, low), high)
+
+
+def _bound(value: Any) -> Any:
+    return None if value is _NOT_GIVEN else value
+
+
+def _inside(a: Any, low: Any, high: Any) -> tuple[Any, Any]:
+    """The bounds; None in place of a Python int that integers cannot pass."""
+    dtype = dtype_of(a)
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        low = None if type(low) is int and low <= limits.min else low
+        high = None if type(high) is int and high >= limits.max else high
+    low, high = (b if b is None else _operand(b) for b in (low, high))
+    return low, high

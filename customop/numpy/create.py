@@ -16,7 +16,7 @@ from customop import (
     fake_like,
     register_numpy_function,
 )
-from customop.numpy.arguments import lengths, shape_of
+from customop.numpy.arguments import lengths, only, shape_of
 from customop.numpy.rules import no_gradient
 
 __all__: list[str] = []
@@ -56,31 +56,43 @@ def _(
     order: str = "K",
     subok: bool = True,
     shape: Any = None,
-    **_: Any,
+    *,
+    device: str | None = None,
 ) -> Any:
+    _check_like("np.full_like", order, subok, device)
     if shape_of(fill_value):
         target = shape_of(a) if shape is None else shape
         return np.broadcast_to(fill_value, target).astype(dtype or a.dtype)
     return full_like(a, fill_value, dtype, lengths(shape))
 
 
-def _like(value: float) -> Any:
+def _check_like(function: str, order: str, subok: bool, device: str | None) -> None:
+    """Raise for arguments of ``np.zeros_like`` and others that would be lost."""
+    only(function, order=(order, "K", "C", "A"), subok=(subok, True, False))
+    only(function, device=(device, None, "cpu"))
+
+
+def _like(name: str, value: float) -> None:
+    """Make ``np.zeros_like`` and others."""
+
     def like(
         a: Any,
         dtype: Any = None,
         order: str = "K",
         subok: bool = True,
         shape: Any = None,
-        **_: Any,
+        *,
+        device: str | None = None,
     ) -> Any:
+        _check_like(f"np.{name}", order, subok, device)
         return full_like(a, value, dtype, lengths(shape))
 
-    return like
+    register_numpy_function(getattr(np, name), like)
 
 
-register_numpy_function(np.zeros_like, _like(0))
-register_numpy_function(np.ones_like, _like(1))
-register_numpy_function(np.empty_like, _like(0))
+_like("zeros_like", 0)
+_like("ones_like", 1)
+_like("empty_like", 0)
 
 
 # ---- by shape and device ----
@@ -148,18 +160,21 @@ def _(values: Any, shape: Any, dtype: Any, device: Any) -> FakeArray:
 no_gradient(from_list)
 
 
-@register_numpy_function(np.zeros)
-def _(
-    shape: Any, dtype: Any = float, order: str = "C", *, device: str = "cpu", **_: Any
-) -> Any:
-    return full(lengths(shape), 0, dtype, device)
+def _filled(name: str, value: float) -> None:
+    """Make ``np.zeros`` or ``np.ones``."""
+
+    def filled(
+        shape: Any, dtype: Any = None, order: str = "C", *, device: str | None = None
+    ) -> Any:
+        only(f"np.{name}", order=(order, "C"))
+        kind = float if dtype is None else dtype
+        return full(lengths(shape), value, kind, device or "cpu")
+
+    register_numpy_function(getattr(np, name), filled)
 
 
-@register_numpy_function(np.ones)
-def _(
-    shape: Any, dtype: Any = float, order: str = "C", *, device: str = "cpu", **_: Any
-) -> Any:
-    return full(lengths(shape), 1, dtype, device)
+_filled("zeros", 0)
+_filled("ones", 1)
 
 
 @register_numpy_function(np.full)
@@ -169,10 +184,10 @@ def _(
     dtype: Any = None,
     order: str = "C",
     *,
-    device: str = "cpu",
-    **_: Any,
+    device: str | None = None,
 ) -> Any:
-    return full(lengths(shape), fill_value, dtype, device)
+    only("np.full", order=(order, "C"))
+    return full(lengths(shape), fill_value, dtype, device or "cpu")
 
 
 @register_numpy_function(np.eye)
@@ -183,7 +198,7 @@ def _(
     dtype: Any = float,
     order: str = "C",
     *,
-    device: str = "cpu",
-    **_: Any,
+    device: str | None = None,
 ) -> Any:
-    return eye(N, M, k, dtype, device)
+    only("np.eye", order=(order, "C"))
+    return eye(N, M, k, float if dtype is None else dtype, device or "cpu")

@@ -74,23 +74,30 @@ def _power_base(g: Any, x1: Any, x2: Any) -> Any:
     """d(x1 ** x2) = x2 x1 ** (x2 - 1) dx1, and 0 for the exponent 0, also at 0."""
     if isinstance(x2, int | float | complex):
         return g * (x2 * x1 ** (x2 - 1)) if x2 else g * 0.0
-    safe = np.where(np.equal(x2, 0), 1.0, x2 - 1)
-    return g * (x2 * np.power(x1, safe))
+    # Only where both are 0 another base is taken: the derivative by the exponent is
+    # x1 ** -1 for the exponent 0.
+    is_zero = np.logical_and(np.equal(x1, 0), np.equal(x2, 0))
+    return g * (x2 * np.power(np.where(is_zero, 1.0, x1), x2 - 1))
 
 
 def _power_exponent(g: Any, x1: Any, y: Any) -> Any:
-    """d(x1 ** x2) = log(x1) x1 ** x2 dx2, and 0 for the base 0."""
+    """d(x1 ** x2) = log(x1) x1 ** x2 dx2, and 0 for the base 0.
+
+    A negative real base has a logarithm if the power is complex.
+    """
     if isinstance(x1, int | float | complex):
-        return g * (y * _log_of(x1)) if x1 else g * 0.0
+        return g * (y * _log_of(x1, is_complex(y))) if x1 else g * 0.0
     base = np.where(np.equal(x1, 0), 1.0, x1)
+    if is_complex(y) and not is_complex(base):
+        base = base.astype(y.dtype)
     return g * (y * np.log(base))
 
 
-def _log_of(x: complex) -> Any:
-    """Logarithm of a number; nan for a negative real one, as in NumPy."""
-    if isinstance(x, int | float):
+def _log_of(x: complex, in_complex: bool) -> Any:
+    """Logarithm of a number; nan for a negative one among real numbers, as in NumPy."""
+    if isinstance(x, int | float) and not in_complex:
         return math.log(x) if x > 0 else math.nan
-    return complex(np.log(x))
+    return complex(np.log(complex(x)))
 
 
 _binary("power", _power_base, _power_exponent)
@@ -150,17 +157,27 @@ _unary("log1p", lambda g, x: g / (x + 1.0))
 
 # ---- trigonometric and hyperbolic ----
 
+
+def _root(x: Any) -> Any:
+    """The root of 1 - x * x; for complex numbers on the branch of NumPy's arcsin."""
+    if not is_complex(x):
+        return np.sqrt(1.0 - x * x)
+    # -(x - 1), not 1 - x: a zero imaginary part must change its sign.
+    return np.sqrt(-(x - 1.0)) * np.sqrt(x + 1.0)
+
+
 _unary("sin", lambda g, x: g * np.cos(x))
 _unary("cos", lambda g, x: -g * np.sin(x))
 _unary("tan", lambda g, y: g * (1.0 + y * y))
-_unary("arcsin", lambda g, x: g / np.sqrt(1.0 - x * x))
-_unary("arccos", lambda g, x: -g / np.sqrt(1.0 - x * x))
+_unary("arcsin", lambda g, x: g / _root(x))
+_unary("arccos", lambda g, x: -g / _root(x))
 _unary("arctan", lambda g, x: g / (1.0 + x * x))
 _unary("sinh", lambda g, x: g * np.cosh(x))
 _unary("cosh", lambda g, x: g * np.sinh(x))
 _unary("tanh", lambda g, y: g * (1.0 - y * y))
 _unary("arcsinh", lambda g, x: g / np.sqrt(x * x + 1.0))
-_unary("arccosh", lambda g, x: g / np.sqrt(x * x - 1.0))
+# One root of x * x - 1 has the wrong sign for a complex x left of the imaginary axis.
+_unary("arccosh", lambda g, x: g / (np.sqrt(x - 1.0) * np.sqrt(x + 1.0)))
 _unary("arctanh", lambda g, x: g / (1.0 - x * x))
 _unary("deg2rad", lambda g: g * (math.pi / 180.0))
 _unary("rad2deg", lambda g: g * (180.0 / math.pi))
@@ -176,6 +193,37 @@ def _absolute(g: Any, x: Any, y: Any) -> Any:
 
 _unary("absolute", _absolute)
 _unary("fabs", lambda g, x: g * np.sign(x))
+
+
+def _note_sign(ctx: Any, inputs: Any, output: Any) -> None:
+    if is_complex(output):
+        ctx.save_for_backward(np.absolute(inputs[0]), output)
+    else:
+        ctx.mark_non_differentiable(output)
+
+
+def _turned(t: Any, size: Any, turn: Any) -> Any:
+    """The part of a tangent that turns a complex number, over its size; 0 at 0."""
+    safe = np.where(np.equal(size, 0), 1.0, size)
+    moved = (t - turn * np.conjugate(t)) / (2.0 * safe)
+    return np.where(np.equal(size, 0), 0.0, moved)
+
+
+def _sign_jvp(primals: Any, tangents: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    y = sign(x)
+    return y, _turned(t, np.absolute(x), y * y) if is_complex(y) else None
+
+
+def _sign_backward(ctx: Any, g: Any) -> Any:
+    size, y = ctx.saved_arrays
+    return _turned(g, size, np.conjugate(y * y))
+
+
+# x / abs(x) of a complex x has a derivative, which is linear over the reals only.
+sign: Operator[..., Any] = _ufunc("sign")
+sign.register_autograd(_sign_backward, setup_context=_note_sign)
+sign.register_jvp(_sign_jvp)
 
 # ---- derivative zero or none ----
 
@@ -203,7 +251,6 @@ register_numpy_function(np.round, _round)
 register_numpy_function(np.around, _round)
 
 _STEPS = (
-    "sign",
     "floor",
     "ceil",
     "trunc",

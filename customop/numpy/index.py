@@ -32,7 +32,15 @@ from customop.numpy.rules import (
     register_linear_jvp,
 )
 
-__all__ = ["ALL", "constant", "index_", "scatter_add", "slice_"]
+__all__ = [
+    "ALL",
+    "constant",
+    "index_",
+    "is_integer",
+    "layout",
+    "scatter_add",
+    "slice_",
+]
 
 # An entry of the key of `np::slice` is [] for a new axis, [i] for an integer, or
 # [start, stop, step]. This one keeps an axis as it is.
@@ -140,7 +148,7 @@ register_linear(_unslice, lambda g, own, shape, key: slice_(g, key))
 # ---- copies: arrays of integers ----
 
 
-def _layout(indices: Sequence[Any]) -> tuple[bool, int]:
+def layout(indices: Sequence[Any]) -> tuple[bool, int]:
     """Whether the index arrays are adjacent, and where their axes are in the result.
 
     As in NumPy: if they are not adjacent, their axes come first.
@@ -157,7 +165,7 @@ def _as_index(a: Any) -> Any:
 
 def _check_indices(indices: Sequence[Any], rank: int) -> None:
     """Raise unless these are index arrays for an array of so many axes."""
-    wrong = [a.dtype for a in indices if a is not None and not _is_integer(a.dtype)]
+    wrong = [a.dtype for a in indices if a is not None and not is_integer(a.dtype)]
     if wrong or all(a is None for a in indices):
         seen = f"an array of {wrong[0]}" if wrong else "none"
         raise ArgumentError(
@@ -171,7 +179,8 @@ def _check_indices(indices: Sequence[Any], rank: int) -> None:
         )
 
 
-def _is_integer(dtype: Any) -> bool:
+def is_integer(dtype: Any) -> bool:
+    """Whether index arrays may have a dtype."""
     return getattr(dtype, "kind", "") in "iu" or "int" in str(dtype)
 
 
@@ -197,7 +206,7 @@ def _gathered_shape(shape: Sequence[int], indices: Sequence[Any]) -> tuple[int, 
     _check_indices(indices, len(shape))
     given = [tuple(a.shape) for a in indices if a is not None]
     kept = [n for n, a in zip(shape, indices, strict=False) if a is None]
-    at = _layout(indices)[1]
+    at = layout(indices)[1]
     rest = shape[len(indices) :]
     return (*kept[:at], *np.broadcast_shapes(*given), *kept[at:], *rest)
 
@@ -311,7 +320,7 @@ def _with_rows(
 def _(info: Any, in_dims: Any, x: Any, indices: Any) -> Any:
     dim, dims = in_dims
     rank = _rank(indices, dims)
-    is_adjacent, at = _layout(indices)
+    is_adjacent, at = layout(indices)
     if all(d is None for d in dims):
         out = index_(batch_first(x, dim), [None, *indices])
         return out, 0 if is_adjacent else rank
@@ -330,7 +339,7 @@ def _(info: Any, in_dims: Any, x: Any, indices: Any) -> Any:
 def _(info: Any, in_dims: Any, g: Any, shape: Any, indices: Any) -> Any:
     dim, dims = in_dims[0], in_dims[2]
     rank = _rank(indices, dims)
-    is_adjacent, at = _layout(indices)
+    is_adjacent, at = layout(indices)
     wide = (info.batch_size, *shape)
     if all(d is None for d in dims):
         turned = np.moveaxis(g, dim, 0 if is_adjacent else rank)

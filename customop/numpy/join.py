@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import index as as_int
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from customop import FakeArray, Operator, ShapeError, fake_like, register_numpy_function
-from customop.numpy.arguments import as_array, counted, only, shape_of
+from customop import (
+    ArgumentError,
+    FakeArray,
+    Operator,
+    ShapeError,
+    fake_like,
+    register_numpy_function,
+)
+from customop.numpy.arguments import as_array, cast, counted, only, shape_of
 from customop.numpy.fakes import device_of
 from customop.numpy.rules import batch_first, fit, numpy_operator
 from customop.numpy.shape import expanded
@@ -120,12 +127,22 @@ def _pieces(g: Any, shapes: Sequence[Any], axis: int) -> list[Any]:
 _register_join(_concatenate, _pieces)
 
 
+_CASTING: Final = "same_kind"
+
+
 def _cast_all(
     function: str, arrays: Iterable[Any], dtype: Any, casting: str
 ) -> list[Any]:
-    only(function, casting=(casting, "same_kind"))
+    only(function, casting=(casting, _CASTING))
     found = [as_array(a) for a in arrays]
-    return found if dtype is None else [a.astype(dtype) for a in found]
+    for a in found if dtype is not None else ():
+        if not np.can_cast(a.dtype, dtype, _CASTING):
+            raise ArgumentError(
+                f"{function}: an array of {a.dtype} cannot be cast to"
+                f" {np.dtype(dtype)} by casting='{casting}'",
+                do=f"cast it yourself: x.astype({np.dtype(dtype)})",
+            )
+    return [cast(a, dtype) for a in found]
 
 
 @register_numpy_function(np.concatenate)
@@ -281,5 +298,5 @@ register_numpy_function(np.dsplit, _splitter("dsplit", 3, lambda rank: 2))
 
 @register_numpy_function(np.unstack)
 def _(x: Any, /, *, axis: int = 0) -> Any:
-    lead = (slice(None),) * normalize_axis_index(axis, x.ndim)
-    return tuple([x[(*lead, i)] for i in range(x.shape[len(lead)])])
+    slabs = np.moveaxis(x, axis, 0)
+    return tuple([slabs[i] for i in range(slabs.shape[0])])

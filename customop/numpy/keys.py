@@ -12,7 +12,15 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from customop import ArgumentError, ShapeError, register_numpy_function
 from customop.numpy.arguments import as_array, only, shape_of
-from customop.numpy.index import ALL, constant, index_, scatter_add, slice_
+from customop.numpy.index import (
+    ALL,
+    constant,
+    index_,
+    is_integer,
+    layout,
+    scatter_add,
+    slice_,
+)
 
 __all__: list[str] = []
 
@@ -63,8 +71,11 @@ def _is_mask(item: Any) -> bool:
     return hasattr(item, "shape") and "bool" in str(item.dtype)
 
 
-def _items(shape: Sequence[int], key: Any) -> list[Any]:
-    """The items of a key, checked against the shape, with slices for the Ellipsis."""
+def _items(shape: Sequence[int], key: Any) -> tuple[list[Any], int | None]:
+    """The items of a key, checked against the shape, with slices for the Ellipsis.
+
+    Also the place of an Ellipsis without axes.
+    """
     given = key if isinstance(key, tuple) else (key,)
     items = [_item(item) for item in given]
     missing = len(shape) - sum(_width(item) for item in items)
@@ -72,14 +83,14 @@ def _items(shape: Sequence[int], key: Any) -> list[Any]:
     if missing < 0 or len(dots) > 1 or not all(_is_known(item) for item in items):
         pairs = zip(given, items, strict=True)
         _raise_as_numpy(shape, [g if type(i) is np.ndarray else i for g, i in pairs])
-    if dots:
-        items[dots[0] : dots[0] + 1] = [slice(None)] * missing
+    for at in dots:
+        items[at : at + 1] = [slice(None)] * missing
     axis = 0
     for item in items:
         if not _fits(item, shape[axis : axis + _width(item)]):
             _raise_as_numpy(shape, items)
         axis += _width(item)
-    return items
+    return items, dots[0] if dots and not missing else None
 
 
 def _is_known(item: Any) -> bool:
@@ -125,7 +136,7 @@ def _parts(x: Any, items: Sequence[Any]) -> tuple[list[Any], list[Any]]:
 
 @register_numpy_function(getitem)
 def _getitem(x: Any, key: Any) -> Any:
-    items = _items(x.shape, key)
+    items, empty = _items(x.shape, key)
     entries, arrays = _parts(x, items)
     given = [a for a in arrays if a is not None]
     if not given:
@@ -137,7 +148,18 @@ def _getitem(x: Any, key: Any) -> Any:
     view = x if all(e == ALL for e in entries) else slice_(x, entries)
     while arrays[-1] is None:
         arrays.pop()
-    return index_(view, arrays)
+    found = index_(view, arrays)
+    if empty is None or not _is_array_in(items[:empty]) & _is_array_in(items[empty:]):
+        return found
+    # It separates index arrays as an axis would: their axes come first.
+    is_adjacent, at = layout(arrays)
+    rank = len(np.broadcast_shapes(*[tuple(a.shape) for a in given]))
+    own = tuple(range(at, at + rank))
+    return np.moveaxis(found, own, tuple(range(rank))) if is_adjacent else found
+
+
+def _is_array_in(items: Sequence[Any]) -> bool:
+    return any(hasattr(item, "shape") or isinstance(item, int) for item in items)
 
 
 # ---- taking along axes ----
@@ -166,10 +188,15 @@ def _(
 
 @register_numpy_function(np.take_along_axis)
 def _(arr: Any, indices: Any, axis: int | None = -1) -> Any:
-    if axis is None:
-        return np.take(np.ravel(arr), indices)
     places = as_array(indices)
-    if len(places.shape) != len(arr.shape):
+    if not is_integer(places.dtype):
+        raise ArgumentError(
+            f"np.take_along_axis: indices of dtype {places.dtype}, must be integers",
+            do="use indices.astype(int), or np.where(mask, x, 0) for a mask",
+        )
+    if axis is None and len(places.shape) == 1:
+        return np.take(np.ravel(arr), places)
+    if axis is None or len(places.shape) != len(arr.shape):
         raise ShapeError(
             "`indices` and `arr` must have the same number of dimensions",
             f"np.take_along_axis: {tuple(places.shape)} for {tuple(arr.shape)}",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from customop import ArgumentError, Operator, fake_like, register_numpy_function
-from customop.numpy.arguments import as_axis, listed_axes, shape_of, spread
+from customop import ArgumentError, Operator, register_numpy_function
+from customop.numpy.arguments import as_axis, is_inexact, listed_axes, shape_of, spread
 from customop.numpy.reduce import note_input_and_output, reduction_of
 from customop.numpy.rules import fit, is_complex
 
@@ -51,7 +52,7 @@ def _(x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Any: 
     axes = listed_axes(axis)
     if axes is None and ord is not None:
         axes = list(range(len(shape_of(x))))
-    floats = x if fake_like(x).dtype.kind in "fc" else x.astype(float)
+    floats = x if is_inexact(x) else x.astype(float)
     if ord is None or (axes is not None and len(axes) == 1 and ord == 2):
         return norm(floats, axes, bool(keepdims))
     if axes is not None and len(axes) == 1:
@@ -66,10 +67,11 @@ def _vector_norm(x: Any, order: Any, axis: int, keepdims: bool) -> Any:
             do="use ord=None, a number, inf or -inf",
         )
     if order == 0:
-        return np.sum(np.not_equal(x, 0).astype(x.dtype), axis=axis, keepdims=keepdims)
+        given = np.not_equal(x, 0).astype(np.real(x).dtype)
+        return np.sum(given, axis=axis, keepdims=keepdims)
     size = np.absolute(x)
     if order == np.inf:
-        return np.max(size, axis=axis, keepdims=keepdims)
+        return _largest(size, axis, keepdims)
     if order == -np.inf:
         return np.min(size, axis=axis, keepdims=keepdims)
     if order == 1:
@@ -77,17 +79,23 @@ def _vector_norm(x: Any, order: Any, axis: int, keepdims: bool) -> Any:
     return np.sum(size**order, axis=axis, keepdims=keepdims) ** (1.0 / order)
 
 
+def _largest(size: Any, axis: int, keepdims: bool) -> Any:
+    """The maximum; 0 of no elements, as in NumPy 2.4."""
+    extreme = np.max if size.shape[axis] else np.sum
+    return extreme(size, axis=axis, keepdims=keepdims)
+
+
 # Matrix norms without singular values -> the axis that is summed, and the extreme.
-_MATRIX_NORMS = {
-    1: (0, np.max),
+_MATRIX_NORMS: dict[float, tuple[int, Callable[..., Any]]] = {
+    1: (0, _largest),
     -1: (0, np.min),
-    np.inf: (1, np.max),
+    np.inf: (1, _largest),
     -np.inf: (1, np.min),
 }
 
 
 def _matrix_norm(x: Any, order: Any, axes: Any, keepdims: bool) -> Any:
-    if order == "fro":
+    if order in ("fro", "f"):
         return norm(x, axes, keepdims)
     if order not in _MATRIX_NORMS or len(axes) != 2:
         raise ArgumentError(
@@ -98,5 +106,5 @@ def _matrix_norm(x: Any, order: Any, axes: Any, keepdims: bool) -> Any:
     summed, extreme = _MATRIX_NORMS[order]
     places = normalize_axis_tuple(axes, x.ndim)
     totals = np.sum(np.absolute(x), axis=places[summed], keepdims=True)
-    found = extreme(totals, axis=places[1 - summed], keepdims=True)
-    return found if keepdims else np.squeeze(found, tuple(axes))
+    found = extreme(totals, places[1 - summed], keepdims=True)
+    return found if keepdims else np.squeeze(found, places)

@@ -154,6 +154,8 @@ def _(a: Any, repeats: Any, axis: int | None = None) -> Any:
         return np.repeat(np.ravel(a), repeats, 0)
     axis = normalize_axis_index(axis, a.ndim)
     counts = np.asarray(repeats)
+    if not counts.size:
+        counts = counts.astype(np.intp)  # an empty list has floats
     if counts.size != 1:
         return np.take(a, np.repeat(np.arange(a.shape[axis]), counts), axis)
     count = as_int(counts.item())

@@ -23,6 +23,7 @@ from customop.numpy.arguments import (
     is_set,
     kept_shape,
     listed_axes,
+    only,
     refuse,
     spread,
 )
@@ -44,8 +45,10 @@ __all__ = [
 
 
 @lru_cache(maxsize=1024)
-def _reduced_dtype(kernel: Callable[..., Any], dtype: Any) -> Any:
-    return kernel(np.ones(1, dtype)).dtype
+def _reduced_dtype(
+    kernel: Callable[..., Any], dtype: Any, rest: tuple[Any, ...]
+) -> Any:
+    return kernel(np.ones(2, dtype), None, False, *rest).dtype
 
 
 def reduced(
@@ -87,7 +90,7 @@ def reduction_of(
     op = numpy_operator(name, schema, kernel)
 
     def fake(x: Any, axis: Any, keepdims: Any, *rest: Any) -> FakeArray:
-        return reduced(x, axis, keepdims, _reduced_dtype(kernel, x.dtype))
+        return reduced(x, axis, keepdims, _reduced_dtype(kernel, x.dtype, rest))
 
     def batch(
         info: Any, in_dims: Any, x: Any, axis: Any, keepdims: Any, *rest: Any
@@ -144,16 +147,21 @@ def _serve_cast(function: Any, op: Operator[..., Any]) -> None:
     ) -> Any:
         if initial is not NO_VALUE or where is not True:
             refuse(op.name, initial=initial, where=where)
-        if dtype is not None:
-            a = a.astype(dtype)
         axes = axis if axis is None else listed_axes(axis)
-        return op.call(a, axes, keepdims if keepdims is False else is_set(keepdims))
+        kept = keepdims if keepdims is False else is_set(keepdims)
+        if dtype is None:
+            return op.call(a, axes, kept)
+        # Small integers become larger ones unless a dtype is given.
+        return cast(op.call(cast(a, dtype), axes, kept), dtype)
 
     register_numpy_function(function, reduction)
 
 
-def _serve_ufunc(ufunc: Any, op: Operator[..., Any]) -> None:
-    """Register a reduction for ``ufunc.reduce``, whose default axis is 0."""
+def _serve_ufunc(ufunc: Any, op: Operator[..., Any], *dtypes: Any) -> None:
+    """Register a reduction for ``ufunc.reduce``, whose default axis is 0.
+
+    With `dtypes` it takes no other dtype.
+    """
 
     def reduce(
         array: Any,
@@ -165,7 +173,10 @@ def _serve_ufunc(ufunc: Any, op: Operator[..., Any]) -> None:
         where: Any = True,
     ) -> Any:
         refuse(f"{ufunc.__name__}.reduce", initial=initial, where=where)
-        return op(cast(array, dtype), listed_axes(axis), is_set(keepdims))
+        if dtypes:
+            only(f"np.{ufunc.__name__}.reduce", dtype=(dtype, None, *dtypes))
+        reduced = op(cast(array, dtype), listed_axes(axis), is_set(keepdims))
+        return cast(reduced, dtype)
 
     register_numpy_function((ufunc, "reduce"), reduce)
 
@@ -204,7 +215,31 @@ register_linear_jvp(sum_)
 mean.register_autograd(_mean_backward, setup_context=_note_shape)
 register_linear_jvp(mean)
 _serve_cast(np.sum, sum_)
-_serve_cast(np.mean, mean)
+
+
+@register_numpy_function(np.mean)
+def _(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: None = None,
+    keepdims: Any = False,
+    *,
+    where: Any = True,
+) -> Any:
+    if where is not True:
+        refuse("mean", where=where)
+    axes = axis if axis is None else listed_axes(axis)
+    kept = keepdims if keepdims is False else is_set(keepdims)
+    if dtype is None:
+        return mean.call(a, axes, kept)
+    if np.dtype(dtype).kind in "fc" and np.dtype(dtype) != np.float16:
+        return mean.call(cast(a, dtype), axes, kept)
+    # NumPy sums and divides in this dtype, and then rounds to it.
+    total = np.sum(a, axis=axis, dtype=dtype, keepdims=kept)
+    return cast(total / count_of(a.shape, axes), dtype)
+
+
 _serve_ufunc(np.add, sum_)
 
 # ---- max and min ----
@@ -267,8 +302,8 @@ any_: Operator[..., Any] = _truth("any")
 all_: Operator[..., Any] = _truth("all")
 _serve(np.any, any_)
 _serve(np.all, all_)
-_serve_ufunc(np.logical_or, any_)
-_serve_ufunc(np.logical_and, all_)
+_serve_ufunc(np.logical_or, any_, bool)
+_serve_ufunc(np.logical_and, all_, bool)
 
 
 # ---- products ----

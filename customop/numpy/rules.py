@@ -36,7 +36,9 @@ def is_complex(x: Any) -> bool:
     """Whether an array or number is complex."""
     if isinstance(x, complex):
         return True
-    return "complex" in str(getattr(x, "dtype", ""))
+    dtype = getattr(x, "dtype", None)
+    kind = getattr(dtype, "kind", None)
+    return "complex" in str(dtype) if kind is None else bool(kind == "c")
 
 
 def fit(g: Any, x: Any) -> Any:

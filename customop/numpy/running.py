@@ -31,7 +31,9 @@ def _running(name: str) -> Operator[..., Any]:
 
     def running(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
         line = np.reshape(a, (-1,)) if axis is None else a
-        return op(cast(line, dtype), 0 if axis is None else operator.index(axis))
+        axis = 0 if axis is None else operator.index(axis)
+        # Small integers become larger ones unless a dtype is given.
+        return cast(op(cast(line, dtype), axis), dtype)
 
     op.register_fake(fake)
     op.register_vmap(along_axis(op))

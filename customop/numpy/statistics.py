@@ -7,21 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from customop import ArgumentError, Operator, register_numpy_function
+from customop import ArgumentError, Operator, Tag, register_numpy_function
 from customop.numpy.arguments import (
     NO_VALUE,
+    as_array,
     as_axis,
     cast,
     count_of,
     counted_axes,
+    dtype_of,
+    is_inexact,
     is_set,
     kept_shape,
     listed_axes,
     refuse,
     spread,
 )
+from customop.numpy.fakes import fake_of_ufunc
 from customop.numpy.reduce import as_line, max_, min_, reduction_of, sum_
-from customop.numpy.rules import fit, is_complex
+from customop.numpy.rules import fit, is_complex, numpy_operator, register_formulas
 from customop.numpy.sort import sort
 
 __all__: list[str] = []
@@ -33,11 +37,16 @@ def _deviation(name: str) -> Operator[..., Any]:
     """Make np.var or np.std, whose results are real."""
 
     def kernel(
-        x: Any, axis: Any = None, keepdims: bool = False, ddof: float = 0.0
+        x: Any,
+        axis: Any = None,
+        keepdims: bool = False,
+        ddof: float = 0.0,
+        dtype: Any = None,
     ) -> Any:
-        return getattr(x, name)(axis=as_axis(axis), ddof=ddof, keepdims=keepdims)
+        deviation = getattr(x, name)
+        return deviation(axis=as_axis(axis), dtype=dtype, ddof=ddof, keepdims=keepdims)
 
-    op = reduction_of(name, kernel, ", float ddof=0.0")
+    op = reduction_of(name, kernel, ", float ddof=0.0, dtype? dtype=None")
     op.register_autograd(
         lambda ctx, g: _deviation_backward(name, ctx, g),
         setup_context=_note_deviation,
@@ -77,19 +86,19 @@ def _divisor(y: Any) -> Any:
 
 def _deviation_backward(name: str, ctx: Any, g: Any) -> tuple[Any, ...]:
     x, y = ctx.saved_arrays
-    axis, keepdims, ddof = ctx.rest
+    axis, keepdims, ddof, _ = ctx.rest
     share = (
         g * (2.0 / _freedom(x, axis, ddof))
         if name == "var"
         else (g / (_divisor(y) * _freedom(x, axis, ddof)))
     )
     wide = spread(share, x.shape, axis, keepdims)
-    return wide * _slope(x, axis), None, None, None
+    return fit(wide * _slope(x, axis), x), None, None, None, None
 
 
 def _deviation_jvp(op: Operator[..., Any], primals: Any, tangents: Any) -> Any:
-    x, axis, keepdims, ddof = primals
-    y = op(x, axis, keepdims, ddof)
+    x, axis, keepdims, ddof, dtype = primals
+    y = op(x, axis, keepdims, ddof, dtype)
     moved = fit(_slope(x, axis) * tangents[0], y)
     total = np.sum(moved, axis=as_axis(axis), keepdims=keepdims)
     total = total / _freedom(x, axis, ddof)
@@ -114,8 +123,10 @@ def _serve_deviation(function: Any, op: Operator[..., Any]) -> None:
         correction: Any = NO_VALUE,
     ) -> Any:
         refuse(op.name, where=where, mean=mean)
-        free = ddof if correction is NO_VALUE else correction
-        return op(cast(a, dtype), listed_axes(axis), is_set(keepdims), float(free))
+        if dtype is not None and np.dtype(dtype).kind not in "fc":
+            refuse(op.name, dtype=dtype)
+        free = float(ddof if correction is NO_VALUE else correction)
+        return op(a, listed_axes(axis), is_set(keepdims), free, dtype)
 
     register_numpy_function(function, deviation)
 
@@ -151,10 +162,30 @@ def _(
         average = np.mean(a, axis=axis, keepdims=kept)
         count = np.full_like(average, float(count_of(a.shape, listed_axes(axis))))
         return (average, count) if returned else average
-    wide = _weights(a, weights, axis)
-    total = np.sum(wide * np.ones_like(a), axis=axis, keepdims=kept)
-    average = np.sum(a * wide, axis=axis, keepdims=kept) / total
-    return (average, total) if returned else average
+    a, wide = as_array(a), _weights(as_array(a), as_array(weights), axis)
+    dtype = np.result_type(
+        a, wide, *([np.float64] if dtype_of(a).kind in "biu" else [])
+    )
+    total = np.sum(wide, axis=axis, dtype=dtype, keepdims=kept)
+    weighted = np.multiply(cast(a, dtype), cast(wide, dtype))
+    average = _over(np.sum(weighted, axis=axis, keepdims=kept), total)
+    return (average, np.broadcast_to(total, average.shape)) if returned else average
+
+
+def _over_weights(x1: Any, x2: Any) -> Any:
+    if np.any(x2 == 0.0):
+        raise ZeroDivisionError("Weights sum to zero, can't be normalized")
+    return x1 / x2
+
+
+# A quotient that raises for a divisor of 0, which NumPy's average does, in each row too.
+_over = numpy_operator(
+    "over_weights", "(Array x1, Array x2) -> Array", _over_weights, tags=Tag.pointwise
+)
+_over.register_fake(fake_of_ufunc(np.divide))
+register_formulas(
+    _over, ("x1", "x2"), (lambda g, x2: g / x2, lambda g, x2, y: -g * y / x2)
+)
 
 
 def _weights(a: Any, weights: Any, axis: Any) -> Any:
@@ -185,6 +216,9 @@ def _(
     line = sort(as_line(a, axes), -1)
     count = line.shape[-1]
     middle = np.mean(line[..., (count - 1) // 2 : count // 2 + 1], axis=-1)
+    if count and is_inexact(a):
+        last = line[..., -1]  # nan comes last
+        middle = np.where(np.isnan(last), last, middle)
     return np.reshape(middle, kept_shape(a.shape, axes)) if is_set(keepdims) else middle
 
 
@@ -205,7 +239,7 @@ def _(
     where: Any = True,
 ) -> Any:
     refuse("nansum", initial=initial, where=where)
-    return sum_(cast(_present(a)[0], dtype), listed_axes(axis), is_set(keepdims))
+    return np.sum(_present(a)[0], axis=axis, dtype=dtype, keepdims=is_set(keepdims))
 
 
 @register_numpy_function(np.nanmean)
@@ -219,7 +253,15 @@ def _(
     where: Any = True,
 ) -> Any:
     refuse("nanmean", where=where)
-    values, present = _present(cast(a, dtype))
+    if not is_inexact(a):
+        return np.mean(a, axis=axis, dtype=dtype, keepdims=is_set(keepdims))
+    if dtype is not None and np.dtype(dtype).kind not in "fc":
+        raise ArgumentError(
+            f"np.nanmean: dtype={dtype!r} of an array of {a.dtype}: if a is inexact,"
+            " then dtype must be inexact",
+            do="leave dtype= away, or cast the result",
+        )
+    values, present = _present(a)
     listed, kept = listed_axes(axis), is_set(keepdims)
-    counts = sum_(present, listed, kept).astype(a.dtype if dtype is None else dtype)
-    return sum_(values, listed, kept) / counts
+    total = np.sum(values, axis=axis, dtype=dtype, keepdims=kept)
+    return cast(total / sum_(present, listed, kept), total.dtype)

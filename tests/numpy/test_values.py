@@ -1,0 +1,226 @@
+"""Values and derivatives of NumPy's functions where they were wrong or are delicate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import optree
+import pytest
+
+import customop as co
+
+X = np.array([[0.5, 1.5, 2.5], [3.5, 4.5, 5.5]])
+NAN = np.array([[1.0, np.nan, 3.0], [4.0, 5.0, 9.0]])
+CUBE = np.arange(24.0).reshape(2, 3, 4)
+Z = np.array([1.5 - 2.0j, 0.0, -0.3 + 0.4j])
+
+
+class Boxes(co.Interpreter):
+    """Passes every call on to the values below."""
+
+    kind = co.RuleKind("boxes")
+
+    def process(self, op: Any, args: Any) -> Any:
+        return self.wrap(op.invoke(self.unwrap(args)))
+
+
+def traced(fn: Callable[[Any], Any], x: Any) -> Any:
+    """The result of a function of a traced value, of any dtype."""
+    with Boxes() as boxes:
+        return optree.tree_map(boxes.lower, fn(boxes.wrap(x)))
+
+
+def batched(fn: Callable[[Any], Any], x: Any) -> Any:
+    """The result for one of two equal rows."""
+    return optree.tree_map(lambda rows: rows[1], co.vmap(fn)(np.stack([x, x])))
+
+
+VALUES: dict[str, tuple[Callable[[Any], Any], Any]] = {
+    "empty ellipsis": (lambda x: x[:, [0, 1], ..., [1, 0]], CUBE),
+    "empty ellipsis, int": (lambda x: x[:, 0, ..., [1, 0]], CUBE),
+    "empty ellipsis, int behind": (lambda x: x[:, [1, 0], ..., 1], CUBE),
+    "empty ellipsis, mask": (lambda x: x[:, [True, False, True], ..., [1, 0]], CUBE),
+    "empty ellipsis, two axes": (lambda x: x[:, [[0], [1]], ..., [1, 0]], CUBE),
+    "ellipsis at the end": (lambda x: x[:, [0, 1], [1, 0], ...], CUBE),
+    "nanmean of int8": (np.nanmean, np.full(300, 100, np.int8)),
+    "nanmean of bools": (np.nanmean, np.array([True, True, False])),
+    "nanmean of float16": (np.nanmean, np.ones(3000, np.float16)),
+    "nanmean in float64": (lambda x: np.nanmean(x, dtype="f8"), np.float32([0.1, 0.2])),
+    "nansum as int8": (lambda x: np.nansum(x, dtype=np.int8), np.full(3, 100)),
+    "average of int8": (
+        lambda x: np.average(x, weights=np.array([100, 100, 100], np.int8)),
+        np.array([100, 101, 102], np.int8),
+    ),
+    "average of bools": (
+        lambda x: np.average(x, weights=[1, 2, 1], returned=True),
+        np.array([True, True, False]),
+    ),
+    "average of float16": (
+        lambda x: np.average(x, 0, weights=np.arange(3, dtype=np.float16)),
+        np.full((3, 2), 300, np.float16),
+    ),
+    "sum as int8": (lambda x: np.sum(x, axis=0, dtype=np.int8), np.full((3, 2), 100)),
+    "sum as bool": (lambda x: np.sum(x, axis=0, dtype=bool), X),
+    "cumsum as int8": (lambda x: np.cumsum(x, dtype=np.int8), np.full(3, 100)),
+    "mean as int": (lambda x: np.mean(x, axis=0, dtype=int), X),
+    "mean as float16": (
+        lambda x: np.mean(x, axis=0, dtype=np.float16),
+        np.full((3000, 2), 0.1),
+    ),
+    "var as float32": (lambda x: np.var(x, axis=0, dtype=np.float32), X + 1e8),
+    "median with nan": (lambda x: np.median(x, axis=1), NAN),
+    "median with nan of all": (np.median, NAN),
+    "clip of int16, uint16 and float32": (
+        lambda x: np.clip(x, np.uint16([1]), np.float32([2])),
+        np.int16([0, 1, 3]),
+    ),
+    "clip beyond the dtype": (lambda x: np.clip(x, -1, 300), np.uint8([0, 7, 255])),
+    "clip from below the dtype": (lambda x: np.clip(x, -1, 3), np.uint8([0, 7, 255])),
+    "repeat of nothing": (lambda x: np.repeat(x, [], axis=0), X[:0]),
+    "largest of nothing": (
+        lambda x: np.linalg.norm(x, np.inf, axis=0),
+        np.zeros((0, 3)),
+    ),
+    "number of complex numbers": (lambda x: np.linalg.norm(x, 0), Z),
+    "sign of complex numbers": (np.sign, Z),
+    "array like a traced one": (lambda x: np.ones(2, like=x), X),
+    "full array like a traced one": (lambda x: np.full(2, 1.5, like=x), X),
+}
+table = pytest.mark.parametrize(("fn", "x"), VALUES.values(), ids=VALUES)
+
+
+@table
+@pytest.mark.parametrize("way", [traced, batched])
+def test_values_are_numpys(way: Any, fn: Any, x: Any) -> None:
+    """Traced values are NumPy's, in NumPy's dtype."""
+    expected = optree.tree_leaves(fn(x))
+    for mine, numpys in zip(optree.tree_leaves(way(fn, x)), expected, strict=True):
+        assert mine.dtype == numpys.dtype
+        np.testing.assert_allclose(mine, numpys, rtol=1e-14)
+
+
+@table
+def test_fake_arrays_are_numpys(fn: Any, x: Any) -> None:
+    """Fake arrays have NumPy's shapes and dtypes."""
+    found, expected = co.eval_shape(fn, x), fn(x)
+    pairs = zip(optree.tree_leaves(found), optree.tree_leaves(expected), strict=True)
+    assert all((f.shape, f.dtype) == (n.shape, n.dtype) for f, n in pairs)
+
+
+@pytest.mark.parametrize("way", [traced, batched])
+def test_weights_without_a_sum_are_numpys_error(way: Any) -> None:
+    """Weights that sum to zero raise, also if only those of a row do."""
+    with pytest.raises(ZeroDivisionError):
+        way(lambda x: np.average(x, weights=[1.0, -1.0]), np.ones(2))
+    with pytest.raises(ZeroDivisionError):
+        way(lambda w: np.average(np.ones(2), weights=w), np.array([1.0, -1.0]))
+
+
+REFUSED: dict[str, Callable[[Any], Any]] = {
+    "np.sum(initial=True)": lambda x: np.sum(x, initial=True),
+    "np.max(initial=True)": lambda x: np.max(x, initial=True),
+    "np.add.reduce(initial=True)": lambda x: np.add.reduce(x, initial=True),
+    "np.var(mean=True)": lambda x: np.var(x, mean=True),
+    "np.std(mean=True)": lambda x: np.std(x, mean=True),
+    "np.nansum(initial=True)": lambda x: np.nansum(x, initial=True),
+    "np.var(dtype=<class 'int'>)": lambda x: np.var(x, dtype=int),
+}
+
+
+@pytest.mark.parametrize("call", REFUSED)
+def test_true_is_a_value_too(call: str) -> None:
+    """An argument that is True is not taken for a default."""
+    with pytest.raises(co.ArgumentError) as raised:
+        co.grad(REFUSED[call])(X)
+    assert raised.value.what.startswith(f"{call} has no operator")
+
+
+def test_take_along_axis_takes_integers() -> None:
+    """Masks are not places, as in NumPy."""
+    for indices in (X > 1, X):
+        with pytest.raises(co.ArgumentError, match="must be integers"):
+            co.grad(lambda x, i=indices: np.sum(np.take_along_axis(x, i, 0)))(X)
+
+
+# ---- derivatives ----
+
+
+def slope(fn: Callable[[Any], Any], z: complex, along: complex = 1.0) -> complex:
+    """A central difference along a direction of the complex plane."""
+    h = 1e-6 * along
+    return complex(fn(z + h) - fn(z - h)) / 2e-6
+
+
+PLANE = [1.5 + 0.5j, -2.0 + 0.5j, -2.0 - 0.5j, -0.3 + 1.2j, 0.4 - 2.0j, 2.0 + 0.0j]
+
+
+@pytest.mark.parametrize("name", ["arccosh", "arccos", "arcsin", "arcsinh", "arctanh"])
+@pytest.mark.parametrize("z", PLANE)
+def test_inverse_functions_of_complex_numbers(name: str, z: complex) -> None:
+    """The derivative is on the branch that NumPy's values are on."""
+    fn = getattr(np, name)
+    _, tangent = co.jvp(fn, (np.array(z),), (np.array(1.0 + 0j),))
+    assert abs(tangent - slope(fn, z)) < 1e-8
+
+
+@pytest.mark.parametrize("z", [1.5 + 0.5j, -2.0 - 0.5j])
+@pytest.mark.parametrize("along", [1.0, 1.0j, 0.6 - 0.8j])
+def test_sign_of_a_complex_number_turns(z: complex, along: complex) -> None:
+    """The tangent of z / abs(z) follows a difference in each direction."""
+    x, t = np.array(z), np.array(along, complex)
+    _, tangent = co.jvp(np.sign, (x,), (t,))
+    assert abs(tangent - slope(np.sign, z, along)) < 1e-9
+    # The pullback is the transpose over the reals: Re(g t') = Re(pullback(g) t).
+    for g in (1.0 + 0j, 0.3 - 0.7j):
+        (pulled,) = co.vjp(np.sign, x)[1](np.array(g))
+        assert abs((g * tangent).real - (pulled * along).real) < 1e-12
+
+
+def test_sign_of_zero_has_no_slope() -> None:
+    """The derivatives at 0 are 0, not nan."""
+    _, tangent = co.jvp(np.sign, (np.array(0j),), (np.array(1 + 1j),))
+    assert tangent == 0
+
+
+@pytest.mark.parametrize("base", [0.5, 2.0])
+@pytest.mark.parametrize("exponent", [0.0, 1.0, 2.0, -1.0])
+def test_second_derivatives_of_powers(base: float, exponent: float) -> None:
+    """They are those of exp(y log(x)), also at the exponents 0 and 1."""
+    x, y, log = base, exponent, np.log(base)
+    mixed = x ** (y - 1) * (1 + y * log)
+    expected = [[y * (y - 1) * x ** (y - 2), mixed], [mixed, log**2 * x**y]]
+    point = np.array([base, exponent])
+    for hessian in (co.hessian, lambda f: co.jacrev(co.jacrev(f))):
+        found = hessian(lambda v: np.power(v[0], v[1]))(point)
+        np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+
+def test_powers_of_zero_have_finite_derivatives() -> None:
+    """0 ** 0 and 0 ** 1 have the slopes 0 and 1 by the base."""
+    base, exponents = np.zeros(3), np.array([0.0, 1.0, 2.0])
+    slopes = co.grad(lambda x: np.sum(np.power(x, exponents)))(base)
+    assert slopes.tolist() == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("base", [-2.0, np.array(-2.0), np.array(-2.0 + 0j)])
+def test_negative_base_of_a_complex_exponent(base: Any) -> None:
+    """The logarithm of a negative base is complex where the power is."""
+    z = 0.5 + 0.3j
+
+    def power(y: Any) -> Any:
+        return np.power(base, y)
+
+    _, tangent = co.jvp(power, (np.array(z),), (np.array(1.0 + 0j),))
+    expected = slope(lambda y: np.power(complex(base), y), z)
+    assert abs(tangent - expected) < 1e-8
+
+
+def test_gradient_of_an_index_is_in_its_places() -> None:
+    """The gradient through an empty Ellipsis between index arrays is not transposed."""
+    weights = np.arange(4.0).reshape(2, 2)
+    grads = co.grad(lambda x: np.sum(x[:, [0, 1], ..., [1, 0]] * weights))(CUBE)
+    expected = np.zeros_like(CUBE)
+    expected[:, [0, 1], ..., [1, 0]] = weights
+    np.testing.assert_array_equal(grads, expected)
