@@ -88,7 +88,7 @@ def test_law_9_numpy_operators_touch_nothing_private(path: Path) -> None:
 
 # Attributes of other packages. Python and NumPy document theirs; mypy and pytest have
 # no public name for these two.
-FOREIGN = {"_asdict", "_fields", "_getframe", "_replace", "_NoValue"} | {
+FOREIGN = {"_asdict", "_exit", "_fields", "_getframe", "_replace", "_NoValue"} | {
     "_watchers",
     "_arg2fixturedefs",
 }

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from customop.errors import CustomOpError, is_ours
 from customop.pytest.known_failures import Outcome
 from customop.pytest.recording import RecordedCall
+from customop.testing.apart.transport import child_traceback
 from customop.testing.opcheck import opcheck, status_of
 
 __all__ = ["CheckFinding", "findings_of"]
@@ -138,4 +139,5 @@ def _text_of(error: BaseException) -> str:
     while trace is not None and is_ours(trace.tb_frame.f_globals):
         trace = trace.tb_next
     lines = traceback.format_exception(type(cause), cause, trace, chain=False)
-    return f"{error}\n\n{''.join(lines)}".rstrip()
+    text = child_traceback(cause) or "".join(lines)
+    return f"{error}\n\n{text}".rstrip()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from time import perf_counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from typing import Any
 
 import numpy as np
@@ -28,10 +27,11 @@ from customop.testing.checks import (
     derivatives,
     variations,
 )
-from customop.testing.checks.check import SUCCESS, Check, outcome_of
+from customop.testing.checks.check import SUCCESS, Check
+from customop.testing.checks.found import found_samples
+from customop.testing.checks.outcomes import Done, outcomes
 from customop.testing.checks.session import Session
 from customop.testing.close import check_bounds
-from customop.testing.inputs.find import base_samples
 from customop.testing.inputs.memory import map_arrays
 from customop.testing.inputs.oracle import random_state_kept
 
@@ -44,26 +44,38 @@ __all__ = [
     "status_of",
 ]
 
+
+def _always(op: RuleTable) -> bool:
+    return True
+
+
 CHECKS = (
     Check(
         "test_schema",
         contract.check_schema,
         over_all=contract.check_views,
         for_all_kinds=True,
+        as_given=contract.halves_nothing,
     ),
     Check(
         "test_mutation",
         contract.check_mutation,
         over_all=contract.check_never_written,
+        as_given=_always,
     ),
-    Check("test_autograd_registration", derivatives.check_autograd_registration),
+    Check(
+        "test_autograd_registration",
+        derivatives.check_autograd_registration,
+        as_given=_always,
+    ),
     Check(
         "test_faketensor",
         agreement.check_faketensor,
         for_all_kinds=True,
+        as_given=_always,
     ),
     Check("test_sizes", agreement.check_sizes),
-    Check("test_kernels_agree", agreement.check_kernels_agree),
+    Check("test_kernels_agree", agreement.check_kernels_agree, as_given=_always),
     Check("test_vmap", batching.check_vmap),
     Check("test_jvp", derivatives.check_jvp),
     Check("test_gradients", derivatives.check_gradients),
@@ -78,8 +90,8 @@ CHECKS = (
         vary=variations.in_dtypes,
     ),
     Check("test_determinism", behavior.check_determinism),
-    Check("test_out_variant", contract.check_out_variant),
-    Check("test_pickle", behavior.check_pickle),
+    Check("test_out_variant", contract.check_out_variant, as_given=_always),
+    Check("test_pickle", behavior.check_pickle, as_given=_always),
     Check("test_threads", behavior.check_threads),
 )
 
@@ -210,18 +222,35 @@ def opcheck(
     check_bounds("opcheck", rtol, atol)
     operator = _operator(op)
     found = OpCheckResult(operator.qualname)
-    with _quiet():
-        session = Session(operator, _given(operator, args, kwargs), rtol, atol)
-        for check in chosen:
-            start = perf_counter()
-            outcome = outcome_of(check, session)
-            found.seconds[check.name] = perf_counter() - start
-            if isinstance(outcome, OpCheckError) and raise_exception:
-                raise outcome.with_traceback(None) from outcome.__cause__
-            found[check.name] = outcome
-            if outcome == SUCCESS and session.notes:
-                found.notes[check.name] = session.notes[0]
+    work = _done(operator, args, kwargs, chosen, rtol, atol)
+    with _quiet(), closing(work) as all_done:
+        for check, done in zip(chosen, all_done, strict=True):
+            if isinstance(done.outcome, OpCheckError) and raise_exception:
+                raise done.outcome.with_traceback(None) from done.outcome.__cause__
+            found[check.name] = done.outcome
+            found.seconds[check.name] = done.seconds
+            if done.note:
+                found.notes[check.name] = done.note
     return found
+
+
+def _done(
+    op: Operator[..., Any],
+    args: tuple[Any, ...] | None,
+    kwargs: Mapping[str, Any] | None,
+    checks: Sequence[Check],
+    rtol: float | None,
+    atol: float | None,
+) -> Generator[Done, None, None]:
+    """The outcomes of checks, in order."""
+    is_given = args is not None or kwargs is not None or bool(op.sample_inputs())
+    try:
+        samples = _samples(op, args, kwargs, checks)
+    except OpCheckError as error:  # a crash while they are sought
+        yield Done(error, 0.0)
+        yield from [Done("SKIPPED: no inputs are found", 0.0)] * (len(checks) - 1)
+        return
+    yield from outcomes(Session(op, samples, rtol, atol, is_given=is_given), checks)
 
 
 # ---- what was asked for ----
@@ -272,14 +301,15 @@ def _operator(op: object) -> Operator[..., Any]:
     return op
 
 
-def _given(
+def _samples(
     op: Operator[..., Any],
     args: tuple[Any, ...] | None,
     kwargs: Mapping[str, Any] | None,
+    checks: Sequence[Check],
 ) -> list[Sample]:
     """The samples to check on: the call that was given, or those that are found."""
     if args is None and kwargs is None:
-        return base_samples(op)
+        return found_samples(op, checks[0])
     if args is not None and not isinstance(args, tuple | list):
         raise ArgumentError(
             f"opcheck: args is {type(args).__name__}, must be a tuple of arguments",

@@ -38,7 +38,13 @@ from customop.testing.checks.session import (
 from customop.testing.fault import Fault
 from customop.testing.inputs.places import leaves_in
 
-__all__ = ["check_faketensor", "check_kernels_agree", "check_sizes", "compare_fake"]
+__all__ = [
+    "check_faketensor",
+    "check_kernels_agree",
+    "check_sizes",
+    "compare_fake",
+    "has_other_kinds",
+]
 
 
 # ---- test_faketensor ----
@@ -203,6 +209,11 @@ def _is_meant_for(op: Operator[..., Any], kind: str) -> bool:
         return False
     # CuPy takes half a second to import: too long for a default kernel alone.
     return kind in op.rows or kind != "cuda" or "cupy" in sys.modules
+
+
+def has_other_kinds(op: Operator[..., Any]) -> bool:
+    """Whether arrays of other kinds than NumPy's can be passed to an operator here."""
+    return any(_is_meant_for(op, kind) for kind in known_kinds())
 
 
 def _check_kind(session: Session, sample: Sample, kind: str, run: Run) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from customop.core.dispatch import find_kernel
 from customop.core.operator import Operator
@@ -14,8 +14,9 @@ from customop.testing.checks.session import Session
 from customop.testing.fault import Fault
 from customop.testing.inputs.shrink import shrink
 from customop.testing.reproduce import repro, show_sample
+from customop.testing.watch import about_to_run
 
-__all__ = ["SUCCESS", "Check", "outcome_of"]
+__all__ = ["SUCCESS", "Check", "Report", "at_smallest", "outcome_of", "reported"]
 
 SUCCESS = "SUCCESS"
 
@@ -39,6 +40,10 @@ class Check(NamedTuple):
         ``over_all(session)`` runs after all samples.
     for_all_kinds : bool
         Whether it also runs on arrays of other kinds than NumPy's.
+    as_given : callable
+        ``as_given(op)`` says whether it calls the operator only with the arrays of the samples, or equal ones,
+        and makes up no other values, shapes, layouts or dtypes. Then it runs in this
+        process where the samples are the user's. All else runs in a child.
     """
 
     name: str
@@ -46,9 +51,14 @@ class Check(NamedTuple):
     vary: Callable[[Session, Sample], Iterable[Sample]] | None = None
     over_all: Callable[[Session], None] | None = None
     for_all_kinds: bool = False
+    as_given: Callable[[Operator[..., Any]], bool] = lambda op: False
 
 
-def outcome_of(check: Check, session: Session) -> str | OpCheckError:
+# Reports a fault of a check on a sample, at a smaller one if there is one.
+Report: TypeAlias = Callable[[Check, Session, Sample, Exception], OpCheckError]
+
+
+def outcome_of(check: Check, session: Session, report: Report) -> str | OpCheckError:
     """Run a check: success, why it proves nothing, or the fault."""
     reasons = []
     session.notes.clear()
@@ -57,13 +67,13 @@ def outcome_of(check: Check, session: Session) -> str | OpCheckError:
     for sample in _in_time(check, session):
         reason, error = _found_by(check, session, sample)
         if error is not None:
-            return _at_smallest(check, session, sample, error)
+            return report(check, session, sample, error)
         reasons.append(reason)
     if check.over_all is not None and session.samples:
         try:
             check.over_all(session)
         except Exception as error:  # noqa: BLE001  # reported as a fault
-            return _reported(check, session.op, session.samples[0], error)
+            return reported(check, session, session.samples[0], error)
     if not all(reasons):
         return SUCCESS
     return f"SKIPPED: {reasons[0] if reasons else 'no array to vary'}"
@@ -89,6 +99,7 @@ def _varied(check: Check, session: Session) -> Iterator[Sample]:
 def _found_by(
     check: Check, session: Session, sample: Sample
 ) -> tuple[str, Exception | None]:
+    about_to_run(lambda: sample)
     try:
         return check.run(session, sample), None
     except Exception as error:  # noqa: BLE001  # reported as a fault
@@ -98,7 +109,7 @@ def _found_by(
 # ---- the smallest input ----
 
 
-def _at_smallest(
+def at_smallest(
     check: Check, session: Session, sample: Sample, error: Exception
 ) -> OpCheckError:
     """The error for a fault, at the smallest input that shows the same fault."""
@@ -114,8 +125,8 @@ def _at_smallest(
     smallest = shrink(session.op, sample, lambda other: found(other) is not None)
     again = found(smallest)
     if again is None:  # a fault that comes and goes: report it as first seen
-        return _reported(check, session.op, sample, error)
-    return _reported(check, session.op, smallest, again)
+        return reported(check, session, sample, error)
+    return reported(check, session, smallest, again)
 
 
 def _runs(session: Session, sample: Sample) -> bool:
@@ -143,10 +154,11 @@ def _identity(error: Exception) -> tuple[Any, ...]:
 # ---- the report ----
 
 
-def _reported(
-    check: Check, op: Operator[..., Any], sample: Sample, error: Exception
+def reported(
+    check: Check, session: Session, sample: Sample, error: Exception
 ) -> OpCheckError:
     """A fault in words: check, operator, argument, input, and how to repeat it."""
+    op = session.op
     fault = _as_fault(op, error)
     script = repro(op, sample, check.name)
     made = op.error(

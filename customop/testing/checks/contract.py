@@ -31,6 +31,7 @@ __all__ = [
     "check_out_variant",
     "check_schema",
     "check_views",
+    "halves_nothing",
 ]
 
 
@@ -57,6 +58,11 @@ def check_schema(session: Session, sample: Sample) -> str:
     if Tag.pointwise in op.tags:
         _check_pointwise(session, sample)
     return ""
+
+
+def halves_nothing(op: Operator[..., Any]) -> bool:
+    """Whether `check_schema` calls an operator only with whole arrays."""
+    return Tag.pointwise not in op.tags
 
 
 def check_views(session: Session) -> None:

@@ -22,6 +22,8 @@ from customop.testing.close import assert_close
 from customop.testing.fault import Fault
 from customop.testing.inputs.memory import fresh
 from customop.testing.inputs.places import leaves_in
+from customop.testing.inputs.trials import call_of
+from customop.testing.watch import about_to_run
 
 __all__ = [
     "Run",
@@ -59,11 +61,13 @@ class Session:
         The inputs of the checks, smallest first.
     rtol, atol : float or None
         How close results must be; by default their dtypes decide.
+    is_given : bool
+        Whether the user has passed or registered the samples; else they were found.
     notes : list of str
         Remarks of the running check, for the table.
     """
 
-    __slots__ = ("_known", "atol", "notes", "op", "rtol", "samples")
+    __slots__ = ("_known", "atol", "is_given", "notes", "op", "rtol", "samples")
 
     def __init__(
         self,
@@ -71,11 +75,14 @@ class Session:
         samples: Sequence[Sample],
         rtol: float | None = None,
         atol: float | None = None,
+        *,
+        is_given: bool = True,
     ) -> None:
         self.op: Operator[..., Any] = op
         self.samples: list[Sample] = list(samples)
         self.rtol: float | None = rtol
         self.atol: float | None = atol
+        self.is_given: bool = is_given
         self.notes: list[str] = []
         # Purpose and identity of a sample -> the sample and a result. The sample is kept
         # so that no other gets its identity.
@@ -96,6 +103,7 @@ class Session:
     ) -> Run:
         """Run a kernel without checks; by default the one that a call would take."""
         op = self.op
+        about_to_run(lambda: call_of(op.schema, values))
         if op.sees_seed:
             np.random.seed(_SEED)  # noqa: NPY002  # what operators may use
         chosen, positional, keywords, proof = select(op, values)

@@ -19,7 +19,8 @@ from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.errors import CustomOpWarning, DataDependentError
 from customop.testing.inputs.memory import fresh
-from customop.testing.inputs.trials import Trial
+from customop.testing.inputs.trials import Trial, call_of
+from customop.testing.watch import about_to_run
 
 __all__ = [
     "CLEAN",
@@ -133,6 +134,8 @@ class Oracle:
 
     def outcome(self, trial: Trial, seed: int = 0) -> int:
         """How the kernel takes a trial."""
+        schema = self.op.schema
+        about_to_run(lambda: call_of(schema, trial.row(trial.arrays(seed), seed)))
         return self.outcome_of(trial.values(self.op.schema, trial.arrays(seed), seed))
 
     # ---- both ----
@@ -143,6 +146,7 @@ class Oracle:
 
     def takes(self, sample: Sample, worst: int = CLEAN) -> bool:
         """Whether the kernels take a sample."""
+        about_to_run(lambda: sample)
         try:
             values = self.bound(sample)
         except Exception:  # noqa: BLE001  # annotations, or a constructor, refuse it

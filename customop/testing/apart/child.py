@@ -1,0 +1,237 @@
+"""A forked child that runs what may crash."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import select
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self, TypeAlias
+
+from customop.testing.apart.crash import Crash, crash_of, ended_by
+from customop.testing.apart.transport import dumps, loads, packed, unpacked
+
+__all__ = ["CAN_FORK", "Child", "Send", "start_clock"]
+
+# macOS has fork, but its own libraries do not survive it.
+CAN_FORK: Final = hasattr(os, "fork") and sys.platform != "darwin"
+
+Send: TypeAlias = Callable[[Any], None]
+
+# Held from the making of a pipe until its end in this process is closed: a child that
+# another thread forks in between would keep that end open.
+_forking = threading.Lock()
+
+
+class _Failed(NamedTuple):
+    """The exception that ended the work of a child, and the text of its traceback."""
+
+    error: BaseException
+    text: str
+
+
+class _End(NamedTuple):
+    """The last message of a child that has done its work."""
+
+
+class Child:
+    """A forked child of this process, for a ``with`` block.
+
+    The child has copies of everything. What it writes, prints, draws or breaks stays in
+    it. Leaving the block ends it and the processes that it has started.
+
+    Parameters
+    ----------
+    work : callable
+        ``work(send)`` runs in the child; the parent receives what it sends.
+    patience : float
+        Seconds after which the system ends the child, unless it calls `start_clock` again.
+    shared : iterable
+        Values that this process keeps until then. The child can send them, even if they
+        cannot be pickled.
+
+    Attributes
+    ----------
+    crash : Crash or None
+        How the child ended, if not by finishing its work.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_errors",
+        "_patience",
+        "_pid",
+        "_pipe",
+        "_shared",
+        "_work",
+        "crash",
+    )
+
+    def __init__(
+        self,
+        work: Callable[[Send], None],
+        patience: float,
+        shared: Iterable[Any] = (),
+    ) -> None:
+        self._work = work
+        self._shared = {id(value): value for value in shared}
+        self._patience = patience
+        self._buffer = bytearray()
+        self.crash: Crash | None = None
+
+    def __enter__(self) -> Self:
+        limits = _limits()
+        limits.openmp_of_packages(len(sys.modules))  # looked up once, not in each child
+        self._errors = _unnamed_file()
+        state = random.getstate()  # which Python seeds anew in every child
+        with _forking:
+            self._pipe, end = os.pipe()
+            self._pid = os.fork()
+            if self._pid:
+                os.close(end)
+        if not self._pid:
+            random.setstate(state)
+            self._live(end, limits)
+        with suppress(OSError):  # the child does the same; whoever comes first
+            os.setpgid(self._pid, self._pid)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        os.close(self._pipe)
+        if self._pid:
+            os.killpg(self._pid, signal.SIGKILL)
+            self._reap()
+        os.close(self._errors)
+
+    # ---- in the child ----
+
+    def _live(self, pipe: int, limits: Any) -> None:
+        """Do the work and end the process, without any of the parent's cleaning up."""
+        try:
+            gc.freeze()  # what is garbage in the parent is its own to collect
+            os.close(self._pipe)
+            limits.apply(self._errors)
+            limits.start_clock(self._patience)
+            self._send(pipe, self._result(lambda found: self._send(pipe, found)))
+        finally:
+            os._exit(0)
+
+    def _result(self, send: Send) -> _End | _Failed | Crash:
+        try:
+            self._work(send)
+        except Exception as error:  # noqa: BLE001  # the parent raises it
+            return _Failed(*packed(error))
+        except BaseException as error:  # noqa: BLE001  # a kernel wants to end it all
+            return ended_by(error)
+        return _End()
+
+    def _send(self, pipe: int, value: Any) -> None:
+        block = dumps(value, self._shared)
+        left = memoryview(len(block).to_bytes(_PREFIX, "little") + block)
+        while left:
+            left = left[os.write(pipe, left) :]
+
+    # ---- in the parent ----
+
+    def messages(self) -> Iterator[Any]:
+        """What the child sends, until it ends; then `crash` says how, if it crashed."""
+        while True:
+            message = self._next()
+            if message is None:
+                code = self._reap()
+                self.crash = crash_of(code, _text_in(self._errors), self._patience)
+                return
+            match message:
+                case _End():
+                    return
+                case _Failed():
+                    raise unpacked(*message)
+                case Crash():
+                    self.crash = message
+                    return
+            yield message
+
+    def _next(self) -> Any:
+        """The next message, or None if the child has ended."""
+        poll = select.poll()
+        poll.register(self._pipe, select.POLLIN)
+        is_over = False
+        while True:
+            found = self._taken()
+            if found is not None:
+                return found
+            if poll.poll(0 if is_over else _MILLISECONDS):
+                block = os.read(self._pipe, 1 << 20)
+                self._buffer += block
+                if not block:
+                    return None
+            elif is_over:
+                return None
+            else:  # a process that the child has started may hold the pipe open
+                is_over = self._has_ended()
+
+    def _taken(self) -> Any:
+        """The message at the front of the buffer, or None if it is not there yet."""
+        end = _PREFIX + int.from_bytes(self._buffer[:_PREFIX], "little")
+        if len(self._buffer) < max(end, _PREFIX + 1):
+            return None
+        block = bytes(self._buffer[_PREFIX:end])
+        del self._buffer[:end]
+        return loads(block, self._shared)
+
+    def _has_ended(self) -> bool:
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self._pid, options) is not None
+
+    def _reap(self) -> int:
+        """Wait for the child, and end what it has started; its exit code."""
+        os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
+        # As long as nobody has asked for its status, its number is not given again.
+        with suppress(ProcessLookupError):
+            os.killpg(self._pid, signal.SIGKILL)
+        _, status = os.waitpid(self._pid, 0)
+        self._pid = 0
+        return os.waitstatus_to_exitcode(status)
+
+
+def start_clock(seconds: float) -> None:
+    """Give this process, a child, so much time until the next call of this function."""
+    _limits().start_clock(seconds)
+
+
+def _limits() -> Any:
+    # Windows lacks modules that it needs.
+    from customop.testing.apart import limits  # noqa: PLC0415
+
+    return limits
+
+
+_PREFIX = 8
+# How often to look whether a silent child is still there.
+_MILLISECONDS = 100
+_MOST_TEXT = 1 << 16
+
+
+def _unnamed_file() -> int:
+    """A file that is gone when it is closed."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("opcheck")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _text_in(file: int) -> str:
+    os.lseek(file, 0, os.SEEK_SET)
+    return os.read(file, _MOST_TEXT).decode(errors="replace")

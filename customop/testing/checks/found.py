@@ -1,0 +1,60 @@
+"""Inputs for an operator, sought in a child: its kernel refuses most that are tried."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from customop.core.operator import Operator
+from customop.core.samples import Sample
+from customop.errors import OpCheckError
+from customop.testing.apart.child import CAN_FORK, Child, Send
+from customop.testing.apart.crash import Crash
+from customop.testing.apart.transport import travels
+from customop.testing.checks.check import Check, reported
+from customop.testing.checks.crashes import crash_fault
+from customop.testing.checks.outcomes import PATIENCE, clock, last_before_crash
+from customop.testing.checks.session import Session
+from customop.testing.inputs.find import base_samples
+from customop.testing.watch import watched
+
+__all__ = ["found_samples"]
+
+
+def found_samples(op: Operator[..., Any], check: Check) -> list[Sample]:
+    """Those of `base_samples`, sought in a child of this process.
+
+    Raises
+    ------
+    ArgumentError
+        If none are found, or those registered do not fit the schema.
+    OpCheckError
+        If the kernel crashes on a call that is tried. It names `check`.
+    """
+    if op.sample_inputs() or not CAN_FORK:
+        return base_samples(op)
+
+    def search(send: Send) -> None:
+        with watched(clock(PATIENCE)):
+            samples, patterns = base_samples(op), op.plans.patterns
+        send((samples,) if travels(samples) else ())
+        send((patterns,) if travels(patterns) else ())
+
+    with Child(search, PATIENCE) as child:
+        found = list(child.messages())
+    if child.crash is not None:
+        raise _crashed(op, check, child.crash)
+    samples, patterns = found
+    if patterns:
+        op.plans.patterns = patterns[0]
+    # Where they cannot be pickled: a child has done the same, and did not crash.
+    return list(samples[0]) if samples else base_samples(op)
+
+
+def _crashed(op: Operator[..., Any], check: Check, crash: Crash) -> OpCheckError:
+    sample, _ = last_before_crash(lambda: base_samples(op), PATIENCE)
+    if sample is None:
+        sample = Sample(())
+    fault = crash_fault(op, crash, sample, None)
+    fault.what += ", one of the calls that opcheck tries to find inputs"
+    fault.do += f"; or name inputs: @{op.name}.register_sample_inputs"
+    return reported(check, Session(op, []), sample, fault)

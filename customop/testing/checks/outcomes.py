@@ -1,0 +1,252 @@
+"""The outcomes of checks, of which those that make up inputs run in a child."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack, suppress
+from time import perf_counter
+from typing import Any, NamedTuple, Self
+
+from customop.arrays.nested import children
+from customop.core.samples import Sample
+from customop.errors import OpCheckError
+from customop.testing.apart.child import CAN_FORK, Child, Send, start_clock
+from customop.testing.apart.crash import Crash
+from customop.testing.apart.transport import packed, unpacked
+from customop.testing.checks.agreement import has_other_kinds
+from customop.testing.checks.check import (
+    SUCCESS,
+    Check,
+    Report,
+    at_smallest,
+    outcome_of,
+    reported,
+)
+from customop.testing.checks.crashes import crash_fault
+from customop.testing.checks.session import Session
+from customop.testing.watch import Watcher, watched
+
+__all__ = ["PATIENCE", "Done", "clock", "last_before_crash", "outcomes"]
+
+# Seconds that a child may take for one sample; its compiler may take half a minute.
+PATIENCE = 60.0
+# Calls of the operator for one sample, at most: they may take so long together.
+_CALLS = 1000
+# The patience with an operator that is known to hang is so much less.
+_SHORTER = 12
+
+
+class Done(NamedTuple):
+    """The outcome of a check.
+
+    Attributes
+    ----------
+    outcome : str or OpCheckError
+    seconds : float
+        How long it took.
+    note : str
+        What a success leaves open.
+    """
+
+    outcome: str | OpCheckError
+    seconds: float
+    note: str = ""
+
+
+def outcomes(session: Session, checks: Sequence[Check]) -> Generator[Done, None, None]:
+    """Run checks; their outcomes in order.
+
+    Those that call the operator with the user's own arrays alone run in this process,
+    the others in a child of it at the same time.
+    """
+    patience = PATIENCE + _CALLS * _run_given(session)
+    others = [c for c in checks if not _runs_here(session, c)]
+    with _Apart(session, others, patience) as apart:
+        for check in checks:
+            if _runs_here(session, check):
+                yield _done(check, session, _at_smallest_apart)
+            else:
+                yield apart.next()
+
+
+def _runs_here(session: Session, check: Check) -> bool:
+    if not CAN_FORK:
+        return True
+    # CUDA does not survive a fork: inputs that were found run here too.
+    is_safe = session.is_given or has_other_kinds(session.op)
+    return is_safe and check.as_given(session.op)
+
+
+def _run_given(session: Session) -> float:
+    """Run the operator on the user's own samples; the seconds that the slowest took.
+
+    A kernel that crashes on them shall do it here, where a debugger can see it.
+    """
+    slowest = 0.0
+    for sample in session.samples if session.is_given else ():
+        start = perf_counter()
+        with suppress(Exception):  # the checks report it
+            session.expected(sample)
+        slowest = max(slowest, perf_counter() - start)
+    return slowest
+
+
+def _done(check: Check, session: Session, report: Report) -> Done:
+    start = perf_counter()
+    outcome = outcome_of(check, session, report)
+    note = session.notes[0] if outcome == SUCCESS and session.notes else ""
+    return Done(outcome, perf_counter() - start, note)
+
+
+def _at_smallest_apart(
+    check: Check, session: Session, sample: Sample, error: Exception
+) -> OpCheckError:
+    """The error for a fault that was found here, at an input that a child has found."""
+    if not CAN_FORK:
+        return at_smallest(check, session, sample, error)
+
+    def search(send: Send) -> None:
+        with watched(clock(PATIENCE)):
+            found = at_smallest(check, session, sample, error)
+        if found.sample is not sample:
+            _send_done(send, Done(found, 0.0), is_last=True)
+
+    with Child(search, PATIENCE, _values_in([sample])) as child:
+        for _, *message in child.messages():
+            found = _received(*message).outcome
+            assert isinstance(found, OpCheckError)
+            return found
+    # There is no smaller one, or the search for it has crashed.
+    return reported(check, session, sample, error)
+
+
+def clock(patience: float) -> Watcher:
+    """A watcher that gives each sample so much time, for a child."""
+    return lambda sample: start_clock(patience)
+
+
+# ---- in a child ----
+
+
+class _Apart:
+    """Checks that run in a child, and the others in another one after a crash."""
+
+    def __init__(
+        self, session: Session, checks: Sequence[Check], patience: float
+    ) -> None:
+        self.session = session
+        self.left = list(checks)
+        self.patience = patience
+        self.knows_hang = False
+        self._child = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._child.close()
+
+    def _start(self) -> None:
+        """Run the checks that are left in a new child."""
+        self._child.close()
+        if self.left:
+            child = self._child.enter_context(
+                Child(self._run, self.patience, _values_in(self.session.samples))
+            )
+            self.child, self.messages = child, child.messages()
+
+    def next(self) -> Done:
+        """The outcome of the next check."""
+        fault: Done | None = None  # whose smallest input is still sought
+        for is_last, *message in self.messages:
+            fault = _received(*message)
+            if is_last:
+                self.left.pop(0)
+                return fault
+        assert self.child.crash is not None  # else it would have sent one more
+        check = self.left.pop(0)
+        done = fault or self._crashed(check, self.child.crash)
+        self._start()
+        return done
+
+    def _run(self, send: Send) -> None:
+        def report(*found: Any) -> OpCheckError:
+            _send_done(send, Done(reported(*found), 0.0), is_last=False)
+            return at_smallest(*found)
+
+        with watched(clock(self.patience)):
+            for check in self.left:
+                _send_done(send, _done(check, self.session, report), is_last=True)
+
+    def _crashed(self, check: Check, crash: Crash) -> Done:
+        """The outcome of a check that has crashed, which is repeated to see where."""
+        start = perf_counter()
+        if crash.hangs and not self.knows_hang:
+            self.knows_hang, self.patience = True, self.patience / _SHORTER
+        sample, again = last_before_crash(
+            lambda: _done(check, self.session, reported), self.patience
+        )
+        usual = self.session.samples[0]
+        fault = crash_fault(self.session.op, again or crash, sample or usual, usual)
+        if again is None:
+            fault.where += (_ONCE,)
+        error = reported(check, self.session, sample or usual, fault)
+        return Done(error, perf_counter() - start)
+
+
+_ONCE = (
+    "it did so once, and not when the check was repeated: the input is only the last"
+)
+
+
+def last_before_crash(
+    work: Callable[[], Any], patience: float
+) -> tuple[Sample | None, Crash | None]:
+    """Do what has crashed again: the last sample, and the crash unless it was the only."""
+    last: Sample | None = None
+
+    def watch(send: Send) -> None:
+        def tell(sample: Callable[[], Sample]) -> None:
+            start_clock(patience)
+            with suppress(Exception):  # whatever the __reduce__ of an argument raises
+                send(sample())
+
+        with watched(tell):
+            work()
+
+    with Child(watch, patience) as child:
+        for message in child.messages():
+            last = message
+    return last, child.crash
+
+
+def _send_done(send: Send, done: Done, *, is_last: bool) -> None:
+    """Send an outcome with the cause of its error, which pickle leaves out."""
+    error = done.outcome
+    if isinstance(error, str):
+        send((is_last, done, None))
+        return
+    cause = None if error.__cause__ is None else packed(error.__cause__)
+    try:
+        send((is_last, done, cause))
+    except Exception:  # noqa: BLE001  # whatever the __reduce__ of an argument raises
+        error.sample = None
+        send((is_last, done, cause))
+
+
+def _values_in(samples: Iterable[Sample]) -> list[Any]:
+    """The samples and all that is in them, which a child can send without pickling."""
+    found: list[Any] = list(samples)
+    for sample in samples:
+        left = [*sample.args, *sample.kwargs.values()]
+        for value in left:
+            left += children(value) or ()
+        found += left
+    return found
+
+
+def _received(done: Done, cause: tuple[BaseException, str] | None) -> Done:
+    if cause is not None and not isinstance(done.outcome, str):
+        done.outcome.__cause__ = unpacked(*cause)
+    return done

@@ -1,0 +1,334 @@
+"""What a kernel does to its process stays in a child of opcheck's."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop.errors import OpCheckError
+from customop.testing import opcheck
+from customop.testing.apart.child import Child
+from customop.testing.checks import outcomes
+
+_MATRIX = np.arange(12.0).reshape(4, 3)
+
+
+def _operator(kernel: Callable[[Any], Any], name: str = "kernel") -> Any:
+    """An operator that doubles its array, after something that a kernel should not do."""
+
+    def double(x: np.ndarray) -> np.ndarray:
+        kernel(x)
+        return x * 2
+
+    op = co.custom_op(f"apart::{name}", mutates_args=())(double)
+    op.register_fake(lambda x: co.fake_like(x))
+    return op
+
+
+_ENDINGS = {
+    "read of address 0": (lambda: ctypes.string_at(0), "crashed (signal SIGSEGV)"),
+    "abort": (os.abort, "crashed (signal SIGABRT)"),
+    "kill": (
+        lambda: os.kill(os.getpid(), signal.SIGKILL),
+        "was killed (signal SIGKILL)",
+    ),
+    "_exit": (lambda: os._exit(3), "ended the process (exit status 3)"),
+    "_exit with 0": (lambda: os._exit(0), "ended the process (exit status 0)"),
+    "sys.exit": (lambda: sys.exit(3), "tried to end the process (SystemExit: 3)"),
+}
+
+
+@pytest.mark.parametrize("name", _ENDINGS)
+def test_crash_on_an_input_that_is_made_up_is_a_fault_of_the_check(name: str) -> None:
+    """The table goes on after it, and names check, shape and how the kernel ended."""
+    end, how = _ENDINGS[name]
+    op = _operator(lambda x: x.size or end())
+    found = opcheck(op, (_MATRIX,), raise_exception=False)
+    assert found.failed == ["test_layouts"]
+    assert str(found["test_layouts"]).startswith(
+        f"apart::kernel: test_layouts: the kernel {how} on 'x' of shape (0, 3)\n"
+    )
+    assert found["test_threads"] == "SUCCESS"
+
+
+def test_message_of_a_crash() -> None:
+    """It says where Python was, the input, and how the schema can exclude it."""
+    op = _operator(lambda x: x.size or ctypes.string_at(0))
+    with pytest.raises(OpCheckError) as caught:
+        opcheck(op, (_MATRIX,), test_utils="test_layouts")
+    line = test_message_of_a_crash.__code__.co_firstlineno + 2
+    assert str(caught.value) == (
+        "apart::kernel: test_layouts: the kernel crashed (signal SIGSEGV) on 'x' of"
+        " shape (0, 3)\n"
+        "  apart::kernel(Array x) -> Array\n"
+        "                ^^^^^^^\n"
+        f"  at {__file__}:{line}, in <lambda>\n"
+        "  input:\n"
+        "    x = f64[0, 3] []\n"
+        "    (no length for axes of length 4)\n"
+        "  to repeat it:\n"
+        "    import numpy as np\n"
+        "    import customop as co\n"
+        "    import customop.testing\n"
+        "    # apart::kernel is defined within a function: call it first, at"
+        f" {__file__}:{op.__wrapped__.__code__.co_firstlineno}\n"
+        "    x = np.zeros((0, 3), 'float64')\n"
+        "    co.testing.opcheck(\n"
+        "        co.ops.apart.kernel.default,\n"
+        "        (x,),\n"
+        "        {},\n"
+        "        test_utils='test_layouts',\n"
+        "    )\n"
+        "  do: raise a ValueError in the kernel for arguments that it does not take, or"
+        " say in the schema what it takes: Array[n+1,m] x"
+    )
+    assert caught.value.sample.args[0].shape == (0, 3)
+
+
+def test_crash_on_a_dtype_or_layout_says_how_to_declare_it() -> None:
+    op = _operator(lambda x: x.dtype == np.float64 or os.abort())
+    found = opcheck(op, (_MATRIX,), raise_exception=False)
+    assert "say in the schema what it takes: float64[...] x" in str(
+        found["test_dtypes"]
+    )
+    op = _operator(lambda x: x.flags.c_contiguous or os.abort())
+    found = opcheck(op, (_MATRIX,), raise_exception=False)
+    assert "do: tag the operator with Tag.needs_contiguous, or" in str(
+        found["test_layouts"]
+    )
+
+
+def test_kernel_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is ended, and the line that it was in is named."""
+    monkeypatch.setattr(outcomes, "PATIENCE", 0.5)
+    op = _operator(lambda x: [None for _ in iter(int, x.size == 0)])
+    found = opcheck(op, (_MATRIX,), raise_exception=False)
+    assert found.failed == ["test_layouts"]
+    text = str(found["test_layouts"])
+    assert "test_layouts: the kernel did not end within 0.0" in text
+    assert " s on 'x' of shape (0, 3)\n" in text
+    assert f"at {__file__}:" in text
+
+
+def test_crash_while_inputs_are_sought() -> None:
+    """Without arguments no check can run, and the first one says why."""
+    op = _operator(lambda x: x.ndim or os._exit(4))
+    found = opcheck(op, raise_exception=False)
+    assert found.failed == ["test_schema"]
+    assert str(found["test_schema"]).splitlines()[0] == (
+        "apart::kernel: test_schema: the kernel ended the process (exit status 4) on"
+        " 'x' of shape (), one of the calls that opcheck tries to find inputs"
+    )
+    assert found["test_threads"] == "SKIPPED: no inputs are found"
+
+
+def test_inputs_that_are_registered_run_in_this_process() -> None:
+    """So a debugger sees them, and coverage counts them."""
+    seen = []
+    op = _operator(lambda x: seen.append((os.getpid(), x.shape)))
+    op.register_sample_inputs(lambda: [(_MATRIX,)])
+    assert opcheck(op).failed == []
+    assert {pid for pid, _ in seen} == {os.getpid()}
+    assert {shape for _, shape in seen} == {(4, 3)}
+
+
+def test_fault_survives_a_crash_on_smaller_inputs() -> None:
+    """The search for the smallest input ends there, and the fault is as first seen."""
+
+    def kernel(x: np.ndarray) -> np.ndarray:
+        if 0 < x.size < 12:
+            os.abort()
+        return x * (2 if x.flags.c_contiguous else 3)
+
+    op = co.custom_op("apart::wrong", mutates_args=())(kernel)
+    op.register_fake(lambda x: co.fake_like(x))
+    found = opcheck(op, (_MATRIX,), raise_exception=False)
+    fault = found["test_layouts"]
+    assert isinstance(fault, OpCheckError)
+    assert "the output differs between non-contiguous of 'x' and C order" in str(fault)
+    assert fault.sample.args[0].strides == (48, 16)
+
+
+# ---- what comes back from the child ----
+
+
+def test_exception_of_a_child_arrives_with_its_traceback() -> None:
+    class OwnError(Exception):
+        pass
+
+    class HeldError(Exception):
+        """Cannot be pickled."""
+
+        def __init__(self, x: Any, y: Any) -> None:
+            super().__init__(f"no {x} of {y}")
+            self.held = lambda: x
+
+    for error, expected in (
+        (OwnError("odd"), "OwnError"),
+        (HeldError("view", 2), "ChildError"),
+    ):
+
+        def work(send: Any, error: Exception = error) -> None:
+            raise error
+
+        with pytest.raises(Exception) as caught, Child(work, 5.0) as child:
+            list(child.messages())
+        assert type(caught.value).__name__ == expected
+        assert str(error) in str(caught.value)
+        assert f'File "{__file__}", line' in str(caught.value.__cause__)
+
+
+def test_arrays_arrive_with_their_layout() -> None:
+    plain = np.arange(12.0).reshape(4, 3)
+    unaligned = np.zeros(33, np.uint8)[1:].view(np.float64)
+    frozen = plain.copy()
+    frozen.flags.writeable = False
+    given = [plain, plain.T, plain[::-2], unaligned, frozen, plain.astype(">f8")]
+    given.append(np.broadcast_to(np.arange(3.0), (4, 3)))
+    with Child(lambda send: send(given), 5.0) as child:
+        (found,) = child.messages()
+    for a, b in zip(found, given, strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert (a.dtype, a.strides) == (b.dtype, b.strides)
+        assert a.flags.writeable == b.flags.writeable
+        assert a.flags.aligned == b.flags.aligned
+
+
+# ---- what does not come back ----
+
+
+def test_nothing_leaks(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No process, open file, random number, setting or text is left of a child."""
+    monkeypatch.chdir(tmp_path)
+    random.seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    states = random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    files = set(Path("/proc/self/fd").iterdir())
+    settings = np.geterr()
+    shapes = []
+
+    def kernel(x: Any) -> None:
+        if x.size:
+            return
+        shapes.append(x.shape)
+        print("out")  # noqa: T201
+        print("err", file=sys.stderr)  # noqa: T201
+        os.write(1, b"out")
+        os.write(2, b"err")
+        random.random()
+        np.random.random()  # noqa: NPY002
+        np.seterr(all="raise")
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+        if os.fork() == 0:  # a process of its own
+            time.sleep(60)
+        ctypes.string_at(0)
+
+    opcheck(_operator(kernel), (_MATRIX,), raise_exception=False)
+    assert capfd.readouterr() == ("", "")
+    assert states == (random.getstate(), np.random.get_state()[1].tolist())  # noqa: NPY002
+    assert (settings, shapes) == (np.geterr(), [])
+    assert set(Path("/proc/self/fd").iterdir()) == files
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_child_ends_with_the_first_fault_that_raises() -> None:
+    op = _operator(lambda x: time.sleep(60) if x.size == 0 else None)
+    op.register_fake(lambda x: co.fake_like(x, shape=(7,)), override=True)
+    start = time.perf_counter()
+    with pytest.raises(OpCheckError, match="test_faketensor"):
+        opcheck(op, (_MATRIX,))
+    assert time.perf_counter() - start < 30
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.mark.filterwarnings("error")
+def test_opcheck_in_threads_while_others_run() -> None:
+    """Children of several threads do not hold up each other."""
+    done: list[list[str]] = []
+
+    def check(number: int) -> None:
+        op = _operator(lambda x: x.size or os.abort(), f"kernel_{number}")
+        with warnings.catch_warnings():
+            done.append(opcheck(op, (_MATRIX,), raise_exception=False).failed)
+
+    threads = [threading.Thread(target=check, args=(i,)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert done == [["test_layouts"]] * 3
+
+
+# ---- real C ----
+
+_SOURCE = """
+void twice(const double *x, double *out, long rows) {
+    for (long i = 0; i < 3 * rows; i++) out[i] = 2 * x[i];
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A function in C that takes three columns for granted."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler here")
+    folder = tmp_path_factory.mktemp("c")
+    source, made = folder / "twice.c", folder / "twice.so"
+    source.write_text(_SOURCE)
+    subprocess.run([compiler, "-shared", "-fPIC", source, "-o", made], check=True)
+    found = ctypes.CDLL(str(made)).twice
+    found.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long]
+    found.restype = None
+    return found
+
+
+def _in_c(library: Any, **options: Any) -> Any:
+    def twice(x: np.ndarray) -> np.ndarray:
+        out = np.empty_like(x)
+        library(x.ctypes.data, out.ctypes.data, len(x))
+        return out
+
+    op = co.custom_op("apart::in_c", mutates_args=(), **options)(twice)
+    op.register_fake(lambda x: co.fake_like(x))
+    return op
+
+
+def test_c_code_that_corrupts_the_heap(library: Any) -> None:
+    """Five megabytes are written into an array without columns, in the child."""
+    op = _in_c(library)
+    for _ in range(3):
+        found = opcheck(op, (np.ones((200_000, 3)),), raise_exception=False)
+        assert "test_layouts" in found.failed
+
+
+def test_c_code_that_declares_what_it_takes(library: Any) -> None:
+    """With shape, dtype and layout in the definition no call breaks it."""
+    op = _in_c(
+        library,
+        schema="(float64[n,3] x) -> float64[n,3]",
+        tags=co.Tag.needs_contiguous,
+    )
+    assert opcheck(op, (_MATRIX,)).failed == []
+    assert opcheck(op).failed == []
