@@ -9,7 +9,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from types import CodeType, FunctionType, MethodType, TracebackType
+from types import CodeType, FrameType, FunctionType, MethodType, TracebackType
 from typing import Any, TypeVar
 
 __all__ = [
@@ -195,6 +195,22 @@ def caller_place() -> str:
     while frame.f_back is not None and is_ours(frame.f_globals):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def place_of_call(*values: object) -> str:
+    """File and line that called a function of this package with these variables.
+
+    Empty if no running function of this thread has all of them.
+    """
+    wanted = {*map(id, values)}
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not (
+        is_ours(frame.f_globals) and wanted <= {*map(id, frame.f_locals.values())}
+    ):
+        frame = frame.f_back
+    while frame is not None and is_ours(frame.f_globals):
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def is_ours(names: dict[str, Any]) -> bool:

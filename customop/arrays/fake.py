@@ -23,6 +23,7 @@ from customop.arrays.kinds import (
     is_fake,
     normalize_device,
 )
+from customop.arrays.lost import SETITEM, asked_by_setitem
 from customop.arrays.numpy_protocol import ArrayMethods
 from customop.errors import ArgumentError, DataDependentError, ShapeError
 
@@ -99,9 +100,13 @@ class FakeArray(ArrayMethods):
         return f"FakeArray({abbreviated(self)}, device={self.device!r})"
 
     def _no_data(self, asked: str) -> DataDependentError:
+        asked, do = f"{asked} of", "compute with shapes and dtypes only"
+        if asked_by_setitem():
+            asked, instead = SETITEM
+            do = f"use {instead}"
         return DataDependentError(
-            f"{asked} of {describe(self)}, which has no data",
-            do="compute with shapes and dtypes only, or call with real arrays",
+            f"{asked} {describe(self)}, which has no data",
+            do=f"{do}, or call with real arrays",
         )
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:

@@ -18,14 +18,20 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from customop.arrays.lost import Refusal
 from customop.arrays.nested import flat, map_nested, map_result
 from customop.core.observe import open_modes
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 from customop.core.tracer import Tracer
 from customop.errors import (
+    DataDependentError,
     LeakedTracerError,
     RegistrationError,
+    innermost,
+    is_ours,
+    place,
+    place_of_call,
 )
 
 if TYPE_CHECKING:  # users see operators, and Operator imports this module
@@ -76,6 +82,11 @@ class Interpreter(ABC):
     """
 
     kind: ClassVar[RuleKind]
+    # For messages: the name of the transform, and the function that it runs.
+    title: str = ""
+    fn: Callable[..., Any] | None = None
+    # The last error for one of its tracers whose value was asked for.
+    refused: Refusal | None = None
     tracer_class: ClassVar[type[Tracer]] = Tracer
     # Called by dispatch: `process` itself, except for modes.
     handle: Callable[[Any, Sequence[Any]], Any]
@@ -130,14 +141,37 @@ class Interpreter(ABC):
         self.alive = False
 
     def describe(self) -> str:
-        """The name of this transform in messages."""
-        return f"{self.kind.name} (level {self.level})"
+        """The name of this transform in messages, such as ``grad(loss)``."""
+        title = self.title or self.kind.name
+        name = _name_of_users(self.fn)
+        return f"{title}({name})" if name else title
+
+    def where(self) -> str:
+        """A line for messages: which call of the transform this is, if that is known."""
+        if self.fn is None:
+            return ""
+        called = place_of_call(self, self.fn)
+        if called:
+            return f"{self.describe()} is called at {called}"
+        name = _name_of_users(self.fn)
+        return f"{name} is defined at {place(self.fn)}" if name else ""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.end()
+        error = exc[1] if exc else None
+        if type(error) is ValueError:
+            self.raise_refused(error)
+
+    def raise_refused(self, error: ValueError) -> None:
+        """Raise the error for a value that was asked for, if NumPy has replaced it."""
+        own, trace = error.__cause__, error.__traceback__
+        if not isinstance(own, DataDependentError):
+            own = self.refused.behind(error) if self.refused else None
+        if own is not None and trace is not None:
+            raise own.with_traceback(trace.tb_next) from None
 
 
 class Mode(Interpreter):
@@ -202,6 +236,14 @@ class Mode(Interpreter):
         super().__exit__(*exc)
 
 
+def _name_of_users(fn: Callable[..., Any] | None) -> str:
+    """The name of a function, or nothing if it is one of this package."""
+    inner = innermost(fn)
+    if fn is None or is_ours(getattr(inner, "__globals__", {"__name__": ""})):
+        return ""
+    return str(getattr(inner, "__name__", type(fn).__name__))
+
+
 # ---- who handles a call ----
 
 
@@ -243,6 +285,7 @@ def leaked(op: RuleTable, interpreter: Interpreter) -> LeakedTracerError:
     return op.error(
         LeakedTracerError,
         f" gets a value of {interpreter.describe()}, which has ended",
+        interpreter.where(),
         do="return the value from the transformed function instead of storing it",
         parameter=None,
         kind=interpreter.kind.name,

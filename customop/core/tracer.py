@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 from customop.arrays.describe import describe
 from customop.arrays.kinds import TRACED, add_array_class, device_of
+from customop.arrays.lost import SETITEM, Refusal, asked_by_setitem
 from customop.arrays.numpy_protocol import ArrayMethods
 from customop.errors import (
     DataDependentError,
@@ -67,8 +68,16 @@ class Tracer(ArrayMethods):
         return bool(self.below)
 
     def _lost(self, asked: str, instead: str) -> DataDependentError:
+        if asked_by_setitem() and "index" not in asked:
+            asked, instead = SETITEM
+        error = self._refused(asked, instead)
+        self.interpreter.refused = Refusal(error)
+        return error
+
+    def _refused(self, asked: str, instead: str) -> DataDependentError:
         return DataDependentError(
-            f"{asked} {describe(self)}, a value inside {self.interpreter.describe()}",
+            f"{asked} {describe(self)}, a value of {self.interpreter.describe()}",
+            self.interpreter.where(),
             "the transform would lose track of it",
             do=f"use {instead}, or stop_gradient(x) for the value alone",
         )

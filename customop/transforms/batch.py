@@ -52,11 +52,11 @@ class BatchTracer(Tracer):
         shape = self.below.shape
         return (*shape[: self.dim], *shape[self.dim + 1 :])
 
-    def _lost(self, asked: str, instead: str) -> DataDependentError:
+    def _refused(self, asked: str, instead: str) -> DataDependentError:
         size = self.below.shape[self.dim]
         return DataDependentError(
-            f"{asked} {describe(self)}, a row of {size} inside"
-            f" {self.interpreter.describe()}",
+            f"{asked} {describe(self)}, a row of {size} of {self.interpreter.describe()}",
+            self.interpreter.where(),
             "each row may have another value",
             do=f"use {instead}",
         )
@@ -67,6 +67,7 @@ class BatchInterpreter(Interpreter):
 
     kind: ClassVar[RuleKind] = VMAP
     tracer_class: ClassVar[type[Tracer]] = BatchTracer
+    title: str = "vmap"
 
     def __init__(self, size: int, randomness: str, draws: Draws | None) -> None:
         super().__init__()
@@ -168,6 +169,7 @@ class BatchInterpreter(Interpreter):
                     VmapError,
                     f" writes its argument '{p.name}' under {self.describe()}, which is"
                     " one array for all rows",
+                    self.where(),
                     do=f"batch '{p.name}' too, or use an operator that returns a new"
                     " array",
                     parameter=p.name,
@@ -198,6 +200,7 @@ class BatchInterpreter(Interpreter):
         return op.error(
             VmapError,
             f"under {self.describe()} the rows return {what}, which cannot be stacked",
+            self.where(),
             do="return arrays of one shape for all rows",
             kind="vmap",
         )

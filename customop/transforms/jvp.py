@@ -57,6 +57,7 @@ class JvpInterpreter(Interpreter):
 
     kind: ClassVar[RuleKind] = JVP
     tracer_class: ClassVar[type[Tracer]] = JvpTracer
+    title: str = "jvp"
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run the operator below, and compute the tangent of its result."""
@@ -101,6 +102,7 @@ class JvpInterpreter(Interpreter):
             GradientError,
             f" writes its argument '{name}' under {self.describe()}: a write has no"
             " tangent",
+            self.where(),
             do="use an operator that returns a new array",
             parameter=name,
             kind="jvp",
@@ -300,6 +302,7 @@ def jvp(
             do="pass a tangent for each primal array",
         )
     interpreter = JvpInterpreter()
+    interpreter.fn = fn
     tracers = [
         _dual(interpreter, x, t, i)
         for i, (x, t) in enumerate(zip(leaves, directions, strict=True))

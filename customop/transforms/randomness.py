@@ -26,6 +26,7 @@ def random_error(op: RuleTable, interpreter: Interpreter) -> VmapError:
     return op.error(
         VmapError,
         f" is random under {interpreter.describe()} with randomness='error'",
+        interpreter.where(),
         do="vmap(f, randomness='same') or vmap(f, randomness='different')",
         kind="vmap",
     )
@@ -45,6 +46,10 @@ class RandomnessMode(Mode):
     def describe(self) -> str:
         """How messages name it: by the vmap it belongs to."""
         return self.batch.describe()
+
+    def where(self) -> str:
+        """The call of that vmap."""
+        return self.batch.where()
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run a random operator as `randomness` says."""

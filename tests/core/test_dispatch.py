@@ -645,7 +645,7 @@ def test_leaked_tracer() -> None:
     with Boxes() as boxes:
         tracer = boxes.wrap(X)
     with pytest.raises(
-        co.LeakedTracerError, match=r"np::sin .*boxes \(level"
+        co.LeakedTracerError, match=r"np::sin gets a value of boxes, which has"
     ) as caught:
         np.sin(tracer)
     assert caught.value.op == "np::sin"

@@ -95,6 +95,7 @@ def vjp(fn: Callable[[*Ts], Any], *primals: *Ts, has_aux: bool = False) -> Any:
     """
     check_function("vjp", fn)
     interpreter = interpreter_for(subject_of(fn))
+    interpreter.title, interpreter.fn = "vjp", fn
     value, pullback, aux = pull_back(interpreter, fn, primals, has_aux=has_aux)
     value = copied(value) if is_array(value) else map_leaves(copied, value)
     return (value, pullback, map_leaves(copied, aux)) if has_aux else (value, pullback)
@@ -211,6 +212,7 @@ def value_and_grad(
     @wraps(fn)
     def value_and_grad_of(*args: P.args, **kwargs: P.kwargs) -> tuple[Any, Any]:
         interpreter = interpreter_for(subject)
+        interpreter.fn = fn
         given: list[Any] = list(args)
         inputs: list[Any] = []
         for at in chosen(what, wanted, len(given)):

@@ -24,6 +24,7 @@ class GradInterpreter(Interpreter):
 
     kind: ClassVar[RuleKind] = AUTOGRAD
     tracer_class: ClassVar[type[Tracer]] = GradTracer
+    title: str = "grad"
 
     def variable(self, value: Any) -> GradTracer:
         """A tracer whose gradient is computed."""

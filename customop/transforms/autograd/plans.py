@@ -64,6 +64,7 @@ def _write_plan(op: RuleTable) -> Plan:
             GradientError,
             f" writes its argument '{name}' under {interpreter.describe()}: a write has"
             " no gradient",
+            interpreter.where(),
             do="call it inside no_grad(), or use an operator that returns a new array",
             parameter=name,
             kind="autograd",

@@ -97,16 +97,13 @@ class _Tape(GradInterpreter):
     """The one transform that never ends: its level is below all others."""
 
     kind = AUTOGRAD
+    title = "variable(x)"
 
     def __init__(self) -> None:
         super().__init__()
         self.level = 0
         # Calls are watched from a new call of `variable` or `backward` to a backward.
         self.watched: list[Subject] = []
-
-    def describe(self) -> str:
-        """How messages name it."""
-        return "variables (level 0)"
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run the operator below; watch what its node saved, if this pass is watched."""

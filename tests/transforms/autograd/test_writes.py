@@ -166,7 +166,7 @@ def test_a_write_of_a_tracked_value_is_refused() -> None:
     with pytest.raises(co.GradientError) as caught:
         op(co.variable(X.copy()))
     assert caught.value.what == (
-        f"{op.qualname} writes its argument 'x' under variables (level 0): a write has"
+        f"{op.qualname} writes its argument 'x' under variable(x): a write has"
         " no gradient"
     )
     assert "no_grad()" in caught.value.do

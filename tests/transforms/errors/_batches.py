@@ -197,49 +197,55 @@ BATCHES: Table = {
         lambda: batched(draw_op),
         co.VmapError,
         ValueError,
-        "texts::draw is random under vmap (level N) with randomness='error'\n"
+        "texts::draw is random under vmap(draw) with randomness='error'\n"
         "  texts::draw(Array x) -> Array\n"
+        "  vmap(draw) is called at FILE:N\n"
         "  do: vmap(f, randomness='same') or vmap(f, randomness='different')",
     ),
     "random operator on the same for all rows": (
         lambda: batched(lambda x: draw_op(X)),
         co.VmapError,
         ValueError,
-        "texts::draw is random under vmap (level N) with randomness='error'\n"
+        "texts::draw is random under vmap(<lambda>) with randomness='error'\n"
         "  texts::draw(Array x) -> Array\n"
+        "  vmap(<lambda>) is called at FILE:N\n"
         "  do: vmap(f, randomness='same') or vmap(f, randomness='different')",
     ),
     "write to one array for all rows": (
         lambda: co.vmap(made(mixed, "(Array(a!) x, Array y) -> ()", mutates_args=("x",)), (None, 0))(X, M),
         co.VmapError,
         ValueError,
-        "texts::op writes its argument 'x' under vmap (level N), which is one array for all rows\n"
+        "texts::op writes its argument 'x' under vmap(mixed), which is one array for all rows\n"
         "  texts::op(Array(a!) x, Array y) -> ()\n"
         "            ^^^^^^^^^^^\n"
+        "  vmap(mixed) is called at FILE:N\n"
         "  do: batch 'x' too, or use an operator that returns a new array",
     ),
     "rows of different shapes": (
         lambda: batched(made(as_many)),
         co.VmapError,
         ValueError,
-        "texts::op: under vmap (level N) the rows return arrays f64[1], f64[3], which cannot be stacked\n"
+        "texts::op: under vmap(as_many) the rows return arrays f64[1], f64[3], which cannot be stacked\n"
         "  texts::op(Array x) -> Array\n"
+        "  vmap(as_many) is called at FILE:N\n"
         "  do: return arrays of one shape for all rows",
     ),
     "rows of different lengths": (
         lambda: batched(made(as_many_items, "(Array x) -> Array[]")),
         co.VmapError,
         ValueError,
-        "texts::op: under vmap (level N) the rows return lists of [1, 3] items, which cannot be stacked\n"
+        "texts::op: under vmap(as_many_items) the rows return lists of [1, 3] items, which cannot be stacked\n"
         "  texts::op(Array x) -> Array[]\n"
+        "  vmap(as_many_items) is called at FILE:N\n"
         "  do: return arrays of one shape for all rows",
     ),
     "rows of different numbers": (
         lambda: batched(made(first, "(Array x) -> int")),
         co.VmapError,
         ValueError,
-        "texts::op: under vmap (level N) the rows return the values int 1, int 3, which cannot be stacked\n"
+        "texts::op: under vmap(first) the rows return the values int 1, int 3, which cannot be stacked\n"
         "  texts::op(Array x) -> int\n"
+        "  vmap(first) is called at FILE:N\n"
         "  do: return arrays of one shape for all rows",
     ),
     "rule that does not return a pair": (

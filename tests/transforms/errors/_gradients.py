@@ -332,16 +332,17 @@ GRADIENTS: Table = {
         lambda: graded(raised_op),
         co.GradientError,
         ValueError,
-        "texts::raised writes its argument 'x' under autograd (level N): a write has no gradient\n"
+        "texts::raised writes its argument 'x' under grad(raised): a write has no gradient\n"
         "  texts::raised(Array(a!) x) -> ()\n"
         "                ^^^^^^^^^^^\n"
+        "  grad(raised) is called at FILE:N\n"
         "  do: call it inside no_grad(), or use an operator that returns a new array",
     ),
     "write to a variable": (
         lambda: raised_op(co.variable(X)),
         co.GradientError,
         ValueError,
-        "texts::raised writes its argument 'x' under variables (level 0): a write has no gradient\n"
+        "texts::raised writes its argument 'x' under variable(x): a write has no gradient\n"
         "  texts::raised(Array(a!) x) -> ()\n"
         "                ^^^^^^^^^^^\n"
         "  do: call it inside no_grad(), or use an operator that returns a new array",

@@ -44,7 +44,7 @@ TANGENTS: Table = {
         NotImplementedError,
         "texts::bare has no 'jvp' rule\n"
         "  texts::bare(Array x) -> Array\n"
-        "  met under jvp (level N), with no backward formula to transpose\n"
+        "  met under jvp(bare), with no backward formula to transpose\n"
         f"  at {at(bare)}\n"
         "  do: @bare.register_jvp",
     ),
@@ -116,9 +116,10 @@ TANGENTS: Table = {
         lambda: pushed(raised_op),
         co.GradientError,
         ValueError,
-        "texts::raised writes its argument 'x' under jvp (level N): a write has no tangent\n"
+        "texts::raised writes its argument 'x' under jvp(raised): a write has no tangent\n"
         "  texts::raised(Array(a!) x) -> ()\n"
         "                ^^^^^^^^^^^\n"
+        "  jvp(raised) is called at FILE:N\n"
         "  do: use an operator that returns a new array",
     ),
     "jvp of no function": (

@@ -40,7 +40,8 @@ VALUES: Table = {
         lambda: graded(np.asarray),
         co.DataDependentError,
         TypeError,
-        "np.array(), or a NumPy kernel, is given GradTracer f64[2], a value inside autograd (level N)\n"
+        "np.array(), or a NumPy kernel, is given GradTracer f64[2], a value of grad(asarray)\n"
+        "  grad(asarray) is called at FILE:N\n"
         "  the transform would lose track of it\n"
         "  do: use np.stack to join values, getitem(a, i) to index by one, custom_op for a kernel, or stop_gradient(x) for the value alone",
     ),
@@ -48,7 +49,8 @@ VALUES: Table = {
         lambda: co.grad(float)(1.5),
         co.DataDependentError,
         TypeError,
-        "float() of GradTracer f64[], a value inside autograd (level N)\n"
+        "float() of GradTracer f64[], a value of grad(float)\n"
+        "  grad(float) is called at FILE:N\n"
         "  the transform would lose track of it\n"
         "  do: use np.sin for math.sin, and arrays as they are, or stop_gradient(x) for the value alone",
     ),
@@ -56,7 +58,8 @@ VALUES: Table = {
         lambda: co.grad(int)(1.5),
         co.DataDependentError,
         TypeError,
-        "int() of GradTracer f64[], a value inside autograd (level N)\n"
+        "int() of GradTracer f64[], a value of grad(int)\n"
+        "  grad(int) is called at FILE:N\n"
         "  the transform would lose track of it\n"
         "  do: use arrays as they are, or stop_gradient(x) for the value alone",
     ),
@@ -64,7 +67,8 @@ VALUES: Table = {
         lambda: co.grad(complex)(1.5),
         co.DataDependentError,
         TypeError,
-        "complex() of GradTracer f64[], a value inside autograd (level N)\n"
+        "complex() of GradTracer f64[], a value of grad(complex)\n"
+        "  grad(complex) is called at FILE:N\n"
         "  the transform would lose track of it\n"
         "  do: use arrays as they are, or stop_gradient(x) for the value alone",
     ),
@@ -72,7 +76,8 @@ VALUES: Table = {
         lambda: co.grad(lambda x: [1, 2][x])(1.5),
         co.DataDependentError,
         TypeError,
-        "an index, or range(), of GradTracer f64[], a value inside autograd (level N)\n"
+        "an index, or range(), of GradTracer f64[], a value of grad(<lambda>)\n"
+        "  grad(<lambda>) is called at FILE:N\n"
         "  the transform would lose track of it\n"
         "  do: use getitem(x, key) in place of x[key], or stop_gradient(x) for the value alone",
     ),
@@ -80,7 +85,8 @@ VALUES: Table = {
         lambda: graded(lambda x: x.item()),
         co.DataDependentError,
         TypeError,
-        "item() of GradTracer f64[2], a value inside autograd (level N)\n"
+        "item() of GradTracer f64[2], a value of grad(<lambda>)\n"
+        "  grad(<lambda>) is called at FILE:N\n"
         "  the transform would lose track of it\n"
         "  do: use arrays as they are, or stop_gradient(x) for the value alone",
     ),
@@ -88,7 +94,8 @@ VALUES: Table = {
         lambda: graded(lambda x: x.tolist()),
         co.DataDependentError,
         TypeError,
-        "tolist() of GradTracer f64[2], a value inside autograd (level N)\n"
+        "tolist() of GradTracer f64[2], a value of grad(<lambda>)\n"
+        "  grad(<lambda>) is called at FILE:N\n"
         "  the transform would lose track of it\n"
         "  do: use the array as it is, or stop_gradient(x) for the value alone",
     ),
@@ -96,7 +103,8 @@ VALUES: Table = {
         lambda: graded(pickle.dumps),
         co.DataDependentError,
         TypeError,
-        "pickling GradTracer f64[2], a value inside autograd (level N)\n"
+        "pickling GradTracer f64[2], a value of grad(dumps)\n"
+        "  grad(dumps) is called at FILE:N\n"
         "  the transform would lose track of it\n"
         "  do: use the plain array that goes in, or stop_gradient(x) for the value alone",
     ),
@@ -104,7 +112,8 @@ VALUES: Table = {
         lambda: graded(lambda x: f"{x:.2f}"),
         co.DataDependentError,
         TypeError,
-        "format('.2f') of GradTracer f64[2], a value inside autograd (level N)\n"
+        "format('.2f') of GradTracer f64[2], a value of grad(<lambda>)\n"
+        "  grad(<lambda>) is called at FILE:N\n"
         "  the transform would lose track of it\n"
         "  do: use print(x), or stop_gradient(x) for the value alone",
     ),
@@ -112,7 +121,8 @@ VALUES: Table = {
         lambda: co.jvp(float, (1.5,), (1.0,)),
         co.DataDependentError,
         TypeError,
-        "float() of JvpTracer f64[], a value inside jvp (level N)\n"
+        "float() of JvpTracer f64[], a value of jvp(float)\n"
+        "  jvp(float) is called at FILE:N\n"
         "  the transform would lose track of it\n"
         "  do: use np.sin for math.sin, and arrays as they are, or stop_gradient(x) for the value alone",
     ),
@@ -120,7 +130,8 @@ VALUES: Table = {
         lambda: batched(bool),
         co.DataDependentError,
         TypeError,
-        "bool() of BatchTracer f64[2], a row of 2 inside vmap (level N)\n"
+        "bool() of BatchTracer f64[2], a row of 2 of vmap(bool)\n"
+        "  vmap(bool) is called at FILE:N\n"
         "  each row may have another value\n"
         "  do: use np.where(mask, a, b) in place of a branch",
     ),
@@ -128,7 +139,8 @@ VALUES: Table = {
         lambda: batched(np.asarray),
         co.DataDependentError,
         TypeError,
-        "np.array(), or a NumPy kernel, is given BatchTracer f64[2], a row of 2 inside vmap (level N)\n"
+        "np.array(), or a NumPy kernel, is given BatchTracer f64[2], a row of 2 of vmap(asarray)\n"
+        "  vmap(asarray) is called at FILE:N\n"
         "  each row may have another value\n"
         "  do: use np.stack to join values, getitem(a, i) to index by one, custom_op for a kernel",
     ),
@@ -136,7 +148,8 @@ VALUES: Table = {
         lambda: batched(float),
         co.DataDependentError,
         TypeError,
-        "float() of BatchTracer f64[2], a row of 2 inside vmap (level N)\n"
+        "float() of BatchTracer f64[2], a row of 2 of vmap(float)\n"
+        "  vmap(float) is called at FILE:N\n"
         "  each row may have another value\n"
         "  do: use np.sin for math.sin, and arrays as they are",
     ),
@@ -144,7 +157,8 @@ VALUES: Table = {
         lambda: batched(int),
         co.DataDependentError,
         TypeError,
-        "int() of BatchTracer f64[2], a row of 2 inside vmap (level N)\n"
+        "int() of BatchTracer f64[2], a row of 2 of vmap(int)\n"
+        "  vmap(int) is called at FILE:N\n"
         "  each row may have another value\n"
         "  do: use arrays as they are",
     ),
@@ -152,7 +166,8 @@ VALUES: Table = {
         lambda: batched(lambda i: [1, 2][i], N),
         co.DataDependentError,
         TypeError,
-        "an index, or range(), of BatchTracer i64[], a row of 2 inside vmap (level N)\n"
+        "an index, or range(), of BatchTracer i64[], a row of 2 of vmap(<lambda>)\n"
+        "  vmap(<lambda>) is called at FILE:N\n"
         "  each row may have another value\n"
         "  do: use getitem(x, key) in place of x[key]",
     ),
@@ -160,7 +175,8 @@ VALUES: Table = {
         lambda: batched(lambda x: x.item()),
         co.DataDependentError,
         TypeError,
-        "item() of BatchTracer f64[2], a row of 2 inside vmap (level N)\n"
+        "item() of BatchTracer f64[2], a row of 2 of vmap(<lambda>)\n"
+        "  vmap(<lambda>) is called at FILE:N\n"
         "  each row may have another value\n"
         "  do: use arrays as they are",
     ),
@@ -168,7 +184,8 @@ VALUES: Table = {
         lambda: batched(lambda x: x.tolist()),
         co.DataDependentError,
         TypeError,
-        "tolist() of BatchTracer f64[2], a row of 2 inside vmap (level N)\n"
+        "tolist() of BatchTracer f64[2], a row of 2 of vmap(<lambda>)\n"
+        "  vmap(<lambda>) is called at FILE:N\n"
         "  each row may have another value\n"
         "  do: use the array as it is",
     ),
@@ -176,7 +193,8 @@ VALUES: Table = {
         lambda: batched(pickle.dumps),
         co.DataDependentError,
         TypeError,
-        "pickling BatchTracer f64[2], a row of 2 inside vmap (level N)\n"
+        "pickling BatchTracer f64[2], a row of 2 of vmap(dumps)\n"
+        "  vmap(dumps) is called at FILE:N\n"
         "  each row may have another value\n"
         "  do: use the plain array that goes in",
     ),
@@ -184,7 +202,8 @@ VALUES: Table = {
         lambda: batched(lambda x: f"{x:.2f}"),
         co.DataDependentError,
         TypeError,
-        "format('.2f') of BatchTracer f64[2], a row of 2 inside vmap (level N)\n"
+        "format('.2f') of BatchTracer f64[2], a row of 2 of vmap(<lambda>)\n"
+        "  vmap(<lambda>) is called at FILE:N\n"
         "  each row may have another value\n"
         "  do: use print(x)",
     ),
@@ -192,7 +211,8 @@ VALUES: Table = {
         lambda: batched(lambda x: co.grad(lambda v: np.sin(v) if v else v)(x), X),
         co.DataDependentError,
         TypeError,
-        "bool() of BatchTracer f64[], a row of 2 inside vmap (level N)\n"
+        "bool() of BatchTracer f64[], a row of 2 of vmap(<lambda>)\n"
+        "  vmap(<lambda>) is called at FILE:N\n"
         "  each row may have another value\n"
         "  do: use np.where(mask, a, b) in place of a branch",
     ),
@@ -200,7 +220,7 @@ VALUES: Table = {
         lambda: bool(Steps().wrap(X)),
         co.DataDependentError,
         TypeError,
-        "bool() of Step f64[2], a value inside steps (level N)\n"
+        "bool() of Step f64[2], a value of steps\n"
         "  the transform would lose track of it\n"
         "  do: use np.where(mask, a, b) in place of a branch, or stop_gradient(x) for the value alone",
     ),
@@ -208,7 +228,7 @@ VALUES: Table = {
         lambda: float(co.variable(1.5)),
         co.DataDependentError,
         TypeError,
-        "float() of GradTracer f64[], a value inside variables (level 0)\n"
+        "float() of GradTracer f64[], a value of variable(x)\n"
         "  the transform would lose track of it\n"
         "  do: use np.sin for math.sin, and arrays as they are, or stop_gradient(x) for the value alone",
     ),
@@ -216,21 +236,24 @@ VALUES: Table = {
         lambda: leak(co.grad),
         co.LeakedTracerError,
         RuntimeError,
-        "np::sin gets a value of autograd (level N), which has ended\n"
+        "np::sin gets a value of grad(store), which has ended\n"
+        "  store is defined at FILE:N\n"
         "  do: return the value from the transformed function instead of storing it",
     ),
     "a leak from vmap": (
         lambda: leak(co.vmap),
         co.LeakedTracerError,
         RuntimeError,
-        "np::sin gets a value of vmap (level N), which has ended\n"
+        "np::sin gets a value of vmap(store), which has ended\n"
+        "  store is defined at FILE:N\n"
         "  do: return the value from the transformed function instead of storing it",
     ),
     "a leak from jvp": (
         lambda: leak(lambda f: lambda x: co.jvp(f, (x,), (Y,))),
         co.LeakedTracerError,
         RuntimeError,
-        "np::sin gets a value of jvp (level N), which has ended\n"
+        "np::sin gets a value of jvp(store), which has ended\n"
+        "  store is defined at FILE:N\n"
         "  do: return the value from the transformed function instead of storing it",
     ),
     "write into a value": (
@@ -333,21 +356,21 @@ MODES: Table = {
         opened_twice,
         co.RegistrationError,
         RuntimeError,
-        "fake (level N) is opened a second time\n"
+        "fake is opened a second time\n"
         "  do: make a new one",
     ),
     "a mode once more": (
         opened_again,
         co.RegistrationError,
         RuntimeError,
-        "fake (level N) is opened a second time\n"
+        "fake is opened a second time\n"
         "  do: make a new one",
     ),
     "modes that cross": (
         crossed,
         co.RegistrationError,
         RuntimeError,
-        "fake (level N) is closed while a mode opened later is open\n"
+        "fake is closed while a mode opened later is open\n"
         "  do: close modes in the reverse order, as nested with blocks do",
     ),
     "from_array of a number": (

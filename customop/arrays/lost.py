@@ -1,0 +1,57 @@
+"""Where NumPy or Python asks a traced or fake array for its value, which is refused."""
+
+from __future__ import annotations
+
+import dis
+import sys
+from types import CodeType
+
+from customop.errors import DataDependentError, is_ours
+
+__all__ = ["SETITEM", "Refusal", "asked_by_setitem"]
+
+# What is refused, and what to do, where a user writes into an array.
+SETITEM = (
+    "out[key] = value, with a plain array out, is given",
+    "np.stack([...]) to join values, or make out with np.zeros_like(x) or np.zeros(n,"  # noqa: ISC004
+    " like=x) of such an x",
+)
+
+_SETITEM = {dis.opmap[n] for n in ("STORE_SUBSCR", "STORE_SLICE") if n in dis.opmap}
+
+
+def _position() -> tuple[CodeType, int]:
+    """Code and instruction of the innermost frame outside of this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and is_ours(frame.f_globals):
+        frame = frame.f_back
+    return frame.f_code, frame.f_lasti
+
+
+def asked_by_setitem() -> bool:
+    """Whether the user's line is at ``out[key] = value``."""
+    code, instruction = _position()
+    return code.co_code[instruction] in _SETITEM
+
+
+class Refusal:
+    """An error that was raised for a value, and the instruction that asked for it.
+
+    NumPy replaces the errors of ``__float__`` by a ValueError of its own in
+    ``out[0] = x``, with ours as its cause, and in ``out.flat[0] = x`` without it
+    (NumPy 2.4). Where the function of a transform ends, ours comes back.
+    """
+
+    __slots__ = ("at", "error")
+
+    def __init__(self, error: DataDependentError) -> None:
+        self.error: DataDependentError = error
+        self.at: tuple[CodeType, int] = _position()
+
+    def behind(self, error: ValueError) -> DataDependentError | None:
+        """The refusal, if the other error comes from the same instruction."""
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        is_same = trace and (trace.tb_frame.f_code, trace.tb_lasti) == self.at
+        return self.error if is_same else None
