@@ -15,6 +15,7 @@ from mypy.plugin import (
     MethodContext,
     MethodSigContext,
     Plugin,
+    ReportConfigContext,
 )
 from mypy.types import (
     CallableType,
@@ -110,9 +111,10 @@ class Asked:
 
     def defined(self, draft: Callable[..., Record], name: str) -> Record:
         """The record of a definition here; report a name that is taken."""
-        place = f"{self.api.path}:{self.context.line}"
+        number = self.survey.number(name, self.context)
+        origin = f"{self.api.tree.fullname}#{number}"
         is_sure = self.program.is_sure(self.api, name, self.context)
-        record = draft(place=place, is_sure=is_sure)
+        record = draft(origin=origin, is_sure=is_sure)
         self.program.check_alone(self.api, record, self.context)
         return record
 
@@ -403,6 +405,12 @@ class CustomOpPlugin(Plugin):
         super().__init__(options)
         self.surveys = Surveys()
         self.program = Program(self.surveys)
+        self._is_daemon = options.fine_grained_incremental
+
+    def set_modules(self, modules: dict[str, MypyFile]) -> None:
+        """Keep all modules of the program; mypy calls this once."""
+        super().set_modules(modules)
+        self.program.imports.modules = modules
 
     def get_function_hook(
         self, fullname: str
@@ -430,8 +438,27 @@ class CustomOpPlugin(Plugin):
 
     def get_additional_deps(self, file: MypyFile) -> list[tuple[int, str, int]]:
         """No dependencies; a module was read, so what is known may be out of date."""
-        self.program.forget()
+        self.program.forget(file.fullname)
         return []
+
+    def report_config_data(self, ctx: ReportConfigContext) -> Any:
+        """What mypy keeps with the cache of a module; it calls this before it writes it.
+
+        A cache is used only if the answer is the same as when it was written. None is
+        the answer to that question, so a module with other data is always checked again.
+        """
+        module = self.program.imports.modules.get(ctx.id)
+        if ctx.is_check or module is None:
+            return None
+        self.program.imports.seal(module)
+        return self.program.places_shown(module)
+
+    def get_additional_indirect_deps(self, file: MypyFile) -> set[str]:
+        """No dependencies; the daemon has checked a module, and writes no cache."""
+        if self._is_daemon:
+            self.program.imports.seal(file)
+            self.program.look_again(file)
+        return set()
 
     def _hook(self, answer: Answer | None) -> Callable[[Any], Type] | None:
         return None if answer is None else partial(self._answer, answer)

@@ -9,7 +9,10 @@ from __future__ import annotations
 import sys
 from functools import cache
 
-__all__ = ["is_ours", "own_name"]
+__all__ = ["DEFINING", "is_ours", "own_name"]
+
+# Functions that define an operator by its name.
+DEFINING = ("custom_op", "define")
 
 _PACKAGE = __name__.partition(".")[0]
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mypy.nodes import (
     Context,
-    Decorator,
     ImportBase,
     MypyFile,
-    SymbolTableNode,
-    Var,
 )
-from mypy.server.trigger import make_trigger, make_wildcard_trigger
+from mypy.server.trigger import make_trigger
 from mypy.subtypes import find_member
 from mypy.types import (
     CallableType,
@@ -28,8 +26,9 @@ from mypy.types import (
 from customop.core.operator import Operator
 from customop.core.registry import taken
 from customop.mypy import codes
-from customop.mypy.names import is_ours, own_name
-from customop.mypy.records import Record, recall
+from customop.mypy.imports import SUMMARY, Imports, operators_of
+from customop.mypy.names import own_name
+from customop.mypy.records import Record
 from customop.mypy.trees import Surveys, imported_names
 
 if TYPE_CHECKING:
@@ -56,71 +55,38 @@ def is_operator(mypy_type: Type | None) -> bool:
     return own_name(proper.type.fullname) == Operator.__name__
 
 
-def _imported(module: MypyFile, modules: dict[str, MypyFile]) -> Iterator[MypyFile]:
-    """Modules that define the names of a module, without stubs and this package.
-
-    Neither of those two defines operators that the plugin knows.
-    """
-    for symbol in module.names.values():
-        owner = symbol.node
-        if not isinstance(owner, MypyFile):
-            name = (symbol.fullname or "").rpartition(".")[0]
-            owner = modules.get(name)
-        if owner is None or owner is module or owner.is_stub:
-            continue
-        if not is_ours(owner.fullname):
-            yield owner
-
-
-def _reachable(module: MypyFile, modules: dict[str, MypyFile]) -> list[MypyFile]:
-    """A module and everything that it imports, directly or not."""
-    found = {module.fullname: module}
-    waiting = [module]
-    while waiting:
-        for other in _imported(waiting.pop(), modules):
-            if other.fullname not in found:
-                found[other.fullname] = other
-                waiting.append(other)
-    return [*found.values()]
-
-
-def _operators_of(module: MypyFile) -> Iterator[Found]:
-    for name, symbol in module.names.items():
-        operator_type = _type_of(symbol, module)
-        record = recall(operator_type)
-        if operator_type is not None and record is not None and record.has_schema:
-            yield Found(record, operator_type, module.fullname, name)
-
-
-def _type_of(symbol: SymbolTableNode, module: MypyFile) -> Type | None:
-    node = symbol.node
-    node = node.var if isinstance(node, Decorator) else node
-    if not isinstance(node, Var) or node.fullname.rpartition(".")[0] != module.fullname:
-        return None
-    return node.type
-
-
 class Program:
-    """Finds operators by name, and operators that share one."""
+    """Finds operators by name, and operators that share one.
+
+    Attributes
+    ----------
+    imports : Imports
+    """
 
     def __init__(self, surveys: Surveys) -> None:
+        self.imports = Imports()
         self._surveys = surveys
-        # Name of a module -> the modules that it can see, and their operators.
-        self._visible: dict[str, list[MypyFile]] = {}
+        # Name of a module -> the operators that it imports, by name.
         self._others: dict[str, dict[str, list[Found]]] = {}
         # Name of a module -> the names that several modules that it sees define.
         self._shared: dict[str, dict[str, list[Found]]] = {}
+        # Name of a module -> the function, or the module, in which mypy checks its imports.
+        self._meetings: dict[str, str] = {}
+        # Name of a module -> functions and modules for which it matters what it sees.
+        self._watchers: dict[str, set[str]] = defaultdict(set)
 
-    def forget(self) -> None:
+    def forget(self, module: str) -> None:
         """Search again: a module has changed."""
-        self._visible.clear()
+        self.imports.forget()
         self._others.clear()
         self._shared.clear()
+        self._meetings.pop(module, None)
 
     def find(self, api: TypeChecker, qualname: str) -> tuple[Record, Type] | None:
         """The operator of a name, if exactly one is visible."""
+        self._watch(api)
         found = self._named(api, qualname)
-        if len({operator.record.place for operator in found}) != 1:
+        if len({operator.record.origin for operator in found}) != 1:
             return None
         for operator in found:
             _depend(api, operator.module, operator.name)
@@ -141,32 +107,61 @@ class Program:
         return known[0] if len(known) == 1 else Overloaded(known)
 
     def _all(self, api: TypeChecker) -> Iterator[Found]:
-        yield from _operators_of(api.tree)
-        for operators in self._of_others(api).values():
+        self._watch(api)
+        yield from _operators(api.tree)
+        for operators in self._of_others(api.tree).values():
             yield from operators
 
     def _named(self, api: TypeChecker, qualname: str) -> list[Found]:
-        own = [f for f in _operators_of(api.tree) if f.record.name == qualname]
-        return [*own, *self._of_others(api).get(qualname, ())]
+        own = [f for f in _operators(api.tree) if f.record.name == qualname]
+        return [*own, *self._of_others(api.tree).get(qualname, ())]
 
-    def _of_others(self, api: TypeChecker) -> dict[str, list[Found]]:
-        name = api.tree.fullname
+    def _of_others(self, tree: MypyFile) -> dict[str, list[Found]]:
+        name = tree.fullname
         if name not in self._others:
-            others: dict[str, list[Found]] = {}
-            for module in self._seen_from(api)[1:]:
-                for found in _operators_of(module):
-                    others.setdefault(found.record.name, []).append(found)
-                    _depend(api, found.module, found.name)
+            others: dict[str, list[Found]] = defaultdict(list)
+            for module in sorted(self.imports.with_operators(tree) - {name}):
+                for found in _operators(self.imports.modules[module]):
+                    others[found.record.name].append(found)
             self._others[name] = others
             rivals = {n: _rivals(found) for n, found in others.items()}
             self._shared[name] = {n: found for n, found in rivals.items() if found}
         return self._others[name]
 
-    def _seen_from(self, api: TypeChecker) -> list[MypyFile]:
-        name = api.tree.fullname
-        if name not in self._visible:
-            self._visible[name] = _reachable(api.tree, api.modules)
-        return self._visible[name]
+    # ---- what is checked again ----
+
+    def _watch(self, api: TypeChecker) -> None:
+        """Have mypy check this part of a module again when it sees other names.
+
+        Without the daemon, the summaries in the interfaces of modules see to that.
+        """
+        if not (api.options.fine_grained_incremental or api.options.cache_fine_grained):
+            return
+        target = api.tscope.current_full_target()
+        for module in self.imports.reachable(api.tree):
+            if target not in self._watchers[module.fullname]:
+                self._watchers[module.fullname].add(target)
+                self._add_trigger(api.tree, module, target)
+
+    def look_again(self, module: MypyFile) -> None:
+        """Have the modules above a module watch what it imports now."""
+        targets = self._watchers.get(module.fullname, set())
+        for other in self.imports.reachable(module) if targets else ():
+            new = targets - self._watchers[other.fullname]
+            self._watchers[other.fullname] |= new
+            for target in new:
+                self._add_trigger(module, other, target)
+
+    def _add_trigger(self, holder: MypyFile, module: MypyFile, target: str) -> None:
+        trigger = make_trigger(f"{module.fullname}.{SUMMARY}")
+        holder.plugin_deps.setdefault(trigger, set()).add(target)
+
+    def places_shown(self, module: MypyFile) -> dict[str, list[str]] | None:
+        """Names whose errors in a module show lines of other modules."""
+        others = self._of_others(module)
+        own = {name for _, record, _ in operators_of(module) for name in [record.name]}
+        shown = {*self._shared[module.fullname], *own.intersection(others)}
+        return {"shown": sorted(shown)} if shown else None
 
     # ---- operators of one name ----
 
@@ -178,25 +173,34 @@ class Program:
         """Report a definition of an operator whose name is taken."""
         if not record.is_sure:
             return
+        self._watch(api)
         calls = self._surveys.of(api.tree).definitions[record.name]
         earlier = calls[: calls.index(call)]  # type: ignore[arg-type]  # a call
         before = [f"{api.path}:{c.line}" for c in earlier]
         before += [
-            found.record.place
-            for found in self._of_others(api).get(record.name, ())
-            if found.record.is_sure and not self._sees(api, found.module, api.tree)
+            self.imports.place(found.record)
+            for found in self._of_others(api.tree).get(record.name, ())
+            if found.record.is_sure and not self._sees(found.module, api.tree)
         ]
         if before:
-            error = taken(record.name, before[0], record.place)
+            error = taken(record.name, before[0], f"{api.path}:{call.line}")
             codes.report(api, error, call, codes.DUPLICATE)
 
-    def _sees(self, api: TypeChecker, module: str, other: MypyFile) -> bool:
-        return other in _reachable(api.modules[module], api.modules)
+    def _sees(self, module: str, other: MypyFile) -> bool:
+        return other in self.imports.reachable(self.imports.modules[module])
 
     def check_imports(self, api: TypeChecker) -> None:
-        """Report modules that define one name, if the checked module imports both."""
-        self._of_others(api)
-        for name, found in self._shared.get(api.tree.fullname, {}).items():
+        """Report modules that define one name, if the checked module imports both.
+
+        One function or module of each module does it, so that mypy's daemon drops the
+        error when it checks that one again.
+        """
+        target = api.tscope.current_full_target()
+        if self._meetings.setdefault(api.tree.fullname, target) != target:
+            return
+        self._watch(api)
+        self._of_others(api.tree)
+        for name, found in self._shared[api.tree.fullname].items():
             self._check_meeting(api, name, found)
 
     def _check_meeting(self, api: TypeChecker, name: str, found: list[Found]) -> None:
@@ -208,8 +212,8 @@ class Program:
         for statement, seen in brought:
             met |= {f.module: f for f in found if f.module in seen}
             if len(met) > 1:
-                first, second = list(met.values())[:2]
-                error = taken(name, first.record.place, second.record.place)
+                places = [self.imports.place(f.record) for f in [*met.values()][:2]]
+                error = taken(name, *places)
                 codes.report(api, error, statement, codes.DUPLICATE)
                 return
 
@@ -217,15 +221,20 @@ class Program:
         """Names of all modules that an import statement brings, directly or not."""
         names = imported_names(api.tree, statement)
         modules = [api.modules[name] for name in names if name in api.modules]
-        found = [_reachable(m, api.modules) for m in modules if not m.is_stub]
+        found = [self.imports.reachable(m) for m in modules if not m.is_stub]
         return {module.fullname for modules in found for module in modules}
+
+
+def _operators(module: MypyFile) -> Iterator[Found]:
+    for name, record, operator_type in operators_of(module):
+        yield Found(record, operator_type, module.fullname, name)
 
 
 def _rivals(found: list[Found]) -> list[Found]:
     """The definitions of a name, if imports of several modules always run one."""
-    places = {f.record.place: f for f in found if f.record.is_sure}
-    several = len({f.module for f in places.values()}) > 1
-    return [*places.values()] if several else []
+    origins = {f.record.origin: f for f in found if f.record.is_sure}
+    several = len({f.module for f in origins.values()}) > 1
+    return [*origins.values()] if several else []
 
 
 def _depend(api: TypeChecker, module: str, name: str) -> None:
@@ -233,11 +242,8 @@ def _depend(api: TypeChecker, module: str, name: str) -> None:
     if module != api.tree.fullname:
         api.module_refs.add(module)
         target = api.tscope.current_full_target()
-        for trigger in (
-            make_trigger(f"{module}.{name}"),
-            make_wildcard_trigger(module),
-        ):
-            api.tree.plugin_deps.setdefault(trigger, set()).add(target)
+        trigger = make_trigger(f"{module}.{name}")
+        api.tree.plugin_deps.setdefault(trigger, set()).add(target)
 
 
 def _signature(mypy_type: Type) -> CallableType | None:

@@ -53,8 +53,9 @@ class Record:
     unsure : tuple of str
         Parts of the schema that are not known: names of parameters, ``"return"``, and
         ``"mutates_args"`` for the parameters that are written.
-    place : str
-        File and line of the definition.
+    origin : str
+        Module of the definition and its number among those of the name there, joined by
+        ``#``. The number is negative if the name is not written out.
     is_sure : bool
         Whether importing the module always runs the definition.
     takes : str
@@ -67,7 +68,7 @@ class Record:
     plain: str = ""
     shown: str = ""
     unsure: tuple[str, ...] = ()
-    place: str = ""
+    origin: str = ""
     is_sure: bool = False
     takes: str = ""
     key: str = ""
@@ -83,7 +84,7 @@ class Record:
         found = Schema.parse(self.plain)
         schema = _Shown(found.parameters, found.returns, found.is_tuple, self.shown)
         fn = stand_in(self.name, [])
-        return Definition(self.name, fn, schema, frozenset(), self.place, "")
+        return Definition(self.name, fn, schema, frozenset(), "", "")
 
     @property
     def schema(self) -> Schema:

@@ -11,6 +11,7 @@ from mypy.nodes import (
     AssignmentStmt,
     CallExpr,
     ClassDef,
+    Context,
     Decorator,
     Expression,
     ExpressionStmt,
@@ -28,18 +29,18 @@ from mypy.nodes import (
     RefExpr,
     ReturnStmt,
     Statement,
+    StrExpr,
     TypeAliasStmt,
 )
 from mypy.util import correct_relative_import
 
 from customop.mypy.constants import constant_or
-from customop.mypy.names import own_name
+from customop.mypy.names import DEFINING, own_name
 
 __all__ = ["Survey", "Surveys", "imported_names", "returned_by"]
 
 # Functions and methods that register a fake kernel, or can.
 _REGISTERING = ("register_fake", "impl")
-_DEFINING = ("custom_op", "define")
 
 
 # Attributes of statements and expressions that hold others.
@@ -86,6 +87,7 @@ class Survey:
         # Functions and the names of their attributes that are assigned.
         self._attributes: set[tuple[object, str]] = set()
         self._registering: list[NameExpr | MemberExpr] = []
+        self._defining: dict[str, list[CallExpr]] = defaultdict(list)
         for node in _nodes(tree.defs):
             self._note(node)
 
@@ -98,6 +100,18 @@ class Survey:
             for target in node.lvalues:
                 if isinstance(target, MemberExpr) and isinstance(target.expr, RefExpr):
                     self._attributes.add((target.expr.node, target.name))
+        elif isinstance(node, CallExpr) and _defines(node):
+            self._defining[_defined_name(node)].append(node)
+
+    def number(self, name: str, call: Context) -> int:
+        """Position of a definition among those that write the same name out.
+
+        It is negative for a definition whose name is a constant.
+        """
+        calls = sorted(self._defining[name], key=lambda c: (c.line, c.column))
+        written = [c for c in calls if isinstance(c.args[0], StrExpr)]
+        others = [c for c in calls if c not in written]
+        return written.index(call) if call in written else -1 - others.index(call)  # type: ignore[arg-type]  # a call
 
     def decorated_by(self, call: Expression) -> Decorator | None:
         """The function that stands under a decorator."""
@@ -159,11 +173,20 @@ def _definitions(tree: MypyFile) -> dict[str, list[Expression]]:
     found: dict[str, list[Expression]] = defaultdict(list)
     for statement in tree.defs:
         for call in _calls(statement):
-            callee = call.callee
-            if isinstance(callee, RefExpr) and own_name(callee.fullname) in _DEFINING:
-                name = constant_or(call.args[0], None) if call.args else None
-                found[str(name)].append(call)
+            if _defines(call):
+                found[_defined_name(call)].append(call)
     return dict(found)
+
+
+def _defines(call: CallExpr) -> bool:
+    callee = call.callee
+    if not isinstance(callee, RefExpr) or not call.args:
+        return False
+    return own_name(callee.fullname) in DEFINING
+
+
+def _defined_name(call: CallExpr) -> str:
+    return str(constant_or(call.args[0], None))
 
 
 def _calls(statement: Statement) -> Iterator[CallExpr]:

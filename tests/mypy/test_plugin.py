@@ -1,4 +1,4 @@
-"""The plugin for mypy: messages, codes, and runs with a warm cache or the daemon.
+"""The plugin for mypy: messages and codes.
 
 The files in tests/typing/plugin have errors of every code, line by line.
 """
@@ -6,18 +6,12 @@ The files in tests/typing/plugin have errors of every code, line by line.
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
-import shutil
-import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-import numpy as np
 import pytest
 
 import customop as co
@@ -26,139 +20,9 @@ if importlib.util.find_spec("mypy") is None:
     pytest.skip("mypy is not installed", allow_module_level=True)
 
 import customop.mypy
+from tests.mypy.program import CONFIG, LINE, PRELUDE, errors, run, write
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.xdist_group("mypy")]
-
-ROOT = Path(__file__).parents[2]
-PRELUDE = """\
-from __future__ import annotations
-import enum
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
-import numpy as np
-import numpy.typing as npt
-import customop as co
-if TYPE_CHECKING:
-    import cupy as cp
-
-T = TypeVar("T")
-
-@dataclass
-class Loose:
-    rate: float
-
-@dataclass(frozen=True)
-class Holder:
-    names: set[str]
-
-class Pair(NamedTuple):
-    left: np.ndarray
-    right: np.ndarray
-
-def as_it_is(x: np.ndarray) -> np.ndarray:
-    return x
-
-Misshapen = Annotated[np.ndarray, "m (k"]
-
-def of_floats(x: Annotated[npt.NDArray[np.float64], "m n"]) -> np.ndarray:
-    return x
-
-def with_number(x: np.ndarray, k: float) -> None:
-    x[...] = k
-
-@co.custom_op("mypy_plugin::gauss", mutates_args=(), device_types="cpu")
-def gauss(x: co.Array, width: float) -> co.Array:
-    return x
-
-@co.custom_op("mypy_plugin::shifted", mutates_args=())
-def shifted(x: co.Array, *, by: float) -> tuple[co.Array, co.Array]:
-    return x, x
-
-@co.custom_op("mypy_plugin::add", mutates_args=())
-def add(x: co.Array, y: co.Array) -> co.Array:
-    return x
-
-@co.custom_op("mypy_plugin::fill", mutates_args=("x",))
-def fill(x: co.Array) -> None:
-    return None
-
-kind = co.RuleKind("kind", takes="(out, *inputs)")
-
-"""
-if sys.version_info >= (3, 12):  # the syntax is one of that version
-    PRELUDE += """\
-type Table = dict[int, float]
-type Row = Annotated[np.ndarray, "n,"]
-
-"""
-# Without site packages, for which mypy would take 13 s: 2,500 files.
-CONFIG = """\
-[mypy]
-plugins = customop.mypy
-check_untyped_defs = true
-no_site_packages = true
-ignore_missing_imports = true
-[mypy-numpy.*,customop.*]
-ignore_errors = true
-"""
-_LINE = re.compile(r"(?P<file>[^:]+):(?P<line>\d+): (?P<level>\w+): (?P<text>.*)")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Paths on which mypy finds this package and its stubs, and NumPy."""
-    packages = tmp_path_factory.mktemp("packages")
-    (packages / "numpy").symlink_to(Path(np.__file__).parent)
-    paths = [str(ROOT), str(ROOT / "stubs"), str(packages)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MYPYPATH", os.pathsep.join(paths))
-        patch.setenv("PYTHONPATH", str(ROOT))
-        yield
-
-
-def _run(folder: Path, cache: Path, *arguments: str) -> list[str]:
-    """The lines that mypy prints for files of a folder."""
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "mypy", "--no-error-summary"),
-            *(f"--config-file={folder / 'mypy.ini'}", f"--cache-dir={cache}"),
-            "--show-traceback",
-            *arguments,
-        ],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode in (0, 1), (done.stdout + done.stderr)[-2000:]
-    return done.stdout.splitlines()
-
-
-def _errors(lines: list[str]) -> list[str]:
-    return [line for line in lines if ": error: " in line]
-
-
-def _write(folder: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        (folder / name).write_text(textwrap.dedent(text))
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory, environment: None) -> Path:
-    """A cache of mypy with NumPy and this package, but no files of tests."""
-    folder = tmp_path_factory.mktemp("base")
-    _write(folder, {"mypy.ini": CONFIG, "base.py": PRELUDE})
-    _run(folder, folder / "cache", "base.py")
-    return folder / "cache"
-
-
-@pytest.fixture
-def folder(tmp_path: Path, cache: Path) -> Path:
-    _write(tmp_path, {"mypy.ini": CONFIG})
-    shutil.copytree(cache, tmp_path / "cache")
-    return tmp_path
-
 
 # ---- messages ----
 
@@ -318,7 +182,7 @@ def words(
 ) -> dict[str, list[str]]:
     """The lines that mypy prints for each mistake, each in a function of its own."""
     folder = tmp_path_factory.mktemp("words")
-    _write(folder, {"mypy.ini": CONFIG})
+    write(folder, {"mypy.ini": CONFIG})
     text, starts = PRELUDE, {}
     for name, mistake in MISTAKES.items():
         starts[len(text.splitlines()) + 1] = name
@@ -326,8 +190,8 @@ def words(
         text += f"def mistake_{len(starts)}() -> None:\n{inside}\n"
     (folder / "mypy_words.py").write_text(text)
     said: dict[str, list[str]] = {name: [] for name in MISTAKES}
-    for line in _run(folder, cache, "mypy_words.py"):
-        found = _LINE.fullmatch(line)
+    for line in run(folder, cache, "mypy_words.py"):
+        found = LINE.fullmatch(line)
         assert found is not None, line
         start = max(start for start in starts if start <= int(found["line"]))
         said[starts[start]].append(found["text"])
@@ -375,15 +239,15 @@ def test_all_codes_are_documented():
 
 def test_documented_examples_are_refused(tmp_path, cache):
     """The plugin reports the code of each example in its docstring, and nothing else."""
-    _write(tmp_path, {"mypy.ini": CONFIG})
+    write(tmp_path, {"mypy.ini": CONFIG})
     names = {}
     for code, text in EXAMPLES.items():
         names[code.replace("-", "_") + ".py"] = code
         path = tmp_path / f"{code.replace('-', '_')}.py"
         path.write_text(PRELUDE.replace("mypy_plugin::", f"{path.stem}::") + text)
     said = {code: set() for code in EXAMPLES}
-    for line in _run(tmp_path, cache, *names):
-        found = _LINE.fullmatch(line)
+    for line in run(tmp_path, cache, *names):
+        found = LINE.fullmatch(line)
         assert found is not None, line
         if found["level"] == "error":
             said[names[found["file"]]].add(found["text"].rpartition("[")[2].strip("]"))
@@ -422,14 +286,14 @@ def turned_off(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> list[st
         comment = "  # type: ignore[customop-schema]" if is_here else ""
         text = WRONG.format(comment=comment, name=name.removesuffix(".py"))
         files[name] = start + text
-    _write(folder, files)
-    return _run(folder, cache, *TURNED_OFF)
+    write(folder, files)
+    return run(folder, cache, *TURNED_OFF)
 
 
 @pytest.mark.parametrize("name", TURNED_OFF)
 def test_a_code_can_be_turned_off(name, turned_off):
     """An option, a comment in a file and one on a line turn a code off."""
-    said = [line for line in _errors(turned_off) if line.startswith(name)]
+    said = [line for line in errors(turned_off) if line.startswith(name)]
     assert len(said) == TURNED_OFF[name][1]
     assert all(line.endswith("[customop-schema]") for line in said)
 
@@ -447,128 +311,3 @@ def test_options_of_all_modules_know_the_codes(code):
         [],
         [code],
     )
-
-
-# ---- warm runs ----
-
-OPERATORS = """\
-import numpy as np
-import customop as co
-
-@co.custom_op("mypy_warm::scale", mutates_args=())
-def scale(x: np.ndarray, {k}: {type}) -> {result}:
-    raise NotImplementedError
-"""
-PLAIN = {"k": "k", "type": "float", "result": "np.ndarray"}
-RULES = """\
-import numpy as np
-import customop as co
-from operators import scale
-
-@scale.register_fake
-def _(x: co.FakeArray, k: float) -> co.FakeArray:
-    return x
-"""
-BY_NAME = """\
-import numpy as np
-import customop as co
-import package
-
-co.register_kernel("mypy_warm::scale", "cpu", lambda x, k: x)
-result: np.ndarray = co.ops.mypy_warm.scale(np.ones(2), 2.0)
-"""
-OTHER = """\
-import numpy as np
-import customop as co
-
-@co.custom_op("mypy_warm::{name}", mutates_args=())
-def other(x: np.ndarray) -> np.ndarray:
-    return x
-"""
-MAIN = """\
-import numpy as np
-import operators
-import other
-
-other.other(np.ones(2))
-"""
-START = {
-    "operators.py": OPERATORS.format(**PLAIN),
-    "rules.py": RULES,
-    "package.py": "import operators as operators\n",
-    "by_name.py": BY_NAME,
-    # The text gets another length later: the daemon compares sizes and seconds.
-    "other.py": OTHER.format(name="another"),
-    "main.py": MAIN,
-}
-# Name of an edit, the files, and the number of errors that follow.
-EDITS: list[tuple[str, dict[str, str], int]] = [
-    ("nothing", {}, 0),
-    ("a name", {"operators.py": OPERATORS.format(**{**PLAIN, "k": "factor"})}, 2),
-    ("back", {"operators.py": START["operators.py"]}, 0),
-    ("types", {"operators.py": OPERATORS.format(k="k", type="int", result="float")}, 3),
-    ("a taken name", {"other.py": OTHER.format(name="scale")}, 4),
-    ("comments", {"by_name.py": BY_NAME + "# more\n", "main.py": MAIN + "#\n"}, 4),
-    ("all back", START, 0),
-]
-
-
-@pytest.fixture(scope="module")
-def cold(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
-    """The lines that mypy prints after each edit if it sees all files the first time."""
-    said = []
-    known: dict[str, list[str]] = {}
-    folder = tmp_path_factory.mktemp("cold")
-    _write(folder, {"mypy.ini": CONFIG, **START})
-    for _, files, _ in EDITS:
-        _write(folder, files)
-        state = "".join((folder / name).read_text() for name in START)
-        if state not in known:
-            new = tmp_path_factory.mktemp("new") / "cache"
-            shutil.copytree(cache, new)
-            known[state] = sorted(_run(folder, new, *START))
-        said.append(known[state])
-    return said
-
-
-def test_cold_runs_see_the_edits(cold):
-    """The edits make mistakes that the plugin finds, and repair them."""
-    assert [len(_errors(said)) for said in cold] == [count for _, _, count in EDITS]
-
-
-def test_warm_runs_say_what_cold_runs_say(folder, cold):
-    """A run with a warm cache prints the same after each edit as a cold run."""
-    _write(folder, START)
-    for (what, files, _), expected in zip(EDITS, cold, strict=True):
-        _write(folder, files)
-        said = sorted(_run(folder, folder / "cache", *START))
-        assert (what, said) == (what, expected)
-
-
-def test_the_daemon_says_what_cold_runs_say(folder, cold):
-    """The daemon, which checks changed modules only, prints the same as a cold run."""
-    _write(folder, START)
-    status = f"--status-file={folder / 'status.json'}"
-    options = (
-        f"--config-file={folder / 'mypy.ini'}",
-        f"--cache-dir={folder / 'cache'}",
-        "--no-error-summary",
-    )
-
-    def run(*arguments: str) -> Any:
-        return subprocess.run(
-            [sys.executable, "-m", "mypy.dmypy", status, *arguments],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    try:
-        for (what, files, _), expected in zip(EDITS, cold, strict=True):
-            _write(folder, files)
-            done = run("run", "--", *options, *START)
-            said = [line for line in done.stdout.splitlines() if _LINE.match(line)]
-            assert (what, sorted(said)) == (what, expected), done.stdout + done.stderr
-    finally:
-        run("stop")
