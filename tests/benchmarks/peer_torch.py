@@ -13,10 +13,13 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 __all__ = [
+    "batched",
+    "by_sample",
     "call",
     "checked",
     "faked",
     "gradient",
+    "gradient_of",
     "looked_up",
     "overloaded",
     "registered",
@@ -79,6 +82,39 @@ def gradient(repeated: Callable[[Any], Callable[[Any], Any]], x: Any) -> Stateme
     leaf = torch.asarray(x.copy()).requires_grad_()
     names = {"grad": torch.autograd.grad, "fn": repeated(sine), "x": leaf}
     return Statement("grad(fn(x), x)", names)
+
+
+def gradient_of(program: Callable[[Any], Callable[[Any], Any]], x: Any) -> Statement:
+    """Gradient of a program by one array or a list of them, eager."""
+    items = x if isinstance(x, list) else [x]
+    leaves = [torch.asarray(item.copy()).requires_grad_() for item in items]
+    fn = program(torch)
+    value = (lambda v: fn(v)) if isinstance(x, list) else (lambda v: fn(v[0]))
+    names = {"grad": torch.autograd.grad, "fn": value, "x": leaves}
+    return Statement("grad(fn(x), x)", names)
+
+
+def batched(program: Callable[[Any, Any], Any], x: Any) -> Statement:
+    """A program over the rows of a batch."""
+    fn = torch.vmap(functools.partial(program, torch))
+    return Statement("fn(x)", {"fn": fn, "x": torch.asarray(x)})
+
+
+def by_sample(
+    program: Callable[..., Any], weights: Any, inputs: Any, targets: Any
+) -> Statement:
+    """The gradient of a loss for each sample of a batch."""
+
+    def loss(w: Any, a: Any, b: Any) -> Any:
+        return program(torch, a[None], b[None], w)
+
+    names = {
+        "fn": torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0)),
+        "w": [torch.asarray(w) for w in weights],
+        "a": torch.asarray(inputs),
+        "b": torch.asarray(targets),
+    }
+    return Statement("fn(w, a, b)", names)
 
 
 def vmapped(x: Any) -> Statement:

@@ -19,16 +19,21 @@ __all__ = [
     "FIVE",
     "HIPS",
     "TORCH",
+    "batched",
+    "by_sample",
     "chained",
     "checked",
+    "constants",
     "faked",
     "five",
     "graded",
+    "gradient",
     "looked_up",
     "missing",
     "one",
     "overloaded",
     "registered",
+    "second",
     "vmapped",
 ]
 
@@ -127,6 +132,59 @@ def chained(x: Any) -> Statements:
 def graded(x: Any) -> Statements:
     """Gradient of the sum of one sine."""
     return _gradients(1, x)
+
+
+# ---- plain NumPy programs ----
+
+# A program is made for a module: numpy, autograd.numpy or torch.
+Program = Callable[[Any], Callable[[Any], Any]]
+
+
+def constants(xp: Any, *arrays: Any) -> list[Any]:
+    """Arrays as the module takes them."""
+    return (
+        [xp.asarray(array) for array in arrays] if xp.__name__ == "torch" else [*arrays]
+    )
+
+
+def gradient(program: Program, x: Any) -> Statements:
+    """The gradient of a program, eager."""
+    found: Statements = {}
+    if _has(HIPS):
+        fn = import_module("autograd").grad(program(import_module("autograd.numpy")))
+        found[HIPS] = Statement("fn(x)", {"fn": fn, "x": x})
+    if _has(TORCH):
+        found[TORCH] = _torch().gradient_of(program, x)
+    return found
+
+
+def second(program: Callable[[Any, Any], Any], x: Any) -> dict[str, Statements]:
+    """Gradient, Hessian and Hessian-vector product of a program, by HIPS autograd."""
+    names = ("gradient", "Hessian", "HVP")
+    if not _has(HIPS):
+        return {name: {} for name in names}
+    autograd = import_module("autograd")
+    fn = functools.partial(program, import_module("autograd.numpy"))
+    product = autograd.hessian_vector_product(fn)
+    calls = (autograd.grad(fn), autograd.hessian(fn), lambda v: product(v, v))
+    return {
+        name: {HIPS: Statement("fn(x)", {"fn": call, "x": x})}
+        for name, call in zip(names, calls, strict=True)
+    }
+
+
+def batched(program: Callable[[Any, Any], Any], x: Any) -> Statements:
+    """A program over the rows of a batch."""
+    return {TORCH: _torch().batched(program, x)} if _has(TORCH) else {}
+
+
+def by_sample(
+    program: Callable[..., Any], weights: Any, inputs: Any, targets: Any
+) -> Statements:
+    """The gradient of a loss for each sample of a batch."""
+    if not _has(TORCH):
+        return {}
+    return {TORCH: _torch().by_sample(program, weights, inputs, targets)}
 
 
 # ---- vmap, fake arrays, registering ----

@@ -84,6 +84,8 @@ class Row:
     # Seconds of the other statement; None where it is not installed.
     other: float | None = None
     others: Mapping[str, float] = field(default_factory=dict)
+    # What ours and the other are measured in: seconds, or bytes ("B").
+    unit: str = "s"
 
     @property
     def value(self) -> float | None:
@@ -101,14 +103,17 @@ class Row:
         """The row as text, in the order of the head."""
         against = self.limit.against
         if against and self.other is not None:
-            against = f"{against} {show_time(self.other)}"
+            against = f"{against} {self._show(self.other)}"
         measured = self.limit.show(self.value)
         if self.value is None:
             measured = f"not measured: {against} is not installed"
         others = ", ".join(f"{name} {show_time(t)}" for name, t in self.others.items())
         budget = self.limit.show(self.limit.most)
-        cells = (self.what, show_time(self.ours), against, measured)
+        cells = (self.what, self._show(self.ours), against, measured)
         return (*cells, budget, self.met, others)
+
+    def _show(self, value: float) -> str:
+        return show_time(value) if self.unit == "s" else f"{value / 1e6:.3g} MB"
 
 
 def show_time(seconds: float) -> str:
