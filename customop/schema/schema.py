@@ -15,7 +15,7 @@ from customop.errors import (
     SchemaError,
     ShapeError,
 )
-from customop.schema.coerce import coerce, remedy
+from customop.schema.coerce import coerce, exact_test, remedy
 from customop.schema.fit import Mismatch
 from customop.schema.infer import infer
 from customop.schema.parameters import (
@@ -419,8 +419,11 @@ def coercion(
 ) -> Callable[[Any], Any]:
     """A function that coerces one argument and names it in errors."""
     declared, name = parameter.type, parameter.name
+    fits = exact_test(declared) or (lambda value: False)
 
     def coerce_argument(value: Any) -> Any:
+        if fits(value):
+            return value
         try:
             return coerce(value, declared)
         except Mismatch as error:
