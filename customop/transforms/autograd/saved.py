@@ -8,7 +8,7 @@ see `runs`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from customop.arrays.describe import abbreviated
@@ -32,14 +32,17 @@ from customop.transforms.autograd.tracer import GradTracer
 __all__ = ["check_unwritten", "watch"]
 
 
-def _kept(node: Node) -> Iterator[tuple[str, Any]]:
-    """Arrays that a node keeps, and what messages call them."""
-    for i, value in enumerate(node.saved_arrays):
-        yield f"array {i}", value
+def _kept(node: Node) -> dict[str, Any]:
+    """What a node keeps, by the names in messages: saved arrays, leaves of attributes."""
+    kept = {f"array {i}": value for i, value in enumerate(node.saved_arrays)}
     for name, value in vars(node).items():
         if not name.startswith("node_") and name != "saved_arrays":
-            for leaf in flat(value):
-                yield f"ctx.{name}", leaf
+            leaves = flat(value)
+            if len(leaves) == 1 and leaves[0] is value:
+                kept[f"ctx.{name}"] = value
+            else:
+                kept |= {f"ctx.{name}, item {i}": v for i, v in enumerate(leaves)}
+    return kept
 
 
 def _real_array(value: Any) -> Any:
@@ -55,7 +58,7 @@ def _real_array(value: Any) -> Any:
 def check_unwritten(node: Node) -> None:
     """Raise for an array that an operator has written since the node kept it."""
     then = node.node_moment or node.node_number
-    for name, value in _kept(node):
+    for name, value in _kept(node).items():
         if last_write(_real_array(value)) > then:
             raise node.node_op.error(
                 GradientError,
@@ -69,22 +72,22 @@ def check_unwritten(node: Node) -> None:
 
 
 class _Watch:
-    """What a watched node keeps: checksums, the place of the call, and its arguments."""
+    """What a watched node keeps: marks of the values, the place of the call, and its arguments."""
 
-    __slots__ = ("is_sampled", "names", "place", "sums")
+    __slots__ = ("is_sampled", "marks", "names", "place")
 
     def __init__(
         self, node: Node, args: Sequence[Any], out: Any, is_sampled: bool
     ) -> None:
         self.place: str = caller_place()
         self.is_sampled: bool = is_sampled
-        # Identity of an array -> the parameter that it was passed for.
+        # Identity of an array or list -> the parameter that it was passed for.
         self.names: dict[int, str] = {id(_real_array(v)): "" for v in flat(out)}
         for p, value in zip(node.node_op.schema.parameters, args, strict=True):
-            for leaf in flat(value):
-                if is_array(leaf):
-                    self.names.setdefault(id(_real_array(leaf)), p.name)
-        self.sums: list[int | None] = _checksums(node)
+            for item in (value, *flat(value)):
+                if is_array(item) or type(item) is list:
+                    self.names.setdefault(id(_real_array(item)), p.name)
+        self.marks: Marks = _marks(node)
 
 
 def watch(args: Sequence[Any], out: Any, *, is_sampled: bool) -> None:
@@ -102,25 +105,56 @@ def watch(args: Sequence[Any], out: Any, *, is_sampled: bool) -> None:
             node.node_backward = _checked_backward
 
 
-def _checksums(node: Node) -> list[int | None]:
-    return [checksum(_real_array(value)) for _, value in _kept(node)]
+# Name in `_kept` -> the mark of the value.
+Marks = dict[str, Any]
+
+
+def _marks(node: Node) -> Marks:
+    return {name: _mark(value) for name, value in _kept(node).items()}
+
+
+def _mark(value: Any) -> Any:
+    """What differs once somebody has overwritten a value, or put another in its place."""
+    if isinstance(value, _PLAIN):
+        return repr(value)  # nan equals nan
+    return checksum(_real_array(value))
+
+
+_PLAIN = (bool, int, float, complex, str, type(None))
 
 
 def _checked_backward(node: Node, *grads: Any) -> Any:
-    """Compare the checksums around a run of the backward formula."""
+    """Compare the marks around a run of the backward formula."""
     watch = node.node_watch
-    changed = _changed(node, watch.sums)
-    if changed is not None:
-        _raise_or_warn(watch, _overwritten(node, *changed))
-        watch.sums = _checksums(node)
+    name = _changed(node, watch.marks)
+    if name is not None:
+        _raise_or_warn(watch, _overwritten(node, name))
+        watch.marks = _marks(node)
     found = type(node).node_backward(node, *grads)
-    changed = _changed(node, watch.sums)
-    if changed is not None:
-        name, array = changed
-        if name.startswith("array ") or id(array) in watch.names:
-            _raise_or_warn(watch, _written_by_formula(node, name, array))
-        watch.sums = _checksums(node)  # a formula may keep a state of its own in ctx
+    name = _changed(node, watch.marks)
+    if name is not None:
+        # A formula may keep a state of its own in ctx.
+        if name.startswith("array ") or watch.names.get(id(_value(node, name))):
+            _raise_or_warn(watch, _written_by_formula(node, name))
+        watch.marks = _marks(node)
     return found
+
+
+def _changed(node: Node, before: Marks) -> str | None:
+    """Name of the first value that is not as it was, or None."""
+    now = _marks(node)
+    if now == before:
+        return None
+    names = [*before, *now]
+    return next(n for n in names if n not in now or now[n] != before.get(n, now))
+
+
+def _value(node: Node, name: str) -> Any:
+    """The array of a name in `_kept`, or the list that holds it."""
+    value = _real_array(_kept(node).get(name))
+    if is_array(value):
+        return value
+    return getattr(node, name.partition(",")[0].removeprefix("ctx."), None)
 
 
 def _raise_or_warn(watch: _Watch, fault: CustomOpError) -> None:
@@ -132,20 +166,13 @@ def _raise_or_warn(watch: _Watch, fault: CustomOpError) -> None:
     warn_caller(str(fault))
 
 
-def _changed(node: Node, before: Sequence[int | None]) -> tuple[str, Any] | None:
-    """Name and value of the first array whose checksum has changed, or None."""
-    if _checksums(node) == before:
-        return None
-    for (name, value), checksum_before in zip(_kept(node), before, strict=False):
-        array = _real_array(value)
-        if checksum(array) != checksum_before:
-            return name, array
-    return "ctx", None  # the formula set or deleted an attribute
+def _text(value: Any) -> str:
+    return abbreviated(value) if is_array(value) else f"a {type(value).__name__}"
 
 
-def _overwritten(node: Node, name: str, array: Any) -> GradientError:
-    watch = node.node_watch
-    parameter = watch.names.get(id(array))
+def _overwritten(node: Node, name: str) -> GradientError:
+    watch, value = node.node_watch, _value(node, name)
+    parameter = watch.names.get(id(value))
     do = "save a copy in setup_context"
     if parameter:
         name, do = f"argument '{parameter}'", f"pass {parameter}.copy()"
@@ -153,7 +180,7 @@ def _overwritten(node: Node, name: str, array: Any) -> GradientError:
         name, do = "the result", "write to a copy of it: y = y.copy()"
     return node.node_op.error(
         GradientError,
-        f"{name}, {abbreviated(array)}, was overwritten after the call, and backward"
+        f"{name}, {_text(value)}, was overwritten after the call, and backward"
         " needs its old values",
         f"called at {watch.place}",
         do=f"{do}, or write after backward",
@@ -162,10 +189,11 @@ def _overwritten(node: Node, name: str, array: Any) -> GradientError:
     )
 
 
-def _written_by_formula(node: Node, name: str, array: Any) -> ContractError:
+def _written_by_formula(node: Node, name: str) -> ContractError:
     return node.node_op.error(
         ContractError,
-        f"backward writes into {name}, {abbreviated(array)}, which was saved for it",
+        f"backward writes into {name}, {_text(_value(node, name))}, which was"
+        " saved for it",
         f"backward at {place(node.node_rule.backward)}",
         do="compute a new array: y = y * 2.0 instead of y *= 2.0",
         parameter=None,

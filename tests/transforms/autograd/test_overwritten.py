@@ -253,6 +253,36 @@ def test_what_a_rule_saved_is_named() -> None:
         co.grad(program)(X)
 
 
+@pytest.mark.parametrize("change", ["item", "length"])
+def test_a_list_of_numbers_that_changes(change: str) -> None:
+    """A list that a rule keeps is compared as an array is."""
+
+    def setup(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.factors = inputs[1]
+
+    def scale(x: np.ndarray[Any, Any], factors: list[float]) -> np.ndarray[Any, Any]:
+        return x * float(np.prod(factors))
+
+    def backward(ctx: Any, g: Any) -> Any:
+        return g * float(np.prod(ctx.factors)), None
+
+    op = define(scale, backward, setup, schema="(Array x, float[] factors) -> Array")
+
+    def program(x: Any) -> Any:
+        factors = [2.0, 3.0]
+        y = np.sum(op(x, factors))
+        if change == "item":
+            factors[1] = 5.0
+        else:
+            factors.append(5.0)
+        return y
+
+    with pytest.raises(co.GradientError) as caught:
+        co.grad(program)(X)
+    assert "argument 'factors', a list, was overwritten after" in str(caught.value)
+    assert "pass factors.copy(), or write after backward" in str(caught.value)
+
+
 def test_a_kernel_that_returns_its_own_buffer_is_found() -> None:
     """The result of the first call is overwritten by the second."""
     buffer = np.empty(3)
