@@ -32,6 +32,7 @@ from customop.testing.checks.found import found_samples
 from customop.testing.checks.outcomes import Done, outcomes
 from customop.testing.checks.session import Session
 from customop.testing.close import check_bounds
+from customop.testing.inputs.find import registered_samples
 from customop.testing.inputs.memory import map_arrays
 from customop.testing.inputs.oracle import random_state_kept
 
@@ -243,14 +244,17 @@ def _done(
     atol: float | None,
 ) -> Generator[Done, None, None]:
     """The outcomes of checks, in order."""
-    is_given = args is not None or kwargs is not None or bool(op.sample_inputs())
+    is_call = args is not None or kwargs is not None
+    given = [_given(op, args, kwargs)] if is_call else registered_samples(op)
     try:
-        samples = _samples(op, args, kwargs, checks)
+        samples = given or found_samples(op, checks[0])
     except OpCheckError as error:  # a crash while they are sought
         yield Done(error, 0.0)
         yield from [Done("SKIPPED: no inputs are found", 0.0)] * (len(checks) - 1)
         return
-    yield from outcomes(Session(op, samples, rtol, atol, is_given=is_given), checks)
+    how = {"is_given": bool(given), "keeps_shapes": is_call}
+    session = Session(op, samples, rtol, atol, **how)
+    yield from outcomes(session, checks)
 
 
 # ---- what was asked for ----
@@ -301,15 +305,12 @@ def _operator(op: object) -> Operator[..., Any]:
     return op
 
 
-def _samples(
+def _given(
     op: Operator[..., Any],
     args: tuple[Any, ...] | None,
     kwargs: Mapping[str, Any] | None,
-    checks: Sequence[Check],
-) -> list[Sample]:
-    """The samples to check on: the call that was given, or those that are found."""
-    if args is None and kwargs is None:
-        return found_samples(op, checks[0])
+) -> Sample:
+    """The call that was given."""
     if args is not None and not isinstance(args, tuple | list):
         raise ArgumentError(
             f"opcheck: args is {type(args).__name__}, must be a tuple of arguments",
@@ -325,7 +326,7 @@ def _samples(
                     " data",
                     do="pass arrays with data",
                 )
-    return [_on_host(op, sample)]
+    return _on_host(op, sample)
 
 
 def _on_host(op: Operator[..., Any], sample: Sample) -> Sample:

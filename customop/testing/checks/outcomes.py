@@ -33,7 +33,7 @@ PATIENCE = 60.0
 # Calls of the operator for one sample, at most: they may take so long together.
 _CALLS = 1000
 # The patience with an operator that is known to hang is so much less.
-_SHORTER = 12
+SHORTER = 12
 
 
 class Done(NamedTuple):
@@ -183,7 +183,7 @@ class _Apart:
         """The outcome of a check that has crashed, which is repeated to see where."""
         start = perf_counter()
         if crash.hangs and not self.knows_hang:
-            self.knows_hang, self.patience = True, self.patience / _SHORTER
+            self.knows_hang, self.patience = True, self.patience / SHORTER
         sample, again = last_before_crash(
             lambda: _done(check, self.session, reported), self.patience
         )

@@ -63,11 +63,22 @@ class Session:
         How close results must be; by default their dtypes decide.
     is_given : bool
         Whether the user has passed or registered the samples; else they were found.
+    keeps_shapes : bool
+        Whether their shapes belong together, as those of the arguments of one call.
     notes : list of str
         Remarks of the running check, for the table.
     """
 
-    __slots__ = ("_known", "atol", "is_given", "notes", "op", "rtol", "samples")
+    __slots__ = (
+        "_known",
+        "atol",
+        "is_given",
+        "keeps_shapes",
+        "notes",
+        "op",
+        "rtol",
+        "samples",
+    )
 
     def __init__(
         self,
@@ -77,12 +88,14 @@ class Session:
         atol: float | None = None,
         *,
         is_given: bool = True,
+        keeps_shapes: bool = False,
     ) -> None:
         self.op: Operator[..., Any] = op
         self.samples: list[Sample] = list(samples)
         self.rtol: float | None = rtol
         self.atol: float | None = atol
         self.is_given: bool = is_given
+        self.keeps_shapes: bool = keeps_shapes
         self.notes: list[str] = []
         # Purpose and identity of a sample -> the sample and a result. The sample is kept
         # so that no other gets its identity.

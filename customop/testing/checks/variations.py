@@ -38,8 +38,18 @@ __all__ = ["check_dtypes", "check_layouts", "in_dtypes", "in_layouts"]
 
 
 def in_layouts(session: Session, sample: Sample) -> Iterator[Sample]:
-    """The sample in other layouts."""
-    return layouts(session.op, sample)
+    """The sample in other layouts.
+
+    The shapes of the arguments of a call belong together, unless the operator says
+    which others it takes.
+    """
+    op = session.op
+    declares = op.schema.has_shapes or op.tags.intersection(_OF_ANY_SHAPE)
+    return layouts(op, sample, keeps_shapes=session.keeps_shapes and not declares)
+
+
+# Tags of operators that take arrays of any shape.
+_OF_ANY_SHAPE = (Tag.pointwise, Tag.reduction)
 
 
 def check_layouts(session: Session, sample: Sample) -> str:

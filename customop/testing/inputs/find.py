@@ -20,7 +20,7 @@ from customop.testing.inputs.oracle import (
 from customop.testing.inputs.patterns import Pattern, Patterns, distinct, find_patterns
 from customop.testing.inputs.trials import Trial, call_of
 
-__all__ = ["base_samples", "patterns_of"]
+__all__ = ["base_samples", "patterns_of", "registered_samples"]
 
 
 def base_samples(
@@ -48,9 +48,15 @@ def base_samples(
     ArgumentError
         If none are found, or those registered do not fit the schema.
     """
-    given = op.sample_inputs()
-    if given:
-        return [_checked(op, sample) for sample in given[:count]]
+    return registered_samples(op, count) or _found(op, count, seed)
+
+
+def registered_samples(op: Operator[..., Any], count: int = 10) -> list[Sample]:
+    """Those of `Operator.register_sample_inputs`; an error if they do not fit."""
+    return [_checked(op, sample) for sample in op.sample_inputs()[:count]]
+
+
+def _found(op: Operator[..., Any], count: int, seed: int) -> list[Sample]:
     found = patterns_of(op)
     oracle = Oracle(op, uses_fake=found.uses_fake)
     trials = _accepted(oracle, _trials(found.patterns), count, seed)

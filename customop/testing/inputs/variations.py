@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -98,13 +99,17 @@ LAYOUTS: dict[str, tuple[_Vary, bool]] = {
 }
 
 
-def layouts(op: Operator[..., Any], sample: Sample) -> Iterator[Sample]:
+def layouts(
+    op: Operator[..., Any], sample: Sample, *, keeps_shapes: bool = False
+) -> Iterator[Sample]:
     """The arrays of a sample in other layouts: each by itself, then all at once.
 
     Parameters
     ----------
     op : Operator
     sample : Sample
+    keeps_shapes : bool
+        Whether numbers of axes stay, and lengths that are equal stay equal.
 
     Yields
     ------
@@ -123,13 +128,17 @@ def layouts(op: Operator[..., Any], sample: Sample) -> Iterator[Sample]:
         if len(new) > 1:
             yield replaced(op, sample, new, f"{note} of all arrays")
     oracle = Oracle.around(op, sample)
-    yield from (s for s in _other_shapes(op, sample, arrays) if oracle.takes(s))
+    others = _emptied_together(op, sample, arrays)
+    if not keeps_shapes:
+        others = chain(_scalars(op, sample, arrays), others)
+        others = chain(others, _emptied_alone(op, sample, arrays))
+    yield from (s for s in others if oracle.takes(s))
 
 
 # ---- arrays without axes and without elements ----
 
 
-def _other_shapes(
+def _scalars(
     op: Operator[..., Any], sample: Sample, arrays: Sequence[Place]
 ) -> Iterator[Sample]:
     scalars = {place: _without_axes(x) for place, x, _ in arrays if x.ndim}
@@ -138,9 +147,19 @@ def _other_shapes(
     singles = list(scalars)[0 if is_symmetric(op) else 1 :]
     for place in singles if len(arrays) > 1 else ():
         yield replaced(op, sample, {place: scalars[place]}, f"no axes in '{place}'")
+
+
+def _emptied_together(
+    op: Operator[..., Any], sample: Sample, arrays: Sequence[Place]
+) -> Iterator[Sample]:
     for length in dict.fromkeys(n for _, x, _ in arrays for n in x.shape if n):
         new = {p: _emptied(x, length) for p, x, _ in arrays if length in x.shape}
         yield replaced(op, sample, new, f"no length for axes of length {length}")
+
+
+def _emptied_alone(
+    op: Operator[..., Any], sample: Sample, arrays: Sequence[Place]
+) -> Iterator[Sample]:
     for place, x, _ in arrays:
         for axis in range(x.ndim):
             shape = [*x.shape[:axis], 0, *x.shape[axis + 1 :]]
