@@ -8,6 +8,7 @@ from customop.arrays.fake import FakeArray, fake_like
 from customop.arrays.kinds import register_array_type
 from customop.arrays.numpy_protocol import getitem, register_numpy_function
 from customop.config import config
+from customop.core.boxes import is_view, write_back
 from customop.core.definition import fallthrough_kernel
 from customop.core.explain import Candidate, Explanation
 from customop.core.grad_rules import Formula
@@ -125,6 +126,7 @@ __all__ = [
     "hessian",
     "impl",
     "infer_schema",
+    "is_view",
     "jacfwd",
     "jacrev",
     "jvp",
@@ -150,6 +152,7 @@ __all__ = [
     "variable",
     "vjp",
     "vmap",
+    "write_back",
 ]
 
 # Only tests and profiling need these names: they are imported at the first access, which

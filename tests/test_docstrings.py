@@ -21,7 +21,17 @@ with warnings.catch_warnings():
 pytestmark = pytest.mark.exhaustive
 
 # Names of values, which are documented where they are defined.
-VALUES = {"ArrayT", "DType", "Device", "Scalar", "config", "native", "ops"}
+VALUES = {
+    "ArrayT",
+    "DType",
+    "Device",
+    "Scalar",
+    "config",
+    "native",
+    "ops",
+    "is_view",
+    "write_back",
+}
 
 
 def public() -> dict[str, Any]:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from customop.arrays.array import Array
 from customop.arrays.describe import abbreviated, describe
 from customop.arrays.dtypes import dtype_of
+from customop.arrays.fit import plain_refused
 from customop.arrays.kinds import (
     FAKE_ARRAY,
     add_array_class,
@@ -21,6 +22,7 @@ from customop.arrays.kinds import (
     has_memory,
     is_array,
     is_fake,
+    is_traced,
     normalize_device,
 )
 from customop.arrays.lost import SETITEM, asked_by_setitem
@@ -108,6 +110,20 @@ class FakeArray(ArrayMethods):
             f"{asked} {describe(self)}, which has no data",
             do=f"{do}, or call with real arrays",
         )
+
+    @property
+    def box_is_scalar(self) -> bool:
+        """Whether NumPy's value may be a scalar; without data it cannot be known."""
+        return not self.shape
+
+    def box_write(self, new: Any) -> None:
+        """Write a whole new value of this shape and dtype: there is no data to change."""
+        if is_traced(new):
+            raise plain_refused("a write", new)
+
+    def box_like(self, constant: Any) -> Any:
+        """An array that takes values like this one."""
+        return constant
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise self._no_data("np.asarray() or a NumPy kernel")

@@ -6,11 +6,12 @@ import inspect
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, overload
 
 import numpy as np
 
 from customop.arrays.describe import describe
+from customop.arrays.fit import check_outs, write_out
 from customop.arrays.foreign import (
     UNDECIDED,
     answer,
@@ -18,6 +19,7 @@ from customop.arrays.foreign import (
     at_home,
     others_decide,
 )
+from customop.arrays.writing import WritingMethods
 from customop.errors import ArgumentError, MissingRuleError, RegistrationError
 
 __all__ = ["getitem", "register_numpy_function"]
@@ -44,10 +46,12 @@ def register_numpy_function(
     ----------
     function : callable or tuple
         A NumPy function or ufunc, or a pair such as ``(np.add, "reduce")``.
-        For ``x[key]``, pass ``operator.getitem`` of the standard library.
+        For ``x[key]``, pass ``operator.getitem`` of the standard library; for
+        ``x[key] = value``, ``operator.setitem``.
     fn : callable, optional
         An operator, or a function that calls operators; it takes what users pass to
-        the NumPy function. Without it, a decorator is returned.
+        the NumPy function. For ``operator.setitem`` it returns the whole array with
+        that part replaced. Without it, a decorator is returned.
 
     Returns
     -------
@@ -87,8 +91,8 @@ def register_numpy_function(
 
 def numpy_name(function: Any) -> str:
     """``np.linalg.inv`` for that function."""
-    if function is INDEXING:
-        return "x[key]"
+    if function in (INDEXING, SETTING):
+        return "x[key]" if function is INDEXING else "x[key] = value"
     if isinstance(function, tuple):
         return f"{numpy_name(function[0])}.{function[1]}"
     module = (getattr(function, "__module__", None) or "numpy").replace(
@@ -108,24 +112,34 @@ def call_numpy(function: Any, *args: Any, **kwargs: Any) -> Any:
 # ---- results written into arrays ----
 
 
-def check_out(
+def _run(
     function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], value: Any
-) -> None:
-    """Raise if a call has `out`, by name or by position; `value` would be written.
+) -> Any:
+    """Call the operator of a NumPy function; its result goes to `out`, if that is given.
 
-    Every call of a ufunc, function or method that a user writes passes here.
+    Every call of a ufunc, function or method with more than the array `value` passes here.
     """
-    out = kwargs.get("out")
+    keywords = {**kwargs}
+    out = keywords.pop("out", None)
     if out is None and len(args) > 1:
-        place = _place_of_out(function)
-        out = args[place] if 0 <= place < len(args) else None
+        at = _place_of_out(function)
+        if 0 <= at < len(args):
+            out = args[at]
+            args = (*args[:at], None, *args[at + 1 :])
     if out is None or (isinstance(out, tuple) and all(o is None for o in out)):
-        return
-    raise ArgumentError(
-        f"{numpy_name(function)}(out=...) would write {describe(value)} into an array in"
-        " place",
-        do="use the result: x = x + y instead of x += y or out=x",
-    )
+        return call_numpy(function, *args, **keywords)
+    outs = out if isinstance(out, tuple) else (out,)
+    name = numpy_name(function)
+    check_outs(outs, name, value)
+    widens = isinstance(function, np.ufunc) and function is not np.matmul
+    where = keywords.pop("where", True) if isinstance(function, np.ufunc) else True
+    casting = keywords.pop("casting", "same_kind")
+    found = call_numpy(function, *args, **keywords)
+    news = found if isinstance(found, tuple) else (found,)
+    for one, new in zip(outs, news, strict=True):
+        if one is not None:
+            write_out(one, new, name, casting, where, widens=widens)
+    return outs[0] if len(outs) == 1 else outs
 
 
 @lru_cache(maxsize=1024)
@@ -199,8 +213,8 @@ def _both(ufunc: np.ufunc, reflected: str) -> tuple[Any, Any]:
 def _method(function: Any) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         if args or kwargs:
-            check_out(function, (self, *args), kwargs, self)
-        return call_numpy(function, self, *args, **kwargs)
+            return _run(function, (self, *args), kwargs, self)
+        return call_numpy(function, self)
 
     method.__name__ = function.__name__
     method.__doc__ = f"As `numpy.{function.__name__}`."
@@ -231,11 +245,12 @@ def getitem(x: Any, key: Any) -> Any:
     return call_numpy(INDEXING, x, key)
 
 
-# The key for x[key] in `FUNCTIONS`.
+# The keys for x[key] and x[key] = value in `FUNCTIONS`.
 INDEXING = operator.getitem
+SETTING = operator.setitem
 
 
-class ArrayMethods:
+class ArrayMethods(WritingMethods):
     """Operators, methods and protocols of an array, made of NumPy's functions.
 
     A class that inherits them needs `shape` and `dtype`. Everything else calls the
@@ -290,10 +305,20 @@ class ArrayMethods:
         """Real parts."""
         return call_numpy(np.real, self)
 
+    @real.setter
+    def real(self, value: Any) -> None:
+        self.real[...] = value
+
     @property
     def imag(self) -> Any:
         """Imaginary parts."""
         return call_numpy(np.imag, self)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        if self.dtype.kind != "c":
+            raise TypeError("array does not have imaginary part to set")
+        self.imag[...] = value
 
     def __len__(self) -> int:
         if not self.shape:
@@ -306,11 +331,15 @@ class ArrayMethods:
     def __getitem__(self, key: Any) -> Any:
         return call_numpy(INDEXING, self, key)
 
-    def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        raise ArgumentError(
-            f"{describe(self)} cannot be written in place",
-            do="build the new array: np.where(mask, a, b), np.concatenate or np.stack",
-        )
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if self.box_is_scalar:
+            raise ArgumentError(
+                f"{describe(self)} is a scalar, which cannot be written in place",
+                do="write into an array: np.zeros_like(x), or np.zeros(shape, like=x)",
+            )
+        new = call_numpy(SETTING, self, key, value)
+        if new is not self:
+            self.box_write(new)
 
     if TYPE_CHECKING:  # the tables below, for type checkers
 
@@ -377,7 +406,6 @@ class ArrayMethods:
         def diagonal(self, *args: Any, **kwargs: Any) -> Any: ...
         def trace(self, *args: Any, **kwargs: Any) -> Any: ...
         def copy(self, *args: Any, **kwargs: Any) -> Any: ...
-        def flatten(self, *args: Any, **kwargs: Any) -> Any: ...
 
     else:
         # ---- arithmetic ----
@@ -416,7 +444,6 @@ class ArrayMethods:
         ravel, squeeze = _method(np.ravel), _method(np.squeeze)
         swapaxes, diagonal = _method(np.swapaxes), _method(np.diagonal)
         trace, copy = _method(np.trace), _method(np.copy)
-        flatten = _method(np.ravel)
 
     def reshape(self, *shape: Any, **kwargs: Any) -> Any:
         """As `numpy.reshape`; the lengths may come one by one."""
@@ -430,11 +457,9 @@ class ArrayMethods:
         """As `numpy.astype`."""
         return call_numpy(np.astype, self, dtype, **kwargs)
 
-    def sort(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refused: it would write in place."""
-        raise ArgumentError(
-            f"{describe(self)} cannot be sorted in place", do="write np.sort(x)"
-        )
+    def flatten(self, order: str = "C") -> Any:
+        """As `numpy.ndarray.flatten`: a copy."""
+        return call_numpy(np.copy, call_numpy(np.ravel, self, order))
 
     # ---- protocols ----
 
@@ -448,8 +473,7 @@ class ArrayMethods:
             return NotImplemented
         function = ufunc if method == "__call__" else (ufunc, method)
         if kwargs:
-            check_out(function, inputs, kwargs, self)
-            kwargs.pop("out", None)
+            return _run(function, inputs, kwargs, self)
         return call_numpy(function, *inputs, **kwargs)
 
     def __array_function__(
@@ -458,8 +482,11 @@ class ArrayMethods:
         if len(classes) > 1 and any_foreign(classes, "__array_function__"):
             return NotImplemented
         if kwargs or len(args) > 1:
-            check_out(function, args, kwargs, self)
-        return call_numpy(function, *args, **kwargs)
+            found = _run(function, args, kwargs, self)
+        else:
+            found = call_numpy(function, *args)
+        # Buffers take traced values later.
+        return self.box_like(found) if function in _CREATORS else found
 
     def __cupy_override_elementwise_kernel__(
         self, kernel: Any, *args: Any, **kwargs: Any
@@ -475,3 +502,9 @@ class ArrayMethods:
 def _one(items: tuple[Any, ...]) -> Any:
     """``(2, 3)`` from both ``f(2, 3)`` and ``f((2, 3))``."""
     return items[0] if len(items) == 1 else items
+
+
+# Functions that make buffers like an array, which may be filled by traced values.
+_LIKE: tuple[Any, ...] = (np.zeros_like, np.ones_like, np.empty_like, np.full_like)
+_BY_SHAPE: tuple[Any, ...] = (np.zeros, np.ones, np.empty, np.full, np.eye, np.identity)
+_CREATORS: frozenset[Any] = frozenset((*_LIKE, *_BY_SHAPE))

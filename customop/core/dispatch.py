@@ -14,10 +14,12 @@ from customop.arrays.kinds import (
     FAKE,
     TRACED,
     is_array,
+    is_traced,
     kind_of,
 )
 from customop.core.arguments import as_array, check_writable, in_c_order, kind_of_call
 from customop.core.array_classes import find_array_rule
+from customop.core.boxes import handle_boxes
 from customop.core.contract.proof import Proof, proof_of
 from customop.core.contract.proven import AfterCall, FakeProof
 from customop.core.contract.results import (
@@ -53,7 +55,7 @@ __all__ = [
 
 
 @runs_kernels
-def dispatch(op: RuleTable, args: Sequence[Any]) -> Any:  # noqa: C901  # one frame
+def dispatch(op: RuleTable, args: Sequence[Any]) -> Any:  # noqa: C901, PLR0912  # one frame
     """Call an operator by the slow path, which is the specification of the fast one.
 
     Parameters
@@ -63,6 +65,7 @@ def dispatch(op: RuleTable, args: Sequence[Any]) -> Any:  # noqa: C901  # one fr
         Coerced values of all parameters, in the order of the schema.
     """
     top: Any = None
+    is_mixed = False
     watched_by: Sequence[Any] = ()
     if open_modes or op.sees_seed:
         top = mode_for(op)
@@ -71,10 +74,18 @@ def dispatch(op: RuleTable, args: Sequence[Any]) -> Any:  # noqa: C901  # one fr
         value = args[slot]
         if kind_of[type(value)] is TRACED:
             interpreter = value.interpreter
-            if top is None or interpreter.level > top.level:
+            if top is None:
                 top = interpreter
+            elif interpreter is not top:
+                is_mixed = True
+                if interpreter.level > top.level:
+                    top = interpreter
     if op.nested_slots:
-        top = highest(top, nested_leaves(op, args))
+        leaves = nested_leaves(op, args)
+        top = highest(top, leaves)
+        is_mixed = is_mixed or any(
+            is_traced(v) and v.interpreter is not top for v in leaves
+        )
     if top is None:
         # The kernel is called here, so that few frames are above it.
         try:
@@ -89,9 +100,10 @@ def dispatch(op: RuleTable, args: Sequence[Any]) -> Any:  # noqa: C901  # one fr
         return proof.run(kernel, values, keywords)
     if not top.alive:
         raise leaked(op, top)
-    if watched_by:
-        return observed(op, top, top.handle, args)(op, args)
-    return top.handle(op, args)
+    handle = observed(op, top, top.handle, args) if watched_by else top.handle
+    if is_mixed or op.view_slot >= 0:
+        return handle_boxes(handle, top, op, args)
+    return handle(op, args)
 
 
 @runs_kernels

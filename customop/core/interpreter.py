@@ -18,8 +18,11 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from customop.arrays.kinds import is_array
 from customop.arrays.lost import Refusal
 from customop.arrays.nested import flat, map_nested, map_result
+from customop.arrays.pytree import flatten
+from customop.core.boxes import fill, frozen
 from customop.core.observe import open_modes
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
@@ -88,6 +91,8 @@ class Interpreter(ABC):
     # The last error for one of its tracers whose value was asked for.
     refused: Refusal | None = None
     tracer_class: ClassVar[type[Tracer]] = Tracer
+    # The arguments of the transformed function, to find those that share memory.
+    inputs: Any = ()
     # Called by dispatch: `process` itself, except for modes.
     handle: Callable[[Any, Sequence[Any]], Any]
 
@@ -135,6 +140,44 @@ class Interpreter(ABC):
         if isinstance(value, Tracer) and value.interpreter is self:
             return value.below
         return value
+
+    def take_out(self, value: Any) -> Any:
+        """As `lower`, for a result that goes to the user, who may write it."""
+        return frozen(self.lower(value))
+
+    # ---- writing in place ----
+
+    def constant(self, value: Any) -> Any:
+        """Make a tracer of a constant, which is written into a tracer of this transform.
+
+        A subclass whose tracers have more than a value overrides it.
+
+        Parameters
+        ----------
+        value : array
+            Of a lower level.
+
+        Returns
+        -------
+        Tracer
+        """
+        return self.wrap(value)
+
+    def replace(self, box: Tracer, new: Any) -> None:
+        """Put the content of another tracer in one, of which the user has the name."""
+        fill(box, new)
+
+    def again(self, op: RuleTable, args: Sequence[Any]) -> Any:
+        """Take a view again, whatever modes are open and also after the end."""
+        token = current_mode.set(None)
+        try:
+            return self.process(op, args)  # type: ignore[arg-type]  # a called table is an operator
+        finally:
+            current_mode.reset(token)
+
+    def given(self) -> list[Any]:
+        """The arrays among `inputs`."""
+        return [v for v in flatten(self.inputs)[0] if is_array(v)]
 
     def end(self) -> None:
         """End the transform: its tracers die."""

@@ -111,6 +111,8 @@ class RuleTable:
         self.is_unary: bool = self.array_slots == (0,) and all(
             p.default is not MISSING for p in schema.parameters[1:]
         )
+        # The argument that results are views of; -1 if they are fresh.
+        self.view_slot: int = _viewed(schema)
         self.sees_seed: bool = Tag.nondeterministic_seeded in definition.tags or any(
             GENERATOR in parts(p.type) for p in schema.parameters
         )
@@ -291,6 +293,16 @@ class RuleTable:
     def forget_proofs(self) -> None:
         """Have every kernel prove its contract again."""
         self.proven = self.sampled = self.copied = frozenset()
+
+
+def _viewed(schema: Schema) -> int:
+    """Number of the array that results are views of; -1 for none."""
+    names = {r.alias.name for r in schema.returns if r.alias is not None}
+    for slot in schema.array_slots:
+        alias = schema.parameters[slot].alias
+        if alias is not None and not alias.is_write and alias.name in names:
+            return slot
+    return -1
 
 
 # Kind -> what makes the fallback of an operator, the newest last. Replaced whole, as

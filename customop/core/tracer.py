@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+import numpy as np
 
 from customop.arrays.describe import describe
 from customop.arrays.kinds import TRACED, add_array_class, device_of
 from customop.arrays.lost import SETITEM, Refusal, asked_by_setitem
 from customop.arrays.numpy_protocol import ArrayMethods
-from customop.errors import (
-    DataDependentError,
-)
+from customop.core import boxes
+from customop.errors import DataDependentError
 
 if TYPE_CHECKING:  # an interpreter makes tracers, and a tracer knows its interpreter
     from customop.core.interpreter import Interpreter
@@ -20,6 +21,10 @@ __all__ = ["Tracer"]
 
 class Tracer(ArrayMethods):
     """A value as one running transform sees it.
+
+    It is a box: code that writes an array in place puts another value in it, so every
+    name for it sees the new value. Attributes whose names begin with ``box_`` are the
+    package's.
 
     Parameters
     ----------
@@ -36,13 +41,71 @@ class Tracer(ArrayMethods):
 
     # Unit libraries take `x.value` for the plain array (astropy 7): a slot of that name
     # would lose track of the value without an error.
-    __slots__ = ("__weakref__", "below", "interpreter")
+    __slots__ = (
+        "__weakref__",
+        "below",
+        "box_layout",
+        "box_origin",
+        "box_place",
+        "box_views",
+        "interpreter",
+    )
+    # The slots that a write replaces: `below` and those of subclasses.
+    content: ClassVar[tuple[str, ...]] = ("below",)
     # Whether Python may branch on the value.
     is_concrete: ClassVar[bool] = True
+
+    if TYPE_CHECKING:
+        # Strides of a box that was written, from before the first write.
+        box_layout: tuple[int, ...] | None
+        # What came in as an argument of the transform.
+        box_origin: Any
+        # Where a view comes from.
+        box_place: boxes.Place | None
+        # Views that are up to date.
+        box_views: dict[int, Any]
 
     def __init__(self, interpreter: Interpreter, value: Any) -> None:
         self.interpreter: Interpreter = interpreter
         self.below: Any = value
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = cls.__dict__.get("__slots__", ())
+        cls.content = (*cls.content, *([own] if isinstance(own, str) else own))
+
+    # ---- the box ----
+
+    def __getattr__(self, name: str) -> Any:
+        """Slots that are not set: those of most boxes, and the content of a stale view."""
+        if name == "box_views":
+            self.box_views = {}
+            return self.box_views
+        if name.startswith("box_"):
+            return None
+        if name in self.content and self.box_place is not None:
+            boxes.renew(self)
+            return getattr(self, name)
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}"
+        )
+
+    @property
+    def box_is_scalar(self) -> bool:
+        """Whether NumPy's value would be a scalar, which never changes."""
+        return boxes.is_scalar(self)
+
+    def box_write(self, new: Any) -> None:
+        """Write a whole new value, of this shape and dtype."""
+        boxes.write(self, new)
+
+    def box_like(self, constant: Any) -> Any:
+        """A constant as a box that takes values like this one."""
+        return boxes.box_of(self, constant)
+
+    def row_strides(self, strides: tuple[int, ...]) -> tuple[int, ...]:
+        """Strides of this value, from those of the value below."""
+        return strides
 
     @property
     def shape(self) -> Any:
@@ -111,12 +174,11 @@ class Tracer(ArrayMethods):
         """Refused: the transform would lose track of the values."""
         raise self._lost("tolist() of", "the array as it is")
 
-    # Tracers never change, so a copy is the tracer itself.
-    def __copy__(self) -> Self:
-        return self
+    def __copy__(self) -> Any:
+        return np.copy(self)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self.__copy__()
 
     def __reduce__(self) -> NoReturn:
         raise self._lost("pickling", "the plain array that goes in")

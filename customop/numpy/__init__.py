@@ -22,6 +22,7 @@ from customop.numpy import (
     shape,
     sort,
     statistics,
+    write,
 )
 
 __all__ = [
@@ -41,4 +42,5 @@ __all__ = [
     "shape",
     "sort",
     "statistics",
+    "write",
 ]

@@ -16,6 +16,7 @@ from customop import (
     Tag,
     fake_like,
     register_numpy_function,
+    write_back,
 )
 from customop.numpy.arguments import counted, only
 from customop.numpy.fakes import device_of, keep_order, view_of
@@ -51,6 +52,11 @@ def _(x: Any, axis: Any) -> FakeArray:
 def _(info: Any, in_dims: Any, x: Any, axis: Any) -> Any:
     axes = counted(axis, x.ndim - 1)
     return _flip(batch_first(x, in_dims[0]), [a + 1 for a in axes]), 0
+
+
+@_flip.register(write_back)
+def _(new: Any, x: Any, axis: Any) -> Any:
+    return np.flip(new, tuple(axis))
 
 
 register_linear(_flip, lambda g, shape, axis: np.flip(g, tuple(axis)))
@@ -258,6 +264,12 @@ def _component(name: str, unit: complex) -> None:
 
     def setup(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.dtype = inputs[0].dtype
+
+    @op.register(write_back)
+    def _(new: Any, x: Any) -> Any:
+        if name == "real":
+            return new + 1j * np.imag(x)
+        return np.real(x) + 1j * new
 
     op.register_autograd(lambda ctx, g: g.astype(ctx.dtype) * unit, setup_context=setup)
     register_linear_jvp(op)

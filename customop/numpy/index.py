@@ -19,6 +19,7 @@ from customop import (
     Operator,
     ShapeError,
     Tag,
+    is_view,
     register_numpy_function,
 )
 from customop.numpy.create import from_list
@@ -34,12 +35,18 @@ from customop.numpy.rules import (
 
 __all__ = [
     "ALL",
+    "check_placed",
     "constant",
+    "gathered_shape",
     "index_",
     "is_integer",
+    "key_of",
     "layout",
+    "rank_of",
     "scatter_add",
     "slice_",
+    "view_shape",
+    "with_rows",
 ]
 
 # An entry of the key of `np::slice` is [] for a new axis, [i] for an integer, or
@@ -50,7 +57,7 @@ ALL = (None, None, None)
 # ---- views: integers, slices, new axes ----
 
 
-def _key(entries: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+def key_of(entries: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
     """The key that NumPy takes."""
     return tuple(
         [slice(*e) if len(e) == 3 else e[0] if len(e) == 1 else None for e in entries]
@@ -60,7 +67,7 @@ def _key(entries: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
 slice_: Operator[..., Any] = numpy_operator(
     "slice",
     "(Array(a) x, int?[][] key) -> Array(a)",
-    lambda x, key: x[_key(key)],
+    lambda x, key: x[key_of(key)],
 )
 
 
@@ -104,20 +111,27 @@ def _(info: Any, in_dims: Any, x: Any, key: Any) -> Any:
     return slice_(batch_first(x, in_dims[0]), [ALL, *key]), 0
 
 
-def _check_placed(g: Any, shape: Sequence[int], key: Sequence[Sequence[Any]]) -> None:
-    """Raise unless `g` has the shape of the view whose gradient it is."""
-    expected = tuple(_view(shape, shape, key)[0])
-    if tuple(g.shape) != expected:
+def view_shape(shape: Sequence[int], key: Sequence[Sequence[Any]]) -> tuple[int, ...]:
+    """Shape of the view of an array of some shape."""
+    return tuple(_view(shape, shape, key)[0])
+
+
+def check_placed(
+    name: str, g: str, own: Any, shape: Sequence[int], key: Sequence[Sequence[Any]]
+) -> None:
+    """Raise unless `g`, of the shape `own`, has the shape of the view."""
+    expected = view_shape(shape, key)
+    if tuple(own) != expected:
         raise ShapeError(
-            f"np::unslice: g has the shape {tuple(g.shape)}, the view {expected}",
-            do="broadcast g to the shape of the view",
+            f"np::{name}: {g} has the shape {tuple(own)}, the view {expected}",
+            do=f"broadcast {g} to the shape of the view",
         )
 
 
 def _place(g: Any, shape: Sequence[int], key: Sequence[Sequence[Any]]) -> Any:
-    _check_placed(g, shape, key)
+    check_placed("unslice", "g", g.shape, shape, key)
     zeros = np.zeros_like(g, shape=tuple(shape), order="C")
-    zeros[_key(key)] = g
+    zeros[key_of(key)] = g
     return zeros
 
 
@@ -131,7 +145,7 @@ _unslice = numpy_operator(
 
 @_unslice.register_fake
 def _(g: Any, shape: Any, key: Any) -> FakeArray:
-    _check_placed(g, shape, key)
+    check_placed("unslice", "g", g.shape, shape, key)
     return FakeArray(shape, g.dtype, device=device_of(g))
 
 
@@ -140,6 +154,12 @@ def _(info: Any, in_dims: Any, g: Any, shape: Any, key: Any) -> Any:
     first = batch_first(g, in_dims[0])
     return _unslice(first, (info.batch_size, *shape), [ALL, *key]), 0
 
+
+# With an integer for each axis NumPy gives a scalar.
+slice_.register(
+    is_view,
+    lambda strides, x, key: len(key) < x.ndim or not all(len(e) == 1 for e in key),
+)
 
 register_linear(slice_, lambda g, shape, key: _unslice(g, shape, key))
 register_linear(_unslice, lambda g, own, shape, key: slice_(g, key))
@@ -201,7 +221,7 @@ index_: Operator[..., Any] = numpy_operator(
 )
 
 
-def _gathered_shape(shape: Sequence[int], indices: Sequence[Any]) -> tuple[int, ...]:
+def gathered_shape(shape: Sequence[int], indices: Sequence[Any]) -> tuple[int, ...]:
     """Shape of the elements that index arrays take."""
     _check_indices(indices, len(shape))
     given = [tuple(a.shape) for a in indices if a is not None]
@@ -213,7 +233,7 @@ def _gathered_shape(shape: Sequence[int], indices: Sequence[Any]) -> tuple[int, 
 
 @index_.register_fake
 def _(x: Any, indices: Any) -> FakeArray:
-    shape = _gathered_shape(x.shape, indices)
+    shape = gathered_shape(x.shape, indices)
     return FakeArray(shape, x.dtype, device=device_of(x))
 
 
@@ -222,7 +242,7 @@ def _check_scattered(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> No
 
     `add.at` of NumPy 2.4.6 reads beyond the memory of `g` if it has to broadcast it.
     """
-    expected = _gathered_shape(shape, indices)
+    expected = gathered_shape(shape, indices)
     if tuple(g.shape) != expected:
         raise ShapeError(
             f"np::scatter_add: g has the shape {tuple(g.shape)}, the places {expected}",
@@ -284,7 +304,7 @@ register_linear_jvp(scatter_add)
 # ---- batches of index arrays ----
 
 
-def _rank(indices: Sequence[Any], dims: Sequence[Any]) -> int:
+def rank_of(indices: Sequence[Any], dims: Sequence[Any]) -> int:
     """The largest number of axes of the index arrays of a row."""
     pairs = zip(indices, dims, strict=True)
     return max(a.ndim - (d is not None) for a, d in pairs if a is not None)
@@ -307,7 +327,7 @@ def constant(array: Any, like: Any) -> Any:
     return from_list(array.ravel().tolist(), list(array.shape), array.dtype, device)
 
 
-def _with_rows(
+def with_rows(
     like: Any, size: int, indices: Sequence[Any], dims: Sequence[Any], rank: int
 ) -> list[Any]:
     """Index arrays for a batch; the first one counts its rows."""
@@ -319,7 +339,7 @@ def _with_rows(
 @index_.register_vmap
 def _(info: Any, in_dims: Any, x: Any, indices: Any) -> Any:
     dim, dims = in_dims
-    rank = _rank(indices, dims)
+    rank = rank_of(indices, dims)
     is_adjacent, at = layout(indices)
     if all(d is None for d in dims):
         out = index_(batch_first(x, dim), [None, *indices])
@@ -328,7 +348,7 @@ def _(info: Any, in_dims: Any, x: Any, indices: Any) -> Any:
         pairs = zip(indices, dims, strict=True)
         return index_(x, [_aligned(a, d, rank) for a, d in pairs]), at
     first = batch_first(x, dim)
-    out = index_(first, _with_rows(x, info.batch_size, indices, dims, rank))
+    out = index_(first, with_rows(x, info.batch_size, indices, dims, rank))
     if at and rank:
         own, there = range(1, 1 + rank), range(1 + at, 1 + at + rank)
         out = np.moveaxis(out, tuple(own), tuple(there))
@@ -338,7 +358,7 @@ def _(info: Any, in_dims: Any, x: Any, indices: Any) -> Any:
 @scatter_add.register_vmap
 def _(info: Any, in_dims: Any, g: Any, shape: Any, indices: Any) -> Any:
     dim, dims = in_dims[0], in_dims[2]
-    rank = _rank(indices, dims)
+    rank = rank_of(indices, dims)
     is_adjacent, at = layout(indices)
     wide = (info.batch_size, *shape)
     if all(d is None for d in dims):
@@ -349,7 +369,7 @@ def _(info: Any, in_dims: Any, g: Any, shape: Any, indices: Any) -> Any:
         own, there = range(1 + at, 1 + at + rank), range(1, 1 + rank)
         first = np.moveaxis(first, tuple(own), tuple(there))
     return scatter_add(
-        first, wide, _with_rows(g, info.batch_size, indices, dims, rank)
+        first, wide, with_rows(g, info.batch_size, indices, dims, rank)
     ), 0
 
 

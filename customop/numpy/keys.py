@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import getitem
+from operator import getitem, setitem
 from operator import index as as_int
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
@@ -15,14 +15,17 @@ from customop.numpy.arguments import as_array, only, shape_of
 from customop.numpy.index import (
     ALL,
     constant,
+    gathered_shape,
     index_,
     is_integer,
     layout,
     scatter_add,
     slice_,
+    view_shape,
 )
+from customop.numpy.write import index_set, slice_set, spread_to
 
-__all__: list[str] = []
+__all__ = ["KeyParts", "parts_of", "turn_of"]
 
 
 # ---- keys ----
@@ -134,32 +137,114 @@ def _parts(x: Any, items: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     return entries, [constant(a, x) for a in arrays]
 
 
-@register_numpy_function(getitem)
-def _getitem(x: Any, key: Any) -> Any:
+class KeyParts(NamedTuple):
+    """The parts of a key: what `np::slice` takes, and index arrays for its result."""
+
+    entries: list[Any]
+    # Empty where the key has none; None for axes without one.
+    arrays: list[Any]
+    # Whether an empty Ellipsis separates adjacent index arrays: as in NumPy their axes
+    # come first then, as if there were an axis between them.
+    is_split: bool
+
+
+def parts_of(x: Any, key: Any) -> KeyParts:
+    """The parts of a key of an array."""
     items, empty = _items(x.shape, key)
     entries, arrays = _parts(x, items)
-    given = [a for a in arrays if a is not None]
-    if not given:
-        return slice_(x, entries)
+    while arrays and arrays[-1] is None:
+        arrays.pop()
+    if not arrays:
+        return KeyParts(entries, arrays, is_split=False)
     try:
-        np.broadcast_shapes(*[tuple(a.shape) for a in given])
+        np.broadcast_shapes(*[tuple(a.shape) for a in arrays if a is not None])
     except ValueError:
         _raise_as_numpy(x.shape, items)
-    view = x if all(e == ALL for e in entries) else slice_(x, entries)
-    while arrays[-1] is None:
-        arrays.pop()
-    found = index_(view, arrays)
-    if empty is None or not _is_array_in(items[:empty]) & _is_array_in(items[empty:]):
-        return found
-    # It separates index arrays as an axis would: their axes come first.
-    is_adjacent, at = layout(arrays)
-    rank = len(np.broadcast_shapes(*[tuple(a.shape) for a in given]))
-    own = tuple(range(at, at + rank))
-    return np.moveaxis(found, own, tuple(range(rank))) if is_adjacent else found
+    return KeyParts(entries, arrays, _is_split(items, empty) and layout(arrays)[0])
+
+
+def _is_split(items: Sequence[Any], empty: int | None) -> bool:
+    if empty is None:
+        return False
+    return _is_array_in(items[:empty]) and _is_array_in(items[empty:])
 
 
 def _is_array_in(items: Sequence[Any]) -> bool:
     return any(hasattr(item, "shape") or isinstance(item, int) for item in items)
+
+
+@register_numpy_function(getitem)
+def _getitem(x: Any, key: Any) -> Any:
+    entries, arrays, is_split = parts_of(x, key)
+    if arrays:
+        view = x if all(e == ALL for e in entries) else slice_(x, entries)
+        found = index_(view, arrays)
+        return np.moveaxis(found, *turn_of(arrays)) if is_split else found
+    if _has_dots(key) and x.shape and all(len(e) == 1 for e in entries):
+        return _without_axes(x, entries)
+    return slice_(x, entries)
+
+
+def turn_of(arrays: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The axes of index arrays in the result, and the first axes."""
+    shapes = [tuple(a.shape) for a in arrays if a is not None]
+    rank = len(np.broadcast_shapes(*shapes))
+    at = layout(arrays)[1]
+    return tuple(range(at, at + rank)), tuple(range(rank))
+
+
+def _has_dots(key: Any) -> bool:
+    return key is Ellipsis or (type(key) is tuple and any(k is Ellipsis for k in key))
+
+
+def _without_axes(x: Any, entries: Sequence[Any]) -> Any:
+    """``x[0, ...]``: a view without axes, where ``x[0]`` is a scalar."""
+    at = entries[0][0] % x.shape[0]
+    return np.reshape(slice_(x, [(at, at + 1, None), *entries[1:]]), ())
+
+
+# ---- x[key] = value ----
+
+
+def _value_for(x: Any, value: Any) -> Any:
+    """A value in the dtype of the array that takes it, cast as NumPy does there."""
+    if not hasattr(value, "shape"):
+        value = as_array(value)
+    if type(value) is np.ndarray and value.dtype != x.dtype:
+        cast = np.empty(value.shape, x.dtype)
+        cast[...] = value  # with NumPy's errors and warnings
+        return cast
+    if value.dtype == x.dtype:
+        return value
+    if value.dtype.kind == "c" and x.dtype.kind != "c":
+        value = np.real(value)
+    return value.astype(x.dtype)
+
+
+@register_numpy_function(setitem)
+def _setitem(x: Any, key: Any, value: Any) -> Any:
+    entries, arrays, is_split = parts_of(x, key)
+    value = _value_for(x, value)
+    if not arrays:
+        return slice_set(x, spread_to(value, view_shape(x.shape, entries)), entries)
+    is_whole = all(e == ALL for e in entries)
+    view = x if is_whole else slice_(x, entries)
+    values = _values_at(value, view.shape, arrays, is_split=is_split)
+    new = index_set(view, values, arrays)
+    return new if is_whole else slice_set(x, new, entries)
+
+
+def _values_at(value: Any, shape: Any, arrays: Any, *, is_split: bool) -> Any:
+    """A value in the shape of the places of index arrays."""
+    places = gathered_shape(shape, arrays)
+    if not is_split:
+        return spread_to(value, places)
+    own, first = turn_of(arrays)
+    turned = (
+        *[places[i] for i in own],
+        *[n for i, n in enumerate(places) if i not in own],
+    )
+    return np.moveaxis(spread_to(value, turned), first, own)
 
 
 # ---- taking along axes ----

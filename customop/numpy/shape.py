@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from customop import FakeArray, ShapeError, register_numpy_function
+from customop import (
+    FakeArray,
+    ShapeError,
+    is_view,
+    register_numpy_function,
+    write_back,
+)
 from customop.numpy.arguments import as_array, as_ints, counted, only, shape_of
 from customop.numpy.fakes import device_of, view_of
 from customop.numpy.rules import batch_first, numpy_operator, register_linear
@@ -106,6 +112,17 @@ def _(info: Any, in_dims: Any, x: Any, shape: Any) -> Any:
     return np.reshape(first, (first.shape[0], *_lengths(first.shape[1:], shape))), 0
 
 
+@_reshape.register(write_back)
+def _(new: Any, x: Any, shape: Any) -> Any:
+    return np.reshape(new, tuple(x.shape))
+
+
+@_reshape.register(is_view)
+def _(strides: Any, x: Any, shape: Any) -> bool:
+    lengths = _lengths(x.shape, shape)
+    return _reshaped_strides(x.shape, strides, lengths) is not None
+
+
 register_linear(_reshape, lambda g, old, shape: np.reshape(g, old))
 
 
@@ -171,6 +188,11 @@ def _(x: Any, axes: Any) -> FakeArray:
 def _(info: Any, in_dims: Any, x: Any, axes: Any) -> Any:
     others = [axis for axis in range(x.ndim) if axis != in_dims[0]]
     return np.transpose(x, (in_dims[0], *[others[a] for a in axes])), 0
+
+
+@_transpose.register(write_back)
+def _(new: Any, x: Any, axes: Any) -> Any:
+    return np.transpose(new, _inverse(axes))
 
 
 register_linear(_transpose, lambda g, shape, axes: np.transpose(g, _inverse(axes)))
@@ -255,6 +277,11 @@ def _(info: Any, in_dims: Any, x: Any, axis: Any) -> Any:
     return np.expand_dims(first, tuple([a + 1 for a in axes])), 0
 
 
+@_expand_dims.register(write_back)
+def _(new: Any, x: Any, axis: Any) -> Any:
+    return np.squeeze(new, tuple(axis))
+
+
 register_linear(_expand_dims, lambda g, shape, axis: np.squeeze(g, tuple(axis)))
 
 
@@ -282,6 +309,11 @@ def _(x: Any, axis: Any) -> FakeArray:
 def _(info: Any, in_dims: Any, x: Any, axis: Any) -> Any:
     first = batch_first(x, in_dims[0])
     return np.squeeze(first, tuple([a + 1 for a in counted(axis, x.ndim - 1)])), 0
+
+
+@_squeeze.register(write_back)
+def _(new: Any, x: Any, axis: Any) -> Any:
+    return np.expand_dims(new, tuple(axis))
 
 
 register_linear(_squeeze, lambda g, shape, axis: np.expand_dims(g, tuple(axis)))
@@ -338,6 +370,11 @@ def _sum_to(g: Any, shape: tuple[int, ...]) -> Any:
     pairs = enumerate(zip(shape, g.shape[extra:], strict=True), extra)
     axes = (*range(extra), *[i for i, (own, n) in pairs if own != n])
     return np.reshape(np.sum(g, axis=axes), shape) if axes else g
+
+
+@_broadcast_to.register(write_back)
+def _(new: Any, x: Any, shape: Any) -> Any:
+    raise ValueError("assignment destination is read-only")
 
 
 register_linear(_broadcast_to, lambda g, old, shape: _sum_to(g, old))

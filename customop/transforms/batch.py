@@ -52,6 +52,10 @@ class BatchTracer(Tracer):
         shape = self.below.shape
         return (*shape[: self.dim], *shape[self.dim + 1 :])
 
+    def row_strides(self, strides: tuple[int, ...]) -> tuple[int, ...]:
+        """Strides of one row, from those of the batch."""
+        return (*strides[: self.dim], *strides[self.dim + 1 :])
+
     def _refused(self, asked: str, instead: str) -> DataDependentError:
         size = self.below.shape[self.dim]
         return DataDependentError(
@@ -79,6 +83,11 @@ class BatchInterpreter(Interpreter):
         if type(value) is BatchTracer and value.interpreter is self:
             return value.dim
         return None
+
+    def constant(self, value: Any) -> BatchTracer:
+        """A constant as a row: one for each, so that rows can differ later."""
+        wide = call_numpy(np.broadcast_to, value, (self.info.batch_size, *value.shape))
+        return BatchTracer(self, call_numpy(np.copy, wide), 0)
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run the operator once for all rows."""

@@ -17,7 +17,7 @@ from customop.arrays.pytree import flatten, map_leaves, unflatten
 from customop.errors import GradientError, check_function
 from customop.transforms.autograd.grad import vjp
 from customop.transforms.jvp import jvp
-from customop.transforms.values import Fresh, as_input, chosen, positions
+from customop.transforms.values import Fresh, as_input, chosen, positions, unwritten
 from customop.transforms.vmap import vmap
 
 __all__ = ["hessian", "jacfwd", "jacrev"]
@@ -37,7 +37,7 @@ def _of_chosen(
     """A function of the chosen arguments; the others are fixed."""
 
     def of_chosen(*chosen: Any) -> Any:
-        given = list(args)
+        given = [unwritten(value) for value in args]
         for position, value in zip(at, chosen, strict=True):
             given[position] = value
         return fn(*given, **kwargs)

@@ -21,6 +21,7 @@ from customop.arrays.nested import (
 )
 from customop.arrays.numpy_protocol import call_numpy
 from customop.arrays.pytree import flatten, map_leaves, unflatten
+from customop.core.boxes import frozen
 from customop.core.contract.results import JVP_RULE, check_returns
 from customop.core.interpreter import Interpreter
 from customop.core.kinds import AUTOGRAD, JVP
@@ -42,7 +43,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class JvpTracer(Tracer):
-    """A value and its tangent."""
+    """A value and its tangent, which is None for a constant."""
 
     __slots__ = ("tangent",)
 
@@ -65,12 +66,19 @@ class JvpInterpreter(Interpreter):
         tangents = [map_outline(value, self._tangent) for value in args]
         if op.schema.written:
             raise self._no_write(op, args)
+        if not _any_moves(op, tangents):
+            return map_nested(op.invoke(primals), self.constant)
         rule = op.find_rule(JVP)
         if rule is None:
             out, tangent = _transposed(self, op, primals, tangents)
         else:
             out, tangent = _by_rule(self, op, rule, primals, tangents)
         return self._pair(op, rule, out, tangent)
+
+    def constant(self, value: Any) -> Any:
+        """A constant as a tracer, if it has a dtype of floats; else the constant."""
+        has_tangent = is_array(value) and is_inexact(value.dtype)
+        return JvpTracer(self, value, None) if has_tangent else value
 
     def _tangent(self, value: Any) -> Any:
         if isinstance(value, JvpTracer) and value.interpreter is self:
@@ -107,6 +115,15 @@ class JvpInterpreter(Interpreter):
             parameter=name,
             kind="jvp",
         )
+
+
+def _any_moves(op: RuleTable, tangents: Sequence[Any]) -> bool:
+    """Whether an argument of a call has a tangent: it is not made of constants alone."""
+    for slot in op.array_slots:
+        if tangents[slot] is not None:
+            return True
+    nested = [flat(tangents[slot]) for slot in op.nested_slots]
+    return any(t is not None for leaves in nested for t in leaves)
 
 
 def _misfit(op: RuleTable, rule: Any, what: str) -> GradientError:
@@ -303,6 +320,7 @@ def jvp(
         )
     interpreter = JvpInterpreter()
     interpreter.fn = fn
+    interpreter.inputs = primals
     tracers = [
         _dual(interpreter, x, t, i)
         for i, (x, t) in enumerate(zip(leaves, directions, strict=True))
@@ -311,10 +329,10 @@ def jvp(
         result = fn(*unflatten(structure, tracers))
     out, aux = split_aux(result, has_aux, "jvp")
     check_outputs(flatten(out)[0], "jvp")
-    value = map_leaves(interpreter.lower, out)
+    value = map_leaves(interpreter.take_out, out)
     tangent = map_leaves(lambda leaf: _tangent_of(interpreter, leaf), out)
     if has_aux:
-        return value, tangent, map_leaves(interpreter.lower, aux)
+        return value, tangent, map_leaves(interpreter.take_out, aux)
     return value, tangent
 
 
@@ -323,10 +341,15 @@ def _dual(
 ) -> JvpTracer:
     primal = as_input(value, f"jvp: primal {index}")
     direction = as_tangent(tangent, primal, f"jvp: tangent {index}")
-    return JvpTracer(interpreter, primal, direction)
+    tracer = JvpTracer(interpreter, frozen(primal), frozen(direction))
+    tracer.box_origin = value
+    return tracer
 
 
 def _tangent_of(interpreter: JvpInterpreter, leaf: Any) -> Any:
     if isinstance(leaf, JvpTracer) and leaf.interpreter is interpreter:
-        return leaf.tangent
+        leaf.below  # noqa: B018  # a view that is stale is taken again
+        if leaf.tangent is not None:
+            return frozen(leaf.tangent)
+        leaf = leaf.below
     return call_numpy(np.zeros_like, leaf if is_array(leaf) else np.asarray(leaf))

@@ -25,6 +25,7 @@ __all__ = [
     "or_zeros",
     "positions",
     "split_aux",
+    "unwritten",
 ]
 
 
@@ -46,6 +47,18 @@ def as_input(value: Any, what: str) -> Any:
             do="pass x.astype(float)",
         )
     return value
+
+
+def unwritten(value: Any) -> Any:
+    """An argument that a transform does not follow: its arrays may only be read.
+
+    Lists and dicts stay, since a function may add to them.
+    """
+    if isinstance(value, np.ndarray):
+        view = value.view()
+        view.setflags(write=False)
+        return view
+    return tuple([unwritten(v) for v in value]) if type(value) is tuple else value
 
 
 def as_cotangent(given: Any, output: Any, what: str) -> Any:

@@ -255,4 +255,42 @@ _WHERE = [
     _row("clip_ints", lambda x: np.clip(x, 2, 7), _INTS),
 ]
 
-SAMPLES = [*_BASIC, *_ADVANCED, *_TRACED, *_DATA, *_TAKE, *_DIAGONAL, *_WHERE]
+
+def _written(key: Any) -> Any:
+    """``x[key] = v`` as a function of both."""
+
+    def write(x: Any, v: Any) -> Any:
+        out = x + 0.0 * np.sum(v)  # takes values of both
+        out[key] = v
+        return out
+
+    return write
+
+
+_I2 = np.array([[0, 2], [1, 1]])
+_WRITTEN = [
+    _row("set_int", _written(1), _M, _floats(4)),
+    _row("set_slice", _written((slice(None), slice(1, 3))), _M, _floats(3, 2)),
+    _row("set_step", _written(slice(None, None, -2)), _V, _floats(3)),
+    _row("set_new_axis", _written((None, 1)), _T, _floats(1, 3, 4)),
+    _row("set_broadcast", _written((..., 0)), _T, _floats(3)),
+    _row("set_fortran", _written(0), _FORTRAN, _floats(4)),
+    _row("set_indices", _written(_I[:2]), _M, _floats(2, 4)),
+    _row("set_twice", _written(_I), _M, _floats(4, 4)),
+    _row("set_matrix", _written((slice(None), _I2)), _T, _floats(2, 2, 2, 4)),
+    _row("set_apart", _written(([0, 1], slice(None), [1, 2])), _T, _floats(2, 3)),
+    _row("set_mask", _written(_M > 0.0), _M, _DOT),
+    _row("set_rows", _written(_BOOLS), _M, _floats(2, 4)),
+    _row("set_empty", _written(slice(0, 0)), _V, _floats(0)),
+]
+
+SAMPLES = [
+    *_WRITTEN,
+    *_BASIC,
+    *_ADVANCED,
+    *_TRACED,
+    *_DATA,
+    *_TAKE,
+    *_DIAGONAL,
+    *_WHERE,
+]

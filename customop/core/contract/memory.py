@@ -13,9 +13,11 @@ import numpy as np
 from customop.arrays.kinds import (
     has_memory,
     is_array,
+    is_traced,
     kind_of,
 )
 from customop.arrays.nested import children, flat, map_nested, steps
+from customop.core.boxes import sealed
 from customop.schema.parameters import Alias
 from customop.schema.schema import Schema
 
@@ -37,7 +39,9 @@ __all__ = [
 
 
 def readonly(value: Any) -> Any:
-    """A read-only view of an array of NumPy; other values as they are."""
+    """A value that cannot be written: a view of an array of NumPy, a sealed tracer."""
+    if is_traced(value):
+        return sealed(value)
     if not isinstance(value, np.ndarray) or not value.flags.writeable:
         return value
     view = value.view()

@@ -47,14 +47,16 @@ class TrackedCall:
         for slot in op.array_slots:
             value = values[slot]
             if type(value) is GradTracer and value.interpreter is interpreter:
-                self.edges.append((slot, (), value.node))
+                if value.node is not None:
+                    self.edges.append((slot, (), value.node))
                 values[slot] = value.below
         for slot in op.nested_slots:
             values[slot] = map_paths(values[slot], partial(self._lower_leaf, slot))
 
     def _lower_leaf(self, slot: int, value: Any, path: tuple[int, ...]) -> Any:
         if type(value) is GradTracer and value.interpreter is self.interpreter:
-            self.edges.append((slot, path, value.node))
+            if value.node is not None:
+                self.edges.append((slot, path, value.node))
             return value.below
         return value
 

@@ -13,6 +13,7 @@ from customop.arrays.describe import abbreviated, show
 from customop.arrays.dtypes import is_real_float
 from customop.arrays.kinds import is_array
 from customop.arrays.pytree import flatten, map_leaves, unflatten
+from customop.core.boxes import frozen
 from customop.core.contract.memory import copied
 from customop.errors import GradientError, check_function
 from customop.transforms.autograd.interpreter import GradInterpreter, interpreter_for
@@ -30,6 +31,7 @@ from customop.transforms.values import (
     or_zeros,
     positions,
     split_aux,
+    unwritten,
 )
 
 __all__ = ["grad", "pull_back", "value_and_grad", "vjp"]
@@ -112,14 +114,16 @@ def pull_back(
     leaves, structure = flatten(primals)
     values = [as_input(leaf, f"vjp: primal {i}") for i, leaf in enumerate(leaves)]
     tracers = [interpreter.variable(value) for value in values]
+    interpreter.inputs = leaves
+    # Taken before the call, which may write its arguments.
+    starts = [tracer.node for tracer in tracers]
     with interpreter:
         result = fn(*unflatten(structure, tracers))
     out, aux = split_aux(result, has_aux, "vjp")
     out_leaves, out_structure = flatten(out)
     check_outputs(out_leaves, "vjp")
     ends = [end_of(leaf, interpreter) for leaf in out_leaves]
-    lowered = [interpreter.lower(leaf) for leaf in out_leaves]
-    starts = [tracer.node for tracer in tracers]
+    lowered = [interpreter.take_out(leaf) for leaf in out_leaves]
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         """Gradients of the primals for a cotangent of the output."""
@@ -133,7 +137,7 @@ def pull_back(
         return unflatten(structure, grads)  # type: ignore[no-any-return]  # primals are a tuple
 
     value = unflatten(out_structure, lowered)
-    return value, pullback, map_leaves(interpreter.lower, aux) if has_aux else None
+    return value, pullback, map_leaves(interpreter.take_out, aux) if has_aux else None
 
 
 def _cotangents(given: Any, outputs: Sequence[Any], structure: Any) -> list[Any]:
@@ -146,7 +150,9 @@ def _cotangents(given: Any, outputs: Sequence[Any], structure: Any) -> list[Any]
             do="pass a cotangent for each array of the output",
         )
     pairs = enumerate(zip(leaves, outputs, strict=True))
-    return [as_cotangent(g, y, f"pullback: cotangent {i}") for i, (g, y) in pairs]
+    return [
+        frozen(as_cotangent(g, y, f"pullback: cotangent {i}")) for i, (g, y) in pairs
+    ]
 
 
 # The first argument is passed by position (Concatenate): its gradient has its type.
@@ -215,17 +221,24 @@ def value_and_grad(
         interpreter.fn = fn
         given: list[Any] = list(args)
         inputs: list[Any] = []
-        for at in chosen(what, wanted, len(given)):
-            given[at] = _tracked(interpreter, given[at], name, at, inputs)
+        keywords: dict[str, Any] = kwargs
+        at = chosen(what, wanted, len(given))
+        if len(given) > 1 or kwargs:
+            interpreter.inputs = (args, kwargs)
+            # An array that is not differentiated must not change outside.
+            given = [v if i in at else unwritten(v) for i, v in enumerate(given)]
+            keywords = {key: unwritten(value) for key, value in kwargs.items()}
+        for i in at:
+            given[i] = _tracked(interpreter, given[i], name, i, inputs)
         with interpreter:
-            result = call(*given, **kwargs)
+            result = call(*given, **keywords)
         out, aux = split_aux(result, has_aux, "grad") if has_aux else (result, None)
         found = _gradients(interpreter, out, name)
         fresh = Fresh()
         grads = tuple([_collect(item, found, fresh) for item in inputs])
-        value: Any = interpreter.lower(out)
+        value: Any = interpreter.take_out(out)
         if has_aux:
-            value = (value, map_leaves(interpreter.lower, aux))
+            value = (value, map_leaves(interpreter.take_out, aux))
         return value, grads[0] if is_single else grads
 
     return value_and_grad_of
@@ -259,6 +272,8 @@ def _gradients(interpreter: GradInterpreter, out: Any, name: str) -> dict[Leaf, 
     """Gradients of a value without axes, by leaf."""
     if type(out) is GradTracer and out.interpreter is interpreter:
         value = out.below
+        if out.node is None:
+            return {}
         if value.shape == () and is_real_float(value.dtype):
             found = sweep([(out.node, one_like(value))], retain=False)
             interpreter.note_backward()

@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from customop.core.interpreter import Interpreter
+import numpy as np
+
+from customop.arrays.describe import describe
+from customop.core.boxes import fill, frozen
+from customop.core.interpreter import Interpreter, current_mode
 from customop.core.kinds import AUTOGRAD
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 from customop.core.tracer import Tracer
-from customop.transforms.autograd.node import Leaf
+from customop.errors import GradientError
+from customop.transforms.autograd.node import Leaf, inexact
 from customop.transforms.autograd.plans import make_plan
 from customop.transforms.autograd.runs import Subject, is_watched
 from customop.transforms.autograd.saved import watch
 from customop.transforms.autograd.tracer import GradTracer, no_variable
 
-__all__ = ["GradInterpreter", "interpreter_for"]
+__all__ = ["NO_GRAD", "GradInterpreter", "interpreter_for"]
+
+# The kind of the mode that computes without tracking.
+NO_GRAD = RuleKind("no_grad")
 
 
 class GradInterpreter(Interpreter):
@@ -28,7 +36,26 @@ class GradInterpreter(Interpreter):
 
     def variable(self, value: Any) -> GradTracer:
         """A tracer whose gradient is computed."""
-        return GradTracer(self, value, Leaf(value))
+        plain = type(value) is np.ndarray  # 150 ns less than asking `frozen`
+        tracer = GradTracer(self, value if plain else frozen(value), Leaf(value))
+        tracer.box_origin = value
+        return tracer
+
+    def constant(self, value: Any) -> Any:
+        """A constant as a tracer, if it has a dtype of floats; else the constant."""
+        return GradTracer(self, value, None) if inexact[value.dtype] else value
+
+    def replace(self, box: Tracer, new: Any) -> None:
+        """Put the content of another tracer in one, of which the user has the name."""
+        assert isinstance(box, GradTracer)
+        mode = current_mode.get()
+        if box.node is not None and mode is not None and mode.kind is NO_GRAD:
+            raise GradientError(
+                f"{describe(box)} of {self.describe()} is written inside no_grad(): its"
+                " gradient would not be that of its value",
+                do="write it outside no_grad(), or write a copy: y = stop_gradient(x)",
+            )
+        fill(box, new)
 
     def backward(self, y: Any, gradient: Any, retain_graph: bool) -> None:
         """Raise: only variables collect gradients."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
+from weakref import ref
 
-from customop.arrays.nested import flat, map_outline
+from customop.arrays.nested import flat, map_nested, map_outline
 from customop.config import config
+from customop.core.boxes import connect_results
 from customop.core.codegen import generate
 from customop.core.contract.memory import moments, readonly
 from customop.core.contract.proof import with_sampling
@@ -75,7 +77,14 @@ def _write_plan(op: RuleTable) -> Plan:
 
 def _general_plan(op: RuleTable, rule: GradRule, nodes: type[Node]) -> Plan:
     def plan(interpreter: GradInterpreter, args: Sequence[Any]) -> Any:
-        return rule.forward(TrackedCall(interpreter, op, nodes, args))
+        call = TrackedCall(interpreter, op, nodes, args)
+        if call.edges:
+            out = rule.forward(call)
+        else:  # only constants
+            out = map_nested(op.invoke(call.values), interpreter.constant)
+        if op.view_slot >= 0:
+            connect_results(op, args, args, out)
+        return out
 
     return plan
 
@@ -95,6 +104,7 @@ def _plain_plan(op: RuleTable, rule: Any, nodes: type[Node]) -> Plan:
         "    dtype = out.dtype",
         "    if not inexact[dtype]:",
         "        return out",
+        *_constant_lines(op),
         "    node = new(nodes)",
         "    node.node_edges = edges",
         "    node.node_metas = (out.shape, dtype)",
@@ -104,6 +114,7 @@ def _plain_plan(op: RuleTable, rule: Any, nodes: type[Node]) -> Plan:
         "    tracer.interpreter = self",
         "    tracer.below = out",
         "    tracer.node = node",
+        *_view_lines(op),
         "    return tracer",
         "",
     ]
@@ -119,10 +130,31 @@ def _plain_plan(op: RuleTable, rule: Any, nodes: type[Node]) -> Plan:
         # Objects are made without a call of their __init__: 40 ns less for each.
         "new": object.__new__,
         "moments": moments,
+        "ref": ref,
     }
     text = "\n".join(lines)
     plan: Plan = generate(f"{op.qualname} autograd", text, "plan", scope)
     return plan
+
+
+def _constant_lines(op: RuleTable) -> list[str]:
+    """Lines for a call of constants alone, such as buffers: no node."""
+    return [
+        "    if not edges:",
+        "        tracer = GradTracer(self, out, None)",
+        *[f"    {line}" for line in _view_lines(op)],
+        "        return tracer",
+    ]
+
+
+def _view_lines(op: RuleTable) -> list[str]:
+    """Lines that do what `connect` does, without the frame: 150 ns less."""
+    if op.view_slot < 0:
+        return []
+    return [
+        "    tracer.box_place = (op, args, 0)",
+        f"    args[{op.view_slot}].box_views[id(tracer)] = ref(tracer)",
+    ]
 
 
 def _edge_lines(op: RuleTable, names: Sequence[str], *, is_unary: bool) -> list[str]:
@@ -131,14 +163,17 @@ def _edge_lines(op: RuleTable, names: Sequence[str], *, is_unary: bool) -> list[
         # A single array is the tracer that brought the call here.
         (slot,) = op.array_slots
         v = names[slot]
-        edges = f"{v}.node" if is_unary else f"(({slot}, (), {v}.node),)"
-        return [f"    edges = {edges}", f"    {v} = {v}.below"]
+        lines = [f"    edges = {v}.node"]
+        if not is_unary:
+            lines += [f"    if edges: edges = (({slot}, (), edges),)"]
+        return [*lines, f"    {v} = {v}.below"]
     lines = ["    edges = ()"]
     for slot in op.array_slots:
         v = names[slot]
         lines += [
             f"    if type({v}) is GradTracer and {v}.interpreter is self:",
-            f"        edges += (({slot}, (), {v}.node),)",
+            f"        node = {v}.node",
+            f"        if node: edges += (({slot}, (), node),)",
             f"        {v} = {v}.below",
         ]
     return lines

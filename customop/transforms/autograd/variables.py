@@ -6,23 +6,29 @@ from collections.abc import Sequence
 from contextlib import ContextDecorator
 from typing import Any, Self, TypeVar
 
+import numpy as np
+
 from customop.arrays.array import Array
-from customop.arrays.describe import abbreviated, show
+from customop.arrays.describe import abbreviated, describe, show
 from customop.arrays.dtypes import is_real_float
 from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.nested import map_nested
+from customop.arrays.numpy_protocol import call_numpy
 from customop.arrays.pytree import map_leaves
 from customop.config import config
+from customop.core.contract.memory import readonly
 from customop.core.interpreter import Mode, current_mode
 from customop.core.kinds import AUTOGRAD
 from customop.core.operator import Operator
 from customop.core.rule_kind import RuleKind
 from customop.core.rule_types import Context
 from customop.core.table import RuleTable
+from customop.core.tracer import Tracer
 from customop.errors import GradientError
 from customop.library.define import custom_op
 from customop.schema.tags import Tag
-from customop.transforms.autograd.interpreter import GradInterpreter
+from customop.transforms.autograd.interpreter import NO_GRAD, GradInterpreter
+from customop.transforms.autograd.node import Leaf
 from customop.transforms.autograd.runs import Subject, is_watched, subject_of_caller
 from customop.transforms.autograd.saved import watch
 from customop.transforms.autograd.sweep import plus, sweep
@@ -86,8 +92,14 @@ def stop_gradient(x: T) -> T:
     np.float64(3.0)
     """
     if is_array(x):
-        return stop_array(x)  # type: ignore[no-any-return]  # as x
-    return map_leaves(lambda v: stop_array(v) if is_array(v) else v, x)  # type: ignore[no-any-return]  # as x
+        return _apart(x)  # type: ignore[no-any-return]  # as x
+    return map_leaves(lambda v: _apart(v) if is_array(v) else v, x)  # type: ignore[no-any-return]  # as x
+
+
+def _apart(x: Any) -> Any:
+    """The value without its tracking; a copy, as a formula may have saved it."""
+    value = stop_array(x)
+    return call_numpy(np.copy, value) if is_traced(x) else value
 
 
 # ---- the imperative form ----
@@ -119,6 +131,20 @@ class _Tape(GradInterpreter):
         if is_watched(subject):
             self.watched.append(subject)
 
+    def replace(self, box: Tracer, new: Any) -> None:
+        """Write a variable inside `no_grad` only; it stays a variable."""
+        assert isinstance(box, GradTracer)
+        if type(box.node) is not Leaf:
+            super().replace(box, new)
+            return
+        mode = current_mode.get()
+        if mode is None or mode.kind is not NO_GRAD:
+            raise GradientError(
+                f"{describe(box)} is a variable, and is written in place",
+                do="write it inside no_grad(), or write a copy: y = x.copy()",
+            )
+        box.below = new.below
+
     def backward(self, y: Any, gradient: Any, retain_graph: bool) -> None:
         """Add the gradient of `y` to its variables."""
         if gradient is None:
@@ -130,6 +156,8 @@ class _Tape(GradInterpreter):
                 )
             gradient = one_like(y.below)
         seed = as_cotangent(gradient, y.below, "backward: the gradient")
+        if y.node is None:
+            raise no_variable(y)
         found = sweep([(y.node, seed)], retain=retain_graph)
         for subject in self.watched:
             subject.note_watched()
@@ -210,11 +238,13 @@ def backward(
 class _NoGradMode(Mode):
     """The mode of `no_grad`: operators get values without their tracking."""
 
-    kind = RuleKind("no_grad")
+    kind = NO_GRAD
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run the operator on values without tracking."""
-        return op.invoke([map_nested(value, _stopped) for value in args])
+        out = op.invoke([map_nested(value, _stopped) for value in args])
+        # A view has the memory of a variable, or of what a formula saved.
+        return map_nested(out, readonly) if op.view_slot >= 0 else out
 
 
 class _EnableGradMode(Mode):

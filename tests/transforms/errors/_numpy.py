@@ -49,7 +49,8 @@ NUMPY: Table = {
         co.ArgumentError,
         TypeError,
         "np.round(out=...) would write GradTracer f64[2] into an array in place\n"
-        "  do: use the result: x = x + y instead of x += y or out=x",
+        "  do: make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
+        " like=x); or use the result: x = x + y instead of x += y or out=x",
     ),
     "nonzero of a fake array": (
         lambda: np.nonzero(F),
@@ -355,7 +356,8 @@ NUMPY: Table = {
         co.ArgumentError,
         TypeError,
         "np.sum(out=...) would write GradTracer f64[2] into an array in place\n"
-        "  do: use the result: x = x + y instead of x += y or out=x",
+        "  do: make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
+        " like=x); or use the result: x = x + y instead of x += y or out=x",
     ),
     "sum from a start": (
         lambda: np.sum(F, initial=1.0),
@@ -397,14 +399,16 @@ NUMPY: Table = {
         co.ArgumentError,
         TypeError,
         "np.argmax(out=...) would write GradTracer f64[2] into an array in place\n"
-        "  do: use the result: x = x + y instead of x += y or out=x",
+        "  do: make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
+        " like=x); or use the result: x = x + y instead of x += y or out=x",
     ),
     "cumsum into an array": (
         lambda: graded(lambda x: x.cumsum(out=X)),
         co.ArgumentError,
         TypeError,
         "np.cumsum(out=...) would write GradTracer f64[2] into an array in place\n"
-        "  do: use the result: x = x + y instead of x += y or out=x",
+        "  do: make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
+        " like=x); or use the result: x = x + y instead of x += y or out=x",
     ),
     "sort by fields": (
         lambda: np.sort(F, order="a"),
@@ -460,7 +464,8 @@ NUMPY: Table = {
         co.ArgumentError,
         TypeError,
         "np.dot(out=...) would write GradTracer f64[2] into an array in place\n"
-        "  do: use the result: x = x + y instead of x += y or out=x",
+        "  do: make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
+        " like=x); or use the result: x = x + y instead of x += y or out=x",
     ),
     "einsum to a dtype": (
         lambda: np.einsum("i->", F, dtype=float),

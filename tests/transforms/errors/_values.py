@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import operator
 import pickle
 
 import numpy as np
@@ -256,47 +257,52 @@ VALUES: Table = {
         "  store is defined at FILE:N\n"
         "  do: return the value from the transformed function instead of storing it",
     ),
-    "write into a value": (
-        lambda: graded(lambda x: put(x, 1.0)),
+    "write into a scalar": (
+        lambda: graded(lambda x: put(np.sum(x), 1.0)),
         co.ArgumentError,
         TypeError,
-        "GradTracer f64[2] cannot be written in place\n"
-        "  do: build the new array: np.where(mask, a, b), np.concatenate or np.stack",
+        "GradTracer f64[] is a scalar, which cannot be written in place\n"
+        "  do: write into an array: np.zeros_like(x), or np.zeros(shape, like=x)",
     ),
-    "write into a fake array": (
-        lambda: put(F, 1.0),
+    "a cast in place": (
+        lambda: operator.iadd(co.FakeArray((2,), np.int64), F),
         co.ArgumentError,
         TypeError,
-        "FakeArray f64[2] cannot be written in place\n"
-        "  do: build the new array: np.where(mask, a, b), np.concatenate or np.stack",
+        "np.add: cannot cast the result of dtype float64 to the dtype int64 of the array"
+        " that it is written into (casting='same_kind')\n"
+        "  do: use a new array: x = np.add(...), or write x[...] = value, which casts",
     ),
-    "sort in place": (
-        lambda: graded(lambda x: x.sort()),
-        co.ArgumentError,
-        TypeError,
-        "GradTracer f64[2] cannot be sorted in place\n"
-        "  do: write np.sort(x)",
+    "a shape in place": (
+        lambda: graded(lambda x: operator.iadd(np.sum(x, keepdims=True), x)),
+        co.ShapeError,
+        ValueError,
+        "np.add: the result of shape (2,) cannot be broadcast to the shape (1,) of the"
+        " array that it is written into\n"
+        "  do: use a new array: x = np.add(...)",
     ),
     "ufunc with out": (
         lambda: graded(lambda x: np.sin(x, out=np.zeros(2))),
         co.ArgumentError,
         TypeError,
         "np.sin(out=...) would write GradTracer f64[2] into an array in place\n"
-        "  do: use the result: x = x + y instead of x += y or out=x",
+        "  do: make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
+        " like=x); or use the result: x = x + y instead of x += y or out=x",
     ),
     "function with out": (
         lambda: graded(lambda x: np.cumsum(x, out=np.zeros(2))),
         co.ArgumentError,
         TypeError,
         "np.cumsum(out=...) would write GradTracer f64[2] into an array in place\n"
-        "  do: use the result: x = x + y instead of x += y or out=x",
+        "  do: make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
+        " like=x); or use the result: x = x + y instead of x += y or out=x",
     ),
     "augmented assignment": (
         lambda: graded(add_into),
         co.ArgumentError,
         TypeError,
         "np.add(out=...) would write GradTracer f64[2] into an array in place\n"
-        "  do: use the result: x = x + y instead of x += y or out=x",
+        "  do: make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
+        " like=x); or use the result: x = x + y instead of x += y or out=x",
     ),
     "function without an operator": (
         lambda: graded(np.fft.fft),

@@ -1,0 +1,343 @@
+"""Writing in place: a tracer is a box whose content is replaced.
+
+A write computes the new value with operators and puts it in the box, so every name for
+the box sees it. No array is written, so what formulas saved stays what it was. This needs
+one rule: nothing inside the package keeps a box that a user may write; it keeps a
+snapshot (`frozen`).
+
+A result of an operator that returns a view of its argument knows its place: the operator
+and the arguments. Writing to it writes to that argument, by the operator's `write_back`
+rule. Writing to the argument empties its views; reading an empty view takes it again. So
+reading costs nothing where nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+import numpy as np
+
+from customop.arrays.dtypes import dtype_of
+from customop.arrays.fake import make_fake, packed_strides, strides_of
+from customop.arrays.kinds import FAKE, is_fake, is_traced
+from customop.arrays.nested import flat, map_nested
+from customop.core.rule_kind import RuleKind
+from customop.core.table import RuleTable
+from customop.errors import ArgumentError
+
+if TYPE_CHECKING:  # a tracer is a box
+    from customop.core.tracer import Tracer
+
+__all__ = [
+    "SEALED",
+    "Place",
+    "box_of",
+    "connect",
+    "connect_results",
+    "fill",
+    "frozen",
+    "handle_boxes",
+    "is_scalar",
+    "is_view",
+    "renew",
+    "sealed",
+    "strides_of_box",
+    "write",
+    "write_back",
+]
+
+# Kinds of rule: lower case, since users see them as `customop.write_back`.
+# How a view is written: gives the array that it is a view of, with the view replaced.
+write_back: RuleKind = RuleKind(
+    "write_back", "(new, *inputs)", "the viewed array, rewritten"
+)
+# Whether NumPy's result would be a view, where that depends on the arguments or on the
+# strides of the array.
+is_view: RuleKind = RuleKind("is_view", "(strides, *inputs)", "a bool")
+
+# Where a view comes from: the operator, its arguments, and which of its results it is.
+Place = tuple[RuleTable, Sequence[Any], int]
+# In place of a place: the box cannot be written.
+SEALED: Any = "sealed"
+
+
+# ---- views ----
+
+
+def connect(out: Any, op: RuleTable, args: Sequence[Any], number: int = 0) -> None:
+    """Note that a tracer is a view, by this call of an operator."""
+    out.box_place = (op, args, number)
+    args[op.view_slot].box_views[id(out)] = ref(out)
+
+
+def handle_boxes(
+    handle: Callable[..., Any], top: Any, op: RuleTable, given: Sequence[Any]
+) -> Any:
+    """Let an interpreter handle a call with tracers of others, or one that gives views.
+
+    What the interpreter keeps of values of other levels must not change, so it gets
+    snapshots of them.
+    """
+
+    def freeze(value: Any) -> Any:
+        if is_traced(value) and value.interpreter is not top:
+            return frozen(value)
+        return value
+
+    args = tuple([map_nested(value, freeze) for value in given])
+    out = handle(op, args)
+    if op.view_slot >= 0:
+        connect_results(op, given, args, out)
+    return out
+
+
+def connect_results(
+    op: RuleTable, given: Sequence[Any], args: Sequence[Any], out: Any
+) -> None:
+    """Connect the results of a call that returns views.
+
+    `given` has the boxes of the user, `args` what the interpreter got.
+    """
+    slot = op.view_slot
+    parent = given[slot]
+    if not is_traced(parent):
+        return
+    leaves = flat(list(out) if op.schema.is_tuple else [out])
+    for number, leaf in enumerate(leaves):
+        if not is_traced(leaf) or leaf.interpreter is not parent.interpreter:
+            continue
+        place = leaf.box_place
+        if place is None or place[1][slot] is not parent:
+            connect(leaf, op, (*args[:slot], parent, *args[slot + 1 :]), number)
+
+
+def views_another(box: Tracer) -> bool:
+    """Whether NumPy's array would be a view of another one."""
+    place = box.box_place
+    if place is None or place is SEALED:
+        return False
+    op, args, _ = place
+    if is_scalar(args[op.view_slot]):
+        return False  # NumPy copies scalars
+    rule = op.find_rule(is_view)
+    return rule is None or bool(rule(strides_of_box(args[op.view_slot]), *args))
+
+
+def place_of(view: Tracer) -> Place:
+    """Where a view comes from."""
+    place = view.box_place
+    assert place is not None
+    return place
+
+
+def renew(view: Tracer) -> None:
+    """Take an empty view again from what it is a view of."""
+    chain: list[Any] = []
+    while is_empty(view):
+        chain.append(view)
+        op, args, _ = place_of(view)
+        view = args[op.view_slot]
+    for box in reversed(chain):
+        op, args, number = place_of(box)
+        found = flat(box.interpreter.again(op, args))[number]
+        fill(box, _adopted(box, found))
+        args[op.view_slot].box_views[id(box)] = ref(box)
+
+
+def is_empty(box: Tracer) -> bool:
+    """Whether a view must be taken again before it is read."""
+    try:
+        object.__getattribute__(box, "below")
+    except AttributeError:
+        return box.box_place is not None
+    return False
+
+
+def _empty_views(box: Tracer) -> None:
+    """Empty all views of a box, and views of these."""
+    parents: list[Any] = [box]
+    while parents:
+        parent = parents.pop()
+        views = parent.box_views
+        parent.box_views = {}
+        for view in [found() for found in views.values()]:
+            if view is None or is_empty(view):
+                continue
+            if not views_another(view):
+                view.box_place = None
+                continue
+            for name in view.content:
+                delattr(view, name)
+            parents.append(view)
+
+
+# ---- scalars and strides: what NumPy's array would be ----
+
+
+def is_scalar(box: Any) -> bool:
+    """Whether NumPy's value would be a scalar: it never changes, and has no views."""
+    if tuple(box.shape) != () or not is_traced(box):
+        return is_fake(box) and not box.shape
+    if box.box_layout is not None or views_another(box):
+        return False
+    value = box
+    while is_traced(value):
+        if not value.is_concrete:
+            return True
+        value = value.below
+    return isinstance(value, np.generic) or is_fake(value)
+
+
+def strides_of_box(box: Tracer) -> tuple[int, ...]:
+    """Strides that NumPy's array would have.
+
+    They decide whether a reshape is a view. A written array keeps those it had before.
+    """
+    if box.box_layout is not None:
+        return box.box_layout
+    place = box.box_place
+    if place is None or place is SEALED:
+        return _own_strides(box)
+    op, args, number = place
+    slot = op.view_slot
+    parent = args[slot]
+    row = op.rows.get(FAKE)
+    if row is None:
+        return _own_strides(box)
+    strides = strides_of_box(parent)
+    like = make_fake(tuple(parent.shape), dtype_of(parent), strides, "cpu")
+    found = row.fn(*args[:slot], like, *args[slot + 1 :])
+    return strides_of(flat(found)[number])
+
+
+def _own_strides(box: Tracer) -> tuple[int, ...]:
+    """Strides of the value below; rows of a batch are taken as packed arrays."""
+    below = box.below
+    strides = strides_of_box(below) if is_traced(below) else strides_of(below)
+    shape = tuple(box.shape)
+    if len(strides) == len(shape):
+        return strides
+    rows = box.row_strides(strides)
+    order = sorted(range(len(rows)), key=lambda axis: -abs(rows[axis]))
+    return packed_strides(shape, order, dtype_of(box).itemsize)
+
+
+# ---- snapshots ----
+
+
+def frozen(value: Any) -> Any:
+    """A value that no later write reaches: a snapshot of a tracer."""
+    if not is_traced(value):
+        return value
+    new = object.__new__(type(value))
+    new.interpreter = value.interpreter
+    fill(new, value)
+    if _root(value).box_layout is not None:
+        new.box_layout = strides_of_box(value)
+    return new
+
+
+def sealed(value: Any) -> Any:
+    """A snapshot that cannot be written; values that are not traced as they are."""
+    if not is_traced(value):
+        return value
+    new = frozen(value)
+    new.box_place = SEALED
+    return new
+
+
+def fill(box: Any, new: Any) -> None:
+    """Give a box the content of another tracer."""
+    for name in box.content:
+        setattr(box, name, getattr(new, name))
+
+
+# ---- writing ----
+
+
+def write(box: Tracer, new: Any) -> None:
+    """Write a whole new value of the shape and dtype of a box."""
+    while views_another(box):
+        op, args, _ = place_of(box)
+        _check_level(box, new)
+        rule = op.find_rule(write_back)
+        if rule is None:
+            raise op.missing_rule(write_back, "a view that it returned is written")
+        new = rule(new, *args)
+        box = args[op.view_slot]
+    if box.box_place is SEALED:
+        raise ValueError("assignment destination is read-only")
+    content = _adopted(box, new)
+    _check_alone(box)
+    if box.box_layout is None:
+        box.box_layout = strides_of_box(box)
+    box.box_place = None
+    box.interpreter.replace(box, content)
+    _empty_views(box)
+
+
+def box_of(like: Tracer, constant: Any) -> Any:
+    """A constant as a box that takes values like those of a tracer."""
+    if is_traced(constant) and constant.interpreter is like.interpreter:
+        return constant
+    inner = like.below
+    if is_traced(inner):
+        constant = box_of(inner, constant)
+    return like.interpreter.constant(constant)
+
+
+def _adopted(box: Tracer, new: Any) -> Any:
+    """A value as a tracer of the interpreter of a box."""
+    if is_traced(new) and new.interpreter is box.interpreter:
+        return new
+    _check_level(box, new)
+    return box.interpreter.constant(frozen(new))
+
+
+def _check_level(box: Tracer, new: Any) -> None:
+    """Raise for a value of a transform inside the one that a box belongs to."""
+    if is_traced(new) and new.interpreter.level > box.interpreter.level:
+        raise ArgumentError(
+            f"a value of {new.interpreter.describe()} is written into an array of"
+            f" {box.interpreter.describe()}, which is outside of it",
+            do="return the value from the inner function, and write it outside",
+        )
+
+
+def _root(box: Tracer) -> Tracer:
+    place = box.box_place
+    while place is not None and place is not SEALED:
+        box = place[1][place[0].view_slot]
+        place = box.box_place
+    return box
+
+
+# ---- arguments that share memory ----
+
+
+def _check_alone(box: Tracer) -> None:
+    """Raise where an input is written that shares memory with another argument."""
+    origin = box.box_origin
+    if origin is None:
+        return
+    others = [v for v in box.interpreter.given() if v is not origin]
+    twice = sum(v is origin for v in box.interpreter.given()) > 1
+    if twice or any(_share(origin, other) for other in others):
+        raise ArgumentError(
+            f"an argument of {box.interpreter.describe()} is written in place, and"
+            " another argument shares its memory",
+            do="pass a copy of one of them",
+        )
+
+
+def _share(a: Any, b: Any) -> bool:
+    if is_traced(a) and is_traced(b):
+        return _root(a) is _root(b)
+    if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
+        return False
+    try:
+        return np.shares_memory(a, b, max_work=10_000)  # type: ignore[arg-type]  # any int
+    except np.exceptions.TooHardError:
+        return True

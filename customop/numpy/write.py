@@ -1,0 +1,185 @@
+"""Operators for writing in place: a copy of an array with some elements replaced.
+
+They are what ``x[key] = value`` computes for traced arrays. The second half says how
+views are written back into the array that they are views of.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from customop import FakeArray, Operator, ShapeError, fake_like, write_back
+from customop.numpy.index import (
+    ALL,
+    check_placed,
+    constant,
+    gathered_shape,
+    index_,
+    key_of,
+    layout,
+    rank_of,
+    slice_,
+    with_rows,
+)
+from customop.numpy.rules import batch_first, numpy_operator
+
+__all__ = ["index_set", "slice_set", "spread_to"]
+
+
+def _replaced(x: Any, v: Any, key: Any) -> Any:
+    out = np.copy(x, order="K")
+    out[key] = v
+    return out
+
+
+def _zeros(like: Any, shape: Sequence[int]) -> Any:
+    return np.zeros_like(like, shape=tuple(shape))
+
+
+def _register_jvp(op: Operator[..., Any]) -> None:
+    """Register jvp of ``op(x, v, places)``, linear in `x` and `v` together."""
+
+    def jvp(primals: Any, tangents: Any) -> Any:
+        x, v, places = primals
+        tx, tv = tangents[:2]
+        out = op(x, v, places)
+        if tx is None and tv is None:
+            return out, None
+        tx = _zeros(x, x.shape) if tx is None else tx
+        return out, op(tx, _zeros(x, v.shape) if tv is None else tv, places)
+
+    op.register_jvp(jvp)
+
+
+# ---- a view replaced: integers, slices, new axes ----
+
+slice_set: Operator[..., Any] = numpy_operator(
+    "slice_set",
+    "(Array x, Array v, int?[][] key) -> Array",
+    lambda x, v, key: _replaced(x, v, key_of(key)),
+)
+_register_jvp(slice_set)
+
+
+@slice_set.register_fake
+def _(x: Any, v: Any, key: Any) -> FakeArray:
+    check_placed("slice_set", "v", v.shape, x.shape, key)
+    return fake_like(x)
+
+
+@slice_set.register_vmap
+def _(info: Any, in_dims: Any, x: Any, v: Any, key: Any) -> Any:
+    first = batch_first(x, in_dims[0], info.batch_size)
+    values = batch_first(v, in_dims[1], info.batch_size)
+    return slice_set(first, values, [ALL, *key]), 0
+
+
+def _note_key(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.key = inputs[2]
+    ctx.shape = tuple(inputs[1].shape)
+
+
+def _slice_set_backward(ctx: Any, g: Any) -> tuple[Any, Any, None]:
+    needs_x, needs_v, _ = ctx.needs_input_grad
+    gx = slice_set(g, _zeros(g, ctx.shape), ctx.key) if needs_x else None
+    return gx, slice_(g, ctx.key) if needs_v else None, None
+
+
+slice_set.register_autograd(_slice_set_backward, setup_context=_note_key)
+
+
+# ---- elements replaced: arrays of integers ----
+
+
+def _index_key(indices: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple([slice(None) if a is None else a for a in indices])
+
+
+index_set: Operator[..., Any] = numpy_operator(
+    "index_set",
+    "(Array x, Array v, Array?[] indices) -> Array",
+    lambda x, v, indices: _replaced(x, v, _index_key(indices)),
+)
+_register_jvp(index_set)
+
+
+@index_set.register_fake
+def _(x: Any, v: Any, indices: Any) -> FakeArray:
+    expected = gathered_shape(x.shape, indices)
+    if tuple(v.shape) != expected:
+        raise ShapeError(
+            f"np::index_set: v has the shape {tuple(v.shape)}, the places {expected}",
+            do="broadcast v to the shape of the places",
+        )
+    return fake_like(x)
+
+
+@index_set.register_vmap
+def _(info: Any, in_dims: Any, x: Any, v: Any, indices: Any) -> Any:
+    size = info.batch_size
+    dim_x, dim_v, dims = in_dims
+    rank = rank_of(indices, dims)
+    is_adjacent, at = layout(indices)
+    first, values = batch_first(x, dim_x, size), batch_first(v, dim_v, size)
+    if all(d is None for d in dims):
+        turned = values if is_adjacent else np.moveaxis(values, 0, rank)
+        return index_set(first, turned, [None, *indices]), 0
+    if at and rank:
+        own, there = range(1 + at, 1 + at + rank), range(1, 1 + rank)
+        values = np.moveaxis(values, tuple(own), tuple(there))
+    return index_set(first, values, with_rows(x, size, indices, dims, rank)), 0
+
+
+def _note_indices(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.shape = tuple(inputs[1].shape)
+    ctx.whole = tuple(inputs[0].shape)
+    ctx.save_for_backward(*inputs[2])
+
+
+def _index_set_backward(ctx: Any, g: Any) -> tuple[Any, Any, None]:
+    indices = list(ctx.saved_arrays)
+    needs_x, needs_v, _ = ctx.needs_input_grad
+    gx = index_set(g, _zeros(g, ctx.shape), indices) if needs_x else None
+    return gx, _of_last(g, ctx, indices) if needs_v else None, None
+
+
+def _of_last(g: Any, ctx: Any, indices: Any) -> Any:
+    """The gradient of the values: of a place written twice, the last value stays."""
+    numbers = constant(np.arange(math.prod(ctx.shape)).reshape(ctx.shape), g)
+    zeros = constant(np.zeros(ctx.whole, int), g)
+    last = index_(index_set(zeros, numbers, indices), indices)
+    return index_(g, indices) * np.equal(last, numbers).astype(g.dtype)
+
+
+index_set.register_autograd(_index_set_backward, setup_context=_note_indices)
+
+
+def spread_to(v: Any, shape: Sequence[int]) -> Any:
+    """A value in the shape of the place that it is written to.
+
+    As NumPy, it drops leading axes of length one.
+    """
+    own, shape = tuple(v.shape), tuple(shape)
+    if own == shape:
+        return v
+    extra = len(own) - len(shape)
+    if extra > 0 and all(n == 1 for n in own[:extra]):
+        v = np.reshape(v, own[extra:])
+    try:
+        if np.broadcast_shapes(tuple(v.shape), shape) == shape:
+            return np.broadcast_to(v, shape)
+    except ValueError:
+        pass
+    raise ShapeError(
+        f"could not broadcast input array from shape {own} into shape {shape}",
+        do="give a value that broadcasts to the place that it is written to",
+    )
+
+
+@slice_.register(write_back)
+def _(new: Any, x: Any, key: Any) -> Any:
+    return slice_set(x, new, key)
