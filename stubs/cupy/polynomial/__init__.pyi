@@ -1,0 +1,5 @@
+"""Types of cupy.polynomial."""
+
+# ---- written by stubs/generate.py ----
+
+from cupy.polynomial import polynomial as polynomial, polyutils as polyutils
