@@ -6,10 +6,11 @@ import inspect
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 
+from customop.arrays.attributes import no_attribute
 from customop.arrays.describe import describe
 from customop.arrays.fit import check_outs, write_out
 from customop.arrays.foreign import (
@@ -19,8 +20,9 @@ from customop.arrays.foreign import (
     at_home,
     others_decide,
 )
+from customop.arrays.numpy_names import missing, numpy_name, taken_by
 from customop.arrays.writing import WritingMethods
-from customop.errors import ArgumentError, MissingRuleError, RegistrationError
+from customop.errors import ArgumentError, RegistrationError
 
 __all__ = ["getitem", "register_numpy_function"]
 
@@ -89,18 +91,6 @@ def register_numpy_function(
     return fn
 
 
-def numpy_name(function: Any) -> str:
-    """``np.linalg.inv`` for that function."""
-    if function in (INDEXING, SETTING):
-        return "x[key]" if function is INDEXING else "x[key] = value"
-    if isinstance(function, tuple):
-        return f"{numpy_name(function[0])}.{function[1]}"
-    module = (getattr(function, "__module__", None) or "numpy").replace(
-        "numpy", "np", 1
-    )
-    return f"{module}.{getattr(function, '__name__', function)}"
-
-
 def call_numpy(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Run the operator of a NumPy function on arrays of any kind."""
     fn = FUNCTIONS.get(function)
@@ -127,19 +117,25 @@ def _run(
             out = args[at]
             args = (*args[:at], None, *args[at + 1 :])
     if out is None or (isinstance(out, tuple) and all(o is None for o in out)):
-        return call_numpy(function, *args, **keywords)
+        return call_numpy(function, *args, **_taken(function, keywords))
     outs = out if isinstance(out, tuple) else (out,)
     name = numpy_name(function)
     check_outs(outs, name, value)
     widens = isinstance(function, np.ufunc) and function is not np.matmul
     where = keywords.pop("where", True) if isinstance(function, np.ufunc) else True
     casting = keywords.pop("casting", "same_kind")
-    found = call_numpy(function, *args, **keywords)
+    found = call_numpy(function, *args, **_taken(function, keywords))
     news = found if isinstance(found, tuple) else (found,)
     for one, new in zip(outs, news, strict=True):
         if one is not None:
             write_out(one, new, name, casting, where, widens=widens)
     return outs[0] if len(outs) == 1 else outs
+
+
+def _taken(function: Any, keywords: dict[str, Any]) -> dict[str, Any]:
+    if not keywords or not isinstance(function, np.ufunc):
+        return keywords
+    return taken_by(FUNCTIONS.get(function), function, keywords)
 
 
 @lru_cache(maxsize=1024)
@@ -162,18 +158,6 @@ _BY_POSITION = (
     inspect.Parameter.POSITIONAL_ONLY,
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
 )
-
-
-def missing(function: Any) -> MissingRuleError:
-    """The error for a NumPy function that has no operator."""
-    name = key = numpy_name(function)
-    if isinstance(function, tuple):
-        key = f'({numpy_name(function[0])}, "{function[1]}")'
-    return MissingRuleError(
-        f"{name} has no operator, so it cannot see traced or fake arrays",
-        do=f"wrap it with custom_op, then register_numpy_function({key}, op);"
-        " or pass stop_gradient(x) to use the value alone",
-    )
 
 
 def _unary(function: Any) -> Callable[[Any], Any]:
@@ -341,6 +325,9 @@ class ArrayMethods(WritingMethods):
         if new is not self:
             self.box_write(new)
 
+    def __contains__(self, item: Any) -> bool:
+        return bool((self == item).any())
+
     if TYPE_CHECKING:  # the tables below, for type checkers
 
         def __add__(self, other: Any, /) -> Any: ...
@@ -393,11 +380,14 @@ class ArrayMethods(WritingMethods):
         def argmax(self, *args: Any, **kwargs: Any) -> Any: ...
         def argmin(self, *args: Any, **kwargs: Any) -> Any: ...
         def argsort(self, *args: Any, **kwargs: Any) -> Any: ...
+        def nonzero(self) -> Any: ...
         def cumsum(self, *args: Any, **kwargs: Any) -> Any: ...
+        def cumprod(self, *args: Any, **kwargs: Any) -> Any: ...
         def clip(self, *args: Any, **kwargs: Any) -> Any: ...
         def take(self, *args: Any, **kwargs: Any) -> Any: ...
         def repeat(self, *args: Any, **kwargs: Any) -> Any: ...
         def conj(self, *args: Any, **kwargs: Any) -> Any: ...
+        def conjugate(self, *args: Any, **kwargs: Any) -> Any: ...
         def round(self, *args: Any, **kwargs: Any) -> Any: ...
         def dot(self, *args: Any, **kwargs: Any) -> Any: ...
         def ravel(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -408,6 +398,10 @@ class ArrayMethods(WritingMethods):
         def copy(self, *args: Any, **kwargs: Any) -> Any: ...
 
     else:
+        # Type checkers do not see it: with it, they accept every misspelled name.
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, name)
+
         # ---- arithmetic ----
 
         __add__, __radd__ = _both(np.add, "__radd__")
@@ -438,12 +432,18 @@ class ArrayMethods(WritingMethods):
         std, var = _method(np.std), _method(np.var)
         all, any = _method(np.all), _method(np.any)
         argmax, argmin = _method(np.argmax), _method(np.argmin)
-        argsort, cumsum = _method(np.argsort), _method(np.cumsum)
+        argsort, nonzero = _method(np.argsort), _method(np.nonzero)
+        cumsum, cumprod = _method(np.cumsum), _method(np.cumprod)
         clip, take, repeat = _method(np.clip), _method(np.take), _method(np.repeat)
         conj, round, dot = _method(np.conj), _method(np.round), _method(np.dot)
+        conjugate = conj
         ravel, squeeze = _method(np.ravel), _method(np.squeeze)
         swapaxes, diagonal = _method(np.swapaxes), _method(np.diagonal)
         trace, copy = _method(np.trace), _method(np.copy)
+
+    def compress(self, condition: Any, *args: Any, **kwargs: Any) -> Any:
+        """As `numpy.compress`, with the array in the second place."""
+        return _run(np.compress, (condition, self, *args), kwargs, self)
 
     def reshape(self, *shape: Any, **kwargs: Any) -> Any:
         """As `numpy.reshape`; the lengths may come one by one."""
@@ -460,6 +460,28 @@ class ArrayMethods(WritingMethods):
     def flatten(self, order: str = "C") -> Any:
         """As `numpy.ndarray.flatten`: a copy."""
         return call_numpy(np.copy, call_numpy(np.ravel, self, order))
+
+    # ---- Python's rounding, of values without axes ----
+
+    def __round__(self, ndigits: int | None = None) -> Any:
+        return call_numpy(np.round, self._number("round"), ndigits or 0)
+
+    def __floor__(self) -> Any:
+        return call_numpy(np.floor, self._number("math.floor"))
+
+    def __ceil__(self) -> Any:
+        return call_numpy(np.ceil, self._number("math.ceil"))
+
+    def __trunc__(self) -> Any:
+        return call_numpy(np.trunc, self._number("math.trunc"))
+
+    def _number(self, name: str) -> Self:
+        if self.shape:
+            raise ArgumentError(
+                f"{name}() takes a single number, got {describe(self)}",
+                do=f"use np.{name.removeprefix('math.')}(x)",
+            )
+        return self
 
     # ---- protocols ----
 

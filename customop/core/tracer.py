@@ -26,6 +26,9 @@ class Tracer(ArrayMethods):
     name for it sees the new value. Attributes whose names begin with ``box_`` are the
     package's.
 
+    It is not an instance of ``np.ndarray``, and ``np.isscalar`` is false for it. Code
+    that asks for arrays can ask ``isinstance(x, np.ndarray | Tracer)``.
+
     Parameters
     ----------
     interpreter : Interpreter
@@ -76,19 +79,19 @@ class Tracer(ArrayMethods):
 
     # ---- the box ----
 
-    def __getattr__(self, name: str) -> Any:
-        """Slots that are not set: those of most boxes, and the content of a stale view."""
-        if name == "box_views":
-            self.box_views = {}
-            return self.box_views
-        if name.startswith("box_"):
-            return None
-        if name in self.content and self.box_place is not None:
-            boxes.renew(self)
-            return getattr(self, name)
-        raise AttributeError(
-            f"{type(self).__name__!r} object has no attribute {name!r}"
-        )
+    if not TYPE_CHECKING:  # with it, type checkers accept every misspelled name
+
+        def __getattr__(self, name: str) -> Any:
+            """Slots not set: those of most boxes, and the content of a stale view."""
+            if name == "box_views":
+                self.box_views = {}
+                return self.box_views
+            if name.startswith("box_"):
+                return None
+            if name in self.content and self.box_place is not None:
+                boxes.renew(self)
+                return getattr(self, name)
+            return super().__getattr__(name)
 
     @property
     def box_is_scalar(self) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from customop.arrays.numpy_protocol import FUNCTIONS as FUNCTIONS_OF_NUMPY
 
 X = np.array([[0.5, 1.5, 2.5], [3.5, 4.5, 5.5]])
 I = np.array([[1, 2, 3], [4, 5, 6]])  # noqa: E741
@@ -170,6 +173,9 @@ METHODS: dict[str, Callable[[Any], Any]] = {
     "take": lambda x: x.take(np.array([0, 1]), axis=1),
     "repeat": lambda x: x.repeat(2, axis=0),
     "conj": lambda x: x.conj(),
+    "conjugate": lambda x: x.conjugate(),
+    "cumprod": lambda x: x.cumprod(axis=0),
+    "compress": lambda x: x.compress([True, False, True], axis=1),
     "round": lambda x: x.round(),
     "dot": lambda x: x.dot(X.T),
     "ravel": lambda x: x.ravel(),
@@ -285,13 +291,67 @@ def test_out(way: str) -> None:
         assert "x = x + y" in caught.value.do
 
 
-@pytest.mark.parametrize("keyword", ["where", "dtype", "casting", "order", "subok"])
+KEYWORDS = {
+    "where": (B, True, "np.where(mask, np.add(x, ...), other)"),
+    "dtype": ("f4", None, "np.add(x.astype(dtype), ...)"),
+    "casting": ("no", "same_kind", "np.add(x.astype(dtype), ...)"),
+    "signature": ("fff", "", "np.add(x.astype(dtype), ...)"),
+    "order": ("F", "K", "leave order= away"),
+    "subok": (False, True, "leave subok= away"),
+}
+
+
+@pytest.mark.parametrize("keyword", KEYWORDS)
 def test_keyword_that_an_operator_does_not_take(keyword: str) -> None:
     """A keyword of a ufunc that its operator lacks is refused by name, not dropped."""
-    values = {"where": B, "dtype": "f4", "casting": "no", "order": "F", "subok": False}
+    value, default, do = KEYWORDS[keyword]
     for run in (boxed, batched, faked):
-        with pytest.raises(TypeError, match=rf"np::add.*'{keyword}'"):
-            run(lambda x: np.add(x, 1.0, **{keyword: values[keyword]}), X)
+        with pytest.raises(co.ArgumentError) as caught:
+            run(lambda x: np.add(x, 1.0, **{keyword: value}), X)
+        assert caught.value.what == (
+            f"np.add({keyword}=...) has no operator for traced or fake arrays"
+        )
+        assert do in caught.value.do
+    if default != "":
+        assert_same(lambda x: np.add(x, 1.0, **{keyword: default}), X)
+
+
+def test_keyword_that_a_registered_function_takes() -> None:
+    """What is registered for a ufunc gets the keywords that it names."""
+    seen = []
+
+    def fmod(x1: Any, x2: Any, dtype: Any = None) -> Any:
+        seen.append(dtype)
+        return x1 * x2
+
+    before = FUNCTIONS_OF_NUMPY[np.fmod]
+    co.register_numpy_function(np.fmod, fmod)
+    try:
+        boxed(lambda x: np.fmod(x, 2.0, dtype="f4"), X)
+        boxed(lambda x: np.fmod(x, 2.0, dtype=None), X)
+    finally:
+        co.register_numpy_function(np.fmod, before)
+    assert seen == ["f4", None]
+
+
+def test_names_of_ufuncs() -> None:
+    """A ufunc that is not NumPy's is named with its own module, or by itself."""
+    made = np.frompyfunc(abs, 1, 1)
+    module = types.ModuleType("special_of_test")
+    inverse = np.frompyfunc(lambda x: 1 / x, 1, 1)
+    setattr(module, inverse.__name__, inverse)
+    sys.modules[module.__name__] = module
+    try:
+        for ufunc, name in (
+            (made, f"the ufunc {made.__name__}"),
+            (inverse, f"special_of_test.{inverse.__name__}"),
+            (np.nextafter, "np.nextafter"),
+        ):
+            with pytest.raises(co.MissingRuleError) as caught:
+                boxed(lambda x, f=ufunc: f(*[x] * f.nin), X)
+            assert caught.value.what.startswith(f"{name} has no operator")
+    finally:
+        del sys.modules[module.__name__]
 
 
 def test_first_argument_may_be_a_real_array() -> None:

@@ -234,6 +234,8 @@ METHODS: dict[str, Callable[[Any], Any]] = {
     "argmax": lambda x: x.argmax(0, OUT),
     "argmin": lambda x: x.argmin(0, OUT),
     "clip": lambda x: x.clip(0, 1, OUT),
+    "compress": lambda x: x.compress([True, False], 0, OUT),
+    "cumprod": lambda x: x.cumprod(0, None, OUT),
     "cumsum": lambda x: x.cumsum(0, None, OUT),
     "dot": lambda x: x.dot(X.T, OUT),
     "max": lambda x: x.max(0, OUT),
@@ -313,6 +315,7 @@ def with_argument(
 
 @pytest.mark.parametrize(("function", "parameter"), list(arguments()))
 @ways
+@np.errstate(invalid="ignore")  # arccos(2)
 def test_argument_is_used_or_refused(way: Any, function: Any, parameter: Any) -> None:
     """With each argument NumPy's result comes out, or an error that names it."""
     for value in VALUES[parameter.name]:

@@ -1,0 +1,123 @@
+"""Attributes that NumPy's arrays have: each is there, or the error says what to use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+
+X = np.array([[1.25, -2.5], [4.75, 0.5]])
+
+RUNS: dict[str, Callable[[Callable[[Any], Any]], Any]] = {
+    "grad": lambda f: co.grad(lambda x: (f(x), np.sum(x))[1])(X),
+    "jvp": lambda f: co.jvp(lambda x: (f(x), x)[1], (X,), (X,)),
+    "vmap": lambda f: co.vmap(lambda x: (f(x), x)[1])(np.stack([X, X])),
+    "fake": lambda f: f(co.fake_like(X)),
+}
+
+OPS = {f"{name[2:]}" for name in dir(np.ndarray) if f"__i{name[2:]}" in dir(np.ndarray)}
+# Python and NumPy look for these themselves, and do without them.
+HOOKS = {
+    "__array_finalize__",
+    "__array_wrap__",
+    "__class_getitem__",
+    "__copy__",
+    "__deepcopy__",
+    "__delitem__",
+    "__getformat__",
+    "__getnewargs__",
+    "__setstate__",
+    *(name for name in dir(np.ndarray) if name.startswith("__i") and name[3:] in OPS),
+}
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("kind", [np.ndarray, np.float64, np.complex128])
+def test_every_attribute_of_numpy(run: str, kind: type) -> None:
+    """An attribute of arrays and scalars is there, or its error names another way."""
+    missing: list[str] = []
+
+    def look(x: Any) -> None:
+        for name in sorted({*dir(kind)} - HOOKS):
+            if not hasattr(x, name):
+                with pytest.raises(co.UnknownNameError) as caught:
+                    getattr(x, name)
+                assert f"has no attribute '{name}'" in caught.value.what
+                assert caught.value.do
+                missing.append(name)
+
+    RUNS[run](look)
+    assert missing, "the table is not asked"
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_an_unknown_attribute(run: str) -> None:
+    """Other names are errors as Python words them; hasattr and getattr see them."""
+
+    def look(x: Any) -> None:
+        assert not hasattr(x, "ctypes")
+        assert getattr(x, "unknown", 3) == 3
+        with pytest.raises(AttributeError, match="object has no attribute 'sums'") as e:
+            _ = x.sums
+        assert e.value.name == "sums"
+        assert e.value.obj is x
+
+    RUNS[run](look)
+
+
+TEXTS = {
+    "searchsorted": "use np.sum(x[:, None] < v, axis=0)",
+    "view": "use x.astype(dtype) for the numbers in another dtype",
+    "tobytes": "return the value from the function, and write it there",
+    "value": "use stop_gradient(x)",
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_text(name: str) -> None:
+    """The error names the value and the way."""
+    with pytest.raises(co.UnknownNameError) as caught:
+        co.grad(lambda x: getattr(x, name))(X)
+    assert caught.value.what == f"GradTracer f64[2, 2] has no attribute '{name}'"
+    assert caught.value.do.startswith(TEXTS[name])
+
+
+ROUNDINGS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "round": (round, lambda x: x - np.floor(x)),
+    "round to digits": (lambda x: round(x, 1), np.square),
+    "floor": (math.floor, np.square),
+    "ceil": (math.ceil, np.square),
+    "trunc": (math.trunc, np.square),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDINGS)
+def test_rounding(name: str) -> None:
+    """Python's rounding works on single numbers; the gradient through it is zero."""
+    cut, rest = ROUNDINGS[name]
+    for number in (2.5, -1.26, 3.5):
+        at = np.float64(number)
+        value, slope = co.value_and_grad(lambda x: cut(x) + rest(x))(at)
+        assert value == cut(at) + rest(at)
+        assert slope == pytest.approx((rest(at + 1e-6) - rest(at - 1e-6)) / 2e-6)
+    rows = co.vmap(cut)(np.array([2.5, -1.26]))
+    np.testing.assert_array_equal(rows, [cut(2.5), cut(-1.26)])
+    with pytest.raises(co.ArgumentError, match="single number"):
+        co.grad(lambda x: cut(x))(X)
+
+
+@pytest.mark.parametrize("run", ["grad", "fake"])
+def test_contains(run: str) -> None:
+    """`in` asks for any equal element, as NumPy does."""
+    if run == "fake":
+        with pytest.raises(co.DataDependentError):
+            _ = 4.75 in co.fake_like(X)
+        return
+    seen = []
+    RUNS[run](lambda x: seen.extend([4.75 in x, 9.0 in x]))
+    assert seen == [4.75 in X, 9.0 in X] == [True, False]
