@@ -9,8 +9,18 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.kinds import registered_base
+from customop.errors import ArgumentError
 
-__all__ = ["UNDECIDED", "answer", "any_foreign", "at_home", "others_decide"]
+__all__ = [
+    "PLAIN",
+    "UNDECIDED",
+    "answer",
+    "any_foreign",
+    "at_home",
+    "has_own_rules",
+    "others_decide",
+    "refuse_own_rules",
+]
 
 _MISSING = object()
 
@@ -24,6 +34,7 @@ class _AtHome(dict[type, bool]):
     def __missing__(self, cls: type) -> bool:
         is_known = registered_base(cls) is not None or cls.__module__ == "builtins"
         found = is_known and not _decides(cls, "__array_ufunc__")
+        found = found and not has_own_rules(cls)
         if found:
             self[cls] = True
         return found
@@ -47,7 +58,8 @@ def others_decide(inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     if kwargs:
         given = (*inputs, *(kwargs.get("out") or ()), kwargs.get("where"))
     for value in given:  # 0.3 us less than any()
-        if not at_home[type(value)] and _decides(type(value), "__array_ufunc__"):
+        cls = type(value)
+        if not at_home[cls] and (_decides(cls, "__array_ufunc__") or _is_refused(cls)):
             return True
     return False
 
@@ -58,8 +70,47 @@ def any_foreign(classes: Iterable[type], protocol: str) -> bool:
     Source: NEP 13 and NEP 18: an implementation that does not know all the classes
     returns NotImplemented.
     """
-    return any(not at_home[cls] and _decides(cls, protocol) for cls in classes)
+    return any(
+        not at_home[cls] and (_decides(cls, protocol) or _is_refused(cls))
+        for cls in classes
+    )
 
+
+# ---- subclasses of NumPy's arrays with arithmetic of their own ----
+
+
+def has_own_rules(cls: type) -> bool:
+    """Whether a class of NumPy arrays means something else by ``x * y`` than NumPy's.
+
+    np.matrix and masked arrays do.
+    """
+    if cls is np.ndarray:
+        return False
+    return issubclass(cls, np.ndarray) and cls.__mul__ is not np.ndarray.__mul__
+
+
+def _is_refused(cls: type) -> bool:
+    """False; raise for a class with arithmetic of its own, which would be lost."""
+    if has_own_rules(cls):
+        raise ArgumentError(
+            f"a {cls.__name__} beside a traced or fake array: its own arithmetic would"
+            " be lost",
+            do=PLAIN,
+        )
+    return False
+
+
+def refuse_own_rules(values: Iterable[Any]) -> None:
+    """Raise if the class of a value has arithmetic of its own."""
+    for value in values:
+        if not at_home[type(value)]:
+            _is_refused(type(value))
+
+
+PLAIN = (
+    "pass np.asarray(x); of a masked array x.filled(0), with the mask as an array beside"
+    " it"
+)
 
 # The answer of a class without a say: the operator raises, and says what it takes.
 UNDECIDED = object()
@@ -86,6 +137,7 @@ def answer(ufunc: np.ufunc, method: str, other: Any, x: Any, y: Any) -> Any:
         ask = cls.__array_ufunc__
         # None means: my own methods alone. Source: NEP 13.
         return NotImplemented if ask is None else ask(other, ufunc, "__call__", x, y)
+    _is_refused(cls)
     if cls.__module__ == "builtins" or isinstance(other, numbers.Number):
         return UNDECIDED
     return NotImplemented if method and hasattr(cls, method) else UNDECIDED

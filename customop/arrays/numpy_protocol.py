@@ -19,6 +19,7 @@ from customop.arrays.foreign import (
     any_foreign,
     at_home,
     others_decide,
+    refuse_own_rules,
 )
 from customop.arrays.numpy_names import missing, numpy_name, taken_by
 from customop.arrays.writing import WritingMethods
@@ -197,6 +198,7 @@ def _both(ufunc: np.ufunc, reflected: str) -> tuple[Any, Any]:
 def _method(function: Any) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         if args or kwargs:
+            refuse_own_rules((*args, *kwargs.values()))
             return _run(function, (self, *args), kwargs, self)
         return call_numpy(function, self)
 

@@ -26,8 +26,10 @@ __all__ = [
     "is_set",
     "kept_shape",
     "lengths",
+    "lined",
     "listed_axes",
     "only",
+    "reduced_axes",
     "refuse",
     "shape_of",
     "spread",
@@ -97,6 +99,20 @@ def listed_axes(axis: Any) -> list[int] | None:
     if isinstance(axis, list | tuple):
         return [operator.index(item) for item in axis]
     return [operator.index(axis)]
+
+
+def reduced_axes(a: Any, axis: Any) -> list[int] | None:
+    """The axes of a reduction; 0 and -1 of an array without axes are none, as in NumPy."""
+    return None if _is_first_of_none(a, axis) else listed_axes(axis)
+
+
+def lined(a: Any, axis: Any) -> Any:
+    """An array without axes as one of one element, for the axes 0 and -1, as in NumPy."""
+    return np.reshape(a, (1,)) if _is_first_of_none(a, axis) else a
+
+
+def _is_first_of_none(a: Any, axis: Any) -> bool:
+    return not isinstance(axis, list | tuple) and axis in (0, -1) and not shape_of(a)
 
 
 def as_axis(axes: Sequence[int] | None) -> tuple[int, ...] | None:

@@ -147,8 +147,13 @@ def _triangle(name: str) -> None:
         lambda x, k: function(x, k),
     )
 
+    def check(rank: int) -> None:
+        if not rank:
+            raise ShapeError(f"np.{name} of an array without axes", do="use x itself")
+
     @op.register_fake
     def _(x: Any, k: int) -> FakeArray:
+        check(x.ndim)
         # NumPy repeats one axis as the rows of a square.
         shape = x.shape[-2:] if x.ndim > 1 else (*x.shape, *x.shape)
         mask = FakeArray(shape, np.bool_, device=device_of(x))
@@ -157,6 +162,7 @@ def _triangle(name: str) -> None:
     @op.register_vmap
     def _(info: Any, in_dims: Any, x: Any, k: int) -> Any:
         first = batch_first(x, in_dims[0])
+        check(x.ndim - 1)
         if x.ndim == 2:
             rows, length = first.shape
             first = np.broadcast_to(first[:, None], (rows, length, length))

@@ -6,8 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from customop import FakeArray, ShapeError, Tag, register_numpy_function
-from customop.numpy.arguments import as_array, cast, dtype_of
+from customop import (
+    ArgumentError,
+    FakeArray,
+    ShapeError,
+    Tag,
+    register_numpy_function,
+)
+from customop.numpy.arguments import as_array, cast, dtype_of, is_inexact
 from customop.numpy.fakes import keep_order
 from customop.numpy.rules import numpy_operator, register_formulas
 
@@ -66,10 +72,21 @@ def _(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
             f"np.select: {len(condlist)} conditions, {len(choicelist)} choices",
             do="give a choice for each condition",
         )
-    chosen = default
-    for condition, choice in zip(condlist[::-1], choicelist[::-1], strict=True):
+    conditions = [as_array(c) for c in condlist]
+    for i, condition in enumerate(conditions):
+        if dtype_of(condition) != np.bool_:
+            raise ArgumentError(
+                f"invalid entry {i} in condlist: should be boolean ndarray",
+                f"np.select: it is an array of {condition.dtype}",
+                do="compare: x > 0",
+            )
+    # One dtype for all: of int16 and uint16 alone it would be int32.
+    values = [_operand(v) for v in (*choicelist, default)]
+    dtype = np.result_type(*values)
+    *choices, chosen = [cast(v, dtype) if hasattr(v, "dtype") else v for v in values]
+    for condition, choice in zip(conditions[::-1], choices[::-1], strict=True):
         chosen = _where_of(condition, choice, chosen)
-    return chosen
+    return cast(chosen, dtype)
 
 
 @register_numpy_function(np.clip)
@@ -97,10 +114,13 @@ def _(
         return np.positive(a)
     if low is None or high is None:
         return np.minimum(a, high) if low is None else np.maximum(a, low)
-    if hasattr(low, "dtype") and hasattr(high, "dtype"):
+    if not (is_inexact(a) and type(low) in _REAL and type(high) in _REAL):
         # One dtype for all three: of int16 and uint16 alone it would be int32.
         a = cast(a, np.result_type(a, low, high))
     return np.minimum(np.maximum(a, low), high)
+
+
+_REAL = (int, float)
 
 
 def _bound(value: Any) -> Any:

@@ -16,7 +16,7 @@ from customop import (
     fake_like,
     register_numpy_function,
 )
-from customop.numpy.arguments import lengths, only, shape_of
+from customop.numpy.arguments import as_array, lengths, only, shape_of
 from customop.numpy.rules import no_gradient
 
 __all__: list[str] = []
@@ -60,8 +60,11 @@ def _(
     device: str | None = None,
 ) -> Any:
     _check_like("np.full_like", order, subok, device)
-    if shape_of(fill_value):
-        target = shape_of(a) if shape is None else shape
+    if shape_of(fill_value) or isinstance(fill_value, list | tuple):
+        target = tuple(lengths(shape_of(a) if shape is None else shape))
+        fill_value = as_array(fill_value)
+        while fill_value.ndim > len(target) and fill_value.shape[0] == 1:
+            fill_value = fill_value[0]  # as an assignment does
         return np.broadcast_to(fill_value, target).astype(dtype or a.dtype)
     return full_like(a, fill_value, dtype, lengths(shape))
 

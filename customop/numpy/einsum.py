@@ -86,19 +86,25 @@ def _(subscripts: Any, operands: Any, optimize: Any) -> FakeArray:
     terms, result = _terms(subscripts, _ranks(operands))
     lengths: dict[str, Any] = {}
     for term, x in zip(terms, operands, strict=True):
+        own: dict[str, Any] = {}
         for letter, length in zip(term, x.shape, strict=True):
+            if own.setdefault(letter, length) != length:
+                raise _unequal(letter, subscripts, own[letter], length)
             known = lengths.setdefault(letter, length)
             if known == 1:
                 lengths[letter] = length
             elif length not in (1, known):
-                raise ShapeError(
-                    f"np.einsum: '{letter}' in '{subscripts}' is {known} and {length}"
-                    " long",
-                    do="use one letter only for axes of one length",
-                )
+                raise _unequal(letter, subscripts, known, length)
     dtype = np.result_type(*(x.dtype for x in operands))
     shape = [lengths[letter] for letter in result]
     return FakeArray(shape, dtype, device=fake_like(operands[0]).device)
+
+
+def _unequal(letter: str, subscripts: str, first: int, second: int) -> ShapeError:
+    return ShapeError(
+        f"np.einsum: '{letter}' in '{subscripts}' is {first} and {second} long",
+        do="use one letter only for axes of one length",
+    )
 
 
 def _note_einsum(ctx: Any, inputs: Any, output: Any) -> None:

@@ -236,7 +236,7 @@ def _rounded(x: Array, decimals: int = 0) -> Array:
 
 @_rounded.register_fake
 def _(x: Any, decimals: int) -> Any:
-    dtype = np.round(np.empty(0, x.dtype)).dtype
+    dtype = np.round(np.empty(0, x.dtype), decimals).dtype
     return FakeArray(x.shape, dtype, device=fake_like(x).device)
 
 

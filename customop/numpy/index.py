@@ -411,4 +411,9 @@ def _(a: Any) -> Any:
 
 
 register_numpy_function(np.flatnonzero, lambda a: _nonzero(np.ravel(a))[0])
-register_numpy_function(np.argwhere, lambda a: np.stack(_nonzero(a), 1))
+
+
+@register_numpy_function(np.argwhere)
+def _(a: Any) -> Any:
+    places = np.stack(_nonzero(np.atleast_1d(a)), 1)
+    return places if a.ndim else places[:, :0]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from customop import ArgumentError, ShapeError, register_numpy_function
-from customop.numpy.arguments import as_array, only, shape_of
+from customop.numpy.arguments import as_array, lined, only, shape_of
 from customop.numpy.index import (
     ALL,
     constant,
@@ -257,6 +257,7 @@ def _(
     only("np.take", mode=(mode, "raise", "wrap", "clip"))
     if axis is None:
         a, axis = np.ravel(a), 0
+    a = lined(a, axis)
     axis = normalize_axis_index(axis, len(shape_of(a)))
     places = as_array(indices)
     if mode == "wrap":

@@ -63,9 +63,7 @@ def _matmul_strides(x1: Any, x2: Any, shape: Sequence[int], dtype: Any) -> list[
 def _matmul_shape(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
     """Shape of a matrix product."""
     if not first or not second:
-        raise ShapeError(
-            "np.matmul: an array without axes has no matrix product", do="use x * y"
-        )
+        raise _no_axes()
     a = first if len(first) > 1 else (1, *first)
     b = second if len(second) > 1 else (*second, 1)
     if a[-1] != b[-2]:
@@ -77,6 +75,12 @@ def _matmul_shape(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int,
     rows = a[-2:-1] if len(first) > 1 else ()
     columns = b[-1:] if len(second) > 1 else ()
     return (*batch, *rows, *columns)
+
+
+def _no_axes() -> ShapeError:
+    return ShapeError(
+        "np.matmul: an array without axes has no matrix product", do="use x * y"
+    )
 
 
 def _note_operands(ctx: Any, inputs: Any, output: Any) -> None:
@@ -129,6 +133,8 @@ def _(primals: Any, tangents: Any) -> Any:
 def _(info: Any, in_dims: Any, x1: Any, x2: Any) -> Any:
     """Make rows matrices, since NumPy pairs batches of matrices."""
     dim1, dim2 = in_dims
+    if 0 in (x1.ndim - (dim1 is not None), x2.ndim - (dim2 is not None)):
+        raise _no_axes()
     is_vector1 = x1.ndim - (dim1 is not None) == 1
     is_vector2 = x2.ndim - (dim2 is not None) == 1
     a = x1 if dim1 is None else np.moveaxis(x1, dim1, 0)
@@ -165,15 +171,25 @@ def _free(ndim: int, axes: Sequence[int]) -> tuple[list[int], tuple[int, ...]]:
 def _(a: Any, b: Any, axes_a: Any, axes_b: Any) -> FakeArray:
     free_a, summed_a = _free(len(a.shape), axes_a)
     free_b, summed_b = _free(len(b.shape), axes_b)
-    if [a.shape[i] for i in summed_a] != [b.shape[i] for i in summed_b]:
-        raise ShapeError(
-            f"np.tensordot: shapes {a.shape} and {b.shape} differ along the summed axes"
-            f" {summed_a} and {summed_b}",
-            do="name pairs of axes of one length",
-        )
+    _check_summed(a.shape, b.shape, summed_a, summed_b)
     shape = [*(a.shape[i] for i in free_a), *(b.shape[i] for i in free_b)]
     dtype = result_dtype(np.multiply, (a.dtype, b.dtype))
     return FakeArray(shape, dtype, device=fake_like(a).device)
+
+
+def _check_summed(
+    shape_a: Sequence[int],
+    shape_b: Sequence[int],
+    summed_a: Sequence[int],
+    summed_b: Sequence[int],
+) -> None:
+    """Raise unless the summed axes have the same lengths."""
+    if [shape_a[i] for i in summed_a] != [shape_b[i] for i in summed_b]:
+        raise ShapeError(
+            f"np.tensordot: shapes {tuple(shape_a)} and {tuple(shape_b)} differ along"
+            f" the summed axes {summed_a} and {summed_b}",
+            do="name pairs of axes of one length",
+        )
 
 
 def _note_tensordot(ctx: Any, inputs: Any, output: Any) -> None:
@@ -231,9 +247,10 @@ def _(info: Any, in_dims: Any, a: Any, b: Any, axes_a: Any, axes_b: Any) -> Any:
         shifted = [i + (i >= dim_b) for i in summed_b]
         place = len(free_a) + dim_b - sum(i < dim_b for i in shifted)
         return tensordot(a, b, axes_a, shifted), place
-    left = _matrices(np.moveaxis(a, dim_a, 0), free_a, summed_a)
-    right = _matrices(np.moveaxis(b, dim_b, 0), summed_b, free_b)
     rows_a, rows_b = np.moveaxis(a, dim_a, 0), np.moveaxis(b, dim_b, 0)
+    _check_summed(rows_a.shape[1:], rows_b.shape[1:], summed_a, summed_b)
+    left = _matrices(rows_a, free_a, summed_a)
+    right = _matrices(rows_b, summed_b, free_b)
     lengths = [rows_a.shape[i + 1] for i in free_a]
     lengths += [rows_b.shape[i + 1] for i in free_b]
     return np.reshape(np.matmul(left, right), (info.batch_size, *lengths)), 0

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from customop import ArgumentError, Operator, register_numpy_function
-from customop.numpy.arguments import as_axis, is_inexact, listed_axes, shape_of, spread
+from customop.numpy.arguments import (
+    as_axis,
+    counted_axes,
+    is_inexact,
+    listed_axes,
+    shape_of,
+    spread,
+)
 from customop.numpy.reduce import note_input_and_output, reduction_of
 from customop.numpy.rules import fit, is_complex
 
@@ -49,11 +56,14 @@ def _(primals: Any, tangents: Any) -> Any:
 
 @register_numpy_function(np.linalg.norm)
 def _(x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Any:  # noqa: A002  # NumPy's name
-    axes = listed_axes(axis)
+    rank = len(shape_of(x))
+    axes = None if axis is None else list(counted_axes(listed_axes(axis), rank))
     if axes is None and ord is not None:
-        axes = list(range(len(shape_of(x))))
+        axes = list(range(rank))
     floats = x if is_inexact(x) else x.astype(float)
-    if ord is None or (axes is not None and len(axes) == 1 and ord == 2):
+    if axes is not None and (not axes or len(axes) > 2):
+        raise _no_norm(ord, axes)
+    if ord is None or (len(axes or ()) == 1 and ord == 2):
         return norm(floats, axes, bool(keepdims))
     if axes is not None and len(axes) == 1:
         return _vector_norm(floats, ord, axes[0], bool(keepdims))
@@ -94,15 +104,19 @@ _MATRIX_NORMS: dict[float, tuple[int, Callable[..., Any]]] = {
 }
 
 
+def _no_norm(order: Any, axes: Sequence[int]) -> ArgumentError:
+    return ArgumentError(
+        f"np.linalg.norm(ord={order!r}) has no operator for traced or fake arrays of"
+        f" {len(axes)} axes",
+        do="use ord=None, 'fro', 1, -1, inf or -inf",
+    )
+
+
 def _matrix_norm(x: Any, order: Any, axes: Any, keepdims: bool) -> Any:
     if order in ("fro", "f"):
         return norm(x, axes, keepdims)
-    if order not in _MATRIX_NORMS or len(axes) != 2:
-        raise ArgumentError(
-            f"np.linalg.norm(ord={order!r}) has no operator for traced or fake arrays of"
-            f" {len(axes)} axes",
-            do="use ord=None, 'fro', 1, -1, inf or -inf",
-        )
+    if order not in _MATRIX_NORMS:
+        raise _no_norm(order, axes)
     summed, extreme = _MATRIX_NORMS[order]
     places = normalize_axis_tuple(axes, x.ndim)
     totals = np.sum(np.absolute(x), axis=places[summed], keepdims=True)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from customop import ArgumentError, FakeArray, ShapeError, register_numpy_function
-from customop.numpy.arguments import as_ints, only
+from customop.numpy.arguments import as_ints, lined, only
 from customop.numpy.fakes import device_of
 from customop.numpy.rules import batch_first, numpy_operator
 from customop.numpy.shape import without_ones
@@ -152,10 +152,9 @@ def _(A: Any, reps: Any) -> Any:  # noqa: N803  # NumPy's name
 def _(a: Any, repeats: Any, axis: int | None = None) -> Any:
     if axis is None:
         return np.repeat(np.ravel(a), repeats, 0)
+    a = lined(a, axis)
     axis = normalize_axis_index(axis, a.ndim)
-    counts = np.asarray(repeats)
-    if not counts.size:
-        counts = counts.astype(np.intp)  # an empty list has floats
+    counts = np.asarray(repeats).astype(np.intp)  # NumPy takes floats, too
     if counts.size != 1:
         return np.take(a, np.repeat(np.arange(a.shape[axis]), counts), axis)
     count = as_int(counts.item())

@@ -13,7 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from customop import FakeArray, Operator, jvp, register_numpy_function, vjp
+from customop import (
+    FakeArray,
+    Operator,
+    ShapeError,
+    jvp,
+    register_numpy_function,
+    vjp,
+)
 from customop.numpy.arguments import (
     NO_VALUE,
     as_axis,
@@ -24,6 +31,7 @@ from customop.numpy.arguments import (
     kept_shape,
     listed_axes,
     only,
+    reduced_axes,
     refuse,
     spread,
 )
@@ -32,6 +40,7 @@ from customop.numpy.rules import no_gradient, numpy_operator, register_linear_jv
 __all__ = [
     "as_line",
     "batched_axes",
+    "check_elements",
     "max_",
     "min_",
     "note_input",
@@ -72,6 +81,16 @@ def reduced(
     )
 
 
+def check_elements(name: str, shape: Sequence[int], axis: Any) -> None:
+    """Raise if a result is made of no elements."""
+    if not count_of(shape, axis):
+        raise ShapeError(
+            f"np.{name} of no elements: an array of shape {tuple(shape)}"
+            + ("" if axis is None else f" along axis {as_axis(axis)}"),
+            do="give an array that is not empty",
+        )
+
+
 def batched_axes(axis: Sequence[int] | None, dim: int, ndim: int) -> list[int]:
     """The axes of a row as axes of the batch."""
     return [i + (i >= dim) for i in counted_axes(axis, ndim - 1)]
@@ -83,13 +102,22 @@ def _batched_dim(axes: Sequence[int], dim: int, keepdims: bool) -> int:
 
 
 def reduction_of(
-    name: str, kernel: Callable[..., Any], more: str = ""
+    name: str,
+    kernel: Callable[..., Any],
+    more: str = "",
+    *,
+    needs_elements: bool = False,
 ) -> Operator[..., Any]:
-    """The operator of a reduction; `more` adds parameters to its schema."""
+    """The operator of a reduction; `more` adds parameters to its schema.
+
+    With `needs_elements` it has no value for no elements.
+    """
     schema = f"(Array x, int[]? axis=None, bool keepdims=False{more}) -> Array"
     op = numpy_operator(name, schema, kernel)
 
     def fake(x: Any, axis: Any, keepdims: Any, *rest: Any) -> FakeArray:
+        if needs_elements:
+            check_elements(name, x.shape, axis)
         return reduced(x, axis, keepdims, _reduced_dtype(kernel, x.dtype, rest))
 
     def batch(
@@ -128,7 +156,7 @@ def _serve(function: Any, op: Operator[..., Any]) -> None:
     ) -> Any:
         if initial is not NO_VALUE or where is not True:
             refuse(op.name, initial=initial, where=where)
-        return op(a, listed_axes(axis), is_set(keepdims))
+        return op(a, reduced_axes(a, axis), is_set(keepdims))
 
     register_numpy_function(function, reduction)
 
@@ -147,7 +175,7 @@ def _serve_cast(function: Any, op: Operator[..., Any]) -> None:
     ) -> Any:
         if initial is not NO_VALUE or where is not True:
             refuse(op.name, initial=initial, where=where)
-        axes = axis if axis is None else listed_axes(axis)
+        axes = axis if axis is None else reduced_axes(a, axis)
         kept = keepdims if keepdims is False else is_set(keepdims)
         if dtype is None:
             return op.call(a, axes, kept)
@@ -175,8 +203,8 @@ def _serve_ufunc(ufunc: Any, op: Operator[..., Any], *dtypes: Any) -> None:
         refuse(f"{ufunc.__name__}.reduce", initial=initial, where=where)
         if dtypes:
             only(f"np.{ufunc.__name__}.reduce", dtype=(dtype, None, *dtypes))
-        reduced = op(cast(array, dtype), listed_axes(axis), is_set(keepdims))
-        return cast(reduced, dtype)
+        axes = reduced_axes(array, axis)
+        return cast(op(cast(array, dtype), axes, is_set(keepdims)), dtype)
 
     register_numpy_function((ufunc, "reduce"), reduce)
 
@@ -261,7 +289,7 @@ def _shares(x: Any, y: Any, axis: Any, keepdims: bool) -> Any:
 
 
 def _extreme(name: str) -> Operator[..., Any]:
-    op = reduction_of(name, _method(name))
+    op = reduction_of(name, _method(name), needs_elements=True)
 
     def backward(ctx: Any, g: Any) -> tuple[Any, None, None]:
         x, y = ctx.saved_arrays

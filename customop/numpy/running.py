@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from customop import FakeArray, Operator, fake_like, jvp, register_numpy_function, vjp
-from customop.numpy.arguments import cast
+from customop.numpy.arguments import cast, lined
 from customop.numpy.reduce import batched_axes, note_input
 from customop.numpy.rules import numpy_operator, register_linear
 
@@ -30,7 +30,7 @@ def _running(name: str) -> Operator[..., Any]:
         return fake_like(x, dtype=np.ones(1, x.dtype).cumsum().dtype)
 
     def running(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
-        line = np.reshape(a, (-1,)) if axis is None else a
+        line = np.reshape(a, (-1,)) if axis is None else lined(a, axis)
         axis = 0 if axis is None else operator.index(axis)
         # Small integers become larger ones unless a dtype is given.
         return cast(op(cast(line, dtype), axis), dtype)

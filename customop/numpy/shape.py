@@ -20,7 +20,14 @@ from customop import (
     register_numpy_function,
     write_back,
 )
-from customop.numpy.arguments import as_array, as_ints, counted, only, shape_of
+from customop.numpy.arguments import (
+    as_array,
+    as_ints,
+    counted,
+    dtype_of,
+    only,
+    shape_of,
+)
 from customop.numpy.fakes import device_of, view_of
 from customop.numpy.rules import batch_first, numpy_operator, register_linear
 
@@ -237,7 +244,10 @@ def _(a: Any, axis1: int, axis2: int) -> Any:
 @register_numpy_function(np.rollaxis)
 def _(a: Any, axis: int, start: int = 0) -> Any:
     axis = normalize_axis_index(axis, a.ndim)
-    start = normalize_axis_index(start, a.ndim + 1)
+    if start < 0:
+        start += a.ndim
+    if not 0 <= start <= a.ndim:
+        raise np.exceptions.AxisError(start, a.ndim + 1, "start")
     return np.moveaxis(a, axis, start - 1 if axis < start else start)
 
 
@@ -428,8 +438,5 @@ def _(*arrays_and_dtypes: Any) -> Any:
 
 
 def _kind_of(value: Any) -> Any:
-    return (
-        value.dtype
-        if hasattr(value, "interpreter") or isinstance(value, FakeArray)
-        else value
-    )
+    is_array = hasattr(value, "dtype") and not isinstance(value, type)
+    return dtype_of(value) if is_array else value

@@ -18,8 +18,8 @@ from customop import (
     fake_like,
     register_numpy_function,
 )
-from customop.numpy.arguments import is_set, listed_axes, refuse
-from customop.numpy.reduce import reduced
+from customop.numpy.arguments import is_set, lined, listed_axes, reduced_axes, refuse
+from customop.numpy.reduce import check_elements, reduced
 from customop.numpy.rules import no_gradient, numpy_operator
 from customop.numpy.running import along_axis
 
@@ -39,6 +39,7 @@ def _place(name: str, function: Any) -> Operator[..., Any]:
 
     def fake(x: Any, axis: Any, keepdims: Any) -> FakeArray:
         listed = listed_axes(axis)
+        check_elements(name, x.shape, listed)
         like = FakeArray(x.shape, x.dtype, device=x.device)
         return reduced(like, listed, keepdims, np.dtype(np.intp))
 
@@ -53,6 +54,8 @@ def _place(name: str, function: Any) -> Operator[..., Any]:
     def place(
         a: Any, axis: Any = None, out: None = None, *, keepdims: Any = False
     ) -> Any:
+        if reduced_axes(a, axis) is None:
+            axis = None
         return op(a, axis, is_set(keepdims))
 
     op.register_fake(fake)
@@ -151,4 +154,4 @@ def _(
     is_stable = _sorting("argsort", kind, order, stable)
     if axis is None:
         return argsort(np.reshape(a, (-1,)), 0, is_stable)
-    return argsort(a, axis, is_stable)
+    return argsort(lined(a, axis), axis, is_stable)

@@ -20,6 +20,7 @@ from customop.numpy.arguments import (
     is_set,
     kept_shape,
     listed_axes,
+    reduced_axes,
     refuse,
     spread,
 )
@@ -139,12 +140,12 @@ _serve_deviation(np.std, std)
 
 @register_numpy_function(np.count_nonzero)
 def _(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
-    return sum_(np.not_equal(a, 0), listed_axes(axis), is_set(keepdims))
+    return sum_(np.not_equal(a, 0), reduced_axes(a, axis), is_set(keepdims))
 
 
 @register_numpy_function(np.ptp)
 def _(a: Any, axis: Any = None, out: None = None, keepdims: Any = False) -> Any:
-    listed, kept = listed_axes(axis), is_set(keepdims)
+    listed, kept = reduced_axes(a, axis), is_set(keepdims)
     return max_(a, listed, kept) - min_(a, listed, kept)
 
 
@@ -262,6 +263,6 @@ def _(
             do="leave dtype= away, or cast the result",
         )
     values, present = _present(a)
-    listed, kept = listed_axes(axis), is_set(keepdims)
+    listed, kept = reduced_axes(a, axis), is_set(keepdims)
     total = np.sum(values, axis=axis, dtype=dtype, keepdims=kept)
     return cast(total / sum_(present, listed, kept), total.dtype)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar, overload
 
+import numpy as np
 from typing_extensions import ParamSpec
 
 from customop.arrays.array import ArrayT
 from customop.arrays.describe import show
 from customop.arrays.fake import FakeArray, make_fake, to_fake
+from customop.arrays.foreign import PLAIN
 from customop.arrays.kinds import FAKE, is_array, is_traced, normalize_device
 from customop.arrays.nested import flat, map_nested
 from customop.arrays.pytree import map_leaves
@@ -83,11 +85,22 @@ class FakeMode(Mode):
                 f"FakeMode.from_array: {show(x)} is not an array with data",
                 do="pass an array, such as np.asarray(x)",
             )
-        fake: FakeArray = to_fake(x)
+        fake: FakeArray = _plain_fake(x)
         if device is None:
             return fake
         where = normalize_device(device)
         return make_fake(fake.shape, fake.dtype, fake.strides, where)
+
+
+def _plain_fake(value: Any) -> Any:
+    """The fake array of a real one; a matrix is refused, whose results have other shapes."""
+    if isinstance(value, np.matrix):
+        raise ArgumentError(
+            f"a fake array of a {type(value).__name__}, whose own arithmetic would be"
+            " lost",
+            do=PLAIN,
+        )
+    return to_fake(value)
 
 
 # Either the arguments of `fn` as it declares them, or a fake array first, where the
@@ -138,5 +151,5 @@ def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """
     check_function("eval_shape", fn)
     with FakeMode():
-        given, named = map_leaves(to_fake, (args, kwargs))
+        given, named = map_leaves(_plain_fake, (args, kwargs))
         return map_leaves(to_fake, fn(*given, **named))

@@ -10,6 +10,7 @@ import numpy as np
 
 from customop.arrays.describe import abbreviated, show
 from customop.arrays.dtypes import is_inexact
+from customop.arrays.foreign import PLAIN, has_own_rules
 from customop.arrays.kinds import has_memory, is_array
 from customop.arrays.numpy_protocol import call_numpy
 from customop.errors import GradientError
@@ -40,6 +41,11 @@ def as_input(value: Any, what: str) -> Any:
         raise GradientError(
             f"{what} must be an array of floats, got {show(value)}",
             do="pass an array of floats, and bind other arguments: lambda x: f(x, n)",
+        )
+    if has_own_rules(type(value)):
+        raise GradientError(
+            f"{what} is a {type(value).__name__}, whose own arithmetic would be lost",
+            do=PLAIN,
         )
     if not is_inexact(value.dtype):
         raise GradientError(

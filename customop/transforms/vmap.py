@@ -10,6 +10,7 @@ import numpy as np
 from typing_extensions import ParamSpec
 
 from customop.arrays.describe import abbreviated, show
+from customop.arrays.foreign import PLAIN, has_own_rules
 from customop.arrays.kinds import is_array
 from customop.arrays.numpy_protocol import INDEXING, call_numpy
 from customop.arrays.pytree import flatten, spread, unflatten
@@ -168,6 +169,12 @@ def _axis(name: str, dim: Any, leaf: Any) -> int | None:
         raise VmapError(
             f"vmap of {name}: in_dims is {dim} for {show(leaf)}, which has no axes",
             do="use None in in_dims for it",
+        )
+    if has_own_rules(type(leaf)):
+        raise VmapError(
+            f"vmap of {name}: an argument is a {type(leaf).__name__}, whose own"
+            " arithmetic would be lost",
+            do=PLAIN,
         )
     rank = len(leaf.shape)
     if not -rank <= dim < rank:

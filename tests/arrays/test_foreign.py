@@ -246,3 +246,75 @@ def test_registered_classes_stay_ours() -> None:
     value, gradient = co.value_and_grad(lambda x: np.sum(x * X.view(Plain)))(X)
     assert float(value) == 21.0
     np.testing.assert_array_equal(np.asarray(gradient), X)
+
+
+# ---- subclasses of NumPy's arrays with arithmetic of their own ----
+
+SQUARE = np.array([[1.0, 2.0], [3.0, 4.0]])
+OWN_RULES = {
+    "matrix": SQUARE.view(np.matrix),
+    "MaskedArray": np.ma.masked_array(SQUARE, SQUARE > 3.0),
+}
+OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "x * m": operator.mul,
+    "m * x": lambda x, m: m * x,
+    "x @ m": operator.matmul,
+    "m < x": lambda x, m: m < x,
+    "ufunc": lambda x, m: np.add(x, m),
+    "ufunc, left": lambda x, m: np.add(m, x),
+    "function": lambda x, m: np.where(m > 2.0, x, 0.0),
+    "list": lambda x, m: np.stack([x, m]),
+    "method": lambda x, m: x.dot(m),
+    "keyword": lambda x, m: x.clip(min=m),
+}
+
+
+@pytest.mark.parametrize("call", OPERATIONS.values(), ids=OPERATIONS)
+@pytest.mark.parametrize("m", OWN_RULES.values(), ids=OWN_RULES)
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+def test_arithmetic_of_its_own_is_refused(call: Any, m: Any) -> None:
+    """A matrix or masked array beside a traced or fake one never gives other numbers."""
+    ways = (
+        lambda fn: co.vjp(fn, SQUARE),
+        lambda fn: co.vmap(fn)(np.stack([SQUARE, SQUARE])),
+        lambda fn: co.eval_shape(fn, SQUARE),
+    )
+    for way in ways:
+        # The left operand may ask for a NumPy array first, which is refused, too.
+        with pytest.raises((co.ArgumentError, co.DataDependentError)):
+            way(lambda x: call(x, m))
+
+
+INPUTS: dict[str, Callable[[Any], Any]] = {
+    "grad": lambda m: co.grad(np.sum)(m),
+    "jvp": lambda m: co.jvp(np.sum, (m,), (m,)),
+    "variable": co.variable,
+    "vmap": lambda m: co.vmap(np.sum)(m),
+}
+
+
+@pytest.mark.parametrize("way", INPUTS.values(), ids=INPUTS)
+@pytest.mark.parametrize("name", OWN_RULES)
+def test_inputs_with_arithmetic_of_their_own_are_refused(way: Any, name: str) -> None:
+    """So are inputs of transforms; the message says what to pass."""
+    with pytest.raises(co.CustomOpError, match=name) as caught:
+        way(OWN_RULES[name])
+    assert "np.asarray(x)" in str(caught.value)
+
+
+def test_shapes_of_a_matrix_are_refused() -> None:
+    """Results of a matrix have two axes; masked arrays have the shapes of arrays."""
+    with pytest.raises(co.ArgumentError, match="a fake array of a matrix"):
+        co.eval_shape(np.sum, OWN_RULES["matrix"])
+    assert co.eval_shape(np.sum, OWN_RULES["MaskedArray"]).shape == ()
+
+
+def test_other_subclasses_are_arrays() -> None:
+    """A subclass with NumPy's arithmetic is an array as any other."""
+
+    class Named(np.ndarray):
+        pass
+
+    named = SQUARE.view(Named)
+    _, pullback = co.vjp(lambda x: x * named, SQUARE)
+    np.testing.assert_array_equal(pullback(np.ones((2, 2)))[0], SQUARE)

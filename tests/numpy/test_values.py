@@ -78,6 +78,27 @@ VALUES: dict[str, tuple[Callable[[Any], Any], Any]] = {
     ),
     "clip beyond the dtype": (lambda x: np.clip(x, -1, 300), np.uint8([0, 7, 255])),
     "clip from below the dtype": (lambda x: np.clip(x, -1, 3), np.uint8([0, 7, 255])),
+    "clip of uint8 to float16": (
+        lambda x: np.clip(x, 0.5, np.float16([2.0])),
+        np.uint8([0, 7, 255]),
+    ),
+    "clip to an int beyond the dtype and a float": (
+        lambda x: np.clip(x, 300, 400.5),
+        np.int8([0, 7]),
+    ),
+    "select of int16, uint16 and float32": (
+        lambda x: np.select([x > 1, x > 0], [x, np.uint16([9])], np.float32(2.0)),
+        np.int16([0, 1, 3]),
+    ),
+    "rollaxis from the end": (lambda x: np.rollaxis(x, 0, -1), CUBE),
+    "rollaxis to the front": (lambda x: np.rollaxis(x, 2, -3), CUBE),
+    "sum of no axes along 0": (lambda x: np.sum(x, axis=0), np.float32(2.0)),
+    "reduce of no axes": (np.maximum.reduce, np.int8(2)),
+    "cumsum of no axes": (lambda x: np.cumsum(x, axis=-1), np.int8(2)),
+    "argsort of no axes": (np.argsort, np.int8(2)),
+    "take from no axes": (lambda x: np.take(x, [0, 0], axis=0), np.int8(2)),
+    "repeat by a float": (lambda x: np.repeat(x, 2.0), X),
+    "full of one in a list": (lambda x: np.full_like(x, [3.0]), np.float64(1.0)),
     "repeat of nothing": (lambda x: np.repeat(x, [], axis=0), X[:0]),
     "largest of nothing": (
         lambda x: np.linalg.norm(x, np.inf, axis=0),
@@ -142,6 +163,43 @@ def test_take_along_axis_takes_integers() -> None:
     for indices in (X > 1, X):
         with pytest.raises(co.ArgumentError, match="must be integers"):
             co.grad(lambda x, i=indices: np.sum(np.take_along_axis(x, i, 0)))(X)
+
+
+# ---- errors ----
+
+ERRORS: dict[str, tuple[Callable[[Any], Any], Any]] = {
+    "max of nothing": (np.max, X[:0]),
+    "max of nothing, of no rows": (lambda x: np.max(x, axis=0), np.zeros((0, 0))),
+    "argmin of nothing": (lambda x: np.argmin(x, axis=1), X[:, :0]),
+    "ptp of nothing": (np.ptp, X[:0]),
+    "smallest of nothing": (lambda x: np.linalg.norm(x, -np.inf), X[0, :0]),
+    "tril of no axes": (np.tril, np.float64(1.0)),
+    "triu of no axes": (lambda x: np.triu(x, 1), np.float64(1.0)),
+    "matmul of no axes": (lambda x: np.matmul(x, X), np.float64(1.0)),
+    "tensordot of other axes": (lambda x: np.tensordot(x, x.T, 2), X),
+    "einsum of a broadcast diagonal": (lambda x: np.einsum("ii->i", x), X[:, :1]),
+    "norm without axes": (lambda x: np.linalg.norm(x, axis=()), X),
+    "Frobenius norm of three axes": (lambda x: np.linalg.norm(x, "fro"), CUBE),
+    "norm along an axis of none": (
+        lambda x: np.linalg.norm(x, 3, axis=0),
+        np.float64(1.0),
+    ),
+    "rollaxis beyond the front": (lambda x: np.rollaxis(x, 2, -4), CUBE),
+    "select by numbers": (lambda x: np.select([x], [x]), X),
+    "cast of floats to ints": (lambda x: np.concatenate([x, x], dtype=int), X),
+    "clip by one bound too many": (lambda x: np.clip(x, 0.0, 1.0, max=2.0), X),
+    "round of bools": (lambda x: np.round(x, 1), X > 1.0),
+}
+
+
+@pytest.mark.parametrize(("fn", "x"), ERRORS.values(), ids=ERRORS)
+@pytest.mark.parametrize("way", [traced, batched, co.eval_shape])
+def test_errors_are_numpys(way: Any, fn: Any, x: Any) -> None:
+    """What NumPy refuses is refused, also of fake arrays."""
+    with pytest.raises((TypeError, ValueError)):
+        fn(x)
+    with pytest.raises((TypeError, ValueError)):
+        way(fn, x)
 
 
 # ---- derivatives ----
