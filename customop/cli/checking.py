@@ -261,8 +261,8 @@ COMMAND = Command(
     '{"operators": [{"name": str, "status": STATUS, "seconds": float,\n'
     '  "checks": [{"check": str, "status": STATUS, "text": str, "type": str,\n'
     '  "seconds": float}]}], "summary": {"operators": int, "passed": int, "failed": int,\n'
-    '  "error": int, "skipped": int, "seconds": float}}\n'
-    'STATUS is "passed", "failed", "error" or "skipped".',
+    '  "error": int, "skipped": int, "waived": int, "seconds": float}}\n'
+    'STATUS is "passed", "failed", "error", "skipped" or "waived".',
     _add_arguments,
     _run,
 )

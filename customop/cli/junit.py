@@ -49,7 +49,7 @@ def _counts(reports: Sequence[Report]) -> dict[str, str]:
         "tests": str(sum(counts.values())),
         "failures": str(counts["failed"]),
         "errors": str(counts["error"]),
-        "skipped": str(counts["skipped"]),
+        "skipped": str(counts["skipped"] + counts["waived"]),
         "time": _seconds(sum(report.seconds for report in reports)),
     }
 
@@ -70,6 +70,8 @@ def _add_case(suite: ET.Element, report: Report, outcome: CheckOutcome) -> None:
     text = _FORBIDDEN.sub(lambda found: repr(found[0])[1:-1], outcome.text)
     if outcome.status == "skipped":
         ET.SubElement(case, "skipped", message=text)
+    elif outcome.status == "waived":
+        ET.SubElement(case, "skipped", message=f"waived: {text}")
     elif outcome.status in ("failed", "error"):
         name = "failure" if outcome.status == "failed" else "error"
         first = text.partition("\n")[0]

@@ -14,6 +14,7 @@ STATUSES = {
     "failed": "FAILED",
     "error": "ERROR",
     "skipped": "skipped",
+    "waived": "waived",
 }
 
 
@@ -27,7 +28,7 @@ class CheckOutcome(NamedTuple):
     status : str
         One of `STATUSES`; "error" where the check could not run.
     text : str
-        A note, the reason for skipping, or the error.
+        A note, the reason for skipping or of the waiver, or the error.
     type : str
         Class of the error; empty without an error.
     seconds : float
@@ -56,7 +57,8 @@ class Report(NamedTuple):
     def status(self) -> str:
         """The worst status of its outcomes."""
         seen = {outcome.status for outcome in self.outcomes}
-        return next((s for s in ("error", "failed", "passed") if s in seen), "skipped")
+        worst = ("error", "failed", "passed", "waived")
+        return next((s for s in worst if s in seen), "skipped")
 
     @property
     def has_failed(self) -> bool:

@@ -36,6 +36,7 @@ def _document(op: Operator[..., Any], rules: Sequence[Rule]) -> dict[str, Any]:
         "returns": [_return(r) for r in op.schema.returns],
         "source": op.source,
         "samples": [{"call": call_text(op, s), "note": s.note} for s in samples],
+        "waivers": dict(op.waivers),
     }
 
 
@@ -111,6 +112,10 @@ def _show(options: Namespace, output: Plain) -> int:
     output.heading("rules")
     rows = [_rule_row(rule) for rule in (*rules, *hidden_rules(op))]
     output.table(["rule", "origin", "from"], rows)
+    if op.waivers:
+        output.line()
+        output.heading("waived checks")
+        output.table(["", ""], [[check, why] for check, why in op.waivers.items()])
     if found["samples"]:
         output.line()
         output.heading("sample inputs")
@@ -126,12 +131,13 @@ SHOW = Command(
     "show",
     "one operator: schema, tags, rules with file and line, generated call",
     "Show one operator: its schema and tags, where it and each rule is defined, its\n"
-    "sample inputs, and the source of its generated call.",
+    "waived checks, its sample inputs, and the source of its generated call.",
     '{"operator": {the fields of list, and "summary": str, "overloads": [str],\n'
     '  "parameters": [{"name": str, "type": str, "kind": "positional_only" |\n'
     '  "positional" | "keyword_only", "default": str | null, "alias": str | null,\n'
     '  "written": bool}], "returns": [{"type": str, "alias": str | null,\n'
-    '  "written": bool}], "source": str, "samples": [{"call": str, "note": str}]}}',
+    '  "written": bool}], "source": str, "samples": [{"call": str, "note": str}],\n'
+    '  "waivers": {check: reason}}}',
     arguments.add_name,
     _show,
 )

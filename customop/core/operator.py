@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType, TracebackType
 from typing import (
     TYPE_CHECKING,
@@ -60,6 +60,7 @@ from customop.core.rule_types import (
 )
 from customop.core.samples import Sample, as_samples
 from customop.core.table import RuleTable
+from customop.core.waivers import with_waiver
 from customop.errors import (
     RegistrationError,
     SchemaError,
@@ -719,6 +720,53 @@ class Operator(RuleTable, Generic[P, R]):
         """
         fn = self.find_rule(SAMPLE_INPUTS)
         return () if fn is None else as_samples(self.qualname, fn, fn())
+
+    def waive(
+        self, check: str, /, *, reason: str, override: bool = False
+    ) -> Operator[P, R]:
+        """Say that the operator fails a check of `opcheck` on purpose.
+
+        `opcheck` still runs the check. It reports a fault as waived, with the reason,
+        and a waiver that is not needed. A crash of the kernel cannot be waived.
+
+        Parameters
+        ----------
+        check : str
+            Name of the check.
+        reason : str
+            Why the operator is meant to be so. Tables and reports show it.
+        override : bool
+            Whether to replace the reason of an earlier waiver.
+
+        Returns
+        -------
+        Operator
+            The operator itself.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such check, or the reason is empty.
+        RegistrationError
+            If the check is waived already.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> from customop.testing import opcheck
+        >>> @co.custom_op("doc::rounded", mutates_args=())
+        ... def rounded(x: np.ndarray) -> np.ndarray:
+        ...     return np.round(x)
+        >>> _ = rounded.register_autograd(lambda ctx, g: g)
+        >>> _ = rounded.waive("test_gradients", reason="a straight-through estimator")
+        >>> print(opcheck(rounded, (np.array([0.6]),), test_utils="test_gradients"))
+        doc::rounded
+          test_gradients  WAIVED  a straight-through estimator
+        """
+        self.waivers: Mapping[str, str] = with_waiver(
+            self, check, reason, override=override
+        )
+        return self
 
     @overload
     def register(

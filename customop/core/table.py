@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from customop.arrays.kinds import DEFAULT, FAKE
@@ -77,6 +77,8 @@ class RuleTable:
     sampled: frozenset[str]
     # Those whose kernel returns memory of others, which is copied.
     copied: frozenset[str]
+    # Checks of opcheck that it fails on purpose -> why.
+    waivers: Mapping[str, str]
     plans: Plans
 
     def __init__(self, definition: Definition) -> None:
@@ -96,6 +98,7 @@ class RuleTable:
         self.rows = {}
         self.disabled = frozenset()
         self.proven = self.sampled = self.copied = frozenset()
+        self.waivers = {}
         self.plans = Plans()
         self.array_slots: tuple[int, ...] = schema.array_slots
         self.nested_slots: tuple[int, ...] = schema.nested_slots

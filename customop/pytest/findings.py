@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from customop.errors import CustomOpError, is_ours
 from customop.pytest.known_failures import Outcome
@@ -12,7 +12,7 @@ from customop.pytest.recording import RecordedCall
 from customop.testing.apart.transport import child_traceback
 from customop.testing.opcheck import opcheck, status_of
 
-__all__ = ["CheckFinding", "findings_of"]
+__all__ = ["NEEDLESS", "CheckFinding", "findings_of"]
 
 
 class CheckFinding(NamedTuple):
@@ -85,6 +85,8 @@ def _of_one(
         which = f"call {number} of {len(present)} different ones"
         for check, result in results.items():
             finding = _finding(op, check, result, which if len(present) > 1 else "")
+            if check in call.op.waivers and finding.outcome.status == "passed":
+                finding = finding._replace(outcome=NEEDLESS)
             if _weight(finding) >= _weight(found.get(check)):
                 found[check] = finding
     yield from gone[:1]
@@ -101,8 +103,11 @@ def _has_failed(finding: CheckFinding | None) -> bool:
     return finding is not None and finding.outcome.status == "failed"
 
 
+# The outcome of a check that is waived and passes.
+NEEDLESS: Final = Outcome("passed", "the waiver is not needed")
+
 # Over several calls, the heaviest status counts.
-_WEIGHTS = ("skipped", "passed", "failed")
+_WEIGHTS = ("skipped", "passed", "waived", "failed")
 
 
 def _weight(finding: CheckFinding | None) -> int:

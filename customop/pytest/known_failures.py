@@ -72,7 +72,7 @@ class KnownFailure(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of a check: "passed", "failed", "skipped" or "left out"."""
+    """The result of a check: "passed", "failed", "skipped", "waived" or "left out"."""
 
     status: str
     reason: str = ""

@@ -10,6 +10,7 @@ import pytest
 
 from customop.core.registry import operators
 from customop.errors import counted, did_you_mean, quoted
+from customop.pytest.findings import NEEDLESS
 from customop.pytest.known_failures import (
     ANY_TEST,
     LEFT_OUT,
@@ -123,6 +124,7 @@ class Ledger:
             f" {counted(counts['passed'], 'check')} passed, {counts['failed']} failed"
             f" ({sum(known.find(key) is not None for key in failed)} known),"
             f" {counts['skipped']} did not apply"
+            + (f", {counts['waived']} waived" if counts["waived"] else "")
             + (f", {counts[LEFT_OUT]} left out" if counts[LEFT_OUT] else "")
         )
         others = unchecked(self._raised, self._without_values)
@@ -139,6 +141,8 @@ class Ledger:
         if not self._option.accepts:
             for key in known.unused(self._ran):
                 yield f"{name}: {key}: the test does not call the operator"
+        for op, check in self._needless_waivers():
+            yield f"{op}: {check}: no test needs its waiver: remove waive({check!r}, ...)"
         for key in known.needless(self._ran):
             yield f"{name}: {key}: no test fails this check"
         for test in sorted(self._missing_tests()):
@@ -148,6 +152,13 @@ class Ledger:
             if self._option.request.wants(op) and self._calls:
                 near = did_you_mean(op, self._operators)
                 yield f"{name}: there is no operator {op}{near}"
+
+    def _needless_waivers(self) -> list[tuple[str, str]]:
+        """Operators and checks that are waived and pass in all tests."""
+        outcomes = self._ran.outcomes.items()
+        passed = dict.fromkeys((k.op, k.check) for k, o in outcomes if o == NEEDLESS)
+        waived = {(key.op, key.check) for key in self._ran.having("waived")}
+        return [pair for pair in passed if pair not in waived]
 
     def _missing_tests(self) -> set[str]:
         """Tests in the file that no longer exist; empty if not all tests were asked for."""

@@ -275,6 +275,8 @@ def _verdict(option: Option, key: CheckKey, finding: CheckFinding) -> Verdict:
             return Verdict("failed", finding.text)
         why = "accepted now" if entry is None else entry.reason
         return Verdict("skipped", finding.text, why)
+    if status == "waived":
+        return Verdict("skipped", "", f"waived: {reason}")
     if status == "passed" and entry is not None and entry.is_strict:
         text = "" if option.accepts else _passes_now(option, entry)
         return Verdict("failed" if text else "passed", text)

@@ -27,7 +27,7 @@ from customop.testing.checks import (
     derivatives,
     variations,
 )
-from customop.testing.checks.check import SUCCESS, Check
+from customop.testing.checks.check import SUCCESS, WAIVED, Check
 from customop.testing.checks.found import found_samples
 from customop.testing.checks.outcomes import Done, outcomes
 from customop.testing.checks.session import Session
@@ -102,8 +102,8 @@ _BY_NAME = {check.name: check for check in CHECKS}
 class OpCheckResult(dict[str, "str | Exception"]):
     """The outcome of `opcheck` by name of the check, in order.
 
-    A value is ``"SUCCESS"``, ``"SKIPPED: reason"``, or an exception. It prints as a
-    table.
+    A value is ``"SUCCESS"``, ``"SKIPPED: reason"``, ``"WAIVED: reason"``, or an
+    exception. It prints as a table.
 
     Attributes
     ----------
@@ -113,6 +113,8 @@ class OpCheckResult(dict[str, "str | Exception"]):
         Name of a check -> how long it took.
     notes : dict
         Name of a check that succeeded -> what it leaves open.
+    waived : dict
+        Name of a check -> its fault, which `Operator.waive` says is meant.
     """
 
     def __init__(self, op: str) -> None:
@@ -120,6 +122,7 @@ class OpCheckResult(dict[str, "str | Exception"]):
         self.op = op
         self.seconds: dict[str, float] = {}
         self.notes: dict[str, str] = {}
+        self.waived: dict[str, OpCheckError] = {}
 
     @property
     def failed(self) -> list[str]:
@@ -142,11 +145,14 @@ class OpCheckResult(dict[str, "str | Exception"]):
 
 
 def status_of(found: str | Exception) -> tuple[str, str]:
-    """Status and text of a result: ``"passed"``, ``"failed"`` or ``"skipped"``."""
+    """Status and text of a result: "passed", "failed", "skipped" or "waived"."""
     if isinstance(found, Exception):
         return "failed", str(found)
     state, _, reason = found.partition(": ")
-    return ("passed" if state == SUCCESS else "skipped"), reason
+    return _STATUSES[state], reason
+
+
+_STATUSES = {SUCCESS: "passed", WAIVED: "waived", "SKIPPED": "skipped"}
 
 
 def _cells(found: str | Exception, note: str) -> tuple[str, str]:
@@ -189,7 +195,8 @@ def opcheck(
     Returns
     -------
     OpCheckResult
-        Name of a check -> ``"SUCCESS"``, ``"SKIPPED: reason"`` or the exception.
+        Name of a check -> ``"SUCCESS"``, ``"SKIPPED: reason"``, ``"WAIVED: reason"`` for
+        a fault that `Operator.waive` says is meant, or the exception.
 
     Raises
     ------
@@ -226,9 +233,14 @@ def opcheck(
     work = _done(operator, args, kwargs, chosen, rtol, atol)
     with _quiet(), closing(work) as all_done:
         for check, done in zip(chosen, all_done, strict=True):
-            if isinstance(done.outcome, OpCheckError) and raise_exception:
-                raise done.outcome.with_traceback(None) from done.outcome.__cause__
-            found[check.name] = done.outcome
+            outcome: str | OpCheckError = done.outcome
+            waiver = operator.waivers.get(check.name)
+            if isinstance(outcome, OpCheckError) and waiver and not done.has_crashed:
+                found.waived[check.name] = outcome
+                outcome = f"{WAIVED}: {waiver}"
+            if isinstance(outcome, OpCheckError) and raise_exception:
+                raise outcome.with_traceback(None) from outcome.__cause__
+            found[check.name] = outcome
             found.seconds[check.name] = done.seconds
             if done.note:
                 found.notes[check.name] = done.note

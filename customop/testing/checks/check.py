@@ -16,9 +16,18 @@ from customop.testing.inputs.shrink import shrink
 from customop.testing.reproduce import repro, show_sample
 from customop.testing.watch import about_to_run
 
-__all__ = ["SUCCESS", "Check", "Report", "at_smallest", "outcome_of", "reported"]
+__all__ = [
+    "SUCCESS",
+    "WAIVED",
+    "Check",
+    "Report",
+    "at_smallest",
+    "outcome_of",
+    "reported",
+]
 
 SUCCESS = "SUCCESS"
+WAIVED = "WAIVED"
 
 # Seconds after which a check goes to no further sample. Only kernels that take a tenth
 # of a second meet it: checks of faster ones end in 0.1 s.

@@ -46,11 +46,14 @@ class Done(NamedTuple):
         How long it took.
     note : str
         What a success leaves open.
+    has_crashed : bool
+        Whether the fault is that the kernel ends the process.
     """
 
     outcome: str | OpCheckError
     seconds: float
     note: str = ""
+    has_crashed: bool = False
 
 
 def outcomes(session: Session, checks: Sequence[Check]) -> Generator[Done, None, None]:
@@ -93,9 +96,15 @@ def _run_given(session: Session) -> float:
 
 def _done(check: Check, session: Session, report: Report) -> Done:
     start = perf_counter()
-    outcome = outcome_of(check, session, report)
-    note = session.notes[0] if outcome == SUCCESS and session.notes else ""
+    is_waived = check.name in session.op.waivers
+    outcome = outcome_of(check, session, reported if is_waived else report)
+    notes = [_needless(check)] * is_waived + session.notes
+    note = notes[0] if outcome == SUCCESS and notes else ""
     return Done(outcome, perf_counter() - start, note)
+
+
+def _needless(check: Check) -> str:
+    return f"the waiver is not needed: remove waive({check.name!r}, ...)"
 
 
 def _at_smallest_apart(
@@ -192,7 +201,7 @@ class _Apart:
         if again is None:
             fault.where += (_ONCE,)
         error = reported(check, self.session, sample or usual, fault)
-        return Done(error, perf_counter() - start)
+        return Done(error, perf_counter() - start, has_crashed=True)
 
 
 _ONCE = (
