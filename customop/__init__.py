@@ -155,6 +155,8 @@ __all__ = [
     "write_back",
 ]
 
+__version__ = "0.1.0"
+
 # Only tests and profiling need these names: they are imported at the first access, which
 # saves 6 ms of 50.
 _LATER = {
@@ -177,6 +179,10 @@ else:
         globals()[name] = found
         _make_public(found)
         return found
+
+
+def __dir__() -> list[str]:
+    return sorted((*__all__, "__version__"))
 
 
 def _make_public(value: Any) -> None:

@@ -286,6 +286,14 @@ def quoted(names: Iterable[object]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 
+def with_article(noun: str) -> str:
+    """A noun with ``a`` or ``an``: ``"an autograd rule"``, ``"a 'user' rule"``."""
+    word = noun.lstrip("'\"<").lower()
+    has_vowel = word.startswith(("ndarray", *"aeiou"))
+    says_you = word.startswith(("ufunc", "uint", "uni", "use"))
+    return f"{'an' if has_vowel and not says_you else 'a'} {noun}"
+
+
 def counted(number: int, noun: str) -> str:
     """A number and its noun: ``"1 call"``, ``"2 calls"``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -10,6 +10,7 @@ import numpy as np
 
 from customop.arrays.convert import to_host
 from customop.arrays.numpy_protocol import INDEXING, call_numpy
+from customop.errors import with_article
 from customop.testing.fault import Fault
 from customop.testing.jacobians import (
     CheckOptions,
@@ -100,7 +101,7 @@ def _check_linear(
     """Unit cotangents alone cannot tell g * g from g."""
     _check_gradient(
         problem,
-        f"has a {problem.rule} that is not linear in its cotangent",
+        f"has {with_article(problem.rule)} that is not linear in its cotangent",
         (pulled, "for a random cotangent"),
         (cotangent @ matrix, "summed over its entries"),
         options,
@@ -195,7 +196,7 @@ def check_batched(
         grads = [np.conjugate(to_host(call_numpy(INDEXING, g, i))) for g in batch]
         _check_gradient(
             problem,
-            f"has a {problem.rule} that vmap gets wrong",
+            f"has {with_article(problem.rule)} that vmap gets wrong",
             (problem.inputs.vector(grads), f"as row {i} of a batch"),
             (pull(vector), "alone"),
             options,

@@ -25,6 +25,7 @@ from customop.errors import (
     caller_place,
     place,
     warn_caller,
+    with_article,
 )
 from customop.transforms.autograd.node import Node, Output
 from customop.transforms.autograd.tracer import GradTracer
@@ -167,7 +168,7 @@ def _raise_or_warn(watch: _Watch, fault: CustomOpError) -> None:
 
 
 def _text(value: Any) -> str:
-    return abbreviated(value) if is_array(value) else f"a {type(value).__name__}"
+    return abbreviated(value) if is_array(value) else with_article(type(value).__name__)
 
 
 def _overwritten(node: Node, name: str) -> GradientError:
