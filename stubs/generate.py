@@ -32,10 +32,13 @@ MARKER = "# ---- written by stubs/generate.py ----\n"
 # Identifiers in the texts of `survey.py` -> the module that has them.
 IDENTIFIERS = {
     "ABC": "abc",
+    "ModuleType": "types",
+    "_FunctionT": "cupy",
     "Any": "typing",
     "Callable": "collections.abc",
     "Iterator": "collections.abc",
     "Self": "typing",
+    "Sequence": "collections.abc",
     "TestCase": "unittest",
     "cuda": "cupy",
     "disjoint_base": "typing_extensions",
@@ -116,7 +119,8 @@ def _unshadowed(text: str, bound: set[str]) -> tuple[str, set[str]]:
         pattern = rf"((?::|->|\||\[) ?){name}\b(?! as)"
         if name in bound and re.search(pattern, text):
             text = re.sub(pattern, rf"\1_{name}", text)
-            needs.add(f"from builtins import {name} as _{name}")
+            if f"_{name}" not in bound:
+                needs.add(f"from builtins import {name} as _{name}")
     return text, needs
 
 

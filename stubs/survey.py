@@ -198,7 +198,8 @@ def _function(name: str, fn: Any, module: str, *, method: bool = False) -> str:
     if method and len(items) == 2 and name.startswith("__") and name not in BY_KEYWORD:
         items = [(p, 0 if kind == 1 else kind, *rest) for p, kind, *rest in items]  # type: ignore[misc]
     words = words or _returned(doc)
-    result = RESULT_OF.get(name) or _matched(RETURNS, words)
+    known = RESULT_OF.get(f"{module}.{name}") or RESULT_OF.get(name)
+    result = known or _matched(RETURNS, words)
     array = module in ARRAYS and not words and not name.startswith("_")
     given = result or ("ndarray" if array else "Any")
     parameters = _parameters(items, method=method)
@@ -329,8 +330,9 @@ def _entry(name: str, value: Any, module: str, known: Known) -> Any:
     again = _imported(name, value, module, known)
     if again:
         return again
-    if callable(value) and known[id(value)][1] != name:
-        return f"{name} = {known[id(value)][1]}"
+    place, first = known.get(id(value), (module, name))
+    if place == module and first != name:
+        return f"{name} = {first}"
     if isinstance(value, type):
         return _class(name, value, module, known)
     if isinstance(value, cupy.ufunc):
@@ -343,14 +345,15 @@ def _entry(name: str, value: Any, module: str, known: Known) -> Any:
 
 
 def _imported(name: str, value: Any, module: str, known: Known) -> str:
-    """The import of a name that another module defines."""
+    """The import of a name that another module defines; stubs export no other name."""
     origin = (
         module if isinstance(value, types.ModuleType) else _numpy_module(name, value)
     )
     if origin:
         return f"from {origin} import {name} as {name}"
     place, first = known.get(id(value), (module, name))
-    return f"from {place} import {first} as {name}" if place != module else ""
+    again = place != module and first == name
+    return f"from {place} import {name} as {name}" if again else ""
 
 
 def _definitions(found: dict[str, dict[str, Any]]) -> Known:

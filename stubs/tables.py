@@ -30,11 +30,13 @@ PARAMETERS = {
     "axes": "_Axis",
     "dtype": "_DType | None",
     "extrapolate": "Any",
+    "idx": "Any",
     "out": "ndarray | None",
     "casting": "_Casting",
     "p": "Any",
     "shape": "_Shape",
     "stream": "cuda.Stream | None",
+    "window": "Any",
 }
 
 _MANY = r"(scalar|number|float|int|sequence|list|tuple)"
@@ -73,17 +75,30 @@ ACCEPTING = {
 
 # ---- types of results ----
 
-# What functions and methods of a name return, whatever their docstrings say.
+# What functions and methods of a name return, whatever their docstrings say. A name with
+# its module goes before one without.
 RESULTS = {
     "ndarray": """
-        angle asanyarray bandwidth choose convolve correlate cumproduct expm frombuffer
+        angle asanyarray choose convolve correlate cumproduct expm frombuffer
         fromfile fromfunction fromiter fromstring genfromtxt in1d isin loadtxt nan_to_num
-        polyval product real_if_close round_ row_stack zmap zscore
+        polyval product random_integers real_if_close round_ row_stack zmap zscore
+        canberra chebyshev cityblock correlation cosine euclidean hamming hellinger
+        jensenshannon kl_divergence minkowski russellrao sqeuclidean
+        cupyx.scipy.ndimage.histogram
     """,
-    "list[ndarray]": "array_split broadcast_arrays dsplit hsplit meshgrid vsplit",
+    # CuPy 13 gives lists, CuPy 14 tuples.
+    "Sequence[ndarray]": "broadcast_arrays meshgrid",
+    "list[ndarray]": "array_split dsplit hsplit vsplit",
+    "list[dict[str, Any]]": "cupy.testing.product",
     "tuple[ndarray, ...]": "diag_indices diag_indices_from tril_indices_from",
-    "tuple[ndarray, ndarray]": "eig histogram lu_factor slogdet",
-    "tuple[ndarray, ndarray, ndarray]": "histogram2d",
+    "tuple[ndarray, ndarray]": """
+        ca_cfar coherence csd eig freqs freqs_zpk freqz freqz_sos freqz_zpk histogram istft
+        lu_factor periodogram slogdet welch
+    """,
+    "tuple[ndarray, ndarray, ndarray]": "histogram2d spectrogram stft",
+    "tuple[ndarray, ndarray, ndarray, ndarray]": "tf2ss",
+    "tuple[Any, ...]": "bandwidth complex_cepstrum extrema",
+    "tuple[ndarray, dict[str, Any]]": "find_peaks",
     "tuple[ndarray, list[ndarray]]": "histogramdd",
     "bool": "__bool__ __eq__ __ge__ __gt__ __le__ __lt__ __ne__ can_cast isscalar",
     "float": "__float__",
@@ -92,12 +107,42 @@ RESULTS = {
         __repr__ __str__ array2string array_str base_repr binary_repr
         format_float_positional format_float_scientific
     """,
+    # The arguments decide.
+    "Any": """
+        center_of_mass iterate_structure label logsumexp maximum_position
+        minimum_position cupyx.scipy.interpolate.solve
+    """,
     "type[Any]": "common_type obj2sctype",
     "numpy.dtype[Any]": "min_scalar_type",
     "Iterator[Any]": "__iter__",
+    "ModuleType": "get_array_module",
+    "PinnedMemoryPointer": "alloc_pinned_memory",
+    "RandomState": "get_random_state",
+    "Callable[[_FunctionT], _FunctionT]": """
+        fix_random for_all_dtypes for_all_dtypes_combination for_CF_orders
+        for_complex_dtypes for_contiguous_axes for_dtypes for_dtypes_combination
+        for_float_dtypes for_int_dtypes for_int_dtypes_combination for_orders
+        for_signed_dtypes for_signed_dtypes_combination for_unsigned_dtypes
+        for_unsigned_dtypes_combination multi_gpu numpy_cupy_allclose
+        numpy_cupy_array_almost_equal numpy_cupy_array_almost_equal_nulp
+        numpy_cupy_array_equal numpy_cupy_array_less numpy_cupy_array_list_equal
+        numpy_cupy_array_max_ulp numpy_cupy_equal numpy_cupy_raises parameterize
+        with_requires
+    """,
     "Self": "__enter__",
     "None": """
-        __exit__ __init__ copyto fill_diagonal free launch Mark MarkC memcpy memcpyAsync
+        __exit__ __init__ add_xi assert_array_almost_equal assert_array_almost_equal_nulp
+        assert_array_less assert_array_list_equal assert_array_max_ulp check_status
+        copyto destroySurfaceObject destroyTextureObject deviceDisablePeerAccess
+        deviceEnablePeerAccess deviceSetLimit deviceSetMemPool eventDestroy eventRecord
+        eventSynchronize freeArray freeAsync freeHost graphDestroy graphExecDestroy
+        gesv graphLaunch graphUpload hostRegister hostUnregister ipcCloseMemHandle
+        launchHostFunc memAdvise memcpy2D memcpy2DAsync memcpy2DFromArray
+        memcpy2DFromArrayAsync memcpy2DToArray memcpy2DToArrayAsync memcpy3D
+        memcpy3DAsync memcpyPeer memcpyPeerAsync memPoolDestroy memPoolSetAttribute
+        memPoolTrimTo memPrefetchAsync profilerStart profilerStop
+        set_pinned_memory_allocator set_smoothing_factor set_yi streamAddCallback streamBeginCapture streamDestroy
+        streamSynchronize streamWaitEvent fill_diagonal free launch Mark MarkC memcpy memcpyAsync
         memset memsetAsync place put put_along_axis putmask RangeEnd RangePop RangePush
         RangePushC reset_states save savetxt savez savez_compressed seed
         set_random_state set_string_function show_config shuffle synchronize upload

@@ -734,15 +734,27 @@ def arange(
     step: _Operand | None = 1,
     dtype: _DType | None = None,
 ) -> ndarray: ...
+@overload
 def linspace(
-    start: _Operand,
-    stop: _Operand,
+    start: _Operand | Sequence[Any],
+    stop: _Operand | Sequence[Any],
     num: _Int = 50,
     endpoint: _bool = True,
     retstep: Literal[False] = False,
     dtype: _DType | None = None,
     axis: int = 0,
 ) -> ndarray: ...
+@overload
+def linspace(
+    start: _Operand | Sequence[Any],
+    stop: _Operand | Sequence[Any],
+    num: _Int = 50,
+    endpoint: _bool = True,
+    *,
+    retstep: Literal[True],
+    dtype: _DType | None = None,
+    axis: int = 0,
+) -> tuple[ndarray, Any]: ...
 
 # ---- shape ----
 
@@ -782,7 +794,10 @@ def repeat(
 ) -> ndarray: ...
 def tile(A: ndarray, reps: _Shape) -> ndarray: ...
 def pad(
-    array: ndarray, pad_width: Any, mode: str = "constant", **kwargs: Any
+    array: ndarray,
+    pad_width: Any,
+    mode: str | Callable[..., None] = "constant",
+    **kwargs: Any,
 ) -> ndarray: ...
 
 # ---- reductions, order, choice ----
@@ -1002,7 +1017,6 @@ class broadcast:
 
 # ---- written by stubs/generate.py ----
 
-from builtins import bool as _bool
 from numpy.exceptions import (
     AxisError as AxisError,
     ComplexWarning as ComplexWarning,
@@ -1149,7 +1163,7 @@ bitwise_left_shift: _Binary  # CuPy 14
 bitwise_right_shift: _Binary  # CuPy 14
 
 def blackman(M: _Int) -> ndarray: ...
-def broadcast_arrays(*args: Any) -> list[ndarray]: ...
+def broadcast_arrays(*args: Any) -> Sequence[ndarray]: ...
 def byte_bounds(a: ndarray) -> tuple[int, ...]: ...
 
 c_: Any
@@ -1374,7 +1388,7 @@ def median(
     overwrite_input: _bool = False,
     keepdims: _bool = False,
 ) -> ndarray: ...
-def meshgrid(*xi: Any, **kwargs: Any) -> list[ndarray]: ...
+def meshgrid(*xi: Any, **kwargs: Any) -> Sequence[ndarray]: ...
 
 mgrid: Any
 

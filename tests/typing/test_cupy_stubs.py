@@ -5,15 +5,18 @@ from __future__ import annotations
 import ast
 import importlib.metadata
 import importlib.util
+import inspect
 import json
 import os
 import re
 import subprocess
 import sys
+import textwrap
 import tomllib
 import venv
+import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +69,9 @@ def _module(path: Path) -> str:
 def _named(node: ast.stmt) -> list[tuple[str, int]]:
     """Names that a statement binds, and the line where a comment about each stands."""
     match node:
-        case ast.ImportFrom(names=names) | ast.Import(names=names):
-            return [(alias.asname or alias.name, alias.lineno) for alias in names]
+        case ast.ImportFrom(names=names):
+            # A stub exports what it imports as the same name, and nothing else.
+            return [(a.name, a.lineno) for a in names if a.name == a.asname]
         case ast.ClassDef(name=name, lineno=line):
             return [(name, line)]
         case ast.FunctionDef(name=name, end_lineno=int(line)):
@@ -168,6 +172,34 @@ def test_files_are_named_as_those_of_cupy(survey: dict[str, Any]) -> None:
     """A package is a package in both, since pyright lays the stubs over CuPy."""
     packages = {_module(path) for path in FILES if path.name == "__init__.pyi"}
     assert packages & survey["modules"].keys() == set(survey["packages"])
+
+
+def _returns_containers(fn: Callable[..., Any]) -> bool:
+    """Whether each return statement of a function has a tuple or a list."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(fn)))).body
+    nested = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n != tree]
+    inner = {node for function in nested for node in ast.walk(function)}
+    found = [n for n in ast.walk(tree) if isinstance(n, ast.Return) and n not in inner]
+    kinds = (ast.Tuple, ast.List, ast.ListComp)
+    return bool(found) and all(isinstance(n.value, kinds) for n in found)
+
+
+@exhaustive
+def test_results_are_arrays_where_cupy_returns_no_tuple(survey: dict[str, Any]) -> None:
+    """A function with the result ndarray does not return tuples or lists."""
+    wrong = []
+    for path in FILES:
+        if _module(path) not in survey["modules"]:
+            continue
+        with warnings.catch_warnings(action="ignore"):
+            module = importlib.import_module(_module(path))
+        for node in ast.parse(path.read_text()).body:
+            match node:
+                case ast.FunctionDef(name=name, returns=ast.Name(id="ndarray")):
+                    fn = getattr(module, name, None)
+                    if inspect.isfunction(fn) and _returns_containers(fn):
+                        wrong.append(f"{module.__name__}.{name}")
+    assert wrong == []
 
 
 # ---- names that this project uses ----

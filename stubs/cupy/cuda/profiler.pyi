@@ -1,5 +1,4 @@
-"""Types of cupy.cuda.profiler."""
+"""Start and stop of CUDA's profiler."""
 
-# ---- written by stubs/generate.py ----
-
-from cupy.cuda.runtime import profilerStart as start, profilerStop as stop
+def start() -> None: ...
+def stop() -> None: ...

@@ -2,6 +2,7 @@
 
 # ---- written by stubs/generate.py ----
 
+from types import ModuleType
 from typing import Any
 from cupyx.scipy import (
     fft as fft,
@@ -16,4 +17,4 @@ from cupyx.scipy import (
     stats as stats,
 )
 
-def get_array_module(*args: Any) -> Any: ...
+def get_array_module(*args: Any) -> ModuleType: ...

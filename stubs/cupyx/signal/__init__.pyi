@@ -2,18 +2,17 @@
 
 # ---- written by stubs/generate.py ----
 
-from collections.abc import Callable
 from cupy import _ArrayLike, _Axis, _Int, _Operand, ndarray
 from typing import Any
 
 def ca_cfar(
     array: ndarray, guard_cells: Any, reference_cells: Any, pfa: _Operand = 0.001
-) -> ndarray: ...
+) -> tuple[ndarray, ndarray]: ...
 def cfar_alpha(pfa: _Operand, N: _Int) -> Any: ...
 def channelize_poly(x: _ArrayLike, h: _ArrayLike, n_chans: _Int) -> Any: ...
 def complex_cepstrum(
     x: ndarray, n: _Int | None = None, axis: _Axis = -1
-) -> ndarray: ...
+) -> tuple[Any, ...]: ...
 def convolve1d2o(
     in1: _ArrayLike, in2: _ArrayLike, mode: str = "valid", method: str = "direct"
 ) -> ndarray: ...
@@ -41,10 +40,10 @@ def pulse_compression(
     x: ndarray,
     template: ndarray,
     normalize: bool = False,
-    window: Callable[..., Any] | None = None,
+    window: Any = None,
     nfft: _Int | None = None,
 ) -> ndarray: ...
 def pulse_doppler(
-    x: ndarray, window: Callable[..., Any] | None = None, nfft: _Int | None = None
+    x: ndarray, window: Any = None, nfft: _Int | None = None
 ) -> ndarray: ...
 def real_cepstrum(x: ndarray, n: _Int | None = None, axis: _Axis = -1) -> ndarray: ...

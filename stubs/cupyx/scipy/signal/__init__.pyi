@@ -176,10 +176,10 @@ def cheby2(
     fs: _ArrayLike | None = None,
 ) -> Any: ...
 def check_COLA(
-    window: _ArrayLike, nperseg: _Int, noverlap: _Int, tol: _ArrayLike = 1e-10
+    window: Any, nperseg: _Int, noverlap: _Int, tol: _ArrayLike = 1e-10
 ) -> bool: ...
 def check_NOLA(
-    window: _ArrayLike, nperseg: _Int, noverlap: _Int, tol: _ArrayLike = 1e-10
+    window: Any, nperseg: _Int, noverlap: _Int, tol: _ArrayLike = 1e-10
 ) -> bool: ...
 def chirp(
     t: _ArrayLike,
@@ -195,13 +195,13 @@ def coherence(
     x: _ArrayLike,
     y: _ArrayLike,
     fs: _ArrayLike = 1.0,
-    window: _ArrayLike | str = "hann",
+    window: Any = "hann",
     nperseg: _Int | None = None,
     noverlap: _Int | None = None,
     nfft: _Int | None = None,
     detrend: Callable[..., Any] | str = "constant",
     axis: _Axis = -1,
-) -> Any: ...
+) -> tuple[ndarray, ndarray]: ...
 def cont2discrete(
     system: Any, dt: _ArrayLike, method: str = "zoh", alpha: _ArrayLike | None = None
 ) -> tuple[Any, ...]: ...
@@ -230,7 +230,7 @@ def csd(
     x: _ArrayLike,
     y: _ArrayLike,
     fs: _ArrayLike = 1.0,
-    window: _ArrayLike | str = "hann",
+    window: Any = "hann",
     nperseg: _Int | None = None,
     noverlap: _Int | None = None,
     nfft: _Int | None = None,
@@ -239,7 +239,7 @@ def csd(
     scaling: str = "density",
     axis: _Axis = -1,
     average: str = "mean",
-) -> Any: ...
+) -> tuple[ndarray, ndarray]: ...
 def cspline1d(signal: ndarray, lamb: _ArrayLike = 0.0) -> ndarray: ...
 def cspline1d_eval(
     cj: ndarray, newx: ndarray, dx: _ArrayLike = 1.0, x0: _Int = 0
@@ -349,7 +349,7 @@ def find_peaks(
     wlen: _Int | None = None,
     rel_height: _ArrayLike = 0.5,
     plateau_size: _ArrayLike | None = None,
-) -> Any: ...
+) -> tuple[ndarray, dict[str, Any]]: ...
 def findfreqs(
     num: _ArrayLike, den: _ArrayLike, N: _Int, kind: str = "ba"
 ) -> ndarray: ...
@@ -364,7 +364,7 @@ def firwin(
     numtaps: _Int,
     cutoff: _ArrayLike,
     width: _ArrayLike | None = None,
-    window: str = "hamming",
+    window: Any = "hamming",
     pass_zero: str | bool = True,
     scale: bool = True,
     fs: _ArrayLike = 2,
@@ -374,7 +374,7 @@ def firwin2(
     freq: _ArrayLike,
     gain: _ArrayLike,
     nfreqs: _Int | None = None,
-    window: str = "hamming",
+    window: Any = "hamming",
     nyq: Any = None,
     antisymmetric: bool = False,
     fs: _ArrayLike = 2.0,
@@ -385,8 +385,10 @@ def freqs(
     a: _ArrayLike,
     worN: _ArrayLike = 200,
     plot: Callable[..., Any] | None = None,
-) -> Any: ...
-def freqs_zpk(z: _ArrayLike, p: Any, k: _ArrayLike, worN: _ArrayLike = 200) -> Any: ...
+) -> tuple[ndarray, ndarray]: ...
+def freqs_zpk(
+    z: _ArrayLike, p: Any, k: _ArrayLike, worN: _ArrayLike = 200
+) -> tuple[ndarray, ndarray]: ...
 def freqz(
     b: _ArrayLike,
     a: _ArrayLike = 1,
@@ -395,13 +397,13 @@ def freqz(
     plot: Callable[..., Any] | None = None,
     fs: _ArrayLike = 6.283185307179586,
     include_nyquist: bool = False,
-) -> Any: ...
+) -> tuple[ndarray, ndarray]: ...
 def freqz_sos(
     sos: _ArrayLike,
     worN: _ArrayLike = 512,
     whole: bool = False,
     fs: _ArrayLike = 6.283185307179586,
-) -> Any: ...  # CuPy 14
+) -> tuple[ndarray, ndarray]: ...  # CuPy 14
 def freqz_zpk(
     z: _ArrayLike,
     p: Any,
@@ -409,7 +411,7 @@ def freqz_zpk(
     worN: _ArrayLike = 512,
     whole: bool = False,
     fs: _ArrayLike = 6.283185307179586,
-) -> Any: ...
+) -> tuple[ndarray, ndarray]: ...
 def gammatone(
     freq: _ArrayLike,
     ftype: str,
@@ -481,7 +483,7 @@ def invresz(
 def istft(
     Zxx: _ArrayLike,
     fs: _ArrayLike = 1.0,
-    window: _ArrayLike | str = "hann",
+    window: Any = "hann",
     nperseg: _Int | None = None,
     noverlap: _Int | None = None,
     nfft: _Int | None = None,
@@ -490,7 +492,7 @@ def istft(
     time_axis: _Int = -1,
     freq_axis: _Int = -2,
     scaling: str = "spectrum",
-) -> Any: ...
+) -> tuple[ndarray, ndarray]: ...
 def kaiser_atten(numtaps: _Int, width: _ArrayLike) -> Any: ...
 def kaiser_beta(a: _ArrayLike) -> Any: ...
 def kaiserord(ripple: _ArrayLike, width: _ArrayLike) -> Any: ...
@@ -582,13 +584,13 @@ def peak_widths(
 def periodogram(
     x: _ArrayLike,
     fs: _ArrayLike = 1.0,
-    window: _ArrayLike | str = "boxcar",
+    window: Any = "boxcar",
     nfft: _Int | None = None,
     detrend: Callable[..., Any] | str = "constant",
     return_onesided: bool = True,
     scaling: str = "density",
     axis: _Axis = -1,
-) -> Any: ...
+) -> tuple[ndarray, ndarray]: ...
 def place_poles(
     A: ndarray,
     B: ndarray,
@@ -610,7 +612,7 @@ def resample(
     num: _Int,
     t: _ArrayLike | None = None,
     axis: _Axis = 0,
-    window: Callable[..., Any] | None = None,
+    window: Any = None,
     domain: str = "time",
 ) -> Any: ...
 def resample_poly(
@@ -618,7 +620,7 @@ def resample_poly(
     up: _Int,
     down: _Int,
     axis: _Axis = 0,
-    window: _ArrayLike = ("kaiser", 5.0),
+    window: Any = ("kaiser", 5.0),
     padtype: str = "constant",
     cval: _ArrayLike | None = None,
 ) -> Any: ...
@@ -668,7 +670,7 @@ def sosfreqz(
 def spectrogram(
     x: _ArrayLike,
     fs: _ArrayLike = 1.0,
-    window: _ArrayLike = ("tukey", 0.25),
+    window: Any = ("tukey", 0.25),
     nperseg: _Int | None = None,
     noverlap: _Int | None = None,
     nfft: _Int | None = None,
@@ -677,7 +679,7 @@ def spectrogram(
     scaling: str = "density",
     axis: _Axis = -1,
     mode: str = "psd",
-) -> Any: ...
+) -> tuple[ndarray, ndarray, ndarray]: ...
 def spline_filter(Iin: _ArrayLike, lmbda: _ArrayLike = 5.0) -> ndarray: ...
 def square(t: _ArrayLike, duty: _ArrayLike = 0.5) -> ndarray: ...
 def ss2tf(
@@ -695,7 +697,7 @@ def step(
 def stft(
     x: _ArrayLike,
     fs: _ArrayLike = 1.0,
-    window: _ArrayLike | str = "hann",
+    window: Any = "hann",
     nperseg: _Int = 256,
     noverlap: _Int | None = None,
     nfft: _Int | None = None,
@@ -705,7 +707,7 @@ def stft(
     padded: bool = True,
     axis: _Axis = -1,
     scaling: str = "spectrum",
-) -> Any: ...
+) -> tuple[ndarray, ndarray, ndarray]: ...
 def sweep_poly(t: ndarray, poly: Any, phi: _ArrayLike = 0) -> ndarray: ...  # CuPy 14
 def symiirorder1(
     input: ndarray, c0: _ArrayLike, z1: _ArrayLike, precision: Any = -1.0
@@ -716,11 +718,13 @@ def symiirorder2(
 def tf2sos(
     b: _ArrayLike, a: _ArrayLike, pairing: str | None = None, *, analog: bool = False
 ) -> ndarray: ...
-def tf2ss(num: _ArrayLike, den: _ArrayLike) -> ndarray: ...
+def tf2ss(
+    num: _ArrayLike, den: _ArrayLike
+) -> tuple[ndarray, ndarray, ndarray, ndarray]: ...
 def tf2zpk(b: _ArrayLike, a: _ArrayLike) -> Any: ...
 def unique_roots(p: Any, tol: _ArrayLike = 0.001, rtype: str = "min") -> Any: ...
 def unit_impulse(
-    shape: _Shape, idx: _Shape | None = None, dtype: _DType | None = ...
+    shape: _Shape, idx: Any = None, dtype: _DType | None = ...
 ) -> ndarray: ...
 def upfirdn(
     h: _ArrayLike,
@@ -735,7 +739,7 @@ def vectorstrength(events: Any, period: _ArrayLike) -> Any: ...
 def welch(
     x: _ArrayLike,
     fs: _ArrayLike = 1.0,
-    window: _ArrayLike | str = "hann",
+    window: Any = "hann",
     nperseg: _Int | None = None,
     noverlap: _Int | None = None,
     nfft: _Int | None = None,
@@ -744,7 +748,7 @@ def welch(
     scaling: str = "density",
     axis: _Axis = -1,
     average: str = "mean",
-) -> Any: ...
+) -> tuple[ndarray, ndarray]: ...
 def wiener(
     im: ndarray, mysize: _ArrayLike | None = None, noise: _ArrayLike | None = None
 ) -> ndarray: ...

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self, SupportsIndex, TypeAlias
 
 import numpy
 
-from cupy import _Axis, _DType, _Operand, _Order, _Shape, cuda, ndarray
+from cupy import _Axis, _DType, _Operand, _Shape, cuda, ndarray
 
 _Index: TypeAlias = (
     SupportsIndex | _slice[Any, Any, Any] | EllipsisType | ndarray | None

@@ -93,7 +93,7 @@ def logsumexp(
     b: ndarray | None = None,
     keepdims: bool = False,
     return_sign: bool = False,
-) -> ndarray: ...
+) -> Any: ...
 
 lpmv: ufunc
 
