@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import index
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,9 @@ from customop.arrays.kinds import (
 from customop.arrays.lost import SETITEM, asked_by_setitem
 from customop.arrays.numpy_protocol import ArrayMethods
 from customop.errors import ArgumentError, DataDependentError, ShapeError
+
+if TYPE_CHECKING:
+    from customop.arrays.array import HintT
 
 __all__ = ["FakeArray", "fake_like"]
 
@@ -175,12 +178,26 @@ def make_fake(
     return fake
 
 
+@overload
 def fake_like(
+    x: HintT,
+    shape: int | Sequence[int] | None = None,
+    dtype: npt.DTypeLike | None = None,
+    device: str | None = None,
+) -> HintT: ...
+@overload
+def fake_like(  # type: ignore[overload-cannot-match]  # arrays lack the base
     x: Array,
     shape: int | Sequence[int] | None = None,
     dtype: npt.DTypeLike | None = None,
     device: str | None = None,
-) -> FakeArray:
+) -> FakeArray: ...
+def fake_like(
+    x: Any,
+    shape: int | Sequence[int] | None = None,
+    dtype: npt.DTypeLike | None = None,
+    device: str | None = None,
+) -> Any:
     """Make a fake array like another array, fake or real.
 
     Parameters
@@ -196,7 +213,8 @@ def fake_like(
     FakeArray
         With the strides of ``numpy.empty_like(x, dtype, shape=shape)``: the order of
         the axes of `x` is kept if the number of axes is the same. For an array in C
-        order, write ``FakeArray(shape, x.dtype, device=x.device)``.
+        order, write ``FakeArray(shape, x.dtype, device=x.device)``. For type checkers it
+        is of the type of an `x` that is annotated with `Array` or `ArrayT`.
 
     Raises
     ------

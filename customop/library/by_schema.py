@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, overload
+
+from typing_extensions import Unpack
 
 from customop.core.define import check_name
 from customop.core.dispatch import kernel_for
+from customop.core.grad_rules import Formula
 from customop.core.operator import Operator
 from customop.core.registration import Registration, chained
 from customop.core.registry import add_registration
 from customop.core.rule_kind import RuleKind
+from customop.core.rule_types import KernelFn, ShortKernelFn
 from customop.library.define import caller, declare, parsed
 from customop.library.keys import kind_of_key
 from customop.library.library import Library
@@ -21,8 +25,29 @@ from customop.schema.tags import Tag
 __all__ = ["define", "get_kernel", "impl"]
 
 FnT = TypeVar("FnT", bound=Callable[..., Any])
+Keys = str | RuleKind | Iterable[str | RuleKind]
 
 
+class ImplOptions(TypedDict, total=False):
+    """Options of `impl`."""
+
+    lib: Library | None
+    with_keyset: bool
+    allow_override: bool
+
+
+@overload
+def define(
+    qualname: str,
+    schema: str,
+    *,
+    lib: Library | None = None,
+    tags: Iterable[Tag] | Tag = (),
+) -> Operator[..., Any]: ...
+@overload
+def define(
+    qualname: Library, schema: str, *, tags: Iterable[Tag] | Tag = ()
+) -> Callable[[FnT], FnT]: ...
 def define(
     qualname: str | Library,
     schema: str,
@@ -85,9 +110,43 @@ def _define_in(
     return decorator
 
 
+@overload
+def impl(
+    qualname: AnyOperator,
+    types: Keys,
+    fn: ShortKernelFn,
+    /,
+    **options: Unpack[ImplOptions],
+) -> None: ...
+@overload
+def impl(
+    qualname: AnyOperator,
+    types: Keys,
+    fn: KernelFn | Formula,
+    /,
+    **options: Unpack[ImplOptions],
+) -> None: ...
+@overload
+def impl(
+    qualname: AnyOperator,
+    types: Keys,
+    fn: None = None,
+    /,
+    **options: Unpack[ImplOptions],
+) -> Callable[[FnT], FnT]: ...
+@overload
+def impl(
+    qualname: Library,
+    types: str | Operator[..., Any],
+    fn: str | RuleKind | None = None,
+    /,
+    *,
+    with_keyset: bool = False,
+    allow_override: bool = True,
+) -> Callable[[FnT], FnT]: ...
 def impl(
     qualname: str | Operator[..., Any] | OperatorPacket | Library,
-    types: str | RuleKind | Iterable[str | RuleKind],
+    types: Keys | Operator[..., Any],
     fn: Any = None,
     /,
     *,

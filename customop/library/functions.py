@@ -116,6 +116,14 @@ def register_kernel(  # type: ignore[overload-cannot-match]  # a longer one does
 def register_kernel(
     op: Named,
     device_types: DeviceTypes,
+    fn: ShortKernelFn,
+    /,
+    **options: Unpack[LibraryOption],
+) -> AnyOp: ...
+@overload
+def register_kernel(  # type: ignore[overload-cannot-match]  # a longer one does
+    op: Named,
+    device_types: DeviceTypes,
     fn: KernelFn,
     /,
     **options: Unpack[LibraryOption],
@@ -169,6 +177,10 @@ def register_fake(  # type: ignore[overload-cannot-match]  # a longer one does
 ) -> OpT: ...
 @overload
 def register_fake(
+    op: Named, fn: ShortKernelFn, /, **options: Unpack[RuleOptions]
+) -> AnyOp: ...
+@overload
+def register_fake(  # type: ignore[overload-cannot-match]  # a longer one does
     op: Named, fn: KernelFn, /, **options: Unpack[RuleOptions]
 ) -> AnyOp: ...
 @overload
@@ -253,6 +265,10 @@ def register_vmap(  # type: ignore[overload-cannot-match]  # a longer one does
 ) -> OpT: ...
 @overload
 def register_vmap(
+    op: Named, fn: ShortVmapFn, /, **options: Unpack[RuleOptions]
+) -> AnyOp: ...
+@overload
+def register_vmap(  # type: ignore[overload-cannot-match]  # a longer one does
     op: Named, fn: VmapFn, /, **options: Unpack[RuleOptions]
 ) -> AnyOp: ...
 @overload
@@ -345,6 +361,13 @@ def register_autograd(
     /,
     **options: Unpack[FormulaOptions[ContextT]],
 ) -> OpT: ...
+@overload
+def register_autograd(
+    op: Named,
+    backward: ShortBackwardFn[ContextT],
+    /,
+    **options: Unpack[FormulaOptions[ContextT]],
+) -> AnyOp: ...
 @overload
 def register_autograd(
     op: Named,

@@ -18,7 +18,9 @@ import numpy.typing as npt
 import typing_extensions
 from mypy.nodes import (
     VARIANCE_NOT_READY,
+    CallExpr,
     MypyFile,
+    RefExpr,
     SymbolTable,
     TypeInfo,
     Var,
@@ -83,7 +85,7 @@ DEVICES = {
     "cupy.ndarray": "cuda",
     "cupy._core.core.ndarray": "cuda",
 }
-_ARRAYS = (*DEVICES, "Array", "FakeArray", "Tracer")
+_ARRAYS = (*DEVICES, "Array", "Computed", "FakeArray", "Tracer")
 SEQUENCES = ("builtins.list", "builtins.tuple", "typing.Sequence")
 _GENERATORS = ("numpy.random._generator.Generator", "cupy.random.Generator")
 # NumPy's scalar classes whose width mypy has as an argument -> start of their names.
@@ -328,7 +330,7 @@ def _dataclass(info: TypeInfo, module: str) -> Any:
     frozen = info.metadata["dataclass"]["frozen"]
     if not frozen and info.module_name != module:
         raise Unfamiliar  # its module may register it
-    if info.metadata.get("customop"):
+    if info.metadata.get("customop") or _is_registered(info):
         raise Unfamiliar
     fields = []
     for attribute in info.metadata["dataclass"]["attributes"]:
@@ -338,6 +340,13 @@ def _dataclass(info: TypeInfo, module: str) -> Any:
             raise Unfamiliar
         fields.append((attribute["name"], annotation_of(node.type, module)))
     return _placed(dataclasses.make_dataclass(info.name, fields, frozen=frozen), info)
+
+
+def _is_registered(info: TypeInfo) -> bool:
+    """Whether `register_config_type` decorates a class; mypy asks no plugin of that."""
+    given = [d.callee if isinstance(d, CallExpr) else d for d in info.defn.decorators]
+    names = [own_name(d.fullname) for d in given if isinstance(d, RefExpr)]
+    return "register_config_type" in names
 
 
 def _placed(cls: Any, info: TypeInfo) -> Any:

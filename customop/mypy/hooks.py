@@ -38,6 +38,12 @@ from customop.mypy.calls import AnyContext, Call, checker, misshapen, mixed
 from customop.mypy.definitions import Draft, schema_of
 from customop.mypy.functions import Function, function_of, innermost_decorator
 from customop.mypy.names import own_name
+from customop.mypy.numpy_calls import (
+    is_numpy_function,
+    is_ufunc_call,
+    result_of_function,
+    result_of_ufunc,
+)
 from customop.mypy.program import Program, is_operator
 from customop.mypy.records import Record, copied, recall, remember
 from customop.mypy.rules import Registered, check_kinds
@@ -416,10 +422,14 @@ class CustomOpPlugin(Plugin):
         self, fullname: str
     ) -> Callable[[FunctionContext], Type] | None:
         """The answer for a call of a function or a class."""
+        if is_numpy_function(fullname):
+            return result_of_function
         return self._hook(_FUNCTIONS.get(own_name(fullname)))
 
     def get_method_hook(self, fullname: str) -> Callable[[MethodContext], Type] | None:
         """The answer for a call of a method."""
+        if is_ufunc_call(fullname):
+            return result_of_ufunc
         return self._hook(_METHODS.get(own_name(fullname)))
 
     def get_attribute_hook(

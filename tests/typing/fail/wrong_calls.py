@@ -63,7 +63,11 @@ def definitions(fn: int) -> None:
     co.custom_op("typing::on", mutates_args=(), device_types=1)
     # by mypy: call-overload
     # by pyright: reportArgumentType
-    co.fake_like("x")  # mypy: arg-type  pyright: reportArgumentType
-    co.fake_like(np.ones(2), shape="3")  # mypy: arg-type  pyright: reportArgumentType
+    co.fake_like("x")
+    # by mypy: call-overload
+    # by pyright: reportArgumentType, reportCallIssue
+    co.fake_like(np.ones(2), shape="3")
+    # by mypy: arg-type
+    # by pyright: reportArgumentType, reportCallIssue
     co.variable("x")  # mypy: arg-type  pyright: reportArgumentType
     co.backward(1)  # mypy: arg-type  pyright: reportArgumentType

@@ -70,7 +70,9 @@ co.register_kernel(gauss, "cuda", of_two)  # plugin: customop-kernel
 co.register_kernel("plugin_fail::gauss", "cuda", of_two)  # plugin: customop-kernel
 co.register_kernel("gauss", "cuda", of_two)  # plugin: customop-name
 co.impl("plugin_fail::gauss", "CUDA", of_two)  # plugin: customop-kernel
-co.impl("plugin_fail::gauss", 5, of_two)  # mypy: arg-type  pyright: reportArgumentType
+co.impl("plugin_fail::gauss", 5, of_two)
+# by mypy: call-overload
+# by pyright: reportArgumentType, reportCallIssue
 library = co.Library("plugin_fail", "IMPL", "CPU")
 library.impl("gauss", of_two)  # plugin: customop-kernel
 library.impl("gauss", of_two, "Meta")  # plugin: customop-fake
