@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from customop.core.changes import changing
@@ -21,6 +22,7 @@ __all__ = [
     "operators",
     "registrations",
     "taken",
+    "unknown",
 ]
 
 operators: dict[str, Operator[..., Any]] = {}
@@ -42,13 +44,17 @@ def find_operator(qualname: str, module: str = "") -> Operator[..., Any]:
         importlib.import_module(module)
     found = operators.get(qualname)
     if found is None:
-        near = did_you_mean(qualname, operators)
-        raise MissingRuleError(
-            f"no operator is named '{qualname}'{near}",
-            do=f"import {module or 'the module that defines it'} first",
-            op=qualname,
-        )
+        raise unknown(qualname, operators, module)
     return found
+
+
+def unknown(qualname: str, known: Iterable[str], module: str = "") -> MissingRuleError:
+    """The error for a name that no operator has; near ones are offered."""
+    return MissingRuleError(
+        f"no operator is named '{qualname}'{did_you_mean(qualname, known)}",
+        do=f"import {module or 'the module that defines it'} first",
+        op=qualname,
+    )
 
 
 def add_registration(registration: Registration, *, override: bool = True) -> None:

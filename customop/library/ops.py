@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any, NoReturn
 
@@ -22,7 +22,7 @@ from customop.schema.fit import ARGUMENTS
 from customop.schema.parameters import MISSING
 from customop.schema.types import ARRAY, Base, holds_arrays
 
-__all__ = ["OperatorPacket", "ops"]
+__all__ = ["OperatorPacket", "ops", "unknown_operator"]
 
 
 class Namespaces:
@@ -62,7 +62,7 @@ class OperatorNamespace:
     def __getattr__(self, name: str) -> OperatorPacket:
         known = namespaces.get(self._name, {})
         if name not in known:
-            raise _unknown("operator", f"ops.{self._name}.{name}", name, known)
+            raise unknown_operator(f"{self._name}::{name}", known)
         return OperatorPacket(self._name, name)
 
     def __dir__(self) -> list[str]:
@@ -190,9 +190,7 @@ class OperatorPacket:
         )
 
     def _gone(self) -> Exception:
-        known = namespaces.get(self._namespace, {})
-        path = f"ops.{self._namespace}.{self._name}"
-        return _unknown("operator", path, self._name, known)
+        return unknown_operator(self.qualname, namespaces.get(self._namespace, {}))
 
     def __getattr__(self, name: str) -> Operator[..., Any]:
         known = self._operators()
@@ -288,6 +286,16 @@ def _is_exact(
 
 def _shown(value: Any) -> str:
     return abbreviated(value) if is_array(value) else repr(value)
+
+
+def unknown_operator(qualname: str, known: Iterable[str]) -> UnknownNameError:
+    """The error for a name that no operator of its namespace has.
+
+    Names in `known` may have the namespace too.
+    """
+    namespace, _, name = qualname.partition("::")
+    names = [other.removeprefix(f"{namespace}::") for other in known]
+    return _unknown("operator", f"ops.{namespace}.{name}", name, names)
 
 
 def _unknown(what: str, path: str, name: str, known: Any) -> UnknownNameError:

@@ -16,7 +16,8 @@ Each check has a code. ``disable_error_code = customop-schema`` turns it off for
 Error codes
 -----------
 customop-name
-    The name of an operator is not ``namespace::name``::
+    The name of an operator is not ``namespace::name``, or is one letter off the name of a
+    known operator and belongs to none::
 
         co.custom_op("scale", as_it_is, mutates_args=())
 
@@ -58,7 +59,8 @@ customop-device
 
 customop-kernel
     The parameters of a kernel have other names or types than the operator's, or there are
-    more or fewer. Only the class of arrays may differ::
+    more or fewer. Only the class of arrays may differ. A kind of array is ``"gpu"``, or is
+    written in capitals::
 
         @gauss.register_kernel("cuda")
         def _(x: cp.ndarray, widht: float) -> cp.ndarray:
@@ -74,7 +76,9 @@ customop-fake
 customop-autograd
     A backward formula does not take one gradient for each result, or returns a tuple
     without one gradient for each input. `setup_context` has the wrong parameters. The
-    operator cannot have a gradient because it writes its arguments::
+    formula reads an attribute of `ctx` that nothing sets. The operator cannot have a
+    gradient because it writes its arguments, or `grad` gets it in its own module, which
+    registers none::
 
         def backward(ctx: Any, grad: np.ndarray) -> Any:
             return (grad,)
@@ -113,6 +117,12 @@ customop-duplicate
 
         co.custom_op("mylib::twice", as_it_is, mutates_args=())
         co.custom_op("mylib::twice", as_it_is, mutates_args=())
+
+customop-transform
+    `argnums` names a position that the function does not have. `in_dims` has more or fewer
+    entries than the function has positional parameters::
+
+        co.grad(as_it_is, argnums=1)
 
 customop-mixed
     A call mixes arrays of NumPy and of CuPy::

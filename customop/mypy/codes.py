@@ -25,6 +25,7 @@ __all__ = [
     "RULE",
     "SCHEMA",
     "SHAPE",
+    "TRANSFORM",
     "VMAP",
     "has_failed",
     "report",
@@ -46,6 +47,7 @@ VMAP = _code("vmap", "Check batching rules against the operator")
 JVP = _code("jvp", "Check forward-mode rules against the operator")
 RULE = _code("rule", "Check rules of other kinds against the operator")
 DUPLICATE = _code("duplicate", "Check that each operator has a name of its own")
+TRANSFORM = _code("transform", "Check the arguments of grad, vmap and the like")
 MIXED = _code("mixed", "Check that the arrays of a call are of one kind")
 DEVICE = _code("device", "Check that an argument selects the kernel")
 

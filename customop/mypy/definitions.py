@@ -20,9 +20,10 @@ from customop.mypy import codes
 from customop.mypy.calls import Call
 from customop.mypy.constants import constant, constant_or
 from customop.mypy.functions import Function, stand_in
-from customop.mypy.hints import Unfamiliar, annotation_of, device_of
+from customop.mypy.hints import Unfamiliar, annotation_of, device_of, plain_class
 from customop.mypy.notes import noted
 from customop.mypy.records import Record, plain
+from customop.mypy.rules import check_kinds
 from customop.mypy.trees import Survey
 from customop.schema.agreement import check_agrees
 from customop.schema.parameters import MISSING, Parameter
@@ -40,6 +41,8 @@ __all__ = ["Draft", "schema_of"]
 # A class in a schema string: only the running program can find it.
 _CLASS = re.compile(r"[^\W\d]\w*\.[^\W\d]")
 _UNKNOWN = object()
+# Functions that give a class a schema type, or may call one that does.
+_GIVING_TYPES = ("register_array_type", "register_config_type", "register_pytree_node")
 # Attributes that give a function other annotations than the source shows.
 _ANNOTATING = ("__annotations__", "__signature__", "__wrapped__")
 
@@ -171,6 +174,7 @@ class Draft:
 
     def _read(self, text: Any, names: Any, *, with_shapes: bool = True) -> Schema:
         given, result = self._annotated(with_shapes=with_shapes)
+        vague = set(self._unsure)
         if text is None:
             return self._inferred(given, result, () if names is _UNKNOWN else names)
         self._unsure = [name for name in self._unsure if name == "mutates_args"]
@@ -184,6 +188,9 @@ class Draft:
             else p
             for i, p in enumerate(given)
         ]
+        empty = inspect.Parameter.empty
+        given = [p.replace(annotation=empty) if p.name in vague else p for p in given]
+        result = empty if "return" in vague else result
         fn = stand_in(self._function.name, given, result)
         check_agrees(fn, schema, schema.written if names is _UNKNOWN else names)
         return schema
@@ -246,6 +253,9 @@ class Draft:
             device = device_of(spelled, hint, self._api.tree.names)
             found = device or annotation_of(hint, self._api.tree.fullname)
         except (Unfamiliar, RecursionError):
+            found = self._plain_class(hint)
+            if found is not None:
+                return found
             self._unsure.append(name)
             return Array
         if not with_shapes:
@@ -256,11 +266,19 @@ class Draft:
             self._is_vague = True
             return found
 
+    def _plain_class(self, hint: Type) -> Any:
+        """A class without a schema type, if the module cannot give it one."""
+        if self._survey.mentions(*_GIVING_TYPES):
+            return None
+        return plain_class(hint, self._api.tree.fullname)
+
     # ---- other arguments of the call ----
 
     def _check_kinds(self, schema: Schema) -> None:
         kinds = self._call.texts("device_types")
         if kinds:
+            at = self._call.expression("device_types") or self._context
+            check_kinds(self._api, self._name, kinds, at)
             self._now(codes.DEVICE)
             check_factory(self._name, schema, kinds)
 

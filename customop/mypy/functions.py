@@ -143,6 +143,9 @@ def stand_in(
     made.__name__ = made.__qualname__ = name
     signature = inspect.Signature(parameters, return_annotation=result)
     made.__signature__ = signature  # type: ignore[attr-defined]  # read by inspect
+    hints = {p.name: p.annotation for p in parameters} | {"return": result}
+    empty = inspect.Signature.empty
+    made.__annotations__ = {n: hint for n, hint in hints.items() if hint is not empty}
     return made
 
 

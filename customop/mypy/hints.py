@@ -55,6 +55,7 @@ __all__ = [
     "annotation_of",
     "device_of",
     "is_array",
+    "plain_class",
 ]
 
 
@@ -315,6 +316,20 @@ def _config_class(info: TypeInfo, module: str) -> Any:
     if "dataclass" in info.metadata:
         return _dataclass(info, module)
     raise Unfamiliar
+
+
+def plain_class(mypy_type: Type, module: str) -> Any:
+    """A class of the module that has nothing to make a schema type of, else None."""
+    proper = get_proper_type(mypy_type)
+    if not isinstance(proper, Instance) or proper.type.module_name != module:
+        return None
+    info = proper.type
+    is_special = info.is_protocol or info.is_abstract or info.fallback_to_any
+    is_made = info.metadata or info.defn.decorators or info.metaclass_type
+    bases = [base.type.fullname for base in info.bases]
+    if is_special or is_made or proper.args or bases != ["builtins.object"]:
+        return None
+    return _placed(type(info.name, (), {}), info)
 
 
 def _enumeration(info: TypeInfo) -> Any:

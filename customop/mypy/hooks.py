@@ -29,10 +29,16 @@ from mypy.types import (
 from customop.arrays.kinds import DEFAULT, FAKE
 from customop.core.define import check_name
 from customop.core.kinds import AUTOGRAD, JVP, VMAP
+from customop.core.registry import unknown
 from customop.core.rule_kind import RuleKind
 from customop.errors import RegistrationError
 from customop.library.keys import kind_of_key
-from customop.library.ops import Namespaces, OperatorNamespace, OperatorPacket
+from customop.library.ops import (
+    Namespaces,
+    OperatorNamespace,
+    OperatorPacket,
+    unknown_operator,
+)
 from customop.mypy import codes
 from customop.mypy.calls import AnyContext, Call, checker, misshapen, mixed
 from customop.mypy.definitions import Draft, schema_of
@@ -47,6 +53,12 @@ from customop.mypy.numpy_calls import (
 from customop.mypy.program import Program, is_operator
 from customop.mypy.records import Record, copied, recall, remember
 from customop.mypy.rules import Registered, check_kinds
+from customop.mypy.transforms import (
+    TRANSFORMS,
+    check_positions,
+    check_rule,
+    check_vmap,
+)
 from customop.mypy.trees import Surveys
 
 __all__ = ["CustomOpPlugin"]
@@ -139,7 +151,12 @@ class Asked:
         if given is not None and record is not None and record.has_schema:
             return record, given.type
         name = self.name(what, parameter)
-        return self.program.find(self.api, name) if name else None
+        found = self.program.find(self.api, name) if name else None
+        if found is None and name and what != "impl":
+            error = self.program.misspelled(self.api, name, unknown)
+            if error is not None:
+                codes.report(self.api, error, self.place(parameter), codes.NAME)
+        return found
 
 
 # ---- definitions ----
@@ -227,9 +244,12 @@ def _function(
 
 def _autograd(asked: Asked, op: Subject, at: int) -> None:
     found = asked.registered(op, at)
-    if found is not None:
-        setup = asked.call.get("setup_context")
-        found.check_backward(None if setup is None else asked.function("setup_context"))
+    if found is None:
+        return
+    given = asked.call.get("setup_context")
+    is_none = given is None or isinstance(get_proper_type(given.type), NoneType)
+    setup = None if is_none else asked.function("setup_context")
+    found.check_backward(setup, is_known=is_none or setup is not None)
 
 
 def _rule(asked: Asked, op: Subject, at: int) -> None:
@@ -338,7 +358,24 @@ def _called(asked: Asked) -> Type:
     return asked.result
 
 
+# ---- transforms ----
+
+
+def _transform(name: str, asked: Asked) -> Type:
+    check_positions(asked.api, asked.call, name)
+    if TRANSFORMS[name]:
+        check_rule(asked.api, asked.survey, asked.call, asked.context)
+    return asked.result
+
+
+def _vmap(asked: Asked) -> Type:
+    check_vmap(asked.api, asked.call)
+    return asked.result
+
+
 _FUNCTIONS: dict[str, Answer] = {
+    "vmap": _vmap,
+    **{name: partial(_transform, name) for name in TRANSFORMS},
     "custom_op": _custom_op,
     "define": _define,
     "impl": _impl,
@@ -370,6 +407,9 @@ def _packet(plugin: CustomOpPlugin, context: AttributeContext) -> Type:
     if namespace is None or not isinstance(context.context, MemberExpr):
         return context.default_attr_type
     name = Record(f"{namespace.name}::{context.context.name}")
+    error = plugin.program.misspelled(checker(context), name.name, unknown_operator)
+    if error is not None:
+        codes.report(checker(context), error, context.context, codes.NAME)
     return remember(checker(context), context.default_attr_type, name)
 
 

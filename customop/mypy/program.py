@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from mypy.nodes import (
@@ -25,6 +27,7 @@ from mypy.types import (
 
 from customop.core.operator import Operator
 from customop.core.registry import taken
+from customop.errors import CustomOpError
 from customop.mypy import codes
 from customop.mypy.imports import SUMMARY, Imports, operators_of
 from customop.mypy.names import own_name
@@ -34,7 +37,10 @@ from customop.mypy.trees import Surveys, imported_names
 if TYPE_CHECKING:
     from mypy.checker import TypeChecker
 
-__all__ = ["Found", "Program", "is_operator"]
+__all__ = ["Found", "Program", "is_operator", "signature_of"]
+
+# What the names of a series of operators differ by.
+_SERIES = re.compile(r"[\d_]")
 
 
 @dataclass(frozen=True)
@@ -100,11 +106,35 @@ class Program:
             if found.record.name.partition(".")[0] == name
         }
         operators = [self.find(api, qualname) for qualname in sorted(names)]
-        items = [_signature(found[1]) for found in operators if found is not None]
+        items = [signature_of(found[1]) for found in operators if found is not None]
         known = [item for item in items if item is not None]
         if not known or len(known) < len(operators):
             return None
         return known[0] if len(known) == 1 else Overloaded(known)
+
+    def misspelled(
+        self,
+        api: TypeChecker,
+        qualname: str,
+        error: Callable[[str, Iterable[str]], CustomOpError],
+    ) -> CustomOpError | None:
+        """The error for a name that no operator has, if it is close to a known one.
+
+        The program may define operators that mypy does not see, so that a name that is
+        not close to another one proves nothing. One that differs by a digit or an
+        underscore names one of a series.
+        """
+        namespace = qualname.partition("::")[0]
+        known = {found.record.name.partition(".")[0] for found in self._all(api)}
+        known |= {name.partition(".")[0] for name in self._surveys.of(api.tree).defined}
+        mine = [name for name in known if name.startswith(f"{namespace}::")]
+        near = get_close_matches(qualname, mine, 1, cutoff=0.85)
+        if qualname.partition(".")[0] in known or not near:
+            return None
+        if _SERIES.sub("", near[0]) == _SERIES.sub("", qualname):
+            return None
+        is_open = self._surveys.of(api.tree).mentions("Library", "import_module")
+        return None if is_open else error(qualname, mine)
 
     def _all(self, api: TypeChecker) -> Iterator[Found]:
         self._watch(api)
@@ -246,7 +276,7 @@ def _depend(api: TypeChecker, module: str, name: str) -> None:
         api.tree.plugin_deps.setdefault(trigger, set()).add(target)
 
 
-def _signature(mypy_type: Type) -> CallableType | None:
+def signature_of(mypy_type: Type) -> CallableType | None:
     """The type of the call of an operator."""
     proper = get_proper_type(mypy_type)
     if not isinstance(proper, Instance) or not is_operator(proper):

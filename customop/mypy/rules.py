@@ -10,7 +10,7 @@ from mypy.errorcodes import ErrorCode
 from mypy.nodes import Context
 from mypy.types import Type
 
-from customop.arrays.kinds import FAKE
+from customop.arrays.kinds import FAKE, known_devices
 from customop.core.grad_rules import Formula
 from customop.core.registration import Registration
 from customop.core.rule_kind import (
@@ -21,6 +21,7 @@ from customop.core.rule_kind import (
 )
 from customop.errors import CustomOpError, RegistrationError
 from customop.mypy import codes
+from customop.mypy.contexts import unset_attributes
 from customop.mypy.functions import Function
 from customop.mypy.gradients import WrongReturn, wrong_gradients, wrong_pairs
 from customop.mypy.kernels import other_shape, other_type
@@ -105,8 +106,11 @@ class Registered:
         if kind.with_inputs and kind.leading is not None:
             self._check_types(kind.title, code, leading=len(kind.leading))
 
-    def check_backward(self, setup_context: Function | None) -> None:
-        """Report a backward formula with wrong parameters or gradients."""
+    def check_backward(self, setup_context: Function | None, *, is_known: bool) -> None:
+        """Report a backward formula with wrong parameters or gradients.
+
+        `is_known` is False if there is a `setup_context` that mypy does not see.
+        """
         if not {"return", "mutates_args"}.isdisjoint(self.record.unsure):
             return
         setup = None if setup_context is None else setup_context.stand_in()
@@ -114,6 +118,15 @@ class Registered:
         if self._passes(codes.AUTOGRAD, lambda: rule.check(op)):
             for wrong in wrong_gradients(self.function, op.schema):
                 self._report_return("backward", wrong, codes.AUTOGRAD)
+            if is_known:
+                self._check_context(setup_context)
+
+    def _check_context(self, setup_context: Function | None) -> None:
+        for unset in unset_attributes(self.function, setup_context, self.survey):
+            what = f"backward reads ctx.{unset.name}, which nothing sets"
+            do = f"set ctx.{unset.name} in setup_context"
+            at = Context(unset.line, unset.column)
+            self._report(codes.AUTOGRAD, what, do, at)
 
     def _report_return(self, who: str, wrong: WrongReturn, code: ErrorCode) -> None:
         self._report(code, f"{who} {wrong.what}", wrong.do, wrong.expression)
@@ -141,14 +154,23 @@ class Registered:
         )
 
 
+def _is_mistaken(kind: str) -> bool:
+    known = known_devices()
+    return kind in (FAKE, "gpu") or (
+        kind not in known and kind.lower() in (*known, "gpu")
+    )
+
+
 def check_kinds(
     api: TypeChecker, qualname: str, kinds: Iterable[str], context: Context
 ) -> bool:
     """Whether kernels may be for these kinds of array; report those that may not.
 
-    Every name passes but "fake", since the program can register other kinds.
+    The program can register other kinds, so names pass but for "fake", "gpu", and those
+    that differ from a known name by capitals.
     """
-    if FAKE not in kinds and [*kinds]:
+    kinds = [*kinds]
+    if kinds and not any(_is_mistaken(kind) for kind in kinds):
         return True
     try:
         check_device_types(qualname, kinds)

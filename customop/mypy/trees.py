@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 from mypy.nodes import (
@@ -41,6 +43,11 @@ __all__ = ["Survey", "Surveys", "imported_names", "returned_by"]
 
 # Functions and methods that register a fake kernel, or can.
 _REGISTERING = ("register_fake", "impl")
+# Those that register a gradient, or can.
+_WITH_GRADIENT = (
+    *("register_autograd", "register_jvp", "register", "impl", "fallback"),
+    *("register_numpy_function", "add", "import_module", "exec"),
+)
 
 
 # Attributes of statements and expressions that hold others.
@@ -82,11 +89,13 @@ class Survey:
 
     def __init__(self, tree: MypyFile) -> None:
         self._statements = tree.defs
+        self._path = tree.path
         self.definitions = _definitions(tree)
         self._decorated: dict[Expression, Decorator] = {}
         # Functions and the names of their attributes that are assigned.
         self._attributes: set[tuple[object, str]] = set()
         self._registering: list[NameExpr | MemberExpr] = []
+        self._with_gradient: list[NameExpr | MemberExpr] = []
         self._defining: dict[str, list[CallExpr]] = defaultdict(list)
         for node in _nodes(tree.defs):
             self._note(node)
@@ -94,14 +103,22 @@ class Survey:
     def _note(self, node: Node) -> None:
         if isinstance(node, Decorator):
             self._decorated |= dict.fromkeys(node.original_decorators, node)
-        elif isinstance(node, NameExpr | MemberExpr) and node.name in _REGISTERING:
-            self._registering.append(node)
+        elif isinstance(node, NameExpr | MemberExpr):
+            if node.name in _REGISTERING:
+                self._registering.append(node)
+            if node.name in _WITH_GRADIENT:
+                self._with_gradient.append(node)
         elif isinstance(node, AssignmentStmt):
             for target in node.lvalues:
                 if isinstance(target, MemberExpr) and isinstance(target.expr, RefExpr):
                     self._attributes.add((target.expr.node, target.name))
         elif isinstance(node, CallExpr) and _defines(node):
             self._defining[_defined_name(node)].append(node)
+
+    @property
+    def defined(self) -> list[str]:
+        """Qualified names that the module defines anywhere, as far as they are known."""
+        return [*self._defining]
 
     def number(self, name: str, call: Context) -> int:
         """Position of a definition among those that write the same name out.
@@ -125,6 +142,22 @@ class Survey:
         """Values that a global name is assigned."""
         return self._assigned.get(name, [])
 
+    def mentions(self, *names: str) -> bool:
+        """Whether the module uses one of these names, with or without a dot."""
+        return any(
+            getattr(node, "id", getattr(node, "attr", getattr(node, "name", None)))
+            in names
+            for node in ast.walk(self.source)
+        )
+
+    @cached_property
+    def source(self) -> ast.Module:
+        """The module as Python reads it; empty if this Python cannot."""
+        try:
+            return ast.parse(Path(self._path).read_bytes())
+        except (OSError, SyntaxError):
+            return ast.Module([], [])
+
     @cached_property
     def _assigned(self) -> dict[str, list[Expression]]:
         found: dict[str, list[Expression]] = defaultdict(list)
@@ -136,6 +169,13 @@ class Survey:
                     if isinstance(target, NameExpr):
                         found[target.name].append(node.rvalue)
         return found
+
+    def may_have_gradient(self, fn: FuncItem) -> bool:
+        """Whether the module may register a gradient for the operator of a function.
+
+        Every name that is not the operator's alone counts, and `jvp` rules too.
+        """
+        return any(_may_be_of(use, fn) for use in self._with_gradient)
 
     def may_have_fake(self, fn: FuncItem | None) -> bool:
         """Whether the module may register a fake kernel for the operator of a function.

@@ -120,6 +120,15 @@ def _check_settings(fn: Any, randomness: Any, chunk_size: Any) -> None:
         )
 
 
+def other_length(name: str, entries: int, count: int) -> VmapError:
+    """The error for `in_dims` with other entries than a call has arguments."""
+    return VmapError(
+        f"vmap of {name}: in_dims has {entries} entries, the call {count} positional"
+        " arguments",
+        do="write one entry for each argument, None where it is not batched",
+    )
+
+
 def _inputs(
     name: str, in_dims: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[list[Any], list[int | None], Any]:
@@ -127,11 +136,7 @@ def _inputs(
     if isinstance(in_dims, list):
         in_dims = tuple(in_dims)
     if isinstance(in_dims, tuple) and len(in_dims) != len(args):
-        raise VmapError(
-            f"vmap of {name}: in_dims has {len(in_dims)} entries, the call"
-            f" {len(args)} positional arguments",
-            do="write one entry for each argument, None where it is not batched",
-        )
+        raise other_length(name, len(in_dims), len(args))
     leaves, structure = flatten((args, kwargs))
     dims = _spread(name, in_dims, args)
     # Keyword arguments have no entry in in_dims: arrays are batched as by jax.vmap,

@@ -124,6 +124,18 @@ MISTAKES = {
     "kernel, keyword": 'shifted.register_kernel("cpu", lambda x: x)',
     "kernel, other keyword": 'shifted.register_kernel("cpu", lambda x, *, yb: x)',
     "kernel, fake": 'gauss.register_kernel("fake", lambda x, width: x)',
+    "kernel, gpu": 'gauss.register_kernel("gpu", lambda x, width: x)',
+    "gpu": 'co.custom_op("words::g", as_it_is, mutates_args=(), device_types="gpu")',
+    "plain class": "def f(x: Plain) -> np.ndarray: ...",
+    "schema, other type": (
+        'co.custom_op("words::s", as_it_is, mutates_args=(), schema="(str x) -> Array")'
+    ),
+    "schema, result": (
+        'co.custom_op("words::s", as_it_is, mutates_args=(),'
+        ' schema="(Array x) -> (Array, Array)")'
+    ),
+    "argnums": "co.grad(as_it_is, 1)(np.ones(2))",
+    "in_dims": "co.vmap(as_it_is, (0, 0))(np.ones(2))",
     "kernel, by name": (
         'co.register_kernel("mypy_plugin::gauss", "cpu", lambda x, y: x)'
     ),

@@ -71,7 +71,8 @@ def all_keep_it(x: F64, y: I64, fake: co.FakeArray) -> None:
     assert_type(scale.register_kernel("cpu", points_scale)(x), F64)
     assert_type(scale.register_fake(fake_scale, override=True)(x), F64)
     assert_type(scale.register_vmap(int_vmap, override=True)(x), F64)
-    assert_type(scale.register_autograd(backward, override=True)(x), F64)
+    kept = scale.register_autograd(backward, setup_context=keep, override=True)
+    assert_type(kept(x), F64)
     assert_type(scale.register_jvp(jvp, override=True)(x), F64)
 
 

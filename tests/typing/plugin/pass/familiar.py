@@ -191,7 +191,13 @@ def of_both(ctx: Any, grad: F64) -> Any:
     return None if ctx.k else ctx.gradients
 
 
-both.register_autograd(of_both)
+def keep_gradients(
+    ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any
+) -> None:
+    ctx.k, ctx.gradients = 0, None
+
+
+both.register_autograd(of_both, setup_context=keep_gradients)
 
 
 @co.custom_op("plugin_pass::scaled", mutates_args=())

@@ -42,7 +42,7 @@ def of_one_kind(x: cp.ndarray, y: co.FakeArray) -> None:
     reveal_type(np.exp(x))
     # by mypy: ndarray[tuple[Any, ...], dtype[Any]]
     # by pyright: ndarray[tuple[Any, ...], dtype[Any]]
-    # by plugin: ndarray
+    # by plugin: ndarray[Any, Any]
     reveal_type(np.maximum(y, 0.0))
     # by mypy: ndarray[tuple[Any, ...], dtype[Any]] | Any
     # by pyright: ndarray[tuple[Any, ...], dtype[Any]] | Any
