@@ -10,12 +10,11 @@ from mypy.nodes import LambdaExpr
 
 from customop.core.rule_types import Context
 from customop.mypy.functions import Function
-from customop.mypy.trees import Survey
+from customop.mypy.trees import SourceOfFunction, Survey
 from customop.transforms.autograd.node import Node
 
 __all__ = ["Unset", "unset_attributes"]
 
-_Source = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _KNOWN = {*dir(Context), *dir(Node)}
 
 
@@ -76,14 +75,10 @@ def _is_name(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def _source(function: Function, survey: Survey) -> _Source | None:
+def _source(function: Function, survey: Survey) -> SourceOfFunction | None:
     node = function.node
     if node is None:
         return None
     kinds = ast.Lambda if isinstance(node, LambdaExpr) else ast.FunctionDef
-    found = [
-        other
-        for other in ast.walk(survey.source)
-        if isinstance(other, kinds) and other.lineno == node.line
-    ]
+    found = [f for f in survey.functions.get(node.line, []) if isinstance(f, kinds)]
     return found[0] if len(found) == 1 else None

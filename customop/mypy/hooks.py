@@ -43,7 +43,8 @@ from customop.mypy import codes
 from customop.mypy.calls import AnyContext, Call, checker, misshapen, mixed
 from customop.mypy.definitions import Draft, schema_of
 from customop.mypy.functions import Function, function_of, innermost_decorator
-from customop.mypy.names import own_name
+from customop.mypy.imports import may_define
+from customop.mypy.names import is_ours, own_name
 from customop.mypy.numpy_calls import (
     is_numpy_function,
     is_ufunc_call,
@@ -498,14 +499,14 @@ class CustomOpPlugin(Plugin):
         the answer to that question, so a module with other data is always checked again.
         """
         module = self.program.imports.modules.get(ctx.id)
-        if ctx.is_check or module is None:
+        if ctx.is_check or module is None or not may_define(module):
             return None
         self.program.imports.seal(module)
         return self.program.places_shown(module)
 
     def get_additional_indirect_deps(self, file: MypyFile) -> set[str]:
         """No dependencies; the daemon has checked a module, and writes no cache."""
-        if self._is_daemon:
+        if self._is_daemon and may_define(file):
             self.program.imports.seal(file)
             self.program.look_again(file)
         return set()
@@ -514,7 +515,9 @@ class CustomOpPlugin(Plugin):
         return None if answer is None else partial(self._answer, answer)
 
     def _answer(self, answer: Answer, context: AnyContext) -> Type:
-        if codes.has_failed(checker(context)):
+        api = checker(context)
+        # A program takes the time of its own modules alone; those here are right.
+        if codes.has_failed(api) or is_ours(api.tree.fullname):
             return context.default_return_type
         asked = Asked(self, context)
         self.program.check_imports(asked.api)

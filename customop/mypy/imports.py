@@ -28,7 +28,7 @@ from mypy.types import Instance, LiteralType, Type
 from customop.mypy.names import DEFINING, is_ours
 from customop.mypy.records import Record, recall
 
-__all__ = ["SUMMARY", "Imports", "operators_of"]
+__all__ = ["SUMMARY", "Imports", "may_define", "operators_of"]
 
 # mypy's daemon deletes the symbols of a module before it checks it again, but for those
 # with this sign, which no name of a program has.
@@ -91,7 +91,7 @@ class Imports:
             if not isinstance(owner, MypyFile):
                 name = (symbol.fullname or "").rpartition(".")[0]
                 owner = self.modules.get(name)
-            if owner is not None and owner is not module and _may_define(owner):
+            if owner is not None and owner is not module and may_define(owner):
                 yield owner
 
     def reachable(self, module: MypyFile) -> list[MypyFile]:
@@ -134,8 +134,6 @@ class Imports:
 
     def seal(self, module: MypyFile) -> None:
         """Give a module that is checked the symbol that sums up what it sees."""
-        if not _may_define(module):
-            return
         seen = frozenset(self.with_operators(module))
         self._sealed[module.fullname] = seen
         self._digests[module.fullname] = self._digest(module)
@@ -168,7 +166,8 @@ class Imports:
         return tree.path if line is None else f"{tree.path}:{line}"
 
 
-def _may_define(module: MypyFile) -> bool:
+def may_define(module: MypyFile) -> bool:
+    """Whether a module can have operators that the plugin knows."""
     return not (module.is_stub or is_ours(module.fullname))
 
 

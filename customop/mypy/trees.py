@@ -39,7 +39,9 @@ from mypy.util import correct_relative_import
 from customop.mypy.constants import constant_or
 from customop.mypy.names import DEFINING, own_name
 
-__all__ = ["Survey", "Surveys", "imported_names", "returned_by"]
+__all__ = ["SourceOfFunction", "Survey", "Surveys", "imported_names", "returned_by"]
+
+SourceOfFunction = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 # Functions and methods that register a fake kernel, or can.
 _REGISTERING = ("register_fake", "impl")
@@ -149,6 +151,15 @@ class Survey:
             in names
             for node in ast.walk(self.source)
         )
+
+    @cached_property
+    def functions(self) -> dict[int, list[SourceOfFunction]]:
+        """Functions of the module as Python reads them, by line."""
+        found: dict[int, list[SourceOfFunction]] = defaultdict(list)
+        for node in ast.walk(self.source):
+            if isinstance(node, SourceOfFunction):
+                found[node.lineno].append(node)
+        return found
 
     @cached_property
     def source(self) -> ast.Module:
