@@ -180,11 +180,11 @@ class Fresh:
     __slots__ = ("_seen",)
 
     def __init__(self, *given: Any) -> None:
-        self._seen = [id(value) for value in given]
+        self._seen = {id(value) for value in given}
 
     def __call__(self, grad: Any) -> Any:
         """The gradient, or a copy where its memory may be used elsewhere."""
         if getattr(grad, "base", self) is None and id(grad) not in self._seen:
-            self._seen.append(id(grad))
+            self._seen.add(id(grad))
             return grad
         return grad.copy() if has_memory(grad) else grad
