@@ -15,6 +15,7 @@ from customop.core.grad_rules import Formula
 from customop.core.interpreter import Interpreter, Mode
 from customop.core.observe import Observer
 from customop.core.operator import Operator
+from customop.core.partials import partials
 from customop.core.rule_kind import RuleKind
 from customop.core.rule_types import BatchInfo, Context
 from customop.core.tracer import Tracer
@@ -134,6 +135,7 @@ __all__ = [
     "no_grad",
     "opcheck",
     "ops",
+    "partials",
     "profile",
     "register",
     "register_array_dispatch",

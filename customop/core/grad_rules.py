@@ -80,6 +80,11 @@ class GradRule(ABC):
         """Raise unless this can be the rule of the operator."""
 
     @property
+    def backward_place(self) -> str:
+        """File and line of what computes gradients."""
+        return place(self.backward)
+
+    @property
     @abstractmethod
     def places(self) -> tuple[str, ...]:
         """File and line of each function of the rule."""

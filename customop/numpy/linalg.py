@@ -14,6 +14,7 @@ from customop import (
     ShapeError,
     custom_op,
     fake_like,
+    partials,
     register_numpy_function,
 )
 from customop.numpy.arguments import listed_axes, shape_of
@@ -83,41 +84,26 @@ def _no_axes() -> ShapeError:
     )
 
 
-def _note_operands(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.save_for_backward(*inputs)
-
-
-def _flipped(x: Any) -> Any:
-    return np.swapaxes(x, -1, -2)
-
-
-def _matmul_backward(ctx: Any, g: Any) -> tuple[Any, Any]:
-    x1, x2 = ctx.saved_arrays
-    need1, need2 = ctx.needs_input_grad
-    g1 = fit(_first_grad(g, x1, x2), x1) if need1 else None
-    g2 = fit(_second_grad(g, x1, x2), x2) if need2 else None
-    return g1, g2
-
-
-def _first_grad(g: Any, x1: Any, x2: Any) -> Any:
+def _first_grad(g: Any, x2: Any) -> Any:
     """Gradient of the first factor, not yet summed over broadcast axes."""
     if x2.ndim == 1:
         return np.expand_dims(g, -1) * x2
-    if x1.ndim == 1:
+    if g.ndim < x2.ndim:  # the first factor is a vector
         return np.squeeze(np.matmul(x2, np.expand_dims(g, -1)), -1)
-    return np.matmul(g, _flipped(x2))
+    return np.matmul(g, x2.mT)
 
 
-def _second_grad(g: Any, x1: Any, x2: Any) -> Any:
+def _second_grad(g: Any, x1: Any, x2_shape: Any) -> Any:
     """Gradient of the second factor, not yet summed over broadcast axes."""
     if x1.ndim == 1:
-        return np.expand_dims(x1, -1) * np.expand_dims(g, -2) if x2.ndim > 1 else x1 * g
-    if x2.ndim == 1:
-        return np.squeeze(np.matmul(_flipped(x1), np.expand_dims(g, -1)), -1)
-    return np.matmul(_flipped(x1), g)
+        is_vector = len(x2_shape) == 1
+        return x1 * g if is_vector else np.expand_dims(x1, -1) * np.expand_dims(g, -2)
+    if g.ndim < x1.ndim:  # the second factor is a vector
+        return np.squeeze(np.matmul(x1.mT, np.expand_dims(g, -1)), -1)
+    return np.matmul(x1.mT, g)
 
 
-matmul.register_autograd(_matmul_backward, setup_context=_note_operands)
+matmul.register_autograd(partials({"x1": _first_grad, "x2": _second_grad}))
 
 
 @matmul.register_jvp

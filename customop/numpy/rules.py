@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from customop import Operator, custom_op
+from customop import Operator, custom_op, partials
 from customop.numpy.arguments import shape_of
 
 __all__ = [
@@ -92,16 +92,10 @@ def register_linear(op: Operator[..., Any], pull: Callable[..., Any]) -> None:
     pull : callable
         ``pull(g, shape, *constants)``: the gradient of an input of that shape.
     """
-    rest = (None,) * (len(op.schema.positional) - 1)
-
-    def setup(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.shape = tuple(inputs[0].shape)
-        ctx.constants = inputs[1:]
-
-    def backward(ctx: Any, g: Any) -> tuple[Any, ...]:
-        return (pull(g, ctx.shape, *ctx.constants), *rest)
-
-    op.register_autograd(backward, setup_context=setup)
+    first, *others = [p.name for p in op.schema.parameters]
+    formulas = {first: (pull, [f"{first}_shape", *others])}
+    arrays = [op.schema.parameters[slot].name for slot in op.schema.array_slots]
+    op.register_autograd(partials({**dict.fromkeys(arrays), **formulas}))
     register_linear_jvp(op)
 
 
@@ -142,34 +136,6 @@ def register_formulas(
         other parameters are names of inputs, or `y` for the output. None for zero.
     """
     needs = [wanted(formula) for formula in formulas]
-    count = len(names)
-
-    def setup(ctx: Any, inputs: Any, output: Any) -> None:
-        keep = {
-            n
-            for need, asked in zip(needs, ctx.needs_input_grad, strict=True)
-            if asked
-            for n in need
-        }
-        values = dict(zip(names, inputs, strict=True))
-        values["y"] = output
-        ctx.order = [n for n in keep if hasattr(values[n], "shape")]
-        ctx.numbers = {n: values[n] for n in keep if not hasattr(values[n], "shape")}
-        ctx.dtypes = [getattr(v, "dtype", None) for v in inputs]
-        ctx.save_for_backward(*[values[n] for n in ctx.order])
-
-    def backward(ctx: Any, g: Any) -> tuple[Any, ...]:
-        values = dict(zip(ctx.order, ctx.saved_arrays, strict=True))
-        values.update(ctx.numbers)
-        grads: list[Any] = []
-        for i in range(count):
-            formula = formulas[i]
-            if formula is None or not ctx.needs_input_grad[i]:
-                grads.append(None)
-                continue
-            grad = formula(g, *[values[n] for n in needs[i]])
-            grads.append(_in_dtype(grad, ctx.dtypes[i]))
-        return tuple(grads)
 
     def jvp(primals: Any, tangents: Any) -> Any:
         y = op(*primals)
@@ -182,7 +148,7 @@ def register_formulas(
             total = part if total is None else total + part
         return y, None if total is None else _widen(total, y)
 
-    op.register_autograd(backward, setup_context=setup)
+    op.register_autograd(partials(dict(zip(names, formulas, strict=True)), result="y"))
     op.register_jvp(jvp)
 
 

@@ -11,7 +11,8 @@ from customop.arrays.describe import show
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import aligned, children, nests, outline, steps
 from customop.arrays.numpy_protocol import call_numpy
-from customop.errors import GradientError, place
+from customop.core.partials import Partials
+from customop.errors import GradientError
 from customop.schema.parameters import MISSING
 from customop.schema.types import lead_of
 from customop.transforms.autograd.node import Edge, Meta, Node
@@ -58,6 +59,8 @@ def _map_metas(meta: Any, take: Callable[[Any], Any]) -> Any:
 
 def pairs_of(node: Node, edges: Sequence[Edge], found: Any) -> list[tuple[Any, Any]]:
     """The origin of each tracked input with its gradient, from those of a formula."""
+    if node.node_is_partial:
+        return _partial_pairs(node, edges, found)
     if type(found) is not tuple:
         found = _as_tuple(node, edges, found)
     elif len(found) != node.node_op.positional_count:
@@ -77,6 +80,23 @@ def pairs_of(node: Node, edges: Sequence[Edge], found: Any) -> list[tuple[Any, A
         pairs.append((origin, grad if fits else _fitted(node, grad, slot, meta)))
     if len(found) > 1:
         _check_untracked(node, found)
+    return pairs
+
+
+def _partial_pairs(
+    node: Node, edges: Sequence[Edge], found: Any
+) -> list[tuple[Any, Any]]:
+    """As `pairs_of`, for gradients of the tracked arguments alone."""
+    pairs = []
+    for (slot, _, origin), grad in zip(
+        edges, found if len(edges) > 1 else (found,), strict=True
+    ):
+        meta = origin.node_metas
+        try:
+            fits = grad.shape == meta[0] and grad.dtype == meta[1]
+        except AttributeError:
+            fits = False
+        pairs.append((origin, grad if fits else _fitted(node, grad, slot, meta)))
     return pairs
 
 
@@ -185,6 +205,8 @@ def _fitted(node: Node, grad: Any, slot: int, meta: Meta) -> Any:
             "return an array, or None for no gradient",
             p.name,
         )
+    if grad.dtype != dtype and isinstance(node.node_rule, Partials):
+        grad = _in_dtype(grad, dtype)
     if grad.dtype != dtype:
         raise _wrong(
             node,
@@ -202,6 +224,13 @@ def _fitted(node: Node, grad: Any, slot: int, meta: Meta) -> Any:
             p.name,
         )
     return summed
+
+
+def _in_dtype(grad: Any, dtype: Any) -> Any:
+    """A gradient in the dtype of its input; its real part for a real input."""
+    if np.dtype(dtype).kind == "f" and np.dtype(grad.dtype).kind == "c":
+        grad = call_numpy(np.real, grad)
+    return grad if grad.dtype == dtype else grad.astype(dtype)
 
 
 def _sum_to_shape(grad: Any, shape: tuple[int, ...], lead: int = 0) -> Any:
@@ -248,7 +277,7 @@ def _wrong(node: Node, what: str, do: str, parameter: str = "") -> GradientError
     return node.node_op.error(
         GradientError,
         f"backward {what}",
-        f"backward at {place(node.node_rule.backward)}",
+        f"backward at {node.node_rule.backward_place}",
         do=do,
         parameter=parameter,
         kind="autograd",

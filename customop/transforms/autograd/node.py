@@ -86,6 +86,10 @@ class Node:
     # The arguments without their arrays, where arguments are nested.
     node_inputs: Sequence[Any] = ()
     node_is_unary = False
+    # Whether backward returns gradients of the tracked arguments alone, in order.
+    node_is_partial = False
+    # The argument of a unary node.
+    node_slots: tuple[int, ...] = (0,)
     # Checksums of what the node keeps, while its function is watched: see `saved`.
     node_watch: Any
     # Set on the class of each operator's nodes, see `plans`.

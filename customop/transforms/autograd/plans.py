@@ -13,19 +13,20 @@ from customop.core.codegen import generate
 from customop.core.contract.memory import moments, readonly
 from customop.core.contract.proof import with_sampling
 from customop.core.definition import Definition
-from customop.core.grad_rules import GradCall, GradRule
+from customop.core.grad_rules import Formula, GradCall, GradRule
 from customop.core.kinds import AUTOGRAD
 from customop.core.observe import observers
+from customop.core.partials import Partials
 from customop.core.table import RuleTable
 from customop.errors import (
     ContractError,
     GradientError,
     caller_place,
-    place,
     warn_caller,
 )
 from customop.transforms.autograd.calls import TrackedCall, observed_setup
 from customop.transforms.autograd.node import Node, UnaryNode, inexact, is_in
+from customop.transforms.autograd.partial_plans import make_partial_plan
 from customop.transforms.autograd.tracer import GradTracer
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ def make_plan(op: RuleTable) -> Plan:
     nodes = _node_class(op, rule)
     if op.schema.written:
         plan = _write_plan(op)
-    elif op.is_plain and rule.is_formula:
+    elif op.is_plain and isinstance(rule, Partials) and rule.is_short:
+        plan = _partial_plan(op, rule)
+    elif op.is_plain and type(rule) is Formula:
         plan = _plain_plan(op, rule, nodes)
     else:
         plan = _general_plan(op, rule, nodes)
@@ -205,19 +208,45 @@ def _setup_arguments(setup: Any, inputs: str) -> str:
 def _node_class(op: RuleTable, rule: GradRule) -> type[Node]:
     """A class for the nodes of one operator, which holds the operator and its rule."""
     is_short = op.is_plain and op.is_unary and rule.is_formula
+    base: type[Node] = UnaryNode if is_short else Node
+    return _nodes_of(op, rule, base, rule.backward, {})
+
+
+def _nodes_of(
+    op: RuleTable,
+    rule: GradRule,
+    base: type[Node],
+    backward: Callable[..., Any],
+    more: dict[str, Any],
+) -> type[Node]:
     names = {
         "node_op": op,
         "node_rule": rule,
-        "node_backward": staticmethod(rule.backward),
+        "node_backward": staticmethod(backward),
+        **more,
     }
-    base: type[Node] = UnaryNode if is_short else Node
     # pyright infers a class without the attributes of Node, hence the cast.
     nodes: type[Node] = cast("type[Node]", type(f"{op.name}_node", (base,), names))
     if rule.is_formula:
         proves = config.checks != "never"
-        first = _proof(nodes, rule.backward) if proves else _later(rule.backward)
+        first = _proof(nodes, backward) if proves else _later(backward)
         nodes.node_backward = staticmethod(first)
     return nodes
+
+
+def _partial_plan(op: RuleTable, rule: Partials) -> Plan:
+    """Generate the code for an operator with a formula for each argument."""
+
+    def make(
+        base: type[Node], backward: Callable[..., Any], more: dict[str, Any]
+    ) -> type[Node]:
+        return _nodes_of(op, rule, base, backward, {"node_is_partial": True, **more})
+
+    text, scope = make_partial_plan(op, rule, make, _view_lines(op))
+    plan: Plan = generate(
+        f"{op.qualname} autograd", text, "plan", {**scope, "ref": ref}
+    )
+    return plan
 
 
 def _proof(nodes: type[Node], backward: Callable[..., Any]) -> Callable[..., Any]:
@@ -267,7 +296,7 @@ def _writes_gradient(node: Node) -> ContractError:
     return node.node_op.error(
         ContractError,
         "backward writes into a gradient that it is given",
-        f"backward at {place(node.node_rule.backward)}",
+        f"backward at {node.node_rule.backward_place}",
         do="compute a new array: g = g * 2.0 instead of g *= 2.0",
         kind="autograd",
     )

@@ -23,7 +23,6 @@ from customop.errors import (
     CustomOpError,
     GradientError,
     caller_place,
-    place,
     warn_caller,
     with_article,
 )
@@ -35,14 +34,17 @@ __all__ = ["check_unwritten", "watch"]
 
 def _kept(node: Node) -> dict[str, Any]:
     """What a node keeps, by the names in messages: saved arrays, leaves of attributes."""
-    kept = {f"array {i}": value for i, value in enumerate(node.saved_arrays)}
+    values = {f"array {i}": value for i, value in enumerate(node.saved_arrays)}
     for name, value in vars(node).items():
         if not name.startswith("node_") and name != "saved_arrays":
-            leaves = flat(value)
-            if len(leaves) == 1 and leaves[0] is value:
-                kept[f"ctx.{name}"] = value
-            else:
-                kept |= {f"ctx.{name}, item {i}": v for i, v in enumerate(leaves)}
+            values[f"ctx.{name}"] = value
+    kept = {}
+    for name, value in values.items():
+        leaves = flat(value)
+        if len(leaves) == 1 and leaves[0] is value:
+            kept[name] = value
+        else:
+            kept |= {f"{name}, item {i}": v for i, v in enumerate(leaves)}
     return kept
 
 
@@ -155,7 +157,10 @@ def _value(node: Node, name: str) -> Any:
     value = _real_array(_kept(node).get(name))
     if is_array(value):
         return value
-    return getattr(node, name.partition(",")[0].removeprefix("ctx."), None)
+    first = name.partition(",")[0]
+    if first.startswith("array "):
+        return node.saved_arrays[int(first.removeprefix("array "))]
+    return getattr(node, first.removeprefix("ctx."), None)
 
 
 def _raise_or_warn(watch: _Watch, fault: CustomOpError) -> None:
@@ -195,7 +200,7 @@ def _written_by_formula(node: Node, name: str) -> ContractError:
         ContractError,
         f"backward writes into {name}, {_text(_value(node, name))}, which was"
         " saved for it",
-        f"backward at {place(node.node_rule.backward)}",
+        f"backward at {node.node_rule.backward_place}",
         do="compute a new array: y = y * 2.0 instead of y *= 2.0",
         parameter=None,
         kind="autograd",

@@ -67,7 +67,7 @@ def _pull(node: Node, grads: Sequence[Any], retain: bool) -> list[tuple[Any, Any
     if edges is None:
         raise _freed(node)
     if node.node_is_unary:
-        edges = ((0, (), edges),)
+        edges = ((node.node_slots[0], (), edges),)
     if type(node.node_metas) is list:  # several outputs, or one that is nested
         grads = spread(node, grads)
     if writes:
@@ -103,7 +103,7 @@ def _chain(node: Any, grad: Any, retain: bool) -> list[tuple[Any, Any]]:
         except AttributeError:  # None, a tuple, or a wrong value: see `pairs_of`
             fits = False
         if not fits:
-            return pairs_of(node, ((0, (), origin),), grad)
+            return pairs_of(node, ((node.node_slots[0], (), origin),), grad)
         if type(origin) in _STOPS or not origin.node_is_unary:
             return [(origin, grad)]
         node = origin

@@ -1,0 +1,144 @@
+"""Plans of operators with partial derivatives: code for each set of tracked arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+from customop.core.codegen import generate
+from customop.core.contract.memory import moments
+from customop.core.partials import RESULT, Partial, Partials
+from customop.core.table import RuleTable
+from customop.transforms.autograd.node import Node, UnaryNode, inexact
+from customop.transforms.autograd.tracer import GradTracer
+
+__all__ = ["make_partial_plan"]
+
+# Slots of the tracked arguments of a call.
+Tracked = tuple[int, ...]
+MakeNodes = Callable[[type[Node], Callable[..., Any], dict[str, Any]], type[Node]]
+
+
+def make_partial_plan(
+    op: RuleTable, rule: Partials, make: MakeNodes, view_lines: Sequence[str]
+) -> tuple[str, dict[str, Any]]:
+    """The source text of the plan of a plain operator, and the names in it.
+
+    Parameters
+    ----------
+    op : RuleTable
+    rule : Partials
+    make : callable
+        Makes the class of nodes from its base, its backward and its attributes.
+    view_lines : sequence of str
+        Lines that connect a view, where results are views.
+    """
+    rows = rule.of(op.schema)
+    sets = [
+        tuple(slot for slot, is_in in zip(rows, chosen, strict=True) if is_in)
+        for chosen in product((True, False), repeat=len(rows))
+    ]
+    names = [f"v{i}" for i in range(len(op.schema.parameters))]
+    inputs = "".join(f"{name}, " for name in names)
+    lines = [
+        "def plan(self, args):",
+        f"    {inputs}= args",
+        *[line for slot in op.array_slots for line in _taking(slot, slot in rows)],
+        f"    out = op.call({inputs})",
+        "    dtype = out.dtype",
+        "    if not inexact[dtype]:",
+        "        return out",
+        "    tracer = new(GradTracer)",
+        "    tracer.interpreter = self",
+        "    tracer.below = out",
+        *_choices(rows, sets),
+        "    if node is not None:",
+        "        node.node_metas = (out.shape, dtype)",
+        "        node.node_number = next(moments)",
+        "    tracer.node = node",
+        *view_lines,
+        "    return tracer",
+        "",
+    ]
+    scope: dict[str, Any] = {
+        "GradTracer": GradTracer,
+        "op": op,
+        "inexact": inexact,
+        "new": object.__new__,
+        "moments": moments,
+    }
+    for tracked in sets:
+        if tracked:
+            scope[_class_name(tracked)] = _nodes(op, rows, tracked, make)
+    return "\n".join(lines), scope
+
+
+def _taking(slot: int, has_formula: bool) -> list[str]:
+    """Lines that take the value out of a tracer, and what made it."""
+    v, n = f"v{slot}", f"n{slot}"
+    lines = [f"    if type({v}) is GradTracer and {v}.interpreter is self:"]
+    if has_formula:
+        lines = [f"    {n} = None", *lines, f"        {n} = {v}.node"]
+    return [*lines, f"        {v} = {v}.below"]
+
+
+def _choices(rows: dict[int, Partial], sets: Sequence[Tracked]) -> list[str]:
+    """Lines that make the node for the arguments that are tracked."""
+    lines = []
+    for number, tracked in enumerate(sets):
+        word = "if" if number == 0 else "elif"
+        tests = [f"n{slot} is not None" for slot in tracked]
+        if not tracked:
+            lines += ["    else:", "        node = None"]
+            continue
+        # Larger sets were tried before, so the others are not tracked here.
+        edges = f"n{tracked[0]}"
+        if len(tracked) > 1:
+            edges = "".join(f"({slot}, (), n{slot}), " for slot in tracked)
+        saved = "".join(f"{_value(need)}, " for need in _needs(rows, tracked))
+        lines += [
+            f"    {word} {' and '.join(tests)}:",
+            f"        node = new({_class_name(tracked)})",
+            f"        node.node_edges = {edges}",
+            *([f"        node.saved_arrays = ({saved})"] if saved else []),
+        ]
+    return lines
+
+
+def _class_name(tracked: Tracked) -> str:
+    return f"Nodes{'_'.join(map(str, tracked))}"
+
+
+def _needs(rows: dict[int, Partial], tracked: Tracked) -> list[tuple[int, bool]]:
+    return list(dict.fromkeys(need for slot in tracked for need in rows[slot].needs))
+
+
+def _value(need: tuple[int, bool]) -> str:
+    slot, of_shape = need
+    name = "out" if slot == RESULT else f"v{slot}"
+    return f"{name}.shape" if of_shape else name
+
+
+def _nodes(
+    op: RuleTable, rows: dict[int, Partial], tracked: Tracked, make: MakeNodes
+) -> type[Node]:
+    """The class of nodes for a set of tracked arguments."""
+    needs = {need: f"s{i}" for i, need in enumerate(_needs(rows, tracked))}
+    calls = [
+        f"f{slot}({', '.join(['g', *(needs[need] for need in rows[slot].needs)])})"
+        for slot in tracked
+    ]
+    taking = (
+        f"    {''.join(f'{name}, ' for name in needs.values())}= ctx.saved_arrays\n"
+    )
+    text = (
+        "def backward(ctx, g):\n"
+        f"{taking if needs else ''}"
+        f"    return {', '.join(calls)}\n"
+    )
+    scope = {f"f{slot}": rows[slot].formula for slot in tracked}
+    backward = generate(f"{op.qualname} backward", text, "backward", scope)
+    flags = tuple(i in tracked for i in range(op.positional_count))
+    names = {"node_slots": tracked, "needs_input_grad": flags}
+    return make(UnaryNode if len(tracked) == 1 else Node, backward, names)

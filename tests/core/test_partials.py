@@ -1,0 +1,264 @@
+"""Rules of partial derivatives: a formula for each argument."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import customop as co
+
+X = np.array([0.5, 1.0, 2.0])
+Y = np.array([1.5, -1.0, 0.5])
+Z = np.array([[1.0], [2.0]])
+
+_numbers = itertools.count()
+
+
+def define(fn: Any, formulas: Any, schema: str, **options: Any) -> Any:
+    """An operator with partial derivatives and a new name."""
+    name = f"partials::op{next(_numbers)}"
+    op = co.custom_op(name, fn, mutates_args=(), schema=schema)
+    return op.register_autograd(co.partials(formulas, **options))
+
+
+QUOTIENT = {"x": lambda g, y: g / y, "y": lambda g, y, out: -g * out / y}
+
+
+def quotient() -> Any:
+    """X / y."""
+    return define(
+        lambda x, y: x / y, QUOTIENT, "(Array|Scalar x, Array|Scalar y) -> Array"
+    )
+
+
+def slope(fn: Any, args: list[Any], at: int) -> Any:
+    """The gradient of a sum by one argument, by central differences."""
+    x = np.asarray(args[at], float)
+    found = np.empty_like(x)
+    for i in np.ndindex(x.shape):
+        step = np.zeros_like(x)
+        step[i] = 1e-6
+        ends = [fn(*args[:at], x + s, *args[at + 1 :]) for s in (step, -step)]
+        found[i] = (np.sum(ends[0]) - np.sum(ends[1])) / 2e-6
+    return found
+
+
+SETS = [(0,), (1,), (0, 1)]
+PAIRS: dict[str, list[Any]] = {
+    "one shape": [X, Y],
+    "broadcast": [X, Z],
+    "a number": [X, 2.0],
+    "a number first": [2.0, Y],
+    "no axes": [np.array(2.0), np.array(0.5)],
+    "empty": [np.ones((0, 3)), Y],
+}
+
+
+@pytest.mark.parametrize("argnums", SETS, ids=str)
+@pytest.mark.parametrize("name", PAIRS)
+def test_each_set_of_tracked_arguments(name: str, argnums: tuple[int, ...]) -> None:
+    """The gradients are those of differences, whichever arguments are tracked."""
+    op, args = quotient(), PAIRS[name]
+    if any(isinstance(args[at], float) for at in argnums):
+        args = [np.asarray(value) for value in args]
+    found = co.grad(lambda *v: np.sum(op(*v)), argnums)(*args)
+    for at, gradient in zip(argnums, found, strict=True):
+        assert_allclose(gradient, slope(np.divide, args, at), rtol=1e-6)
+        assert gradient.shape == np.shape(args[at])
+
+
+def test_one_array_twice() -> None:
+    """X / x has the gradient 0."""
+    op = quotient()
+    assert_allclose(co.grad(lambda x: np.sum(op(x, x)))(X), 0.0, atol=1e-15)
+
+
+def test_second_order_and_batches() -> None:
+    """Formulas are differentiated and batched in their turn."""
+    op = quotient()
+    second = co.grad(lambda y: np.sum(co.grad(lambda v: np.sum(op(X, v)))(y)))
+    assert_allclose(second(Y), 2.0 * X / Y**3)
+    op.register_vmap(lambda info, in_dims, x, y: (op(x, y), 0))
+    rows = co.vmap(co.grad(lambda x, y: np.sum(op(x, y)), 1))
+    assert_allclose(rows(np.stack([X, Y]), np.stack([Y, X])), [-X / Y**2, -Y / X**2])
+
+
+def test_dtypes() -> None:
+    """A gradient gets the dtype of its argument, the real part for a real one."""
+    op = quotient()
+    single = X.astype(np.float32)
+    gradient = co.grad(lambda x: np.sum(op(x, Y)))(single)
+    assert gradient.dtype == np.float32
+    assert_allclose(gradient, 1.0 / Y, rtol=1e-6)
+    _, pull = co.vjp(lambda x: op(x, 2.0j * Y), X)
+    (gradient,) = pull(np.ones(3) + 0.0j)
+    assert gradient.dtype == np.float64
+    assert_allclose(gradient, np.real(1.0 / (2.0j * Y)), atol=1e-15)
+
+
+def test_shapes_of_arguments() -> None:
+    """`x_shape` is the shape alone; a pair names the values of a formula."""
+    pull = (lambda g, shape, times: np.full(shape, g * times), ["x_shape", "times"])
+    op = define(
+        lambda x, times: np.sum(x) * times,
+        {"x": pull},
+        "(Array x, float times=2.0) -> Array",
+    )
+    assert_array_equal(co.grad(lambda x: op(x, 3.0))(Z), np.full((2, 1), 3.0))
+
+
+def test_none_is_the_derivative_zero() -> None:
+    """An argument without a formula gets no gradient."""
+    op = define(
+        lambda c, x: np.where(c > 1.0, x, 0.0),
+        {"c": None, "x": lambda g, c: np.where(c > 1.0, g, 0.0)},
+        "(Array c, Array x) -> Array",
+    )
+    found = co.grad(lambda c, x: np.sum(op(c, x)), (0, 1))(X, Y)
+    assert_array_equal(found, [np.zeros(3), [0.0, 0.0, 1.0]])
+    assert_array_equal(co.grad(lambda c: np.sum(op(c, Y)))(X), np.zeros(3))
+
+
+FOUR = "(Array a, Array b, Array c, Array d) -> Array"
+
+
+@pytest.mark.parametrize(
+    ("schema", "keywords"),
+    [(FOUR, ()), (FOUR.replace(" Array d", " *, Array d"), ("d",))],
+    ids=["four arguments", "keyword-only"],
+)
+def test_operators_without_generated_code(schema: str, keywords: Any) -> None:
+    """With many arguments, or keyword-only ones, the rule does the same."""
+    formulas = {
+        "a": lambda g, b: g * b,
+        "b": lambda g, a: g * a,
+        "c": lambda g, d: g * d,
+        "d": lambda g, c: g * c,
+    }
+    op = define(lambda a, b, c, d: a * b + c * d, formulas, schema)
+
+    def call(a: Any, b: Any, c: Any, d: Any) -> Any:
+        return np.sum(op(a, b, c, d=d) if keywords else op(a, b, c, d))
+
+    args = [X, Y, X + Y, np.array(2.0)]
+    found = co.grad(call, (0, 1, 2, 3))(*args)
+    for gradient, right in zip(found, [Y, X, [2.0] * 3, np.sum(X + Y)], strict=True):
+        assert_allclose(gradient, right)
+    assert_allclose(co.grad(call, 2)(*args), [2.0] * 3)
+
+
+def kept(op: Any, argnums: Any) -> list[Any]:
+    """The arrays that a call keeps for backward."""
+    found: list[Any] = []
+    grad = co.grad(lambda *v: np.sum(_seen(op(*v), found)), argnums)
+    grad(X, Y)
+    return found
+
+
+def _seen(y: Any, found: list[Any]) -> Any:
+    found += [type(value) for value in y.node.saved_arrays]
+    found += [
+        any(np.shares_memory(value, a) for a in (X, Y)) for value in y.node.saved_arrays
+    ]
+    return y
+
+
+def test_only_what_is_needed_is_kept() -> None:
+    """The gradient by x needs y alone; that by y needs y and the result."""
+    op = quotient()
+    assert kept(op, 0) == [np.ndarray, True]
+    assert kept(op, 1) == [np.ndarray, np.ndarray, True, False]
+
+
+def test_the_graph_is_freed() -> None:
+    """A second backward says what to do, as for other rules."""
+    x = co.variable(X)
+    y = np.sum(quotient()(x, Y))
+    y.backward()
+    with pytest.raises(co.GradientError, match="a second time"):
+        y.backward()
+
+
+def test_an_overwritten_argument() -> None:
+    """What the formulas need is watched."""
+    op, y = quotient(), Y.copy()
+
+    def program(x: Any) -> Any:
+        out = np.sum(op(x, y))
+        y[:] = 1.0
+        return out
+
+    with pytest.raises(co.GradientError, match=r"argument 'y', f64\[3\], was overwr"):
+        co.grad(program)(X)
+
+
+def test_a_formula_that_writes_its_gradient() -> None:
+    """The first run of each set of arguments proves the formulas."""
+
+    def wrong(g: Any, y: Any) -> Any:
+        g *= y
+        return g
+
+    op = define(
+        lambda x, y: x * y,
+        {"x": wrong, "y": lambda g, x: g * x},
+        "(Array x, Array y) -> Array",
+    )
+    with pytest.raises(co.ContractError) as caught:
+        co.grad(lambda x: np.sum(op(x, Y)))(X)
+    assert f"backward at {__file__}:{wrong.__code__.co_firstlineno}" in str(
+        caught.value
+    )
+
+
+def test_a_wrong_shape_names_the_formula() -> None:
+    """The error of a gradient that does not fit has the place of the formula."""
+    op = define(lambda x: x * 2.0, {"x": lambda g: g[:2]}, "(Array x) -> Array")
+    with pytest.raises(co.GradientError, match=r"shape \(2,\) for 'x' of shape \(3,\)"):
+        co.grad(lambda x: np.sum(op(x)))(X)
+
+
+WRONG: dict[str, tuple[Any, str, str]] = {
+    "not a dict": (lambda g: g, "(Array x) -> Array", "takes a dict of formulas"),
+    "no formula": ({"x": 2.0}, "(Array x) -> Array", "takes a dict of formulas"),
+    "unknown": ({"w": None}, "(Array x) -> Array", "names 'w', which is not an array"),
+    "a number": (
+        {"x": None, "k": None},
+        "(Array x, float k) -> Array",
+        "names 'k', which is not an array parameter",
+    ),
+    "missing": ({"x": None}, "(Array x, Array y) -> Array", "lacks 'y'"),
+    "value": (
+        {"x": lambda g, outt: g},
+        "(Array x) -> Array",
+        r"of 'x' takes 'outt' \(did you mean 'out'\?\)",
+    ),
+    "list": ({"x": None}, "(Array[] x) -> Array", "is for operators of single arrays"),
+    "two": ({"x": None}, "(Array x) -> (Array, Array)", "is for operators of single"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_formulas_that_do_not_fit(name: str) -> None:
+    """The fault is found when the rule is registered, and nothing is kept of it."""
+    formulas, schema, text = WRONG[name]
+    number = next(_numbers)
+    co.define(f"partials::wrong{number}", schema)
+    op = getattr(co.ops.partials, f"wrong{number}").default
+    before = dict(op.rows)
+    with pytest.raises(co.RegistrationError, match=text):
+        op.register_autograd(co.partials(formulas))
+    assert dict(op.rows) == before
+
+
+@pytest.fixture(autouse=True)
+def _checked() -> Iterator[None]:
+    """Every call proves its contract."""
+    co.config.checks = "always"
+    yield
+    co.config.checks = "first"
