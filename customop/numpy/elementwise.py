@@ -77,7 +77,8 @@ def _power_base(g: Any, x1: Any, x2: Any) -> Any:
     # Only where both are 0 another base is taken: the derivative by the exponent is
     # x1 ** -1 for the exponent 0.
     is_zero = np.logical_and(np.equal(x1, 0), np.equal(x2, 0))
-    return g * (x2 * np.power(np.where(is_zero, 1.0, x1), x2 - 1))
+    # 1.0, since small integers minus 1 may overflow.
+    return g * (x2 * np.power(np.where(is_zero, 1.0, x1), x2 - 1.0))
 
 
 def _power_exponent(g: Any, x1: Any, y: Any) -> Any:
@@ -105,10 +106,18 @@ _binary("float_power", _power_base, _power_exponent)
 _binary("remainder", lambda g: g, lambda g, x1, x2: -g * np.floor(x1 / x2))
 _binary("fmod", lambda g: g, lambda g, x1, x2: -g * np.trunc(x1 / x2))
 _binary("hypot", lambda g, x1, y: g * x1 / y, lambda g, x2, y: g * x2 / y)
+
+
+def _around(g: Any, x: Any, x1: Any, x2: Any) -> Any:
+    """G x / (x1 x1 + x2 x2), without squares, which integers and large numbers overflow."""
+    length = np.hypot(x1, x2)
+    return g * (x / length) / length
+
+
 _binary(
     "arctan2",
-    lambda g, x1, x2: g * x2 / (x1 * x1 + x2 * x2),
-    lambda g, x1, x2: -g * x1 / (x1 * x1 + x2 * x2),
+    lambda g, x1, x2: _around(g, x2, x1, x2),
+    lambda g, x1, x2: _around(-g, x1, x1, x2),
 )
 _binary(
     "logaddexp",

@@ -208,7 +208,8 @@ def _gather(x: Any, indices: Sequence[Any]) -> Any:
     """Elements by index arrays, in C order."""
     _check_indices(indices, x.ndim)
     slots = [i for i, a in enumerate(indices) if a is not None]
-    if len(slots) == 1:
+    # Without elements np.take does not look at the indices.
+    if len(slots) == 1 and x.size:
         return np.take(x, _as_index(indices[slots[0]]), axis=slots[0])
     out = x[tuple([slice(None) if a is None else a for a in indices])]
     return out if out.flags.c_contiguous else np.copy(out, order="C")
@@ -254,7 +255,8 @@ def _scatter(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> Any:
     _check_scattered(g, shape, indices)
     zeros = np.zeros_like(g, shape=tuple(shape), order="C")
     key: Any = tuple([slice(None) if a is None else a for a in indices])
-    np.add.at(zeros, key, g)
+    if g.size:  # indices into no elements may be out of bounds
+        np.add.at(zeros, key, g)
     return zeros
 
 

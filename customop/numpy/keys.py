@@ -105,7 +105,11 @@ def _is_known(item: Any) -> bool:
 def _fits(item: Any, lengths: Sequence[int]) -> bool:
     if isinstance(item, int):
         return -lengths[0] <= item < lengths[0]
-    return not _is_mask(item) or tuple(item.shape) == tuple(lengths)
+    if not _is_mask(item):
+        return True
+    # NumPy compares no length of 0, in a mask that selects nothing.
+    pairs = zip(item.shape, lengths, strict=False)
+    return len(item.shape) == len(lengths) and all(n in (0, own) for n, own in pairs)
 
 
 def _bounds(part: slice) -> tuple[int | None, ...]:
@@ -260,6 +264,8 @@ def _(
     a = lined(a, axis)
     axis = normalize_axis_index(axis, len(shape_of(a)))
     places = as_array(indices)
+    if 0 in a.shape[:axis]:  # NumPy does not look at the indices
+        return np.reshape(a, (*a.shape[:axis], *places.shape, *a.shape[axis + 1 :]))
     if mode == "wrap":
         places = np.remainder(places, a.shape[axis])
     elif mode == "clip":

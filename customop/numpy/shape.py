@@ -26,6 +26,7 @@ from customop.numpy.arguments import (
     counted,
     dtype_of,
     only,
+    reduced_axes,
     shape_of,
 )
 from customop.numpy.fakes import device_of, view_of
@@ -331,7 +332,7 @@ register_linear(_squeeze, lambda g, shape, axis: np.expand_dims(g, tuple(axis)))
 
 @register_numpy_function(np.squeeze)
 def _(a: Any, axis: Any = None) -> Any:
-    if axis is None:
+    if reduced_axes(a, axis) is None:
         axis = tuple([i for i, length in enumerate(a.shape) if length == 1])
     axes = sorted(normalize_axis_tuple(axis, a.ndim))
     if any(a.shape[i] != 1 for i in axes):

@@ -124,7 +124,8 @@ def _serve_deviation(function: Any, op: Operator[..., Any]) -> None:
         correction: Any = NO_VALUE,
     ) -> Any:
         refuse(op.name, where=where, mean=mean)
-        if dtype is not None and np.dtype(dtype).kind not in "fc":
+        # In another dtype the deviations of complex numbers lose a part, or get one.
+        if dtype is not None and (np.dtype(dtype).kind != "f" or is_complex(a)):
             refuse(op.name, dtype=dtype)
         free = float(ddof if correction is NO_VALUE else correction)
         return op(a, listed_axes(axis), is_set(keepdims), free, dtype)
