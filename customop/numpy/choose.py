@@ -109,12 +109,13 @@ def _(
             " provided is forbidden.",
             do="write np.clip(x, low, high)",
         )
-    low, high = _inside(as_array(a), a_min, a_max)
+    a = as_array(a)
+    low, high = _operands(dtype_of(a), a_min, a_max)
     if low is None and high is None:
         return np.positive(a)
     if low is None or high is None:
         return np.minimum(a, high) if low is None else np.maximum(a, low)
-    if not (is_inexact(a) and type(low) in _REAL and type(high) in _REAL):
+    if type(low) not in _REAL or type(high) not in _REAL or not is_inexact(a):
         # One dtype for all three: of int16 and uint16 alone it would be int32.
         a = cast(a, np.result_type(a, low, high))
     return np.minimum(np.maximum(a, low), high)
@@ -127,12 +128,16 @@ def _bound(value: Any) -> Any:
     return None if value is _NOT_GIVEN else value
 
 
-def _inside(a: Any, low: Any, high: Any) -> tuple[Any, Any]:
+def _operands(dtype: Any, low: Any, high: Any) -> tuple[Any, Any]:
     """The bounds; None in place of a Python int that integers cannot pass."""
-    dtype = dtype_of(a)
+    if type(low) in _REAL and type(high) in _REAL and dtype.kind not in "iu":
+        return low, high
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         low = None if type(low) is int and low <= limits.min else low
         high = None if type(high) is int and high >= limits.max else high
-    low, high = (b if b is None else _operand(b) for b in (low, high))
-    return low, high
+    return _given(low), _given(high)
+
+
+def _given(bound: Any) -> Any:
+    return None if bound is None else _operand(bound)
