@@ -13,6 +13,7 @@ from customop.config import config
 from customop.core.changes import changing
 from customop.core.codegen import RESERVED
 from customop.core.definition import Definition, same_place
+from customop.core.holders import is_held
 from customop.core.operator import Operator
 from customop.core.registry import (
     forget_registrations,
@@ -21,7 +22,18 @@ from customop.core.registry import (
     registrations,
     taken,
 )
-from customop.errors import RegistrationError, SchemaError, did_you_mean
+from customop.core.rerun import (
+    difference,
+    is_doubtful,
+    runs_again,
+    same_definition,
+)
+from customop.errors import (
+    RegistrationError,
+    SchemaError,
+    did_you_mean,
+    warn_caller,
+)
 from customop.schema.schema import Schema
 from customop.schema.tags import Tag, apply_tags
 from customop.schema.types import holds_arrays
@@ -50,21 +62,23 @@ def define_operator(
     """Make the operator of a definition, or give an old one its new definition.
 
     A cell run again and a module loaded again replace the operator in place, so that
-    every reference to it goes on working. A second file cannot take the name. The
-    function of the definition becomes the kernel of `kinds`; registrations of open
-    libraries come on top.
+    every reference to it goes on working. Another definition can take the name only
+    when nobody holds the operator any more, and never from a second file. The function
+    of the definition becomes the kernel of `kinds`; registrations of open libraries come
+    on top.
     """
     name = definition.qualname
     schema = apply_tags(name, definition.schema, definition.tags)
     definition = definition._replace(schema=schema)
     with changing:
-        op = operators.get(name)
-        if op is not None:
-            _check_redefinition(op.definition, definition)
+        # Nothing here may hold the old operator while its holders are counted.
+        is_second = name in operators and _is_second(operators[name], definition)
+        if is_second and is_held(name):
+            raise _second(operators[name].definition, definition)
         waiting = registrations.get(name, ())
         for registration in waiting:
             registration.check(definition)
-        op = _retired.pop(name, None) if op is None else op
+        op = None if is_second else operators.get(name) or _retired.pop(name, None)
         if op is None:
             op = _new_operator(definition)
         else:
@@ -78,6 +92,41 @@ def define_operator(
         by_name = namespaces.setdefault(op.namespace, {})
         by_name.setdefault(op.name, {})[op.overload] = op
     return op
+
+
+def _is_second(op: Operator[..., Any], new: Definition) -> bool:
+    """Whether a definition makes another operator than the one that has its name."""
+    old = op.definition
+    old_file, new_file = (d.place.rpartition(":")[0] for d in (old, new))
+    if old_file != new_file and not same_place(old.place, new.place):
+        raise taken(new.qualname, old.place, new.place)
+    if same_definition(old, new):
+        return False
+    if not runs_again(old, new):
+        return True
+    if is_doubtful(old, new):
+        warn_caller(
+            f"{new.qualname} was defined in another cell, at {old.place}: the operator"
+            " made there runs this function too from now on. If you mean two operators,"
+            " give each its own name"
+        )
+    return False
+
+
+def _second(old: Definition, new: Definition) -> RegistrationError:
+    """The error for two operators of one name that are both in use."""
+    other = difference(old.fn, new.fn)
+    if not other:
+        return taken(new.qualname, old.place, new.place)
+    name = other.split("'")[1]
+    return new.error(
+        RegistrationError,
+        f" is defined already, with another value of '{name}', and still in use",
+        f"both definitions are at {new.place}: {other}",
+        do=f'give each its own name, such as custom_op(f"{new.qualname}_{{number}}", ...),'
+        f" or make '{name}' a parameter",
+        parameter=None,
+    )
 
 
 def _new_operator(definition: Definition) -> Operator[..., Any]:
@@ -102,13 +151,6 @@ def remove_operator(op: Operator[..., Any]) -> None:
             del namespaces[op.namespace]
         op.close()
         _retired[op.qualname] = op
-
-
-def _check_redefinition(old: Definition, new: Definition) -> None:
-    old_file, new_file = (d.place.rpartition(":")[0] for d in (old, new))
-    if old_file == new_file or same_place(old.place, new.place):
-        return
-    raise taken(new.qualname, old.place, new.place)
 
 
 def tables_changed() -> None:

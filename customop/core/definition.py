@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import CodeType, FrameType
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from customop.errors import CustomOpError, MissingRuleError
 from customop.schema.schema import Schema
 from customop.schema.tags import Tag
 
-__all__ = ["Definition", "ErrorT", "Row", "fallthrough_kernel", "same_place"]
+__all__ = ["Definition", "ErrorT", "Row", "Site", "fallthrough_kernel", "same_place"]
 
 ErrorT = TypeVar("ErrorT", bound=CustomOpError)
+
+
+class Site(NamedTuple):
+    """The run of a module, script or cell in which an operator is defined.
+
+    Attributes
+    ----------
+    code : CodeType
+        Its code. A module that is reloaded and a cell that runs again have a new one.
+    namespace : int
+        The identity of its globals.
+    """
+
+    code: CodeType
+    namespace: int
+
+    @classmethod
+    def of(cls, frame: FrameType) -> Site:
+        """The site of a running frame; in a thread, the function that the thread runs."""
+        while frame.f_code.co_name != "<module>" and frame.f_back is not None:
+            frame = frame.f_back
+        return cls(frame.f_code, id(frame.f_globals))
 
 
 class Definition(NamedTuple):
@@ -23,6 +46,7 @@ class Definition(NamedTuple):
     tags: frozenset[Tag]
     place: str
     module: str
+    site: Site | None = None
 
     @property
     def name(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -13,6 +12,7 @@ from typing import Any, TypeVar, overload
 from typing_extensions import ParamSpec
 
 from customop.arrays.kinds import DEFAULT
+from customop.core.declared import Declared
 from customop.core.define import (
     check_factory,
     check_name,
@@ -20,26 +20,17 @@ from customop.core.define import (
     checked_tags,
     define_operator,
 )
-from customop.core.definition import Definition
-from customop.core.kinds import COMPOSITE
+from customop.core.definition import Definition, Site
 from customop.core.operator import Operator
-from customop.core.registry import operators
 from customop.core.rule_kind import check_device_types
 from customop.errors import (
-    MissingRuleError,
     RegistrationError,
     SchemaError,
     is_ours,
     place,
 )
 from customop.schema.agreement import check_agrees
-from customop.schema.parameters import (
-    KEYWORD_ONLY,
-    MISSING,
-    POSITIONAL,
-    POSITIONAL_ONLY,
-    Alias,
-)
+from customop.schema.parameters import Alias
 from customop.schema.schema import Schema
 from customop.schema.tags import Tag
 from customop.schema.types import holds_arrays
@@ -172,7 +163,13 @@ def _make(
     check_factory(name, found, kinds)
     check_names(name, found)
     definition = Definition(
-        name, fn, found, checked_tags(name, tags), _place(fn, scope), _module(fn, scope)
+        name,
+        fn,
+        found,
+        checked_tags(name, tags),
+        _place(fn, scope),
+        _module(fn, scope),
+        Site.of(scope),
     )
     return define_operator(definition, kinds)
 
@@ -211,52 +208,6 @@ def _schema(
 
 
 # ---- from a schema alone ----
-
-
-class Declared:
-    """The function of an operator that was defined by a schema alone."""
-
-    def __init__(self, qualname: str, schema: Schema) -> None:
-        self._qualname = qualname
-        self.__name__: str = qualname.partition("::")[2].partition(".")[0]
-        self.__qualname__ = self.__name__
-        self.__doc__ = schema.show(qualname)
-        self.__signature__: inspect.Signature = _signature(schema)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the default kernel or the body; called while a kernel is disabled."""
-        op = operators[self._qualname]
-        row = op.rows.get(DEFAULT) or op.rows.get(COMPOSITE)
-        if row is None:
-            raise MissingRuleError(
-                f"{op.qualname} has no default kernel: it was defined by its schema alone",
-                op.schema.show(op.qualname),
-                f"at {op.definition.place}",
-                do=f'impl("{op.qualname}", "default", fn)',
-                op=op.qualname,
-            )
-        return row.fn(*args, **kwargs)
-
-
-_PARAMETER_KINDS = {
-    POSITIONAL_ONLY: inspect.Parameter.POSITIONAL_ONLY,
-    POSITIONAL: inspect.Parameter.POSITIONAL_OR_KEYWORD,
-    KEYWORD_ONLY: inspect.Parameter.KEYWORD_ONLY,
-}
-
-
-def _signature(schema: Schema) -> inspect.Signature:
-    empty = inspect.Parameter.empty
-    return inspect.Signature(
-        [
-            inspect.Parameter(
-                p.name,
-                _PARAMETER_KINDS[p.kind],
-                default=empty if p.default is MISSING else p.default,
-            )
-            for p in schema.parameters
-        ]
-    )
 
 
 def read_definition(text: Any, namespace: str) -> tuple[str, Schema]:
@@ -311,6 +262,7 @@ def declare(
             checked_tags(qualname, tags),
             place_of(where),
             str(where.f_globals.get("__name__", "")),
+            Site.of(where),
         )
     )
 

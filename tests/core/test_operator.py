@@ -198,22 +198,13 @@ def test_unpickling_an_unknown_operator() -> None:
 # ---- definition and redefinition ----
 
 
-def test_redefinition_in_the_same_file() -> None:
+def test_redefinition_by_a_file_that_runs_again(tmp_path: Path) -> None:
     """The old handle goes on with the new definition."""
-
-    def make(factor: float) -> Any:
-        return co.custom_op(
-            "operators::again",
-            lambda x: x * factor,
-            mutates_args=(),
-            schema="(Array x) -> Array",
-        )
-
-    first = make(2.0)
+    first = run_file(tmp_path / "one.py", "again", 2.0)["op"]
     first.register_fake(lambda x: co.fake_like(x))
     np.testing.assert_array_equal(first(X), 2 * X)
     call = first.call
-    second = make(3.0)
+    second = run_file(tmp_path / "one.py", "again", 3.0)["op"]
     assert second is first
     np.testing.assert_array_equal(first(X), 3 * X)
     np.testing.assert_array_equal(first(X), 3 * X)
@@ -222,15 +213,19 @@ def test_redefinition_in_the_same_file() -> None:
     assert call is not first.call
 
 
-def test_redefinition_with_another_schema() -> None:
+def test_redefinition_with_another_schema(tmp_path: Path) -> None:
     """The schema is the new one, for the call and for the signature."""
 
-    def make(schema: str, fn: Callable[..., Any]) -> Any:
-        return co.custom_op("operators::other", fn, mutates_args=(), schema=schema)
+    def run(schema: str, fn: str) -> Any:
+        text = f"import customop as co\nop = co.custom_op('operators::other', {fn},"
+        names: dict[str, Any] = {"__name__": "one"}
+        text += f" mutates_args=(), schema='{schema}')"
+        exec(compile(text, str(tmp_path / "one.py"), "exec"), names)
+        return names["op"]
 
-    first = make("(Array x) -> Array", lambda x: x * 2)
+    first = run("(Array x) -> Array", "lambda x: x * 2")
     first(X)
-    make("(Array x, float k) -> Array", lambda x, k: x * k)
+    run("(Array x, float k) -> Array", "lambda x, k: x * k")
     np.testing.assert_array_equal(first(X, 5.0), 5 * X)
     with pytest.raises(TypeError, match="missing 1 required"):
         first(X)

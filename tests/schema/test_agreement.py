@@ -140,8 +140,8 @@ def test_what_says_nothing_contradicts_nothing() -> None:
     def gone(x: "Missing", k: "", shape: list["Missing"]) -> "Missing": ...  # noqa: F722, F821
     def raising(x: "0[0]", k: "1 / 0", shape: "int.a") -> np.ndarray: ...
 
-    for given in (fn, gone, raising):
-        op = co.custom_op("agree::f", given, mutates_args=(), schema=schema)
+    for i, given in enumerate((fn, gone, raising)):
+        op = co.custom_op(f"agree::f{i}", given, mutates_args=(), schema=schema)
         assert str(op.schema) == schema
 
 
