@@ -7,7 +7,7 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
-from customop.errors import ArgumentError, did_you_mean, quoted
+from customop.errors import ArgumentError, did_you_mean, quoted, shown
 
 __all__ = ["config"]
 
@@ -102,7 +102,7 @@ class Config:
     def sample_checks(self, value: float) -> None:
         if not _is_share(value):
             raise ArgumentError(
-                f"config.sample_checks is {value!r}, must be a number from 0 to 1",
+                f"config.sample_checks is {shown(value)}, must be a number from 0 to 1",
                 do="set it to 0.001 for one call in a thousand, 0 for none, 1 for all",
             )
         self._share = float(value)
@@ -117,7 +117,7 @@ class Config:
     def sample_seed(self, value: int | None) -> None:
         if value is not None and type(value) is not int:
             raise ArgumentError(
-                f"config.sample_seed is {value!r}, must be an int or None",
+                f"config.sample_seed is {shown(value)}, must be an int or None",
                 do="set an int, or None for a choice that differs in every process",
             )
         self._seed = value
@@ -170,7 +170,7 @@ def _check_value(name: str, value: object, known: tuple[str, ...]) -> None:
     if value not in known:
         near = did_you_mean(str(value), known)
         raise ArgumentError(
-            f"config.{name} is {value!r}{near}",
+            f"config.{name} is {shown(value)}{near}",
             do=f"set it to one of {quoted(known)}",
         )
 

@@ -74,7 +74,7 @@ class CustomOpError(Exception):
         lines = [line for block in self.where for line in block.splitlines()]
         if self.do:
             lines.append(f"do: {self.do}")
-        return "\n  ".join([self.what, *lines])
+        return printable("\n  ".join([self.what, *lines]))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.what, self.where, self.__dict__))
@@ -279,6 +279,41 @@ def caret(text: str, fragment: str, start: int = 0) -> str:
     if found is None or not fragment:
         return text
     return f"{text}\n{' ' * found.start()}{'^' * len(fragment)}"
+
+
+def shown(value: object, most: int = 200) -> str:
+    """The repr of a value from a user: not too long, and whatever its class does."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  # code of a user; ValueError for long ints
+        return f"<{type(value).__name__} object>"
+    return shortened(text, most)
+
+
+def shortened(text: str, most: int = 200) -> str:
+    """A text with dots in its middle where it is too long."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most - 40]}...{text[-37:]}"
+
+
+def printable(text: str) -> str:
+    """A text with escapes for lone surrogates, which cannot be encoded."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def items_of(value: object) -> list[Any] | None:
+    """The items of an iterable other than a string; None for anything else.
+
+    Arrays without axes are iterable by their class alone.
+    """
+    if isinstance(value, str | bytes):
+        return None
+    try:
+        found = iter(value)  # type: ignore[call-overload]  # a TypeError is the answer
+    except TypeError:
+        return None
+    return [*found]
 
 
 def quoted(names: Iterable[object]) -> str:

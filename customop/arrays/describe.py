@@ -7,6 +7,7 @@ from typing import Any
 
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import map_outline
+from customop.errors import shown
 
 __all__ = ["abbreviated", "describe", "show", "show_values"]
 
@@ -36,7 +37,7 @@ def show(value: Any) -> str:
     name = type(value).__name__
     if not isinstance(value, type) and hasattr(value, "shape"):
         return f"{name} of shape {value.shape}"
-    text = repr(value)
+    text = shown(value)
     return f"{name} {text}" if len(text) <= 60 else name
 
 

@@ -27,7 +27,7 @@ from customop.arrays.kinds import (
 )
 from customop.arrays.lost import SETITEM, asked_by_setitem
 from customop.arrays.numpy_protocol import ArrayMethods
-from customop.errors import ArgumentError, DataDependentError, ShapeError
+from customop.errors import ArgumentError, DataDependentError, ShapeError, shown
 
 if TYPE_CHECKING:
     from customop.arrays.array import HintT
@@ -239,7 +239,7 @@ def fake_like(
         return make_fake(x.shape, x.dtype, strides, x.device)
     if not is_array(x):
         raise ArgumentError(
-            f"fake_like: {x!r} is not an array",
+            f"fake_like: {shown(x)} is not an array",
             do="pass an array: fake_like(x, shape=...)",
         )
     length = tuple(x.shape) if shape is None else as_shape(shape, "fake_like")
@@ -366,7 +366,8 @@ def as_shape(shape: Any, what: str) -> tuple[int, ...]:
             lengths = tuple([index(length) for length in shape])
         except TypeError:
             raise ShapeError(
-                f"{what}: {shape!r} is not a shape", do="give whole numbers: (2, 3)"
+                f"{what}: {shown(shape)} is not a shape",
+                do="give whole numbers: (2, 3)",
             ) from None
     if any(length < 0 for length in lengths):
         raise ShapeError(

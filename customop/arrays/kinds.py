@@ -15,7 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from customop.errors import ArgumentError, RegistrationError, did_you_mean, quoted
+from customop.errors import (
+    ArgumentError,
+    RegistrationError,
+    did_you_mean,
+    quoted,
+    shown,
+)
 
 __all__ = [
     "ArrayKind",
@@ -297,14 +303,14 @@ def register_array_type(
     """
     if not isinstance(kind, str) or not kind.isidentifier() or kind in _RESERVED:
         raise RegistrationError(
-            f"register_array_type: {kind!r} cannot be the name of a kind of array",
+            f"register_array_type: {shown(kind)} cannot be the name of a kind of array",
             do="use an identifier, such as 'strict' or 'tpu'",
         )
     _check_class(kind, cls_or_path)
     for name, fn in (("from_numpy", from_numpy), ("to_numpy", to_numpy)):
         if fn is not None and not callable(fn):
             raise RegistrationError(
-                f"register_array_type: {name}={fn!r} is not a function",
+                f"register_array_type: {name}={shown(fn)} is not a function",
                 do=f"pass a function of one array: {name}=convert",
             )
     known = _kinds.setdefault(kind, ArrayKind(kind))
@@ -318,13 +324,13 @@ def _check_class(kind: str, cls_or_path: object) -> None:
         parts = cls_or_path.split(".")
         if len(parts) < 2 or not all(part.isidentifier() for part in parts):
             raise RegistrationError(
-                f"register_array_type: {cls_or_path!r} is not the path of a class",
+                f"register_array_type: {shown(cls_or_path)} is not the path of a class",
                 do='write "module.Class"',
             )
         return
     if not isinstance(cls_or_path, type):
         raise RegistrationError(
-            f"register_array_type: {cls_or_path!r} is neither a class nor a path",
+            f"register_array_type: {shown(cls_or_path)} is neither a class nor a path",
             do='pass the class, or "module.Class"',
         )
     if issubclass(cls_or_path, np.generic) or cls_or_path.__module__ == "builtins":
@@ -390,7 +396,7 @@ def normalize_device(device: Any) -> str:
     if kind not in known or (colon and not number.isdecimal()):
         near = "" if kind in known else did_you_mean(kind, known)
         raise ArgumentError(
-            f"unknown device {device!r}{near}; known: {quoted(known)}",
+            f"unknown device {shown(device)}{near}; known: {quoted(known)}",
             do="use a known one, or register_array_type first",
         )
     return str(device)

@@ -32,6 +32,8 @@ from customop.errors import (
     RegistrationError,
     SchemaError,
     did_you_mean,
+    items_of,
+    shown,
     warn_caller,
 )
 from customop.schema.schema import Schema
@@ -184,11 +186,11 @@ def check_name(what: str, name: object) -> None:
         return
     if isinstance(name, str) and "::" not in name:
         raise RegistrationError(
-            f"{what}: the name {name!r} has no namespace",
+            f"{what}: the name {shown(name)} has no namespace",
             do=f'write "mylib::{name}", with the name of your package',
         )
     raise RegistrationError(
-        f"{what}: {name!r} cannot be the name of an operator",
+        f"{what}: {shown(name)} cannot be the name of an operator",
         do='write "namespace::name", or "namespace::name.overload", in ASCII letters,'
         " digits and underscores",
     )
@@ -210,15 +212,14 @@ def check_factory(name: str, schema: Schema, kinds: tuple[str, ...]) -> None:
 
 def checked_tags(name: str, tags: Iterable[Tag] | Tag) -> frozenset[Tag]:
     """The tags of an operator as a set; raise for anything else."""
-    given: Any = tags
-    several = isinstance(given, Iterable) and not isinstance(given, str)
-    found: list[Any] = list(given) if several else [given]
+    listed = items_of(tags)
+    found: list[Any] = [tags] if listed is None else listed
     for tag in found:
         if not isinstance(tag, Tag):
             names = [str(t) for t in Tag]
             near = did_you_mean(f"Tag.{tag}", names) if isinstance(tag, str) else ""
             raise RegistrationError(
-                f"{name}: {tag!r} is not a tag{near}",
+                f"{name}: {shown(tag)} is not a tag{near}",
                 do=f"use one of {', '.join(str(t) for t in Tag)}",
                 op=name,
             )

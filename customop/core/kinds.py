@@ -17,7 +17,7 @@ from customop.core.rule_kind import (
     check_device_types,
 )
 from customop.core.table import RuleTable
-from customop.errors import RegistrationError, caller_place, place
+from customop.errors import RegistrationError, caller_place, place, shown
 from customop.schema.signatures import check_callable, check_parameters
 
 __all__ = [
@@ -112,7 +112,7 @@ class AutocastKind(MergedKind):
         if not isinstance(device_type, str):
             raise _refused(
                 definition,
-                f"takes one kind of array, got {device_type!r}",
+                f"takes one kind of array, got {shown(device_type)}",
                 'write register_autocast("cpu", np.float32)',
             )
         check_device_types(definition.qualname, device_type)
@@ -132,7 +132,7 @@ class AutocastKind(MergedKind):
         if not _is_float(dtype):
             raise _refused(
                 definition,
-                f": {dtype!r} is not a floating-point dtype",
+                f": {shown(dtype)} is not a floating-point dtype",
                 "pass one, such as np.float16 or np.float32",
             )
 
@@ -237,7 +237,7 @@ def _named(cls: type) -> str:
 
 def _check_class(definition: Definition, cls: Any) -> None:
     if not isinstance(cls, type):
-        what = f"{cls!r} is not a class"
+        what = f"{shown(cls)} is not a class"
         do = "pass the class of the arrays: np.ma.MaskedArray"
     elif issubclass(np.ndarray, cls):
         what = f"{_named(cls)} is the class of plain arrays, or above it"

@@ -61,11 +61,7 @@ from customop.core.rule_types import (
 from customop.core.samples import Sample, as_samples
 from customop.core.table import RuleTable
 from customop.core.waivers import with_waiver
-from customop.errors import (
-    RegistrationError,
-    SchemaError,
-    warn_caller,
-)
+from customop.errors import RegistrationError, SchemaError, shown, warn_caller
 from customop.schema.infer import signature_of
 from customop.schema.schema import array_names
 
@@ -393,7 +389,7 @@ class Operator(RuleTable, Generic[P, R]):
         if not isinstance(device_type, str):
             raise self.error(
                 RegistrationError,
-                f"set_kernel_enabled takes one kind of array, got {device_type!r}",
+                f"set_kernel_enabled takes one kind of array, got {shown(device_type)}",
                 do='write set_kernel_enabled("cpu", False)',
                 parameter=None,
             )

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from customop.arrays.kinds import DEFAULT, FAKE, known_devices
 from customop.core.definition import Definition, Row, fallthrough_kernel, same_place
-from customop.errors import RegistrationError, did_you_mean, place, quoted
+from customop.errors import (
+    RegistrationError,
+    did_you_mean,
+    items_of,
+    place,
+    quoted,
+    shown,
+)
 from customop.schema.agreement import contradiction
 from customop.schema.signatures import check_callable, check_parameters
 
@@ -366,7 +373,7 @@ def check_kind(qualname: str, kind: object) -> None:
     """Raise unless `kind` is a kind of rule."""
     if not isinstance(kind, RuleKind):
         raise RegistrationError(
-            f"{qualname}: {kind!r} is not a RuleKind",
+            f"{qualname}: {shown(kind)} is not a RuleKind",
             do='make one: RuleKind("inverse", takes="(out, *inputs)")',
             op=qualname,
         )
@@ -378,13 +385,13 @@ def check_device_types(
     """Names of kinds of array, each known; the default for None."""
     if device_types is None:
         return (DEFAULT,)
-    if not isinstance(device_types, Iterable):
+    kinds = [device_types] if isinstance(device_types, str) else items_of(device_types)
+    if kinds is None:
         raise RegistrationError(
-            f"{qualname}: device_types={device_types!r} does not name a kind of array",
+            f"{qualname}: device_types={shown(device_types)} does not name a kind of array",
             do='write "cpu", ("cpu", "cuda"), or None for all kinds',
             op=qualname,
         )
-    kinds = [device_types] if isinstance(device_types, str) else list(device_types)
     if not kinds:
         raise RegistrationError(
             f"{qualname}: device_types is empty, so the kernel would serve nothing",
@@ -393,10 +400,10 @@ def check_device_types(
         )
     known = known_devices()
     for kind in kinds:
-        if kind not in known:
-            hint = did_you_mean(str(kind), known)
+        if not isinstance(kind, str) or kind not in known:
+            hint = did_you_mean(kind, known) if isinstance(kind, str) else ""
             raise RegistrationError(
-                f"{qualname}: unknown device type {kind!r}{hint}",
+                f"{qualname}: unknown device type {shown(kind)}{hint}",
                 f"known: {quoted(known)}",
                 do="register_fake for a fake kernel"
                 if kind == FAKE
@@ -409,12 +416,12 @@ def check_device_types(
 def _check_kind(name: object, takes: object, derive: object) -> None:
     if not isinstance(name, str) or not name.isidentifier():
         raise RegistrationError(
-            f"{name!r} cannot be the name of a rule kind",
+            f"{shown(name)} cannot be the name of a rule kind",
             do='use an identifier: RuleKind("inverse", takes="(out, *inputs)")',
         )
     if not isinstance(takes, str):
         raise RegistrationError(
-            f"rule kind '{name}': takes={takes!r} is not a string",
+            f"rule kind '{name}': takes={shown(takes)} is not a string",
             do='write the parameters of a rule: takes="(out, *inputs)"',
             kind=name,
         )
@@ -426,7 +433,7 @@ def _leading(name: str, takes: str, names: list[str]) -> tuple[str, ...]:
     starred = ("*inputs", "**keywords")
     if not all(part in starred or part.isidentifier() for part in names):
         raise RegistrationError(
-            f"rule kind '{name}': cannot read takes={takes!r}",
+            f"rule kind '{name}': cannot read takes={shown(takes)}",
             do='write names and "*inputs", as in "(out, *inputs)", or "(...)"',
             kind=name,
         )

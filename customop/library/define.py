@@ -27,7 +27,9 @@ from customop.errors import (
     RegistrationError,
     SchemaError,
     is_ours,
+    items_of,
     place,
+    shown,
 )
 from customop.schema.agreement import check_agrees
 from customop.schema.parameters import Alias
@@ -153,11 +155,12 @@ def _make(
     """Check everything before defining, so that a failed definition leaves no trace."""
     if isinstance(fn, Operator) or not callable(fn):
         raise RegistrationError(
-            f"{name}: custom_op expects a function, got {fn!r}",
+            f"{name}: custom_op expects a function, got {shown(fn)}",
             do="pass the function that computes the result",
             op=name,
         )
-    names = mutates_args if isinstance(mutates_args, str) else _listed(mutates_args)
+    listed = items_of(mutates_args)  # a generator can be read only once
+    names = mutates_args if listed is None else listed
     found = _schema(name, fn, names, schema, scope)
     kinds = check_device_types(name, device_types)
     check_factory(name, found, kinds)
@@ -172,11 +175,6 @@ def _make(
         Site.of(scope),
     )
     return define_operator(definition, kinds)
-
-
-def _listed(names: Iterable[str]) -> Any:
-    """Return names as a list, because a generator can be read only once."""
-    return list(names) if hasattr(names, "__iter__") else names
 
 
 def _place(fn: Callable[..., Any], scope: FrameType) -> str:
@@ -215,7 +213,7 @@ def read_definition(text: Any, namespace: str) -> tuple[str, Schema]:
     found = _SCHEMA.fullmatch(text) if isinstance(text, str) else None
     if found is None:
         raise SchemaError(
-            f"{namespace}: {text!r} is not a name with a schema",
+            f"{namespace}: {shown(text)} is not a name with a schema",
             do='write "name(Array x, float k=1.0) -> Array"',
         )
     prefix, name, rest = found.groups()
@@ -233,7 +231,7 @@ def parsed(qualname: str, text: str) -> tuple[str, Schema]:
     check_name("define", qualname)
     if isinstance(text, str) and not text.lstrip().startswith("("):
         raise SchemaError(
-            f"{qualname}: the schema {text!r} does not begin with its parameters",
+            f"{qualname}: the schema {shown(text)} does not begin with its parameters",
             do='write "(Array x, float k=1.0) -> Array", without the name',
             op=qualname,
         )

@@ -8,7 +8,7 @@ from typing import Any
 from customop.arrays.kinds import DEFAULT, FAKE, known_kinds
 from customop.core.kinds import AUTOGRAD, COMPOSITE, JVP, VMAP
 from customop.core.rule_kind import RuleKind
-from customop.errors import RegistrationError, quoted
+from customop.errors import RegistrationError, quoted, shown
 
 __all__ = ["KEYS", "kind_of_key"]
 
@@ -31,17 +31,16 @@ _BY_LOWER = {name.lower(): kind for name, kind in KEYS.items()}
 
 def kind_of_key(what: str, key: Any) -> str | RuleKind:
     """Return the kind that a dispatch key names; letter case does not matter."""
-    if isinstance(key, RuleKind) or key in known_kinds():
-        known: str | RuleKind = key
-        return known
+    if isinstance(key, RuleKind) or (isinstance(key, str) and key in known_kinds()):
+        return key
     found = _BY_LOWER.get(key.lower()) if isinstance(key, str) else None
     if found is None:
         names = [*KEYS, *(k for k in known_kinds() if k.lower() not in _BY_LOWER)]
         lower = {name.lower(): name for name in names}
-        close = get_close_matches(str(key).lower(), lower, n=1)
+        close = get_close_matches(key.lower(), lower) if isinstance(key, str) else ()
         near = f" (did you mean '{lower[close[0]]}'?)" if close else ""
         raise RegistrationError(
-            f"{what}: unknown dispatch key {key!r}{near}",
+            f"{what}: unknown dispatch key {shown(key)}{near}",
             f"known: {quoted(names)}",
             do="use a known one, a RuleKind, or register_array_type first",
         )

@@ -20,12 +20,7 @@ from customop.core.registration import Registration
 from customop.core.registry import add_registration, operators
 from customop.core.rule_kind import RuleKind, rule_kind
 from customop.core.table import fallbacks
-from customop.errors import (
-    RegistrationError,
-    did_you_mean,
-    place,
-    quoted,
-)
+from customop.errors import RegistrationError, did_you_mean, place, quoted, shown
 from customop.library.define import (
     caller,
     conservative,
@@ -261,7 +256,11 @@ class Library:
         """
         self._check_open()
         key = self._key if dispatch_key == "" else dispatch_key
-        what = f"impl of '{self.ns}::{name}'" if isinstance(name, str) else f"{name!r}"
+        what = (
+            f"impl of '{self.ns}::{name}'"
+            if isinstance(name, str)
+            else f"{shown(name)}"
+        )
         kind = COMPOSITE if key == "" else kind_of_key(what, key)
         qualname = _qualified(name, self.ns)
         self.add(qualname, kind, fn, override=allow_override, with_below=with_keyset)
@@ -369,12 +368,12 @@ def _check_library(ns: object, kind: object) -> None:
     if kind not in _KINDS:
         near = did_you_mean(str(kind).upper(), _KINDS)
         raise RegistrationError(
-            f"Library: unknown kind {kind!r}{near}",
+            f"Library: unknown kind {shown(kind)}{near}",
             do=f"use one of {quoted(_KINDS)}",
         )
     if not isinstance(ns, str) or not ns.isidentifier() or not ns.isascii():
         raise RegistrationError(
-            f"Library: {ns!r} cannot be a namespace",
+            f"Library: {shown(ns)} cannot be a namespace",
             do="use ASCII letters, digits and underscores: the name of your package",
         )
     if ns == _OWN_NAMESPACE and kind == "DEF":
@@ -388,7 +387,7 @@ def _check_alias_analysis(ns: str, given: object) -> None:
     if given not in _ALIAS_ANALYSES:
         near = did_you_mean(str(given).upper(), _ALIAS_ANALYSES[1:])
         raise RegistrationError(
-            f"library '{ns}': alias_analysis={given!r} is unknown{near}",
+            f"library '{ns}': alias_analysis={shown(given)} is unknown{near}",
             do=f"use one of {quoted(_ALIAS_ANALYSES)}; the schema says which"
             " arrays share memory: Array(a)",
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 from customop.core.operator import Operator
 from customop.core.registry import find_operator
-from customop.errors import RegistrationError
+from customop.errors import RegistrationError, shown
 from customop.library.ops import OperatorPacket
 
 __all__ = ["AnyOperator", "resolve"]
@@ -23,5 +23,6 @@ def resolve(op: AnyOperator) -> Operator[..., Any]:
     if isinstance(op, OperatorPacket):
         return op.default
     raise RegistrationError(
-        f"expected an operator or its name, got {op!r}", do='pass "namespace::name"'
+        f"expected an operator or its name, got {shown(op)}",
+        do='pass "namespace::name"',
     )

@@ -9,7 +9,7 @@ from itertools import repeat
 from types import FrameType
 from typing import Any, NamedTuple
 
-from customop.errors import SchemaError, innermost, place, quoted
+from customop.errors import SchemaError, innermost, place, quoted, shown
 from customop.schema.annotations import schema_type
 from customop.schema.coerce import check_default
 from customop.schema.fit import Mismatch
@@ -99,7 +99,7 @@ def _default_mismatch(given: list[inspect.Parameter], schema: Schema) -> str:
     for p in schema.parameters:
         if p.name in mine and not _is_default(mine[p.name], p):
             says = "has none" if p.default is MISSING else f"says {p}"
-            return f"has the default {p.name}={mine[p.name]!r} where the schema {says}"
+            return f"has the default {p.name}={shown(mine[p.name])} where the schema {says}"
     return ""
 
 

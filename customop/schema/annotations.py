@@ -276,6 +276,8 @@ def _of_literal(annotation: Any, values: tuple[Any, ...]) -> SchemaType:
     (name,) = found if len(found) == 1 else (None,)
     if name is None:
         raise no_type(annotation, "give values that are all str, all int or all bool")
+    if name == "int" and any(abs(value) > sys.maxsize for value in rest):
+        raise no_type("Literal", "give numbers of at most 64 bits")
     declared = Choice(name, rest)
     return declared if len(rest) == len(values) else Maybe(declared)
 

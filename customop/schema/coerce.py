@@ -423,10 +423,16 @@ class _Default(Visitor):
             )
         if declared == DTYPE and not _has_text(value):
             raise Mismatch("this dtype has no text in a schema")
+        check_digits(value)
+        return value
+
+    def choice(self, value: Any, declared: Choice) -> Any:
+        check_digits(value)
         return value
 
     def array(self, value: Any, declared: ArrayType) -> Any:
         if declared.or_number and _number_class(value):
+            check_digits(value)
             return _to_scalar(value)
         raise Mismatch("an array can only have the default None")
 
@@ -444,6 +450,19 @@ class _Default(Visitor):
 
 
 _DEFAULT = _Default()
+
+
+def check_digits(value: Any) -> None:
+    """Raise for an int that Python cannot print, and so a schema cannot show.
+
+    Raises
+    ------
+    Mismatch
+    """
+    try:
+        repr(value)
+    except ValueError as error:
+        raise Mismatch(f"a number in a schema must have a text: {error}") from None
 
 
 def _has_text(dtype: np.dtype[Any]) -> bool:

@@ -16,8 +16,10 @@ from customop.errors import (
     caret,
     did_you_mean,
     innermost,
+    items_of,
     place,
     quoted,
+    shown,
 )
 from customop.schema.annotations import meet_classes, schema_type
 from customop.schema.coerce import check_default
@@ -37,8 +39,10 @@ from customop.schema.types import (
     TupleOf,
     holds_arrays,
     is_single_array,
+    is_too_deep,
 )
 from customop.schema.unsupported import show_annotation
+from customop.shapes.notation import as_name
 
 __all__ = ["check_mutates_args", "hints_of", "infer", "signature_of"]
 
@@ -81,10 +85,10 @@ class _Inferred(NamedTuple):
 
 
 class _Text:
-    """An annotation that prints as a user would write it."""
+    """An annotation or default that prints as a user would write it."""
 
-    def __init__(self, annotation: Any) -> None:
-        self.text = show_annotation(annotation)
+    def __init__(self, text: str) -> None:
+        self.text = text
 
     def __repr__(self) -> str:
         return self.text
@@ -95,12 +99,16 @@ def _shown(signature: inspect.Signature) -> inspect.Signature:
     result = signature.return_annotation
     return signature.replace(
         parameters=[_shown_parameter(p) for p in signature.parameters.values()],
-        return_annotation=result if result is signature.empty else _Text(result),
+        return_annotation=result
+        if result is signature.empty
+        else _Text(show_annotation(result)),
     )
 
 
 def _shown_parameter(p: inspect.Parameter) -> inspect.Parameter:
-    return p if p.annotation is p.empty else p.replace(annotation=_Text(p.annotation))
+    if p.annotation is not p.empty:
+        p = p.replace(annotation=_Text(show_annotation(p.annotation)))
+    return p if p.default is p.empty else p.replace(default=_Text(shown(p.default)))
 
 
 def infer(
@@ -143,10 +151,10 @@ def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
     except (TypeError, ValueError):
         if callable(fn):
             raise SchemaError(
-                f"{fn!r} has no signature that Python can read", do=_GIVE_SCHEMA
+                f"{shown(fn)} has no signature that Python can read", do=_GIVE_SCHEMA
             ) from None
         raise SchemaError(
-            f"{fn!r} is not a function", do="pass a function with type hints"
+            f"{shown(fn)} is not a function", do="pass a function with type hints"
         ) from None
 
 
@@ -170,6 +178,14 @@ def _written_hints(source: _Inferred) -> dict[str, Any]:
 def _evaluated(
     source: _Inferred, hints: dict[str, Any], scope: types.FrameType | None
 ) -> dict[str, Any]:
+    for name, hint in hints.items():
+        if isinstance(hint, str) and not hint.strip(" '\""):
+            what = "the result" if name == "return" else f"parameter '{name}'"
+            raise source.error(
+                f"{what} has an empty annotation",
+                do="write its type, such as Array",
+                parameter="" if name == "return" else name,
+            )
     fn = innermost(source.fn)
     holder = types.SimpleNamespace(__annotations__=hints)
     try:
@@ -289,6 +305,12 @@ def _infer_parameter(
         raise _at(
             source, f"parameter '{p.name}' has", str(_shown_parameter(p)), error, p.name
         ) from None
+    if is_too_deep(found):
+        raise source.error(
+            f"parameter '{p.name}' has an annotation that is nested too deeply",
+            do="put the values into one array",
+            parameter=p.name,
+        )
     return Parameter(p.name, found, _infer_default(source, p, found), _KINDS[p.kind])
 
 
@@ -322,7 +344,7 @@ def _infer_default(
         return check_default(p.default, declared)
     except Mismatch as error:
         raise source.error(
-            f"parameter '{p.name}' has the default {p.default!r}: {error}",
+            f"parameter '{p.name}' has the default {shown(p.default)}: {error}",
             str(_shown_parameter(p)),
             do=_other_default(p, declared),
             parameter=p.name,
@@ -334,7 +356,7 @@ def _other_default(p: inspect.Parameter, declared: SchemaType) -> str:
     if p.default is None or has_none_only:
         return f"write {p.name}: Optional[{show_annotation(p.annotation)}] = None"
     if isinstance(p.default, list):
-        return f"write the default {tuple(p.default)!r}"
+        return f"write the default {shown(tuple(p.default))}"
     return f"give a default of type {declared}"
 
 
@@ -391,21 +413,18 @@ def _not_written(source: _Inferred, name: str, arrays: list[str]) -> SchemaError
 
 def check_mutates_args(mutates_args: Iterable[str] | str) -> set[str] | None:
     """The names as a set, or None for ``"unknown"``."""
-    if mutates_args == ():
-        return set()
     if isinstance(mutates_args, str):
         if mutates_args == "unknown":
             return None
-        raise _no_names(mutates_args, f"({mutates_args!r},)")
-    if isinstance(mutates_args, Iterable):
-        names = list(mutates_args)
-        if all(isinstance(name, str) for name in names):
-            return set(names)
+        raise _no_names(mutates_args, f"({shown(mutates_args)},)")
+    names = items_of(mutates_args)
+    if names is not None and all(isinstance(name, str) for name in names):
+        return {as_name(name) for name in names}
     raise _no_names(mutates_args, "('x',)")
 
 
 def _no_names(mutates_args: object, instead: str) -> SchemaError:
     return SchemaError(
-        f"mutates_args={mutates_args!r} is neither names nor 'unknown'",
+        f"mutates_args={shown(mutates_args)} is neither names nor 'unknown'",
         do=f"write mutates_args=() or mutates_args={instead}",
     )

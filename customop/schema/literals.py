@@ -99,7 +99,9 @@ def _refuse(text: str) -> NoReturn:
 def _read_number(text: str) -> Any:
     if text in _TRUTHS:
         return _TRUTHS[text]
-    for read in (int, float, complex):
+    if text.lstrip("+-").isdecimal():
+        return int(text)  # or a ValueError for too many digits
+    for read in (float, complex):
         try:
             return read(text)
         except ValueError:

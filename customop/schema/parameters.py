@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,8 +16,10 @@ from customop.schema.types import (
     SchemaType,
     TupleOf,
     holds_arrays,
+    text_of,
     typed_items,
 )
+from customop.shapes.notation import as_name
 
 __all__ = ["Alias", "Parameter", "Return"]
 
@@ -70,6 +71,7 @@ class Parameter:
     """One parameter of an operator.
 
     Parameters are equal if their texts are, so nan equals nan, and 1 differs from 1.0.
+    Python reads a name in its normal form (NFKC), and so does `name` have it.
 
     Attributes
     ----------
@@ -87,6 +89,10 @@ class Parameter:
     default: Any = MISSING
     kind: str = POSITIONAL
     alias: Alias | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name.isascii():
+            object.__setattr__(self, "name", as_name(self.name))
 
     @property
     def is_written(self) -> bool:
@@ -136,22 +142,18 @@ def print_value(value: Any, declared: SchemaType) -> str:
     if declared == DTYPE:
         return _print_dtype(value)
     is_number = isinstance(value, int | float | complex)
-    return repr(value) if is_number else _print_text(str(value))
+    return repr(value) if is_number else text_of(str(value))
 
 
 def _in_parentheses(texts: list[str]) -> str:
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
 
-def _print_text(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
 def _print_member(value: Any, declared: ClassOf) -> str:
     name = value.name
     if name not in declared.cls.__members__:  # type: ignore[attr-defined]  # an Enum
         return repr(int(value.value))  # several flags at once
-    return name if name.isidentifier() and name != "None" else _print_text(name)
+    return name if name.isidentifier() and name != "None" else text_of(name)
 
 
 def _print_dtype(dtype: np.dtype[Any]) -> str:

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from customop.arrays.dtypes import ELEMENTS, KNOWN_ELEMENTS
-from customop.errors import SchemaError, did_you_mean
+from customop.errors import SchemaError, did_you_mean, shortened, shown
 from customop.schema.annotations import NAMES, find_class
 from customop.schema.brackets import (
     Part,
@@ -39,9 +39,10 @@ from customop.schema.types import (
     SchemaType,
     TupleOf,
     holds_arrays,
+    is_too_deep,
 )
 from customop.schema.unsupported import FOREIGN
-from customop.shapes.notation import ShapeFault, read_axes
+from customop.shapes.notation import ShapeFault, as_name, read_axes
 
 __all__ = ["parse"]
 
@@ -51,7 +52,11 @@ _MARKS = re.compile(
     r"(\(\s*(?P<alias>[a-zA-Z_]\w*)(?P<write>!?)\s*\))?(?P<operand>\|Scalar\b)?"
 )
 _SUFFIX = re.compile(r"\?|\[(\d*)\]")
-_NAME = re.compile(r"\s*(\w+)\s*(=\s*)?")
+_NAME = re.compile(r"\s*((?:\w|[^\x00-\x7f\s])+)\s*(=\s*)?")
+# Of a longer line, messages show this much around the fault.
+_LONG = 160
+# More cannot be meant: such a length would be that of an array.
+_MOST_ITEMS = 999_999
 _EXAMPLE = 'write it like "(Array x, int y=1, *, float? z=None) -> Array"'
 
 
@@ -69,7 +74,9 @@ def parse(text: str) -> tuple[tuple[Parameter, ...], tuple[Return, ...], bool]:
         return (parameters, *_parse_returns(*stripped(text[arrow + 2 :], arrow + 2)))
     except SyntaxFault as fault:
         raise SchemaError(
-            f"schema string: {fault.reason}", _mark(text, fault), do=_EXAMPLE
+            f"schema string: {shortened(fault.reason, 400)}",
+            _mark(text, fault),
+            do=_EXAMPLE,
         ) from None
     except RecursionError:
         raise SchemaError("schema string: nested too deeply", do=_EXAMPLE) from None
@@ -79,8 +86,13 @@ def _mark(text: str, fault: SyntaxFault) -> str:
     """The line of the fault, with carets under it."""
     start = text.rfind("\n", 0, fault.at) + 1
     line = text[start:].split("\n", 1)[0]
-    width = max(min(fault.width, len(line) - (fault.at - start)), 1)
-    return f"{line}\n{' ' * (fault.at - start)}{'^' * width}"
+    place = fault.at - start
+    width = max(min(fault.width, len(line) - place), 1)
+    if len(line) > _LONG:
+        first = max(place - _LONG // 2, 0)
+        line = line[first : first + _LONG]
+        place, width = place - first, min(width, len(line) - (place - first))
+    return f"{line}\n{' ' * place}{'^' * max(width, 1)}"
 
 
 def _find_arrow(text: str) -> int:
@@ -157,15 +169,16 @@ def _parse_parameter(part: str, at: int, parameter_kind: str) -> Parameter:
     match = _NAME.match(part, end)
     if not match or not match[1].isidentifier():
         raise SyntaxFault("a parameter needs a type and a name", at, len(part))
-    if keyword.iskeyword(match[1]):
-        reason = f"'{match[1]}' is a Python keyword, which cannot name a parameter"
+    name = as_name(match[1])
+    if keyword.iskeyword(name):
+        reason = f"'{name}' is a Python keyword, which cannot name a parameter"
         raise SyntaxFault(reason, at + match.start(1), len(match[1]))
     place = at + match.end()
     rest = part[match.end() :]
     if rest and not match[2]:
-        raise SyntaxFault(f"cannot read {rest!r}", place, len(rest))
+        raise SyntaxFault(f"cannot read {shown(rest)}", place, len(rest))
     default = _parse_default(rest, found, place) if match[2] else MISSING
-    return Parameter(match[1], found, default, parameter_kind, alias)
+    return Parameter(name, found, default, parameter_kind, alias)
 
 
 def _parse_default(text: str, declared: SchemaType, at: int) -> Any:
@@ -173,7 +186,7 @@ def _parse_default(text: str, declared: SchemaType, at: int) -> Any:
         return check_default(read_value(text, declared), declared)
     except (Mismatch, SyntaxFault, *READ_ERRORS) as error:
         why = f": {error}" if isinstance(error, Mismatch) and str(error) else ""
-        reason = f"default {text or 'nothing'} does not fit {declared}{why}"
+        reason = f"default {shortened(text) or 'nothing'} does not fit {declared}{why}"
         raise SyntaxFault(reason, at, len(text)) from None
 
 
@@ -307,7 +320,7 @@ def _parse_tuple(part: str, at: int) -> tuple[SchemaType, Alias | None, int]:
 def _whole_type(text: str, at: int) -> tuple[SchemaType, Alias | None]:
     found, alias, end = _parse_type(text, at)
     if text[end:].strip():
-        raise SyntaxFault(f"cannot read {text[end:]!r}", at + end, len(text) - end)
+        raise SyntaxFault(f"cannot read {shown(text[end:])}", at + end, len(text) - end)
     return found, alias
 
 
@@ -316,13 +329,22 @@ def _parse_suffix(
 ) -> tuple[SchemaType, Alias | None, int]:
     while match := _SUFFIX.match(part, end):
         if match[0] != "?":
-            found = ListOf(found, int(match[1]) if match[1] else None)
+            found = ListOf(found, _read_count(match[1], at + end))
         elif isinstance(found, Maybe):
             raise SyntaxFault("'?' appears twice", at + end)
         else:
             found = Maybe(found)
         end = match.end()
+    if is_too_deep(found):
+        raise SyntaxFault("the type is nested too deeply", at, end)
     return found, alias, end
+
+
+def _read_count(text: str, at: int) -> int | None:
+    """The length of a list, in brackets; None for any."""
+    if len(text) > len(str(_MOST_ITEMS)):
+        raise SyntaxFault(f"a list has {_MOST_ITEMS:,} items at most", at, len(text))
+    return int(text) if text else None
 
 
 # ---- results ----
@@ -343,8 +365,9 @@ def _parse_returns(text: str, at: int) -> tuple[tuple[Return, ...], bool]:
 def _parse_return(part: str, at: int, before: list[str]) -> Return:
     found, alias, end = _parse_type(part, at)
     name, place = stripped(part[end:], at + end)
+    name = as_name(name) if name.isidentifier() else name
     if name and not name.isidentifier():
-        raise SyntaxFault(f"cannot read {name!r}", place, len(name))
+        raise SyntaxFault(f"cannot read {shown(name)}", place, len(name))
     if name and name in before:
         raise SyntaxFault(f"result '{name}' appears twice", at, len(part))
     return Return(found, name, alias)

@@ -9,12 +9,7 @@ from functools import cached_property, lru_cache
 from types import FrameType
 from typing import Any, TypeVar
 
-from customop.errors import (
-    ArgumentError,
-    CustomOpError,
-    SchemaError,
-    ShapeError,
-)
+from customop.errors import ArgumentError, CustomOpError, SchemaError, ShapeError, shown
 from customop.schema.coerce import coerce, exact_test, remedy
 from customop.schema.fit import Mismatch
 from customop.schema.infer import infer
@@ -356,7 +351,8 @@ class Schema:
         """
         if not isinstance(text, str):
             raise SchemaError(
-                f"a schema is a string, got {text!r}", do='write "(Array x) -> Array"'
+                f"a schema is a string, got {shown(text)}",
+                do='write "(Array x) -> Array"',
             )
         # A name of a class can mean another class now, so such texts are not cached.
         return Schema(*parse(text)) if "." in text else _parsed(text)

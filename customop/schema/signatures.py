@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from customop.errors import RegistrationError, did_you_mean, place, quoted
+from customop.errors import RegistrationError, did_you_mean, place, quoted, shown
 
 
 def check_callable(qualname: str, what: str, fn: Any, *, kind: str = "") -> None:
     """Raise unless `fn` can be called."""
     if not callable(fn):
         raise RegistrationError(
-            f"{qualname}: the {what} must be a function, got {fn!r}",
+            f"{qualname}: the {what} must be a function, got {shown(fn)}",
             do="pass a function, or use the method as a decorator",
             op=qualname,
             kind=kind or what,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, TypeAlias
@@ -33,14 +33,27 @@ __all__ = [
     "holds_arrays",
     "is_array_type",
     "is_single_array",
+    "is_too_deep",
     "item_shape",
     "lead_of",
     "parts",
     "place_in",
     "places_of_shapes",
     "shapes_in",
+    "text_of",
     "typed_items",
 ]
+
+
+# Deeper types are refused: Python cannot walk over them.
+_DEEPEST = 64
+
+
+def text_of(value: str) -> str:
+    """A string as schema strings have it."""
+    if value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value):
+        return json.dumps(value, ensure_ascii=False)
+    return repr(value)  # a lone surrogate can only be written with an escape
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +98,7 @@ class Choice:
     options: tuple[Any, ...]
 
     def __str__(self) -> str:
-        texts = [
-            json.dumps(o, ensure_ascii=False) if self.name == "str" else repr(o)
-            for o in self.options
-        ]
+        texts = [text_of(o) if self.name == "str" else repr(o) for o in self.options]
         return f"{self.name}{{{', '.join(texts)}}}"
 
 
@@ -201,6 +211,24 @@ def parts(declared: SchemaType) -> Iterator[SchemaType]:
     elif isinstance(declared, ClassOf):
         for item in declared.items.values():
             yield from parts(item)
+
+
+def is_too_deep(declared: SchemaType) -> bool:
+    """Whether the parts of a type are nested too deeply for a walk over them."""
+    level: list[SchemaType] = [declared]
+    for _ in range(_DEEPEST):
+        level = [item for each in level for item in _items(each)]
+        if not level:
+            return False
+    return True
+
+
+def _items(declared: SchemaType) -> Iterable[SchemaType]:
+    if isinstance(declared, _WITH_ITEM):
+        return (declared.item,)
+    if isinstance(declared, ClassOf):
+        return declared.items.values()
+    return declared.items if isinstance(declared, TupleOf) else ()
 
 
 def holds_arrays(declared: SchemaType) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from customop.errors import SchemaError
+from customop.errors import SchemaError, shown
 
 __all__ = ["FOREIGN", "INSTEAD", "instead_of", "no_type", "show_annotation"]
 
@@ -106,5 +106,5 @@ def show_annotation(annotation: Any) -> str:
         return annotation.strip("'\"")
     if isinstance(annotation, type) and typing.get_origin(annotation) is None:
         return annotation.__qualname__.rpartition("<locals>.")[2]
-    text = str(annotation).replace("typing.", "").replace("collections.abc.", "")
+    text = shown(annotation, 400).replace("typing.", "").replace("collections.abc.", "")
     return re.sub(r"[\w.]*<locals>\.", "", text)

@@ -7,12 +7,14 @@ that of jaxtyping 0.3, as far as it concerns lengths of axes.
 from __future__ import annotations
 
 import ast
+import sys
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final, TypeAlias
 
-from customop.errors import SchemaError
+from customop.errors import SchemaError, shortened, shown
 
 __all__ = [
     "Axis",
@@ -20,6 +22,7 @@ __all__ = [
     "Shape",
     "ShapeFault",
     "affine",
+    "as_name",
     "least_sizes",
     "names_in",
     "parse_shape",
@@ -278,7 +281,14 @@ def parse_shape(text: str) -> Shape:
     try:
         return read_axes(text.split())
     except ShapeFault as fault:
-        raise SchemaError(f"the shape {text!r}: {fault.reason}", do=_WRITE) from None
+        raise SchemaError(
+            f"the shape {shown(text)}: {fault.reason}", do=_WRITE
+        ) from None
+
+
+def as_name(text: str) -> str:
+    """A name in the form in which Python has it: `ﬁ` is `fi`."""
+    return unicodedata.normalize("NFKC", text)
 
 
 def read_axes(texts: Sequence[str]) -> Shape:
@@ -327,6 +337,7 @@ def _is_unnamed(text: str) -> bool:
 def _read_loop(text: str, name: str, is_broadcast: bool, index: int) -> Loop:
     if _is_unnamed(name) and not is_broadcast:
         return Loop()
+    name = as_name(name)
     if not name.isidentifier() or name.startswith("_"):
         raise ShapeFault(f"'{text}': write a name after '*', such as *batch", index)
     return Loop(name, is_broadcast)
@@ -337,29 +348,35 @@ def _read_length(text: str, index: int) -> Length:
     if equals and label.isidentifier():  # `rows=3` means 3; the name is for readers
         text = value
     if text.isidentifier():
-        return text
+        return as_name(text)
     if text.startswith("?"):
         raise ShapeFault(
             f"'{text}': operators have no pytrees, so leave out the '?'", index
         )
     try:
         node = ast.parse(text, mode="eval").body
-    except SyntaxError:
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise _unreadable(text, index) from None
     length = _read_node(node, text, index)
     if any(names_in(length)):
         return length
-    value_of = _evaluate(length, {})
-    if value_of < 0:
+    return _checked(_evaluate(length, {}), text, index)
+
+
+def _checked(length: int, text: str, index: int) -> int:
+    """A number that an array can have as a length."""
+    if length < 0:
         raise ShapeFault(f"'{text}' is a negative length", index)
-    return value_of
+    if length > sys.maxsize:
+        raise ShapeFault(f"'{shortened(text, 80)}' is longer than any array", index)
+    return length
 
 
 def _read_node(node: ast.expr, text: str, index: int) -> Length:
     if isinstance(node, ast.Name) and not node.id.startswith("_"):
         return node.id
     if isinstance(node, ast.Constant) and type(node.value) is int:
-        return node.value
+        return _checked(node.value, text, index)
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
         sign = _OPERATIONS[type(node.op)]
         left, right = (_read_node(n, text, index) for n in (node.left, node.right))
@@ -373,7 +390,7 @@ def _unreadable(text: str, index: int) -> ShapeFault:
     if "," in text and "(" not in text:
         return ShapeFault(f"'{text}': write spaces between axes, not commas", index)
     return ShapeFault(
-        f"'{text}' is not a length: a length is made of names and whole numbers with"
+        f"'{shortened(text, 80)}' is not a length: a length is made of names and whole numbers with"
         " +, -, * and //",
         index,
     )

@@ -15,6 +15,7 @@ from customop.core.partials import Partials
 from customop.errors import GradientError
 from customop.schema.parameters import MISSING
 from customop.schema.types import lead_of
+from customop.shapes.notation import as_name
 from customop.transforms.autograd.node import Edge, Meta, Node
 
 __all__ = [
@@ -119,6 +120,9 @@ def _by_name(
 ) -> tuple[Any, ...]:
     names = [p.name for p in node.node_op.schema.parameters]
     unknown = [name for name in found if name not in names]
+    if unknown and all(isinstance(name, str) for name in found):
+        found = {as_name(name): grad for name, grad in found.items()}
+        unknown = [name for name in found if name not in names]
     if unknown:
         raise _wrong(node, *wrong_name(unknown[0], names))
     for slot in {edge[0] for edge in edges}:
