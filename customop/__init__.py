@@ -35,6 +35,7 @@ from customop.errors import (
     ShapeError,
     UnknownNameError,
     VmapError,
+    did_you_mean,
 )
 from customop.library.by_schema import define, get_kernel, impl
 from customop.library.define import custom_op
@@ -176,7 +177,8 @@ else:
     # Type checkers do not see this function: with it, they accept every misspelled name.
     def __getattr__(name: str) -> Any:
         if name not in _LATER:
-            raise AttributeError(f"module 'customop' has no attribute '{name}'")
+            near = did_you_mean(name, [] if name.startswith("_") else __all__)
+            raise AttributeError(f"module 'customop' has no attribute '{name}'{near}")
         found = getattr(importlib.import_module(_LATER[name]), name)
         globals()[name] = found
         _make_public(found)

@@ -74,10 +74,15 @@ class CustomOpError(Exception):
         lines = [line for block in self.where for line in block.splitlines()]
         if self.do:
             lines.append(f"do: {self.do}")
-        return printable("\n  ".join([self.what, *lines]))
+        shown = [shortened(line, _LONGEST) for line in [self.what, *lines]]
+        return printable("\n  ".join(shown))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.what, self.where, self.__dict__))
+
+
+# Of the lines of a message. Only one that quotes a name of a user can be longer.
+_LONGEST = 1500
 
 
 class SchemaError(CustomOpError, ValueError, TypeError):
@@ -159,7 +164,7 @@ def place(fn: Callable[..., Any]) -> str:
     """File and line where `fn` is defined, or its type if Python does not know them."""
     code = getattr(innermost(fn), "__code__", None)
     if code is None:
-        return f"{type(fn).__name__} {getattr(fn, '__name__', repr(fn))}"
+        return f"{type(fn).__name__} {getattr(fn, '__name__', None) or shown(fn)}"
     return f"{code.co_filename}:{code.co_firstlineno}"
 
 
@@ -264,6 +269,14 @@ def check_function(name: str, fn: object) -> None:
     if not callable(fn):
         raise ArgumentError(
             f"{name}: {fn!r} is not a function", do=f"write {name}(f) with a function f"
+        )
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise unless an option is True or False."""
+    if not isinstance(value, bool):
+        raise ArgumentError(
+            f"{name}={shown(value)} is neither True nor False", do=f"write {name}=True"
         )
 
 

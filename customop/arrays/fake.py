@@ -27,7 +27,13 @@ from customop.arrays.kinds import (
 )
 from customop.arrays.lost import SETITEM, asked_by_setitem
 from customop.arrays.numpy_protocol import ArrayMethods
-from customop.errors import ArgumentError, DataDependentError, ShapeError, shown
+from customop.errors import (
+    ArgumentError,
+    DataDependentError,
+    ShapeError,
+    items_of,
+    shown,
+)
 
 if TYPE_CHECKING:
     from customop.arrays.array import HintT
@@ -87,19 +93,24 @@ class FakeArray(ArrayMethods):
         order: Sequence[int] | None = None,
     ) -> None:
         self.shape = as_shape(shape, "FakeArray")
-        self.dtype = np.dtype(dtype)
+        self.dtype = _as_dtype(dtype, "FakeArray")
         if order is not None:
             _check_one_given(strides)
-            strides = _ordered_strides(self.shape, tuple(order), self.dtype.itemsize)
+            strides = _ordered_strides(
+                self.shape, _numbers(order, "order"), self.dtype.itemsize
+            )
         elif strides is None:
             strides = c_strides(self.shape, self.dtype.itemsize)
+        else:
+            strides = _numbers(strides, "strides")
         self.strides = tuple(strides)
         if len(self.strides) != len(self.shape):
             raise ShapeError(
                 f"{len(self.strides)} strides do not fit the shape {self.shape}",
                 do="give a stride for each axis",
             )
-        self.device = device if device == "cpu" else normalize_device(device)
+        is_cpu = isinstance(device, str) and device == "cpu"
+        self.device = device if is_cpu else normalize_device(device)
 
     def __repr__(self) -> str:
         return f"FakeArray({abbreviated(self)}, device={self.device!r})"
@@ -243,7 +254,7 @@ def fake_like(
             do="pass an array: fake_like(x, shape=...)",
         )
     length = tuple(x.shape) if shape is None else as_shape(shape, "fake_like")
-    kind = dtype_of(x) if dtype is None else np.dtype(dtype)
+    kind = dtype_of(x) if dtype is None else _as_dtype(dtype, "fake_like")
     before = dtype_of(x).itemsize
     own = (tuple(x.shape), strides_of(x), before)
     strides = like_strides(*own, length, kind.itemsize)
@@ -286,12 +297,12 @@ def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return packed_strides(shape, range(len(shape)), itemsize)
 
 
-@lru_cache(maxsize=4096)
 def _ordered_strides(
     shape: tuple[int, ...], order: tuple[int, ...], itemsize: int
 ) -> tuple[int, ...]:
     """Strides of a dense array in an order that a user gave."""
-    if len(order) != len(shape) or {*order} != {*range(len(shape))}:
+    is_right = all(map(_is_whole, order)) and {*order} == {*range(len(shape))}
+    if len(order) != len(shape) or not is_right:
         raise ShapeError(
             f"the order {order} does not name each axis of the shape {shape} once",
             do="give the axes from the slowest in memory to the fastest: order=(1, 0)",
@@ -348,6 +359,32 @@ def packed_strides(
         strides[axis] = step
         step *= shape[axis]
     return tuple(strides)
+
+
+def _numbers(given: Any, what: str) -> tuple[int, ...]:
+    listed = items_of(given)
+    is_order = what == "order"  # whose numbers are compared with the axes later
+    if listed is None or not (is_order or all(map(_is_whole, listed))):
+        raise ArgumentError(
+            f"FakeArray: {what}={shown(given)} is not a sequence of whole numbers",
+            do=f"give one for each axis: {what}=(1, 0)",
+        )
+    return tuple(listed)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer)
+
+
+def _as_dtype(dtype: Any, what: str) -> np.dtype[Any]:
+    try:
+        found: np.dtype[Any] = np.dtype(dtype)
+    except Exception:  # noqa: BLE001  # NumPy evaluates text, and asks the object
+        raise ArgumentError(
+            f"{what}: {shown(dtype)} is not a dtype",
+            do="pass a dtype, such as np.float32",
+        ) from None
+    return found
 
 
 def as_shape(shape: Any, what: str) -> tuple[int, ...]:

@@ -315,8 +315,8 @@ def register_array_type(
             )
     known = _kinds.setdefault(kind, ArrayKind(kind))
     add_array_class(known, cls_or_path)
-    known.from_numpy = from_numpy or known.from_numpy
-    known.to_numpy = to_numpy or known.to_numpy
+    known.from_numpy = known.from_numpy if from_numpy is None else from_numpy
+    known.to_numpy = known.to_numpy if to_numpy is None else to_numpy
 
 
 def _check_class(kind: str, cls_or_path: object) -> None:
@@ -391,7 +391,8 @@ def normalize_device(device: Any) -> str:
     """
     if not isinstance(device, str) and hasattr(device, "id"):
         device = f"cuda:{device.id}"
-    kind, colon, number = str(device).partition(":")
+    text = str(device) if isinstance(device, str) else shown(device)
+    kind, colon, number = text.partition(":")
     known = known_devices()
     if kind not in known or (colon and not number.isdecimal()):
         near = "" if kind in known else did_you_mean(kind, known)

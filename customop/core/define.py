@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
-from customop.arrays.kinds import DEFAULT
 from customop.config import config
 from customop.core.changes import changing
 from customop.core.codegen import RESERVED
@@ -38,10 +37,8 @@ from customop.errors import (
 )
 from customop.schema.schema import Schema
 from customop.schema.tags import Tag, apply_tags
-from customop.schema.types import holds_arrays
 
 __all__ = [
-    "check_factory",
     "check_name",
     "check_names",
     "checked_tags",
@@ -193,20 +190,6 @@ def check_name(what: str, name: object) -> None:
         f"{what}: {shown(name)} cannot be the name of an operator",
         do='write "namespace::name", or "namespace::name.overload", in ASCII letters,'
         " digits and underscores",
-    )
-
-
-def check_factory(name: str, schema: Schema, kinds: tuple[str, ...]) -> None:
-    """Raise if there are kernels by kind of array, but nothing to choose one by."""
-    has_array = any(holds_arrays(p.type) for p in schema.parameters)
-    if has_array or schema.device_slot is not None or kinds == (DEFAULT,):
-        return
-    raise RegistrationError(
-        f"{name}: has kernels for {', '.join(kinds)}, but no array and no 'device' to"
-        " choose by",
-        schema.show(name),
-        do="add a parameter device: Device, or leave device_types out",
-        op=name,
     )
 
 

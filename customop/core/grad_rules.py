@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,13 @@ from customop.core.definition import Definition, fallthrough_kernel
 from customop.core.rule_kind import check_kernel
 from customop.core.table import RuleTable
 from customop.errors import RegistrationError, did_you_mean, place
-from customop.schema.signatures import check_callable, check_parameters, has_exactly
+from customop.schema.signatures import (
+    check_callable,
+    check_parameters,
+    check_returns_at_once,
+    has_exactly,
+    parameters_of,
+)
 
 __all__ = [
     "Formula",
@@ -121,6 +126,7 @@ class Formula(GradRule):
     def check(self, op: Definition) -> None:
         """Raise unless both functions have the right parameters."""
         check_has_gradient(op)
+        check_returns_at_once(op.qualname, "backward", self.backward)
         _check_backward(op, self.backward)
         if self.setup_context is not None:
             _check_setup(op, self.setup_context)
@@ -237,10 +243,10 @@ def _check_setup(definition: Definition, setup_context: Any) -> None:
     names += ["output"]
     if has_exactly(setup_context, names, []):
         return
-    try:
-        parameters = inspect.signature(setup_context).parameters
-    except (TypeError, ValueError):
+    listed = parameters_of(setup_context)
+    if listed is None:
         return
+    parameters = {p.name: p for p in listed}
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return
     needed = {n for n, p in parameters.items() if p.default is p.empty}

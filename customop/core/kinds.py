@@ -168,7 +168,7 @@ def _is_float(dtype: Any) -> bool:
     """
     try:
         return dtype is not None and "float" in np.dtype(dtype).name
-    except TypeError:
+    except Exception:  # noqa: BLE001  # NumPy evaluates text, and asks the object
         return False
 
 

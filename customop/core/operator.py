@@ -61,7 +61,15 @@ from customop.core.rule_types import (
 from customop.core.samples import Sample, as_samples
 from customop.core.table import RuleTable
 from customop.core.waivers import with_waiver
-from customop.errors import RegistrationError, SchemaError, shown, warn_caller
+from customop.errors import (
+    RegistrationError,
+    SchemaError,
+    UnknownNameError,
+    check_flag,
+    did_you_mean,
+    shown,
+    warn_caller,
+)
 from customop.schema.infer import signature_of
 from customop.schema.schema import array_names
 
@@ -145,6 +153,15 @@ class Operator(RuleTable, Generic[P, R]):
     else:
         __call__ = _FirstCall()
         call = _FirstCall()
+
+        # Hidden from type checkers, which would accept every misspelled name.
+        def __getattr__(self, name: str) -> Any:
+            near = "" if name.startswith("__") else did_you_mean(name, dir(self))
+            raise UnknownNameError(
+                f"an operator has no attribute '{name}'{near}",
+                do="see dir(op) for all names" if not near else "write that name",
+                op=self.__dict__.get("qualname"),
+            )
 
     def __get__(self, instance: object, owner: type | None = None) -> Operator[P, R]:
         # As an attribute of a class an operator is not bound to the object.
@@ -386,6 +403,7 @@ class Operator(RuleTable, Generic[P, R]):
         RegistrationError
             If the kind is unknown.
         """
+        check_flag("enabled", enabled)
         if not isinstance(device_type, str):
             raise self.error(
                 RegistrationError,

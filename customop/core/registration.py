@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any
 
 from customop.core.changes import changing
-from customop.core.definition import Definition, fallthrough_kernel
+from customop.core.definition import Definition, Row, fallthrough_kernel
 from customop.core.rule_kind import RuleKind, rule_kind
 from customop.core.table import RuleTable
+from customop.errors import check_flag
 
 __all__ = ["Registration", "chained", "register"]
 
@@ -57,21 +58,27 @@ class Registration:
         takes_below = self.with_below and callable(fn)
         self.kind.check(definition, partial(fn, None) if takes_below else fn)
 
+    def row(self, op: RuleTable) -> Row:
+        """The row that it makes in the table of an operator."""
+        rule = self.kind.accept(op, self.fn, with_below=self.with_below)
+        return Row(rule, self.place, self.owner)
+
     def enter(self, op: RuleTable, *, override: bool = True) -> None:
         """Put it on top of the operator's rows of its kind."""
-        rule = self.kind.accept(op, self.fn, with_below=self.with_below)
+        rule, where, owner = self.row(op)
         op.enter(
             self.key,
             rule,
-            self.place,
+            where,
             override=override,
-            owner=self.owner,
+            owner=owner,
             keeps_below=self.with_below or rule is fallthrough_kernel,
         )
 
 
 def register(op: RuleTable, registration: Registration, *, override: bool) -> None:
     """Check a registration against an operator, and put it into the table."""
+    check_flag("override", override)
     with changing:
         registration.kind.check_given(op.qualname, registration.fn)
         registration.check(op.definition)

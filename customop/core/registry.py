@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from customop.core.changes import changing
 from customop.core.registration import Registration, register
@@ -16,6 +17,7 @@ if TYPE_CHECKING:  # operators are pickled by name, so Operator imports this mod
 
 __all__ = [
     "add_registration",
+    "check_registration",
     "find_operator",
     "forget_registrations",
     "namespaces",
@@ -32,6 +34,43 @@ namespaces: dict[str, dict[str, dict[str, Operator[..., Any]]]] = {}
 registrations: dict[str, list[Registration]] = {}
 
 
+class AbsentOperator:
+    """An operator of the main script in a process that does not run the script.
+
+    An error while a task is read would end a worker process without a word. So this
+    takes the place of the operator, and says at its first use what is missing.
+    """
+
+    __slots__ = ("_qualname",)
+
+    def __init__(self, qualname: str) -> None:
+        self._qualname = qualname
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (find_operator, (self._qualname, "__main__"))
+
+    def __repr__(self) -> str:
+        return f"<AbsentOperator {self._qualname}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise: there is no operator."""
+        raise self._error()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise self._error()
+
+    def _error(self) -> MissingRuleError:
+        return MissingRuleError(
+            f"{self._qualname} was defined in the main script, which this process does"
+            " not run",
+            f"in process {os.getpid()}",
+            do="define the operator in a module, which every process can import",
+            op=self._qualname,
+        )
+
+
 def find_operator(qualname: str, module: str = "") -> Operator[..., Any]:
     """The operator of a name; imports the module that defines it where needed.
 
@@ -43,6 +82,9 @@ def find_operator(qualname: str, module: str = "") -> Operator[..., Any]:
     if qualname not in operators and module and module not in sys.modules:
         importlib.import_module(module)
     found = operators.get(qualname)
+    if found is None and module == "__main__":
+        absent: Any = AbsentOperator(qualname)
+        return absent  # type: ignore[no-any-return]  # it says at its first use that it is none
     if found is None:
         raise unknown(qualname, operators, module)
     return found
@@ -55,6 +97,16 @@ def unknown(qualname: str, known: Iterable[str], module: str = "") -> MissingRul
         do=f"import {module or 'the module that defines it'} first",
         op=qualname,
     )
+
+
+def check_registration(registration: Registration, *, override: bool) -> None:
+    """Raise where `add_registration` would, and change nothing."""
+    op = operators.get(registration.qualname)
+    registration.kind.check_given(registration.qualname, registration.fn)
+    if op is not None:
+        registration.check(op.definition)
+        if not override:
+            registration.kind.check_new(op, registration.row(op))
 
 
 def add_registration(registration: Registration, *, override: bool = True) -> None:

@@ -17,7 +17,13 @@ from customop.errors import (
     shown,
 )
 from customop.schema.agreement import contradiction
-from customop.schema.signatures import check_callable, check_parameters
+from customop.schema.schema import Schema
+from customop.schema.signatures import (
+    check_callable,
+    check_parameters,
+    check_returns_at_once,
+)
+from customop.schema.types import holds_arrays
 
 if TYPE_CHECKING:  # a table has rules of kinds, and a kind reads tables
     from customop.core.table import RuleTable
@@ -147,6 +153,8 @@ class RuleKind:
             positional += [p.name for p in schema.positional]
         if self.with_keywords:
             keywords = [p.name for p in schema.keyword_only]
+        if self.returns_pair:
+            check_returns_at_once(definition.qualname, self.title, fn)
         # Users may rename the leading parameters.
         check_parameters(
             f"{definition.qualname}: the {self.title}",
@@ -291,6 +299,8 @@ class KernelKind(RuleKind):
     def check(self, definition: Definition, fn: Any) -> None:
         """Raise unless `fn` can be a kernel of the operator."""
         check_kernel(definition, fn, self.title)
+        if self.name != FAKE:
+            check_factory(definition.qualname, definition.schema, (self.name,))
 
 
 class BodyKind(RuleKind):
@@ -350,6 +360,7 @@ def check_kernel(definition: Definition, fn: Any, what: str) -> None:
             do="register the function that computes the result",
             parameter=None,
         )
+    check_returns_at_once(definition.qualname, what, fn)
     check_parameters(
         f"{definition.qualname}: the {what}",
         fn,
@@ -367,6 +378,20 @@ def check_kernel(definition: Definition, fn: Any, what: str) -> None:
             do="write the type of the schema, or no annotation",
             parameter=found.parameter or "return",
         )
+
+
+def check_factory(name: str, schema: Schema, kinds: tuple[str, ...]) -> None:
+    """Raise if there are kernels by kind of array, but nothing to choose one by."""
+    has_array = any(holds_arrays(p.type) for p in schema.parameters)
+    if has_array or schema.device_slot is not None or kinds == (DEFAULT,):
+        return
+    raise RegistrationError(
+        f"{name}: has kernels for {', '.join(kinds)}, but no array and no 'device' to"
+        " choose by",
+        schema.show(name),
+        do="add a parameter device: Device, or name no kinds of array",
+        op=name,
+    )
 
 
 def check_kind(qualname: str, kind: object) -> None:
@@ -406,7 +431,7 @@ def check_device_types(
                 f"{qualname}: unknown device type {shown(kind)}{hint}",
                 f"known: {quoted(known)}",
                 do="register_fake for a fake kernel"
-                if kind == FAKE
+                if isinstance(kind, str) and kind == FAKE
                 else "use a known one, or register_array_type first",
                 op=qualname,
             )

@@ -12,12 +12,13 @@ from customop.core.dispatch import kernel_for
 from customop.core.grad_rules import Formula
 from customop.core.operator import Operator
 from customop.core.registration import Registration, chained
-from customop.core.registry import add_registration
+from customop.core.registry import add_registration, check_registration
 from customop.core.rule_kind import RuleKind
 from customop.core.rule_types import KernelFn, ShortKernelFn
+from customop.errors import check_flag, items_of
 from customop.library.define import caller, declare, parsed
 from customop.library.keys import kind_of_key
-from customop.library.library import Library
+from customop.library.library import Library, check_library
 from customop.library.ops import OperatorPacket
 from customop.library.resolve import AnyOperator, resolve
 from customop.schema.tags import Tag
@@ -91,6 +92,7 @@ def define(
     >>> op(np.ones(2))
     array([3., 3.])
     """
+    check_library(lib)
     if isinstance(qualname, Library):
         return _define_in(qualname, schema, tags)
     check_name("define", qualname)
@@ -193,15 +195,21 @@ def impl(
     ...     print(co.ops.np.cos(np.zeros(1)))
     [10.]
     """
+    check_library(lib)
+    check_flag("with_keyset", with_keyset)
+    check_flag("allow_override", allow_override)
     if isinstance(qualname, Library):
         return _impl_in(qualname, types, fn, with_keyset, allow_override)
     name = resolve(qualname).qualname if not isinstance(qualname, str) else qualname
     check_name("impl", name)
-    single = isinstance(types, str | RuleKind)
-    keys: Any = [types] if single else types
+    listed = items_of(types)
+    keys: list[Any] = [types] if listed is None else listed
     kinds = [kind_of_key(f"impl of '{name}'", key) for key in keys]
 
     def enter(given: Any) -> None:
+        for kind in kinds:  # all or none
+            new = Registration(name, kind, given, with_below=with_keyset)
+            check_registration(new, override=allow_override)
         for kind in kinds:
             if lib is None:
                 new = Registration(name, kind, given, with_below=with_keyset)

@@ -11,10 +11,8 @@ from typing import Any, TypeVar, overload
 
 from typing_extensions import ParamSpec
 
-from customop.arrays.kinds import DEFAULT
 from customop.core.declared import Declared
 from customop.core.define import (
-    check_factory,
     check_name,
     check_names,
     checked_tags,
@@ -22,7 +20,7 @@ from customop.core.define import (
 )
 from customop.core.definition import Definition, Site
 from customop.core.operator import Operator
-from customop.core.rule_kind import check_device_types
+from customop.core.rule_kind import check_device_types, check_factory
 from customop.errors import (
     RegistrationError,
     SchemaError,
@@ -31,9 +29,11 @@ from customop.errors import (
     place,
     shown,
 )
+from customop.library.ops import check_reachable
 from customop.schema.agreement import check_agrees
 from customop.schema.parameters import Alias
 from customop.schema.schema import Schema
+from customop.schema.signatures import check_returns_at_once
 from customop.schema.tags import Tag
 from customop.schema.types import holds_arrays
 
@@ -159,12 +159,14 @@ def _make(
             do="pass the function that computes the result",
             op=name,
         )
+    check_returns_at_once(name, "function", fn)
     listed = items_of(mutates_args)  # a generator can be read only once
     names = mutates_args if listed is None else listed
     found = _schema(name, fn, names, schema, scope)
     kinds = check_device_types(name, device_types)
     check_factory(name, found, kinds)
     check_names(name, found)
+    check_reachable(name)
     definition = Definition(
         name,
         fn,
@@ -251,7 +253,7 @@ def declare(
 ) -> Operator[..., Any]:
     """Define an operator that has a schema and no kernel yet."""
     check_names(qualname, schema)
-    check_factory(qualname, schema, (DEFAULT,))
+    check_reachable(qualname)
     return define_operator(
         Definition(
             qualname,

@@ -32,7 +32,7 @@ from customop.core.rule_types import (
     ShortVmapFn,
     VmapFn,
 )
-from customop.library.library import Library
+from customop.library.library import Library, check_library
 from customop.library.ops import OperatorPacket
 from customop.library.resolve import AnyOperator, resolve
 
@@ -85,6 +85,7 @@ def _by_name(
 ) -> Any:
     """Register `of(fn)` for each key, or return a decorator that does it."""
     found = resolve(op)
+    check_library(lib)
 
     def enter(given: Any) -> None:
         for key in keys:

@@ -20,7 +20,14 @@ from customop.core.registration import Registration
 from customop.core.registry import add_registration, operators
 from customop.core.rule_kind import RuleKind, rule_kind
 from customop.core.table import fallbacks
-from customop.errors import RegistrationError, did_you_mean, place, quoted, shown
+from customop.errors import (
+    RegistrationError,
+    check_flag,
+    did_you_mean,
+    place,
+    quoted,
+    shown,
+)
 from customop.library.define import (
     caller,
     conservative,
@@ -33,7 +40,7 @@ from customop.library.scope import Scope, claim
 from customop.schema.schema import Schema
 from customop.schema.tags import Tag
 
-__all__ = ["Library"]
+__all__ = ["Library", "check_library"]
 
 _ALIAS_ANALYSES = ("", "FROM_SCHEMA", "CONSERVATIVE")
 _KINDS = ("DEF", "IMPL", "FRAGMENT")
@@ -93,7 +100,7 @@ class Library:
     def __init__(self, ns: str, kind: str, dispatch_key: str | RuleKind = "") -> None:
         _check_library(ns, kind)
         self._key: str | RuleKind = dispatch_key
-        if dispatch_key != "":
+        if not isinstance(dispatch_key, str) or dispatch_key:
             self._key = kind_of_key(f"Library('{ns}')", dispatch_key)
         self._scope = Scope(ns, kind, caller())
         with changing:
@@ -255,13 +262,18 @@ class Library:
         [1.]
         """
         self._check_open()
-        key = self._key if dispatch_key == "" else dispatch_key
+        check_flag("with_keyset", with_keyset)
+        check_flag("allow_override", allow_override)
+        is_empty = isinstance(dispatch_key, str) and dispatch_key == ""
+        key = self._key if is_empty else dispatch_key
         what = (
             f"impl of '{self.ns}::{name}'"
             if isinstance(name, str)
             else f"{shown(name)}"
         )
-        kind = COMPOSITE if key == "" else kind_of_key(what, key)
+        kind = (
+            COMPOSITE if isinstance(key, str) and key == "" else kind_of_key(what, key)
+        )
         qualname = _qualified(name, self.ns)
         self.add(qualname, kind, fn, override=allow_override, with_below=with_keyset)
 
@@ -327,8 +339,9 @@ class Library:
                 f"a fallback serves all namespaces, but this library serves '{self.ns}'",
                 do='Library("_", "IMPL").fallback(fn, "CPU")',
             )
-        key = self._key if dispatch_key == "" else dispatch_key
-        if key == "":
+        is_empty = isinstance(dispatch_key, str) and dispatch_key == ""
+        key = self._key if is_empty else dispatch_key
+        if isinstance(key, str) and key == "":
             raise RegistrationError(
                 "a fallback needs a dispatch key", do='lib.fallback(fn, "CPU")'
             )
@@ -365,8 +378,8 @@ def _for_each(kind: str | RuleKind, fn: Any) -> Any:
 
 
 def _check_library(ns: object, kind: object) -> None:
-    if kind not in _KINDS:
-        near = did_you_mean(str(kind).upper(), _KINDS)
+    if not isinstance(kind, str) or kind not in _KINDS:
+        near = did_you_mean(kind.upper(), _KINDS) if isinstance(kind, str) else ""
         raise RegistrationError(
             f"Library: unknown kind {shown(kind)}{near}",
             do=f"use one of {quoted(_KINDS)}",
@@ -383,9 +396,19 @@ def _check_library(ns: object, kind: object) -> None:
         )
 
 
+def check_library(lib: object) -> None:
+    """Raise unless `lib` is a library or None."""
+    if lib is not None and not isinstance(lib, Library):
+        raise RegistrationError(
+            f"lib={shown(lib)} is not a library",
+            do='make one: lib = Library("mylib", "FRAGMENT")',
+        )
+
+
 def _check_alias_analysis(ns: str, given: object) -> None:
-    if given not in _ALIAS_ANALYSES:
-        near = did_you_mean(str(given).upper(), _ALIAS_ANALYSES[1:])
+    if not isinstance(given, str) or given not in _ALIAS_ANALYSES:
+        known = _ALIAS_ANALYSES[1:]
+        near = did_you_mean(given.upper(), known) if isinstance(given, str) else ""
         raise RegistrationError(
             f"library '{ns}': alias_analysis={shown(given)} is unknown{near}",
             do=f"use one of {quoted(_ALIAS_ANALYSES)}; the schema says which"

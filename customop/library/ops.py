@@ -12,6 +12,7 @@ from customop.core.operator import Operator
 from customop.core.registry import namespaces
 from customop.errors import (
     ArgumentError,
+    RegistrationError,
     ShapeError,
     UnknownNameError,
     did_you_mean,
@@ -22,7 +23,7 @@ from customop.schema.fit import ARGUMENTS
 from customop.schema.parameters import MISSING
 from customop.schema.types import ARRAY, Base, holds_arrays
 
-__all__ = ["OperatorPacket", "ops", "unknown_operator"]
+__all__ = ["OperatorPacket", "check_reachable", "ops", "unknown_operator"]
 
 
 class Namespaces:
@@ -229,6 +230,31 @@ class OperatorPacket:
 
     def __repr__(self) -> str:
         return f"<OperatorPacket {self.qualname}: {', '.join(self.overloads())}>"
+
+
+def check_reachable(qualname: str) -> None:
+    """Raise for a name that `ops` has for something else, such as ``__init__``."""
+    namespace, _, rest = qualname.partition("::")
+    name, _, overload = rest.partition(".")
+    for holder, part in (
+        (Namespaces, namespace),
+        (OperatorNamespace, name),
+        (OperatorPacket, overload),
+    ):
+        if part and (hasattr(holder, part) or part == overload == "default"):
+            raise RegistrationError(
+                f"{qualname}: ops could not find it, since every {_WORDS[holder]} has an"
+                f" attribute '{part}'",
+                do="use another name",
+                op=qualname,
+            )
+
+
+_WORDS = {
+    Namespaces: "list of namespaces",
+    OperatorNamespace: "namespace",
+    OperatorPacket: "operator",
+}
 
 
 def _fits(op: Operator[..., Any], args: Sequence[Any]) -> bool | None:

@@ -12,8 +12,8 @@ from mypy.nodes import Context, Expression, FuncDef
 from mypy.types import Type
 
 from customop.arrays.array import Array
-from customop.arrays.kinds import DEFAULT
-from customop.core.define import check_factory, check_names
+from customop.core.define import check_names
+from customop.core.rule_kind import check_factory
 from customop.errors import CustomOpError, SchemaError
 from customop.library.define import parsed, read_definition
 from customop.mypy import codes
@@ -337,7 +337,6 @@ def schema_of(
             read_definition(text, namespace) if namespace else parsed(name, text)
         )
         check_names(name, schema)
-        check_factory(name, schema, (DEFAULT,))
         code = codes.SHAPE
         check_definition(name, schema)
     except CustomOpError as error:

@@ -148,7 +148,10 @@ def contradiction(
     """
     if not getattr(innermost(fn), "__annotations__", None):
         return None
-    signature = signature_of(fn)
+    try:
+        signature = signature_of(fn)
+    except SchemaError:  # its first call shows whether it fits
+        return None
     hints = hints_of(fn, scope, signature)
     for mine, p in _pairs([*signature.parameters.values()], schema):
         annotated = _type_of(hints, mine.name)

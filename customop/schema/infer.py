@@ -148,7 +148,7 @@ def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
     """Signature of a function, looking through decorators that keep `__wrapped__`."""
     try:
         return inspect.signature(fn)
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001  # it compares and prints objects of users
         if callable(fn):
             raise SchemaError(
                 f"{shown(fn)} has no signature that Python can read", do=_GIVE_SCHEMA

@@ -378,7 +378,11 @@ def _parsed(text: str) -> Schema:
 
 
 def infer_schema(
-    fn: Callable[..., Any], /, *, mutates_args: Iterable[str] | str
+    fn: Callable[..., Any],
+    /,
+    *,
+    mutates_args: Iterable[str] | str,
+    op_name: str | None = None,
 ) -> str:
     """Schema string of a function with type hints.
 
@@ -389,6 +393,8 @@ def infer_schema(
         strings, which are evaluated where the function was defined.
     mutates_args : iterable of str, or "unknown"
         Names of the array parameters that the function writes; ``"unknown"`` for all.
+    op_name : str, optional
+        Written in front of the schema, as `Library.define` takes it.
 
     Returns
     -------
@@ -406,8 +412,15 @@ def infer_schema(
     >>> def scale(x: np.ndarray, factor: float = 2.0) -> np.ndarray: ...
     >>> co.infer_schema(scale, mutates_args=())
     '(Array x, float factor=2.0) -> Array'
+    >>> co.infer_schema(scale, mutates_args=(), op_name="scale")
+    'scale(Array x, float factor=2.0) -> Array'
     """
-    return str(Schema.infer(fn, mutates_args, sys._getframe(1)))
+    if op_name is not None and not isinstance(op_name, str):
+        raise SchemaError(
+            f"infer_schema: op_name={shown(op_name)} is not a name",
+            do='write op_name="scale", or leave it out',
+        )
+    return f"{op_name or ''}{Schema.infer(fn, mutates_args, sys._getframe(1))}"
 
 
 def coercion(

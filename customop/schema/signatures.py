@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -20,6 +21,25 @@ def check_callable(qualname: str, what: str, fn: Any, *, kind: str = "") -> None
             do="pass a function, or use the method as a decorator",
             op=qualname,
             kind=kind or what,
+        )
+
+
+_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+def check_returns_at_once(qualname: str, what: str, fn: Any) -> None:
+    """Raise for a function whose call computes nothing yet: `async def`, or a generator."""
+    inner = fn.func if isinstance(fn, partial) else getattr(fn, "__func__", fn)
+    if type(inner) is FunctionType and inner.__code__.co_flags & _LATER:
+        is_generator = inner.__code__.co_flags & inspect.CO_GENERATOR
+        raise RegistrationError(
+            f"{qualname}: the {what} is {'a generator' if is_generator else 'async'}: its"
+            " call computes nothing yet",
+            f"at {place(fn)}",
+            do="return the result: return [...] in place of yield"
+            if is_generator
+            else "write def, and asyncio.run(...) inside where you need it",
+            op=qualname,
         )
 
 
@@ -80,7 +100,7 @@ def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter] | None:
         return None
     try:
         return list(inspect.signature(fn).parameters.values())
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001  # it compares objects of users
         return None
 
 

@@ -17,7 +17,14 @@ from customop.arrays.pytree import flatten, map_leaves, unflatten
 from customop.errors import GradientError, check_function
 from customop.transforms.autograd.grad import vjp
 from customop.transforms.jvp import jvp
-from customop.transforms.values import Fresh, as_input, chosen, positions, unwritten
+from customop.transforms.values import (
+    NO_INTEGERS,
+    Fresh,
+    as_input,
+    chosen,
+    positions,
+    unwritten,
+)
 from customop.transforms.vmap import vmap
 
 __all__ = ["hessian", "jacfwd", "jacrev"]
@@ -69,7 +76,7 @@ def _as_floats(leaves: Sequence[Any], what: str) -> list[Any]:
             seen = abbreviated(leaf) if is_array(leaf) else show(leaf)
             raise GradientError(
                 f"{what}: the output is {seen}, must be an array of floats",
-                do="return x.astype(float), or use has_aux=True for other results",
+                do=f"{NO_INTEGERS}, or use has_aux=True for other results",
             )
     return arrays
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import index
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -53,6 +53,12 @@ def as_input(value: Any, what: str) -> Any:
             do="pass x.astype(float)",
         )
     return value
+
+
+# A cast to floats at the end would hide that nothing before it has a derivative.
+NO_INTEGERS: Final = (
+    "leave out what makes it an integer or a bool, such as argmax, astype(int) or x > 0"
+)
 
 
 def unwritten(value: Any) -> Any:

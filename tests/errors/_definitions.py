@@ -97,7 +97,7 @@ DEFINITIONS: dict[str, Row] = {
         co.RegistrationError,
         "m::x: has kernels for cpu, but no array and no 'device' to choose by\n"
         "  m::x(int n) -> Array\n"
-        "  do: add a parameter device: Device, or leave device_types out",
+        "  do: add a parameter device: Device, or name no kinds of array",
     ),
     "a tag by its name": (
         define("m::x", plain, tags="pointwise"),

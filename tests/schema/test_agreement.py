@@ -145,6 +145,19 @@ def test_what_says_nothing_contradicts_nothing() -> None:
         assert str(op.schema) == schema
 
 
+def test_a_callable_without_a_signature_says_nothing() -> None:
+    """As builtins, which have none; here it has annotations besides."""
+
+    class Odd:
+        __annotations__ = {"x": int}
+        __signature__ = "none"
+
+        def __call__(self, x: int) -> int: ...
+
+    op = co.custom_op("agree::odd", Odd(), mutates_args=(), schema="(Array x) -> Array")
+    assert str(op.schema) == "(Array x) -> Array"
+
+
 def test_a_class_of_the_function_around_is_known() -> None:
     """Its annotation is text here, and its name only that function has."""
 

@@ -460,7 +460,8 @@ def test_integer_outputs_are_refused(name: str) -> None:
         JACOBIANS[name](lambda x: np.argmax(x))(X)
     assert str(caught.value) == (
         f"{name} of <lambda>: the output is i64[], must be an array of floats\n"
-        "  do: return x.astype(float), or use has_aux=True for other results"
+        "  do: leave out what makes it an integer or a bool, such as argmax, astype(int) or"
+        " x > 0, or use has_aux=True for other results"
     )
 
 

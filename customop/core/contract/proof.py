@@ -51,6 +51,7 @@ from customop.schema.schema import Schema
 from customop.schema.tags import Tag
 from customop.schema.types import (
     Maybe,
+    holds_arrays,
 )
 
 __all__ = [
@@ -212,7 +213,29 @@ class Proof:
         """Raise if the kernel wrote what it must not."""
         changed = self._changed(self.args)
         if changed or str(self.error) in _WRITES:
-            raise self._undeclared_write(changed) from self.error
+            name = changed or self._refused()
+            raise self._undeclared_write(name) from self.error
+
+    def _refused(self) -> str:
+        """The argument that the kernel writes with the values that it has already.
+
+        The kernel runs again for each of them, on copies of all others.
+        """
+        schema = self.op.schema
+        unwritten = [p for p in schema.parameters if not p.is_written]
+        names = [p.name for p in unwritten if holds_arrays(p.type)]
+        for name in names[:-1]:
+            given = zip(schema.parameters, self.args, strict=True)
+            values = [
+                map_nested(v, readonly if p.name == name else copied) for p, v in given
+            ]
+            positional, keywords = schema.split(values)
+            try:
+                self.kernel(*positional, **keywords)
+            except Exception as error:  # noqa: BLE001  # the kernel has failed before
+                if str(error) == str(self.error):
+                    return name
+        return names[-1] if names else ""
 
     def _changed(self, copies: Sequence[Any]) -> str:
         for p, mine, theirs in zip(

@@ -10,7 +10,7 @@ import numpy as np
 from typing_extensions import ParamSpec
 
 from customop.arrays.describe import abbreviated, show
-from customop.arrays.dtypes import is_real_float
+from customop.arrays.dtypes import is_inexact, is_real_float
 from customop.arrays.kinds import is_array
 from customop.arrays.pytree import flatten, map_leaves, unflatten
 from customop.core.boxes import frozen
@@ -22,6 +22,7 @@ from customop.transforms.autograd.runs import subject_of
 from customop.transforms.autograd.sweep import sweep
 from customop.transforms.autograd.tracer import GradTracer, end_of
 from customop.transforms.values import (
+    NO_INTEGERS,
     Fresh,
     as_cotangent,
     as_input,
@@ -282,6 +283,15 @@ def _gradients(interpreter: GradInterpreter, out: Any, name: str) -> dict[Leaf, 
     return {}
 
 
+def _real_value(shape: tuple[int, ...], dtype: Any) -> str:
+    """How a function can return what has a gradient."""
+    if is_real_float(dtype):
+        return "return x.sum(), or take vjp or jacrev"
+    if is_inexact(dtype):
+        return "use real(x) or abs(x), or take vjp or jacrev"
+    return NO_INTEGERS
+
+
 def _check_value(out: Any, name: str) -> None:
     """Raise unless `out` is a real float without axes."""
     if not is_array(out) and not isinstance(out, float | int):
@@ -291,13 +301,10 @@ def _check_value(out: Any, name: str) -> None:
         )
     shape, dtype = getattr(out, "shape", ()), getattr(out, "dtype", np.dtype(float))
     if tuple(shape) != () or not is_real_float(dtype):
-        is_complex = "complex" in str(dtype)
-        hint = "return x.sum()" if tuple(shape) else "return x.astype(float)"
-        hint = "use real(x) or abs(x)" if is_complex else hint
         raise GradientError(
             f"grad of {name}: the value is {abbreviated(out)}, must be a real float"
             " without axes",
-            do=f"{hint}, or take vjp or jacrev",
+            do=_real_value(tuple(shape), dtype),
         )
 
 

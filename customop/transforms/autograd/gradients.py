@@ -14,7 +14,7 @@ from customop.arrays.numpy_protocol import call_numpy
 from customop.core.partials import Partials
 from customop.errors import GradientError
 from customop.schema.parameters import MISSING
-from customop.schema.types import lead_of
+from customop.schema.types import ListOf, Maybe, SchemaType, lead_of
 from customop.shapes.notation import as_name
 from customop.transforms.autograd.node import Edge, Meta, Node
 
@@ -103,9 +103,12 @@ def _partial_pairs(
 
 def _as_tuple(node: Node, edges: Sequence[Edge], found: Any) -> tuple[Any, ...]:
     count = node.node_op.positional_count
+    positional = node.node_op.schema.positional
     if count == 1 and not isinstance(found, list | dict):
         return (found,)
-    names = [p.name for p in node.node_op.schema.positional]
+    if count == 1 and isinstance(found, list) and _is_list(positional[0].type):
+        return (found,)
+    names = [p.name for p in positional]
     if isinstance(found, dict):
         return _by_name(node, edges, found)
     if isinstance(found, list):
@@ -113,6 +116,12 @@ def _as_tuple(node: Node, edges: Sequence[Edge], found: Any) -> tuple[Any, ...]:
     if _rest_is_free(node, edges, 1):
         return (found, *(None,) * (count - 1))
     raise _wrong(node, *wrong_single(names))
+
+
+def _is_list(declared: SchemaType) -> bool:
+    return isinstance(
+        declared.item if isinstance(declared, Maybe) else declared, ListOf
+    )
 
 
 def _by_name(

@@ -225,7 +225,7 @@ def test_a_python_complex_is_an_array_without_axes() -> None:
         (
             lambda x: np.argmax(x),
             "the value is i64[], must be a real float",
-            "return x.astype(float)",
+            "leave out what makes it an integer",
         ),
         (lambda x: "s", "the value is str 's', must be an array", "return one array"),
         (lambda x: None, "the value is None", "return one array"),

@@ -392,9 +392,10 @@ KERNELS: Table = {
         lambda: made(refuses)(X.copy()),
         co.ContractError,
         RuntimeError,
-        "texts::op: the 'cpu' kernel writes an argument\n"
+        "texts::op: the 'cpu' kernel writes argument 'x'\n"
         "  that mutates_args=() does not name\n"
         "  texts::op(Array x) -> Array\n"
+        "            ^^^^^^^\n"
         f"  kernel at {at(refuses)}\n"
         "  do: name it in mutates_args, or write into x.copy()",
     ),

@@ -163,7 +163,8 @@ GRADIENTS: Table = {
         co.GradientError,
         ValueError,
         "grad of whole_loss: the value is i64[], must be a real float without axes\n"
-        "  do: return x.astype(float), or take vjp or jacrev",
+        "  do: leave out what makes it an integer or a bool, such as argmax, astype(int) or"
+        " x > 0",
     ),
     "grad of a string": (
         lambda: graded(words),

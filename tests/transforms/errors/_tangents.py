@@ -237,14 +237,16 @@ MATRICES: Table = {
         co.GradientError,
         ValueError,
         "jacrev of whole_loss: the output is i64[], must be an array of floats\n"
-        "  do: return x.astype(float), or use has_aux=True for other results",
+        "  do: leave out what makes it an integer or a bool, such as argmax, astype(int) or"
+        " x > 0, or use has_aux=True for other results",
     ),
     "jacfwd of integers": (
         lambda: co.jacfwd(whole_loss)(X),
         co.GradientError,
         ValueError,
         "jacfwd of whole_loss: the output is i64[], must be an array of floats\n"
-        "  do: return x.astype(float), or use has_aux=True for other results",
+        "  do: leave out what makes it an integer or a bool, such as argmax, astype(int) or"
+        " x > 0, or use has_aux=True for other results",
     ),
     "jacrev by integers": (
         lambda: co.jacrev(loss)(N),
