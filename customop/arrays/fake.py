@@ -137,7 +137,7 @@ class FakeArray(ArrayMethods):
 
     def box_like(self, constant: Any) -> Any:
         """An array that takes values like this one."""
-        return constant
+        return to_fake(constant)
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise self._no_data("np.asarray() or a NumPy kernel")

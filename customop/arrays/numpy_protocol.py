@@ -21,6 +21,7 @@ from customop.arrays.foreign import (
     others_decide,
     refuse_own_rules,
 )
+from customop.arrays.kinds import device_of
 from customop.arrays.numpy_names import missing, numpy_name, taken_by
 from customop.arrays.writing import WritingMethods
 from customop.errors import ArgumentError, RegistrationError
@@ -505,6 +506,8 @@ class ArrayMethods(WritingMethods):
     ) -> Any:
         if len(classes) > 1 and any_foreign(classes, "__array_function__"):
             return NotImplemented
+        if function in _BY_SHAPE and kwargs.get("device") is None:
+            kwargs = {**kwargs, "device": device_of(self)}
         if kwargs or len(args) > 1:
             found = _run(function, args, kwargs, self)
         else:
@@ -530,5 +533,5 @@ def _one(items: tuple[Any, ...]) -> Any:
 
 # Functions that make buffers like an array, which may be filled by traced values.
 _LIKE: tuple[Any, ...] = (np.zeros_like, np.ones_like, np.empty_like, np.full_like)
-_BY_SHAPE: tuple[Any, ...] = (np.zeros, np.ones, np.empty, np.full, np.eye, np.identity)
+_BY_SHAPE: tuple[Any, ...] = (np.zeros, np.ones, np.empty, np.full, np.eye)
 _CREATORS: frozenset[Any] = frozenset((*_LIKE, *_BY_SHAPE))

@@ -275,6 +275,7 @@ def write(box: Tracer, new: Any) -> None:
         box.box_layout = strides_of_box(box)
     box.box_place = None
     box.interpreter.replace(box, content)
+    box.interpreter.note_write(box)
     _empty_views(box)
 
 

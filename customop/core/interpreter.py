@@ -167,6 +167,13 @@ class Interpreter(ABC):
         """Put the content of another tracer in one, of which the user has the name."""
         fill(box, new)
 
+    def note_write(self, box: Tracer) -> None:
+        """Show open modes a tracer of this transform that was written in place."""
+        mode = current_mode.get()
+        while mode is not None:
+            mode.see_write(box)
+            mode = mode.outer
+
     def again(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Take a view again, whatever modes are open and also after the end."""
         token = current_mode.set(None)
@@ -262,6 +269,9 @@ class Mode(Interpreter):
             return self.process(op, args)
         finally:
             current_mode.reset(token)
+
+    def see_write(self, box: Tracer) -> None:
+        """Look at a tracer that was written in place while the mode is open."""
 
     def find_outer(self) -> Mode | None:
         """The mode that is current while this one handles a call."""

@@ -15,6 +15,7 @@ from customop.numpy import (
     join,
     keys,
     linalg,
+    masked,
     norms,
     pad,
     reduce,
@@ -23,6 +24,7 @@ from customop.numpy import (
     sort,
     statistics,
     write,
+    writers,
 )
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "join",
     "keys",
     "linalg",
+    "masked",
     "norms",
     "pad",
     "reduce",
@@ -43,4 +46,5 @@ __all__ = [
     "sort",
     "statistics",
     "write",
+    "writers",
 ]

@@ -164,7 +164,7 @@ no_gradient(from_list)
 
 
 def _filled(name: str, value: float) -> None:
-    """Make ``np.zeros`` or ``np.ones``."""
+    """Make ``np.zeros``, ``np.ones`` or ``np.empty``."""
 
     def filled(
         shape: Any, dtype: Any = None, order: str = "C", *, device: str | None = None
@@ -178,6 +178,7 @@ def _filled(name: str, value: float) -> None:
 
 _filled("zeros", 0)
 _filled("ones", 1)
+_filled("empty", 0)
 
 
 @register_numpy_function(np.full)

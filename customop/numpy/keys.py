@@ -10,8 +10,15 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from customop import ArgumentError, ShapeError, register_numpy_function
+from customop import (
+    ArgumentError,
+    FakeArray,
+    ShapeError,
+    register_numpy_function,
+    write_back,
+)
 from customop.numpy.arguments import as_array, lined, only, shape_of
+from customop.numpy.fakes import view_of
 from customop.numpy.index import (
     ALL,
     constant,
@@ -23,9 +30,11 @@ from customop.numpy.index import (
     slice_,
     view_shape,
 )
+from customop.numpy.masked import mask_of, masked_elements, where_masked
+from customop.numpy.rules import batch_first, numpy_operator, register_linear
 from customop.numpy.write import index_set, slice_set, spread_to
 
-__all__ = ["KeyParts", "parts_of", "turn_of"]
+__all__ = ["KeyParts", "parts_of", "value_for", "values_at"]
 
 
 # ---- keys ----
@@ -141,6 +150,9 @@ def _parts(x: Any, items: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     return entries, [constant(a, x) for a in arrays]
 
 
+_BASIC = (int, slice, type(Ellipsis), type(None))
+
+
 class KeyParts(NamedTuple):
     """The parts of a key: what `np::slice` takes, and index arrays for its result."""
 
@@ -179,17 +191,19 @@ def _is_array_in(items: Sequence[Any]) -> bool:
 
 @register_numpy_function(getitem)
 def _getitem(x: Any, key: Any) -> Any:
+    if type(key) not in _BASIC and (mask := mask_of(key)) is not None:
+        return masked_elements(x, key, mask)
     entries, arrays, is_split = parts_of(x, key)
     if arrays:
         view = x if all(e == ALL for e in entries) else slice_(x, entries)
         found = index_(view, arrays)
-        return np.moveaxis(found, *turn_of(arrays)) if is_split else found
+        return np.moveaxis(found, *_turn_of(arrays)) if is_split else found
     if _has_dots(key) and x.shape and all(len(e) == 1 for e in entries):
         return _without_axes(x, entries)
     return slice_(x, entries)
 
 
-def turn_of(arrays: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _turn_of(arrays: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The axes of index arrays in the result, and the first axes."""
     shapes = [tuple(a.shape) for a in arrays if a is not None]
     rank = len(np.broadcast_shapes(*shapes))
@@ -210,7 +224,7 @@ def _without_axes(x: Any, entries: Sequence[Any]) -> Any:
 # ---- x[key] = value ----
 
 
-def _value_for(x: Any, value: Any) -> Any:
+def value_for(x: Any, value: Any) -> Any:
     """A value in the dtype of the array that takes it, cast as NumPy does there."""
     if not hasattr(value, "shape"):
         value = as_array(value)
@@ -227,27 +241,28 @@ def _value_for(x: Any, value: Any) -> Any:
 
 @register_numpy_function(setitem)
 def _setitem(x: Any, key: Any, value: Any) -> Any:
+    mask = mask_of(key)
+    if mask is not None:
+        return where_masked(x, key, mask, value, value_for)
     entries, arrays, is_split = parts_of(x, key)
-    value = _value_for(x, value)
+    value = value_for(x, value)
     if not arrays:
         return slice_set(x, spread_to(value, view_shape(x.shape, entries)), entries)
     is_whole = all(e == ALL for e in entries)
     view = x if is_whole else slice_(x, entries)
-    values = _values_at(value, view.shape, arrays, is_split=is_split)
+    values = values_at(value, view.shape, arrays, is_split=is_split)
     new = index_set(view, values, arrays)
     return new if is_whole else slice_set(x, new, entries)
 
 
-def _values_at(value: Any, shape: Any, arrays: Any, *, is_split: bool) -> Any:
+def values_at(value: Any, shape: Any, arrays: Any, *, is_split: bool) -> Any:
     """A value in the shape of the places of index arrays."""
     places = gathered_shape(shape, arrays)
     if not is_split:
         return spread_to(value, places)
-    own, first = turn_of(arrays)
-    turned = (
-        *[places[i] for i in own],
-        *[n for i, n in enumerate(places) if i not in own],
-    )
+    own, first = _turn_of(arrays)
+    rest = [n for i, n in enumerate(places) if i not in own]
+    turned = (*[places[i] for i in own], *rest)
     return np.moveaxis(spread_to(value, turned), first, own)
 
 
@@ -311,12 +326,57 @@ def _(condition: Any, a: Any, axis: int | None = None, out: None = None) -> Any:
 # ---- diagonals ----
 
 
+_diagonal = numpy_operator(
+    "diagonal",
+    "(Array(a) x, int offset, int axis1, int axis2) -> Array(a)",
+    lambda x, offset, axis1, axis2: np.diagonal(x, offset, axis1, axis2),
+)
+
+
+def _count(rows: int, columns: int, offset: int) -> int:
+    """Length of a diagonal of a matrix."""
+    return max(min(rows - max(-offset, 0), columns - max(offset, 0)), 0)
+
+
+@_diagonal.register_fake
+def _(x: Any, offset: int, axis1: int, axis2: int) -> FakeArray:
+    kept = [i for i in range(x.ndim) if i not in (axis1, axis2)]
+    count = _count(x.shape[axis1], x.shape[axis2], offset)
+    step = x.strides[axis1] + x.strides[axis2]
+    shape = [*[x.shape[i] for i in kept], count]
+    return view_of(x, shape, [*[x.strides[i] for i in kept], step])
+
+
+@_diagonal.register_vmap
+def _(info: Any, in_dims: Any, x: Any, offset: int, axis1: int, axis2: int) -> Any:
+    return _diagonal(batch_first(x, in_dims[0]), offset, axis1 + 1, axis2 + 1), 0
+
+
+@_diagonal.register(write_back)
+def _(new: Any, x: Any, offset: int, axis1: int, axis2: int) -> Any:
+    raise ValueError("assignment destination is read-only")
+
+
+def _undiagonal(g: Any, shape: Any, offset: int, axis1: int, axis2: int) -> Any:
+    """Zeros with `g` on a diagonal: the transpose of taking it."""
+    rest = [n for i, n in enumerate(shape) if i not in (axis1, axis2)]
+    count = g.shape[-1]
+    rows = np.arange(count) + max(-offset, 0)
+    columns = np.arange(count) + max(offset, 0)
+    places = [*[None] * len(rest), constant(rows, g), constant(columns, g)]
+    whole = scatter_add(g, (*rest, shape[axis1], shape[axis2]), places)
+    return np.moveaxis(whole, (-2, -1), (axis1, axis2))
+
+
+register_linear(_diagonal, _undiagonal)
+
+
 @register_numpy_function(np.diagonal)
 def _(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    last = np.moveaxis(a, (axis1, axis2), (-2, -1))
-    down, right = max(-offset, 0), max(offset, 0)
-    count = max(min(last.shape[-2] - down, last.shape[-1] - right), 0)
-    return last[..., np.arange(down, down + count), np.arange(right, right + count)]
+    first, second = (normalize_axis_index(axis, a.ndim) for axis in (axis1, axis2))
+    if first == second:
+        raise ValueError("axis1 and axis2 cannot be the same")
+    return _diagonal(a, as_int(offset), first, second)
 
 
 @register_numpy_function(np.diag)

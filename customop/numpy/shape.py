@@ -16,6 +16,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from customop import (
     FakeArray,
     ShapeError,
+    fake_like,
     is_view,
     register_numpy_function,
     write_back,
@@ -27,7 +28,6 @@ from customop.numpy.arguments import (
     dtype_of,
     only,
     reduced_axes,
-    shape_of,
 )
 from customop.numpy.fakes import device_of, view_of
 from customop.numpy.rules import batch_first, numpy_operator, register_linear
@@ -143,10 +143,48 @@ def _(a: Any, /, shape: Any, order: str = "C", *, copy: Any = None) -> Any:
     return _reshape(a, lengths)
 
 
+# As reshape to one axis, but a view only of an array that lies in C order.
+_ravel = numpy_operator(
+    "ravel", "(Array(a) x) -> Array(a)", lambda x: np.reshape(x, (-1,))
+)
+
+
+@_ravel.register_fake
+def _(x: Any) -> FakeArray:
+    lengths = (math.prod(x.shape),)
+    strides = _reshaped_strides(x.shape, x.strides, lengths)
+    return FakeArray(lengths, x.dtype, strides, device_of(x))
+
+
+@_ravel.register_vmap
+def _(info: Any, in_dims: Any, x: Any) -> Any:
+    first = batch_first(x, in_dims[0])
+    return np.reshape(first, (first.shape[0], math.prod(first.shape[1:]))), 0
+
+
+@_ravel.register(write_back)
+def _(new: Any, x: Any) -> Any:
+    return np.reshape(new, tuple(x.shape))
+
+
+@_ravel.register(is_view)
+def _(strides: Any, x: Any) -> bool:
+    step = fake_like(x, shape=()).dtype.itemsize
+    for length, stride in reversed(without_ones(x.shape, strides)):
+        if stride != step:
+            return False
+        step *= length
+    return True
+
+
+register_linear(_ravel, lambda g, shape: np.reshape(g, shape))
+
+
 @register_numpy_function(np.ravel)
 def _(a: Any, order: Any = "C") -> Any:
     only("np.ravel", order=(order, "C", "F"))
-    return np.reshape(a, (-1,) if shape_of(a) else (1,), order=order)
+    array = as_array(a)
+    return _ravel(array.T if order == "F" else array)
 
 
 def _at_least(rank: int, where: Callable[[int], tuple[int, ...]]) -> Callable[..., Any]:
@@ -415,7 +453,8 @@ def _(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -
         grids.append(
             np.reshape(as_array(x), (1,) * at + (-1,) + (1,) * (rank - at - 1))
         )
-    return tuple(grids) if sparse else np.broadcast_arrays(*grids)
+    found = tuple(grids) if sparse else np.broadcast_arrays(*grids)
+    return tuple([np.copy(grid) for grid in found]) if copy else found
 
 
 # ---- shape and dtype ----

@@ -14,7 +14,7 @@ from customop.arrays.fake import FakeArray, make_fake, to_fake
 from customop.arrays.foreign import PLAIN
 from customop.arrays.kinds import FAKE, is_array, is_traced, normalize_device
 from customop.arrays.nested import flat, map_nested
-from customop.arrays.pytree import map_leaves
+from customop.arrays.pytree import flatten, map_leaves
 from customop.core.contract.results import finish_fake
 from customop.core.dispatch import kernel_for
 from customop.core.interpreter import Mode
@@ -152,4 +152,7 @@ def eval_shape(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     check_function("eval_shape", fn)
     with FakeMode():
         given, named = map_leaves(_plain_fake, (args, kwargs))
-        return map_leaves(to_fake, fn(*given, **named))
+        out = fn(*given, **named)
+    for leaf in flatten(out)[0]:
+        getattr(leaf, "shape", None)  # raises for elements of an unknown number
+    return map_leaves(to_fake, out)

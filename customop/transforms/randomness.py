@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import ref
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from customop.core.interpreter import Interpreter, Mode, current_mode
 from customop.core.kinds import VMAP
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
+from customop.core.tracer import Tracer
 from customop.errors import VmapError
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ class RandomnessMode(Mode):
     def __init__(self, batch: BatchInterpreter) -> None:
         super().__init__()
         self.batch = batch
+        # Arrays of transforms outside that were written for all rows at once.
+        self.written: list[ref[Tracer]] = []
         self.outer: Mode | None = current_mode.get()
 
     def describe(self) -> str:
@@ -50,6 +54,20 @@ class RandomnessMode(Mode):
     def where(self) -> str:
         """The call of that vmap."""
         return self.batch.where()
+
+    def see_write(self, box: Tracer) -> None:
+        """Note a write to an array that may come from outside."""
+        if box.interpreter.level < self.batch.level:
+            self.written.append(ref(box))
+
+    def check_writes(self) -> None:
+        """Raise if such an array is still there: it was not made inside."""
+        if any(box() is not None for box in self.written):
+            raise VmapError(
+                "an array from outside is written in place inside"
+                f" {self.describe()}, where each row would write it",
+                do="return the value from the function, and write it outside",
+            )
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run a random operator as `randomness` says."""

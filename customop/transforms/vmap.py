@@ -230,7 +230,8 @@ def _run(
         rows = [unwritten(v) if d is None else _row_of(batch, v, d) for v, d in pairs]
         batch.inputs = leaves
     # The same as `with batch, RandomnessMode(batch)` without four frames: 1.3 us of 6.
-    token = current_mode.set(RandomnessMode(batch))
+    mode = RandomnessMode(batch)
+    token = current_mode.set(mode)
     try:
         if structure is None:
             out = fn(*rows)
@@ -238,10 +239,15 @@ def _run(
             args, kwargs = unflatten(structure, rows)
             out = fn(*args, **kwargs)
         # The results are unwrapped while the transform is alive.
-        return _outputs(batch, name, out, out_dims)
+        found = _outputs(batch, name, out, out_dims)
     except ValueError as error:
         batch.raise_refused(error)
         raise
+    else:
+        if mode.written:
+            out = rows = args = kwargs = None  # type: ignore[assignment]  # what was made inside dies
+            mode.check_writes()
+        return found
     finally:
         current_mode.reset(token)
         batch.end()
@@ -274,7 +280,7 @@ def _take_out(batch: BatchInterpreter, name: str, leaf: Any, dim: Any) -> Any:
                 f"vmap of {name}: out_dims is None for a result that differs between rows",
                 do="write the axis for the batch, such as 0",
             )
-        return leaf
+        return frozen(leaf)
     if not is_array(leaf) and not isinstance(leaf, int | float | complex):
         raise VmapError(
             f"vmap of {name}: returned {show(leaf)}, must be arrays",
@@ -288,7 +294,7 @@ def _take_out(batch: BatchInterpreter, name: str, leaf: Any, dim: Any) -> Any:
         )
     dim %= rank
     if not is_batched:
-        return _repeat(batch.info.batch_size, leaf, dim)
+        return _repeat(batch.info.batch_size, frozen(leaf), dim)
     tracer: Any = leaf
     value, at = frozen(tracer.below), tracer.dim
     return value if at == dim else call_numpy(np.moveaxis, value, at, dim)

@@ -60,17 +60,19 @@ NUMPY: Table = {
         "  do: use np.where(mask, x, 0), which keeps the shape",
     ),
     "a mask of a fake array": (
-        lambda: F[F > 0],
+        lambda: np.sum(F[F > 0]),
         co.DataDependentError,
         TypeError,
-        "np.nonzero, or a mask as an index, of a fake array: the shape of the result depends on data\n"
+        "a mask as an index, under vmap or of a fake array, is used as an array: how many"
+        " elements it takes depends on data\n"
         "  do: use np.where(mask, x, 0), which keeps the shape",
     ),
     "a mask under vmap": (
         lambda: batched(lambda x: x[x > 1.0]),
         co.DataDependentError,
         TypeError,
-        "np.nonzero, or a mask as an index, under vmap of 2 rows: the shape of the result depends on data\n"
+        "a mask as an index, under vmap or of a fake array, is used as an array: how many"
+        " elements it takes depends on data\n"
         "  do: use np.where(mask, x, 0), which keeps the shape",
     ),
     "take by floats": (

@@ -1,0 +1,130 @@
+"""Masks that differ between rows: ``x[mask]`` has another length in each."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from customop import DataDependentError, FakeArray, Tracer
+
+__all__ = ["MaskedElements", "mask_of", "masked_elements", "where_masked"]
+
+
+def mask_of(key: Any) -> Any:
+    """The mask of a key, if it is unknown which elements it takes; else None.
+
+    That is a mask under vmap or without data, alone or beside full slices.
+    """
+    items = key if type(key) is tuple else (key,)
+    masks = [item for item in items if _is_unknown(item)]
+    return masks[0] if masks else None
+
+
+def _is_unknown(item: Any) -> bool:
+    if not isinstance(item, Tracer | FakeArray) or item.dtype != np.bool_:
+        return False
+    return isinstance(item, FakeArray) or not item.is_concrete
+
+
+def _is_full(item: Any) -> bool:
+    return item is Ellipsis or (isinstance(item, slice) and item == slice(None))
+
+
+def _wide(x: Any, key: Any, mask: Any) -> tuple[Any, int]:
+    """The mask with axes of length one for the other axes, and how many come after."""
+    items = list(key) if type(key) is tuple else [key]
+    at = next(i for i, item in enumerate(items) if item is mask)
+    rest = items[:at] + items[at + 1 :]
+    dots = [i for i, item in enumerate(rest) if item is Ellipsis]
+    if len(dots) > 1 or not all(_is_full(item) for item in rest):
+        raise _unknown("beside other indices")
+    if any(i < at for i in dots):
+        at = len(x.shape) - len(mask.shape) - (len(items) - 1 - at)
+    last = len(x.shape) - at - len(mask.shape)
+    if tuple(x.shape[at : at + len(mask.shape)]) != tuple(mask.shape):
+        raise IndexError(f"a mask of shape {mask.shape} for an array of {x.shape}")
+    return np.reshape(mask, (1,) * at + tuple(mask.shape) + (1,) * last), last
+
+
+def _unknown(where: str) -> DataDependentError:
+    return DataDependentError(
+        f"a mask as an index, under vmap or of a fake array, {where}: how many elements it"
+        " takes depends on data",
+        do="use np.where(mask, x, 0), which keeps the shape",
+    )
+
+
+class MaskedElements(NDArrayOperatorsMixin):
+    """``x[mask]`` of an unknown length: to be computed with, and written to ``x[mask]``.
+
+    It holds all elements of `x`, with ones in the places that the mask leaves out.
+    """
+
+    def __init__(self, mask: Any, elements: Any) -> None:
+        self.mask: Any = mask
+        self.elements: Any = elements
+
+    @property
+    def shape(self) -> NoReturn:
+        """Raise: it depends on data."""
+        raise _unknown("is used as an array")
+
+    size = ndim = dtype = T = shape
+
+    def __len__(self) -> int:
+        raise _unknown("is used as an array")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise _unknown("is used as an array")
+
+    def __array_function__(self, *args: Any) -> NoReturn:
+        raise _unknown("is used as an array")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise _unknown("is used as an array")
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
+    ) -> Any:
+        out = kwargs.pop("out", None)
+        if method != "__call__" or kwargs or (out and out[0] is not self):
+            raise _unknown("is used as an array")
+        found = ufunc(*[_whole(self, value) for value in inputs])
+        if out:
+            self.elements = found
+            return self
+        return MaskedElements(self.mask, found)
+
+
+def _whole(masked: MaskedElements, value: Any) -> Any:
+    """All elements of an operand."""
+    if isinstance(value, MaskedElements):
+        if value.mask is not masked.mask:
+            raise _unknown("meets elements of another mask")
+        return value.elements
+    if getattr(value, "shape", ()) or isinstance(value, list | tuple):
+        raise _unknown("meets an array")
+    return value
+
+
+def masked_elements(x: Any, key: Any, mask: Any) -> MaskedElements:
+    """``x[key]`` for a key with such a mask."""
+    # Ones in the other places are safe for a logarithm or a division.
+    return MaskedElements(mask, np.where(_wide(x, key, mask)[0], x, 1))
+
+
+def where_masked(x: Any, key: Any, mask: Any, value: Any, cast: Any) -> Any:
+    """`x` with ``x[key] = value`` for a key with such a mask."""
+    wide, trailing = _wide(x, key, mask)
+    if isinstance(value, MaskedElements):
+        if value.mask is not mask:
+            raise _unknown("takes elements of another mask")
+        return np.where(wide, cast(x, value.elements), x)
+    new = cast(x, value)
+    if len(new.shape) > trailing:
+        raise _unknown("takes several values")
+    return np.where(wide, new, x)

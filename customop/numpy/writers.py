@@ -1,0 +1,224 @@
+"""NumPy's functions that write an array: copyto, put, place, fill_diagonal, add.at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from customop import ArgumentError, FakeArray, Tracer, register_numpy_function
+from customop.numpy.arguments import as_array, only
+from customop.numpy.index import ALL, scatter_add, slice_
+from customop.numpy.keys import parts_of, value_for, values_at
+from customop.numpy.write import spread_to
+
+__all__: list[str] = []
+
+
+def _check_box(name: str, x: Any) -> None:
+    """Raise unless traced values can be written into an array."""
+    if not isinstance(x, Tracer | FakeArray):
+        raise ArgumentError(
+            f"{name} would write a traced value into an array in place",
+            do="make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
+            " like=x)",
+        )
+
+
+def _check_cast(value: Any, x: Any, casting: Any) -> None:
+    """Raise where NumPy does not cast the value to the dtype of the array."""
+    dtype = getattr(value, "dtype", None)
+    if dtype is not None and not np.can_cast(dtype, x.dtype, casting):
+        raise ArgumentError(
+            f"cannot cast from {dtype} to {x.dtype} (casting={casting!r})",
+            do="write x[...] = value, which casts, or use value.astype(x.dtype)",
+        )
+
+
+# ---- all elements, or those of a mask ----
+
+
+@register_numpy_function(np.copyto)
+def _(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    _check_box("np.copyto", dst)
+    _check_cast(src, dst, casting)
+    if src is dst:
+        return
+    value = spread_to(value_for(dst, src), dst.shape)
+    dst[...] = value if where is True else np.where(where, value, dst)
+
+
+@register_numpy_function(np.putmask)
+def _(a: Any, mask: Any, values: Any) -> None:
+    _check_box("np.putmask", a)
+    line = _repeated(values, math.prod(a.shape))
+    a[...] = np.where(mask, np.reshape(value_for(a, line), a.shape), a)
+
+
+@register_numpy_function(np.place)
+def _(arr: Any, mask: Any, vals: Any) -> None:
+    _check_box("np.place", arr)
+    np.put(arr, np.flatnonzero(mask), vals)
+
+
+def _repeated(values: Any, count: int) -> Any:
+    """Values in a line, repeated or cut to a length."""
+    line = np.reshape(as_array(values), (-1,))
+    if line.shape[0] == count:
+        return line
+    return np.take(line, np.arange(count) % max(line.shape[0], 1))
+
+
+# ---- elements by their numbers ----
+
+
+@register_numpy_function(np.put)
+def _(a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
+    _check_box("np.put", a)
+    only("np.put", mode=(mode, "raise", "wrap", "clip"))
+    size = math.prod(a.shape)
+    places = np.ravel(_plain("np.put", ind))
+    if mode == "wrap":
+        places = places % size
+    elif mode == "clip":
+        places = np.clip(places, 0, size - 1)
+    elif places.size and not -size <= places.min() <= places.max() < size:
+        raise IndexError(f"an index of np.put is out of bounds for {size} elements")
+    if not places.size:
+        return
+    values = _repeated(v, places.size)
+    if not a.shape:
+        a[...] = values[-1]
+        return
+    a[np.unravel_index(places % size, tuple(a.shape))] = values
+
+
+def _plain(name: str, indices: Any) -> Any:
+    """Indices as a NumPy array; raise for those that a transform follows."""
+    if isinstance(indices, Tracer | FakeArray):
+        raise ArgumentError(
+            f"{name}: the indices are {type(indices).__name__}, must be plain integers",
+            do="write x[indices] = values",
+        )
+    return np.asarray(indices).astype(np.intp)
+
+
+@register_numpy_function(np.fill_diagonal)
+def _(a: Any, val: Any, wrap: bool = False) -> None:
+    _check_box("np.fill_diagonal", a)
+    # NumPy finds the places, and says which arrays have a diagonal.
+    marks = np.zeros(tuple(a.shape), bool)
+    np.fill_diagonal(marks, val=True, wrap=wrap)
+    np.put(a, np.flatnonzero(marks), val)
+
+
+@register_numpy_function(np.put_along_axis)
+def _(arr: Any, indices: Any, values: Any, axis: Any) -> None:
+    _check_box("np.put_along_axis", arr)
+    if axis is None:
+        np.put(arr, indices, values)
+        return
+    rank = len(arr.shape)
+    at = normalize_axis_index(axis, rank)
+    key = [
+        np.arange(n).reshape((-1, *(1,) * (rank - i - 1)))
+        for i, n in enumerate(arr.shape)
+    ]
+    arr[(*key[:at], indices, *key[at + 1 :])] = values
+
+
+# ---- ufunc.at ----
+
+
+def _sums(ufunc: np.ufunc, x: Any, arrays: Sequence[Any], values: Any) -> Any:
+    """Add or subtract values at places, also places that are named twice."""
+    return ufunc(x, scatter_add(values, tuple(x.shape), list(arrays)))
+
+
+def _in_turns(ufunc: np.ufunc, x: Any, arrays: Sequence[Any], values: Any) -> Any:
+    """Apply a ufunc at places; a place that is named twice takes two turns."""
+    key = [slice(None) if a is None else _plain(_at_name(ufunc), a) for a in arrays]
+    numbers = np.arange(math.prod(x.shape)).reshape(tuple(x.shape))[tuple(key)]
+    line = np.reshape(np.copy(x), (-1,))
+    operands = () if values is None else (np.reshape(values, (-1,)),)
+    for chosen in _turns(numbers.ravel()):
+        places = numbers.ravel()[chosen]
+        old = line[places]
+        line[places] = ufunc(old, *[v[chosen] for v in operands])
+    return np.reshape(line, x.shape)
+
+
+def _turns(places: Any) -> list[Any]:
+    """Positions of the places, split so that no turn has a place twice."""
+    order = np.argsort(places, kind="stable")
+    starts = np.flatnonzero(np.r_[True, np.diff(places[order]) != 0])
+    lengths = np.diff(np.r_[starts, places.size])
+    turn = np.empty(places.size, int)
+    turn[order] = np.arange(places.size) - np.repeat(starts, lengths)
+    return [np.flatnonzero(turn == k) for k in range(turn.max(initial=-1) + 1)]
+
+
+def _at_name(ufunc: np.ufunc) -> str:
+    return f"np.{ufunc.__name__}.at"
+
+
+def _register_at(ufunc: np.ufunc) -> None:
+    change = _sums if ufunc in (np.add, np.subtract) else _in_turns
+
+    def at(a: Any, indices: Any, *operands: Any) -> None:
+        name = _at_name(ufunc)
+        _check_box(name, a)
+        entries, arrays, is_split = parts_of(a, indices)
+        view = a if all(e == ALL for e in entries) else slice_(a, entries)
+        if not arrays:
+            # A view: each place is there once.
+            new = ufunc(a[indices], *operands)
+            _check_cast(new, a, "same_kind")
+            a[indices] = new
+            return
+        sample = ufunc(np.ones(1, a.dtype), *[_one_of(v) for v in operands])
+        _check_cast(sample, a, "same_kind")
+        values = None
+        if operands:
+            given = as_array(operands[0])
+            values = values_at(given, view.shape, arrays, is_split=is_split)
+        new = change(ufunc, view, arrays, values)
+        view.box_write(new.astype(a.dtype) if new.dtype != a.dtype else new)
+
+    register_numpy_function((ufunc, "at"), at)
+
+
+def _one_of(value: Any) -> Any:
+    """An array of one element of the dtype of a value; numbers as they are."""
+    dtype = getattr(value, "dtype", None)
+    return value if dtype is None else np.ones(1, dtype)
+
+
+for _name in (
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "floor_divide",
+    "remainder",
+    "power",
+    "maximum",
+    "minimum",
+    "fmax",
+    "fmin",
+    "logaddexp",
+    "negative",
+    "absolute",
+    "sqrt",
+    "square",
+    "exp",
+    "log",
+    "sin",
+    "cos",
+    "tanh",
+    "reciprocal",
+):
+    _register_at(getattr(np, _name))
