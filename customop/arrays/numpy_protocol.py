@@ -21,7 +21,7 @@ from customop.arrays.foreign import (
     others_decide,
     refuse_own_rules,
 )
-from customop.arrays.kinds import device_of
+from customop.arrays.kinds import device_of, is_fake, is_traced
 from customop.arrays.numpy_names import missing, numpy_name, taken_by
 from customop.arrays.writing import WritingMethods
 from customop.errors import ArgumentError, RegistrationError
@@ -319,7 +319,7 @@ class ArrayMethods(WritingMethods):
         return call_numpy(INDEXING, self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if self.box_is_scalar:
+        if self.box_is_scalar and not is_fake(self):
             raise ArgumentError(
                 f"{describe(self)} is a scalar, which cannot be written in place",
                 do="write into an array: np.zeros_like(x), or np.zeros(shape, like=x)",
@@ -512,8 +512,15 @@ class ArrayMethods(WritingMethods):
             found = _run(function, args, kwargs, self)
         else:
             found = call_numpy(function, *args)
-        # Buffers take traced values later.
-        return self.box_like(found) if function in _CREATORS else found
+        return self._as_box(function, found) if function in _MAKERS else found
+
+    def _as_box(self, function: Any, found: Any) -> Any:
+        """A result that is an array of its own: a buffer, or one without axes."""
+        if function not in _NEVER_SCALARS:
+            return self.box_like(found)  # buffers take traced values later
+        if is_traced(found) and not found.shape:
+            found.box_pin()
+        return found
 
     def __cupy_override_elementwise_kernel__(
         self, kernel: Any, *args: Any, **kwargs: Any
@@ -532,6 +539,8 @@ def _one(items: tuple[Any, ...]) -> Any:
 
 
 # Functions that make buffers like an array, which may be filled by traced values.
+_BY_SHAPE: frozenset[Any] = frozenset((np.zeros, np.ones, np.empty, np.full, np.eye))
 _LIKE: tuple[Any, ...] = (np.zeros_like, np.ones_like, np.empty_like, np.full_like)
-_BY_SHAPE: tuple[Any, ...] = (np.zeros, np.ones, np.empty, np.full, np.eye)
-_CREATORS: frozenset[Any] = frozenset((*_LIKE, *_BY_SHAPE))
+# Functions whose results are arrays also where they have no axes.
+_NEVER_SCALARS: frozenset[Any] = frozenset((np.copy, np.where))
+_MAKERS: frozenset[Any] = frozenset((*_LIKE, *_BY_SHAPE, *_NEVER_SCALARS))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # a tracer is a box
     from customop.core.tracer import Tracer
 
 __all__ = [
-    "SEALED",
+    "Pinned",
     "Place",
     "box_of",
     "connect",
@@ -41,6 +41,7 @@ __all__ = [
     "handle_boxes",
     "is_scalar",
     "is_view",
+    "pin",
     "renew",
     "sealed",
     "strides_of_box",
@@ -59,8 +60,24 @@ is_view: RuleKind = RuleKind("is_view", "(strides, *inputs)", "a bool")
 
 # Where a view comes from: the operator, its arguments, and which of its results it is.
 Place = tuple[RuleTable, Sequence[Any], int]
-# In place of a place: the box cannot be written.
-SEALED: Any = "sealed"
+
+
+class Pinned:
+    """A box that is known to be an array of its own, not a view or a scalar.
+
+    Attributes
+    ----------
+    strides : tuple of int
+        Those of NumPy's array. A write may change the order of the content in memory.
+    is_sealed : bool
+        Whether it cannot be written.
+    """
+
+    __slots__ = ("is_sealed", "strides")
+
+    def __init__(self, strides: tuple[int, ...], *, is_sealed: bool = False) -> None:
+        self.strides: tuple[int, ...] = strides
+        self.is_sealed: bool = is_sealed
 
 
 # ---- views ----
@@ -69,7 +86,15 @@ SEALED: Any = "sealed"
 def connect(out: Any, op: RuleTable, args: Sequence[Any], number: int = 0) -> None:
     """Note that a tracer is a view, by this call of an operator."""
     out.box_place = (op, args, number)
-    args[op.view_slot].box_views[id(out)] = ref(out)
+    _note(args[op.view_slot], out)
+
+
+def _note(parent: Any, view: Any) -> None:
+    """Note a view that is up to date in what it is a view of."""
+    views = parent.box_views
+    if views is None:
+        views = parent.box_views = {}
+    views[id(view)] = ref(view)
 
 
 def handle_boxes(
@@ -86,8 +111,12 @@ def handle_boxes(
             return frozen(value)
         return value
 
-    args = tuple([map_nested(value, freeze) for value in given])
-    out = handle(op, args)
+    args = list(given)
+    for slot in op.array_slots:
+        args[slot] = freeze(args[slot])
+    for slot in op.nested_slots:
+        args[slot] = map_nested(args[slot], freeze)
+    out = handle(op, tuple(args))
     if op.view_slot >= 0:
         connect_results(op, given, args, out)
     return out
@@ -109,14 +138,14 @@ def connect_results(
         if not is_traced(leaf) or leaf.interpreter is not parent.interpreter:
             continue
         place = leaf.box_place
-        if place is None or place[1][slot] is not parent:
+        if type(place) is not tuple or place[1][slot] is not parent:
             connect(leaf, op, (*args[:slot], parent, *args[slot + 1 :]), number)
 
 
 def views_another(box: Tracer) -> bool:
     """Whether NumPy's array would be a view of another one."""
     place = box.box_place
-    if place is None or place is SEALED:
+    if type(place) is not tuple:
         return False
     op, args, _ = place
     if is_scalar(args[op.view_slot]):
@@ -128,7 +157,7 @@ def views_another(box: Tracer) -> bool:
 def place_of(view: Tracer) -> Place:
     """Where a view comes from."""
     place = view.box_place
-    assert place is not None
+    assert type(place) is tuple
     return place
 
 
@@ -143,7 +172,7 @@ def renew(view: Tracer) -> None:
         op, args, number = place_of(box)
         found = flat(box.interpreter.again(op, args))[number]
         fill(box, _adopted(box, found))
-        args[op.view_slot].box_views[id(box)] = ref(box)
+        _note(args[op.view_slot], box)
 
 
 def is_empty(box: Tracer) -> bool:
@@ -151,7 +180,7 @@ def is_empty(box: Tracer) -> bool:
     try:
         object.__getattribute__(box, "below")
     except AttributeError:
-        return box.box_place is not None
+        return type(box.box_place) is tuple
     return False
 
 
@@ -161,7 +190,9 @@ def _empty_views(box: Tracer) -> None:
     while parents:
         parent = parents.pop()
         views = parent.box_views
-        parent.box_views = {}
+        if views is None:
+            continue
+        parent.box_views = None
         for view in [found() for found in views.values()]:
             if view is None or is_empty(view):
                 continue
@@ -180,7 +211,7 @@ def is_scalar(box: Any) -> bool:
     """Whether NumPy's value would be a scalar: it never changes, and has no views."""
     if tuple(box.shape) != () or not is_traced(box):
         return is_fake(box) and not box.shape
-    if box.box_layout is not None or views_another(box):
+    if type(box.box_place) is Pinned or views_another(box):
         return False
     value = box
     while is_traced(value):
@@ -195,10 +226,10 @@ def strides_of_box(box: Tracer) -> tuple[int, ...]:
 
     They decide whether a reshape is a view. A written array keeps those it had before.
     """
-    if box.box_layout is not None:
-        return box.box_layout
     place = box.box_place
-    if place is None or place is SEALED:
+    if type(place) is Pinned:
+        return place.strides
+    if type(place) is not tuple:
         return _own_strides(box)
     op, args, number = place
     slot = op.view_slot
@@ -229,14 +260,20 @@ def _own_strides(box: Tracer) -> tuple[int, ...]:
 
 def frozen(value: Any) -> Any:
     """A value that no later write reaches: a snapshot of a tracer."""
-    if not is_traced(value):
+    if type(value) is np.ndarray or not is_traced(value):
         return value
     new = object.__new__(type(value))
     new.interpreter = value.interpreter
     fill(new, value)
-    if _root(value).box_layout is not None:
-        new.box_layout = strides_of_box(value)
+    new.box_place = None if value.box_place is None else _pinned(value)
+    new.box_views = None
     return new
+
+
+def _pinned(box: Tracer) -> Pinned | None:
+    """What a snapshot of a box must know of its memory."""
+    is_known = _root(box).box_place is not None
+    return Pinned(strides_of_box(box)) if is_known else None
 
 
 def sealed(value: Any) -> Any:
@@ -244,8 +281,14 @@ def sealed(value: Any) -> Any:
     if not is_traced(value):
         return value
     new = frozen(value)
-    new.box_place = SEALED
+    new.box_place = Pinned(strides_of_box(new), is_sealed=True)
     return new
+
+
+def pin(box: Tracer) -> None:
+    """Note that NumPy's value would be an array, although it has no axes."""
+    if box.box_place is None:
+        box.box_place = Pinned(strides_of_box(box))
 
 
 def fill(box: Any, new: Any) -> None:
@@ -267,13 +310,13 @@ def write(box: Tracer, new: Any) -> None:
             raise op.missing_rule(write_back, "a view that it returned is written")
         new = rule(new, *args)
         box = args[op.view_slot]
-    if box.box_place is SEALED:
+    place = box.box_place
+    if type(place) is Pinned and place.is_sealed:
         raise ValueError("assignment destination is read-only")
     content = _adopted(box, new)
     _check_alone(box)
-    if box.box_layout is None:
-        box.box_layout = strides_of_box(box)
-    box.box_place = None
+    if type(place) is not Pinned:
+        box.box_place = Pinned(strides_of_box(box))
     box.interpreter.replace(box, content)
     box.interpreter.note_write(box)
     _empty_views(box)
@@ -286,7 +329,10 @@ def box_of(like: Tracer, constant: Any) -> Any:
     inner = like.below
     if is_traced(inner):
         constant = box_of(inner, constant)
-    return like.interpreter.constant(constant)
+    found = like.interpreter.constant(constant)
+    if is_traced(found) and not found.shape:
+        pin(found)
+    return found
 
 
 def _adopted(box: Tracer, new: Any) -> Any:
@@ -308,10 +354,9 @@ def _check_level(box: Tracer, new: Any) -> None:
 
 
 def _root(box: Tracer) -> Tracer:
-    place = box.box_place
-    while place is not None and place is not SEALED:
-        box = place[1][place[0].view_slot]
-        place = box.box_place
+    while type(box.box_place) is tuple:
+        op, args, _ = box.box_place
+        box = args[op.view_slot]
     return box
 
 

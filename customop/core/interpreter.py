@@ -143,7 +143,9 @@ class Interpreter(ABC):
 
     def take_out(self, value: Any) -> Any:
         """As `lower`, for a result that goes to the user, who may write it."""
-        return frozen(self.lower(value))
+        if isinstance(value, Tracer):
+            return frozen(value.below if value.interpreter is self else value)
+        return value
 
     # ---- writing in place ----
 

@@ -300,11 +300,12 @@ class RuleTable:
 
 def _viewed(schema: Schema) -> int:
     """Number of the array that results are views of; -1 for none."""
-    names = {r.alias.name for r in schema.returns if r.alias is not None}
-    for slot in schema.array_slots:
-        alias = schema.parameters[slot].alias
-        if alias is not None and not alias.is_write and alias.name in names:
-            return slot
+    for r in schema.returns:
+        if r.alias is not None and not r.alias.is_write:
+            for slot in schema.array_slots:
+                alias = schema.parameters[slot].alias
+                if alias is not None and alias.name == r.alias.name:
+                    return slot
     return -1
 
 

@@ -47,7 +47,6 @@ class Tracer(ArrayMethods):
     __slots__ = (
         "__weakref__",
         "below",
-        "box_layout",
         "box_origin",
         "box_place",
         "box_views",
@@ -59,18 +58,17 @@ class Tracer(ArrayMethods):
     is_concrete: ClassVar[bool] = True
 
     if TYPE_CHECKING:
-        # Strides of a box that was written, from before the first write.
-        box_layout: tuple[int, ...] | None
         # What came in as an argument of the transform.
         box_origin: Any
-        # Where a view comes from.
-        box_place: boxes.Place | None
+        # Where a view comes from, or what is known of an array of its own.
+        box_place: boxes.Place | boxes.Pinned | None
         # Views that are up to date.
-        box_views: dict[int, Any]
+        box_views: dict[int, Any] | None
 
     def __init__(self, interpreter: Interpreter, value: Any) -> None:
         self.interpreter: Interpreter = interpreter
         self.below: Any = value
+        self.box_place = self.box_views = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -105,6 +103,10 @@ class Tracer(ArrayMethods):
     def box_like(self, constant: Any) -> Any:
         """A constant as a box that takes values like this one."""
         return boxes.box_of(self, constant)
+
+    def box_pin(self) -> None:
+        """Note that NumPy's value would be an array, although it has no axes."""
+        boxes.pin(self)
 
     def row_strides(self, strides: tuple[int, ...]) -> tuple[int, ...]:
         """Strides of this value, from those of the value below."""

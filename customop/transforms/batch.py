@@ -44,6 +44,7 @@ class BatchTracer(Tracer):
     def __init__(self, interpreter: Interpreter, value: Any, dim: int) -> None:
         self.interpreter = interpreter
         self.below = value
+        self.box_place = self.box_views = None
         self.dim: int = dim
 
     @property

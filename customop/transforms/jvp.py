@@ -50,6 +50,7 @@ class JvpTracer(Tracer):
     def __init__(self, interpreter: Interpreter, value: Any, tangent: Any) -> None:
         self.interpreter = interpreter
         self.below = value
+        self.box_place = self.box_views = None
         self.tangent: Any = tangent
 
 
@@ -62,11 +63,22 @@ class JvpInterpreter(Interpreter):
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run the operator below, and compute the tangent of its result."""
-        primals = self.unwrap(args)
-        tangents = [map_outline(value, self._tangent) for value in args]
+        primals = list(args)
+        tangents: list[Any] = [None] * len(primals)
+        moves = False
+        for slot in op.array_slots:
+            value = primals[slot]
+            if type(value) is JvpTracer and value.interpreter is self:
+                primals[slot] = value.below
+                tangents[slot] = value.tangent
+                moves = moves or value.tangent is not None
+        for slot in op.nested_slots:
+            tangents[slot] = map_outline(primals[slot], self._tangent)
+            primals[slot] = map_nested(primals[slot], self.lower)
+            moves = moves or any(t is not None for t in flat(tangents[slot]))
         if op.schema.written:
             raise self._no_write(op, args)
-        if not _any_moves(op, tangents):
+        if not moves:  # only constants
             return map_nested(op.invoke(primals), self.constant)
         rule = op.find_rule(JVP)
         if rule is None:
@@ -115,15 +127,6 @@ class JvpInterpreter(Interpreter):
             parameter=name,
             kind="jvp",
         )
-
-
-def _any_moves(op: RuleTable, tangents: Sequence[Any]) -> bool:
-    """Whether an argument of a call has a tangent: it is not made of constants alone."""
-    for slot in op.array_slots:
-        if tangents[slot] is not None:
-            return True
-    nested = [flat(tangents[slot]) for slot in op.nested_slots]
-    return any(t is not None for leaves in nested for t in leaves)
 
 
 def _misfit(op: RuleTable, rule: Any, what: str) -> GradientError:

@@ -153,10 +153,14 @@ def _constant_lines(op: RuleTable) -> list[str]:
 def _view_lines(op: RuleTable) -> list[str]:
     """Lines that do what `connect` does, without the frame: 150 ns less."""
     if op.view_slot < 0:
-        return []
+        return ["    tracer.box_place = tracer.box_views = None"]
+    parent = f"args[{op.view_slot}]"
     return [
         "    tracer.box_place = (op, args, 0)",
-        f"    args[{op.view_slot}].box_views[id(tracer)] = ref(tracer)",
+        "    tracer.box_views = None",
+        f"    views = {parent}.box_views",
+        f"    if views is None: views = {parent}.box_views = {{}}",
+        "    views[id(tracer)] = ref(tracer)",
     ]
 
 

@@ -32,6 +32,7 @@ class GradTracer(Tracer):
     def __init__(self, interpreter: GradInterpreter, value: Any, node: Any) -> None:
         self.interpreter: Interpreter = interpreter
         self.below = value
+        self.box_place = self.box_views = None
         self.node: Any = node
 
     @property
