@@ -119,7 +119,22 @@ def handle_boxes(
     out = handle(op, tuple(args))
     if op.view_slot >= 0:
         connect_results(op, given, args, out)
-    return out
+    return _with_written(op, given, out) if op.schema.written else out
+
+
+def _with_written(op: RuleTable, given: Sequence[Any], out: Any) -> Any:
+    """A result with the written arguments that it returns: they are the same arrays."""
+    schema = op.schema
+    written = {
+        p.alias.name: value
+        for p, value in zip(schema.parameters, given, strict=True)
+        if p.alias is not None and p.alias.is_write and is_traced(value)
+    }
+    parts = list(out) if schema.is_tuple else [out]
+    for i, (r, part) in enumerate(zip(schema.returns, parts, strict=False)):
+        if r.alias is not None and r.alias.name in written and is_traced(part):
+            parts[i] = written[r.alias.name]
+    return tuple(parts) if schema.is_tuple else parts[0]
 
 
 def connect_results(

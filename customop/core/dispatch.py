@@ -101,7 +101,7 @@ def dispatch(op: RuleTable, args: Sequence[Any]) -> Any:  # noqa: C901, PLR0912 
     if not top.alive:
         raise leaked(op, top)
     handle = observed(op, top, top.handle, args) if watched_by else top.handle
-    if is_mixed or op.view_slot >= 0:
+    if is_mixed or op.has_aliases:
         return handle_boxes(handle, top, op, args)
     return handle(op, args)
 

@@ -116,6 +116,8 @@ class RuleTable:
         )
         # The argument that results are views of; -1 if they are fresh.
         self.view_slot: int = _viewed(schema)
+        # Whether results are views of arguments, or the written arguments themselves.
+        self.has_aliases: bool = self.view_slot >= 0 or bool(schema.written)
         self.sees_seed: bool = Tag.nondeterministic_seeded in definition.tags or any(
             GENERATOR in parts(p.type) for p in schema.parameters
         )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-import numpy as np
-
 from customop.arrays.describe import describe
 from customop.arrays.kinds import TRACED, add_array_class, device_of
 from customop.arrays.lost import SETITEM, Refusal, asked_by_setitem
@@ -180,7 +178,7 @@ class Tracer(ArrayMethods):
         raise self._lost("tolist() of", "the array as it is")
 
     def __copy__(self) -> Any:
-        return np.copy(self)
+        return self.copy()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return self.__copy__()

@@ -36,7 +36,7 @@ __all__ = [
 def as_input(value: Any, what: str) -> Any:
     """An input of a transform: an array of floats, or a Python float as one."""
     if isinstance(value, float | complex) and not isinstance(value, np.generic):
-        return np.asarray(value)
+        return np.asarray(value)[()]  # a scalar, which x += 1 does not write
     if not is_array(value):
         raise GradientError(
             f"{what} must be an array of floats, got {show(value)}",

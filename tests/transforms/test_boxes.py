@@ -420,6 +420,38 @@ def test_formulas_do_not_write_their_gradient() -> None:
         co.grad(lambda v: np.sum(co.grad(lambda x: np.sum(op(x) * x))(v)))(X)
 
 
+# ---- scalars ----
+
+
+def test_a_float_is_a_scalar() -> None:
+    """``x += 1`` of a Python float makes a new value, of an array it writes."""
+
+    def fn(x: Any) -> Any:
+        y = x
+        x *= 3.0
+        return x * y
+
+    assert co.grad(fn)(2.0) == 12.0
+    assert co.grad(fn)(np.array(2.0)) == 36.0
+    assert co.jvp(fn, (2.0,), (1.0,)) == (12.0, 12.0)
+    np.testing.assert_array_equal(co.vmap(fn)(np.array([2.0, 3.0])), [12.0, 27.0])
+
+
+def test_arrays_without_axes() -> None:
+    """What NumPy gives as an array without axes is written, also in rows."""
+
+    def fn(x: Any) -> Any:
+        total = np.zeros_like(np.sum(x))
+        same, other = total, np.where(x[0] > 0.0, x[0], 0.5)
+        total += np.sum(x)
+        alias = other
+        alias *= 2.0
+        return same + other
+
+    np.testing.assert_allclose(co.vmap(fn)(np.stack([X, -X])), [fn(X), fn(-X)])
+    np.testing.assert_allclose(co.grad(fn)(X), slopes(fn, X), rtol=1e-6)
+
+
 # ---- variables ----
 
 
@@ -489,6 +521,25 @@ def test_a_view_operator_of_a_user() -> None:
         return np.concatenate([new, x[1:]])
 
     np.testing.assert_allclose(co.grad(written)(X), [3.0, 1.0, 1.0])
+
+
+def test_an_operator_that_writes_returns_the_same_array() -> None:
+    """Under vmap too: a later write of its result is seen in the argument."""
+    op = co.custom_op(
+        "boxes::add_one_",
+        lambda x: np.add(x, 1.0, out=x),
+        mutates_args=("x",),
+        schema="(Array(a!) x) -> Array(a!)",
+        tags=(co.Tag.inplace, co.Tag.pointwise),
+    )
+
+    def fn(x: Any) -> Any:
+        y = x * 1.0
+        z = op(y)
+        z *= 3.0
+        return y
+
+    np.testing.assert_array_equal(co.vmap(fn)(np.stack([X, X]))[0], fn(X))
 
 
 def test_interpreters_of_users_have_boxes() -> None:
