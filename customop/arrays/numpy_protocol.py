@@ -506,16 +506,17 @@ class ArrayMethods(WritingMethods):
     ) -> Any:
         if len(classes) > 1 and any_foreign(classes, "__array_function__"):
             return NotImplemented
+        if function in _MAKERS:
+            return self._make(function, args, kwargs)
+        if kwargs or len(args) > 1:
+            return _run(function, args, kwargs, self)
+        return call_numpy(function, *args)
+
+    def _make(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """A result that is an array of its own: a buffer, or one without axes."""
         if function in _BY_SHAPE and kwargs.get("device") is None:
             kwargs = {**kwargs, "device": device_of(self)}
-        if kwargs or len(args) > 1:
-            found = _run(function, args, kwargs, self)
-        else:
-            found = call_numpy(function, *args)
-        return self._as_box(function, found) if function in _MAKERS else found
-
-    def _as_box(self, function: Any, found: Any) -> Any:
-        """A result that is an array of its own: a buffer, or one without axes."""
+        found = _run(function, args, kwargs, self)
         if function not in _NEVER_SCALARS:
             return self.box_like(found)  # buffers take traced values later
         if is_traced(found) and not found.shape:

@@ -144,7 +144,8 @@ class Interpreter(ABC):
     def take_out(self, value: Any) -> Any:
         """As `lower`, for a result that goes to the user, who may write it."""
         if isinstance(value, Tracer):
-            return frozen(value.below if value.interpreter is self else value)
+            below = value.below if value.interpreter is self else value
+            return frozen(below) if isinstance(below, Tracer) else below
         return value
 
     # ---- writing in place ----
