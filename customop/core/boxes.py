@@ -157,8 +157,11 @@ def connect_results(
             connect(leaf, op, (*args[:slot], parent, *args[slot + 1 :]), number)
 
 
-def views_another(box: Tracer) -> bool:
-    """Whether NumPy's array would be a view of another one."""
+def views_another(box: Tracer, known: dict[int, Any] | None = None) -> bool:
+    """Whether NumPy's array would be a view of another one.
+
+    `known` has strides that were worked out before, see `strides_of_box`.
+    """
     place = box.box_place
     if type(place) is not tuple:
         return False
@@ -166,7 +169,9 @@ def views_another(box: Tracer) -> bool:
     if is_scalar(args[op.view_slot]):
         return False  # NumPy copies scalars
     rule = op.find_rule(is_view)
-    return rule is None or bool(rule(strides_of_box(args[op.view_slot]), *args))
+    if rule is None:
+        return True
+    return bool(rule(strides_of_box(args[op.view_slot], known), *args))
 
 
 def place_of(view: Tracer) -> Place:
@@ -201,6 +206,7 @@ def is_empty(box: Tracer) -> bool:
 
 def _empty_views(box: Tracer) -> None:
     """Empty all views of a box, and views of these."""
+    known: dict[int, Any] = {}
     parents: list[Any] = [box]
     while parents:
         parent = parents.pop()
@@ -211,7 +217,7 @@ def _empty_views(box: Tracer) -> None:
         for view in [found() for found in views.values()]:
             if view is None or is_empty(view):
                 continue
-            if not views_another(view):
+            if not views_another(view, known):
                 view.box_place = None
                 continue
             for name in view.content:
@@ -236,24 +242,37 @@ def is_scalar(box: Any) -> bool:
     return isinstance(value, np.generic) or is_fake(value)
 
 
-def strides_of_box(box: Tracer) -> tuple[int, ...]:
+def strides_of_box(box: Tracer, known: dict[int, Any] | None = None) -> tuple[int, ...]:
     """Strides that NumPy's array would have.
 
     They decide whether a reshape is a view. A written array keeps those it had before.
+    `known` keeps them by the identity of a box, for the next question in one write.
     """
-    place = box.box_place
-    if type(place) is Pinned:
-        return place.strides
-    if type(place) is not tuple:
-        return _own_strides(box)
-    op, args, number = place
+    known = {} if known is None else known
+    chain = []
+    while type(box.box_place) is tuple and id(box) not in known:
+        chain.append(box)
+        op, args, _ = box.box_place
+        box = args[op.view_slot]
+    if id(box) not in known:
+        place = box.box_place
+        known[id(box)] = place.strides if type(place) is Pinned else _own_strides(box)
+    for view in reversed(chain):
+        known[id(view)] = _strides_of_view(view, known)
+        box = view
+    found: tuple[int, ...] = known[id(box)]
+    return found
+
+
+def _strides_of_view(view: Tracer, known: dict[int, Any]) -> tuple[int, ...]:
+    """Strides that the fake kernel gives a view, from those of what it is a view of."""
+    op, args, number = place_of(view)
     slot = op.view_slot
     parent = args[slot]
     row = op.rows.get(FAKE)
     if row is None:
-        return _own_strides(box)
-    strides = strides_of_box(parent)
-    like = make_fake(tuple(parent.shape), dtype_of(parent), strides, "cpu")
+        return _own_strides(view)
+    like = make_fake(tuple(parent.shape), dtype_of(parent), known[id(parent)], "cpu")
     found = row.fn(*args[:slot], like, *args[slot + 1 :])
     return strides_of(flat(found)[number])
 
@@ -317,7 +336,8 @@ def fill(box: Any, new: Any) -> None:
 
 def write(box: Tracer, new: Any) -> None:
     """Write a whole new value of the shape and dtype of a box."""
-    while views_another(box):
+    known: dict[int, Any] = {}
+    while views_another(box, known):
         op, args, _ = place_of(box)
         _check_level(box, new)
         rule = op.find_rule(write_back)

@@ -169,6 +169,21 @@ def test_complex_parts() -> None:
     np.testing.assert_allclose(co.grad(fn)(X), slopes(fn, X), rtol=1e-6)
 
 
+def test_a_long_chain_of_views() -> None:
+    """Views of views need no recursion, and time in proportion."""
+
+    def fn(x: Any) -> Any:
+        y = x * 1.0
+        view = y
+        for _ in range(2000):
+            view = view[:]
+        y *= 2.0
+        view += x
+        return np.sum(y * x)
+
+    np.testing.assert_allclose(co.grad(fn)(X), 6.0 * X)
+
+
 # ---- what was saved stays ----
 
 
