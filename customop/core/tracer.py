@@ -58,15 +58,14 @@ class Tracer(ArrayMethods):
     if TYPE_CHECKING:
         # What came in as an argument of the transform.
         box_origin: Any
-        # Where a view comes from, or what is known of an array of its own.
-        box_place: boxes.Place | boxes.Pinned | None
-        # Views that are up to date.
-        box_views: dict[int, Any] | None
 
     def __init__(self, interpreter: Interpreter, value: Any) -> None:
         self.interpreter: Interpreter = interpreter
         self.below: Any = value
-        self.box_place = self.box_views = None
+        # Where a view comes from, or what is known of an array of its own: see `boxes`.
+        self.box_place: Any = None
+        # Views that are up to date.
+        self.box_views: Any = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -78,10 +77,7 @@ class Tracer(ArrayMethods):
     if not TYPE_CHECKING:  # with it, type checkers accept every misspelled name
 
         def __getattr__(self, name: str) -> Any:
-            """Slots not set: those of most boxes, and the content of a stale view."""
-            if name == "box_views":
-                self.box_views = {}
-                return self.box_views
+            """Slots that are not set, such as the content of a stale view."""
             if name.startswith("box_"):
                 return None
             if name in self.content and self.box_place is not None:

@@ -66,13 +66,6 @@ class MaskedElements(NDArrayOperatorsMixin):
         self.mask: Any = mask
         self.elements: Any = elements
 
-    @property
-    def shape(self) -> NoReturn:
-        """Raise: it depends on data."""
-        raise _unknown("is used as an array")
-
-    size = ndim = dtype = T = shape
-
     def __len__(self) -> int:
         raise _unknown("is used as an array")
 
@@ -82,6 +75,7 @@ class MaskedElements(NDArrayOperatorsMixin):
     def __array_function__(self, *args: Any) -> NoReturn:
         raise _unknown("is used as an array")
 
+    # `shape` too: it depends on data.
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)

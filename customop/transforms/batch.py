@@ -44,7 +44,8 @@ class BatchTracer(Tracer):
     def __init__(self, interpreter: Interpreter, value: Any, dim: int) -> None:
         self.interpreter = interpreter
         self.below = value
-        self.box_place = self.box_views = None
+        self.box_place: Any = None
+        self.box_views: Any = None
         self.dim: int = dim
 
     @property

@@ -50,7 +50,8 @@ class JvpTracer(Tracer):
     def __init__(self, interpreter: Interpreter, value: Any, tangent: Any) -> None:
         self.interpreter = interpreter
         self.below = value
-        self.box_place = self.box_views = None
+        self.box_place: Any = None
+        self.box_views: Any = None
         self.tangent: Any = tangent
 
 

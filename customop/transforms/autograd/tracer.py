@@ -32,7 +32,8 @@ class GradTracer(Tracer):
     def __init__(self, interpreter: GradInterpreter, value: Any, node: Any) -> None:
         self.interpreter: Interpreter = interpreter
         self.below = value
-        self.box_place = self.box_views = None
+        self.box_place: Any = None
+        self.box_views: Any = None
         self.node: Any = node
 
     @property
