@@ -21,6 +21,7 @@ from customop.mypy.calls import Call
 from customop.mypy.constants import constant, constant_or
 from customop.mypy.functions import Function, stand_in
 from customop.mypy.hints import Unfamiliar, annotation_of, device_of, plain_class
+from customop.mypy.kinds import registered_kinds
 from customop.mypy.notes import noted
 from customop.mypy.records import Record, plain
 from customop.mypy.rules import check_kinds
@@ -114,7 +115,12 @@ class Draft:
             shown = replace(
                 schema, parameters=tuple(map(self._shown, schema.parameters))
             )
-            known |= {"plain": plain(schema), "shown": str(shown)}
+            kinds = registered_kinds(self._survey, self._function.node, self._name)
+            known |= {
+                "plain": plain(schema),
+                "shown": str(shown),
+                "kinds": tuple(kinds),
+            }
         return Record(self._name, unsure=tuple(self._unsure), **known)
 
     def _shown(self, p: Parameter) -> Parameter:

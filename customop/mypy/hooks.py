@@ -44,6 +44,7 @@ from customop.mypy.calls import AnyContext, Call, checker, misshapen, mixed
 from customop.mypy.definitions import Draft, schema_of
 from customop.mypy.functions import Function, function_of, innermost_decorator
 from customop.mypy.imports import may_define
+from customop.mypy.kinds import with_kinds
 from customop.mypy.names import is_ours, own_name
 from customop.mypy.numpy_calls import (
     is_numpy_function,
@@ -434,6 +435,13 @@ def _packet_call(plugin: CustomOpPlugin, context: MethodSigContext) -> FunctionL
     return items or context.default_signature
 
 
+def _call_of_kinds(context: MethodSigContext) -> FunctionLike:
+    record, default = recall(context.type), context.default_signature
+    if record is None or not record.kinds or not isinstance(default, CallableType):
+        return default
+    return with_kinds(checker(context), default, record.kinds)
+
+
 _ATTRIBUTES = {
     Namespaces.__name__: _namespace,
     OperatorNamespace.__name__: _packet,
@@ -484,8 +492,10 @@ class CustomOpPlugin(Plugin):
         self, fullname: str
     ) -> Callable[[MethodSigContext], FunctionLike] | None:
         """The answer for the types of a packet's overloads."""
-        is_packet = own_name(fullname) == OperatorPacket.__call__.__qualname__
-        return partial(_packet_call, self) if is_packet else None
+        name = own_name(fullname)
+        if name == OperatorPacket.__call__.__qualname__:
+            return partial(_packet_call, self)
+        return _call_of_kinds if name == "Operator.__call__" else None
 
     def get_additional_deps(self, file: MypyFile) -> list[tuple[int, str, int]]:
         """No dependencies; a module was read, so what is known may be out of date."""

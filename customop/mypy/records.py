@@ -62,6 +62,8 @@ class Record:
         Parameters of a rule kind; empty for others.
     key : str
         Default dispatch key of a library.
+    kinds : tuple of str
+        Kinds of arrays for which the module of an operator registers kernels.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Record:
     is_sure: bool = False
     takes: str = ""
     key: str = ""
+    kinds: tuple[str, ...] = ()
 
     @property
     def has_schema(self) -> bool:
@@ -132,7 +135,9 @@ def array_shape(declared: SchemaType | None) -> Shape | None:
 @lru_cache(maxsize=4096)
 def _read(text: str) -> Record:
     found: dict[str, Any] = json.loads(text)
-    return Record(**{**found, "unsure": tuple(found["unsure"])})
+    return Record(
+        **{**found, "unsure": tuple(found["unsure"]), "kinds": tuple(found["kinds"])}
+    )
 
 
 def recall(mypy_type: Type | None) -> Record | None:

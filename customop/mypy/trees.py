@@ -45,6 +45,7 @@ SourceOfFunction = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 # Functions and methods that register a fake kernel, or can.
 _REGISTERING = ("register_fake", "impl")
+_OF_KERNELS = ("register_kernel", "register_fake")
 # Those that register a gradient, or can.
 _WITH_GRADIENT = (
     *("register_autograd", "register_jvp", "register", "impl", "fallback"),
@@ -98,6 +99,7 @@ class Survey:
         self._attributes: set[tuple[object, str]] = set()
         self._registering: list[NameExpr | MemberExpr] = []
         self._with_gradient: list[NameExpr | MemberExpr] = []
+        self.registering_kernels: list[CallExpr | MemberExpr] = []
         self._defining: dict[str, list[CallExpr]] = defaultdict(list)
         for node in _nodes(tree.defs):
             self._note(node)
@@ -106,16 +108,28 @@ class Survey:
         if isinstance(node, Decorator):
             self._decorated |= dict.fromkeys(node.original_decorators, node)
         elif isinstance(node, NameExpr | MemberExpr):
-            if node.name in _REGISTERING:
-                self._registering.append(node)
-            if node.name in _WITH_GRADIENT:
-                self._with_gradient.append(node)
+            self._note_name(node)
         elif isinstance(node, AssignmentStmt):
             for target in node.lvalues:
                 if isinstance(target, MemberExpr) and isinstance(target.expr, RefExpr):
                     self._attributes.add((target.expr.node, target.name))
-        elif isinstance(node, CallExpr) and _defines(node):
+        elif isinstance(node, CallExpr):
+            self._note_call(node)
+
+    def _note_name(self, node: NameExpr | MemberExpr) -> None:
+        if node.name in _REGISTERING:
+            self._registering.append(node)
+        if node.name in _WITH_GRADIENT:
+            self._with_gradient.append(node)
+        if isinstance(node, MemberExpr) and node.name == "register_fake":
+            self.registering_kernels.append(node)
+
+    def _note_call(self, node: CallExpr) -> None:
+        callee = node.callee
+        if _defines(node):
             self._defining[_defined_name(node)].append(node)
+        elif isinstance(callee, NameExpr | MemberExpr) and callee.name in _OF_KERNELS:
+            self.registering_kernels.append(node)
 
     @property
     def defined(self) -> list[str]:

@@ -119,6 +119,7 @@ def rules_by_name() -> None:
 
 def links(x: F64) -> None:
     scale.register_fake(lambda x, factor=2.0: co.fake_like(x))("x")
+    # by plugin: type-var
     # by mypy: arg-type
     # by pyright: reportArgumentType
     scale.register_autograd(backward)(x, "2")
