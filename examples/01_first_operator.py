@@ -40,7 +40,7 @@ except co.ArgumentError as error:
 
 @softplus.register_fake
 def _(x: np.ndarray, beta: float) -> co.FakeArray:
-    return co.fake_like(x)
+    return co.fake_like(x, dtype=np.result_type(x.dtype, beta))
 
 
 planned = softplus(co.FakeArray((1000, 1000), np.float32))

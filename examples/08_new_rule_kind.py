@@ -35,7 +35,11 @@ def keep_growth(ctx, inputs, output):
 compound.register_autograd(
     lambda ctx, grad: (grad * ctx.growth, None, None), setup_context=keep_growth
 )
-compound.register_fake(lambda capital, rate, years: co.fake_like(capital))
+compound.register_fake(
+    lambda capital, rate, years: co.fake_like(
+        capital, dtype=np.result_type(capital.dtype, rate)
+    )
+)
 
 # Read the rule back from the table and call it.
 print(compound.rule(inverse)(np.array([121.0]), None, 0.1, 2))

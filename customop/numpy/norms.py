@@ -24,6 +24,7 @@ __all__: list[str] = []
 
 
 def _norm_kernel(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    x = x if x.dtype.kind in "fc" else x.astype(float)  # short integers wrap around
     squares = (x * x.conj()).real if x.dtype.kind == "c" else x * x
     return np.sqrt(squares.sum(axis=as_axis(axis), keepdims=keepdims))
 

@@ -31,6 +31,7 @@ from customop.testing.checks.check import SUCCESS, WAIVED, Check
 from customop.testing.checks.found import found_samples
 from customop.testing.checks.outcomes import Done, outcomes
 from customop.testing.checks.session import Session
+from customop.testing.checks.state import KernelState
 from customop.testing.close import check_bounds
 from customop.testing.inputs.find import registered_samples
 from customop.testing.inputs.memory import map_arrays
@@ -256,6 +257,7 @@ def _done(
     atol: float | None,
 ) -> Generator[Done, None, None]:
     """The outcomes of checks, in order."""
+    start = KernelState(op)
     is_call = args is not None or kwargs is not None
     given = [_given(op, args, kwargs)] if is_call else registered_samples(op)
     try:
@@ -265,7 +267,7 @@ def _done(
         yield from [Done("SKIPPED: no inputs are found", 0.0)] * (len(checks) - 1)
         return
     how = {"is_given": bool(given), "keeps_shapes": is_call}
-    session = Session(op, samples, rtol, atol, **how)
+    session = Session(op, samples, rtol, atol, start=start, **how)
     yield from outcomes(session, checks)
 
 

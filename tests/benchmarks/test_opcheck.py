@@ -24,7 +24,9 @@ def _define() -> Any:
     def keep(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.factor = inputs[1]
 
-    scale.register_fake(lambda x, factor: co.fake_like(x))
+    scale.register_fake(
+        lambda x, factor: co.fake_like(x, dtype=np.result_type(x.dtype, factor))
+    )
     scale.register_autograd(lambda ctx, g: (g * ctx.factor, None), setup_context=keep)
     scale.register_vmap(lambda info, in_dims, x, factor: (scale(x, factor), in_dims[0]))
     return scale

@@ -23,7 +23,7 @@ def define(name, slope=2.0, row=2.0):
 
     double.__name__ = name.rpartition("::")[2]
     op = co.custom_op(name, double, mutates_args=())
-    op.register_fake(lambda x: co.fake_like(x))
+    op.register_fake(lambda x: co.fake_like(x, dtype=np.result_type(x.dtype, 1.0)))
     op.register_autograd(lambda ctx, g: 2.0 * g)
     op.register_jvp(lambda primals, tangents: (op(*primals), slope * tangents[0]))
     op.register_vmap(lambda info, in_dims, x: (row * x, in_dims[0]))

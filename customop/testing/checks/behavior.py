@@ -33,6 +33,8 @@ _POISONS = (0x61, 0xAA)
 
 def check_determinism(session: Session, sample: Sample) -> str:
     """Equal inputs give equal results, in new memory, whatever was called in between."""
+    if not session.is_steady(sample):
+        return "it draws from a random state that cannot be set from here"
     first, second = (_poisoned(session, sample, poison) for poison in _POISONS)
     do = (
         "fill every element of arrays from np.empty, and keep no state between calls;"
@@ -41,7 +43,7 @@ def check_determinism(session: Session, sample: Sample) -> str:
     what = "between two calls on equal inputs"
     session.compare(second, first, what, do=do, exact=True)
     kept = [(name, copy.copy(leaf)) for name, leaf in first.effects]
-    _disturb(session, sample)
+    later = _on_others(session, sample)
     third = _poisoned(session, sample, _POISONS[0])
     session.compare(third, first, "after a call on other inputs", do=do, exact=True)
     for (name, before), (_, now) in zip(kept, first.effects, strict=True):
@@ -52,7 +54,25 @@ def check_determinism(session: Session, sample: Sample) -> str:
             continue
         if isinstance(a, np.ndarray) and a.size and np.may_share_memory(a, b):
             raise _shared(name)
+    _check_replayed(session, sample, third, later)
     return ""
+
+
+def _check_replayed(
+    session: Session, sample: Sample, third: Run, later: Sequence[Run | None]
+) -> None:
+    """Calls give the same from the state that the kernel had before all of them."""
+    do = "keep no results of earlier calls, or find them by all values that they depend on"
+    with session.start.rewound() as has_state:
+        if not has_state:
+            return
+        replayed = _on_others(session, sample)
+        last = _poisoned(session, sample, _POISONS[0])
+    what = "between a call and the same call after others"
+    pairs = [*zip(replayed, later, strict=True), (last, third)]
+    for early, late in pairs:
+        if early is not None and late is not None:
+            session.compare(late, early, what, do=do, exact=True)
 
 
 def _is_written(name: str) -> bool:
@@ -86,13 +106,16 @@ def _leave_behind(size: int, poison: int) -> None:
     held.clear()
 
 
-def _disturb(session: Session, sample: Sample) -> None:
-    """Call the operator on other inputs, which it may refuse."""
-    for others in _others(session, sample):
-        try:
-            session.call(others)
-        except Exception:  # noqa: BLE001, S112  # values it does not take
-            continue
+def _on_others(session: Session, sample: Sample) -> list[Run | None]:
+    """Runs of the operator on other inputs; None for one that it refuses."""
+    return [_attempt(session, others) for others in _others(session, sample)]
+
+
+def _attempt(session: Session, values: Sequence[Any]) -> Run | None:
+    try:
+        return session.call(values)
+    except Exception:  # noqa: BLE001  # values it does not take
+        return None
 
 
 def _others(session: Session, sample: Sample) -> Iterator[list[Any]]:
@@ -106,11 +129,12 @@ def _others(session: Session, sample: Sample) -> Iterator[list[Any]]:
 def _reversed(leaf: Any) -> Any:
     if not isinstance(leaf, np.ndarray) or leaf.size < 2:
         return _shifted(leaf)
-    return leaf.reshape(-1)[::-1].reshape(leaf.shape).copy()
+    out = leaf.reshape(-1)[::-1].reshape(leaf.shape).copy()
+    return out if (out != leaf).any() else _shifted(out)
 
 
 def _shifted(leaf: Any) -> Any:
-    """Another number for an array with one element."""
+    """Other numbers for an array of equal ones."""
     is_float = isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fc"
     return leaf * 0.5 if is_float else leaf
 

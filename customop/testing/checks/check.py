@@ -125,7 +125,9 @@ def at_smallest(
     is_taken = _runs(session, sample)
 
     def found(other: Sample) -> Exception | None:
-        own = Session(session.op, [other], session.rtol, session.atol)
+        own = Session(
+            session.op, [other], session.rtol, session.atol, start=session.start
+        )
         if is_taken and not _runs(own, other):
             return None  # the operator refuses it, which is another fault
         seen = _found_by(check, own, other)[1]

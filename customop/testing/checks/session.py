@@ -18,6 +18,7 @@ from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.errors import OpCheckError
 from customop.schema.tags import Tag
+from customop.testing.checks.state import KernelState
 from customop.testing.close import assert_close
 from customop.testing.fault import Fault
 from customop.testing.inputs.memory import fresh
@@ -65,6 +66,8 @@ class Session:
         Whether the user has passed or registered the samples; else they were found.
     keeps_shapes : bool
         Whether their shapes belong together, as those of the arguments of one call.
+    start : KernelState
+        The state of the kernel and of the program before the first call.
     notes : list of str
         Remarks of the running check, for the table.
     """
@@ -78,6 +81,7 @@ class Session:
         "op",
         "rtol",
         "samples",
+        "start",
     )
 
     def __init__(
@@ -89,6 +93,7 @@ class Session:
         *,
         is_given: bool = True,
         keeps_shapes: bool = False,
+        start: KernelState | None = None,
     ) -> None:
         self.op: Operator[..., Any] = op
         self.samples: list[Sample] = list(samples)
@@ -96,6 +101,7 @@ class Session:
         self.atol: float | None = atol
         self.is_given: bool = is_given
         self.keeps_shapes: bool = keeps_shapes
+        self.start: KernelState = KernelState(op) if start is None else start
         self.notes: list[str] = []
         # Purpose and identity of a sample -> the sample and a result. The sample is kept
         # so that no other gets its identity.
@@ -117,14 +123,19 @@ class Session:
         """Run a kernel without checks; by default the one that a call would take."""
         op = self.op
         about_to_run(lambda: call_of(op.schema, values))
-        if op.sees_seed:
-            np.random.seed(_SEED)  # noqa: NPY002  # what operators may use
+        self.seed()
         chosen, positional, keywords, proof = select(op, values)
         given = [*positional, *keywords.values()]
         if isinstance(proof, Proof):
             given = list(proof.args)
         out = split_call(op, chosen if kernel is None else kernel, given)
         return self.run_of(out, given)
+
+    def seed(self) -> None:
+        """Let a random operator draw the same numbers again."""
+        if self.op.sees_seed:
+            np.random.seed(_SEED)  # noqa: NPY002  # what operators may use
+            self.start.reseed()
 
     def run_of(self, out: Any, values: Sequence[Any]) -> Run:
         """The results of a call, and what it has written."""
@@ -143,6 +154,18 @@ class Session:
         """The run of the operator on a sample; done once."""
         run: Run = self.once("run", sample, lambda: self.call(self.values(sample)))
         return run
+
+    def is_steady(self, sample: Sample) -> bool:
+        """Whether equal calls give equal results where the tags allow others."""
+        if Tag.nondeterministic_seeded not in self.op.tags:
+            return True
+        steady: bool = self.once("steady", sample, lambda: self._repeats(sample))
+        return steady
+
+    def _repeats(self, sample: Sample) -> bool:
+        again = self.call(self.values(sample))
+        pairs = zip(self.expected(sample).effects, again.effects, strict=True)
+        return all(same_bits(a, b) for (_, a), (_, b) in pairs)
 
     def once(self, what: str, sample: Sample, work: Callable[[], Any]) -> Any:
         """The result of `work` for a sample, computed for the first check that asks."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from customop.errors import ContractError
 from customop.schema.tags import Tag
 from customop.testing.checks.agreement import compare_fake
 from customop.testing.checks.behavior import check_determinism
+from customop.testing.checks.contract import call_noted
 from customop.testing.checks.session import (
     Run,
     Session,
@@ -56,13 +58,15 @@ def check_layouts(session: Session, sample: Sample) -> str:
     """A call does the same however its arrays lie in memory."""
     plain = [map_nested(value, _in_c_order) for value in session.values(sample)]
     try:
-        expected = session.call(plain)
+        expected, is_usual = call_noted(session, plain)
     except Exception:  # noqa: BLE001  # it refuses these values in any layout
         return "the kernel refuses these values"
     try:
-        found = session.call(session.values(sample))
+        found, fault = call_noted(session, session.values(sample))
     except Exception:  # noqa: BLE001  # refused, which is not a wrong answer
         return "the kernel refuses this layout"
+    if fault is not None and is_usual is None:
+        raise fault
     try:
         session.compare(
             found,
@@ -83,6 +87,8 @@ _UNSTEADY = "equal calls give other results, see test_determinism"
 
 def _is_unsteady(session: Session, sample: Sample) -> bool:
     """Whether results differ without another layout or dtype."""
+    if not session.is_steady(sample):
+        return True
     try:
         check_determinism(session, sample)
     except Fault:
@@ -132,32 +138,26 @@ def _has_outline(real: Any, fake: Any) -> bool:
 
 
 def in_dtypes(session: Session, sample: Sample) -> Iterator[Sample]:
-    """The sample in other dtypes, with a note where the fake kernel is wrong for one.
-
-    Most kernels on floats turn integers into floats, and most of their fake kernels
-    are `fake_like`. This is worth a note, and not a fault.
-    """
-    left_out: list[Sample] = []
-    yield from dtypes(session.op, sample, left_out)
-    session.notes += [
-        f"for {other.note} the kernel returns another dtype than its fake kernel"
-        for other in left_out[:1]
-    ]
+    """The sample in other dtypes."""
+    return dtypes(session.op, sample)
 
 
 def check_dtypes(session: Session, sample: Sample) -> str:
     """A call on another dtype refuses it, or gives the same numbers."""
     values = session.values(sample)
     try:
-        found = session.call(values)
+        found, fault = call_noted(session, values)
     except Exception:  # noqa: BLE001  # refused, which is not a wrong answer
         return "the kernel refuses this dtype"
-    letters = {leaf.dtype.kind for leaf in flat(values) if isinstance(leaf, np.ndarray)}
-    wider = [(letters & {"f", "c"}, _wide_floats), (letters & {"i"}, _wide_numbers)]
-    for wide in (fn for is_used, fn in wider if is_used):
-        others = [map_nested(value, wide) for value in session.values(sample)]
+    for widen in _WIDER:
+        others = [map_nested(value, widen) for value in session.values(sample)]
+        if not _are_changed(values, others):
+            continue
+        if fault is not None and not _has_fault(session, others):
+            raise fault
         try:
-            _compare_numbers(session, sample, found, others)
+            if _are_compared(session, sample, found, others):
+                break
         except Fault:
             if _is_unsteady(session, sample):
                 return _UNSTEADY
@@ -170,55 +170,144 @@ def check_dtypes(session: Session, sample: Sample) -> str:
         raise Fault(
             error.what.removeprefix(f"{session.op.qualname}: "),
             *error.where[:1],
-            do="give the fake kernel the dtype that the kernel returns, such as"
-            " np.result_type(x, float), or raise a TypeError in both for dtypes that"
-            " the operator does not take",
+            "the first call on it raises a ContractError",
+            do=_remedy(session, sample),
         ) from None
 
 
-def _wide_floats(leaf: Any) -> Any:
-    """Short floats as float64, short complex numbers as complex128."""
-    if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in "fc":
+def _has_fault(session: Session, values: Sequence[Any]) -> bool:
+    """Whether the memory of these values, too, is written or returned."""
+    try:
+        return call_noted(session, values)[1] is not None
+    except Exception:  # noqa: BLE001  # a dtype that it refuses
+        return False
+
+
+def _are_changed(values: Sequence[Any], others: Sequence[Any]) -> bool:
+    pairs = zip(arrays_of(values), arrays_of(others), strict=True)
+    return any(a.dtype != b.dtype for a, b in pairs)
+
+
+# ---- what to do about a wrong dtype ----
+
+# How to write the dtype of a result, and that dtype for the one of an argument.
+_FORMULAS: dict[str, Callable[[np.dtype[Any]], np.dtype[Any]]] = {
+    "np.result_type(x.dtype, 1.0)": lambda d: np.result_type(d, 1.0),
+    "np.result_type(x.dtype, np.float16)": lambda d: np.result_type(d, np.float16),
+    "np.result_type(x.dtype, np.float64)": lambda d: np.result_type(d, np.float64),
+    "np.result_type(x.dtype, 1)": lambda d: np.result_type(d, 1),
+    "np.sum(np.empty(0, x.dtype)).dtype": lambda d: np.sum(np.empty(0, d)).dtype,
+    "np.empty(0, x.dtype).real.dtype": lambda d: np.empty(0, d).real.dtype,
+    "x.dtype": lambda d: d,
+}
+_TRIED = ("f8", "f4", "f2", "i8", "i4", "i1", "u1", "?", "c16")
+
+
+def _remedy(session: Session, sample: Sample) -> str:
+    """How to write the dtype that the kernel returns, or to refuse this one."""
+    return (
+        "give the fake kernel the dtype of the result,"
+        f" dtype={_formula(session, sample)}; or refuse this dtype:"
+        f" {_to_refuse(session)}"
+    )
+
+
+def _to_refuse(session: Session) -> str:
+    slots = session.op.array_slots
+    name = session.op.schema.parameters[slots[0]].name if slots else "x"
+    return (
+        f"annotate '{name}' as NDArray[np.floating], or raise a TypeError in the kernel"
+    )
+
+
+def _formula(session: Session, sample: Sample) -> str:
+    seen = list(_seen_dtypes(session, sample))
+    kinds = {out for _, out in seen}
+    if len(kinds) == 1:
+        return f"np.{next(iter(kinds)).name.replace('bool', 'bool_')}"
+    for text, formula in _FORMULAS.items():
+        if all(formula(given) == out for given, out in seen):
+            return text
+    return "np.result_type(x.dtype, float), or what fits"
+
+
+def _seen_dtypes(
+    session: Session, sample: Sample
+) -> Iterator[tuple[np.dtype[Any], np.dtype[Any]]]:
+    """Dtypes that the kernel takes in all arrays, with those of its first result."""
+    for dtype in map(np.dtype, _TRIED):
+        values = [
+            map_nested(v, partial(_in_dtype, dtype)) for v in session.values(sample)
+        ]
+        try:
+            out = arrays_of(session.call(values).out)
+        except Exception:  # noqa: BLE001, S112  # a dtype that it refuses
+            continue
+        yield dtype, out[0].dtype
+
+
+def _in_dtype(dtype: np.dtype[Any], leaf: Any) -> Any:
+    return leaf.astype(dtype) if isinstance(leaf, np.ndarray) else leaf
+
+
+# ---- the same numbers ----
+
+
+def _as_float(leaf: Any) -> Any:
+    """Floats as float64, complex numbers as complex128, integers as floats."""
+    if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in "ifc":
         return leaf
-    wide = np.result_type(leaf.dtype, np.float64)
-    return leaf.astype(wide) if wide.itemsize > leaf.dtype.itemsize else leaf
+    return leaf.astype(np.result_type(leaf.dtype, np.float64).newbyteorder("="))
 
 
-def _wide_numbers(leaf: Any) -> Any:
-    """Signed integers as floats too; unsigned ones, which wrap around, stay."""
-    if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "i":
-        return leaf.astype(np.float64)
-    return _wide_floats(leaf)
+def _as_integer(leaf: Any) -> Any:
+    """Integers as int64, which holds what short ones cannot."""
+    is_whole = isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iu"
+    return leaf.astype(np.int64) if is_whole else leaf
 
 
+_WIDER = (_as_float, _as_integer)
 # Elements that a message shows.
 _SHOWN = 10
 
 
-def _compare_numbers(
+def _are_compared(
     session: Session, sample: Sample, found: Run, others: Sequence[Any]
-) -> None:
-    """The same numbers as float64 give the same results, as far as dtypes can hold."""
+) -> bool:
+    """Raise unless wider dtypes give the same results; False where they are refused."""
     if session.op.schema.written:  # a written array keeps its dtype
-        return
+        return True
     try:
         expected = session.call(others)
     except Exception:  # noqa: BLE001  # integers that are indices, say
-        return
+        return False
     given = [_loosest(x.dtype) for x in arrays_of(session.bound(sample))]
     for (name, a), (_, b) in zip(found.effects, expected.effects, strict=True):
         short, wide = host(a), host(b)
         if _same_numbers(short, wide, max(given, default=0.0)):
             continue
+        wider = next(x.dtype.name for x in arrays_of(others) if x.dtype.kind in "ifc")
         raise Fault(
             f"{name} has other values for {sample.note or 'this dtype'} than for"
-            " the same numbers as float64",
+            f" the same numbers as {wider}",
             f"{short.tolist()} and {wide.tolist()}"
             if short.size < _SHOWN
             else f"{short.dtype} and {wide.dtype}",
-            do="compute in the dtype of the arguments, or raise a TypeError for"
-            " dtypes that the kernel does not take",
+            do=_to_compute(session, sample),
         )
+    return True
+
+
+def _to_compute(session: Session, sample: Sample) -> str:
+    if any(x.dtype.kind in "iu" for x in arrays_of(session.bound(sample))):
+        return (
+            "widen short integers before the kernel computes: x.astype(float); or refuse"
+            f" them: {_to_refuse(session)}"
+        )
+    return (
+        "compute in the dtype of the arguments, or raise a TypeError for dtypes that the"
+        " kernel does not take"
+    )
 
 
 def _same_numbers(short: Any, wide: Any, bound: float) -> bool:
@@ -228,20 +317,38 @@ def _same_numbers(short: Any, wide: Any, bound: float) -> bool:
     """
     if not (is_array(short) and is_array(wide)):
         return True
-    if short.dtype.kind not in "ifc" or not short.dtype.isnative:
+    if short.dtype.kind not in "iufc":
         return True
-    if short.shape != wide.shape or wide.dtype.kind not in "ifc":
+    if short.shape != wide.shape or wide.dtype.kind not in "iufc":
         return bool(short.shape == wide.shape)
+    if short.dtype.kind in "iu":
+        short, wide = _held(short, wide)
+        return bool(np.all(np.abs(short - wide) <= 1.0))
     if short.dtype.kind == wide.dtype.kind == "f":
-        wide = wide.astype(short.dtype)  # too large a number becomes infinite
+        with np.errstate(over="ignore"):
+            wide = wide.astype(short.dtype)  # too large a number becomes infinite
     if np.array_equal(short, wide):
         return True
-    finite = wide[np.isfinite(wide)]
-    scale = max(1.0, float(np.abs(finite).max(initial=0.0)))
-    bound = 1.0 if short.dtype.kind == "i" else max(bound, _loosest(short.dtype))
-    return bool(
-        np.allclose(short, wide, rtol=bound, atol=bound * scale, equal_nan=True)
-    )
+    bound = max(bound, _loosest(short.dtype))
+    return _are_close(short, wide.astype(np.result_type(short, wide)), bound)
+
+
+def _are_close(short: Any, wide: Any, bound: float) -> bool:
+    """Whether numbers are as close as a share of the greatest; np.allclose takes 30 us."""
+    finite = np.isfinite(wide)
+    scale = np.abs(wide[finite]).max(initial=1.0)
+    with np.errstate(all="ignore"):
+        apart = np.abs(short - wide)
+    is_nan = np.isnan(wide)
+    same = np.where(finite, apart <= bound * scale, (short == wide) | is_nan)
+    return bool(np.all(same & (np.isnan(short) == is_nan)))
+
+
+def _held(short: Any, wide: Any) -> tuple[Any, Any]:
+    """The elements that the integers of `short` can hold; the others wrap around."""
+    limits = np.iinfo(short.dtype)
+    fits = (wide >= limits.min) & (wide <= limits.max)
+    return short[fits].astype(np.float64), wide[fits].astype(np.float64)
 
 
 # How far results may be off, relative to the greatest of them; integers by one. Loose:

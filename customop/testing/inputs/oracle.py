@@ -156,6 +156,14 @@ class Oracle:
         with strict_numbers():
             return self.kernel is None or self.outcome_of(values) <= worst
 
+    def runs(self, sample: Sample, worst: int) -> bool:
+        """Whether the kernel takes a sample, within `strict_numbers` of the caller."""
+        try:
+            values = self.bound(sample)
+        except Exception:  # noqa: BLE001  # annotations, or a constructor, refuse it
+            return False
+        return self.kernel is None or self.outcome_of(values) <= worst
+
     def agrees(self, values: Callable[[], Sequence[Any]]) -> bool | None:
         """Whether the fake kernel announces the shapes and dtypes of the results.
 

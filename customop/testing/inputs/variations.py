@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -12,11 +12,11 @@ from customop.arrays.fake import c_strides
 from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.testing.inputs.memory import laid_out
-from customop.testing.inputs.oracle import Oracle
+from customop.testing.inputs.oracle import CLEAN, NOISY, Oracle, strict_numbers
 from customop.testing.inputs.patterns import is_symmetric
 from customop.testing.inputs.places import Array, Place, arrays_in, replaced
 
-__all__ = ["LAYOUTS", "dtypes", "layouts"]
+__all__ = ["LAYOUTS", "complex_of", "dtypes", "layouts"]
 
 # Makes a variation of an array, or None where it has none.
 _Vary: TypeAlias = Callable[[Array], Array | None]
@@ -180,67 +180,110 @@ def _emptied(x: Array, length: int) -> Array:
 _FLOATS = ("f4", "f2", "g", "f8")
 _COMPLEX = ("c8", "c16")
 _WHOLE = ("i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1")
-_NAMES = (*_FLOATS, *_COMPLEX, *_WHOLE, "?")
+# To make a name takes as long as a call.
+_NAMES = {np.dtype(n): np.dtype(n).name for n in (*_FLOATS, *_COMPLEX, *_WHOLE, "?")}
 # For one array alone.
-_ALONE = ("f4", "f2", "c16", "i8", "i4", "u1", "?")
+_ALONE = [*map(np.dtype, ("f4", "f2", "c16", "i8", "i4", "u1", "?"))]
+# Without elements: Python's sums and lists have another dtype then.
+_EMPTY = [*map(np.dtype, ("i8", "f4"))]
+# With numbers so large that their sums and products wrap around.
+_LARGE = [*map(np.dtype, ("i1", "u1"))]
 
 
-def dtypes(
-    op: Operator[..., Any], sample: Sample, left_out: list[Sample] | None = None
-) -> Iterator[Sample]:
+class _Trial(NamedTuple):
+    """Arrays of other dtypes by place.
+
+    Attributes
+    ----------
+    new : dict
+    note : str
+    is_certain : bool
+        Whether the operator must be right for them if its kernel accepts them.
+    is_whole : bool
+        Whether all arrays have changed, so that the fake kernel must know of them.
+    """
+
+    new: dict[str, Array]
+    note: str
+    is_certain: bool
+    is_whole: bool = True
+
+
+def dtypes(op: Operator[..., Any], sample: Sample) -> Iterator[Sample]:
     """The arrays of a sample in other dtypes: all at once, then each by itself.
 
-    Masks and indices stay what they are. Some variations need the consent of the fake
-    kernel, as the operator may not be meant for them: dtypes of another kind of number,
-    and dtypes of one array alone. They are left out where the fake kernel announces
-    other results.
+    Masks and indices stay what they are. Other dtypes of one array alone need the
+    consent of the fake kernel, as the operator may not be meant for them.
 
     Parameters
     ----------
     op : Operator
     sample : Sample
-    left_out : list, optional
-        Gets the variations that the fake kernel is wrong for.
 
     Yields
     ------
     Sample
-        Accepted by the kernels of the operator. The values are the same as far as the
+        Accepted by the kernel of the operator. The values are the same as far as the
         dtype can hold them.
     """
     arrays = [(place, x) for place, x, _ in arrays_in(op, sample)]
     oracle = Oracle.around(op, sample)
-    for varied, is_certain in _dtype_trials(op, sample, arrays):
-        if not oracle.takes(varied):
-            continue
-        if is_certain or oracle.agrees(lambda: oracle.bound(varied)) is not False:  # noqa: B023  # called at once
-            yield varied
-        elif left_out is not None:
-            left_out.append(varied)
+    with strict_numbers():  # once for all: it takes as long as three calls
+        trials = [
+            (trial, replaced(op, sample, trial.new, trial.note))
+            for trial in _dtype_trials(arrays)
+        ]
+        found = [varied for trial, varied in trials if _is_meant(oracle, varied, trial)]
+    yield from found
 
 
-def _dtype_trials(
-    op: Operator[..., Any], sample: Sample, arrays: Sequence[tuple[str, Array]]
-) -> Iterator[tuple[Sample, bool]]:
-    """Variations, and whether the operator must be right for them if it accepts them."""
-    for dtype in map(np.dtype, _NAMES):
-        new = {p: _cast(x, dtype) for p, x in arrays if _is_free(x, dtype)}
-        if new:
-            changed = [x.dtype for p, x in arrays if p in new]
-            is_certain = all(_same_numbers(before, dtype) for before in changed)
-            yield replaced(op, sample, new, f"{dtype.name} in all arrays"), is_certain
-    swapped = {p: _swapped(x) for p, x in arrays if x.dtype.itemsize > 1}
-    if swapped:
-        yield replaced(op, sample, swapped, "other byte order in all arrays"), True
+def _is_meant(oracle: Oracle, varied: Sample, trial: _Trial) -> bool:
+    """Whether the operator takes a variation, and has to be right for it."""
+    if not oracle.runs(varied, NOISY if trial.is_certain else CLEAN):
+        return False
+    if trial.is_certain or oracle.fake is None:
+        return True
+    if not oracle.fits(oracle.bound(varied)):
+        return False
+    return trial.is_whole or oracle.agrees(lambda: oracle.bound(varied)) is not False
+
+
+def _dtype_trials(arrays: Sequence[tuple[str, Array]]) -> Iterator[_Trial]:
+    for dtype in _NAMES:
+        yield from _whole_trials(arrays, dtype)
+    yield from _swapped_trial(arrays, "all arrays")
     if len(arrays) > 1:
         for place, x in arrays:
-            for dtype in map(np.dtype, _ALONE):
+            for dtype in _ALONE:
                 if _is_free(x, dtype):
-                    note = f"{dtype.name} in '{place}'"
-                    yield replaced(op, sample, {place: _cast(x, dtype)}, note), False
-            if x.dtype.itemsize > 1:
-                note = f"other byte order in '{place}'"
-                yield replaced(op, sample, {place: _swapped(x)}, note), True
+                    note = f"{_NAMES[dtype]} in '{place}'"
+                    yield _Trial({place: _cast(x, dtype)}, note, False, False)
+            yield from _swapped_trial([(place, x)], f"'{place}'")
+
+
+def _whole_trials(
+    arrays: Sequence[tuple[str, Array]], dtype: np.dtype[Any]
+) -> Iterator[_Trial]:
+    """All arrays in a dtype; then without elements, or with large numbers."""
+    new = {p: _cast(x, dtype) for p, x in arrays if _is_free(x, dtype)}
+    if not new:
+        return
+    note = f"{_NAMES[dtype]} in all arrays"
+    is_certain = all(_same_numbers(x.dtype, dtype) for p, x in arrays if p in new)
+    yield _Trial(new, note, is_certain)
+    lengths = [n for x in new.values() for n in x.shape if n]
+    if dtype in _EMPTY and lengths:
+        empty = {p: _emptied(x, lengths[-1]) for p, x in new.items()}
+        yield _Trial(empty, f"no {note}", False)
+    if dtype in _LARGE:
+        large = {p: _enlarged(x) for p, x in new.items()}
+        yield _Trial(large, f"large {note}", False)
+
+
+def _swapped_trial(arrays: Sequence[tuple[str, Array]], where: str) -> Iterator[_Trial]:
+    new = {p: _swapped(x) for p, x in arrays if x.dtype.itemsize > 1}
+    if new:
+        yield _Trial(new, f"other byte order in {where}", True)
 
 
 def _same_numbers(a: np.dtype[Any], b: np.dtype[Any]) -> bool:
@@ -256,13 +299,29 @@ def _is_free(x: Array, dtype: np.dtype[Any]) -> bool:
 
 def _cast(x: Array, dtype: np.dtype[Any]) -> Array:
     if dtype.kind == "c":
-        return x.astype(dtype)
+        return complex_of(x).astype(dtype)
     real = np.real(x)
     if dtype.kind == "u":
         real = np.abs(real)
     if dtype.kind in "iu":  # away from zero: small numbers do not become zero
         real = np.where(real < 0, np.floor(real), np.ceil(real))
     return real > 0 if dtype.kind == "b" else real.astype(dtype)
+
+
+def complex_of(x: Array) -> Array:
+    """Complex numbers with the real parts of an array, whose imaginary parts are not 0."""
+    if x.dtype.kind == "c":
+        return x
+    parts = x.reshape(-1)[::-1].reshape(x.shape)
+    out: Array = x + 0.5j * np.where(parts == 0, 1, parts)
+    return out
+
+
+def _enlarged(x: Array) -> Array:
+    """Integers of a byte, as large as they can be in the same proportions."""
+    most = max(1, int(np.abs(x.astype(int)).max(initial=0)))
+    out: Array = x * x.dtype.type(120 // min(most, 120))
+    return out
 
 
 def _swapped(x: Array) -> Array:

@@ -21,7 +21,10 @@ POINTWISE = (co.Tag.pointwise, co.Tag.flexible_layout)
 
 
 class Row(NamedTuple):
-    """A fault: a function that makes the operator, and what each check says of it."""
+    """A fault: a function that makes the operator, and what each check says of it.
+
+    Words that depend on chance are left out: "".
+    """
 
     build: Callable[[bool], Any]
     says: dict[str, str]

@@ -52,7 +52,7 @@ def undeclared_view(wrong: bool) -> Any:
 )
 def one_array_twice(wrong: bool) -> Any:
     def both(x: A) -> tuple[A, A]:
-        y = x + 1
+        y = x + x
         return y, y if wrong else y.copy()
 
     return define(both).register_fake(lambda x: (co.fake_like(x), co.fake_like(x)))
@@ -81,7 +81,7 @@ def halves_of_one_buffer(wrong: bool) -> Any:
 )
 def three_for_two(wrong: bool) -> Any:
     def parts(x: A) -> tuple[A, A]:
-        found = (x + 1, x + 2, x + 3)
+        found = (x + x, x.copy(), x.copy())
         return found if wrong else found[:2]
 
     return define(parts).register_fake(lambda x: (co.fake_like(x), co.fake_like(x)))
@@ -178,7 +178,7 @@ def written_equal(wrong: bool) -> Any:
     def scaled(x: A) -> A:
         if wrong:
             x *= 1
-        return x + 1
+        return x + x
 
     return define(scaled).register_fake(lambda x: co.fake_like(x))
 
@@ -244,7 +244,7 @@ def item_of_a_list_written(wrong: bool) -> Any:
 )
 def array_of_a_config_object_written(wrong: bool) -> Any:
     def windowed(x: A, window: Window) -> A:
-        taps = window.taps if wrong else window.taps.copy()
+        taps = window.taps if wrong else window.taps.astype(float)
         taps *= 2
         return x * 1.0 + np.sum(taps)
 

@@ -268,7 +268,7 @@ def gradients_of_a_list_in_another_order(wrong: bool) -> Any:
             raise ValueError("one shape")
         out = arrays[0] * 1.0
         for i, x in enumerate(arrays[1:], 2):
-            out = out + i * x
+            out = out + float(i) * x
         return out
 
     def backward(ctx, g):
@@ -317,7 +317,7 @@ def gradient_of_a_config_object(wrong: bool) -> Any:
     def windowed(x: A, window: Window) -> A:
         if x.shape != window.taps.shape:
             raise ValueError("one shape")
-        return x * window.taps * window.gain
+        return x * 1.0 * window.taps * window.gain
 
     def backward(ctx, g):
         gain = 1.0 if wrong else ctx.window.gain
