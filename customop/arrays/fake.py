@@ -272,15 +272,21 @@ def to_fake(value: Any) -> Any:
 
 
 def to_c_order(value: Any) -> Any:
-    """An array in C order, fake or real: a copy if needed; other values as they are."""
+    """An array in C order, fake or real: a copy if needed; other values as they are.
+
+    As code in C reads it: aligned, and in the byte order of the machine.
+    """
     if is_fake(value):
         order = c_strides(value.shape, value.dtype.itemsize)
         return make_fake(value.shape, value.dtype, order, value.device)
     if not has_memory(value):
         return value
     flags = getattr(value, "flags", None)
-    # Kinds without flags have only one order.
-    return value if flags is None or flags.c_contiguous else value.copy(order="C")
+    if flags is None:  # a kind that has only one order
+        return value
+    if isinstance(value, np.ndarray) and not (flags.aligned and value.dtype.isnative):
+        return value.astype(value.dtype.newbyteorder("="), order="C")
+    return value if flags.c_contiguous else value.copy(order="C")
 
 
 def strides_of(x: Any) -> tuple[int, ...]:

@@ -54,7 +54,8 @@ class Tag(enum.Enum):
         The shape of a result depends on the values of its arrays, as in
         ``np.nonzero``. It has no fake kernel unless one is registered.
     needs_contiguous
-        Kernels get every array in C order, as a copy if needed.
+        Kernels get every array in C order, aligned and in the byte order of the
+        machine, as code in C reads it: as a copy if needed.
     needs_exact_strides
         A fake kernel must give the exact strides of the result.
     flexible_layout

@@ -22,6 +22,8 @@ def _rounded() -> Any:
     """An operator whose gradient is not that of its values."""
 
     def rounded(x: np.ndarray) -> np.ndarray:
+        if x.dtype.kind != "f":
+            raise TypeError("of floats")
         return np.round(x)
 
     op = co.custom_op("waivers::rounded", mutates_args=())(rounded)

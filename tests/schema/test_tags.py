@@ -488,6 +488,24 @@ def test_contiguous_arrays_are_not_copied() -> None:
     assert seen[1] is X
 
 
+@pytest.mark.parametrize("checks", ["first", "never"])
+@pytest.mark.parametrize("case", ["other byte order", "unaligned"])
+def test_contiguous_arrays_are_as_code_in_c_reads_them(case: str, checks: str) -> None:
+    """Kernels get arrays that are aligned, and in the byte order of the machine."""
+    co.config.checks = checks
+    swapped = X.astype(X.dtype.newbyteorder("S"))
+    shifted = np.frombuffer(b"." + X.tobytes(), np.uint8)[1:].view(X.dtype)
+    given = {"other byte order": swapped, "unaligned": shifted.reshape(X.shape)}[case]
+    assert not (given.flags.aligned and given.dtype.isnative)
+    seen: list[Any] = []
+    op = define(
+        "(Array x) -> Array", lambda x: seen.append(x) or x * 2, Tag.needs_contiguous
+    )
+    for _ in range(2):
+        np.testing.assert_array_equal(op(given), X * 2)
+    assert all(x.flags.aligned and x.dtype.isnative for x in seen)
+
+
 def test_contiguous_leaves_no_fast_path() -> None:
     """Plain arrays in another order would slip through it."""
     op, _ = probe()

@@ -80,7 +80,7 @@ def test_other_shapes_are_those_that_are_accepted(pair: tuple[Any, Sample]) -> N
         [
             [(0, i, j), (0, j, k)],
             [(n, 0, j), (n, j, k)],
-            [(n, i, 0), (n, 0, k)],
+            *[[(n, i, 0), (n, 0, k)]] * 3,
             [(n, i, j), (n, j, 0)],
             *[[(n, 0, j), (n, j, k)], [(n, i, j), (n, j, 0)]],
         ]
@@ -175,7 +175,7 @@ def test_dtypes_keep_values() -> None:
     expected = {"f": values, "c": values, "i": [2, -3], "u": [2, 3], "b": [1, 0]}
     for varied in dtypes(op, Sample((np.array(values), 2.0))):
         x, factor = varied.args
-        if varied.note.startswith(("no ", "large ")):
+        if varied.note.startswith("large "):
             continue
         np.testing.assert_array_equal(x.real, expected.pop(x.dtype.kind, x.real))
         assert factor == 2.0
@@ -237,7 +237,6 @@ def test_dtypes_with_imaginary_parts_and_large_integers() -> None:
     found = {s.note: s.args[0] for s in dtypes(operator(opposite), Sample((X,)))}
     assert (found["complex128 in all arrays"].imag != 0).all()
     assert found["large int8 in all arrays"].tolist() == [80, -120]
-    assert found["no int64 in all arrays"].shape == (0,)
 
 
 # ---- copies ----

@@ -158,6 +158,7 @@ class Oracle:
 
     def runs(self, sample: Sample, worst: int) -> bool:
         """Whether the kernel takes a sample, within `strict_numbers` of the caller."""
+        about_to_run(lambda: sample)
         try:
             values = self.bound(sample)
         except Exception:  # noqa: BLE001  # annotations, or a constructor, refuse it

@@ -129,6 +129,7 @@ def layouts(
             yield replaced(op, sample, new, f"{note} of all arrays")
     oracle = Oracle.around(op, sample)
     others = _emptied_together(op, sample, arrays)
+    others = chain(others, _emptied_dtypes(op, sample, arrays, oracle))
     if not keeps_shapes:
         others = chain(_scalars(op, sample, arrays), others)
         others = chain(others, _emptied_alone(op, sample, arrays))
@@ -155,6 +156,24 @@ def _emptied_together(
     for length in dict.fromkeys(n for _, x, _ in arrays for n in x.shape if n):
         new = {p: _emptied(x, length) for p, x, _ in arrays if length in x.shape}
         yield replaced(op, sample, new, f"no length for axes of length {length}")
+
+
+def _emptied_dtypes(
+    op: Operator[..., Any], sample: Sample, arrays: Sequence[Place], oracle: Oracle
+) -> Iterator[Sample]:
+    """Empty arrays of another dtype: NumPy makes floats of lists without items."""
+    length = next((n for _, x, _ in arrays for n in x.shape[::-1] if n), None)
+    if length is None:
+        return
+    for dtype in _EMPTY:
+        new = {p: _cast(x, dtype) for p, x, _ in arrays if _is_free(x, dtype)}
+        whole = replaced(op, sample, new)
+        if not new or not oracle.takes(whole):
+            continue
+        if oracle.agrees(lambda: oracle.bound(whole)) is not False:  # noqa: B023  # called at once
+            empty = {p: _emptied(x, length) for p, x in new.items()}
+            note = f"no length for axes of length {length}, of {_NAMES[dtype]}"
+            yield replaced(op, sample, empty, note)
 
 
 def _emptied_alone(
@@ -184,13 +203,13 @@ _WHOLE = ("i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1")
 _NAMES = {np.dtype(n): np.dtype(n).name for n in (*_FLOATS, *_COMPLEX, *_WHOLE, "?")}
 # For one array alone.
 _ALONE = [*map(np.dtype, ("f4", "f2", "c16", "i8", "i4", "u1", "?"))]
-# Without elements: Python's sums and lists have another dtype then.
+# Of empty arrays.
 _EMPTY = [*map(np.dtype, ("i8", "f4"))]
 # With numbers so large that their sums and products wrap around.
 _LARGE = [*map(np.dtype, ("i1", "u1"))]
 
 
-class _Trial(NamedTuple):
+class _Variation(NamedTuple):
     """Arrays of other dtypes by place.
 
     Attributes
@@ -237,7 +256,7 @@ def dtypes(op: Operator[..., Any], sample: Sample) -> Iterator[Sample]:
     yield from found
 
 
-def _is_meant(oracle: Oracle, varied: Sample, trial: _Trial) -> bool:
+def _is_meant(oracle: Oracle, varied: Sample, trial: _Variation) -> bool:
     """Whether the operator takes a variation, and has to be right for it."""
     if not oracle.runs(varied, NOISY if trial.is_certain else CLEAN):
         return False
@@ -248,7 +267,7 @@ def _is_meant(oracle: Oracle, varied: Sample, trial: _Trial) -> bool:
     return trial.is_whole or oracle.agrees(lambda: oracle.bound(varied)) is not False
 
 
-def _dtype_trials(arrays: Sequence[tuple[str, Array]]) -> Iterator[_Trial]:
+def _dtype_trials(arrays: Sequence[tuple[str, Array]]) -> Iterator[_Variation]:
     for dtype in _NAMES:
         yield from _whole_trials(arrays, dtype)
     yield from _swapped_trial(arrays, "all arrays")
@@ -257,33 +276,31 @@ def _dtype_trials(arrays: Sequence[tuple[str, Array]]) -> Iterator[_Trial]:
             for dtype in _ALONE:
                 if _is_free(x, dtype):
                     note = f"{_NAMES[dtype]} in '{place}'"
-                    yield _Trial({place: _cast(x, dtype)}, note, False, False)
+                    yield _Variation({place: _cast(x, dtype)}, note, False, False)
             yield from _swapped_trial([(place, x)], f"'{place}'")
 
 
 def _whole_trials(
     arrays: Sequence[tuple[str, Array]], dtype: np.dtype[Any]
-) -> Iterator[_Trial]:
-    """All arrays in a dtype; then without elements, or with large numbers."""
+) -> Iterator[_Variation]:
+    """All arrays in a dtype; integers of a byte also with large numbers."""
     new = {p: _cast(x, dtype) for p, x in arrays if _is_free(x, dtype)}
     if not new:
         return
     note = f"{_NAMES[dtype]} in all arrays"
     is_certain = all(_same_numbers(x.dtype, dtype) for p, x in arrays if p in new)
-    yield _Trial(new, note, is_certain)
-    lengths = [n for x in new.values() for n in x.shape if n]
-    if dtype in _EMPTY and lengths:
-        empty = {p: _emptied(x, lengths[-1]) for p, x in new.items()}
-        yield _Trial(empty, f"no {note}", False)
+    yield _Variation(new, note, is_certain)
     if dtype in _LARGE:
         large = {p: _enlarged(x) for p, x in new.items()}
-        yield _Trial(large, f"large {note}", False)
+        yield _Variation(large, f"large {note}", False)
 
 
-def _swapped_trial(arrays: Sequence[tuple[str, Array]], where: str) -> Iterator[_Trial]:
+def _swapped_trial(
+    arrays: Sequence[tuple[str, Array]], where: str
+) -> Iterator[_Variation]:
     new = {p: _swapped(x) for p, x in arrays if x.dtype.itemsize > 1}
     if new:
-        yield _Trial(new, f"other byte order in {where}", True)
+        yield _Variation(new, f"other byte order in {where}", True)
 
 
 def _same_numbers(a: np.dtype[Any], b: np.dtype[Any]) -> bool:

@@ -106,7 +106,7 @@ def fake_that_refuses_short_floats(wrong: bool) -> Any:
 
 
 @planted(
-    test_dtypes="the 'cpu' kernel returns f64[0] with strides (0,) on cpu as output 0, its fake kernel f32[0] with strides (0,) on cpu",
+    test_layouts="the 'cpu' kernel returns f64[0] with strides (0,) on cpu as output 0, its fake kernel i64[0] with strides (0,) on cpu",
 )
 def empty_integers_become_floats(wrong: bool) -> Any:
     def listed(x: A) -> A:
