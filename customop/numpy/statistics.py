@@ -85,9 +85,15 @@ def _divisor(y: Any) -> Any:
     return np.where(np.equal(y, 0), 1.0, y)
 
 
+def _real(x: Any) -> Any:
+    """The real part: deviations are real, also where dtype= makes them complex."""
+    return np.real(x) if is_complex(x) else x
+
+
 def _deviation_backward(name: str, ctx: Any, g: Any) -> tuple[Any, ...]:
     x, y = ctx.saved_arrays
     axis, keepdims, ddof, _ = ctx.rest
+    g = _real(g)
     share = (
         g * (2.0 / _freedom(x, axis, ddof))
         if name == "var"
@@ -100,7 +106,7 @@ def _deviation_backward(name: str, ctx: Any, g: Any) -> tuple[Any, ...]:
 def _deviation_jvp(op: Operator[..., Any], primals: Any, tangents: Any) -> Any:
     x, axis, keepdims, ddof, dtype = primals
     y = op(x, axis, keepdims, ddof, dtype)
-    moved = fit(_slope(x, axis) * tangents[0], y)
+    moved = fit(_real(_slope(x, axis) * tangents[0]), y)
     total = np.sum(moved, axis=as_axis(axis), keepdims=keepdims)
     total = total / _freedom(x, axis, ddof)
     return y, total * 2.0 if op.name == "var" else total / _divisor(y)

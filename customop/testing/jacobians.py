@@ -146,11 +146,25 @@ def pushforward(problem: Problem) -> Linear:
 
     def push(direction: Vector) -> Vector:
         tangents = tuple(problem.inputs.split(direction))
+        before = problem.inputs.vector(tangents).copy()
         out, tangent = jvp(problem.call, problem.inputs.arrays, tangents)
+        _check_kept(problem, before, tangents)
         _check_value(problem, "jvp", out)
         return problem.read(tangent)
 
     return push
+
+
+def _check_kept(problem: Problem, before: Vector, tangents: Sequence[Any]) -> None:
+    after = problem.inputs.vector(tangents)
+    if not np.array_equal(before, after, equal_nan=True):
+        worst = furthest(after, before)
+        raise Fault(
+            "has a jvp rule that writes into a tangent that it is given",
+            f"the tangent of {problem.inputs.name(worst)} was {before[worst]} and is"
+            f" {after[worst]}",
+            do="compute a new array: t = t * slope instead of t *= slope",
+        )
 
 
 def adjoint(problem: Problem) -> tuple[Linear, Callable[..., Any]]:

@@ -77,10 +77,19 @@ CHECKS = (
         as_given=_always,
     ),
     Check("test_sizes", agreement.check_sizes),
-    Check("test_kernels_agree", agreement.check_kernels_agree, as_given=_always),
+    Check(
+        "test_kernels_agree",
+        agreement.check_kernels_agree,
+        vary=agreement.at_special_values,
+        as_given=agreement.has_one_kernel,
+    ),
     Check("test_vmap", batching.check_vmap),
-    Check("test_jvp", derivatives.check_jvp),
-    Check("test_gradients", derivatives.check_gradients),
+    Check("test_jvp", derivatives.check_jvp, vary=derivatives.at_special_values),
+    Check(
+        "test_gradients",
+        derivatives.check_gradients,
+        vary=derivatives.at_special_values,
+    ),
     Check(
         "test_layouts",
         variations.check_layouts,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from customop.testing.checks.session import (
 )
 from customop.testing.fault import Fault
 from customop.testing.inputs.places import leaves_in
+from customop.testing.inputs.specials import SPECIAL, specials
 
 __all__ = [
     "check_faketensor",
@@ -161,6 +162,18 @@ def _with_one_value(leaf: Any) -> Any:
 # ---- test_kernels_agree ----
 
 
+def at_special_values(session: Session, sample: Sample) -> Iterator[Sample]:
+    """The sample, and with special values if there are several kernels to compare."""
+    yield sample
+    if _other_kernels(session.op):
+        yield from specials(session.op, sample, SPECIAL)
+
+
+def has_one_kernel(op: Operator[..., Any]) -> bool:
+    """Whether no other kernel takes NumPy's arrays."""
+    return not _other_kernels(op)
+
+
 def check_kernels_agree(session: Session, sample: Sample) -> str:
     """Every kernel that can run here does what the kernel of a plain call does."""
     op = session.op
@@ -172,6 +185,8 @@ def check_kernels_agree(session: Session, sample: Sample) -> str:
         if missing:
             return f"no array of the kind '{missing[0]}' can be made here"
         return "one kernel alone"
+    if sample.note and not _is_taken(session, sample):
+        return "the kernel refuses these values"
     run = session.expected(sample)
     for name, kernel in others:
         session.compare(
@@ -182,6 +197,14 @@ def check_kernels_agree(session: Session, sample: Sample) -> str:
         )
     reasons = [_check_kind(session, sample, kind, run) for kind in kinds]
     return "" if others or not all(reasons) else reasons[0]
+
+
+def _is_taken(session: Session, sample: Sample) -> bool:
+    try:
+        session.expected(sample)
+    except Exception:  # noqa: BLE001  # values that the kernel does not take
+        return False
+    return True
 
 
 def _other_kernels(op: Operator[..., Any]) -> list[tuple[str, Callable[..., Any]]]:

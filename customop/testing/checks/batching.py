@@ -66,6 +66,8 @@ def check_vmap(session: Session, sample: Sample) -> str:
     every = (True,) * len(arrays)
     for size in (1, 0):
         _check_dims(_BatchRows(session, sample, every, size), first)
+    for make in (_with_nan, _short):
+        _check_unlike(session, sample, make)
     if not op.schema.written and Tag.dynamic_output_shape not in op.tags:
         _check_out_dims(known[every])
         _check_nested(_BatchRows(session, sample, every, 4))
@@ -76,6 +78,10 @@ def _combinations(ranks: Sequence[int]) -> list[tuple[int | None, ...]]:
     """Axes for the batch, by array: each axis of one array, with 0 or None for others."""
     count = len(ranks)
     found: list[tuple[int | None, ...]] = [(0,) * count]
+    if count > 1:  # each on another axis
+        found += [
+            tuple((i + k) % (rank + 1) for i, rank in enumerate(ranks)) for k in (1, 2)
+        ]
     found += (
         (*(rest,) * i, axis, *(rest,) * (count - i - 1))
         for i, rank in enumerate(ranks)
@@ -99,7 +105,12 @@ class _BatchRows:
     """
 
     def __init__(
-        self, session: Session, sample: Sample, batched: Sequence[bool], size: int
+        self,
+        session: Session,
+        sample: Sample,
+        batched: Sequence[bool],
+        size: int,
+        unlike: Callable[[Any, int], Any] | None = None,
     ) -> None:
         self.session = session
         self.sample = sample
@@ -108,7 +119,9 @@ class _BatchRows:
         self.arrays = arrays_of(values)
         self.put = placer(values, is_array)
         self.rows: list[list[Any]] = []
-        self.runs: list[Run] = self._run(batched)
+        self.runs: list[Run] = (
+            self._run(batched) if unlike is None else self._run_rows(batched, unlike)
+        )
 
     def _run(self, batched: Sequence[bool]) -> list[Run]:
         for unlike in (_shuffled, _scaled):
@@ -155,6 +168,35 @@ def _shuffled(x: Any, i: int) -> Any:
 def _scaled(x: Any, i: int) -> Any:
     """Floats closer to zero: still in a domain around zero, and in a cone."""
     return (x * (1.0 - 0.125 * i)).astype(x.dtype) if x.dtype.kind in "fc" else x.copy()
+
+
+def _with_nan(x: Any, i: int) -> Any:
+    """The second row holds nan."""
+    out = _shuffled(x, i)
+    if i and x.dtype.kind in "fc":
+        out.reshape(-1)[:1] = np.nan
+    return out
+
+
+def _short(x: Any, i: int) -> Any:
+    """The rows are of short floats."""
+    out = _shuffled(x, i)
+    return out.astype(np.float32) if x.dtype.kind == "f" else out
+
+
+def _check_unlike(
+    session: Session, sample: Sample, unlike: Callable[[Any, int], Any]
+) -> None:
+    """Rows of other values or dtypes have the results that they have alone."""
+    arrays = arrays_of(session.bound(sample))
+    if not any(x.dtype.kind in "fc" for x in arrays):
+        return
+    every = (True,) * len(arrays)
+    try:
+        rows = _BatchRows(session, sample, every, 2, unlike)
+    except Exception:  # noqa: BLE001  # values that the kernel does not take
+        return
+    _check_dims(rows, (0,) * len(arrays))
 
 
 def _stack(rows: Sequence[Any], like: Any, dim: int) -> Any:

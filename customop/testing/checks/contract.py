@@ -394,7 +394,16 @@ def _fits_in_place(op: Operator[..., Any], values: Sequence[Any], run: Run) -> b
     return bool(first.shape == out.shape and first.dtype == out.dtype)
 
 
-def _filled(like: Any, number: int) -> Any:
+def _is_floats(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind in "fc"
+
+
+def _one(session: Session, sample: Sample) -> str:
+    pairs = zip(session.op.schema.parameters, session.bound(sample), strict=True)
+    return "nan" if any(p.is_written and _is_floats(v) for p, v in pairs) else "1"
+
+
+def _filled(like: Any, number: float) -> Any:
     return np.full_like(np.asarray(like), number)
 
 
@@ -403,7 +412,9 @@ def _check_overwrites(session: Session, sample: Sample) -> None:
     runs = []
     for number in (0, 1):
         values = [
-            _filled(v, number) if p.is_written else v
+            _filled(v, np.nan if number and _is_floats(v) else number)
+            if p.is_written
+            else v
             for p, v in zip(
                 session.op.schema.parameters, session.values(sample), strict=True
             )
@@ -413,7 +424,7 @@ def _check_overwrites(session: Session, sample: Sample) -> None:
     session.compare(
         runs[0],
         runs[1],
-        f"between {names} filled with 0 and with 1 before the call",
+        f"between {names} filled with 0 and with {_one(session, sample)} before the call",
         do=f"write every element of {names}, and add to none",
         exact=True,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
 
@@ -25,6 +25,8 @@ from customop.testing.differences import (
     second_problem,
 )
 from customop.testing.fault import Fault
+from customop.testing.inputs.oracle import strict_numbers
+from customop.testing.inputs.specials import SMOOTH, specials
 from customop.testing.jacobians import (
     CheckOptions,
     Problem,
@@ -34,17 +36,23 @@ from customop.testing.jacobians import (
 )
 from customop.testing.vectors import Space, Vector, random_vector
 from customop.transforms.autograd.grad import vjp
+from customop.transforms.jvp import jvp
 
-__all__ = ["check_autograd_registration", "check_gradients", "check_jvp"]
+__all__ = [
+    "at_special_values",
+    "check_autograd_registration",
+    "check_gradients",
+    "check_jvp",
+]
 
 _SEED = 20
 _STEP = 1e-6
 
 
 @lru_cache(maxsize=64)
-def _random(size: int) -> Vector:
+def _random(size: int, seed: int = _SEED) -> Vector:
     """A vector with no component near zero. To make one takes 15 us."""
-    return random_vector(size, np.random.default_rng(_SEED))
+    return random_vector(size, np.random.default_rng(seed))
 
 
 # ---- the operator as a function of its arrays of floats ----
@@ -117,7 +125,31 @@ def check_autograd_registration(session: Session, sample: Sample) -> str:
     reason = _why_no_derivative(session, sample)
     if not reason:
         _check_each_alone(session, sample)
+        _check_short(session, sample)
     return reason
+
+
+def _check_short(session: Session, sample: Sample) -> None:
+    """Gradients of short floats are as short: the engine refuses others."""
+    values = [map_nested(value, _as_single) for value in session.values(sample)]
+    try:
+        with strict_numbers():
+            call, chosen = _function(session, values)
+            out, pullback = vjp(call, *chosen.values())
+    except Exception:  # noqa: BLE001  # a dtype that the kernel refuses
+        return
+    if not any(map(_is_wide, out)):
+        pullback(tuple(call_numpy(np.ones_like, leaf) for leaf in out))
+
+
+def _is_wide(leaf: Any) -> bool:
+    return bool(np.finfo(leaf.dtype).bits > np.finfo(np.float32).bits)
+
+
+def _as_single(leaf: Any) -> Any:
+    if not is_floats(leaf) or not isinstance(leaf, np.ndarray):
+        return leaf
+    return leaf.astype(np.complex64 if leaf.dtype.kind == "c" else np.float32)
 
 
 def _check_each_alone(session: Session, sample: Sample) -> None:
@@ -231,19 +263,36 @@ def _is_smooth(problem: Problem, point: Vector) -> bool:
 # ---- test_gradients ----
 
 
+def at_special_values(session: Session, sample: Sample) -> Iterator[Sample]:
+    """The sample, and then with special values if the function is smooth near it."""
+    yield sample
+    has_rule = session.op.find_rule(AUTOGRAD) or session.op.find_rule(JVP)
+    if has_rule and _has_derivatives(session, sample):
+        yield from specials(session.op, sample, SMOOTH)
+
+
+def _has_derivatives(session: Session, sample: Sample) -> bool:
+    try:
+        return isinstance(_smooth(session, sample), Problem)
+    except Exception:  # noqa: BLE001  # the check itself reports it
+        return False
+
+
 def check_gradients(session: Session, sample: Sample) -> str:
     """First and second derivatives are those of the values, by differences."""
     if session.op.find_rule(AUTOGRAD) is None:
         return "no autograd rule"
+    if sample.note:
+        return _check_there(session, sample, _check_adjoint)
     problem = _smooth(session, sample)
     if isinstance(problem, str):
         return problem
     size = problem.inputs.size
     _check_formula(session, problem, size)
+    _check_kept(session, problem)
     try:
         cotangents = random_cotangents(problem)
         second = second_problem(problem, cotangents, "second gradient")
-        # Derivatives by the cotangents, which come last, are the first gradients again.
         _check_formula(session, second, size)
         with _remedy(session, "under vmap"):
             options = _bounded(session, _EXACT)
@@ -328,7 +377,44 @@ def _are_differences(problem: Problem, size: int) -> bool:
         expected = float(cotangent @ (values[0] - values[1])) / (2 * _STEP)
         if not abs(gradient[i] - expected) <= _ATOL + _RTOL * abs(expected):
             return False
-    return True
+    return size == problem.inputs.size or _is_difference_along_the_rest(
+        problem, size, gradient
+    )
+
+
+def _check_kept(session: Session, problem: Problem) -> None:
+    """Raise unless a gradient stays the same when the operator is called again."""
+    pull, cotangent = adjoint(problem)[0], _random(problem.outputs.size)
+    before = pull(cotangent)
+    moved = problem.start + 0.01 * _random(problem.inputs.size)
+    with suppress(Exception):  # a point that the kernel refuses
+        vjp(problem.call, *problem.inputs.split(moved))
+    after = pull(cotangent)
+    if not np.array_equal(before, after, equal_nan=True):
+        raise Fault(
+            "has a gradient that another call of the operator changes",
+            f"{before.tolist()[:_SHOWN]} before, {after.tolist()[:_SHOWN]} after",
+            do="keep in ctx all that the formula needs, and change nothing that it keeps:"
+            f" in the setup_context of @{session.op.name}.register_autograd",
+        )
+
+
+# Components that a message shows.
+_SHOWN = 4
+
+
+def _is_difference_along_the_rest(
+    problem: Problem, size: int, gradient: Vector
+) -> bool:
+    """Whether the gradient by the components from `size` on is that of differences.
+
+    For the gradient as a function these are the cotangents, in which it is linear.
+    """
+    direction = _random(problem.inputs.size, _SEED + 1).copy()
+    direction[:size] = 0.0
+    cotangent = _random(problem.outputs.size)
+    expected = float(cotangent @ difference(problem, _STEP)(direction))
+    return bool(abs(gradient @ direction - expected) <= _ATOL + _RTOL * abs(expected))
 
 
 def _components(size: int) -> Sequence[int]:
@@ -339,12 +425,66 @@ def _components(size: int) -> Sequence[int]:
     return list(rng.integers(0, size, count))
 
 
+# ---- at special values ----
+
+
+def _check_there(
+    session: Session, sample: Sample, check: Callable[[Session, Problem, float], None]
+) -> str:
+    """Check derivatives at the very values of a sample, if the function is smooth there."""
+    if session.op.sees_seed:
+        return "it draws from a random state"
+    values = [map_nested(value, _as_double) for value in session.values(sample)]
+    try:
+        with strict_numbers():
+            if _why_no_derivative(session, sample):
+                return "no derivatives there"
+            problem = _problem(session, values)
+    except Exception:  # noqa: BLE001  # values that the kernel does not take
+        return "the kernel refuses these values"
+    if not np.isfinite(problem.value).all():
+        return "the kernel refuses these values"
+    if not all(map(_is_wide, problem.outputs.arrays)):
+        return "the results are too short for differences"
+    check(session, problem, _STEP * max(1.0, float(np.abs(problem.start).max())))
+    return ""
+
+
+def _check_adjoint(session: Session, problem: Problem, step: float) -> None:
+    """The gradient along one direction; all of it where that is wrong."""
+    direction = _random(problem.inputs.size)
+    cotangent = _random(problem.outputs.size, _SEED + 1)
+    expected = float(cotangent @ difference(problem, step)(direction))
+    found = float(adjoint(problem)[0](cotangent) @ direction)
+    if _is_near(found, expected) or not _is_smooth_over(problem, step):
+        return
+    with _remedy(session, problem.rule):
+        check_derivatives(problem, _bounded(session, CheckOptions(eps=step)))
+
+
+def _is_near(found: float, expected: float) -> bool:
+    return bool(abs(found - expected) <= _ATOL + _RTOL * abs(expected))
+
+
+def _is_smooth_over(problem: Problem, step: float) -> bool:
+    """Whether slopes of both sides and over a longer step agree: at a kink they do not."""
+    direction = _random(problem.inputs.size)
+    slopes = [
+        (problem.at(problem.start + h * direction) - problem.value) / h
+        for h in (step, -step, 10 * step)
+    ]
+    scale = np.abs(slopes[0]) + 1e-6 * np.abs(problem.value) + 0.1
+    return all(np.all(np.abs(s - slopes[0]) <= 3e-4 * scale) for s in slopes[1:])
+
+
 # ---- test_jvp ----
 
 
 def check_jvp(session: Session, sample: Sample) -> str:
     """The tangent is that of the values, by differences and by the gradient."""
     op = session.op
+    if sample.note and op.find_rule(JVP) is not None:
+        return _check_there(session, sample, _check_pushforward)
     has_formula = op.find_rule(AUTOGRAD) is not None
     if op.find_rule(JVP) is None:
         if not has_formula:
@@ -365,13 +505,35 @@ def check_jvp(session: Session, sample: Sample) -> str:
             _check_tangent(session, alone, direction[block])
     if has_formula:
         _check_transposed(problem, direction, tangent)
+    _check_short_tangents(session, sample)
     return ""
 
 
-def _check_tangent(session: Session, problem: Problem, direction: Vector) -> Vector:
+def _check_short_tangents(session: Session, sample: Sample) -> None:
+    """Tangents of short results are as short: the engine refuses others."""
+    values = [map_nested(value, _as_single) for value in session.values(sample)]
+    try:
+        with strict_numbers():
+            call, chosen = _function(session, values)
+            primals = tuple(chosen.values())
+            out = call(*primals)
+    except Exception:  # noqa: BLE001  # a dtype that the kernel refuses
+        return
+    if not any(map(_is_wide, out)):
+        jvp(call, primals, tuple(map(np.ones_like, primals)))
+
+
+def _check_pushforward(session: Session, problem: Problem, step: float) -> None:
+    if _is_smooth_over(problem, step):
+        _check_tangent(session, problem, _random(problem.inputs.size), step)
+
+
+def _check_tangent(
+    session: Session, problem: Problem, direction: Vector, step: float = _STEP
+) -> Vector:
     """Raise unless the tangent along a direction is the difference; the tangent."""
     found = pushforward(problem)(direction)
-    expected = difference(problem, _STEP)(direction)
+    expected = difference(problem, step)(direction)
     for i, block in enumerate(problem.outputs.blocks):
         a, b = found[block], expected[block]
         scale = max(1.0, float(np.abs(b).max(initial=0.0)))

@@ -282,8 +282,11 @@ def _are_compared(
     except Exception:  # noqa: BLE001  # integers that are indices, say
         return False
     given = [_loosest(x.dtype) for x in arrays_of(session.bound(sample))]
+    is_tied = any(map(_has_ties, arrays_of(others)))
     for (name, a), (_, b) in zip(found.effects, expected.effects, strict=True):
         short, wide = host(a), host(b)
+        if is_tied and is_array(short) and short.dtype.kind in "iu":
+            continue
         if _same_numbers(short, wide, max(given, default=0.0)):
             continue
         wider = next(x.dtype.name for x in arrays_of(others) if x.dtype.kind in "ifc")
@@ -296,6 +299,15 @@ def _are_compared(
             do=_to_compute(session, sample),
         )
     return True
+
+
+# Up to this length NumPy sorts equal numbers in their order, for every dtype.
+_STABLE = 16
+
+
+def _has_ties(x: Any) -> bool:
+    """Whether sorting may order equal numbers differently in another dtype."""
+    return bool(x.size > _STABLE and np.unique(x).size < x.size)
 
 
 def _to_compute(session: Session, sample: Sample) -> str:

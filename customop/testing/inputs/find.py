@@ -17,7 +17,13 @@ from customop.testing.inputs.oracle import (
     random_state_kept,
     strict_numbers,
 )
-from customop.testing.inputs.patterns import Pattern, Patterns, distinct, find_patterns
+from customop.testing.inputs.patterns import (
+    Pattern,
+    Patterns,
+    distinct,
+    find_patterns,
+    other_lengths,
+)
 from customop.testing.inputs.trials import Trial, call_of
 
 __all__ = ["base_samples", "patterns_of", "registered_samples"]
@@ -119,6 +125,7 @@ def _trials(patterns: Sequence[Pattern]) -> Iterator[Trial]:
         [distinct(p) for p in patterns if p.why == why]
         for why in ("axes", "broadcast", "options", "values")
     ]
+    sorts.insert(1, other_lengths(patterns))
     for row in zip_longest(*sorts):
         yield from (trial for trial in row if trial is not None)
 

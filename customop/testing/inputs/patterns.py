@@ -29,7 +29,15 @@ from customop.testing.inputs.search import Search, dtypes_for, forms, rank_rows
 from customop.testing.inputs.templates import OMITTED, choices, slots_of
 from customop.testing.inputs.trials import Filling, Trial
 
-__all__ = ["Group", "Pattern", "Patterns", "distinct", "find_patterns", "is_symmetric"]
+__all__ = [
+    "Group",
+    "Pattern",
+    "Patterns",
+    "distinct",
+    "find_patterns",
+    "is_symmetric",
+    "other_lengths",
+]
 
 # An array, by its number, and one of its axes.
 _Axis: TypeAlias = tuple[int, int]
@@ -152,6 +160,28 @@ def distinct(pattern: Pattern) -> Trial:
         found = pattern.at(lengths)
         if found.size <= most:
             break
+    return found
+
+
+# A length that no loop in steps of a power of two divides, for one axis alone.
+_LONG = 67
+
+
+def other_lengths(patterns: Sequence[Pattern]) -> list[Trial]:
+    """Trials with other lengths than `distinct`: equal, in another order, one, long.
+
+    Not with arrays of integers: indices would repeat.
+    """
+    found = []
+    plain = [p for p in patterns if all(f.dtype.kind in "fc" for f in p.trial.fillings)]
+    several = max(plain, key=lambda p: len(p.groups), default=None)
+    if several is not None and len(several.groups) > 1:
+        count = len(several.groups)
+        rows = ((2,) * count, tuple(range(2, 2 + count)), (1,) * count)
+        found = [several.at(row) for row in rows]
+    for p in plain:
+        if len(p.groups) == 1:
+            return [*found, p.at([_LONG]), p.at([1])]
     return found
 
 
@@ -336,15 +366,35 @@ def _stretched(
 def _extended(op: Operator[..., Any], oracle: Oracle, base: Trial) -> Iterator[Trial]:
     """The trial with other arguments: each optional one alone, then all of them."""
     full = base
+    alone: list[tuple[int, Trial]] = []
     for i, p in enumerate(op.schema.parameters):
         given = [v for v in choices(p) if v != base.form[i]][:4]
         found = [t for v in given if (t := _with(oracle, base, i, v)) is not None]
-        yield from found
+        alone += [(i, t) for t in found]
         if found and p.default is not MISSING:
             fuller = (_with(oracle, full, i, v) for v in given if v is not None)
             full = next((t for t in fuller if t is not None), full)
+    pairs = list(_paired(oracle, alone))
+    yield from pairs[:1]
+    firsts = dict(alone[::-1])  # one for each argument
+    yield from firsts.values()
+    yield from (t for i, t in alone if t is not firsts[i])
     if _given_in(full) > 1 + _given_in(base):
         yield full
+    yield from pairs[1:]
+
+
+def _paired(oracle: Oracle, alone: Sequence[tuple[int, Trial]]) -> Iterator[Trial]:
+    """Trials with two optional arguments that were given alone before."""
+    # The least likely values first: two axes before one.
+    pairs = [(a, b) for a, b in combinations(alone[::-1], 2) if a[0] != b[0]]
+    for (_, first), (j, second) in pairs[:_MOST_PAIRS]:
+        found = _with(oracle, first, j, second.form[j])
+        if found is not None:
+            yield found
+
+
+_MOST_PAIRS = 12
 
 
 def _given_in(trial: Trial) -> int:

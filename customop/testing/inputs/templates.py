@@ -106,7 +106,7 @@ _BY_NAME: tuple[tuple[str, dict[str, tuple[Any, ...]]], ...] = (
     ("|".join(_AXES), {"int": (-1, 0, 1, -2, 2)}),
     ("decimals|offset|diagonal|ddof", {"int": (0, 1, -1)}),
     ("size|shape|length|width|height|n|m|num|count|classes|bins|depth|segments",
-     {"int": (3, 4, 2, 9, 1, 6, 8)}),
+     {"int": (3, 4, 2, 0, 9, 1, 6, 8)}),
     ("stride|strides|dilation|groups|kernel|padding|pad|times|order|degree|p",
      {"int": (1, 2, 0, 3), "float": (2.0, 1.0, 0.5)}),
     ("start|begin", {"int": (0, 1, -1), "float": (0.25, 1.25)}),

@@ -63,7 +63,7 @@ def vmap_rule_of_wrong_out_dims(wrong: bool) -> Any:
 
 
 @planted(
-    test_vmap="raises ValueError under vmap with in_dims=(0, 1), and not for each row alone: matmul: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature (n?,k),(k,m?)->(n?,m?) (size 2 is different from 1)",
+    test_vmap="the output differs between row 0 under vmap with in_dims=(1, 2) and that row alone: shapes (1, 2) and (1, 1) differ",
 )
 def vmap_rule_of_a_product(wrong: bool) -> Any:
     def product(x: A, y: A) -> A:

@@ -101,9 +101,7 @@ def list_of_another_length(wrong: bool) -> Any:
     return define(parts).register_fake(lambda x: [co.fake_like(x)])
 
 
-@planted(
-    test_determinism="output 1 differs between two calls on equal inputs: 'odd' and 'even'",
-)
+@planted(test_determinism="")
 def word_that_changes(wrong: bool) -> Any:
     calls = itertools.count()
 

@@ -311,7 +311,7 @@ def inplace_variant_differs(wrong: bool) -> Any:
 
 
 @planted(
-    test_out_variant="the output differs between 'out' filled with 0 and with 1 before the call: 1 of 1 elements (100.0 %) are not close",
+    test_out_variant="the output differs between 'out' filled with 0 and with nan before the call: 1 of 1 elements (100.0 %) are not close",
 )
 def out_is_added_to(wrong: bool) -> Any:
     def square_out(x: A, *, out: A) -> A:
