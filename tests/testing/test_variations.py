@@ -112,7 +112,7 @@ def test_written_arrays_are_never_read_only() -> None:
 def test_layouts_reach_into_config_objects() -> None:
     """Arrays in lists and config objects get layouts too."""
     op = operator(probed.smooth)
-    sample = base_samples(op)[0]
+    sample = base_samples(op)[-1]
     found = {s.note: s for s in layouts(op, sample)}
     varied = found["negative strides of 'window.taps'"]
     assert varied.args[1].taps.strides == (-8,)
