@@ -118,7 +118,7 @@ def test_layouts_reach_into_config_objects() -> None:
     assert varied.args[1].taps.strides == (-8,)
     assert varied.args[1].shift == sample.args[1].shift
     lists = operator(probed.stack)
-    names = {s.note for s in layouts(lists, base_samples(lists)[-1])}
+    names = {s.note for own in base_samples(lists) for s in layouts(lists, own)}
     assert "Fortran order of 'arrays[1]'" in names
 
 
