@@ -31,6 +31,7 @@ from customop.core.tracer import Tracer
 from customop.errors import ContractError, GradientError, check_function, place
 from customop.transforms.autograd.grad import pull_back
 from customop.transforms.autograd.interpreter import GradInterpreter
+from customop.transforms.autograd.node import hidden, inexact
 from customop.transforms.autograd.sweep import sweep
 from customop.transforms.autograd.tracer import GradTracer
 from customop.transforms.values import as_input, as_tangent, check_outputs, split_aux
@@ -108,7 +109,11 @@ class JvpInterpreter(Interpreter):
                 raise _misfit(op, rule, f"{show(tangent)} for {len(found)} outputs")
             pairs = zip(found, given, strict=True)
             return like(out, [self._pair(op, rule, o, t) for o, t in pairs])
-        if tangent is None or not is_array(out) or not is_inexact(out.dtype):
+        if not is_array(out):
+            return out
+        if inexact[out.dtype] is None:
+            raise hidden(op, out)
+        if tangent is None or not inexact[out.dtype]:
             return out
         if not is_array(tangent) or tuple(tangent.shape) != tuple(out.shape):
             seen = abbreviated(tangent) if is_array(tangent) else show(tangent)

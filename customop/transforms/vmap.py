@@ -18,6 +18,7 @@ from customop.core.boxes import frozen
 from customop.core.interpreter import current_mode
 from customop.errors import VmapError, check_function
 from customop.transforms.batch import BatchInterpreter, BatchTracer
+from customop.transforms.generators import watched
 from customop.transforms.randomness import Draws, RandomnessMode
 from customop.transforms.values import unwritten
 
@@ -53,7 +54,10 @@ def vmap(
         same for all rows: it is returned once.
     randomness : str
         How random operators behave: ``"error"``, ``"same"`` for all rows, or
-        ``"different"`` for each.
+        ``"different"`` for each. NumPy's own generators draw once for all rows. With
+        ``"error"`` that is an error where the first run of `fn` draws from ``np.random``
+        or a generator in its arguments, defaults, closure or globals, or those of
+        functions that it names; other draws are not seen.
     chunk_size : int, optional
         Rows to run at a time, to save memory; all by default.
 
@@ -68,7 +72,7 @@ def vmap(
         If `fn` is not a function.
     VmapError
         From the function: if axes do not fit the arguments or results, batches differ
-        in length, or nothing is batched.
+        in length, nothing is batched, or `fn` draws random numbers.
 
     Examples
     --------
@@ -79,6 +83,7 @@ def vmap(
     """
     _check_settings(fn, randomness, chunk_size)
     name = getattr(fn, "__name__", "function")
+    run: Any = watched(fn, name) if randomness == "error" else fn
     is_short = type(in_dims) is type(out_dims) is int and in_dims == out_dims == 0
 
     @wraps(fn)
@@ -88,19 +93,19 @@ def vmap(
             x: Any = args[0]
             if type(x) is np.ndarray and x.ndim:
                 batch = BatchInterpreter(x.shape[0], randomness, draws)
-                return _run(fn, batch, args, (0,), None, 0, name)  # type: ignore[no-any-return]  # as fn
+                return _run(run, batch, args, (0,), None, 0, name)  # type: ignore[no-any-return]  # as fn
         leaves, dims, structure = _inputs(name, in_dims, args, kwargs)
         size = _batch_size(name, leaves, dims)
         if chunk_size is None or size <= chunk_size:
             batch = BatchInterpreter(size, randomness, draws)
-            return _run(fn, batch, leaves, dims, structure, out_dims, name)  # type: ignore[no-any-return]  # as fn
+            return _run(run, batch, leaves, dims, structure, out_dims, name)  # type: ignore[no-any-return]  # as fn
         chunks = []
         for start in range(0, size, chunk_size):
             part = _chunk(leaves, dims, start, chunk_size)
             count = min(chunk_size, size - start)
             again = None if draws is None else draws.again()
             batch = BatchInterpreter(count, randomness, again)
-            chunks.append(_run(fn, batch, part, dims, structure, out_dims, name))
+            chunks.append(_run(run, batch, part, dims, structure, out_dims, name))
         return _join(chunks, out_dims)  # type: ignore[no-any-return]  # as fn
 
     return batched

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from customop.arrays.kinds import is_array
 from customop.arrays.nested import map_nested, map_outline, map_paths
 from customop.core.observe import observed, observers
 from customop.core.table import RuleTable
@@ -14,6 +15,8 @@ from customop.transforms.autograd.node import (
     Node,
     Output,
     flat_metas,
+    hidden,
+    inexact,
     is_differentiable,
     metas_of,
 )
@@ -87,6 +90,8 @@ class TrackedCall:
         blocked = node.node_blocked
         if schema.single_return:
             if not is_differentiable(out, blocked):
+                if is_array(out) and inexact[out.dtype] is None:
+                    raise hidden(self.op, out)
                 return out
             node.node_metas = (out.shape, out.dtype)
             return GradTracer(self.interpreter, out, node)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.describe import show
+from customop.arrays.describe import abbreviated, show
 from customop.arrays.dtypes import is_inexact
 from customop.arrays.kinds import device_of, is_array
 from customop.arrays.nested import children, map_paths, nests, outline
@@ -24,6 +24,7 @@ __all__ = [
     "Output",
     "UnaryNode",
     "flat_metas",
+    "hidden",
     "inexact",
     "is_differentiable",
     "is_in",
@@ -208,12 +209,26 @@ def flat_metas(outputs: Any) -> list[Any]:
     return [outputs]
 
 
-class _Inexact(dict[Any, bool]):
-    """Dtype -> whether its values have derivatives."""
+class _Inexact(dict[Any, bool | None]):
+    """Dtype -> whether its values have derivatives; None for those that hide numbers.
 
-    def __missing__(self, dtype: Any) -> bool:
-        self[dtype] = found = is_inexact(dtype)
+    Arrays of objects, dates and durations are computed with, and no gradient can follow.
+    """
+
+    def __missing__(self, dtype: Any) -> bool | None:
+        hides = getattr(dtype, "kind", "") in ("O", "m", "M")
+        self[dtype] = found = None if hides else is_inexact(dtype)
         return found
+
+
+def hidden(op: RuleTable, out: Any) -> GradientError:
+    """The error for a tracked value that becomes an array of objects or durations."""
+    return op.error(
+        GradientError,
+        f" returns {abbreviated(out)} of a tracked value: no gradient goes through such an"
+        " array",
+        do="keep to arrays of numbers, or pass stop_gradient(x) for the value alone",
+    )
 
 
 inexact: _Inexact = _Inexact()

@@ -10,7 +10,7 @@ from customop.core.codegen import generate
 from customop.core.contract.memory import moments
 from customop.core.partials import RESULT, Partial, Partials
 from customop.core.table import RuleTable
-from customop.transforms.autograd.node import Node, UnaryNode, inexact
+from customop.transforms.autograd.node import Node, UnaryNode, hidden, inexact
 from customop.transforms.autograd.tracer import GradTracer
 
 __all__ = ["make_partial_plan"]
@@ -47,7 +47,10 @@ def make_partial_plan(
         *[line for slot in op.array_slots for line in _taking(slot, slot in rows)],
         f"    out = op.call({inputs})",
         "    dtype = out.dtype",
-        "    if not inexact[dtype]:",
+        "    known = inexact[dtype]",
+        "    if not known:",
+        "        if known is None:",
+        "            raise hidden(op, out)",
         "        return out",
         "    tracer = new(GradTracer)",
         "    tracer.interpreter = self",
@@ -64,6 +67,7 @@ def make_partial_plan(
     scope: dict[str, Any] = {
         "GradTracer": GradTracer,
         "op": op,
+        "hidden": hidden,
         "inexact": inexact,
         "new": object.__new__,
         "moments": moments,

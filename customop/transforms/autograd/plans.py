@@ -25,7 +25,7 @@ from customop.errors import (
     warn_caller,
 )
 from customop.transforms.autograd.calls import TrackedCall, observed_setup
-from customop.transforms.autograd.node import Node, UnaryNode, inexact, is_in
+from customop.transforms.autograd.node import Node, UnaryNode, hidden, inexact, is_in
 from customop.transforms.autograd.partial_plans import make_partial_plan
 from customop.transforms.autograd.tracer import GradTracer
 
@@ -105,7 +105,10 @@ def _plain_plan(op: RuleTable, rule: Any, nodes: type[Node]) -> Plan:
         *_edge_lines(op, names, is_unary=issubclass(nodes, UnaryNode)),
         f"    out = op.call({inputs})",
         "    dtype = out.dtype",
-        "    if not inexact[dtype]:",
+        "    known = inexact[dtype]",
+        "    if not known:",
+        "        if known is None:",
+        "            raise hidden(op, out)",
         "        return out",
         *_constant_lines(op),
         "    node = new(nodes)",
@@ -124,6 +127,7 @@ def _plain_plan(op: RuleTable, rule: Any, nodes: type[Node]) -> Plan:
     scope = {
         "GradTracer": GradTracer,
         "op": op,
+        "hidden": hidden,
         "inexact": inexact,
         "nodes": nodes,
         "setup": rule.setup_context,
