@@ -46,7 +46,8 @@ def _ufunc_name(ufunc: np.ufunc) -> str:
 
 def missing(function: Any) -> MissingRuleError:
     """The error for a NumPy function that has no operator."""
-    name = key = numpy_name(function)
+    name = numpy_name(function)
+    key = "ufunc" if name.startswith("the ufunc ") else name
     if isinstance(function, tuple):
         key = f'({numpy_name(function[0])}, "{function[1]}")'
     return MissingRuleError(

@@ -329,8 +329,8 @@ VALUES: Table = {
         lambda: graded(np.frompyfunc(abs, 1, 1)),
         co.MissingRuleError,
         NotImplementedError,
-        "np.abs (vectorized) has no operator, so it cannot see traced or fake arrays\n"
-        "  do: wrap it with custom_op, then register_numpy_function(np.abs (vectorized), op); or pass stop_gradient(x) to use the value alone",
+        "the ufunc abs (vectorized) has no operator, so it cannot see traced or fake arrays\n"
+        "  do: wrap it with custom_op, then register_numpy_function(ufunc, op); or pass stop_gradient(x) to use the value alone",
     ),
     "CuPy kernel without a ufunc": (
         lambda: graded(lambda x: x.__cupy_override_elementwise_kernel__(Scale(), x)),
