@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
+from numpy.typing import NDArray
 
 import customop as co
 from customop.testing import opcheck
 
 # ---- shapes in annotations ----
 
-Points = Annotated[np.ndarray, "... n 3"]  # n points in space
-Pixels = Annotated[np.ndarray, "... n 2"]
+Points = Annotated[NDArray[np.floating], "... n 3"]  # n points in space
+Pixels = Annotated[NDArray[np.floating], "... n 2"]
 
 
 @co.custom_op("camera::project", mutates_args=())

@@ -333,6 +333,14 @@ _diagonal = numpy_operator(
 )
 
 
+def _pair(ndim: int, axis1: int, axis2: int) -> tuple[int, int]:
+    """Two axes, counted from the front."""
+    first, second = (normalize_axis_index(axis, ndim) for axis in (axis1, axis2))
+    if first == second:
+        raise ValueError("axis1 and axis2 cannot be the same")
+    return first, second
+
+
 def _count(rows: int, columns: int, offset: int) -> int:
     """Length of a diagonal of a matrix."""
     return max(min(rows - max(-offset, 0), columns - max(offset, 0)), 0)
@@ -340,6 +348,7 @@ def _count(rows: int, columns: int, offset: int) -> int:
 
 @_diagonal.register_fake
 def _(x: Any, offset: int, axis1: int, axis2: int) -> FakeArray:
+    axis1, axis2 = _pair(len(x.shape), axis1, axis2)
     kept = [i for i in range(x.ndim) if i not in (axis1, axis2)]
     count = _count(x.shape[axis1], x.shape[axis2], offset)
     step = x.strides[axis1] + x.strides[axis2]
@@ -349,6 +358,7 @@ def _(x: Any, offset: int, axis1: int, axis2: int) -> FakeArray:
 
 @_diagonal.register_vmap
 def _(info: Any, in_dims: Any, x: Any, offset: int, axis1: int, axis2: int) -> Any:
+    axis1, axis2 = _pair(x.ndim - 1, axis1, axis2)
     return _diagonal(batch_first(x, in_dims[0]), offset, axis1 + 1, axis2 + 1), 0
 
 
@@ -359,6 +369,7 @@ def _(new: Any, x: Any, offset: int, axis1: int, axis2: int) -> Any:
 
 def _undiagonal(g: Any, shape: Any, offset: int, axis1: int, axis2: int) -> Any:
     """Zeros with `g` on a diagonal: the transpose of taking it."""
+    axis1, axis2 = _pair(len(shape), axis1, axis2)
     rest = [n for i, n in enumerate(shape) if i not in (axis1, axis2)]
     count = g.shape[-1]
     rows = np.arange(count) + max(-offset, 0)
@@ -373,10 +384,7 @@ register_linear(_diagonal, _undiagonal)
 
 @register_numpy_function(np.diagonal)
 def _(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    first, second = (normalize_axis_index(axis, a.ndim) for axis in (axis1, axis2))
-    if first == second:
-        raise ValueError("axis1 and axis2 cannot be the same")
-    return _diagonal(a, as_int(offset), first, second)
+    return _diagonal(a, as_int(offset), *_pair(a.ndim, axis1, axis2))
 
 
 @register_numpy_function(np.diag)

@@ -84,13 +84,18 @@ def _no_axes() -> ShapeError:
     )
 
 
+def _flipped(x: Any) -> Any:
+    """The transposed matrices, the short way for arrays of NumPy."""
+    return x.mT if type(x) is np.ndarray else np.swapaxes(x, -1, -2)
+
+
 def _first_grad(g: Any, x2: Any) -> Any:
     """Gradient of the first factor, not yet summed over broadcast axes."""
     if x2.ndim == 1:
         return np.expand_dims(g, -1) * x2
     if g.ndim < x2.ndim:  # the first factor is a vector
         return np.squeeze(np.matmul(x2, np.expand_dims(g, -1)), -1)
-    return np.matmul(g, x2.mT)
+    return np.matmul(g, _flipped(x2))
 
 
 def _second_grad(g: Any, x1: Any, x2_shape: Any) -> Any:
@@ -99,8 +104,8 @@ def _second_grad(g: Any, x1: Any, x2_shape: Any) -> Any:
         is_vector = len(x2_shape) == 1
         return x1 * g if is_vector else np.expand_dims(x1, -1) * np.expand_dims(g, -2)
     if g.ndim < x1.ndim:  # the second factor is a vector
-        return np.squeeze(np.matmul(x1.mT, np.expand_dims(g, -1)), -1)
-    return np.matmul(x1.mT, g)
+        return np.squeeze(np.matmul(_flipped(x1), np.expand_dims(g, -1)), -1)
+    return np.matmul(_flipped(x1), g)
 
 
 matmul.register_autograd(partials({"x1": _first_grad, "x2": _second_grad}))

@@ -99,10 +99,20 @@ def _index_key(indices: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([slice(None) if a is None else a for a in indices])
 
 
+def _in_c_order(a: Any) -> Any:
+    """Indices or values in C order: of a place written twice, the last value stays.
+
+    NumPy 2.4 goes through negative strides backward.
+    """
+    return a if a is None or a.flags.c_contiguous else np.copy(a, order="C")
+
+
 index_set: Operator[..., Any] = numpy_operator(
     "index_set",
     "(Array x, Array v, Array?[] indices) -> Array",
-    lambda x, v, indices: _replaced(x, v, _index_key(indices)),
+    lambda x, v, indices: _replaced(
+        x, _in_c_order(v), _index_key([_in_c_order(a) for a in indices])
+    ),
 )
 _register_jvp(index_set)
 

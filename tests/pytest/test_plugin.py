@@ -66,7 +66,7 @@ def test_the_wheel_has_the_entry_point() -> None:
     (point,) = settings["project"]["entry-points"]["pytest11"].values()
     module, _, name = point.partition(":")
     wheel = settings["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert wheel["force-include"] == {"customop/pytest/entry.py": f"{module}.py"}
+    assert wheel["force-include"]["customop/pytest/entry.py"] == f"{module}.py"
     assert name in entry.__all__
 
 

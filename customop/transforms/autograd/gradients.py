@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.describe import show
+from customop.arrays.dtypes import is_real_float
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import aligned, children, nests, outline, steps
 from customop.arrays.numpy_protocol import call_numpy
@@ -241,9 +242,9 @@ def _fitted(node: Node, grad: Any, slot: int, meta: Meta) -> Any:
 
 def _in_dtype(grad: Any, dtype: Any) -> Any:
     """A gradient in the dtype of its input; its real part for a real input."""
-    if np.dtype(dtype).kind == "f" and np.dtype(grad.dtype).kind == "c":
+    if is_real_float(dtype) and not is_real_float(grad.dtype):
         grad = call_numpy(np.real, grad)
-    return grad if grad.dtype == dtype else grad.astype(dtype)
+    return grad if grad.dtype == dtype else call_numpy(np.astype, grad, dtype)
 
 
 def _sum_to_shape(grad: Any, shape: tuple[int, ...], lead: int = 0) -> Any:
