@@ -277,16 +277,21 @@ def to_c_order(value: Any) -> Any:
     As code in C reads it: aligned, and in the byte order of the machine.
     """
     if is_fake(value):
-        order = c_strides(value.shape, value.dtype.itemsize)
-        return make_fake(value.shape, value.dtype, order, value.device)
+        dtype = _native(value.dtype)
+        order = c_strides(value.shape, dtype.itemsize)
+        return make_fake(value.shape, dtype, order, value.device)
     if not has_memory(value):
         return value
     flags = getattr(value, "flags", None)
     if flags is None:  # a kind that has only one order
         return value
     if isinstance(value, np.ndarray) and not (flags.aligned and value.dtype.isnative):
-        return value.astype(value.dtype.newbyteorder("="), order="C")
+        return value.astype(_native(value.dtype), order="C")
     return value if flags.c_contiguous else value.copy(order="C")
+
+
+def _native(dtype: Any) -> Any:
+    return dtype if getattr(dtype, "isnative", True) else dtype.newbyteorder("=")
 
 
 def strides_of(x: Any) -> tuple[int, ...]:

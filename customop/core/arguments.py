@@ -176,14 +176,24 @@ def in_c_order(op: RuleTable, args: Sequence[Any]) -> list[Any]:
     triples = zip(op.schema.parameters, args, ordered, strict=True)
     for p, mine, copied in triples:
         pairs = zip(flat(mine), flat(copied), strict=True)
-        is_real = any(a is not b and not is_fake(a) for a, b in pairs)
-        if p.alias is not None and is_real:
+        changed = [a for a, b in pairs if a is not b and not is_fake(a)]
+        if p.alias is not None and changed:
             what = "is written" if p.is_written else "is returned as a view"
+            lacking, do = _lacking(changed[0])
             raise op.error(
                 ArgumentError,
-                f"argument '{p.name}' is not in C order, and {what}: the kernel would"
-                " get a copy in C order",
-                do=f"pass np.ascontiguousarray({p.name}) and use that array",
+                f"argument '{p.name}' is not {lacking}, and {what}: the kernel would"
+                f" get a copy {lacking}",
+                do=f"pass {do.format(p.name)} and use that array",
                 parameter=p.name,
             )
     return ordered
+
+
+def _lacking(value: Any) -> tuple[str, str]:
+    """What an array is not that C code needs, and the call that makes it so."""
+    if not value.flags.c_contiguous:
+        return "in C order", "np.ascontiguousarray({})"
+    if not value.flags.aligned:
+        return "aligned", "{}.copy()"
+    return "in the machine's byte order", "{0}.astype({0}.dtype.newbyteorder('='))"

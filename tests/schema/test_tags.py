@@ -506,6 +506,53 @@ def test_contiguous_arrays_are_as_code_in_c_reads_them(case: str, checks: str) -
     assert all(x.flags.aligned and x.dtype.isnative for x in seen)
 
 
+def test_contiguous_is_what_c_code_reads() -> None:
+    """Arrays are aligned and in the machine's byte order too, and their fakes say so."""
+    unaligned = np.zeros(8 * 3 + 1, np.uint8)[1:].view(np.float64)
+    unaligned[...] = 1.5
+    seen: list[Any] = []
+    op = define(
+        "(Array x) -> Array", lambda x: seen.append(x) or x * 2, Tag.needs_contiguous
+    )
+    op.register_fake(lambda x: co.fake_like(x))
+    for x in (unaligned, np.arange(3.0).astype(">f8"), np.arange(3).astype(">i2")):
+        out = op(x)
+        np.testing.assert_array_equal(out, x * 2)
+        assert seen[-1].flags.aligned
+        assert seen[-1].dtype.isnative
+        assert op(co.fake_like(x)).dtype == out.dtype
+
+
+@pytest.mark.parametrize(
+    ("x", "lacking", "do"),
+    [
+        (np.asfortranarray(X), "in C order", "np.ascontiguousarray(x)"),
+        (np.zeros(9, np.uint8)[1:].view(np.float64), "aligned", "x.copy()"),
+        (
+            np.zeros(2, ">f8"),
+            "in the machine's byte order",
+            "x.astype(x.dtype.newbyteorder('='))",
+        ),
+    ],
+)
+def test_contiguous_refuses_a_copy_of_what_is_written(
+    x: Any, lacking: str, do: str
+) -> None:
+    def fill(x: np.ndarray) -> None:
+        x[...] = 1
+
+    tags = Tag.needs_contiguous
+    op = co.custom_op("tags::fill", fill, mutates_args=("x",), tags=tags)
+    with pytest.raises(co.ArgumentError) as caught:
+        op(x)
+    first, *_, last = str(caught.value).splitlines()
+    assert first.endswith(
+        f"argument 'x' is not {lacking}, and is written: the kernel would get a copy"
+        f" {lacking}"
+    )
+    assert last == f"  do: pass {do} and use that array"
+
+
 def test_contiguous_leaves_no_fast_path() -> None:
     """Plain arrays in another order would slip through it."""
     op, _ = probe()

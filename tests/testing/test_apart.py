@@ -24,7 +24,7 @@ import customop as co
 from customop.errors import OpCheckError
 from customop.testing import opcheck
 from customop.testing.apart.child import Child
-from customop.testing.checks import outcomes
+from customop.testing.checks import found, outcomes
 
 _MATRIX = np.arange(12.0).reshape(4, 3)
 
@@ -59,12 +59,12 @@ def test_crash_on_an_input_that_is_made_up_is_a_fault_of_the_check(name: str) ->
     """The table goes on after it, and names check, shape and how the kernel ended."""
     end, how = _ENDINGS[name]
     op = _operator(lambda x: x.size or end())
-    found = opcheck(op, (_MATRIX,), raise_exception=False)
-    assert found.failed == ["test_layouts"]
-    assert str(found["test_layouts"]).startswith(
+    table = opcheck(op, (_MATRIX,), raise_exception=False)
+    assert table.failed == ["test_layouts"]
+    assert str(table["test_layouts"]).startswith(
         f"apart::kernel: test_layouts: the kernel {how} on 'x' of shape (0, 3)\n"
     )
-    assert found["test_threads"] == "SUCCESS"
+    assert table["test_threads"] == "SUCCESS"
 
 
 def test_message_of_a_crash() -> None:
@@ -103,14 +103,14 @@ def test_message_of_a_crash() -> None:
 
 def test_crash_on_a_dtype_or_layout_says_how_to_declare_it() -> None:
     op = _operator(lambda x: x.dtype == np.float64 or os.abort())
-    found = opcheck(op, (_MATRIX,), raise_exception=False)
+    table = opcheck(op, (_MATRIX,), raise_exception=False)
     assert "say in the schema what it takes: float64[...] x" in str(
-        found["test_dtypes"]
+        table["test_dtypes"]
     )
-    op = _operator(lambda x: x.flags.c_contiguous or os.abort())
-    found = opcheck(op, (_MATRIX,), raise_exception=False)
+    op = _operator(lambda x: x.flags.c_contiguous or os.abort(), "in_c_order")
+    table = opcheck(op, (_MATRIX,), raise_exception=False)
     assert "do: tag the operator with Tag.needs_contiguous, or" in str(
-        found["test_layouts"]
+        table["test_layouts"]
     )
 
 
@@ -119,10 +119,10 @@ def test_kernel_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outcomes, "PATIENCE", 2.0)
     monkeypatch.setattr(outcomes, "SHORTER", 1.0)
     op = _operator(lambda x: [None for _ in iter(int, x.size == 0)])
-    found = opcheck(op, (_MATRIX,), raise_exception=False)
-    assert found.failed == ["test_layouts"]
-    text = str(found["test_layouts"])
-    assert "test_layouts: the kernel did not end within 2." in text
+    table = opcheck(op, (_MATRIX,), raise_exception=False)
+    assert table.failed == ["test_layouts"]
+    text = str(table["test_layouts"])
+    assert "test_layouts: the kernel did not end within 2" in text
     assert " s on 'x' of shape (0, 3)\n" in text
     assert f"at {__file__}:" in text
 
@@ -130,13 +130,13 @@ def test_kernel_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_crash_while_inputs_are_sought() -> None:
     """Without arguments no check can run, and the first one says why."""
     op = _operator(lambda x: x.ndim or os._exit(4))
-    found = opcheck(op, raise_exception=False)
-    assert found.failed == ["test_schema"]
-    assert str(found["test_schema"]).splitlines()[0] == (
+    table = opcheck(op, raise_exception=False)
+    assert table.failed == ["test_schema"]
+    assert str(table["test_schema"]).splitlines()[0] == (
         "apart::kernel: test_schema: the kernel ended the process (exit status 4) on"
         " 'x' of shape (), one of the calls that opcheck tries to find inputs"
     )
-    assert found["test_threads"] == "SKIPPED: no inputs are found"
+    assert table["test_threads"] == "SKIPPED: no inputs are found"
 
 
 def test_inputs_that_are_registered_run_in_this_process() -> None:
@@ -159,8 +159,8 @@ def test_fault_survives_a_crash_on_smaller_inputs() -> None:
 
     op = co.custom_op("apart::wrong", mutates_args=())(kernel)
     op.register_fake(lambda x: co.fake_like(x))
-    found = opcheck(op, (_MATRIX,), raise_exception=False)
-    fault = found["test_layouts"]
+    table = opcheck(op, (_MATRIX,), raise_exception=False)
+    fault = table["test_layouts"]
     assert isinstance(fault, OpCheckError)
     assert "the output differs between non-contiguous of 'x' and C order" in str(fault)
     assert fault.sample.args[0].strides == (48, 16)
@@ -281,9 +281,46 @@ def test_opcheck_in_threads_while_others_run() -> None:
     assert done == [["test_layouts"]] * 3
 
 
+def test_kernel_that_does_not_survive_a_fork() -> None:
+    """Where the given arguments crash it too in a child, its other inputs are not run."""
+    here = os.getpid()
+    op = _operator(lambda x: os.getpid() == here or os.abort())
+    table = opcheck(op, (_MATRIX,))
+    assert table["test_schema"] == "SUCCESS"
+    skipped = [name for name, text in table.items() if text == _NO_CHILD]
+    assert {"test_layouts", "test_dtypes", "test_threads"} <= set(skipped)
+
+
+def test_without_fork_all_runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Windows and macOS; the table says so, and finds the same faults."""
+    for module in (outcomes, found):
+        monkeypatch.setattr(module, "CAN_FORK", False)
+    pids = set()
+    op = _operator(lambda x: pids.add(os.getpid()))
+    result = opcheck(op)
+    assert pids == {os.getpid()}
+    assert result.notes["test_layouts"] == (
+        "in this process, which a crash would end: there is no safe fork here"
+    )
+    assert "test_schema" not in result.notes
+    op.register_fake(lambda x: co.fake_like(x, shape=(7,)), override=True)
+    assert "test_faketensor" in opcheck(op, raise_exception=False).failed
+
+
+_NO_CHILD = (
+    "SKIPPED: its inputs run in a forked child, where the kernel crashed (signal SIGABRT)"
+    " on the given arguments too: a library in it does not survive a fork"
+)
+
+
 # ---- real C ----
 
 _SOURCE = """
+#include <omp.h>
+void twice_in_parallel(const double *x, double *out, long rows) {
+    #pragma omp parallel for
+    for (long i = 0; i < 3 * rows; i++) out[i] = 2 * x[i];
+}
 void twice(const double *x, double *out, long rows) {
     for (long i = 0; i < 3 * rows; i++) out[i] = 2 * x[i];
 }
@@ -292,24 +329,32 @@ void twice(const double *x, double *out, long rows) {
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A function in C that takes three columns for granted."""
+    """Functions in C that take three columns for granted."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("there is no C compiler here")
     folder = tmp_path_factory.mktemp("c")
     source, made = folder / "twice.c", folder / "twice.so"
     source.write_text(_SOURCE)
-    subprocess.run([compiler, "-shared", "-fPIC", source, "-o", made], check=True)
-    found = ctypes.CDLL(str(made)).twice
-    found.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long]
-    found.restype = None
+    command = [compiler, "-fopenmp", "-shared", "-fPIC", source, "-o", made]
+    subprocess.run(command, check=True)
+    found = ctypes.CDLL(str(made))
+    for function in (found.twice, found.twice_in_parallel):
+        function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long]
+        function.restype = None
     return found
 
 
-def _in_c(library: Any, **options: Any) -> Any:
+_DECLARED: dict[str, Any] = {
+    "schema": "(float64[n,3] x) -> float64[n,3]",
+    "tags": co.Tag.needs_contiguous,
+}
+
+
+def _in_c(function: Any, **options: Any) -> Any:
     def twice(x: np.ndarray) -> np.ndarray:
         out = np.empty_like(x)
-        library(x.ctypes.data, out.ctypes.data, len(x))
+        function(x.ctypes.data, out.ctypes.data, len(x))
         return out
 
     op = co.custom_op("apart::in_c", mutates_args=(), **options)(twice)
@@ -319,21 +364,24 @@ def _in_c(library: Any, **options: Any) -> Any:
 
 def test_c_code_that_corrupts_the_heap(library: Any) -> None:
     """Five megabytes are written into an array without columns, in the child."""
-    op = _in_c(library)
+    op = _in_c(library.twice)
     for _ in range(3):
-        found = opcheck(op, (np.ones((200_000, 3)),), raise_exception=False)
-        assert "test_layouts" in found.failed
+        table = opcheck(op, (np.ones((200_000, 3)),), raise_exception=False)
+        assert "test_layouts" in table.failed
 
 
 def test_c_code_that_declares_what_it_takes(library: Any) -> None:
     """With shape, dtype and layout in the definition no call breaks it."""
-    op = _in_c(
-        library,
-        schema="(float64[n,3] x) -> float64[n,3]",
-        tags=co.Tag.needs_contiguous,
-    )
+    op = _in_c(library.twice, **_DECLARED)
     assert opcheck(op, (_MATRIX,)).failed == []
     assert opcheck(op).failed == []
+
+
+def test_threads_of_openmp_survive(library: Any) -> None:
+    """They run in this process first; a forked child would wait for them for ever."""
+    op = _in_c(library.twice_in_parallel, **_DECLARED)
+    table = opcheck(op, (np.ones((10_000, 3)),))
+    assert table["test_layouts"] == table["test_threads"] == "SUCCESS"
 
 
 # ---- shapes that belong together ----
@@ -351,3 +399,40 @@ def test_arguments_of_a_call_keep_axes_and_equal_lengths() -> None:
     op.register_fake(lambda x, factors: co.fake_like(x))
     assert opcheck(op, (_MATRIX, np.arange(4.0))).failed == []
     assert seen[0] == 0
+
+
+# ---- random kernels ----
+
+_MEETS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "no elements": ("test_layouts", lambda x: x.size == 0),
+    "strides": ("test_layouts", lambda x: x.size > 1 and not x.flags.c_contiguous),
+    "negative": ("test_layouts", lambda x: min(x.strides, default=0) < 0),
+    "unaligned": ("test_layouts", lambda x: not x.flags.aligned),
+    "float32": ("test_dtypes", lambda x: x.dtype == np.float32),
+    "int8": ("test_dtypes", lambda x: x.dtype == np.int8),
+    "complex": ("test_dtypes", lambda x: x.dtype.kind == "c"),
+    "swapped": ("test_dtypes", lambda x: not x.dtype.isnative),
+}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(60))
+def test_random_kernel_that_ends_at_random_inputs(seed: int) -> None:
+    """The process survives; the check and an input that ends the kernel are named."""
+    rng = random.Random(seed)
+    check, meets = _MEETS[rng.choice(list(_MEETS))]
+    end, how = rng.choice(list(_ENDINGS.values()))
+    shape = rng.choice([(3,), (4, 3), (2, 2, 3)])
+    op = _operator(lambda x: end() if meets(x) else None)
+    if rng.random() < 0.5:
+        op.register_autograd(lambda ctx, g: g * 2)
+    table = opcheck(op, (np.ones(shape),), raise_exception=False)
+    assert check in table.failed
+    for name in table.failed:
+        fault = table[name]
+        assert isinstance(fault, OpCheckError)
+        (x,) = fault.sample.args
+        assert meets(x)
+        assert f"the kernel {how} on 'x' of shape {x.shape}" in str(fault)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)

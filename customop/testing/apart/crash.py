@@ -36,7 +36,7 @@ def crash_of(code: int, text: str, patience: float) -> Crash:
         return Crash(f"ended the process (exit status {code})", lines)
     name = _name(-code)
     if name == "SIGALRM":
-        return Crash(f"did not end within {patience:g} s", lines, hangs=True)
+        return Crash(f"did not end within {patience:.3g} s", lines, hangs=True)
     if name == "SIGKILL":
         more = "the system kills processes when memory runs out"
         return Crash(f"was killed (signal {name})", (*lines, more))

@@ -97,10 +97,14 @@ def _run_given(session: Session) -> float:
 def _done(check: Check, session: Session, report: Report) -> Done:
     start = perf_counter()
     is_waived = check.name in session.op.waivers
+    is_safe = CAN_FORK or check.as_given(session.op)
     outcome = outcome_of(check, session, reported if is_waived else report)
-    notes = [_needless(check)] * is_waived + session.notes
+    notes = [_needless(check)] * is_waived + session.notes + [_NO_FORK] * (not is_safe)
     note = notes[0] if outcome == SUCCESS and notes else ""
     return Done(outcome, perf_counter() - start, note)
+
+
+_NO_FORK = "in this process, which a crash would end: there is no safe fork here"
 
 
 def _needless(check: Check) -> str:
@@ -147,6 +151,8 @@ class _Apart:
         self.left = list(checks)
         self.patience = patience
         self.knows_hang = False
+        # Why no check can run in a child.
+        self.reason = ""
         self._child = ExitStack()
 
     def __enter__(self) -> Self:
@@ -159,7 +165,7 @@ class _Apart:
     def _start(self) -> None:
         """Run the checks that are left in a new child."""
         self._child.close()
-        if self.left:
+        if self.left and not self.reason:
             child = self._child.enter_context(
                 Child(self._run, self.patience, _values_in(self.session.samples))
             )
@@ -167,6 +173,8 @@ class _Apart:
 
     def next(self) -> Done:
         """The outcome of the next check."""
+        if self.reason:
+            return Done(self.reason, 0.0)
         fault: Done | None = None  # whose smallest input is still sought
         for is_last, *message in self.messages:
             fault = _received(*message)
@@ -193,6 +201,9 @@ class _Apart:
         start = perf_counter()
         if crash.hangs and not self.knows_hang:
             self.knows_hang, self.patience = True, self.patience / SHORTER
+        self.reason = self._why_no_child()
+        if self.reason:
+            return Done(self.reason, perf_counter() - start)
         sample, again = last_before_crash(
             lambda: _done(check, self.session, reported), self.patience
         )
@@ -203,7 +214,24 @@ class _Apart:
         error = reported(check, self.session, sample or usual, fault)
         return Done(error, perf_counter() - start, has_crashed=True)
 
+    def _why_no_child(self) -> str:
+        """Why a child proves nothing: the user's own arrays crash the kernel there too.
 
+        They do not in this process. Threads of OpenMP do not survive a fork.
+        """
+        if not self.session.is_given:
+            return ""
+        first = self.session.samples[0]
+        _, crash = last_before_crash(
+            lambda: self.session.call(self.session.values(first)), self.patience
+        )
+        return "" if crash is None else _NO_CHILD.format(crash.how)
+
+
+_NO_CHILD = (
+    "SKIPPED: its inputs run in a forked child, where the kernel {} on the given"
+    " arguments too: a library in it does not survive a fork"
+)
 _ONCE = (
     "it did so once, and not when the check was repeated: the input is only the last"
 )
