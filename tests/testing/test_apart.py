@@ -149,6 +149,15 @@ def test_inputs_that_are_registered_run_in_this_process() -> None:
     assert {shape for _, shape in seen} == {(4, 3)}
 
 
+def test_check_of_given_arrays_makes_up_others_in_a_child() -> None:
+    """The gradient of the given array is taken here, that of its short floats not."""
+    op = _operator(lambda x: x.dtype == np.float64 or os.abort())
+    op.register_autograd(lambda ctx, g: g * 2)
+    table = opcheck(op, (_MATRIX,), raise_exception=False)
+    assert "test_autograd_registration" in table.failed
+    assert "(signal SIGABRT)" in str(table["test_autograd_registration"])
+
+
 def test_fault_survives_a_crash_on_smaller_inputs() -> None:
     """The search for the smallest input ends there, and the fault is as first seen."""
 

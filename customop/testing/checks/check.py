@@ -53,6 +53,9 @@ class Check(NamedTuple):
         ``as_given(op)`` says whether it calls the operator only with the arrays of the samples, or equal ones,
         and makes up no other values, shapes, layouts or dtypes. Then it runs in this
         process where the samples are the user's. All else runs in a child.
+    made_up : callable, optional
+        ``made_up(session, sample)`` runs after `run`, always in a child: for what it
+        makes up while the rest is as given.
     """
 
     name: str
@@ -61,6 +64,22 @@ class Check(NamedTuple):
     over_all: Callable[[Session], None] | None = None
     for_all_kinds: bool = False
     as_given: Callable[[Operator[..., Any]], bool] = lambda op: False
+    made_up: Callable[[Session, Sample], str] | None = None
+
+    @property
+    def whole(self) -> Check:
+        """The check with what it makes up as one function."""
+        run, made_up = self.run, self.made_up
+        if made_up is None:
+            return self
+        return self._replace(run=lambda s, x: run(s, x) or made_up(s, x), made_up=None)
+
+    @property
+    def rest(self) -> Check | None:
+        """What the check makes up, if anything."""
+        if self.made_up is None:
+            return None
+        return self._replace(run=self.made_up, over_all=None, made_up=None)
 
 
 # Reports a fault of a check on a sample, at a smaller one if there is one.

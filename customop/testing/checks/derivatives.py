@@ -27,6 +27,7 @@ from customop.testing.differences import (
 from customop.testing.fault import Fault
 from customop.testing.inputs.oracle import strict_numbers
 from customop.testing.inputs.specials import SMOOTH, specials
+from customop.testing.inputs.trials import call_of
 from customop.testing.jacobians import (
     CheckOptions,
     Problem,
@@ -35,6 +36,7 @@ from customop.testing.jacobians import (
     pushforward,
 )
 from customop.testing.vectors import Space, Vector, random_vector
+from customop.testing.watch import about_to_run
 from customop.transforms.autograd.grad import vjp
 from customop.transforms.jvp import jvp
 
@@ -43,6 +45,7 @@ __all__ = [
     "check_autograd_registration",
     "check_gradients",
     "check_jvp",
+    "check_short_floats",
 ]
 
 _SEED = 20
@@ -125,21 +128,24 @@ def check_autograd_registration(session: Session, sample: Sample) -> str:
     reason = _why_no_derivative(session, sample)
     if not reason:
         _check_each_alone(session, sample)
-        _check_short(session, sample)
     return reason
 
 
-def _check_short(session: Session, sample: Sample) -> None:
+def check_short_floats(session: Session, sample: Sample) -> str:
     """Gradients of short floats are as short: the engine refuses others."""
+    if session.op.find_rule(AUTOGRAD) is None or _why_no_derivative(session, sample):
+        return ""
     values = [map_nested(value, _as_single) for value in session.values(sample)]
+    about_to_run(lambda: call_of(session.op.schema, values))
     try:
         with strict_numbers():
             call, chosen = _function(session, values)
             out, pullback = vjp(call, *chosen.values())
     except Exception:  # noqa: BLE001  # a dtype that the kernel refuses
-        return
+        return ""
     if not any(map(_is_wide, out)):
         pullback(tuple(call_numpy(np.ones_like, leaf) for leaf in out))
+    return ""
 
 
 def _is_wide(leaf: Any) -> bool:
@@ -512,6 +518,7 @@ def check_jvp(session: Session, sample: Sample) -> str:
 def _check_short_tangents(session: Session, sample: Sample) -> None:
     """Tangents of short results are as short: the engine refuses others."""
     values = [map_nested(value, _as_single) for value in session.values(sample)]
+    about_to_run(lambda: call_of(session.op.schema, values))
     try:
         with strict_numbers():
             call, chosen = _function(session, values)

@@ -63,18 +63,28 @@ def outcomes(session: Session, checks: Sequence[Check]) -> Generator[Done, None,
     the others in a child of it at the same time.
     """
     patience = PATIENCE + _CALLS * _run_given(session)
-    others = [c for c in checks if not _runs_here(session, c)]
-    with _Apart(session, others, patience) as apart:
-        for check in checks:
-            if _runs_here(session, check):
-                yield _done(check, session, _at_smallest_apart)
-            else:
+    parts = [c.rest if _runs_here(session, c) else c.whole for c in checks]
+    others = [part for part in parts if part is not None]
+    with _Apart(session, others if CAN_FORK else [], patience) as apart:
+        for check, part in zip(checks, parts, strict=True):
+            if not CAN_FORK:
+                yield _done(check.whole, session, at_smallest)
+            elif not _runs_here(session, check):
                 yield apart.next()
+            else:
+                done = _done(check, session, _at_smallest_apart)
+                yield done if part is None else _both(done, apart.next())
+
+
+def _both(done: Done, rest: Done) -> Done:
+    """The outcome of the two parts of a check, of which the first decides."""
+    seconds = done.seconds + rest.seconds
+    is_fault = isinstance(rest.outcome, OpCheckError)
+    worse = rest if is_fault and done.outcome == SUCCESS else done
+    return worse._replace(seconds=seconds)
 
 
 def _runs_here(session: Session, check: Check) -> bool:
-    if not CAN_FORK:
-        return True
     # CUDA does not survive a fork: inputs that were found run here too.
     is_safe = session.is_given or has_other_kinds(session.op)
     return is_safe and check.as_given(session.op)
@@ -115,8 +125,6 @@ def _at_smallest_apart(
     check: Check, session: Session, sample: Sample, error: Exception
 ) -> OpCheckError:
     """The error for a fault that was found here, at an input that a child has found."""
-    if not CAN_FORK:
-        return at_smallest(check, session, sample, error)
 
     def search(send: Send) -> None:
         with watched(clock(PATIENCE)):
