@@ -48,7 +48,7 @@ def i0(x: np.ndarray) -> np.ndarray:
     return np.i0(x)
 
 
-i0.register_fake(lambda x: co.fake_like(x))
+i0.register_fake(lambda x: co.fake_like(x, dtype=np.result_type(x.dtype, 1.0)))
 co.register_numpy_function(np.i0, i0)
 ```
 

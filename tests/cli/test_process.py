@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from customop import cli
+from customop.testing.apart.child import CAN_FORK
 from tests.cli._commands import ROOT, Run
 
 
@@ -40,11 +41,28 @@ def test_the_module_runs(folder: Path) -> None:
 
 @pytest.mark.exhaustive
 def test_the_status_of_a_process(folder: Path) -> None:
-    """A failed check is status 1; output of kernels goes to stderr."""
+    """A failed check is status 1; what kernels print for made-up inputs is dropped."""
     argv = ("check", "cli_checked.py:[rw]*", "--test-utils=test_faketensor", "--json")
     done = process(*argv, cwd=folder)
     counts = json.loads(done.stdout)["summary"]
     assert (counts["passed"], counts["failed"], done.returncode) == (1, 1, 1)
+    assert done.stderr == "" or not CAN_FORK
+
+
+@pytest.mark.exhaustive
+def test_output_of_kernels(folder: Path) -> None:
+    """What a kernel prints for registered inputs goes to stderr."""
+    text = """
+from cli_checked import np, right
+from customop.testing import Sample
+
+right.register_sample_inputs(lambda: [Sample((np.ones(2),))])
+"""
+    (folder / "cli_prints.py").write_text(text)
+    argv = ("check", "cli_checked::right", "-m", "cli_prints", "--json")
+    done = process(*argv, "--test-utils=test_faketensor", cwd=folder)
+    counts = json.loads(done.stdout)["summary"]
+    assert (counts["passed"], counts["failed"], done.returncode) == (1, 0, 0)
     assert "right runs" in done.stderr
 
 
