@@ -410,6 +410,47 @@ def test_arguments_of_a_call_keep_axes_and_equal_lengths() -> None:
     assert seen[0] == 0
 
 
+# ---- what children have at hand ----
+
+_FIRST_RUN = """
+import os, sys
+import numpy as np
+import customop as co
+
+@co.custom_op("apart::scale", mutates_args=())
+def scale(x: np.ndarray, factor: float) -> np.ndarray:
+    return x * factor
+
+scale.register_fake(
+    lambda x, factor: co.fake_like(x, dtype=np.result_type(x.dtype, 1.0))
+)
+scale.register_autograd(
+    lambda ctx, g: (g * ctx.factor, None),
+    setup_context=lambda ctx, inputs, output: setattr(ctx, "factor", inputs[1]),
+)
+scale.register_vmap(lambda info, in_dims, x, factor: (scale(x, factor), in_dims[0]))
+
+parent, (log, end) = os.getpid(), os.pipe()
+
+def note(event, args):
+    if event == "compile" and os.getpid() != parent:
+        os.write(end, f"{args[1]}; ".encode())
+
+sys.addaudithook(note)
+co.opcheck(scale, (np.ones(3), 2.0))
+os.close(end)
+print(os.read(log, 1 << 16).decode(), end="")
+"""
+
+
+def test_children_compile_no_operators_of_numpy_anew() -> None:
+    """What one of them compiles ends with it, so this process does it before."""
+    command = [sys.executable, "-c", _FIRST_RUN]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "np::" not in run.stdout
+
+
 # ---- random kernels ----
 
 _MEETS: dict[str, tuple[str, Callable[[Any], Any]]] = {

@@ -24,6 +24,7 @@ from customop.testing.checks.check import (
 )
 from customop.testing.checks.crashes import crash_fault
 from customop.testing.checks.session import Session
+from customop.testing.checks.warm import warm_up
 from customop.testing.watch import Watcher, watched
 
 __all__ = ["PATIENCE", "Done", "clock", "last_before_crash", "outcomes"]
@@ -64,8 +65,9 @@ def outcomes(session: Session, checks: Sequence[Check]) -> Generator[Done, None,
     """
     patience = PATIENCE + _CALLS * _run_given(session)
     parts = [c.rest if _runs_here(session, c) else c.whole for c in checks]
-    others = [part for part in parts if part is not None]
-    with _Apart(session, others if CAN_FORK else [], patience) as apart:
+    others = [part for part in parts if part is not None and CAN_FORK]
+    warm_up(others)
+    with _Apart(session, others, patience) as apart:
         for check, part in zip(checks, parts, strict=True):
             if not CAN_FORK:
                 yield _done(check.whole, session, at_smallest)
