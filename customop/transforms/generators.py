@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial, wraps
 from types import CodeType, FunctionType, MethodType
@@ -80,9 +81,7 @@ def _sources(fn: Callable[..., Any], args: Sequence[Any]) -> list[Any]:
     looked_at: set[int] = set()
     while waiting and len(looked_at) < _FUNCTIONS:
         item = waiting.pop()
-        if item is np.random or isinstance(
-            item, np.random.Generator | np.random.RandomState
-        ):
+        if _is_source(item):
             found[id(item)] = item
         elif isinstance(item, MethodType):
             waiting += [item.__func__, *getattr(item.__self__, "__dict__", {}).values()]
@@ -92,6 +91,14 @@ def _sources(fn: Callable[..., Any], args: Sequence[Any]) -> list[Any]:
             looked_at.add(id(item))
             waiting += _held(item)
     return list(found.values())
+
+
+def _is_source(item: Any) -> bool:
+    # NumPy imports it at the first use, which takes 10 ms: before, nothing can draw.
+    module: Any = sys.modules.get("numpy.random")
+    if module is None:
+        return False
+    return item is module or isinstance(item, module.Generator | module.RandomState)
 
 
 def _held(fn: FunctionType) -> Iterator[Any]:
