@@ -57,7 +57,7 @@ assert not opcheck(project).failed
 
 @co.custom_op("camera::gaps", mutates_args=())
 def gaps(
-    edges: Annotated[np.ndarray, "n+1"], weights: Annotated[np.ndarray, "n"]
+    edges: Annotated[NDArray[np.floating], "n+1"], weights: Annotated[np.ndarray, "n"]
 ) -> Annotated[np.ndarray, "n"]:
     """Compute weighted distances between neighbors."""
     return np.diff(edges) * weights

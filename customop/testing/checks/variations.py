@@ -213,10 +213,15 @@ def _remedy(session: Session, sample: Sample) -> str:
 
 
 def _to_refuse(session: Session) -> str:
+    parameters = session.op.schema.parameters
     slots = session.op.array_slots
-    name = session.op.schema.parameters[slots[0]].name if slots else "x"
+    name = parameters[slots[0]].name if slots else "x"
+    # A class of elements counts only beside a shape.
+    declared = str(parameters[slots[0]].type) if slots else ""
+    shape = declared.partition("[")[2].rstrip("]?").replace(",", " ") or "..."
     return (
-        f"annotate '{name}' as NDArray[np.floating], or raise a TypeError in the kernel"
+        f"annotate '{name}' as Annotated[NDArray[np.floating], \"{shape}\"], or raise a"
+        " TypeError in the kernel"
     )
 
 
