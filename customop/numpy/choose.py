@@ -113,8 +113,10 @@ def _(
     low, high = _operands(dtype_of(a), a_min, a_max)
     if low is None and high is None:
         return np.positive(a)
-    if low is None or high is None:
-        return np.minimum(a, high) if low is None else np.maximum(a, low)
+    if low is None:
+        return np.minimum(a, high)
+    if high is None:
+        return np.maximum(a, low)
     if type(low) not in _REAL or type(high) not in _REAL or not is_inexact(a):
         # One dtype for all three: of int16 and uint16 alone it would be int32.
         a = cast(a, np.result_type(a, low, high))

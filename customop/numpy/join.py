@@ -135,8 +135,8 @@ def _cast_all(
 ) -> list[Any]:
     only(function, casting=(casting, _CASTING))
     found = [as_array(a) for a in arrays]
-    for a in found if dtype is not None else ():
-        if not np.can_cast(a.dtype, dtype, _CASTING):
+    for a in found:
+        if dtype is not None and not np.can_cast(a.dtype, dtype, _CASTING):
             raise ArgumentError(
                 f"{function}: an array of {a.dtype} cannot be cast to"
                 f" {np.dtype(dtype)} by casting='{casting}'",

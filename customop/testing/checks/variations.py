@@ -197,7 +197,7 @@ _FORMULAS: dict[str, Callable[[np.dtype[Any]], np.dtype[Any]]] = {
     "np.result_type(x.dtype, np.float64)": lambda d: np.result_type(d, np.float64),
     "np.result_type(x.dtype, 1)": lambda d: np.result_type(d, 1),
     "np.sum(np.empty(0, x.dtype)).dtype": lambda d: np.sum(np.empty(0, d)).dtype,
-    "np.empty(0, x.dtype).real.dtype": lambda d: np.empty(0, d).real.dtype,
+    "np.empty(0, x.dtype).real.dtype": lambda d: np.real(np.empty(0, d)).dtype,
     "x.dtype": lambda d: d,
 }
 _TRIED = ("f8", "f4", "f2", "i8", "i4", "i1", "u1", "?", "c16")

@@ -39,7 +39,7 @@ def _with_first(value: float) -> _Make:
 
 
 def _large(x: Array) -> Array:
-    out: Array = x + _LARGE * np.where(x.real < 0, -1, 1)
+    out: Array = x + _LARGE * np.where(np.real(x) < 0, -1, 1)
     return out
 
 
