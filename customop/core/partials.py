@@ -134,8 +134,8 @@ def partials(formulas: Mapping[str, Any], *, result: str = "out") -> Partials:
         For each array parameter of the operator, ``formula(g, ...)``: the gradient `g` of
         the result times the partial derivative. Its other parameters are names of
         parameters of the operator, whose values it gets; ``x_shape`` is the shape of
-        `x`. A pair is a formula and a sequence of these names. None stands for the
-        derivative 0.
+        `x`. A pair is a formula and a sequence of these names. With None the
+        derivative is 0.
     result : str
         The name by which formulas ask for the result of the call.
 

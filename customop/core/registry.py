@@ -84,7 +84,7 @@ def find_operator(qualname: str, module: str = "") -> Operator[..., Any]:
     found = operators.get(qualname)
     if found is None and module == "__main__":
         absent: Any = AbsentOperator(qualname)
-        return absent  # type: ignore[no-any-return]  # it says at its first use that it is none
+        return absent  # type: ignore[no-any-return]  # it raises at its first use
     if found is None:
         raise unknown(qualname, operators, module)
     return found

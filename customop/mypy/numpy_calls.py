@@ -61,7 +61,7 @@ def result_of_ufunc(context: _Call) -> Type:
 
 
 def result_of_function(context: _Call) -> Type:
-    """The result of a function, of the class of an argument that is no ndarray."""
+    """The result of a function, of the class of an argument that is not an ndarray."""
     others = [array for array in _arrays(context) if not _is_ndarray(array)]
     default = context.default_return_type
     return _of_class(others[0], default) if others else default

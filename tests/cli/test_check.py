@@ -121,7 +121,7 @@ def test_check_takes_the_name_of_an_operator(run: Run) -> None:
 
 
 def test_a_file_may_begin_with_a_number(run: Run) -> None:
-    """Such a file is no module for `import`, but is a script."""
+    """`import` cannot take such a file, but it is a script."""
     found = run.json("check", "10_course.py", "--test-utils=test_schema")
     assert [op["name"] for op in found["operators"]] == ["cli_course::ten"]
     assert "cli_course::ten" in run("list", "cli_course", "-m", "10_course.py")

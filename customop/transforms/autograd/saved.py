@@ -75,7 +75,7 @@ def check_unwritten(node: Node) -> None:
 
 
 class _Watch:
-    """What a watched node keeps: marks of the values, the place of the call, and its arguments."""
+    """What a watched node keeps: marks of the values, and where they come from."""
 
     __slots__ = ("is_sampled", "marks", "names", "place")
 
