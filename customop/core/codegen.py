@@ -13,7 +13,7 @@ import linecache
 import weakref
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from customop.schema.types import (
 __all__ = [
     "RESERVED",
     "Drawn",
+    "GeneratedCall",
     "compile_call",
     "generate",
     "is_open",
@@ -47,6 +48,8 @@ __all__ = [
 ]
 
 _numbers = frozenset((float, int, bool, complex))
+# Classes of arguments that no transform tracks.
+_constants = frozenset((np.ndarray, *_numbers, np.float64, np.float32, type(None)))
 _only_arrays = {np.ndarray}
 _versions = itertools.count(1)
 
@@ -55,6 +58,25 @@ class Drawn(tuple[Any, ...]):
     """Values of a call that the fast path has drawn for a proof."""
 
     __slots__ = ()
+
+
+class GeneratedCall(NamedTuple):
+    """The generated functions of an operator.
+
+    Attributes
+    ----------
+    call : callable
+        Takes the arguments of a call.
+    run : callable
+        Takes the values of all parameters, in the order of the schema and as `call`
+        coerces them.
+    text : str
+        The source of both.
+    """
+
+    call: Callable[..., Any]
+    run: Callable[..., Any]
+    text: str
 
 
 class _Never:
@@ -96,13 +118,13 @@ def compile_call(
     after_write: Callable[[tuple[Any, ...]], None],
     share: float,
     random: Callable[[], float] | None,
-) -> tuple[Callable[..., Any], str]:
-    """The function of a call, and its source text.
+) -> GeneratedCall:
+    """The functions of a call.
 
     Where `share` is not zero, that share of calls leaves the fast path by chance.
     """
     source = _Source(name, qualname, schema)
-    text = _write(source, has_fast_path, after_write, share, random)
+    text, run = _write(source, has_fast_path, after_write, share, random)
     # Renamed, since a parameter may be called `type` or `list`.
     source.names["_type"] = type
     source.names["_list"] = list
@@ -115,7 +137,7 @@ def compile_call(
     call = generate(qualname, text, name, source.names)
     call.__module__ = __name__
     call.__qualname__ = qualname
-    return call, text
+    return GeneratedCall(call, source.names[run], text)
 
 
 def generate(title: str, text: str, name: str, names: dict[str, Any]) -> Any:
@@ -181,31 +203,43 @@ def _write(
     after_write: Callable[..., None],
     share: float,
     random: Callable[[], float] | None,
-) -> str:
+) -> tuple[str, str]:
+    """The source text, and the name in it of the function without coercions."""
     schema = source.schema
     names = "".join(f"{p.name}, " for p in schema.parameters)
-    lines = [f"    {line}" for line in _early_coercions(source)]
+    early, late = _early_coercions(source), _late_coercions(source)
+    fast = []
     if has_fast_path and all(_has_guard(p.type) for p in schema.parameters):
         guard = " and ".join([*_guards(source), "not _modes", *_shape_guards(source)])
-        lines.append(f"    if {guard}:")
+        fast = [f"if {guard}:"]
         if share:
             draw = f"{source.bind('_random', random)}() < {share!r}"
             drawn = f"{source.bind('_drawn', Drawn)}(({names}))"
-            lines.append(f"        if {draw}: return _dispatch(_op, {drawn})")
-        lines += [f"        {line}" for line in _kernel_call(source, after_write)]
-    lines += [f"    {line}" for line in _late_coercions(source)]
+            fast.append(f"    if {draw}: return _dispatch(_op, {drawn})")
+        fast += [f"    {line}" for line in _kernel_call(source, after_write)]
+    rest = []
     check = argument_check(source.qualname, schema)
     if check is not None:
-        lines.append(f"    {source.bind('_check_shapes', check)}(({names}))")
-    if has_fast_path and len(schema.array_slots) == 1 and not schema.nested_slots:
-        lines += _to_plan(source, schema.array_slots[0], names)
-    lines.append(f"    return _dispatch(_op, ({names}))")
+        rest.append(f"{source.bind('_check_shapes', check)}(({names}))")
+    if has_fast_path and not schema.nested_slots:
+        rest += _to_plans(source, names)
+    rest.append(f"return _dispatch(_op, ({names}))")
+    text = _function(
+        source, source.name, _parameters(source), [*early, *fast, *late, *rest]
+    )
+    if not early and not schema.keyword_only:
+        return text, source.name
+    run = source.bind("_run", None)
+    return text + "\n" + _function(source, run, names, [*fast, *rest]), run
+
+
+def _function(source: _Source, name: str, parameters: str, body: list[str]) -> str:
     error = source.bind("_error", None)
     return "\n".join(
         [
-            f"def {source.name}({_parameters(source)}):",
+            f"def {name}({parameters}):",
             "    try:",
-            *[f"    {line}" for line in lines],
+            *[f"        {line}" for line in body],
             f"    except Exception as {error}:",
             f"        {source.bind('_shorten', shorten)}({error})",
             "        raise\n",
@@ -213,18 +247,41 @@ def _write(
     )
 
 
-def _to_plan(source: _Source, slot: int, names: str) -> list[str]:
-    """With one tracer the interpreter is known: go straight to its plan.
+def _to_plans(source: _Source, names: str) -> list[str]:
+    """With tracers of one transform it is known: go straight to its plan.
 
     200 ns less than by `dispatch`, where modes, the dead and first calls still go.
     """
-    name = source.schema.parameters[slot].name
-    plan = source.bind("_plan", None)
-    return [
-        f"    {plan} = _op.plans.by_tracer.get(_type({name}))",
-        f"    if {plan} is not None and not _modes and {name}.interpreter.alive:",
-        f"        return {plan}({name}.interpreter, ({names}))",
-    ]
+    schema = source.schema
+    arrays = [schema.parameters[slot].name for slot in schema.array_slots]
+    gives_views = any(r.alias is not None for r in schema.returns)
+    if not 1 <= len(arrays) <= (1 if gives_views else _MOST_ARRAYS):
+        return []
+    plan, top = source.bind("_plan", None), source.bind("_top", None)
+    lines = []
+    for name in arrays:
+        rest = [_is_alike(source, other, name) for other in arrays if other != name]
+        lines += [
+            f"{plan} = _op.plans.by_tracer.get(_type({name}))",
+            f"if {plan} is not None and not _modes:",
+            f"    {top} = {name}.interpreter",
+            f"    if {' and '.join([f'{top}.runs_plans', *rest])}:",
+            f"        return {plan}({top}, ({names}))",
+        ]
+    return lines
+
+
+# The text grows with the square of the number of arrays.
+_MOST_ARRAYS = 3
+
+
+def _is_alike(source: _Source, name: str, tracer: str) -> str:
+    """The condition that an argument is a constant, or of the transform of a tracer."""
+    constants = source.bind("_constants", _constants)
+    return (
+        f"(_type({name}) in {constants} or _type({name}) is _type({tracer})"
+        f" and {name}.interpreter is {source.bind('_top', None)})"
+    )
 
 
 def _parameters(source: _Source) -> str:

@@ -88,6 +88,8 @@ class Interpreter(ABC):
     # For messages: the name of the transform, and the function that it runs.
     title: str = ""
     fn: Callable[..., Any] | None = None
+    # Whether a call may run the plan of its operator, without `process`.
+    runs_plans: bool = False
     # The last error for one of its tracers whose value was asked for.
     refused: Refusal | None = None
     tracer_class: ClassVar[type[Tracer]] = Tracer
@@ -191,7 +193,7 @@ class Interpreter(ABC):
 
     def end(self) -> None:
         """End the transform: its tracers die."""
-        self.alive = False
+        self.alive = self.runs_plans = False
 
     def describe(self) -> str:
         """The name of this transform in messages, such as ``grad(loss)``."""

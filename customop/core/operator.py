@@ -20,6 +20,7 @@ from customop.arrays.kinds import FAKE
 from customop.config import config
 from customop.core.changes import changing
 from customop.core.codegen import (
+    GeneratedCall,
     compile_call,
     replace_code,
     set_dispatch,
@@ -86,8 +87,14 @@ class _FirstCall:
     It is a descriptor: a function would show in the traceback of the first call.
     """
 
+    def __init__(self, name: str = "call") -> None:
+        self.name = name
+
     def __get__(self, op: Operator[..., Any] | None, owner: Any = None) -> Any:
-        return self if op is None else op.compile()
+        if op is None:
+            return self
+        op.compile()
+        return op.__dict__[self.name]
 
 
 class Operator(RuleTable, Generic[P, R]):
@@ -103,8 +110,11 @@ class Operator(RuleTable, Generic[P, R]):
         What it promises beyond its schema.
     call : callable
         The plain function behind ``op(...)``; 40 ns cheaper to call.
+    run : callable
+        As `call`, for the values of all parameters by position, in the order of the
+        schema and in the classes that its types name: they are not coerced.
     source : str
-        Source text of `call`, generated from the schema.
+        Source text of `call` and `run`, generated from the schema.
 
     Examples
     --------
@@ -130,11 +140,12 @@ class Operator(RuleTable, Generic[P, R]):
         self.__wrapped__ = fn
         self.__annotations__: dict[str, Any] = getattr(fn, "__annotations__", {})
         before = self.__dict__.pop("call", None)
+        self.__dict__.pop("run", None)
         if before is not None:
             # Callers that hold the old function must not run the old kernel.
             set_fast_kernel(before, None)
         type(self).__call__ = _FirstCall()  # type: ignore[assignment]
-        self.invoke: Callable[[Sequence[Any]], Any] = _invoker(self)
+        self.invoke: Callable[[Sequence[Any]], Any] = lambda args: self.run(*args)
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -150,9 +161,11 @@ class Operator(RuleTable, Generic[P, R]):
             ...
 
         call: Callable[P, R]
+        run: Callable[..., R]
     else:
         __call__ = _FirstCall()
         call = _FirstCall()
+        run = _FirstCall("run")
 
         # Hidden from type checkers, which would accept every misspelled name.
         def __getattr__(self, name: str) -> Any:
@@ -187,13 +200,13 @@ class Operator(RuleTable, Generic[P, R]):
             return self.call if self._source else self._compile()
 
     def _compile(self) -> Callable[..., Any]:
-        call, self._source = self._generate()
-        self.call = call
-        type(self).__call__ = staticmethod(call)  # type: ignore[method-assign]
+        made = self._generate()
+        self.call, self.run, self._source = made
+        type(self).__call__ = staticmethod(made.call)  # type: ignore[method-assign]
         self.route()
         return self.call
 
-    def _generate(self) -> tuple[Callable[..., Any], str]:
+    def _generate(self) -> GeneratedCall:
         self._share = config.sample_checks
         return compile_call(
             self.qualname,
@@ -214,8 +227,11 @@ class Operator(RuleTable, Generic[P, R]):
         """Let the generated call draw the share of calls that `config` says."""
         if self._source and self._share != config.sample_checks:
             # Kept alive, since the lines of its source go with it.
-            self._drawing, self._source = self._generate()
-            replace_code(self.call, self._drawing)
+            self._drawing = self._generate()
+            self._source = self._drawing.text
+            replace_code(self.call, self._drawing.call)
+            if self.run is not self.call:
+                replace_code(self.run, self._drawing.run)
 
     def route(self) -> None:
         """Let transforms and modes see the body of the operator, if it has one."""
@@ -863,17 +879,3 @@ class KernelSwitch:
         trace: TracebackType | None,
     ) -> None:
         self._op.set_disabled(self._kind, self._disabled)
-
-
-# ---- parts of the above that need no operator ----
-
-
-def _invoker(op: Operator[..., Any]) -> Callable[[Sequence[Any]], Any]:
-    """A function that calls an operator with the values of all its parameters."""
-    split = op.schema.split
-
-    def invoke(args: Sequence[Any]) -> Any:
-        positional, keywords = split(args)
-        return op.call(*positional, **keywords)
-
-    return invoke if op.schema.keyword_only else lambda args: op.call(*args)

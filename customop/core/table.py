@@ -62,8 +62,10 @@ class RuleTable:
     namespace: str
     name: str
     overload: str
-    # The function of a call, and how rules call the operator with all its values.
+    # The function of a call, and how rules call the operator with the values of all its
+    # parameters, one by one or as a sequence.
     call: Callable[..., Any]
+    run: Callable[..., Any]
     invoke: Callable[[Sequence[Any]], Any]
     # All registrations of each kind, the newest last; and those that count.
     stacks: dict[RuleKind | str, tuple[Row, ...]]

@@ -18,8 +18,10 @@ def NAME(x, k=1.0):
             return _kernel(x, k)
         if not (_type(k) is _float): k = _coerce_k(k)
         _plan = _op.plans.by_tracer.get(_type(x))
-        if _plan is not None and not _modes and x.interpreter.alive:
-            return _plan(x.interpreter, (x, k, ))
+        if _plan is not None and not _modes:
+            _top = x.interpreter
+            if _top.runs_plans:
+                return _plan(_top, (x, k, ))
         return _dispatch(_op, (x, k, ))
     except Exception as _error:
         _shorten(_error)
@@ -36,6 +38,16 @@ def NAME(x, y, z=None, *, xs):
     except Exception as _error:
         _shorten(_error)
         raise
+
+def _run(x, y, z, xs, ):
+    try:
+        if _type(x) is _array and (_type(y) is _array or _type(y) in _numbers) and (z is\
+ None or _type(z) is _array) and _all_arrays(xs) and not _modes:
+            return _kernel(x, y, z, xs=xs)
+        return _dispatch(_op, (x, y, z, xs, ))
+    except Exception as _error:
+        _shorten(_error)
+        raise
 """,
 }
 
@@ -44,7 +56,10 @@ def NAME(x, y, z=None, *, xs):
 def test_a_schema_without_shapes_makes_the_call_that_it_made(
     schema: str, text: str
 ) -> None:
-    """The generated code has no shape checks if the schema has no shapes."""
+    """The generated code has no shape checks if the schema has no shapes.
+
+    Where arguments are coerced there is a second function, for values that were.
+    """
     names = schema.partition(")")[0].count(",")
     fn = (lambda x, k=1.0: x) if names == 1 else (lambda x, y, z=None, *, xs: None)
     op = define(schema, fn)

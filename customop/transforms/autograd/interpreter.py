@@ -34,6 +34,10 @@ class GradInterpreter(Interpreter):
     tracer_class: ClassVar[type[Tracer]] = GradTracer
     title: str = "grad"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs_plans = True
+
     def variable(self, value: Any) -> GradTracer:
         """A tracer whose gradient is computed."""
         plain = type(value) is np.ndarray  # 150 ns less than asking `frozen`
@@ -80,6 +84,7 @@ class WatchingInterpreter(GradInterpreter):
         super().__init__()
         self.subject: Subject = subject
         self.is_sampled: bool = subject.is_sampled
+        self.runs_plans = False
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run the operator, and keep checksums of what its node saved."""

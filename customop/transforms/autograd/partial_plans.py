@@ -45,7 +45,7 @@ def make_partial_plan(
         "def plan(self, args):",
         f"    {inputs}= args",
         *[line for slot in op.array_slots for line in _taking(slot, slot in rows)],
-        f"    out = op.call({inputs})",
+        f"    out = op.run({inputs})",
         "    dtype = out.dtype",
         "    known = inexact[dtype]",
         "    if not known:",

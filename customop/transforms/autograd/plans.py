@@ -103,7 +103,7 @@ def _plain_plan(op: RuleTable, rule: Any, nodes: type[Node]) -> Plan:
         "def plan(self, args):",
         f"    {inputs}= args",
         *_edge_lines(op, names, is_unary=issubclass(nodes, UnaryNode)),
-        f"    out = op.call({inputs})",
+        f"    out = op.run({inputs})",
         "    dtype = out.dtype",
         "    known = inexact[dtype]",
         "    if not known:",

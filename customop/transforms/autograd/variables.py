@@ -130,6 +130,7 @@ class _Tape(GradInterpreter):
         subject = subject_of_caller()
         if is_watched(subject):
             self.watched.append(subject)
+            self.runs_plans = False
 
     def replace(self, box: Tracer, new: Any) -> None:
         """Write a variable inside `no_grad` only; it stays a variable."""
@@ -162,6 +163,7 @@ class _Tape(GradInterpreter):
         for subject in self.watched:
             subject.note_watched()
         self.watched = []
+        self.runs_plans = True
         self.watch_from()
         fresh = Fresh(seed)
         for leaf, grad in found.items():

@@ -489,3 +489,14 @@ def test_threads_watch_their_own_runs() -> None:
     for thread in threads:
         thread.join()
     assert found == ["weights"] * 40
+
+
+def test_calls_of_an_operator_that_ran_before_are_watched() -> None:
+    """The first run of a function is watched whatever ran before it."""
+    co.grad(lambda v: np.sum(np.cos(v) * v))(X)
+    for fn in (np.cos, lambda v: v * v):
+        x = X.copy()
+        _, pullback = co.vjp(fn, x)
+        x[:] = 5.0
+        with pytest.raises(co.GradientError, match="was overwritten"):
+            pullback(np.ones(3))
