@@ -88,7 +88,7 @@ def _check_backward(problem: Problem, push: Linear, options: CheckOptions) -> No
     if options.undefined and len(problem.outputs.arrays) > 1:
         _check_undefined(problem, pull, rng, options)
     if options.batched:
-        check_batched(problem, rng, options)
+        check_batched(problem, [problem.outputs.random(rng) for _ in range(2)], options)
 
 
 def _check_linear(
@@ -184,11 +184,10 @@ def _check_undefined(
 
 
 def check_batched(
-    problem: Problem, rng: np.random.Generator, options: CheckOptions
+    problem: Problem, vectors: Sequence[Vector], options: CheckOptions
 ) -> None:
     """Raise `Fault` unless a batch of cotangents gives the batch of gradients."""
     pull, pullback = adjoint(problem)
-    vectors = [problem.outputs.random(rng) for _ in range(2)]
     rows = [[conjugated(w) for w in problem.outputs.split(v)] for v in vectors]
     stacked = tuple(call_numpy(np.stack, list(row)) for row in zip(*rows, strict=True))
     batch = vmap(pullback)(stacked)

@@ -24,7 +24,9 @@ from customop.testing.checks import (
     batching,
     behavior,
     contract,
-    derivatives,
+    gradients,
+    smooth,
+    tangents,
     variations,
 )
 from customop.testing.checks.check import SUCCESS, WAIVED, Check
@@ -67,9 +69,9 @@ CHECKS = (
     ),
     Check(
         "test_autograd_registration",
-        derivatives.check_autograd_registration,
+        gradients.check_autograd_registration,
         as_given=_always,
-        made_up=derivatives.check_short_floats,
+        made_up=gradients.check_short_floats,
     ),
     Check(
         "test_faketensor",
@@ -85,11 +87,11 @@ CHECKS = (
         as_given=agreement.has_one_kernel,
     ),
     Check("test_vmap", batching.check_vmap),
-    Check("test_jvp", derivatives.check_jvp, vary=derivatives.at_special_values),
+    Check("test_jvp", tangents.check_jvp, vary=smooth.at_special_values),
     Check(
         "test_gradients",
-        derivatives.check_gradients,
-        vary=derivatives.at_special_values,
+        gradients.check_gradients,
+        vary=smooth.at_special_values,
     ),
     Check(
         "test_layouts",

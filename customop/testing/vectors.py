@@ -55,6 +55,8 @@ class Space:
     def vector(self, arrays: Sequence[Any]) -> Vector:
         """The vector of arrays."""
         parts = [_components(to_host(x)) for x in arrays]
+        if len(parts) == 1 and parts[0].dtype == np.float64:
+            return parts[0].copy()
         return np.concatenate([np.zeros(0), *parts])
 
     def split(self, vector: Vector) -> list[Any]:

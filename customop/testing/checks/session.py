@@ -10,7 +10,7 @@ import numpy as np
 from customop.arrays.convert import to_host
 from customop.arrays.dtypes import is_inexact
 from customop.arrays.kinds import has_device, is_array, kind_of
-from customop.arrays.nested import flat, map_nested
+from customop.arrays.nested import children, flat, map_nested
 from customop.core.contract.memory import written_of
 from customop.core.contract.proof import Proof
 from customop.core.dispatch import select
@@ -70,11 +70,15 @@ class Session:
         The state of the kernel and of the program before the first call.
     notes : list of str
         Remarks of the running check, for the table.
+    by_content : dict
+        Content of arguments -> what a check has found for them.
     """
 
     __slots__ = (
+        "_has_one_result",
         "_known",
         "atol",
+        "by_content",
         "is_given",
         "keeps_shapes",
         "notes",
@@ -103,8 +107,11 @@ class Session:
         self.keeps_shapes: bool = keeps_shapes
         self.start: KernelState = KernelState(op) if start is None else start
         self.notes: list[str] = []
+        schema = op.schema
+        self._has_one_result: bool = schema.single_return and not schema.written
         # Purpose and identity of a sample -> the sample and a result. The sample is kept
         # so that no other gets its identity.
+        self.by_content: dict[Any, Any] = {}
         self._known: dict[tuple[str, int], tuple[Sample, Any]] = {}
 
     # ---- running ----
@@ -139,6 +146,8 @@ class Session:
 
     def run_of(self, out: Any, values: Sequence[Any]) -> Run:
         """The results of a call, and what it has written."""
+        if self._has_one_result and children(out) is None:
+            return Run([out], [("the output", out)])
         outs = outputs_of(self.op, out)
         names = [f"output {i}" for i in range(len(outs))]
         named = list(zip(names, outs, strict=True))
@@ -295,6 +304,16 @@ def placer(
     values: Sequence[Any], is_wanted: Callable[[Any], bool]
 ) -> Callable[[Sequence[Any]], list[Any]]:
     """A function that returns the arguments with other arrays in place of some leaves."""
+    if all(children(value) is None for value in values):
+        places = [i for i, value in enumerate(values) if is_wanted(value)]
+
+        def put_flat(arrays: Sequence[Any]) -> list[Any]:
+            out = list(values)
+            for i, x in zip(places, arrays, strict=True):
+                out[i] = x
+            return out
+
+        return put_flat
 
     def put(arrays: Sequence[Any]) -> list[Any]:
         left = iter(arrays)

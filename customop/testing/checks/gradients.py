@@ -1,0 +1,276 @@
+"""Checks of autograd formulas: registration, gradients of first and second order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.kinds import is_traced
+from customop.arrays.nested import map_nested
+from customop.arrays.numpy_protocol import call_numpy
+from customop.core.kinds import AUTOGRAD, COMPOSITE
+from customop.core.samples import Sample
+from customop.errors import DataDependentError, MissingRuleError
+from customop.testing.checks.session import Session
+from customop.testing.checks.smooth import (
+    SEED,
+    STEP,
+    as_single,
+    check_there,
+    fixed_random,
+    function_of,
+    is_smooth_over,
+    is_wide,
+    parameter_of,
+    smooth_problem,
+    why_no_derivative,
+)
+from customop.testing.differences import (
+    check_batched,
+    check_derivatives,
+    second_problem,
+)
+from customop.testing.fault import Fault
+from customop.testing.inputs.oracle import strict_numbers
+from customop.testing.inputs.trials import call_of
+from customop.testing.jacobians import CheckOptions, Problem, adjoint, difference
+from customop.testing.vectors import Vector
+from customop.testing.watch import about_to_run
+from customop.transforms.autograd.grad import vjp
+
+__all__ = ["check_autograd_registration", "check_gradients", "check_short_floats"]
+
+# ---- test_autograd_registration ----
+
+
+def check_autograd_registration(session: Session, sample: Sample) -> str:
+    """The formula can be used, and the kernel itself tracks nothing."""
+    op = session.op
+    for name, leaf in session.expected(sample).effects:
+        if is_traced(leaf):
+            raise Fault(
+                f"returns {name} as a value that a transform follows, from plain"
+                " arrays: its kernel uses variables or tracers of others",
+                do="let the kernel compute on plain arrays (stop_gradient(x)), and"
+                f" put the gradient into @{op.name}.register_autograd",
+            )
+    if op.find_rule(AUTOGRAD) is None:
+        return "no autograd rule" if COMPOSITE not in op.rows else "made of operators"
+    reason = why_no_derivative(session, sample)
+    if not reason:
+        _check_each_alone(session, sample)
+    return reason
+
+
+def check_short_floats(session: Session, sample: Sample) -> str:
+    """Gradients of short floats are as short: the engine refuses others."""
+    if session.op.find_rule(AUTOGRAD) is None or why_no_derivative(session, sample):
+        return ""
+    values = [map_nested(value, as_single) for value in session.values(sample)]
+    about_to_run(lambda: call_of(session.op.schema, values))
+    try:
+        with strict_numbers():
+            call, chosen = function_of(session, values)
+            out, pullback = vjp(call, *chosen.values())
+    except Exception:  # noqa: BLE001  # a dtype that the kernel refuses
+        return ""
+    if not any(map(is_wide, out)):
+        pullback(tuple(call_numpy(np.ones_like, leaf) for leaf in out))
+    return ""
+
+
+def _check_each_alone(session: Session, sample: Sample) -> None:
+    """Gradients are the same whichever of the inputs ask for one."""
+    together = _gradients(session, sample)
+    if len(together) == 1:
+        return
+    for name, gradient in together.items():
+        alone = _gradients(session, sample, [name])
+        session.compare_leaf(
+            f"the gradient by {name}",
+            alone[name],
+            gradient,
+            "between asking for it alone and for all gradients",
+            do="use ctx.needs_input_grad only to leave out gradients that are not"
+            " needed",
+        )
+
+
+def _gradients(
+    session: Session, sample: Sample, moving: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Gradients of the sum of all results, by place.
+
+    The operator runs once: a second call could draw other random numbers.
+    """
+    call, chosen = function_of(session, session.values(sample), moving)
+    out, pullback = vjp(call, *chosen.values())
+    gradients = pullback(tuple(call_numpy(np.ones_like, leaf) for leaf in out))
+    return dict(zip(chosen, gradients, strict=True))
+
+
+# ---- test_gradients ----
+
+
+def check_gradients(session: Session, sample: Sample) -> str:
+    """First and second derivatives are those of the values, by differences."""
+    if session.op.find_rule(AUTOGRAD) is None:
+        return "no autograd rule"
+    if sample.note:
+        return check_there(session, sample, _check_adjoint)
+    problem = smooth_problem(session, sample)
+    if isinstance(problem, str):
+        return problem
+    size = problem.inputs.size
+    _check_formula(session, problem, size)
+    _check_kept(session, problem)
+    try:
+        cotangents = problem.outputs.split(fixed_random(problem.outputs.size).copy())
+        second = second_problem(problem, cotangents, "second gradient")
+        _check_formula(session, second, size)
+        with _remedy(session, "under vmap"):
+            options = _bounded(session, _EXACT)
+            rows = [fixed_random(problem.outputs.size, seed) for seed in _ROWS]
+            check_batched(problem, rows, options)
+    except (MissingRuleError, DataDependentError) as error:
+        # A formula that cannot be traced raises and never returns a wrong number.
+        session.notes.append(f"first gradients alone, their formula: {error.what}")
+    return ""
+
+
+# Seeds of the rows of a batch of cotangents.
+_ROWS = (SEED, SEED + 1)
+# A batch runs the same formula, so that only rounding may differ.
+_EXACT = CheckOptions(rtol=1e-7, atol=1e-7)
+
+
+def _check_formula(session: Session, problem: Problem, size: int) -> None:
+    if _are_differences(problem, size):
+        return
+    is_large = problem.inputs.size * problem.outputs.size > _MOST_ENTRIES
+    with _remedy(session, problem.rule):
+        check_derivatives(problem, _bounded(session, CheckOptions(fast=is_large)))
+
+
+# Jacobians with more entries than this are compared along directions.
+_MOST_ENTRIES = 100_000
+
+
+def _bounded(session: Session, options: CheckOptions) -> CheckOptions:
+    """The options with the bounds of the session, if it has any."""
+    if session.rtol is None or session.atol is None:
+        return options
+    return options._replace(rtol=session.rtol, atol=session.atol)
+
+
+_REMEDIES = {
+    "gradient": "correct the formula of @{}.register_autograd",
+    "second gradient": "make the formula of @{}.register_autograd of operators with"
+    " right formulas of their own, on all that it depends on",
+    "under vmap": "make the formula of @{}.register_autograd of operators with right"
+    " vmap rules, and of axes counted from the end",
+}
+
+
+@contextmanager
+def _remedy(session: Session, rule: str) -> Iterator[None]:
+    """Add what to do about a formula to its faults, and name the parameter."""
+    try:
+        yield
+    except Fault as fault:
+        fault.do = _REMEDIES[rule].format(session.op.name)
+        fault.parameter = parameter_of(fault.parameter)
+        raise
+
+
+# Agreement of a derivative with its difference.
+_RTOL, _ATOL = 1e-4, 1e-5
+# Components that are moved one by one; a sample of them in larger arrays, and fewer
+# where a call takes milliseconds.
+_MOST_COMPONENTS = 24
+_LARGE = 10_000
+
+
+def _are_differences(problem: Problem, size: int) -> bool:
+    """Whether the gradient by the first components is that of differences.
+
+    It takes one random cotangent. The full comparison, which runs where this fails,
+    takes one for each component of the outputs.
+    """
+    cotangent = fixed_random(problem.outputs.size)
+    gradient = adjoint(problem)[0](cotangent)
+    point = problem.start.copy()
+    for i in _components(size):
+        values = []
+        for step in (STEP, -STEP):
+            point[i] = problem.start[i] + step
+            values.append(problem.at(point))
+        point[i] = problem.start[i]
+        expected = float(cotangent @ (values[0] - values[1])) / (2 * STEP)
+        if not abs(gradient[i] - expected) <= _ATOL + _RTOL * abs(expected):
+            return False
+    return size == problem.inputs.size or _is_difference_along_the_rest(
+        problem, size, gradient
+    )
+
+
+def _check_kept(session: Session, problem: Problem) -> None:
+    """Raise unless a gradient stays the same when the operator is called again."""
+    pull, cotangent = adjoint(problem)[0], fixed_random(problem.outputs.size)
+    before = pull(cotangent)
+    moved = problem.start + 0.01 * fixed_random(problem.inputs.size)
+    with suppress(Exception):  # a point that the kernel refuses
+        vjp(problem.call, *problem.inputs.split(moved))
+    after = pull(cotangent)
+    if not np.array_equal(before, after, equal_nan=True):
+        raise Fault(
+            "has a gradient that another call of the operator changes",
+            f"{before.tolist()[:_SHOWN]} before, {after.tolist()[:_SHOWN]} after",
+            do="keep in ctx all that the formula needs, and change nothing that it keeps:"
+            f" in the setup_context of @{session.op.name}.register_autograd",
+        )
+
+
+# Components that a message shows.
+_SHOWN = 4
+
+
+def _is_difference_along_the_rest(
+    problem: Problem, size: int, gradient: Vector
+) -> bool:
+    """Whether the gradient by the components from `size` on is that of differences.
+
+    For the gradient as a function these are the cotangents, in which it is linear.
+    """
+    direction = fixed_random(problem.inputs.size, SEED + 1).copy()
+    direction[:size] = 0.0
+    cotangent = fixed_random(problem.outputs.size)
+    expected = float(cotangent @ difference(problem, STEP)(direction))
+    return bool(abs(gradient @ direction - expected) <= _ATOL + _RTOL * abs(expected))
+
+
+def _components(size: int) -> Sequence[int]:
+    if size <= _MOST_COMPONENTS:
+        return range(size)
+    rng = np.random.default_rng(SEED)
+    count = _MOST_COMPONENTS if size < _LARGE else _MOST_COMPONENTS // 8
+    return list(rng.integers(0, size, count))
+
+
+def _check_adjoint(session: Session, problem: Problem, step: float) -> None:
+    """The gradient along one direction; all of it where that is wrong."""
+    direction = fixed_random(problem.inputs.size)
+    cotangent = fixed_random(problem.outputs.size, SEED + 1)
+    expected = float(cotangent @ difference(problem, step)(direction))
+    found = float(adjoint(problem)[0](cotangent) @ direction)
+    if _is_near(found, expected) or not is_smooth_over(problem, step):
+        return
+    with _remedy(session, problem.rule):
+        check_derivatives(problem, _bounded(session, CheckOptions(eps=step)))
+
+
+def _is_near(found: float, expected: float) -> bool:
+    return bool(abs(found - expected) <= _ATOL + _RTOL * abs(expected))

@@ -1,0 +1,264 @@
+"""An operator as a function to differentiate, at points where it is smooth."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.dtypes import is_inexact
+from customop.arrays.kinds import is_array
+from customop.arrays.nested import flat, map_nested
+from customop.core.kinds import AUTOGRAD, JVP
+from customop.core.samples import Sample
+from customop.testing.checks.session import Session, floats_of, is_floats, placer
+from customop.testing.fault import Fault
+from customop.testing.inputs.oracle import strict_numbers
+from customop.testing.inputs.specials import SMOOTH, specials
+from customop.testing.jacobians import Problem
+from customop.testing.vectors import Space, Vector, random_vector
+
+__all__ = [
+    "SEED",
+    "STEP",
+    "as_double",
+    "as_single",
+    "at_special_values",
+    "check_there",
+    "fixed_random",
+    "function_of",
+    "is_smooth_over",
+    "is_wide",
+    "parameter_of",
+    "problem_of",
+    "smooth_problem",
+    "why_no_derivative",
+]
+
+SEED = 20
+STEP = 1e-6
+
+
+@lru_cache(maxsize=64)
+def fixed_random(size: int, seed: int = SEED) -> Vector:
+    """A vector with no component near zero. To make one takes 15 us."""
+    return random_vector(size, np.random.default_rng(seed))
+
+
+# ---- the operator as a function of its arrays of floats ----
+
+
+def function_of(
+    session: Session, values: Sequence[Any], moving: Sequence[str] | None = None
+) -> tuple[Callable[..., tuple[Any, ...]], dict[str, Any]]:
+    """The operator as a function of some of its arrays of floats, and these arrays.
+
+    By default of all of them. The function returns the outputs of floats.
+    """
+    op = session.op
+    arrays = floats_of(op, values)
+    chosen = arrays if moving is None else {name: arrays[name] for name in moving}
+    put = placer(values, is_floats)
+    is_whole = len(chosen) == len(arrays)
+
+    def call(*given: Any) -> tuple[Any, ...]:
+        if not is_whole:
+            given = tuple({**arrays, **dict(zip(chosen, given, strict=True))}.values())
+        out = op.invoke(put(given))
+        return tuple(leaf for leaf in flat(out) if is_float_array(leaf))
+
+    return call, chosen
+
+
+def problem_of(
+    session: Session, values: Sequence[Any], moving: Sequence[str] | None = None
+) -> Problem:
+    """The operator as a function of vectors, near these values of its parameters."""
+    call, chosen = function_of(session, values, moving)
+    return Problem(call, Space(chosen, chosen.values()), rule="gradient")
+
+
+def is_float_array(leaf: Any) -> bool:
+    return is_array(leaf) and is_inexact(leaf.dtype)
+
+
+def as_double(leaf: Any) -> Any:
+    """Convert short floats to the precision that differences need."""
+    if not is_floats(leaf) or not isinstance(leaf, np.ndarray):
+        return leaf
+    return np.array(leaf, np.result_type(leaf.dtype, np.float64), order="C")
+
+
+def why_no_derivative(session: Session, sample: Sample) -> str:
+    """Why the operator has no derivatives at a sample, or nothing."""
+    if session.op.schema.written:
+        return f"it writes {', '.join(session.op.schema.written)}"
+    if not floats_of(session.op, session.bound(sample)):
+        return "no argument is an array of floats"
+    run = session.expected(sample)
+    if not any(is_float_array(leaf) for _, leaf in run.effects):
+        return "no result is an array of floats"
+    return ""
+
+
+def is_wide(leaf: Any) -> bool:
+    """Whether an array holds longer floats than float32."""
+    return bool(np.finfo(leaf.dtype).bits > np.finfo(np.float32).bits)
+
+
+def as_single(leaf: Any) -> Any:
+    """Convert floats to the precision of float32."""
+    if not is_floats(leaf) or not isinstance(leaf, np.ndarray):
+        return leaf
+    return leaf.astype(np.complex64 if leaf.dtype.kind == "c" else np.float32)
+
+
+# ---- away from kinks ----
+
+
+def smooth_problem(session: Session, sample: Sample) -> Problem | str:
+    """The function to differentiate at a smooth point, or the reason to skip it."""
+    found = _smooth_problem(session, sample)
+    session.once(_IS_SMOOTH, sample, lambda: isinstance(found, Problem))
+    return found
+
+
+# Whether a sample has a smooth point.
+_IS_SMOOTH = "is smooth"
+
+
+def _smooth_problem(session: Session, sample: Sample) -> Problem | str:
+    reason = why_no_derivative(session, sample)
+    if not reason and session.op.sees_seed:
+        reason = "it draws from a random state"
+    if reason:
+        return reason
+    values = [map_nested(value, as_double) for value in session.values(sample)]
+    if not any(x.size for x in floats_of(session.op, values).values()):
+        return "arrays without elements have no derivative"
+    try:
+        problem = problem_of(session, values)
+    except Exception:  # noqa: BLE001  # whatever the kernel raises for them
+        return "the kernel takes no float64, which differences need"
+    point = session.once("smooth", sample, lambda: _smooth_point(problem))
+    if point is None:
+        return "differences from both sides disagree: it has a kink or a jump there"
+    if point is not problem.start:
+        moved = problem.inputs.split(point)
+        problem = problem_of(session, placer(values, is_floats)(moved))
+    return problem
+
+
+_ATTEMPTS = 5
+# The longer step sees a kink that is near; rounding leaves four digits of slopes over
+# the shorter one.
+_STEPS = (1e-4, 1e-6)
+
+
+def _smooth_point(problem: Problem) -> Vector | None:
+    """Inputs at which the function is smooth: the given ones, or nearby ones; or None.
+
+    At a kink the differences ahead and behind are further apart than any curvature
+    makes them: they go on to differ as the step gets shorter.
+    """
+    point = problem.start
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            rng = np.random.default_rng(SEED + attempt)
+            shifts = 0.05 * attempt * rng.uniform(-1, 1, problem.inputs.size)
+            point = problem.start + shifts * _reach(problem)
+        try:
+            if _is_smooth(problem, point):
+                return point
+        except Fault:  # its shapes depend on the values
+            continue
+        except Exception:
+            if attempt == 0:
+                raise
+    return None
+
+
+def _reach(problem: Problem) -> Vector:
+    """How far to move each component: its own size, and a share of the greatest."""
+    sizes = np.abs(problem.start)
+    reach = sizes.copy()
+    for block in problem.inputs.blocks:
+        reach[block] += 0.1 * (float(sizes[block].max(initial=0.0)) or 1.0)
+    return reach
+
+
+def _is_smooth(problem: Problem, point: Vector) -> bool:
+    """Whether differences over two steps agree, and those of both sides."""
+    here, direction = problem.at(point), fixed_random(point.size)
+    slopes, bends = [], []
+    for step in _STEPS:
+        ahead = problem.at(point + step * direction)
+        behind = problem.at(point - step * direction)
+        slopes.append((ahead - behind) / (2 * step))
+        bends.append((ahead - 2 * here + behind) / step)
+    scale = np.abs(slopes[0]) + 1e-3 * np.abs(here) + 1e-3
+    apart = np.abs(slopes[1] - slopes[0]) + np.abs(bends[1])
+    return bool(np.all(apart <= 0.02 * scale))
+
+
+# ---- at special values ----
+
+
+def at_special_values(session: Session, sample: Sample) -> Iterator[Sample]:
+    """The sample, and then with special values if the function is smooth near it."""
+    yield sample
+    has_rule = session.op.find_rule(AUTOGRAD) or session.op.find_rule(JVP)
+    if has_rule and _has_derivatives(session, sample):
+        yield from specials(session.op, sample, SMOOTH)
+
+
+def _has_derivatives(session: Session, sample: Sample) -> bool:
+    def is_smooth() -> bool:
+        return isinstance(_smooth_problem(session, sample), Problem)
+
+    try:
+        found: bool = session.once(_IS_SMOOTH, sample, is_smooth)
+    except Exception:  # noqa: BLE001  # the check itself reports it
+        return False
+    return found
+
+
+def check_there(
+    session: Session, sample: Sample, check: Callable[[Session, Problem, float], None]
+) -> str:
+    """Check derivatives at the very values of a sample, if the function is smooth there."""
+    if session.op.sees_seed:
+        return "it draws from a random state"
+    values = [map_nested(value, as_double) for value in session.values(sample)]
+    try:
+        with strict_numbers():
+            if why_no_derivative(session, sample):
+                return "no derivatives there"
+            problem = problem_of(session, values)
+    except Exception:  # noqa: BLE001  # values that the kernel does not take
+        return "the kernel refuses these values"
+    if not np.isfinite(problem.value).all():
+        return "the kernel refuses these values"
+    if not all(map(is_wide, problem.outputs.arrays)):
+        return "the results are too short for differences"
+    check(session, problem, STEP * max(1.0, float(np.abs(problem.start).max())))
+    return ""
+
+
+def is_smooth_over(problem: Problem, step: float) -> bool:
+    """Whether slopes of both sides and over a longer step agree: at a kink they do not."""
+    direction = fixed_random(problem.inputs.size)
+    slopes = [
+        (problem.at(problem.start + h * direction) - problem.value) / h
+        for h in (step, -step, 10 * step)
+    ]
+    scale = np.abs(slopes[0]) + 1e-6 * np.abs(problem.value) + 0.1
+    return all(np.all(np.abs(s - slopes[0]) <= 3e-4 * scale) for s in slopes[1:])
+
+
+def parameter_of(place: str) -> str:
+    """The name of the parameter that holds a place such as ``arrays[0]``."""
+    return re.split(r"[\[.]", place)[0]
