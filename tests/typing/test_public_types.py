@@ -138,4 +138,4 @@ def test_register_numpy_function_decorates() -> None:
     def sinc(x: Any) -> Any:
         return x
 
-    assert co.register_numpy_function(np.i0)(sinc) is sinc
+    assert co.register_numpy_function(np.is_busday)(sinc) is sinc

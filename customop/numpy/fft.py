@@ -1,0 +1,327 @@
+"""Discrete Fourier transforms: the functions of ``numpy.fft``.
+
+Four linear operators over any number of axes serve all functions. The matrix of a
+complex transform is symmetric, so it is its own transpose. The transforms between real
+arrays and half spectra are the transposes of each other, but for weights: an element of
+a half spectrum counts twice if the other half has its conjugate.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from customop import (
+    FakeArray,
+    Operator,
+    ShapeError,
+    fake_like,
+    register_numpy_function,
+)
+from customop.numpy.arguments import as_array, as_ints, counted, dtype_of
+from customop.numpy.index import constant
+from customop.numpy.rules import numpy_operator, register_linear
+
+__all__ = ["fftn", "ifftn", "irfftn", "resized", "rfftn"]
+
+# The transposed transform has the scale of the inverse in the other convention.
+_SWAPPED = {
+    None: "forward",
+    "backward": "forward",
+    "ortho": "ortho",
+    "forward": "backward",
+}
+
+
+def _transform(
+    name: str, one: Any, many: Any, count: Callable[[int], int] | None = None
+) -> Operator[..., Any]:
+    """Make the operator of a transform over several axes, each at most once.
+
+    `one` and `many` are NumPy's functions for one axis and for several. `count` gives the
+    length of the result along the last of the axes.
+    """
+
+    def kernel(x: Any, s: Any, axes: Any, norm: Any = None) -> Any:
+        if len(axes) == 1:
+            return one(x, s[0], axes[0], norm)
+        return many(x, s, axes, norm)
+
+    op = numpy_operator(
+        name, "(Array x, int[] s, int[] axes, str? norm=None) -> Array", kernel
+    )
+
+    @op.register_fake
+    def _(x: Any, s: Any, axes: Any, norm: Any) -> FakeArray:
+        _check(s, norm)
+        shape = list(x.shape)
+        for length, axis in zip(s, axes, strict=True):
+            shape[normalize_axis_index(axis, len(shape))] = length
+        if count is not None:
+            shape[axes[-1]] = count(s[-1])
+        return fake_like(
+            x,
+            shape=shape,
+            dtype=_result_dtype(one if len(axes) == 1 else many, x.dtype),
+        )
+
+    @op.register_vmap
+    def _(info: Any, in_dims: Any, x: Any, s: Any, axes: Any, norm: Any) -> Any:
+        dim = in_dims[0]
+        rows = [a + (a >= dim) for a in counted(axes, x.ndim - 1)]
+        return op(x, s, rows, norm), dim
+
+    return op
+
+
+@lru_cache(maxsize=256)
+def _result_dtype(function: Any, dtype: Any) -> Any:
+    return function(np.zeros((2, 2), dtype)).dtype
+
+
+def _check(s: Sequence[int], norm: Any) -> None:
+    """Raise for lengths and norms that NumPy refuses, in its words."""
+    for length in s:
+        if length < 1:
+            raise ShapeError(
+                f"Invalid number of FFT data points ({length}) specified.",
+                do="give lengths of at least 1",
+            )
+    if norm not in _SWAPPED:
+        raise _wrong_norm(norm)
+
+
+def _wrong_norm(norm: Any) -> ValueError:
+    return ValueError(
+        f'Invalid norm value {norm}; should be "backward", "ortho" or "forward".'
+    )
+
+
+fftn: Operator[..., Any] = _transform("fftn", np.fft.fft, np.fft.fftn)
+ifftn: Operator[..., Any] = _transform("ifftn", np.fft.ifft, np.fft.ifftn)
+rfftn: Operator[..., Any] = _transform(
+    "rfftn", np.fft.rfft, np.fft.rfftn, lambda n: n // 2 + 1
+)
+irfftn: Operator[..., Any] = _transform(
+    "irfftn", np.fft.irfft, np.fft.irfftn, lambda n: n
+)
+
+# ---- transposes ----
+
+
+def resized(x: Any, shape: Sequence[int]) -> Any:
+    """The array cut at the ends of its axes, or with zeros added there."""
+    own = tuple(x.shape)
+    if own == tuple(shape):
+        return x
+    if any(n > m for n, m in zip(own, shape, strict=True)):
+        x = x[tuple([slice(0, m) for m in shape])]
+    missing = [(0, m - n) for n, m in zip(x.shape, shape, strict=True)]
+    return np.pad(x, missing) if any(m for _, m in missing) else x
+
+
+def _weights(spectrum: Any, n: int, axis: int) -> Any:
+    """How often each element of a half spectrum is in the whole one, of length n."""
+    found = np.full(n // 2 + 1, 2)
+    found[0] = 1
+    if n % 2 == 0:
+        found[-1] = 1
+    axis = normalize_axis_index(axis, spectrum.ndim)
+    wide = found.reshape((-1, *(1,) * (spectrum.ndim - axis - 1)))
+    return constant(wide, spectrum).astype(np.finfo(dtype_of(spectrum)).dtype)
+
+
+def _fftn_pull(op: Operator[..., Any]) -> Callable[..., Any]:
+    def pull(g: Any, shape: Any, s: Any, axes: Any, norm: Any) -> Any:
+        return resized(op(g, s, axes, norm), shape)
+
+    return pull
+
+
+def _rfftn_pull(g: Any, shape: Any, s: Any, axes: Any, norm: Any) -> Any:
+    whole = np.conjugate(g) / _weights(g, s[-1], axes[-1])
+    return resized(irfftn(whole, s, axes, _SWAPPED[norm]), shape)
+
+
+def _irfftn_pull(g: Any, shape: Any, s: Any, axes: Any, norm: Any) -> Any:
+    half = np.conjugate(rfftn(g, s, axes, _SWAPPED[norm]))
+    return resized(half * _weights(half, s[-1], axes[-1]), shape)
+
+
+register_linear(fftn, _fftn_pull(fftn))
+register_linear(ifftn, _fftn_pull(ifftn))
+register_linear(rfftn, _rfftn_pull)
+register_linear(irfftn, _irfftn_pull)
+
+# ---- NumPy's functions of one axis ----
+
+
+def _half(n: int) -> int:
+    """Length of the real array of a half spectrum, where none is given."""
+    return (n - 1) * 2
+
+
+def _serve_one(function: Any, op: Operator[..., Any], default: Any = int) -> None:
+    def transform(
+        a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: None = None
+    ) -> Any:
+        return _along(op, a, n, axis, norm, default)
+
+    register_numpy_function(function, transform)
+
+
+def _along(
+    op: Operator[..., Any], a: Any, n: Any, axis: Any, norm: Any, default: Any = int
+) -> Any:
+    """A transform along one axis; of n elements, or as many as the array has."""
+    a = as_array(a)
+    axis = normalize_axis_index(operator.index(axis), a.ndim)
+    length = default(a.shape[axis]) if n is None else operator.index(n)
+    return op(a, [length], [axis], norm)
+
+
+_serve_one(np.fft.fft, fftn)
+_serve_one(np.fft.ifft, ifftn)
+_serve_one(np.fft.rfft, rfftn)
+_serve_one(np.fft.irfft, irfftn, _half)
+
+
+def _swapped(norm: Any) -> Any:
+    if norm not in _SWAPPED:
+        raise _wrong_norm(norm)
+    return _SWAPPED[norm]
+
+
+@register_numpy_function(np.fft.hfft)
+def _(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: None = None) -> Any:
+    return _along(irfftn, np.conjugate(a), n, axis, _swapped(norm), _half)
+
+
+@register_numpy_function(np.fft.ihfft)
+def _(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: None = None) -> Any:
+    return np.conjugate(_along(rfftn, a, n, axis, _swapped(norm)))
+
+
+# ---- NumPy's functions of several axes ----
+
+
+def _lengths_and_axes(
+    a: Any, s: Any, axes: Any, default: Any
+) -> tuple[list[int], list[int]]:
+    """The lengths and axes of a transform; `default` gives the last length."""
+    if s is None:
+        axes = list(range(-a.ndim, 0) if axes is None else axes)
+        own = [a.shape[normalize_axis_index(i, a.ndim)] for i in axes]
+        return [*own[:-1], *map(default, own[-1:])], list(counted(axes, a.ndim))
+    s = list(s)
+    if axes is None:
+        _deprecated("`axes` should not be `None` if `s` is not `None`")
+        axes = range(-len(s), 0)
+    axes = [normalize_axis_index(operator.index(i), a.ndim) for i in axes]
+    if len(s) != len(axes):
+        raise ShapeError(
+            "Shape and axes have different lengths.",
+            f"np.fft: s={s}, axes={axes}",
+            do="give a length for each axis; -1 keeps the one of the array",
+        )
+    if None in s:
+        _deprecated("Passing an array containing `None` values to `s`")
+    pairs = zip(s, axes, strict=True)
+    return [_length(n, a.shape[i]) for n, i in pairs], axes
+
+
+def _length(n: Any, own: int) -> int:
+    return own if n is None or n == -1 else operator.index(n)
+
+
+def _deprecated(what: str) -> None:
+    # Seven frames lie between this line and that of the user's call.
+    warnings.warn(f"{what} (Deprecated in NumPy 2.0).", DeprecationWarning, 7)
+
+
+def _one_by_one(
+    a: Any,
+    steps: Sequence[tuple[Operator[..., Any], int, int]],
+    norm: Any,
+) -> Any:
+    """Transforms along one axis after the other, which may repeat an axis."""
+    for op, length, axis in steps:
+        a = op(a, [length], [axis], norm)
+    return a
+
+
+def _serve_many(
+    function: Any,
+    op: Operator[..., Any],
+    order: Callable[..., list[tuple[Operator[..., Any], int, int]]],
+    default: Any = int,
+) -> None:
+    """Serve a function of several axes; `order` lists the steps if an axis repeats."""
+    two = function.__name__.endswith("2")
+
+    def transform(
+        a: Any,
+        s: Any = None,
+        axes: Any = (-2, -1) if two else None,
+        norm: Any = None,
+        out: None = None,
+    ) -> Any:
+        a = as_array(a)
+        lengths, places = _lengths_and_axes(a, s, axes, default)
+        if not places and op in (fftn, ifftn):
+            return a
+        if len(set(places)) == len(places):
+            return op(a, lengths, places, norm)
+        return _one_by_one(a, order(lengths, places), norm)
+
+    register_numpy_function(function, transform)
+
+
+def _backwards(op: Operator[..., Any]) -> Callable[..., Any]:
+    """Complex transforms begin with the last axis."""
+    return lambda s, axes: [
+        (op, n, axis) for n, axis in zip(s[::-1], axes[::-1], strict=True)
+    ]
+
+
+def _real_first(s: Any, axes: Any) -> Any:
+    return [(rfftn, s[-1], axes[-1]), *_backwards(fftn)(s[:-1], axes[:-1])]
+
+
+def _real_last(s: Any, axes: Any) -> Any:
+    pairs = zip(s[:-1], axes[:-1], strict=True)
+    return [*((ifftn, n, axis) for n, axis in pairs), (irfftn, s[-1], axes[-1])]
+
+
+_serve_many(np.fft.fftn, fftn, _backwards(fftn))
+_serve_many(np.fft.fft2, fftn, _backwards(fftn))
+_serve_many(np.fft.ifftn, ifftn, _backwards(ifftn))
+_serve_many(np.fft.ifft2, ifftn, _backwards(ifftn))
+_serve_many(np.fft.rfftn, rfftn, _real_first)
+_serve_many(np.fft.rfft2, rfftn, _real_first)
+_serve_many(np.fft.irfftn, irfftn, _real_last, _half)
+_serve_many(np.fft.irfft2, irfftn, _real_last, _half)
+
+# ---- shifts ----
+
+
+def _shift(x: Any, axes: Any, sign: int) -> Any:
+    """Roll each axis by half its length."""
+    x = as_array(x)
+    places = range(x.ndim) if axes is None else as_ints(axes)
+    shift = [sign * (x.shape[i] // 2) for i in places]
+    return np.roll(x, shift, tuple(places))
+
+
+register_numpy_function(np.fft.fftshift, lambda x, axes=None: _shift(x, axes, 1))
+register_numpy_function(
+    np.fft.ifftshift,
+    # An odd length is not rolled back by floor(-n / 2).
+    lambda x, axes=None: _shift(x, axes, -1),
+)
