@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
@@ -89,7 +88,7 @@ def register_numpy_function(
             do="pass a NumPy function and an operator",
         )
     FUNCTIONS[function] = fn
-    _place_of_out.cache_clear()
+    _place_of_out.clear()
     return fn
 
 
@@ -114,7 +113,7 @@ def _run(
     keywords = {**kwargs}
     out = keywords.pop("out", None)
     if out is None and len(args) > 1:
-        at = _place_of_out(function)
+        at = _place_of_out[function]
         if 0 <= at < len(args):
             out = args[at]
             args = (*args[:at], None, *args[at + 1 :])
@@ -140,9 +139,18 @@ def _taken(function: Any, keywords: dict[str, Any]) -> dict[str, Any]:
     return taken_by(FUNCTIONS.get(function), function, keywords)
 
 
-@lru_cache(maxsize=1024)
-def _place_of_out(function: Any) -> int:
-    """Position of `out` among the arguments of a NumPy function, or -1."""
+class _Places(dict[Any, int]):
+    """NumPy function -> position of `out` among its arguments, or -1."""
+
+    def __missing__(self, function: Any) -> int:
+        self[function] = found = _find_out(function)
+        return found
+
+
+_place_of_out = _Places()
+
+
+def _find_out(function: Any) -> int:
     # NumPy hands over the `out` of ufuncs by name. C functions have a signature from
     # NumPy 2.4 on; what is registered for them takes `out` at the same place.
     for known in (function, FUNCTIONS.get(function)):
@@ -198,10 +206,10 @@ def _both(ufunc: np.ufunc, reflected: str) -> tuple[Any, Any]:
 
 def _method(function: Any) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if args or kwargs:
-            refuse_own_rules((*args, *kwargs.values()))
-            return _run(function, (self, *args), kwargs, self)
-        return call_numpy(function, self)
+        if not args and not kwargs:
+            return call_numpy(function, self)
+        refuse_own_rules((*args, *kwargs.values()))
+        return _run(function, (self, *args), kwargs, self)
 
     method.__name__ = function.__name__
     method.__doc__ = f"As `numpy.{function.__name__}`."
@@ -494,6 +502,12 @@ class ArrayMethods(WritingMethods):
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
     ) -> Any:
+        if not kwargs and method == "__call__" and ufunc in FUNCTIONS:
+            for value in inputs:
+                if not at_home[type(value)]:
+                    break
+            else:  # the usual call, the short way
+                return FUNCTIONS[ufunc](*inputs)
         if (kwargs or len(inputs) > 1) and others_decide(inputs, kwargs):
             return NotImplemented
         function = ufunc if method == "__call__" else (ufunc, method)
@@ -508,9 +522,9 @@ class ArrayMethods(WritingMethods):
             return NotImplemented
         if function in _MAKERS:
             return self._make(function, args, kwargs)
-        if kwargs or len(args) > 1:
+        if "out" in kwargs or len(args) > _place_of_out[function] >= 0:
             return _run(function, args, kwargs, self)
-        return call_numpy(function, *args)
+        return call_numpy(function, *args, **kwargs)
 
     def _make(self, function: Any, args: Any, kwargs: Any) -> Any:
         """A result that is an array of its own: a buffer, or one without axes."""

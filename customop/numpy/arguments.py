@@ -27,6 +27,7 @@ __all__ = [
     "kept_shape",
     "lengths",
     "lined",
+    "list_of_ints",
     "listed_axes",
     "only",
     "reduced_axes",
@@ -87,6 +88,18 @@ def as_ints(value: Any) -> tuple[int, ...]:
     return (operator.index(value),)
 
 
+def list_of_ints(value: Any) -> list[int]:
+    """A list of ints from one int or a sequence of them."""
+    if type(value) is int:
+        return [value]
+    if type(value) is tuple and _INT.issuperset(map(type, value)):
+        return [*value]
+    return [operator.index(item) for item in as_ints(value)]
+
+
+_INT = {int}
+
+
 def lengths(shape: Any) -> Any:
     """A shape argument as a sequence."""
     return [shape] if isinstance(shape, int) else shape
@@ -94,6 +107,8 @@ def lengths(shape: Any) -> Any:
 
 def listed_axes(axis: Any) -> list[int] | None:
     """An axis argument as a list; None stays."""
+    if type(axis) is int:
+        return [axis]
     if axis is None:
         return None
     if isinstance(axis, list | tuple):

@@ -131,21 +131,24 @@ _binary(
 )
 
 
-def _is_winner(x: Any, other: Any, y: Any, g: Any) -> Any:
+_ONE = np.int8(1)
+
+
+def _is_winner(g: Any, x: Any, other: Any, y: Any) -> Any:
     """The gradient where `x` is the result, half of it where both are, 0 elsewhere.
 
     The halves are the mean of the one-sided derivatives, as in JAX 0.10 and HIPS
     autograd 1.9.
     """
-    mine = np.equal(x, y).astype(g.dtype)
-    return g * mine / (mine + np.equal(other, y).astype(g.dtype) + (1.0 - mine))
+    # One is of the smallest type, so that the sum of it and a bool has the dtype of `g`.
+    return g * np.equal(x, y) / (np.equal(x, other) + _ONE)
 
 
 for _name in ("maximum", "minimum", "fmax", "fmin"):
     _binary(
         _name,
-        lambda g, x1, x2, y: _is_winner(x1, x2, y, g),
-        lambda g, x1, x2, y: _is_winner(x2, x1, y, g),
+        lambda g, x1, x2, y: _is_winner(g, x1, x2, y),
+        lambda g, x1, x2, y: _is_winner(g, x2, x1, y),
     )
 
 

@@ -105,7 +105,7 @@ def _choices(rows: dict[int, Partial], sets: Sequence[Tracked]) -> list[str]:
             f"    {word} {' and '.join(tests)}:",
             f"        node = new({_class_name(tracked)})",
             f"        node.node_edges = {edges}",
-            *([f"        node.saved_arrays = ({saved})"] if saved else []),
+            f"        node.saved_arrays = ({saved})",
         ]
     return lines
 

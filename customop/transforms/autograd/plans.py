@@ -115,6 +115,7 @@ def _plain_plan(op: RuleTable, rule: Any, nodes: type[Node]) -> Plan:
         "    node.node_edges = edges",
         "    node.node_metas = (out.shape, dtype)",
         "    node.node_number = next(moments)",
+        "    node.saved_arrays = ()",
         *_setup_lines(rule.setup_context, inputs),
         "    tracer = new(GradTracer)",
         "    tracer.interpreter = self",
@@ -231,6 +232,7 @@ def _nodes_of(
         "node_op": op,
         "node_rule": rule,
         "node_backward": staticmethod(backward),
+        "__slots__": (),
         **more,
     }
     # pyright infers a class without the attributes of Node, hence the cast.

@@ -130,6 +130,8 @@ def _add(
 
 def plus(a: Any, b: Any) -> Any:
     """The sum of two gradients, by the operator where they are traced or fake."""
+    if type(a) is np.ndarray and type(b) is np.ndarray:
+        return np.add(a, b)
     return call_numpy(np.add, a, b)
 
 
