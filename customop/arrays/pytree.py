@@ -75,9 +75,9 @@ def leaves(tree: Any) -> list[Any]:
     return found
 
 
-def map_leaves(fn: Callable[..., Any], tree: Any) -> Any:
-    """Apply `fn` to each leaf."""
-    return _optree.tree_map(fn, tree, namespace=_NAMESPACE)
+def map_leaves(fn: Callable[..., Any], tree: Any, *rest: Any) -> Any:
+    """Apply `fn` to each leaf, and to those of other trees in its place."""
+    return _optree.tree_map(fn, tree, *rest, namespace=_NAMESPACE)
 
 
 class _Nothing:
@@ -107,10 +107,12 @@ def spread(prefix: Any, tree: Any) -> list[Any]:
 
 def register_node(
     cls: Any, take_apart: Callable[[Any], Any], make: Callable[[Any, Any], Any]
-) -> None:
-    """Make a class a pytree, unless a user has registered it with optree."""
+) -> bool:
+    """Make a class a pytree, unless it is one already; say whether it was new."""
     try:
         _optree.register_pytree_node(cls, take_apart, make, namespace=_NAMESPACE)
     except ValueError as error:
         if "already registered" not in str(error):
             raise
+        return False
+    return True

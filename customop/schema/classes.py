@@ -95,15 +95,15 @@ def _slots(cls: type) -> list[str]:
     return [name for name in names if not name.startswith("__")]
 
 
-def register_pytree(fields: ClassFields, moving: Sequence[str]) -> None:
+def register_pytree(fields: ClassFields, moving: Sequence[str]) -> bool:
     """Make a class of config objects a pytree; the `moving` fields hold its leaves.
 
     NamedTuples and dicts are pytrees already, with all their fields as leaves; members
-    of an Enum are leaves.
+    of an Enum are leaves. Returns whether the class was new.
     """
     cls: Any = fields.cls
     if issubclass(cls, tuple) or fields.is_dict or not fields.hints:
-        return
+        return False
     fixed = [name for name in fields.hints if name not in moving]
 
     def take_apart(value: Any) -> tuple[list[Any], Any, tuple[str, ...]]:
@@ -117,7 +117,7 @@ def register_pytree(fields: ClassFields, moving: Sequence[str]) -> None:
         items = [given[name] for name in fields.hints]
         return fields.like(None, items) if keeps_more else fields.outline(None, items)
 
-    register_node(cls, take_apart, make)
+    return register_node(cls, take_apart, make)
 
 
 # ---- fields of classes ----

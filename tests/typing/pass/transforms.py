@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, assert_type
 
@@ -136,3 +137,35 @@ for check in (gradients, pullbacks, directions, matrices, decorated, fake_arrays
     check(np.ones(2))
 for check in (batches, shapes, by_hand):
     check(np.ones(2))
+
+
+def linear(x: F64, weights: dict[str, F64]) -> None:
+    value, push = co.linearize(loss_of_tree, weights, x)
+    assert_type(value, F64)
+    assert_type(push(weights, x), F64)
+    assert_type(co.hvp(loss, x, x), F64)
+    assert_type(
+        co.hvp(loss_of_tree, (weights, x), (weights, x)), tuple[dict[str, F64], F64]
+    )
+    assert_type(
+        co.hvp(loss_and_name, (x, x), (x, x), True), tuple[tuple[F64, F64], str]
+    )
+
+
+@co.register_dataclass(static=["count"])
+@dataclasses.dataclass
+class Layer:
+    weight: F64
+    count: int = 1
+
+
+def loss_of_layer(layer: Layer) -> F64:
+    return loss(layer.weight)
+
+
+def trees(x: F64) -> None:
+    assert_type(co.grad(loss_of_layer)(Layer(x)), Layer)
+    assert_type(co.tree.leaves([x]), list[Any])
+    vector, unravel = co.tree.ravel(Layer(x, count=2))
+    unravel(vector)
+    co.array([x, 1.0], np.float32)
