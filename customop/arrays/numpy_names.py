@@ -47,9 +47,10 @@ def _ufunc_name(ufunc: np.ufunc) -> str:
 def missing(function: Any) -> MissingRuleError:
     """The error for a NumPy function that has no operator."""
     name = numpy_name(function)
-    key = "ufunc" if name.startswith("the ufunc ") else name
+    key = numpy_name(function[0] if isinstance(function, tuple) else function)
+    key = "ufunc" if key.startswith("the ufunc ") else key
     if isinstance(function, tuple):
-        key = f'({numpy_name(function[0])}, "{function[1]}")'
+        key = f'({key}, "{function[1]}")'
     return MissingRuleError(
         f"{name} has no operator, so it cannot see traced or fake arrays",
         do=f"wrap it with custom_op, then register_numpy_function({key}, op);"

@@ -17,6 +17,7 @@ __all__ = [
     "as_array",
     "as_axis",
     "as_ints",
+    "as_line",
     "cast",
     "count_of",
     "counted",
@@ -155,6 +156,14 @@ def count_of(shape: Sequence[int], axis: Sequence[int] | None) -> int:
     if axis is None:
         return math.prod(shape)
     return math.prod(shape[i] for i in counted_axes(axis, len(shape)))
+
+
+def as_line(x: Any, axes: Sequence[int]) -> Any:
+    """The array with some axes joined into one, which comes last."""
+    rest = [i for i in range(x.ndim) if i not in axes]
+    moved = np.transpose(x, (*rest, *axes))
+    count = count_of(x.shape, axes)
+    return np.reshape(moved, (*[x.shape[i] for i in rest], count))
 
 
 def spread(

@@ -68,6 +68,16 @@ _unary("reciprocal", lambda g, y: -g * y * y)
 _unary("sqrt", lambda g, y: g * 0.5 / y)
 _unary("cbrt", lambda g, y: g / (3.0 * y * y))
 _unary("conjugate", lambda g: np.conjugate(g))
+_binary("copysign", lambda g, x1, x2: g * _same_sign(x1, x2), None)
+_binary("ldexp", lambda g, x2: np.ldexp(g, x2), None)
+# The next number is x1 and a step, which changes at powers of two only.
+_binary("nextafter", lambda g: g, None)
+_binary("heaviside", None, lambda g, x1: g * np.equal(x1, 0))
+
+
+def _same_sign(x1: Any, x2: Any) -> Any:
+    """1 where two numbers have the same sign bit, -1 elsewhere."""
+    return 1 - 2 * np.not_equal(np.signbit(x1), np.signbit(x2))
 
 
 def _power_base(g: Any, x1: Any, x2: Any) -> Any:
@@ -152,11 +162,6 @@ for _name in ("maximum", "minimum", "fmax", "fmin"):
     )
 
 
-@register_numpy_function(np.divmod)
-def _(x1: Any, x2: Any) -> tuple[Any, Any]:
-    return np.floor_divide(x1, x2), np.remainder(x1, x2)
-
-
 # ---- exponentials and logarithms ----
 
 _unary("exp", lambda g, y: g * y)
@@ -193,6 +198,8 @@ _unary("arccosh", lambda g, x: g / (np.sqrt(x - 1.0) * np.sqrt(x + 1.0)))
 _unary("arctanh", lambda g, x: g / (1.0 - x * x))
 _unary("deg2rad", lambda g: g * (math.pi / 180.0))
 _unary("rad2deg", lambda g: g * (180.0 / math.pi))
+_unary("radians", lambda g: g * (math.pi / 180.0))
+_unary("degrees", lambda g: g * (180.0 / math.pi))
 
 
 def _absolute(g: Any, x: Any, y: Any) -> Any:
@@ -271,6 +278,9 @@ _STEPS = (
     "isnan",
     "isinf",
     "isfinite",
+    "isnat",
+    "spacing",
+    "bitwise_count",
 )
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 _LOGIC = (
@@ -284,6 +294,8 @@ _LOGIC = (
     "invert",
     "left_shift",
     "right_shift",
+    "gcd",
+    "lcm",
 )
 for _name in (*_STEPS, *_COMPARISONS, *_LOGIC, "floor_divide"):
     no_gradient(_ufunc(_name))

@@ -24,21 +24,20 @@ from customop import (
 from customop.numpy.arguments import (
     NO_VALUE,
     as_axis,
+    as_line,
     cast,
     count_of,
     counted_axes,
     is_set,
     kept_shape,
     listed_axes,
-    only,
     reduced_axes,
-    refuse,
     spread,
 )
 from customop.numpy.rules import no_gradient, numpy_operator, register_linear
+from customop.numpy.selected import mean_of_selected
 
 __all__ = [
-    "as_line",
     "batched_axes",
     "check_elements",
     "max_",
@@ -143,8 +142,8 @@ def _method(name: str) -> Callable[..., Any]:
     return kernel
 
 
-def _serve(function: Any, op: Operator[..., Any]) -> None:
-    """Register a reduction for a NumPy function that takes no dtype."""
+def _serve(function: Any, op: Operator[..., Any], ufunc: np.ufunc) -> None:
+    """Register a reduction by a ufunc for a NumPy function that takes no dtype."""
 
     def reduction(
         a: Any,
@@ -155,14 +154,15 @@ def _serve(function: Any, op: Operator[..., Any]) -> None:
         where: Any = True,
     ) -> Any:
         if initial is not NO_VALUE or where is not True:
-            refuse(op.name, initial=initial, where=where)
+            given = {"keepdims": is_set(keepdims), "initial": initial, "where": where}
+            return ufunc.reduce(a, axis, **given)
         return op.run(a, reduced_axes(a, axis), is_set(keepdims))
 
     register_numpy_function(function, reduction)
 
 
-def _serve_cast(function: Any, op: Operator[..., Any]) -> None:
-    """Register a reduction for a NumPy function that takes a dtype."""
+def _serve_cast(function: Any, op: Operator[..., Any], ufunc: np.ufunc) -> None:
+    """Register a reduction by a ufunc for a NumPy function that takes a dtype."""
 
     def reduction(
         a: Any,
@@ -174,7 +174,9 @@ def _serve_cast(function: Any, op: Operator[..., Any]) -> None:
         where: Any = True,
     ) -> Any:
         if initial is not NO_VALUE or where is not True:
-            refuse(op.name, initial=initial, where=where)
+            kept = is_set(keepdims)
+            given = {"keepdims": kept, "initial": initial, "where": where}
+            return ufunc.reduce(a, axis, dtype, **given)
         axes = axis if axis is None else reduced_axes(a, axis)
         kept = keepdims if keepdims is False else is_set(keepdims)
         if dtype is None:
@@ -183,30 +185,6 @@ def _serve_cast(function: Any, op: Operator[..., Any]) -> None:
         return cast(op.run(cast(a, dtype), axes, kept), dtype)
 
     register_numpy_function(function, reduction)
-
-
-def _serve_ufunc(ufunc: Any, op: Operator[..., Any], *dtypes: Any) -> None:
-    """Register a reduction for ``ufunc.reduce``, whose default axis is 0.
-
-    With `dtypes` it takes no other dtype.
-    """
-
-    def reduce(
-        array: Any,
-        axis: Any = 0,
-        dtype: Any = None,
-        out: None = None,
-        keepdims: Any = False,
-        initial: Any = NO_VALUE,
-        where: Any = True,
-    ) -> Any:
-        refuse(f"{ufunc.__name__}.reduce", initial=initial, where=where)
-        if dtypes:
-            only(f"np.{ufunc.__name__}.reduce", dtype=(dtype, None, *dtypes))
-        axes = reduced_axes(array, axis)
-        return cast(op(cast(array, dtype), axes, is_set(keepdims)), dtype)
-
-    register_numpy_function((ufunc, "reduce"), reduce)
 
 
 # ---- sum and mean ----
@@ -262,7 +240,7 @@ def _mean_pull(g: Any, x_shape: Any, axis: Any, keepdims: bool) -> Any:
 
 register_linear(sum_, _widened)
 register_linear(mean, _mean_pull)
-_serve_cast(np.sum, sum_)
+_serve_cast(np.sum, sum_, np.add)
 
 
 @register_numpy_function(np.mean)
@@ -276,7 +254,7 @@ def _(
     where: Any = True,
 ) -> Any:
     if where is not True:
-        refuse("mean", where=where)
+        return mean_of_selected(a, axis, dtype, is_set(keepdims), where)
     axes = axis if axis is None else listed_axes(axis)
     kept = keepdims if keepdims is False else is_set(keepdims)
     if dtype is None:
@@ -287,8 +265,6 @@ def _(
     total = np.sum(a, axis=axis, dtype=dtype, keepdims=kept)
     return cast(total / count_of(a.shape, axes), dtype)
 
-
-_serve_ufunc(np.add, sum_)
 
 # ---- max and min ----
 
@@ -329,15 +305,10 @@ def _extreme(name: str) -> Operator[..., Any]:
 
 max_: Operator[..., Any] = _extreme("max")
 min_: Operator[..., Any] = _extreme("min")
-for _function, _op in (
-    (np.max, max_),
-    (np.amax, max_),
-    (np.min, min_),
-    (np.amin, min_),
-):
-    _serve(_function, _op)
-_serve_ufunc(np.maximum, max_)
-_serve_ufunc(np.minimum, min_)
+for _function in (np.max, np.amax):
+    _serve(_function, max_, np.maximum)
+for _function in (np.min, np.amin):
+    _serve(_function, min_, np.minimum)
 
 # ---- any and all ----
 
@@ -348,21 +319,11 @@ def _truth(name: str) -> Operator[..., Any]:
 
 any_: Operator[..., Any] = _truth("any")
 all_: Operator[..., Any] = _truth("all")
-_serve(np.any, any_)
-_serve(np.all, all_)
-_serve_ufunc(np.logical_or, any_, bool)
-_serve_ufunc(np.logical_and, all_, bool)
+_serve(np.any, any_, np.logical_or)
+_serve(np.all, all_, np.logical_and)
 
 
 # ---- products ----
-
-
-def as_line(x: Any, axes: Sequence[int]) -> Any:
-    """The array with some axes joined into one, which comes last."""
-    rest = [i for i in range(x.ndim) if i not in axes]
-    moved = np.transpose(x, (*rest, *axes))
-    count = count_of(x.shape, axes)
-    return np.reshape(moved, (*[x.shape[i] for i in rest], count))
 
 
 def _tree_product(x: Any, axes: Sequence[int]) -> Any:
@@ -417,5 +378,4 @@ def _(primals: Any, tangents: Any) -> Any:
     return prod(x, axis, keepdims), tangent
 
 
-_serve_cast(np.prod, prod)
-_serve_ufunc(np.multiply, prod)
+_serve_cast(np.prod, prod, np.multiply)

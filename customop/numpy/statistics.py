@@ -12,6 +12,7 @@ from customop.numpy.arguments import (
     NO_VALUE,
     as_array,
     as_axis,
+    as_line,
     cast,
     count_of,
     counted_axes,
@@ -25,7 +26,7 @@ from customop.numpy.arguments import (
     spread,
 )
 from customop.numpy.fakes import fake_of_ufunc
-from customop.numpy.reduce import as_line, max_, min_, reduction_of, sum_
+from customop.numpy.reduce import max_, min_, reduction_of, sum_
 from customop.numpy.rules import fit, is_complex, numpy_operator, register_formulas
 from customop.numpy.sort import sort
 

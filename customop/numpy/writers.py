@@ -197,28 +197,6 @@ def _one_of(value: Any) -> Any:
     return value if dtype is None else np.ones(1, dtype)
 
 
-for _name in (
-    "add",
-    "subtract",
-    "multiply",
-    "divide",
-    "floor_divide",
-    "remainder",
-    "power",
-    "maximum",
-    "minimum",
-    "fmax",
-    "fmin",
-    "logaddexp",
-    "negative",
-    "absolute",
-    "sqrt",
-    "square",
-    "exp",
-    "log",
-    "sin",
-    "cos",
-    "tanh",
-    "reciprocal",
-):
-    _register_at(getattr(np, _name))
+for _each in vars(np).values():
+    if isinstance(_each, np.ufunc) and _each.nout == 1 and not _each.signature:
+        _register_at(_each)

@@ -175,7 +175,6 @@ def _mixed() -> list[Sample]:
         Sample("remainder-negative", np.remainder, (-x, np.full(3, 0.97)), diff=(0,)),
         Sample("round", lambda x: np.round(x * 10.0), (y,)),
         Sample("round-decimals", lambda x: np.round(x, 1), (y,)),
-        Sample("divmod", np.divmod, (whole, np.array([2, 2, 2]))),
         Sample("empty", np.multiply, (np.ones((0, 3)), x), diff=(0, 1)),
         Sample("absolute-negative", np.absolute, (-x,), diff=(0,)),
         Sample("reused", lambda x: x * np.sin(x) + x, (y,), diff=(0,)),

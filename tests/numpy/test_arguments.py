@@ -163,6 +163,10 @@ def functions() -> list[Any]:
     return [f for f in plain if f not in WRITERS] + methods
 
 
+# The values of an empty array, and what NumPy 2.4 gets wrong (see `_REDUCED_WRONGLY`).
+WITHOUT_VALUES = {np.empty_like, (np.power, "reduce"), (np.arctan2, "reduce")}
+
+
 def name_of(function: Any) -> str:
     """``add.reduce`` for that method of a ufunc."""
     if isinstance(function, tuple):
@@ -188,6 +192,8 @@ def example(function: Any, x: Any) -> tuple[Any, ...]:
     """Arguments without a default of an example."""
     if isinstance(function, np.ufunc):
         return (x, X)[: function.nin]
+    if isinstance(function, tuple) and function[1] in ("outer", "reduceat"):
+        return (x, X) if function[1] == "outer" else (x, [0, 1])
     return EXAMPLES.get(name_of(function), lambda x: (x,))(x)
 
 
@@ -219,7 +225,8 @@ def with_out(function: Any, at: int | None) -> Callable[[Any], Any]:
         args, called = example(function, x), callable_of(function)
         if at is None:
             out = np.zeros((2, 3))
-            return called(*args, out=(out, out) if function is np.divmod else out)
+            has_two = isinstance(function, np.ufunc) and function.nout == 2
+            return called(*args, out=(out, out) if has_two else out)
         more = [p.default for p in parameters_of(function)[len(args) : at]]
         return called(*args[:at], *more, np.zeros((2, 3)))
 
@@ -338,7 +345,7 @@ def test_argument_is_used_or_refused(way: Any, function: Any, parameter: Any) ->
         if isinstance(found, Exception):
             assert parameter.name in str(found), value
         else:
-            assert_same(found, expected, values=function is not np.empty_like)
+            assert_same(found, expected, values=function not in WITHOUT_VALUES)
 
 
 def outcome(way: Any, call: Callable[[Any], Any]) -> Any:

@@ -361,33 +361,33 @@ NUMPY: Table = {
         "  do: make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
         " like=x); or use the result: x = x + y instead of x += y or out=x",
     ),
-    "sum from a start": (
-        lambda: np.sum(F, initial=1.0),
-        co.ArgumentError,
-        TypeError,
-        "np.sum(initial=1.0) has no operator for traced or fake arrays\n"
-        "  do: combine afterwards: np.sum(x) with the value",
+    "max of a mask": (
+        lambda: np.max(F, where=F > 0),
+        co.ShapeError,
+        ValueError,
+        "reduction operation 'maximum' does not have an identity, so to use a where mask"
+        " one has to specify 'initial'\n"
+        "  do: give initial=",
     ),
-    "sum of a mask": (
-        lambda: np.sum(F, where=F > 0),
+    "mask of integers": (
+        lambda: np.sum(F, where=np.array([0, 1])),
         co.ArgumentError,
         TypeError,
-        "np.sum(where=FakeArray of shape (2,)) has no operator for traced or fake arrays\n"
-        "  do: select with np.where(mask, x, value) first",
+        "where= is an array of int64, must be of bool\n  do: pass where=mask != 0",
     ),
-    "max from a start": (
-        lambda: np.max(F, initial=1.0),
-        co.ArgumentError,
-        TypeError,
-        "np.max(initial=1.0) has no operator for traced or fake arrays\n"
-        "  do: combine afterwards: np.max(x) with the value",
+    "mask that does not fit": (
+        lambda: np.sum(F, where=np.ones((3, 1), bool)),
+        co.ShapeError,
+        ValueError,
+        "where= of shape (3, 1) cannot be broadcast to the shape (2,) of the array\n"
+        "  do: give a mask of the shape of the array",
     ),
-    "reduce from a start": (
-        lambda: np.add.reduce(F, initial=1.0),
-        co.ArgumentError,
-        TypeError,
-        "np.add.reduce(initial=1.0) has no operator for traced or fake arrays\n"
-        "  do: combine afterwards: np.add.reduce(x) with the value",
+    "start of many values": (
+        lambda: np.sum(F, initial=np.ones(2)),
+        co.ShapeError,
+        ValueError,
+        "initial= has the shape (2,), must be a single value\n"
+        "  do: combine the result with the array: np.add(np.sum(x), initial)",
     ),
     "var with a mean": (
         lambda: np.var(F, mean=X),

@@ -319,11 +319,12 @@ VALUES: Table = {
         "  do: wrap it with custom_op, then register_numpy_function(np.linalg.svd, op); or pass stop_gradient(x) to use the value alone",
     ),
     "ufunc method without an operator": (
-        lambda: graded(np.add.accumulate),
+        lambda: graded(np.frompyfunc(max, 2, 1).accumulate),
         co.MissingRuleError,
         NotImplementedError,
-        "np.add.accumulate has no operator, so it cannot see traced or fake arrays\n"
-        '  do: wrap it with custom_op, then register_numpy_function((np.add, "accumulate"), op); or pass stop_gradient(x) to use the value alone',
+        "the ufunc max (vectorized).accumulate has no operator, so it cannot see traced or"
+        " fake arrays\n"
+        '  do: wrap it with custom_op, then register_numpy_function((ufunc, "accumulate"), op); or pass stop_gradient(x) to use the value alone',
     ),
     "ufunc of a user": (
         lambda: graded(np.frompyfunc(abs, 1, 1)),

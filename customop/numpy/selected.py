@@ -1,0 +1,145 @@
+"""Reductions of selected elements, or from an initial value: `where` and `initial`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from customop import ArgumentError, ShapeError
+from customop.numpy.arguments import (
+    NO_VALUE,
+    as_line,
+    cast,
+    counted_axes,
+    dtype_of,
+    kept_shape,
+    shape_of,
+)
+
+__all__ = ["Reduction", "mask_like", "mean_of_selected", "reduce_selected"]
+
+# A reduction by a ufunc: of an array, along axes or all, whether they are kept.
+Reduction = Callable[[Any, Sequence[int] | None, bool], Any]
+
+# Ufuncs for which an initial value that comes again changes nothing.
+_IDEMPOTENT = ("maximum", "minimum", "fmax", "fmin", "lcm")
+
+
+def mask_like(where: Any, shape: tuple[int, ...]) -> Any:
+    """The mask of a reduction, in the shape of its array.
+
+    Raises
+    ------
+    ArgumentError
+        If it is an array of other values than flags, as in NumPy.
+    ShapeError
+        If it does not broadcast to that shape.
+    """
+    mask = where if hasattr(where, "shape") else np.asarray(where, bool)
+    if mask.dtype != bool:
+        raise ArgumentError(
+            f"where= is an array of {mask.dtype}, must be of bool",
+            do="pass where=mask != 0",
+        )
+    try:
+        return np.broadcast_to(mask, shape)
+    except ValueError:
+        raise ShapeError(
+            f"where= of shape {shape_of(mask)} cannot be broadcast to the shape {shape}"
+            " of the array",
+            do="give a mask of the shape of the array",
+        ) from None
+
+
+def reduce_selected(
+    ufunc: np.ufunc,
+    reduce: Reduction,
+    a: Any,
+    axis: Sequence[int] | None,
+    keepdims: bool,
+    initial: Any,
+    where: Any,
+) -> Any:
+    """A reduction with `initial` or `where`, made of the reduction without them."""
+    axes = counted_axes(axis, len(a.shape))
+    # NumPy's own errors, and the dtype in which it reduces.
+    sample = np.ones((1,) * len(axes), dtype_of(a))
+    dtype = reduce(sample, None, False).dtype
+    line = as_line(cast(a, dtype), axes)
+    start = _start(ufunc, initial, dtype)
+    if where is not True:
+        mask = as_line(mask_like(where, tuple(a.shape)), axes)
+        if start is None:
+            raise ShapeError(
+                f"reduction operation '{ufunc.__name__}' does not have an identity, so to"
+                " use a where mask one has to specify 'initial'",
+                do="give initial=",
+            )
+        filler = _filler(ufunc, start, dtype)
+        if filler is None:
+            return _kept(_in_turns(ufunc, line, mask, start), a, axes, keepdims)
+        line = np.where(mask, line, filler)
+    if start is not None:
+        first = np.broadcast_to(start, (*line.shape[:-1], 1))
+        line = np.concatenate([first, line], axis=-1)
+    return _kept(reduce(line, [-1], False), a, axes, keepdims)
+
+
+def _kept(y: Any, a: Any, axes: Sequence[int], keepdims: bool) -> Any:
+    return np.reshape(y, kept_shape(a.shape, axes)) if keepdims else y
+
+
+def _start(ufunc: np.ufunc, initial: Any, dtype: Any) -> Any:
+    """The value that a reduction begins with, or None for its first element."""
+    if initial is NO_VALUE:
+        initial = ufunc.identity
+        return None if initial is None else np.asarray(initial).astype(dtype)
+    if initial is None:
+        return None
+    if shape_of(initial):
+        raise ShapeError(
+            f"initial= has the shape {shape_of(initial)}, must be a single value",
+            do="combine the result with the array: np.add(np.sum(x), initial)",
+        )
+    return (
+        cast(initial, dtype)
+        if hasattr(initial, "shape")
+        else np.full((), initial, dtype)
+    )
+
+
+def _filler(ufunc: np.ufunc, start: Any, dtype: Any) -> Any:
+    """An element that leaves the result as it is, or None."""
+    if ufunc.identity is not None:
+        return np.asarray(ufunc.identity).astype(dtype)
+    return start if ufunc.__name__ in _IDEMPOTENT else None
+
+
+def _in_turns(ufunc: np.ufunc, line: Any, mask: Any, start: Any) -> Any:
+    """Reduce along the last axis, element by element."""
+    y = np.broadcast_to(start, line.shape[:-1])
+    for k in range(line.shape[-1]):
+        y = np.where(mask[..., k], ufunc(y, line[..., k]), y)
+    return y
+
+
+def mean_of_selected(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any) -> Any:
+    """The mean of the elements of a mask; it warns where there are none, as NumPy does."""
+    mask = mask_like(where, tuple(a.shape))
+    count = np.sum(mask, axis=axis, dtype=np.intp, keepdims=keepdims)
+    if isinstance(count, np.ndarray | np.generic) and np.any(count == 0):
+        warnings.warn("Mean of empty slice.", RuntimeWarning, stacklevel=2)
+    if dtype is None and dtype_of(a).kind in "biu":
+        dtype = np.float64
+    is_half = dtype is None and dtype_of(a) == np.float16
+    total = np.sum(
+        a,
+        axis=axis,
+        dtype=np.float32 if is_half else dtype,
+        keepdims=keepdims,
+        where=mask,
+    )
+    return cast(total / count, np.float16 if is_half else total.dtype)

@@ -1,0 +1,107 @@
+"""What each element of a reduction by a ufunc adds to the derivative of its result.
+
+The derivative of ``y = f(f(x0, x1), x2)`` is ``sum(share * dx)``. Some ufuncs have a
+formula for the share; the chain rule along the axis serves all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from customop import vjp
+
+__all__ = ["prefix_slopes", "recurrence", "shares_of"]
+
+
+def recurrence(a: Any, b: Any) -> Any:
+    """Solve ``t[k] = a[k] * t[k - 1] + b[k]`` along the last axis.
+
+    The number of steps is the logarithm of the length. Source: Blelloch, "Prefix sums
+    and their applications", 1990, section 1.4.
+    """
+    step = 1
+    while step < b.shape[-1]:
+        b = _joined(b[..., :step], b[..., step:] + a[..., step:] * b[..., :-step])
+        a = _joined(a[..., :step], a[..., step:] * a[..., :-step])
+        step *= 2
+    return b
+
+
+def _joined(*parts: Any) -> Any:
+    return np.concatenate(parts, axis=-1)
+
+
+def prefix_slopes(ufunc: np.ufunc, x: Any, y: Any) -> tuple[Any, Any]:
+    """Derivatives of ``y[k] = f(y[k - 1], x[k])`` along the last axis by both arguments.
+
+    The first result is x[0] itself.
+    """
+    one = np.ones_like(x[..., :1])
+    _, pullback = vjp(ufunc, y[..., :-1], x[..., 1:])
+    by_last, by_x = pullback(np.ones_like(y[..., 1:]))
+    return _joined(0 * one, by_last), _joined(one, by_x)
+
+
+def _chained(ufunc: np.ufunc, x: Any, runs: Sequence[slice]) -> Any:
+    """The shares by the chain rule; the runs follow each other."""
+    parts = []
+    for run in runs:
+        line = x[..., run]
+        by_last, by_x = prefix_slopes(ufunc, line, ufunc.accumulate(line, axis=-1))
+        ahead = _joined(by_last[..., 1:], np.zeros_like(by_x[..., :1]))
+        end = _joined(np.zeros_like(by_x[..., 1:]), np.ones_like(by_x[..., :1]))
+        # What the result of the run gains with each result before it.
+        gains = np.flip(recurrence(np.flip(ahead, -1), np.flip(end, -1)), -1)
+        parts.append(by_x * gains)
+    return parts[0] if len(parts) == 1 else _joined(*parts)
+
+
+def _even(x: Any, y: Any, total: Callable[[Any], Any]) -> Any:
+    """Equal extremes share evenly, as in np.max; where all are nan none has a share."""
+    mask = np.equal(x, y).astype(y.dtype)
+    return mask / np.maximum(total(mask), 1)
+
+
+# Ufunc -> shares of elements `x` in results `y`, both along the last axis; `total` gives
+# each element the sum over the run that it is in.
+_FORMULAS: dict[str, Callable[..., Any]] = {
+    "add": lambda x, y, total: np.ones_like(x),
+    "maximum": _even,
+    "minimum": _even,
+    "fmax": _even,
+    "fmin": _even,
+    "logaddexp": lambda x, y, total: np.exp(x - y),
+    "logaddexp2": lambda x, y, total: np.exp2(x - y),
+    "hypot": lambda x, y, total: x / y,
+}
+
+
+def shares_of(
+    ufunc: np.ufunc,
+    x: Any,
+    y: Any,
+    runs: Sequence[slice],
+    total: Callable[[Any], Any],
+) -> Any:
+    """The share of each element in the result of its run.
+
+    Parameters
+    ----------
+    ufunc : ufunc
+    x, y : array
+        The elements along the last axis, and for each the result of its run.
+    runs : sequence of slice
+        Runs that follow each other along the last axis.
+    total : callable
+        Gives each element the sum over the run that it is in.
+
+    Returns
+    -------
+    array
+        Of the shape of `x`.
+    """
+    formula = _FORMULAS.get(ufunc.__name__)
+    return formula(x, y, total) if formula else _chained(ufunc, x, runs)

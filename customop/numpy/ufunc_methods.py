@@ -1,0 +1,400 @@
+"""Methods of ufuncs: reduce, accumulate, reduceat, outer; `at` is in `writers`."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from customop import (
+    ArgumentError,
+    FakeArray,
+    Operator,
+    Tracer,
+    fake_like,
+    register_numpy_function,
+    vjp,
+)
+from customop.numpy.arguments import (
+    NO_VALUE,
+    as_array,
+    as_axis,
+    as_line,
+    cast,
+    counted_axes,
+    dtype_of,
+    is_inexact,
+    is_set,
+    reduced_axes,
+    spread,
+)
+from customop.numpy.fakes import device_of
+from customop.numpy.reduce import all_, any_, max_, min_, prod, reduction_of, sum_
+from customop.numpy.rules import fit, numpy_operator
+from customop.numpy.running import along_axis, cumprod, cumsum
+from customop.numpy.selected import reduce_selected
+from customop.numpy.shares import prefix_slopes, recurrence, shares_of
+
+__all__: list[str] = []
+
+
+def _note(ctx: Any, inputs: Any, output: Any) -> None:
+    """Save the array and the result; integers and flags have no derivative."""
+    x, *ctx.rest = inputs
+    if not is_inexact(output):
+        ctx.mark_non_differentiable(output)
+    ctx.save_for_backward(x, output)
+
+
+# ---- reduce ----
+
+
+def _reduce_kernel(
+    x: Any,
+    axis: Any = None,
+    keepdims: bool = False,
+    ufunc: str = "add",
+    dtype: Any = None,
+) -> Any:
+    function = getattr(np, ufunc)
+    if ufunc in _REDUCED_WRONGLY and x.size and len(axis or range(x.ndim)) == 1:
+        return _last(function, x, axis[0] if axis else 0, keepdims, dtype)
+    return function.reduce(x, axis=as_axis(axis), dtype=dtype, keepdims=keepdims)
+
+
+# NumPy 2.4.6 on processors with AVX-512 gives f(x[0], x[-1]) for these along an axis whose
+# elements are next to each other; its running results are right.
+_REDUCED_WRONGLY = ("power", "arctan2")
+
+
+def _last(ufunc: np.ufunc, x: Any, axis: int, keepdims: bool, dtype: Any) -> Any:
+    """The last of the running results."""
+    last = np.take(ufunc.accumulate(x, axis=axis, dtype=dtype), [-1], axis)
+    return last if keepdims else np.squeeze(last, axis)[()]
+
+
+reduce_: Operator[..., Any] = reduction_of(
+    "reduce", _reduce_kernel, ", str ufunc='add', dtype? dtype=None"
+)
+
+
+def _reduce_shares(x: Any, y: Any, axis: Any, keepdims: bool, name: str) -> Any:
+    """The share of each element of a reduction."""
+    axes = counted_axes(axis, x.ndim)
+
+    def in_line(v: Any) -> Any:
+        return as_line(v, axes)
+
+    line, back = vjp(in_line, cast(x, y.dtype))
+    count = line.shape[-1]
+    wide = in_line(spread(y, x.shape, axis, keepdims))
+    total = partial(np.sum, axis=-1, keepdims=True)
+    shares = shares_of(getattr(np, name), line, wide, [slice(0, count)], total)
+    return back(shares)[0]
+
+
+def _reduce_backward(ctx: Any, g: Any) -> tuple[Any, ...]:
+    (x, y), (axis, keepdims, name, _) = ctx.saved_arrays, ctx.rest
+    shares = _reduce_shares(x, y, axis, keepdims, name)
+    grad = spread(g, x.shape, axis, keepdims) * shares
+    return fit(grad, x), None, None, None, None
+
+
+reduce_.register_autograd(_reduce_backward, setup_context=_note)
+
+
+@reduce_.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    x, axis, keepdims, name, _ = primals
+    y = reduce_(*primals)
+    if not is_inexact(y):
+        return y, None
+    moved = tangents[0] * _reduce_shares(x, y, axis, keepdims, name)
+    return y, fit(np.sum(moved, axis=as_axis(axis), keepdims=keepdims), y)
+
+
+# ---- accumulate ----
+
+
+@lru_cache(maxsize=1024)
+def _dtype_after(method: str, ufunc: str, dtype: Any, given: Any) -> Any:
+    """Dtype of the result of ``ufunc.accumulate`` or ``ufunc.reduceat``."""
+    more = ([0],) if method == "reduceat" else ()
+    called = getattr(getattr(np, ufunc), method)
+    return called(np.ones(2, dtype), *more, dtype=given).dtype
+
+
+def _accumulate_kernel(x: Any, axis: int, ufunc: str, dtype: Any = None) -> Any:
+    return getattr(np, ufunc).accumulate(x, axis=axis, dtype=dtype)
+
+
+accumulate: Operator[..., Any] = numpy_operator(
+    "accumulate",
+    "(Array x, int axis, str ufunc, dtype? dtype=None) -> Array",
+    _accumulate_kernel,
+)
+accumulate.register_vmap(along_axis(accumulate))
+
+
+@accumulate.register_fake
+def _(x: Any, axis: int, ufunc: str, dtype: Any) -> FakeArray:
+    normalize_axis_index(axis, len(x.shape))
+    return fake_like(x, dtype=_dtype_after("accumulate", ufunc, x.dtype, dtype))
+
+
+def _last_slopes(x: Any, y: Any, axis: int, ufunc: str) -> tuple[Any, Any]:
+    """The derivatives of each result by the last one and by its element."""
+    line = np.moveaxis(cast(x, y.dtype), axis, -1)
+    return prefix_slopes(getattr(np, ufunc), line, np.moveaxis(y, axis, -1))
+
+
+def _accumulate_backward(ctx: Any, g: Any) -> tuple[Any, None, None, None]:
+    (x, y), (axis, ufunc, _) = ctx.saved_arrays, ctx.rest
+    by_last, by_x = _last_slopes(x, y, axis, ufunc)
+    ahead = np.concatenate([by_last[..., 1:], by_last[..., :1]], axis=-1)
+    back = np.flip(np.moveaxis(g, axis, -1), -1)
+    gains = np.flip(recurrence(np.flip(ahead, -1), back), -1)
+    return fit(np.moveaxis(by_x * gains, -1, axis), x), None, None, None
+
+
+accumulate.register_autograd(_accumulate_backward, setup_context=_note)
+
+
+@accumulate.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    x, axis, ufunc, _ = primals
+    y = accumulate(*primals)
+    if not is_inexact(y):
+        return y, None
+    by_last, by_x = _last_slopes(x, y, axis, ufunc)
+    moved = recurrence(by_last, by_x * np.moveaxis(tangents[0], axis, -1))
+    return y, fit(np.moveaxis(moved, -1, axis), y)
+
+
+# ---- reduceat ----
+
+
+def _reduceat_kernel(
+    x: Any, indices: Any, axis: int, ufunc: str, dtype: Any = None
+) -> Any:
+    function = getattr(np, ufunc)
+    found = function.reduceat(x, list(indices), axis=axis, dtype=dtype)
+    if ufunc in _REDUCED_WRONGLY:
+        lines, taken = np.moveaxis(found, axis, 0), np.moveaxis(x, axis, 0)
+        for line, (i, j) in zip(lines, _ends(indices, len(taken)), strict=True):
+            line[...] = _last(function, taken[i:j], 0, False, dtype)
+    return found
+
+
+reduceat: Operator[..., Any] = numpy_operator(
+    "reduceat",
+    "(Array x, int[] indices, int axis, str ufunc, dtype? dtype=None) -> Array",
+    _reduceat_kernel,
+)
+
+
+@reduceat.register_fake
+def _(x: Any, indices: Any, axis: int, ufunc: str, dtype: Any) -> FakeArray:
+    at, shape = normalize_axis_index(axis, len(x.shape)), list(x.shape)
+    for index in indices:
+        if not 0 <= index < shape[at]:
+            raise IndexError(
+                f"index {index} out-of-bounds in {ufunc}.reduceat [0, {shape[at]})"
+            )
+    shape[at] = len(indices)
+    found = _dtype_after("reduceat", ufunc, x.dtype, dtype)
+    return FakeArray(shape, found, device=device_of(x))
+
+
+@reduceat.register_vmap
+def _(info: Any, in_dims: Any, x: Any, indices: Any, axis: int, *rest: Any) -> Any:
+    rows = np.moveaxis(x, in_dims[0], 0)
+    at = normalize_axis_index(axis, rows.ndim - 1)
+    return reduceat(rows, indices, at + 1, *rest), 0
+
+
+def _ends(indices: Sequence[int], length: int) -> list[tuple[int, int]]:
+    """First and last place of each run: it ends where the next begins, or at once."""
+    stops = [*indices[1:], length]
+    return [(i, max(j, i + 1)) for i, j in zip(indices, stops, strict=True)]
+
+
+def _runs(indices: Sequence[int], length: int) -> tuple[Any, list[slice]]:
+    """The elements of all runs, in a line, and the place of each run in that line."""
+    pairs = _ends(indices, length)
+    taken = np.concatenate([np.arange(i, j) for i, j in pairs] or [np.arange(0)])
+    ends = np.cumsum([0, *(j - i for i, j in pairs)]).tolist()
+    return taken, [slice(i, j) for i, j in pairwise(ends)]
+
+
+def _run_sums(v: Any, runs: Sequence[slice]) -> Any:
+    """Sums over the runs along the last axis."""
+    if not runs:
+        return v[..., :0]
+    return reduceat(v, [run.start for run in runs], len(v.shape) - 1, "add")
+
+
+def _run_shares(x: Any, y: Any, indices: Any, axis: int, ufunc: str) -> Any:
+    """For all runs: the share of each element, its place, and the number of its run."""
+    taken, runs = _runs(indices, x.shape[axis])
+    of = np.repeat(np.arange(len(runs)), [run.stop - run.start for run in runs])
+    line = np.take(np.moveaxis(cast(x, y.dtype), axis, -1), taken, axis=-1)
+    wide = np.take(np.moveaxis(y, axis, -1), of, axis=-1)
+
+    def total(v: Any) -> Any:
+        return np.take(_run_sums(v, runs), of, axis=-1)
+
+    return shares_of(getattr(np, ufunc), line, wide, runs, total), taken, of, runs
+
+
+def _reduceat_backward(ctx: Any, g: Any) -> tuple[Any, ...]:
+    (x, y), (indices, axis, ufunc, _) = ctx.saved_arrays, ctx.rest
+    shares, taken, of, _ = _run_shares(x, y, indices, axis, ufunc)
+    wide = shares * np.take(np.moveaxis(g, axis, -1), of, axis=-1)
+    like = np.zeros_like(cast(x, y.dtype))
+    _, pullback = vjp(lambda v: np.take(np.moveaxis(v, axis, -1), taken, axis=-1), like)
+    return fit(pullback(wide)[0], x), None, None, None, None
+
+
+reduceat.register_autograd(_reduceat_backward, setup_context=_note)
+
+
+@reduceat.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    x, indices, axis, ufunc, _ = primals
+    y = reduceat(*primals)
+    if not is_inexact(y):
+        return y, None
+    shares, taken, _, runs = _run_shares(x, y, indices, axis, ufunc)
+    moved = shares * np.take(np.moveaxis(tangents[0], axis, -1), taken, axis=-1)
+    return y, fit(np.moveaxis(_run_sums(moved, runs), -1, axis), y)
+
+
+# ---- for each ufunc ----
+
+# Ufuncs whose reductions and running results are operators of their own.
+_REDUCED: dict[str, Operator[..., Any]] = {
+    "add": sum_,
+    "multiply": prod,
+    "maximum": max_,
+    "minimum": min_,
+    "logical_or": any_,
+    "logical_and": all_,
+}
+_RUNNING: dict[str, Operator[..., Any]] = {"add": cumsum, "multiply": cumprod}
+
+
+def _reduce(
+    ufunc: np.ufunc,
+    array: Any,
+    axis: Any = 0,
+    dtype: Any = None,
+    out: None = None,
+    keepdims: Any = False,
+    initial: Any = NO_VALUE,
+    where: Any = True,
+) -> Any:
+    a, name = as_array(array), ufunc.__name__
+    own = _REDUCED.get(name)
+    if name.startswith("logical") and dtype is not None and np.dtype(dtype) != bool:
+        own = None  # NumPy has results of other kinds for arrays of objects alone
+
+    def reduce(x: Any, axes: Any, kept: bool) -> Any:
+        x = cast(x, dtype)
+        return (
+            cast(own(x, axes, kept), dtype)
+            if own
+            else reduce_(x, axes, kept, name, dtype)
+        )
+
+    axes = reduced_axes(a, axis)
+    if len(counted_axes(axes, len(a.shape))) > 1:  # NumPy raises for some ufuncs
+        ufunc.reduce(np.ones((1, 1), dtype_of(a)), axis=None, dtype=dtype)
+    if initial is NO_VALUE and where is True:
+        return reduce(a, axes, is_set(keepdims))
+    return reduce_selected(ufunc, reduce, a, axes, is_set(keepdims), initial, where)
+
+
+def _one_axis(name: str, x: Any, axis: Any) -> int:
+    """The axis of a method that takes one only."""
+    rank = len(x.shape)
+    if not rank:
+        raise ArgumentError(
+            f"{name}: cannot work on an array without axes",
+            do="give an array with axes",
+        )
+    axes = counted_axes(None, rank) if axis is None else axis
+    if isinstance(axes, tuple | list):
+        if len(axes) != 1:
+            raise ValueError(f"{name} does not allow multiple axes")
+        (axes,) = axes
+    return operator.index(axes)
+
+
+def _accumulate(
+    ufunc: np.ufunc, array: Any, axis: Any = 0, dtype: Any = None, out: None = None
+) -> Any:
+    a, name = as_array(array), ufunc.__name__
+    at = _one_axis(f"np.{name}.accumulate", a, axis)
+    own = _RUNNING.get(name)
+    x = cast(a, dtype)
+    return cast(own(x, at), dtype) if own else accumulate(x, at, name, dtype)
+
+
+def _reduceat(
+    ufunc: np.ufunc,
+    array: Any,
+    indices: Any,
+    axis: Any = 0,
+    dtype: Any = None,
+    out: None = None,
+) -> Any:
+    a, name = as_array(array), ufunc.__name__
+    at = _one_axis(f"np.{name}.reduceat", a, axis)
+    places = _plain_indices(name, indices)
+    return reduceat(cast(a, dtype), places, at, name, dtype)
+
+
+def _plain_indices(name: str, indices: Any) -> list[int]:
+    if isinstance(indices, Tracer | FakeArray):
+        raise ArgumentError(
+            f"np.{name}.reduceat: the indices are {type(indices).__name__}, must be plain"
+            " integers",
+            do="pass a NumPy array, or np.asarray(stop_gradient(indices))",
+        )
+    places = np.asarray(indices)
+    if places.ndim != 1:
+        raise ValueError(f"np.{name}.reduceat: the indices must have one axis")
+    return [int(i) for i in places]
+
+
+def _outer(ufunc: np.ufunc, a: Any, b: Any, /, **keywords: Any) -> Any:
+    a, b = _strong(a, b), _strong(b, a)
+    wide = np.reshape(a, (*a.shape, *(1,) * b.ndim)) if b.ndim else a
+    return ufunc(wide, b, **keywords)
+
+
+def _strong(value: Any, other: Any) -> Any:
+    """An operand of ``outer`` as an array, whose dtype counts as that of an array."""
+    if isinstance(value, int | float | complex):
+        return np.full_like(other, value, shape=(), dtype=np.asarray(value).dtype)
+    return as_array(value)
+
+
+def _serve(ufunc: np.ufunc) -> None:
+    """Register the methods of a ufunc of two arguments."""
+    register_numpy_function((ufunc, "outer"), partial(_outer, ufunc))
+    if ufunc.nout == 1:
+        register_numpy_function((ufunc, "reduce"), partial(_reduce, ufunc))
+        register_numpy_function((ufunc, "accumulate"), partial(_accumulate, ufunc))
+        register_numpy_function((ufunc, "reduceat"), partial(_reduceat, ufunc))
+
+
+for _ufunc in (getattr(np, _name) for _name in dir(np)):
+    if isinstance(_ufunc, np.ufunc) and _ufunc.nin == 2 and _ufunc.signature is None:
+        _serve(_ufunc)
