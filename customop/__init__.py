@@ -7,6 +7,7 @@ from customop.arrays.array import Array, ArrayT
 from customop.arrays.fake import FakeArray, fake_like
 from customop.arrays.kinds import register_array_type
 from customop.arrays.numpy_protocol import getitem, register_numpy_function
+from customop.arrays.on_demand import add_modules
 from customop.config import config
 from customop.core.boxes import is_view, write_back
 from customop.core.definition import fallthrough_kernel
@@ -52,6 +53,7 @@ from customop.library.functions import (
 )
 from customop.library.library import Library
 from customop.library.ops import OperatorPacket, ops
+from customop.numpy import MODULES
 from customop.schema.annotations import Device, DType, Scalar, register_config_type
 from customop.schema.schema import Schema, infer_schema
 from customop.schema.tags import Tag
@@ -213,5 +215,5 @@ def _make_public(value: Any) -> None:
 for _name in __all__:
     _make_public(globals().get(_name))
 
-# Last, because the NumPy operators are registered through the names above.
-from customop import numpy as _numpy  # noqa: E402, F401  # isort: skip
+# Its modules register NumPy's operators through the names above, when one is needed.
+add_modules("np", "customop.numpy", MODULES)

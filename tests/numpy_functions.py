@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.numpy_protocol import FUNCTIONS
+from customop.arrays.on_demand import FUNCTIONS, load_all
 
+load_all()
 MODULES = {
     "np": np,
     "np.linalg": np.linalg,

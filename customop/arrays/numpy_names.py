@@ -78,7 +78,7 @@ _INSTEAD = {
 
 
 def taken_by(
-    fn: Callable[..., Any] | None, ufunc: np.ufunc, keywords: Mapping[str, Any]
+    fn: Callable[..., Any], ufunc: np.ufunc, keywords: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The keywords of a ufunc's call that are not at their defaults.
 
@@ -88,7 +88,7 @@ def taken_by(
         If the function that is registered for the ufunc does not take one.
     """
     given = {k: v for k, v in keywords.items() if not _is_default(k, v)}
-    if fn is None or not given:
+    if not given:
         return given
     # The signature of an operator itself is that of its kernel, often the ufunc.
     parameters = inspect.signature(getattr(fn, "call", fn)).parameters

@@ -22,6 +22,7 @@ from customop.arrays.foreign import (
 )
 from customop.arrays.kinds import device_of, is_fake, is_traced
 from customop.arrays.numpy_names import missing, numpy_name, taken_by
+from customop.arrays.on_demand import FUNCTIONS, enter_function, find_function
 from customop.arrays.writing import WritingMethods
 from customop.errors import ArgumentError, RegistrationError
 
@@ -29,9 +30,6 @@ __all__ = ["getitem", "register_numpy_function"]
 
 FnT = TypeVar("FnT", bound=Callable[..., Any])
 NumPyFunction: TypeAlias = Callable[..., Any] | tuple[np.ufunc, str]
-
-# NumPy function, or (ufunc, "reduce") -> the operator that runs on traced values.
-FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 
 
 @overload
@@ -87,16 +85,18 @@ def register_numpy_function(
             f"register_numpy_function: {known if callable(fn) else fn!r} is not a function",
             do="pass a NumPy function and an operator",
         )
-    FUNCTIONS[function] = fn
+    enter_function(function, fn)
     _place_of_out.clear()
     return fn
 
 
 def call_numpy(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Run the operator of a NumPy function on arrays of any kind."""
-    fn = FUNCTIONS.get(function)
-    if fn is None:
-        raise missing(function)
+    # This is faster than find_function, or get().
+    try:
+        fn = FUNCTIONS[function]
+    except KeyError:
+        fn = find_function(function)
     return fn(*args, **kwargs)
 
 
@@ -136,7 +136,7 @@ def _run(
 def _taken(function: Any, keywords: dict[str, Any]) -> dict[str, Any]:
     if not keywords or not isinstance(function, np.ufunc):
         return keywords
-    return taken_by(FUNCTIONS.get(function), function, keywords)
+    return taken_by(find_function(function), function, keywords)
 
 
 class _Places(dict[Any, int]):
@@ -153,7 +153,7 @@ _place_of_out = _Places()
 def _find_out(function: Any) -> int:
     # NumPy hands over the `out` of ufuncs by name. C functions have a signature from
     # NumPy 2.4 on; what is registered for them takes `out` at the same place.
-    for known in (function, FUNCTIONS.get(function)):
+    for known in (function, find_function(function)):
         if callable(known) and not isinstance(known, np.ufunc):
             try:
                 parameters = inspect.signature(known).parameters.values()
@@ -172,7 +172,11 @@ _BY_POSITION = (
 
 def _unary(function: Any) -> Callable[[Any], Any]:
     def method(self: Any) -> Any:
-        return FUNCTIONS[function](self)
+        try:
+            fn = FUNCTIONS[function]
+        except KeyError:
+            fn = find_function(function)
+        return fn(self)
 
     return method
 
@@ -183,7 +187,11 @@ def _binary(ufunc: np.ufunc, reflected: str = "") -> Callable[[Any, Any], Any]:
             found = answer(ufunc, reflected, other, self, other)
             if found is not UNDECIDED:
                 return found
-        return FUNCTIONS[ufunc](self, other)
+        try:
+            fn = FUNCTIONS[ufunc]
+        except KeyError:
+            fn = find_function(ufunc)
+        return fn(self, other)
 
     return method
 
@@ -194,7 +202,11 @@ def _reflected(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
             found = answer(ufunc, "", other, other, self)
             if found is not UNDECIDED:
                 return found
-        return FUNCTIONS[ufunc](other, self)
+        try:
+            fn = FUNCTIONS[ufunc]
+        except KeyError:
+            fn = find_function(ufunc)
+        return fn(other, self)
 
     return method
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.numpy_protocol import FUNCTIONS
+from customop.arrays.on_demand import FUNCTIONS, load_all
 from customop.cli import listing
 from customop.cli.command import Command
 from customop.cli.finding import matching
@@ -34,6 +34,7 @@ Found = tuple[Operator[..., Any], list[Rule]]
 
 def _modules() -> list[dict[str, Any]]:
     """Count each function once, in the first module that has it."""
+    load_all()
     seen: set[int] = set()
     modules = []
     for module_name, module in _MODULES.items():

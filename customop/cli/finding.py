@@ -16,7 +16,7 @@ from typing import Any
 
 from customop.cli.command import UsageError
 from customop.core.operator import Operator
-from customop.core.registry import namespaces, operators
+from customop.core.registry import all_operators, in_namespace, namespaces
 from customop.errors import did_you_mean, is_ours, quoted
 from customop.library.ops import OperatorPacket, ops
 
@@ -154,9 +154,11 @@ def matching(patterns: Sequence[str]) -> list[Operator[..., Any]]:
     """Operators that match a pattern, by name; all operators without patterns."""
     chosen: dict[str, Operator[..., Any]] = {}
     for pattern in patterns or ["*"]:
-        found = {op.qualname: op for op in operators.values() if _matches(op, pattern)}
+        found = {
+            op.qualname: op for op in all_operators().values() if _matches(op, pattern)
+        }
         if not found:
-            raise _unknown(pattern, f"no operator matches '{pattern}'", operators)
+            raise _unknown(pattern, f"no operator matches '{pattern}'", all_operators())
         chosen |= found
     return [chosen[name] for name in sorted(chosen)]
 
@@ -170,8 +172,8 @@ def _matches(op: Operator[..., Any], pattern: str) -> bool:
 def find_packet(name: str) -> OperatorPacket:
     """All overloads of ``"namespace::name"`` or ``"namespace.name"``."""
     namespace, last = _split_name(name)
-    if last not in namespaces.get(namespace, {}):
-        raise _unknown(name, f"no operator is named '{name}'", operators)
+    if last not in in_namespace(namespace):
+        raise _unknown(name, f"no operator is named '{name}'", all_operators())
     packet: OperatorPacket = getattr(getattr(ops, namespace), last)
     return packet
 
@@ -190,7 +192,7 @@ def find_operator(name: str) -> Operator[..., Any]:
         If it does not exist, or `name` has several overloads.
     """
     namespace, last = _split_name(name)
-    found = operators.get(f"{namespace}::{last.removesuffix('.default')}")
+    found = all_operators().get(f"{namespace}::{last.removesuffix('.default')}")
     if found is not None:
         return found
     base, dot, overload = last.partition(".")
@@ -228,7 +230,7 @@ def _defined_in(module: ModuleType) -> list[Operator[..., Any]]:
     name = module.__name__
     mine = [
         op
-        for op in operators.values()
+        for op in all_operators().values()
         if f"{op.definition.module}.".startswith(f"{name}.")
     ]
     return sorted(mine, key=lambda op: op.qualname)

@@ -18,7 +18,7 @@ from customop.core.kinds import (
     VMAP,
 )
 from customop.core.operator import Operator
-from customop.core.registry import operators
+from customop.core.registry import all_operators
 from customop.core.rule_kind import MergedKind, RuleKind, rule_kind
 from customop.core.table import fallbacks
 from customop.errors import place
@@ -92,7 +92,9 @@ def hidden_rules(op: Operator[..., Any]) -> list[Rule]:
 
 def _user_kinds() -> list[RuleKind]:
     known = (*_TRANSFORMS, AUTOCAST, ARRAY_CLASS, COMPOSITE, SAMPLE_INPUTS)
-    seen = {kind for op in operators.values() for kind in op.rows} | set(fallbacks)
+    seen = {kind for op in all_operators().values() for kind in op.rows} | set(
+        fallbacks
+    )
     return [k for k in seen if isinstance(k, RuleKind) and k not in known]
 
 

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
+from customop.arrays.on_demand import load_namespace
 from customop.config import config
 from customop.core.changes import changing
 from customop.core.codegen import RESERVED
@@ -69,6 +70,7 @@ def define_operator(
     name = definition.qualname
     schema = apply_tags(name, definition.schema, definition.tags)
     definition = definition._replace(schema=schema)
+    load_namespace(name.partition("::")[0], asked_by=definition.module)
     with changing:
         # Nothing here may hold the old operator while its holders are counted.
         is_second = name in operators and _is_second(operators[name], definition)

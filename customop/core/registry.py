@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from customop.arrays.on_demand import load_all, load_namespace, load_operator
 from customop.core.changes import changing
 from customop.core.registration import Registration, register
 from customop.errors import MissingRuleError, RegistrationError, did_you_mean
@@ -17,9 +18,11 @@ if TYPE_CHECKING:  # operators are pickled by name, so Operator imports this mod
 
 __all__ = [
     "add_registration",
+    "all_operators",
     "check_registration",
     "find_operator",
     "forget_registrations",
+    "in_namespace",
     "namespaces",
     "operators",
     "registrations",
@@ -27,6 +30,8 @@ __all__ = [
     "unknown",
 ]
 
+# Without those of modules that are imported on demand, as the next one: look names up
+# with the functions below.
 operators: dict[str, Operator[..., Any]] = {}
 # Namespace -> name -> overload -> operator: the same ones, as `ops` finds them.
 namespaces: dict[str, dict[str, dict[str, Operator[..., Any]]]] = {}
@@ -79,15 +84,34 @@ def find_operator(qualname: str, module: str = "") -> Operator[..., Any]:
     MissingRuleError
         If no operator has that name.
     """
+    load_operator(qualname)
     if qualname not in operators and module and module not in sys.modules:
         importlib.import_module(module)
-    found = operators.get(qualname)
+    found = operators.get(qualname) or _known(qualname)
     if found is None and module == "__main__":
         absent: Any = AbsentOperator(qualname)
         return absent  # type: ignore[no-any-return]  # it raises at its first use
     if found is None:
         raise unknown(qualname, operators, module)
     return found
+
+
+def _known(qualname: str) -> Operator[..., Any] | None:
+    """The operator of a name; imports the modules of its namespace where needed."""
+    load_namespace(qualname.partition("::")[0])
+    return operators.get(qualname)
+
+
+def all_operators() -> dict[str, Operator[..., Any]]:
+    """All operators by name; imports what is left to import on demand."""
+    load_all()
+    return operators
+
+
+def in_namespace(namespace: str) -> dict[str, dict[str, Operator[..., Any]]]:
+    """The operators of a namespace, as `namespaces` has them."""
+    load_namespace(namespace)
+    return namespaces.get(namespace, {})
 
 
 def unknown(qualname: str, known: Iterable[str], module: str = "") -> MissingRuleError:
@@ -101,7 +125,7 @@ def unknown(qualname: str, known: Iterable[str], module: str = "") -> MissingRul
 
 def check_registration(registration: Registration, *, override: bool) -> None:
     """Raise where `add_registration` would, and change nothing."""
-    op = operators.get(registration.qualname)
+    op = _known(registration.qualname)
     registration.kind.check_given(registration.qualname, registration.fn)
     if op is not None:
         registration.check(op.definition)
@@ -112,6 +136,7 @@ def check_registration(registration: Registration, *, override: bool) -> None:
 def add_registration(registration: Registration, *, override: bool = True) -> None:
     """Register for a name: at once, and for every definition of it to come."""
     name = registration.qualname
+    load_namespace(name.partition("::")[0])  # before the lock is taken
     with changing:
         op = operators.get(name)
         if op is not None:

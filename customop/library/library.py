@@ -17,7 +17,7 @@ from customop.core.grad_rules import Formula
 from customop.core.kinds import COMPOSITE
 from customop.core.operator import Operator
 from customop.core.registration import Registration
-from customop.core.registry import add_registration, operators
+from customop.core.registry import add_registration, in_namespace, operators
 from customop.core.rule_kind import RuleKind, rule_kind
 from customop.core.table import fallbacks
 from customop.errors import (
@@ -102,6 +102,7 @@ class Library:
         self._key: str | RuleKind = dispatch_key
         if not isinstance(dispatch_key, str) or dispatch_key:
             self._key = kind_of_key(f"Library('{ns}')", dispatch_key)
+        in_namespace(ns)  # what the library adds comes on top
         self._scope = Scope(ns, kind, caller())
         with changing:
             if kind == "DEF":

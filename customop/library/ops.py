@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from customop.arrays.describe import abbreviated
 from customop.arrays.kinds import is_array
 from customop.core.operator import Operator
-from customop.core.registry import namespaces
+from customop.core.registry import all_operators, in_namespace, namespaces
 from customop.errors import (
     ArgumentError,
     RegistrationError,
@@ -41,11 +41,12 @@ class Namespaces:
     __slots__ = ()
 
     def __getattr__(self, name: str) -> OperatorNamespace:
-        if name not in namespaces:
+        if not in_namespace(name):
             raise _unknown("namespace", f"ops.{name}", name, namespaces)
         return OperatorNamespace(name)
 
     def __dir__(self) -> list[str]:
+        all_operators()
         return [*namespaces]
 
     def __repr__(self) -> str:
@@ -61,13 +62,13 @@ class OperatorNamespace:
         self._name = name
 
     def __getattr__(self, name: str) -> OperatorPacket:
-        known = namespaces.get(self._name, {})
+        known = in_namespace(self._name)
         if name not in known:
             raise unknown_operator(f"{self._name}::{name}", known)
         return OperatorPacket(self._name, name)
 
     def __dir__(self) -> list[str]:
-        return [*namespaces.get(self._name, {})]
+        return [*in_namespace(self._name)]
 
     def __repr__(self) -> str:
         return f"ops.{self._name}"
@@ -102,7 +103,7 @@ class OperatorPacket:
         return f"{self._namespace}::{self._name}"
 
     def _operators(self) -> dict[str, Operator[..., Any]]:
-        found = namespaces.get(self._namespace, {}).get(self._name, {})
+        found = in_namespace(self._namespace).get(self._name, {})
         return {overload or "default": op for overload, op in found.items()}
 
     def overloads(self) -> list[str]:
@@ -139,7 +140,7 @@ class OperatorPacket:
         >>> co.ops.np.sin.resolve(np.zeros(2))
         <Operator np::sin(Array x) -> Array>
         """
-        found = namespaces.get(self._namespace, {}).get(self._name, {})
+        found = in_namespace(self._namespace).get(self._name, {})
         candidates = [*found.values()]
         if len(candidates) == 1:
             return candidates[0]
@@ -191,7 +192,7 @@ class OperatorPacket:
         )
 
     def _gone(self) -> Exception:
-        return unknown_operator(self.qualname, namespaces.get(self._namespace, {}))
+        return unknown_operator(self.qualname, in_namespace(self._namespace))
 
     def __getattr__(self, name: str) -> Operator[..., Any]:
         known = self._operators()

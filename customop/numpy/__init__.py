@@ -2,59 +2,51 @@
 
 Imports only the public names of `customop`, and NumPy. Start with `elementwise`, the
 simplest table; `rules` and `fakes` have what the tables share. A new function is an
-operator in the file of its theme.
+operator in the file of its theme, and a name in the table below.
 """
 
-from customop.numpy import (
-    arrange,
-    choose,
-    create,
-    einsum,
-    elementwise,
-    fft,
-    index,
-    join,
-    keys,
-    masked,
-    norms,
-    pad,
-    pairs,
-    products,
-    reduce,
-    running,
-    selected,
-    shape,
-    shares,
-    sort,
-    statistics,
-    ufunc_methods,
-    write,
-    writers,
-)
+__all__ = ["MODULES"]
 
-__all__ = [
-    "arrange",
-    "choose",
-    "create",
-    "einsum",
-    "elementwise",
-    "fft",
-    "index",
-    "join",
-    "keys",
-    "masked",
-    "norms",
-    "pad",
-    "pairs",
-    "products",
-    "reduce",
-    "running",
-    "selected",
-    "shape",
-    "shares",
-    "sort",
-    "statistics",
-    "ufunc_methods",
-    "write",
-    "writers",
-]
+# Module -> the NumPy functions that it registers. A module is imported when a traced or
+# fake array first meets one of them, or when operators are listed. ".at" is that method
+# of every ufunc.
+MODULES: dict[str, str] = {
+    "arrange": "flip flipud fliplr rot90 roll tril triu copy astype real imag",
+    "choose": "where select clip",
+    "create": "full_like zeros_like ones_like empty_like zeros ones empty full eye",
+    "einsum": "einsum",
+    "elementwise": "add subtract multiply divide negative positive square reciprocal"
+    " sqrt cbrt conjugate copysign ldexp nextafter heaviside power float_power remainder"
+    " fmod hypot arctan2 logaddexp logaddexp2 maximum minimum fmax fmin exp exp2 expm1"
+    " log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh"
+    " arccosh arctanh deg2rad rad2deg radians degrees absolute fabs sign round around"
+    " floor ceil trunc rint signbit isnan isinf isfinite isnat spacing bitwise_count"
+    " equal not_equal less less_equal greater greater_equal logical_and logical_or"
+    " logical_xor logical_not bitwise_and bitwise_or bitwise_xor invert left_shift"
+    " right_shift gcd lcm floor_divide",
+    "fft": "fft.fft fft.ifft fft.rfft fft.irfft fft.hfft fft.ihfft fft.fftn fft.fft2"
+    " fft.ifftn fft.ifft2 fft.rfftn fft.rfft2 fft.irfftn fft.irfft2 fft.fftshift"
+    " fft.ifftshift",
+    "index": "nonzero flatnonzero argwhere",
+    "join": "concatenate append stack vstack hstack dstack column_stack split"
+    " array_split hsplit vsplit dsplit unstack",
+    "keys": "_operator.getitem _operator.setitem take take_along_axis compress diagonal"
+    " diag diagflat trace",
+    "masked": "",
+    "norms": "linalg.norm",
+    "pad": "pad tile repeat",
+    "pairs": "modf frexp divmod",
+    "products": "matmul tensordot dot inner vdot outer kron",
+    "reduce": "sum mean max amax min amin any all prod",
+    "running": "cumsum cumprod",
+    "selected": "",
+    "shape": "reshape ravel atleast_1d atleast_2d atleast_3d transpose moveaxis swapaxes"
+    " rollaxis matrix_transpose expand_dims squeeze broadcast_to broadcast_arrays"
+    " meshgrid ndim shape iscomplexobj isrealobj size result_type",
+    "shares": "",
+    "sort": "argmax argmin sort argsort",
+    "statistics": "var std count_nonzero ptp average median nansum nanmean",
+    "ufunc_methods": ".reduce .accumulate .reduceat .outer",
+    "write": "",
+    "writers": "copyto putmask place put fill_diagonal put_along_axis .at",
+}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from customop.core.registry import operators
+from customop.core.registry import all_operators
 from customop.errors import counted, did_you_mean, quoted
 from customop.pytest.findings import NEEDLESS
 from customop.pytest.known_failures import (
@@ -92,7 +92,7 @@ class Ledger:
         complete = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         if exitstatus not in complete or session.config.getoption("collectonly"):
             return
-        self._operators.update(operators)
+        self._operators.update(all_operators())
         patterns = self._option.request.patterns
         self._unmatched = [
             p for p in patterns if not any(is_named(op, p) for op in self._called)

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import pytest
 
-from customop.core.registry import operators
+from customop.core.registry import all_operators
 from customop.errors import CustomOpWarning, quoted
 from customop.pytest.cases import label_of, separate_cases
 from customop.pytest.findings import CheckFinding, findings_of
@@ -139,7 +139,7 @@ class Checker:
         """Send the names of the operators from a worker of pytest-xdist."""
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
-            output["customop_operators"] = list(operators)
+            output["customop_operators"] = list(all_operators())
 
 
 def _check_and_report(option: Option, item: pytest.Item) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from customop.core.operator import Operator
-from customop.core.registry import namespaces
+from customop.core.registry import all_operators, in_namespace, namespaces
 from customop.errors import UnknownNameError, did_you_mean, quoted
 from customop.library.ops import Namespaces
 from customop.schema.infer import hints_of
@@ -119,6 +119,7 @@ def stubs_text(
     >>> print(*stubs_text(["np"]))
     customop/__init__.pyi customop/library/__init__.pyi customop/library/ops.pyi
     """
+    all_operators()
     unknown = sorted({*spaces} - {*namespaces})
     if unknown:
         raise UnknownNameError(
@@ -201,7 +202,7 @@ def _texts(modules: Sequence[str]) -> dict[str, str]:
 def _spaces(module: str) -> set[str]:
     """Namespaces of the operators that a module, or one within it, defines."""
     _import(module)
-    known = {op for space in namespaces.values() for op in _operators(space)}
+    known = {*all_operators().values()}
     places = {op.namespace: set[str]() for op in known}
     for op in known:
         places[op.namespace].add(op.definition.module)
@@ -232,10 +233,6 @@ def _import(module: str) -> None:
             f"stubs: there is no module '{module}'{near}",
             do="run the command where the module can be imported, or set PYTHONPATH",
         ) from None
-
-
-def _operators(space: Mapping[str, Mapping[str, Any]]) -> list[Operator[..., Any]]:
-    return [op for overloads in space.values() for op in overloads.values()]
 
 
 # ---- the module of `ops` ----
@@ -280,7 +277,7 @@ class _Stub:
 
     def namespace(self, space: str) -> list[str]:
         """The packets of a namespace, and the class whose attributes they are."""
-        found = namespaces[space]
+        found = in_namespace(space)
         blocks = []
         self.classes[space] = self.name(space)
         rows = [f"class {self.classes[space]}:\n"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from customop.cli import finding, rules
-from customop.core.registry import namespaces, operators
+from customop.core.registry import all_operators, namespaces
 from tests.cli._commands import FILES, Run, forget
 
 
@@ -37,9 +37,9 @@ def ours(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     """Hide the operators of other tests."""
     run("list", "-m", "cli_ops", "-m", "cli_checked")
     names = ("np", "customop", "cli_ops", "cli_checked")
-    known = {name: op for name, op in operators.items() if op.namespace in names}
-    monkeypatch.setattr(rules, "operators", known)
-    monkeypatch.setattr(finding, "operators", known)
+    known = {name: op for name, op in all_operators().items() if op.namespace in names}
+    monkeypatch.setattr(rules, "all_operators", lambda: known)
+    monkeypatch.setattr(finding, "all_operators", lambda: known)
     monkeypatch.setattr(finding, "namespaces", {n: namespaces[n] for n in names})
 
 

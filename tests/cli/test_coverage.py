@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from customop.arrays.numpy_protocol import FUNCTIONS
+from customop.arrays.on_demand import FUNCTIONS
 from tests.cli._commands import Run
 
 

@@ -11,7 +11,8 @@ import optree
 import pytest
 
 import customop as co
-from customop.arrays.numpy_protocol import FUNCTIONS, ArrayMethods
+from customop.arrays.numpy_protocol import ArrayMethods
+from customop.arrays.on_demand import FUNCTIONS
 from tests.numpy_functions import is_registered
 
 X = np.array([[0.5, 1.5, 2.5], [3.5, 4.5, 5.5]])

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
 
 import customop as co
-from customop.core.registry import operators
+from customop.core.registry import find_operator
 from customop.testing import Sample, strategies
 from customop.testing.inputs.memory import fresh
 
@@ -66,7 +66,7 @@ def test_arguments_are_accepted(name: str) -> None:
 @pytest.mark.parametrize("name", ["np::sum", "np::where", "np::matmul", "np::stack"])
 def test_arguments_of_numpy_operators(name: str) -> None:
     """Arguments are found for NumPy operators too."""
-    op = operators[name]
+    op = find_operator(name)
     check(
         strategies.arguments(op),
         lambda s: is_finite(op.rule("cpu")(*op.bind(*s.args, **s.kwargs))),

@@ -13,7 +13,7 @@ from customop.core.contract.memory import readonly, shared_results
 from customop.core.contract.results import check_returns
 from customop.core.derived import pointwise, reduction
 from customop.core.operator import Operator
-from customop.core.registry import namespaces
+from customop.core.registry import in_namespace
 from customop.core.samples import Sample
 from customop.errors import ContractError, CustomOpError
 from customop.schema.tags import Tag
@@ -347,7 +347,7 @@ def _variants(op: Operator[..., Any]) -> Iterator[Any]:
     """In-place and out operators named after an operator, with the same arguments."""
     if op.schema.written:
         return
-    by_name = namespaces.get(op.namespace, {})
+    by_name = in_namespace(op.namespace)
     found = [
         *by_name.get(op.name, {}).values(),
         *by_name.get(f"{op.name}_out", {}).values(),

@@ -1,0 +1,163 @@
+"""The operators of NumPy's functions, imported when a function is first needed.
+
+Making the operators of all functions takes longer than the import of NumPy, and a program
+calls few of them. So a package gives a table of its modules and of the functions that
+each one registers. `find_function` imports the module of a function, and
+`load_namespace` imports all modules of a package: whoever lists operators calls it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from threading import RLock, get_ident
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.numpy_names import missing
+
+__all__ = [
+    "FUNCTIONS",
+    "add_modules",
+    "enter_function",
+    "find_function",
+    "load_all",
+    "load_namespace",
+    "load_operator",
+]
+
+# NumPy function, or (ufunc, "reduce") -> the operator that runs on traced values.
+FUNCTIONS: dict[Any, Callable[..., Any]] = {}
+
+# Name of a NumPy function, such as "sin" or "linalg.norm" -> the module that registers it.
+_modules: dict[str, str] = {}
+# Namespace of operators -> the modules that define them, until all are imported.
+_waiting: dict[str, Sequence[str]] = {}
+
+
+class _Loading:
+    """The imports on demand, of one thread at a time.
+
+    Until a module is complete, its operators lack rules. Its functions are found in
+    `FUNCTIONS` only afterwards, and other threads that look for them wait.
+    """
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._thread = 0
+        self._entered: dict[Any, Callable[..., Any]] = {}
+
+    def load(self, modules: Sequence[str]) -> None:
+        """Import modules, then publish the functions that they registered."""
+        with self._lock:
+            before, self._thread = self._thread, get_ident()
+            try:
+                for module in modules:
+                    importlib.import_module(module)
+            finally:
+                self._thread = before
+                self._publish()
+
+    def _publish(self) -> None:
+        for function, fn in self._entered.items():
+            module = _module_of(function)
+            if module is None or module in sys.modules:  # else its import failed
+                FUNCTIONS.setdefault(function, fn)
+        self._entered.clear()
+
+    def enter(self, function: Any, fn: Callable[..., Any]) -> None:
+        """Register a function: at once, unless its module is being imported here."""
+        inside = self._thread == get_ident()
+        (self._entered if inside else FUNCTIONS)[function] = fn
+
+
+_loading = _Loading()
+
+
+def add_modules(namespace: str, package: str, functions: Mapping[str, str]) -> None:
+    """Have the modules of a package imported when their operators are needed.
+
+    Parameters
+    ----------
+    namespace : str
+        The namespace of all operators that the modules define.
+    package : str
+    functions : mapping
+        Name of each module in the package -> names of the NumPy functions that it
+        registers, separated by spaces: ``"sin"``, ``"linalg.norm"``, and ``".at"`` for
+        that method of every ufunc.
+    """
+    names = [f"{package}.{module}" for module in functions]
+    for module, listed in zip(names, functions.values(), strict=True):
+        _modules.update(dict.fromkeys(listed.split(), module))
+    _waiting[namespace] = names
+
+
+def _module_of(function: Any) -> str | None:
+    """The module that registers a NumPy function."""
+    if isinstance(function, tuple):
+        return _modules.get(f".{function[1]}")
+    name = getattr(function, "__name__", "")
+    if isinstance(function, np.ufunc):
+        return _modules.get(name)
+    module = getattr(function, "__module__", "")
+    return _modules.get(f"{module}.{name}".removeprefix("numpy."))
+
+
+def enter_function(function: Any, fn: Callable[..., Any]) -> None:
+    """Register what runs for a NumPy function; a later registration replaces it."""
+    module = _module_of(function)
+    if module is not None and module not in sys.modules:
+        _loading.load((module,))  # else it would replace `fn` later
+    _loading.enter(function, fn)
+
+
+def find_function(function: Any) -> Callable[..., Any]:
+    """What runs for a NumPy function that is not in `FUNCTIONS`, or may not be.
+
+    Raises
+    ------
+    MissingRuleError
+        If the function has no operator.
+    """
+    found = FUNCTIONS.get(function)
+    if found is None:
+        module = _module_of(function)
+        if module is not None:
+            _loading.load((module,))
+            found = FUNCTIONS.get(function)
+    if found is None:
+        raise missing(function) from None
+    return found
+
+
+def load_operator(qualname: str) -> None:
+    """Import what defines the operator of a NumPy function of that name.
+
+    If the table has no such function, import everything in its namespace.
+    """
+    namespace, _, name = qualname.partition("::")
+    if namespace in _waiting and name in _modules:
+        _loading.load((_modules[name],))
+    else:
+        load_namespace(namespace)
+
+
+def load_namespace(namespace: str, asked_by: str = "") -> None:
+    """Import all modules that define operators of a namespace.
+
+    This does nothing when one of these modules asks: it is being imported itself.
+    """
+    modules = _waiting.get(namespace)
+    if modules is None or asked_by.rpartition(".")[0] == modules[0].rpartition(".")[0]:
+        return
+    _loading.load(modules)
+    _waiting.pop(namespace, None)
+
+
+def load_all() -> None:
+    """Import all modules that define operators."""
+    for namespace in tuple(_waiting):
+        load_namespace(namespace)
