@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from customop.core.shape_guards import argument_check, shape_guards
-from customop.core.table import RuleTable
+from customop.core.table import Plans, RuleTable
 from customop.errors import GENERATED, shorten
 from customop.schema.coerce import exact_class, needs_guard
 from customop.schema.parameters import KEYWORD_ONLY, MISSING, POSITIONAL_ONLY, Parameter
@@ -45,6 +45,7 @@ __all__ = [
     "replace_code",
     "set_dispatch",
     "set_fast_kernel",
+    "set_plans",
 ]
 
 _numbers = frozenset((float, int, bool, complex))
@@ -132,6 +133,7 @@ def compile_call(
     source.names["_dispatch"] = dispatch
     source.names["_op"] = op
     source.names["_modes"] = modes
+    source.names["_plans"] = op.plans.by_tracer
     source.names.setdefault("_array", _Never)
     source.names.setdefault("_kernel", None)
     call = generate(qualname, text, name, source.names)
@@ -156,6 +158,7 @@ RESERVED = (
     "_dispatch",
     "_op",
     "_modes",
+    "_plans",
     "_type",
     "_list",
     "_tuple",
@@ -188,6 +191,12 @@ def set_dispatch(call: Callable[..., Any], dispatch: Any) -> None:
     """Give a call another slow path."""
     assert isinstance(call, FunctionType)
     call.__globals__["_dispatch"] = dispatch
+
+
+def set_plans(call: Callable[..., Any], plans: Plans) -> None:
+    """Let a call find its plans."""
+    assert isinstance(call, FunctionType)
+    call.__globals__["_plans"] = plans.by_tracer
 
 
 def is_open(call: Callable[..., Any]) -> bool:
@@ -262,7 +271,7 @@ def _to_plans(source: _Source, names: str) -> list[str]:
     for name in arrays:
         rest = [_is_alike(source, other, name) for other in arrays if other != name]
         lines += [
-            f"{plan} = _op.plans.by_tracer.get(_type({name}))",
+            f"{plan} = _plans.get(_type({name}))",
             f"if {plan} is not None and not _modes:",
             f"    {top} = {name}.interpreter",
             f"    if {' and '.join([f'{top}.runs_plans', *rest])}:",

@@ -88,8 +88,9 @@ class Interpreter(ABC):
     # For messages: the name of the transform, and the function that it runs.
     title: str = ""
     fn: Callable[..., Any] | None = None
-    # Whether a call may run the plan of its operator, without `process`.
-    runs_plans: bool = False
+    # Whether `process` does nothing but run the plan that an operator keeps for this class
+    # of tracers. A call then runs the plan itself, as long as `runs_plans` is true.
+    has_plans: ClassVar[bool] = False
     # The last error for one of its tracers whose value was asked for.
     refused: Refusal | None = None
     tracer_class: ClassVar[type[Tracer]] = Tracer
@@ -101,11 +102,13 @@ class Interpreter(ABC):
     def __init__(self) -> None:
         self.level: int = next(_levels)
         self.alive: bool = True
+        self.runs_plans: bool = self.has_plans
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "process" in cls.__dict__:
             cls.handle = cls._as_handled()
+            cls.has_plans = cls.__dict__.get("has_plans", False)
 
     @classmethod
     def _as_handled(cls) -> Any:

@@ -10,6 +10,7 @@ from customop.arrays.kinds import FAKE_ARRAY, TRACED, kind_of
 from customop.core.definition import Definition, Row, same_place
 from customop.core.derived.find import derive_vmap
 from customop.core.grad_rules import GradRule, as_rule
+from customop.core.partials import Partials, Pushforward
 from customop.core.rule_kind import (
     COMPOSITE,
     MergedKind,
@@ -19,6 +20,7 @@ from customop.core.rule_kind import (
 from customop.core.table import RuleTable
 from customop.errors import RegistrationError, caller_place, place, shown
 from customop.schema.signatures import check_callable, check_parameters
+from customop.schema.tags import Tag
 
 __all__ = [
     "ARRAY_CLASS",
@@ -70,6 +72,32 @@ class JvpKind(RuleKind):
 
     returns_pair: ClassVar[bool] = True
     how_instead: ClassVar[str] = "it is transposed for jvp"
+
+    def check(self, definition: Definition, fn: Any) -> None:
+        """Raise unless `fn` can be the rule of the operator."""
+        if not isinstance(fn, Partials):
+            super().check(definition, fn)
+            return
+        fn.check(definition)
+        if Tag.pointwise not in definition.tags:
+            raise definition.error(
+                RegistrationError,
+                "register_jvp takes partials for pointwise operators only: elsewhere a"
+                " formula for gradients is not one for tangents",
+                do="say tags=Tag.pointwise, or register def jvp(primals, tangents)",
+                parameter=None,
+                kind=self.name,
+            )
+
+    def place_of(self, fn: Any) -> str:
+        """File and line of the rule, or of the first formula."""
+        return fn.places[0] if isinstance(fn, Partials) else place(fn)
+
+    def accept(self, op: RuleTable, fn: Any, *, with_below: bool) -> Any:
+        """The rule, made of partial derivatives where these were registered."""
+        if isinstance(fn, Partials):
+            return Pushforward(op, fn)
+        return super().accept(op, fn, with_below=with_below)
 
     @property
     def instead(self) -> RuleKind | None:

@@ -25,6 +25,7 @@ from customop.core.codegen import (
     replace_code,
     set_dispatch,
     set_fast_kernel,
+    set_plans,
 )
 from customop.core.contract.memory import note_writes
 from customop.core.definition import Definition
@@ -339,6 +340,8 @@ class Operator(RuleTable, Generic[P, R]):
     def changed(self, *, is_kernel: bool) -> None:
         """Forget what was worked out from the table before."""
         super().changed(is_kernel=is_kernel)
+        if self._source:
+            set_plans(self.call, self.plans)
         if is_kernel:
             self.route()
 

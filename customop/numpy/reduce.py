@@ -122,8 +122,11 @@ def reduction_of(
     def batch(
         info: Any, in_dims: Any, x: Any, axis: Any, keepdims: Any, *rest: Any
     ) -> Any:
-        axes = batched_axes(axis, in_dims[0], x.ndim)
-        return op(x, axes, keepdims, *rest), _batched_dim(axes, in_dims[0], keepdims)
+        (dim, *_), rank = in_dims, len(x.shape)
+        if axis is None and dim == 0 and not keepdims:  # as usual
+            return op.run(x, [*range(1, rank)], False, *rest), 0
+        axes = batched_axes(axis, dim, rank)
+        return op.run(x, axes, keepdims, *rest), _batched_dim(axes, dim, keepdims)
 
     op.register_fake(fake)
     op.register_vmap(batch)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from customop import Operator, custom_op, partials
-from customop.numpy.arguments import shape_of
 
 __all__ = [
     "batch_first",
@@ -21,7 +20,6 @@ __all__ = [
     "register_linear",
     "register_linear_jvp",
     "sum_of",
-    "wanted",
 ]
 
 
@@ -104,20 +102,12 @@ def register_linear_jvp(op: Operator[..., Any]) -> None:
 
     def jvp(primals: Any, tangents: Any) -> Any:
         t = tangents[0]
-        return op(*primals), None if t is None else op(t, *primals[1:])
+        return op.run(*primals), None if t is None else op.run(t, *primals[1:])
 
     op.register_jvp(jvp)
 
 
 # ---- formulas that serve autograd and jvp ----
-
-
-def wanted(formula: Callable[..., Any] | None) -> tuple[str, ...]:
-    """Names of the parameters of a formula after the gradient."""
-    if formula is None:
-        return ()
-    code = formula.__code__
-    return code.co_varnames[1 : code.co_argcount]
 
 
 def register_formulas(
@@ -135,27 +125,8 @@ def register_formulas(
         For each input, the derivative times a cotangent or tangent: ``f(g, ...)``, whose
         other parameters are names of inputs, or `y` for the output. None for zero.
     """
-    needs = [wanted(formula) for formula in formulas]
-
-    def jvp(primals: Any, tangents: Any) -> Any:
-        y = op(*primals)
-        values = {**dict(zip(names, primals, strict=True)), "y": y}
-        total = None
-        for formula, need, t in zip(formulas, needs, tangents, strict=True):
-            if t is None or formula is None:
-                continue
-            part = formula(t, *[values[n] for n in need])
-            total = part if total is None else total + part
-        return y, None if total is None else _widen(total, y)
-
-    op.register_autograd(partials(dict(zip(names, formulas, strict=True)), result="y"))
-    op.register_jvp(jvp)
-
-
-def _widen(t: Any, y: Any) -> Any:
-    """A tangent in the shape and dtype of its output."""
-    wide = t if shape_of(t) == shape_of(y) else np.broadcast_to(t, y.shape)
-    return _in_dtype(wide, y.dtype)
+    rule = partials(dict(zip(names, formulas, strict=True)), result="y")
+    op.register_autograd(rule).register_jvp(rule)
 
 
 # ---- batches ----

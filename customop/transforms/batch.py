@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from customop.arrays.nested import (
 )
 from customop.arrays.numpy_protocol import call_numpy
 from customop.config import config
+from customop.core.boxes import connect_results
 from customop.core.contract.results import VMAP_RULE, check_returns, check_shapes
 from customop.core.derived.rows import Uneven, run_rows, stack_rows, warn_slow
 from customop.core.interpreter import Interpreter
@@ -30,6 +31,7 @@ from customop.core.rule_types import BatchInfo
 from customop.core.table import RuleTable
 from customop.core.tracer import Tracer
 from customop.errors import ContractError, DataDependentError, VmapError, place
+from customop.transforms.batch_plans import batch_plan
 from customop.transforms.randomness import Draws, random_error
 
 __all__ = ["BatchInterpreter", "BatchTracer"]
@@ -73,6 +75,7 @@ class BatchInterpreter(Interpreter):
 
     kind: ClassVar[RuleKind] = VMAP
     tracer_class: ClassVar[type[Tracer]] = BatchTracer
+    has_plans: ClassVar[bool] = True
     title: str = "vmap"
 
     def __init__(self, size: int, randomness: str, draws: Draws | None) -> None:
@@ -93,6 +96,14 @@ class BatchInterpreter(Interpreter):
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run the operator once for all rows."""
+        try:
+            plan = op.plans.by_tracer[BatchTracer]
+        except KeyError:
+            plan = _make_plan(op)
+        return plan(self, args)
+
+    def general(self, op: RuleTable, args: Sequence[Any]) -> Any:
+        """Run any operator once for all rows."""
         values = list(args)
         dims: list[Any] = [None] * len(values)
         for slot in op.array_slots:
@@ -110,7 +121,19 @@ class BatchInterpreter(Interpreter):
         rule = op.find_rule(VMAP)
         if rule is None:
             return self.loop(op, values, dims)
-        pair = self._by_rule(op, rule, values, dims)
+        pair = self._pair(op, rule, values, dims)
+        return self.finish(op, rule, args, dims, values, pair)
+
+    def finish(
+        self,
+        op: RuleTable,
+        rule: Any,
+        args: Sequence[Any],
+        dims: Sequence[Any],
+        values: Sequence[Any],
+        pair: Any,
+    ) -> Any:
+        """The rows of a call, from what its rule has returned."""
         if pair is NotImplemented:  # a rule derived from shapes that do not cover this
             return self.loop(op, values, dims)
         if type(pair) is not tuple or len(pair) != 2:
@@ -127,7 +150,7 @@ class BatchInterpreter(Interpreter):
         check_returns(op, rule, out, VMAP_RULE)
         return self._wrap_result(op, rule, out, out_dims)
 
-    def _by_rule(
+    def _pair(
         self, op: RuleTable, rule: Any, values: Sequence[Any], dims: Sequence[Any]
     ) -> Any:
         if not op.schema.keyword_only:
@@ -231,6 +254,40 @@ class BatchInterpreter(Interpreter):
             return BatchTracer(self, zeros, 0)
 
         return map_nested(out, none_of)
+
+
+def _make_plan(op: RuleTable) -> Callable[[Any, Sequence[Any]], Any]:
+    """Make the plan of an operator, which is kept until its table changes."""
+    plans = op.plans  # a changed table has new plans: a plan of the old one is dropped
+    rule = op.find_rule(VMAP)
+    if op.is_plain and rule is not None and not (op.sees_seed or op.schema.has_shapes):
+        plan = batch_plan(op, rule, BatchTracer, _finish)
+    else:
+
+        def plan(interpreter: BatchInterpreter, args: Sequence[Any]) -> Any:
+            rows = interpreter.general(op, args)
+            if op.view_slot >= 0:
+                connect_results(op, args, args, rows)
+            return rows
+
+    plans.by_tracer[BatchTracer] = plan
+    return plan
+
+
+def _finish(
+    op: RuleTable,
+    rule: Any,
+    interpreter: BatchInterpreter,
+    args: Sequence[Any],
+    dims: tuple[Any, ...],
+    values: tuple[Any, ...],
+    pair: Any,
+) -> Any:
+    """What a generated plan does with a result that is not as usual."""
+    rows = interpreter.finish(op, rule, args, dims, values, pair)
+    if op.view_slot >= 0:
+        connect_results(op, args, args, rows)
+    return rows
 
 
 def _bad_rule(op: RuleTable, rule: Any, reason: str) -> ContractError:

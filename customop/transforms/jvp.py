@@ -21,7 +21,7 @@ from customop.arrays.nested import (
 )
 from customop.arrays.numpy_protocol import call_numpy
 from customop.arrays.pytree import flatten, map_leaves, unflatten
-from customop.core.boxes import frozen
+from customop.core.boxes import connect_results, frozen
 from customop.core.contract.results import JVP_RULE, check_returns
 from customop.core.interpreter import Interpreter
 from customop.core.kinds import AUTOGRAD, JVP
@@ -34,6 +34,7 @@ from customop.transforms.autograd.interpreter import GradInterpreter
 from customop.transforms.autograd.node import hidden, inexact
 from customop.transforms.autograd.sweep import sweep
 from customop.transforms.autograd.tracer import GradTracer
+from customop.transforms.jvp_plans import jvp_plan
 from customop.transforms.values import as_input, as_tangent, check_outputs, split_aux
 
 __all__ = ["JvpTracer", "jvp"]
@@ -61,10 +62,19 @@ class JvpInterpreter(Interpreter):
 
     kind: ClassVar[RuleKind] = JVP
     tracer_class: ClassVar[type[Tracer]] = JvpTracer
+    has_plans: ClassVar[bool] = True
     title: str = "jvp"
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run the operator below, and compute the tangent of its result."""
+        try:
+            plan = op.plans.by_tracer[JvpTracer]
+        except KeyError:
+            plan = _make_plan(op)
+        return plan(self, args)
+
+    def general(self, op: RuleTable, args: Sequence[Any]) -> Any:
+        """Run any operator, and compute the tangent of its result."""
         primals = list(args)
         tangents: list[Any] = [None] * len(primals)
         moves = False
@@ -75,7 +85,7 @@ class JvpInterpreter(Interpreter):
                 tangents[slot] = value.tangent
                 moves = moves or value.tangent is not None
         for slot in op.nested_slots:
-            tangents[slot] = map_outline(primals[slot], self._tangent)
+            tangents[slot] = map_outline(primals[slot], self.tangent)
             primals[slot] = map_nested(primals[slot], self.lower)
             moves = moves or any(t is not None for t in flat(tangents[slot]))
         if op.schema.written:
@@ -87,19 +97,21 @@ class JvpInterpreter(Interpreter):
             out, tangent = _transposed(self, op, primals, tangents)
         else:
             out, tangent = _by_rule(self, op, rule, primals, tangents)
-        return self._pair(op, rule, out, tangent)
+        return self.pair(op, rule, out, tangent)
 
     def constant(self, value: Any) -> Any:
         """A constant as a tracer, if it has a dtype of floats; else the constant."""
         has_tangent = is_array(value) and is_inexact(value.dtype)
         return JvpTracer(self, value, None) if has_tangent else value
 
-    def _tangent(self, value: Any) -> Any:
+    def tangent(self, value: Any) -> Any:
+        """The tangent of one of this interpreter's tracers; None for other values."""
         if isinstance(value, JvpTracer) and value.interpreter is self:
             return value.tangent
         return None
 
-    def _pair(self, op: RuleTable, rule: Any, out: Any, tangent: Any) -> Any:
+    def pair(self, op: RuleTable, rule: Any, out: Any, tangent: Any) -> Any:
+        """A result with its tangent as tracers; raise unless they fit."""
         found = children(out)
         if found is not None:
             if tangent is None:
@@ -108,7 +120,7 @@ class JvpInterpreter(Interpreter):
             if given is None:
                 raise _misfit(op, rule, f"{show(tangent)} for {len(found)} outputs")
             pairs = zip(found, given, strict=True)
-            return like(out, [self._pair(op, rule, o, t) for o, t in pairs])
+            return like(out, [self.pair(op, rule, o, t) for o, t in pairs])
         if not is_array(out):
             return out
         if inexact[out.dtype] is None:
@@ -133,6 +145,42 @@ class JvpInterpreter(Interpreter):
             parameter=name,
             kind="jvp",
         )
+
+
+def _make_plan(op: RuleTable) -> Callable[[Any, Sequence[Any]], Any]:
+    """Make the plan of an operator, which is kept until its table changes."""
+    plans = op.plans  # a changed table has new plans: a plan of the old one is dropped
+    rule = op.find_rule(JVP)
+    if op.is_plain and rule is not None:
+        plan = jvp_plan(op, rule, JvpTracer, _finish)
+    else:
+
+        def plan(interpreter: JvpInterpreter, args: Sequence[Any]) -> Any:
+            out = interpreter.general(op, args)
+            if op.view_slot >= 0:
+                connect_results(op, args, args, out)
+            return out
+
+    plans.by_tracer[JvpTracer] = plan
+    return plan
+
+
+def _finish(
+    op: RuleTable,
+    rule: Any,
+    interpreter: JvpInterpreter,
+    args: Sequence[Any],
+    pair: Any,
+) -> Any:
+    """What a generated plan does with a result that is not as usual."""
+    out, tangent = _checked_pair(op, rule, pair)
+    if tangent is None and all(t is None for t in map(interpreter.tangent, args)):
+        found = map_nested(out, interpreter.constant)
+    else:
+        found = interpreter.pair(op, rule, out, tangent)
+    if op.view_slot >= 0:
+        connect_results(op, args, args, found)
+    return found
 
 
 def _misfit(op: RuleTable, rule: Any, what: str) -> GradientError:
@@ -169,6 +217,11 @@ def _by_rule(
     if moving:
         return _transposed(interpreter, op, primals, tangents)
     pair = rule(tuple(positional), tuple(moves), **keywords)
+    return _checked_pair(op, rule, pair)
+
+
+def _checked_pair(op: RuleTable, rule: Any, pair: Any) -> tuple[Any, Any]:
+    """What a rule has returned; raise unless it is a result and a tangent."""
     if not isinstance(pair, tuple) or len(pair) != 2:
         raise op.error(
             ContractError,

@@ -262,3 +262,46 @@ def _checked() -> Iterator[None]:
     co.config.checks = "always"
     yield
     co.config.checks = "first"
+
+
+def test_the_same_formulas_serve_forward_mode() -> None:
+    """Of a pointwise operator: numbers, broadcast tangents, dtypes, numbers beside arrays."""
+    op = co.custom_op(
+        "partials::parallel",
+        lambda x, y: x * y / (x + y),
+        mutates_args=(),
+        schema="(Array|Scalar x, Array|Scalar y) -> Array",
+        tags=co.Tag.pointwise,
+    )
+    rule = co.partials(
+        {
+            "x": lambda g, y, x: g * (y / (x + y)) ** 2,
+            "y": lambda g, x, y: g * (x / (x + y)) ** 2,
+        }
+    )
+    op.register_autograd(rule).register_jvp(rule)
+    x, y = np.array([[1.0], [2.0]]), np.array([0.5, 1.5, 2.5])
+    t, u = np.array([[0.3], [-0.2]]), np.array([1.0, -1.0, 0.5])
+
+    def moved(step: float) -> Any:
+        a, b = x + step * t, y + step * u
+        return a * b / (a + b)
+
+    out, tangent = co.jvp(op, (x, y), (t, u))
+    assert_allclose(out, moved(0.0))
+    assert_allclose(tangent, (moved(1e-6) - moved(-1e-6)) / 2e-6, rtol=1e-8)
+    out, tangent = co.jvp(lambda a: op(a, 2.0), (x.astype("f4"),), (t.astype("f4"),))
+    assert out.dtype == tangent.dtype == np.float32
+    assert_allclose(tangent, t * (2.0 / (x + 2.0)) ** 2, rtol=1e-6)
+
+
+def test_partials_are_no_jvp_rule_of_other_operators() -> None:
+    """A sum over rows, say, has other formulas for tangents."""
+    op = co.custom_op(
+        "partials::total",
+        lambda x: x.sum(),
+        mutates_args=(),
+        schema="(Array x) -> Array",
+    )
+    with pytest.raises(co.RegistrationError, match="for pointwise operators only"):
+        op.register_jvp(co.partials({"x": lambda g, x: g * np.ones_like(x)}))

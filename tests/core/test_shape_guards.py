@@ -17,7 +17,7 @@ def NAME(x, k=1.0):
         if _type(x) is _array and _type(k) is _float and not _modes:
             return _kernel(x, k)
         if not (_type(k) is _float): k = _coerce_k(k)
-        _plan = _op.plans.by_tracer.get(_type(x))
+        _plan = _plans.get(_type(x))
         if _plan is not None and not _modes:
             _top = x.interpreter
             if _top.runs_plans:

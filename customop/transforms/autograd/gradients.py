@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.describe import show
-from customop.arrays.dtypes import is_real_float
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import aligned, children, nests, outline, steps
 from customop.arrays.numpy_protocol import call_numpy
-from customop.core.partials import Partials
+from customop.core.partials import Partials, in_dtype
 from customop.errors import GradientError
 from customop.schema.parameters import MISSING
 from customop.schema.types import ListOf, Maybe, SchemaType, lead_of
@@ -220,7 +219,7 @@ def _fitted(node: Node, grad: Any, slot: int, meta: Meta) -> Any:
             p.name,
         )
     if grad.dtype != dtype and isinstance(node.node_rule, Partials):
-        grad = _in_dtype(grad, dtype)
+        grad = in_dtype(grad, dtype)
     if grad.dtype != dtype:
         raise _wrong(
             node,
@@ -238,13 +237,6 @@ def _fitted(node: Node, grad: Any, slot: int, meta: Meta) -> Any:
             p.name,
         )
     return summed
-
-
-def _in_dtype(grad: Any, dtype: Any) -> Any:
-    """A gradient in the dtype of its input; its real part for a real input."""
-    if is_real_float(dtype) and not is_real_float(grad.dtype):
-        grad = call_numpy(np.real, grad)
-    return grad if grad.dtype == dtype else call_numpy(np.astype, grad, dtype)
 
 
 def _sum_to_shape(grad: Any, shape: tuple[int, ...], lead: int = 0) -> Any:

@@ -32,11 +32,8 @@ class GradInterpreter(Interpreter):
 
     kind: ClassVar[RuleKind] = AUTOGRAD
     tracer_class: ClassVar[type[Tracer]] = GradTracer
+    has_plans: ClassVar[bool] = True
     title: str = "grad"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.runs_plans = True
 
     def variable(self, value: Any) -> GradTracer:
         """A tracer whose gradient is computed."""
@@ -84,7 +81,6 @@ class WatchingInterpreter(GradInterpreter):
         super().__init__()
         self.subject: Subject = subject
         self.is_sampled: bool = subject.is_sampled
-        self.runs_plans = False
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run the operator, and keep checksums of what its node saved."""

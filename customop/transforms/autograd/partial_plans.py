@@ -12,6 +12,7 @@ from customop.core.partials import RESULT, Partial, Partials
 from customop.core.table import RuleTable
 from customop.transforms.autograd.node import Node, UnaryNode, hidden, inexact
 from customop.transforms.autograd.tracer import GradTracer
+from customop.transforms.plan_lines import inputs_of, taken, tracer_lines
 
 __all__ = ["make_partial_plan"]
 
@@ -21,7 +22,7 @@ MakeNodes = Callable[[type[Node], Callable[..., Any], dict[str, Any]], type[Node
 
 
 def make_partial_plan(
-    op: RuleTable, rule: Partials, make: MakeNodes, view_lines: Sequence[str]
+    op: RuleTable, rule: Partials, make: MakeNodes
 ) -> tuple[str, dict[str, Any]]:
     """The source text of the plan of a plain operator, and the names in it.
 
@@ -31,42 +32,31 @@ def make_partial_plan(
     rule : Partials
     make : callable
         Makes the class of nodes from its base, its backward and its attributes.
-    view_lines : sequence of str
-        Lines that connect a view, where results are views.
     """
     rows = rule.of(op.schema)
     sets = [
         tuple(slot for slot, is_in in zip(rows, chosen, strict=True) if is_in)
         for chosen in product((True, False), repeat=len(rows))
     ]
-    names = [f"v{i}" for i in range(len(op.schema.parameters))]
-    inputs = "".join(f"{name}, " for name in names)
+    inputs = inputs_of(op)
     lines = [
         "def plan(self, args):",
         f"    {inputs}= args",
-        *[line for slot in op.array_slots for line in _taking(slot, slot in rows)],
-        f"    out = op.run({inputs})",
+        *taken(op, "GradTracer", "node"),
+        f"    out = run({inputs})",
         "    dtype = out.dtype",
         "    known = inexact[dtype]",
         "    if not known:",
         "        if known is None:",
         "            raise hidden(op, out)",
         "        return out",
-        "    tracer = new(GradTracer)",
-        "    tracer.interpreter = self",
-        "    tracer.below = out",
         *_choices(rows, sets),
-        "    if node is not None:",
-        "        node.node_metas = (out.shape, dtype)",
-        "        node.node_number = next(moments)",
-        "    tracer.node = node",
-        *view_lines,
-        "    return tracer",
-        "",
+        *tracer_lines(op, "GradTracer", "node", "node"),
     ]
     scope: dict[str, Any] = {
         "GradTracer": GradTracer,
         "op": op,
+        "run": op.run,
         "hidden": hidden,
         "inexact": inexact,
         "new": object.__new__,
@@ -78,34 +68,27 @@ def make_partial_plan(
     return "\n".join(lines), scope
 
 
-def _taking(slot: int, has_formula: bool) -> list[str]:
-    """Lines that take the value out of a tracer, and what made it."""
-    v, n = f"v{slot}", f"n{slot}"
-    lines = [f"    if type({v}) is GradTracer and {v}.interpreter is self:"]
-    if has_formula:
-        lines = [f"    {n} = None", *lines, f"        {n} = {v}.node"]
-    return [*lines, f"        {v} = {v}.below"]
-
-
 def _choices(rows: dict[int, Partial], sets: Sequence[Tracked]) -> list[str]:
     """Lines that make the node for the arguments that are tracked."""
     lines = []
     for number, tracked in enumerate(sets):
         word = "if" if number == 0 else "elif"
-        tests = [f"n{slot} is not None" for slot in tracked]
+        tests = [f"node{slot} is not None" for slot in tracked]
         if not tracked:
             lines += ["    else:", "        node = None"]
             continue
         # Larger sets were tried before, so the others are not tracked here.
-        edges = f"n{tracked[0]}"
+        edges = f"node{tracked[0]}"
         if len(tracked) > 1:
-            edges = "".join(f"({slot}, (), n{slot}), " for slot in tracked)
+            edges = "".join(f"({slot}, (), node{slot}), " for slot in tracked)
         saved = "".join(f"{_value(need)}, " for need in _needs(rows, tracked))
         lines += [
             f"    {word} {' and '.join(tests)}:",
             f"        node = new({_class_name(tracked)})",
             f"        node.node_edges = {edges}",
             f"        node.saved_arrays = ({saved})",
+            "        node.node_metas = (out.shape, dtype)",
+            "        node.node_number = next(moments)",
         ]
     return lines
 

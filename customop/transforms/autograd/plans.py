@@ -28,6 +28,7 @@ from customop.transforms.autograd.calls import TrackedCall, observed_setup
 from customop.transforms.autograd.node import Node, UnaryNode, hidden, inexact, is_in
 from customop.transforms.autograd.partial_plans import make_partial_plan
 from customop.transforms.autograd.tracer import GradTracer
+from customop.transforms.plan_lines import inputs_of, view_lines
 
 if TYPE_CHECKING:
     from customop.transforms.autograd.interpreter import GradInterpreter
@@ -97,13 +98,12 @@ def _plain_plan(op: RuleTable, rule: Any, nodes: type[Node]) -> Plan:
 
     Measured on CPython 3.11.7, one array of three elements, 0.3 us of it the kernel.
     """
-    names = [f"v{i}" for i in range(len(op.schema.parameters))]
-    inputs = "".join(f"{name}, " for name in names)
+    inputs = inputs_of(op)
     lines = [
         "def plan(self, args):",
         f"    {inputs}= args",
-        *_edge_lines(op, names, is_unary=issubclass(nodes, UnaryNode)),
-        f"    out = op.run({inputs})",
+        *_edge_lines(op, is_unary=issubclass(nodes, UnaryNode)),
+        f"    out = run({inputs})",
         "    dtype = out.dtype",
         "    known = inexact[dtype]",
         "    if not known:",
@@ -121,13 +121,14 @@ def _plain_plan(op: RuleTable, rule: Any, nodes: type[Node]) -> Plan:
         "    tracer.interpreter = self",
         "    tracer.below = out",
         "    tracer.node = node",
-        *_view_lines(op),
+        *view_lines(op),
         "    return tracer",
         "",
     ]
     scope = {
         "GradTracer": GradTracer,
         "op": op,
+        "run": op.run,
         "hidden": hidden,
         "inexact": inexact,
         "nodes": nodes,
@@ -150,38 +151,24 @@ def _constant_lines(op: RuleTable) -> list[str]:
     return [
         "    if not edges:",
         "        tracer = GradTracer(self, out, None)",
-        *[f"    {line}" for line in _view_lines(op)],
+        *[f"    {line}" for line in view_lines(op)],
         "        return tracer",
     ]
 
 
-def _view_lines(op: RuleTable) -> list[str]:
-    """Lines that do what `connect` does, without the frame: 150 ns less."""
-    if op.view_slot < 0:
-        return ["    tracer.box_place = tracer.box_views = None"]
-    parent = f"args[{op.view_slot}]"
-    return [
-        "    tracer.box_place = (op, args, 0)",
-        "    tracer.box_views = None",
-        f"    views = {parent}.box_views",
-        f"    if views is None: views = {parent}.box_views = {{}}",
-        "    views[id(tracer)] = ref(tracer)",
-    ]
-
-
-def _edge_lines(op: RuleTable, names: Sequence[str], *, is_unary: bool) -> list[str]:
+def _edge_lines(op: RuleTable, *, is_unary: bool) -> list[str]:
     """Lines that take the values out of the tracers, and note what made them."""
     if len(op.array_slots) == 1:
         # A single array is the tracer that brought the call here.
         (slot,) = op.array_slots
-        v = names[slot]
+        v = f"v{slot}"
         lines = [f"    edges = {v}.node"]
         if not is_unary:
             lines += [f"    if edges: edges = (({slot}, (), edges),)"]
         return [*lines, f"    {v} = {v}.below"]
     lines = ["    edges = ()"]
     for slot in op.array_slots:
-        v = names[slot]
+        v = f"v{slot}"
         lines += [
             f"    if type({v}) is GradTracer and {v}.interpreter is self:",
             f"        node = {v}.node",
@@ -195,8 +182,8 @@ def _setup_lines(setup: Any, inputs: str) -> list[str]:
     if setup is None:
         return []
     return [
-        "    run = observed if observers else setup",
-        f"    run({_setup_arguments(setup, inputs)})",
+        "    set_up = observed if observers else setup",
+        f"    set_up({_setup_arguments(setup, inputs)})",
         "    if node.node_blocked and is_in(out, node.node_blocked):",
         "        return out",
     ]
@@ -252,7 +239,7 @@ def _partial_plan(op: RuleTable, rule: Partials) -> Plan:
     ) -> type[Node]:
         return _nodes_of(op, rule, base, backward, {"node_is_partial": True, **more})
 
-    text, scope = make_partial_plan(op, rule, make, _view_lines(op))
+    text, scope = make_partial_plan(op, rule, make)
     plan: Plan = generate(
         f"{op.qualname} autograd", text, "plan", {**scope, "ref": ref}
     )

@@ -116,6 +116,7 @@ class _Tape(GradInterpreter):
         self.level = 0
         # Calls are watched from a new call of `variable` or `backward` to a backward.
         self.watched: list[Subject] = []
+        self.runs_plans = True
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run the operator below; watch what its node saved, if this pass is watched."""

@@ -1,0 +1,102 @@
+"""Plans of forward mode: what a call of one operator does, as generated code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import ref
+
+from customop.core.codegen import generate
+from customop.core.partials import RESULT, Pushforward, fitted
+from customop.core.table import RuleTable
+from customop.transforms.autograd.node import inexact
+from customop.transforms.plan_lines import inputs_of, taken, tracer_lines
+
+__all__ = ["jvp_plan"]
+
+
+def jvp_plan(
+    op: RuleTable, rule: Any, cls: type, finish: Callable[..., Any]
+) -> Callable[[Any, Sequence[Any]], Any]:
+    """The plan of a plain operator.
+
+    Parameters
+    ----------
+    op : RuleTable
+    rule : callable
+        Its rule of forward mode.
+    cls : type
+        The class of tracers.
+    finish : callable
+        ``finish(op, rule, interpreter, args, pair)``: the result, from what the rule has
+        returned, with all checks.
+    """
+    count = len(op.schema.parameters)
+    slots = op.array_slots
+    moves = ", ".join(f"tangent{i}" if i in slots else "None" for i in range(count))
+    inputs = inputs_of(op)
+    still = " and ".join(f"tangent{slot} is None" for slot in slots) or "True"
+    scope = {
+        "Dual": cls,
+        "finish": finish,
+        "fitted": fitted,
+        "inexact": inexact,
+        "new": object.__new__,
+        "op": op,
+        "ref": ref,
+        "rule": rule,
+        "run": op.run,
+    }
+    if isinstance(rule, Pushforward):
+        body = _by_formulas(rule, inputs)
+        scope |= {f"f{slot}": row.formula for slot, row in rule.rows.items()}
+    else:
+        body = [
+            f"    pair = rule(({inputs}), ({moves},))",
+            "    if type(pair) is not tuple or len(pair) != 2:",
+            "        return finish(op, rule, self, args, pair)",
+            "    out, total = pair",
+        ]
+    lines = [
+        "def plan(self, args):",
+        f"    {inputs}= args",
+        *taken(op, "Dual", "tangent"),
+        f"    if {still}:",
+        f"        return finish(op, rule, self, args, (run({inputs}), None))",
+        *body,
+        "    try:",
+        "        dtype = out.dtype",
+        "        fits = (",
+        "            total.shape == out.shape and total.dtype == dtype and inexact[dtype]",
+        "        )",
+        "    except AttributeError:",
+        "        fits = False",
+        "    if not fits:",
+        "        return finish(op, rule, self, args, (out, total))",
+        *tracer_lines(op, "Dual", "tangent", "total"),
+    ]
+    plan: Callable[[Any, Sequence[Any]], Any] = generate(
+        f"{op.qualname} jvp", "\n".join(lines), "plan", scope
+    )
+    return plan
+
+
+def _by_formulas(rule: Pushforward, inputs: str) -> list[str]:
+    """Lines that sum the parts of the tangent."""
+    lines = [f"    out = run({inputs})", "    total = None"]
+    for slot, row in rule.rows.items():
+        given = [f"tangent{slot}"]
+        for at, of_shape in row.needs:
+            name = "out" if at == RESULT else f"v{at}"
+            given.append(f"{name}.shape" if of_shape else name)
+        lines += [
+            f"    if tangent{slot} is not None:",
+            f"        part = f{slot}({', '.join(given)})",
+            "        total = part if total is None else total + part",
+        ]
+    return [
+        *lines,
+        "    if total is not None and (",
+        "        total.shape != out.shape or total.dtype != out.dtype",
+        "    ): total = fitted(total, out)",
+    ]
