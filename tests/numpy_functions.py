@@ -37,27 +37,33 @@ functions without an operator.
 
 {lists}## Add a function
 
-Make an operator of it, and say which NumPy function it serves. Then plain NumPy code finds it:
+Make an operator of it, and say which function it serves. Then plain NumPy code finds it. This
+works for the functions of NumPy and for ufuncs of other packages, such as this one, which NumPy
+makes of a function of Python:
 
 ```python
+import math
+
 import numpy as np
 import customop as co
 
-
-@co.custom_op("functions::i0", mutates_args=(), tags=co.Tag.pointwise)
-def i0(x: np.ndarray) -> np.ndarray:
-    return np.i0(x)
+gamma = np.frompyfunc(math.gamma, 1, 1)
 
 
-i0.register_fake(lambda x: co.fake_like(x, dtype=np.result_type(x.dtype, 1.0)))
-co.register_numpy_function(np.i0, i0)
+@co.custom_op("functions::gamma", mutates_args=(), tags=co.Tag.pointwise)
+def gamma_of(x: np.ndarray) -> np.ndarray:
+    return gamma(x).astype(float)
+
+
+gamma_of.register_fake(lambda x: co.fake_like(x, dtype=float))
+co.register_numpy_function(gamma, gamma_of)
 ```
 
 ```pycon
->>> co.vmap(lambda row: np.i0(row) / np.i0(0.0))(np.zeros((2, 3)))
+>>> co.vmap(lambda row: gamma(row) / gamma(2.0))(np.ones((2, 3)))
 array([[1., 1., 1.],
        [1., 1., 1.]])
->>> co.eval_shape(np.i0, np.zeros(1000))
+>>> co.eval_shape(gamma, np.zeros(1000))
 FakeArray(f64[1000], device='cpu')
 ```
 """

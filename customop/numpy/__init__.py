@@ -14,6 +14,7 @@ MODULES: dict[str, str] = {
     "arrange": "flip flipud fliplr rot90 roll tril triu copy astype real imag",
     "choose": "where select clip",
     "create": "full_like zeros_like ones_like empty_like zeros ones empty full eye",
+    "differences": "diff ediff1d gradient trapezoid unwrap cross",
     "einsum": "einsum",
     "elementwise": "add subtract multiply divide negative positive square reciprocal"
     " sqrt cbrt conjugate copysign ldexp nextafter heaviside power float_power remainder"
@@ -44,7 +45,9 @@ MODULES: dict[str, str] = {
     " rollaxis matrix_transpose expand_dims squeeze broadcast_to broadcast_arrays"
     " meshgrid ndim shape iscomplexobj isrealobj size result_type",
     "shares": "",
+    "signal": "convolve correlate",
     "sort": "argmax argmin sort argsort",
+    "special": "sinc i0 angle nan_to_num real_if_close",
     "statistics": "var std count_nonzero ptp average median nansum nanmean",
     "ufunc_methods": ".reduce .accumulate .reduceat .outer",
     "write": "",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -35,6 +37,7 @@ __all__ = [
     "refuse",
     "shape_of",
     "spread",
+    "warn_user",
 ]
 
 NO_VALUE = np._NoValue  # NumPy's default of keepdims and initial
@@ -175,7 +178,7 @@ def spread(
     return np.broadcast_to(value, shape)
 
 
-# ---- keywords ----
+# ---- keywords and warnings ----
 
 
 def is_set(keepdims: Any) -> bool:
@@ -218,3 +221,16 @@ def _short(value: Any) -> str:
     """A value as messages show it."""
     shape = getattr(value, "shape", None)
     return f"{type(value).__name__} of shape {shape}" if shape else repr(value)
+
+
+def warn_user(text: str, category: type[Warning]) -> None:
+    """Warn at the line that called NumPy, outside of this package and of NumPy."""
+    frame, depth = inspect.currentframe(), 1
+    while frame is not None and _is_library(frame.f_globals.get("__name__")):
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(text, category, depth)
+
+
+def _is_library(module: Any) -> bool:
+    """Whether a module belongs to NumPy or this package, whose new code has no name."""
+    return module is None or module.partition(".")[0] in ("customop", "numpy")

@@ -9,7 +9,6 @@ a half spectrum counts twice if the other half has its conjugate.
 from __future__ import annotations
 
 import operator
-import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -24,7 +23,7 @@ from customop import (
     fake_like,
     register_numpy_function,
 )
-from customop.numpy.arguments import as_array, as_ints, counted, dtype_of
+from customop.numpy.arguments import as_array, as_ints, counted, dtype_of, warn_user
 from customop.numpy.index import constant
 from customop.numpy.rules import numpy_operator, register_linear
 
@@ -241,8 +240,7 @@ def _length(n: Any, own: int) -> int:
 
 
 def _deprecated(what: str) -> None:
-    # Seven frames lie between this line and that of the user's call.
-    warnings.warn(f"{what} (Deprecated in NumPy 2.0).", DeprecationWarning, 7)
+    warn_user(f"{what} (Deprecated in NumPy 2.0).", DeprecationWarning)
 
 
 def _one_by_one(

@@ -13,6 +13,7 @@ import pytest
 import customop as co
 from customop.arrays.numpy_protocol import ArrayMethods
 from customop.arrays.on_demand import FUNCTIONS
+from tests.numpy import _signal_arguments as signals
 from tests.numpy_functions import is_registered
 
 X = np.array([[0.5, 1.5, 2.5], [3.5, 4.5, 5.5]])
@@ -102,9 +103,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "max": (3.0,),
     "mean": (True, 2.0, X.mean()),
     "min": (1.0,),
-    "mode": ("wrap", "clip", "edge", "mean"),
-    "n": (2, 5),
-    "norm": ("ortho", "forward"),
+    "mode": ("wrap", "clip", "edge", "mean", "same"),
     "offset": (1, -1),
     "optimize": (True, "greedy"),
     "ord": (1, 2, "fro", np.inf, 3),
@@ -112,7 +111,6 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "overwrite_input": (True,),
     "reflect_type": ("odd",),
     "returned": (True,),
-    "s": ((4, 2), (2, -1), (3,)),
     "shape": ((3, 2), 4),
     "sparse": (True,),
     "stable": (True,),
@@ -122,6 +120,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "weights": (X, X[0]),
     "where": (X > 1, np.True_, False),
 }
+EXAMPLES |= signals.EXAMPLES
+VALUES |= signals.VALUES
 # What `np.f(..., **kwargs)` takes.
 HIDDEN = {
     "clip": ("where", "dtype", "casting", "order", "subok"),

@@ -1,0 +1,368 @@
+"""Differences along an axis, and what is made of them: gradient, trapezoid, unwrap."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from customop import (
+    ArgumentError,
+    FakeArray,
+    Operator,
+    ShapeError,
+    partials,
+    register_numpy_function,
+)
+from customop.numpy.arguments import (
+    NO_VALUE,
+    as_array,
+    cast,
+    counted_axes,
+    dtype_of,
+    listed_axes,
+    shape_of,
+    warn_user,
+)
+from customop.numpy.fakes import device_of, keep_order, result_dtype
+from customop.numpy.rules import (
+    batch_first,
+    numpy_operator,
+    padded_rows,
+    register_linear,
+    sum_of,
+)
+from customop.numpy.running import along_axis
+
+__all__ = ["diff"]
+
+
+def _part(axis: int, ndim: int, *key: Any) -> tuple[Any, ...]:
+    """The index of a slice along one axis."""
+    entries: list[Any] = [slice(None)] * ndim
+    entries[axis] = slice(*key)
+    return tuple(entries)
+
+
+# ---- diff ----
+
+
+diff: Operator[..., Any] = numpy_operator(
+    "diff",
+    "(Array x, int axis, int n) -> Array",
+    lambda x, axis, n: np.diff(x, n, axis),
+)
+
+
+@diff.register_fake
+def _(x: Any, axis: int, n: int) -> FakeArray:
+    axis = normalize_axis_index(axis, len(x.shape))
+    out = keep_order([x], x.dtype)
+    shape = list(x.shape)
+    shape[axis] = max(shape[axis] - n, 0)
+    order = sorted(range(len(shape)), key=lambda i: -out.strides[i])
+    return FakeArray(shape, x.dtype, device=out.device, order=order)
+
+
+diff.register_vmap(along_axis(diff))
+
+
+def _diff_pull(g: Any, shape: Sequence[int], axis: int, n: int) -> Any:
+    """Differences of the gradient between zeros, for odd n with the other sign."""
+    if shape[axis] <= n:
+        return np.zeros_like(g, shape=tuple(shape))
+    widths = [(0, 0)] * len(shape)
+    widths[axis] = (n, n)
+    found = diff(np.pad(g, widths), axis, n)
+    return -found if n % 2 else found
+
+
+register_linear(diff, _diff_pull)
+
+
+@register_numpy_function(np.diff)
+def _(
+    a: Any, n: int = 1, axis: int = -1, prepend: Any = NO_VALUE, append: Any = NO_VALUE
+) -> Any:
+    if n == 0:
+        return a
+    if n < 0:
+        raise ShapeError(
+            f"order must be non-negative but got {n!r}", do="give n of at least 0"
+        )
+    a = as_array(a)
+    if not a.ndim:
+        raise ShapeError(
+            "diff requires input that is at least one dimensional",
+            do="give an array with an axis",
+        )
+    axis = normalize_axis_index(axis, a.ndim)
+    more = [_ends(x, a, axis) for x in (prepend, append)]
+    joined = [x for x in (more[0], a, more[1]) if x is not None]
+    whole = np.concatenate(joined, axis) if len(joined) > 1 else a
+    return diff(whole, axis, operator.index(n))
+
+
+def _ends(x: Any, a: Any, axis: int) -> Any:
+    """What is put before or after an array; a single value is repeated along the rest."""
+    if x is NO_VALUE:
+        return None
+    x = as_array(x)
+    if x.ndim:
+        return x
+    return np.broadcast_to(x, [1 if i == axis else n for i, n in enumerate(a.shape)])
+
+
+@register_numpy_function(np.ediff1d)
+def _(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    line = np.reshape(as_array(ary), (-1,))
+    steps = line[1:] - line[:-1]
+    parts = [
+        None if x is None else _fitting(name, x, dtype_of(line))
+        for name, x in (("to_begin", to_begin), ("to_end", to_end))
+    ]
+    joined = [x for x in (parts[0], steps, parts[1]) if x is not None]
+    return np.concatenate(joined) if len(joined) > 1 else steps
+
+
+def _fitting(name: str, x: Any, dtype: Any) -> Any:
+    """Ends of differences, in their dtype."""
+    x = as_array(x)
+    if not np.can_cast(dtype_of(x), dtype, casting="same_kind"):
+        raise ArgumentError(
+            f"np.ediff1d: dtype of `{name}` must be compatible with input `ary` under the"
+            f" `same_kind` rule: {dtype_of(x)} and {dtype}",
+            do=f"cast it: {name}.astype(...)",
+        )
+    return cast(np.reshape(x, (-1,)), dtype)
+
+
+# ---- gradient ----
+
+
+@register_numpy_function(np.gradient)
+def _(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    f = as_array(f)
+    axes = counted_axes(listed_axes(axis), f.ndim)
+    if edge_order > 2:
+        raise ShapeError(
+            "'edge_order' greater than 2 not supported", do="give edge_order=1 or 2"
+        )
+    steps = _spacings(f, varargs, axes)
+    if dtype_of(f).kind not in "fcmM":
+        f = f.astype(np.float64)
+    found = [
+        _slope(f, i, step, edge_order) for i, step in zip(axes, steps, strict=True)
+    ]
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _spacings(f: Any, given: Sequence[Any], axes: Sequence[int]) -> list[Any]:
+    """The distance of the elements along each axis: one, or one for each pair."""
+    if not given:
+        return [1.0] * len(axes)
+    if len(given) == 1 and not np.ndim(given[0]):
+        return [given[0]] * len(axes)
+    if len(given) != len(axes):
+        raise TypeError("np.gradient: invalid number of arguments")
+    return [_spacing(as_array(x), f.shape[i]) for x, i in zip(given, axes, strict=True)]
+
+
+def _spacing(x: Any, length: int) -> Any:
+    if x.ndim == 0:
+        return x
+    if x.ndim != 1:
+        raise ShapeError(
+            "distances must be either scalars or 1d",
+            f"np.gradient: distances of shape {tuple(x.shape)}",
+            do="give a number, or the places of the elements along the axis",
+        )
+    if x.shape[0] != length:
+        raise ShapeError(
+            "when 1d, distances must match the length of the corresponding dimension",
+            f"np.gradient: {x.shape[0]} distances for {length} elements",
+            do="give the places of the elements along the axis",
+        )
+    steps = np.diff(x.astype(np.float64) if dtype_of(x).kind in "iu" else x)
+    is_even = type(steps) is np.ndarray and steps.size and np.all(steps == steps[0])
+    return steps[0] if is_even else steps
+
+
+def _slope(f: Any, axis: int, step: Any, edge_order: int) -> Any:
+    """Central differences inside, differences to one side at the two ends."""
+    if f.shape[axis] < edge_order + 1:
+        raise ShapeError(
+            "Shape of array too small to calculate a numerical gradient, at least"
+            " (edge_order + 1) elements are required.",
+            f"np.gradient: {f.shape[axis]} elements along axis {axis}",
+            do="give a longer array, or axis=",
+        )
+    parts = [
+        _edge(f, axis, step, edge_order, at_end=False),
+        _inside(f, axis, step),
+        _edge(f, axis, step, edge_order, at_end=True),
+    ]
+    return cast(np.concatenate(parts, axis), f.dtype)
+
+
+def _inside(f: Any, axis: int, step: Any) -> Any:
+    ahead, here, behind = (
+        f[_part(axis, f.ndim, *key)] for key in ((2, None), (1, -1), (None, -2))
+    )
+    if not shape_of(step):
+        return (ahead - behind) / (2.0 * step)
+    before, after = step[:-1], step[1:]
+    weights = (
+        -after / (before * (before + after)),
+        (after - before) / (before * after),
+        before / (after * (before + after)),
+    )
+    shape = [-1 if i == axis else 1 for i in range(f.ndim)]
+    a, b, c = (np.reshape(w, shape) for w in weights)
+    return a * behind + b * here + c * ahead
+
+
+def _edge(f: Any, axis: int, step: Any, order: int, *, at_end: bool) -> Any:
+    """The slope at one end, from the two or three elements that are nearest to it."""
+    # Indices of elements and steps, counted from this end; the other way the sign turns.
+    places = [-1, -2, -3] if at_end else [0, 1, 2]
+    sign = -1.0 if at_end else 1.0
+    near = [f[_part(axis, f.ndim, i, i + 1 or None)] for i in places[: 1 + order]]
+    steps = [step[i] if shape_of(step) else step for i in places[:order]]
+    if order == 1:
+        return sign * ((near[1] - near[0]) / steps[0])
+    first, second = steps
+    if not shape_of(step):
+        a, b, c = -1.5 / step, 2.0 / step, -0.5 / step
+    else:
+        a = -(2.0 * first + second) / (first * (first + second))
+        b = (first + second) / (first * second)
+        c = -first / (second * (first + second))
+    return sign * (a * near[0] + b * near[1] + c * near[2])
+
+
+# ---- trapezoid and unwrap ----
+
+
+@register_numpy_function(np.trapezoid)
+def _(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    y = as_array(y)
+    axis = normalize_axis_index(axis, y.ndim)
+    steps = dx if x is None else _steps(as_array(x), y.ndim, axis)
+    ahead, behind = (y[_part(axis, y.ndim, *key)] for key in ((1, None), (None, -1)))
+    return np.sum(steps * (ahead + behind) / 2.0, axis)
+
+
+def _steps(x: Any, ndim: int, axis: int) -> Any:
+    """The distances of the points; those of one axis are the same for all lines."""
+    if x.ndim != 1:
+        return np.diff(x, axis=axis - ndim if x.ndim < ndim else axis)
+    return np.reshape(np.diff(x), [-1 if i == axis else 1 for i in range(ndim)])
+
+
+@register_numpy_function(np.unwrap)
+def _(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi) -> Any:
+    p = as_array(p)
+    axis = normalize_axis_index(axis, p.ndim)
+    steps = np.diff(p, axis=axis)
+    discont = period / 2 if discont is None else discont
+    dtype = np.result_type(
+        dtype_of(steps), dtype_of(period) if hasattr(period, "dtype") else period
+    )
+    is_whole = dtype.kind in "iu"
+    high = period // 2 if is_whole else period / 2
+    turned = np.remainder(steps + high, period) - high
+    if not is_whole or period % 2 == 0:
+        # A step of half a period keeps its sign.
+        turned = np.where((turned == -high) & (steps > 0), high, turned)
+    moved = np.where(np.absolute(steps) < discont, 0, turned - steps)
+    ndim = p.ndim
+    rest = p[_part(axis, ndim, 1, None)] + np.cumsum(moved, axis)
+    first = cast(p[_part(axis, ndim, 0, 1)], dtype)
+    return np.concatenate([first, cast(rest, dtype)], axis)
+
+
+# ---- cross product ----
+
+
+cross: Operator[..., Any] = numpy_operator(
+    "cross", "(Array a, Array b) -> Array", lambda a, b: np.cross(a, b)
+)
+
+
+@cross.register_fake
+def _(a: Any, b: Any) -> FakeArray:
+    shape = np.broadcast_shapes(a.shape[:-1], b.shape[:-1])
+    dtype = np.promote_types(a.dtype, b.dtype)
+    result_dtype(np.subtract, (dtype, dtype))  # raises for bool, as NumPy does
+    return FakeArray((*shape, 3), dtype, device=device_of(a))
+
+
+cross.register_autograd(
+    partials({"a": lambda g, b: cross(b, g), "b": lambda g, a: cross(g, a)})
+)
+
+
+@cross.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (a, b), (ta, tb) = primals, tangents
+    y = cross(a, b)
+    parts = [] if ta is None else [cross(ta, b)]
+    parts += [] if tb is None else [cross(a, tb)]
+    return y, sum_of(parts, y)
+
+
+@cross.register_vmap
+def _(info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    pairs = ((a, in_dims[0]), (b, in_dims[1]))
+    rank = max(x.ndim - (d is not None) for x, d in pairs)
+    rows = [x if d is None else padded_rows(batch_first(x, d), rank) for x, d in pairs]
+    return cross(*rows), 0
+
+
+@register_numpy_function(np.cross)
+def _(
+    a: Any,
+    b: Any,
+    axisa: int = -1,
+    axisb: int = -1,
+    axisc: int = -1,
+    axis: int | None = None,
+) -> Any:
+    if axis is not None:
+        axisa, axisb, axisc = axis, axis, axis
+    a, flat_a = _vectors(as_array(a), axisa, "axisa")
+    b, flat_b = _vectors(as_array(b), axisb, "axisb")
+    if flat_a or flat_b:
+        warn_user(
+            "Arrays of 2-dimensional vectors are deprecated. Use arrays of 3-dimensional"
+            " vectors instead. (deprecated in NumPy 2.0)",
+            DeprecationWarning,
+        )
+    out = cross(a, b)
+    if flat_a and flat_b:
+        return out[..., 2]
+    place = normalize_axis_index(axisc, out.ndim, msg_prefix="axisc")
+    return np.moveaxis(out, -1, place)
+
+
+def _vectors(x: Any, axis: int, name: str) -> tuple[Any, bool]:
+    """Vectors of three numbers along the last axis, and whether they had two."""
+    if not x.ndim:
+        raise ShapeError(
+            "At least one array has zero dimension",
+            do="give arrays of vectors to np.cross",
+        )
+    x = np.moveaxis(x, normalize_axis_index(axis, x.ndim, msg_prefix=name), -1)
+    if x.shape[-1] not in (2, 3):
+        raise ShapeError(
+            "incompatible dimensions for cross product (dimension must be 2 or 3)",
+            f"np.cross: vectors of {x.shape[-1]} elements",
+            do="give vectors of 3 elements",
+        )
+    is_flat = x.shape[-1] == 2
+    return (np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, 1)]) if is_flat else x), is_flat

@@ -1,0 +1,218 @@
+"""Functions of numbers that are not ufuncs: sinc, i0, angle, nan_to_num, real_if_close."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from customop import (
+    ArgumentError,
+    FakeArray,
+    Operator,
+    Tag,
+    partials,
+    register_numpy_function,
+)
+from customop.numpy.arguments import as_array, cast, dtype_of, is_inexact
+from customop.numpy.fakes import keep_order
+from customop.numpy.rules import is_complex, numpy_operator
+
+__all__ = ["bessel_i", "sinc"]
+
+
+def _of_order(name: str, kernel: Any, function: Any) -> Operator[..., Any]:
+    """Make a function of one array with a number: the derivative, or the Bessel order."""
+    op = numpy_operator(
+        name, "(Array x, int order=0) -> Array", kernel, tags=Tag.pointwise
+    )
+
+    @op.register_fake
+    def _(x: Any, order: int) -> FakeArray:
+        return keep_order([x], function(np.zeros(0, x.dtype)).dtype)
+
+    register_numpy_function(function, lambda x: op(as_array(x)))
+    return op
+
+
+def _register_slope(op: Operator[..., Any], slope: Callable[..., Any]) -> None:
+    """Register autograd and jvp by the derivative times a cotangent or tangent."""
+
+    def jvp(primals: Any, tangents: Any) -> Any:
+        t = tangents[0]
+        return op(*primals), None if t is None else slope(t, *primals)
+
+    op.register_autograd(partials({"x": (slope, ["x", "order"])}))
+    op.register_jvp(jvp)
+
+
+# ---- sinc ----
+
+
+def _sinc(x: Any, order: int) -> Any:
+    """A derivative of sin(pi x) / (pi x)."""
+    if not order:
+        return np.sinc(x)
+    z = np.asanyarray(math.pi * x)
+    # The recurrence loses order! / |z| ** order of the precision, the series exp(|z|).
+    is_near = np.absolute(z) < max(1.0, order / 2)
+    near, far = np.where(is_near, z, 0.0), np.where(is_near, 1.0, z)
+    return math.pi**order * np.where(is_near, _series(near, order), _ratio(far, order))
+
+
+def _ratio(z: Any, order: int) -> Any:
+    """A derivative of sin(z) / z, by the product rule for z times it.
+
+    z h[k] + k h[k - 1] is the derivative of order k of the sine.
+    """
+    turns = (np.sin(z), np.cos(z), -np.sin(z), -np.cos(z))
+    found = turns[0] / z
+    for k in range(1, order + 1):
+        found = (turns[k % 4] - k * found) / z
+    return found
+
+
+def _series(z: Any, order: int) -> Any:
+    """A derivative of the sum of (-1) ** k z ** (2 k) / (2 k + 1)!."""
+    first = (order + 1) // 2
+    power = 2 * first - order
+    total, term = 0.0 * z, (-1) ** first * z**power
+    # Beyond e times the largest z the terms fall below the precision within 20 steps.
+    for k in range(first, first + int(0.75 * order) + 20):
+        total = total + term / (2 * k + 1)
+        term = -term * z * z / ((power + 1) * (power + 2))
+        power += 2
+    return total
+
+
+sinc: Operator[..., Any] = _of_order("sinc", _sinc, np.sinc)
+_register_slope(sinc, lambda g, x, order: g * sinc(x, order + 1))
+
+
+# ---- modified Bessel functions ----
+
+
+def _bessel_i(x: Any, order: int) -> Any:
+    """The modified Bessel function I of the first kind of a whole order."""
+    if not order:
+        return np.i0(x)
+    x = x if x.dtype.kind == "f" else x.astype(float)
+    size = np.absolute(x)
+    # From here on the asymptotic series has the precision of double numbers.
+    is_near = size < 20.0 + order * order
+    near, far = np.where(is_near, size, 0.0), np.where(is_near, 20.0, size)
+    found = np.where(is_near, _bessel_series(near, order), _bessel_tail(far, order))
+    return (np.sign(x) * found if order % 2 else found).astype(x.dtype)
+
+
+def _bessel_series(x: Any, order: int) -> Any:
+    """Sum of (x / 2) ** (2 k + order) / (k! (k + order)!).
+
+    Source: NIST Digital Library of Mathematical Functions, 10.25.2.
+    """
+    quarter = x * x / 4.0
+    term = (x / 2.0) ** order / math.factorial(order)
+    total, k = term, 0
+    while np.any(term > 1e-17 * total):
+        k += 1
+        term = term * quarter / (k * (k + order))
+        total = total + term
+    return total
+
+
+def _bessel_tail(x: Any, order: int) -> Any:
+    """exp(x) / sqrt(2 pi x) times a series in 1 / x.
+
+    Source: NIST Digital Library of Mathematical Functions, 10.40.1.
+    """
+    inverse = 1.0 / (8.0 * x)
+    term = total = np.ones_like(x)
+    for k in range(1, 30):
+        term = term * (((2 * k - 1) ** 2 - 4 * order * order) / k) * inverse
+        total = total + term
+    return np.exp(x) / np.sqrt(2.0 * math.pi * x) * total
+
+
+bessel_i: Operator[..., Any] = _of_order("bessel_i", _bessel_i, np.i0)
+
+
+def _bessel_slope(g: Any, x: Any, order: int) -> Any:
+    """I0' = I1, and In' = (I(n - 1) + I(n + 1)) / 2.
+
+    Source: NIST Digital Library of Mathematical Functions, 10.29.1.
+    """
+    if not order:
+        return g * bessel_i(x, 1)
+    return g * (0.5 * (bessel_i(x, order - 1) + bessel_i(x, order + 1)))
+
+
+_register_slope(bessel_i, _bessel_slope)
+
+
+# ---- made of other operators ----
+
+
+@register_numpy_function(np.angle)
+def _(z: Any, deg: bool = False) -> Any:
+    z = as_array(z)
+    angle = np.arctan2(z.imag, z.real) if is_complex(z) else np.arctan2(0, z)
+    return angle * (180 / math.pi) if deg else angle
+
+
+@register_numpy_function(np.nan_to_num)
+def _(
+    x: Any,
+    copy: bool = True,
+    nan: Any = 0.0,
+    posinf: Any = None,
+    neginf: Any = None,
+) -> Any:
+    x = as_array(x)
+    if is_inexact(x):
+        parts = (x.real, x.imag) if is_complex(x) else (x,)
+        found = [_numbers(part, nan, posinf, neginf) for part in parts]
+        y = found[0] if len(found) == 1 else found[0] + 1j * found[1]
+    else:
+        y = np.copy(x) if copy else x
+    if copy or y is x:
+        return y
+    x[...] = y
+    return x
+
+
+def _numbers(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
+    """Real numbers in place of nan and the infinities."""
+    limits = np.finfo(dtype_of(x))
+    above = limits.max if posinf is None else posinf
+    below = limits.min if neginf is None else neginf
+    y = np.where(np.isnan(x), _written("nan", nan, x), x)
+    y = np.where(np.equal(x, np.inf), _written("posinf", above, x), y)
+    return np.where(np.equal(x, -np.inf), _written("neginf", below, x), y)
+
+
+def _written(name: str, value: Any, x: Any) -> Any:
+    """A value as it is when it is written into an array."""
+    if isinstance(value, int | float):
+        return float(value)
+    dtype = dtype_of(x)
+    if isinstance(value, np.floating) and dtype.itemsize <= 8:
+        return value.item()
+    value = as_array(value)
+    if not np.can_cast(dtype_of(value), dtype, "same_kind"):
+        raise ArgumentError(
+            f"np.nan_to_num({name}=...) of dtype {dtype_of(value)} cannot be written into"
+            f" an array of {dtype}",
+            do="give a real number, or an array of them",
+        )
+    return cast(value, dtype)
+
+
+@register_numpy_function(np.real_if_close)
+def _(a: Any, tol: float = 100) -> Any:
+    a = as_array(a)
+    if not is_complex(a):
+        return a
+    limit = np.finfo(dtype_of(a)).eps * tol if tol > 1 else tol
+    return a.real if np.all(np.absolute(a.imag) < limit) else a
