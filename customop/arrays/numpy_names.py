@@ -1,18 +1,16 @@
-"""Names of NumPy's functions in messages, and of their keywords without an operator."""
+"""Names of NumPy's functions in messages."""
 
 from __future__ import annotations
 
-import inspect
 import operator
 import sys
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from customop.errors import ArgumentError, MissingRuleError
+from customop.errors import MissingRuleError
 
-__all__ = ["missing", "numpy_name", "taken_by"]
+__all__ = ["missing", "numpy_name"]
 
 
 def numpy_name(function: Any) -> str:
@@ -56,53 +54,3 @@ def missing(function: Any) -> MissingRuleError:
         do=f"wrap it with custom_op, then register_numpy_function({key}, op);"
         " or pass stop_gradient(x) to use the value alone",
     )
-
-
-# Keyword of ufuncs -> the value that is the same as leaving it out.
-_DEFAULTS: dict[str, Any] = {
-    "where": True,
-    "casting": "same_kind",
-    "order": "K",
-    "dtype": None,
-    "subok": True,
-}
-_CAST = "cast first: NAME(x.astype(dtype), ...)"
-_INSTEAD = {
-    "where": "compute everywhere, then select: np.where(mask, NAME(x, ...), other)",
-    "dtype": _CAST,
-    "signature": _CAST,
-    "casting": _CAST,
-    "order": "leave order= away: operators choose how arrays lie in memory",
-    "subok": "leave subok= away: results are arrays of the plain class",
-}
-
-
-def taken_by(
-    fn: Callable[..., Any], ufunc: np.ufunc, keywords: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The keywords of a ufunc's call that are not at their defaults.
-
-    Raises
-    ------
-    ArgumentError
-        If the function that is registered for the ufunc does not take one.
-    """
-    given = {k: v for k, v in keywords.items() if not _is_default(k, v)}
-    if not given:
-        return given
-    # The signature of an operator itself is that of its kernel, often the ufunc.
-    parameters = inspect.signature(getattr(fn, "call", fn)).parameters
-    has_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    for name in given:
-        if name in _INSTEAD and name not in parameters and not has_all:
-            full = numpy_name(ufunc)
-            raise ArgumentError(
-                f"{full}({name}=...) has no operator for traced or fake arrays",
-                do=_INSTEAD[name].replace("NAME", full),
-            )
-    return given
-
-
-def _is_default(name: str, value: Any) -> bool:
-    known = _DEFAULTS.get(name, _DEFAULTS)
-    return value is known or (isinstance(value, str) and value == known)

@@ -21,8 +21,9 @@ from customop.arrays.foreign import (
     refuse_own_rules,
 )
 from customop.arrays.kinds import device_of, is_fake, is_traced
-from customop.arrays.numpy_names import missing, numpy_name, taken_by
+from customop.arrays.numpy_names import missing, numpy_name
 from customop.arrays.on_demand import FUNCTIONS, enter_function, find_function
+from customop.arrays.ufunc_keywords import call_with, for_out, hide, is_reduction
 from customop.arrays.writing import WritingMethods
 from customop.errors import ArgumentError, RegistrationError
 
@@ -119,25 +120,30 @@ def _run(
             out = args[at]
             args = (*args[:at], None, *args[at + 1 :])
     if out is None or (isinstance(out, tuple) and all(o is None for o in out)):
-        return call_numpy(function, *args, **_taken(function, keywords))
+        return _computed(function, args, keywords)
     outs = out if isinstance(out, tuple) else (out,)
     name = numpy_name(function)
     check_outs(outs, name, value)
-    widens = isinstance(function, np.ufunc) and function is not np.matmul
-    where = keywords.pop("where", True) if isinstance(function, np.ufunc) else True
-    casting = keywords.pop("casting", "same_kind")
-    found = call_numpy(function, *args, **_taken(function, keywords))
+    is_ufunc = isinstance(function, np.ufunc)
+    where = keywords.pop("where", True) if is_ufunc else True
+    casting = keywords.get("casting", "same_kind")
+    if where is not True and isinstance(function, np.ufunc):
+        args = hide(function, args, where)
+    elif is_reduction(function):
+        args, casting = for_out(outs[0], function, args, keywords), "unsafe"
+    found = _computed(function, args, keywords)
     news = found if isinstance(found, tuple) else (found,)
     for one, new in zip(outs, news, strict=True):
         if one is not None:
+            widens = is_ufunc and function is not np.matmul
             write_out(one, new, name, casting, where, widens=widens)
     return outs[0] if len(outs) == 1 else outs
 
 
-def _taken(function: Any, keywords: dict[str, Any]) -> dict[str, Any]:
+def _computed(function: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
     if not keywords or not isinstance(function, np.ufunc):
-        return keywords
-    return taken_by(find_function(function), function, keywords)
+        return call_numpy(function, *args, **keywords)
+    return call_with(find_function(function), function, args, keywords)
 
 
 class _Places(dict[Any, int]):
@@ -208,6 +214,19 @@ def _reflected(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
         except KeyError:
             fn = find_function(ufunc)
         return fn(other, self)
+
+    return method
+
+
+def _squaring(power: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """``x ** y`` that squares for 2, as arrays of NumPy do: flags become int8."""
+
+    def method(self: Any, other: Any) -> Any:
+        if type(other) is not int or other != 2:
+            return power(self, other)
+        if self.dtype == np.bool_ and self.box_is_scalar:
+            return power(self, other)  # NumPy's scalars of bool become int64
+        return call_numpy(np.square, self)
 
     return method
 
@@ -434,7 +453,10 @@ class ArrayMethods(WritingMethods):
         __truediv__, __rtruediv__ = _both(np.true_divide, "__rtruediv__")
         __floordiv__, __rfloordiv__ = _both(np.floor_divide, "__rfloordiv__")
         __mod__, __rmod__ = _both(np.remainder, "__rmod__")
-        __pow__, __rpow__ = _both(np.power, "__rpow__")
+        __pow__, __rpow__ = (
+            _squaring(_binary(np.power, "__rpow__")),
+            _reflected(np.power),
+        )
         __matmul__, __rmatmul__ = _both(np.matmul, "__rmatmul__")
         __divmod__, __rdivmod__ = _both(np.divmod, "__rdivmod__")
         __lshift__, __rlshift__ = _both(np.left_shift, "__rlshift__")

@@ -282,8 +282,6 @@ def binary(draw: Draw) -> Program:
     x = draw.array()
     more, of = draw.other(x)
     name = draw.choice(BINARY + OPERATORS)
-    if name == "pow" and x.dtype == np.bool_:
-        name = "power"  # NumPy's bools ** 2 are int8, and np.power(bools, 2) is not
     fn = getattr(np if name in BINARY else operator, name)
     if draw.random() < 0.3:
         return f"{name}, reflected", lambda x, *ys: fn(of(ys), x), [x, *more]

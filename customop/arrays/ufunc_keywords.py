@@ -1,0 +1,207 @@
+"""Keywords of ufuncs: where, dtype, signature, casting, order, subok."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.dtypes import dtype_of
+from customop.arrays.kinds import is_array
+from customop.arrays.numpy_names import numpy_name
+from customop.errors import ArgumentError
+
+__all__ = ["call_with", "for_out", "hide", "is_reduction"]
+
+# Keyword of ufuncs -> the value that is the same as leaving it out.
+_DEFAULTS: dict[str, Any] = {
+    "where": True,
+    "casting": "same_kind",
+    "order": "K",
+    "dtype": None,
+    "signature": None,
+    "subok": True,
+}
+_CASTS = ("dtype", "signature", "casting")
+_LEAVE = "leave KEYWORD= away"
+_INSTEAD = {
+    "where": "pass out= too, an array with the other elements: out=np.zeros_like(x)",
+    "order": "use order='C', 'F' or 'K'",
+}
+
+
+def call_with(
+    fn: Callable[..., Any],
+    ufunc: np.ufunc,
+    inputs: Sequence[Any],
+    keywords: Mapping[str, Any],
+) -> Any:
+    """Call the operator of a ufunc as the ufunc is called with these keywords.
+
+    Parameters
+    ----------
+    fn : callable
+        What is registered for the ufunc. A keyword that it names is its own.
+    ufunc : ufunc
+    inputs : sequence of array or number
+    keywords : mapping
+        Without `out`.
+
+    Returns
+    -------
+    array or tuple of array
+
+    Raises
+    ------
+    ArgumentError
+        For ``where=``, which leaves elements without a value, and for a keyword that
+        operators do not have.
+    TypeError
+        NumPy's own, where the inputs cannot be cast.
+    """
+    given = {k: v for k, v in keywords.items() if not _is_default(k, v)}
+    if not given:
+        return fn(*inputs)
+    own = _named(fn, given)
+    for name in given:
+        if name not in (*own, *_CASTS, "order", "subok"):
+            raise _refused(ufunc, name)
+    order = "K" if "order" in own else given.get("order", "K")
+    if order not in ("K", "C", "F"):
+        raise _refused(ufunc, "order")
+    if any(name in given and name not in own for name in _CASTS):
+        inputs = _cast(ufunc, inputs, given)
+    found = fn(*inputs, **own)
+    if order == "K":
+        return found
+    if isinstance(found, tuple):
+        return tuple([_laid_out(x, order) for x in found])
+    return _laid_out(found, order)
+
+
+def _is_default(name: str, value: Any) -> bool:
+    known = _DEFAULTS.get(name, _DEFAULTS)
+    return value is known or (isinstance(value, str) and value == known)
+
+
+def _named(fn: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords that a function names, or all if it takes any."""
+    # The signature of an operator itself is that of its kernel, often the ufunc.
+    parameters = inspect.signature(getattr(fn, "call", fn)).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return dict(given)
+    return {name: value for name, value in given.items() if name in parameters}
+
+
+def _refused(ufunc: np.ufunc, name: str) -> ArgumentError:
+    return ArgumentError(
+        f"{numpy_name(ufunc)}({name}=...) has no operator for traced or fake arrays",
+        do=_INSTEAD.get(name, _LEAVE.replace("KEYWORD", name)),
+    )
+
+
+# ---- dtypes ----
+
+
+def _cast(
+    ufunc: np.ufunc, inputs: Sequence[Any], given: Mapping[str, Any]
+) -> list[Any]:
+    """The inputs in the dtypes of the loop that NumPy picks."""
+    kinds = [dtype_of(x) if is_array(x) else _kind(x) for x in inputs]
+    dtypes = ufunc.resolve_dtypes(
+        (*kinds, *[None] * ufunc.nout),
+        signature=_signature(ufunc, given),
+        casting=given.get("casting", "same_kind"),
+    )
+    pairs = zip(inputs, kinds, dtypes[: ufunc.nin], strict=True)
+    return [_as(x, kind, dtype) for x, kind, dtype in pairs]
+
+
+def _kind(value: Any) -> Any:
+    """What NumPy knows a number or a list by."""
+    plain = type(value)
+    return plain if plain in (int, float, complex) else np.asarray(value).dtype
+
+
+def _as(x: Any, kind: Any, dtype: Any) -> Any:
+    if not is_array(x):
+        return np.asarray(x).astype(dtype)
+    return x if kind == dtype else x.astype(dtype)
+
+
+def _signature(ufunc: np.ufunc, given: Mapping[str, Any]) -> Any:
+    if "dtype" not in given:
+        return given.get("signature", (None,) * ufunc.nargs)
+    if "signature" in given:
+        raise TypeError("cannot specify both 'signature' and 'dtype'")
+    return (*[None] * ufunc.nin, *[np.dtype(given["dtype"])] * ufunc.nout)
+
+
+# ---- order in memory ----
+
+
+def _laid_out(x: Any, order: str) -> Any:
+    """The array with its axes in C or Fortran order."""
+    if x.ndim < 2:
+        return x
+    if order == "F":
+        return np.transpose(_laid_out(np.transpose(x), "C"))
+    return np.reshape(np.ravel(x), x.shape)
+
+
+# ---- elements that are not computed ----
+
+# Ufunc -> a number where it and its derivatives have values; 1 for the others.
+_SAFE = {"arcsin": 0, "arccos": 0, "arctanh": 0, "arccosh": 2}
+
+
+def hide(ufunc: np.ufunc, inputs: Sequence[Any], where: Any) -> list[Any]:
+    """The inputs with a harmless number where the ufunc does not compute.
+
+    So neither warnings nor gradients that are not finite come from there.
+    """
+    mask = where if is_array(where) else np.asarray(where, bool)
+    if mask.dtype != bool:
+        raise ArgumentError(
+            f"{numpy_name(ufunc)}: where= is an array of {mask.dtype}, must be of bool",
+            do="pass where=mask != 0",
+        )
+    safe = _SAFE.get(ufunc.__name__, 1)
+    return [
+        np.where(mask, x, np.full_like(x, safe)) if is_array(x) else x for x in inputs
+    ]
+
+
+# ---- reductions that are written into an array ----
+
+_METHODS = ("reduce", "accumulate", "reduceat")
+_TAKE_DTYPE = (np.sum, np.prod, np.cumsum, np.cumprod)
+_REDUCTIONS: frozenset[Any] = frozenset(
+    (*_TAKE_DTYPE, np.max, np.min, np.amax, np.amin, np.any, np.all)
+)
+_LOGICAL = (np.logical_and, np.logical_or, np.logical_xor)
+
+
+def is_reduction(function: Any) -> bool:
+    """Whether a NumPy function casts its results to any dtype of `out`."""
+    if isinstance(function, tuple):
+        return function[1] in _METHODS
+    return function in _REDUCTIONS
+
+
+def for_out(
+    out: Any, function: Any, args: Sequence[Any], keywords: dict[str, Any]
+) -> Sequence[Any]:
+    """The arguments of a reduction, which computes in a dtype that holds those of `out`."""
+    if isinstance(function, tuple):
+        is_chosen = function[0] not in _LOGICAL
+    else:
+        is_chosen = function in _TAKE_DTYPE
+    if is_chosen and args and is_array(args[0]) and keywords.get("dtype") is None:
+        wide = np.result_type(dtype_of(args[0]), dtype_of(out))
+        if len(args) > 2 and not isinstance(function, tuple):
+            return (*args[:2], wide if args[2] is None else args[2], *args[3:])
+        keywords["dtype"] = wide
+    return args
