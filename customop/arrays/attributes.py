@@ -40,10 +40,8 @@ _INSTEAD: dict[str, str] = {
     "getfield": _FIELDS,
     "setfield": _FIELDS,
     # ---- elements ----
-    "argpartition": "use np.argsort(x)",
     "choose": "use np.where(x == 0, a, b), or np.select",
     "resize": "use np.reshape(x, shape), or np.pad(x, width)",
-    "searchsorted": "use np.sum(x[:, None] < v, axis=0), or an operator made of it",
     # ---- devices ----
     "to_device": "pass arguments that are on that device",
     # ---- scalars ----

@@ -423,6 +423,8 @@ class ArrayMethods(WritingMethods):
         def argmax(self, *args: Any, **kwargs: Any) -> Any: ...
         def argmin(self, *args: Any, **kwargs: Any) -> Any: ...
         def argsort(self, *args: Any, **kwargs: Any) -> Any: ...
+        def argpartition(self, *args: Any, **kwargs: Any) -> Any: ...
+        def searchsorted(self, *args: Any, **kwargs: Any) -> Any: ...
         def nonzero(self) -> Any: ...
         def cumsum(self, *args: Any, **kwargs: Any) -> Any: ...
         def cumprod(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -484,6 +486,8 @@ class ArrayMethods(WritingMethods):
         conj, round, dot = _method(np.conj), _method(np.round), _method(np.dot)
         conjugate = conj
         ravel, squeeze = _method(np.ravel), _method(np.squeeze)
+        argpartition = _method(np.argpartition)
+        searchsorted = _method(np.searchsorted)
         swapaxes, diagonal = _method(np.swapaxes), _method(np.diagonal)
         trace, copy = _method(np.trace), _method(np.copy)
 
@@ -589,8 +593,29 @@ def _one(items: tuple[Any, ...]) -> Any:
 
 
 # Functions that make buffers like an array, which may be filled by traced values.
-_BY_SHAPE: frozenset[Any] = frozenset((np.zeros, np.ones, np.empty, np.full, np.eye))
+_BY_SHAPE: frozenset[Any] = frozenset(
+    (
+        np.zeros,
+        np.ones,
+        np.empty,
+        np.full,
+        np.eye,
+        np.identity,
+        np.tri,
+        np.arange,
+    )
+)
+_FROM_VALUES: tuple[Any, ...] = (
+    np.array,
+    np.asarray,
+    np.asanyarray,
+    np.ascontiguousarray,
+    np.asfortranarray,
+    np.require,
+)
 _LIKE: tuple[Any, ...] = (np.zeros_like, np.ones_like, np.empty_like, np.full_like)
 # Functions whose results are arrays also where they have no axes.
 _NEVER_SCALARS: frozenset[Any] = frozenset((np.copy, np.where))
-_MAKERS: frozenset[Any] = frozenset((*_LIKE, *_BY_SHAPE, *_NEVER_SCALARS))
+_MAKERS: frozenset[Any] = frozenset(
+    (*_LIKE, *_BY_SHAPE, *_FROM_VALUES, *_NEVER_SCALARS)
+)

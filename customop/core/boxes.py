@@ -359,7 +359,9 @@ def write(box: Tracer, new: Any) -> None:
 
 def box_of(like: Tracer, constant: Any) -> Any:
     """A constant as a box that takes values like those of a tracer."""
-    if is_traced(constant) and constant.interpreter is like.interpreter:
+    if is_traced(constant) and constant.interpreter.level >= like.interpreter.level:
+        if not constant.shape:
+            pin(constant)
         return constant
     inner = like.below
     if is_traced(inner):

@@ -13,8 +13,13 @@ __all__ = ["MODULES"]
 MODULES: dict[str, str] = {
     "arrange": "flip flipud fliplr rot90 roll tril triu copy astype real imag",
     "choose": "where select clip",
+    "compare": "isclose allclose array_equal array_equiv isreal iscomplex isposinf"
+    " isneginf can_cast common_type min_scalar_type",
+    "convert": "array asarray asanyarray ascontiguousarray asfortranarray require"
+    " fromfunction",
     "create": "full_like zeros_like ones_like empty_like zeros ones empty full eye",
     "differences": "diff ediff1d gradient trapezoid unwrap cross",
+    "edit": "delete insert resize trim_zeros extract block",
     "einsum": "einsum",
     "elementwise": "add subtract multiply divide negative positive square reciprocal"
     " sqrt cbrt conjugate copysign ldexp nextafter heaviside power float_power remainder"
@@ -37,10 +42,16 @@ MODULES: dict[str, str] = {
     "norms": "linalg.norm",
     "pad": "pad tile repeat",
     "pairs": "modf frexp divmod",
+    "partition": "partition argpartition lexsort sort_complex searchsorted",
+    "places": "ravel_multi_index unravel_index ix_ tril_indices_from triu_indices_from"
+    " diag_indices_from packbits unpackbits",
     "products": "matmul tensordot dot inner vdot outer kron",
+    "ranges": "linspace logspace geomspace arange identity tri",
     "reduce": "sum mean max amax min amin any all prod",
     "running": "cumsum cumprod",
     "selected": "",
+    "sets": "unique unique_all unique_counts unique_inverse unique_values union1d"
+    " intersect1d setxor1d setdiff1d isin",
     "shape": "reshape ravel atleast_1d atleast_2d atleast_3d transpose moveaxis swapaxes"
     " rollaxis matrix_transpose expand_dims squeeze broadcast_to broadcast_arrays"
     " meshgrid ndim shape iscomplexobj isrealobj size result_type",

@@ -19,7 +19,7 @@ from customop import (
 from customop.numpy.arguments import as_array, lengths, only, shape_of
 from customop.numpy.rules import no_gradient
 
-__all__: list[str] = []
+__all__ = ["array_like", "eye", "from_list", "full", "full_like", "library_of"]
 
 
 # ---- full_like ----
@@ -29,6 +29,7 @@ __all__: list[str] = []
 def full_like(
     x: Array, value: Scalar, dtype: DType | None = None, shape: list[int] | None = None
 ) -> Array:
+    """An array with the shape of another one, filled with a value."""
     return np.full_like(x, value, dtype=dtype, shape=shape)
 
 
@@ -98,10 +99,18 @@ _like("ones_like", 1)
 _like("empty_like", 0)
 
 
+def array_like(value: Any, like: Any, dtype: Any = None) -> Any:
+    """A value as an array; a number becomes one on the device of another array."""
+    if not isinstance(value, bool | int | float | complex):
+        return as_array(value)
+    kind = np.asarray(value).dtype if dtype is None else dtype
+    return full_like(like, value, kind, [])
+
+
 # ---- by shape and device ----
 
 
-def _library(device: str) -> Any:
+def library_of(device: str) -> Any:
     """The module that makes arrays for a device."""
     if not device.startswith("cuda"):
         return np
@@ -114,7 +123,8 @@ def _library(device: str) -> Any:
 def full(
     shape: list[int], value: Scalar, dtype: DType | None = None, device: Device = "cpu"
 ) -> Array:
-    return _library(device).full(shape, value, dtype=dtype)
+    """An array filled with a value."""
+    return library_of(device).full(shape, value, dtype=dtype)
 
 
 @full.register_fake
@@ -133,7 +143,8 @@ def eye(
     dtype: DType = "float64",
     device: Device = "cpu",
 ) -> Array:
-    return _library(device).eye(n, m, k, dtype=dtype)
+    """A matrix with ones on a diagonal."""
+    return library_of(device).eye(n, m, k, dtype=dtype)
 
 
 @eye.register_fake
@@ -152,7 +163,7 @@ no_gradient(eye)
 )
 def from_list(values: Any, shape: Any, dtype: Any, device: str) -> Any:
     """Make an array of integers on a device."""
-    return _library(device).asarray(values, dtype=dtype).reshape(shape)
+    return library_of(device).asarray(values, dtype=dtype).reshape(shape)
 
 
 @from_list.register_fake

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from customop import ArgumentError, FakeArray, ShapeError, register_numpy_function
-from customop.numpy.arguments import as_ints, lined, only
+from customop.numpy.arguments import as_array, as_ints, dtype_of, lined, only
 from customop.numpy.fakes import device_of
 from customop.numpy.rules import batch_first, numpy_operator
 from customop.numpy.shape import without_ones
 
-__all__: list[str] = []
+__all__ = ["is_fortran"]
 
 
 def _padded(x: Any, pad_width: Sequence[Sequence[int]], value: Any) -> Any:
@@ -31,7 +31,7 @@ _pad = numpy_operator(
 )
 
 
-def _is_fortran(x: Any) -> bool:
+def is_fortran(x: Any) -> bool:
     """Whether an array is contiguous in F order and not in C order."""
     pairs = without_ones(x.shape, x.strides)
     if len(pairs) < 2 or math.prod(x.shape) == 0:
@@ -48,7 +48,7 @@ def _is_fortran(x: Any) -> bool:
 def _(x: Any, pad_width: Any, value: Any) -> FakeArray:
     shape = [b + n + a for n, (b, a) in zip(x.shape, pad_width, strict=True)]
     device = device_of(x)
-    if not _is_fortran(x):
+    if not is_fortran(x):
         return FakeArray(shape, x.dtype, device=device)
     last_to_first = range(len(shape))[::-1]
     return FakeArray(shape, x.dtype, device=device, order=last_to_first)
@@ -76,28 +76,166 @@ _pad.register_autograd(
 )
 
 # Modes that repeat elements of the array, each done with an index array.
-_PAD_BY_INDEX = ("edge", "reflect", "symmetric", "wrap")
+_BY_INDEX = ("edge", "reflect", "symmetric", "wrap")
+# Modes that pad with a value of the elements near the edge.
+_STATISTICS: dict[str, Any] = {
+    "maximum": np.max,
+    "minimum": np.min,
+    "mean": np.mean,
+    "median": np.median,
+}
+# Mode -> the keyword that it takes.
+_KEYWORDS = {
+    "constant": "constant_values",
+    "linear_ramp": "end_values",
+    **dict.fromkeys(_STATISTICS, "stat_length"),
+    **dict.fromkeys(("reflect", "symmetric"), "reflect_type"),
+    **dict.fromkeys(("edge", "empty", "wrap"), ""),
+}
 
 
 @register_numpy_function(np.pad)
 def _(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
-    widths = _pad_widths(array, pad_width)
-    if mode == "constant":
-        values = kwargs.pop("constant_values", 0)
-        only("np.pad", **{name: (value,) for name, value in kwargs.items()})
-        return _pad_constant(array, widths, values)
-    if mode not in _PAD_BY_INDEX:
-        raise ArgumentError(
-            f"np.pad: mode={mode!r} is not supported for traced or fake arrays",
-            do=f"use 'constant' or one of {', '.join(map(repr, _PAD_BY_INDEX))}",
-        )
-    only("np.pad", reflect_type=(kwargs.pop("reflect_type", "even"), "even"))
-    only("np.pad", **{name: (value,) for name, value in kwargs.items()})
+    x = as_array(array)
+    widths = _pad_widths(x, pad_width)
+    _check_mode(mode, kwargs)
+    given = kwargs.get(_KEYWORDS[mode])
+    if mode in ("constant", "empty"):
+        return _pad_constant(x, widths, 0 if given is None else given)
+    _check_axes(x.shape, widths)
+    if math.prod(x.shape) == 0:
+        return _pad(x, widths, 0)
+    if mode == "linear_ramp":
+        return _pad_ramp(x, widths, 0 if given is None else given)
+    if mode in _STATISTICS:
+        return _pad_statistic(x, widths, mode, given)
+    if given == "odd":
+        for axis, width in enumerate(widths):
+            x = _pad_odd(x, axis, width, includes_edge=mode == "symmetric")
+        return x
     for axis, width in enumerate(widths):
         if width != (0, 0):
-            places = np.pad(np.arange(array.shape[axis]), width, mode=mode)
-            array = np.take(array, places, axis)
-    return array
+            places = np.pad(np.arange(x.shape[axis]), width, mode=mode)
+            x = np.take(x, places, axis)
+    return x
+
+
+def _check_mode(mode: Any, keywords: dict[str, Any]) -> None:
+    if callable(mode):
+        raise ArgumentError(
+            "np.pad: mode is a function, which writes into slices of plain arrays",
+            do="pad with mode='constant', and write into the result",
+        )
+    if mode not in _KEYWORDS:
+        raise ValueError(f"mode '{mode}' is not supported")
+    if unknown := set(keywords) - {_KEYWORDS[mode]}:
+        raise ValueError(f"unsupported keyword arguments for mode '{mode}': {unknown}")
+    if mode in ("reflect", "symmetric"):
+        only(
+            "np.pad", reflect_type=(keywords.get("reflect_type", "even"), "even", "odd")
+        )
+
+
+def _check_axes(shape: Sequence[int], widths: Sequence[tuple[int, int]]) -> None:
+    for axis, (length, width) in enumerate(zip(shape, widths, strict=True)):
+        if not length and any(width):
+            raise ValueError(
+                f"can't extend empty axis {axis} using modes other than 'constant' or"
+                " 'empty'"
+            )
+
+
+def _part(x: Any, axis: int, start: int, stop: int) -> Any:
+    return x[(*(slice(None),) * axis, slice(start, stop))]
+
+
+def _around(before: Any, x: Any, after: Any, axis: int) -> Any:
+    """An array with blocks before and after it, in its own dtype."""
+    blocks = [b.astype(x.dtype) if b.dtype != x.dtype else b for b in (before, after)]
+    return np.concatenate([blocks[0], x, blocks[1]], axis)
+
+
+def _pad_ramp(x: Any, widths: Sequence[tuple[int, int]], given: Any) -> Any:
+    """Pad with values that go from `given` to the edge in equal steps."""
+    ends = np.broadcast_to(np.asarray(given), (x.ndim, 2))
+    for axis, width in enumerate(widths):
+        length = x.shape[axis]
+        edges = _part(x, axis, 0, 1), _part(x, axis, length - 1, length)
+        ramps = [
+            np.linspace(
+                end.item(),
+                np.squeeze(edge, axis),
+                count,
+                False,
+                False,
+                dtype_of(x),
+                axis,
+            )
+            for end, edge, count in zip(ends[axis], edges, width, strict=True)
+        ]
+        x = _around(ramps[0], x, np.flip(ramps[1], axis), axis)
+    return x
+
+
+def _pad_statistic(
+    x: Any, widths: Sequence[tuple[int, int]], mode: str, given: Any
+) -> Any:
+    """Pad with a statistic of so many elements near each edge; None for all."""
+    counts = [(None, None)] * x.ndim if given is None else _pairs(given, x.ndim)
+    for axis, (width, count) in enumerate(zip(widths, counts, strict=True)):
+        length = x.shape[axis]
+        near = [length if c is None else min(c, length) for c in count]
+        if 0 in near and mode in ("maximum", "minimum"):
+            raise ValueError("stat_length of 0 yields no value for padding")
+        sides = _part(x, axis, 0, near[0]), _part(x, axis, length - near[1], length)
+        x = _around(*_blocks(x, axis, width, sides, mode), axis)
+    return x
+
+
+def _blocks(
+    x: Any, axis: int, width: tuple[int, int], sides: tuple[Any, Any], mode: str
+) -> tuple[Any, Any, Any]:
+    found = []
+    for side, count in zip(sides, width, strict=True):
+        value = _STATISTICS[mode](side, axis=axis, keepdims=True)
+        value = np.round(value) if dtype_of(x).kind in "iu" else value
+        shape = list(value.shape)
+        shape[axis] = count
+        found.append(np.broadcast_to(value, shape))
+    return found[0], x, found[1]
+
+
+def _pad_odd(x: Any, axis: int, width: tuple[int, int], *, includes_edge: bool) -> Any:
+    """Pad with elements reflected at the point of the edge, until there are enough.
+
+    One turn cannot add more than there are elements that make a whole period.
+    """
+    period = x.shape[axis]
+    left, right = width
+    if period == 1 and (left or right):
+        return np.take(x, np.zeros(left + 1 + right, np.intp), axis)
+    skip = 0 if includes_edge else 1
+    while left or right:
+        length = x.shape[axis]
+        known = (length - skip) // (period - skip) * (period - skip)
+        before, after = min(known, left), min(known, right)
+        first = 2 * _part(x, axis, 0, 1) - np.flip(
+            _part(x, axis, skip, skip + before), axis
+        )
+        last = 2 * _part(x, axis, length - 1, length) - np.flip(
+            _part(x, axis, length - skip - after, length - skip), axis
+        )
+        x = _around(first, x, last, axis)
+        left, right = left - before, right - after
+    return x
+
+
+def _pairs(given: Any, rank: int) -> list[tuple[int, int]]:
+    """Numbers of elements at both ends of each axis."""
+    counts = np.round(np.asarray(given)).astype(np.intp)
+    if np.any(counts < 0):
+        raise ValueError("index can't contain negative values")
+    return [(int(b), int(a)) for b, a in np.broadcast_to(counts, (rank, 2))]
 
 
 def _pad_widths(x: Any, pad_width: Any) -> list[tuple[int, int]]:

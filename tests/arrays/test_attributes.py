@@ -71,7 +71,6 @@ def test_an_unknown_attribute(run: str) -> None:
 
 
 TEXTS = {
-    "searchsorted": "use np.sum(x[:, None] < v, axis=0)",
     "view": "use x.astype(dtype) for the numbers in another dtype",
     "tobytes": "return the value from the function, and write it there",
     "value": "use stop_gradient(x)",

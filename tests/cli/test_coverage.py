@@ -63,7 +63,11 @@ def test_missing_functions_call_the_protocols(run: Run) -> None:
 
 
 # Functions with an operator that NumPy does not ask arrays for without ``like=``.
-MAKERS = (np.zeros, np.ones, np.empty, np.full, np.eye)
+MAKERS = (
+    *(np.zeros, np.ones, np.empty, np.full, np.eye, np.arange, np.identity, np.tri),
+    *(np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray),
+    *(np.require, np.fromfunction),
+)
 
 
 def test_coverage_counts_each_function_once(run: Run) -> None:

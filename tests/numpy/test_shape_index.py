@@ -284,8 +284,9 @@ REFUSED = [
     (lambda x: np.concatenate([x, x], casting="unsafe"), "casting"),
     (lambda x: np.copy(x, order="F"), "order"),
     (lambda x: x.astype(int, casting="safe"), "casting"),
-    (lambda x: np.pad(x, 1, mode="mean"), "mode"),
-    (lambda x: np.pad(x, 1, mode="reflect", reflect_type="odd"), "reflect_type"),
+    (lambda x: np.pad(x, 1, mode=lambda *given: None), "mode"),
+    (lambda x: np.partition(x, 1, kind="quicksort"), "kind"),
+    (lambda x: np.require(x, None, ["F"], like=x), "requirements"),
     (lambda x: np.take(x, 0, mode="other"), "mode"),
 ]
 

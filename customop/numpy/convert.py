@@ -1,0 +1,105 @@
+"""Arrays from other values, with the argument ``like``: ``np.array([a, b], like=x)``.
+
+NumPy calls an operator for these functions only where `like` is a traced or fake array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from customop import ArgumentError, register_numpy_function
+from customop.numpy.arguments import as_array, cast, only
+
+__all__: list[str] = []
+
+
+def _array_of(value: Any, dtype: Any, *, copy: Any) -> Any:
+    """An array that is not a scalar: of a value of another dtype, a copy."""
+    array = as_array(value)
+    found = cast(array, dtype)
+    if found is not array:
+        if copy is False:
+            raise ValueError(
+                "Unable to avoid copy while creating an array as requested."
+            )
+        return found
+    is_scalar = getattr(array, "box_is_scalar", False)
+    return np.copy(array) if copy or is_scalar else array
+
+
+@register_numpy_function(np.array)
+def _(
+    object: Any,  # noqa: A002  # NumPy's name
+    dtype: Any = None,
+    *,
+    copy: Any = True,
+    order: Any = "K",
+    subok: bool = False,
+    ndmin: int = 0,
+    ndmax: int = 0,
+) -> Any:
+    only("np.array", order=(order, "K", "C", "A", None), subok=(subok, False, True))
+    only("np.array", ndmax=(ndmax, 0))
+    found = _array_of(object, dtype, copy=copy)
+    missing = ndmin - found.ndim
+    return np.expand_dims(found, tuple(range(missing))) if missing > 0 else found
+
+
+def _as_array(name: str) -> None:
+    """Make ``np.asarray`` or ``np.asanyarray``."""
+
+    def convert(
+        a: Any,
+        dtype: Any = None,
+        order: Any = None,
+        *,
+        device: str | None = None,
+        copy: Any = None,
+    ) -> Any:
+        only(f"np.{name}", order=(order, None, "K", "C", "A"))
+        only(f"np.{name}", device=(device, None, "cpu"))
+        return _array_of(a, dtype, copy=copy)
+
+    register_numpy_function(getattr(np, name), convert)
+
+
+_as_array("asarray")
+_as_array("asanyarray")
+
+
+@register_numpy_function(np.ascontiguousarray)
+def _(a: Any, dtype: Any = None) -> Any:
+    return np.atleast_1d(_array_of(a, dtype, copy=None))
+
+
+@register_numpy_function(np.asfortranarray)
+def _(a: Any, dtype: Any = None) -> Any:
+    return _array_of(a, dtype, copy=None)
+
+
+# What `np.require` may ask for: operators choose how arrays lie in memory.
+_FLAGS = "C CONTIGUOUS C_CONTIGUOUS A ALIGNED W WRITEABLE O OWNDATA E ENSUREARRAY"
+
+
+@register_numpy_function(np.require)
+def _(a: Any, dtype: Any = None, requirements: Any = None) -> Any:
+    asked = {str(flag).upper() for flag in _listed(requirements)}
+    if unknown := asked - set(_FLAGS.split()):
+        raise ArgumentError(
+            f"np.require: requirements={unknown.pop()!r} is not supported for traced or"
+            " fake arrays",
+            do="leave it out: operators choose how arrays lie in memory",
+        )
+    return _array_of(a, dtype, copy=bool(asked & {"O", "OWNDATA"}) or None)
+
+
+def _listed(requirements: Any) -> Iterable[Any]:
+    return requirements or ()
+
+
+@register_numpy_function(np.fromfunction)
+def _(function: Any, shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
+    return np.fromfunction(function, shape, dtype=dtype, **kwargs)

@@ -1,0 +1,215 @@
+"""Functions that change how many elements an array has: insert, delete, resize, block."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+
+from customop import (
+    ArgumentError,
+    DataDependentError,
+    ShapeError,
+    getitem,
+    register_numpy_function,
+)
+from customop.numpy.arguments import as_array, as_ints, dtype_of
+from customop.numpy.compare import value_of
+from customop.numpy.create import array_like
+from customop.numpy.index import constant
+from customop.numpy.keys import value_for
+from customop.numpy.write import spread_to
+
+__all__: list[str] = []
+
+
+# ---- insert and delete ----
+
+
+def _lined(arr: Any, axis: Any) -> tuple[Any, int]:
+    """The array, in a line if no axis is given, and the axis counted from the front."""
+    if axis is None:
+        array = as_array(arr)
+        return (array if array.ndim == 1 else np.ravel(array)), 0
+    array = as_array(arr)
+    return array, normalize_axis_index(axis, array.ndim)
+
+
+def _known(name: str, obj: Any) -> Any:
+    """Places as plain integers; raise where they are not known."""
+    value = value_of(obj)
+    if value is None:
+        raise DataDependentError(
+            f"{name}: the places are {type(obj).__name__}, and must be known to find the"
+            " shape of the result",
+            do="give plain integers, or write np.where(mask, a, b), which keeps the shape",
+        )
+    return value
+
+
+@register_numpy_function(np.delete)
+def _(arr: Any, obj: Any, axis: int | None = None) -> Any:
+    array, at = _lined(arr, axis)
+    length = array.shape[at]
+    if not _is_plain(value_of(obj)):
+        return getitem(array, (*(slice(None),) * at, _without(obj, length)))
+    # NumPy finds the places, and says which ones do not exist.
+    places = np.arange(length).reshape(
+        (1,) * at + (length,) + (1,) * (array.ndim - at - 1)
+    )
+    kept = np.delete(places, value_of(obj), at).ravel()
+    return np.take(array, kept, at)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether NumPy can read places."""
+    return value is not None and (
+        isinstance(value, np.ndarray | np.generic) or not hasattr(value, "dtype")
+    )
+
+
+def _without(place: Any, length: int) -> Any:
+    """All places but one that is not known."""
+    if place.shape or dtype_of(place).kind not in "iu":
+        _known("np.delete", place)
+    rest = constant(np.arange(length - 1), place)
+    return np.where(np.less(rest, place % length), rest, rest + 1)
+
+
+@register_numpy_function(np.insert)
+def _(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
+    array, at = _lined(arr, axis)
+    length = array.shape[at]
+    obj = _known("np.insert", obj)
+    new = (
+        array_like(values, array, array.dtype)
+        if isinstance(values, int | float | complex)
+        else value_for(array, as_array(values))
+    )
+    shape = list(array.shape)
+    shape[at] = len(_numbers(obj, length))
+    if shape[at] == 1:
+        new = _for_one_place(new, obj, array.ndim, at)
+        shape[at] = new.shape[at]
+    part = spread_to(new, shape)
+    places = np.insert(np.arange(length), obj, np.arange(length, length + shape[at]))
+    return np.take(np.concatenate([array, part], at), places, at)
+
+
+def _for_one_place(new: Any, obj: Any, rank: int, at: int) -> Any:
+    """Values with the axes of the array; those for one place may be several."""
+    missing = rank - new.ndim
+    wide = np.expand_dims(new, tuple(range(missing))) if missing > 0 else new
+    # As in a[:, 0, :] = new, which is not a[:, [0], :] = new.
+    is_number = not isinstance(obj, slice) and np.ndim(obj) == 0
+    return np.moveaxis(wide, 0, at) if is_number else wide
+
+
+def _numbers(obj: Any, length: int) -> Any:
+    """The places that a slice, mask, int or sequence of ints names."""
+    if isinstance(obj, slice):
+        return np.arange(*obj.indices(length))
+    found = np.asarray(obj)
+    return np.flatnonzero(found) if found.dtype == np.bool_ else np.atleast_1d(found)
+
+
+# ---- resize and trim ----
+
+
+@register_numpy_function(np.resize)
+def _(a: Any, new_shape: Any) -> Any:
+    shape = as_ints(new_shape)
+    if any(n < 0 for n in shape):
+        raise ShapeError(
+            "all elements of `new_shape` must be non-negative",
+            f"np.resize: new_shape={new_shape!r}",
+            do="give lengths of 0 or more",
+        )
+    line, size = np.ravel(as_array(a)), math.prod(shape)
+    if not size or not line.shape[0]:
+        return np.zeros_like(line, shape=shape)
+    repeats = -(-size // line.shape[0])
+    return np.reshape(np.concatenate((line,) * repeats)[:size], shape)
+
+
+@register_numpy_function(np.trim_zeros)
+def _(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
+    array, ends = as_array(filt), trim.lower()
+    if ends not in ("fb", "bf", "f", "b"):
+        raise ValueError(f"unexpected character(s) in `trim`: {ends!r}")
+    rank = array.ndim
+    axes = range(rank) if axis is None else normalize_axis_tuple(axis, rank, "axis")
+    if not axes:
+        return filt
+    value = value_of(array)
+    if value is None:
+        raise DataDependentError(
+            "np.trim_zeros under vmap, or of a fake array: the shape of the result depends"
+            " on data",
+            do="leave the zeros in, or slice with plain integers",
+        )
+    places = np.argwhere(value)
+    first, last = np.zeros(rank, int), np.zeros(rank, int)
+    if places.shape[0]:
+        first, last = np.min(places, axis=0), np.max(places, axis=0) + 1
+        first = first if "f" in ends else np.zeros(rank, int)
+        last = last if "b" in ends else np.array(array.shape)
+    key = [
+        slice(int(first[i]), int(last[i])) if i in axes else slice(None)
+        for i in range(rank)
+    ]
+    return array[tuple(key)]
+
+
+@register_numpy_function(np.extract)
+def _(condition: Any, arr: Any) -> Any:
+    return getitem(np.ravel(arr), np.flatnonzero(as_array(condition)))
+
+
+# ---- blocks ----
+
+
+def _block_depth(arrays: Any, place: str = "arrays") -> tuple[int, int]:
+    """Depth of nested lists, and the largest number of axes in them."""
+    if isinstance(arrays, tuple):
+        raise ArgumentError(
+            f"np.block: {place} is a tuple. Only lists can be used to arrange blocks",
+            do="write a list",
+        )
+    if not isinstance(arrays, list):
+        return 0, np.ndim(arrays)
+    if not arrays:
+        raise ShapeError(
+            f"np.block: the list at {place} cannot be empty", do="give arrays"
+        )
+    found = [_block_depth(a, f"{place}[{i}]") for i, a in enumerate(arrays)]
+    if len({depth for depth, _ in found}) > 1:
+        raise ShapeError(
+            f"np.block: list depths are mismatched in {place}",
+            do="nest all arrays in the same number of lists",
+        )
+    return found[0][0] + 1, max(rank for _, rank in found)
+
+
+def _leaf(arrays: Any) -> Any:
+    """An array of nested lists that is not a number."""
+    found = (_leaf(a) for a in arrays) if isinstance(arrays, list) else (arrays,)
+    return next((a for a in found if hasattr(a, "shape")), None)
+
+
+def _blocked(arrays: Any, depth: int, rank: int, like: Any) -> Any:
+    if not depth:
+        array = array_like(arrays, like)
+        missing = rank - array.ndim
+        return np.expand_dims(array, tuple(range(missing))) if missing else array
+    parts = [_blocked(a, depth - 1, rank, like) for a in arrays]
+    return np.concatenate(parts, axis=-depth)
+
+
+@register_numpy_function(np.block)
+def _(arrays: Any) -> Any:
+    depth, rank = _block_depth(arrays)
+    found = _blocked(arrays, depth, max(depth, rank), _leaf(arrays))
+    return found if depth else np.copy(found)

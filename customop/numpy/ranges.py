@@ -1,0 +1,216 @@
+"""Sequences of numbers: linspace, logspace, geomspace, arange; and tri, identity."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from operator import index as as_int
+from typing import Any
+
+import numpy as np
+
+from customop import (
+    Array,
+    Device,
+    DType,
+    FakeArray,
+    Scalar,
+    custom_op,
+    register_numpy_function,
+    stop_gradient,
+)
+from customop.numpy.arguments import as_array, cast, dtype_of, only, shape_of
+from customop.numpy.compare import value_of
+from customop.numpy.create import array_like, eye, full, library_of
+from customop.numpy.index import constant
+from customop.numpy.rules import no_gradient
+
+__all__: list[str] = []
+
+
+# ---- between two values ----
+
+_NUMBER = (int, float, complex)
+
+
+def _dtype_of(*values: Any) -> np.dtype[Any]:
+    """The inexact dtype that fits arrays and numbers."""
+    kinds = [v if isinstance(v, _NUMBER) else dtype_of(v) for v in values]
+    return np.result_type(*kinds, 0.0)
+
+
+def _arrays(*values: Any) -> list[Any]:
+    """Arrays; numbers stay numbers."""
+    return [v if isinstance(v, _NUMBER) else as_array(v) for v in values]
+
+
+def _in_dtype(values: Sequence[Any], dtype: Any) -> list[Any]:
+    """Arrays of a dtype; numbers become arrays where the others are."""
+    like = next(v for v in values if hasattr(v, "dtype"))
+    return [cast(array_like(v, like, dtype), dtype) for v in values]
+
+
+def _steps(counts: Any, delta: Any, div: int) -> tuple[Any, Any]:
+    """The step, and so many steps; a step that underflows is not used, as in NumPy."""
+    step = delta / div
+    has_zero = np.any(np.equal(step, 0))
+    is_zero = value_of(has_zero)
+    if is_zero is not None:
+        return step, counts / div * delta if is_zero else counts * step
+    return step, np.where(has_zero, counts / div * delta, counts * step)
+
+
+@register_numpy_function(np.linspace)
+def _linspace(
+    start: Any,
+    stop: Any,
+    num: Any = 50,
+    endpoint: Any = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    *,
+    device: str | None = None,
+) -> Any:
+    only("np.linspace", device=(device, None, "cpu"))
+    num = as_int(num)
+    if num < 0:
+        raise ValueError(f"Number of samples, {num}, must be non-negative.")
+    ends = _arrays(start, stop)
+    kind = _dtype_of(*ends)
+    first, last = _in_dtype(ends, kind)
+    delta = last - first
+    counts = constant(np.arange(num), delta).astype(kind)
+    counts = np.reshape(counts, (-1, *(1,) * delta.ndim))
+    step, div = np.nan, num - 1 if endpoint else num
+    if div > 0:
+        step, line = _steps(counts, delta, div)
+    else:
+        line = counts * delta
+    line = line + first
+    if endpoint and num > 1:
+        end = np.broadcast_to(last, delta.shape)
+        line = np.concatenate([line[:-1], np.expand_dims(end, 0)])
+    line = line if axis == 0 else np.moveaxis(line, 0, axis)
+    if dtype is not None and np.issubdtype(dtype, np.integer):
+        line = np.floor(line)
+    line = cast(line, dtype)
+    return (line, step) if retstep else line
+
+
+@register_numpy_function(np.logspace)
+def _logspace(
+    start: Any,
+    stop: Any,
+    num: Any = 50,
+    endpoint: Any = True,
+    base: Any = 10.0,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
+    if not isinstance(base, float | int) and shape_of(as_array(base)):
+        values = _arrays(start, stop, base)
+        like = next(v for v in values if hasattr(v, "dtype"))
+        rank = max(len(shape_of(v)) for v in values)
+        start, stop, base = (_with_rank(array_like(v, like), rank) for v in values)
+        base = np.expand_dims(base, axis=axis)
+    powers = _linspace(start, stop, num=num, endpoint=endpoint, axis=axis)
+    return cast(np.power(base, powers), dtype)
+
+
+def _with_rank(x: Any, rank: int) -> Any:
+    return np.expand_dims(x, tuple(range(rank - x.ndim))) if x.ndim < rank else x
+
+
+@register_numpy_function(np.geomspace)
+def _(
+    start: Any,
+    stop: Any,
+    num: Any = 50,
+    endpoint: Any = True,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
+    ends = _arrays(start, stop)
+    for end in ends:
+        known = value_of(end)
+        # A zero that is not known, in a row of vmap, gives infinities and NaNs.
+        if known is not None and np.any(np.equal(known, 0)):
+            raise ValueError("Geometric sequence cannot include zero")
+    kinds = [
+        np.asarray(v).dtype if isinstance(v, _NUMBER) else dtype_of(v) for v in ends
+    ]
+    kind = np.result_type(*kinds, np.dtype(float if dtype is None else dtype), 0.0)
+    first, last = _in_dtype(ends, kind)
+    # The result does not depend on the sign, which is taken out and put back.
+    sign = stop_gradient(np.sign(first))
+    first, last = first / sign, last / sign
+    line = _logspace(np.log10(first), np.log10(last), num, endpoint, dtype=kind)
+    count = line.shape[0]
+    shape = tuple(line.shape[1:])
+    rows = [np.expand_dims(np.broadcast_to(end, shape), 0) for end in (first, last)]
+    if count:
+        # Values between the ends are NaN for other signs; the ends never meet them.
+        inner = [line[1:-1], rows[1]] if count > 1 and endpoint else [line[1:]]
+        parts = [rows[0], *[part for part in inner if part.shape[0]]]
+        line = np.concatenate(parts)
+    line = line * sign
+    line = line if axis == 0 else np.moveaxis(line, 0, axis)
+    return cast(line, kind if dtype is None else dtype)
+
+
+# ---- with the argument `like` ----
+
+
+@custom_op("np::arange", mutates_args=(), device_types=("cpu", "cuda"))
+def arange(
+    start: Scalar, stop: Scalar, step: Scalar, dtype: DType, device: Device = "cpu"
+) -> Array:
+    """Numbers from `start` to `stop`, without it."""
+    return library_of(device).arange(start, stop, step, dtype=dtype)
+
+
+@arange.register_fake
+def _(start: Any, stop: Any, step: Any, dtype: Any, device: Any) -> FakeArray:
+    count = max(math.ceil((stop - start) / step), 0)
+    if dtype == np.bool_ and count > 2:
+        raise TypeError("arange() is only supported for booleans of at most length 2")
+    return FakeArray((count,), dtype, device=device)
+
+
+no_gradient(arange)
+
+
+@register_numpy_function(np.arange)
+def _(
+    start_or_stop: Any,
+    /,
+    stop: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    device: str | None = None,
+) -> Any:
+    start, end = (0, start_or_stop) if stop is None else (start_or_stop, stop)
+    step = 1 if step is None else step
+    given = [np.asarray(v) for v in (start, end, step)]
+    kind = np.result_type(*given) if dtype is None else np.dtype(dtype)
+    return arange(start, end, step, kind, device or "cpu")
+
+
+@register_numpy_function(np.identity)
+def _(n: int, dtype: Any = None, *, device: str | None = None) -> Any:
+    return eye(n, n, 0, float if dtype is None else dtype, device or "cpu")
+
+
+@register_numpy_function(np.tri)
+def _(
+    N: int,  # noqa: N803  # NumPy's names
+    M: int | None = None,  # noqa: N803
+    k: int = 0,
+    dtype: Any = float,
+    *,
+    device: str | None = None,
+) -> Any:
+    kind = float if dtype is None else dtype
+    return np.tril(full([N, N if M is None else M], 1, kind, device or "cpu"), k)
