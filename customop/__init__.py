@@ -116,8 +116,11 @@ __all__ = [
     "assert_close",
     "autocast",
     "backward",
+    "checkpoint",
     "config",
+    "custom_jvp",
     "custom_op",
+    "custom_vjp",
     "define",
     "enable_grad",
     "eval_shape",
@@ -172,6 +175,9 @@ __version__ = "0.1.0"
 _LATER = {
     "array": "customop.arrays.making",
     "assert_close": "customop.testing",
+    "checkpoint": "customop.transforms.functions.checkpoint",
+    "custom_jvp": "customop.transforms.functions.custom",
+    "custom_vjp": "customop.transforms.functions.custom",
     "gradcheck": "customop.testing",
     "gradgradcheck": "customop.testing",
     "hvp": "customop.transforms.linear",
@@ -188,6 +194,8 @@ if TYPE_CHECKING:
     from customop.profiling.profile import profile
     from customop.schema.dataclass_trees import register_dataclass
     from customop.testing import assert_close, gradcheck, gradgradcheck, opcheck
+    from customop.transforms.functions.checkpoint import checkpoint
+    from customop.transforms.functions.custom import custom_jvp, custom_vjp
     from customop.transforms.linear import hvp, linearize
 else:
     # Type checkers do not see this function: with it, they accept every misspelled name.

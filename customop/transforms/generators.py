@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial, wraps
 from types import CodeType, FunctionType, MethodType
 from typing import Any
@@ -12,7 +14,7 @@ import numpy as np
 
 from customop.errors import VmapError
 
-__all__ = ["watched"]
+__all__ = ["restored", "sources", "states_of", "watched"]
 
 # Codes whose first run is over, by identity: codes of different functions may be equal.
 _seen: dict[int, CodeType] = {}
@@ -35,10 +37,10 @@ def watched(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
     def first(*args: Any, **kwargs: Any) -> Any:
         if id(code) in _seen:
             return fn(*args, **kwargs)
-        sources = _sources(fn, (*args, *kwargs.values()))
-        before = [_state(source) for source in sources]
+        found = sources(fn, (*args, *kwargs.values()))
+        before = [_state(source) for source in found]
         out = fn(*args, **kwargs)
-        for source, state in zip(sources, before, strict=True):
+        for source, state in zip(found, before, strict=True):
             if repr(_state(source)) != repr(state):
                 raise _drawn(name, source)
         _seen[id(code)] = code
@@ -58,11 +60,40 @@ def _drawn(name: str, source: Any) -> VmapError:
 
 
 def _state(source: Any) -> Any:
+    """A state that can be compared by its repr."""
+    state = _raw_state(source)
+    return [*map(_plain, state)] if source is np.random else _plain(state)
+
+
+def _raw_state(source: Any) -> Any:
     if source is np.random:
-        return [*map(_plain, np.random.get_state())]  # noqa: NPY002  # what is watched
+        return np.random.get_state()  # noqa: NPY002  # what is watched
     known = source.bit_generator if hasattr(source, "bit_generator") else source
-    state = known.get_state() if hasattr(known, "get_state") else known.state
-    return _plain(state)
+    return known.get_state() if hasattr(known, "get_state") else known.state
+
+
+@contextmanager
+def restored(states: Sequence[tuple[Any, Any]]) -> Iterator[None]:
+    """Draw again from the states of some generators; after it they are as before."""
+    before = states_of([source for source, _ in states])
+    _set_states(states)
+    try:
+        yield
+    finally:
+        _set_states(before)
+
+
+def states_of(found: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Generators with their states, for `restored`."""
+    return [(source, copy.deepcopy(_raw_state(source))) for source in found]
+
+
+def _set_states(states: Sequence[tuple[Any, Any]]) -> None:
+    for source, state in states:
+        if hasattr(source, "set_state"):  # np.random, or a RandomState
+            source.set_state(state)
+        else:
+            source.bit_generator.state = copy.deepcopy(state)
 
 
 def _plain(state: Any) -> Any:
@@ -74,7 +105,7 @@ def _plain(state: Any) -> Any:
     return state.tobytes() if isinstance(state, np.ndarray) else state
 
 
-def _sources(fn: Callable[..., Any], args: Sequence[Any]) -> list[Any]:
+def sources(fn: Callable[..., Any], args: Sequence[Any]) -> list[Any]:
     """Generators among the arguments and within reach of a function."""
     found: dict[int, Any] = {}
     waiting: list[Any] = [fn, *args]

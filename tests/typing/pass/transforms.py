@@ -169,3 +169,37 @@ def trees(x: F64) -> None:
     vector, unravel = co.tree.ravel(Layer(x, count=2))
     unravel(vector)
     co.array([x, 1.0], np.float32)
+
+
+@co.custom_vjp
+def scaled(x: F64, k: float = 2.0) -> F64:
+    return x * k
+
+
+def scaled_fwd(x: F64, k: float = 2.0) -> tuple[F64, float]:
+    return x * k, k
+
+
+scaled.defvjp(scaled_fwd, lambda k, g: (g * k, None))
+
+
+@co.custom_jvp
+def same(x: F64) -> F64:
+    return x
+
+
+@same.defjvp
+def same_rule(primals: Any, tangents: Any) -> Any:
+    return primals[0], tangents[0]
+
+
+@co.checkpoint
+def layer(x: F64, *, k: int) -> dict[str, F64]:
+    return {"a": x * k}
+
+
+def functions(x: F64) -> None:
+    assert_type(scaled(x, k=3.0), F64)
+    assert_type(same(x), F64)
+    assert_type(layer(x, k=3), dict[str, F64])
+    assert_type(co.grad(scaled)(x), F64)

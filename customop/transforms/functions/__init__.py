@@ -1,0 +1,5 @@
+"""Plain functions with derivatives of their own: custom_vjp, custom_jvp, checkpoint.
+
+A call of such a function is handled like that of an operator: `call` makes it a table of
+rules. Start with `call`, then `custom`.
+"""

@@ -1,0 +1,432 @@
+"""A call of a function with derivatives of its own, as transforms see it.
+
+The function and its rules take and return lists of arrays. Each call has a table with
+rules for the three transforms, so their interpreters handle it like any operator. A rule
+gets values of lower levels, and calls the function on them: `enter` then finds the next
+interpreter. So every nesting works, and the rules are used under all of them.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from customop.arrays.kinds import is_traced
+from customop.arrays.numpy_protocol import call_numpy
+from customop.core.boxes import frozen, handle_boxes
+from customop.core.definition import Definition, Row
+from customop.core.grad_rules import GradCall, GradRule
+from customop.core.interpreter import Interpreter, current_mode, highest, leaked
+from customop.core.kinds import AUTOGRAD, JVP, VMAP
+from customop.core.observe import observed, observers
+from customop.core.rule_types import BatchInfo
+from customop.core.table import Plans, RuleTable
+from customop.errors import GradientError, place
+from customop.schema.schema import Schema
+from customop.transforms.autograd.calls import TrackedCall
+from customop.transforms.autograd.grad import pull_back
+from customop.transforms.autograd.interpreter import NO_GRAD, GradInterpreter
+from customop.transforms.autograd.node import Node
+from customop.transforms.autograd.tracer import GradTracer
+from customop.transforms.autograd.variables import stop_gradient
+from customop.transforms.batch import BatchInterpreter, BatchTracer
+
+__all__ = [
+    "Forward",
+    "FunctionCall",
+    "FunctionTable",
+    "JvpCall",
+    "Rows",
+    "VjpCall",
+    "check_closed",
+    "enter",
+]
+
+Arrays = Sequence[Any]
+
+
+class Forward(NamedTuple):
+    """What the first half of reverse mode gives.
+
+    Attributes
+    ----------
+    outputs : sequence of array
+    saved : sequence of array
+        Arrays that the second half needs.
+    rest : object
+        What else it needs.
+    """
+
+    outputs: Arrays
+    saved: Arrays
+    rest: Any
+
+
+class FunctionTable(RuleTable):
+    """The table of one function; a copy of it has the rules of one call."""
+
+    def __init__(self, title: str, fn: Callable[..., Any]) -> None:
+        name = getattr(fn, "__name__", type(fn).__name__)
+        super().__init__(
+            Definition(
+                f"{title}::{name}",
+                fn,
+                Schema.parse("(Array[] arrays) -> Array[]"),
+                frozenset(),
+                place(fn),
+                str(getattr(fn, "__module__", "")),
+            )
+        )
+
+    def of_call(self, fn: FunctionCall, top: Interpreter) -> FunctionTable:
+        """The table for a call that an interpreter handles."""
+        table = copy.copy(self)
+        table.plans = Plans()
+        table.plans.by_tracer[GradTracer] = partial(_plan, fn, table)
+        table.invoke = lambda args: enter(fn, args[0])
+        where = self.definition.place
+        table.rows = {
+            AUTOGRAD: Row(FunctionRule(where), where),
+            VMAP: Row(partial(_by_vmap, fn, top), where),
+        }
+        if fn.push is not None:
+            table.rows[JVP] = Row(partial(_by_jvp, fn, table, top), where)
+        return table
+
+
+class FunctionCall(ABC):
+    """One call of a function with derivatives of its own; a batch of it is one too.
+
+    Attributes
+    ----------
+    table : FunctionTable
+        That of the function, for messages and observers.
+    """
+
+    table: FunctionTable
+    # ``push(primals, tangents)`` gives the outputs and their tangents; those of constants
+    # are None. Without it forward mode transposes the rule of reverse mode.
+    push: Any = None
+
+    @abstractmethod
+    def run(self, inputs: Arrays) -> Arrays:
+        """Compute the outputs."""
+
+    @abstractmethod
+    def forward(self, inputs: Arrays, wanted: Sequence[bool]) -> Forward:
+        """Compute the outputs, and what the gradients of the wanted inputs need."""
+
+    @abstractmethod
+    def backward(self, saved: Arrays, rest: Any, cotangents: Arrays) -> Arrays:
+        """Gradients of the inputs, None for zero; cotangents are None for integers."""
+
+    @abstractmethod
+    def batched(
+        self, batch: BatchInterpreter, dims: Sequence[int | None]
+    ) -> FunctionCall:
+        """The same for a batch, whose outputs have the axis of the batch in front."""
+
+
+# ---- who handles a call ----
+
+
+def enter(fn: FunctionCall, inputs: Arrays) -> Arrays:
+    """Call a function on values of any level."""
+    top = highest(None, inputs)
+    if top is not None and _is_stopped(top):
+        inputs = [stop_gradient(v) if is_traced(v) else v for v in inputs]
+        top = highest(None, inputs)
+    if top is None:
+        return fn.run(inputs)
+    op = fn.table.of_call(fn, top)
+    if not top.alive:
+        raise leaked(op, top)
+    args = (list(inputs),)
+    handle = observed(op, top, top.handle, args) if observers else top.handle
+    found: Arrays = handle_boxes(handle, top, op, args)
+    return found
+
+
+def _is_stopped(top: Interpreter) -> bool:
+    """Whether the call is inside `no_grad`, which is inside the transform.
+
+    Other modes see the operators that the function calls.
+    """
+    mode = current_mode.get()
+    while mode is not None:
+        if mode.alive and mode.kind is NO_GRAD and mode.level > top.level:
+            return True
+        mode = mode.outer
+    return False
+
+
+def check_closed(fn: FunctionCall, top: Interpreter, values: Arrays) -> None:
+    """Raise for values that depend on a traced value that is not an argument."""
+    for value in values:
+        if any(found is top for found in _interpreters(value)):
+            raise fn.table.error(
+                GradientError,
+                f" uses a value of {top.describe()} that is not among its arguments, so"
+                " its derivative would be lost",
+                top.where(),
+                f"defined at {fn.table.definition.place}",
+                do="pass the value as an argument",
+                parameter=None,
+            )
+
+
+def _interpreters(value: Any) -> Iterator[Interpreter]:
+    """Those of a traced value, and of the values below it."""
+    while is_traced(value):
+        yield value.interpreter
+        value = value.below
+
+
+# ---- reverse mode ----
+
+
+class FunctionRule(GradRule):
+    """The rule in the table of a call. Its plan does the work."""
+
+    __slots__ = ("where",)
+    backward = None
+
+    def __init__(self, where: str) -> None:
+        self.where: str = where
+
+    def forward(self, call: GradCall) -> Any:
+        """Not called: the table has a plan."""
+        raise AssertionError(self)
+
+    def check(self, op: Definition) -> None:
+        """Fits every function."""
+
+    @property
+    def backward_place(self) -> str:
+        """File and line of the function."""
+        return self.where
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """File and line of the function."""
+        return (self.where,)
+
+
+class FunctionNode(Node):
+    """One call under reverse mode."""
+
+    node_call: FunctionCall
+    node_rest: Any
+    node_top: Interpreter
+
+    @staticmethod
+    def node_backward(node: FunctionNode, cotangents: Arrays) -> tuple[Any, ...]:
+        """Gradients of the arrays."""
+        found = node.node_call.backward(node.saved_arrays, node.node_rest, cotangents)
+        check_closed(node.node_call, node.node_top, [g for g in found if g is not None])
+        return (list(found),)
+
+
+def _plan(
+    fn: FunctionCall, op: FunctionTable, interpreter: GradInterpreter, args: Any
+) -> Any:
+    """Run a call under reverse mode, and note how to go back through it."""
+    call = TrackedCall(interpreter, op, FunctionNode, args)
+    inputs = call.values[0]
+    if not call.edges:
+        return [interpreter.constant(v) for v in enter(fn, inputs)]
+    tracked = {path[0] for _, path, _ in call.edges}
+    found = fn.forward(inputs, [i in tracked for i in range(len(inputs))])
+    check_closed(fn, interpreter, [*found.outputs, *found.saved])
+    node: Any = call.node()
+    node.node_op, node.node_rule = op, op.rows[AUTOGRAD].fn
+    node.node_call, node.node_rest, node.node_top = fn, found.rest, interpreter
+    node.saved_arrays = tuple(frozen(v) for v in found.saved)
+    return call.track(node, list(found.outputs))
+
+
+# ---- forward mode ----
+
+
+def _by_jvp(
+    fn: FunctionCall, op: FunctionTable, top: Interpreter, primals: Any, tangents: Any
+) -> tuple[Any, Any]:
+    outputs, moved = fn.push(primals[0], tangents[0])
+    check_closed(fn, top, [*outputs, *(t for t in moved if t is not None)])
+    return list(outputs), list(moved)
+
+
+class VjpCall(FunctionCall):
+    """A function with rules for reverse mode; forward mode transposes them."""
+
+    def batched(self, batch: BatchInterpreter, dims: Sequence[int | None]) -> VjpCall:
+        """The same for a batch."""
+        return _BatchedVjp(self, batch, dims)
+
+
+class JvpCall(FunctionCall):
+    """A function with a rule for forward mode; reverse mode transposes it."""
+
+    def forward(self, inputs: Arrays, wanted: Sequence[bool]) -> Forward:
+        """Compute the outputs, and record how tangents go through."""
+        outputs: list[Any] = []
+
+        def push(*tangents: Any) -> Any:
+            given = iter(tangents)
+            moved = [next(given) if w else None for w in wanted]
+            found = self.push(inputs, moved)
+            outputs.extend(found[0])
+            return list(found[1])
+
+        at = [x for x, w in zip(inputs, wanted, strict=True) if w]
+        zeros = tuple([call_numpy(np.zeros_like, x) for x in at])
+        interpreter = GradInterpreter()
+        interpreter.title = self.table.qualname
+        tangents, pullback, _ = pull_back(interpreter, push, zeros)
+        check_closed(self, interpreter, outputs)
+        # The tangents are checked as results: they may depend on a value from outside.
+        is_moved = [t is not None for t in tangents]
+        rest = (pullback, wanted, is_moved)
+        return Forward(outputs, [t for t in tangents if is_traced(t)], rest)
+
+    def backward(self, saved: Arrays, rest: Any, cotangents: Arrays) -> Arrays:
+        """Gradients of the inputs: the transpose of the recorded tangents."""
+        pullback, wanted, is_moved = rest
+        pairs = zip(cotangents, is_moved, strict=True)
+        found = iter(pullback([g if moved else None for g, moved in pairs]))
+        return [next(found) if w else None for w in wanted]
+
+    def batched(self, batch: BatchInterpreter, dims: Sequence[int | None]) -> JvpCall:
+        """The same for a batch."""
+        return _BatchedJvp(self, batch, dims)
+
+
+# ---- batches ----
+
+
+def _by_vmap(
+    fn: FunctionCall, top: Any, info: BatchInfo, in_dims: Any, inputs: Any
+) -> tuple[Any, Any]:
+    found = enter(fn.batched(top, in_dims[0]), inputs)
+    return list(found), [0] * len(found)
+
+
+class Rows:
+    """Makes rows of batches, and batches of rows again.
+
+    The interpreter of the vmap itself is used where that is possible, so that a function
+    may use other rows of the same batch. It is not where the vmap has ended, or where
+    another transform runs around the function: a tracer holds values of lower levels.
+    """
+
+    __slots__ = ("batch", "dims", "fn", "outer")
+
+    def __init__(
+        self,
+        fn: FunctionCall,
+        batch: BatchInterpreter,
+        dims: Sequence[int | None],
+        outer: BatchInterpreter | None = None,
+    ) -> None:
+        self.fn: FunctionCall = fn
+        self.batch: BatchInterpreter = batch
+        self.dims: Sequence[int | None] = dims
+        # The interpreter of the vmap where it is not used: its rows are an error.
+        self.outer: BatchInterpreter | None = outer
+
+    def around(self, *values: Any) -> Rows:
+        """The same with an interpreter that can hold these values."""
+        batch = self.batch
+        top = highest(None, values)
+        if batch.alive and (top is None or top.level < batch.level):
+            return self
+        new = BatchInterpreter(
+            batch.info.batch_size, batch.info.randomness, batch.draws
+        )
+        new.fn = batch.fn
+        return Rows(self.fn, new, self.dims, batch)
+
+    def of(self, values: Arrays, dims: Sequence[int | None] | None = None) -> list[Any]:
+        """Rows of values; None stays."""
+        pairs = zip(values, self.dims if dims is None else dims, strict=True)
+        return [
+            v if d is None or v is None else BatchTracer(self.batch, frozen(v), d)
+            for v, d in pairs
+        ]
+
+    def front(self, value: Any) -> Any:
+        """A batch of rows with its axis in front; None stays."""
+        if value is None:
+            return None
+        if self.outer is not None:
+            check_closed(self.fn, self.outer, [value])
+        dim = self.batch.dim_of(value)
+        if dim is None:
+            shape = (self.batch.info.batch_size, *value.shape)
+            return call_numpy(np.broadcast_to, frozen(value), shape)
+        below = frozen(value.below)
+        return below if dim == 0 else call_numpy(np.moveaxis, below, dim, 0)
+
+    def gradient(self, value: Any, dim: int | None) -> Any:
+        """The gradient of an input: the sum over all rows where they share it."""
+        if value is None:
+            return None
+        batch = self.front(value)
+        if dim is None:
+            return call_numpy(np.sum, batch, axis=0)
+        return batch if dim == 0 else call_numpy(np.moveaxis, batch, 0, dim)
+
+
+class _BatchedVjp(VjpCall):
+    def __init__(
+        self, inner: VjpCall, batch: BatchInterpreter, dims: Sequence[int | None]
+    ) -> None:
+        self.table: FunctionTable = inner.table
+        self.inner: VjpCall = inner
+        self.rows: Rows = Rows(self, batch, dims)
+
+    def run(self, inputs: Arrays) -> Arrays:
+        rows = self.rows.around(*inputs)
+        return [rows.front(v) for v in self.inner.run(rows.of(inputs))]
+
+    def forward(self, inputs: Arrays, wanted: Sequence[bool]) -> Forward:
+        rows = self.rows.around(*inputs)
+        found = self.inner.forward(rows.of(inputs), wanted)
+        outputs = [rows.front(v) for v in found.outputs]
+        if rows.outer is not None:
+            check_closed(self, rows.outer, found.saved)
+        dims = [rows.batch.dim_of(v) for v in found.saved]
+        return Forward(
+            outputs, [rows.batch.lower(v) for v in found.saved], (dims, found.rest)
+        )
+
+    def backward(self, saved: Arrays, rest: Any, cotangents: Arrays) -> Arrays:
+        rows = self.rows.around(*saved, *cotangents)
+        dims, inner_rest = rest
+        given = rows.of(cotangents, [0] * len(cotangents))
+        found = self.inner.backward(rows.of(saved, dims), inner_rest, given)
+        pairs = zip(found, self.rows.dims, strict=True)
+        return [rows.gradient(g, dim) for g, dim in pairs]
+
+
+class _BatchedJvp(JvpCall):
+    def __init__(
+        self, inner: JvpCall, batch: BatchInterpreter, dims: Sequence[int | None]
+    ) -> None:
+        self.table: FunctionTable = inner.table
+        self.inner: JvpCall = inner
+        self.rows: Rows = Rows(self, batch, dims)
+
+    def run(self, inputs: Arrays) -> Arrays:
+        rows = self.rows.around(*inputs)
+        return [rows.front(v) for v in self.inner.run(rows.of(inputs))]
+
+    def push(self, primals: Arrays, tangents: Arrays) -> tuple[Arrays, Arrays]:
+        rows = self.rows.around(*primals, *tangents)
+        outputs, moved = self.inner.push(rows.of(primals), rows.of(tangents))
+        return [rows.front(v) for v in outputs], [rows.front(t) for t in moved]

@@ -1,0 +1,253 @@
+"""checkpoint: run a function again for its gradient, instead of keeping values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from typing_extensions import ParamSpec
+
+from customop.arrays.kinds import is_traced
+from customop.arrays.pytree import flatten
+from customop.config import config
+from customop.errors import GradientError, check_function
+from customop.transforms.autograd.grad import pull_back
+from customop.transforms.autograd.interpreter import GradInterpreter
+from customop.transforms.batch import BatchInterpreter
+from customop.transforms.functions.call import (
+    Forward,
+    FunctionCall,
+    FunctionTable,
+    Rows,
+    enter,
+)
+from customop.transforms.functions.custom import Given
+from customop.transforms.functions.parts import moves
+from customop.transforms.generators import restored, sources, states_of
+from customop.transforms.jvp import jvp
+
+__all__ = ["checkpoint"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Arrays = Sequence[Any]
+Compute = Callable[[Arrays], Arrays]
+
+
+def checkpoint(fn: Callable[P, R]) -> Callable[P, R]:
+    """Make a function that keeps only its arguments for backward, and runs again there.
+
+    It takes less memory, and more time: `fn` runs twice. Use it for parts of a long
+    computation, such as the layers of a network.
+
+    Parameters
+    ----------
+    fn : callable
+        Takes and returns pytrees of arrays; computes the same each time.
+
+    Returns
+    -------
+    callable
+        Takes and returns what `fn` does.
+
+    Raises
+    ------
+    ArgumentError
+        If `fn` is not a function; from the function, if it writes its arguments.
+    GradientError
+        From the function: if it uses a traced value that is not an argument; from
+        backward, if it gives other values the second time.
+
+    Notes
+    -----
+    A generator of random numbers that `fn` is given, or names in its closure or globals,
+    starts from the same state the second time. Other sources of random numbers, and modes
+    such as `autocast` that are open only the first time, are noticed by the values.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> layer = co.checkpoint(lambda x: np.tanh(np.sin(x) ** 2))
+    >>> co.grad(lambda x: layer(layer(x)).sum())(np.array([0.0, 1.0]))
+    array([0.        , 0.48280044])
+    """
+    check_function("checkpoint", fn)
+    table = FunctionTable("checkpoint", fn)
+    call: Callable[..., Any] = fn
+
+    @wraps(fn)
+    def checkpointed(*args: P.args, **kwargs: P.kwargs) -> R:
+        leaves = flatten((args, kwargs))[0]
+        if not any(is_traced(v) for v in leaves):
+            return fn(*args, **kwargs)
+        given = Given(table, (args, kwargs))
+
+        def compute(inputs: Arrays) -> Arrays:
+            result = given.call(lambda args, kwargs: call(*args, **kwargs), inputs)
+            return given.outputs(result, inputs)
+
+        found = sources(fn, leaves)
+        outputs = enter(_Checkpoint(table, compute, found), given.arrays)
+        return given.result(outputs)  # type: ignore[no-any-return]  # as fn
+
+    return checkpointed
+
+
+class _Checkpoint(FunctionCall):
+    """One call. Its derivatives are functions with checkpoints too."""
+
+    def __init__(
+        self, table: FunctionTable, compute: Compute, generators: Sequence[Any] = ()
+    ) -> None:
+        self.table: FunctionTable = table
+        self.compute: Compute = compute
+        self.generators: Sequence[Any] = generators
+
+    def run(self, inputs: Arrays) -> Arrays:
+        return self.compute(inputs)
+
+    def forward(self, inputs: Arrays, wanted: Sequence[bool]) -> Forward:
+        states = states_of(self.generators)
+        outputs = enter(self, inputs)
+        marks = [_mark(y) for y in outputs] if config.checks != "never" else None
+        return Forward(outputs, inputs, (wanted, states, marks))
+
+    def backward(self, saved: Arrays, rest: Any, cotangents: Arrays) -> Arrays:
+        wanted, states, marks = rest
+        count = len(saved)
+        places = [i for i, g in enumerate(cotangents) if g is not None]
+
+        def compute(values: Arrays) -> Arrays:
+            given: list[Any] = [None] * len(cotangents)
+            for i, g in zip(places, values[count:], strict=True):
+                given[i] = g
+            with restored(states):
+                outputs, grads = self._pulled(values[:count], wanted, given)
+            self._check_same(marks, outputs)
+            return grads
+
+        arrays = [*saved, *(cotangents[i] for i in places)]
+        found = iter(enter(_Checkpoint(self.table, compute), arrays))
+        return [next(found) if w else None for w in wanted]
+
+    def _pulled(
+        self, inputs: Arrays, wanted: Sequence[bool], cotangents: Arrays
+    ) -> tuple[Arrays, Arrays]:
+        """The outputs, and gradients of the wanted inputs."""
+
+        def moving(*values: Any) -> list[Any]:
+            return list(self.run(_replaced(inputs, wanted, values)))
+
+        interpreter = GradInterpreter()
+        interpreter.title = self.table.qualname
+        at = tuple([x for x, w in zip(inputs, wanted, strict=True) if w])
+        outputs, pullback, _ = pull_back(interpreter, moving, at)
+        pairs = zip(cotangents, outputs, strict=True)
+        return outputs, pullback([_zeros(y) if g is None else g for g, y in pairs])
+
+    def push(self, primals: Arrays, tangents: Arrays) -> tuple[Arrays, Arrays]:
+        wanted = [t is not None for t in tangents]
+        count, numbers = len(primals), [0]
+
+        def compute(values: Arrays) -> Arrays:
+            def moving(*moved: Any) -> list[Any]:
+                return list(self.run(_replaced(values[:count], wanted, moved)))
+
+            at = tuple([x for x, w in zip(values[:count], wanted, strict=True) if w])
+            push: Any = jvp
+            outputs, pushed = push(moving, at, tuple(values[count:]))
+            numbers[0] = len(outputs)
+            return [*outputs, *pushed]
+
+        arrays = [*primals, *(t for t in tangents if t is not None)]
+        found = enter(_Checkpoint(self.table, compute, self.generators), arrays)
+        outputs, pushed = found[: numbers[0]], found[numbers[0] :]
+        pairs = zip(outputs, pushed, strict=True)
+        return outputs, [t if moves(y) else None for y, t in pairs]
+
+    def batched(
+        self, batch: BatchInterpreter, dims: Sequence[int | None]
+    ) -> FunctionCall:
+        of_batch = Rows(self, batch, dims)
+
+        def compute(inputs: Arrays) -> Arrays:
+            rows = of_batch.around(*inputs)
+            return [rows.front(v) for v in self.run(rows.of(inputs))]
+
+        return _Checkpoint(self.table, compute, self.generators)
+
+    # ---- the same values twice ----
+
+    def _check_same(self, marks: Any, outputs: Arrays) -> None:
+        """Raise where the function gives other values than the first time."""
+        if marks is None:
+            return
+        again = [_mark(y) for y in outputs]
+        if len(marks) != len(again) or not all(map(_is_same, marks, again)):
+            raise self.table.error(
+                GradientError,
+                " gives other values the second time, when backward runs it again",
+                f"defined at {self.table.definition.place}",
+                do="pass the np.random.Generator that it draws from as an argument, and"
+                " open modes such as autocast inside it",
+                parameter=None,
+            )
+
+
+def _replaced(inputs: Arrays, wanted: Sequence[bool], values: Arrays) -> list[Any]:
+    """Inputs with others in the wanted places."""
+    new = iter(values)
+    return [next(new) if w else x for x, w in zip(inputs, wanted, strict=True)]
+
+
+def _zeros(output: Any) -> Any:
+    return np.zeros(output.shape, output.dtype)
+
+
+# Elements of an output that are compared.
+_ELEMENTS = 64
+
+
+class _Mark(NamedTuple):
+    """What is compared of an output."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    # The tracers around the array, whose elements are compared only below the same ones.
+    around: tuple[Any, ...]
+    elements: Any
+
+
+def _mark(output: Any) -> _Mark:
+    """What to compare of an output; of its elements, only some."""
+    value, around = output, []
+    while is_traced(value):
+        around.append((type(value), getattr(value, "dim", None)))
+        value = value.below
+    elements = None
+    if isinstance(value, np.ndarray | np.generic):
+        array = np.asarray(value)
+        around.append(array.shape)
+        elements = array.flat[:: max(1, array.size // _ELEMENTS)].copy()
+    return _Mark(tuple(output.shape), output.dtype, tuple(around), elements)
+
+
+def _is_same(first: _Mark, second: _Mark) -> bool:
+    """Whether marks agree but for rounding, which may differ with the place in memory."""
+    if first[:2] != second[:2]:
+        return False
+    a, b = first.elements, second.elements
+    if (
+        a is None
+        or b is None
+        or first.around != second.around
+        or a.dtype.kind not in "fc"
+    ):
+        return True
+    most = math.sqrt(float(np.finfo(a.dtype).eps))
+    scale = float(np.max(np.abs(a), initial=0.0, where=np.isfinite(a)))
+    return np.allclose(a, b, most, most * scale, equal_nan=True)

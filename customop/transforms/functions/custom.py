@@ -1,0 +1,546 @@
+"""custom_vjp and custom_jvp: plain functions with derivatives written by hand."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, update_wrapper
+from operator import index
+from types import MethodType
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from typing_extensions import ParamSpec
+
+from customop.arrays.describe import show
+from customop.arrays.kinds import is_array, is_traced
+from customop.arrays.numpy_protocol import call_numpy
+from customop.arrays.pytree import flatten, spread
+from customop.errors import (
+    ArgumentError,
+    GradientError,
+    MissingRuleError,
+    RegistrationError,
+    check_function,
+    place,
+)
+from customop.transforms.functions.call import (
+    Forward,
+    FunctionCall,
+    FunctionTable,
+    JvpCall,
+    VjpCall,
+    enter,
+)
+from customop.transforms.functions.parts import Parts, moves, own, sealed_inputs
+from customop.transforms.values import as_tangent
+
+__all__ = ["CustomFunction", "Given", "custom_jvp", "custom_vjp", "unwritten_inputs"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+FnT = TypeVar("FnT", bound=Callable[..., Any])
+
+Arrays = Sequence[Any]
+
+
+# ---- the arguments of a call ----
+
+
+class Given:
+    """The arguments of one call, and what it returned."""
+
+    __slots__ = ("parts", "results", "table")
+
+    def __init__(self, table: FunctionTable, args: Sequence[Any]) -> None:
+        self.table: FunctionTable = table
+        self.parts: Parts
+        self.parts = Parts(tuple(args))
+        # Filled when the function has run.
+        self.results: Parts | None = None
+
+    @property
+    def arrays(self) -> list[Any]:
+        """The arrays among the arguments."""
+        return [self.parts.leaves[i] for i in self.parts.at]
+
+    def call(self, fn: Callable[..., Any], inputs: Arrays) -> Any:
+        """Call a function with other arrays, which it cannot write."""
+        with unwritten_inputs(self.table):
+            return fn(*self.parts.tree(sealed_inputs(inputs)))
+
+    def outputs(self, result: Any, inputs: Arrays) -> list[Any]:
+        """The arrays of a result, each an array of its own."""
+        self.results, arrays = Parts.of(result)
+        return own(arrays, inputs)
+
+    def result(self, outputs: Arrays) -> Any:
+        """The result with other arrays."""
+        assert self.results is not None
+        return self.results.tree(outputs)
+
+
+@contextmanager
+def unwritten_inputs(table: FunctionTable) -> Iterator[None]:
+    """Explain the error of NumPy for an argument that is written in place."""
+    try:
+        yield
+    except ValueError as error:
+        if "read-only" not in str(error):
+            raise
+        raise table.error(
+            ArgumentError,
+            " writes its argument in place",
+            f"defined at {table.definition.place}",
+            do="write a copy: x = x.copy()",
+            parameter=None,
+        ) from error
+
+
+# ---- what both decorators share ----
+
+
+class CustomFunction(ABC, Generic[P, R]):
+    """A function with derivatives written by hand."""
+
+    title = ""
+
+    def __init__(
+        self, fn: Callable[P, R], nondiff_argnums: int | Sequence[int] = ()
+    ) -> None:
+        check_function(self.title, fn)
+        self.fn: Callable[P, R] = fn
+        self.table: FunctionTable = FunctionTable(self.title, fn)
+        self.nondiff_argnums: tuple[int, ...] = _argnums(self.title, nondiff_argnums)
+        update_wrapper(self, fn)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function; transforms use its own rules."""
+        if not any(is_traced(v) for v in flatten((args, kwargs))[0]):
+            return self.fn(*args, **kwargs)
+        values = self._positional(args, kwargs)
+        at = self._constant_places(len(values))
+        constants = {i: self._constant(values[i], i) for i in at}
+        moving = [value for i, value in enumerate(values) if i not in constants]
+        given = Given(self.table, moving)
+        outputs = enter(self._called(given, constants), given.arrays)
+        return given.result(outputs)  # type: ignore[no-any-return]  # as fn
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    @abstractmethod
+    def _called(self, given: Given, constants: dict[int, Any]) -> FunctionCall:
+        """The call, as transforms handle it."""
+
+    def _positional(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+        """All arguments by position, because rules take them so."""
+        signature = _signature(self.fn)
+        if signature is None and not kwargs:
+            return list(args)
+        bound = (signature or inspect.signature(self.fn)).bind(*args, **kwargs)
+        if bound.kwargs:
+            raise self.table.error(
+                ArgumentError,
+                f" has the keyword-only argument '{next(iter(bound.kwargs))}', which its"
+                " rules cannot take",
+                f"defined at {self.table.definition.place}",
+                do="make it an argument by position",
+                parameter=None,
+            )
+        bound.apply_defaults()
+        return list(bound.args)
+
+    def _constant_places(self, count: int) -> list[int]:
+        found = [i + count if i < 0 else i for i in self.nondiff_argnums]
+        return sorted(i for i in found if 0 <= i < count)
+
+    def _constant(self, value: Any, at: int) -> Any:
+        if any(is_traced(v) for v in flatten(value)[0]):
+            raise self.table.error(
+                ArgumentError,
+                f" gets a traced value for argument {at}, which is in nondiff_argnums",
+                f"defined at {self.table.definition.place}",
+                do="leave it out of nondiff_argnums, and give it no gradient in the rule",
+                parameter=None,
+            )
+        return value
+
+    def missing(self, method: str) -> MissingRuleError:
+        """The error for a derivative without a rule."""
+        return self.table.error(
+            MissingRuleError,
+            " has no rule for derivatives",
+            f"defined at {self.table.definition.place}",
+            do=f"register one: {self.table.name}.{method}",
+            parameter=None,
+        )
+
+
+@lru_cache(maxsize=256)
+def _signature(fn: Callable[..., Any]) -> inspect.Signature | None:
+    """The signature of a function; None for one in C that does not have one."""
+    try:
+        return inspect.signature(fn)
+    except ValueError:
+        return None
+
+
+def _argnums(title: str, given: Any) -> tuple[int, ...]:
+    try:
+        return (index(given),)
+    except TypeError:
+        pass
+    try:
+        return tuple(index(i) for i in given)
+    except TypeError:
+        raise RegistrationError(
+            f"{title}: nondiff_argnums={given!r} must be an int or a sequence of ints",
+            do="write nondiff_argnums=(0,)",
+        ) from None
+
+
+def _with_constants(args: Sequence[Any], constants: dict[int, Any]) -> list[Any]:
+    """All arguments in order, from those that move and the others."""
+    found = list(args)
+    for i in sorted(constants):
+        found.insert(i, constants[i])
+    return found
+
+
+# ---- reverse mode by hand ----
+
+
+class custom_vjp(CustomFunction[P, R]):  # noqa: N801  # JAX's name
+    """Give a plain function a gradient of its own.
+
+    Parameters
+    ----------
+    fn : callable
+        Takes and returns pytrees of arrays.
+    nondiff_argnums : int or sequence of int
+        Positions of arguments that are not differentiated, such as functions. They may
+        not hold traced values, and come first among the arguments of `bwd`.
+
+    Attributes
+    ----------
+    fn : callable
+        As given.
+    nondiff_argnums : tuple of int
+        As given.
+
+    Notes
+    -----
+    Use it where the gradient that follows from the operators inside `fn` is not wanted:
+    it is unstable, it is slow, or another one is meant. For code that transforms cannot
+    see into, such as a C library, make an operator with `custom_op`.
+
+    The function may not write its arguments in place, and under a transform its results
+    are arrays of their own. A traced value that is not an argument is an error if it
+    belongs to the transform that needs the gradient. Forward mode uses the transpose of
+    `bwd`. The names and forms are JAX's.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_vjp
+    ... def clipped(x, limit):
+    ...     return x * 1.0
+    >>> def fwd(x, limit):
+    ...     return clipped(x, limit), limit
+    >>> def bwd(limit, g):
+    ...     return np.clip(g, -limit, limit), None
+    >>> clipped.defvjp(fwd, bwd)
+    >>> co.grad(lambda x: (100.0 * clipped(x, 1.0)).sum())(np.ones(2))
+    array([1., 1.])
+    """
+
+    title = "custom_vjp"
+
+    def __init__(
+        self, fn: Callable[P, R], nondiff_argnums: int | Sequence[int] = ()
+    ) -> None:
+        super().__init__(fn, nondiff_argnums)
+        self.fwd: Callable[..., Any] | None = None
+        self.bwd: Callable[..., Any] | None = None
+
+    def defvjp(self, fwd: Callable[P, tuple[R, Any]], bwd: Callable[..., Any]) -> None:
+        """Register the two halves of the gradient.
+
+        Parameters
+        ----------
+        fwd : callable
+            Takes the arguments of the function; returns ``(output, residuals)``. The
+            residuals are any pytree, and go to `bwd`.
+        bwd : callable
+            ``bwd(residuals, g)``, where `g` is the gradient of the output, nested as the
+            output; returns a tuple with a gradient for each argument, None for zero.
+            Arguments in `nondiff_argnums` come first, and have no gradient.
+
+        Raises
+        ------
+        ArgumentError
+            If either is not a function.
+        """
+        check_function("defvjp", fwd)
+        check_function("defvjp", bwd)
+        self.fwd, self.bwd = fwd, bwd
+
+    def _called(self, given: Given, constants: dict[int, Any]) -> FunctionCall:
+        return _VjpOfUser(self, given, constants)
+
+
+class _VjpOfUser(VjpCall):
+    def __init__(
+        self, custom: custom_vjp[..., Any], given: Given, constants: dict[int, Any]
+    ) -> None:
+        self.table: FunctionTable = custom.table
+        self.custom: custom_vjp[..., Any] = custom
+        self.given: Given = given
+        self.constants: dict[int, Any] = constants
+
+    def _all(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args: fn(*_with_constants(args, self.constants))
+
+    def run(self, inputs: Arrays) -> Arrays:
+        result = self.given.call(self._all(self.custom.fn), inputs)
+        return self.given.outputs(result, inputs)
+
+    def forward(self, inputs: Arrays, wanted: Sequence[bool]) -> Forward:
+        if self.custom.fwd is None:
+            raise self.custom.missing("defvjp(fwd, bwd)")
+        found = self.given.call(self._all(self.custom.fwd), inputs)
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise self._wrong(self.custom.fwd, f"fwd returned {show(found)}", _PAIR)
+        outputs = self.given.outputs(found[0], inputs)
+        residuals, saved = Parts.of(found[1])
+        return Forward(outputs, saved, (residuals, self.given.results, wanted))
+
+    def backward(self, saved: Arrays, rest: Any, cotangents: Arrays) -> Arrays:
+        residuals, results, wanted = rest
+        assert self.custom.bwd is not None
+        first = [self.constants[i] for i in sorted(self.constants)]
+        with unwritten_inputs(self.table):
+            grads = self.custom.bwd(
+                *first,
+                residuals.tree(sealed_inputs(saved)),
+                results.beside(_sealed_or_none(cotangents)),
+            )
+        return self._gradients(grads, wanted)
+
+    def _gradients(self, grads: Any, wanted: Sequence[bool]) -> list[Any]:
+        """The gradients one by one; raise unless they fit the arguments."""
+        parts = self.given.parts
+        tree = parts.tree(self.given.arrays)
+        bwd: Any = self.custom.bwd
+        if not isinstance(grads, tuple | list) or len(grads) != len(tree):
+            seen = (
+                f"{len(grads)} gradients" if isinstance(grads, tuple) else show(grads)
+            )
+            raise self._wrong(
+                bwd, f"bwd returned {seen} for {len(tree)} arguments", _TUPLE
+            )
+        try:
+            leaves = spread(tuple(grads), tree)
+        except ValueError:
+            what = "bwd returned gradients that are not nested as the arguments"
+            raise self._wrong(bwd, what, _TUPLE) from None
+        found = []
+        for i, like, is_wanted in zip(parts.at, self.given.arrays, wanted, strict=True):
+            g = leaves[i]
+            what = f"{self.table.qualname}: gradient {i} of bwd"
+            found.append(
+                as_tangent(g, like, what) if is_wanted and g is not None else None
+            )
+        return found
+
+    def _wrong(self, fn: Callable[..., Any], what: str, do: str) -> GradientError:
+        return GradientError(
+            f"{self.table.qualname}: {what}", f"rule at {place(fn)}", do=do
+        )
+
+
+_PAIR = "return (output, residuals)"
+_TUPLE = "return a tuple with a gradient for each argument, None for zero"
+
+
+def _sealed_or_none(values: Arrays) -> list[Any]:
+    return [None if v is None else sealed_inputs([v])[0] for v in values]
+
+
+# ---- forward mode by hand ----
+
+
+class custom_jvp(CustomFunction[P, R]):  # noqa: N801  # JAX's name
+    """Give a plain function a derivative of its own, by a rule for tangents.
+
+    Parameters
+    ----------
+    fn : callable
+        Takes and returns pytrees of arrays.
+    nondiff_argnums : int or sequence of int
+        Positions of arguments that are not differentiated, such as functions. They may
+        not hold traced values, and come first among the arguments of the rule.
+
+    Attributes
+    ----------
+    fn : callable
+        As given.
+    nondiff_argnums : tuple of int
+        As given.
+
+    Notes
+    -----
+    Gradients use the transpose of the rule, whose tangent must be linear in the tangents
+    that it is given. What `custom_vjp` says of arguments and results holds here too. The
+    names and forms are JAX's.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> @co.custom_jvp
+    ... def log1pexp(x):
+    ...     return np.log(1.0 + np.exp(x))
+    >>> @log1pexp.defjvp
+    ... def _(primals, tangents):
+    ...     (x,), (t,) = primals, tangents
+    ...     return log1pexp(x), (1.0 - 1.0 / (1.0 + np.exp(x))) * t
+    >>> co.grad(log1pexp)(np.array(0.0))
+    np.float64(0.5)
+    """
+
+    title = "custom_jvp"
+
+    def __init__(
+        self, fn: Callable[P, R], nondiff_argnums: int | Sequence[int] = ()
+    ) -> None:
+        super().__init__(fn, nondiff_argnums)
+        self.jvp: Callable[..., Any] | None = None
+
+    def defjvp(self, jvp: FnT) -> FnT:
+        """Register the rule.
+
+        Parameters
+        ----------
+        jvp : callable
+            ``jvp(primals, tangents)``, two tuples; returns ``(output, tangent)``. The
+            tangent of an argument is zeros where it does not move, 0.0 for a number or
+            an array of integers, and None for any other value. Arguments in
+            `nondiff_argnums` come first.
+
+        Returns
+        -------
+        callable
+            The rule, so that this can be used as a decorator.
+
+        Raises
+        ------
+        ArgumentError
+            If it is not a function.
+        """
+        check_function("defjvp", jvp)
+        self.jvp = jvp
+        return jvp
+
+    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
+        """Register a rule for each argument of a function with one output.
+
+        Parameters
+        ----------
+        *jvps : callable or None
+            ``jvp(t, out, *args)``: the tangent of the output, for the tangent `t` of this
+            argument. None where the derivative is zero.
+
+        Raises
+        ------
+        ArgumentError
+            If one is not a function.
+        RegistrationError
+            If some arguments are in `nondiff_argnums`.
+        """
+        for fn in jvps:
+            if fn is not None:
+                check_function("defjvps", fn)
+        if self.nondiff_argnums:
+            raise RegistrationError(
+                f"{self.table.qualname}: defjvps does not take nondiff_argnums",
+                do="register one rule by defjvp",
+            )
+
+        call: Any = self  # with tracers, which are not of the types in P
+
+        def jvp(primals: Any, tangents: Any) -> Any:
+            out = call(*primals)
+            total = call_numpy(np.zeros_like, out)
+            for fn, t in zip(jvps, tangents, strict=True):
+                if fn is not None and is_array(t):
+                    total = total + fn(t, out, *primals)
+            return out, total
+
+        self.jvp = jvp
+
+    def _called(self, given: Given, constants: dict[int, Any]) -> FunctionCall:
+        return _JvpOfUser(self, given, constants)
+
+
+class _JvpOfUser(JvpCall):
+    def __init__(
+        self, custom: custom_jvp[..., Any], given: Given, constants: dict[int, Any]
+    ) -> None:
+        self.table: FunctionTable = custom.table
+        self.custom: custom_jvp[..., Any] = custom
+        self.given: Given = given
+        self.constants: dict[int, Any] = constants
+
+    def run(self, inputs: Arrays) -> Arrays:
+        def run(*args: Any) -> Any:
+            return self.custom.fn(*_with_constants(args, self.constants))
+
+        return self.given.outputs(self.given.call(run, inputs), inputs)
+
+    def push(self, primals: Arrays, tangents: Arrays) -> tuple[Arrays, Arrays]:
+        rule = self.custom.jvp
+        if rule is None:
+            raise self.custom.missing("defjvp(rule)")
+        first = [self.constants[i] for i in sorted(self.constants)]
+        directions = self.given.parts.beside(
+            [_direction(t, x) for t, x in zip(tangents, primals, strict=True)]
+        )
+        found = self.given.call(lambda *args: rule(*first, args, directions), primals)
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise self._wrong(f"returned {show(found)}", "return (output, tangent)")
+        outputs = self.given.outputs(found[0], primals)
+        return outputs, self._tangents(outputs, found[1])
+
+    def _tangents(self, outputs: Arrays, tangent: Any) -> list[Any]:
+        """The tangents one by one; raise unless they fit the outputs."""
+        results = self.given.results
+        assert results is not None
+        try:
+            leaves = spread(tangent, results.tree(outputs))
+        except ValueError:
+            what = "returned a tangent that is not nested as the output"
+            raise self._wrong(what, "return a tangent for each output") from None
+        found = []
+        for i, out in zip(results.at, outputs, strict=True):
+            t = leaves[i]
+            what = f"{self.table.qualname}: tangent of output {i}"
+            found.append(
+                as_tangent(t, out, what) if moves(out) and t is not None else None
+            )
+        return found
+
+    def _wrong(self, what: str, do: str) -> GradientError:
+        rule: Any = self.custom.jvp
+        return GradientError(
+            f"{self.table.qualname}: the rule {what}", f"rule at {place(rule)}", do=do
+        )
+
+
+def _direction(tangent: Any, primal: Any) -> Any:
+    """A tangent as rules get it: zeros where an array of floats does not move."""
+    if tangent is None:
+        return call_numpy(np.zeros_like, primal) if moves(primal) else None
+    return sealed_inputs([tangent])[0]
