@@ -20,6 +20,8 @@ MODULES: dict[str, str] = {
     "create": "full_like zeros_like ones_like empty_like zeros ones empty full eye",
     "differences": "diff ediff1d gradient trapezoid unwrap cross",
     "edit": "delete insert resize trim_zeros extract block",
+    "determinant": "linalg.det linalg.slogdet",
+    "eigen": "linalg.eigh linalg.eigvalsh linalg.eig linalg.eigvals",
     "einsum": "einsum",
     "elementwise": "add subtract multiply divide negative positive square reciprocal"
     " sqrt cbrt conjugate copysign ldexp nextafter heaviside power float_power remainder"
@@ -38,7 +40,9 @@ MODULES: dict[str, str] = {
     " array_split hsplit vsplit dsplit unstack",
     "keys": "_operator.getitem _operator.setitem take take_along_axis compress diagonal"
     " diag diagflat trace",
+    "least_squares": "linalg.pinv linalg.lstsq linalg.matrix_rank linalg.cond",
     "masked": "",
+    "matrices": "",
     "norms": "linalg.norm",
     "pad": "pad tile repeat",
     "pairs": "modf frexp divmod",
@@ -57,9 +61,13 @@ MODULES: dict[str, str] = {
     " meshgrid ndim shape iscomplexobj isrealobj size result_type",
     "shares": "",
     "signal": "convolve correlate",
+    "singular": "linalg.svd linalg.svdvals",
+    "solve": "linalg.inv linalg.solve linalg.matrix_power linalg.tensorsolve"
+    " linalg.tensorinv",
     "sort": "argmax argmin sort argsort",
     "special": "sinc i0 angle nan_to_num real_if_close",
     "statistics": "var std count_nonzero ptp average median nansum nanmean",
+    "triangles": "linalg.cholesky linalg.qr",
     "ufunc_methods": ".reduce .accumulate .reduceat .outer",
     "write": "",
     "writers": "copyto putmask place put fill_diagonal put_along_axis .at",

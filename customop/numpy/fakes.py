@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -10,7 +11,14 @@ import numpy as np
 
 from customop import FakeArray, fake_like
 
-__all__ = ["device_of", "fake_of_ufunc", "keep_order", "result_dtype", "view_of"]
+__all__ = [
+    "device_of",
+    "fake_of_ufunc",
+    "keep_order",
+    "result_dtype",
+    "stack_strides",
+    "view_of",
+]
 
 
 def device_of(x: Any) -> str:
@@ -85,3 +93,21 @@ def _axis_order(
 def _votes(a: int, b: int, strides: Sequence[tuple[int, ...]]) -> list[bool]:
     """For each operand with strides along both axes, whether `a` lies inside `b`."""
     return [abs(s[a]) < abs(s[b]) for s in strides if s[a] and s[b]]
+
+
+def stack_strides(
+    operands: Sequence[Any], ranks: Sequence[int], core: Sequence[int], dtype: Any
+) -> list[int]:
+    """Strides of a result of a generalized ufunc, whose own axes are `core`.
+
+    These are in C order; the axes before them are in the order of those of the operands,
+    whose last `ranks` axes are their own. Source: NumPy 2.4.
+    """
+    batches = []
+    for x, rank in zip(operands, ranks, strict=True):
+        count = max(len(x.shape) - rank, 0)
+        batches.append(FakeArray(x.shape[:count], dtype, x.strides[:count]))
+    outer = keep_order(batches, dtype).strides
+    size = max(math.prod(core), 1)
+    inner = FakeArray(core, dtype).strides
+    return [*(stride * size for stride in outer), *inner]

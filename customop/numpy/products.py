@@ -18,7 +18,7 @@ from customop import (
     register_numpy_function,
 )
 from customop.numpy.arguments import listed_axes, shape_of
-from customop.numpy.fakes import keep_order, result_dtype
+from customop.numpy.fakes import result_dtype, stack_strides
 from customop.numpy.rules import fit, is_complex, padded_rows, sum_of
 
 __all__: list[str] = []
@@ -41,24 +41,10 @@ def _(x1: Any, x2: Any) -> FakeArray:
     device = fake_like(x1).device
     if max(len(x1.shape), len(x2.shape)) < 4:
         return FakeArray(shape, dtype, device=device)
-    return FakeArray(shape, dtype, _matmul_strides(x1, x2, shape, dtype), device)
-
-
-def _matmul_strides(x1: Any, x2: Any, shape: Sequence[int], dtype: Any) -> list[int]:
-    """Strides of a product: matrices are in C order, batches in that of the factors.
-
-    Source: the iterator of generalized ufuncs, NumPy 2.4.
-    """
-    ranks = [max(len(x.shape) - 2, 0) for x in (x1, x2)]
-    batches = [
-        FakeArray(x.shape[:rank], dtype, x.strides[:rank])
-        for x, rank in zip((x1, x2), ranks, strict=True)
-    ]
-    outer = keep_order(batches, dtype).strides
-    core = shape[len(outer) :]
-    size = max(math.prod(core), 1)
-    inner = FakeArray(core, dtype).strides
-    return [*(stride * size for stride in outer), *inner]
+    # The axes of the product itself come after those of the batch.
+    batch = max(len(x1.shape), len(x2.shape)) - 2
+    strides = stack_strides([x1, x2], [2, 2], shape[batch:], dtype)
+    return FakeArray(shape, dtype, strides, device)
 
 
 def _matmul_shape(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:

@@ -312,11 +312,11 @@ VALUES: Table = {
         "  do: wrap it with custom_op, then register_numpy_function(np.is_busday, op); or pass stop_gradient(x) to use the value alone",
     ),
     "function without an operator on a fake array": (
-        lambda: np.linalg.svd(G),
+        lambda: np.roots(G),
         co.MissingRuleError,
         NotImplementedError,
-        "np.linalg.svd has no operator, so it cannot see traced or fake arrays\n"
-        "  do: wrap it with custom_op, then register_numpy_function(np.linalg.svd, op); or pass stop_gradient(x) to use the value alone",
+        "np.roots has no operator, so it cannot see traced or fake arrays\n"
+        "  do: wrap it with custom_op, then register_numpy_function(np.roots, op); or pass stop_gradient(x) to use the value alone",
     ),
     "ufunc method without an operator": (
         lambda: graded(np.frompyfunc(max, 2, 1).accumulate),

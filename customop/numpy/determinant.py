@@ -1,0 +1,242 @@
+"""Determinants: det, slogdet.
+
+The gradient of a determinant is the matrix of cofactors, also where the matrix is
+singular. That of ``slogdet`` is the inverse, so there NumPy raises LinAlgError. Source:
+Magnus and Neudecker, "Matrix differential calculus", 3rd ed., sections 8.3 and 8.6.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from customop import (
+    FakeArray,
+    Operator,
+    custom_op,
+    jvp,
+    partials,
+    register_numpy_function,
+    vjp,
+)
+from customop.numpy.matrices import (
+    adjoint,
+    batch_matrices,
+    check_square,
+    column,
+    diagonal,
+    linalg_dtype,
+    real_dtype,
+    stack_of,
+    transposed,
+)
+from customop.numpy.rules import batch_first, fit, is_complex, numpy_operator
+
+__all__: list[str] = []
+
+# ---- cofactors: the gradient of a determinant ----
+
+
+def _regular(a: Any) -> Any:
+    """The inverses, or None if one of the matrices is too near to a singular one."""
+    try:
+        inverse = np.linalg.inv(a)
+    except np.linalg.LinAlgError:
+        return None
+    size = np.absolute(a).sum(axis=(-2, -1)) * np.absolute(inverse).sum(axis=(-2, -1))
+    # The error of the inverse relative to its size, 1e-8 for double precision.
+    is_far = np.less(size, np.finfo(inverse.dtype).eps ** -0.5)
+    return inverse if is_far.all() else None
+
+
+def _wide(x: Any) -> Any:
+    """Numbers of each matrix, to multiply the matrices with."""
+    return np.expand_dims(x, (-2, -1))
+
+
+def _others(s: Any) -> Any:
+    """For each element of a vector the product of all others."""
+    one = np.ones_like(s[..., :1])
+    before = np.cumprod(np.concatenate([one, s[..., :-1]], -1), -1)
+    after = np.cumprod(np.concatenate([one, s[..., :0:-1]], -1), -1)
+    return before * after[..., ::-1]
+
+
+def _turns(u: Any, vh: Any) -> Any:
+    return _wide(np.linalg.det(u) * np.linalg.det(vh))
+
+
+def _cofactors_kernel(a: Any) -> Any:
+    if not a.shape[-1]:
+        return a.copy()
+    inverse = _regular(a)
+    if inverse is not None:
+        return _wide(np.linalg.det(a)) * transposed(inverse).copy()
+    # The adjugate of a product is the product of the adjugates.
+    u, s, vh = np.linalg.svd(a)
+    found = np.matmul(u.conj() * _others(s)[..., None, :], vh.conj())
+    return _turns(u, vh) * found
+
+
+def _moved_kernel(a: Any, t: Any) -> Any:
+    if not a.shape[-1]:
+        return t.copy()
+    inverse = _regular(a)
+    if inverse is not None:
+        return _moved(np.linalg.det(a), inverse, t).copy()
+    u, s, vh = np.linalg.svd(a)
+    inner = np.matmul(np.matmul(adjoint(u), t), adjoint(vh))
+    # Element (i, j): the product of all singular values but those two.
+    count = s.shape[-1]
+    is_one = np.eye(count, dtype=bool)
+    pairs = _others(np.where(is_one, 1.0, s[..., None, :]).astype(s.dtype))
+    pairs = np.where(is_one, 0.0, pairs).astype(s.dtype)
+    core = np.where(is_one, np.matmul(pairs, column(diagonal(inner))), -pairs * inner)
+    found = np.matmul(np.matmul(adjoint(vh), core), adjoint(u))
+    return transposed(_turns(u, vh) * found).copy()
+
+
+def _moved(size: Any, inverse: Any, t: Any) -> Any:
+    """Change of the cofactors of regular matrices, for their determinants and inverses."""
+    turned = np.matmul(inverse, t)
+    total = _wide(np.sum(diagonal(turned), -1))
+    change = total * inverse - np.matmul(turned, inverse)
+    return transposed(_wide(size) * change)
+
+
+def _moved_regular(a: Any, t: Any) -> Any:
+    return _moved(np.linalg.det(a), np.linalg.inv(a), t)
+
+
+cofactors: Operator[..., Any] = numpy_operator(
+    "cofactors", "(Array a) -> Array", _cofactors_kernel
+)
+# The derivative of the cofactors of a in the direction t. It is symmetric: with a third
+# matrix g, sum(g * moved(a, t)) == sum(t * moved(a, g)).
+moved_cofactors: Operator[..., Any] = numpy_operator(
+    "moved_cofactors", "(Array a, Array t) -> Array", _moved_kernel
+)
+
+cofactors.register_fake(lambda a: stack_of(a, a.shape[-2:], a.dtype))
+cofactors.register_vmap(batch_matrices("det", cofactors))
+cofactors.register_autograd(partials({"a": lambda g, a: moved_cofactors(a, g)}))
+
+
+@cofactors.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (a,), (t,) = primals, tangents
+    return cofactors(a), moved_cofactors(a, t)
+
+
+@moved_cofactors.register_fake
+def _(a: Any, t: Any) -> FakeArray:
+    return stack_of(a, a.shape[-2:], np.result_type(a.dtype, t.dtype))
+
+
+@moved_cofactors.register_vmap
+def _(info: Any, in_dims: Any, a: Any, t: Any) -> Any:
+    rows_a, rows_t = (
+        batch_first(x, dim, info.batch_size)
+        for x, dim in zip((a, t), in_dims, strict=True)
+    )
+    return moved_cofactors(rows_a, rows_t), 0
+
+
+def _by_matrix(g: Any, a: Any, t: Any) -> Any:
+    _, pullback = vjp(lambda x: _moved_regular(x, t), a)
+    return pullback(g)[0]
+
+
+moved_cofactors.register_autograd(
+    partials({"a": _by_matrix, "t": lambda g, a: moved_cofactors(a, g)})
+)
+
+
+@moved_cofactors.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (a, t), (ta, tt) = primals, tangents
+    parts = [] if tt is None else [moved_cofactors(a, tt)]
+    if ta is not None:
+        parts.append(jvp(lambda x: _moved_regular(x, t), (a,), (ta,))[1])
+    return moved_cofactors(a, t), sum(parts[1:], parts[0])
+
+
+# ---- det ----
+
+
+@custom_op("np::det", mutates_args=(), schema="(Array a) -> Array")
+def det(a: Any) -> Any:
+    return np.linalg.det(a)
+
+
+register_numpy_function(np.linalg.det, det)
+
+
+@det.register_fake
+def _(a: Any) -> FakeArray:
+    check_square("det", a.shape)
+    return stack_of(a, (), linalg_dtype(a))
+
+
+det.register_vmap(batch_matrices("det", det))
+det.register_autograd(partials({"a": lambda g, a: _wide(g) * cofactors(a)}))
+
+
+@det.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (a,), (t,) = primals, tangents
+    return det(a), np.sum(cofactors(a) * t, axis=(-2, -1))
+
+
+# ---- slogdet ----
+
+
+@custom_op(
+    "np::slogdet",
+    mutates_args=(),
+    schema="(Array a) -> (Array sign, Array logabsdet)",
+)
+def slogdet(a: Any) -> Any:
+    return tuple(np.linalg.slogdet(a))
+
+
+_Slogdet = type(np.linalg.slogdet(np.eye(1)))
+register_numpy_function(np.linalg.slogdet, lambda a: _Slogdet(*slogdet(a)))
+
+
+@slogdet.register_fake
+def _(a: Any) -> tuple[FakeArray, FakeArray]:
+    check_square("slogdet", a.shape)
+    dtype = linalg_dtype(a)
+    return stack_of(a, (), dtype), stack_of(a, (), real_dtype(dtype))
+
+
+slogdet.register_vmap(batch_matrices("slogdet", slogdet, 2))
+
+
+def _note_slogdet(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(inputs[0], output[0])
+    ctx.set_materialize_grads(False)
+
+
+def _slogdet_backward(ctx: Any, by_sign: Any, by_log: Any) -> Any:
+    """With u = sum(inv(a).T * t): log|det| moves by Re u, the sign by i Im(u) sign."""
+    a, sign = ctx.saved_arrays
+    factor = 0.0 if by_log is None else _wide(by_log)
+    if by_sign is not None and is_complex(sign):
+        factor = factor + 1j * _wide(np.imag(by_sign * sign))
+    return fit(factor * transposed(np.linalg.inv(a)), a)
+
+
+slogdet.register_autograd(_slogdet_backward, setup_context=_note_slogdet)
+
+
+@slogdet.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (a,), (t,) = primals, tangents
+    sign, size = slogdet(a)
+    moved = np.sum(diagonal(np.linalg.solve(a, t)), -1)
+    if not is_complex(sign):
+        return (sign, size), (None, fit(moved, size))
+    return (sign, size), (fit(1j * np.imag(moved) * sign, sign), np.real(moved))
