@@ -13,40 +13,36 @@ from typing import Any
 import numpy as np
 
 from customop.errors import VmapError
+from customop.transforms.runs import Subject, is_watched, report
 
 __all__ = ["restored", "sources", "states_of", "watched"]
-
-# Codes whose first run is over, by identity: codes of different functions may be equal.
-_seen: dict[int, CodeType] = {}
 
 # Functions that are looked through for generators.
 _FUNCTIONS = 16
 
 
-def watched(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The function; before its code has run once, one that watches that run.
+def watched(fn: Callable[..., Any], subject: Subject, name: str) -> Callable[..., Any]:
+    """The function; one that watches its run, if `config.checks` wants that of it.
 
-    A run is watched once, as reading the states takes 1 us for each generator, and
-    30 us for a Mersenne Twister (NumPy 2.4).
+    Reading the states takes 1 us for each generator, and 30 us for a Mersenne Twister
+    (NumPy 2.4).
     """
-    code = getattr(fn, "__code__", None)
-    if code is None or id(code) in _seen:
+    if not is_watched(subject):
         return fn
+    is_sampled = subject.is_sampled
 
     @wraps(fn)
-    def first(*args: Any, **kwargs: Any) -> Any:
-        if id(code) in _seen:
-            return fn(*args, **kwargs)
+    def run(*args: Any, **kwargs: Any) -> Any:
         found = sources(fn, (*args, *kwargs.values()))
         before = [_state(source) for source in found]
         out = fn(*args, **kwargs)
         for source, state in zip(found, before, strict=True):
             if repr(_state(source)) != repr(state):
-                raise _drawn(name, source)
-        _seen[id(code)] = code
+                report(_drawn(name, source), is_sampled=is_sampled)
+        subject.note_watched()
         return out
 
-    return first
+    return run
 
 
 def _drawn(name: str, source: Any) -> VmapError:

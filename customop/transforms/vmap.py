@@ -20,6 +20,7 @@ from customop.errors import VmapError, check_function
 from customop.transforms.batch import BatchInterpreter, BatchTracer
 from customop.transforms.generators import watched
 from customop.transforms.randomness import Draws, RandomnessMode
+from customop.transforms.runs import subject_of
 from customop.transforms.values import unwritten
 
 __all__ = ["vmap"]
@@ -83,11 +84,14 @@ def vmap(
     """
     _check_settings(fn, randomness, chunk_size)
     name = getattr(fn, "__name__", "function")
-    run: Any = watched(fn, name) if randomness == "error" else fn
+    subject = subject_of(fn, "draws") if randomness == "error" else None
     is_short = type(in_dims) is type(out_dims) is int and in_dims == out_dims == 0
 
     @wraps(fn)
     def batched(*args: P.args, **kwargs: P.kwargs) -> R:
+        run: Any = fn
+        if subject is not None and not subject.is_bare:
+            run = watched(fn, subject, name)
         draws = Draws() if randomness == "same" else None
         if is_short and chunk_size is None and len(args) == 1 and not kwargs:
             x: Any = args[0]

@@ -18,9 +18,9 @@ from customop.core.contract.memory import copied
 from customop.errors import GradientError, check_function
 from customop.transforms.autograd.interpreter import GradInterpreter, interpreter_for
 from customop.transforms.autograd.node import Leaf
-from customop.transforms.autograd.runs import subject_of
 from customop.transforms.autograd.sweep import sweep
 from customop.transforms.autograd.tracer import GradTracer, end_of
+from customop.transforms.runs import subject_of
 from customop.transforms.values import (
     NO_INTEGERS,
     Fresh,

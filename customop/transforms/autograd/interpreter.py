@@ -17,9 +17,9 @@ from customop.core.tracer import Tracer
 from customop.errors import GradientError
 from customop.transforms.autograd.node import Leaf, inexact
 from customop.transforms.autograd.plans import make_plan
-from customop.transforms.autograd.runs import Subject, is_watched
 from customop.transforms.autograd.saved import watch
 from customop.transforms.autograd.tracer import GradTracer, no_variable
+from customop.transforms.runs import Subject, is_watched
 
 __all__ = ["NO_GRAD", "GradInterpreter", "interpreter_for"]
 

@@ -12,9 +12,9 @@ from customop.errors import place
 from customop.transforms.autograd.calls import emptied
 from customop.transforms.autograd.interpreter import GradInterpreter, interpreter_for
 from customop.transforms.autograd.node import Leaf
-from customop.transforms.autograd.runs import subject_of
 from customop.transforms.autograd.sweep import sweep
 from customop.transforms.autograd.tracer import GradTracer, end_of
+from customop.transforms.runs import subject_of
 
 __all__ = ["native"]
 

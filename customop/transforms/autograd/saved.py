@@ -14,20 +14,17 @@ from typing import Any
 from customop.arrays.describe import abbreviated
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat
-from customop.config import config
 from customop.core.contract.memory import checksum, last_write
-from customop.core.contract.proof import with_sampling
 from customop.core.tracer import Tracer
 from customop.errors import (
     ContractError,
-    CustomOpError,
     GradientError,
     caller_place,
-    warn_caller,
     with_article,
 )
 from customop.transforms.autograd.node import Node, Output
 from customop.transforms.autograd.tracer import GradTracer
+from customop.transforms.runs import report
 
 __all__ = ["check_unwritten", "watch"]
 
@@ -131,14 +128,14 @@ def _checked_backward(node: Node, *grads: Any) -> Any:
     watch = node.node_watch
     name = _changed(node, watch.marks)
     if name is not None:
-        _raise_or_warn(watch, _overwritten(node, name))
+        report(_overwritten(node, name), is_sampled=watch.is_sampled)
         watch.marks = _marks(node)
     found = type(node).node_backward(node, *grads)
     name = _changed(node, watch.marks)
     if name is not None:
         # A formula may keep a state of its own in ctx.
         if name.startswith("array ") or watch.names.get(id(_value(node, name))):
-            _raise_or_warn(watch, _written_by_formula(node, name))
+            report(_written_by_formula(node, name), is_sampled=watch.is_sampled)
         watch.marks = _marks(node)
     return found
 
@@ -161,15 +158,6 @@ def _value(node: Node, name: str) -> Any:
     if first.startswith("array "):
         return node.saved_arrays[int(first.removeprefix("array "))]
     return getattr(node, first.removeprefix("ctx."), None)
-
-
-def _raise_or_warn(watch: _Watch, fault: CustomOpError) -> None:
-    if not watch.is_sampled:
-        raise fault
-    fault = with_sampling(fault)
-    if config.on_breach == "error":
-        raise fault
-    warn_caller(str(fault))
 
 
 def _text(value: Any) -> str:

@@ -29,10 +29,10 @@ from customop.library.define import custom_op
 from customop.schema.tags import Tag
 from customop.transforms.autograd.interpreter import NO_GRAD, GradInterpreter
 from customop.transforms.autograd.node import Leaf
-from customop.transforms.autograd.runs import Subject, is_watched, subject_of_caller
 from customop.transforms.autograd.saved import watch
 from customop.transforms.autograd.sweep import plus, sweep
 from customop.transforms.autograd.tracer import GradTracer, no_variable
+from customop.transforms.runs import Subject, is_watched, subject_of_caller
 from customop.transforms.values import Fresh, as_cotangent, as_input, one_like
 
 __all__ = [

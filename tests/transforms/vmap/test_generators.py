@@ -87,3 +87,68 @@ def test_a_generator_that_is_not_used() -> None:
     np.testing.assert_array_equal(run(X), X * 2.0)
     np.testing.assert_array_equal(co.vmap(partial(np.add, 1.0))(X), X + 1.0)
     np.testing.assert_array_equal(co.vmap(np.sin)(X), np.sin(X))
+
+
+def _draws_at_times() -> Any:
+    """A function that draws when the flag in its closure is set."""
+    rng, flag = np.random.default_rng(5), [False]
+
+    def fn(x: Any) -> Any:
+        return x + rng.normal() if flag[0] else x * 2.0
+
+    return co.vmap(fn), flag
+
+
+def test_settings_decide_which_runs_are_watched() -> None:
+    """As for grad: "first" the first that ends, "always" each one, "never" none."""
+    run, flag = _draws_at_times()
+    run(X)
+    flag[0] = True
+    assert run(X).shape == X.shape
+    co.config.checks = "always"
+    run, flag = _draws_at_times()
+    run(X)
+    flag[0] = True
+    with pytest.raises(co.VmapError, match="draws from a Generator"):
+        run(X)
+    co.config.checks = "never"
+    run, flag = _draws_at_times()
+    flag[0] = True
+    assert run(X).shape == X.shape
+
+
+def test_settings_that_change_later_count() -> None:
+    """Also for a function that vmap has taken before."""
+    run, flag = _draws_at_times()
+    run(X)
+    flag[0] = True
+    run(X)
+    co.config.checks = "always"
+    with pytest.raises(co.VmapError):
+        run(X)
+
+
+def test_runs_chosen_at_random() -> None:
+    """`on_breach` says what a draw in one of them does."""
+    run, flag = _draws_at_times()
+    run(X)
+    flag[0] = True
+    co.config.sample_checks = 1.0
+    co.config.on_breach = "warn"
+    with pytest.warns(co.CustomOpWarning, match="draws from a Generator"):
+        run(X)
+    co.config.on_breach = "error"
+    with pytest.raises(co.VmapError, match="draws from a Generator"):
+        run(X)
+
+
+def test_functions_of_one_code_are_told_apart_by_what_they_call() -> None:
+    """The wrapper has run before, but not around a function that draws."""
+
+    def wrapped(inner: Any) -> Any:
+        return co.vmap(lambda x: inner(x))
+
+    np.testing.assert_array_equal(wrapped(lambda x: x * 2.0)(X), X * 2.0)
+    rng = np.random.default_rng(6)
+    with pytest.raises(co.VmapError, match="draws from a Generator"):
+        wrapped(lambda x: x + rng.normal())(X)

@@ -1,7 +1,7 @@
-"""Which runs of differentiated functions are watched for overwritten arrays.
+"""Which runs of transformed functions are watched.
 
-Checksums take time, so with ``config.checks = "first"`` only the first run is watched
-whose backward reaches its end.
+Under grad for arrays that are overwritten, under vmap for random numbers. It takes time,
+so with ``config.checks = "first"`` only the first run is watched that reaches its end.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
 from customop.config import config
-from customop.errors import is_ours
+from customop.core.contract.proof import with_sampling
+from customop.errors import CustomOpError, is_ours, warn_caller
 
-__all__ = ["Subject", "is_watched", "subject_of", "subject_of_caller"]
+__all__ = ["Subject", "is_watched", "report", "subject_of", "subject_of_caller"]
 
 
 class Subject:
-    """What is differentiated: a function, or the calls between `variable` and `backward`.
+    """What is transformed: a function, or the calls between `variable` and `backward`.
 
     A function is known by its code and that of the functions in its closure, so a lambda
     that is made anew in a loop stays the same subject.
@@ -51,9 +52,9 @@ class Subject:
         self.is_bare = config.checks == "first" and not config.sample_checks
 
 
-# Identities of its codes, and numbers of lines -> the subject. Code objects of different
-# functions may be equal.
-_subjects: dict[tuple[int, ...], Subject] = {}
+# What it is watched for, identities of its codes, and numbers of lines -> the subject.
+# Code objects of different functions may be equal.
+_subjects: dict[tuple[str | int, ...], Subject] = {}
 
 # Functions that are looked through for one that is differentiated, and frames for the
 # place of a call.
@@ -77,17 +78,30 @@ def is_watched(subject: Subject) -> bool:
     return config.checks != "never"
 
 
-def _subject(codes: Sequence[Any], lines: Sequence[int] = ()) -> Subject:
-    key = (*map(id, codes), *lines)
+def report(fault: CustomOpError, *, is_sampled: bool) -> None:
+    """Raise a fault; in a run chosen at random, do what `config.on_breach` says."""
+    if not is_sampled:
+        raise fault
+    fault = with_sampling(fault)
+    if config.on_breach == "error":
+        raise fault
+    warn_caller(str(fault))
+
+
+def _subject(
+    codes: Sequence[Any], lines: Sequence[int] = (), watched_for: str = "writes"
+) -> Subject:
+    key: tuple[str | int, ...] = (watched_for, *map(id, codes), *lines)
     found = _subjects.get(key)
     # Another thread may have made it since.
     return _subjects.setdefault(key, Subject(codes)) if found is None else found
 
 
-def subject_of(fn: Callable[..., Any]) -> Subject:
-    """The subject that a function is."""
+def subject_of(fn: Callable[..., Any], watched_for: str = "writes") -> Subject:
+    """The subject that a function is; another one for each thing it is watched for."""
     if type(fn) is FunctionType and fn.__closure__ is None and fn.__defaults__ is None:
-        return _subject((fn.__code__,))  # the usual case: a third of the time
+        # The usual case: a third of the time.
+        return _subject((fn.__code__,), (), watched_for)
     found: list[Any] = []
     waiting: list[Any] = [fn]
     while waiting and len(found) < _FUNCTIONS:
@@ -104,7 +118,7 @@ def subject_of(fn: Callable[..., Any]) -> Subject:
             waiting.append(type(item).__call__)
         else:
             found.append(item)  # a ufunc, say
-    return _subject(found)
+    return _subject(found, (), watched_for)
 
 
 def _held(fn: Any) -> Iterator[Any]:
