@@ -22,6 +22,7 @@ from customop.cli.plain import Plain
 from customop.core.operator import Operator
 from customop.errors import counted
 from customop.testing import opcheck
+from customop.testing.checks.kept import undisturbed
 from customop.testing.close import check_bounds
 from customop.testing.opcheck import OpCheckResult, checks_in, status_of
 
@@ -122,11 +123,12 @@ def _reports(chosen: _Chosen, options: Namespace) -> Iterator[Report]:
         yield Report(name, (outcome,), 0.0)
         if options.exitfirst:
             return
-    for op in chosen.operators.values():
-        report = _report(op, settings, reraise=options.traceback)
-        yield report
-        if options.exitfirst and report.has_failed:
-            return
+    with undisturbed():
+        for op in chosen.operators.values():
+            report = _report(op, settings, reraise=options.traceback)
+            yield report
+            if options.exitfirst and report.has_failed:
+                return
 
 
 # ---- printing ----

@@ -21,6 +21,8 @@ class _ChangeLock:
         self._lock = threading.RLock()
         self._depth = 0
         self.later: deque[Callable[[], None]] = deque()
+        # Changes of any table so far: the tables are the same while it is the same.
+        self.count: int = 0
 
     def __enter__(self) -> None:
         self._lock.acquire()

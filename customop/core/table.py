@@ -89,6 +89,7 @@ class RuleTable:
     def define(self, definition: Definition) -> None:
         """Take this definition, with an empty table."""
         schema = definition.schema
+        changing.count += 1
         self.definition = definition
         self.schema = schema
         self.tags = definition.tags
@@ -293,6 +294,7 @@ class RuleTable:
 
     def changed(self, *, is_kernel: bool) -> None:
         """Forget what was worked out from the table before."""
+        changing.count += 1
         self.plans = Plans()
         if is_kernel:
             self.forget_proofs()

@@ -10,6 +10,7 @@ from customop.errors import CustomOpError, is_ours
 from customop.pytest.known_failures import Outcome
 from customop.pytest.recording import RecordedCall
 from customop.testing.apart.transport import child_traceback
+from customop.testing.checks.kept import undisturbed
 from customop.testing.opcheck import opcheck, status_of
 
 __all__ = ["NEEDLESS", "CheckFinding", "findings_of"]
@@ -56,11 +57,12 @@ def findings_of(
     by_op: dict[str, list[RecordedCall]] = {}
     for call in calls:
         by_op.setdefault(call.op.qualname, []).append(call)
-    return [
-        finding
-        for op, group in by_op.items()
-        for finding in _of_one(op, group, checks, bounds)
-    ]
+    with undisturbed():
+        return [
+            finding
+            for op, group in by_op.items()
+            for finding in _of_one(op, group, checks, bounds)
+        ]
 
 
 def _of_one(

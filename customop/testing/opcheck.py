@@ -19,21 +19,12 @@ from customop.core.samples import Sample
 from customop.core.table import RuleTable
 from customop.errors import ArgumentError, OpCheckError, did_you_mean, quoted
 from customop.library.ops import OperatorPacket
-from customop.testing.checks import (
-    agreement,
-    batching,
-    behavior,
-    contract,
-    gradients,
-    smooth,
-    tangents,
-    variations,
-)
 from customop.testing.checks.check import SUCCESS, WAIVED, Check
 from customop.testing.checks.found import found_samples
 from customop.testing.checks.outcomes import Done, outcomes
 from customop.testing.checks.session import Session
 from customop.testing.checks.state import KernelState
+from customop.testing.checks.table import BY_NAME, CHECKS
 from customop.testing.close import check_bounds
 from customop.testing.inputs.find import registered_samples
 from customop.testing.inputs.memory import map_arrays
@@ -47,69 +38,6 @@ __all__ = [
     "opcheck",
     "status_of",
 ]
-
-
-def _always(op: RuleTable) -> bool:
-    return True
-
-
-CHECKS = (
-    Check(
-        "test_schema",
-        contract.check_schema,
-        over_all=contract.check_views,
-        for_all_kinds=True,
-        as_given=contract.halves_nothing,
-    ),
-    Check(
-        "test_mutation",
-        contract.check_mutation,
-        over_all=contract.check_never_written,
-        as_given=_always,
-    ),
-    Check(
-        "test_autograd_registration",
-        gradients.check_autograd_registration,
-        as_given=_always,
-        made_up=gradients.check_short_floats,
-    ),
-    Check(
-        "test_faketensor",
-        agreement.check_faketensor,
-        for_all_kinds=True,
-        as_given=_always,
-    ),
-    Check("test_sizes", agreement.check_sizes),
-    Check(
-        "test_kernels_agree",
-        agreement.check_kernels_agree,
-        vary=agreement.at_special_values,
-        as_given=agreement.has_one_kernel,
-    ),
-    Check("test_vmap", batching.check_vmap),
-    Check("test_jvp", tangents.check_jvp, vary=smooth.at_special_values),
-    Check(
-        "test_gradients",
-        gradients.check_gradients,
-        vary=smooth.at_special_values,
-    ),
-    Check(
-        "test_layouts",
-        variations.check_layouts,
-        vary=variations.in_layouts,
-    ),
-    Check(
-        "test_dtypes",
-        variations.check_dtypes,
-        vary=variations.in_dtypes,
-    ),
-    Check("test_determinism", behavior.check_determinism),
-    Check("test_out_variant", contract.check_out_variant, as_given=_always),
-    Check("test_pickle", behavior.check_pickle, as_given=_always),
-    Check("test_threads", behavior.check_threads),
-)
-
-_BY_NAME = {check.name: check for check in CHECKS}
 
 
 class OpCheckResult(dict[str, "str | Exception"]):
@@ -301,11 +229,11 @@ def checks_named(
         return list(CHECKS)
     wanted = [names] if isinstance(names, str) else list(names)
     for name in wanted:
-        if name not in _BY_NAME:
-            near = did_you_mean(str(name), _BY_NAME)
+        if name not in BY_NAME:
+            near = did_you_mean(str(name), BY_NAME)
             raise ArgumentError(
                 f"opcheck: no check is named {name!r}{near}",
-                f"known: {quoted(_BY_NAME)}",
+                f"known: {quoted(BY_NAME)}",
                 do=do,
             )
     return [check for check in CHECKS if check.name in wanted]

@@ -15,8 +15,8 @@ from customop.core.contract.memory import copied
 from customop.errors import GradientError, check_function
 from customop.transforms.autograd.grad import grad, pull_back
 from customop.transforms.autograd.interpreter import GradInterpreter, interpreter_for
-from customop.transforms.autograd.runs import subject_of
 from customop.transforms.jvp import jvp
+from customop.transforms.runs import subject_of
 from customop.transforms.values import Fresh, as_tangent
 
 __all__ = ["hvp", "linearize"]

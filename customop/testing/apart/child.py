@@ -7,6 +7,7 @@ import os
 import random
 import select
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -18,7 +19,7 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 from customop.testing.apart.crash import Crash, crash_of, ended_by
 from customop.testing.apart.transport import dumps, loads, packed, unpacked
 
-__all__ = ["CAN_FORK", "Child", "Send", "start_clock"]
+__all__ = ["CAN_FORK", "Child", "ChildGoneError", "Send", "start_clock"]
 
 # macOS has fork, but its own libraries do not survive it.
 CAN_FORK: Final = hasattr(os, "fork") and sys.platform != "darwin"
@@ -41,11 +42,17 @@ class _End(NamedTuple):
     """The last message of a child that has done its work."""
 
 
+class ChildGoneError(Exception):
+    """A child that waited for work has ended."""
+
+
 class Child:
-    """A forked child of this process, for a ``with`` block.
+    """A forked child of this process, for a ``with`` block or until `close`.
 
     The child has copies of everything. What it writes, prints, draws or breaks stays in
     it. Leaving the block ends it and the processes that it has started.
+
+    When it has done its work it waits for more, for some seconds: see `ask`.
 
     Parameters
     ----------
@@ -66,12 +73,14 @@ class Child:
     __slots__ = (
         "_buffer",
         "_errors",
+        "_jobs",
         "_patience",
         "_pid",
         "_pipe",
         "_shared",
         "_work",
         "crash",
+        "is_waiting",
     )
 
     def __init__(
@@ -85,23 +94,30 @@ class Child:
         self._patience = patience
         self._buffer = bytearray()
         self.crash: Crash | None = None
+        self.is_waiting: bool = False
 
     def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Fork, and begin with the work."""
         limits = _limits()
         limits.openmp_of_packages(len(sys.modules))  # looked up once, not in each child
         self._errors = _unnamed_file()
         state = random.getstate()  # which Python seeds anew in every child
         with _forking:
             self._pipe, end = os.pipe()
+            asked, self._jobs = socket.socketpair()
             self._pid = os.fork()
             if self._pid:
                 os.close(end)
+                asked.close()
         if not self._pid:
             random.setstate(state)
-            self._live(end, limits)
+            self._live(end, asked, limits)
         with suppress(OSError):  # the child does the same; whoever comes first
             os.setpgid(self._pid, self._pid)
-        return self
 
     def __exit__(
         self,
@@ -109,28 +125,43 @@ class Child:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the child, and the processes that it has started."""
         os.close(self._pipe)
+        self._jobs.close()
         if self._pid:
-            os.killpg(self._pid, signal.SIGKILL)
-            self._reap()
+            with suppress(ProcessLookupError):  # somebody else has waited for it
+                os.killpg(self._pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                self._reap()
         os.close(self._errors)
 
     # ---- in the child ----
 
-    def _live(self, pipe: int, limits: Any) -> None:
+    def _live(self, pipe: int, jobs: socket.socket, limits: Any) -> None:
         """Do the work and end the process, without any of the parent's cleaning up."""
         try:
             gc.freeze()  # what is garbage in the parent is its own to collect
             os.close(self._pipe)
+            self._jobs.close()
             limits.apply(self._errors)
             limits.start_clock(self._patience)
-            self._send(pipe, self._result(lambda found: self._send(pipe, found)))
+            work: Callable[[Send], None] | None = self._work
+            while work is not None:
+                result = self._result(work, lambda found: self._send(pipe, found))
+                limits.start_clock(0.0)
+                self._send(pipe, result)
+                work = _next_work(jobs) if isinstance(result, _End) else None
         finally:
             os._exit(0)
 
-    def _result(self, send: Send) -> _End | _Failed | Crash:
+    def _result(
+        self, work: Callable[[Send], None], send: Send
+    ) -> _End | _Failed | Crash:
         try:
-            self._work(send)
+            work(send)
         except Exception as error:  # noqa: BLE001  # the parent raises it
             return _Failed(*packed(error))
         except BaseException as error:  # noqa: BLE001  # a kernel wants to end it all
@@ -145,6 +176,31 @@ class Child:
 
     # ---- in the parent ----
 
+    def ask(self, work: Callable[..., None], *args: Any) -> None:
+        """Give more work to the child, which is waiting; `messages` are its results.
+
+        Parameters
+        ----------
+        work : callable
+            A function of a module: ``work(send, *args)`` runs in the child.
+        *args : object
+            What `work` gets, as copies. It has to start its clock.
+
+        Raises
+        ------
+        ChildGoneError
+            If the child has ended since.
+        """
+        self.is_waiting = False
+        block = dumps((work, args))
+        try:
+            # A pipe would end this process where SIGPIPE has its default meaning.
+            self._jobs.sendall(
+                len(block).to_bytes(_PREFIX, "little") + block, socket.MSG_NOSIGNAL
+            )
+        except OSError:
+            raise ChildGoneError from None
+
     def messages(self) -> Iterator[Any]:
         """What the child sends, until it ends; then `crash` says how, if it crashed."""
         while True:
@@ -155,6 +211,7 @@ class Child:
                 return
             match message:
                 case _End():
+                    self.is_waiting = True
                     return
                 case _Failed():
                     raise unpacked(*message)
@@ -204,6 +261,28 @@ class Child:
         _, status = os.waitpid(self._pid, 0)
         self._pid = 0
         return os.waitstatus_to_exitcode(status)
+
+
+# Seconds that a child waits for more work.
+_IDLE = 2.0
+
+
+def _next_work(jobs: socket.socket) -> Callable[[Send], None] | None:
+    """The next work of this process, a child; None if there is none for a while."""
+    found = bytearray()
+    poll = select.poll()
+    poll.register(jobs, select.POLLIN)
+    while True:
+        end = _PREFIX + int.from_bytes(found[:_PREFIX], "little")
+        if len(found) >= max(end, _PREFIX + 1):
+            work, args = loads(bytes(found[_PREFIX:end]))
+            return lambda send: work(send, *args)
+        if not poll.poll(1000 * _IDLE):
+            return None
+        block = jobs.recv(1 << 20)
+        if not block:
+            return None
+        found += block
 
 
 def start_clock(seconds: float) -> None:

@@ -56,6 +56,8 @@ class Check(NamedTuple):
     made_up : callable, optional
         ``made_up(session, sample)`` runs after `run`, always in a child: for what it
         makes up while the rest is as given.
+    is_rest : bool
+        Whether it is what another check makes up.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Check(NamedTuple):
     for_all_kinds: bool = False
     as_given: Callable[[Operator[..., Any]], bool] = lambda op: False
     made_up: Callable[[Session, Sample], str] | None = None
+    is_rest: bool = False
 
     @property
     def whole(self) -> Check:
@@ -79,7 +82,9 @@ class Check(NamedTuple):
         """What the check makes up, if anything."""
         if self.made_up is None:
             return None
-        return self._replace(run=self.made_up, over_all=None, made_up=None)
+        return self._replace(
+            run=self.made_up, over_all=None, made_up=None, is_rest=True
+        )
 
 
 # Reports a fault of a check on a sample, at a smaller one if there is one.

@@ -7,9 +7,10 @@ from typing import Any
 from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.errors import OpCheckError
-from customop.testing.apart.child import CAN_FORK, Child, Send
+from customop.testing.apart.child import CAN_FORK, Child, Send, start_clock
 from customop.testing.apart.crash import Crash
 from customop.testing.apart.transport import travels
+from customop.testing.checks import kept
 from customop.testing.checks.check import Check, reported
 from customop.testing.checks.crashes import crash_fault
 from customop.testing.checks.outcomes import PATIENCE, clock, last_before_crash
@@ -33,21 +34,56 @@ def found_samples(op: Operator[..., Any], check: Check) -> list[Sample]:
     if not CAN_FORK:
         return base_samples(op)
 
-    def search(send: Send) -> None:
-        with watched(clock(PATIENCE)):
-            samples, patterns = base_samples(op), op.plans.patterns
-        send((samples,) if travels(samples) else ())
-        send((patterns,) if travels(patterns) else ())
-
-    with Child(search, PATIENCE) as child:
-        found = list(child.messages())
-    if child.crash is not None:
-        raise _crashed(op, check, child.crash)
+    found = _sought_by_kept(op) or _sought(op, check)
     samples, patterns = found
     if patterns:
         op.plans.patterns = patterns[0]
     # Where they cannot be pickled: a child has done the same, and did not crash.
     return list(samples[0]) if samples else base_samples(op)
+
+
+def _search(send: Send, op: Operator[..., Any], patience: float) -> None:
+    """Seek inputs in a child: the samples and their patterns, if they can be sent."""
+    start_clock(patience)
+    with watched(clock(patience)):
+        samples, patterns = base_samples(op), op.plans.patterns
+    send((samples,) if travels(samples) else ())
+    send((patterns,) if travels(patterns) else ())
+
+
+def _sought_by_kept(op: Operator[..., Any]) -> list[Any] | None:
+    """What the child has found that was kept; None if there is none, or if it fails."""
+    taken = kept.taken(op)
+    if taken is None:
+        return None
+    child, world = taken
+    try:
+        child.ask(_search, op, PATIENCE)
+        found = list(child.messages())
+    except Exception:  # noqa: BLE001  # whatever it is, a new child has it too
+        found = []
+    if child.is_waiting:
+        kept.give_back(child, world)
+        return found
+    child.close()
+    return None
+
+
+def _sought(op: Operator[..., Any], check: Check) -> list[Any]:
+    """What a new child has found."""
+    world = kept.World(op)
+    child = Child(lambda send: _search(send, op, PATIENCE), PATIENCE)
+    child.start()
+    try:
+        found = list(child.messages())
+    except BaseException:
+        child.close()
+        raise
+    if child.crash is not None:
+        child.close()
+        raise _crashed(op, check, child.crash)
+    kept.give_back(child, world)
+    return found
 
 
 def _crashed(op: Operator[..., Any], check: Check, crash: Crash) -> OpCheckError:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from time import perf_counter
 from typing import Any, NamedTuple, Self
 
 from customop.arrays.nested import children
+from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.errors import OpCheckError
-from customop.testing.apart.child import CAN_FORK, Child, Send, start_clock
+from customop.testing.apart.child import (
+    CAN_FORK,
+    Child,
+    ChildGoneError,
+    Send,
+    start_clock,
+)
 from customop.testing.apart.crash import Crash
 from customop.testing.apart.transport import packed, unpacked
+from customop.testing.checks import kept
 from customop.testing.checks.agreement import has_other_kinds
 from customop.testing.checks.check import (
     SUCCESS,
@@ -23,7 +31,9 @@ from customop.testing.checks.check import (
     reported,
 )
 from customop.testing.checks.crashes import crash_fault
-from customop.testing.checks.session import Session
+from customop.testing.checks.session import Session, same_bits
+from customop.testing.checks.state import program_state
+from customop.testing.checks.table import BY_NAME
 from customop.testing.checks.warm import warm_up
 from customop.testing.watch import Watcher, watched
 
@@ -163,39 +173,95 @@ class _Apart:
         self.knows_hang = False
         # Why no check can run in a child.
         self.reason = ""
-        self._child = ExitStack()
+        self.child: Child | None = None
+        # What the child has copied, if it may be kept; whether it was kept before.
+        self.world: kept.World | None = None
+        self.is_kept = False
+        self.may_keep = _may_be_kept(session)
 
     def __enter__(self) -> Self:
-        self._start()
+        if self.left and not self._ask_kept():
+            self._start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._child.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        child, world = self.child, self.world
+        self.child = None
+        if child is None:
+            return
+        is_done = kind is None and not self.left and next(self.messages, None) is None
+        is_fine = is_done and child.is_waiting and self.may_keep
+        if is_fine and world is not None:
+            kept.give_back(child, world)
+        else:
+            child.close()
+
+    def _ask_kept(self) -> bool:
+        """Give the checks to the child that is kept, if it knows the operator."""
+        found = kept.taken(self.session.op) if self.may_keep else None
+        if found is None:
+            return False
+        self.child, self.world = found
+        names = [(c.name, c.is_rest) for c in self.left]
+        try:
+            self.child.ask(_serve, *_outline(self.session), names, self.patience)
+        except ChildGoneError:
+            self._close()
+            return False
+        self.is_kept = True
+        self.messages = self.child.messages()
+        return True
+
+    def _close(self) -> None:
+        if self.child is not None:
+            self.child.close()
+        self.child = self.world = None
+        self.is_kept = False
 
     def _start(self) -> None:
         """Run the checks that are left in a new child."""
-        self._child.close()
+        self._close()
         if self.left and not self.reason:
-            child = self._child.enter_context(
-                Child(self._run, self.patience, _values_in(self.session.samples))
-            )
+            if self.may_keep:
+                self.world = kept.World(self.session.op)
+            values = _values_in(self.session.samples)
+            child = Child(self._run, self.patience, values)
+            child.start()
             self.child, self.messages = child, child.messages()
 
     def next(self) -> Done:
         """The outcome of the next check."""
         if self.reason:
             return Done(self.reason, 0.0)
+        if self.is_kept:
+            done = self._next_of_kept()
+            if done is not None:
+                self.left.pop(0)
+                return done
+            self._start()
         fault: Done | None = None  # whose smallest input is still sought
         for is_last, *message in self.messages:
             fault = _received(*message)
             if is_last:
                 self.left.pop(0)
+                if not isinstance(fault.outcome, str):
+                    self.may_keep = False
                 return fault
+        assert self.child is not None
         assert self.child.crash is not None  # else it would have sent one more
+        self.may_keep = False
         check = self.left.pop(0)
         done = fault or self._crashed(check, self.child.crash)
         self._start()
         return done
+
+    def _next_of_kept(self) -> Done | None:
+        """The outcome of the next check, if it is not a fault and not a crash."""
+        try:
+            found = next(self.messages, None)
+        except Exception:  # noqa: BLE001  # whatever it is, a new child has it too
+            return None
+        return found if isinstance(found, Done) else None
 
     def _run(self, send: Send) -> None:
         def report(*found: Any) -> OpCheckError:
@@ -266,6 +332,69 @@ def last_before_crash(
         for message in child.messages():
             last = message
     return last, child.crash
+
+
+# ---- in a child that was kept ----
+
+
+def _may_be_kept(session: Session) -> bool:
+    """Whether the samples and results of a session mean the same in another process."""
+    return not session.op.waivers and all(map(kept.is_plain, session.samples))
+
+
+def _outline(session: Session) -> tuple[Any, ...]:
+    """A session as arguments of `_serve`."""
+    op = session.op
+    is_safe = session.is_given and not op.sees_seed
+    given = [_effects(session, s) for s in session.samples] if is_safe else None
+    settings = (session.rtol, session.atol, session.is_given, session.keeps_shapes)
+    return op, session.samples, given, settings, program_state()
+
+
+def _effects(session: Session, sample: Sample) -> list[Any] | None:
+    try:
+        return [leaf for _, leaf in session.expected(sample).effects]
+    except Exception:  # noqa: BLE001  # the checks report it
+        return None
+
+
+def _serve(
+    send: Send,
+    op: Operator[..., Any],
+    samples: list[Sample],
+    given: list[list[Any] | None] | None,
+    settings: tuple[Any, ...],
+    program: dict[str, Any],
+    checks: list[tuple[str, bool]],
+    patience: float,
+) -> None:
+    """Run checks in a child, as long as they find nothing."""
+    if program != program_state():  # something has run here that changes it
+        return
+    start_clock(patience)
+    rtol, atol, is_given, keeps_shapes = settings
+    session = Session(
+        op, samples, rtol, atol, is_given=is_given, keeps_shapes=keeps_shapes
+    )
+    with watched(clock(patience)):
+        for sample, effects in zip(samples, given or (), strict=False):
+            if not _agree(effects, _effects(session, sample)):
+                return
+        for name, is_rest in checks:
+            check = BY_NAME[name]
+            part = check.rest if is_rest else check.whole
+            assert part is not None
+            done = _done(part, session, reported)
+            if not isinstance(done.outcome, str):
+                return
+            send(done)
+
+
+def _agree(first: list[Any] | None, second: list[Any] | None) -> bool:
+    """Whether the operator does in this process what it has done in another one."""
+    if first is None or second is None or len(first) != len(second):
+        return False
+    return all(map(same_bits, first, second))
 
 
 def _send_done(send: Send, done: Done, *, is_last: bool) -> None:

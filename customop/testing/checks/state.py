@@ -17,7 +17,7 @@ from customop.core.dispatch import find_kernel
 from customop.core.operator import Operator
 from customop.errors import innermost
 
-__all__ = ["KernelState"]
+__all__ = ["KernelState", "program_state"]
 
 _Restore: TypeAlias = Callable[[], object]
 
@@ -47,10 +47,15 @@ class KernelState:
         self._holders: list[Any] = [v for v in found if not isinstance(v, _GENERATORS)]
         self._saved: list[_Restore] = self._save()
         self._seeds: list[_Restore] = [*map(_saved, drawn)]
-        self._program: dict[str, Any] = {n: read() for n, read in _LASTING.items()}
+        self._program: dict[str, Any] = program_state()
 
     def _save(self) -> list[_Restore]:
         return [_saved(value) for value in self._holders]
+
+    @property
+    def holds_any(self) -> bool:
+        """Whether the kernel keeps anything between calls."""
+        return bool(self._holders or self._seeds)
 
     def reseed(self) -> None:
         """Put the random generators of the kernel back to where they were."""
@@ -195,3 +200,8 @@ _RANDOM: dict[str, Callable[[], Any]] = {
     "np.random.get_state()": _numpy_random,
     "random.getstate()": random.getstate,
 }
+
+
+def program_state() -> dict[str, Any]:
+    """The state of the program that lasts, as it is now."""
+    return {name: read() for name, read in _LASTING.items()}
