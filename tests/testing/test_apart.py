@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -25,6 +26,8 @@ from customop.errors import OpCheckError
 from customop.testing import opcheck
 from customop.testing.apart.child import Child
 from customop.testing.checks import found, outcomes
+from customop.testing.checks.check import Check
+from customop.testing.checks.session import Session
 
 _MATRIX = np.arange(12.0).reshape(4, 3)
 
@@ -162,6 +165,31 @@ def test_check_of_given_arrays_makes_up_others_in_a_child() -> None:
     table = opcheck(op, (_MATRIX,), raise_exception=False)
     assert "test_autograd_registration" in table.failed
     assert "(signal SIGABRT)" in str(table["test_autograd_registration"])
+
+
+def test_memory_that_is_overwritten_may_break_the_check_itself() -> None:
+    """Then it is a fault of the kernel; an error that comes again is one of ours."""
+    seen = []
+
+    def vary(session: Any, sample: Any) -> Any:
+        yield sample
+        if os.path.exists(marker):  # noqa: PTH110  # as it was not in the first child
+            return
+        Path(marker).touch()
+        raise ValueError("array is too big")
+
+    op = _operator(seen.append)
+    check = Check("test_layouts", lambda session, sample: "", vary=vary)
+    session = Session(op, [co.testing.Sample((_MATRIX,))])
+    with tempfile.TemporaryDirectory() as folder:
+        marker = f"{folder}/been_here"
+        (done,) = outcomes.outcomes(session, [check])
+    assert "the kernel broke the process it ran in (ValueError: array is too big)" in (
+        str(done.outcome)
+    )
+    always = check._replace(vary=lambda session, sample: iter(sample))
+    with pytest.raises(TypeError):
+        list(outcomes.outcomes(session, [always]))
 
 
 def test_fault_survives_a_crash_on_smaller_inputs() -> None:

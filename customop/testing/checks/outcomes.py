@@ -240,20 +240,44 @@ class _Apart:
                 return done
             self._start()
         fault: Done | None = None  # whose smallest input is still sought
-        for is_last, *message in self.messages:
-            fault = _received(*message)
-            if is_last:
-                self.left.pop(0)
-                if not isinstance(fault.outcome, str):
-                    self.may_keep = False
-                return fault
-        assert self.child is not None
-        assert self.child.crash is not None  # else it would have sent one more
+        try:
+            for is_last, *message in self.messages:
+                fault = _received(*message)
+                if is_last:
+                    self.left.pop(0)
+                    self.may_keep &= isinstance(fault.outcome, str)
+                    return fault
+            crash = None if self.child is None else self.child.crash
+        except Exception as error:  # noqa: BLE001  # raised again if it is ours
+            crash = self._broken(error)
+        assert crash is not None  # else the child would have sent one more
         self.may_keep = False
         check = self.left.pop(0)
-        done = fault or self._crashed(check, self.child.crash)
+        done = fault or self._crashed(check, crash)
         self._start()
         return done
+
+    def _broken(self, error: Exception) -> Crash:
+        """The crash for an exception of the check itself: some memory was overwritten.
+
+        Raises it where a new child raises it too.
+        """
+        _, crash = self._repeated(self.left[0], error)
+        name = type(error).__name__
+        return crash or Crash(f"broke the process it ran in ({name}: {error})")
+
+    def _repeated(
+        self, check: Check, known: Exception | None = None
+    ) -> tuple[Sample | None, Crash | None]:
+        """The last sample of a check that is repeated, and its crash if it crashes."""
+        try:
+            return last_before_crash(
+                lambda: _done(check, self.session, reported), self.patience
+            )
+        except Exception as error:
+            if type(error) is type(known) and str(error) == str(known):
+                raise
+            return None, None
 
     def _next_of_kept(self) -> Done | None:
         """The outcome of the next check, if it is not a fault and not a crash."""
@@ -280,9 +304,7 @@ class _Apart:
         self.reason = self._why_no_child()
         if self.reason:
             return Done(self.reason, perf_counter() - start)
-        sample, again = last_before_crash(
-            lambda: _done(check, self.session, reported), self.patience
-        )
+        sample, again = self._repeated(check)
         usual = self.session.samples[0]
         fault = crash_fault(self.session.op, again or crash, sample or usual, usual)
         if again is None:
