@@ -9,6 +9,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Generic,
+    Self,
     TypeVar,
     overload,
 )
@@ -177,7 +178,7 @@ class Operator(RuleTable, Generic[P, R]):
                 op=self.__dict__.get("qualname"),
             )
 
-    def __get__(self, instance: object, owner: type | None = None) -> Operator[P, R]:
+    def __get__(self, instance: object, owner: type | None = None) -> Self:
         # As an attribute of a class an operator is not bound to the object.
         return self
 
@@ -187,10 +188,10 @@ class Operator(RuleTable, Generic[P, R]):
     def __reduce__(self) -> tuple[Any, ...]:
         return (find_operator, (self.qualname, self.definition.module))
 
-    def __copy__(self) -> Operator[P, R]:
+    def __copy__(self) -> Self:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Operator[P, R]:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
 
     # ---- the call ----
@@ -356,11 +357,11 @@ class Operator(RuleTable, Generic[P, R]):
     @overload
     def register_kernel(
         self, device_types: str | Iterable[str] | None, fn: ShortKernelFn, /
-    ) -> Operator[P, R]: ...
+    ) -> Self: ...
     @overload
     def register_kernel(  # type: ignore[overload-cannot-match]  # a longer one does
         self, device_types: str | Iterable[str] | None, fn: KernelFn, /
-    ) -> Operator[P, R]: ...
+    ) -> Self: ...
     @overload
     def register_kernel(
         self, device_types: str | Iterable[str] | None, /
@@ -370,7 +371,7 @@ class Operator(RuleTable, Generic[P, R]):
         device_types: str | Iterable[str] | None,
         fn: Callable[..., Any] | None = None,
         /,
-    ) -> Operator[P, R] | Callable[[FnT], FnT]:
+    ) -> Self | Callable[[FnT], FnT]:
         """Register a kernel for one or several kinds of array.
 
         A later registration for the same kind wins.
@@ -445,11 +446,11 @@ class Operator(RuleTable, Generic[P, R]):
     @overload
     def register_fake(
         self, fn: ShortKernelFn, /, *, override: bool = False
-    ) -> Operator[P, R]: ...
+    ) -> Self: ...
     @overload
     def register_fake(  # type: ignore[overload-cannot-match]  # a longer one does
         self, fn: KernelFn, /, *, override: bool = False
-    ) -> Operator[P, R]: ...
+    ) -> Self: ...
     @overload
     def register_fake(
         self, fn: None = None, /, *, override: bool = False
@@ -486,7 +487,7 @@ class Operator(RuleTable, Generic[P, R]):
         *,
         setup_context: SetupFn[ContextT] | None = None,
         override: bool = False,
-    ) -> Operator[P, R]: ...
+    ) -> Self: ...
     @overload
     def register_autograd(
         self,
@@ -495,7 +496,7 @@ class Operator(RuleTable, Generic[P, R]):
         *,
         setup_context: SetupFn[ContextT] | None = None,
         override: bool = False,
-    ) -> Operator[P, R]: ...
+    ) -> Self: ...
     def register_autograd(
         self,
         backward: Callable[..., Any],
@@ -503,7 +504,7 @@ class Operator(RuleTable, Generic[P, R]):
         *,
         setup_context: Callable[..., Any] | None = None,
         override: bool = False,
-    ) -> Operator[P, R]:
+    ) -> Self:
         """Register the backward formula.
 
         Parameters
@@ -534,9 +535,7 @@ class Operator(RuleTable, Generic[P, R]):
         return self._register((AUTOGRAD,), rule, override=override)  # type: ignore[no-any-return]  # self: a rule is given
 
     @overload
-    def register_jvp(
-        self, fn: JvpFn, /, *, override: bool = False
-    ) -> Operator[P, R]: ...
+    def register_jvp(self, fn: JvpFn, /, *, override: bool = False) -> Self: ...
     @overload
     def register_jvp(
         self, fn: None = None, /, *, override: bool = False
@@ -564,13 +563,11 @@ class Operator(RuleTable, Generic[P, R]):
         return self._register((JVP,), fn, override=override)
 
     @overload
-    def register_vmap(
-        self, fn: ShortVmapFn, /, *, override: bool = False
-    ) -> Operator[P, R]: ...
+    def register_vmap(self, fn: ShortVmapFn, /, *, override: bool = False) -> Self: ...
     @overload
     def register_vmap(  # type: ignore[overload-cannot-match]  # a longer one does
         self, fn: VmapFn, /, *, override: bool = False
-    ) -> Operator[P, R]: ...
+    ) -> Self: ...
     @overload
     def register_vmap(
         self, fn: None = None, /, *, override: bool = False
@@ -598,9 +595,7 @@ class Operator(RuleTable, Generic[P, R]):
         """
         return self._register((VMAP,), fn, override=override)
 
-    def register_autocast(
-        self, device_type: str, dtype: npt.DTypeLike, /
-    ) -> Operator[P, R]:
+    def register_autocast(self, device_type: str, dtype: npt.DTypeLike, /) -> Self:
         """Register the dtype that the operator computes in under `autocast`.
 
         A later registration for the same kind wins.
@@ -633,7 +628,7 @@ class Operator(RuleTable, Generic[P, R]):
         /,
         *,
         override: bool = False,
-    ) -> Operator[P, R]: ...
+    ) -> Self: ...
     @overload
     def register_array_dispatch(
         self, array_class: type, fn: None = None, /, *, override: bool = False
@@ -692,7 +687,7 @@ class Operator(RuleTable, Generic[P, R]):
     @overload
     def register_sample_inputs(
         self, fn: Callable[[], object], /, *, override: bool = False
-    ) -> Operator[P, R]: ...
+    ) -> Self: ...
     @overload
     def register_sample_inputs(
         self, fn: None = None, /, *, override: bool = False
@@ -754,9 +749,7 @@ class Operator(RuleTable, Generic[P, R]):
         fn = self.find_rule(SAMPLE_INPUTS)
         return () if fn is None else as_samples(self.qualname, fn, fn())
 
-    def waive(
-        self, check: str, /, *, reason: str, override: bool = False
-    ) -> Operator[P, R]:
+    def waive(self, check: str, /, *, reason: str, override: bool = False) -> Self:
         """Say that the operator fails a check of `opcheck` on purpose.
 
         `opcheck` still runs the check. It reports a fault as waived, with the reason,
@@ -804,7 +797,7 @@ class Operator(RuleTable, Generic[P, R]):
     @overload
     def register(
         self, kind: RuleKind, fn: Callable[..., Any], /, *, override: bool = False
-    ) -> Operator[P, R]: ...
+    ) -> Self: ...
     @overload
     def register(
         self, kind: RuleKind, fn: None = None, /, *, override: bool = False

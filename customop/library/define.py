@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import FrameType
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from typing_extensions import ParamSpec
 
@@ -31,6 +31,7 @@ from customop.errors import (
 )
 from customop.library.ops import check_reachable
 from customop.schema.agreement import check_agrees
+from customop.schema.overloads import check_overloads
 from customop.schema.parameters import Alias
 from customop.schema.schema import Schema
 from customop.schema.signatures import check_returns_at_once
@@ -49,6 +50,24 @@ __all__ = [
 
 P = ParamSpec("P")
 R = TypeVar("R")
+FnT_co = TypeVar("FnT_co", covariant=True)
+
+if TYPE_CHECKING:
+    # mypy takes this name for True.
+    MYPY = False
+
+    class OperatorOf(Operator[P, R], Generic[P, R, FnT_co]):
+        """An operator that pyright calls as a function with overloads.
+
+        pyright solves `P` and `R` with the first overload, and ``Callable[P, R]`` with all
+        of them where it is a type argument. mypy solves both with the first one.
+        """
+
+        if not MYPY:
+            __call__: FnT_co  # pyright: ignore[reportIncompatibleMethodOverride]
+            call: FnT_co  # pyright: ignore[reportIncompatibleMethodOverride]
+            dispatch: FnT_co  # pyright: ignore[reportIncompatibleMethodOverride]
+
 
 _SCHEMA = re.compile(r"\s*(?:(\w+)::)?([A-Za-z_]\w*(?:\.\w+)?)\s*(\(.*)", re.DOTALL)
 
@@ -77,7 +96,7 @@ def custom_op(
     device_types: str | Iterable[str] | None = None,
     schema: str | None = None,
     tags: Iterable[Tag] | Tag = (),
-) -> Operator[P, R]: ...
+) -> OperatorOf[P, R, Callable[P, R]]: ...
 def custom_op(
     name: str,
     fn: Callable[P, R] | None = None,
@@ -197,14 +216,16 @@ def _schema(
 ) -> Schema:
     try:
         if schema is None:
-            return Schema.infer(fn, mutates_args, scope)
-        parsed = Schema.parse(schema)
-        check_agrees(fn, parsed, mutates_args, scope)
+            found = Schema.infer(fn, mutates_args, scope)
+        else:
+            found = Schema.parse(schema)
+            check_agrees(fn, found, mutates_args, scope)
+        check_overloads(fn, found, scope)
     except SchemaError as error:
         error.what = f"{name}: {error.what}"
         error.op = name
         raise
-    return parsed
+    return found
 
 
 # ---- from a schema alone ----

@@ -24,7 +24,7 @@ customop-name
 customop-schema
     A parameter or the result has no annotation, or one without a schema type. A default
     does not fit its type. A schema string cannot be read, or disagrees with the function.
-    Tags contradict the schema::
+    An overload allows calls that the operator does not take. Tags contradict the schema::
 
         @co.custom_op("mylib::scale", mutates_args=())
         def scale(x: np.ndarray, options: dict[int, float]) -> np.ndarray:
@@ -135,7 +135,8 @@ Types
 ``co.ops.mylib.gauss(x, 1.0)``, ``co.ops.mylib.gauss.default`` and other overloads have the
 types of the operators that the module defines or imports, directly or through other
 modules. ``co.register_fake("mylib::gauss", fn)`` and the like return the operator of that
-name with its type.
+name with its type. A function with `typing.overload` becomes an operator whose calls have
+all its overloads.
 """
 
 # May import every folder but `cli` and `pytest`. Start with `hooks`, which mypy calls;

@@ -23,6 +23,7 @@ from customop.mypy.functions import Function, stand_in
 from customop.mypy.hints import Unfamiliar, annotation_of, device_of, plain_class
 from customop.mypy.kinds import registered_kinds
 from customop.mypy.notes import noted
+from customop.mypy.overloads import wrong_overloads
 from customop.mypy.records import Record, plain
 from customop.mypy.rules import check_kinds
 from customop.mypy.trees import Survey
@@ -112,6 +113,7 @@ class Draft:
         except (Unfamiliar, RecursionError):
             pass
         else:
+            self._check_overloads(schema)
             shown = replace(
                 schema, parameters=tuple(map(self._shown, schema.parameters))
             )
@@ -122,6 +124,14 @@ class Draft:
                 "kinds": tuple(kinds),
             }
         return Record(self._name, unsure=tuple(self._unsure), **known)
+
+    def _check_overloads(self, schema: Schema) -> None:
+        for error, overload in wrong_overloads(self._api, self._function, schema):
+            if error.parameter in self._unsure or self._unsure.count("return"):
+                continue
+            error.what = f"{self._name}: {error.what}"
+            at = overload.place(error.parameter, overload.node or self._context)
+            codes.report(self._api, error, at, codes.SCHEMA)
 
     def _shown(self, p: Parameter) -> Parameter:
         return replace(p, type=Base("...")) if p.name in self._unsure else p

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mypy.nodes import (
     ARG_NAMED,
@@ -22,14 +22,32 @@ from mypy.nodes import (
     FuncDef,
     FuncItem,
     LambdaExpr,
+    OverloadedFuncDef,
     RefExpr,
 )
-from mypy.types import AnyType, CallableType, Type, TypeOfAny, get_proper_type
+from mypy.types import (
+    AnyType,
+    CallableType,
+    Overloaded,
+    Type,
+    TypeOfAny,
+    get_proper_type,
+)
 
 from customop.mypy.constants import constant
 from customop.mypy.hints import Unfamiliar
+from customop.mypy.names import HIDDEN
 
-__all__ = ["Function", "function_of", "innermost_decorator", "stand_in"]
+if TYPE_CHECKING:
+    from mypy.checker import TypeChecker
+
+__all__ = [
+    "Function",
+    "function_of",
+    "implementation_of",
+    "innermost_decorator",
+    "stand_in",
+]
 
 _KINDS: dict[ArgKind, Any] = {
     ARG_POS: inspect.Parameter.POSITIONAL_OR_KEYWORD,
@@ -50,17 +68,21 @@ class Function:
     type : CallableType
     node : FuncItem or None
         Its source, if that is known and nothing decorates it there.
+    overloads : tuple of Function
+        Those above it.
     """
 
     type: CallableType
     node: FuncItem | None
+    overloads: tuple[Function, ...] = ()
 
     @property
     def name(self) -> str:
         """Its name at run time."""
         if isinstance(self.node, LambdaExpr):
             return "<lambda>"
-        return self.node.name if self.node is not None else str(self.type.name or "fn")
+        name = str(self.type.name or "fn") if self.node is None else self.node.name
+        return name.removesuffix(HIDDEN)
 
     @cached_property
     def parameters(self) -> list[inspect.Parameter]:
@@ -184,9 +206,29 @@ def _of_name(expression: RefExpr, module: str) -> FuncItem | None:
     node = expression.node
     if not isinstance(node, FuncDef) or node.is_decorated:
         return None
+    return node if _is_in(module, node) else None
+
+
+def _is_in(module: str, node: FuncDef | OverloadedFuncDef) -> bool:
     # A function within another one has a full name without dots.
-    is_here = "." not in node.fullname or node.fullname.startswith(f"{module}.")
-    return node if is_here else None
+    return "." not in node.fullname or node.fullname.startswith(f"{module}.")
+
+
+def implementation_of(
+    api: TypeChecker, overloaded: Overloaded, expression: Expression | None
+) -> Function | None:
+    """The function below the overloads that are passed, if the module has it."""
+    node = expression.node if isinstance(expression, RefExpr) else None
+    if not isinstance(node, OverloadedFuncDef) or not _is_in(api.tree.fullname, node):
+        return None
+    if not isinstance(node.impl, FuncDef):
+        return None
+    proper = get_proper_type(api.function_type(node.impl))
+    parts = [part.func if isinstance(part, Decorator) else part for part in node.items]
+    overloads = tuple(map(Function, overloaded.items, parts))
+    if not isinstance(proper, CallableType) or len(overloads) != len(overloaded.items):
+        return None
+    return Function(proper, node.impl, overloads)
 
 
 def innermost_decorator(decorated: Decorator, call: Expression) -> FuncDef | None:

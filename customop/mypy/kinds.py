@@ -12,6 +12,7 @@ from mypy.nodes import (
     NameExpr,
     RefExpr,
     TypeInfo,
+    Var,
 )
 from mypy.types import (
     AnyType,
@@ -29,7 +30,7 @@ from mypy.types import (
 from customop.arrays.kinds import FAKE
 from customop.mypy.constants import constant_or
 from customop.mypy.names import own_name
-from customop.mypy.trees import Survey
+from customop.mypy.trees import Survey, defined_by
 
 if TYPE_CHECKING:
     from mypy.checker import TypeChecker
@@ -45,13 +46,15 @@ def registered_kinds(survey: Survey, fn: FuncItem | None, qualname: str) -> list
     found = [
         kind
         for use in survey.registering_kernels
-        if _is_for(use, fn, qualname)
+        if _is_for(use, survey, fn, qualname)
         for kind in _kinds_of(use)
     ]
     return sorted({kind for kind in found if kind in _CLASSES})
 
 
-def _is_for(use: CallExpr | MemberExpr, fn: FuncItem | None, qualname: str) -> bool:
+def _is_for(
+    use: CallExpr | MemberExpr, survey: Survey, fn: FuncItem | None, qualname: str
+) -> bool:
     callee = use.callee if isinstance(use, CallExpr) else use
     owner = callee.expr if isinstance(callee, MemberExpr) else None
     given = [owner, *use.args[:1]] if isinstance(use, CallExpr) else [owner]
@@ -59,6 +62,11 @@ def _is_for(use: CallExpr | MemberExpr, fn: FuncItem | None, qualname: str) -> b
         node = expression.node if isinstance(expression, RefExpr) else None
         if isinstance(node, Decorator) and node.func is fn:
             return True
+        # The full name of a variable within a function has no dots.
+        if isinstance(node, Var) and node.fullname != node.name:
+            values = survey.assigned(node.name)
+            if any(qualname in defined_by(value) for value in values):
+                return True
     return len(given) > 1 and constant_or(given[1], None) == qualname
 
 

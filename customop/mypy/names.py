@@ -9,17 +9,20 @@ from __future__ import annotations
 import sys
 from functools import cache
 
-__all__ = ["DEFINING", "is_ours", "own_name"]
+__all__ = ["DEFINING", "HIDDEN", "PACKAGE", "is_ours", "own_name"]
 
 # Functions that define an operator by its name.
 DEFINING = ("custom_op", "define")
 
-_PACKAGE = __name__.partition(".")[0]
+# What the plugin adds to the name of a function that the program cannot name.
+HIDDEN = "-overloaded"
+
+PACKAGE = __name__.partition(".")[0]
 
 
 def is_ours(fullname: str) -> bool:
     """Whether a module, or a name of one, belongs to this package."""
-    return fullname == _PACKAGE or fullname.startswith(f"{_PACKAGE}.")
+    return fullname == PACKAGE or fullname.startswith(f"{PACKAGE}.")
 
 
 @cache

@@ -31,6 +31,7 @@ from customop.errors import CustomOpError
 from customop.mypy import codes
 from customop.mypy.imports import SUMMARY, Imports, operators_of
 from customop.mypy.names import own_name
+from customop.mypy.overloads import overloads_of
 from customop.mypy.records import Record
 from customop.mypy.trees import Surveys, imported_names
 
@@ -106,11 +107,12 @@ class Program:
             if found.record.name.partition(".")[0] == name
         }
         operators = [self.find(api, qualname) for qualname in sorted(names)]
-        items = [signature_of(found[1]) for found in operators if found is not None]
-        known = [item for item in items if item is not None]
+        calls = [signature_of(found[1]) for found in operators if found is not None]
+        known = [call for call in calls if call is not None]
         if not known or len(known) < len(operators):
             return None
-        return known[0] if len(known) == 1 else Overloaded(known)
+        items = [item for call in known for item in call.items]
+        return items[0] if len(items) == 1 else Overloaded(items)
 
     def misspelled(
         self,
@@ -276,10 +278,13 @@ def _depend(api: TypeChecker, module: str, name: str) -> None:
         api.tree.plugin_deps.setdefault(trigger, set()).add(target)
 
 
-def signature_of(mypy_type: Type) -> CallableType | None:
+def signature_of(mypy_type: Type) -> FunctionLike | None:
     """The type of the call of an operator."""
     proper = get_proper_type(mypy_type)
     if not isinstance(proper, Instance) or not is_operator(proper):
         return None
+    overloads = overloads_of(proper)
+    if overloads is not None:
+        return overloads
     found = get_proper_type(find_member("__call__", proper, proper))
     return found if isinstance(found, CallableType) else None

@@ -39,7 +39,14 @@ from mypy.util import correct_relative_import
 from customop.mypy.constants import constant_or
 from customop.mypy.names import DEFINING, own_name
 
-__all__ = ["SourceOfFunction", "Survey", "Surveys", "imported_names", "returned_by"]
+__all__ = [
+    "SourceOfFunction",
+    "Survey",
+    "Surveys",
+    "defined_by",
+    "imported_names",
+    "returned_by",
+]
 
 SourceOfFunction = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -274,6 +281,11 @@ def _chained(expression: Expression) -> Iterator[CallExpr]:
             expression = expression.callee
         else:
             expression = expression.expr
+
+
+def defined_by(expression: Expression) -> list[str]:
+    """Names of the operators that a chain of calls defines."""
+    return [_defined_name(call) for call in _chained(expression) if _defines(call)]
 
 
 def imported_names(tree: MypyFile, statement: ImportBase) -> list[str]:

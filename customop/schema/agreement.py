@@ -31,7 +31,15 @@ from customop.schema.types import (
     holds_arrays,
 )
 
-__all__ = ["Contradiction", "check_agrees", "contradiction", "gives", "takes"]
+__all__ = [
+    "Contradiction",
+    "check_agrees",
+    "contradiction",
+    "gives",
+    "result_types",
+    "takes",
+    "type_of",
+]
 
 
 def check_agrees(
@@ -154,7 +162,7 @@ def contradiction(
         return None
     hints = hints_of(fn, scope, signature)
     for mine, p in _pairs([*signature.parameters.values()], schema):
-        annotated = _type_of(hints, mine.name)
+        annotated = type_of(hints, mine.name)
         if annotated is None:
             continue
         if mine.default is None:  # as type checkers once read it
@@ -180,7 +188,7 @@ def _pairs(
     return [*pairs, *((by_name[p.name], p) for p in named)]
 
 
-def _type_of(hints: dict[str, Any], name: str) -> SchemaType | None:
+def type_of(hints: dict[str, Any], name: str) -> SchemaType | None:
     """The type that an annotation means; None where it says nothing."""
     if hints.get(name) is None:
         return None
@@ -196,10 +204,7 @@ _NOTHING = TupleOf(())
 def _contradicted_result(
     hints: dict[str, Any], schema: Schema, with_shapes: bool
 ) -> Contradiction | None:
-    is_none = hints.get("return", ...) in (None, type(None))
-    annotated = _NOTHING if is_none else _type_of(hints, "return")
-    types = tuple(r.type for r in schema.returns)
-    declared = TupleOf(types) if schema.is_tuple or not types else types[0]
+    declared, annotated = result_types(hints, schema)
     if annotated is None or gives(declared, annotated, with_shapes=with_shapes):
         return None
     place = "the result"
@@ -211,6 +216,17 @@ def _contradicted_result(
             place = f"result {wrong[0]}"
             declared, annotated = pairs[wrong[0]]
     return Contradiction("", place, str(declared), str(annotated))
+
+
+def result_types(
+    hints: dict[str, Any], schema: Schema
+) -> tuple[SchemaType, SchemaType | None]:
+    """The type of a schema's results, and the one that an annotation means."""
+    is_none = hints.get("return", ...) in (None, type(None))
+    annotated = _NOTHING if is_none else type_of(hints, "return")
+    types = tuple(r.type for r in schema.returns)
+    declared = TupleOf(types) if schema.is_tuple or not types else types[0]
+    return declared, annotated
 
 
 class _Relation(NamedTuple):

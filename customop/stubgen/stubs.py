@@ -18,8 +18,9 @@ from customop.core.registry import all_operators, in_namespace, namespaces
 from customop.errors import UnknownNameError, did_you_mean, quoted
 from customop.library.ops import Namespaces
 from customop.schema.infer import hints_of
-from customop.schema.parameters import KEYWORD_ONLY, MISSING, POSITIONAL_ONLY, Parameter
-from customop.schema.types import SCALAR, Base, SchemaType
+from customop.schema.overloads import overloads_of
+from customop.schema.parameters import MISSING, Parameter
+from customop.stubgen.forms import forms_of, marked, narrowest_first, parameters_of
 from customop.stubgen.types import TypeText, value_text
 
 __all__ = ["check_stubs", "stubs_text", "write_stubs"]
@@ -82,11 +83,6 @@ _USED = (
     ("typing_extensions", "TypeVar"),
 )
 _TAKEN = ("_P", "_R", "_Single", "_single", "_overload")
-
-# The narrower type comes first among overloads: a checker takes the first that fits.
-_NUMBERS = ("bool", "int", "float", "complex")
-_WIDTHS: dict[SchemaType, int] = {Base(name): i for i, name in enumerate(_NUMBERS)}
-_WIDTHS[SCALAR] = len(_WIDTHS)
 
 
 def stubs_text(
@@ -297,7 +293,7 @@ class _Stub:
 
     def packet(self, name: str, ops: Sequence[Operator[..., Any]]) -> list[str]:
         """All overloads of one name."""
-        if [op.overload for op in ops] == [""]:
+        if [op.overload for op in ops] == [""] and not overloads_of(ops[0].__wrapped__):
             return [f"@_single\n{self.function(name, ops[0])}"]
         overloads = [op.overload or "default" for op in ops]
         named = [self.name(f"{name[1:]}__{overload}") for overload in overloads]
@@ -322,20 +318,25 @@ class _Stub:
 
     def calls(self, ops: Sequence[Operator[..., Any]]) -> str:
         """The call of a packet, one function for each overload."""
-        if len(ops) == 1:
-            return self.function("__call__", ops[0], is_method=True)
+        forms = [form for op in narrowest_first(ops) for form in forms_of(op)]
+        texts = [self.function("__call__", *form, is_method=True) for form in forms]
+        if len(texts) == 1:
+            return texts[0]
         self.types.names.add(("typing", "overload"))
-        return "".join(
-            f"    @overload\n{self.function('__call__', op, is_method=True)}"
-            for op in _narrowest_first(ops)
-        )
+        return "".join(f"    @overload\n{text}" for text in texts)
 
     def function(
-        self, name: str, op: Operator[..., Any], *, is_method: bool = False
+        self,
+        name: str,
+        op: Operator[..., Any],
+        overload: Callable[..., Any] | None = None,
+        *,
+        is_method: bool = False,
     ) -> str:
-        """An operator as a function without a body."""
-        hints = hints_of(op.__wrapped__)
-        parts = [*_marked(op.schema.parameters, lambda p: self.parameter(p, hints))]
+        """An operator, or an overload of its function, as a function without a body."""
+        hints = hints_of(overload or op.__wrapped__)
+        given = parameters_of(op, overload)
+        parts = [*marked(given, lambda p: self.parameter(p, hints))]
         if is_method:
             taken = any(p.name == "self" for p in op.schema.parameters)
             parts = ["_self" if taken else "self", *parts]
@@ -382,41 +383,6 @@ def _joined(blocks: Iterable[str]) -> str:
         follows = block.startswith("@") and text.endswith(": ...\n")
         text += block if not text or follows else f"\n{block}"
     return text
-
-
-def _marked(
-    parameters: Sequence[Parameter], text: Callable[[Parameter], str]
-) -> list[str]:
-    """Parameters as text, with "/" and "*" between their kinds."""
-    parts = []
-    before = ""
-    for p in parameters:
-        if before == POSITIONAL_ONLY and p.kind != POSITIONAL_ONLY:
-            parts.append("/")
-        if p.kind == KEYWORD_ONLY and before != KEYWORD_ONLY:
-            parts.append("*")
-        parts.append(text(p))
-        before = p.kind
-    return [*parts, "/"] if before == POSITIONAL_ONLY else parts
-
-
-def _narrowest_first(ops: Sequence[Operator[..., Any]]) -> list[Operator[..., Any]]:
-    """Overloads in their order, except that narrower numbers come before wider ones."""
-    ordered: list[Operator[..., Any]] = []
-    for op in ops:
-        at = next((i for i, o in enumerate(ordered) if _is_narrower(op, o)), None)
-        ordered.insert(len(ordered) if at is None else at, op)
-    return ordered
-
-
-def _is_narrower(op: Operator[..., Any], other: Operator[..., Any]) -> bool:
-    mine, its = (o.schema.parameters for o in (op, other))
-    if len(mine) != len(its):
-        return False
-    pairs = [(p.type, q.type) for p, q in zip(mine, its, strict=True)]
-    widths = [(_WIDTHS.get(p, 0), _WIDTHS.get(q, 0)) for p, q in pairs if p != q]
-    known = all(p in _WIDTHS and q in _WIDTHS for p, q in pairs if p != q)
-    return known and bool(widths) and all(p <= q for p, q in widths)
 
 
 # ---- customop/__init__.pyi ----

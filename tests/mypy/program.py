@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -17,7 +18,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import (
+    TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, overload
+)
 import numpy as np
 import numpy.typing as npt
 import customop as co
@@ -123,14 +126,20 @@ def errors(lines: list[str]) -> list[str]:
     return [line for line in lines if ": error: " in line]
 
 
+# The times of files that tests write, in seconds. Clocks and rounding play no part.
+_TIMES = itertools.count(1_700_000_000, 10)
+
+
 def write(folder: Path, files: dict[str, str]) -> None:
-    """Write files, dedented; mypy takes a file of the same second and size for the same."""
+    """Write files, dedented, each at a later time than all before.
+
+    mypy takes a file of the same second and size for the same file.
+    """
     for name, text in files.items():
         path = folder / name
-        last = path.stat().st_mtime if path.exists() else 0.0
         path.write_text(textwrap.dedent(text))
-        if last:
-            os.utime(path, (last + 2.0, last + 2.0))
+        now = next(_TIMES)
+        os.utime(path, (now, now))
 
 
 _SERVER = """\

@@ -134,6 +134,22 @@ MISTAKES = {
         'co.custom_op("words::s", as_it_is, mutates_args=(),'
         ' schema="(Array x) -> (Array, Array)")'
     ),
+    "overload, type": """\
+@overload
+def f(x: np.ndarray, k: int) -> np.ndarray: ...
+@overload
+def f(x: np.ndarray, k: str) -> np.ndarray: ...
+@co.custom_op("words::f", mutates_args=())
+def f(x: np.ndarray, k: int) -> np.ndarray: ...
+""",
+    "overload, name": """\
+@overload
+def f(x: np.ndarray) -> np.ndarray: ...
+@overload
+def f(y: np.ndarray, k: int) -> np.ndarray: ...
+def f(x: np.ndarray, k: int = 0) -> np.ndarray: ...
+co.custom_op("words::f", f, mutates_args=())
+""",
     "argnums": "co.grad(as_it_is, 1)(np.ones(2))",
     "in_dims": "co.vmap(as_it_is, (0, 0))(np.ones(2))",
     "kernel, by name": (

@@ -53,12 +53,33 @@ import customop as co
 def other(x: np.ndarray) -> np.ndarray:
     return x
 """
+OVERLOADED = """\
+from typing import overload
+import numpy as np
+import customop as co
+
+@overload
+def cut(x: np.ndarray, at: int) -> {result}: ...
+@overload
+def cut(x: np.ndarray) -> list[np.ndarray]: ...
+@co.custom_op("mypy_warm::cut", mutates_args=())
+def cut(x: np.ndarray, at: int = 0) -> list[np.ndarray]:
+    return [x]
+
+@cut.register_fake
+def _(x: co.FakeArray, at: int) -> list[co.FakeArray]:
+    return [x]
+"""
 MAIN = """\
 import numpy as np
 import operators
 import other
+import overloaded
 
 other.other(np.ones(2))
+first: list[np.ndarray] = overloaded.cut(np.ones(2), 1)
+second: int = overloaded.cut(np.ones(2))
+overloaded.cut(np.ones(2), at="")
 """
 START = {
     "operators.py": OPERATORS.format(**PLAIN),
@@ -67,17 +88,19 @@ START = {
     "by_name.py": BY_NAME,
     # The text gets another length later: the daemon compares sizes and seconds.
     "other.py": OTHER.format(name="another"),
+    "overloaded.py": OVERLOADED.format(result="list[np.ndarray]"),
     "main.py": MAIN,
 }
 # Name of an edit, the files, and the number of errors that follow.
 EDITS: list[tuple[str, dict[str, str], int]] = [
-    ("nothing", {}, 0),
-    ("a name", {"operators.py": OPERATORS.format(**{**PLAIN, "k": "factor"})}, 2),
-    ("back", {"operators.py": START["operators.py"]}, 0),
-    ("types", {"operators.py": OPERATORS.format(k="k", type="int", result="float")}, 3),
-    ("a taken name", {"other.py": OTHER.format(name="scale")}, 4),
-    ("comments", {"by_name.py": BY_NAME + "# more\n", "main.py": MAIN + "#\n"}, 4),
-    ("all back", START, 0),
+    ("nothing", {}, 2),
+    ("a name", {"operators.py": OPERATORS.format(**{**PLAIN, "k": "factor"})}, 4),
+    ("back", {"operators.py": START["operators.py"]}, 2),
+    ("types", {"operators.py": OPERATORS.format(k="k", type="int", result="float")}, 5),
+    ("a taken name", {"other.py": OTHER.format(name="scale")}, 6),
+    ("an overload", {"overloaded.py": OVERLOADED.format(result="tuple[float]")}, 9),
+    ("comments", {"by_name.py": BY_NAME + "# more\n", "main.py": MAIN + "#\n"}, 9),
+    ("all back", START, 2),
 ]
 
 

@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import pytest
@@ -145,12 +145,34 @@ def _line(space: str, start: str) -> str:
 
 def test_narrower_numbers_come_first() -> None:
     """A checker takes the first overload that fits: int before float before Scalar."""
-    for overload, scalar in [("any", "Scalar"), ("real", "float"), ("int", "int")]:
-        co.define(f"opstubs_order::f.{overload}", f"(Array x, {scalar} k) -> Array")
+    for name, scalar in [("any", "Scalar"), ("real", "float"), ("int", "int")]:
+        co.define(f"opstubs_order::f.{name}", f"(Array x, {scalar} k) -> Array")
     co.define("opstubs_order::f", "(Array x, Array k) -> Array")
     text = stubs_text(["opstubs_order"])[OPS]
     calls = re.findall(r"    def __call__\(self, /, x: Array, k: (\w+)\)", text)
     assert calls == ["int", "float", "Scalar", "Array"]
+
+
+def test_overloads_of_a_function() -> None:
+    """The call has the overloads of the function; the operator has its parameters."""
+
+    @overload
+    def f(x: np.ndarray, /, *, k: int) -> list[np.ndarray]: ...
+    @overload
+    def f(x: np.ndarray, k: None = ...) -> list[np.ndarray]: ...
+    def f(x: np.ndarray, k: int | None = None) -> list[np.ndarray]:
+        return [x]
+
+    co.custom_op("opstubs_overloads::f", f, mutates_args=())
+    text = stubs_text(["opstubs_overloads"])[OPS]
+    calls = re.findall(r"    @overload\n    def __call__(.*)", text)
+    result = "list[numpy.ndarray]: ..."
+    assert calls == [
+        f"(self, x: numpy.ndarray, /, *, k: int) -> {result}",
+        f"(self, /, x: numpy.ndarray, k: None = None) -> {result}",
+    ]
+    taken = "x: numpy.ndarray, k: int | None = None,"
+    assert f"_opstubs_overloads__f__default( {taken} )" in " ".join(text.split())
 
 
 def test_names_that_stubs_use_themselves() -> None:

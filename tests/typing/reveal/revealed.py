@@ -5,7 +5,7 @@ The functions take FakeArray, since the text of NumPy's classes differs between 
 
 from __future__ import annotations
 
-from typing import overload, reveal_type
+from typing import reveal_type
 
 import customop as co
 from customop import FakeArray
@@ -23,17 +23,6 @@ def generic(x: co.ArrayT, /, y: co.ArrayT) -> co.ArrayT:
 
 shown.register_autograd(lambda ctx, grad: (grad, None))
 generic.register_autograd(lambda ctx, grad: (grad, grad))
-
-
-@overload
-def either(x: FakeArray) -> FakeArray: ...
-@overload
-def either(x: FakeArray, k: int) -> tuple[FakeArray, FakeArray]: ...
-def either(x: FakeArray, k: int = 0) -> FakeArray | tuple[FakeArray, FakeArray]:
-    return x
-
-
-overloaded = co.custom_op("typing::either", either, mutates_args=(), schema="...")
 
 
 def loss(x: FakeArray, k: int = 1, *, name: str = "") -> float:
@@ -82,14 +71,6 @@ reveal_type(co.register_fake("typing::shown", shown))
 reveal_type(co.register_fake("typing::shown"))
 # by mypy: def [FnT <: def (*Any, **Any) -> Any] (FnT) -> FnT
 # by pyright: (FnT@register_fake) -> FnT@register_fake
-
-# A ParamSpec holds one signature: the first one of a function with overloads.
-reveal_type(overloaded)
-# by mypy: Operator[[x: FakeArray], FakeArray]
-# by pyright: Operator[(x: FakeArray), FakeArray]
-reveal_type(overloaded(array))
-# by mypy: FakeArray
-# by pyright: FakeArray
 
 # ---- transforms ----
 
