@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from customop.arrays.kinds import TRACED, kind_of
 from customop.core.shape_guards import argument_check, shape_guards
 from customop.core.table import Plans, RuleTable
 from customop.errors import GENERATED, shorten
@@ -125,7 +126,7 @@ def compile_call(
     Where `share` is not zero, that share of calls leaves the fast path by chance.
     """
     source = _Source(name, qualname, schema)
-    text, run = _write(source, has_fast_path, after_write, share, random)
+    text, run = _write(source, has_fast_path, after_write, share, random, op.list_slot)
     # Renamed, since a parameter may be called `type` or `list`.
     source.names["_type"] = type
     source.names["_list"] = list
@@ -212,6 +213,7 @@ def _write(
     after_write: Callable[..., None],
     share: float,
     random: Callable[[], float] | None,
+    list_slot: int,
 ) -> tuple[str, str]:
     """The source text, and the name in it of the function without coercions."""
     schema = source.schema
@@ -230,7 +232,9 @@ def _write(
     check = argument_check(source.qualname, schema)
     if check is not None:
         rest.append(f"{source.bind('_check_shapes', check)}(({names}))")
-    if has_fast_path and not schema.nested_slots:
+    if has_fast_path and list_slot >= 0:
+        rest += _to_list_plan(source, schema.parameters[list_slot].name, names)
+    elif has_fast_path and not schema.nested_slots:
         rest += _to_plans(source, names)
     rest.append(f"return _dispatch(_op, ({names}))")
     text = _function(
@@ -278,6 +282,32 @@ def _to_plans(source: _Source, names: str) -> list[str]:
             f"        return {plan}({top}, ({names}))",
         ]
     return lines
+
+
+def _to_list_plan(source: _Source, name: str, names: str) -> list[str]:
+    """As `_to_plans`, for tracers in a list."""
+    plan, top = source.bind("_plan", None), source.bind("_top", None)
+    top_of = source.bind("_top_of", _top_of)
+    return [
+        f"{top} = None if _modes else {top_of}({name})",
+        f"if {top} is not None:",
+        f"    {plan} = _plans.get({top}.tracer_class)",
+        f"    if {plan} is not None: return {plan}({top}, ({names}))",
+    ]
+
+
+def _top_of(values: Any) -> Any:
+    """The transform of all tracers in a list, if it runs plans; else None."""
+    top = None
+    for value in values:
+        if type(value) not in _constants:
+            if kind_of[type(value)] is not TRACED:
+                return None
+            if top is None:
+                top = value.interpreter
+            elif value.interpreter is not top:
+                return None
+    return top if top is not None and top.runs_plans else None
 
 
 # The text grows with the square of the number of arrays.

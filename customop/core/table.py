@@ -13,7 +13,7 @@ from customop.errors import MissingRuleError, RegistrationError, place
 from customop.schema.parameters import MISSING
 from customop.schema.schema import Schema
 from customop.schema.tags import Tag
-from customop.schema.types import GENERATOR, parts
+from customop.schema.types import GENERATOR, ListOf, is_array_type, parts
 
 __all__ = ["Plans", "RuleTable", "fallbacks"]
 
@@ -113,6 +113,8 @@ class RuleTable:
             and not schema.written
             and not schema.keyword_only
         )
+        # The number of its list of arrays, where that has all its arrays and one comes out.
+        self.list_slot: int = _listed(schema)
         # Whether its only array comes first, all else having defaults.
         self.is_unary: bool = self.array_slots == (0,) and all(
             p.default is not MISSING for p in schema.parameters[1:]
@@ -302,6 +304,19 @@ class RuleTable:
     def forget_proofs(self) -> None:
         """Have every kernel prove its contract again."""
         self.proven = self.sampled = self.copied = frozenset()
+
+
+def _listed(schema: Schema) -> int:
+    """Number of the list that has all arrays of a call with one result; -1 for none."""
+    if schema.array_slots or not schema.single_return or schema.keyword_only:
+        return -1
+    if len(schema.nested_slots) != 1 or schema.written:
+        return -1
+    (slot,) = schema.nested_slots
+    declared = schema.parameters[slot].type
+    if not isinstance(declared, ListOf) or declared.is_tuple:
+        return -1
+    return slot if is_array_type(declared.item) else -1
 
 
 def _viewed(schema: Schema) -> int:

@@ -150,8 +150,11 @@ def _is_winner(g: Any, x: Any, other: Any, y: Any) -> Any:
     The halves are the mean of the one-sided derivatives, as in JAX 0.10 and HIPS
     autograd 1.9.
     """
-    # One is of the smallest type, so that the sum of it and a bool has the dtype of `g`.
-    return g * np.equal(x, y) / (np.equal(x, other) + _ONE)
+    mine, ties = g * np.equal(x, y), np.equal(x, other)
+    if type(ties) is np.ndarray and not np.count_nonzero(ties):
+        return mine
+    # One is of the smallest type, so that the result has the dtype of `g`.
+    return mine / (ties + _ONE)
 
 
 for _name in ("maximum", "minimum", "fmax", "fmin"):

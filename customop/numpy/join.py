@@ -14,12 +14,11 @@ from customop import (
     FakeArray,
     Operator,
     ShapeError,
-    fake_like,
     register_numpy_function,
 )
-from customop.numpy.arguments import as_array, cast, counted, only, shape_of
+from customop.numpy.arguments import as_array, cast, only, shape_of
 from customop.numpy.fakes import device_of
-from customop.numpy.rules import batch_first, fit, numpy_operator
+from customop.numpy.rules import batch_first, in_dtype, numpy_operator
 from customop.numpy.shape import expanded
 
 __all__: list[str] = []
@@ -72,12 +71,14 @@ def _register_join(op: Operator[..., Any], parts: Callable[..., Any]) -> None:
     """
 
     def setup(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.arrays = [fake_like(a) for a in inputs[0]]
-        (ctx.axis,) = counted([inputs[1]], output.ndim)
+        arrays, axis = inputs
+        ctx.shapes = [a.shape for a in arrays]
+        ctx.dtypes = [a.dtype for a in arrays]
+        ctx.axis = axis if axis >= 0 else axis + output.ndim
 
     def backward(ctx: Any, g: Any) -> Any:
-        pieces = parts(g, [a.shape for a in ctx.arrays], ctx.axis)
-        return [fit(p, a) for p, a in zip(pieces, ctx.arrays, strict=True)], None
+        pieces = parts(g, ctx.shapes, ctx.axis)
+        return [in_dtype(p, d) for p, d in zip(pieces, ctx.dtypes, strict=True)], None
 
     def jvp(primals: Any, tangents: Any) -> Any:
         arrays, axis = primals
@@ -119,7 +120,8 @@ def _pieces(g: Any, shapes: Sequence[Any], axis: int) -> list[Any]:
     lead, start, found = (slice(None),) * axis, 0, []
     for shape in shapes:
         end = start + shape[axis]
-        found.append(g[(*lead, slice(start, end))])
+        part = slice(start, end)
+        found.append(g[(*lead, part)] if axis else g[part])
         start = end
     return found
 
@@ -133,10 +135,13 @@ _CASTING: Final = "same_kind"
 def _cast_all(
     function: str, arrays: Iterable[Any], dtype: Any, casting: str
 ) -> list[Any]:
-    only(function, casting=(casting, _CASTING))
+    if casting != _CASTING:
+        only(function, casting=(casting, _CASTING))
     found = [as_array(a) for a in arrays]
+    if dtype is None:
+        return found
     for a in found:
-        if dtype is not None and not np.can_cast(a.dtype, dtype, _CASTING):
+        if not np.can_cast(a.dtype, dtype, _CASTING):
             raise ArgumentError(
                 f"{function}: an array of {a.dtype} cannot be cast to"
                 f" {np.dtype(dtype)} by casting='{casting}'",
@@ -159,12 +164,15 @@ def concatenate(
     given = _cast_all("np.concatenate", arrays, dtype, casting)
     if axis is None:
         return _concatenate([np.ravel(a) for a in given], 0)
-    if not all(a.ndim for a in given):
+    ranks = [len(a.shape) for a in given]
+    if 0 in ranks:
         raise ShapeError(
             "zero-dimensional arrays cannot be concatenated",
             do="use np.stack, or np.atleast_1d on each",
         )
-    return _concatenate(given, normalize_axis_index(axis, given[0].ndim))
+    if type(axis) is not int or not 0 <= axis < ranks[0]:
+        axis = normalize_axis_index(axis, ranks[0])
+    return _concatenate.run(given, axis)
 
 
 @register_numpy_function(np.append)

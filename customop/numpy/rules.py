@@ -12,6 +12,7 @@ from customop import Operator, custom_op, partials
 __all__ = [
     "batch_first",
     "fit",
+    "in_dtype",
     "is_complex",
     "no_gradient",
     "numpy_operator",
@@ -41,10 +42,11 @@ def is_complex(x: Any) -> bool:
 
 def fit(g: Any, x: Any) -> Any:
     """A gradient in the dtype of its input; its real part for a real input."""
-    return g if g.dtype == x.dtype else _in_dtype(g, x.dtype)
+    return g if g.dtype == x.dtype else in_dtype(g, x.dtype)
 
 
-def _in_dtype(g: Any, dtype: Any) -> Any:
+def in_dtype(g: Any, dtype: Any) -> Any:
+    """A gradient in a dtype; its real part for a real one."""
     if g.dtype == dtype:
         return g
     if is_complex(g) and "complex" not in str(dtype):

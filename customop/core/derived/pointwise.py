@@ -54,6 +54,8 @@ def align(value: Any, dim: int | None, rank: int) -> Any:
     if not missing:
         return first
     shape = (first.shape[0], *(1,) * missing, *first.shape[1:])
+    if type(first) is np.ndarray:
+        return first.reshape(shape)
     return call_numpy(np.reshape, first, shape)
 
 

@@ -89,9 +89,8 @@ def _partial_pairs(
 ) -> list[tuple[Any, Any]]:
     """As `pairs_of`, for gradients of the tracked arguments alone."""
     pairs = []
-    for (slot, _, origin), grad in zip(
-        edges, found if len(edges) > 1 else (found,), strict=True
-    ):
+    # As many gradients as edges: the generated formula returns one for each.
+    for (slot, _, origin), grad in zip(edges, found if len(edges) > 1 else (found,)):  # noqa: B905
         meta = origin.node_metas
         try:
             fits = grad.shape == meta[0] and grad.dtype == meta[1]
@@ -176,6 +175,8 @@ def _no_slot(node: Node, slot: int) -> Any:
 
 def _item(node: Node, grad: Any, slot: int, path: tuple[int, ...]) -> Any:
     inputs = node.node_inputs[slot]
+    if type(grad) is list and type(inputs) is list and len(grad) == len(inputs):
+        grad, inputs, path = grad[path[0]], inputs[path[0]], path[1:]
     for step in path:
         if grad is None:
             return None

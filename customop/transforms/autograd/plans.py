@@ -47,7 +47,7 @@ def make_plan(op: RuleTable) -> Plan:
         plan = _write_plan(op)
     elif op.is_plain and isinstance(rule, Partials) and rule.is_short:
         plan = _partial_plan(op, rule)
-    elif op.is_plain and type(rule) is Formula:
+    elif (op.is_plain or op.list_slot >= 0) and type(rule) is Formula:
         plan = _plain_plan(op, rule, nodes)
     else:
         plan = _general_plan(op, rule, nodes)
@@ -94,7 +94,7 @@ def _general_plan(op: RuleTable, rule: GradRule, nodes: type[Node]) -> Plan:
 
 
 def _plain_plan(op: RuleTable, rule: Any, nodes: type[Node]) -> Plan:
-    """Generate the code for a formula of a plain operator: 1.1 us a call, not 1.9.
+    """Generate the code for a formula: 1.1 us a call, not 1.9.
 
     Measured on CPython 3.11.7, one array of three elements, 0.3 us of it the kernel.
     """
@@ -116,6 +116,7 @@ def _plain_plan(op: RuleTable, rule: Any, nodes: type[Node]) -> Plan:
         "    node.node_metas = (out.shape, dtype)",
         "    node.node_number = next(moments)",
         "    node.saved_arrays = ()",
+        *_outline_lines(op),
         *_setup_lines(rule.setup_context, inputs),
         "    tracer = new(GradTracer)",
         "    tracer.interpreter = self",
@@ -156,8 +157,34 @@ def _constant_lines(op: RuleTable) -> list[str]:
     ]
 
 
+def _outline_lines(op: RuleTable) -> list[str]:
+    """Lines that note the arguments without their arrays, where arrays are in a list."""
+    if op.list_slot < 0:
+        return []
+    count = len(op.schema.parameters)
+    items = ["None"] * count
+    items[op.list_slot] = f"[None] * len(v{op.list_slot})"
+    return [f"    node.node_inputs = [{', '.join(items)}]"]
+
+
+def _list_lines(slot: int) -> list[str]:
+    """Lines that take the values out of the tracers in a list."""
+    return [
+        "    edges, values = [], []",
+        f"    for i, value in enumerate(v{slot}):",
+        "        if type(value) is GradTracer and value.interpreter is self:",
+        "            node = value.node",
+        f"            if node is not None: edges.append(({slot}, (i,), node))",
+        "            value = value.below",
+        "        values.append(value)",
+        f"    v{slot} = values",
+    ]
+
+
 def _edge_lines(op: RuleTable, *, is_unary: bool) -> list[str]:
     """Lines that take the values out of the tracers, and note what made them."""
+    if op.list_slot >= 0:
+        return _list_lines(op.list_slot)
     if len(op.array_slots) == 1:
         # A single array is the tracer that brought the call here.
         (slot,) = op.array_slots
