@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from customop.arrays.numpy_reasons import reason_of
 from customop.arrays.on_demand import FUNCTIONS, load_all
 
 load_all()
@@ -32,10 +33,12 @@ PAGE = """\
 the same operators. Any other function raises `MissingRuleError` when it meets such a value.
 
 `python -m tests.numpy_functions` writes this page, and a test compares it with the package.
-`customop coverage` prints the operators with their rules, and `customop coverage --missing` the
-functions without an operator.
+`customop coverage` prints the operators with their rules, and how each function of NumPy runs: as
+its own operator, by other operators, or not, with the reason.
 
-{lists}## Add a function
+{lists}## Functions that have no operator
+
+{refused}## Add a function
 
 Make an operator of it, and say which function it serves. Then plain NumPy code finds it. This
 works for the functions of NumPy and for ufuncs of other packages, such as this one, which NumPy
@@ -121,12 +124,27 @@ def page() -> str:
         for prefix, names in found.items()
     )
     count = sum(map(len, found.values()))
-    return PAGE.format(count=count, numpy=release(), lists=lists)
+    texts = [f"- {wrapped(names, why)}\n" for why, names in refused().items()]
+    parts = {"lists": lists, "refused": "".join(texts) + "\n"}
+    return PAGE.format(count=count, numpy=release(), **parts)
 
 
-def wrapped(names: list[str]) -> str:
-    """Return names without their module, as code, in lines."""
-    return textwrap.fill(", ".join(f"`{n.rpartition('.')[2]}`" for n in names), 96)
+def refused() -> dict[str, list[str]]:
+    """Return the functions that have no operator for a reason, by that reason."""
+    found: dict[str, list[str]] = {}
+    for prefix, module in MODULES.items():
+        for name in sorted(module.__all__):
+            value = getattr(module, name)
+            reason = reason_of(value) if callable(value) else None
+            if reason is not None and value not in FUNCTIONS:
+                found.setdefault(reason.why, []).append(f"{prefix}.{name}")
+    return found
+
+
+def wrapped(names: list[str], text: str = "") -> str:
+    """Return names without their module, as code, in lines, and a text about them."""
+    listed = ", ".join(f"`{n.rpartition('.')[2]}`" for n in names)
+    return textwrap.fill(f"{listed}: {text}." if text else listed, 96)
 
 
 def release() -> str:

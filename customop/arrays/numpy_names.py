@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from customop.arrays.numpy_reasons import reason_of
 from customop.errors import MissingRuleError
 
 __all__ = ["missing", "numpy_name"]
@@ -23,9 +24,9 @@ def numpy_name(function: Any) -> str:
         return f"{numpy_name(function[0])}.{function[1]}"
     if isinstance(function, np.ufunc):
         return _ufunc_name(function)
-    module = (getattr(function, "__module__", None) or "numpy").replace(
-        "numpy", "np", 1
-    )
+    module = getattr(function, "__module__", None) or "numpy"
+    module = module.replace("numpy.lib.scimath", "numpy.emath")
+    module = module.replace("numpy", "np", 1)
     return f"{module}.{getattr(function, '__name__', function)}"
 
 
@@ -39,12 +40,20 @@ def _ufunc_name(ufunc: np.ufunc) -> str:
         for path, module in list(sys.modules.items())
         if "._" not in f".{path}" and vars(module).get(name) is ufunc
     ]
-    return f"{min(known, key=len)}.{name}" if known else f"the ufunc {name}"
+    if not known:
+        return f"the ufunc {name}"
+    module = "np.strings" if "numpy.strings" in known else min(known, key=len)
+    return f"{module}.{name}"
 
 
 def missing(function: Any) -> MissingRuleError:
     """The error for a NumPy function that has no operator."""
     name = numpy_name(function)
+    reason = reason_of(function)
+    if reason is not None:
+        return MissingRuleError(
+            f"{name} has no operator: {reason.why}", do=reason.instead
+        )
     key = numpy_name(function[0] if isinstance(function, tuple) else function)
     key = "ufunc" if key.startswith("the ufunc ") else key
     if isinstance(function, tuple):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from customop.arrays.numpy_reasons import reason_of
 from customop.arrays.on_demand import FUNCTIONS, load_all
 from customop.cli import listing
 from customop.cli.command import Command
@@ -32,7 +33,7 @@ _COUNTED = ("fake", "autograd", "jvp", "vmap")
 Found = tuple[Operator[..., Any], list[Rule]]
 
 
-def _modules() -> list[dict[str, Any]]:
+def _modules(operators: Sequence[str]) -> list[dict[str, Any]]:
     """Count each function once, in the first module that has it."""
     load_all()
     seen: set[int] = set()
@@ -44,16 +45,27 @@ def _modules() -> list[dict[str, Any]]:
             if id(value) not in seen and _calls_protocols(value):
                 seen.add(id(value))
                 found[_own_name(module, name, value)] = value
-        missing = sorted(name for name, value in found.items() if not _is_known(value))
-        modules.append(
-            {
-                "module": module_name,
-                "functions": len(found),
-                "covered": len(found) - len(missing),
-                "missing": missing,
-            }
-        )
+        # The operators are those of numpy, whose names numpy.emath has again.
+        own = operators if module is not np.emath else ()
+        modules.append({"module": module_name, **_sorted_out(found, own)})
     return modules
+
+
+def _sorted_out(functions: dict[str, Any], operators: Sequence[str]) -> dict[str, Any]:
+    """Functions by how they run on traced values: as an operator, by some, or not."""
+    known = [name for name, value in functions.items() if _is_known(value)]
+    rest = {name: v for name, v in sorted(functions.items()) if name not in known}
+    reasons = {name: reason_of(value) for name, value in rest.items()}
+    return {
+        "functions": len(functions),
+        "covered": len(known),
+        "operators": [name for name in known if f"np::{name}" in operators],
+        "composed": [name for name in known if f"np::{name}" not in operators],
+        "refused": [
+            {"name": name, "reason": r.why} for name, r in reasons.items() if r
+        ],
+        "missing": [name for name, r in reasons.items() if not r],
+    }
 
 
 def _own_name(module: Any, name: str, value: Any) -> str:
@@ -96,17 +108,28 @@ def _share(part: int, total: int) -> str:
     return f"{100 * part / total:.0f} %" if total else "-"
 
 
+_COLUMNS = ("module", "functions", "operators", "composed", "refused", "missing")
+
+
 def _module_rows(modules: Sequence[dict[str, Any]]) -> list[list[str]]:
-    sums = {key: sum(m[key] for m in modules) for key in ("functions", "covered")}
+    rows = [[m["functions"], *[len(m[key]) for key in _COLUMNS[2:]]] for m in modules]
+    sums = [sum(column) for column in zip(*rows, strict=True)]
+    names = [*[m["module"] for m in modules], "all"]
     return [
-        [
-            m["module"],
-            str(m["functions"]),
-            str(m["covered"]),
-            _share(m["covered"], m["functions"]),
-        ]
-        for m in (*modules, {"module": "all", **sums})
+        [name, *map(str, row), _share(row[1] + row[2], row[0])]
+        for name, row in zip(names, [*rows, sums], strict=True)
     ]
+
+
+def _function_rows(modules: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """How each function runs, or why it does not."""
+    rows = []
+    for m in modules:
+        rows += [[m["module"], name, f"np::{name}"] for name in m["operators"]]
+        rows += [[m["module"], name, "by operators"] for name in m["composed"]]
+        rows += [[m["module"], r["name"], f"no: {r['reason']}"] for r in m["refused"]]
+        rows += [[m["module"], name, "no"] for name in m["missing"]]
+    return [[f"{module}.{name}", how] for module, name, how in sorted(rows)]
 
 
 def _rule_row(count: dict[str, Any], total: int) -> list[str]:
@@ -125,7 +148,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 def _run(options: Namespace, output: Plain) -> int:
     found = [(op, rules_of(op)) for op in matching(["np"])]
-    modules = _modules()
+    modules = _modules([op.qualname for op, _ in found])
     counts = [_rule_count(found, name) for name in _COUNTED]
     output.heading(f"operators of the namespace np: {len(found)}")
     output.table(listing.COLUMNS, [listing.cells(op, rules) for op, rules in found])
@@ -137,7 +160,9 @@ def _run(options: Namespace, output: Plain) -> int:
     )
     output.line()
     output.heading(f"functions of NumPy {np.__version__} that call its protocols")
-    output.table(["module", "functions", "covered", "share"], _module_rows(modules))
+    output.table(["function", "runs as"], _function_rows(modules))
+    output.line()
+    output.table([*_COLUMNS, "share"], _module_rows(modules))
     if options.missing:
         _show_missing(counts, modules, output)
     output.document(
@@ -155,11 +180,13 @@ def _show_missing(
     counts: Sequence[dict[str, Any]], modules: Sequence[dict[str, Any]], output: Plain
 ) -> None:
     rows = [[f"no {c['rule']} rule", name] for c in counts for name in c["missing"]]
-    rows += [
-        ["no operator", f"{m['module']}.{name}"]
-        for m in modules
-        for name in m["missing"]
-    ]
+    for m in modules:
+        module = m["module"]
+        rows += [
+            ["no operator", f"{module}.{r['name']}: {r['reason']}"]
+            for r in m["refused"]
+        ]
+        rows += [["no operator", f"{module}.{name}"] for name in m["missing"]]
     output.line()
     output.heading("missing")
     output.table(["", ""], rows)
@@ -170,11 +197,14 @@ COMMAND = Command(
     "which NumPy functions have an operator, with which rules",
     "Show the operators of the namespace np with their rules, and how many functions of\n"
     "NumPy have one. Only ufuncs and functions that call __array_function__ count: the\n"
-    "others ignore the class of their arrays. With -m, operators that a module adds count\n"
-    "too.",
+    "others ignore the class of their arrays. A function runs as its own operator, by other\n"
+    "operators, or not, with the reason where it has one. With -m, operators that a module\n"
+    "adds count too.",
     '{"numpy": VERSION, "operators": [the fields of list], "rules": [{"rule": str, "own": int,\n'
     '  "derived": int, "missing": [str]}], "modules": [{"module": str,\n'
-    '  "functions": int, "covered": int, "missing": [str]}]}',
+    '  "functions": int, "covered": int, "operators": [str], "composed": [str],\n'
+    '  "refused": [{"name": str, "reason": str}],\n'
+    '  "missing": [str]}]}',
     _add_arguments,
     _run,
 )

@@ -128,8 +128,11 @@ def _check_mode(mode: Any, keywords: dict[str, Any]) -> None:
         )
     if mode not in _KEYWORDS:
         raise ValueError(f"mode '{mode}' is not supported")
-    if unknown := set(keywords) - {_KEYWORDS[mode]}:
-        raise ValueError(f"unsupported keyword arguments for mode '{mode}': {unknown}")
+    for name in keywords:
+        if name != _KEYWORDS[mode]:
+            raise ArgumentError(
+                f"np.pad: mode={mode!r} does not take {name}=", do=f"leave {name}= away"
+            )
     if mode in ("reflect", "symmetric"):
         only(
             "np.pad", reflect_type=(keywords.get("reflect_type", "even"), "even", "odd")

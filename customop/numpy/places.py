@@ -201,10 +201,10 @@ def _(x: Any, axis: int, count: int | None, bitorder: str) -> FakeArray:
     _check_bits("unpackbits", x, "u")
     axis = normalize_axis_index(axis, len(x.shape))
     bits = 8 * x.shape[axis]
-    count = bits if count is None else count
-    if count < -bits:
+    wanted = bits if count is None else count
+    if wanted < -bits:
         raise ValueError("-count larger than number of elements")
-    return _of_length(x, axis, count if count >= 0 else bits + count)
+    return _of_length(x, axis, wanted if wanted >= 0 else bits + wanted)
 
 
 for _op in (_packbits, _unpackbits):

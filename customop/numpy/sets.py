@@ -109,8 +109,8 @@ def _(
     is_sorted = sorted or return_index or return_inverse or return_counts
     found = _unique_of(ar, axis, equal_nan=equal_nan, is_sorted=is_sorted)
     wanted = (True, return_index, return_inverse, return_counts)
-    parts = tuple([part for part, w in zip(found, wanted, strict=True) if w])
-    return parts if len(parts) > 1 else parts[0]
+    parts = [part for part, w in zip(found, wanted, strict=True) if w]
+    return tuple(parts) if len(parts) > 1 else parts[0]
 
 
 @register_numpy_function(np.unique_all)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from customop.arrays.numpy_names import missing
 from customop.arrays.on_demand import FUNCTIONS
 from tests.cli._commands import Run
 
@@ -54,11 +55,16 @@ def asks(name: str) -> bool:
     return False
 
 
+def names_of(module: Any) -> list[str]:
+    """The functions of a module that have no operator."""
+    return [*module["missing"], *[r["name"] for r in module["refused"]]]
+
+
 def test_missing_functions_call_the_protocols(run: Run) -> None:
     """Every function without an operator calls the array protocols."""
     modules = run.json("coverage")["modules"]
-    missing = [f"{m['module']}.{name}" for m in modules for name in m["missing"]]
-    assert len(missing) > 100
+    missing = [f"{m['module']}.{name}" for m in modules for name in names_of(m)]
+    assert len(missing) > 30
     assert [name for name in missing if not asks(name)] == []
 
 
@@ -89,7 +95,8 @@ def test_coverage_counts_new_operators(
     after = {m["module"]: m for m in run.json("coverage")["modules"]}["numpy.strings"]
     assert after["functions"] == before["functions"]
     assert after["covered"] == before["covered"] + 1
-    assert set(before["missing"]) - set(after["missing"]) == {"upper"}
+    assert set(names_of(before)) - set(names_of(after)) == {"upper"}
+    assert after["composed"] == ["upper"]
 
 
 def test_coverage_counts_rules(run: Run) -> None:
@@ -109,21 +116,47 @@ def test_coverage_counts_rules(run: Run) -> None:
         assert count["missing"] == none
 
 
+SAVES = "a file takes values, and a traced or fake array may not have one"
+
+
+def test_the_error_of_a_function_gives_the_reason_of_the_table(run: Run) -> None:
+    """Each function with a reason says it where it meets a traced or fake array."""
+    reasons = {
+        f"{m['module']}.{r['name']}": r["reason"]
+        for m in run.json("coverage")["modules"]
+        for r in m["refused"]
+    }
+    assert len(reasons) > 30
+    for name, why in reasons.items():
+        assert missing(find(name)).args[0].endswith(f" has no operator: {why}")
+
+
 def test_coverage_as_text(run: Run) -> None:
     """Operators, rules and modules are tables; --missing adds what is missing."""
     found = run("coverage")
     modules = run.json("coverage")["modules"]
     total, covered = (sum(m[key] for m in modules) for key in ("functions", "covered"))
+    parts = [
+        sum(len(m[key]) for m in modules)
+        for key in ("operators", "composed", "refused", "missing")
+    ]
+    assert parts[0] + parts[1] == covered
+    assert sum(parts) == total
     share = f"{100 * covered / total:.0f} %"
+    rows = [re.split("  +", line) for line in found.splitlines()]
+    assert ["numpy.sin", "np::sin"] in rows
+    assert ["numpy.vstack", "by operators"] in rows
+    assert ["numpy.save", f"no: {SAVES}"] in rows
     assert found.startswith("operators of the namespace np: ")
     assert found.splitlines()[-1].split("  ")[0] == "all"
     assert re.split("  +", found.splitlines()[-1]) == [
         "all",
         str(total),
-        str(covered),
+        *map(str, parts),
         share,
     ]
     more = run("coverage", "--missing")
     assert more.startswith(found)
-    assert "no operator   numpy.strings.upper" in more.splitlines()
+    text = "no operator   numpy.strings.upper: text has no derivative"
+    assert text in more.splitlines()
     assert "no vmap rule  np::eye" in more.splitlines()

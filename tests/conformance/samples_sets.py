@@ -28,6 +28,7 @@ _SINGLE = _spaced(6).astype(np.float32)
 _TIES = np.array([2, 0, 2, 1, 0, 2])
 _NANS = np.array([2.0, np.nan, -1.0, np.nan, 0.5])
 _BYTES = np.arange(12, dtype=np.uint8).reshape(3, 4) * 21
+_SMALL, _LARGE = np.array([0.3, 0.7]), np.array([-2.3, 0.4, 1.9])
 _LINE = np.sort(_spaced(6))
 
 
@@ -124,6 +125,16 @@ _UNEVEN = [
     _uneven("extract", lambda x, m: np.extract(m, x), _M, _M > 0),
 ]
 
+_EMATH = [
+    _uneven(f"emath-{name}-{kind}", getattr(np.emath, name), x)
+    for name in ("sqrt", "log", "log2", "log10", "arccos", "arcsin", "arctanh")
+    for kind, x in (("real", _SMALL), ("complex", _LARGE))
+] + [
+    _uneven("emath-logn", lambda x: np.emath.logn(2.0, x), _LARGE),
+    _uneven("emath-power", lambda x: np.emath.power(x, -1.5), _LARGE),
+    _uneven("emath-power-whole", np.emath.power, _TIES + 1, np.array([-1, 2, 0] * 2)),
+]
+
 _MEMBERS = [
     _plain("isin", np.isin, _TIES, np.array([[1, 2]])),
     _plain("isin_floats", lambda x, y: np.isin(x, y, invert=True), _M, _M[:2, :2]),
@@ -179,4 +190,4 @@ _PLACES = [
     _plain("unpackbits_pad", lambda x: np.unpackbits(x, 0, 30, "little"), _BYTES.T),
 ]
 
-SAMPLES = [*_ORDER, *_SEARCH, *_UNEVEN, *_MEMBERS, *_COMPARE, *_PLACES]
+SAMPLES = [*_ORDER, *_SEARCH, *_UNEVEN, *_EMATH, *_MEMBERS, *_COMPARE, *_PLACES]

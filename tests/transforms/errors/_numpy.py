@@ -210,26 +210,56 @@ NUMPY: Table = {
         "  got an array of shape (2, 3)\n"
         "  do: use np.split",
     ),
-    "pad in a mode": (
-        lambda: np.pad(F, 1, mode="mean"),
+    "pad by a function": (
+        lambda: np.pad(F, 1, mode=print),
         co.ArgumentError,
         TypeError,
-        "np.pad: mode='mean' is not supported for traced or fake arrays\n"
-        "  do: use 'constant' or one of 'edge', 'reflect', 'symmetric', 'wrap'",
+        "np.pad: mode is a function, which writes into slices of plain arrays\n"
+        "  do: pad with mode='constant', and write into the result",
     ),
     "pad with an end value": (
         lambda: np.pad(F, 1, mode="edge", end_values=1),
         co.ArgumentError,
         TypeError,
-        "np.pad: end_values=1 is not supported for traced or fake arrays\n"
-        "  do: use end_values=",
+        "np.pad: mode='edge' does not take end_values=\n  do: leave end_values= away",
     ),
-    "pad by an odd reflection": (
-        lambda: np.pad(F, 1, mode="reflect", reflect_type="odd"),
+    "pad by a reflection of another type": (
+        lambda: np.pad(F, 1, mode="reflect", reflect_type="other"),
         co.ArgumentError,
         TypeError,
-        "np.pad: reflect_type='odd' is not supported for traced or fake arrays\n"
-        "  do: use reflect_type='even'",
+        "np.pad: reflect_type='other' is not supported for traced or fake arrays\n"
+        "  do: use reflect_type='even' or 'odd'",
+    ),
+    "insert at places that are not known": (
+        lambda: np.insert(F, G, 1.0),
+        co.DataDependentError,
+        TypeError,
+        "np.insert: the places are FakeArray, and must be known to find the shape of the"
+        " result\n  do: give plain integers, or write np.where(mask, a, b), which keeps the"
+        " shape",
+    ),
+    "unique of a fake array": (
+        lambda: np.unique(F),
+        co.DataDependentError,
+        TypeError,
+        "np.unique, or a function of sets, of a fake array: the shape of the result depends"
+        " on data\n  do: keep the shape: s = np.sort(x), and s[1:] != s[:-1] marks the new"
+        " elements",
+    ),
+    "partition beyond the axis": (
+        lambda: np.partition(F, 9),
+        co.ShapeError,
+        ValueError,
+        "kth(=9) out of bounds (2)\n"
+        "  np.partition along axis -1 of an array of shape (2,)\n"
+        "  do: give places that the axis has",
+    ),
+    "block of a tuple": (
+        lambda: np.block([F, (F, F)]),
+        co.ArgumentError,
+        TypeError,
+        "np.block: arrays[1] is a tuple. Only lists can be used to arrange blocks\n"
+        "  do: write a list",
     ),
     "pad by floats": (
         lambda: np.pad(F, 1.5),

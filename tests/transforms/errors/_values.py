@@ -308,8 +308,15 @@ VALUES: Table = {
         lambda: graded(np.is_busday),
         co.MissingRuleError,
         NotImplementedError,
-        "np.is_busday has no operator, so it cannot see traced or fake arrays\n"
-        "  do: wrap it with custom_op, then register_numpy_function(np.is_busday, op); or pass stop_gradient(x) to use the value alone",
+        "np.is_busday has no operator: dates have no derivative\n"
+        "  do: call it outside of the transform, and pass its result as a number",
+    ),
+    "function of text": (
+        lambda: graded(np.strings.isalpha),
+        co.MissingRuleError,
+        NotImplementedError,
+        "np.strings.isalpha has no operator: text has no derivative\n"
+        "  do: call it outside of the transform, and pass numbers that are made of the text",
     ),
     "function without an operator on a fake array": (
         lambda: np.roots(G),
