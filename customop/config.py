@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from numbers import Real
 from typing import Any
@@ -39,6 +40,10 @@ class Config:
         What to do when such a sampled check finds a fault: ``"error"`` (the default) or
         ``"warn"``. With ``"warn"`` the kernel gets the arguments themselves, so that the
         call works as without a check.
+    check_nans : bool
+        Whether each call of an operator, and each backward formula, raises `NanError` if
+        its result has nan and nothing that it was given has one. It costs nothing while
+        it is False (the default). NumPy on plain arrays is not seen.
 
     Examples
     --------
@@ -54,6 +59,7 @@ class Config:
 
     __slots__ = (
         "_aliasing",
+        "_check_nans",
         "_checks",
         "_listeners",
         "_on_breach",
@@ -67,6 +73,7 @@ class Config:
         self._aliasing = "error"
         self._share = 0.0
         self._on_breach = "error"
+        self._check_nans = False
         self._random: Any = None
         self._seed: int | None = None
         self._listeners: list[Callable[[], None]] = []
@@ -135,6 +142,20 @@ class Config:
         self._on_breach = value
 
     @property
+    def check_nans(self) -> bool:
+        """Whether results with nan raise."""
+        return self._check_nans
+
+    @check_nans.setter
+    def check_nans(self, value: bool) -> None:
+        if not isinstance(value, bool):
+            raise ArgumentError(
+                f"config.check_nans is {shown(value)}", do="set it to True or False"
+            )
+        self._check_nans = value
+        self._tell()
+
+    @property
     def random(self) -> Callable[[], float]:
         """Function that returns a random number from 0 to 1; safe in any thread."""
         if self._random is None:
@@ -157,7 +178,8 @@ class Config:
         self._listeners.append(listener)
 
     def __repr__(self) -> str:
-        names = ("checks", "aliasing", "sample_checks", "sample_seed", "on_breach")
+        names = ["checks", "aliasing", "sample_checks", "sample_seed", "on_breach"]
+        names.append("check_nans")
         return f"config({', '.join(f'{n}={getattr(self, n)!r}' for n in names)})"
 
 
@@ -175,4 +197,15 @@ def _check_value(name: str, value: object, known: tuple[str, ...]) -> None:
         )
 
 
+def _switch_nans() -> None:
+    """Open or close what looks for nan; it is imported when it is first turned on."""
+    module = sys.modules.get(_NANS)
+    if config.check_nans and module is None:
+        module = importlib.import_module(_NANS)
+    if module is not None:
+        module.switch(config.check_nans)
+
+
+_NANS = "customop.transforms.nans"
 config: Config = Config()
+config.on_change(_switch_nans)

@@ -22,6 +22,7 @@ __all__ = [
     "GradientError",
     "LeakedTracerError",
     "MissingRuleError",
+    "NanError",
     "OpCheckError",
     "RegistrationError",
     "SchemaError",
@@ -119,6 +120,10 @@ class ContractError(CustomOpError, RuntimeError):
 
 class GradientError(CustomOpError, ValueError):
     """A gradient cannot be computed, or does not fit its array."""
+
+
+class NanError(CustomOpError, FloatingPointError):
+    """A result has nan and nothing that it was computed from has one."""
 
 
 class VmapError(CustomOpError, ValueError):

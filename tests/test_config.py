@@ -34,7 +34,7 @@ def test_each_setting_is_taken(settings: Config, value: str) -> None:
     settings.checks = value
     assert repr(settings) == (
         f"config(checks={value!r}, aliasing='error', sample_checks=0.0,"
-        " sample_seed=None, on_breach='error')"
+        " sample_seed=None, on_breach='error', check_nans=False)"
     )
 
 

@@ -130,6 +130,18 @@ class Observer(ABC):
             its proof gets copies.
         """
 
+    def around(
+        self,
+        op: RuleTable,
+        by: str | Interpreter,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        proof: Any,
+        run: Callable[..., Any],
+    ) -> Callable[..., Any]:
+        """A function that runs `run` and shows it to the observer; the package's."""
+        return partial(_run, self, op, by, fn, args, proof, run)
+
     def __enter__(self) -> Self:
         with changing:
             if self.is_open:
@@ -194,7 +206,7 @@ def observed(
     """
     run = fn
     for observer in current_observers()[::-1]:  # the first one sees what others add
-        run = partial(_run, observer, op, by, fn, args, proof, run)
+        run = observer.around(op, by, fn, args, proof, run)
     return run
 
 

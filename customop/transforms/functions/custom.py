@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, update_wrapper
 from operator import index
-from types import MethodType
+from types import BuiltinFunctionType, MethodType
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -181,7 +181,9 @@ class CustomFunction(ABC, Generic[P, R]):
 
 @lru_cache(maxsize=256)
 def _signature(fn: Callable[..., Any]) -> inspect.Signature | None:
-    """The signature of a function; None for one in C that does not have one."""
+    """The signature of a function; None for one of C, whose defaults are left alone."""
+    if isinstance(fn, np.ufunc | BuiltinFunctionType):
+        return None
     try:
         return inspect.signature(fn)
     except ValueError:
