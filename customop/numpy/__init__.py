@@ -22,7 +22,7 @@ MODULES: dict[str, str] = {
     "edit": "delete insert resize trim_zeros extract block",
     "determinant": "linalg.det linalg.slogdet",
     "eigen": "linalg.eigh linalg.eigvalsh linalg.eig linalg.eigvals",
-    "einsum": "einsum",
+    "einsum": "einsum einsum_path",
     "elementwise": "add subtract multiply divide negative positive square reciprocal"
     " sqrt cbrt conjugate copysign ldexp nextafter heaviside power float_power remainder"
     " fmod hypot arctan2 logaddexp logaddexp2 maximum minimum fmax fmin exp exp2 expm1"
@@ -46,7 +46,7 @@ MODULES: dict[str, str] = {
     "least_squares": "linalg.pinv linalg.lstsq linalg.matrix_rank linalg.cond",
     "masked": "",
     "matrices": "",
-    "norms": "linalg.norm",
+    "norms": "linalg.norm linalg.matrix_norm linalg.vector_norm",
     "pad": "pad tile repeat",
     "pairs": "modf frexp divmod",
     "partition": "partition argpartition lexsort sort_complex searchsorted",
@@ -72,6 +72,9 @@ MODULES: dict[str, str] = {
     "statistics": "var std count_nonzero ptp average median nansum nanmean",
     "triangles": "linalg.cholesky linalg.qr",
     "ufunc_methods": ".reduce .accumulate .reduceat .outer",
+    "vectors": "vecdot matvec vecmat linalg.multi_dot linalg.vecdot linalg.matmul"
+    " linalg.tensordot linalg.outer linalg.cross linalg.diagonal linalg.trace"
+    " linalg.matrix_transpose",
     "write": "",
     "writers": "copyto putmask place put fill_diagonal put_along_axis .at",
 }

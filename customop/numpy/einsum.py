@@ -16,7 +16,7 @@ from customop import (
     fake_like,
     register_numpy_function,
 )
-from customop.numpy.arguments import refuse
+from customop.numpy.arguments import as_array, cast, dtype_of, only, refuse
 from customop.numpy.create import eye
 from customop.numpy.rules import fit, sum_of
 
@@ -197,19 +197,76 @@ def _(info: Any, in_dims: Any, subscripts: Any, operands: Any, optimize: Any) ->
     return einsum(_joined(batched, batch + result), operands, optimize), 0
 
 
+# ---- the arguments of np.einsum ----
+
+# The letter of each number in a list of axes, in the order in which NumPy sorts them.
+_NUMBERED = _LETTERS[26:] + _LETTERS[:26]
+
+
+def _as_text(operands: Sequence[Any]) -> tuple[str, list[Any]]:
+    """Subscripts and arrays, from either form: text first, or lists after arrays."""
+    if isinstance(operands[0], str):
+        return operands[0], [as_array(x) for x in operands[1:]]
+    count = len(operands) // 2
+    arrays = [as_array(x) for x in operands[: 2 * count : 2]]
+    terms = ",".join(_term(axes) for axes in operands[1 : 2 * count : 2])
+    result = f"->{_term(operands[-1])}" if len(operands) % 2 else ""
+    return terms + result, arrays
+
+
+def _term(axes: Sequence[Any]) -> str:
+    for axis in axes:
+        if axis is not Ellipsis and not 0 <= axis < len(_NUMBERED):
+            raise ArgumentError(
+                f"np.einsum: {axis!r} in a list of axes", do="number axes from 0 to 51"
+            )
+    return "".join("..." if i is Ellipsis else _NUMBERED[i] for i in axes)
+
+
+def _is_rearranged(text: str, arrays: Sequence[Any]) -> bool:
+    """Whether nothing is computed: NumPy 2.4 gives a view, and ignores a dtype."""
+    terms, result = _terms(text, _ranks(arrays))
+    return len(terms) == 1 and set(terms[0]) == set(result)
+
+
+def _cast(arrays: Sequence[Any], dtype: Any, casting: Any) -> list[Any]:
+    for x in arrays:
+        if not np.can_cast(dtype_of(x), dtype, casting):
+            raise ArgumentError(
+                f"np.einsum: {dtype_of(x)} is not cast to dtype={np.dtype(dtype)} with"
+                f" casting={casting!r}",
+                do="give casting='unsafe', or leave dtype= away",
+            )
+    return [cast(x, np.dtype(dtype)) for x in arrays]
+
+
 @register_numpy_function(np.einsum)
 def _(
     *operands: Any,
     out: None = None,
     optimize: Any = False,
     dtype: Any = None,
-    **rest: Any,
+    casting: Any = "safe",
+    order: Any = "K",
 ) -> Any:
-    refuse("einsum", dtype=dtype, **rest)
-    subscripts, *arrays = operands
-    if not isinstance(subscripts, str):
-        raise ArgumentError(
-            "np.einsum with lists of axes has no operator for traced or fake arrays",
-            do='write the subscripts as text: np.einsum("ij,jk->ik", x, y)',
-        )
-    return einsum(subscripts, arrays, bool(optimize))
+    only("np.einsum", order=(order, "K", "C", "F"))
+    text, arrays = _as_text(operands)
+    if dtype is not None and not _is_rearranged(text, arrays):
+        arrays = _cast(arrays, dtype, casting)
+    if optimize not in (True, False):
+        np.einsum_path(text, *arrays, optimize=optimize)  # raises for an unknown path
+    if order != "F":
+        return einsum(text, arrays, bool(optimize))
+    # The result with its axes reversed is in C order.
+    terms, result = _terms(text, _ranks(arrays))
+    found = einsum(_joined(terms, result[::-1]), arrays, bool(optimize))
+    return np.transpose(found)
+
+
+@register_numpy_function(np.einsum_path)
+def _(*operands: Any, optimize: Any = "greedy", einsum_call: Any = False) -> Any:
+    refuse("einsum_path", einsum_call=einsum_call or None)
+    text, arrays = _as_text(operands)
+    # A path depends on shapes alone.
+    shapes = [np.broadcast_to(0.0, tuple(x.shape)) for x in arrays]
+    return np.einsum_path(text, *shapes, optimize=optimize)

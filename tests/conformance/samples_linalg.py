@@ -141,6 +141,10 @@ def _norms() -> list[Sample]:
         "matrix-one": (matrix, {"ord": 1}),
         "matrix-inf": (rank3, {"ord": np.inf, "axis": (0, 2), "keepdims": True}),
         "matrix-minus-one": (rank3, {"ord": -1, "axis": (2, 1)}),
+        "matrix-two": (matrix, {"ord": 2}),
+        "matrix-minus-two": (rank3, {"ord": -2, "axis": (2, 0), "keepdims": True}),
+        "nuclear": (matrix, {"ord": "nuc"}),
+        "nuclear-complex": (_complex(2, 3), {"ord": "nuc"}),
         "complex": (_complex(3), {}),
         "complex-one": (_complex(3), {"ord": 1}),
     }
@@ -152,6 +156,38 @@ def _norms() -> list[Sample]:
             diff=(0,),
         )
         for name, (x, keywords) in calls.items()
+    ]
+
+
+def _standard() -> list[Sample]:
+    """Functions that np.linalg has under its own names, and products of vectors."""
+    a, b, c = _real(2, 3), _real(3, 2), _complex(2, 3)
+    vector, square = np.linalg.vector_norm, _real(2, 3, 3)
+    calls: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+        "vecdot": (np.vecdot, (a, _real(3))),
+        "vecdot-complex": (np.linalg.vecdot, (c, _complex(3))),
+        "vecdot-axis": (lambda x, y: np.linalg.vecdot(x, y, axis=0), (a, _real(2, 1))),
+        "matvec": (np.matvec, (_real(2, 2, 3), a)),
+        "vecmat": (np.vecmat, (c, _complex(3, 2))),
+        "matmul_linalg": (np.linalg.matmul, (a, b)),
+        "tensordot_linalg": (lambda x, y: np.linalg.tensordot(x, y, axes=1), (a, b)),
+        "outer_linalg": (np.linalg.outer, (_real(2), _real(3))),
+        "cross_linalg": (lambda x, y: np.linalg.cross(x, y, axis=0), (b, _real(3, 1))),
+        "trace_linalg": (lambda x: np.linalg.trace(x, offset=1), (square,)),
+        "diagonal_linalg": (np.linalg.diagonal, (square,)),
+        "transpose_linalg": (np.linalg.matrix_transpose, (a,)),
+        "matrix_norm": (lambda x: np.linalg.matrix_norm(x, ord=2), (square,)),
+        "vector_norm": (vector, (a,)),
+        "vector_norm-axes": (
+            lambda x: vector(x, axis=(0, -1), ord=3, keepdims=True),
+            (square,),
+        ),
+        "multi_dot": (lambda *x: np.linalg.multi_dot(x), (a[0], b, a, _real(3))),
+        "multi_dot-three": (lambda *x: np.linalg.multi_dot(x), (a, b, _real(2, 1))),
+    }
+    return [
+        Sample(name, fn, args, diff=tuple(range(len(args))))
+        for name, (fn, args) in calls.items()
     ]
 
 
@@ -226,6 +262,25 @@ def _others() -> list[Sample]:
             (a, b, a),
             diff=(0, 1, 2),
         ),
+        Sample(
+            "einsum-lists",
+            lambda x, y: np.einsum(x, [..., 27, 0], y, [..., 0], [27, ...]),
+            (a, _real(4, 3)),
+            diff=(0, 1),
+        ),
+        Sample("einsum-lists-implicit", lambda x: np.einsum(x, [30, 2]), (a,)),
+        Sample(
+            "einsum-order",
+            lambda x, y: np.einsum("ij,jk", x, y, order="F", optimize="greedy"),
+            (a, b),
+            diff=(0, 1),
+        ),
+        Sample(
+            "einsum-dtype",
+            lambda x: np.einsum("ij->j", x, dtype=complex),
+            (a,),
+            diff=(0,),
+        ),
         Sample("einsum-whole", lambda x: np.einsum("ij->j", x), (whole,)),
     ]
 
@@ -237,5 +292,6 @@ SAMPLES: list[Sample] = [
     *_tensordots(),
     *_einsums(),
     *_norms(),
+    *_standard(),
     *_others(),
 ]

@@ -175,10 +175,12 @@ WITHOUT_VALUES = {np.empty_like, (np.power, "reduce"), (np.arctan2, "reduce")}
 
 
 def name_of(function: Any) -> str:
-    """``add.reduce`` for that method of a ufunc."""
+    """``add.reduce`` for that method of a ufunc, ``linalg.trace`` beside ``np.trace``."""
     if isinstance(function, tuple):
         return f"{function[0].__name__}.{function[1]}"
-    return str(function.__name__)
+    name = str(function.__name__)
+    is_twin = function.__module__ == "numpy.linalg" and hasattr(np, name)
+    return f"linalg.{name}" if is_twin else name
 
 
 def callable_of(function: Any) -> Any:
@@ -357,7 +359,7 @@ def test_argument_is_used_or_refused(way: Any, function: Any, parameter: Any) ->
             assert parameter.name in str(found), value
         else:
             # Some functions of matrices are sums in another order.
-            rounding = 1e-13 if name_of(function) in vars(np.linalg) else 0.0
+            rounding = 1e-13 if name_of(function) in matrices.ROUNDED else 0.0
             values = function not in WITHOUT_VALUES
             assert_same(found, expected, rounding, values=values)
 
