@@ -8,7 +8,7 @@ from types import CodeType
 
 from customop.errors import DataDependentError, is_ours
 
-__all__ = ["SETITEM", "Refusal", "asked_by_setitem"]
+__all__ = ["SETITEM", "Refusal", "asked_by_setitem", "called_method"]
 
 # What is refused, and what to do, where a user writes into an array.
 SETITEM = (
@@ -17,6 +17,7 @@ SETITEM = (
     " like=x) of such an x",
 )
 
+_LOADS = ("LOAD_ATTR", "LOAD_METHOD")
 _SETITEM = {dis.opmap[n] for n in ("STORE_SUBSCR", "STORE_SLICE") if n in dis.opmap}
 
 
@@ -32,6 +33,29 @@ def asked_by_setitem() -> bool:
     """Whether the user's line is at ``out[key] = value``."""
     code, instruction = _position()
     return code.co_code[instruction] in _SETITEM
+
+
+def called_method() -> str | None:
+    """Name of the method that the user's instruction calls: 'normal' of ``rng.normal(x)``."""
+    code, at = _position()
+    found: tuple[int, str] | None = None
+    start: tuple[int | None, int | None] | None = None
+    loads = []
+    for step in dis.get_instructions(code):
+        where = step.positions
+        if where is None or where.end_col_offset is None:
+            continue
+        if step.offset == at:
+            start = (where.lineno, where.col_offset)
+            break
+        if step.opname in _LOADS:
+            place = (where.lineno, where.col_offset)
+            loads.append((place, where.end_col_offset, str(step.argval)))
+    for place, end, name in loads:
+        # The call and its function begin at the same place.
+        if place == start and (found is None or end > found[0]):
+            found = (end, name)
+    return None if found is None else found[1]
 
 
 class Refusal:

@@ -11,6 +11,7 @@ import numpy as np
 
 from customop.arrays.attributes import no_attribute
 from customop.arrays.describe import describe
+from customop.arrays.draws import instead_of_draw
 from customop.arrays.fit import check_outs, write_out
 from customop.arrays.foreign import (
     UNDECIDED,
@@ -21,6 +22,7 @@ from customop.arrays.foreign import (
     refuse_own_rules,
 )
 from customop.arrays.kinds import device_of, is_fake, is_traced
+from customop.arrays.lost import asked_by_setitem, called_method
 from customop.arrays.numpy_names import missing, numpy_name
 from customop.arrays.on_demand import FUNCTIONS, enter_function, find_function
 from customop.arrays.ufunc_keywords import call_with, for_out, hide, is_reduction
@@ -364,6 +366,8 @@ class ArrayMethods(WritingMethods):
                 f"{describe(self)} is a scalar, which cannot be written in place",
                 do="write into an array: np.zeros_like(x), or np.zeros(shape, like=x)",
             )
+        if type(value) is type(self) and len(self.shape) > 1:
+            _check_shuffled(self, value)
         new = call_numpy(SETTING, self, key, value)
         if new is not self:
             self.box_write(new)
@@ -585,6 +589,22 @@ class ArrayMethods(WritingMethods):
         if not isinstance(ufunc, np.ufunc):
             raise missing(kernel)
         return self.__array_ufunc__(ufunc, "__call__", *args, **kwargs)
+
+
+def _check_shuffled(array: Any, row: Any) -> None:
+    """Raise where NumPy swaps two rows, which are views that change with the array.
+
+    It does so for arrays that are not its own: ``x[i], x[j] = x[j], x[i]``.
+    """
+    place = getattr(row, "box_place", None)
+    if type(place) is not tuple or not any(a is array for a in place[1]):
+        return
+    if not asked_by_setitem() and called_method() == "shuffle":
+        raise ArgumentError(
+            f"shuffle() of a random generator swaps rows of {describe(array)}, which are"
+            " views of it",
+            do=f"use {instead_of_draw('shuffle')}",
+        )
 
 
 def _one(items: tuple[Any, ...]) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from customop.arrays.describe import describe
+from customop.arrays.draws import instead_of_draw
 from customop.arrays.kinds import TRACED, add_array_class, device_of
-from customop.arrays.lost import SETITEM, Refusal, asked_by_setitem
+from customop.arrays.lost import SETITEM, Refusal, asked_by_setitem, called_method
 from customop.arrays.numpy_protocol import ArrayMethods
 from customop.core import boxes
 from customop.errors import DataDependentError
@@ -132,6 +133,8 @@ class Tracer(ArrayMethods):
     def _lost(self, asked: str, instead: str) -> DataDependentError:
         if asked_by_setitem() and "index" not in asked:
             asked, instead = SETITEM
+        elif (draw := instead_of_draw(method := called_method() or "")) is not None:
+            asked, instead = f"{method}() of a random generator is given", draw
         error = self._refused(asked, instead)
         self.interpreter.refused = Refusal(error)
         return error

@@ -19,6 +19,7 @@ from customop.errors import VmapError
 
 if TYPE_CHECKING:
     from customop.transforms.batch import BatchInterpreter
+    from customop.transforms.draws import DrawWatch
 
 __all__ = ["Draws", "RandomnessMode", "random_error"]
 
@@ -46,6 +47,8 @@ class RandomnessMode(Mode):
         # Arrays of transforms outside that were written for all rows at once.
         self.written: list[ref[Tracer]] = []
         self.outer: Mode | None = current_mode.get()
+        # Looks for draws outside of random operators, if this run is watched.
+        self.watch: DrawWatch | None = None
 
     def describe(self) -> str:
         """How messages name it: by the vmap it belongs to."""
@@ -71,6 +74,15 @@ class RandomnessMode(Mode):
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run a random operator as `randomness` says."""
+        if self.watch is None or not op.sees_seed:
+            return self._run(op, args)
+        self.watch.look()
+        try:
+            return self._run(op, args)
+        finally:
+            self.watch.restart()
+
+    def _run(self, op: RuleTable, args: Sequence[Any]) -> Any:
         batch = self.batch
         if not op.sees_seed or any(
             batch.dim_of(v) is not None for v in flat(list(args))

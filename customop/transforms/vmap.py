@@ -18,7 +18,8 @@ from customop.core.boxes import frozen
 from customop.core.interpreter import current_mode
 from customop.errors import VmapError, check_function
 from customop.transforms.batch import BatchInterpreter, BatchTracer
-from customop.transforms.generators import watched
+from customop.transforms.draws import watched_between
+from customop.transforms.generators import restored, sources, states_of, watched
 from customop.transforms.randomness import Draws, RandomnessMode
 from customop.transforms.runs import subject_of
 from customop.transforms.values import unwritten
@@ -55,8 +56,8 @@ def vmap(
         same for all rows: it is returned once.
     randomness : str
         How random operators behave: ``"error"``, ``"same"`` for all rows, or
-        ``"different"`` for each. NumPy's own generators draw once for all rows. With
-        ``"error"`` that is an error where the first run of `fn` draws from ``np.random``
+        ``"different"`` for each. NumPy's own generators draw once for all rows. Without
+        ``"same"`` that is an error where the first run of `fn` draws from ``np.random``
         or a generator in its arguments, defaults, closure or globals, or those of
         functions that it names; other draws are not seen.
     chunk_size : int, optional
@@ -84,15 +85,17 @@ def vmap(
     """
     _check_settings(fn, randomness, chunk_size)
     name = getattr(fn, "__name__", "function")
-    subject = subject_of(fn, "draws") if randomness == "error" else None
+    is_same = randomness == "same"
+    subject = None if is_same else subject_of(fn, f"draws, {randomness}")
+    watch = watched if randomness == "error" else watched_between
     is_short = type(in_dims) is type(out_dims) is int and in_dims == out_dims == 0
 
     @wraps(fn)
     def batched(*args: P.args, **kwargs: P.kwargs) -> R:
         run: Any = fn
         if subject is not None and not subject.is_bare:
-            run = watched(fn, subject, name)
-        draws = Draws() if randomness == "same" else None
+            run = watch(fn, subject, name)
+        draws = Draws() if is_same else None
         if is_short and chunk_size is None and len(args) == 1 and not kwargs:
             x: Any = args[0]
             if type(x) is np.ndarray and x.ndim:
@@ -104,12 +107,14 @@ def vmap(
             batch = BatchInterpreter(size, randomness, draws)
             return _run(run, batch, leaves, dims, structure, out_dims, name)  # type: ignore[no-any-return]  # as fn
         chunks = []
+        states = states_of(sources(fn, leaves)) if is_same else ()
         for start in range(0, size, chunk_size):
             part = _chunk(leaves, dims, start, chunk_size)
             count = min(chunk_size, size - start)
             again = None if draws is None else draws.again()
             batch = BatchInterpreter(count, randomness, again)
-            chunks.append(_run(run, batch, part, dims, structure, out_dims, name))
+            with restored(states if start else ()):
+                chunks.append(_run(run, batch, part, dims, structure, out_dims, name))
         return _join(chunks, out_dims)  # type: ignore[no-any-return]  # as fn
 
     return batched
