@@ -18,10 +18,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _settings_stay() -> Iterator[None]:
     """Restore the settings that a test changes."""
-    before = co.config.checks
+    before = {name: getattr(co.config, name) for name in _SETTINGS}
     yield
-    if co.config.checks != before:
-        co.config.checks = before
+    for name, value in before.items():
+        if getattr(co.config, name) != value:
+            setattr(co.config, name, value)
+
+
+_SETTINGS = ("checks", "sample_checks", "on_breach")
 
 
 @pytest.fixture

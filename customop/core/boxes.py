@@ -41,9 +41,11 @@ __all__ = [
     "handle_boxes",
     "is_scalar",
     "is_view",
+    "origins",
     "pin",
     "renew",
     "sealed",
+    "share",
     "strides_of_box",
     "write",
     "write_back",
@@ -111,6 +113,8 @@ def handle_boxes(
             return frozen(value)
         return value
 
+    if top.written_inputs:  # snapshots do not show whose they are
+        top.check_written(op, given)
     args = list(given)
     for slot in op.array_slots:
         args[slot] = freeze(args[slot])
@@ -349,11 +353,15 @@ def write(box: Tracer, new: Any) -> None:
     if type(place) is Pinned and place.is_sealed:
         raise ValueError("assignment destination is read-only")
     content = _adopted(box, new)
-    _check_alone(box)
+    origin = box.box_origin
+    if origin is not None:
+        _check_alone(box, origin)
     if type(place) is not Pinned:
         box.box_place = Pinned(strides_of_box(box))
     box.interpreter.replace(box, content)
     box.interpreter.note_write(box)
+    if origin is not None:
+        box.interpreter.guard(origin)
     _empty_views(box)
 
 
@@ -400,14 +408,11 @@ def _root(box: Tracer) -> Tracer:
 # ---- arguments that share memory ----
 
 
-def _check_alone(box: Tracer) -> None:
+def _check_alone(box: Tracer, origin: Any) -> None:
     """Raise where an input is written that shares memory with another argument."""
-    origin = box.box_origin
-    if origin is None:
-        return
     others = [v for v in box.interpreter.given() if v is not origin]
     twice = sum(v is origin for v in box.interpreter.given()) > 1
-    if twice or any(_share(origin, other) for other in others):
+    if twice or any(share(origin, other) for other in others):
         raise ArgumentError(
             f"an argument of {box.interpreter.describe()} is written in place, and"
             " another argument shares its memory",
@@ -415,10 +420,22 @@ def _check_alone(box: Tracer) -> None:
         )
 
 
-def _share(a: Any, b: Any) -> bool:
+def origins(value: Any) -> list[Any]:
+    """An argument, and what it is in outer transforms."""
+    found = []
+    while value is not None:
+        found.append(value)
+        value = _root(value).box_origin if is_traced(value) else None
+    return found
+
+
+def share(a: Any, b: Any) -> bool:
+    """Whether two arrays lie in the same memory: both plain, or both traced."""
     if is_traced(a) and is_traced(b):
         return _root(a) is _root(b)
     if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
+        return False
+    if not np.may_share_memory(a, b):
         return False
     try:
         return np.shares_memory(a, b, max_work=10_000)  # type: ignore[arg-type]  # any int

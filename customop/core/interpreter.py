@@ -18,16 +18,21 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from customop.arrays.describe import describe
 from customop.arrays.kinds import is_array
 from customop.arrays.lost import Refusal
 from customop.arrays.nested import flat, map_nested, map_result
 from customop.arrays.pytree import flatten
-from customop.core.boxes import fill, frozen
+from customop.config import config
+from customop.core.boxes import fill, frozen, origins, share
+from customop.core.given import name_of
 from customop.core.observe import open_modes
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 from customop.core.tracer import Tracer
 from customop.errors import (
+    ArgumentError,
+    CustomOpError,
     DataDependentError,
     LeakedTracerError,
     RegistrationError,
@@ -96,6 +101,10 @@ class Interpreter(ABC):
     tracer_class: ClassVar[type[Tracer]] = Tracer
     # The arguments of the transformed function, to find those that share memory.
     inputs: Any = ()
+    # Those that were written in their boxes, each with the arrays that keep the old values.
+    written_inputs: tuple[tuple[Any, Any], ...] = ()
+    # Whether a call with such an array under another name is an error.
+    guards_inputs: bool = True
     # Called by dispatch: `process` itself, except for modes.
     handle: Callable[[Any, Sequence[Any]], Any]
 
@@ -182,6 +191,45 @@ class Interpreter(ABC):
             mode.see_write(box)
             mode = mode.outer
 
+    def guard(self, origin: Any) -> None:
+        """Note that an argument was written: calls with it under another name raise."""
+        if self.guards_inputs and config.checks != "never":
+            if all(origin is not argument for _, argument in self.written_inputs):
+                new = [(memory, origin) for memory in origins(origin)]
+                self.written_inputs = (*self.written_inputs, *new)
+            # From here on every call looks at its arguments.
+            self.runs_plans = False
+            self.handle = self._handle_guarded
+
+    def _handle_guarded(self, op: Operator[..., Any], args: Sequence[Any]) -> Any:
+        self.check_written(op, args)
+        return self.process(op, args)
+
+    def check_written(self, op: RuleTable, args: Sequence[Any]) -> None:
+        """Raise for an array that has the old values of an argument that was written."""
+        for p, value in zip(op.schema.parameters, args, strict=True):
+            for leaf in flat(value):
+                for memory, origin in self.written_inputs if is_array(leaf) else ():
+                    if share(leaf, memory):
+                        self.report(self._stale(op, p.name, leaf, origin))
+
+    def _stale(
+        self, op: RuleTable, parameter: str, value: Any, origin: Any
+    ) -> ArgumentError:
+        name = name_of(origin, self.fn, self.inputs)
+        plain = name.split("'")[1] if "'" in name else "x"
+        return op.error(
+            ArgumentError,
+            f"argument '{parameter}', {describe(value)}, is {name} of {self.describe()}"
+            " under another name, and has the values from before that was written",
+            do=f"use {plain} itself, or write to a copy: {plain} = {plain}.copy()",
+            parameter=parameter,
+        )
+
+    def report(self, fault: CustomOpError) -> None:
+        """Raise a fault of the function that runs."""
+        raise fault
+
     def again(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Take a view again, whatever modes are open and also after the end."""
         token = current_mode.set(None)
@@ -197,6 +245,8 @@ class Interpreter(ABC):
     def end(self) -> None:
         """End the transform: its tracers die."""
         self.alive = self.runs_plans = False
+        if self.written_inputs:
+            del self.handle  # which refers to this object
 
     def describe(self) -> str:
         """The name of this transform in messages, such as ``grad(loss)``."""

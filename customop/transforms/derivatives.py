@@ -17,13 +17,13 @@ from customop.arrays.pytree import flatten, map_leaves, unflatten
 from customop.errors import GradientError, check_function
 from customop.transforms.autograd.grad import vjp
 from customop.transforms.jvp import jvp
+from customop.transforms.reading import call_reading
 from customop.transforms.values import (
     NO_INTEGERS,
     Fresh,
     as_input,
     chosen,
     positions,
-    unwritten,
 )
 from customop.transforms.vmap import vmap
 
@@ -44,10 +44,13 @@ def _of_chosen(
     """A function of the chosen arguments; the others are fixed."""
 
     def of_chosen(*chosen: Any) -> Any:
-        given = [unwritten(value) for value in args]
+        given = list(args)
         for position, value in zip(at, chosen, strict=True):
             given[position] = value
-        return fn(*given, **kwargs)
+        return call_reading(fn, describe, args, kwargs, at, given)
+
+    def describe() -> str:
+        return f"a derivative of {getattr(fn, '__name__', 'the function')}"
 
     return of_chosen
 

@@ -6,19 +6,16 @@ import copy
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial, wraps
-from types import CodeType, FunctionType, MethodType
+from functools import wraps
 from typing import Any
 
 import numpy as np
 
 from customop.errors import VmapError
+from customop.transforms.reach import within_reach
 from customop.transforms.runs import Subject, is_watched, report
 
 __all__ = ["restored", "sources", "states_of", "watched"]
-
-# Functions that are looked through for generators.
-_FUNCTIONS = 16
 
 
 def watched(fn: Callable[..., Any], subject: Subject, name: str) -> Callable[..., Any]:
@@ -103,21 +100,7 @@ def _plain(state: Any) -> Any:
 
 def sources(fn: Callable[..., Any], args: Sequence[Any]) -> list[Any]:
     """Generators among the arguments and within reach of a function."""
-    found: dict[int, Any] = {}
-    waiting: list[Any] = [fn, *args]
-    looked_at: set[int] = set()
-    while waiting and len(looked_at) < _FUNCTIONS:
-        item = waiting.pop()
-        if _is_source(item):
-            found[id(item)] = item
-        elif isinstance(item, MethodType):
-            waiting += [item.__func__, *getattr(item.__self__, "__dict__", {}).values()]
-        elif isinstance(item, partial):
-            waiting += [item.func, *item.args, *item.keywords.values()]
-        elif isinstance(item, FunctionType) and id(item) not in looked_at:
-            looked_at.add(id(item))
-            waiting += _held(item)
-    return list(found.values())
+    return within_reach((fn, *args), _is_source)
 
 
 def _is_source(item: Any) -> bool:
@@ -126,26 +109,3 @@ def _is_source(item: Any) -> bool:
     if module is None:
         return False
     return item is module or isinstance(item, module.Generator | module.RandomState)
-
-
-def _held(fn: FunctionType) -> Iterator[Any]:
-    """What a function holds: defaults, cells and the globals that its code names."""
-    yield from fn.__defaults__ or ()
-    yield from (fn.__kwdefaults__ or {}).values()
-    for cell in fn.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # not assigned yet
-            continue
-    for code in _codes(fn.__code__):
-        for name in code.co_names:
-            value = fn.__globals__.get(name)
-            yield np.random if value is np and "random" in code.co_names else value
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """A code object, and those of the functions inside it."""
-    yield code
-    for value in code.co_consts:
-        if isinstance(value, CodeType):
-            yield from _codes(value)

@@ -26,7 +26,6 @@ __all__ = [
     "or_zeros",
     "positions",
     "split_aux",
-    "unwritten",
 ]
 
 
@@ -59,18 +58,6 @@ def as_input(value: Any, what: str) -> Any:
 NO_INTEGERS: Final = (
     "leave out what makes it an integer or a bool, such as argmax, astype(int) or x > 0"
 )
-
-
-def unwritten(value: Any) -> Any:
-    """An argument that a transform does not follow: its arrays may only be read.
-
-    Lists and dicts stay, since a function may add to them.
-    """
-    if isinstance(value, np.ndarray):
-        view = value.view()
-        view.setflags(write=False)
-        return view
-    return tuple([unwritten(v) for v in value]) if type(value) is tuple else value
 
 
 def as_cotangent(given: Any, output: Any, what: str) -> Any:

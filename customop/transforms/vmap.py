@@ -15,14 +15,15 @@ from customop.arrays.kinds import is_array
 from customop.arrays.numpy_protocol import INDEXING, call_numpy
 from customop.arrays.pytree import flatten, spread, unflatten
 from customop.core.boxes import frozen
+from customop.core.given import explain_read_only, given_by_name
 from customop.core.interpreter import current_mode
 from customop.errors import VmapError, check_function
 from customop.transforms.batch import BatchInterpreter, BatchTracer
 from customop.transforms.draws import watched_between
 from customop.transforms.generators import restored, sources, states_of, watched
 from customop.transforms.randomness import Draws, RandomnessMode
+from customop.transforms.reading import read_only
 from customop.transforms.runs import subject_of
-from customop.transforms.values import unwritten
 
 __all__ = ["vmap"]
 
@@ -239,9 +240,10 @@ def _run(
     batch.fn = fn
     if structure is None:
         rows = [BatchTracer(batch, leaves[0], 0)]
+        rows[0].box_origin = leaves[0]
     else:
         pairs = zip(leaves, dims, strict=True)
-        rows = [unwritten(v) if d is None else _row_of(batch, v, d) for v, d in pairs]
+        rows = [read_only(v) if d is None else _row_of(batch, v, d) for v, d in pairs]
         batch.inputs = leaves
     # The same as `with batch, RandomnessMode(batch)` without four frames: 1.3 us of 6.
     mode = RandomnessMode(batch)
@@ -256,6 +258,9 @@ def _run(
         found = _outputs(batch, name, out, out_dims)
     except ValueError as error:
         batch.raise_refused(error)
+        if structure is not None:
+            plain = [v if d is None else d for v, d in zip(leaves, dims, strict=True)]
+            _explain_read_only(error, batch, *unflatten(structure, plain))
         raise
     else:
         if mode.written:
@@ -265,6 +270,15 @@ def _run(
     finally:
         current_mode.reset(token)
         batch.end()
+
+
+def _explain_read_only(
+    error: ValueError, batch: BatchInterpreter, args: Any, kwargs: Any
+) -> None:
+    """Add to NumPy's error for a write which arguments are the same for all rows."""
+    given = given_by_name(batch.fn, args, kwargs).items()
+    names = [n for n, value in given if any(map(is_array, flatten(value)[0]))]
+    explain_read_only(error, batch.describe(), names, "batch it too, with in_dims")
 
 
 def _row_of(batch: BatchInterpreter, value: Any, dim: int) -> BatchTracer:

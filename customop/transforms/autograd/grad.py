@@ -20,6 +20,7 @@ from customop.transforms.autograd.interpreter import GradInterpreter, interprete
 from customop.transforms.autograd.node import Leaf
 from customop.transforms.autograd.sweep import sweep
 from customop.transforms.autograd.tracer import GradTracer, end_of
+from customop.transforms.reading import call_reading
 from customop.transforms.runs import subject_of
 from customop.transforms.values import (
     NO_INTEGERS,
@@ -32,7 +33,6 @@ from customop.transforms.values import (
     or_zeros,
     positions,
     split_aux,
-    unwritten,
 )
 
 __all__ = ["grad", "pull_back", "value_and_grad", "vjp"]
@@ -222,17 +222,19 @@ def value_and_grad(
         interpreter.fn = fn
         given: list[Any] = list(args)
         inputs: list[Any] = []
-        keywords: dict[str, Any] = kwargs
         at = chosen(what, wanted, len(given))
-        if len(given) > 1 or kwargs:
+        is_alone = len(given) == 1 and not kwargs
+        if not is_alone:
             interpreter.inputs = (args, kwargs)
-            # An array that is not differentiated must not change outside.
-            given = [v if i in at else unwritten(v) for i, v in enumerate(given)]
-            keywords = {key: unwritten(value) for key, value in kwargs.items()}
         for i in at:
             given[i] = _tracked(interpreter, given[i], name, i, inputs)
         with interpreter:
-            result = call(*given, **keywords)
+            if is_alone:
+                result = call(*given)
+            else:
+                result = call_reading(
+                    call, interpreter.describe, args, kwargs, at, given
+                )
         out, aux = split_aux(result, has_aux, "grad") if has_aux else (result, None)
         found = _gradients(interpreter, out, name)
         fresh = Fresh()

@@ -8,18 +8,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from customop.arrays.describe import describe
-from customop.core.boxes import fill, frozen
+from customop.core.boxes import fill, frozen, origins, share
 from customop.core.interpreter import Interpreter, current_mode
 from customop.core.kinds import AUTOGRAD
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 from customop.core.tracer import Tracer
-from customop.errors import GradientError
+from customop.errors import CustomOpError, GradientError
 from customop.transforms.autograd.node import Leaf, inexact
 from customop.transforms.autograd.plans import make_plan
 from customop.transforms.autograd.saved import watch
 from customop.transforms.autograd.tracer import GradTracer, no_variable
-from customop.transforms.runs import Subject, is_watched
+from customop.transforms.reach import within_reach
+from customop.transforms.runs import Subject, is_watched, report
 
 __all__ = ["NO_GRAD", "GradInterpreter", "interpreter_for"]
 
@@ -32,6 +33,9 @@ class GradInterpreter(Interpreter):
 
     kind: ClassVar[RuleKind] = AUTOGRAD
     tracer_class: ClassVar[type[Tracer]] = GradTracer
+    guards_inputs = False
+    # Whether the function was searched for the first argument that is written.
+    has_looked = False
     has_plans: ClassVar[bool] = True
     title: str = "grad"
 
@@ -70,6 +74,21 @@ class GradInterpreter(Interpreter):
             plan = make_plan(op)
         return plan(self, args)
 
+    def guard(self, origin: Any) -> None:
+        """Note that an argument was written, if the function has it under another name."""
+        if not self.has_looked:
+            self.has_looked = True
+            # A watched run guards each argument.
+            self.guards_inputs = self.guards_inputs or self._holds(origin)
+        super().guard(origin)
+
+    def _holds(self, array: Any) -> bool:
+        known = origins(array)
+        found = within_reach(
+            [self.fn], lambda value: any(share(value, v) for v in known)
+        )
+        return bool(found)
+
     def note_backward(self) -> None:
         """Note that backward has run through all calls."""
 
@@ -81,12 +100,17 @@ class WatchingInterpreter(GradInterpreter):
         super().__init__()
         self.subject: Subject = subject
         self.is_sampled: bool = subject.is_sampled
+        self.guards_inputs = True
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run the operator, and keep checksums of what its node saved."""
         out = super().process(op, args)
         watch(args, out, is_sampled=self.is_sampled)
         return out
+
+    def report(self, fault: CustomOpError) -> None:
+        """Raise a fault; in a run chosen at random, what the settings say."""
+        report(fault, is_sampled=self.is_sampled)
 
     def note_backward(self) -> None:
         """Later runs of the subject are not watched."""

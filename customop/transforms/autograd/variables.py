@@ -110,6 +110,8 @@ class _Tape(GradInterpreter):
 
     kind = AUTOGRAD
     title = "variable(x)"
+    # A step of an optimizer leaves the first value of a variable to whoever has it.
+    has_looked = True
 
     def __init__(self) -> None:
         super().__init__()

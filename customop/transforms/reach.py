@@ -1,0 +1,57 @@
+"""What a function can use without getting it as an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+
+__all__ = ["within_reach"]
+
+# Functions that are looked through.
+_FUNCTIONS = 16
+
+
+def within_reach(items: Iterable[Any], is_wanted: Callable[[Any], bool]) -> list[Any]:
+    """The wanted values among some values, and in what the functions among them hold."""
+    found: dict[int, Any] = {}
+    waiting: list[Any] = list(items)
+    looked_at: set[int] = set()
+    while waiting and len(looked_at) < _FUNCTIONS:
+        item = waiting.pop()
+        if is_wanted(item):
+            found[id(item)] = item
+        elif isinstance(item, MethodType):
+            waiting += [item.__func__, *getattr(item.__self__, "__dict__", {}).values()]
+        elif isinstance(item, partial):
+            waiting += [item.func, *item.args, *item.keywords.values()]
+        elif isinstance(item, FunctionType) and id(item) not in looked_at:
+            looked_at.add(id(item))
+            waiting += _held(item)
+    return list(found.values())
+
+
+def _held(fn: FunctionType) -> Iterator[Any]:
+    """What a function holds: defaults, cells and the globals that its code names."""
+    yield from fn.__defaults__ or ()
+    yield from (fn.__kwdefaults__ or {}).values()
+    for cell in fn.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    for code in _codes(fn.__code__):
+        for name in code.co_names:
+            value = fn.__globals__.get(name)
+            yield np.random if value is np and "random" in code.co_names else value
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """A code object, and those of the functions inside it."""
+    yield code
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from _codes(value)
