@@ -248,11 +248,15 @@ def steady(main: Any, rest: Any, g: Any, what: str, do: str) -> Any:
 
 
 def is_more(x: Any, g: Any) -> Any:
-    """Whether any part of a gradient, which should be zero, is more than rounding."""
-    limit = np.finfo(dtype_of(g)).eps ** 0.5
+    """Whether a part `x` of a gradient `g`, which should be zero, is more than rounding.
+
+    Gradients near an optimum are differences of numbers near one, so there is an absolute
+    limit too.
+    """
+    eps = float(np.finfo(dtype_of(g)).eps)
     largest = np.max(np.absolute(x), axis=(-2, -1)) if x.shape[-1] else 0.0
     whole = np.sum(np.absolute(g), axis=(-2, -1))
-    return np.greater(largest, whole * limit)
+    return np.greater(largest, whole * eps**0.5 + 1e3 * eps)
 
 
 def off_diagonal(x: Any) -> Any:
