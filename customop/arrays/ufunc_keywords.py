@@ -110,13 +110,27 @@ def _cast(
 ) -> list[Any]:
     """The inputs in the dtypes of the loop that NumPy picks."""
     kinds = [dtype_of(x) if is_array(x) else _kind(x) for x in inputs]
+    signature, nones = _signature(ufunc, given), [None] * ufunc.nout
+    # Two steps: with classes of numbers, NumPy 2.4.6 crashes where a cast is an error.
+    loop = ufunc.resolve_dtypes((*kinds, *nones), signature=signature, casting="unsafe")
+    exact = [_taken_for(k, d) for k, d in zip(kinds, loop, strict=False)]
+    casting = given.get("casting", "same_kind")
     dtypes = ufunc.resolve_dtypes(
-        (*kinds, *[None] * ufunc.nout),
-        signature=_signature(ufunc, given),
-        casting=given.get("casting", "same_kind"),
+        (*exact, *nones), signature=signature, casting=casting
     )
     pairs = zip(inputs, kinds, dtypes[: ufunc.nin], strict=True)
     return [_as(x, kind, dtype) for x, kind, dtype in pairs]
+
+
+def _taken_for(kind: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of an input; a Python number takes that of the loop, if it fits."""
+    if isinstance(kind, np.dtype):
+        return kind
+    return dtype if dtype.kind in _FITS[kind] else np.dtype(kind)
+
+
+# Class of Python numbers -> kinds of dtypes that its numbers take.
+_FITS: dict[Any, str] = {int: "iufc", float: "fc", complex: "c"}
 
 
 def _kind(value: Any) -> Any:

@@ -13,10 +13,12 @@ __all__ = ["MODULES"]
 MODULES: dict[str, str] = {
     "arrange": "flip flipud fliplr rot90 roll tril triu copy astype real imag",
     "choose": "where select clip",
+    "checked": "",
     "compare": "isclose allclose array_equal array_equiv isreal iscomplex isposinf"
     " isneginf can_cast common_type min_scalar_type",
     "convert": "array asarray asanyarray ascontiguousarray asfortranarray require"
     " fromfunction",
+    "covariance": "cov corrcoef",
     "create": "full_like zeros_like ones_like empty_like zeros ones empty full eye",
     "differences": "diff ediff1d gradient trapezoid unwrap cross",
     "edit": "delete insert resize trim_zeros extract block",
@@ -46,6 +48,8 @@ MODULES: dict[str, str] = {
     "least_squares": "linalg.pinv linalg.lstsq linalg.matrix_rank linalg.cond",
     "masked": "",
     "matrices": "",
+    "nan_reductions": "nansum nanprod nancumsum nancumprod nanmax nanmin nanargmax"
+    " nanargmin nanmean nanvar nanstd",
     "norms": "linalg.norm linalg.matrix_norm linalg.vector_norm",
     "pad": "pad tile repeat",
     "pairs": "modf frexp divmod",
@@ -53,9 +57,10 @@ MODULES: dict[str, str] = {
     "places": "ravel_multi_index unravel_index ix_ tril_indices_from triu_indices_from"
     " diag_indices_from packbits unpackbits",
     "products": "matmul tensordot dot inner vdot outer kron",
+    "quantiles": "quantile percentile nanquantile nanpercentile median nanmedian",
     "ranges": "linspace logspace geomspace arange identity tri",
     "reduce": "sum mean max amax min amin any all prod",
-    "running": "cumsum cumprod",
+    "running": "cumsum cumprod cumulative_sum cumulative_prod",
     "selected": "",
     "sets": "unique unique_all unique_counts unique_inverse unique_values union1d"
     " intersect1d setxor1d setdiff1d isin",
@@ -69,7 +74,7 @@ MODULES: dict[str, str] = {
     " linalg.tensorinv",
     "sort": "argmax argmin sort argsort",
     "special": "sinc i0 angle nan_to_num real_if_close",
-    "statistics": "var std count_nonzero ptp average median nansum nanmean",
+    "statistics": "var std count_nonzero ptp average",
     "triangles": "linalg.cholesky linalg.qr",
     "ufunc_methods": ".reduce .accumulate .reduceat .outer",
     "vectors": "vecdot matvec vecmat linalg.multi_dot linalg.vecdot linalg.matmul"

@@ -96,3 +96,43 @@ def _(primals: Any, tangents: Any) -> Any:
     x, axis = primals
     _, tangent = jvp(_scan_product(axis), (x,), (tangents[0],))
     return cumprod(x, axis), tangent
+
+
+# ---- with the start ----
+
+
+def _serve_with_start(function: Any, op: Operator[..., Any], start: int) -> None:
+    name = function.__name__
+
+    def running(
+        x: Any,
+        /,
+        *,
+        axis: Any = None,
+        dtype: Any = None,
+        out: None = None,
+        include_initial: bool = False,
+    ) -> Any:
+        line = np.atleast_1d(x)
+        if axis is None:
+            if line.ndim >= 2:
+                raise ValueError(
+                    f"np.{name}: for arrays which have more than one dimension, the axis"
+                    " argument is required"
+                )
+            axis = 0
+        (only,) = axis if isinstance(axis, tuple) else (axis,)
+        at = normalize_axis_index(operator.index(only), line.ndim)
+        found = cast(op(cast(line, dtype), at), dtype)
+        if not include_initial:
+            return found
+        shape = [*found.shape]
+        shape[at] = 1
+        first = np.full_like(found, start, shape=shape)
+        return np.concatenate([first, found], axis=at)
+
+    register_numpy_function(function, running)
+
+
+_serve_with_start(np.cumulative_sum, cumsum, 0)
+_serve_with_start(np.cumulative_prod, cumprod, 1)

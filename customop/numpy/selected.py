@@ -67,7 +67,7 @@ def reduce_selected(
     axes = counted_axes(axis, len(a.shape))
     # NumPy's own errors, and the dtype in which it reduces.
     sample = np.ones((1,) * len(axes), dtype_of(a))
-    dtype = reduce(sample, None, False).dtype
+    dtype = dtype_of(reduce(sample, None, False))
     line = as_line(cast(a, dtype), axes)
     start = _start(ufunc, initial, dtype)
     if where is not True:
@@ -82,9 +82,8 @@ def reduce_selected(
         if filler is None:
             return _kept(_in_turns(ufunc, line, mask, start), a, axes, keepdims)
         line = np.where(mask, line, filler)
-    if start is not None:
-        first = np.broadcast_to(start, (*line.shape[:-1], 1))
-        line = np.concatenate([first, line], axis=-1)
+    if initial is not NO_VALUE and start is not None:
+        line = np.concatenate([_first(start, line), line], axis=-1)
     return _kept(reduce(line, [-1], False), a, axes, keepdims)
 
 
@@ -92,11 +91,15 @@ def _kept(y: Any, a: Any, axes: Sequence[int], keepdims: bool) -> Any:
     return np.reshape(y, kept_shape(a.shape, axes)) if keepdims else y
 
 
+def _number(value: Any, dtype: Any) -> Any:
+    """A number as the dtype keeps it, as a number of Python, which fits any kind of array."""
+    return np.full((), value, dtype).item()
+
+
 def _start(ufunc: np.ufunc, initial: Any, dtype: Any) -> Any:
     """The value that a reduction begins with, or None for its first element."""
     if initial is NO_VALUE:
-        initial = ufunc.identity
-        return None if initial is None else np.asarray(initial).astype(dtype)
+        return None if ufunc.identity is None else _identity(ufunc, dtype)
     if initial is None:
         return None
     if shape_of(initial):
@@ -104,23 +107,35 @@ def _start(ufunc: np.ufunc, initial: Any, dtype: Any) -> Any:
             f"initial= has the shape {shape_of(initial)}, must be a single value",
             do="combine the result with the array: np.add(np.sum(x), initial)",
         )
-    return (
-        cast(initial, dtype)
-        if hasattr(initial, "shape")
-        else np.full((), initial, dtype)
-    )
+    is_plain = isinstance(initial, np.ndarray | np.generic)
+    if hasattr(initial, "shape") and not is_plain:
+        return cast(initial, dtype)
+    return _number(initial, dtype)
+
+
+def _identity(ufunc: np.ufunc, dtype: Any) -> Any:
+    # -1 is all bits, also of unsigned integers.
+    return np.asarray(ufunc.identity).astype(dtype).item()
+
+
+def _first(start: Any, line: Any) -> Any:
+    """The value before each line."""
+    shape = (*line.shape[:-1], 1)
+    if hasattr(start, "shape"):
+        return np.broadcast_to(start, shape)
+    return np.full_like(line, start, shape=shape)
 
 
 def _filler(ufunc: np.ufunc, start: Any, dtype: Any) -> Any:
     """An element that leaves the result as it is, or None."""
     if ufunc.identity is not None:
-        return np.asarray(ufunc.identity).astype(dtype)
+        return _identity(ufunc, dtype)
     return start if ufunc.__name__ in _IDEMPOTENT else None
 
 
 def _in_turns(ufunc: np.ufunc, line: Any, mask: Any, start: Any) -> Any:
     """Reduce along the last axis, element by element."""
-    y = np.broadcast_to(start, line.shape[:-1])
+    y = _first(start, line)[..., 0]
     for k in range(line.shape[-1]):
         y = np.where(mask[..., k], ufunc(y, line[..., k]), y)
     return y

@@ -1,4 +1,4 @@
-"""Variance, standard deviation, average, median, and sums without nan."""
+"""Variance, standard deviation, average, extent and counts."""
 
 from __future__ import annotations
 
@@ -12,25 +12,23 @@ from customop.numpy.arguments import (
     NO_VALUE,
     as_array,
     as_axis,
-    as_line,
     cast,
     count_of,
     counted_axes,
     dtype_of,
-    is_inexact,
     is_set,
-    kept_shape,
     listed_axes,
     reduced_axes,
     refuse,
     spread,
 )
+from customop.numpy.checked import warn_unless
 from customop.numpy.fakes import fake_of_ufunc
 from customop.numpy.reduce import max_, min_, reduction_of, sum_
 from customop.numpy.rules import fit, is_complex, numpy_operator, register_formulas
-from customop.numpy.sort import sort
+from customop.numpy.selected import mask_like
 
-__all__: list[str] = []
+__all__ = ["root", "weights_like"]
 
 # ---- variance and standard deviation ----
 
@@ -117,6 +115,35 @@ var: Operator[..., Any] = _deviation("var")
 std: Operator[..., Any] = _deviation("std")
 
 
+def root(variance: Any) -> Any:
+    """The square root; its derivative at 0 is 0, as that of np.std."""
+    is_zero = np.equal(variance, 0)
+    return np.where(is_zero, variance, np.sqrt(np.where(is_zero, 1, variance)))
+
+
+def _selected(
+    a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: bool, where: Any, mean: Any
+) -> Any:
+    """The variance of some elements, or about a mean that is given."""
+    if dtype is None and dtype_of(a).kind in "biu":
+        dtype = np.float64
+    wide = np.float32 if dtype is None and dtype_of(a) == np.float16 else dtype
+    mask = mask_like(where, tuple(a.shape))
+    count = np.sum(mask, axis=axis, dtype=np.intp, keepdims=True)
+    warn_unless(np.greater(count, ddof), "Degrees of freedom <= 0 for slice")
+    if mean is NO_VALUE:
+        total = np.sum(a, axis=axis, dtype=wide, keepdims=True, where=mask)
+        mean = total / count
+    moved = cast(a, wide) - mean
+    squares = np.real(moved * np.conjugate(moved)) if is_complex(moved) else moved**2
+    total = np.sum(squares, axis=axis, dtype=wide, keepdims=True, where=mask)
+    found = cast(total / np.maximum(count - ddof, 0), total.dtype)
+    found = found if keepdims else np.squeeze(found, as_axis(reduced_axes(a, axis)))
+    return (
+        cast(found, np.real(np.ones(1, dtype_of(a))).dtype) if dtype is None else found
+    )
+
+
 def _serve_deviation(function: Any, op: Operator[..., Any]) -> None:
     def deviation(
         a: Any,
@@ -130,12 +157,19 @@ def _serve_deviation(function: Any, op: Operator[..., Any]) -> None:
         mean: Any = NO_VALUE,
         correction: Any = NO_VALUE,
     ) -> Any:
-        refuse(op.name, where=where, mean=mean)
         # In another dtype the deviations of complex numbers lose a part, or get one.
         if dtype is not None and (np.dtype(dtype).kind != "f" or is_complex(a)):
             refuse(op.name, dtype=dtype)
-        free = float(ddof if correction is NO_VALUE else correction)
-        return op(a, listed_axes(axis), is_set(keepdims), free, dtype)
+        if correction is not NO_VALUE:
+            if ddof != 0:
+                raise ValueError(
+                    "ddof and correction can't be provided simultaneously."
+                )
+            ddof = correction
+        if where is True and mean is NO_VALUE:
+            return op(a, listed_axes(axis), is_set(keepdims), float(ddof), dtype)
+        variance = _selected(a, axis, dtype, ddof, is_set(keepdims), where, mean)
+        return variance if op is var else root(variance)
 
     register_numpy_function(function, deviation)
 
@@ -169,9 +203,9 @@ def _(
     kept = is_set(keepdims)
     if weights is None:
         average = np.mean(a, axis=axis, keepdims=kept)
-        count = np.full_like(average, float(count_of(a.shape, listed_axes(axis))))
+        count = np.full_like(average, a.size / average.size)
         return (average, count) if returned else average
-    a, wide = as_array(a), _weights(as_array(a), as_array(weights), axis)
+    a, wide = as_array(a), weights_like(as_array(a), as_array(weights), axis)
     dtype = np.result_type(
         a, wide, *([np.float64] if dtype_of(a).kind in "biu" else [])
     )
@@ -197,7 +231,7 @@ register_formulas(
 )
 
 
-def _weights(a: Any, weights: Any, axis: Any) -> Any:
+def weights_like(a: Any, weights: Any, axis: Any) -> Any:
     """The weights, with axes of length 1 for the axes of the array that they lack."""
     shape = tuple(np.shape(weights))
     axes = counted_axes(listed_axes(axis), a.ndim)
@@ -211,66 +245,3 @@ def _weights(a: Any, weights: Any, axis: Any) -> Any:
         )
     by_place = np.transpose(weights, np.argsort(axes).tolist())
     return np.reshape(by_place, [n if i in axes else 1 for i, n in enumerate(a.shape)])
-
-
-@register_numpy_function(np.median)
-def _(
-    a: Any,
-    axis: Any = None,
-    out: None = None,
-    overwrite_input: bool = False,
-    keepdims: Any = False,
-) -> Any:
-    axes = counted_axes(listed_axes(axis), a.ndim)
-    line = sort(as_line(a, axes), -1)
-    count = line.shape[-1]
-    middle = np.mean(line[..., (count - 1) // 2 : count // 2 + 1], axis=-1)
-    if count and is_inexact(a):
-        last = line[..., -1]  # nan comes last
-        middle = np.where(np.isnan(last), last, middle)
-    return np.reshape(middle, kept_shape(a.shape, axes)) if is_set(keepdims) else middle
-
-
-def _present(a: Any) -> tuple[Any, Any]:
-    """The array with 0 for each nan, and a mask of the other elements."""
-    absent = np.isnan(a)
-    return np.where(absent, 0, a), np.logical_not(absent)
-
-
-@register_numpy_function(np.nansum)
-def _(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: None = None,
-    keepdims: Any = False,
-    initial: Any = NO_VALUE,
-    where: Any = True,
-) -> Any:
-    refuse("nansum", initial=initial, where=where)
-    return np.sum(_present(a)[0], axis=axis, dtype=dtype, keepdims=is_set(keepdims))
-
-
-@register_numpy_function(np.nanmean)
-def _(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: None = None,
-    keepdims: Any = False,
-    *,
-    where: Any = True,
-) -> Any:
-    refuse("nanmean", where=where)
-    if not is_inexact(a):
-        return np.mean(a, axis=axis, dtype=dtype, keepdims=is_set(keepdims))
-    if dtype is not None and np.dtype(dtype).kind not in "fc":
-        raise ArgumentError(
-            f"np.nanmean: dtype={dtype!r} of an array of {a.dtype}: if a is inexact,"
-            " then dtype must be inexact",
-            do="leave dtype= away, or cast the result",
-        )
-    values, present = _present(a)
-    listed, kept = reduced_axes(a, axis), is_set(keepdims)
-    total = np.sum(values, axis=axis, dtype=dtype, keepdims=kept)
-    return cast(total / sum_(present, listed, kept), total.dtype)

@@ -56,6 +56,10 @@ EXAMPLES: dict[str, Callable[[Any], tuple[Any, ...]]] = {
     "ones": lambda x: ((2, 3),),
     "outer": lambda x: (x, X),
     "pad": lambda x: (x, 1),
+    "nanpercentile": lambda x: (x, 30.0),
+    "nanquantile": lambda x: (x, 0.3),
+    "percentile": lambda x: (x, 30.0),
+    "quantile": lambda x: (x, 0.3),
     "repeat": lambda x: (x, 2),
     "reshape": lambda x: (x, (3, 2)),
     "result_type": lambda x: (x, X),
@@ -82,11 +86,13 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "M": (2,),
     "a_max": (3.0, None),
     "a_min": (1.0, None),
+    "aweights": (np.array([0.5, 1.0, 2.0]), np.array([1.0, 2.0])),
     "axes": (0, 1, (1, 0), ((0, 1), (0, 1))),
     "axis": (0, 1, -1, None, (0, 1), (1,)),
     "axis1": (1,),
     "axis2": (0,),
     "b": (X,),
+    "bias": (True,),
     "casting": ("no", "safe", "unsafe"),
     "constant_values": (2.0, ((1, 2), (3, 4))),
     "copy": (True, False),
@@ -97,6 +103,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "device": ("cpu",),
     "dtype": (np.float32, "f4", np.int64, bool, complex),
     "end_values": (2.0,),
+    "fweights": (np.array([2, 1, 3]),),
+    "include_initial": (True,),
     "indexing": ("ij",),
     "initial": (True, 1, 9.0, 0),
     "k": (1, -1),
@@ -104,6 +112,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "kind": ("stable", "heapsort"),
     "max": (3.0,),
     "mean": (True, 2.0, X.mean()),
+    "method": ("lower", "inverted_cdf", "none"),
     "min": (1.0,),
     "mode": ("wrap", "clip", "edge", "mean", "same", "complete", "r", "raw"),
     "offset": (1, -1),
@@ -113,6 +122,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "overwrite_input": (True,),
     "reflect_type": ("odd",),
     "returned": (True,),
+    "rowvar": (False,),
     "shape": ((3, 2), 4),
     "sparse": (True,),
     "stable": (True,),
@@ -121,6 +131,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "subok": (True, False),
     "weights": (X, X[0]),
     "where": (X > 1, np.True_, False),
+    "y": (X, X[0]),
 }
 EXAMPLES |= signals.EXAMPLES
 VALUES |= signals.VALUES
@@ -346,6 +357,11 @@ def test_argument_is_used_or_refused(way: Any, function: Any, parameter: Any) ->
         call = with_argument(function, parameter, value)
         try:
             expected: Any = call(X)
+        except RuntimeWarning:  # fake arrays have no values to warn of
+            if way is not WAYS["fake"]:
+                with pytest.raises(RuntimeWarning):
+                    way(call)
+            continue
         except Exception:  # noqa: BLE001  # NumPy refuses the value
             with pytest.raises(Exception):  # noqa: B017
                 way(call)

@@ -419,13 +419,6 @@ NUMPY: Table = {
         "initial= has the shape (2,), must be a single value\n"
         "  do: combine the result with the array: np.add(np.sum(x), initial)",
     ),
-    "var with a mean": (
-        lambda: np.var(F, mean=X),
-        co.ArgumentError,
-        TypeError,
-        "np.var(mean=ndarray of shape (2,)) has no operator for traced or fake arrays\n"
-        "  do: leave mean= away",
-    ),
     "argmax into an array": (
         lambda: graded(lambda x: x.argmax(out=X)),
         co.ArgumentError,
@@ -476,20 +469,6 @@ NUMPY: Table = {
         TypeError,
         "np.average: weights of shape (3,) do not fit an array of shape (2, 3) along axis None\n"
         "  do: give weights of the shape of the array, or of the axes averaged over",
-    ),
-    "nansum from a start": (
-        lambda: np.nansum(F, initial=1.0),
-        co.ArgumentError,
-        TypeError,
-        "np.nansum(initial=1.0) has no operator for traced or fake arrays\n"
-        "  do: combine afterwards: np.nansum(x) with the value",
-    ),
-    "nanmean of a mask": (
-        lambda: np.nanmean(F, where=F > 0),
-        co.ArgumentError,
-        TypeError,
-        "np.nanmean(where=FakeArray of shape (2,)) has no operator for traced or fake arrays\n"
-        "  do: select with np.where(mask, x, value) first",
     ),
     "dot into an array": (
         lambda: graded(lambda x: x.dot(x, out=X)),
