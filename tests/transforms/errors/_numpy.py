@@ -547,6 +547,94 @@ NUMPY: Table = {
         "np.tensordot: shapes (2, 3) and (2, 3) differ along the summed axes (1,) and (0,)\n"
         "  do: name pairs of axes of one length",
     ),
+    "inv of a rectangle": (
+        lambda: np.linalg.inv(co.FakeArray((2, 3), float)),
+        co.ShapeError,
+        ValueError,
+        "np.linalg.inv takes square matrices, got shape (2, 3)\n"
+        "  do: give an array whose last two axes have one length",
+    ),
+    "svd of a vector": (
+        lambda: np.linalg.svd(F),
+        co.ShapeError,
+        ValueError,
+        "np.linalg.svd takes matrices, got an array of shape (2,)\n"
+        "  do: give an array of at least two axes",
+    ),
+    "solve of other lengths": (
+        lambda: np.linalg.solve(np.eye(3), F),
+        co.ShapeError,
+        ValueError,
+        "np.linalg.solve: shapes (3, 3) and (2,) do not fit\n"
+        "  do: give b as a vector, or as matrices with as many rows as those of a",
+    ),
+    "lstsq of other lengths": (
+        lambda: np.linalg.lstsq(np.eye(3), F),
+        co.ShapeError,
+        ValueError,
+        "np.linalg.lstsq: shapes (3, 3) and (2,) do not fit\n"
+        "  do: give a matrix, and a vector or a matrix with as many rows",
+    ),
+    "inv of short floats": (
+        lambda: np.linalg.inv(co.FakeArray((2, 2), np.float16)),
+        co.ArgumentError,
+        TypeError,
+        "array type float16 is unsupported in np.linalg\n"
+        "  do: cast first: x.astype(float)",
+    ),
+    "qr by reflectors": (
+        lambda: np.linalg.qr(np.linalg.inv(co.FakeArray((2, 2), float)), "raw"),
+        co.ArgumentError,
+        TypeError,
+        "np.linalg.qr(mode='raw') has no derivative: it is LAPACK's form of the factors\n"
+        "  do: use mode='reduced', 'complete' or 'r'",
+    ),
+    "eigh of a third triangle": (
+        lambda: np.linalg.eigh(co.FakeArray((2, 2), float), "M"),
+        co.ArgumentError,
+        TypeError,
+        "UPLO must be 'L' or 'U', got 'M'\n  do: name the triangle to read",
+    ),
+    "phase of an eigenvector": (
+        lambda: co.grad(
+            lambda x: np.imag(np.linalg.eigh(np.array([[1, 1j], [-1j, 3]]) * x)[1][0, 0])
+        )(np.array(1.0)),
+        co.GradientError,
+        ValueError,
+        "np.linalg.eigh: the gradient depends on the phases of complex eigenvectors, which"
+        " are arbitrary\n"
+        "  do: use functions that phases do not change, such as np.abs(v) or v @ v.conj().T",
+    ),
+    "rotation of completing vectors": (
+        lambda: co.grad(lambda x: np.linalg.svd(x * np.ones((4, 1)))[0][0, 2])(
+            np.array(1.0)
+        ),
+        co.GradientError,
+        ValueError,
+        "np.linalg.svd(full_matrices=True): the gradient depends on the singular vectors"
+        " after those of full_matrices=False, which are arbitrary\n"
+        "  do: use full_matrices=False, or functions that a rotation of these vectors does"
+        " not change",
+    ),
+    "a cutoff of large singular values": (
+        lambda: graded(lambda x: np.sum(np.linalg.pinv(np.diag([1.0, 0.1]) * x, 0.5))),
+        co.GradientError,
+        ValueError,
+        "np.linalg.pinv: the gradient is not known where rcond drops singular values that"
+        " are more than rounding\n"
+        "  do: use a smaller rcond, or the sum of u / s * vh over the singular values to"
+        " keep",
+    ),
+    "chain of stacks": (
+        lambda: np.linalg.multi_dot([np.ones((2, 2, 2)), np.linalg.inv(
+            co.FakeArray((2, 2), float)
+        )]),
+        co.ShapeError,
+        ValueError,
+        "np.linalg.multi_dot takes two or more matrices, and vectors at the ends; got"
+        " arrays of [3, 2] axes\n"
+        "  do: use x @ y for stacks of matrices",
+    ),
     "einsum of other operands": (
         lambda: np.einsum("i,i->", F),
         co.ShapeError,
