@@ -38,7 +38,34 @@ its own operator, by other operators, or not, with the reason.
 
 {lists}## Functions that have no operator
 
-{refused}## Add a function
+{refused}## Where values decide
+
+Some functions of NumPy look at the values to choose a shape or a dtype. Under `grad` and `jvp`
+the values are known, and the results are NumPy's. Under `vmap` and for fake arrays they are not:
+
+- `np.polymul` and `np.polydiv` keep leading zeros, and `np.roots` and `np.poly` of complex zeros
+  give complex numbers. `np.roots` refuses rows that begin with 0.
+- `np.bincount` needs `minlength`, and `np.histogram` a number of bins or their edges.
+- `np.emath.sqrt(x)` needs a complex `x`, and `np.piecewise` refuses functions: write
+  `np.where(condition, f(x), g(x))`.
+
+Derivatives where there is a choice: `np.interp` has at a point of `xp` the slope to its right, and
+at the last one that to its left. Counts of a histogram have none; sums of weights and the edges
+that NumPy finds do. A double root has none: its derivative is infinite or nan.
+
+Some functions never ask arrays what to do, so they cannot be served:
+
+- `np.kaiser(n, beta)` of a traced `beta`, `np.vectorize`, and ufuncs made by `np.frompyfunc`
+  raise an error. For a window, write its formula with `np.i0`; for a function of Python, use
+  `co.vmap` or make an operator of it.
+- `numpy.polynomial`: `polyval`, `chebval` and their kin take traced points with plain
+  coefficients of one polynomial. Traced coefficients raise an error: use `np.polyval`.
+- A branch on `isinstance(x, np.ndarray)` takes traced arrays for numbers. So
+  `numpy.polynomial.polynomial.polyvalfromroots(x, r)` of traced points, and `polyval(x, c)` with
+  several columns of coefficients, pair the two elementwise. Give points of shape `(1, n)` with
+  roots of shape `(m, 1)`, or use `np.polyval`.
+
+## Add a function
 
 Make an operator of it, and say which function it serves. Then plain NumPy code finds it. This
 works for the functions of NumPy and for ufuncs of other packages, such as this one, which NumPy

@@ -40,7 +40,10 @@ MODULES: dict[str, str] = {
     "fft": "fft.fft fft.ifft fft.rfft fft.irfft fft.hfft fft.ihfft fft.fftn fft.fft2"
     " fft.ifftn fft.ifft2 fft.rfftn fft.rfft2 fft.irfftn fft.irfft2 fft.fftshift"
     " fft.ifftshift",
+    "functional": "apply_along_axis apply_over_axes piecewise choose",
+    "histogram": "bincount digitize histogram_bin_edges histogram histogramdd histogram2d",
     "index": "nonzero flatnonzero argwhere",
+    "interpolate": "interp",
     "join": "concatenate append stack vstack hstack dstack column_stack split"
     " array_split hsplit vsplit dsplit unstack",
     "keys": "_operator.getitem _operator.setitem take take_along_axis compress diagonal"
@@ -56,11 +59,16 @@ MODULES: dict[str, str] = {
     "partition": "partition argpartition lexsort sort_complex searchsorted",
     "places": "ravel_multi_index unravel_index ix_ tril_indices_from triu_indices_from"
     " diag_indices_from packbits unpackbits",
+    "polynomial": "polyval polyadd polysub polymul polydiv polyder polyint roots poly"
+    " vander polyfit",
     "products": "matmul tensordot dot inner vdot outer kron",
     "quantiles": "quantile percentile nanquantile nanpercentile median nanmedian",
     "ranges": "linspace logspace geomspace arange identity tri",
     "reduce": "sum mean max amax min amin any all prod",
     "running": "cumsum cumprod cumulative_sum cumulative_prod",
+    "scimath": "lib.scimath.sqrt lib.scimath.log lib.scimath.log2 lib.scimath.log10"
+    " lib.scimath.arccos lib.scimath.arcsin lib.scimath.arctanh lib.scimath.logn"
+    " lib.scimath.power",
     "selected": "",
     "sets": "unique unique_all unique_counts unique_inverse unique_values union1d"
     " intersect1d setxor1d setdiff1d isin",

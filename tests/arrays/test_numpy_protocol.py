@@ -253,9 +253,14 @@ def test_numpy_function(name: str) -> None:
     assert_same(FUNCTIONS[name], X)
 
 
-UNKNOWN = {
-    "np.is_busday": np.is_busday,
-    "np.busday_count": lambda x: np.busday_count(x, x),
+def half(x: Any, *_: Any) -> Any:
+    """Make a ufunc of this."""
+    return x / 2
+
+
+UNKNOWN: dict[str, Callable[..., Any]] = {
+    "the ufunc half (vectorized)": np.frompyfunc(half, 1, 1),
+    "the ufunc half (vectorized).outer": np.frompyfunc(half, 2, 1).outer,
 }
 
 
@@ -264,7 +269,7 @@ def test_function_without_operator(name: str) -> None:
     """It is named, for tracers and fake arrays, and never runs on the values."""
     for run in (boxed, batched, faked):
         with pytest.raises(co.MissingRuleError) as caught:
-            run(UNKNOWN[name], X)
+            run(lambda x: UNKNOWN[name](*[x] * (1 + name.endswith("outer"))), X)
         assert f"{name} has no operator" in str(caught.value)
         assert "register_numpy_function" in caught.value.do
 

@@ -1,0 +1,519 @@
+"""Histograms: bincount, digitize, histogram, histogram2d, histogramdd.
+
+Counts have no derivative. Sums of weights are linear in the weights, and bin edges that
+NumPy finds are functions of the smallest and the largest element.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from customop import (
+    DataDependentError,
+    FakeArray,
+    Operator,
+    ShapeError,
+    fake_like,
+    partials,
+    register_numpy_function,
+)
+from customop.numpy.arguments import as_array, cast, dtype_of, shape_of, warn_user
+from customop.numpy.compare import value_of
+from customop.numpy.create import array_like
+from customop.numpy.fakes import device_of
+from customop.numpy.rules import (
+    batch_first,
+    is_complex,
+    no_gradient,
+    numpy_operator,
+    padded_rows,
+    register_linear_jvp,
+)
+
+__all__: list[str] = []
+
+# ---- counts and sums by place ----
+
+
+def _binned(x: Any, weights: Any, length: int) -> Any:
+    """Count or add up along the last axes; those before them are broadcast."""
+    if x.ndim == 1 and (weights is None or weights.ndim == 1):
+        found = np.bincount(x, weights, length)
+        return _of_length(found, found.shape[0], length)
+    outer = x.shape[:-1]
+    if weights is not None:
+        outer = np.broadcast_shapes(outer, weights.shape[:-1])
+        weights = np.broadcast_to(weights, (*outer, weights.shape[-1])).ravel()
+    count = math.prod(outer)
+    flat = np.broadcast_to(x, (*outer, x.shape[-1])).reshape((count, -1))
+    _of_length(flat, int(flat.max(initial=-1)) + 1, length)
+    if flat.min(initial=0) < 0:
+        np.bincount([-1])  # NumPy's error
+    rows = (flat + np.arange(count)[:, None] * length).ravel()
+    return np.bincount(rows, weights, count * length).reshape((*outer, length))
+
+
+def _of_length(found: Any, needed: int, length: int) -> Any:
+    """Raise for a place beyond the end."""
+    if needed > length:
+        raise ShapeError(
+            f"np.bincount: the largest place is {needed - 1}, and the result has a length"
+            f" of {length} in all rows",
+            do=f"give minlength={needed}",
+        )
+    return found
+
+
+bincount: Operator[..., Any] = numpy_operator(
+    "bincount",
+    "(Array x, int length) -> Array",
+    lambda x, length: _binned(x, None, length),
+)
+bin_sum: Operator[..., Any] = numpy_operator(
+    "bin_sum",
+    "(Array weights, Array x, int length) -> Array",
+    lambda weights, x, length: _binned(x, weights, length),
+)
+no_gradient(bincount)
+
+
+@bincount.register_fake
+def _(x: Any, length: int) -> FakeArray:
+    return FakeArray((*x.shape[:-1], length), np.intp, device=device_of(x))
+
+
+@bin_sum.register_fake
+def _(weights: Any, x: Any, length: int) -> FakeArray:
+    outer = np.broadcast_shapes(weights.shape[:-1], x.shape[:-1])
+    return FakeArray((*outer, length), np.float64, device=device_of(x))
+
+
+@bincount.register_vmap
+def _(info: Any, in_dims: Any, x: Any, length: int) -> Any:
+    return bincount(batch_first(x, in_dims[0]), length), 0
+
+
+@bin_sum.register_vmap
+def _(info: Any, in_dims: Any, weights: Any, x: Any, length: int) -> Any:
+    pairs = ((weights, in_dims[0]), (x, in_dims[1]))
+    rank = max(a.ndim - (d is not None) for a, d in pairs)
+    rows = [a if d is None else padded_rows(batch_first(a, d), rank) for a, d in pairs]
+    return bin_sum(*rows, length), 0
+
+
+def _bin_sum_pull(g: Any, x: Any) -> Any:
+    """The gradient of the sum that each weight is added to."""
+    if x.ndim == 1:
+        return np.take(g, x, -1)
+    outer = np.broadcast_shapes(g.shape[:-1], x.shape[:-1])
+    sums = np.broadcast_to(g, (*outer, g.shape[-1]))
+    return np.take_along_axis(sums, np.broadcast_to(x, (*outer, x.shape[-1])), -1)
+
+
+bin_sum.register_autograd(partials({"weights": _bin_sum_pull, "x": None}))
+register_linear_jvp(bin_sum)
+
+
+@register_numpy_function(np.bincount)
+def _(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
+    x = as_array(x)
+    _check_line(x)
+    value, length = value_of(x), operator.index(minlength)
+    if length < 0:
+        raise ShapeError(
+            "'minlength' must not be negative", do="give a minlength of 0 or more"
+        )
+    if value is None and not length:
+        raise DataDependentError(
+            "np.bincount under vmap, or of a fake array: the length of the result depends"
+            " on data",
+            do="give minlength= above the largest element",
+        )
+    if value is not None:
+        length = np.bincount(value, minlength=length).shape[0]
+    if weights is None:
+        return bincount(x, length)
+    weights = as_array(weights)
+    if tuple(weights.shape) != tuple(x.shape):
+        raise ShapeError(
+            "The weights and list don't have the same length.",
+            f"np.bincount: x has the shape {tuple(x.shape)}, weights"
+            f" {tuple(weights.shape)}",
+            do="give a weight for each element",
+        )
+    return bin_sum(_real_weights(weights), x, length)
+
+
+def _real_weights(weights: Any) -> Any:
+    if is_complex(weights):
+        raise TypeError(
+            f"Cannot cast array data from {dtype_of(weights)!r} to dtype('float64')"
+            " according to the rule 'safe': weights are complex"
+        )
+    return cast(weights, np.dtype(np.float64))
+
+
+def _check_line(x: Any) -> None:
+    if x.ndim != 1:
+        raise ShapeError(
+            f"object {'too deep' if x.ndim else 'of too small depth'} for desired array",
+            f"np.bincount: x has the shape {tuple(x.shape)}",
+            do="ravel it, or use customop.vmap for rows",
+        )
+
+
+# ---- digitize ----
+
+
+def _digitized(x: Any, bins: Any, right: bool) -> Any:
+    if bins.ndim == 1:
+        return np.asarray(np.digitize(x, bins, right))
+    wide = np.broadcast_to(x, (*bins.shape[:-1], *x.shape[bins.ndim - 1 :]))
+    found = np.zeros(wide.shape, np.intp)
+    for row in np.ndindex(bins.shape[:-1]):
+        found[row] = np.digitize(wide[row], bins[row], right)
+    return found
+
+
+# Leading axes of `bins` are the first ones of `x`.
+digitize: Operator[..., Any] = numpy_operator(
+    "digitize", "(Array x, Array bins, bool right) -> Array", _digitized
+)
+no_gradient(digitize)
+
+
+@digitize.register_fake
+def _(x: Any, bins: Any, right: bool) -> FakeArray:
+    shape = (*bins.shape[:-1], *x.shape[len(bins.shape) - 1 :])
+    return FakeArray(shape, np.intp, device=device_of(x))
+
+
+@digitize.register_vmap
+def _(info: Any, in_dims: Any, x: Any, bins: Any, right: bool) -> Any:
+    x = batch_first(x, in_dims[0], info.batch_size)
+    if in_dims[1] is not None:
+        bins = batch_first(bins, in_dims[1])
+    elif bins.ndim > 1:
+        bins = batch_first(bins, None, info.batch_size)
+    return digitize(x, bins, right), 0
+
+
+@register_numpy_function(np.digitize)
+def _(x: Any, bins: Any, right: bool = False) -> Any:
+    x, bins = as_array(x), as_array(bins)
+    if is_complex(x):
+        raise TypeError("x may not be complex")
+    if bins.ndim != 1:
+        raise ShapeError(
+            f"object {'too deep' if bins.ndim else 'of too small depth'} for desired"
+            " array",
+            f"np.digitize: bins have the shape {tuple(bins.shape)}",
+            do="give bins of one axis",
+        )
+    return digitize(x, bins, bool(right))
+
+
+# ---- edges ----
+
+
+def _checked(edges: Any, is_made: bool) -> Any:
+    """The edges; raise where NumPy refuses them."""
+    if is_made and not np.all(np.isfinite(edges)):
+        raise ValueError(
+            f"autodetected range of [{np.min(edges)}, {np.max(edges)}] is not finite"
+        )
+    before, after = edges[..., :-1], edges[..., 1:]
+    if is_made and np.any(before >= after):
+        raise ValueError(
+            "Too many bins for data range. Cannot create"
+            f" {edges.shape[-1] - 1} finite-sized bins."
+        )
+    if np.any(before > after):
+        raise ValueError("`bins` must increase monotonically, when an array")
+    return np.copy(edges)
+
+
+# The identity, which raises for edges that are not in order.
+checked_edges: Operator[..., Any] = numpy_operator(
+    "checked_edges", "(Array edges, bool is_made) -> Array", _checked
+)
+checked_edges.register_fake(lambda edges, is_made: fake_like(edges))
+
+
+@checked_edges.register_vmap
+def _(info: Any, in_dims: Any, edges: Any, is_made: bool) -> Any:
+    return checked_edges(batch_first(edges, in_dims[0]), is_made), 0
+
+
+checked_edges.register_autograd(partials({"edges": lambda g: g}))
+# A tangent is not in order.
+checked_edges.register_jvp(lambda p, tangents: (checked_edges(*p), tangents[0]))
+
+
+def _in_order(bins: Any) -> Any:
+    """Edges that the user gives; raise, at once if they are known, if they decrease."""
+    value = value_of(bins)
+    if value is None:
+        return checked_edges(bins, False)
+    if np.any(value[:-1] > value[1:]):
+        raise ValueError("`bins` must increase monotonically, when an array")
+    return bins
+
+
+def _outer_edges(a: Any, given: Any) -> tuple[Any, Any]:
+    """The first and the last edge, which differ."""
+    if given is not None:
+        first, last = given
+        if value_of(first) is not None and value_of(last) is not None:
+            _check_range(value_of(first), value_of(last))
+    elif not a.size:
+        return 0, 1
+    else:
+        first, last = np.min(a), np.max(a)
+    is_same = np.equal(first, last)
+    if value_of(is_same) is None:
+        first = np.where(is_same, first - 0.5, first)
+        return first, np.where(is_same, last + 0.5, last)
+    return (first - 0.5, last + 0.5) if is_same else (first, last)
+
+
+def _check_range(first: Any, last: Any) -> None:
+    if first > last:
+        raise ValueError("max must be larger than min in range parameter.")
+    if not (np.isfinite(first) and np.isfinite(last)):
+        raise ValueError(f"supplied range of [{first}, {last}] is not finite")
+
+
+def _count_of_bins(a: Any, bins: Any, given: Any, weights: Any) -> int:
+    """The number of bins that a method of NumPy chooses by the data."""
+    if weights is not None:
+        raise TypeError(
+            "Automated estimation of the number of bins is not supported for weighted"
+            " data"
+        )
+    value = value_of(a)
+    if value is None:
+        raise DataDependentError(
+            f"np.histogram: the number of bins={bins!r} depends on data, which is not known"
+            " under vmap and for fake arrays",
+            do="give the number of bins",
+        )
+    return int(np.histogram_bin_edges(value, bins, given).shape[0]) - 1
+
+
+def _edges(a: Any, bins: Any, given: Any, weights: Any) -> Any:
+    """The edges of the bins of a line of numbers."""
+    if isinstance(bins, str):
+        bins = _count_of_bins(a, bins, given, weights)
+    bins = as_array(bins) if isinstance(bins, list | tuple) else bins
+    if len(shape_of(bins)) > 1:
+        raise ShapeError(
+            "`bins` must be 1d, when an array", do="give edges in one axis"
+        )
+    if shape_of(bins):
+        return _in_order(bins)
+    try:
+        count = operator.index(bins)
+    except TypeError:
+        raise TypeError("`bins` must be an integer, a string, or an array") from None
+    if count < 1:
+        raise ShapeError(
+            "`bins` must be positive, when an integer", do="give at least one bin"
+        )
+    first, last = _outer_edges(a, given)
+    dtype = np.result_type(
+        *(v if isinstance(v, int | float) else dtype_of(v) for v in (first, last, a))
+    )
+    dtype = dtype if dtype.kind in "fc" else np.result_type(dtype, float)
+    start, end = array_like(first, a, dtype), array_like(last, a, dtype)
+    return checked_edges(np.linspace(start, end, count + 1, dtype=dtype), True)
+
+
+def _line(a: Any, weights: Any) -> tuple[Any, Any]:
+    """The numbers and their weights in one axis each."""
+    a = as_array(a)
+    if dtype_of(a) == np.bool_:
+        warn_user(
+            "Converting input from bool to <class 'numpy.uint8'> for compatibility.",
+            RuntimeWarning,
+        )
+        a = a.astype(np.uint8)
+    if weights is not None:
+        weights = as_array(weights)
+        if tuple(weights.shape) != tuple(a.shape):
+            raise ShapeError(
+                "weights should have the same shape as a.",
+                f"np.histogram: {tuple(weights.shape)} and {tuple(a.shape)}",
+                do="give a weight for each element",
+            )
+        weights = np.ravel(weights)
+    return np.ravel(a), weights
+
+
+@register_numpy_function(np.histogram_bin_edges)
+def _(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:  # noqa: A002  # NumPy's name
+    a, weights = _line(a, weights)
+    return _edges(a, bins, range, weights)
+
+
+# ---- histograms ----
+
+
+def _places(a: Any, edges: Any) -> Any:
+    """The bin of each number; the number of bins for those outside.
+
+    The last bin has its right edge, too.
+    """
+    count = edges.shape[0] - 1
+    places = np.searchsorted(edges, a, side="right") - 1
+    places = np.where(np.equal(a, edges[-1]), count - 1, places)
+    return np.where(np.less(places, 0), count, places)
+
+
+def _sums(places: Any, weights: Any, count: int) -> Any:
+    """Counts or sums of weights in bins, without those outside."""
+    if weights is None:
+        return bincount(places, count + 1)[:-1]
+    dtype = dtype_of(weights)
+    if is_complex(weights):
+        parts = [_sums(places, part, count) for part in (weights.real, weights.imag)]
+        return cast(parts[0] + 1j * parts[1], dtype)
+    return cast(bin_sum(weights.astype(np.float64), places, count + 1)[:-1], dtype)
+
+
+@register_numpy_function(np.histogram)
+def _(
+    a: Any,
+    bins: Any = 10,
+    range: Any = None,  # noqa: A002  # NumPy's name
+    density: Any = None,
+    weights: Any = None,
+) -> Any:
+    a, weights = _line(a, weights)
+    edges = _edges(a, bins, range, weights)
+    found = _sums(_places(a, edges), weights, edges.shape[0] - 1)
+    if density:
+        found = found / np.diff(edges).astype(np.float64) / np.sum(found)
+    return found, edges
+
+
+@register_numpy_function(np.histogramdd)
+def _histogramdd(
+    sample: Any,
+    bins: Any = 10,
+    range: Any = None,  # noqa: A002  # NumPy's name
+    density: Any = None,
+    weights: Any = None,
+) -> Any:
+    columns = _columns(sample)
+    wanted = _one_each("bins", bins, len(columns))
+    ranges = [None] * len(columns) if range is None else list(range)
+    if len(ranges) != len(columns):
+        raise ValueError("range argument must have one entry per dimension")
+    edges = [
+        _edges_of_column(i, *given)
+        for i, given in enumerate(zip(columns, wanted, ranges, strict=True))
+    ]
+    lengths = [e.shape[0] - 1 for e in edges]
+    places = _joint_places(columns, edges, lengths)
+    if weights is not None:
+        weights = _real_weights(as_array(weights))
+        if tuple(weights.shape) != tuple(places.shape):
+            raise ShapeError(
+                "The weights and list don't have the same length.",
+                f"np.histogramdd: weights of shape {tuple(weights.shape)} for"
+                f" {places.shape[0]} points",
+                do="give a weight for each point",
+            )
+    found = _sums(places, weights, math.prod(lengths)).astype(np.float64)
+    found = np.reshape(found, lengths)
+    return (_density(found, edges) if density else found), edges
+
+
+def _columns(sample: Any) -> list[Any]:
+    """The coordinates of the points, one array for each axis."""
+    shape = shape_of(sample)
+    if len(shape) == 2:
+        return [sample[:, i] for i in range(shape[1])]
+    if len(shape) > 2:
+        raise ShapeError(
+            f"np.histogramdd: sample has the shape {shape}",
+            do="give an array of shape (points, axes), or a list of coordinates",
+        )
+    if len(shape) == 1:
+        return [sample]
+    return [as_array(x) for x in sample]
+
+
+def _one_each(name: str, bins: Any, count: int) -> list[Any]:
+    """The bins of each axis."""
+    if not isinstance(bins, list | tuple) and not shape_of(bins):
+        return [bins] * count
+    if len(bins) != count:
+        raise ValueError(
+            f"The dimension of {name} must be equal to the dimension of the sample x."
+        )
+    return list(bins)
+
+
+def _edges_of_column(i: int, a: Any, bins: Any, given: Any) -> Any:
+    bins = as_array(bins) if isinstance(bins, list | tuple) else bins
+    if len(shape_of(bins)) > 1:
+        raise ShapeError(
+            f"`bins[{i}]` must be a scalar or 1d array", do="give edges in one axis"
+        )
+    if shape_of(bins):
+        return _in_order(bins)
+    if bins < 1:
+        raise ShapeError(
+            f"`bins[{i}]` must be positive, when an integer", do="give at least one bin"
+        )
+    try:
+        count = operator.index(bins)
+    except TypeError:
+        raise TypeError(f"`bins[{i}]` must be an integer, when a scalar") from None
+    first, last = (array_like(v, a, np.float64) for v in _outer_edges(a, given))
+    return checked_edges(np.linspace(first, last, count + 1), True)
+
+
+def _joint_places(columns: Sequence[Any], edges: Any, lengths: Sequence[int]) -> Any:
+    """The bin of each point in the flattened histogram."""
+    joint, is_outside = 0, False
+    for a, e, count in zip(columns, edges, lengths, strict=True):
+        places = _places(a, e)
+        is_outside = np.logical_or(np.equal(places, count), is_outside)
+        joint = joint * count + places
+    return np.where(is_outside, math.prod(lengths), joint)
+
+
+def _density(found: Any, edges: Sequence[Any]) -> Any:
+    total = np.sum(found)
+    for i, e in enumerate(edges):
+        widths = np.diff(e)
+        found = found / np.reshape(
+            widths, [-1 if j == i else 1 for j in range(found.ndim)]
+        )
+    return found / total
+
+
+@register_numpy_function(np.histogram2d)
+def _(
+    x: Any,
+    y: Any,
+    bins: Any = 10,
+    range: Any = None,  # noqa: A002  # NumPy's name
+    density: Any = None,
+    weights: Any = None,
+) -> Any:
+    x, y = as_array(x), as_array(y)
+    if x.shape[0] != y.shape[0]:
+        raise ValueError("x and y must have the same length.")
+    count = len(bins) if isinstance(bins, list | tuple) or shape_of(bins) else 1
+    pair = bins if count in (1, 2) else [bins, bins]
+    found, edges = _histogramdd([x, y], pair, range, density, weights)
+    return found, edges[0], edges[1]

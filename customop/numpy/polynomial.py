@@ -1,0 +1,472 @@
+"""Polynomials by their coefficients, the highest power first: polyval, roots, polyfit.
+
+NumPy leaves out leading zeros of products and remainders, and gives real roots a real
+dtype. Under vmap and for fake arrays the values are not known: there, products and
+remainders keep their zeros, and roots are complex.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from customop import FakeArray, Operator, ShapeError, partials, register_numpy_function
+from customop.numpy.arguments import as_array, cast, dtype_of, shape_of, warn_user
+from customop.numpy.compare import value_of
+from customop.numpy.fakes import device_of, keep_order, result_dtype
+from customop.numpy.index import constant
+from customop.numpy.rules import (
+    batch_first,
+    is_complex,
+    numpy_operator,
+    padded_rows,
+    sum_of,
+)
+from customop.numpy.signal import convolve
+
+__all__ = ["polyval"]
+
+
+def _coefficients(p: Any) -> Any:
+    """The coefficients of a polynomial as an array of one axis or more."""
+    array = as_array(p.coeffs if isinstance(p, np.poly1d) else p)
+    return np.reshape(array, (1,)) if array.ndim == 0 else array
+
+
+def _wrapped(value: Any, *given: Any) -> Any:
+    """A polynomial object where one was given, as in NumPy."""
+    return np.poly1d(value) if any(isinstance(p, np.poly1d) for p in given) else value
+
+
+def _powers(highest: int, like: Any, lowest: int = 0) -> Any:
+    """The numbers from `highest` down to `lowest`."""
+    return constant(np.arange(highest, lowest - 1, -1), like)
+
+
+def _zeros_before(p: Any) -> int | None:
+    """The number of leading zeros but the last one; None if it is not known."""
+    value = value_of(p)
+    if value is None:
+        return None
+    return _zeros_at_start(value, p.shape[0] - 1)
+
+
+def _zeros_at_start(value: Any, most: int) -> int:
+    """How many zeros an array begins with, up to a number."""
+    found = 0
+    while found < most and not np.not_equal(value[found], 0):
+        found += 1
+    return found
+
+
+# ---- values ----
+
+
+def _horner(p: Any, x: Any) -> Any:
+    """The values of polynomials; axes of `p` behind the first one are broadcast."""
+    y = np.zeros_like(x)
+    for i in range(p.shape[0]):
+        y = y * x + p[i]
+    return y
+
+
+polyval: Operator[..., Any] = numpy_operator(
+    "polyval", "(Array p, Array x) -> Array", _horner
+)
+
+
+@polyval.register_fake
+def _(p: Any, x: Any) -> FakeArray:
+    if not p.shape[0]:
+        return keep_order([x], x.dtype)
+    each = FakeArray(p.shape[1:], p.dtype, p.strides[1:])
+    power = result_dtype(np.multiply, (x.dtype, x.dtype))
+    return keep_order([x, each], result_dtype(np.add, (power, p.dtype)))
+
+
+def _slopes(p: Any) -> Any:
+    """The coefficients of the derivative."""
+    turn = _powers(p.shape[0] - 1, p, 1)
+    return p[:-1] * np.reshape(turn, (-1, *(1,) * (p.ndim - 1)))
+
+
+def _polyval_by_p(g: Any, shape: Sequence[int], x: Any) -> Any:
+    count, inner = shape[0], len(shape) - 1
+    wide = np.broadcast_to(x, g.shape)
+    exponents = np.reshape(_powers(count - 1, wide), (-1, *(1,) * wide.ndim))
+    found = g * wide**exponents
+    return np.sum(found, tuple(range(1, 1 + g.ndim - inner)))
+
+
+polyval.register_autograd(
+    partials(
+        {
+            "p": (_polyval_by_p, ["p_shape", "x"]),
+            "x": lambda g, p, x: g * polyval(_slopes(p), x),
+        }
+    )
+)
+
+
+@polyval.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (p, x), (tp, tx) = primals, tangents
+    y = polyval(p, x)
+    parts = [] if tp is None else [np.broadcast_to(polyval(tp, x), y.shape)]
+    if tx is not None:
+        parts.append(np.broadcast_to(tx * polyval(_slopes(p), x), y.shape))
+    return y, sum_of(parts, y)
+
+
+@polyval.register_vmap
+def _(info: Any, in_dims: Any, p: Any, x: Any) -> Any:
+    dim_p, dim_x = in_dims
+    rank = max(p.ndim - 1 - (dim_p is not None), x.ndim - (dim_x is not None))
+    if dim_x is not None:
+        x = padded_rows(batch_first(x, dim_x), rank)
+    if dim_p is not None:
+        rows = np.moveaxis(p, dim_p, 1)
+        ones = (1,) * (rank - (rows.ndim - 2))
+        p = np.reshape(rows, (*rows.shape[:2], *ones, *rows.shape[2:]))
+    if dim_x is None and dim_p is not None:
+        x = np.broadcast_to(x, (info.batch_size, *(1,) * (rank - x.ndim), *x.shape))
+    return polyval(p, x), 0
+
+
+@register_numpy_function(np.polyval)
+def _(p: Any, x: Any) -> Any:
+    if not isinstance(x, np.poly1d):
+        if not shape_of(p) and not isinstance(p, np.poly1d | list | tuple):
+            raise TypeError("np.polyval: iteration over a 0-d array")
+        return polyval(_coefficients(p), as_array(x))
+    y: Any = 0
+    for each in _coefficients(p):
+        y = y * x + each
+    return y
+
+
+# ---- sums, products, quotients ----
+
+
+def _aligned(a1: Any, a2: Any) -> tuple[Any, Any]:
+    """Two polynomials with as many coefficients."""
+    p, q = _coefficients(a1), _coefficients(a2)
+    missing = p.shape[0] - q.shape[0]
+    if missing > 0:
+        return p, np.pad(q, (missing, 0))
+    return (np.pad(p, (-missing, 0)), q) if missing else (p, q)
+
+
+@register_numpy_function(np.polyadd)
+def _(a1: Any, a2: Any) -> Any:
+    p, q = _aligned(a1, a2)
+    return _wrapped(p + q, a1, a2)
+
+
+@register_numpy_function(np.polysub)
+def _(a1: Any, a2: Any) -> Any:
+    p, q = _aligned(a1, a2)
+    return _wrapped(p - q, a1, a2)
+
+
+@register_numpy_function(np.polymul)
+def _(a1: Any, a2: Any) -> Any:
+    p, q = _coefficients(a1), _coefficients(a2)
+    zeros = (_zeros_before(p) or 0) + (_zeros_before(q) or 0)
+    # Cut from the product: what is left has a derivative by leading zeros, too.
+    return _wrapped(convolve(p, q, "full")[zeros:], a1, a2)
+
+
+@register_numpy_function(np.polydiv)
+def _(u: Any, v: Any) -> Any:
+    p, q = _coefficients(u) + 0.0, _coefficients(v) + 0.0
+    dtype = np.result_type(dtype_of(p), dtype_of(q))
+    rest, scale = cast(p, dtype), 1.0 / q[0]
+    count = q.shape[0]
+    factors, left = [], []
+    for _ in range(p.shape[0] - count + 1):
+        factor = scale * rest[0]
+        taken = rest[:count] - factor * q
+        factors.append(factor)
+        left.append(taken[:1])
+        rest = np.concatenate([taken[1:], rest[count:]])
+    quotient = np.stack(factors) if factors else np.zeros_like(rest[:1])
+    whole = np.concatenate([*left, rest])
+    length = _remainder_length(u, v, p, q)
+    rest = whole[whole.shape[0] - length :]
+    return _wrapped(quotient, u, v), _wrapped(rest, u, v)
+
+
+def _remainder_length(u: Any, v: Any, p: Any, q: Any) -> int:
+    """How many coefficients of the remainder NumPy keeps; all that can be nonzero."""
+    known = value_of(p), value_of(q)
+    if all(isinstance(value, np.ndarray) for value in known):
+        return int(np.polydiv(*known)[1].shape[0])
+    if p.shape[0] < q.shape[0]:
+        return int(p.shape[0])
+    return max(int(q.shape[0]) - 1, 1)
+
+
+# ---- derivatives and integrals ----
+
+
+@register_numpy_function(np.polyder)
+def _(p: Any, m: Any = 1) -> Any:
+    m = int(m)
+    if m < 0:
+        raise ShapeError(
+            "Order of derivative must be positive (see polyint)",
+            do="call np.polyint(p, m) for integrals",
+        )
+    found = _coefficients(p)
+    for _ in range(m):
+        found = _slopes(found)
+    return _wrapped(found, p)
+
+
+@register_numpy_function(np.polyint)
+def _(p: Any, m: Any = 1, k: Any = None) -> Any:
+    m = int(m)
+    if m < 0:
+        raise ShapeError(
+            "Order of integral must be positive (see polyder)",
+            do="call np.polyder(p, m) for derivatives",
+        )
+    found = _coefficients(p)
+    constants = _constants(k, m, found)
+    for i in range(m):
+        powers = _powers(found.shape[0], found, 1)
+        found = np.concatenate([found / powers, constants[i : i + 1]])
+    return _wrapped(found, p)
+
+
+def _constants(k: Any, m: int, like: Any) -> Any:
+    """The constant of each integration."""
+    if k is None:
+        return constant(np.zeros(m, int), like).astype(np.float64)
+    given = np.reshape(as_array(k), (-1,))
+    if given.shape[0] == 1:
+        return np.broadcast_to(given, (max(m, 1),))
+    if given.shape[0] < m:
+        raise ShapeError(
+            "k must be a scalar or a rank-1 array of length 1 or >m.",
+            f"np.polyint: {given.shape[0]} constants for {m} integrations",
+            do="give a constant for each integration",
+        )
+    return given
+
+
+# ---- roots ----
+
+
+def _roots(p: Any, skipped: int) -> Any:
+    """The roots of polynomials along the last axis, as complex numbers."""
+    shape = (*p.shape[:-1], p.shape[-1] - 1 - skipped)
+    dtype = _root_dtype(p.dtype)
+    if p.ndim == 1:
+        return _counted(np.roots(p[skipped:]), shape[-1]).astype(dtype)
+    found = np.zeros(shape, dtype)
+    for row in np.ndindex(p.shape[:-1]):
+        found[row] = _counted(np.roots(p[row]), shape[-1])
+    return found
+
+
+def _counted(roots: Any, count: int) -> Any:
+    """Raise for a row that has a root less than its length says."""
+    if roots.shape[0] != count:
+        raise ShapeError(
+            f"np.roots: a polynomial has {roots.shape[0]} roots, not {count}, since it"
+            " begins with zeros",
+            do="leave out leading zeros: rows need as many roots each",
+        )
+    return roots
+
+
+def _root_dtype(dtype: Any) -> Any:
+    """The complex dtype of roots."""
+    return np.result_type(dtype if dtype.kind in "fc" else np.float64, np.complex64)
+
+
+roots: Operator[..., Any] = numpy_operator(
+    "roots", "(Array p, int skipped) -> Array", _roots
+)
+
+
+@roots.register_fake
+def _(p: Any, skipped: int) -> FakeArray:
+    shape = (*p.shape[:-1], max(p.shape[-1] - 1 - skipped, 0))
+    return FakeArray(shape, _root_dtype(p.dtype), device=device_of(p))
+
+
+@roots.register_vmap
+def _(info: Any, in_dims: Any, p: Any, skipped: int) -> Any:
+    return roots(batch_first(p, in_dims[0]), skipped), 0
+
+
+def _moved_by(t: Any, p: Any, y: Any) -> Any:
+    """The value of `t` over the slope of `p` at the roots, with the sign of a root.
+
+    A root moves by -t(y) / p'(y). A root that is met twice has no derivative: the slope
+    is 0 there.
+    """
+    first, slope = (np.expand_dims(np.moveaxis(c, -1, 0), -1) for c in (t, p))
+    return -polyval(first, y) / polyval(_slopes(slope), y)
+
+
+def _roots_pull(g: Any, p: Any, out: Any) -> Any:
+    slope = np.expand_dims(np.moveaxis(p, -1, 0), -1)
+    share = -g / polyval(_slopes(slope), out)
+    powers = np.expand_dims(out, -1) ** _powers(p.shape[-1] - 1, out)
+    return np.matmul(np.expand_dims(share, -2), powers)[..., 0, :]
+
+
+roots.register_autograd(partials({"p": _roots_pull}))
+
+
+@roots.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    y = roots(*primals)
+    return y, _moved_by(tangents[0], primals[0], y)
+
+
+@register_numpy_function(np.roots)
+def _(p: Any) -> Any:
+    p = _coefficients(p)
+    if p.ndim != 1:
+        raise ShapeError(
+            "Input must be a rank-1 array.", do="use customop.vmap for rows"
+        )
+    value = value_of(p)
+    if value is None:
+        return roots(p, 0)
+    length = int(p.shape[0])
+    before = _zeros_at_start(value, length)
+    after = _zeros_at_start(np.flip(value), length - before)
+    if before + after >= length - 1:
+        # Roots at 0 only, or none; NumPy makes them in double precision.
+        count = 0 if before == length else after
+        return np.zeros_like(p, shape=(count,), dtype=np.float64)
+    found = roots(p, before)
+    if is_complex(p) or np.any(np.not_equal(value_of(found).imag, 0)):
+        return found
+    return found.real
+
+
+@register_numpy_function(np.poly)
+def _(seq_of_zeros: Any) -> Any:
+    zeros = _coefficients(seq_of_zeros)
+    shape = tuple(zeros.shape)
+    if len(shape) == 2 and shape[0] == shape[1] and shape[0]:
+        zeros = np.linalg.eigvals(zeros)
+    elif len(shape) != 1:
+        raise ShapeError(
+            "input must be 1d or non-empty square 2d array.",
+            f"np.poly: an array of shape {shape}",
+            do="give zeros, or a matrix",
+        )
+    else:
+        zeros = cast(zeros, np.dtype(np.mintypecode(dtype_of(zeros).char)))
+    if not zeros.shape[0]:
+        return 1.0
+    found = np.ones_like(zeros[:1])
+    for i in range(zeros.shape[0]):
+        found = np.pad(found, (0, 1)) - zeros[i] * np.pad(found, (1, 0))
+    value = value_of(zeros)
+    if value is not None and is_complex(found) and _are_paired(value):
+        return found.real
+    return found
+
+
+def _are_paired(zeros: Any) -> bool:
+    """Whether complex numbers and their conjugates are the same: the product is real."""
+    return bool(np.all(np.sort(zeros) == np.sort(np.conjugate(zeros))))
+
+
+# ---- fits ----
+
+
+@register_numpy_function(np.vander)
+def _vander(x: Any, N: Any = None, increasing: bool = False) -> Any:  # noqa: N803  # NumPy's name
+    x = as_array(x)
+    if x.ndim != 1:
+        raise ShapeError(
+            "x must be a one-dimensional array or sequence.",
+            f"np.vander: x has the shape {tuple(x.shape)}",
+            do="use customop.vmap for rows",
+        )
+    count = x.shape[0] if N is None else int(N)
+    powers = _powers(count - 1, x)
+    wide = np.expand_dims(cast(x, np.promote_types(dtype_of(x), int)), 1)
+    return wide ** (powers[::-1] if increasing else powers)
+
+
+@register_numpy_function(np.polyfit)
+def _(
+    x: Any,
+    y: Any,
+    deg: Any,
+    rcond: Any = None,
+    full: bool = False,
+    w: Any = None,
+    cov: Any = False,
+) -> Any:
+    x, y = as_array(x) + 0.0, as_array(y) + 0.0
+    count = int(deg) + 1
+    _check_points(x, y, count)
+    if rcond is None:
+        rcond = x.shape[0] * np.finfo(dtype_of(x)).eps
+    columns, sides = _vander(x, count), y
+    if w is not None:
+        w = np.expand_dims(_checked_weights(w, y), 1)
+        columns, sides = columns * w, sides * (w if y.ndim == 2 else w[:, 0])
+    scale = np.sqrt(np.sum(columns * columns, 0))
+    columns = columns / scale
+    c, misses, rank, s = np.linalg.lstsq(columns, sides, rcond)
+    c = (c.T / scale).T
+    known = value_of(rank)
+    if known is not None and known != count and not full:
+        warn_user("Polyfit may be poorly conditioned", np.exceptions.RankWarning)
+    if full:
+        return c, misses, rank, s, rcond
+    return (c, _covariance(columns, scale, misses, x, y, cov)) if cov else c
+
+
+def _check_points(x: Any, y: Any, count: int) -> None:
+    """Raise, in NumPy's words, for points that have no fit."""
+    if count < 1:
+        raise ShapeError("expected deg >= 0", do="give a degree of at least 0")
+    if x.ndim != 1:
+        raise TypeError("expected 1D vector for x")
+    if not x.shape[0]:
+        raise TypeError("expected non-empty vector for x")
+    if y.ndim not in (1, 2):
+        raise TypeError("expected 1D or 2D array for y")
+    if x.shape[0] != y.shape[0]:
+        raise TypeError("expected x and y to have same length")
+
+
+def _checked_weights(w: Any, y: Any) -> Any:
+    w = as_array(w) + 0.0
+    if w.ndim != 1:
+        raise TypeError("expected a 1-d array for weights")
+    if w.shape[0] != y.shape[0]:
+        raise TypeError("expected w and y to have the same length")
+    return w
+
+
+def _covariance(columns: Any, scale: Any, misses: Any, x: Any, y: Any, cov: Any) -> Any:
+    """The covariance of the coefficients."""
+    count = scale.shape[0]
+    base = np.linalg.inv(np.matmul(columns.T, columns)) / np.outer(scale, scale)
+    factor: Any = 1
+    if not (isinstance(cov, str) and cov == "unscaled"):
+        if x.shape[0] <= count:
+            raise ShapeError(
+                "the number of data points must exceed order to scale the covariance"
+                " matrix",
+                do='give more points, or cov="unscaled"',
+            )
+        factor = misses / (x.shape[0] - count)
+    return base * factor if y.ndim == 1 else np.expand_dims(base, 2) * factor
