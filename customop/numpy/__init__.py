@@ -34,9 +34,6 @@ MODULES: dict[str, str] = {
     " equal not_equal less less_equal greater greater_equal logical_and logical_or"
     " logical_xor logical_not bitwise_and bitwise_or bitwise_xor invert left_shift"
     " right_shift gcd lcm floor_divide",
-    "emath": "lib.scimath.sqrt lib.scimath.log lib.scimath.log2 lib.scimath.log10"
-    " lib.scimath.logn lib.scimath.power lib.scimath.arccos lib.scimath.arcsin"
-    " lib.scimath.arctanh",
     "fft": "fft.fft fft.ifft fft.rfft fft.irfft fft.hfft fft.ihfft fft.fftn fft.fft2"
     " fft.ifftn fft.ifft2 fft.rfftn fft.rfft2 fft.irfftn fft.irfft2 fft.fftshift"
     " fft.ifftshift",

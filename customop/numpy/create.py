@@ -12,6 +12,7 @@ from customop import (
     DType,
     FakeArray,
     Scalar,
+    Tracer,
     custom_op,
     fake_like,
     register_numpy_function,
@@ -61,13 +62,25 @@ def _(
     device: str | None = None,
 ) -> Any:
     _check_like("np.full_like", order, subok, device)
-    if shape_of(fill_value) or isinstance(fill_value, list | tuple):
-        target = tuple(lengths(shape_of(a) if shape is None else shape))
-        fill_value = as_array(fill_value)
-        while fill_value.ndim > len(target) and fill_value.shape[0] == 1:
-            fill_value = fill_value[0]  # as an assignment does
-        return np.broadcast_to(fill_value, target).astype(dtype or a.dtype)
+    if _is_array(fill_value):
+        target = lengths(shape_of(a) if shape is None else shape)
+        return _spread_over(fill_value, target, a.dtype if dtype is None else dtype)
     return full_like(a, fill_value, dtype, lengths(shape))
+
+
+def _is_array(value: Any) -> bool:
+    """Whether a value to fill with is an array, or may have a derivative."""
+    is_traced = isinstance(value, Tracer | FakeArray)
+    return is_traced or bool(shape_of(value)) or isinstance(value, list | tuple)
+
+
+def _spread_over(value: Any, shape: Any, dtype: Any) -> Any:
+    """An array filled with the elements of another one."""
+    array = as_array(value)
+    while array.ndim > len(shape) and array.shape[0] == 1:
+        array = array[0]  # as an assignment does
+    wide = np.broadcast_to(array, tuple(shape))
+    return wide.astype(wide.dtype if dtype is None else dtype)
 
 
 def _check_like(function: str, order: str, subok: bool, device: str | None) -> None:
@@ -202,7 +215,10 @@ def _(
     device: str | None = None,
 ) -> Any:
     only("np.full", order=(order, "C"))
-    return full(lengths(shape), fill_value, dtype, device or "cpu")
+    if _is_array(fill_value):
+        return _spread_over(fill_value, lengths(shape), dtype)
+    kind = np.asarray(fill_value).dtype if dtype is None else dtype
+    return full(lengths(shape), fill_value, kind, device or "cpu")
 
 
 @register_numpy_function(np.eye)

@@ -83,11 +83,7 @@ def _(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     array, at = _lined(arr, axis)
     length = array.shape[at]
     obj = _known("np.insert", obj)
-    new = (
-        array_like(values, array, array.dtype)
-        if isinstance(values, int | float | complex)
-        else value_for(array, as_array(values))
-    )
+    new = _new_elements(array, values)
     shape = list(array.shape)
     shape[at] = len(_numbers(obj, length))
     if shape[at] == 1:
@@ -96,6 +92,14 @@ def _(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     part = spread_to(new, shape)
     places = np.insert(np.arange(length), obj, np.arange(length, length + shape[at]))
     return np.take(np.concatenate([array, part], at), places, at)
+
+
+def _new_elements(array: Any, values: Any) -> Any:
+    """Values in the dtype of an array; a number is cast as NumPy does it."""
+    if not isinstance(values, int | float | complex):
+        return value_for(array, as_array(values))
+    number = np.array(values, dtype_of(array)).item()
+    return array_like(number, array, array.dtype)
 
 
 def _for_one_place(new: Any, obj: Any, rank: int, at: int) -> Any:

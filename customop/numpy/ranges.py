@@ -150,7 +150,7 @@ def _(
     shape = tuple(line.shape[1:])
     rows = [np.expand_dims(np.broadcast_to(end, shape), 0) for end in (first, last)]
     if count:
-        # Values between the ends are NaN for other signs; the ends never meet them.
+        # Between ends of other signs there is NaN, which two elements do not need.
         inner = [line[1:-1], rows[1]] if count > 1 and endpoint else [line[1:]]
         parts = [rows[0], *[part for part in inner if part.shape[0]]]
         line = np.concatenate(parts)

@@ -38,6 +38,15 @@ def _check_cast(value: Any, x: Any, casting: Any) -> None:
         )
 
 
+def _check_safe(values: Any, x: Any) -> None:
+    """Raise where NumPy does not cast values safely; of scalars it casts any."""
+    is_scalar = isinstance(values, np.generic) or getattr(
+        values, "box_is_scalar", False
+    )
+    if not is_scalar:
+        _check_cast(values, x, "safe")
+
+
 # ---- all elements, or those of a mask ----
 
 
@@ -54,6 +63,7 @@ def _(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None
 @register_numpy_function(np.putmask)
 def _(a: Any, mask: Any, values: Any) -> None:
     _check_box("np.putmask", a)
+    _check_safe(values, a)
     line = _repeated(values, math.prod(a.shape))
     a[...] = np.where(mask, np.reshape(value_for(a, line), a.shape), a)
 
@@ -61,6 +71,7 @@ def _(a: Any, mask: Any, values: Any) -> None:
 @register_numpy_function(np.place)
 def _(arr: Any, mask: Any, vals: Any) -> None:
     _check_box("np.place", arr)
+    _check_safe(vals, arr)
     np.put(arr, np.flatnonzero(mask), vals)
 
 

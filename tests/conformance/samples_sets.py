@@ -130,8 +130,8 @@ _EMATH = [
     for name in ("sqrt", "log", "log2", "log10", "arccos", "arcsin", "arctanh")
     for kind, x in (("real", _SMALL), ("complex", _LARGE))
 ] + [
-    _uneven("emath-logn", lambda x: np.emath.logn(2.0, x), _LARGE),
-    _uneven("emath-power", lambda x: np.emath.power(x, -1.5), _LARGE),
+    _uneven("emath-logn-base", lambda x: np.emath.logn(2.0, x), _LARGE),
+    _uneven("emath-power-real", lambda x: np.emath.power(x, -1.5), _LARGE),
     _uneven("emath-power-whole", np.emath.power, _TIES + 1, np.array([-1, 2, 0] * 2)),
 ]
 

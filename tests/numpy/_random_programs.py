@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.numpy import _random_edits
+
 Program = tuple[str, Callable[..., Any], list[Any]]
 
 DTYPES = [
@@ -448,6 +450,7 @@ KINDS = (
     indexed,
     joined,
     product,
+    *_random_edits.KINDS,
 )
 
 
