@@ -40,10 +40,7 @@ _INSTEAD: dict[str, str] = {
     "getfield": _FIELDS,
     "setfield": _FIELDS,
     # ---- elements ----
-    "choose": "use np.where(x == 0, a, b), or np.select",
     "resize": "use np.reshape(x, shape), or np.pad(x, width)",
-    # ---- devices ----
-    "to_device": "pass arguments that are on that device",
     # ---- scalars ----
     "as_integer_ratio": _NUMBER,
     "fromhex": _NUMBER,

@@ -432,7 +432,6 @@ class ArrayMethods(WritingMethods):
         def nonzero(self) -> Any: ...
         def cumsum(self, *args: Any, **kwargs: Any) -> Any: ...
         def cumprod(self, *args: Any, **kwargs: Any) -> Any: ...
-        def clip(self, *args: Any, **kwargs: Any) -> Any: ...
         def take(self, *args: Any, **kwargs: Any) -> Any: ...
         def repeat(self, *args: Any, **kwargs: Any) -> Any: ...
         def conj(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -486,7 +485,7 @@ class ArrayMethods(WritingMethods):
         argmax, argmin = _method(np.argmax), _method(np.argmin)
         argsort, nonzero = _method(np.argsort), _method(np.nonzero)
         cumsum, cumprod = _method(np.cumsum), _method(np.cumprod)
-        clip, take, repeat = _method(np.clip), _method(np.take), _method(np.repeat)
+        take, repeat = _method(np.take), _method(np.repeat)
         conj, round, dot = _method(np.conj), _method(np.round), _method(np.dot)
         conjugate = conj
         ravel, squeeze = _method(np.ravel), _method(np.squeeze)
@@ -494,6 +493,30 @@ class ArrayMethods(WritingMethods):
         searchsorted = _method(np.searchsorted)
         swapaxes, diagonal = _method(np.swapaxes), _method(np.diagonal)
         trace, copy = _method(np.trace), _method(np.copy)
+
+    def clip(
+        self,
+        min: Any = None,  # noqa: A002  # NumPy's names
+        max: Any = None,  # noqa: A002
+        out: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        """As `numpy.clip`, where one bound is enough."""
+        refuse_own_rules((min, max, out))
+        return _run(np.clip, (self, min, max), {**kwargs, "out": out}, self)
+
+    def choose(self, choices: Any, out: Any = None, mode: str = "raise") -> Any:
+        """As `numpy.choose`."""
+        return _run(np.choose, (self, choices), {"out": out, "mode": mode}, self)
+
+    def to_device(self, device: Any, /, *, stream: None = None) -> Any:
+        """The array itself, which stays on its device."""
+        if device != device_of(self) or stream is not None:
+            raise ArgumentError(
+                f"{describe(self)} cannot move to {device!r}",
+                do="pass arguments that are on that device",
+            )
+        return self
 
     def compress(self, condition: Any, *args: Any, **kwargs: Any) -> Any:
         """As `numpy.compress`, with the array in the second place."""

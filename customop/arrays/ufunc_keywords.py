@@ -68,7 +68,7 @@ def call_with(
     for name in given:
         if name not in (*own, *_CASTS, "order", "subok"):
             raise _refused(ufunc, name)
-    order = "K" if "order" in own else given.get("order", "K")
+    order: Any = "K" if "order" in own else given.get("order", "K")
     if order not in ("K", "C", "F"):
         raise _refused(ufunc, "order")
     if any(name in given and name not in own for name in _CASTS):
@@ -77,8 +77,8 @@ def call_with(
     if order == "K":
         return found
     if isinstance(found, tuple):
-        return tuple([_laid_out(x, order) for x in found])
-    return _laid_out(found, order)
+        return tuple([np.copy(x, order=order) for x in found])
+    return np.copy(found, order=order)
 
 
 def _is_default(name: str, value: Any) -> bool:
@@ -141,7 +141,9 @@ def _kind(value: Any) -> Any:
 
 def _as(x: Any, kind: Any, dtype: Any) -> Any:
     if not is_array(x):
-        return np.asarray(x).astype(dtype)
+        # A number that counts as a number of Python goes beside any kind of array.
+        fits = not isinstance(kind, np.dtype) and dtype.kind in _FITS[kind]
+        return x if fits else np.asarray(x).astype(dtype)
     return x if kind == dtype else x.astype(dtype)
 
 
@@ -151,18 +153,6 @@ def _signature(ufunc: np.ufunc, given: Mapping[str, Any]) -> Any:
     if "signature" in given:
         raise TypeError("cannot specify both 'signature' and 'dtype'")
     return (*[None] * ufunc.nin, *[np.dtype(given["dtype"])] * ufunc.nout)
-
-
-# ---- order in memory ----
-
-
-def _laid_out(x: Any, order: str) -> Any:
-    """The array with its axes in C or Fortran order."""
-    if x.ndim < 2:
-        return x
-    if order == "F":
-        return np.transpose(_laid_out(np.transpose(x), "C"))
-    return np.reshape(np.ravel(x), x.shape)
 
 
 # ---- elements that are not computed ----

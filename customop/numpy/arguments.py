@@ -25,6 +25,7 @@ __all__ = [
     "counted",
     "counted_axes",
     "dtype_of",
+    "in_order",
     "is_inexact",
     "is_set",
     "kept_shape",
@@ -80,6 +81,15 @@ def is_inexact(x: Any) -> bool:
 def cast(x: Any, dtype: Any) -> Any:
     """The array in a dtype; unchanged for None and for its own."""
     return x if dtype is None or x.dtype == dtype else x.astype(dtype)
+
+
+def in_order(x: Any, order: Any) -> Any:
+    """The array with its axes in C or Fortran order in memory; unchanged for K and A."""
+    if order not in ("C", "F") or len(x.shape) < 2:
+        return x
+    if order == "F":
+        return np.transpose(in_order(np.transpose(x), "C"))
+    return np.reshape(np.ravel(x), x.shape)
 
 
 # ---- shapes and axes ----

@@ -18,7 +18,7 @@ from customop import (
     register_numpy_function,
     write_back,
 )
-from customop.numpy.arguments import counted, only
+from customop.numpy.arguments import counted, dtype_of, in_order, only
 from customop.numpy.fakes import device_of, keep_order, view_of
 from customop.numpy.rules import (
     batch_first,
@@ -194,8 +194,8 @@ register_linear(_copy, lambda g, shape: g)
 
 @register_numpy_function(np.copy)
 def _(a: Any, order: str = "K", subok: bool = False) -> Any:
-    only("np.copy", order=(order, "K", "C", "A"), subok=(subok, False, True))
-    return _copy(a)
+    only("np.copy", order=(order, "K", "C", "F", "A"), subok=(subok, False, True))
+    return _copy(in_order(a, order))
 
 
 _astype = numpy_operator(
@@ -231,16 +231,24 @@ def _(
     dtype: Any,
     /,
     order: str = "K",
-    casting: str = "unsafe",
+    casting: Any = "unsafe",
     subok: bool = True,
     copy: bool = True,
     *,
     device: Any = None,
 ) -> Any:
     # It serves the method too, so it has the keywords of both.
-    only("astype", order=(order, "K"), casting=(casting, "unsafe"))
+    only("astype", order=(order, "K", "C", "F"))
     only("astype", subok=(subok, True, False), device=(device, None))
-    return x if not copy and x.dtype == np.dtype(dtype) else _astype(x, dtype)
+    if casting != "unsafe" and not np.can_cast(dtype_of(x), dtype, casting):
+        raise ArgumentError(
+            f"cannot cast an array from {x.dtype} to {np.dtype(dtype)} (casting="
+            f"{casting!r})",
+            do="use casting='unsafe'",
+        )
+    if not copy and x.dtype == np.dtype(dtype):
+        return in_order(x, order)
+    return in_order(_astype(x, dtype), order)
 
 
 def _component(name: str, unit: complex) -> None:

@@ -13,7 +13,7 @@ from customop import (
     Tag,
     register_numpy_function,
 )
-from customop.numpy.arguments import as_array, cast, dtype_of, is_inexact
+from customop.numpy.arguments import as_array, cast, dtype_of, is_inexact, refuse
 from customop.numpy.fakes import keep_order
 from customop.numpy.rules import numpy_operator, register_formulas
 
@@ -98,6 +98,7 @@ def _(
     *,
     min: Any = _NOT_GIVEN,  # noqa: A002  # NumPy's names
     max: Any = _NOT_GIVEN,  # noqa: A002
+    **keywords: Any,
 ) -> Any:
     if a_min is _NOT_GIVEN and a_max is _NOT_GIVEN:
         a_min, a_max = _bound(min), _bound(max)
@@ -110,6 +111,8 @@ def _(
             do="write np.clip(x, low, high)",
         )
     a = as_array(a)
+    if keywords:
+        return _clipped(a, a_min, a_max, **keywords)
     low, high = _operands(dtype_of(a), a_min, a_max)
     if low is None and high is None:
         return np.positive(a)
@@ -121,6 +124,16 @@ def _(
         # One dtype for all three: of int16 and uint16 alone it would be int32.
         a = cast(a, np.result_type(a, low, high))
     return np.minimum(np.maximum(a, low), high)
+
+
+def _clipped(a: Any, low: Any, high: Any, *, where: Any = True, **keywords: Any) -> Any:
+    """np.clip with the keywords of ufuncs, which take one bound after the other."""
+    refuse("clip", where=where)
+    if low is not None:
+        a = np.maximum(a, low, **keywords)
+    if high is not None:
+        a = np.minimum(a, high, **keywords)
+    return np.positive(a, **keywords) if low is None and high is None else a
 
 
 _REAL = (int, float)

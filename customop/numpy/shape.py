@@ -141,7 +141,8 @@ register_linear(_reshape, lambda g, old, shape: _reshape.run(g, [*old]))
 @register_numpy_function(np.reshape)
 def _(a: Any, /, shape: Any, order: str = "C", *, copy: Any = None) -> Any:
     if order != "C" or copy is not None:
-        only("np.reshape", order=(order, "C", "F"), copy=(copy, None))
+        only("np.reshape", order=(order, "C", "F"), copy=(copy, None, True))
+        a = np.copy(a) if copy else a
     lengths = list_of_ints(shape)
     if order == "F":
         return _reshape(a.T, lengths[::-1]).T

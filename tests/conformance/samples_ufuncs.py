@@ -145,4 +145,12 @@ def _selected() -> list[Sample]:
     ]
 
 
-SAMPLES: list[Sample] = [*_parts(), *_methods(), *_selected()]
+def _bounded() -> list[Sample]:
+    return [
+        Sample(
+            "clip-dtype", lambda x: np.clip(x, 0.5, 1.2, dtype="c16"), (_X,), diff=(0,)
+        ),
+    ]
+
+
+SAMPLES: list[Sample] = [*_parts(), *_methods(), *_selected(), *_bounded()]
