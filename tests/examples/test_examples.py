@@ -25,6 +25,7 @@ SHOWN = dict(
 EXTRAS = {
     "11_typing.py": (["mypy"], "typing"),
     "digits.py": (["matplotlib", "sklearn", "tqdm"], "examples"),
+    "terrain.py": (["matplotlib", "scipy"], "examples"),
 }
 each = pytest.mark.parametrize("path", COURSE, ids=lambda path: path.stem)
 
