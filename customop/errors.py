@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from types import CodeType, FrameType, FunctionType, MethodType, TracebackType
+from importlib import import_module
+from types import (
+    CodeType,
+    FrameType,
+    FunctionType,
+    MethodType,
+    ModuleType,
+    TracebackType,
+)
 from typing import Any, TypeVar
+
+from customop.later import later
 
 __all__ = [
     "ArgumentError",
@@ -31,7 +40,7 @@ __all__ = [
     "VmapError",
 ]
 
-
+difflib: ModuleType = later(import_module, "difflib")
 FnT = TypeVar("FnT", bound=Callable[..., Any])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -16,6 +18,25 @@ def test_dir() -> None:
     assert dir(co) == sorted([*co.__all__, "__version__"])
     assert {"opcheck", "profile", "gradcheck"} < set(dir(co))
     assert all(hasattr(co, name) for name in dir(co))
+
+
+def test_public_classes_have_the_name_of_the_package() -> None:
+    """Also those whose module another one imports, before anyone asks for them."""
+    program = """
+import customop as co
+co.grad, co.vmap, co.register_kernel, co.eval_shape
+import sys
+for name in co.__all__:
+    for module in list(sys.modules.values()):
+        found = vars(module).get(name)
+        ours = isinstance(found, type) and found.__module__.startswith("customop.")
+        if ours and vars(sys.modules[found.__module__]).get(name) is found:
+            print(found)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == ""
 
 
 def test_version() -> None:

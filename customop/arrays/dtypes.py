@@ -9,6 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from customop.later import later
+
 __all__ = [
     "ELEMENTS",
     "KNOWN_ELEMENTS",
@@ -214,7 +216,7 @@ def element_of_scalar(scalar: Any) -> str:
 
 
 # Which of the plain classes a name belongs to, such as bfloat16 and float8_e5m2.
-_PLAIN_NAME = re.compile(r"b?(bool|uint|int|float|complex)")
+_PLAIN_NAME = later(re.compile, r"b?(bool|uint|int|float|complex)")
 
 
 def element_of_names(given: Iterable[str]) -> str | None:

@@ -6,11 +6,12 @@ one of the functions below about a value (`has_memory(x)`).
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import warnings
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from customop.errors import (
     quoted,
     shown,
 )
+from customop.later import later
 
 __all__ = [
     "ArrayKind",
@@ -40,6 +42,8 @@ __all__ = [
     "register_array_type",
     "registered_base",
 ]
+
+importlib_util: ModuleType = later(import_module, "importlib.util")
 
 # Rows of an operator's table: the fake kernel, and the kernel for all kinds.
 FAKE = "fake"
@@ -120,11 +124,11 @@ class ArrayKind:
 @cache
 def _cuda_answers() -> bool:
     """Whether CuPy is installed and finds a device."""
-    if importlib.util.find_spec("cupy") is None:
+    if importlib_util.find_spec("cupy") is None:
         return False
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # CuPy warns where it finds no CUDA
-        cupy = importlib.import_module("cupy")
+        cupy = import_module("cupy")
     try:
         return int(cupy.cuda.runtime.getDeviceCount()) > 0
     except cupy.cuda.runtime.CUDARuntimeError:

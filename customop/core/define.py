@@ -36,6 +36,7 @@ from customop.errors import (
     shown,
     warn_caller,
 )
+from customop.later import later
 from customop.schema.schema import Schema
 from customop.schema.tags import Tag, apply_tags
 
@@ -48,7 +49,7 @@ __all__ = [
     "tables_changed",
 ]
 
-_NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", re.ASCII)
+_NAME = later(re.compile, r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", re.ASCII)
 
 # Operators of closed libraries that are still referenced: a new definition reuses them.
 _retired: weakref.WeakValueDictionary[str, Operator[..., Any]] = (

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Protocol
 
@@ -18,6 +17,7 @@ from customop.core.definition import Definition, fallthrough_kernel
 from customop.core.rule_kind import check_kernel
 from customop.core.table import RuleTable
 from customop.errors import RegistrationError, did_you_mean, place
+from customop.frozen import Frozen
 from customop.schema.signatures import (
     check_callable,
     check_parameters,
@@ -95,8 +95,7 @@ class GradRule(ABC):
         """File and line of each function of the rule."""
 
 
-@dataclass(frozen=True, slots=True)
-class Formula(GradRule):
+class Formula(Frozen, GradRule):
     """The autograd rule of an operator.
 
     Attributes
@@ -110,6 +109,11 @@ class Formula(GradRule):
     is_formula: ClassVar[bool] = True
     backward: Callable[..., Any]
     setup_context: Callable[..., Any] | None
+
+    def __init__(
+        self, backward: Callable[..., Any], setup_context: Callable[..., Any] | None
+    ) -> None:
+        super().__init__(backward, setup_context)
 
     def __iter__(self) -> Iterator[Callable[..., Any] | None]:
         """Both functions: ``backward, setup_context = formula``."""

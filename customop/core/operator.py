@@ -9,13 +9,13 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Generic,
+    ParamSpec,
     Self,
     TypeVar,
     overload,
 )
 
 import numpy.typing as npt
-from typing_extensions import ParamSpec
 
 from customop.arrays.kinds import FAKE
 from customop.config import config

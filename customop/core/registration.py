@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -16,7 +15,6 @@ from customop.errors import check_flag
 __all__ = ["Registration", "chained", "register"]
 
 
-@dataclass(slots=True, eq=False)
 class Registration:
     """A kernel or rule for the operator of a name, which may not be defined yet.
 
@@ -38,17 +36,24 @@ class Registration:
         File and line that messages name.
     """
 
-    qualname: str
-    key: RuleKind | str
-    fn: Any
-    owner: object = None
-    with_below: bool = False
-    kind: RuleKind = field(init=False)
-    place: str = field(init=False)
+    __slots__ = ("fn", "key", "kind", "owner", "place", "qualname", "with_below")
 
-    def __post_init__(self) -> None:
-        self.kind = rule_kind(self.key)
-        self.place = self.kind.place_of(self.fn)
+    def __init__(
+        self,
+        qualname: str,
+        key: RuleKind | str,
+        fn: Any,
+        owner: object = None,
+        *,
+        with_below: bool = False,
+    ) -> None:
+        self.qualname: str = qualname
+        self.key: RuleKind | str = key
+        self.fn: Any = fn
+        self.owner: object = owner
+        self.with_below: bool = with_below
+        self.kind: RuleKind = rule_kind(key)
+        self.place: str = self.kind.place_of(fn)
 
     def check(self, definition: Definition) -> None:
         """Raise unless it fits a definition of the operator."""

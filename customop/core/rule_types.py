@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Concatenate, NamedTuple, Protocol, TypeAlias
-
-from typing_extensions import TypeVar
+from typing import Any, Concatenate, NamedTuple, Protocol, TypeAlias, TypeVar
 
 __all__ = [
     "BackwardFn",

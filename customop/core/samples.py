@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from customop.errors import ArgumentError, place
+from customop.frozen import Frozen
 
 __all__ = ["Sample", "as_samples"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Sample:
+class Sample(Frozen, compare=()):
     """The arguments of one call of an operator.
 
     Parameters
@@ -34,8 +33,16 @@ class Sample:
     """
 
     args: tuple[Any, ...]
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    note: str = ""
+    kwargs: Mapping[str, Any]
+    note: str
+
+    def __init__(
+        self,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any] | None = None,
+        note: str = "",
+    ) -> None:
+        super().__init__(args, {} if kwargs is None else kwargs, note)
 
 
 def as_samples(qualname: str, fn: Any, found: Any) -> tuple[Sample, ...]:

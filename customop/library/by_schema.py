@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypedDict, TypeVar, overload
-
-from typing_extensions import Unpack
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from customop.core.define import check_name
 from customop.core.dispatch import kernel_for

@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
-
-from typing_extensions import ParamSpec
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from customop.core.declared import Declared
 from customop.core.define import (
@@ -29,6 +26,7 @@ from customop.errors import (
     place,
     shown,
 )
+from customop.later import later
 from customop.library.ops import check_reachable
 from customop.schema.agreement import check_agrees
 from customop.schema.overloads import check_overloads
@@ -69,7 +67,9 @@ if TYPE_CHECKING:
             dispatch: FnT_co  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
-_SCHEMA = re.compile(r"\s*(?:(\w+)::)?([A-Za-z_]\w*(?:\.\w+)?)\s*(\(.*)", re.DOTALL)
+_SCHEMA = later(
+    re.compile, r"\s*(?:(\w+)::)?([A-Za-z_]\w*(?:\.\w+)?)\s*(\(.*)", re.DOTALL
+)
 
 
 # ---- from a function ----
@@ -291,14 +291,13 @@ def declare(
 def conservative(schema: Schema) -> Schema:
     """Return the schema changed so that any two arrays may share memory."""
     shared = Alias("alias")
-    return replace(
-        schema,
+    return schema.replaced(
         parameters=tuple(
-            replace(p, alias=shared) if holds_arrays(p.type) and p.alias is None else p
+            p.replaced(alias=shared) if holds_arrays(p.type) and p.alias is None else p
             for p in schema.parameters
         ),
         returns=tuple(
-            replace(r, alias=shared) if holds_arrays(r.type) and r.alias is None else r
+            r.replaced(alias=shared) if holds_arrays(r.type) and r.alias is None else r
             for r in schema.returns
         ),
     )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypedDict, TypeVar, overload
+from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
 
 import numpy.typing as npt
-from typing_extensions import Unpack
 
 from customop.arrays.kinds import FAKE
 from customop.core.grad_rules import as_formula

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from customop.arrays.kinds import DEFAULT, FAKE, known_kinds
 from customop.core.kinds import AUTOGRAD, COMPOSITE, JVP, VMAP
 from customop.core.rule_kind import RuleKind
 from customop.errors import RegistrationError, quoted, shown
+from customop.later import later
 
 __all__ = ["KEYS", "kind_of_key"]
+
+difflib: ModuleType = later(import_module, "difflib")
 
 KEYS: dict[str, str | RuleKind] = {
     "CPU": "cpu",
@@ -37,7 +41,11 @@ def kind_of_key(what: str, key: Any) -> str | RuleKind:
     if found is None:
         names = [*KEYS, *(k for k in known_kinds() if k.lower() not in _BY_LOWER)]
         lower = {name.lower(): name for name in names}
-        close = get_close_matches(key.lower(), lower) if isinstance(key, str) else ()
+        close = (
+            difflib.get_close_matches(key.lower(), lower)
+            if isinstance(key, str)
+            else ()
+        )
         near = f" (did you mean '{lower[close[0]]}'?)" if close else ""
         raise RegistrationError(
             f"{what}: unknown dispatch key {shown(key)}{near}",

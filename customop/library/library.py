@@ -304,7 +304,7 @@ class Library:
         """
         scope = self._check_open()
         with changing:
-            new = Registration(qualname, kind, fn, scope, with_below)
+            new = Registration(qualname, kind, fn, scope, with_below=with_below)
             add_registration(new, override=override)
             scope.names.add(qualname)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from itertools import repeat
 from types import FrameType
 from typing import Any, NamedTuple
@@ -113,7 +112,7 @@ def _default_mismatch(given: list[inspect.Parameter], schema: Schema) -> str:
 
 def _is_default(value: Any, p: Parameter) -> bool:
     try:
-        return replace(p, default=check_default(value, p.type)) == p
+        return p.replaced(default=check_default(value, p.type)) == p
     except Mismatch:
         return False
 
@@ -295,7 +294,7 @@ def _fits_array(wide: ArrayType, narrow: SchemaType, by: _Relation) -> bool:
         return wide.or_number and _fits(SCALAR, narrow, by)
     if not by.shapes or wide.shape is None or narrow.shape is None:
         return True
-    return replace(narrow, or_number=wide.or_number) == wide
+    return narrow.replaced(or_number=wide.or_number) == wide
 
 
 def _fits_dict(wide: DictOf, narrow: SchemaType, by: _Relation) -> bool:

@@ -8,17 +8,16 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Annotated, Any, NamedTuple, TypeAlias, Union
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, Union
 
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import TypeVar, get_type_hints
 
 from customop.arrays.array import Array
 from customop.arrays.kinds import is_array_class
 from customop.arrays.nested import nests
 from customop.errors import RegistrationError, SchemaError
+from customop.later import later
 from customop.schema.classes import (
     ClassFields,
     declare,
@@ -213,7 +212,7 @@ def evaluated(hint: Any, variable: Any) -> Any:
     names = vars(sys.modules[variable.__module__])
     holder = types.SimpleNamespace(__annotations__={"bound": hint})
     try:
-        return get_type_hints(holder, names)["bound"]
+        return typing.get_type_hints(holder, names)["bound"]
     except NameError as error:
         missing = (
             f"define {error.name} in {variable.__module__}, or give a class as bound"
@@ -241,7 +240,7 @@ def _of_options(rest: list[Any]) -> SchemaType:
         if not numbers:
             return declared
         if isinstance(declared, ArrayType) and not declared.or_number:
-            return replace(declared, or_number=True)
+            return declared.replaced(or_number=True)
     shown = " | ".join(show_annotation(option) for option in rest)
     raise no_type(shown, "make an operator for each type")
 
@@ -332,7 +331,7 @@ def find_class(name: str) -> ClassOf | None:
 
 
 # A qualified name in a schema string.
-CLASS_NAME = re.compile(r"[^\W\d]\w*(\.(\w+|<locals>))+")
+CLASS_NAME = later(re.compile, r"[^\W\d]\w*(\.(\w+|<locals>))+")
 
 
 def _fields(cls: type, names: _Names, within: tuple[type, ...]) -> ClassFields:

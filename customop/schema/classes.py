@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import inspect
 import typing
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
-import typing_extensions
-
 from customop.arrays.pytree import register_node
+from customop.frozen import Frozen
+from customop.later import later
 
 __all__ = [
     "ClassFields",
@@ -24,8 +25,7 @@ __all__ = [
 ]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class ClassFields:
+class ClassFields(Frozen, compare=()):
     """The fields of a class of config objects, and how its objects are made.
 
     Attributes
@@ -50,7 +50,7 @@ class ClassFields:
     @cached_property
     def is_dict(self) -> bool:
         """Whether objects are plain dicts: those of a TypedDict."""
-        return typing_extensions.is_typeddict(self.cls)
+        return _is_typed_dict(self.cls)
 
     def steps(self, value: Any) -> Sequence[Hashable]:
         """Names of the fields."""
@@ -122,9 +122,9 @@ def register_pytree(fields: ClassFields, moving: Sequence[str]) -> bool:
 
 # ---- fields of classes ----
 
-_REQUIRED = (typing.Required, typing_extensions.Required)
-_OPTIONAL = (typing.NotRequired, typing_extensions.NotRequired)
-_MARKS = (*_REQUIRED, *_OPTIONAL, typing_extensions.ReadOnly)
+dataclasses: ModuleType = later(import_module, "dataclasses")
+# Only fields of a TypedDict need it.
+typing_extensions: ModuleType = later(import_module, "typing_extensions")
 
 # Classes that `register_config_type` was given.
 _declared: set[type] = set()
@@ -147,10 +147,15 @@ def is_config_class(annotation: object) -> bool:
     return (
         annotation in _declared
         or issubclass(annotation, enum.Enum)
-        or typing_extensions.is_typeddict(annotation)
+        or _is_typed_dict(annotation)
         or is_frozen_dataclass(annotation)
         or (issubclass(annotation, tuple) and hasattr(annotation, "_fields"))
     )
+
+
+def _is_typed_dict(cls: type) -> bool:
+    """Whether a class is a TypedDict, of typing or of typing_extensions."""
+    return issubclass(cls, dict) and hasattr(cls, "__required_keys__")
 
 
 def is_frozen_dataclass(cls: type) -> bool:
@@ -173,7 +178,7 @@ def fields_of(cls: type, names: Mapping[str, Any]) -> ClassFields:
     """
     if issubclass(cls, enum.Enum):
         return ClassFields(cls, {}, frozenset())
-    if typing_extensions.is_typeddict(cls):
+    if _is_typed_dict(cls):
         return _of_typed_dict(cls, names)
     if issubclass(cls, tuple):
         return _of_named_tuple(cls, names)
@@ -183,21 +188,21 @@ def fields_of(cls: type, names: Mapping[str, Any]) -> ClassFields:
 
 
 def _hints(holder: Any, names: Mapping[str, Any]) -> dict[str, Any]:
-    return typing_extensions.get_type_hints(
-        holder, localns=dict(names), include_extras=True
-    )
+    return typing.get_type_hints(holder, localns=dict(names), include_extras=True)
 
 
 def _of_typed_dict(cls: Any, names: Mapping[str, Any]) -> ClassFields:
+    extensions = typing_extensions
+    marks = (extensions.Required, extensions.NotRequired, extensions.ReadOnly)
     required = set(cls.__required_keys__)
     hints = {}
     for name, written in _hints(cls, names).items():
         hint = written
-        while (mark := typing.get_origin(hint)) in _MARKS:
+        while (mark := typing.get_origin(hint)) in marks:
             # `__required_keys__` does not read annotations that are strings.
-            if mark in _OPTIONAL:
+            if mark == extensions.NotRequired:
                 required.discard(name)
-            elif mark in _REQUIRED:
+            elif mark == extensions.Required:
                 required.add(name)
             (hint,) = typing.get_args(hint)
         hints[name] = hint

@@ -6,10 +6,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
-
-import typing_extensions
 
 from customop.errors import (
     SchemaError,
@@ -133,7 +130,7 @@ def infer(
     written = _written_names(source, plain, mutates_args)
     names = iter(_alias_names(len(written)))
     parameters = tuple(
-        replace(p, alias=Alias(next(names), True)) if p.name in written else p
+        p.replaced(alias=Alias(next(names), True)) if p.name in written else p
         for p in plain
     )
     return (parameters, *_infer_returns(source, hints))
@@ -189,7 +186,7 @@ def _evaluated(
     fn = innermost(source.fn)
     holder = types.SimpleNamespace(__annotations__=hints)
     try:
-        return typing_extensions.get_type_hints(
+        return typing.get_type_hints(
             holder, getattr(fn, "__globals__", {}), _names(fn, scope), True
         )
     except NameError as error:

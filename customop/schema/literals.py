@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
 
+from customop.later import later
 from customop.schema.brackets import closing, split_items
 from customop.schema.fit import Mismatch
 from customop.schema.types import (
@@ -24,6 +26,8 @@ from customop.schema.types import (
 )
 
 __all__ = ["READ_ERRORS", "read_option", "read_value"]
+
+json: ModuleType = later(import_module, "json")
 
 # Errors of the readers of numbers, strings and dtypes.
 READ_ERRORS = (ValueError, TypeError, SyntaxError, LookupError, AttributeError)

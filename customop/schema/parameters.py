@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from customop.frozen import Frozen
 from customop.schema.types import (
     DTYPE,
     ClassOf,
@@ -39,8 +39,7 @@ POSITIONAL: Final = "positional"
 KEYWORD_ONLY: Final = "keyword_only"
 
 
-@dataclass(frozen=True, slots=True)
-class Alias:
+class Alias(Frozen):
     """The name of memory that values share, and whether it is written."""
 
     name: str
@@ -66,8 +65,7 @@ def _typed(declared: SchemaType, alias: Alias | None) -> str:
     return f"{name}{alias}{bar}{number}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Parameter:
+class Parameter(Frozen):
     """One parameter of an operator.
 
     Parameters are equal if their texts are, so nan equals nan, and 1 differs from 1.0.
@@ -92,7 +90,7 @@ class Parameter:
 
     def __post_init__(self) -> None:
         if not self.name.isascii():
-            object.__setattr__(self, "name", as_name(self.name))
+            vars(self)["name"] = as_name(self.name)
 
     @property
     def is_written(self) -> bool:
@@ -114,8 +112,7 @@ class Parameter:
         return hash((self.kind, str(self)))
 
 
-@dataclass(frozen=True, slots=True)
-class Return:
+class Return(Frozen):
     """One result of an operator."""
 
     type: SchemaType

@@ -8,6 +8,7 @@ from typing import Any
 
 from customop.arrays.dtypes import ELEMENTS, KNOWN_ELEMENTS
 from customop.errors import SchemaError, did_you_mean, shortened, shown
+from customop.later import later
 from customop.schema.annotations import NAMES, find_class
 from customop.schema.brackets import (
     Part,
@@ -46,13 +47,14 @@ from customop.shapes.notation import ShapeFault, as_name, read_axes
 
 __all__ = ["parse"]
 
-_DICT = re.compile(r"Dict\(\s*str\s*,")
-_TYPE_NAME = re.compile(r"[^\W\d](?:[\w.]|<locals>)*")
-_MARKS = re.compile(
-    r"(\(\s*(?P<alias>[a-zA-Z_]\w*)(?P<write>!?)\s*\))?(?P<operand>\|Scalar\b)?"
+_DICT = later(re.compile, r"Dict\(\s*str\s*,")
+_TYPE_NAME = later(re.compile, r"[^\W\d](?:[\w.]|<locals>)*")
+_MARKS = later(
+    re.compile,
+    r"(\(\s*(?P<alias>[a-zA-Z_]\w*)(?P<write>!?)\s*\))?(?P<operand>\|Scalar\b)?",
 )
-_SUFFIX = re.compile(r"\?|\[(\d*)\]")
-_NAME = re.compile(r"\s*((?:\w|[^\x00-\x7f\s])+)\s*(=\s*)?")
+_SUFFIX = later(re.compile, r"\?|\[(\d*)\]")
+_NAME = later(re.compile, r"\s*((?:\w|[^\x00-\x7f\s])+)\s*(=\s*)?")
 # Of a longer line, messages show this much around the fault.
 _LONG = 160
 # More cannot be meant: such a length would be that of an array.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from types import FrameType
 from typing import Any, TypeVar
 
 from customop.errors import ArgumentError, CustomOpError, SchemaError, ShapeError, shown
+from customop.frozen import Frozen
 from customop.schema.coerce import coerce, exact_test, remedy
 from customop.schema.fit import Mismatch
 from customop.schema.infer import infer
@@ -37,8 +37,7 @@ __all__ = ["Schema", "coercion", "infer_schema"]
 ErrorT = TypeVar("ErrorT", bound=CustomOpError)
 
 
-@dataclass(frozen=True)
-class Schema:
+class Schema(Frozen):
     """The parameters and results of an operator.
 
     Attributes
@@ -79,7 +78,15 @@ class Schema:
 
     parameters: tuple[Parameter, ...]
     returns: tuple[Return, ...]
-    is_tuple: bool = field(default=False)
+    is_tuple: bool = False
+
+    def __init__(
+        self,
+        parameters: tuple[Parameter, ...],
+        returns: tuple[Return, ...],
+        is_tuple: bool = False,
+    ) -> None:
+        super().__init__(parameters, returns, is_tuple)
 
     @cached_property
     def positional(self) -> tuple[Parameter, ...]:

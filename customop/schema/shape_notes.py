@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -82,7 +81,7 @@ def with_notes(
             do="keep one: a text after an array is its shape",
         )
     element = elements_of(annotation) if array.element == "Array" else array.element
-    shaped = replace(array, element=element, shape=_read(texts[0]))
+    shaped = array.replaced(element=element, shape=_read(texts[0]))
     return Maybe(shaped) if isinstance(declared, Maybe) else shaped
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import replace
 
 from customop.errors import SchemaError, quoted
 from customop.schema.parameters import Alias, Parameter, Return
@@ -263,7 +262,7 @@ def _with_aliases(qualname: str, schema: Schema, written: Sequence[str]) -> Sche
             do=f"return {', '.join(written)}, and annotate the result as {arrays}",
         )
     pairs = zip(schema.returns, aliases, strict=True)
-    return replace(schema, returns=tuple(replace(r, alias=a) for r, a in pairs))
+    return schema.replaced(returns=tuple(r.replaced(alias=a) for r, a in pairs))
 
 
 def _can_be(r: Return, alias: Alias | None) -> bool:

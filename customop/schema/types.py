@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import enum
-import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
+from types import ModuleType
 from typing import Any, Final, TypeAlias
 
+from customop.frozen import Frozen
+from customop.later import later
 from customop.schema.classes import ClassFields
 from customop.shapes.notation import Shape
 
@@ -45,6 +47,8 @@ __all__ = [
 ]
 
 
+json: ModuleType = later(import_module, "json")
+
 # Deeper types are refused: Python cannot walk over them.
 _DEEPEST = 64
 
@@ -52,12 +56,11 @@ _DEEPEST = 64
 def text_of(value: str) -> str:
     """A string as schema strings have it."""
     if value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value):
-        return json.dumps(value, ensure_ascii=False)
+        return str(json.dumps(value, ensure_ascii=False))
     return repr(value)  # a lone surrogate can only be written with an escape
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(Frozen):
     """A type with a name and no parts: ``int``, ``dtype``."""
 
     name: str
@@ -66,8 +69,7 @@ class Base:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayType:
+class ArrayType(Frozen):
     """An array: ``Array``, or ``float[m,k]`` by class of elements and shape.
 
     Attributes
@@ -90,8 +92,7 @@ class ArrayType:
         return f"{self.element}{axes}{'|Scalar' if self.or_number else ''}"
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Frozen):
     """One of several values of ``str``, ``int`` or ``bool``: ``str{"a", "b"}``."""
 
     name: str
@@ -102,8 +103,7 @@ class Choice:
         return f"{self.name}{{{', '.join(texts)}}}"
 
 
-@dataclass(frozen=True, slots=True)
-class Maybe:
+class Maybe(Frozen):
     """A type or None: ``T?``."""
 
     item: SchemaType
@@ -112,8 +112,7 @@ class Maybe:
         return f"{self.item}?"
 
 
-@dataclass(frozen=True, slots=True)
-class ListOf:
+class ListOf(Frozen, compare=("item", "length")):
     """A list: ``T[]``, or ``T[n]`` of a given length.
 
     A kernel gets a list, or a tuple if its annotation says ``tuple``.
@@ -121,14 +120,13 @@ class ListOf:
 
     item: SchemaType
     length: int | None = None
-    is_tuple: bool = field(default=False, compare=False)
+    is_tuple: bool = False
 
     def __str__(self) -> str:
         return f"{self.item}[{'' if self.length is None else self.length}]"
 
 
-@dataclass(frozen=True, slots=True)
-class DictOf:
+class DictOf(Frozen):
     """A dict whose keys are strings: ``Dict(str, T)``."""
 
     item: SchemaType
@@ -137,8 +135,7 @@ class DictOf:
         return f"Dict(str, {self.item})"
 
 
-@dataclass(frozen=True, slots=True)
-class TupleOf:
+class TupleOf(Frozen):
     """A tuple with a type for each item: ``(A, B)``."""
 
     items: tuple[SchemaType, ...]
@@ -148,8 +145,7 @@ class TupleOf:
         return f"({inside},)" if len(self.items) == 1 else f"({inside})"
 
 
-@dataclass(frozen=True)
-class ClassOf:
+class ClassOf(Frozen, compare=("name",)):
     """Objects of a class, named ``package.module.Class``.
 
     Attributes
@@ -163,8 +159,8 @@ class ClassOf:
     """
 
     name: str
-    fields: ClassFields = field(compare=False, repr=False)
-    items: dict[str, SchemaType] = field(compare=False, repr=False)
+    fields: ClassFields
+    items: dict[str, SchemaType]
 
     def __str__(self) -> str:
         return self.name

@@ -6,14 +6,18 @@ import collections.abc
 import numbers
 import re
 import typing
-from dataclasses import is_dataclass
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from customop.errors import SchemaError, shown
+from customop.later import later
 
 __all__ = ["FOREIGN", "INSTEAD", "instead_of", "no_type", "show_annotation"]
+
+dataclasses: ModuleType = later(import_module, "dataclasses")
 
 _SUPPORTED = (
     "Array (or a class of arrays), bool, int, float, complex, str, Scalar, DType,"
@@ -94,7 +98,7 @@ def _instead_of_class(cls: type) -> str:
         return "write Array, which takes NumPy scalars too, or float, int or Scalar"
     if issubclass(cls, tuple):
         return _TUPLE
-    if is_dataclass(cls):
+    if dataclasses.is_dataclass(cls):
         name = show_annotation(cls)
         return f"make it @dataclass(frozen=True), or call register_config_type({name})"
     return _DICT if issubclass(cls, dict) else ""

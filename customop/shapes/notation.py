@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import ast
 import sys
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from importlib import import_module
 from itertools import chain
+from types import ModuleType
 from typing import Final, TypeAlias
 
 from customop.errors import SchemaError, shortened, shown
+from customop.frozen import Frozen
+from customop.later import later
 
 __all__ = [
     "Axis",
@@ -28,6 +30,8 @@ __all__ = [
     "parse_shape",
     "read_axes",
 ]
+
+unicodedata: ModuleType = later(import_module, "unicodedata")
 
 # A length: a number, a name, or an operation on two lengths.
 Length: TypeAlias = "int | str | tuple[str, Length, Length]"
@@ -46,8 +50,7 @@ class ShapeFault(Exception):
         self.index = index
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Frozen):
     """One axis.
 
     Attributes
@@ -66,8 +69,7 @@ class Axis:
         return "_" if self.length is None else f"{mark}{_show(self.length)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(Frozen):
     """Any number of axes: ``...``, or ``*batch`` by a name.
 
     Attributes
@@ -85,8 +87,7 @@ class Loop:
         return f"*{'#' if self.is_broadcast else ''}{self.name}" if self.name else "..."
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Frozen):
     """The axes of an array.
 
     Attributes
@@ -288,7 +289,7 @@ def parse_shape(text: str) -> Shape:
 
 def as_name(text: str) -> str:
     """A name in the form in which Python has it: `ﬁ` is `fi`."""
-    return unicodedata.normalize("NFKC", text)
+    return str(unicodedata.normalize("NFKC", text))
 
 
 def read_axes(texts: Sequence[str]) -> Shape:

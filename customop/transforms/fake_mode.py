@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeVar, overload
+from typing import Any, ClassVar, ParamSpec, TypeVar, overload
 
 import numpy as np
-from typing_extensions import ParamSpec
 
 from customop.arrays.array import ArrayT
 from customop.arrays.describe import show

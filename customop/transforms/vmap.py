@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
-from typing_extensions import ParamSpec
 
 from customop.arrays.describe import abbreviated, show
 from customop.arrays.foreign import PLAIN, has_own_rules

@@ -151,14 +151,12 @@ def test_a_missing_function_is_named() -> None:
     """A function that no module registers raises as ever, and loads nothing."""
     program = """
     try:
-        co.grad(lambda x: np.i0(x).sum())(X)
+        co.grad(lambda x: np.datetime_as_string(x).sum())(X)
     except co.MissingRuleError as error:
         print(error.what, loaded())
     """
-    assert (
-        run(program)
-        == "np.i0 has no operator, so it cannot see traced or fake arrays []"
-    )
+    expected = "np.datetime_as_string has no operator: dates have no derivative []"
+    assert run(program) == expected
 
 
 def test_threads() -> None:
@@ -194,14 +192,14 @@ import customop as co
 
 started, go_on = threading.Event(), threading.Event()
 
-@co.custom_op("slow::i0", mutates_args=(), schema="(Array x) -> Array")
-def i0(x):
-    return np.i0(x)
+@co.custom_op("slow::text", mutates_args=(), schema="(Array x) -> Array")
+def text(x):
+    return x * 2.0
 
-co.register_numpy_function(np.i0, i0)
+co.register_numpy_function(np.datetime_as_string, text)
 started.set()
 go_on.wait()
-i0.register_autograd(lambda ctx, g: g * 3.0)
+text.register_autograd(lambda ctx, g: g * 3.0)
 """
 
 
@@ -216,10 +214,10 @@ def slow_package(folder: Path) -> Path:
 ASIDE = """
 from customop.arrays.on_demand import add_modules
 
-add_modules("slow", "slow", {"parts": "i0"})
+add_modules("slow", "slow", {"parts": "datetime_as_string"})
 found = []
 threads = [
-    threading.Thread(target=lambda: found.append(co.grad(lambda x: np.i0(x).sum())(X)))
+    threading.Thread(target=lambda: found.append(co.grad(lambda x: np.datetime_as_string(x).sum())(X)))
     for _ in range(2)
 ]
 for thread in threads:
@@ -238,7 +236,7 @@ print(*found, sep="")
 
 def test_no_thread_sees_half_a_module(tmp_path: Path) -> None:
     """A function that is registered before its rules waits for them in all threads."""
-    program = ASIDE.replace("MAIN", "assert np.i0 not in FUNCTIONS")
+    program = ASIDE.replace("MAIN", "assert np.datetime_as_string not in FUNCTIONS")
     program = f"from customop.arrays.on_demand import FUNCTIONS\n{program}"
     assert run(program, slow_package(tmp_path)) == "[3. 3. 3.]" * 2
 
@@ -258,18 +256,18 @@ def test_a_failed_import_is_tried_again(tmp_path: Path) -> None:
     (tmp_path / "whole/broken.py").write_text(
         "import customop as co, numpy as np\n"
         "factor = 3.0 if co.first else 5.0\n"
-        "co.register_numpy_function(np.i0, lambda x: x * factor)\n"
+        "co.register_numpy_function(np.datetime_as_string, lambda x: x * factor)\n"
         "if co.first:\n    co.first = False\n    raise OSError('no disk')\n"
     )
     program = """
     from customop.arrays.on_demand import add_modules
 
     co.first = True
-    add_modules("whole", "whole", {"broken": "i0"})
+    add_modules("whole", "whole", {"broken": "datetime_as_string"})
     try:
-        co.grad(lambda x: np.i0(x).sum())(X)
+        co.grad(lambda x: np.datetime_as_string(x).sum())(X)
     except OSError as error:
         print(error)
-    print(co.grad(lambda x: np.i0(x).sum())(X))
+    print(co.grad(lambda x: np.datetime_as_string(x).sum())(X))
     """
     assert run(program, tmp_path) == "no disk\n[5. 5. 5.]"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
+import copy
 import enum
 import importlib
 import pickle
@@ -599,4 +599,4 @@ def test_a_class_is_pickled_by_its_name() -> None:
     assert again == schema
     assert again.parameters[0].type.cls is Point
     assert again.parameters[1].default is Colour.RED
-    assert dataclasses.replace(again) == schema
+    assert copy.copy(again) == schema

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import weakref
-import zlib
 from collections.abc import Iterator, Sequence
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from customop.arrays.kinds import (
 )
 from customop.arrays.nested import children, flat, map_nested, steps
 from customop.core.boxes import sealed
+from customop.later import later
 from customop.schema.parameters import Alias
 from customop.schema.schema import Schema
 
@@ -36,6 +38,8 @@ __all__ = [
     "writes",
     "written_of",
 ]
+
+zlib: ModuleType = later(import_module, "zlib")
 
 
 def readonly(value: Any) -> Any:
@@ -81,7 +85,7 @@ def checksum(value: Any) -> int | None:
         value = kind.to_numpy(value)
     if value.dtype.hasobject or not value.size:
         return None
-    return zlib.crc32(np.ascontiguousarray(value).view(np.uint8).data)
+    return int(zlib.crc32(np.ascontiguousarray(value).view(np.uint8).data))
 
 
 # ---- arrays that share memory ----

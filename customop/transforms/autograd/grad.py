@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, Concatenate, Literal, TypeVar, TypeVarTuple, overload
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, overload
 
 import numpy as np
-from typing_extensions import ParamSpec
 
 from customop.arrays.describe import abbreviated, show
 from customop.arrays.dtypes import is_inexact, is_real_float

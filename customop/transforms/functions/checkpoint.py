@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
-from typing_extensions import ParamSpec
 
 from customop.arrays.kinds import is_traced
 from customop.arrays.pytree import flatten

@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from functools import lru_cache, update_wrapper
 from operator import index
 from types import BuiltinFunctionType, MethodType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
-from typing_extensions import ParamSpec
 
 from customop.arrays.describe import show
 from customop.arrays.kinds import is_array, is_traced
