@@ -30,7 +30,7 @@ MODULES: dict[str, str] = {
     " fmod hypot arctan2 logaddexp logaddexp2 maximum minimum fmax fmin exp exp2 expm1"
     " log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh"
     " arccosh arctanh deg2rad rad2deg radians degrees absolute fabs sign round around"
-    " floor ceil trunc rint signbit isnan isinf isfinite isnat spacing bitwise_count"
+    " floor ceil trunc fix rint signbit isnan isinf isfinite isnat spacing bitwise_count"
     " equal not_equal less less_equal greater greater_equal logical_and logical_or"
     " logical_xor logical_not bitwise_and bitwise_or bitwise_xor invert left_shift"
     " right_shift gcd lcm floor_divide",

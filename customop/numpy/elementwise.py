@@ -270,6 +270,7 @@ def _round(a: Any, decimals: int = 0, out: None = None) -> Any:
 
 
 register_numpy_function(np.round, _round)
+register_numpy_function(np.fix, lambda x, out=None: np.trunc(x))
 register_numpy_function(np.around, _round)
 
 _STEPS = (

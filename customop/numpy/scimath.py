@@ -14,6 +14,7 @@ import numpy as np
 from customop import DataDependentError, register_numpy_function
 from customop.numpy.arguments import as_array, dtype_of
 from customop.numpy.compare import value_of
+from customop.numpy.create import array_like
 from customop.numpy.rules import is_complex
 
 __all__: list[str] = []
@@ -73,7 +74,8 @@ def _(n: Any, x: Any) -> Any:
 
 @register_numpy_function(np.emath.power)
 def _(x: Any, p: Any) -> Any:
-    x, p = _wide("power", x, _is_negative), as_array(p)
+    like = x if hasattr(x, "dtype") else p
+    x, p = _wide("power", array_like(x, like), _is_negative), array_like(p, like)
     is_whole = dtype_of(p).kind in "iu" and not is_complex(x)
     if is_whole and _is_any("power", p, _is_negative):
         p = p * 1.0  # NumPy has no negative powers of integers

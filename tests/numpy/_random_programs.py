@@ -82,6 +82,7 @@ UNARY = [
     "floor",
     "ceil",
     "trunc",
+    "fix",
     "rint",
     "signbit",
     "isnan",
