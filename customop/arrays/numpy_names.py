@@ -54,6 +54,11 @@ def missing(function: Any) -> MissingRuleError:
         return MissingRuleError(
             f"{name} has no operator: {reason.why}", do=reason.instead
         )
+    if name.startswith("scipy.") and "customop.scipy" not in sys.modules:
+        return MissingRuleError(
+            f"{name} has no operator, so it cannot see traced or fake arrays",
+            do="import customop.scipy, which has operators for SciPy's functions",
+        )
     key = numpy_name(function[0] if isinstance(function, tuple) else function)
     key = "ufunc" if key.startswith("the ufunc ") else key
     if isinstance(function, tuple):

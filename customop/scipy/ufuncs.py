@@ -1,0 +1,293 @@
+"""The ufuncs of `scipy.special` that have derivatives in closed form.
+
+Each row names a ufunc, its parameters and their formulas; None where the derivative is
+not known in closed form. Sources: NIST Digital Library of Mathematical Functions, sections
+5.4, 5.9 (gamma), 6.2 (integrals), 7.2 (error functions), 8.17 (beta), 10.6, 10.29 (Bessel),
+13.3, 15.5 (hypergeometric), 25.11 (zeta).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from customop import GradientError, Operator, register_numpy_function
+from customop.numpy.rules import is_complex, no_gradient, register_formulas
+from customop.scipy.rules import Formula, no_formula, register_ufunc, ufunc_operator
+
+__all__ = ["SCALED", "STEPS", "UFUNCS", "hurwitz"]
+
+_PI = math.pi
+_ROOT_PI = math.sqrt(math.pi)
+_ROOT_2PI = math.sqrt(2 * math.pi)
+_LN2, _LN10 = math.log(2.0), math.log(10.0)
+_DEGREE = math.pi / 180.0
+
+
+# zeta and polygamma are functions around private ufuncs.
+def _zeta(x: Any, q: Any) -> Any:
+    return special.zeta(x, q)
+
+
+hurwitz: Operator[..., Any] = ufunc_operator("zeta", _zeta, ["x", "q"])
+register_formulas(
+    hurwitz,
+    ("x", "q"),
+    (no_formula("zeta", "x"), lambda g, x, q: -g * x * hurwitz(x + 1, q)),
+)
+
+
+def _trigamma(x: Any) -> Any:
+    if is_complex(x):
+        raise GradientError(
+            "scipy.special.digamma has no derivative at complex numbers: SciPy has no"
+            " complex polygamma",
+            do="keep to real numbers, or wrap the function with custom_jvp",
+        )
+    return hurwitz(2.0, x)
+
+
+def _rgamma(g: Any, x: Any, y: Any) -> Any:
+    """The derivative of 1 / gamma, which is (-1)^n n! at its zeros -n."""
+    if is_complex(x):
+        return -g * y * special.digamma(x)
+    at_pole = np.equal(y, 0.0)
+    safe = np.where(at_pole, 1.0, x)
+    there = np.cos(_PI * x) * special.gamma(1.0 - np.where(at_pole, x, 0.0))
+    return g * np.where(at_pole, there, -y * special.digamma(safe))
+
+
+def _gamma_density(a: Any, x: Any) -> Any:
+    return np.exp(special.xlogy(a - 1.0, x) - x - special.gammaln(a))
+
+
+def _beta_density(a: Any, b: Any, x: Any) -> Any:
+    powers = special.xlogy(a - 1.0, x) + special.xlog1py(b - 1.0, -x)
+    return np.exp(powers - special.betaln(a, b))
+
+
+def _psi_between(g: Any, y: Any, a: Any, b: Any) -> Any:
+    """G y (psi(a) - psi(a + b))."""
+    return g * y * (special.digamma(a) - special.digamma(a + b))
+
+
+# Below this distance from 0 the derivative of exprel is summed as a series, whose
+# coefficients are (k + 1) / (k + 2)!.
+_NEAR = 0.5
+_SERIES = [(k + 1) / math.factorial(k + 2) for k in range(16)]
+
+
+def _exprel(g: Any, x: Any, y: Any) -> Any:
+    is_near = np.less(np.absolute(x), _NEAR)
+    near, far = np.where(is_near, x, 0.0), np.where(is_near, 1.0, x)
+    total = np.zeros_like(near)
+    for c in reversed(_SERIES):
+        total = total * near + c
+    return g * np.where(is_near, total, (np.exp(far) - np.where(is_near, 0.0, y)) / far)
+
+
+def _boxcox_power(g: Any, x: Any, lmbda: Any) -> Any:
+    """(x^l (l log x - 1) + 1) / l^2, and log(x)^2 / 2 for l = 0."""
+    is_zero = np.equal(lmbda, 0)
+    safe = np.where(is_zero, 1.0, lmbda)
+    log = np.log(x)
+    power = np.exp(safe * log)
+    found = (power * (safe * log - 1.0) + 1.0) / (safe * safe)
+    return g * np.where(is_zero, 0.5 * log * log, found)
+
+
+def _scaled_i(g: Any, v: Any, x: Any, y: Any) -> Any:
+    """The derivative of exp(-|x|) I_v(x)."""
+    around = 0.5 * (special.ive(v - 1, x) + special.ive(v + 1, x))
+    return g * (around - np.sign(x) * y)
+
+
+def _scaled_k(g: Any, v: Any, x: Any, y: Any) -> Any:
+    """The derivative of exp(x) K_v(x)."""
+    return g * (y - 0.5 * (special.kve(v - 1, x) + special.kve(v + 1, x)))
+
+
+def _pseudo_huber(g: Any, delta: Any, r: Any) -> Any:
+    s = np.sqrt(1.0 + np.square(r / delta))
+    return g * (2.0 * delta * (s - 1.0) - r * r / (delta * s))
+
+
+def _root_of(r: Any, delta: Any) -> Any:
+    return np.sqrt(1.0 + np.square(r / delta))
+
+
+UFUNCS: dict[str, Mapping[str, Formula]] = {
+    # ---- error functions and normal distribution ----
+    "erf": {"x": lambda g, x: g * (2.0 / _ROOT_PI) * np.exp(-x * x)},
+    "erfc": {"x": lambda g, x: g * (-2.0 / _ROOT_PI) * np.exp(-x * x)},
+    "erfcx": {"x": lambda g, x, y: g * (2.0 * x * y - 2.0 / _ROOT_PI)},
+    "erfi": {"x": lambda g, x: g * (2.0 / _ROOT_PI) * np.exp(x * x)},
+    "dawsn": {"x": lambda g, x, y: g * (1.0 - 2.0 * x * y)},
+    "erfinv": {"x": lambda g, y: g * (_ROOT_PI / 2.0) * np.exp(y * y)},
+    "erfcinv": {"x": lambda g, y: g * (-_ROOT_PI / 2.0) * np.exp(y * y)},
+    "ndtr": {"x": lambda g, x: g * np.exp(-0.5 * x * x) / _ROOT_2PI},
+    "ndtri": {"x": lambda g, y: g * _ROOT_2PI * np.exp(0.5 * y * y)},
+    "log_ndtr": {"x": lambda g, x, y: g * np.exp(-0.5 * x * x - y) / _ROOT_2PI},
+    "ndtri_exp": {"x": lambda g, x, y: g * _ROOT_2PI * np.exp(0.5 * y * y + x)},
+    # ---- logistic and entropy functions ----
+    "expit": {"x": lambda g, y: g * y * (1.0 - y)},
+    "logit": {"x": lambda g, x: g / (x * (1.0 - x))},
+    "log_expit": {"x": lambda g, x: g * special.expit(-x)},
+    "entr": {"x": lambda g, x: -g * (np.log(x) + 1.0)},
+    "rel_entr": {
+        "x": lambda g, x, v: g * (np.log(x / v) + 1.0),
+        "v": lambda g, x, v: -g * x / v,
+    },
+    "kl_div": {
+        "x": lambda g, x, v: g * np.log(x / v),
+        "v": lambda g, x, v: g * (1.0 - x / v),
+    },
+    "xlogy": {"x": lambda g, v: g * np.log(v), "v": lambda g, x, v: g * x / v},
+    "xlog1py": {
+        "x": lambda g, v: g * np.log1p(v),
+        "v": lambda g, x, v: g * x / (1.0 + v),
+    },
+    "huber": {
+        "delta": lambda g, delta, r: g * np.maximum(np.absolute(r) - delta, 0.0),
+        "r": lambda g, delta, r: g * np.clip(r, -delta, delta),
+    },
+    "pseudo_huber": {
+        "delta": _pseudo_huber,
+        "r": lambda g, delta, r: g * r / _root_of(r, delta),
+    },
+    # ---- gamma and beta functions ----
+    "gamma": {"x": lambda g, x, y: g * y * special.digamma(x)},
+    "gammaln": {"x": lambda g, x: g * special.digamma(x)},
+    "loggamma": {"x": lambda g, x: g * special.digamma(x)},
+    "rgamma": {"x": _rgamma},
+    "digamma": {"x": lambda g, x: g * _trigamma(x)},
+    "psi": {"x": lambda g, x: g * _trigamma(x)},
+    "beta": {
+        "a": lambda g, a, b, y: _psi_between(g, y, a, b),
+        "b": lambda g, a, b, y: _psi_between(g, y, b, a),
+    },
+    "betaln": {
+        "a": lambda g, a, b: _psi_between(g, 1.0, a, b),
+        "b": lambda g, a, b: _psi_between(g, 1.0, b, a),
+    },
+    "poch": {
+        "z": lambda g, z, m, y: -_psi_between(g, y, z, m),
+        "m": lambda g, z, m, y: g * y * special.digamma(z + m),
+    },
+    "gammainc": {"a": None, "x": lambda g, a, x: g * _gamma_density(a, x)},
+    "gammaincc": {"a": None, "x": lambda g, a, x: -g * _gamma_density(a, x)},
+    "gammaincinv": {"a": None, "p": lambda g, a, y: g / _gamma_density(a, y)},
+    "gammainccinv": {"a": None, "p": lambda g, a, y: -g / _gamma_density(a, y)},
+    "betainc": {
+        "a": None,
+        "b": None,
+        "x": lambda g, a, b, x: g * _beta_density(a, b, x),
+    },
+    "betaincc": {
+        "a": None,
+        "b": None,
+        "x": lambda g, a, b, x: -g * _beta_density(a, b, x),
+    },
+    "betaincinv": {
+        "a": None,
+        "b": None,
+        "p": lambda g, a, b, y: g / _beta_density(a, b, y),
+    },
+    # ---- Bessel functions ----
+    "j0": {"x": lambda g, x: -g * special.j1(x)},
+    "j1": {"x": lambda g, x: g * 0.5 * (special.j0(x) - special.jv(2, x))},
+    "y0": {"x": lambda g, x: -g * special.y1(x)},
+    "y1": {"x": lambda g, x: g * 0.5 * (special.y0(x) - special.yv(2, x))},
+    "i0": {"x": lambda g, x: g * special.i1(x)},
+    "i1": {"x": lambda g, x: g * 0.5 * (special.i0(x) + special.iv(2, x))},
+    "i0e": {"x": lambda g, x, y: g * (special.i1e(x) - np.sign(x) * y)},
+    "i1e": {"x": lambda g, x, y: _scaled_i(g, 1, x, y)},
+    "k0": {"x": lambda g, x: -g * special.k1(x)},
+    "k1": {"x": lambda g, x: g * -0.5 * (special.k0(x) + special.kv(2, x))},
+    "k0e": {"x": lambda g, x, y: g * (y - special.k1e(x))},
+    "k1e": {"x": lambda g, x, y: _scaled_k(g, 1, x, y)},
+    "jv": {
+        "v": None,
+        "x": lambda g, v, x: g * 0.5 * (special.jv(v - 1, x) - special.jv(v + 1, x)),
+    },
+    "yv": {
+        "v": None,
+        "x": lambda g, v, x: g * 0.5 * (special.yv(v - 1, x) - special.yv(v + 1, x)),
+    },
+    "iv": {
+        "v": None,
+        "x": lambda g, v, x: g * 0.5 * (special.iv(v - 1, x) + special.iv(v + 1, x)),
+    },
+    "kv": {
+        "v": None,
+        "x": lambda g, v, x: g * -0.5 * (special.kv(v - 1, x) + special.kv(v + 1, x)),
+    },
+    # ---- exponential integrals ----
+    "exp1": {"x": lambda g, x: -g * np.exp(-x) / x},
+    "expi": {"x": lambda g, x: g * np.exp(x) / x},
+    "expn": {"n": None, "x": lambda g, n, x: -g * special.expn(n - 1, x)},
+    "exprel": {"x": _exprel},
+    "spence": {"x": lambda g, x: -g * _log_over(x)},
+    # ---- hypergeometric functions ----
+    "hyp0f1": {"b": None, "x": lambda g, b, x: g * special.hyp0f1(b + 1, x) / b},
+    "hyp1f1": {
+        "a": None,
+        "b": None,
+        "x": lambda g, a, b, x: g * (a / b) * special.hyp1f1(a + 1, b + 1, x),
+    },
+    "hyp2f1": {
+        "a": None,
+        "b": None,
+        "c": None,
+        "x": lambda g, a, b, c, x: (
+            g * (a * b / c) * special.hyp2f1(a + 1, b + 1, c + 1, x)
+        ),
+    },
+    # ---- powers and angles ----
+    "cbrt": {"x": lambda g, y: g / (3.0 * y * y)},
+    "exp2": {"x": lambda g, y: g * (y * _LN2)},
+    "exp10": {"x": lambda g, y: g * (y * _LN10)},
+    "expm1": {"x": lambda g, y: g * (y + 1.0)},
+    "log1p": {"x": lambda g, x: g / (x + 1.0)},
+    "cosm1": {"x": lambda g, x: -g * np.sin(x)},
+    "sindg": {"x": lambda g, x: g * _DEGREE * special.cosdg(x)},
+    "cosdg": {"x": lambda g, x: -g * _DEGREE * special.sindg(x)},
+    "tandg": {"x": lambda g, y: g * _DEGREE * (1.0 + y * y)},
+    "cotdg": {"x": lambda g, y: -g * _DEGREE * (1.0 + y * y)},
+    "boxcox": {
+        "x": lambda g, x, lmbda: g * np.power(x, lmbda - 1.0),
+        "lmbda": _boxcox_power,
+    },
+}
+
+
+def _log_over(x: Any) -> Any:
+    """log(x) / (x - 1), which is 1 / exprel(log(x))."""
+    return 1.0 / special.exprel(np.log(x))
+
+
+def _register() -> None:
+    done: list[Any] = []
+    for name, formulas in UFUNCS.items():
+        ufunc = getattr(special, name)
+        if not any(ufunc is known for known in done):  # psi and digamma are one
+            register_ufunc(name, formulas)
+            done.append(ufunc)
+
+
+_register()
+# Scaled Bessel functions are for real arguments: of complex ones they are not holomorphic.
+SCALED: dict[str, Any] = {"ive": _scaled_i, "kve": _scaled_k}
+for _name, _formula in SCALED.items():
+    register_ufunc(_name, {"v": None, "x": _formula})
+
+# ---- steps ----
+
+STEPS = ("gammasgn", "round")
+for _name in STEPS:
+    _step = ufunc_operator(_name, getattr(special, _name), ["x"])
+    register_numpy_function(getattr(special, _name), no_gradient(_step))
