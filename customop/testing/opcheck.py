@@ -21,7 +21,8 @@ from customop.errors import ArgumentError, OpCheckError, did_you_mean, quoted
 from customop.library.ops import OperatorPacket
 from customop.testing.checks.check import SUCCESS, WAIVED, Check
 from customop.testing.checks.found import found_samples
-from customop.testing.checks.outcomes import Done, outcomes
+from customop.testing.checks.jobs import Done
+from customop.testing.checks.outcomes import outcomes
 from customop.testing.checks.session import Session
 from customop.testing.checks.state import KernelState
 from customop.testing.checks.table import BY_NAME, CHECKS

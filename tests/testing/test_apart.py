@@ -333,20 +333,38 @@ def test_kernel_that_does_not_survive_a_fork() -> None:
     assert {"test_layouts", "test_dtypes", "test_threads"} <= set(skipped)
 
 
-def test_without_fork_all_runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_fork_an_operator_of_a_function_runs_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As on Windows and macOS; the table says so, and finds the same faults."""
     for module in (outcomes, found):
         monkeypatch.setattr(module, "CAN_FORK", False)
     pids = set()
     op = _operator(lambda x: pids.add(os.getpid()))
-    result = opcheck(op)
+    result = opcheck(op, (_MATRIX,))
     assert pids == {os.getpid()}
     assert result.notes["test_layouts"] == (
-        "in this process, which a crash would end: there is no safe fork here"
+        "in this process, which a crash would end: there is no safe fork here, and a new"
+        " process cannot import the operator, which is made inside of a function"
     )
     assert "test_schema" not in result.notes
     op.register_fake(lambda x: co.fake_like(x, shape=(7,)), override=True)
-    assert "test_faketensor" in opcheck(op, raise_exception=False).failed
+    assert "test_faketensor" in opcheck(op, (_MATRIX,), raise_exception=False).failed
+
+
+def test_special_values_for_several_kernels_run_in_a_child() -> None:
+    """The kernel of a plain call and the one it was made from should agree on nan."""
+    op = _operator(lambda x: None)
+
+    @op.register_kernel("cpu")
+    def _(x: np.ndarray) -> np.ndarray:
+        if np.isnan(x).any():
+            os.abort()
+        return x + x
+
+    table = opcheck(op, (_MATRIX,), raise_exception=False)
+    assert table.failed == ["test_kernels_agree"]
+    assert "crashed (signal SIGABRT)" in str(table["test_kernels_agree"])
 
 
 _NO_CHILD = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
 import random
@@ -19,7 +20,16 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 from customop.testing.apart.crash import Crash, crash_of, ended_by
 from customop.testing.apart.transport import dumps, loads, packed, unpacked
 
-__all__ = ["CAN_FORK", "Child", "ChildGoneError", "Send", "start_clock"]
+__all__ = [
+    "CAN_FORK",
+    "Child",
+    "ChildGoneError",
+    "Ended",
+    "Send",
+    "apply_limits",
+    "result_of",
+    "start_clock",
+]
 
 # macOS has fork, but its own libraries do not survive it.
 CAN_FORK: Final = hasattr(os, "fork") and sys.platform != "darwin"
@@ -31,15 +41,24 @@ Send: TypeAlias = Callable[[Any], None]
 _forking = threading.Lock()
 
 
-class _Failed(NamedTuple):
-    """The exception that ended the work of a child, and the text of its traceback."""
+class Ended(NamedTuple):
+    """The last message of a child about some work.
 
-    error: BaseException
-    text: str
+    Attributes
+    ----------
+    error : BaseException or None
+        The exception that ended the work.
+    text : str
+        The text of its traceback.
+    """
 
+    error: BaseException | None = None
+    text: str = ""
 
-class _End(NamedTuple):
-    """The last message of a child that has done its work."""
+    def check(self) -> None:
+        """Raise the exception that ended the work, if there is one."""
+        if self.error is not None:
+            raise unpacked(self.error, self.text)
 
 
 class ChildGoneError(Exception):
@@ -150,23 +169,13 @@ class Child:
             limits.start_clock(self._patience)
             work: Callable[[Send], None] | None = self._work
             while work is not None:
-                result = self._result(work, lambda found: self._send(pipe, found))
+                result = result_of(work, lambda found: self._send(pipe, found))
                 limits.start_clock(0.0)
                 self._send(pipe, result)
-                work = _next_work(jobs) if isinstance(result, _End) else None
+                is_done = result == Ended()
+                work = _next_work(jobs) if is_done else None
         finally:
             os._exit(0)
-
-    def _result(
-        self, work: Callable[[Send], None], send: Send
-    ) -> _End | _Failed | Crash:
-        try:
-            work(send)
-        except Exception as error:  # noqa: BLE001  # the parent raises it
-            return _Failed(*packed(error))
-        except BaseException as error:  # noqa: BLE001  # a kernel wants to end it all
-            return ended_by(error)
-        return _End()
 
     def _send(self, pipe: int, value: Any) -> None:
         block = dumps(value, self._shared)
@@ -210,11 +219,10 @@ class Child:
                 self.crash = crash_of(code, _text_in(self._errors), self._patience)
                 return
             match message:
-                case _End():
+                case Ended():
+                    message.check()
                     self.is_waiting = True
                     return
-                case _Failed():
-                    raise unpacked(*message)
                 case Crash():
                     self.crash = message
                     return
@@ -263,6 +271,17 @@ class Child:
         return os.waitstatus_to_exitcode(status)
 
 
+def result_of(work: Callable[[Send], None], send: Send) -> Ended | Crash:
+    """Do work in a child; how it ended."""
+    try:
+        work(send)
+    except Exception as error:  # noqa: BLE001  # the parent raises it
+        return Ended(*packed(error))
+    except BaseException as error:  # noqa: BLE001  # a kernel wants to end it all
+        return ended_by(error)
+    return Ended()
+
+
 # Seconds that a child waits for more work.
 _IDLE = 2.0
 
@@ -286,8 +305,24 @@ def _next_work(jobs: socket.socket) -> Callable[[Send], None] | None:
 
 
 def start_clock(seconds: float) -> None:
-    """Give this process, a child, so much time until the next call of this function."""
-    _limits().start_clock(seconds)
+    """Give this process, a child, so much time until the next call; 0 for all of it."""
+    if hasattr(signal, "setitimer"):
+        _limits().start_clock(seconds)
+    elif seconds:
+        faulthandler.dump_traceback_later(seconds, exit=True, file=2)
+    else:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def apply_limits(errors: int) -> None:
+    """Set up this process, a child: what it may do, and that it prints nothing."""
+    if os.name == "posix":
+        _limits().apply(errors)
+        return
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1):
+        os.dup2(nowhere, number)
+    faulthandler.enable(2, all_threads=False)
 
 
 def _limits() -> Any:

@@ -32,6 +32,10 @@ class Crash(NamedTuple):
 def crash_of(code: int, text: str, patience: float) -> Crash:
     """The crash for an exit code, with what the child wrote as it ended."""
     lines = (*_said(text), *_places(text))
+    if _LATE.search(text):
+        return Crash(f"did not end within {patience:.3g} s", lines, hangs=True)
+    if code in _OF_WINDOWS:
+        return Crash(f"crashed ({_OF_WINDOWS[code]})", lines)
     if code >= 0:
         return Crash(f"ended the process (exit status {code})", lines)
     name = _name(-code)
@@ -47,6 +51,16 @@ def ended_by(error: BaseException) -> Crash:
     """The crash for an exception that is meant to end a program."""
     text = f"{type(error).__name__}: {error}".removesuffix(": ")
     return Crash(f"tried to end the process ({text})")
+
+
+# Exit codes of Windows for crashes, and what faulthandler writes when time is over.
+_OF_WINDOWS: Final = {
+    0xC0000005: "access violation",
+    0xC0000374: "heap corruption",
+    0xC00000FD: "stack overflow",
+    0xC0000409: "abort",
+}
+_LATE: Final = re.compile(r"^Timeout \(", re.MULTILINE)
 
 
 def _name(number: int) -> str:

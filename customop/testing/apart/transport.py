@@ -23,6 +23,7 @@ __all__ = [
     "packed",
     "travels",
     "unpacked",
+    "use_names_only",
 ]
 
 
@@ -33,15 +34,29 @@ class ChildError(Exception):
 _WHERE = "in a child of this process\n"
 
 
-def dumps(value: Any, shared: Mapping[int, Any] = MappingProxyType({})) -> bytes:
+def dumps(
+    value: Any,
+    shared: Mapping[int, Any] = MappingProxyType({}),
+    *,
+    by_name: bool = False,
+) -> bytes:
     """Pickle a value in a child, for `loads` in its parent.
 
     Arrays keep their layout. Classes need no name, and the values in `shared`, which
-    the parent has too, no way to be pickled: their addresses are the same there.
+    the parent has too, no way to be pickled: their addresses are the same there, if it
+    was forked. Else all is pickled `by_name`.
     """
     out = io.BytesIO()
-    _Pickler(out, shared).dump(value)
+    _Pickler(out, shared, by_name=by_name or bool(_names_only)).dump(value)
     return out.getvalue()
+
+
+_names_only: list[bool] = []
+
+
+def use_names_only() -> None:
+    """Let this process, which was not forked, send no addresses."""
+    _names_only.append(True)
 
 
 def loads(block: bytes, shared: Mapping[int, Any] = MappingProxyType({})) -> Any:
@@ -49,22 +64,27 @@ def loads(block: bytes, shared: Mapping[int, Any] = MappingProxyType({})) -> Any
     return _Unpickler(io.BytesIO(block), shared).load()
 
 
-def travels(value: Any, shared: Mapping[int, Any] = MappingProxyType({})) -> bool:
+def travels(value: Any, *, by_name: bool = False) -> bool:
     """Whether a value can be pickled."""
     try:
-        dumps(value, shared)
+        dumps(value, by_name=by_name)
     except Exception:  # noqa: BLE001  # whatever __reduce__ raises
         return False
     return True
 
 
 class _Pickler(pickle.Pickler):
-    def __init__(self, file: io.BytesIO, shared: Mapping[int, Any]) -> None:
+    def __init__(
+        self, file: io.BytesIO, shared: Mapping[int, Any], *, by_name: bool
+    ) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self._shared = shared
+        self._by_name = by_name
 
     def persistent_id(self, obj: Any) -> tuple[int, str] | None:
         """The address of what the parent has too; for classes also their name."""
+        if self._by_name:
+            return None
         if id(obj) in self._shared:
             return id(obj), ""
         if isinstance(obj, type) and not _has_name(obj):

@@ -249,7 +249,7 @@ def _interleaved(session: Session, sample: Sample, others: Sequence[Any]) -> Run
     if code is None:
         return _with_other_calls(session, sample, others)
     before = sys.gettrace()  # a debugger, or what measures coverage
-    elsewhere = _Elsewhere(session, others)
+    elsewhere = _OtherThread(session, others)
 
     def on_line(frame: FrameType, event: str, _: Any) -> Any:
         if event == "line":
@@ -268,7 +268,7 @@ def _interleaved(session: Session, sample: Sample, others: Sequence[Any]) -> Run
         elsewhere.end()
 
 
-class _Elsewhere:
+class _OtherThread:
     """Calls of an operator in another thread, one at a time."""
 
     def __init__(self, session: Session, others: Sequence[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -50,12 +51,16 @@ class Check(NamedTuple):
     for_all_kinds : bool
         Whether it also runs on arrays of other kinds than NumPy's.
     as_given : callable
-        ``as_given(op)`` says whether it calls the operator only with the arrays of the samples, or equal ones,
-        and makes up no other values, shapes, layouts or dtypes. Then it runs in this
-        process where the samples are the user's. All else runs in a child.
+        ``as_given(op)`` says whether it calls the operator only with the arrays of the
+        samples, or equal ones, and makes up no other values, shapes, layouts or dtypes.
+        Then it runs in this process where the samples are the user's. All else runs in
+        a child.
     made_up : callable, optional
         ``made_up(session, sample)`` runs after `run`, always in a child: for what it
         makes up while the rest is as given.
+    made_up_values : callable, optional
+        ``made_up_values(session, sample)`` gives samples that `run` also runs on, always
+        in a child.
     is_rest : bool
         Whether it is what another check makes up.
     """
@@ -67,23 +72,32 @@ class Check(NamedTuple):
     for_all_kinds: bool = False
     as_given: Callable[[Operator[..., Any]], bool] = lambda op: False
     made_up: Callable[[Session, Sample], str] | None = None
+    made_up_values: Callable[[Session, Sample], Iterable[Sample]] | None = None
     is_rest: bool = False
 
     @property
     def whole(self) -> Check:
-        """The check with what it makes up as one function."""
-        run, made_up = self.run, self.made_up
-        if made_up is None:
-            return self
-        return self._replace(run=lambda s, x: run(s, x) or made_up(s, x), made_up=None)
+        """The check with all that it makes up."""
+        run, made_up, values = self.run, self.made_up, self.made_up_values
+        found = self._replace(made_up=None, made_up_values=None)
+        if made_up is not None:
+            return found._replace(run=lambda s, x: run(s, x) or made_up(s, x))
+        if values is not None:
+            return found._replace(vary=lambda s, x: chain([x], values(s, x)))
+        return self
 
     @property
     def rest(self) -> Check | None:
         """What the check makes up, if anything."""
-        if self.made_up is None:
+        if self.made_up is None and self.made_up_values is None:
             return None
         return self._replace(
-            run=self.made_up, over_all=None, made_up=None, is_rest=True
+            run=self.made_up or self.run,
+            vary=self.made_up_values,
+            over_all=None,
+            made_up=None,
+            made_up_values=None,
+            is_rest=True,
         )
 
 

@@ -11,10 +11,10 @@ from customop.testing.apart.child import CAN_FORK, Child, Send, start_clock
 from customop.testing.apart.crash import Crash
 from customop.testing.apart.transport import travels
 from customop.testing.checks import kept
-from customop.testing.checks.check import Check, reported
-from customop.testing.checks.crashes import crash_fault
-from customop.testing.checks.outcomes import PATIENCE, clock, last_before_crash
-from customop.testing.checks.session import Session
+from customop.testing.checks.check import Check
+from customop.testing.checks.elsewhere import samples_elsewhere, search_fault
+from customop.testing.checks.jobs import PATIENCE, clock
+from customop.testing.checks.outcomes import last_before_crash
 from customop.testing.inputs.find import base_samples
 from customop.testing.watch import watched
 
@@ -32,7 +32,7 @@ def found_samples(op: Operator[..., Any], check: Check) -> list[Sample]:
         If the kernel crashes on a call that is tried. It names `check`.
     """
     if not CAN_FORK:
-        return base_samples(op)
+        return samples_elsewhere(op, check)
 
     found = _sought_by_kept(op) or _sought(op, check)
     samples, patterns = found
@@ -88,9 +88,4 @@ def _sought(op: Operator[..., Any], check: Check) -> list[Any]:
 
 def _crashed(op: Operator[..., Any], check: Check, crash: Crash) -> OpCheckError:
     sample, _ = last_before_crash(lambda: base_samples(op), PATIENCE)
-    if sample is None:
-        sample = Sample(())
-    fault = crash_fault(op, crash, sample, None)
-    fault.what += ", one of the calls that opcheck tries to find inputs"
-    fault.do += f"; or name inputs: @{op.name}.register_sample_inputs"
-    return reported(check, Session(op, []), sample, fault)
+    return search_fault(op, check, crash, sample or Sample(()))

@@ -21,12 +21,12 @@ from customop.core.changes import changing
 from customop.core.holders import releases
 from customop.core.operator import Operator
 from customop.core.registry import operators
-from customop.core.samples import Sample
 from customop.testing.apart.child import Child
 from customop.testing.checks.reach import Reach, reach_of
+from customop.testing.checks.session import Session
 from customop.testing.checks.state import KernelState, program_state
 
-__all__ = ["World", "give_back", "is_plain", "taken", "undisturbed"]
+__all__ = ["World", "give_back", "may_be_kept", "taken", "undisturbed"]
 
 # Operators whose reach is looked at before a fork: a program checks several in turn.
 _MOST_OPERATORS = 24
@@ -134,9 +134,13 @@ _SIMPLE: frozenset[type] = frozenset((bool, int, float, complex, str, type(None)
 _NESTS = (list, tuple)
 
 
-def is_plain(sample: Sample) -> bool:
-    """Whether a sample holds arrays and numbers only, which mean the same in a child."""
-    return all(map(_is_plain, (*sample.args, *sample.kwargs.values())))
+def may_be_kept(session: Session) -> bool:
+    """Whether the samples of a session mean the same in a child that has not seen them.
+
+    They do where they hold arrays and numbers only.
+    """
+    values = (v for s in session.samples for v in (*s.args, *s.kwargs.values()))
+    return not session.op.waivers and all(map(_is_plain, values))
 
 
 def _is_plain(value: Any) -> bool:

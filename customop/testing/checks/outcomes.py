@@ -2,69 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from time import perf_counter
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
-from customop.arrays.nested import children
-from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.errors import OpCheckError
-from customop.testing.apart.child import (
-    CAN_FORK,
-    Child,
-    ChildGoneError,
-    Send,
-    start_clock,
-)
+from customop.testing.apart.child import CAN_FORK, Child, ChildGoneError, Send
 from customop.testing.apart.crash import Crash
-from customop.testing.apart.transport import packed, unpacked
 from customop.testing.checks import kept
 from customop.testing.checks.agreement import has_other_kinds
-from customop.testing.checks.check import (
-    SUCCESS,
-    Check,
-    Report,
-    at_smallest,
-    outcome_of,
-    reported,
-)
+from customop.testing.checks.check import Check, at_smallest, reported
 from customop.testing.checks.crashes import crash_fault
-from customop.testing.checks.session import Session, same_bits
+from customop.testing.checks.elsewhere import outcomes_elsewhere
+from customop.testing.checks.jobs import (
+    PATIENCE,
+    Done,
+    both,
+    clock,
+    done_of,
+    names_of,
+    outline_of,
+    received,
+    run_checks,
+    send_done,
+    serve,
+    telling,
+    values_in,
+)
+from customop.testing.checks.kept import may_be_kept
+from customop.testing.checks.session import Session
 from customop.testing.checks.state import program_state
-from customop.testing.checks.table import BY_NAME
 from customop.testing.checks.warm import warm_up
-from customop.testing.watch import Watcher, watched
+from customop.testing.watch import watched
 
-__all__ = ["PATIENCE", "Done", "clock", "last_before_crash", "outcomes"]
+__all__ = ["last_before_crash", "outcomes"]
 
-# Seconds that a child may take for one sample; its compiler may take half a minute.
-PATIENCE = 60.0
 # Calls of the operator for one sample, at most: they may take so long together.
 _CALLS = 1000
 # The patience with an operator that is known to hang is so much less.
 SHORTER = 12
-
-
-class Done(NamedTuple):
-    """The outcome of a check.
-
-    Attributes
-    ----------
-    outcome : str or OpCheckError
-    seconds : float
-        How long it took.
-    note : str
-        What a success leaves open.
-    has_crashed : bool
-        Whether the fault is that the kernel ends the process.
-    """
-
-    outcome: str | OpCheckError
-    seconds: float
-    note: str = ""
-    has_crashed: bool = False
 
 
 def outcomes(session: Session, checks: Sequence[Check]) -> Generator[Done, None, None]:
@@ -75,25 +53,18 @@ def outcomes(session: Session, checks: Sequence[Check]) -> Generator[Done, None,
     """
     patience = PATIENCE + _CALLS * _run_given(session)
     parts = [c.rest if _runs_here(session, c) else c.whole for c in checks]
-    others = [part for part in parts if part is not None and CAN_FORK]
+    if not CAN_FORK:
+        yield from outcomes_elsewhere(session, checks, parts)
+        return
+    others = [part for part in parts if part is not None]
     warm_up(others)
     with _Apart(session, others, patience) as apart:
         for check, part in zip(checks, parts, strict=True):
-            if not CAN_FORK:
-                yield _done(check.whole, session, at_smallest)
-            elif not _runs_here(session, check):
+            if not _runs_here(session, check):
                 yield apart.next()
             else:
-                done = _done(check, session, _at_smallest_apart)
-                yield done if part is None else _both(done, apart.next())
-
-
-def _both(done: Done, rest: Done) -> Done:
-    """The outcome of the two parts of a check, of which the first decides."""
-    seconds = done.seconds + rest.seconds
-    is_fault = isinstance(rest.outcome, OpCheckError)
-    worse = rest if is_fault and done.outcome == SUCCESS else done
-    return worse._replace(seconds=seconds)
+                done = done_of(check, session, _at_smallest_apart)
+                yield done if part is None else both(done, apart.next())
 
 
 def _runs_here(session: Session, check: Check) -> bool:
@@ -116,23 +87,6 @@ def _run_given(session: Session) -> float:
     return slowest
 
 
-def _done(check: Check, session: Session, report: Report) -> Done:
-    start = perf_counter()
-    is_waived = check.name in session.op.waivers
-    is_safe = CAN_FORK or check.as_given(session.op)
-    outcome = outcome_of(check, session, reported if is_waived else report)
-    notes = [_needless(check)] * is_waived + session.notes + [_NO_FORK] * (not is_safe)
-    note = notes[0] if outcome == SUCCESS and notes else ""
-    return Done(outcome, perf_counter() - start, note)
-
-
-_NO_FORK = "in this process, which a crash would end: there is no safe fork here"
-
-
-def _needless(check: Check) -> str:
-    return f"the waiver is not needed: remove waive({check.name!r}, ...)"
-
-
 def _at_smallest_apart(
     check: Check, session: Session, sample: Sample, error: Exception
 ) -> OpCheckError:
@@ -142,23 +96,15 @@ def _at_smallest_apart(
         with watched(clock(PATIENCE)):
             found = at_smallest(check, session, sample, error)
         if found.sample is not sample:
-            _send_done(send, Done(found, 0.0), is_last=True)
+            send_done(send, Done(found, 0.0), is_last=True)
 
-    with Child(search, PATIENCE, _values_in([sample])) as child:
+    with Child(search, PATIENCE, values_in([sample])) as child:
         for _, *message in child.messages():
-            found = _received(*message).outcome
+            found = received(*message).outcome
             assert isinstance(found, OpCheckError)
             return found
     # There is no smaller one, or the search for it has crashed.
     return reported(check, session, sample, error)
-
-
-def clock(patience: float) -> Watcher:
-    """A watcher that gives each sample so much time, for a child."""
-    return lambda sample: start_clock(patience)
-
-
-# ---- in a child ----
 
 
 class _Apart:
@@ -177,7 +123,7 @@ class _Apart:
         # What the child has copied, if it may be kept; whether it was kept before.
         self.world: kept.World | None = None
         self.is_kept = False
-        self.may_keep = _may_be_kept(session)
+        self.may_keep = may_be_kept(session)
 
     def __enter__(self) -> Self:
         if self.left and not self._ask_kept():
@@ -202,9 +148,9 @@ class _Apart:
         if found is None:
             return False
         self.child, self.world = found
-        names = [(c.name, c.is_rest) for c in self.left]
+        work = outline_of(self.session), names_of(self.left), self.patience
         try:
-            self.child.ask(_serve, *_outline(self.session), names, self.patience)
+            self.child.ask(serve, *work, program_state())
         except ChildGoneError:
             self._close()
             return False
@@ -224,8 +170,13 @@ class _Apart:
         if self.left and not self.reason:
             if self.may_keep:
                 self.world = kept.World(self.session.op)
-            values = _values_in(self.session.samples)
-            child = Child(self._run, self.patience, values)
+            values = values_in(self.session.samples)
+            checks = list(self.left)
+            child = Child(
+                lambda send: run_checks(send, self.session, checks, self.patience),
+                self.patience,
+                values,
+            )
             child.start()
             self.child, self.messages = child, child.messages()
 
@@ -242,7 +193,7 @@ class _Apart:
         fault: Done | None = None  # whose smallest input is still sought
         try:
             for is_last, *message in self.messages:
-                fault = _received(*message)
+                fault = received(*message)
                 if is_last:
                     self.left.pop(0)
                     self.may_keep &= isinstance(fault.outcome, str)
@@ -272,7 +223,7 @@ class _Apart:
         """The last sample of a check that is repeated, and its crash if it crashes."""
         try:
             return last_before_crash(
-                lambda: _done(check, self.session, reported), self.patience
+                lambda: done_of(check, self.session, reported), self.patience
             )
         except Exception as error:
             if type(error) is type(known) and str(error) == str(known):
@@ -286,15 +237,6 @@ class _Apart:
         except Exception:  # noqa: BLE001  # whatever it is, a new child has it too
             return None
         return found if isinstance(found, Done) else None
-
-    def _run(self, send: Send) -> None:
-        def report(*found: Any) -> OpCheckError:
-            _send_done(send, Done(reported(*found), 0.0), is_last=False)
-            return at_smallest(*found)
-
-        with watched(clock(self.patience)):
-            for check in self.left:
-                _send_done(send, _done(check, self.session, report), is_last=True)
 
     def _crashed(self, check: Check, crash: Crash) -> Done:
         """The outcome of a check that has crashed, which is repeated to see where."""
@@ -342,109 +284,10 @@ def last_before_crash(
     last: Sample | None = None
 
     def watch(send: Send) -> None:
-        def tell(sample: Callable[[], Sample]) -> None:
-            start_clock(patience)
-            with suppress(Exception):  # whatever the __reduce__ of an argument raises
-                send(sample())
-
-        with watched(tell):
+        with watched(telling(send, patience)):
             work()
 
     with Child(watch, patience) as child:
         for message in child.messages():
             last = message
     return last, child.crash
-
-
-# ---- in a child that was kept ----
-
-
-def _may_be_kept(session: Session) -> bool:
-    """Whether the samples and results of a session mean the same in another process."""
-    return not session.op.waivers and all(map(kept.is_plain, session.samples))
-
-
-def _outline(session: Session) -> tuple[Any, ...]:
-    """A session as arguments of `_serve`."""
-    op = session.op
-    is_safe = session.is_given and not op.sees_seed
-    given = [_effects(session, s) for s in session.samples] if is_safe else None
-    settings = (session.rtol, session.atol, session.is_given, session.keeps_shapes)
-    return op, session.samples, given, settings, program_state()
-
-
-def _effects(session: Session, sample: Sample) -> list[Any] | None:
-    try:
-        return [leaf for _, leaf in session.expected(sample).effects]
-    except Exception:  # noqa: BLE001  # the checks report it
-        return None
-
-
-def _serve(
-    send: Send,
-    op: Operator[..., Any],
-    samples: list[Sample],
-    given: list[list[Any] | None] | None,
-    settings: tuple[Any, ...],
-    program: dict[str, Any],
-    checks: list[tuple[str, bool]],
-    patience: float,
-) -> None:
-    """Run checks in a child, as long as they find nothing."""
-    if program != program_state():  # something has run here that changes it
-        return
-    start_clock(patience)
-    rtol, atol, is_given, keeps_shapes = settings
-    session = Session(
-        op, samples, rtol, atol, is_given=is_given, keeps_shapes=keeps_shapes
-    )
-    with watched(clock(patience)):
-        for sample, effects in zip(samples, given or (), strict=False):
-            if not _agree(effects, _effects(session, sample)):
-                return
-        for name, is_rest in checks:
-            check = BY_NAME[name]
-            part = check.rest if is_rest else check.whole
-            assert part is not None
-            done = _done(part, session, reported)
-            if not isinstance(done.outcome, str):
-                return
-            send(done)
-
-
-def _agree(first: list[Any] | None, second: list[Any] | None) -> bool:
-    """Whether the operator does in this process what it has done in another one."""
-    if first is None or second is None or len(first) != len(second):
-        return False
-    return all(map(same_bits, first, second))
-
-
-def _send_done(send: Send, done: Done, *, is_last: bool) -> None:
-    """Send an outcome with the cause of its error, which pickle leaves out."""
-    error = done.outcome
-    if isinstance(error, str):
-        send((is_last, done, None))
-        return
-    cause = None if error.__cause__ is None else packed(error.__cause__)
-    try:
-        send((is_last, done, cause))
-    except Exception:  # noqa: BLE001  # whatever the __reduce__ of an argument raises
-        error.sample = None
-        send((is_last, done, cause))
-
-
-def _values_in(samples: Iterable[Sample]) -> list[Any]:
-    """The samples and all that is in them, which a child can send without pickling."""
-    found: list[Any] = list(samples)
-    for sample in samples:
-        left = [*sample.args, *sample.kwargs.values()]
-        for value in left:
-            left += children(value) or ()
-        found += left
-    return found
-
-
-def _received(done: Done, cause: tuple[BaseException, str] | None) -> Done:
-    if cause is not None and not isinstance(done.outcome, str):
-        done.outcome.__cause__ = unpacked(*cause)
-    return done

@@ -1,0 +1,265 @@
+"""What runs in a child: checks, and the same checks to see where they crash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from customop.arrays.nested import children
+from customop.core.operator import Operator
+from customop.core.samples import Sample
+from customop.errors import OpCheckError
+from customop.testing.apart.child import Send, start_clock
+from customop.testing.apart.transport import packed, unpacked
+from customop.testing.checks.check import (
+    SUCCESS,
+    Check,
+    Report,
+    at_smallest,
+    outcome_of,
+    reported,
+)
+from customop.testing.checks.session import Session, same_bits
+from customop.testing.checks.state import program_state
+from customop.testing.checks.table import BY_NAME
+from customop.testing.watch import Watcher, watched
+
+__all__ = [
+    "PATIENCE",
+    "Done",
+    "Outline",
+    "both",
+    "check_all",
+    "clock",
+    "done_of",
+    "names_of",
+    "outline_of",
+    "received",
+    "repeat",
+    "run_checks",
+    "send_done",
+    "serve",
+    "telling",
+    "values_in",
+]
+
+# Seconds that a child may take for one sample; its compiler may take half a minute.
+PATIENCE = 60.0
+
+
+class Done(NamedTuple):
+    """The outcome of a check.
+
+    Attributes
+    ----------
+    outcome : str or OpCheckError
+    seconds : float
+        How long it took.
+    note : str
+        What a success leaves open.
+    has_crashed : bool
+        Whether the fault is that the kernel ends the process.
+    """
+
+    outcome: str | OpCheckError
+    seconds: float
+    note: str = ""
+    has_crashed: bool = False
+
+
+def done_of(check: Check, session: Session, report: Report) -> Done:
+    """Run a check; its outcome, with how long it took."""
+    start = perf_counter()
+    is_waived = check.name in session.op.waivers
+    outcome = outcome_of(check, session, reported if is_waived else report)
+    notes = [_needless(check)] * is_waived + session.notes
+    note = notes[0] if outcome == SUCCESS and notes else ""
+    return Done(outcome, perf_counter() - start, note)
+
+
+def _needless(check: Check) -> str:
+    return f"the waiver is not needed: remove waive({check.name!r}, ...)"
+
+
+def both(done: Done, rest: Done) -> Done:
+    """The outcome of the two parts of a check, of which the first decides."""
+    seconds = done.seconds + rest.seconds
+    is_fault = isinstance(rest.outcome, OpCheckError)
+    worse = rest if is_fault and isinstance(done.outcome, str) else done
+    note = worse.note or rest.note if worse.outcome == SUCCESS else ""
+    return worse._replace(seconds=seconds, note=note)
+
+
+def clock(patience: float) -> Watcher:
+    """A watcher that gives each sample so much time, for a child."""
+    return lambda sample: start_clock(patience)
+
+
+def telling(send: Send, patience: float) -> Watcher:
+    """A watcher that sends each sample, for a child that may crash on it."""
+
+    def tell(sample: Callable[[], Sample]) -> None:
+        start_clock(patience)
+        with suppress(Exception):  # whatever the __reduce__ of an argument raises
+            send(sample())
+
+    return tell
+
+
+# ---- outcomes on their way ----
+
+
+def send_done(send: Send, done: Done, *, is_last: bool) -> None:
+    """Send an outcome with the cause of its error, which pickle leaves out."""
+    error = done.outcome
+    if isinstance(error, str):
+        send((is_last, done, None))
+        return
+    cause = None if error.__cause__ is None else packed(error.__cause__)
+    try:
+        send((is_last, done, cause))
+    except Exception:  # noqa: BLE001  # whatever the __reduce__ of an argument raises
+        error.sample = None
+        send((is_last, done, cause))
+
+
+def values_in(samples: Iterable[Sample]) -> list[Any]:
+    """The samples and all that is in them, which a child can send without pickling."""
+    found: list[Any] = list(samples)
+    for sample in samples:
+        left = [*sample.args, *sample.kwargs.values()]
+        for value in left:
+            left += children(value) or ()
+        found += left
+    return found
+
+
+def received(done: Done, cause: tuple[BaseException, str] | None) -> Done:
+    """What `send_done` has sent, put together again."""
+    if cause is not None and not isinstance(done.outcome, str):
+        done.outcome.__cause__ = unpacked(*cause)
+    return done
+
+
+def run_checks(
+    send: Send, session: Session, checks: Iterable[Check], patience: float
+) -> None:
+    """Send the outcomes of checks; a fault first as it is, then at its smallest input."""
+
+    def report(*found: Any) -> OpCheckError:
+        send_done(send, Done(reported(*found), 0.0), is_last=False)
+        return at_smallest(*found)
+
+    with watched(clock(patience)):
+        for check in checks:
+            send_done(send, done_of(check, session, report), is_last=True)
+
+
+# ---- a session for another process ----
+
+
+class Outline(NamedTuple):
+    """A session in a form to send, without what it remembers."""
+
+    op: Operator[..., Any]
+    samples: list[Sample]
+    # By sample what the operator does with it, where that can be compared.
+    given: list[list[Any] | None] | None
+    settings: tuple[Any, ...]
+
+    def session(self) -> Session:
+        """The session in this process."""
+        rtol, atol, is_given, keeps = self.settings
+        return Session(
+            self.op, self.samples, rtol, atol, is_given=is_given, keeps_shapes=keeps
+        )
+
+    def agrees(self, session: Session) -> bool:
+        """Whether the operator does in this process what it has done in the other."""
+        pairs = zip(self.samples, self.given or (), strict=False)
+        return all(_agree(found, _effects(session, s)) for s, found in pairs)
+
+
+def outline_of(session: Session) -> Outline:
+    """A session in a form to send."""
+    op = session.op
+    is_safe = session.is_given and not op.sees_seed
+    given = [_effects(session, s) for s in session.samples] if is_safe else None
+    settings = (session.rtol, session.atol, session.is_given, session.keeps_shapes)
+    return Outline(op, session.samples, given, settings)
+
+
+def _effects(session: Session, sample: Sample) -> list[Any] | None:
+    try:
+        return [leaf for _, leaf in session.expected(sample).effects]
+    except Exception:  # noqa: BLE001  # the checks report it
+        return None
+
+
+def _agree(first: list[Any] | None, second: list[Any] | None) -> bool:
+    if first is None or second is None or len(first) != len(second):
+        return False
+    return all(map(same_bits, first, second))
+
+
+def names_of(checks: Iterable[Check]) -> list[tuple[str, bool]]:
+    """Checks in a form to send: names, and whether it is what they make up alone."""
+    return [(check.name, check.is_rest) for check in checks]
+
+
+def _checks_of(names: Iterable[tuple[str, bool]]) -> list[Check]:
+    parts = [
+        BY_NAME[name].rest if is_rest else BY_NAME[name].whole
+        for name, is_rest in names
+    ]
+    return [part for part in parts if part is not None]
+
+
+# ---- work for a child that was kept or spawned ----
+
+
+def serve(
+    send: Send,
+    outline: Outline,
+    names: Sequence[tuple[str, bool]],
+    patience: float,
+    program: dict[str, Any],
+) -> None:
+    """Run checks in a child that was kept, as long as they find nothing."""
+    if program != program_state():  # something has run here that changes it
+        return
+    start_clock(patience)
+    session = outline.session()
+    with watched(clock(patience)):
+        if not outline.agrees(session):
+            return
+        for check in _checks_of(names):
+            done = done_of(check, session, reported)
+            if not isinstance(done.outcome, str):
+                return
+            send(done)
+
+
+def check_all(
+    send: Send, outline: Outline, names: Sequence[tuple[str, bool]], patience: float
+) -> None:
+    """Run checks; send first whether the operator is the same here."""
+    start_clock(patience)
+    session = outline.session()
+    with watched(clock(patience)):
+        is_same = outline.agrees(session)
+    send(is_same)
+    if is_same:
+        run_checks(send, session, _checks_of(names), patience)
+
+
+def repeat(
+    send: Send, outline: Outline, names: Sequence[tuple[str, bool]], patience: float
+) -> None:
+    """Run checks that have crashed again, and send each sample before it is used."""
+    session = outline.session()
+    with watched(telling(send, patience)):
+        for check in _checks_of(names):
+            done_of(check, session, reported)
