@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from customop.arrays.array import Array, ArrayT
 from customop.arrays.fake import FakeArray, fake_like
-from customop.arrays.kinds import register_array_type
+from customop.arrays.kinds import array_kind, register_array_type
 from customop.arrays.numpy_protocol import getitem, register_numpy_function
 from customop.arrays.on_demand import add_modules
 from customop.config import config
@@ -87,6 +87,7 @@ __all__ = [
     "UnknownNameError",
     "VmapError",
     "array",
+    "array_kind",
     "assert_close",
     "autocast",
     "backward",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -27,6 +27,7 @@ from customop.later import later
 
 __all__ = [
     "ArrayKind",
+    "array_kind",
     "device_of",
     "has_data",
     "has_device",
@@ -70,16 +71,24 @@ class ArrayKind:
         Makes an array of a NumPy array.
     to_numpy : callable or None
         Makes a NumPy array of an array.
+    accepts : tuple of str
+        Kinds whose arrays may stand beside its own in a call.
+    is_carried : bool
+        Whether transforms send also the plain code of formulas on such arrays to
+        operators, so that the kernels of the kind run. NumPy and CuPy need no kernels of
+        their own.
     """
 
     __slots__ = (
         "_device",
         "_is_at_hand",
+        "accepts",
         "classes",
         "from_numpy",
         "has_data",
         "has_device",
         "has_memory",
+        "is_carried",
         "name",
         "to_numpy",
     )
@@ -103,6 +112,8 @@ class ArrayKind:
         self.has_device: bool = has_device
         self.from_numpy: Callable[[Any], Any] | None = from_numpy
         self.to_numpy: Callable[[Any], Any] | None = to_numpy
+        self.accepts: tuple[str, ...] = ()
+        self.is_carried: bool = False
         self._device = device
         self._is_at_hand = is_at_hand
 
@@ -168,6 +179,10 @@ _RESERVED = (*_NOT_FOR_KERNELS, FAKE, DEFAULT)
 _kinds: dict[str, ArrayKind] = {
     kind.name: kind for kind in (SCALAR, CPU, CUDA, FAKE_ARRAY, TRACED)
 }
+
+
+# Names of the kinds that accept others.
+hosts: set[str] = set()
 
 
 class _Classes(dict[type, ArrayKind | None]):
@@ -274,6 +289,8 @@ def register_array_type(
     *,
     from_numpy: Callable[[Any], Any] | None = None,
     to_numpy: Callable[[Any], Any] | None = None,
+    accepts: Iterable[str] = (),
+    immutable: bool = False,
 ) -> None:
     """Name a class of arrays, so that kernels can be registered for it.
 
@@ -291,6 +308,11 @@ def register_array_type(
     to_numpy : callable, optional
         Makes a NumPy array from an array of the kind. It may be left out for classes
         that have ``__array__`` or ``__dlpack__``.
+    accepts : iterable of str
+        Kinds whose arrays may stand beside arrays of this kind in a call, such as
+        ``("cpu",)`` for NumPy's. Kernels of the kind get them as they are.
+    immutable : bool
+        Whether nobody can write arrays of the kind. Results may then share memory.
 
     Raises
     ------
@@ -311,16 +333,36 @@ def register_array_type(
             do="use an identifier, such as 'strict' or 'tpu'",
         )
     _check_class(kind, cls_or_path)
+    others = _accepted(kind, accepts)
     for name, fn in (("from_numpy", from_numpy), ("to_numpy", to_numpy)):
         if fn is not None and not callable(fn):
             raise RegistrationError(
                 f"register_array_type: {name}={shown(fn)} is not a function",
                 do=f"pass a function of one array: {name}=convert",
             )
+    is_new = kind not in _kinds
     known = _kinds.setdefault(kind, ArrayKind(kind))
     add_array_class(known, cls_or_path)
+    known.accepts += tuple(name for name in others if name not in known.accepts)
+    if known.accepts:
+        hosts.add(kind)
+    known.is_carried = is_new or known.is_carried
+    known.has_memory = known.has_memory and not immutable
     known.from_numpy = known.from_numpy if from_numpy is None else from_numpy
     known.to_numpy = known.to_numpy if to_numpy is None else to_numpy
+
+
+def _accepted(kind: str, accepts: Iterable[str]) -> tuple[str, ...]:
+    """The names of other kinds; raise for others."""
+    names = (accepts,) if isinstance(accepts, str) else tuple(accepts)
+    for name in names:
+        if name not in known_devices() or name == kind:
+            raise RegistrationError(
+                f"register_array_type: accepts={shown(name)} is not another kind of array;"
+                f" known: {quoted(known_devices())}",
+                do='write accepts=("cpu",) for NumPy arrays',
+            )
+    return names
 
 
 def _check_class(kind: str, cls_or_path: object) -> None:
@@ -356,6 +398,39 @@ def add_array_class(kind: ArrayKind, cls_or_path: type | str) -> None:
     if cls_or_path not in kind.classes:
         kind.classes = (*kind.classes, cls_or_path)
     kind_of.clear()
+
+
+def array_kind(x: Any) -> ArrayKind:
+    """The facts about a kind of array.
+
+    Parameters
+    ----------
+    x : array or str
+        An array, whose device tells the kind if it is traced or fake; or the name of a
+        kind or device.
+
+    Returns
+    -------
+    ArrayKind
+
+    Raises
+    ------
+    ArgumentError
+        If `x` is neither.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> co.array_kind(np.zeros(3)).name
+    'cpu'
+    """
+    name = x if isinstance(x, str) else device_of(x) if is_array(x) else None
+    if name is None:
+        raise ArgumentError(
+            f"array_kind: {shown(x)} is not an array",
+            do='pass an array, or the name of a kind such as "cpu"',
+        )
+    return _kinds[device_kind(normalize_device(name))]
 
 
 def find_kind(name: str) -> ArrayKind:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.fake import FakeArray, to_c_order
+from customop.arrays.fake import FakeArray, fake_like, to_c_order
 from customop.arrays.kinds import (
     FAKE,
     FAKE_ARRAY,
@@ -15,6 +15,7 @@ from customop.arrays.kinds import (
     ArrayKind,
     device_kind,
     device_of,
+    find_kind,
     has_device,
     is_fake,
     kind_of,
@@ -35,6 +36,7 @@ __all__ = [
     "different_kinds",
     "in_c_order",
     "kind_of_call",
+    "on_one_device",
 ]
 
 
@@ -119,7 +121,35 @@ def _kind_of_mixture(op: RuleTable, args: Sequence[Any], kinds: list[ArrayKind])
         arrays = [v for v in values if has_device(v)]
         if _is_one_device([device_of(v) for v in arrays]):
             return FAKE
+        if accepting({device_kind(device_of(v)) for v in arrays}):
+            return FAKE
+    host = accepting({kind.name for kind in kinds})
+    if host:
+        return host
     raise _mismatch(op, args)
+
+
+def accepting(names: set[str]) -> str:
+    """The kind among these that accepts all others; empty if there is none."""
+    for name in names:
+        if all(other == name or other in find_kind(name).accepts for other in names):
+            return name
+    return ""
+
+
+def on_one_device(args: Sequence[Any]) -> Sequence[Any]:
+    """Fake arguments, those of accepted kinds on the device of the kind that accepts."""
+    fakes = [v for value in args for v in flat(value) if is_fake(v)]
+    devices = {v.device for v in fakes}
+    if len(devices) == 1:
+        return args
+    host = accepting({device_kind(device) for device in devices})
+    device = next((d for d in devices if device_kind(d) == host), None)
+    return [map_nested(value, lambda v: _fake_on(v, device)) for value in args]
+
+
+def _fake_on(value: Any, device: str | None) -> Any:
+    return fake_like(value, device=device) if is_fake(value) else value
 
 
 def _is_one_device(names: Sequence[str]) -> bool:

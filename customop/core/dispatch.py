@@ -10,14 +10,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from customop.arrays.kinds import (
+    CPU,
     DEFAULT,
     FAKE,
     TRACED,
+    find_kind,
+    hosts,
     is_array,
     is_traced,
     kind_of,
 )
-from customop.core.arguments import as_array, check_writable, in_c_order, kind_of_call
+from customop.arrays.nested import map_nested
+from customop.core.arguments import (
+    as_array,
+    check_writable,
+    in_c_order,
+    kind_of_call,
+    on_one_device,
+)
 from customop.core.array_classes import find_array_rule
 from customop.core.boxes import handle_boxes
 from customop.core.contract.proof import Proof, proof_of
@@ -133,6 +143,8 @@ def select(
         positional, keywords = op.schema.split(args)
         return rule, (op, tuple(positional), keywords), {}, None
     kind, has_scalar = kind_of_call(op, args)
+    if kind == FAKE and hosts:
+        args = on_one_device(args)
     # Before the kernel is looked up: a proof counts only while they are the operator's.
     plans = op.plans
     kernel = find_kernel(op, kind)
@@ -179,8 +191,27 @@ def find_kernel(op: RuleTable, kind: str) -> Callable[..., Any] | None:
     if row is not None:
         kernel: Callable[..., Any] = row.fn
         return kernel
+    if kind not in (FAKE, CPU.name) and op.is_factory:
+        return _made_for(op, kind)
     found = find_fake(op) if kind == FAKE and not op.closed else None
     return op.fallback_for(kind) if found is None else found
+
+
+def _made_for(op: RuleTable, kind: str) -> Callable[..., Any] | None:
+    """The kernel of NumPy, and an array of the kind made of its result."""
+    slot, make = op.schema.device_slot, find_kind(kind).from_numpy
+    row = op.rows.get(CPU.name, op.rows.get(DEFAULT))
+    if row is None or make is None or slot is None:
+        return op.fallback_for(kind)
+    name = op.schema.parameters[slot].name
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        given = [CPU.name if i == slot else v for i, v in enumerate(args)]
+        if name in kwargs:
+            kwargs[name] = CPU.name
+        return map_nested(row.fn(*given, **kwargs), make)
+
+    return kernel
 
 
 def missing_kernel(op: RuleTable, kind: str) -> CustomOpError:

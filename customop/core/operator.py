@@ -74,7 +74,6 @@ from customop.errors import (
     warn_caller,
 )
 from customop.schema.infer import signature_of
-from customop.schema.schema import array_names
 
 __all__ = ["KernelSwitch", "Operator"]
 
@@ -218,7 +217,7 @@ class Operator(RuleTable, Generic[P, R]):
             self,
             modes=open_modes,
             has_fast_path=not (
-                self.sees_seed or self._is_factory or self.needs_contiguous
+                self.sees_seed or self.is_factory or self.needs_contiguous
             ),
             after_write=note_writes,
             share=self._share,
@@ -246,10 +245,6 @@ class Operator(RuleTable, Generic[P, R]):
         """Source text of the generated call."""
         self.compile()
         return self._source
-
-    @property
-    def _is_factory(self) -> bool:
-        return self.schema.device_slot is not None and not array_names(self.schema)
 
     def dispatch(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the operator by the slow path, which must agree with the fast one."""

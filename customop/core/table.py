@@ -11,7 +11,7 @@ from customop.core.definition import Definition, ErrorT, Row, fallthrough_kernel
 from customop.core.rule_kind import COMPOSITE, RuleKind, rule_kind
 from customop.errors import MissingRuleError, RegistrationError, place
 from customop.schema.parameters import MISSING
-from customop.schema.schema import Schema
+from customop.schema.schema import Schema, array_names
 from customop.schema.tags import Tag
 from customop.schema.types import GENERATOR, ListOf, is_array_type, parts
 
@@ -115,6 +115,10 @@ class RuleTable:
         )
         # The number of its list of arrays, where that has all its arrays and one comes out.
         self.list_slot: int = _listed(schema)
+        # Whether it makes arrays for a device that it is told.
+        self.is_factory: bool = schema.device_slot is not None and not array_names(
+            schema
+        )
         # Whether its only array comes first, all else having defaults.
         self.is_unary: bool = self.array_slots == (0,) and all(
             p.default is not MISSING for p in schema.parameters[1:]

@@ -21,10 +21,12 @@ __all__ = [
     "as_ints",
     "as_line",
     "cast",
+    "copied",
     "count_of",
     "counted",
     "counted_axes",
     "dtype_of",
+    "in_c_order",
     "in_order",
     "is_inexact",
     "is_set",
@@ -90,6 +92,20 @@ def in_order(x: Any, order: Any) -> Any:
     if order == "F":
         return np.transpose(in_order(np.transpose(x), "C"))
     return np.reshape(np.ravel(x), x.shape)
+
+
+def copied(x: Any, order: Any = "K") -> Any:
+    """A copy; of an array that is not NumPy's in its own order.
+
+    np.copy computes arrays of other libraries, or moves them to NumPy.
+    """
+    return np.copy(x, order) if isinstance(x, np.ndarray) else x.copy()
+
+
+def in_c_order(x: Any) -> Any:
+    """An array in C order; one without such an order as it is."""
+    flags = getattr(x, "flags", None)
+    return x if flags is None or flags.c_contiguous else copied(x, "C")
 
 
 # ---- shapes and axes ----

@@ -18,7 +18,7 @@ from customop import (
     register_numpy_function,
     write_back,
 )
-from customop.numpy.arguments import counted, dtype_of, in_order, only
+from customop.numpy.arguments import copied, counted, dtype_of, in_order, only
 from customop.numpy.fakes import device_of, keep_order, view_of
 from customop.numpy.rules import (
     batch_first,
@@ -185,7 +185,7 @@ _triangle("triu")
 _copy = numpy_operator(
     "copy",
     "(Array x) -> Array",
-    lambda x: np.copy(x),
+    copied,
     tags=Tag.pointwise,
 )
 _copy.register_fake(lambda x: fake_like(x))

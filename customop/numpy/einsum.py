@@ -16,7 +16,15 @@ from customop import (
     fake_like,
     register_numpy_function,
 )
-from customop.numpy.arguments import as_array, cast, dtype_of, only, refuse
+from customop.numpy.arguments import (
+    as_array,
+    cast,
+    copied,
+    dtype_of,
+    in_c_order,
+    only,
+    refuse,
+)
 from customop.numpy.create import eye
 from customop.numpy.rules import fit, sum_of
 
@@ -34,8 +42,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 def einsum(subscripts: str, operands: Any, optimize: bool = False) -> Any:
     out = np.einsum(subscripts, *operands, optimize=optimize)
     # NumPy may return a view of one operand, or an array in the order of the operands.
-    is_fresh = len(operands) > 1 and getattr(out.flags, "c_contiguous", True)
-    return out if is_fresh else out.copy()
+    return copied(out, "C") if len(operands) == 1 else in_c_order(out)
 
 
 @lru_cache(maxsize=1024)

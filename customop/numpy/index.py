@@ -19,11 +19,14 @@ from customop import (
     Operator,
     ShapeError,
     Tag,
+    array_kind,
     is_view,
     register_numpy_function,
 )
+from customop.numpy.arguments import copied, in_c_order
 from customop.numpy.create import from_list
 from customop.numpy.fakes import device_of
+from customop.numpy.flat import gathered, scattered
 from customop.numpy.rules import (
     batch_first,
     no_gradient,
@@ -217,14 +220,20 @@ def _gather(x: Any, indices: Sequence[Any]) -> Any:
     if len(slots) == 1 and x.size:
         return np.take(x, _as_index(indices[slots[0]]), axis=slots[0])
     out = x[tuple([slice(None) if a is None else a for a in indices])]
-    return out if out.flags.c_contiguous else np.copy(out, order="C")
+    return in_c_order(out)
+
+
+def _gather_any(x: Any, indices: Sequence[Any]) -> Any:
+    _check_indices(indices, len(x.shape))
+    return gathered(x, indices, layout(indices)[1])
 
 
 index_: Operator[..., Any] = numpy_operator(
     "index",
     "(Array x, Array?[] indices) -> Array",
-    _gather,
+    _gather_any,
 )
+index_.register_kernel(("cpu", "cuda"), _gather)
 
 
 def gathered_shape(shape: Sequence[int], indices: Sequence[Any]) -> tuple[int, ...]:
@@ -258,7 +267,12 @@ def _check_scattered(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> No
 
 def _scatter(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> Any:
     _check_scattered(g, shape, indices)
-    zeros = np.zeros_like(g, shape=tuple(shape), order="C")
+    return scattered(g, shape, indices, layout(indices)[1])
+
+
+def _scatter_in_place(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> Any:
+    _check_scattered(g, shape, indices)
+    zeros = np.zeros(tuple(shape), g.dtype)
     key: Any = tuple([slice(None) if a is None else a for a in indices])
     if g.size:  # indices into no elements may be out of bounds
         np.add.at(zeros, key, g)
@@ -271,6 +285,7 @@ scatter_add: Operator[..., Any] = numpy_operator(
     "(Array g, int[] shape, Array?[] indices) -> Array",
     _scatter,
 )
+scatter_add.register_kernel("cpu", _scatter_in_place)
 
 
 @scatter_add.register_fake
@@ -329,7 +344,7 @@ def constant(array: Any, like: Any) -> Any:
     if type(array) is not np.ndarray:
         return array
     device = device_of(like)
-    if device == "cpu":
+    if device == "cpu" or "cpu" in array_kind(device).accepts:
         return array
     return from_list(array.ravel().tolist(), list(array.shape), array.dtype, device)
 
@@ -386,7 +401,7 @@ _nonzero = numpy_operator(
     "nonzero",
     "(Array x) -> Array[]",
     # NumPy returns columns of one array, and results must not share memory.
-    lambda x: [places.copy() for places in np.nonzero(x)],
+    lambda x: [copied(places) for places in np.nonzero(x)],
     tags=Tag.dynamic_output_shape,
 )
 

@@ -135,7 +135,13 @@ def _(info: Any, in_dims: Any, x1: Any, x2: Any) -> Any:
     schema="(Array a, Array b, int[] axes_a, int[] axes_b) -> Array",
 )
 def tensordot(a: Any, b: Any, axes_a: Any, axes_b: Any) -> Any:
-    return np.tensordot(a, b, (axes_a, axes_b))
+    # Not every library takes negative axes as NumPy does.
+    return np.tensordot(a, b, (_free(a.ndim, axes_a)[1], _free(b.ndim, axes_b)[1]))
+
+
+tensordot.register_kernel(
+    "cpu", lambda a, b, axes_a, axes_b: np.tensordot(a, b, (axes_a, axes_b))
+)
 
 
 def _free(ndim: int, axes: Sequence[int]) -> tuple[list[int], tuple[int, ...]]:

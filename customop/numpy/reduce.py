@@ -133,8 +133,19 @@ def reduction_of(
     return op
 
 
+def _by_function(name: str) -> Callable[..., Any]:
+    """The kernel that calls a function of NumPy, on arrays of any kind."""
+    function = getattr(np, name)
+
+    def kernel(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        return function(x, axis=as_axis(axis), keepdims=keepdims)
+
+    kernel.__name__ = kernel.__qualname__ = name
+    return kernel
+
+
 def _method(name: str) -> Callable[..., Any]:
-    """The kernel that calls a method of the array, of NumPy or CuPy."""
+    """The kernel that calls a method of NumPy's arrays: half the time of the function."""
 
     def kernel(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
         # Not by `as_axis`, which takes 60 ns more.
@@ -193,12 +204,13 @@ def _serve_cast(function: Any, op: Operator[..., Any], ufunc: np.ufunc) -> None:
 # ---- sum and mean ----
 
 
-def _sum_kernel(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def _quick_sum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     return x.sum(None if axis is None else tuple(axis), None, None, keepdims)
 
 
-sum_: Operator[..., Any] = reduction_of("sum", _sum_kernel)
-mean: Operator[..., Any] = reduction_of("mean", _method("mean"))
+sum_: Operator[..., Any] = reduction_of("sum", _by_function("sum"))
+sum_.register_kernel("cpu", _quick_sum)
+mean: Operator[..., Any] = reduction_of("mean", _by_function("mean"))
 
 
 @mean.register_kernel("cpu")
@@ -288,7 +300,8 @@ def _shares(x: Any, y: Any, axis: Any, keepdims: bool) -> Any:
 
 
 def _extreme(name: str) -> Operator[..., Any]:
-    op = reduction_of(name, _method(name), needs_elements=True)
+    op = reduction_of(name, _by_function(name), needs_elements=True)
+    op.register_kernel("cpu", _method(name))
 
     def backward(ctx: Any, g: Any) -> tuple[Any, None, None]:
         x, y = ctx.saved_arrays
@@ -317,7 +330,8 @@ for _function in (np.min, np.amin):
 
 
 def _truth(name: str) -> Operator[..., Any]:
-    return no_gradient(reduction_of(name, _method(name)))
+    op = reduction_of(name, _by_function(name))
+    return no_gradient(op.register_kernel("cpu", _method(name)))
 
 
 any_: Operator[..., Any] = _truth("any")
@@ -345,7 +359,8 @@ def _tree_product(x: Any, axes: Sequence[int]) -> Any:
     return np.squeeze(line, -1)
 
 
-prod: Operator[..., Any] = reduction_of("prod", _method("prod"))
+prod: Operator[..., Any] = reduction_of("prod", _by_function("prod"))
+prod.register_kernel("cpu", _method("prod"))
 
 
 def note_input(ctx: Any, inputs: Any, output: Any) -> None:

@@ -78,7 +78,10 @@ def _skipped(a: int, v: int, mode: str) -> int:
 # ---- operator ----
 
 convolve: Operator[..., Any] = numpy_operator(
-    "convolve", "(Array a, Array v, str mode) -> Array", _convolved
+    "convolve",
+    "(Array a, Array v, str mode) -> Array",
+    _convolved,
+    device_types=("cpu", "cuda"),  # it writes views of its result
 )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from customop import FakeArray, Operator, ShapeError, fake_like, write_back
+from customop.numpy.arguments import copied, in_c_order
 from customop.numpy.index import (
     ALL,
     check_placed,
@@ -31,7 +32,7 @@ __all__ = ["index_set", "slice_set", "spread_to"]
 
 
 def _replaced(x: Any, v: Any, key: Any) -> Any:
-    out = np.copy(x, order="K")
+    out = copied(x)
     out[key] = v
     return out
 
@@ -99,19 +100,19 @@ def _index_key(indices: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([slice(None) if a is None else a for a in indices])
 
 
-def _in_c_order(a: Any) -> Any:
+def _in_order(a: Any) -> Any:
     """Indices or values in C order: of a place written twice, the last value stays.
 
     NumPy 2.4 goes through negative strides backward.
     """
-    return a if a is None or a.flags.c_contiguous else np.copy(a, order="C")
+    return a if a is None else in_c_order(a)
 
 
 index_set: Operator[..., Any] = numpy_operator(
     "index_set",
     "(Array x, Array v, Array?[] indices) -> Array",
     lambda x, v, indices: _replaced(
-        x, _in_c_order(v), _index_key([_in_c_order(a) for a in indices])
+        x, _in_order(v), _index_key([_in_order(a) for a in indices])
     ),
 )
 _register_jvp(index_set)

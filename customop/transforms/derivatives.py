@@ -15,6 +15,7 @@ from customop.arrays.numpy_protocol import call_numpy
 from customop.arrays.pytree import flatten, map_leaves, unflatten
 from customop.errors import GradientError, check_function
 from customop.transforms.autograd.grad import vjp
+from customop.transforms.carrier import carries
 from customop.transforms.jvp import jvp
 from customop.transforms.reading import call_reading
 from customop.transforms.values import (
@@ -184,6 +185,7 @@ def jacrev(
     wanted, is_single = positions(what, argnums)
 
     @wraps(fn)
+    @carries
     def jacobian(*args: P.args, **kwargs: P.kwargs) -> Any:
         at = chosen(what, wanted, len(args))
         primals = tuple(args[i] for i in at)
@@ -282,6 +284,7 @@ def jacfwd(
     wanted, is_single = positions(what, argnums)
 
     @wraps(fn)
+    @carries
     def jacobian(*args: P.args, **kwargs: P.kwargs) -> Any:
         at = chosen(what, wanted, len(args))
         of_chosen = _of_chosen(fn, args, at, kwargs)

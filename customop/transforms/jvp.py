@@ -34,6 +34,7 @@ from customop.transforms.autograd.interpreter import GradInterpreter
 from customop.transforms.autograd.node import hidden, inexact
 from customop.transforms.autograd.sweep import sweep
 from customop.transforms.autograd.tracer import GradTracer
+from customop.transforms.carrier import carries
 from customop.transforms.jvp_plans import jvp_plan
 from customop.transforms.values import as_input, as_tangent, check_outputs, split_aux
 
@@ -324,6 +325,7 @@ def jvp(
     tangents: list[Any],
     has_aux: Literal[True],
 ) -> tuple[R, R, Aux]: ...
+@carries
 def jvp(
     fn: Callable[..., Any],
     primals: Sequence[Any],

@@ -14,6 +14,7 @@ from customop.arrays.foreign import PLAIN, has_own_rules
 from customop.arrays.kinds import has_memory, is_array
 from customop.arrays.numpy_protocol import call_numpy
 from customop.errors import GradientError
+from customop.transforms.carrier import check_carried
 
 __all__ = [
     "Fresh",
@@ -46,6 +47,8 @@ def as_input(value: Any, what: str) -> Any:
             f"{what} is a {type(value).__name__}, whose own arithmetic would be lost",
             do=PLAIN,
         )
+    if type(value) is not np.ndarray:
+        check_carried(value)
     if not is_inexact(value.dtype):
         raise GradientError(
             f"{what} has dtype {value.dtype}, which has no derivative",

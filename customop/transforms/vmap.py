@@ -18,6 +18,7 @@ from customop.core.given import explain_read_only, given_by_name
 from customop.core.interpreter import current_mode
 from customop.errors import VmapError, check_function
 from customop.transforms.batch import BatchInterpreter, BatchTracer
+from customop.transforms.carrier import NeedsCarrier, carried, check_carried
 from customop.transforms.draws import watched_between
 from customop.transforms.generators import restored, sources, states_of, watched
 from customop.transforms.randomness import Draws, RandomnessMode
@@ -101,7 +102,10 @@ def vmap(
             if type(x) is np.ndarray and x.ndim:
                 batch = BatchInterpreter(x.shape[0], randomness, draws)
                 return _run(run, batch, args, (0,), None, 0, name)  # type: ignore[no-any-return]  # as fn
-        leaves, dims, structure = _inputs(name, in_dims, args, kwargs)
+        try:
+            leaves, dims, structure = _inputs(name, in_dims, args, kwargs)
+        except NeedsCarrier:
+            return carried(batched, args, kwargs)  # type: ignore[no-any-return]  # as fn
         size = _batch_size(name, leaves, dims)
         if chunk_size is None or size <= chunk_size:
             batch = BatchInterpreter(size, randomness, draws)
@@ -152,6 +156,8 @@ def _inputs(
     if isinstance(in_dims, tuple) and len(in_dims) != len(args):
         raise other_length(name, len(in_dims), len(args))
     leaves, structure = flatten((args, kwargs))
+    for leaf in leaves:
+        check_carried(leaf)
     dims = _spread(name, in_dims, args)
     # Keyword arguments have no entry in in_dims: arrays are batched as by jax.vmap,
     # numbers are passed on as by torch.vmap (checked with jax 0.10.2, torch 2.13).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import types
 from collections.abc import Iterator
@@ -25,14 +26,18 @@ from customop.testing import as_kind, devices_at_hand
 
 pytestmark = pytest.mark.usefixtures("built_in_kinds")
 
+_numbers = itertools.count()
+
 
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
     """Undo what a test registers."""
-    before = dict(kinds._kinds)
+    before, hosts = dict(kinds._kinds), set(kinds.hosts)
     yield
     kinds._kinds.clear()
     kinds._kinds.update(before)
+    kinds.hosts.clear()
+    kinds.hosts.update(hosts)
     kind_of.clear()
 
 
@@ -284,3 +289,61 @@ def test_a_conversion_must_be_a_function() -> None:
         "register_array_type: from_numpy='Cell' is not a function\n"
         "  do: pass a function of one array: from_numpy=convert"
     )
+
+
+# ---- what a kind says of itself ----
+
+
+class Lazy:
+    """An array that takes NumPy arrays as operands."""
+
+    shape = (2,)
+    dtype = np.dtype(float)
+
+    def __init__(self, values: Any) -> None:
+        self.values = np.asarray(values)
+
+
+def _product() -> Any:
+    @co.custom_op(f"devices_test::product{next(_numbers)}", mutates_args=())
+    def product(x: co.Array, y: co.Array) -> co.Array:
+        return Lazy(getattr(x, "values", x) * getattr(y, "values", y))
+
+    return product
+
+
+def test_a_kind_may_accept_arrays_of_another() -> None:
+    """A call with both is one of the kind that accepts, whatever their order."""
+    co.register_array_type("lazy", Lazy, accepts=("cpu",), immutable=True)
+    product = _product()
+    for args in ((Lazy([1.0, 2.0]), np.ones(2)), (np.ones(2), Lazy([1.0, 2.0]))):
+        np.testing.assert_array_equal(product(*args).values, [1.0, 2.0])
+    fake = co.ops.np.multiply(co.FakeArray((2,)), co.FakeArray((2,), device="lazy"))
+    assert fake.device == "lazy"
+    assert co.array_kind("lazy").accepts == ("cpu",)
+    assert not co.array_kind(Lazy([1.0])).has_memory
+    co.register_array_type("column", Column)
+    with pytest.raises(co.DeviceMismatchError, match="different kinds"):
+        product(Column([1.0]), Lazy([1.0]))
+
+
+@pytest.mark.parametrize("accepts", ["gpu", ("lazy",), ("fake",), (3,)])
+def test_accepted_kinds_are_known_ones(accepts: Any) -> None:
+    """The error lists them, and nothing is registered."""
+    before = known_kinds()
+    with pytest.raises(co.RegistrationError, match="is not another kind of array"):
+        co.register_array_type("lazy", Lazy, accepts=accepts)
+    assert known_kinds() == before
+    assert kind_of[Lazy] is None
+
+
+def test_array_kind_takes_arrays_and_names() -> None:
+    """Also traced and fake arrays, by the device that they stand for."""
+    seen: list[str] = []
+    co.grad(lambda x: (seen.append(co.array_kind(x).name), x.sum())[1])(np.ones(2))
+    assert seen == ["cpu"]
+    assert co.array_kind(co.FakeArray((2,), device="cuda:1")).name == "cuda"
+    with pytest.raises(co.ArgumentError, match="is not an array"):
+        co.array_kind(3.0)
+    with pytest.raises(co.ArgumentError, match="unknown device"):
+        co.array_kind("gpu")

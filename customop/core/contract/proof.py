@@ -13,10 +13,12 @@ from customop.arrays.fake import strides_of, to_fake
 from customop.arrays.kinds import (
     FAKE,
     device_of,
+    hosts,
     is_array,
 )
 from customop.arrays.nested import flat, map_nested
 from customop.config import config
+from customop.core.arguments import on_one_device
 from customop.core.codegen import Drawn
 from customop.core.contract.layout import (
     differ_in_order,
@@ -329,7 +331,9 @@ class Proof:
         """Raise unless results have the shapes, dtypes and layout of the fake kernel."""
         assert self.fake is not None
         schema = self.op.schema
-        fakes = [map_nested(v, to_fake) for v in self.args]
+        fakes: Sequence[Any] = [map_nested(v, to_fake) for v in self.args]
+        if hosts:
+            fakes = on_one_device(fakes)
         try:
             positional, keywords = schema.split(fakes)
             announced = self.fake(*positional, **keywords)

@@ -19,6 +19,7 @@ from customop.transforms.autograd.interpreter import GradInterpreter, interprete
 from customop.transforms.autograd.node import Leaf
 from customop.transforms.autograd.sweep import sweep
 from customop.transforms.autograd.tracer import GradTracer, end_of
+from customop.transforms.carrier import Carrier, NeedsCarrier, carried, check_carried
 from customop.transforms.reading import call_reading
 from customop.transforms.runs import subject_of
 from customop.transforms.values import (
@@ -98,9 +99,24 @@ def vjp(fn: Callable[[*Ts], Any], *primals: *Ts, has_aux: bool = False) -> Any:
     check_function("vjp", fn)
     interpreter = interpreter_for(subject_of(fn))
     interpreter.title, interpreter.fn = "vjp", fn
-    value, pullback, aux = pull_back(interpreter, fn, primals, has_aux=has_aux)
+    try:
+        value, pullback, aux = pull_back(interpreter, fn, primals, has_aux=has_aux)
+    except NeedsCarrier:
+        return _carried_vjp(fn, primals, has_aux)
     value = copied(value) if is_array(value) else map_leaves(copied, value)
     return (value, pullback, map_leaves(copied, aux)) if has_aux else (value, pullback)
+
+
+def _carried_vjp(fn: Any, primals: Any, has_aux: bool) -> Any:
+    """As `vjp`, of arrays that are carried; the pullback carries too."""
+    carrier = Carrier()  # without an end, for the pullback
+    plain: Any = vjp  # its overloads know no other form
+    value, pullback, *rest = plain(fn, *carrier.carry(primals), has_aux=has_aux)
+
+    def carried_pullback(cotangent: Any) -> Any:
+        return carrier.uncarry(pullback(carrier.carry(cotangent)))
+
+    return (carrier.uncarry(value), carried_pullback, *carrier.uncarry(rest))
 
 
 def pull_back(
@@ -223,10 +239,15 @@ def value_and_grad(
         inputs: list[Any] = []
         at = chosen(what, wanted, len(given))
         is_alone = len(given) == 1 and not kwargs
-        if not is_alone:
-            interpreter.inputs = (args, kwargs)
-        for i in at:
-            given[i] = _tracked(interpreter, given[i], name, i, inputs)
+        try:
+            if not is_alone:
+                interpreter.inputs = (args, kwargs)
+                for constant in (*given, *kwargs.values()):
+                    check_carried(constant)
+            for i in at:
+                given[i] = _tracked(interpreter, given[i], name, i, inputs)
+        except NeedsCarrier:
+            return carried(value_and_grad_of, args, kwargs)  # type: ignore[no-any-return]  # a pair
         with interpreter:
             if is_alone:
                 result = call(*given)

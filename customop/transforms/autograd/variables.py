@@ -32,6 +32,7 @@ from customop.transforms.autograd.node import Leaf
 from customop.transforms.autograd.saved import watch
 from customop.transforms.autograd.sweep import plus, sweep
 from customop.transforms.autograd.tracer import GradTracer, no_variable
+from customop.transforms.carrier import Carrier, NeedsCarrier, uncarried
 from customop.transforms.runs import Subject, is_watched, subject_of_caller
 from customop.transforms.values import Fresh, as_cotangent, as_input, one_like
 
@@ -171,10 +172,13 @@ class _Tape(GradInterpreter):
         fresh = Fresh(seed)
         for leaf, grad in found.items():
             before = leaf.grad
-            leaf.grad = fresh(grad) if before is None else plus(before, grad)
+            total = fresh(grad) if before is None else plus(before, grad)
+            leaf.grad = uncarried(total)
 
 
 _tape = _Tape()
+# Carries the variables that need it.
+_carrier = Carrier()
 
 
 def variable(x: Array | float) -> GradTracer:
@@ -203,7 +207,10 @@ def variable(x: Array | float) -> GradTracer:
     >>> x.grad
     array([2., 4.])
     """
-    value = as_input(x, "variable: x")
+    try:
+        value = as_input(x, "variable: x")
+    except NeedsCarrier:
+        value = _carrier.carry(x)
     if isinstance(value, GradTracer) and value.interpreter is _tape:
         raise GradientError(
             f"variable: {show(x)} already is a variable or depends on one",

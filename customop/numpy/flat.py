@@ -1,0 +1,69 @@
+"""Elements at places given by index arrays, for arrays of any kind.
+
+Libraries differ in what several index arrays select, and most cannot add at places. These
+kernels need one index array at a time, and matrix products. NumPy and CuPy have their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["gathered", "scattered"]
+
+
+def _flat_places(lengths: Sequence[int], places: Sequence[Any]) -> Any:
+    """Places along several axes as places along one, in one axis.
+
+    One that is out of bounds stays so.
+    """
+    flat: Any = 0
+    fits: Any = True
+    for place, n in zip(places, lengths, strict=True):
+        fits = np.logical_and(fits, np.logical_and(place >= -n, place < n))
+        flat = flat * n + np.where(place < 0, place + n, place)
+    inside = np.where(fits, flat, math.prod(lengths))
+    return np.reshape(inside, (math.prod(inside.shape),))
+
+
+def _check_bounds(lengths: Sequence[int], places: Sequence[Any]) -> None:
+    """Raise for an index of NumPy that is out of bounds."""
+    for place, n in zip(places, lengths, strict=True):
+        if isinstance(place, np.ndarray) and ((place < -n) | (place >= n)).any():
+            raise IndexError(f"an index is out of bounds for an axis of length {n}")
+
+
+def gathered(x: Any, indices: Sequence[Any], at: int) -> Any:
+    """The elements at index arrays; the axes of the arrays come at `at`."""
+    slots = [i for i, a in enumerate(indices) if a is not None]
+    lengths = [x.shape[i] for i in slots]
+    places = np.broadcast_arrays(*[indices[i] for i in slots])
+    _check_bounds(lengths, places)
+    shape = tuple(places[0].shape)
+    first = np.moveaxis(x, tuple(slots), tuple(range(len(slots))))
+    rest = tuple(first.shape[len(slots) :])
+    lines = np.reshape(first, (math.prod(lengths), *rest))
+    found = np.take(lines, _flat_places(lengths, places), axis=0)
+    found = np.reshape(found, (*shape, *rest))
+    own = tuple(range(len(shape)))
+    return np.moveaxis(found, own, tuple([at + i for i in own]))
+
+
+def scattered(g: Any, shape: Sequence[int], indices: Sequence[Any], at: int) -> Any:
+    """Zeros with `g` added at index arrays: a product with a matrix of zeros and ones."""
+    slots = [i for i, a in enumerate(indices) if a is not None]
+    lengths = [shape[i] for i in slots]
+    places = np.broadcast_arrays(*[indices[i] for i in slots])
+    _check_bounds(lengths, places)
+    own = tuple(range(len(places[0].shape)))
+    first = np.moveaxis(g, tuple([at + i for i in own]), own)
+    rest = tuple(first.shape[len(own) :])
+    flat = _flat_places(lengths, places)
+    hot = np.equal(np.arange(math.prod(lengths))[:, None], flat[None, :])
+    lines = np.reshape(first, (flat.shape[0], math.prod(rest)))
+    sums = np.matmul(hot.astype(g.dtype), lines)
+    whole = np.reshape(sums, (*lengths, *rest))
+    return np.moveaxis(whole, tuple(range(len(slots))), tuple(slots))
