@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from customop.arrays.describe import describe
 from customop.errors import UnknownNameError
 
-__all__ = ["no_attribute"]
+__all__ = ["ABSENT", "AbsentAttribute"]
 
 _MEMORY = "make an operator, with custom_op, of the code that reads the memory of x"
 _FILE = "return the value from the function, and write it there"
@@ -16,7 +16,7 @@ _LAYOUT = "leave it out: operators choose how arrays lie in memory"
 _NUMBER = "use stop_gradient(x) for the value alone, outside of vmap"
 
 # Attribute of numpy.ndarray or a NumPy scalar -> what to use instead.
-_INSTEAD: dict[str, str] = {
+ABSENT: dict[str, str] = {
     # ---- memory ----
     "__array_interface__": _MEMORY,
     "__array_struct__": _MEMORY,
@@ -53,12 +53,17 @@ _INSTEAD: dict[str, str] = {
 }
 
 
-def no_attribute(value: Any, name: str) -> AttributeError:
-    """The error for an attribute that a traced or fake array does not have."""
-    if name in _INSTEAD:
-        return UnknownNameError(
-            f"{describe(value)} has no attribute '{name}'", do=_INSTEAD[name]
+class AbsentAttribute:
+    """An attribute that arrays have and a class has not; reading it says so.
+
+    A `__getattr__` would make the class read all its slots by a slower path.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, value: Any, owner: type) -> NoReturn:
+        what = owner.__name__ if value is None else describe(value)
+        raise UnknownNameError(
+            f"{what} has no attribute '{self._name}'", do=ABSENT[self._name]
         )
-    # As Python says it, with its suggestion of a near name.
-    text = f"{type(value).__name__!r} object has no attribute {name!r}"
-    return AttributeError(text, name=name, obj=value)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar, overl
 
 import numpy as np
 
-from customop.arrays.attributes import no_attribute
+from customop.arrays.attributes import ABSENT, AbsentAttribute
 from customop.arrays.describe import describe
 from customop.arrays.draws import instead_of_draw
 from customop.arrays.fit import check_outs, write_out
@@ -446,9 +446,9 @@ class ArrayMethods(WritingMethods):
         def copy(self, *args: Any, **kwargs: Any) -> Any: ...
 
     else:
-        # Type checkers do not see it: with it, they accept every misspelled name.
-        def __getattr__(self, name: str) -> Any:
-            raise no_attribute(self, name)
+
+        def __dir__(self) -> list[str]:
+            return [n for n in super().__dir__() if n not in ABSENT or hasattr(self, n)]
 
         # ---- arithmetic ----
 
@@ -628,6 +628,10 @@ def _check_shuffled(array: Any, row: Any) -> None:
             " views of it",
             do=f"use {instead_of_draw('shuffle')}",
         )
+
+
+for _name in ABSENT:
+    setattr(ArrayMethods, _name, AbsentAttribute(_name))
 
 
 def _one(items: tuple[Any, ...]) -> Any:

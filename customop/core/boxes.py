@@ -7,8 +7,11 @@ snapshot (`frozen`).
 
 A result of an operator that returns a view of its argument knows its place: the operator
 and the arguments. Writing to it writes to that argument, by the operator's `write_back`
-rule. Writing to the argument empties its views; reading an empty view takes it again. So
-reading costs nothing where nothing is written.
+rule. Writing to the argument empties its views, which get another class; reading an
+empty view takes it again. So reading costs nothing where nothing is written.
+
+Who asks for the exact class of a tracer reads its `interpreter` first, or asks with
+`isinstance`: an empty view has a subclass.
 """
 
 from __future__ import annotations
@@ -188,24 +191,25 @@ def place_of(view: Tracer) -> Place:
 def renew(view: Tracer) -> None:
     """Take an empty view again from what it is a view of."""
     chain: list[Any] = []
-    while is_empty(view):
+    while view.box_is_stale:
         chain.append(view)
         op, args, _ = place_of(view)
         view = args[op.view_slot]
+    interpreter = view.interpreter
     for box in reversed(chain):
         op, args, number = place_of(box)
-        found = flat(box.interpreter.again(op, args))[number]
+        found = flat(interpreter.again(op, args))[number]
+        box.__class__ = box.box_fresh_class
+        box.interpreter = interpreter
         fill(box, _adopted(box, found))
         _note(args[op.view_slot], box)
 
 
-def is_empty(box: Tracer) -> bool:
-    """Whether a view must be taken again before it is read."""
-    try:
-        object.__getattribute__(box, "below")
-    except AttributeError:
-        return type(box.box_place) is tuple
-    return False
+def _empty(view: Any) -> None:
+    """Have a view taken again before it is read."""
+    for name in (*view.content, "interpreter"):
+        delattr(view, name)
+    view.__class__ = view.box_stale_class
 
 
 def _empty_views(box: Tracer) -> None:
@@ -219,13 +223,12 @@ def _empty_views(box: Tracer) -> None:
             continue
         parent.box_views = None
         for view in [found() for found in views.values()]:
-            if view is None or is_empty(view):
+            if view is None or view.box_is_stale:
                 continue
             if not views_another(view, known):
                 view.box_place = None
                 continue
-            for name in view.content:
-                delattr(view, name)
+            _empty(view)
             parents.append(view)
 
 
@@ -300,8 +303,9 @@ def frozen(value: Any) -> Any:
     """A value that no later write reaches: a snapshot of a tracer."""
     if type(value) is np.ndarray or not is_traced(value):
         return value
+    interpreter = value.interpreter
     new = object.__new__(type(value))
-    new.interpreter = value.interpreter
+    new.interpreter = interpreter
     fill(new, value)
     new.box_place = None if value.box_place is None else _pinned(value)
     new.box_views = None
@@ -353,7 +357,7 @@ def write(box: Tracer, new: Any) -> None:
     if type(place) is Pinned and place.is_sealed:
         raise ValueError("assignment destination is read-only")
     content = _adopted(box, new)
-    origin = box.box_origin
+    origin = getattr(box, "box_origin", None)
     if origin is not None:
         _check_alone(box, origin)
     if type(place) is not Pinned:
@@ -425,7 +429,8 @@ def origins(value: Any) -> list[Any]:
     found = []
     while value is not None:
         found.append(value)
-        value = _root(value).box_origin if is_traced(value) else None
+        root = _root(value) if is_traced(value) else None
+        value = getattr(root, "box_origin", None)
     return found
 
 

@@ -53,6 +53,10 @@ class Tracer(ArrayMethods):
     )
     # The slots that a write replaces: `below` and those of subclasses.
     content: ClassVar[tuple[str, ...]] = ("below",)
+    # Of an up-to-date tracer and of a stale view, see `boxes`.
+    box_fresh_class: ClassVar[type[Tracer]]
+    box_stale_class: ClassVar[type[Tracer]]
+    box_is_stale: ClassVar[bool] = False
     # Whether Python may branch on the value.
     is_concrete: ClassVar[bool] = True
 
@@ -70,21 +74,13 @@ class Tracer(ArrayMethods):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if cls.box_is_stale:
+            return
         own = cls.__dict__.get("__slots__", ())
         cls.content = (*cls.content, *([own] if isinstance(own, str) else own))
+        _add_stale_class(cls)
 
     # ---- the box ----
-
-    if not TYPE_CHECKING:  # with it, type checkers accept every misspelled name
-
-        def __getattr__(self, name: str) -> Any:
-            """Slots that are not set, such as the content of a stale view."""
-            if name.startswith("box_"):
-                return None
-            if name in self.content and self.box_place is not None:
-                boxes.renew(self)
-                return getattr(self, name)
-            return super().__getattr__(name)
 
     @property
     def box_is_scalar(self) -> bool:
@@ -191,4 +187,27 @@ class Tracer(ArrayMethods):
         return repr(self)
 
 
+def _renewed(view: Tracer, name: str) -> Any:
+    """What a stale view lacks: its content and its interpreter."""
+    if name in view.content or name == "interpreter":
+        boxes.renew(view)
+        return getattr(view, name)
+    found: Any = getattr(super(type(view), view), "__getattr__", None)
+    # Without one, this raises again.
+    return object.__getattribute__(view, name) if found is None else found(name)
+
+
+def _add_stale_class(cls: type[Tracer]) -> None:
+    """Make the class that a view has from a write to its base until it is read.
+
+    A class with `__getattr__` reads all its slots by a slower path, 16 ns each (Python
+    3.11), so only stale views have it.
+    """
+    cls.box_fresh_class = cls
+    names = {"__slots__": (), "__module__": cls.__module__, "box_is_stale": True}
+    stale: Any = type(cls.__name__, (cls,), {**names, "__getattr__": _renewed})
+    cls.box_stale_class = stale
+
+
+_add_stale_class(Tracer)
 add_array_class(TRACED, Tracer)

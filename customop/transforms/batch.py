@@ -85,7 +85,7 @@ class BatchInterpreter(Interpreter):
 
     def dim_of(self, value: Any) -> int | None:
         """Batch axis of a value, or None where it is the same for all rows."""
-        if type(value) is BatchTracer and value.interpreter is self:
+        if isinstance(value, BatchTracer) and value.interpreter is self:
             return value.dim
         return None
 

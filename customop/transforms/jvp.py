@@ -283,7 +283,7 @@ def _transposed(
 
 
 def _is_own(leaf: Any, interpreter: Interpreter) -> bool:
-    return type(leaf) is GradTracer and leaf.interpreter is interpreter
+    return isinstance(leaf, GradTracer) and leaf.interpreter is interpreter
 
 
 def _track(grads: GradInterpreter, value: Any, moving: Any, starts: list[Any]) -> Any:

@@ -293,7 +293,11 @@ def _row_of(batch: BatchInterpreter, value: Any, dim: int) -> BatchTracer:
 
 
 def _outputs(batch: BatchInterpreter, name: str, out: Any, out_dims: Any) -> Any:
-    if type(out) is BatchTracer and out.interpreter is batch and type(out_dims) is int:
+    if (
+        isinstance(out, BatchTracer)
+        and out.interpreter is batch
+        and type(out_dims) is int
+    ):
         if out.dim == out_dims:
             return frozen(out.below)
         return _take_out(batch, name, out, out_dims)

@@ -293,7 +293,7 @@ def _collect(item: Any, found: dict[Leaf, Any], fresh: Fresh) -> Any:
 
 def _gradients(interpreter: GradInterpreter, out: Any, name: str) -> dict[Leaf, Any]:
     """Gradients of a value without axes, by leaf."""
-    if type(out) is GradTracer and out.interpreter is interpreter:
+    if isinstance(out, GradTracer) and out.interpreter is interpreter:
         value = out.below
         if out.node is None:
             return {}

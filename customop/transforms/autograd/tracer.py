@@ -66,7 +66,7 @@ class GradTracer(Tracer):
 
 def end_of(value: Any, interpreter: Interpreter) -> Any:
     """The node that made a tracer of this interpreter; None for other values."""
-    mine = type(value) is GradTracer and value.interpreter is interpreter
+    mine = isinstance(value, GradTracer) and value.interpreter is interpreter
     return value.node if mine else None
 
 

@@ -242,7 +242,7 @@ def backward(
     MissingRuleError
         If an operator on the way has no autograd rule.
     """
-    if type(y) is not GradTracer:
+    if not isinstance(y, GradTracer):
         raise no_variable(y)
     y.backward(gradient, retain_graph=retain_graph)
 
