@@ -118,8 +118,10 @@ def _cast(
     dtypes = ufunc.resolve_dtypes(
         (*exact, *nones), signature=signature, casting=casting
     )
-    pairs = zip(inputs, kinds, dtypes[: ufunc.nin], strict=True)
-    return [_as(x, kind, dtype) for x, kind, dtype in pairs]
+    wanted = dtypes[: ufunc.nin]
+    pairs = zip(inputs, kinds, wanted, strict=True)
+    same = len(set(wanted)) == 1
+    return [_as(x, kind, dtype, weak=same) for x, kind, dtype in pairs]
 
 
 def _taken_for(kind: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -139,11 +141,11 @@ def _kind(value: Any) -> Any:
     return plain if plain in (int, float, complex) else np.asarray(value).dtype
 
 
-def _as(x: Any, kind: Any, dtype: Any) -> Any:
+def _as(x: Any, kind: Any, dtype: Any, *, weak: bool) -> Any:
     if not is_array(x):
-        # A number that counts as a number of Python goes beside any kind of array.
-        fits = not isinstance(kind, np.dtype) and dtype.kind in _FITS[kind]
-        return x if fits else np.asarray(x).astype(dtype)
+        # A number of Python takes the dtype of the others, of any kind of array.
+        weak = weak and not isinstance(kind, np.dtype) and dtype.kind in _FITS[kind]
+        return x if weak else np.asarray(x).astype(dtype)
     return x if kind == dtype else x.astype(dtype)
 
 

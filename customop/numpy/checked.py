@@ -31,11 +31,18 @@ _checked.register_fake(lambda x, message, warns: fake_like(x))
 no_gradient(_checked)
 
 
-def warn_unless(condition: Any, message: str) -> Any:
-    """The flags of an array; a RuntimeWarning if one is not set."""
-    return _checked(condition, message, True)
+def warn_unless(condition: Any, message: str) -> None:
+    """Give a RuntimeWarning if a flag of an array is not set."""
+    _check(condition, message, True)
 
 
-def require(condition: Any, message: str) -> Any:
-    """The flags of an array; a ValueError if one is not set."""
-    return _checked(condition, message, False)
+def require(condition: Any, message: str) -> None:
+    """Raise a ValueError if a flag of an array is not set."""
+    _check(condition, message, False)
+
+
+def _check(condition: Any, message: str, warns: bool) -> None:
+    # Flags of NumPy are known also where fake arrays are made.
+    is_plain = isinstance(condition, np.ndarray | np.generic)
+    check = _kernel if is_plain else _checked
+    check(condition, message, warns)

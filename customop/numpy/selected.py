@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -70,6 +71,12 @@ def reduce_selected(
     dtype = dtype_of(reduce(sample, None, False))
     line = as_line(cast(a, dtype), axes)
     start = _start(ufunc, initial, dtype)
+    if initial is None and line.size == 0 and math.prod(line.shape[:-1]):
+        raise ShapeError(
+            f"zero-size array to reduction operation {ufunc.__name__} which has no"
+            " identity",
+            do="leave initial= away, or give a number",
+        )
     if where is not True:
         mask = as_line(mask_like(where, tuple(a.shape)), axes)
         if start is None:

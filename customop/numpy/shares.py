@@ -56,7 +56,7 @@ def _chained(ufunc: np.ufunc, x: Any, runs: Sequence[slice]) -> Any:
         # What the result of the run gains with each result before it.
         gains = np.flip(recurrence(np.flip(ahead, -1), np.flip(end, -1)), -1)
         parts.append(by_x * gains)
-    return parts[0] if len(parts) == 1 else _joined(*parts)
+    return _joined(*parts) if len(parts) > 1 else parts[0] if parts else x
 
 
 def _even(x: Any, y: Any, total: Callable[[Any], Any]) -> Any:

@@ -34,7 +34,16 @@ from customop.numpy.arguments import (
     spread,
 )
 from customop.numpy.fakes import device_of
-from customop.numpy.reduce import all_, any_, max_, min_, prod, reduction_of, sum_
+from customop.numpy.reduce import (
+    all_,
+    any_,
+    check_elements,
+    max_,
+    min_,
+    prod,
+    reduction_of,
+    sum_,
+)
 from customop.numpy.rules import fit, numpy_operator
 from customop.numpy.running import along_axis, cumprod, cumsum
 from customop.numpy.selected import reduce_selected
@@ -220,7 +229,7 @@ def _(info: Any, in_dims: Any, x: Any, indices: Any, axis: int, *rest: Any) -> A
 
 def _ends(indices: Sequence[int], length: int) -> list[tuple[int, int]]:
     """First and last place of each run: it ends where the next begins, or at once."""
-    stops = [*indices[1:], length]
+    stops = [*indices[1:], length][: len(indices)]
     return [(i, max(j, i + 1)) for i, j in zip(indices, stops, strict=True)]
 
 
@@ -316,6 +325,8 @@ def _reduce(
     if len(counted_axes(axes, len(a.shape))) > 1:  # NumPy raises for some ufuncs
         ufunc.reduce(np.ones((1, 1), dtype_of(a)), axis=None, dtype=dtype)
     if initial is NO_VALUE and where is True:
+        if own is None and ufunc.identity is None:
+            check_elements(f"{name}.reduce", a.shape, axes)
         return reduce(a, axes, is_set(keepdims))
     return reduce_selected(ufunc, reduce, a, axes, is_set(keepdims), initial, where)
 

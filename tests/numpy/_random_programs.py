@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.numpy import _random_edits
+from tests.numpy import _random_edits, _random_statistics
 
 Program = tuple[str, Callable[..., Any], list[Any]]
 
@@ -452,6 +452,7 @@ KINDS = (
     joined,
     product,
     *_random_edits.KINDS,
+    *_random_statistics.KINDS,
 )
 
 
