@@ -43,15 +43,21 @@ its own operator, by other operators, or not, with the reason.
 Some functions of NumPy look at the values to choose a shape or a dtype. Under `grad` and `jvp`
 the values are known, and the results are NumPy's. Under `vmap` and for fake arrays they are not:
 
+- `np.unique` and the functions of sets, `np.nonzero`, `np.trim_zeros`, `np.extract` and
+  `np.repeat` by counts raise an error that says how to keep the shape: sort, and select with
+  `np.where`.
+- `np.allclose`, `np.array_equal` and `np.array_equiv` give a bool for each row in place of one.
 - `np.polymul` and `np.polydiv` keep leading zeros, and `np.roots` and `np.poly` of complex zeros
   give complex numbers. `np.roots` refuses rows that begin with 0.
 - `np.bincount` needs `minlength`, and `np.histogram` a number of bins or their edges.
 - `np.emath.sqrt(x)` needs a complex `x`, and `np.piecewise` refuses functions: write
   `np.where(condition, f(x), g(x))`.
 
-Derivatives where there is a choice: `np.interp` has at a point of `xp` the slope to its right, and
-at the last one that to its left. Counts of a histogram have none; sums of weights and the edges
-that NumPy finds do. A double root has none: its derivative is infinite or nan.
+Derivatives where there is a choice: `np.unique` gives the gradient of equal elements to the
+first one, and sorting and `np.partition` keep their order. `np.interp` has at a point of `xp` the
+slope to its right, and at the last one that to its left. Counts of a histogram have none; sums of
+weights and the edges that NumPy finds do. A double root has none: its derivative is infinite or
+nan.
 
 Some functions never ask arrays what to do, so they cannot be served:
 

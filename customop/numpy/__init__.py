@@ -21,7 +21,8 @@ MODULES: dict[str, str] = {
     "covariance": "cov corrcoef",
     "create": "full_like zeros_like ones_like empty_like zeros ones empty full eye",
     "differences": "diff ediff1d gradient trapezoid unwrap cross",
-    "edit": "delete insert resize trim_zeros extract block",
+    "edit": "delete insert resize trim_zeros extract block"
+    " lib.stride_tricks.sliding_window_view",
     "determinant": "linalg.det linalg.slogdet",
     "eigen": "linalg.eigh linalg.eigvalsh linalg.eig linalg.eigvals",
     "einsum": "einsum einsum_path",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import index as as_int
 from typing import Any
 
@@ -11,15 +11,19 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from customop import (
     ArgumentError,
+    DataDependentError,
     FakeArray,
     ShapeError,
     Tag,
     fake_like,
+    getitem,
     register_numpy_function,
     write_back,
 )
-from customop.numpy.arguments import copied, counted, dtype_of, in_order, only
+from customop.numpy.arguments import copied, counted, dtype_of, in_order, only, shape_of
+from customop.numpy.compare import is_plain, value_of
 from customop.numpy.fakes import device_of, keep_order, view_of
+from customop.numpy.index import constant
 from customop.numpy.rules import (
     batch_first,
     fit,
@@ -125,7 +129,9 @@ def _(a: Any, shift: Any, axis: Any = None) -> Any:
     if axis is None:
         return np.reshape(np.roll(np.ravel(a), shift, 0), a.shape)
     axes = normalize_axis_tuple(axis, a.ndim, allow_duplicate=True)
-    pairs = np.broadcast(np.asarray(shift), np.asarray(axes))
+    if not is_plain(shift):
+        return _rolled_by(a, shift, axes)
+    pairs = np.broadcast(np.asarray(value_of(shift)), np.asarray(axes))
     if pairs.ndim > 1:
         raise ShapeError(
             "'shift' and 'axis' should be scalars or 1D sequences",
@@ -133,6 +139,19 @@ def _(a: Any, shift: Any, axis: Any = None) -> Any:
         )
     moves = [(int(s), int(i)) for s, i in pairs]
     return _roll(a, [s for s, _ in moves], [i for _, i in moves])
+
+
+def _rolled_by(a: Any, shift: Any, axes: Sequence[int]) -> Any:
+    """Roll by steps that are not known: each element is taken from another place."""
+    if len(axes) != 1 or shape_of(shift):
+        raise DataDependentError(
+            "np.roll: several steps that are not known, under vmap or of a fake array",
+            do="roll along one axis after the other",
+        )
+    (axis,) = axes
+    length = a.shape[axis]
+    places = np.remainder(constant(np.arange(length), a) - shift, max(length, 1))
+    return getitem(a, (*(slice(None),) * axis, places))
 
 
 # ---- triangles ----

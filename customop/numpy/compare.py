@@ -20,7 +20,7 @@ from customop import (
 from customop.numpy.arguments import as_array, dtype_of, shape_of
 from customop.numpy.rules import is_complex
 
-__all__ = ["value_of"]
+__all__ = ["is_plain", "value_of"]
 
 
 def value_of(x: Any) -> Any:
@@ -30,6 +30,14 @@ def value_of(x: Any) -> Any:
             return None
         x = x.below
     return None if isinstance(x, FakeArray) else x
+
+
+def is_plain(x: Any) -> bool:
+    """Whether NumPy can read a value: it is known, and not an array of another kind."""
+    value = value_of(x)
+    return value is not None and (
+        isinstance(value, np.ndarray | np.generic) or not hasattr(value, "dtype")
+    )
 
 
 def _truth(x: Any) -> Any:

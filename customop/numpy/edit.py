@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+from numpy.lib.stride_tricks import sliding_window_view
 
 from customop import (
     ArgumentError,
@@ -15,8 +16,8 @@ from customop import (
     getitem,
     register_numpy_function,
 )
-from customop.numpy.arguments import as_array, as_ints, dtype_of
-from customop.numpy.compare import value_of
+from customop.numpy.arguments import as_array, as_ints, dtype_of, only
+from customop.numpy.compare import is_plain, value_of
 from customop.numpy.create import array_like
 from customop.numpy.index import constant
 from customop.numpy.keys import value_for
@@ -53,7 +54,7 @@ def _known(name: str, obj: Any) -> Any:
 def _(arr: Any, obj: Any, axis: int | None = None) -> Any:
     array, at = _lined(arr, axis)
     length = array.shape[at]
-    if not _is_plain(value_of(obj)):
+    if not is_plain(obj):
         return getitem(array, (*(slice(None),) * at, _without(obj, length)))
     # NumPy finds the places, and says which ones do not exist.
     places = np.arange(length).reshape(
@@ -61,13 +62,6 @@ def _(arr: Any, obj: Any, axis: int | None = None) -> Any:
     )
     kept = np.delete(places, value_of(obj), at).ravel()
     return np.take(array, kept, at)
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether NumPy can read places."""
-    return value is not None and (
-        isinstance(value, np.ndarray | np.generic) or not hasattr(value, "dtype")
-    )
 
 
 def _without(place: Any, length: int) -> Any:
@@ -170,6 +164,42 @@ def _(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
 @register_numpy_function(np.extract)
 def _(condition: Any, arr: Any) -> Any:
     return getitem(np.ravel(arr), np.flatnonzero(as_array(condition)))
+
+
+# ---- windows ----
+
+
+@register_numpy_function(sliding_window_view)
+def _(
+    x: Any,
+    window_shape: Any,
+    axis: Any = None,
+    *,
+    subok: bool = False,
+    writeable: bool = False,
+) -> Any:
+    name = "sliding_window_view"
+    only(name, subok=(subok, False), writeable=(writeable, False))
+    array, widths = as_array(x), as_ints(window_shape)
+    axes = range(array.ndim) if axis is None else as_ints(axis)
+    if len(widths) != len(axes):
+        raise ShapeError(
+            f"{name}: window_shape has {len(widths)} lengths for {len(axes)} axes",
+            do="give a length for each axis",
+        )
+    for at, width in zip(
+        normalize_axis_tuple(axes, array.ndim, None, True), widths, strict=True
+    ):
+        count = array.shape[at] - width + 1
+        if width < 0 or count < 1:
+            raise ShapeError(
+                f"{name}: a window of length {width} along axis {at}, which has the length"
+                f" {array.shape[at]}",
+                do="give lengths from 0 to those of the array",
+            )
+        places = np.arange(count)[:, None] + np.arange(width)
+        array = np.moveaxis(np.take(array, places, at), at + 1, -1)
+    return array
 
 
 # ---- blocks ----

@@ -10,8 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from customop import ArgumentError, FakeArray, ShapeError, register_numpy_function
+from customop import (
+    ArgumentError,
+    DataDependentError,
+    FakeArray,
+    ShapeError,
+    Tracer,
+    register_numpy_function,
+)
 from customop.numpy.arguments import as_array, as_ints, dtype_of, lined, only
+from customop.numpy.compare import is_plain, value_of
 from customop.numpy.fakes import device_of
 from customop.numpy.rules import batch_first, numpy_operator
 from customop.numpy.shape import without_ones
@@ -160,13 +168,13 @@ def _around(before: Any, x: Any, after: Any, axis: int) -> Any:
 
 def _pad_ramp(x: Any, widths: Sequence[tuple[int, int]], given: Any) -> Any:
     """Pad with values that go from `given` to the edge in equal steps."""
-    ends = np.broadcast_to(np.asarray(given), (x.ndim, 2))
+    ends = np.broadcast_to(as_array(given), (x.ndim, 2))
     for axis, width in enumerate(widths):
         length = x.shape[axis]
         edges = _part(x, axis, 0, 1), _part(x, axis, length - 1, length)
         ramps = [
             np.linspace(
-                end.item(),
+                end,
                 np.squeeze(edge, axis),
                 count,
                 False,
@@ -174,10 +182,15 @@ def _pad_ramp(x: Any, widths: Sequence[tuple[int, int]], given: Any) -> Any:
                 dtype_of(x),
                 axis,
             )
-            for end, edge, count in zip(ends[axis], edges, width, strict=True)
+            for end, edge, count in zip(_numbers(ends[axis]), edges, width, strict=True)
         ]
         x = _around(ramps[0], x, np.flip(ramps[1], axis), axis)
     return x
+
+
+def _numbers(values: Any) -> Any:
+    """The two values of an axis: plain ones as Python's numbers."""
+    return values if isinstance(values, Tracer | FakeArray) else values.tolist()
 
 
 def _pad_statistic(
@@ -265,7 +278,10 @@ def _pad_widths(x: Any, pad_width: Any) -> list[tuple[int, int]]:
 
 def _pad_constant(x: Any, widths: Sequence[tuple[int, int]], values: Any) -> Any:
     """Pad with one value in one go, or with several one after the other."""
-    constants = np.broadcast_to(np.asarray(values), (x.ndim, 2))
+    given = as_array(values)
+    if isinstance(given, Tracer | FakeArray):
+        return _pad_traced(x, widths, given)
+    constants = np.broadcast_to(given, (x.ndim, 2))
     if x.ndim == 0 or np.all(constants == constants[0, 0]):
         value = constants[0, 0].item() if x.ndim else 0
         return _pad(x, widths, value)
@@ -274,6 +290,18 @@ def _pad_constant(x: Any, widths: Sequence[tuple[int, int]], values: Any) -> Any
             around = [(0, 0)] * x.ndim
             around[axis] = width
             x = _pad(x, around, constants[axis, side].item())
+    return x
+
+
+def _pad_traced(x: Any, widths: Sequence[tuple[int, int]], values: Any) -> Any:
+    """Pad with values that have a derivative, or differ between rows."""
+    constants = np.broadcast_to(values, (x.ndim, 2))
+    for axis, width in enumerate(widths):
+        shapes = [[*x.shape[:axis], n, *x.shape[axis + 1 :]] for n in width]
+        before, after = (
+            np.broadcast_to(constants[axis, side], shapes[side]) for side in (0, 1)
+        )
+        x = _around(before, x, after, axis)
     return x
 
 
@@ -295,7 +323,14 @@ def _(a: Any, repeats: Any, axis: int | None = None) -> Any:
         return np.repeat(np.ravel(a), repeats, 0)
     a = lined(a, axis)
     axis = normalize_axis_index(axis, a.ndim)
-    counts = np.asarray(repeats).astype(np.intp)  # NumPy takes floats, too
+    if not is_plain(repeats):
+        raise DataDependentError(
+            "np.repeat by counts that are not known, under vmap or of a fake array: the"
+            " shape of the result depends on data",
+            do="give plain integers, or np.take(x, places, axis) with a place for each"
+            " element",
+        )
+    counts = np.asarray(value_of(repeats)).astype(np.intp)  # NumPy takes floats, too
     if counts.size != 1:
         return np.take(a, np.repeat(np.arange(a.shape[axis]), counts), axis)
     count = as_int(counts.item())

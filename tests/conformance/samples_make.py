@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from tests.conformance.samples import Sample
 
@@ -122,4 +123,14 @@ _PAD = [
     _row("pad_undefined", lambda x: np.pad(x, 1, "empty")[1:-1], _V),
 ]
 
-SAMPLES = [*_BETWEEN, *_LIKE, *_EDIT, *_PAD]
+_KNOWN_LATER = [
+    _row("pad_by_traced", lambda x: np.pad(x, (1, 2), constant_values=x[0]), _V),
+    _row("pad_by_each", lambda x: np.pad(x, 1, constant_values=(x[0], 2.0)), _V),
+    _row("pad_ramp_to", lambda x: np.pad(x, 2, "linear_ramp", end_values=x[1]), _V),
+    _row("roll_by_traced", lambda x: np.roll(x, np.argmax(x[0]), 1), _M),
+    _row("windows", lambda x: sliding_window_view(x, (2, 3)), _M),
+    _row("windows_axis", lambda x: sliding_window_view(x, 2, -1), _FORTRAN),
+    _row("windows_twice", lambda x: sliding_window_view(x, (2, 2), (0, 0)), _M),
+]
+
+SAMPLES = [*_KNOWN_LATER, *_BETWEEN, *_LIKE, *_EDIT, *_PAD]

@@ -34,6 +34,7 @@ _NUMPY_INSIDE = (
     "fromfunction",
     "insert_mask",
     "isclose_nan",
+    "pad_by_each",
 )
 # Samples that return a Python bool, or read values as Python ints.
 _NUMBERS = ("allclose", "array_equal", "array_equiv", "trim_zeros")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import sliding_window_view
 
 import customop as co
 
@@ -216,3 +217,18 @@ def test_values_that_numpy_does_not_cast() -> None:
             co.grad(lambda x, fn=fn: fn(x, x[:1]))(X)
         assert fn(X, np.float64(1.0)) == 3.0
         assert value(lambda x, fn=fn: fn(x, np.sum(x) * 0.0 + 1.0)) == 3.0
+
+
+def test_counts_that_are_not_known() -> None:
+    """They decide how long the result of np.repeat is."""
+    with pytest.raises(co.DataDependentError, match=r"np\.repeat by counts"):
+        co.vmap(lambda x: np.repeat(x, x.astype(int)))(ROWS)
+    assert value(lambda x: np.repeat(x, x.astype(int))).tolist() == [3, 3, 3, 1, 2, 2]
+
+
+def test_windows_of_other_lengths() -> None:
+    """Errors where NumPy has one."""
+    for shape, axis in ((4, 0), (-1, 0), ((2, 2), 0), (2, 1)):
+        for run in (value, lambda f: f(X)):
+            with pytest.raises(ValueError, match=r"\w"):
+                run(lambda x, s=shape, a=axis: sliding_window_view(x, s, a))
