@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg as _linalg
 
 from customop import ArgumentError, Array
 from customop.numpy.matrices import from_triangle, transposed
@@ -37,6 +37,9 @@ __all__ = [
     "solve_triangular",
     "toeplitz",
 ]
+
+# pyright infers types from SciPy's code, and gets some wrong.
+linalg: Any = _linalg
 
 
 def _as_array(x: Any) -> Any:

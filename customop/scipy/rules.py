@@ -46,7 +46,8 @@ def ufunc_operator(name: str, fn: Any, parameters: list[str]) -> Operator[..., A
     """Make the operator of a ufunc with one result, with its fake kernel."""
     types = "Array" if len(parameters) == 1 else "Array|Scalar"
     inputs = ", ".join(f"{types} {p}" for p in parameters)
-    op = custom_op(
+    make: Any = custom_op  # pyright takes an `fn` of any type as none
+    op: Operator[..., Any] = make(
         f"scipy::{name}",
         fn,
         mutates_args=(),

@@ -129,7 +129,8 @@ class SparsePattern:
 
     def turned(self) -> SparsePattern:
         """The pattern of the transposed matrix."""
-        return SparsePattern.of(self.columns, self.rows, self.shape[::-1])
+        m, n = self.shape
+        return SparsePattern.of(self.columns, self.rows, (n, m))
 
     def repeated(self, count: int) -> SparsePattern:
         """The pattern of a matrix with this one `count` times along its diagonal."""

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import special
+from scipy import special as _special
 from scipy.special import (  # the ufuncs of this namespace
     beta,
     betainc,
@@ -188,6 +188,8 @@ __all__ = [
 
 # They have registered themselves.
 del pairs
+# pyright infers types from SciPy's code, and gets some wrong.
+special: Any = _special
 
 
 def zeta(x: Any, q: Any = None) -> Array:

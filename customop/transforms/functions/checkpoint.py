@@ -247,6 +247,8 @@ def _is_same(first: _Mark, second: _Mark) -> bool:
         or a.dtype.kind not in "fc"
     ):
         return True
+    if np.array_equal(a, b):
+        return True
     most = math.sqrt(float(np.finfo(a.dtype).eps))
     scale = float(np.max(np.abs(a), initial=0.0, where=np.isfinite(a)))
     return np.allclose(a, b, most, most * scale, equal_nan=True)
