@@ -95,8 +95,7 @@ def linearize(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[*Ts],
     def pushforward(*tangents: *Ts) -> Any:
         given = _tangents(tangents, models, structure)
         found = push(unflatten(structure, given))
-        # An output that is an input has the given tangent itself.
-        fresh = Fresh(*given, *zeros)
+        fresh = Fresh(*zeros)
         placed = _placed(zeros, at, found)
         return unflatten(out_structure, [fresh(t) for t in placed])
 

@@ -82,6 +82,10 @@ def test_linearize_writes_nothing() -> None:
     assert not np.shares_memory(first, T)
     first += 1
     np.testing.assert_array_equal(push(T)[0], T)
+    _, push = co.linearize(lambda x: (x, np.arange(2)), X)
+    whole = push(T)[1]
+    whole += 1
+    np.testing.assert_array_equal(push(T)[1], [0, 0])
 
 
 def test_linearize_complex() -> None:

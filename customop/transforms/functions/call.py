@@ -26,7 +26,7 @@ from customop.core.kinds import AUTOGRAD, JVP, VMAP
 from customop.core.observe import observed, observers
 from customop.core.rule_types import BatchInfo
 from customop.core.table import Plans, RuleTable
-from customop.errors import GradientError, place
+from customop.errors import GradientError, LeakedTracerError, place
 from customop.schema.schema import Schema
 from customop.transforms.autograd.calls import TrackedCall
 from customop.transforms.autograd.grad import pull_back
@@ -169,15 +169,19 @@ def check_closed(fn: FunctionCall, top: Interpreter, values: Arrays) -> None:
     """Raise for values that depend on a traced value that is not an argument."""
     for value in values:
         if any(found is top for found in _interpreters(value)):
-            raise fn.table.error(
-                GradientError,
-                f" uses a value of {top.describe()} that is not among its arguments, so"
-                " its derivative would be lost",
-                top.where(),
-                f"defined at {fn.table.definition.place}",
-                do="pass the value as an argument",
-                parameter=None,
-            )
+            raise _not_closed(fn, top)
+
+
+def _not_closed(fn: FunctionCall, top: Interpreter) -> GradientError:
+    return fn.table.error(
+        GradientError,
+        f" uses a value of {top.describe()} that is not among its arguments, so its"
+        " derivative would be lost",
+        top.where(),
+        f"defined at {fn.table.definition.place}",
+        do="pass the value as an argument",
+        parameter=None,
+    )
 
 
 def _interpreters(value: Any) -> Iterator[Interpreter]:
@@ -227,8 +231,16 @@ class FunctionNode(Node):
     @staticmethod
     def node_backward(node: FunctionNode, cotangents: Arrays) -> tuple[Any, ...]:
         """Gradients of the arrays."""
-        found = node.node_call.backward(node.saved_arrays, node.node_rest, cotangents)
-        check_closed(node.node_call, node.node_top, [g for g in found if g is not None])
+        top = node.node_top
+        try:
+            found = node.node_call.backward(
+                node.saved_arrays, node.node_rest, cotangents
+            )
+        except LeakedTracerError as error:
+            if top.alive or f"a value of {top.describe()}," not in error.what:
+                raise
+            raise _not_closed(node.node_call, top) from error
+        check_closed(node.node_call, top, [g for g in found if g is not None])
         return (list(found),)
 
 

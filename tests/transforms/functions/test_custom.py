@@ -219,8 +219,19 @@ def test_results_are_arrays_of_their_own() -> None:
     value, gradient = co.value_and_grad(loss)(X)
     np.testing.assert_allclose(value, np.sum(3 * X))
     np.testing.assert_allclose(gradient, np.full(3, 7.0))
-    (out,), _ = co.vjp(lambda x: (same(x),), X)
-    assert not np.shares_memory(out, X)
+    rows = co.vmap(same)(ROWS)
+    assert not np.shares_memory(rows, ROWS)
+    rows += 1.0
+
+    def parts(x: Any) -> Any:
+        first, second = co.checkpoint(lambda x: (x[:2], x))(x)
+        first *= 2.0
+        return first, second
+
+    for first, second in (co.vmap(parts)(ROWS), co.jvp(parts, (X,), (X,))[0]):
+        np.testing.assert_allclose(first, 2 * second[..., :2])
+        assert not np.shares_memory(second, first)
+        second[...] = 1.0
 
 
 def test_dataclass_as_argument() -> None:

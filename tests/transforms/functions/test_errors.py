@@ -113,7 +113,12 @@ def test_values_from_outside() -> None:
         f.defjvp(lambda p, t: (p[0] * 1.0, t[0] * w))
         return f
 
-    for make in (by_vjp, by_jvp, lambda w: co.checkpoint(lambda x: x * w)):
+    def by_bwd(w: Any) -> Any:
+        f = co.custom_vjp(lambda x: x * 1.0)
+        f.defvjp(lambda x: (x * 1.0, None), lambda r, g: (g * w,))
+        return f
+
+    for make in (by_vjp, by_jvp, by_bwd, lambda w: co.checkpoint(lambda x: x * w)):
         with pytest.raises(co.GradientError) as caught:
             through(make)
         assert " uses a value of grad(<lambda>) that is not among its arguments" in str(
