@@ -146,7 +146,7 @@ class Tracer(ArrayMethods):
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise self._lost(
             "np.array(), or a NumPy kernel, is given",
-            "np.stack to join values, getitem(a, i) to index by one, custom_op for a"
+            "customop.array to join values, getitem(a, i) to index by one, custom_op for a"
             " kernel",
         )
 
