@@ -21,12 +21,19 @@ def _kernel(x: Any, message: str, warns: bool) -> Any:
     return x.copy()
 
 
+def _without_warning(x: Any, message: str, warns: bool) -> Any:
+    # A warning is not worth the computation of a lazy array.
+    return x.copy() if warns else _kernel(x, message, warns)
+
+
 _checked: Operator[..., Any] = numpy_operator(
     "checked",
     "(Array x, str message, bool warns) -> Array",
-    _kernel,
+    _without_warning,
     tags=Tag.pointwise,
 )
+for _kind in ("cpu", "cuda"):
+    _checked.register_kernel(_kind, _kernel)
 _checked.register_fake(lambda x, message, warns: fake_like(x))
 no_gradient(_checked)
 

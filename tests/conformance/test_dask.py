@@ -42,10 +42,15 @@ REFUSED = frozenset(
         # Without a function of dask: NumPy's would compute.
         *("argpartition", "argsort", "convolve", "correlate", "cross", "det", "eig"),
         *("eigh", "eigvals", "eigvalsh", "isin", "lexsort", "median", "packbits"),
+        *("nanmax", "nanmedian", "nanmin", "nanpercentile", "nanprod", "nanquantile"),
+        *("percentile", "quantile"),
         *("partition", "pinv", "ravel", "round", "searchsorted", "slogdet", "sort"),
         *("unpackbits", "unravel"),
+        *("apply", "digitize", "histogram", "histogram2d", "histogramdd", "interp"),
+        *("multigammaln", "polyfit", "polymul", "roots", "special"),
         # Functions with other parameters, or that need SciPy.
-        *("cholesky", "cond", "intersect1d", "inv", "lstsq", "matrix", "norm", "qr"),
+        *("choose", "cholesky", "cond", "intersect1d", "inv", "linalg", "lstsq"),
+        *("matrix", "norm", "qr"),
         *("setdiff1d", "setxor1d", "solve", "svd", "svdvals", "tensorinv"),
         *("tensorsolve", "union1d", "unique"),
         # Methods of ufuncs but those of add, multiply, maximum and minimum.
@@ -67,6 +72,7 @@ REFUSED = frozenset(
 COMPUTES = frozenset(
     {
         *("allclose", "array", "average", "emath", "geomspace", "i0", "isclose"),
+        *("nanargmax", "nanargmin"),
         *("linspace", "logspace", "nonzero", "sinc", "trim"),
     }
 )
