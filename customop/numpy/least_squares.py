@@ -56,7 +56,7 @@ def _whole(a: Any, rcond: Any, name: str) -> Any:
     small = np.finfo(dtype_of(a)).eps ** 0.5
     if isinstance(rcond, float) and rcond <= small:
         return a
-    s = np.linalg.svdvals(a)
+    s = np.linalg.svd(a, compute_uv=False)
     if not s.shape[-1]:
         return a
     ratio = s / np.max(s, axis=-1, keepdims=True)
@@ -75,7 +75,8 @@ def _whole(a: Any, rcond: Any, name: str) -> Any:
     schema="(Array a, Array|Scalar rcond, bool hermitian=False) -> Array",
 )
 def pinv(a: Any, rcond: Any, hermitian: bool = False) -> Any:
-    return np.linalg.pinv(a, rcond, hermitian)
+    # Not by hermitian=False, which CuPy does not take.
+    return np.linalg.pinv(a, rcond, True) if hermitian else np.linalg.pinv(a, rcond)
 
 
 @register_numpy_function(np.linalg.pinv)
@@ -311,12 +312,10 @@ def _(
     s = np.linalg.svd(A, compute_uv=False, hermitian=hermitian)
     if not s.shape[-1]:
         return np.sum(s, axis=-1).astype(np.intp)
-    limit = tol
+    limit: Any = tol
     if tol is None:
-        ratio = rtol
-        if rtol is None:
-            ratio = max(A.shape[-2:]) * float(np.finfo(dtype_of(s)).eps)
-        limit = np.max(s, axis=-1) * ratio
+        eps = max(A.shape[-2:]) * float(np.finfo(dtype_of(s)).eps)
+        limit = np.max(s, axis=-1) * (eps if rtol is None else rtol)
     wide = np.expand_dims(limit, -1) if shape_of(limit) else limit
     return np.count_nonzero(np.greater(s, wide), axis=-1)
 

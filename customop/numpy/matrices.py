@@ -88,7 +88,7 @@ def _element(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype of the real parts."""
-    return np.empty(0, dtype).real.dtype
+    return np.dtype(dtype.char.lower())
 
 
 def is_known(x: Any) -> bool:
@@ -254,7 +254,8 @@ def is_more(x: Any, g: Any) -> Any:
     limit too.
     """
     eps = float(np.finfo(dtype_of(g)).eps)
-    largest = np.max(np.absolute(x), axis=(-2, -1)) if x.shape[-1] else 0.0
+    is_empty = 0 in x.shape[-2:]
+    largest = 0.0 if is_empty else np.max(np.absolute(x), axis=(-2, -1))
     whole = np.sum(np.absolute(g), axis=(-2, -1))
     return np.greater(largest, whole * eps**0.5 + 1e3 * eps)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from customop import ArgumentError, Operator, register_numpy_function
+from customop import ArgumentError, Operator, partials, register_numpy_function
 from customop.numpy.arguments import (
     as_axis,
     counted_axes,
@@ -22,7 +22,7 @@ from customop.numpy.arguments import (
     shape_of,
     spread,
 )
-from customop.numpy.reduce import note_input_and_output, reduction_of
+from customop.numpy.reduce import reduction_of
 from customop.numpy.rules import fit, is_complex
 from customop.numpy.singular import svdvals
 
@@ -38,32 +38,30 @@ def _norm_kernel(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 norm: Operator[..., Any] = reduction_of("norm", _norm_kernel)
 
 
-def _direction(x: Any, y: Any, axis: Any, keepdims: bool) -> Any:
-    """Derivative of the 2-norm by each element; 0 where the norm is zero."""
-    top = np.conjugate(x) if is_complex(x) else x
-    length = np.where(np.equal(y, 0), np.inf, y)
-    return top / spread(length, x.shape, axis, keepdims)
+def _norm_pull(g: Any, x: Any, axis: Any, keepdims: bool, out: Any) -> Any:
+    """Each element over the norm; 0 where the norm is zero."""
+    share = g / np.where(np.equal(out, 0), np.inf, out)
+    if axis is not None:
+        share = spread(share, x.shape, axis, keepdims)
+    return share * (np.conjugate(x) if is_complex(x) else x)
 
 
-def _norm_backward(ctx: Any, g: Any) -> tuple[Any, None, None]:
-    x, y = ctx.saved_arrays
-    wide = spread(g, x.shape, ctx.axis, ctx.keepdims)
-    return wide * _direction(x, y, ctx.axis, ctx.keepdims), None, None
-
-
-norm.register_autograd(_norm_backward, setup_context=note_input_and_output)
+norm.register_autograd(partials({"x": _norm_pull}))
 
 
 @norm.register_jvp
 def _(primals: Any, tangents: Any) -> Any:
     x, axis, keepdims = primals
     y = norm(x, axis, keepdims)
-    moved = fit(tangents[0] * _direction(x, y, axis, keepdims), y)
-    return y, np.sum(moved, axis=as_axis(axis), keepdims=keepdims)
+    top = np.conjugate(x) if is_complex(x) else x
+    moved = np.sum(fit(tangents[0] * top, y), axis=as_axis(axis), keepdims=keepdims)
+    return y, moved / np.where(np.equal(y, 0), np.inf, y)
 
 
 @register_numpy_function(np.linalg.norm)
 def _(x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Any:  # noqa: A002  # NumPy's name
+    if ord is None and axis is None and is_inexact(x):
+        return norm.call(x, None, bool(keepdims))
     rank = len(shape_of(x))
     axes = None if axis is None else list(counted_axes(listed_axes(axis), rank))
     if axes is None and ord is not None:

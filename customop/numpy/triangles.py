@@ -48,7 +48,8 @@ __all__: list[str] = []
     "np::cholesky", mutates_args=(), schema="(Array a, bool upper=False) -> Array"
 )
 def cholesky(a: Any, upper: bool = False) -> Any:
-    return np.linalg.cholesky(a, upper=upper)
+    # Not by upper=False, which some versions of CuPy do not take.
+    return np.linalg.cholesky(a, upper=True) if upper else np.linalg.cholesky(a)
 
 
 @register_numpy_function(np.linalg.cholesky)
