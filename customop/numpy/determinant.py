@@ -69,7 +69,7 @@ def _turns(u: Any, vh: Any) -> Any:
 
 def _cofactors_kernel(a: Any) -> Any:
     if not a.shape[-1]:
-        return a.copy()
+        return a.astype(linalg_dtype(a))
     inverse = _regular(a)
     if inverse is not None:
         return _wide(np.linalg.det(a)) * transposed(inverse).copy()
@@ -81,7 +81,7 @@ def _cofactors_kernel(a: Any) -> Any:
 
 def _moved_kernel(a: Any, t: Any) -> Any:
     if not a.shape[-1]:
-        return t.copy()
+        return a.astype(linalg_dtype(a, t))
     inverse = _regular(a)
     if inverse is not None:
         return _moved(np.linalg.det(a), inverse, t).copy()
@@ -118,7 +118,7 @@ moved_cofactors: Operator[..., Any] = numpy_operator(
     "moved_cofactors", "(Array a, Array t) -> Array", _moved_kernel
 )
 
-cofactors.register_fake(lambda a: stack_of(a, a.shape[-2:], a.dtype))
+cofactors.register_fake(lambda a: stack_of(a, a.shape[-2:], linalg_dtype(a)))
 cofactors.register_vmap(batch_matrices("det", cofactors))
 cofactors.register_autograd(partials({"a": lambda g, a: moved_cofactors(a, g)}))
 
@@ -131,7 +131,7 @@ def _(primals: Any, tangents: Any) -> Any:
 
 @moved_cofactors.register_fake
 def _(a: Any, t: Any) -> FakeArray:
-    return stack_of(a, a.shape[-2:], np.result_type(a.dtype, t.dtype))
+    return stack_of(a, a.shape[-2:], linalg_dtype(a, t))
 
 
 @moved_cofactors.register_vmap

@@ -99,7 +99,8 @@ def _(
 def _(a: Any, rcond: Any, hermitian: bool) -> FakeArray:
     check_matrices("pinv", a.shape)
     m, n = a.shape[-2:]
-    return stack_of(a, (n, m), linalg_dtype(a))
+    # NumPy 2.4 keeps the dtype of integers where there are no elements.
+    return stack_of(a, (n, m), linalg_dtype(a) if m and n else a.dtype)
 
 
 @pinv.register_vmap

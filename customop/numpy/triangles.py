@@ -71,7 +71,7 @@ def _cholesky_pull(g: Any, upper: bool, out: Any) -> Any:
     inverse = np.linalg.inv(lower)
     inner = half(np.matmul(transposed(lower), given))
     found = np.matmul(np.matmul(transposed(inverse), inner), conj(inverse))
-    return to_triangle(adjoint(found) if upper else found, upper)
+    return to_triangle(found, upper)
 
 
 cholesky.register_autograd(partials({"a": _cholesky_pull}))

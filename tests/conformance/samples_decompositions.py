@@ -241,6 +241,7 @@ def _svd() -> list[Sample]:
         _samples("svd-vectors", thin, x),
         _samples("svd-empty", thin, np.ones((0, 2))),
         _samples("pinv-empty", np.linalg.pinv, np.ones((0, 2))),
+        Sample("pinv-empty-integers", np.linalg.pinv, (np.ones((0, 2), int),)),
         _samples("pinv-rtol", tolerance, x),
         _samples("pinv-cutoffs", cutoffs, _whole(_real(2, 2, 3))),
     ]
