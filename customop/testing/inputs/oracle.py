@@ -27,6 +27,7 @@ __all__ = [
     "NOISY",
     "REJECTED",
     "Oracle",
+    "outcome_of",
     "random_state_kept",
     "strict_numbers",
 ]
@@ -120,17 +121,16 @@ class Oracle:
         """How the kernel takes values, which it may change."""
         if self.kernel is None:
             return CLEAN if self.fake is not None else REJECTED
+        return self._run(values)[0]
+
+    def _run(self, values: Sequence[Any]) -> tuple[int, Any]:
         if self.op.needs_contiguous:
             values = [map_nested(v, to_c_order) for v in values]
-        try:
-            out = self._call(self.kernel, values)
-        except (Warning, FloatingPointError) as error:
-            self.error = error
-            return NOISY
-        except Exception as error:  # noqa: BLE001  # whatever a kernel raises
-            self.error = error
-            return REJECTED
-        return CLEAN if all(map(_is_finite, flat(out))) else NOISY
+        kernel: Any = self.kernel
+        return outcome_of(lambda: self._call(kernel, values), self._note)
+
+    def _note(self, error: Exception) -> None:
+        self.error = error
 
     def outcome(self, trial: Trial, seed: int = 0) -> int:
         """How the kernel takes a trial."""
@@ -156,26 +156,29 @@ class Oracle:
         with strict_numbers():
             return self.kernel is None or self.outcome_of(values) <= worst
 
-    def runs(self, sample: Sample, worst: int) -> bool:
-        """Whether the kernel takes a sample, within `strict_numbers` of the caller."""
+    def run(self, sample: Sample) -> tuple[int, Any]:
+        """How the kernel takes a sample, within `strict_numbers`, and its results."""
         about_to_run(lambda: sample)
         try:
             values = self.bound(sample)
         except Exception:  # noqa: BLE001  # annotations, or a constructor, refuse it
-            return False
-        return self.kernel is None or self.outcome_of(values) <= worst
+            return REJECTED, None
+        return (CLEAN, None) if self.kernel is None else self._run(values)
 
     def agrees(self, values: Callable[[], Sequence[Any]]) -> bool | None:
         """Whether the fake kernel announces the shapes and dtypes of the results.
 
         None where the fake kernel announces nothing.
         """
-        fakes = [map_nested(v, to_fake) for v in values()]
-        announced = None if self.fake is None else self.outline(self.fake, fakes)
-        if announced is None:
-            return None
         with strict_numbers():
-            return announced == self.outline(self.kernel, values())
+            out = None if self.kernel is None else self._run(values())[1]
+        return self.announces(values(), out)
+
+    def announces(self, values: Sequence[Any], out: Any) -> bool | None:
+        """As `agrees`, for results that are known."""
+        fakes = [map_nested(v, to_fake) for v in values]
+        announced = None if self.fake is None else self.outline(self.fake, fakes)
+        return None if announced is None else announced == _outline(out)
 
     def outline(
         self, fn: Callable[..., Any] | None, values: Sequence[Any]
@@ -184,10 +187,29 @@ class Oracle:
         if fn is None:
             return None
         try:
-            out = flat(self._call(fn, values))
+            out = self._call(fn, values)
         except Exception:  # noqa: BLE001  # whatever a kernel raises
             return None
-        return [(getattr(v, "shape", None), getattr(v, "dtype", None)) for v in out]
+        return _outline(out)
+
+
+def outcome_of(
+    call: Callable[[], Any], note: Callable[[Exception], None] = lambda error: None
+) -> tuple[int, Any]:
+    """How a kernel takes a call, within `strict_numbers`, and its results."""
+    try:
+        out = call()
+    except (Warning, FloatingPointError) as error:
+        note(error)
+        return NOISY, None
+    except Exception as error:  # noqa: BLE001  # whatever a kernel raises
+        note(error)
+        return REJECTED, None
+    return CLEAN if all(map(_is_finite, flat(out))) else NOISY, out
+
+
+def _outline(out: Any) -> list[tuple[Any, Any]]:
+    return [(getattr(v, "shape", None), getattr(v, "dtype", None)) for v in flat(out)]
 
 
 def _is_finite(value: Any) -> bool:
