@@ -152,10 +152,11 @@ _LATER: dict[str, str] = {
     "customop.arrays.tree": "tree",  # the module itself
     "customop.core.partials": "partials",
     "customop.library.by_schema": "define get_kernel impl",
-    "customop.library.functions": "register register_array_dispatch register_autocast"
-    " register_autograd register_fake register_jvp register_kernel"
-    " register_sample_inputs register_vmap",
+    "customop.library.kernels": "register_array_dispatch register_autocast"
+    " register_fake register_kernel",
     "customop.library.library": "Library",
+    "customop.library.rules": "register register_autograd register_jvp"
+    " register_sample_inputs register_vmap",
     "customop.profiling.profile": "profile",
     "customop.schema.dataclass_trees": "register_dataclass",
     "customop.testing": "assert_close gradcheck gradgradcheck opcheck",
@@ -179,18 +180,20 @@ if TYPE_CHECKING:
     from customop.arrays.making import array
     from customop.core.partials import partials
     from customop.library.by_schema import define, get_kernel, impl
-    from customop.library.functions import (
-        register,
+    from customop.library.kernels import (
         register_array_dispatch,
         register_autocast,
-        register_autograd,
         register_fake,
-        register_jvp,
         register_kernel,
+    )
+    from customop.library.library import Library
+    from customop.library.rules import (
+        register,
+        register_autograd,
+        register_jvp,
         register_sample_inputs,
         register_vmap,
     )
-    from customop.library.library import Library
     from customop.profiling.profile import profile
     from customop.schema.dataclass_trees import register_dataclass
     from customop.testing import assert_close, gradcheck, gradgradcheck, opcheck

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypedDict, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from customop.core.define import check_name
 from customop.core.dispatch import kernel_for
@@ -16,7 +16,7 @@ from customop.core.rule_types import KernelFn, ShortKernelFn
 from customop.errors import check_flag, items_of
 from customop.library.define import caller, declare, parsed
 from customop.library.keys import kind_of_key
-from customop.library.library import Library, check_library
+from customop.library.library import KeysetOptions, Library, check_library
 from customop.library.ops import OperatorPacket
 from customop.library.resolve import AnyOperator, resolve
 from customop.schema.tags import Tag
@@ -27,12 +27,10 @@ FnT = TypeVar("FnT", bound=Callable[..., Any])
 Keys = str | RuleKind | Iterable[str | RuleKind]
 
 
-class ImplOptions(TypedDict, total=False):
+class ImplOptions(KeysetOptions, total=False):
     """Options of `impl`."""
 
     lib: Library | None
-    with_keyset: bool
-    allow_override: bool
 
 
 @overload

@@ -5,11 +5,10 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Self
+from typing import Any, Literal, Self, TypedDict, Unpack, overload
 
 from customop.core.changes import changing
 from customop.core.define import (
-    check_name,
     tables_changed,
 )
 from customop.core.definition import Row, fallthrough_kernel
@@ -17,16 +16,21 @@ from customop.core.grad_rules import Formula
 from customop.core.kinds import COMPOSITE
 from customop.core.operator import Operator
 from customop.core.registration import Registration
-from customop.core.registry import add_registration, in_namespace, operators
+from customop.core.registry import add_registration, in_namespace
 from customop.core.rule_kind import RuleKind, rule_kind
+from customop.core.rule_types import KernelFn, ShortKernelFn
 from customop.core.table import fallbacks
 from customop.errors import (
     RegistrationError,
     check_flag,
-    did_you_mean,
     place,
-    quoted,
     shown,
+)
+from customop.library.checks import (
+    check_alias_analysis,
+    check_arguments,
+    check_undefined,
+    qualified_in,
 )
 from customop.library.define import (
     caller,
@@ -40,11 +44,14 @@ from customop.library.scope import Scope, claim
 from customop.schema.schema import Schema
 from customop.schema.tags import Tag
 
-__all__ = ["Library", "check_library"]
+__all__ = ["KeysetOptions", "Library", "check_library"]
 
-_ALIAS_ANALYSES = ("", "FROM_SCHEMA", "CONSERVATIVE")
-_KINDS = ("DEF", "IMPL", "FRAGMENT")
-_OWN_NAMESPACE = "np"
+
+class KeysetOptions(TypedDict, total=False):
+    """Options of `Library.impl`."""
+
+    with_keyset: bool
+    allow_override: bool
 
 
 class Library:
@@ -97,8 +104,13 @@ class Library:
     [2. 2.]
     """
 
-    def __init__(self, ns: str, kind: str, dispatch_key: str | RuleKind = "") -> None:
-        _check_library(ns, kind)
+    def __init__(
+        self,
+        ns: str,
+        kind: Literal["DEF", "IMPL", "FRAGMENT"],
+        dispatch_key: str | RuleKind = "",
+    ) -> None:
+        check_arguments(ns, kind)
         self._key: str | RuleKind = dispatch_key
         if not isinstance(dispatch_key, str) or dispatch_key:
             self._key = kind_of_key(f"Library('{ns}')", dispatch_key)
@@ -186,7 +198,7 @@ class Library:
                 f"made at {scope.place}",
                 do=f'Library("{self.ns}", "FRAGMENT")',
             )
-        _check_alias_analysis(self.ns, alias_analysis)
+        check_alias_analysis(self.ns, alias_analysis)
         qualname, found = read_definition(schema, self.ns)
         if alias_analysis == "CONSERVATIVE":
             found = conservative(found)
@@ -216,11 +228,27 @@ class Library:
         scope = self._check_open()
         frame = caller()
         with changing:
-            _check_undefined(qualname, place_of(frame))
+            check_undefined(qualname, place_of(frame))
             op = declare(qualname, schema, tags, frame)
             scope.defined.append(op)
         return op
 
+    @overload
+    def impl(
+        self,
+        name: str | Operator[..., Any],
+        fn: ShortKernelFn,
+        dispatch_key: str | RuleKind = "",
+        **options: Unpack[KeysetOptions],
+    ) -> None: ...
+    @overload
+    def impl(
+        self,
+        name: str | Operator[..., Any],
+        fn: KernelFn | Formula,
+        dispatch_key: str | RuleKind = "",
+        **options: Unpack[KeysetOptions],
+    ) -> None: ...
     def impl(
         self,
         name: str | Operator[..., Any],
@@ -275,7 +303,7 @@ class Library:
         kind = (
             COMPOSITE if isinstance(key, str) and key == "" else kind_of_key(what, key)
         )
-        qualname = _qualified(name, self.ns)
+        qualname = qualified_in(name, self.ns)
         self.add(qualname, kind, fn, override=allow_override, with_below=with_keyset)
 
     def add(
@@ -378,25 +406,6 @@ def _for_each(kind: str | RuleKind, fn: Any) -> Any:
     return lambda op: accept(op, partial(fn, op), with_below=False)
 
 
-def _check_library(ns: object, kind: object) -> None:
-    if not isinstance(kind, str) or kind not in _KINDS:
-        near = did_you_mean(kind.upper(), _KINDS) if isinstance(kind, str) else ""
-        raise RegistrationError(
-            f"Library: unknown kind {shown(kind)}{near}",
-            do=f"use one of {quoted(_KINDS)}",
-        )
-    if not isinstance(ns, str) or not ns.isidentifier() or not ns.isascii():
-        raise RegistrationError(
-            f"Library: {shown(ns)} cannot be a namespace",
-            do="use ASCII letters, digits and underscores: the name of your package",
-        )
-    if ns == _OWN_NAMESPACE and kind == "DEF":
-        raise RegistrationError(
-            f"the namespace '{ns}' belongs to customop",
-            do=f'Library("{ns}", "IMPL") registers for its operators',
-        )
-
-
 def check_library(lib: object) -> None:
     """Raise unless `lib` is a library or None."""
     if lib is not None and not isinstance(lib, Library):
@@ -404,40 +413,3 @@ def check_library(lib: object) -> None:
             f"lib={shown(lib)} is not a library",
             do='make one: lib = Library("mylib", "FRAGMENT")',
         )
-
-
-def _check_alias_analysis(ns: str, given: object) -> None:
-    if not isinstance(given, str) or given not in _ALIAS_ANALYSES:
-        known = _ALIAS_ANALYSES[1:]
-        near = did_you_mean(given.upper(), known) if isinstance(given, str) else ""
-        raise RegistrationError(
-            f"library '{ns}': alias_analysis={shown(given)} is unknown{near}",
-            do=f"use one of {quoted(_ALIAS_ANALYSES)}; the schema says which"
-            " arrays share memory: Array(a)",
-        )
-
-
-def _check_undefined(qualname: str, where: str) -> None:
-    known = operators.get(qualname)
-    if known is not None:
-        raise RegistrationError(
-            f"{qualname} is defined already, at {known.definition.place}",
-            f"the second definition is at {where}",
-            do="give one of them another name, or an overload: name.other(...)",
-            op=qualname,
-        )
-
-
-def _qualified(name: Any, ns: str) -> str:
-    """Return the qualified name of an operator in the namespace."""
-    qualname = name.qualname if isinstance(name, Operator) else name
-    if isinstance(qualname, str) and "::" not in qualname:
-        qualname = f"{ns}::{qualname}"
-    check_name("impl", qualname)
-    if qualname.partition("::")[0] != ns:
-        raise RegistrationError(
-            f"library '{ns}' cannot register for '{qualname}'",
-            do=f'make Library("{qualname.partition("::")[0]}", "IMPL")',
-            op=qualname,
-        )
-    return str(qualname)

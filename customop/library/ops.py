@@ -23,7 +23,13 @@ from customop.schema.fit import ARGUMENTS
 from customop.schema.parameters import MISSING
 from customop.schema.types import ARRAY, Base, holds_arrays
 
-__all__ = ["OperatorPacket", "check_reachable", "ops", "unknown_operator"]
+__all__ = [
+    "OperatorPacket",
+    "check_reachable",
+    "ops",
+    "unknown_operator",
+    "unknown_overload",
+]
 
 
 class Namespaces:
@@ -199,8 +205,7 @@ class OperatorPacket:
         if not known:
             raise self._gone()
         if name not in known:
-            path = f"ops.{self._namespace}.{self._name}.{name}"
-            raise _unknown("overload", path, name, known)
+            raise unknown_overload(f"{self.qualname}.{name}", known)
         return known[name]
 
     def __dir__(self) -> list[str]:
@@ -323,6 +328,12 @@ def unknown_operator(qualname: str, known: Iterable[str]) -> UnknownNameError:
     namespace, _, name = qualname.partition("::")
     names = [other.removeprefix(f"{namespace}::") for other in known]
     return _unknown("operator", f"ops.{namespace}.{name}", name, names)
+
+
+def unknown_overload(qualname: str, names: Iterable[str]) -> UnknownNameError:
+    """Return the error for an overload that does not exist, where others do."""
+    path, _, name = qualname.replace("::", ".").rpartition(".")
+    return _unknown("overload", f"ops.{path}.{name}", name, names)
 
 
 def _unknown(what: str, path: str, name: str, known: Any) -> UnknownNameError:

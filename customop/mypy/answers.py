@@ -27,6 +27,7 @@ from customop.mypy.transforms import (
     check_positions,
     check_rule,
     check_vmap,
+    result_of_transform,
 )
 
 __all__ = ["FUNCTIONS", "METHODS"]
@@ -240,12 +241,12 @@ def _transform(name: str, asked: Asked) -> Type:
     check_positions(asked.api, asked.call, name)
     if TRANSFORMS[name]:
         check_rule(asked.api, asked.survey, asked.call, asked.context)
-    return asked.result
+    return result_of_transform(asked.call, name, asked.result)
 
 
 def _vmap(asked: Asked) -> Type:
     check_vmap(asked.api, asked.call)
-    return asked.result
+    return result_of_transform(asked.call, "vmap", asked.result)
 
 
 FUNCTIONS: dict[str, Answer] = {

@@ -51,6 +51,10 @@ def _overload(program: Program, context: AttributeContext) -> Type:
     overload = context.context.name
     name = packet.name if overload == "default" else f"{packet.name}.{overload}"
     found = program.find(checker(context), name)
+    if found is None and not hasattr(OperatorPacket, overload):
+        error = program.wrong_overload(checker(context), f"{packet.name}.{overload}")
+        if error is not None:
+            codes.report(checker(context), error, context.context, codes.NAME)
     if found is None or not is_operator(found[1]):
         return context.default_attr_type
     return found[1]

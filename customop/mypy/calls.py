@@ -26,7 +26,6 @@ from customop.errors import DeviceMismatchError, ShapeError
 from customop.mypy.constants import constant_or
 from customop.mypy.hints import DEVICES, SEQUENCES
 from customop.mypy.records import Record, array_shape
-from customop.schema.types import holds_arrays
 from customop.shapes.solve import AxisFault, check_rank
 
 if TYPE_CHECKING:
@@ -101,7 +100,9 @@ class Call:
 
 def mixed(call: Call, record: Record) -> DeviceMismatchError | None:
     """The error for arguments that are arrays of NumPy and of CuPy."""
-    arrays = {p.name for p in record.schema.parameters if holds_arrays(p.type)}
+    arrays = record.arrays
+    if len(arrays) < 2:
+        return None
     seen = [
         (name, _device(given.type))
         for name, given in call.by_parameter(record)
@@ -130,6 +131,8 @@ def _device(mypy_type: Type) -> str:
 
 def misshapen(call: Call, record: Record) -> Iterator[tuple[ShapeError, Argument]]:
     """Arguments whose number of axes cannot fit, and the errors of the call."""
+    if not record.schema.has_shapes:
+        return
     shapes = {p.name: array_shape(p.type) for p in record.schema.parameters}
     for name, given in call.by_parameter(record):
         shape, rank = shapes.get(name), _rank(given.type)

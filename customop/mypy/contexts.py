@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from mypy.nodes import LambdaExpr
@@ -13,14 +14,15 @@ from customop.mypy.functions import Function
 from customop.mypy.trees import SourceOfFunction, Survey
 from customop.transforms.autograd.node import Node
 
-__all__ = ["Unset", "unset_attributes"]
+__all__ = ["Unset", "known_attribute", "unset_attributes"]
 
 _KNOWN = {*dir(Context), *dir(Node)}
 
 
 class Unset(NamedTuple):
-    """A read of an attribute, and its place."""
+    """A read of an attribute by `backward` or `setup_context`, and its place."""
 
+    by: str
     name: str
     line: int
     column: int
@@ -42,9 +44,15 @@ def unset_attributes(
     if mine is None or theirs is None:
         return
     known = {*_KNOWN, *mine.sets, *theirs.sets}
-    for read in mine.reads:
-        if read.attr not in known:
-            yield Unset(read.attr, read.lineno, read.col_offset)
+    for by, uses in (("setup_context", theirs), ("backward", mine)):
+        for read in uses.reads:
+            if read.attr not in known:
+                yield Unset(by, read.attr, read.lineno, read.col_offset)
+
+
+def known_attribute(name: str) -> str:
+    """The attribute of a context whose name is close to another one, or nothing."""
+    return "".join(get_close_matches(name, vars(Context), 1, cutoff=0.85))
 
 
 def _uses(function: Function, survey: Survey) -> _Uses | None:

@@ -31,6 +31,7 @@ from customop.schema.agreement import check_agrees
 from customop.schema.parameters import MISSING, Parameter
 from customop.schema.schema import Schema
 from customop.schema.shape_check import check_definition, number_names
+from customop.schema.signatures import computes_later
 from customop.schema.tags import BY_DATA, Tag, apply_tags, check_shapes_of_tags
 from customop.schema.types import Base, ClassOf, parts, shapes_in
 from customop.shapes.solve import unknown_names, why_unknown
@@ -137,6 +138,10 @@ class Draft:
         return replace(p, type=Base("...")) if p.name in self._unsure else p
 
     def _checked(self) -> Schema:
+        node = self._function.node
+        if node is not None and (node.is_coroutine or node.is_generator):
+            is_generator = not node.is_coroutine
+            raise computes_later(self._name, "function", is_generator=is_generator)
         schema = self._schema()
         self._check_kinds(schema)
         self._now(codes.SCHEMA)

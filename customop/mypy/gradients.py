@@ -18,7 +18,7 @@ from mypy.nodes import (
     TupleExpr,
     UnaryExpr,
 )
-from mypy.types import Instance, get_proper_type
+from mypy.types import Instance, NoneType, get_proper_type
 
 from customop.mypy.functions import Function
 from customop.mypy.hints import is_array
@@ -39,9 +39,9 @@ _OF_NUMBERS = ("-", "/", "//", "@", "**", "%")
 
 
 class WrongReturn(NamedTuple):
-    """A returned expression, what is wrong with it, and what to do."""
+    """A returned expression, if it is written, what is wrong, and what to do."""
 
-    expression: Expression
+    expression: Expression | None
     what: str
     do: str
 
@@ -81,6 +81,8 @@ def wrong_gradients(function: Function, schema: Schema) -> Iterator[WrongReturn]
     """Values that a backward formula returns, and that cannot be the gradients."""
     result = get_proper_type(function.result)
     returns_array = isinstance(result, Instance) and is_array(result.type)
+    if isinstance(result, NoneType) and not _is_count(1, schema):
+        yield WrongReturn(None, *wrong_single([p.name for p in schema.positional]))
     for found in _returned(function):
         wrong = _wrong_value(found, schema, returns_array=returns_array)
         if wrong is not None:

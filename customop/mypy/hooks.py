@@ -26,8 +26,10 @@ from customop.mypy.calls import AnyContext, checker
 from customop.mypy.imports import may_define
 from customop.mypy.names import is_ours, own_name
 from customop.mypy.numpy_calls import (
+    is_arithmetic,
     is_numpy_function,
     is_ufunc_call,
+    result_of_arithmetic,
     result_of_function,
     result_of_ufunc,
 )
@@ -68,6 +70,8 @@ class CustomOpPlugin(Plugin):
         """The answer for a call of a method."""
         if is_ufunc_call(fullname):
             return result_of_ufunc
+        if is_arithmetic(fullname):
+            return result_of_arithmetic
         return self._hook(METHODS.get(own_name(fullname)))
 
     def get_attribute_hook(

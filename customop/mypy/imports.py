@@ -28,15 +28,18 @@ from mypy.types import Instance, LiteralType, Type
 from customop.mypy.names import DEFINING, is_ours
 from customop.mypy.records import Record, recall
 
-__all__ = ["SUMMARY", "Imports", "may_define", "operators_of"]
+__all__ = ["SUMMARY", "Imports", "Named", "may_define"]
 
 # mypy's daemon deletes the symbols of a module before it checks it again, but for those
 # with this sign, which no name of a program has.
 SUMMARY = "customop@names"
 
 
-def operators_of(module: MypyFile) -> Iterator[tuple[str, Record, Type]]:
-    """Global names of a module for operators, with their records and types."""
+# A global name of an operator, its record and its type.
+Named = tuple[str, Record, Type]
+
+
+def _operators_of(module: MypyFile) -> Iterator[Named]:
     for name, symbol in module.names.items():
         operator_type = _type_of(symbol, module)
         record = recall(operator_type)
@@ -67,12 +70,19 @@ class Imports:
         # Name of a module that is checked -> the modules with operators that it sees.
         self._sealed: dict[str, frozenset[str]] = {}
         self._digests: dict[str, str] = {}
+        self._operators: dict[str, list[Named]] = {}
 
     def forget(self) -> None:
         """Search again: a module has changed."""
         self._direct.clear()
         self._sealed.clear()
         self._digests.clear()
+        self._operators.clear()
+
+    def operators(self, module: MypyFile) -> list[Named]:
+        """The operators that a module defines, by their global names there."""
+        found = self._operators.get(module.fullname)
+        return [*_operators_of(module)] if found is None else found
 
     def direct(self, module: MypyFile) -> list[MypyFile]:
         """Modules that define the names of a module, without stubs and this package.
@@ -127,13 +137,14 @@ class Imports:
             return self._digests[module.fullname]
         return _hash(
             f"{name} {record.name} {record.origin} {record.is_sure}"
-            for name, record, _ in operators_of(module)
+            for name, record, _ in self.operators(module)
         )
 
     # ---- the symbol ----
 
     def seal(self, module: MypyFile) -> None:
         """Give a module that is checked the symbol that sums up what it sees."""
+        self._operators[module.fullname] = [*_operators_of(module)]
         seen = frozenset(self.with_operators(module))
         self._sealed[module.fullname] = seen
         self._digests[module.fullname] = self._digest(module)

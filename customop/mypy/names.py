@@ -1,6 +1,6 @@
 """Names of this package, without the modules that define them.
 
-mypy knows a function as ``customop.library.functions.custom_op``. The plugin compares the
+mypy knows a function as ``customop.library.define.custom_op``. The plugin compares the
 last part alone, ``custom_op``, so that a definition can move to another module.
 """
 
@@ -25,7 +25,6 @@ def is_ours(fullname: str) -> bool:
     return fullname == PACKAGE or fullname.startswith(f"{PACKAGE}.")
 
 
-@cache
 def _module_of(fullname: str) -> str:
     module = fullname
     while module not in sys.modules:
@@ -33,6 +32,7 @@ def _module_of(fullname: str) -> str:
     return module
 
 
+@cache
 def own_name(fullname: str) -> str:
     """A name of this package such as ``Operator.register``, or nothing.
 

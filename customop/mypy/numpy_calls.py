@@ -1,7 +1,8 @@
-"""Results of NumPy's functions for arrays that NumPy's stubs do not know.
+"""Results of NumPy's functions and operators that NumPy's stubs do not know.
 
 The stubs give an ndarray or Any for an argument of any class. At run time the class of the
-arguments decides, by NumPy's protocols (NEP 13 and 18).
+arguments decides, by NumPy's protocols (NEP 13 and 18). Several overloads fit an ndarray
+whose elements are not known; mypy then has Any as the result.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from mypy.types import (
     Instance,
     TupleType,
     Type,
+    TypeOfAny,
     TypeVarType,
     UnionType,
     get_proper_type,
@@ -25,8 +27,10 @@ from customop.mypy.calls import checker
 from customop.mypy.hints import SEQUENCES, is_array
 
 __all__ = [
+    "is_arithmetic",
     "is_numpy_function",
     "is_ufunc_call",
+    "result_of_arithmetic",
     "result_of_function",
     "result_of_ufunc",
 ]
@@ -34,6 +38,10 @@ __all__ = [
 _NDARRAY = "numpy.ndarray"
 # Functions that make an ndarray of whatever they get, or refuse it.
 _CONVERTING = ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray")
+_ARITHMETIC = {
+    f"{_NDARRAY}.__{name}__"
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
+}
 _Call: TypeAlias = FunctionContext | MethodContext
 
 
@@ -50,6 +58,22 @@ def is_numpy_function(fullname: str) -> bool:
     return is_numpy and fullname.rpartition(".")[2] not in _CONVERTING
 
 
+def is_arithmetic(fullname: str) -> bool:
+    """Whether a method is an operator that computes with the elements of ndarrays."""
+    return fullname in _ARITHMETIC
+
+
+def result_of_arithmetic(context: MethodContext) -> Type:
+    """The result of an operator: an ndarray for two ndarrays."""
+    default, array = context.default_return_type, get_proper_type(context.type)
+    if not _is_any(default) or not isinstance(array, Instance):
+        return default
+    if not any(_is_ndarray(found) for found in _arrays(context)):
+        return default
+    unknown = AnyType(TypeOfAny.special_form)
+    return array.copy_modified(args=[unknown] * len(array.args))
+
+
 def result_of_ufunc(context: _Call) -> Type:
     """The result of a ufunc: an ndarray for ndarrays, else the class of an argument."""
     found = _arrays(context)
@@ -57,7 +81,7 @@ def result_of_ufunc(context: _Call) -> Type:
     default = context.default_return_type
     if others:
         return _of_class(others[0], default)
-    return found[0] if found and _is_any(default) else default
+    return found[0] if found and _may_be_any(default) else default
 
 
 def result_of_function(context: _Call) -> Type:
@@ -77,6 +101,12 @@ def _of_class(array: Type, default: Type) -> Type:
 
 def _is_any(mypy_type: Type) -> bool:
     return isinstance(get_proper_type(mypy_type), AnyType)
+
+
+def _may_be_any(mypy_type: Type) -> bool:
+    proper = get_proper_type(mypy_type)
+    items = proper.items if isinstance(proper, UnionType) else [proper]
+    return any(_is_any(item) for item in items)
 
 
 def _is_ndarray(mypy_type: Type) -> bool:

@@ -28,8 +28,9 @@ from mypy.types import (
 from customop.core.operator import Operator
 from customop.core.registry import taken
 from customop.errors import CustomOpError
+from customop.library.ops import unknown_overload
 from customop.mypy import codes
-from customop.mypy.imports import SUMMARY, Imports, operators_of
+from customop.mypy.imports import SUMMARY, Imports
 from customop.mypy.names import own_name
 from customop.mypy.overloads import overloads_of
 from customop.mypy.records import Record
@@ -138,14 +139,24 @@ class Program:
         is_open = self._surveys.of(api.tree).mentions("Library", "import_module")
         return None if is_open else error(qualname, mine)
 
+    def wrong_overload(self, api: TypeChecker, qualname: str) -> CustomOpError | None:
+        """The error for an overload that an operator does not have, if it is close."""
+        name, _, overload = qualname.rpartition(".")
+        parts = [f.record.name.partition(".") for f in self._all(api)]
+        known = {part[2] or "default" for part in parts if part[0] == name}
+        if overload in known or not get_close_matches(overload, known, 1, cutoff=0.85):
+            return None
+        is_open = self._surveys.of(api.tree).mentions("Library", "import_module")
+        return None if is_open else unknown_overload(qualname, sorted(known))
+
     def _all(self, api: TypeChecker) -> Iterator[Found]:
         self._watch(api)
-        yield from _operators(api.tree)
+        yield from self._found(api.tree)
         for operators in self._of_others(api.tree).values():
             yield from operators
 
     def _named(self, api: TypeChecker, qualname: str) -> list[Found]:
-        own = [f for f in _operators(api.tree) if f.record.name == qualname]
+        own = [f for f in self._found(api.tree) if f.record.name == qualname]
         return [*own, *self._of_others(api.tree).get(qualname, ())]
 
     def _of_others(self, tree: MypyFile) -> dict[str, list[Found]]:
@@ -153,12 +164,16 @@ class Program:
         if name not in self._others:
             others: dict[str, list[Found]] = defaultdict(list)
             for module in sorted(self.imports.with_operators(tree) - {name}):
-                for found in _operators(self.imports.modules[module]):
+                for found in self._found(self.imports.modules[module]):
                     others[found.record.name].append(found)
             self._others[name] = others
             rivals = {n: _rivals(found) for n, found in others.items()}
             self._shared[name] = {n: found for n, found in rivals.items() if found}
         return self._others[name]
+
+    def _found(self, module: MypyFile) -> Iterator[Found]:
+        for name, record, operator_type in self.imports.operators(module):
+            yield Found(record, operator_type, module.fullname, name)
 
     # ---- what is checked again ----
 
@@ -191,7 +206,7 @@ class Program:
     def places_shown(self, module: MypyFile) -> dict[str, list[str]] | None:
         """Names whose errors in a module show lines of other modules."""
         others = self._of_others(module)
-        own = {name for _, record, _ in operators_of(module) for name in [record.name]}
+        own = {record.name for _, record, _ in self.imports.operators(module)}
         shown = {*self._shared[module.fullname], *own.intersection(others)}
         return {"shown": sorted(shown)} if shown else None
 
@@ -255,11 +270,6 @@ class Program:
         modules = [api.modules[name] for name in names if name in api.modules]
         found = [self.imports.reachable(m) for m in modules if not m.is_stub]
         return {module.fullname for modules in found for module in modules}
-
-
-def _operators(module: MypyFile) -> Iterator[Found]:
-    for name, record, operator_type in operators_of(module):
-        yield Found(record, operator_type, module.fullname, name)
 
 
 def _rivals(found: list[Found]) -> list[Found]:

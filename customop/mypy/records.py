@@ -94,6 +94,11 @@ class Record:
         """The schema of an operator."""
         return self.definition.schema
 
+    @cached_property
+    def arrays(self) -> frozenset[str]:
+        """Names of the parameters of an operator that are arrays or hold some."""
+        return frozenset(p.name for p in self.schema.parameters if holds_arrays(p.type))
+
 
 @dataclass(frozen=True)
 class _Shown(Schema):

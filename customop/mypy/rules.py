@@ -21,7 +21,7 @@ from customop.core.rule_kind import (
 )
 from customop.errors import CustomOpError, RegistrationError
 from customop.mypy import codes
-from customop.mypy.contexts import unset_attributes
+from customop.mypy.contexts import known_attribute, unset_attributes
 from customop.mypy.functions import Function
 from customop.mypy.gradients import WrongReturn, wrong_gradients, wrong_pairs
 from customop.mypy.kernels import other_shape, other_type
@@ -123,8 +123,13 @@ class Registered:
 
     def _check_context(self, setup_context: Function | None) -> None:
         for unset in unset_attributes(self.function, setup_context, self.survey):
-            what = f"backward reads ctx.{unset.name}, which nothing sets"
-            do = f"set ctx.{unset.name} in setup_context"
+            what = f"{unset.by} reads ctx.{unset.name}, which nothing sets"
+            near = known_attribute(unset.name)
+            do = (
+                f"write ctx.{near}"
+                if near
+                else f"set ctx.{unset.name} in setup_context"
+            )
             at = Context(unset.line, unset.column)
             self._report(codes.AUTOGRAD, what, do, at)
 

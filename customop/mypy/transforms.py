@@ -12,22 +12,39 @@ from mypy.nodes import (
     RefExpr,
     StarExpr,
     TupleExpr,
+    Var,
 )
-from mypy.types import CallableType, Instance, get_proper_type
+from mypy.subtypes import find_member
+from mypy.types import (
+    AnyType,
+    CallableType,
+    Instance,
+    Overloaded,
+    Type,
+    TypeOfAny,
+    get_proper_type,
+)
 
 from customop.errors import CustomOpError, MissingRuleError
 from customop.mypy import codes
 from customop.mypy.calls import Call
+from customop.mypy.overloads import overloads_of
 from customop.mypy.program import is_operator, signature_of
-from customop.mypy.records import recall
-from customop.mypy.trees import Survey
+from customop.mypy.records import Record, recall
+from customop.mypy.trees import Survey, defined_by
 from customop.transforms.values import chosen
 from customop.transforms.vmap import other_length
 
 if TYPE_CHECKING:
     from mypy.checker import TypeChecker
 
-__all__ = ["TRANSFORMS", "check_positions", "check_rule", "check_vmap"]
+__all__ = [
+    "TRANSFORMS",
+    "check_positions",
+    "check_rule",
+    "check_vmap",
+    "result_of_transform",
+]
 
 # Functions with an argument `argnums`, and whether they need a gradient.
 TRANSFORMS = {
@@ -39,6 +56,35 @@ TRANSFORMS = {
 }
 # At run time these call another one, which words the errors.
 _SPOKEN = {"value_and_grad": "grad", "hessian": "jacrev"}
+
+
+def result_of_transform(call: Call, transform: str, default: Type) -> Type:
+    """The function that a transform returns, with all overloads of the one it is given.
+
+    mypy has the first overload alone. That of a ufunc takes no arrays.
+    """
+    given, made = call.get(0), get_proper_type(default)
+    overloads = None if given is None else _overloads(given.type)
+    if overloads is None or not isinstance(made, CallableType):
+        return default
+    items = [_transformed(item, transform) for item in overloads.items]
+    return Overloaded(items)
+
+
+def _overloads(mypy_type: Type) -> Overloaded | None:
+    proper = get_proper_type(mypy_type)
+    kept = overloads_of(proper)
+    if kept is None and isinstance(proper, Instance):
+        call = find_member("__call__", proper, proper)
+        return None if call is None else _overloads(call)
+    return proper if isinstance(proper, Overloaded) else kept
+
+
+def _transformed(item: CallableType, transform: str) -> CallableType:
+    """The type of `vmap` of a function, or of another transform whose result is Any."""
+    is_same = transform == "vmap"
+    result = item.ret_type if is_same else AnyType(TypeOfAny.special_form)
+    return item.copy_modified(ret_type=result, name=None, definition=None)
 
 
 def check_positions(api: TypeChecker, call: Call, transform: str) -> None:
@@ -116,12 +162,23 @@ def check_rule(api: TypeChecker, survey: Survey, call: Call, context: Context) -
     given, expression = call.get(0), call.expression(0)
     record = None if given is None else recall(given.type)
     node = expression.node if isinstance(expression, RefExpr) else None
-    if record is None or not record.has_schema or not isinstance(node, Decorator):
+    if record is None or not record.has_schema:
         return
     is_here = record.origin.rpartition("#")[0] == api.tree.fullname
-    if not is_here or survey.may_have_gradient(node.func):
+    if not is_here or not isinstance(node, Decorator | Var):
+        return
+    if _may_have_gradient(survey, node, record):
         return
     error = MissingRuleError(
         f"{record.name} has no 'autograd' rule", do=f"@{node.name}.register_autograd"
     )
     codes.report(api, error, expression or context, codes.AUTOGRAD)
+
+
+def _may_have_gradient(survey: Survey, node: Decorator | Var, record: Record) -> bool:
+    if isinstance(node, Decorator):
+        return survey.may_have_gradient(node.func)
+    # The full name of a variable within a function has no dots.
+    values = survey.assigned(node.name) if "." in node.fullname else []
+    is_here = any(record.name in defined_by(value) for value in values)
+    return not is_here or survey.may_have_gradients()

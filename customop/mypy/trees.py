@@ -32,6 +32,7 @@ from mypy.nodes import (
     ReturnStmt,
     Statement,
     StrExpr,
+    SymbolNode,
     TypeAliasStmt,
 )
 from mypy.util import correct_relative_import
@@ -209,6 +210,10 @@ class Survey:
         """
         return any(_may_be_of(use, fn) for use in self._with_gradient)
 
+    def may_have_gradients(self) -> bool:
+        """The same for an operator that is no function of the module."""
+        return any(not _is_decorated(use) for use in self._with_gradient)
+
     def may_have_fake(self, fn: FuncItem | None) -> bool:
         """Whether the module may register a fake kernel for the operator of a function.
 
@@ -233,9 +238,18 @@ class Surveys:
 
 
 def _may_be_of(use: NameExpr | MemberExpr, fn: FuncItem | None) -> bool:
-    op = use.expr if isinstance(use, MemberExpr) else None
-    node = op.node if isinstance(op, RefExpr) else None
+    node = _owner(use)
     return not isinstance(node, Decorator) or fn is None or node.func is fn
+
+
+def _is_decorated(use: NameExpr | MemberExpr) -> bool:
+    """Whether a name is an attribute of a decorated function."""
+    return isinstance(_owner(use), Decorator)
+
+
+def _owner(use: NameExpr | MemberExpr) -> SymbolNode | None:
+    op = use.expr if isinstance(use, MemberExpr) else None
+    return op.node if isinstance(op, RefExpr) else None
 
 
 # ---- definitions that every import runs ----

@@ -31,16 +31,24 @@ def check_returns_at_once(qualname: str, what: str, fn: Any) -> None:
     """Raise for a function whose call computes nothing yet: `async def`, or a generator."""
     inner = fn.func if isinstance(fn, partial) else getattr(fn, "__func__", fn)
     if type(inner) is FunctionType and inner.__code__.co_flags & _LATER:
-        is_generator = inner.__code__.co_flags & inspect.CO_GENERATOR
-        raise RegistrationError(
-            f"{qualname}: the {what} is {'a generator' if is_generator else 'async'}: its"
-            " call computes nothing yet",
-            f"at {place(fn)}",
-            do="return the result: return [...] in place of yield"
-            if is_generator
-            else "write def, and asyncio.run(...) inside where you need it",
-            op=qualname,
-        )
+        is_generator = bool(inner.__code__.co_flags & inspect.CO_GENERATOR)
+        where = f"at {place(fn)}"
+        raise computes_later(qualname, what, where, is_generator=is_generator)
+
+
+def computes_later(
+    qualname: str, what: str, *where: str, is_generator: bool
+) -> RegistrationError:
+    """The error for `async def`, or for a generator."""
+    return RegistrationError(
+        f"{qualname}: the {what} is {'a generator' if is_generator else 'async'}: its"
+        " call computes nothing yet",
+        *where,
+        do="return the result: return [...] in place of yield"
+        if is_generator
+        else "write def, and asyncio.run(...) inside where you need it",
+        op=qualname,
+    )
 
 
 def check_parameters(

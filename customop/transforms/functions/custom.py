@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import lru_cache, update_wrapper
 from operator import index
 from types import BuiltinFunctionType, MethodType
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -267,6 +267,15 @@ class custom_vjp(CustomFunction[P, R]):  # noqa: N801  # JAX's name
         self.fwd: Callable[..., Any] | None = None
         self.bwd: Callable[..., Any] | None = None
 
+    # pyright infers the parameters of a lambda by number, not from an ellipsis.
+    @overload
+    def defvjp(
+        self, fwd: Callable[P, tuple[R, Any]], bwd: Callable[[Any, Any], Any]
+    ) -> None: ...
+    @overload
+    def defvjp(  # type: ignore[overload-cannot-match]  # a longer one does
+        self, fwd: Callable[P, tuple[R, Any]], bwd: Callable[..., Any]
+    ) -> None: ...
     def defvjp(self, fwd: Callable[P, tuple[R, Any]], bwd: Callable[..., Any]) -> None:
         """Register the two halves of the gradient.
 

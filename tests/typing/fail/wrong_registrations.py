@@ -128,3 +128,6 @@ def links(x: F64) -> None:
     co.register_autograd(scale, backward)(x, "2")
     # by mypy: arg-type
     # by pyright: reportArgumentType
+
+
+co.Library("typing", "DEFINE")  # mypy: arg-type  pyright: reportArgumentType

@@ -44,13 +44,19 @@ assert_type(co.grad(lambda x: scale(x, 2.0)), Callable[[Any], Any])
 class Scaled(co.Context, Protocol):
     factor: float
 
+    @property
+    def saved_arrays(self) -> tuple[F64, F64]: ...
+
 
 def keep_factor(ctx: Scaled, inputs: tuple[F64, float], output: F64) -> None:
     ctx.factor = inputs[1]
+    ctx.save_for_backward(inputs[0], output)
 
 
 def backward_by_factor(ctx: Scaled, grad: F64) -> tuple[F64, None]:
     assert_type(ctx.factor, float)
+    x, y = ctx.saved_arrays
+    assert_type(x * y, F64)
     return grad * ctx.factor, None
 
 

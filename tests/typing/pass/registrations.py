@@ -142,8 +142,8 @@ def pair_backward(ctx: Any, gx: F64, gy: F64) -> tuple[F64, F64]:
     return gx * ctx.k, gy * ctx.k
 
 
-def any_backward(ctx: Any, *grads: F64) -> None:
-    """Return no gradient."""
+def any_backward(ctx: Any, *grads: F64) -> Any:
+    return grads
 
 
 pair.register_autograd(pair_backward, setup_context=pair_setup)

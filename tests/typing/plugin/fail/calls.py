@@ -46,5 +46,6 @@ def by_attribute(a: F64, c: Any) -> None:
     co.ops.plugin_calls.scale(a, "2")  # plugin: arg-type
     co.ops.plugin_calls.scale(a)  # plugin: call-arg
     co.ops.plugin_calls.scale.default(a, k="2")  # plugin: arg-type
+    co.ops.plugin_calls.scale.defalt(a, 2.0)  # plugin: customop-name
     co.ops.plugin_calls.unknown(a, "2")
     co.ops.elsewhere.scale(a, "2")

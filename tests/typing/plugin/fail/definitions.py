@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -243,3 +243,16 @@ def first(x: F64) -> F64:
 @co.custom_op("plugin_fail::twice", mutates_args=())  # plugin: customop-duplicate
 def second(x: F64) -> F64:
     return x
+
+
+# ---- functions whose call computes nothing yet ----
+
+
+@co.custom_op("plugin_fail::later", mutates_args=())  # plugin: customop-schema
+async def later(x: F64) -> F64:
+    return x
+
+
+@co.custom_op("plugin_fail::rows", mutates_args=())  # plugin: customop-schema
+def rows(x: F64) -> Iterator[F64]:
+    yield x

@@ -204,3 +204,9 @@ split.register_autograd(in_a_list)
 split.register_autograd(alone)
 split.register_autograd(annotated)
 split.register_autograd(lambda ctx, g, h: g * 2.0)  # plugin: customop-autograd
+
+
+def nothing(ctx: Any, grad: F64, other: F64) -> None: ...
+
+
+split.register_autograd(nothing)  # plugin: customop-autograd

@@ -92,3 +92,12 @@ offset.register_autograd(
     lambda ctx, grad: (grad * ctx.by, None),  # plugin: customop-autograd
     override=True,
 )
+
+
+def keep_by_name(ctx: co.Context, inputs: tuple[F64, float], output: F64) -> None:
+    ctx.save_for_backwards(inputs[0])  # plugin: customop-autograd
+
+
+offset.register_autograd(
+    lambda ctx, grad: (grad, None), setup_context=keep_by_name, override=True
+)

@@ -70,3 +70,18 @@ def calls(x: F64, y: cp.ndarray, fake: co.FakeArray) -> None:
     only(y)
     # by mypy: arg-type
     # by pyright: reportArgumentType
+
+
+def doubled(x: F64) -> F64:
+    return 2 * x
+
+
+twice = co.custom_op("plugin_kinds::twice", doubled, mutates_args=())
+twice.register_fake(lambda x: co.fake_like(x))
+
+
+def called(fake: co.FakeArray) -> None:
+    reveal_type(twice(fake))
+    # by mypy: arg-type, ndarray[tuple[Any, ...], dtype[float64]]
+    # by pyright: ndarray[tuple[Any, ...], dtype[float64]], reportArgumentType
+    # by plugin: FakeArray

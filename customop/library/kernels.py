@@ -1,0 +1,224 @@
+"""Functions that register kernels for an operator or for its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Unpack, overload
+
+import numpy.typing as npt
+
+from customop.arrays.kinds import FAKE
+from customop.core.kinds import ARRAY_CLASS, AUTOCAST
+from customop.core.rule_kind import check_device_types
+from customop.core.rule_types import KernelFn, ShortKernelFn
+from customop.library.by_name import (
+    AnyOp,
+    FnT,
+    LibraryOption,
+    Named,
+    OpT,
+    RuleOptions,
+    by_name,
+)
+from customop.library.library import Library
+from customop.library.resolve import AnyOperator, resolve
+
+__all__ = [
+    "register_array_dispatch",
+    "register_autocast",
+    "register_fake",
+    "register_kernel",
+]
+
+DeviceTypes = str | Iterable[str] | None
+
+
+@overload
+def register_kernel(
+    op: OpT,
+    device_types: DeviceTypes,
+    fn: ShortKernelFn,
+    /,
+    **options: Unpack[LibraryOption],
+) -> OpT: ...
+@overload
+def register_kernel(  # type: ignore[overload-cannot-match]  # a longer one does
+    op: OpT,
+    device_types: DeviceTypes,
+    fn: KernelFn,
+    /,
+    **options: Unpack[LibraryOption],
+) -> OpT: ...
+@overload
+def register_kernel(
+    op: Named,
+    device_types: DeviceTypes,
+    fn: ShortKernelFn,
+    /,
+    **options: Unpack[LibraryOption],
+) -> AnyOp: ...
+@overload
+def register_kernel(  # type: ignore[overload-cannot-match]  # a longer one does
+    op: Named,
+    device_types: DeviceTypes,
+    fn: KernelFn,
+    /,
+    **options: Unpack[LibraryOption],
+) -> AnyOp: ...
+@overload
+def register_kernel(
+    op: AnyOperator,
+    device_types: DeviceTypes,
+    fn: None = None,
+    /,
+    **options: Unpack[LibraryOption],
+) -> Callable[[FnT], FnT]: ...
+def register_kernel(
+    op: AnyOperator,
+    device_types: DeviceTypes,
+    fn: Any = None,
+    /,
+    *,
+    lib: Library | None = None,
+) -> Any:
+    """Register a kernel by name; see `Operator.register_kernel`.
+
+    Parameters
+    ----------
+    op : Operator, OperatorPacket or str
+    device_types : str, iterable of str, or None
+    fn : callable, optional
+    lib : Library, optional
+        Removes the registration when it closes.
+
+    Returns
+    -------
+    Operator or decorator
+
+    Raises
+    ------
+    RegistrationError, MissingRuleError
+        As the method does, or if no operator has this name.
+    """
+    kinds = check_device_types(resolve(op).qualname, device_types)
+    return by_name(op, kinds, fn, lib, override=True)
+
+
+@overload
+def register_fake(
+    op: OpT, fn: ShortKernelFn, /, **options: Unpack[RuleOptions]
+) -> OpT: ...
+@overload
+def register_fake(  # type: ignore[overload-cannot-match]  # a longer one does
+    op: OpT, fn: KernelFn, /, **options: Unpack[RuleOptions]
+) -> OpT: ...
+@overload
+def register_fake(
+    op: Named, fn: ShortKernelFn, /, **options: Unpack[RuleOptions]
+) -> AnyOp: ...
+@overload
+def register_fake(  # type: ignore[overload-cannot-match]  # a longer one does
+    op: Named, fn: KernelFn, /, **options: Unpack[RuleOptions]
+) -> AnyOp: ...
+@overload
+def register_fake(
+    op: AnyOperator, fn: None = None, /, **options: Unpack[RuleOptions]
+) -> Callable[[FnT], FnT]: ...
+def register_fake(
+    op: AnyOperator,
+    fn: Any = None,
+    /,
+    *,
+    lib: Library | None = None,
+    override: bool = False,
+) -> Any:
+    """Register a fake kernel by name; see `Operator.register_fake`.
+
+    Parameters
+    ----------
+    op : Operator, OperatorPacket or str
+    fn : callable, optional
+    lib : Library, optional
+        Removes the registration when it closes.
+    override : bool
+
+    Returns
+    -------
+    Operator or decorator
+
+    Raises
+    ------
+    RegistrationError, MissingRuleError
+        As the method does, or if no operator has this name.
+    """
+    return by_name(op, (FAKE,), fn, lib, override=override)
+
+
+def register_array_dispatch(
+    op: AnyOperator,
+    array_class: type,
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    lib: Library | None = None,
+    override: bool = False,
+) -> Any:
+    """Register a rule for a class of arrays by name; see `Operator.register_array_dispatch`.
+
+    Parameters
+    ----------
+    op : Operator, OperatorPacket or str
+    array_class : type
+    fn : callable, optional
+    lib : Library, optional
+        Removes the registration when it closes.
+    override : bool
+
+    Returns
+    -------
+    Operator or decorator
+
+    Raises
+    ------
+    RegistrationError, MissingRuleError
+        As the method does, or if no operator has this name.
+    """
+    return by_name(
+        op,
+        (ARRAY_CLASS,),
+        fn,
+        lib,
+        override=override,
+        of=lambda rule: (array_class, rule),
+    )
+
+
+def register_autocast(
+    op: AnyOperator,
+    device_type: str,
+    dtype: npt.DTypeLike,
+    /,
+    *,
+    lib: Library | None = None,
+) -> AnyOp:
+    """Register a dtype for `autocast` by name; see `Operator.register_autocast`.
+
+    Parameters
+    ----------
+    op : Operator, OperatorPacket or str
+    device_type : str
+    dtype : dtype
+    lib : Library, optional
+        Removes the registration when it closes.
+
+    Returns
+    -------
+    Operator
+
+    Raises
+    ------
+    RegistrationError, MissingRuleError
+        As the method does, or if no operator has this name.
+    """
+    found: AnyOp = by_name(op, (AUTOCAST,), (device_type, dtype), lib, override=True)
+    return found
