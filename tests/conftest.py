@@ -32,7 +32,10 @@ _SETTINGS = ("checks", "sample_checks", "on_breach")
 def built_in_kinds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Register only the kinds of array of the package, not those of other tests."""
     built_in = (kinds.SCALAR, kinds.CPU, kinds.CUDA, kinds.FAKE_ARRAY, kinds.TRACED)
+    classes = {cls: k for cls, k in kinds._by_class.items() if k in built_in}
     monkeypatch.setattr(kinds, "_kinds", {kind.name: kind for kind in built_in})
+    monkeypatch.setattr(kinds, "_by_class", classes)
+    monkeypatch.setattr(kinds, "_by_path", {"cupy": {"ndarray": kinds.CUDA}})
     kinds.kind_of.clear()
     yield
     kinds.kind_of.clear()

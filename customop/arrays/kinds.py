@@ -65,8 +65,6 @@ class ArrayKind:
         scalars too.
     has_device : bool
         Whether arrays fix the device of a call. NumPy scalars go with all devices.
-    classes : tuple of type or str
-        Its classes; ``"module.Class"`` for one that is not imported yet.
     from_numpy : callable or None
         Makes an array of a NumPy array.
     to_numpy : callable or None
@@ -83,7 +81,6 @@ class ArrayKind:
         "_device",
         "_is_at_hand",
         "accepts",
-        "classes",
         "from_numpy",
         "has_data",
         "has_device",
@@ -96,7 +93,7 @@ class ArrayKind:
     def __init__(
         self,
         name: str,
-        *classes: type | str,
+        *,
         has_data: bool = True,
         has_memory: bool = True,
         has_device: bool = True,
@@ -106,7 +103,6 @@ class ArrayKind:
         is_at_hand: Callable[[], bool] = lambda: True,
     ) -> None:
         self.name: str = name
-        self.classes: tuple[type | str, ...] = classes
         self.has_data: bool = has_data
         self.has_memory: bool = has_memory
         self.has_device: bool = has_device
@@ -150,10 +146,9 @@ def _own_device(x: Any) -> str:
     return str(x.device)
 
 
-CPU = ArrayKind("cpu", np.ndarray, from_numpy=np.asarray, to_numpy=np.asarray)
+CPU = ArrayKind("cpu", from_numpy=np.asarray, to_numpy=np.asarray)
 CUDA = ArrayKind(
     "cuda",
-    "cupy.ndarray",
     device=lambda x: f"cuda:{x.device.id}",
     from_numpy=lambda x: sys.modules["cupy"].asarray(x),
     to_numpy=lambda x: x.get(),
@@ -165,7 +160,6 @@ TRACED = ArrayKind("traced", has_data=False, has_memory=False, device=_own_devic
 # The class of every NumPy scalar.
 SCALAR = ArrayKind(
     "numpy scalar",
-    np.generic,
     has_memory=False,
     has_device=False,
     device=lambda _: "cpu",
@@ -175,10 +169,14 @@ SCALAR = ArrayKind(
 _NOT_FOR_KERNELS = (TRACED.name, SCALAR.name)
 _RESERVED = (*_NOT_FOR_KERNELS, FAKE, DEFAULT)
 
-# Name -> kind. A class is of the first kind that names it.
+# Name -> kind.
 _kinds: dict[str, ArrayKind] = {
     kind.name: kind for kind in (SCALAR, CPU, CUDA, FAKE_ARRAY, TRACED)
 }
+# Class -> the first kind that named it.
+_by_class: dict[type, ArrayKind] = {np.generic: SCALAR, np.ndarray: CPU}
+# Module -> name of a class in it -> kind, until the module is imported.
+_by_path: dict[str, dict[str, ArrayKind]] = {"cupy": {"ndarray": CUDA}}
 
 
 # Names of the kinds that accept others.
@@ -212,19 +210,25 @@ def registered_base(cls: type) -> type | None:
 
 
 def _registered(cls: type) -> tuple[type, ArrayKind] | None:
+    if _by_path:
+        _read_paths()
     for base in cls.__mro__:
-        for kind in _kinds.values():
-            if any(base is _find(known) for known in kind.classes):
-                return base, kind
+        kind = _by_class.get(base)
+        if kind is not None:
+            return base, kind
     return None
 
 
-def _find(known: type | str) -> object:
-    """The class itself; for a path, the class if its module is already imported."""
-    if not isinstance(known, str):
-        return known
-    module, _, name = known.rpartition(".")
-    return getattr(sys.modules.get(module), name, None)
+def _read_paths() -> None:
+    """Enter the classes of paths whose modules are imported by now."""
+    for module in [name for name in _by_path if name in sys.modules]:
+        paths = _by_path[module]
+        for name in list(paths):
+            found = getattr(sys.modules[module], name, None)
+            if found is not None:  # the module may be importing still
+                _by_class.setdefault(found, paths.pop(name))
+        if not paths:
+            del _by_path[module]
 
 
 # ---- questions about a value ----
@@ -395,8 +399,11 @@ def _check_class(kind: str, cls_or_path: object) -> None:
 
 def add_array_class(kind: ArrayKind, cls_or_path: type | str) -> None:
     """Enter a class without the checks for users."""
-    if cls_or_path not in kind.classes:
-        kind.classes = (*kind.classes, cls_or_path)
+    if isinstance(cls_or_path, str):
+        module, _, name = cls_or_path.rpartition(".")
+        _by_path.setdefault(module, {}).setdefault(name, kind)
+    else:
+        _by_class.setdefault(cls_or_path, kind)
     kind_of.clear()
 
 
