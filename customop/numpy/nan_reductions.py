@@ -17,6 +17,7 @@ from customop.numpy.arguments import (
     is_inexact,
     is_set,
     reduced_axes,
+    refuse,
 )
 from customop.numpy.checked import require, warn_unless
 from customop.numpy.rules import is_complex
@@ -219,6 +220,8 @@ def _serve_deviation(function: Any, plain: Any, finish: Callable[[Any], Any]) ->
             name = function.__name__
             found = _nan_variance(name, a, axis, dtype, keepdims, where, mean, ddof)
             return finish(found)
+        if plain is np.std and dtype is not None and np.dtype(dtype).kind in "biu":
+            refuse("nanstd", dtype=dtype)
         more = _keywords(keepdims, where=where)
         more = more if mean is NO_VALUE else {**more, "mean": mean}
         return plain(a, axis=axis, dtype=dtype, ddof=ddof, **more)

@@ -129,8 +129,6 @@ def _at(line: Any, n: Any, q: Any, method: _Method, is_weak: bool) -> Any:
     below, last = np.floor(place), np.maximum(n - 1, 0)
     first = np.clip(below, 0, last).astype(np.intp)
     second = np.clip(below + 1, 0, last).astype(np.intp)
-    # Outside of the elements both are the same one.
-    second = np.where(np.less(place, 0), 0, second)
     share = cast(method.share(place - below, place), dtype_of(place))
     if is_weak:
         # The share counts as a number of Python.

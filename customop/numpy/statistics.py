@@ -124,24 +124,24 @@ def root(variance: Any) -> Any:
 def _selected(
     a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: bool, where: Any, mean: Any
 ) -> Any:
-    """The variance of some elements, or about a mean that is given."""
+    """The variance of some elements, about a mean that is given, or in any dtype.
+
+    As in NumPy, sums and quotients have the dtype, and deviations have not.
+    """
     if dtype is None and dtype_of(a).kind in "biu":
         dtype = np.float64
-    wide = np.float32 if dtype is None and dtype_of(a) == np.float16 else dtype
     mask = mask_like(where, tuple(a.shape))
     count = np.sum(mask, axis=axis, dtype=np.intp, keepdims=True)
     warn_unless(np.greater(count, ddof), "Degrees of freedom <= 0 for slice")
+    given: dict[str, Any] = {"axis": axis, "dtype": dtype, "keepdims": True}
     if mean is NO_VALUE:
-        total = np.sum(a, axis=axis, dtype=wide, keepdims=True, where=mask)
-        mean = total / count
-    moved = cast(a, wide) - mean
+        total = np.sum(a, where=mask, **given)
+        mean = cast(total / count, total.dtype)
+    moved = a - mean
     squares = np.real(moved * np.conjugate(moved)) if is_complex(moved) else moved**2
-    total = np.sum(squares, axis=axis, dtype=wide, keepdims=True, where=mask)
+    total = np.sum(squares, where=mask, **given)
     found = cast(total / np.maximum(count - ddof, 0), total.dtype)
-    found = found if keepdims else np.squeeze(found, as_axis(reduced_axes(a, axis)))
-    return (
-        cast(found, np.real(np.ones(1, dtype_of(a))).dtype) if dtype is None else found
-    )
+    return found if keepdims else np.squeeze(found, as_axis(reduced_axes(a, axis)))
 
 
 def _serve_deviation(function: Any, op: Operator[..., Any]) -> None:
@@ -157,16 +157,17 @@ def _serve_deviation(function: Any, op: Operator[..., Any]) -> None:
         mean: Any = NO_VALUE,
         correction: Any = NO_VALUE,
     ) -> Any:
-        # In another dtype the deviations of complex numbers lose a part, or get one.
-        if dtype is not None and (np.dtype(dtype).kind != "f" or is_complex(a)):
-            refuse(op.name, dtype=dtype)
         if correction is not NO_VALUE:
             if ddof != 0:
                 raise ValueError(
                     "ddof and correction can't be provided simultaneously."
                 )
             ddof = correction
-        if where is True and mean is NO_VALUE:
+        if op is std and dtype is not None and np.dtype(dtype).kind in "biu":
+            refuse("std", dtype=dtype)
+        # In another dtype the deviations of complex numbers lose a part, or get one.
+        own = dtype is None or (np.dtype(dtype).kind == "f" and not is_complex(a))
+        if own and where is True and mean is NO_VALUE:
             return op(a, listed_axes(axis), is_set(keepdims), float(ddof), dtype)
         variance = _selected(a, axis, dtype, ddof, is_set(keepdims), where, mean)
         return variance if op is var else root(variance)
