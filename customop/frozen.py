@@ -30,8 +30,10 @@ class Frozen:
 
     def __init_subclass__(cls, compare: Sequence[str] | None = None) -> None:
         hints = cls.__annotations__.items()
-        cls._names = tuple(n for n, hint in hints if "ClassVar" not in str(hint))
-        cls._compared = cls._names if compare is None else tuple(compare)
+        own = tuple(n for n, hint in hints if "ClassVar" not in str(hint))
+        before = getattr(cls, "_compared", ())
+        cls._names = (*getattr(cls, "_names", ()), *own)
+        cls._compared = (*before, *own) if compare is None else tuple(compare)
         cls._key = attrgetter(*cls._compared or cls._names)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

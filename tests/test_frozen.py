@@ -99,3 +99,20 @@ def test_later_calls_when_an_attribute_is_read() -> None:
     assert calls == ["abc"]
     with pytest.raises(AttributeError, match="nothing"):
         _ = made.nothing  # type: ignore[attr-defined]  # wrong
+
+
+class Place(Point):
+    """Has the fields of its base before its own."""
+
+    y: float = 1.0
+
+
+class Origin(Point):
+    """Has no field of its own."""
+
+
+def test_a_class_has_the_fields_of_its_base() -> None:
+    """They are given, shown and compared as its own."""
+    assert repr(Place("a", 2.0, 3.0)) == "Place(name='a', x=2.0, y=3.0)"
+    assert Place("a", 2.0) != Place("a", 3.0)
+    assert Origin("o").replaced(x=0.0) == Origin("o", 0.0)

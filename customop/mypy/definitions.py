@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mypy.errorcodes import ErrorCode
@@ -115,8 +114,8 @@ class Draft:
             pass
         else:
             self._check_overloads(schema)
-            shown = replace(
-                schema, parameters=tuple(map(self._shown, schema.parameters))
+            shown = schema.replaced(
+                parameters=tuple(map(self._shown, schema.parameters))
             )
             kinds = registered_kinds(self._survey, self._function.node, self._name)
             known |= {
@@ -135,7 +134,7 @@ class Draft:
             codes.report(self._api, error, at, codes.SCHEMA)
 
     def _shown(self, p: Parameter) -> Parameter:
-        return replace(p, type=Base("...")) if p.name in self._unsure else p
+        return p.replaced(type=Base("...")) if p.name in self._unsure else p
 
     def _checked(self) -> Schema:
         node = self._function.node
@@ -235,7 +234,7 @@ class Draft:
                 zip(given, schema.parameters, strict=True)
             )
         ]
-        return replace(schema, parameters=tuple(parameters))
+        return schema.replaced(parameters=tuple(parameters))
 
     def _with_default(
         self, index: int, given: inspect.Parameter, found: Parameter
@@ -250,7 +249,7 @@ class Draft:
             )
         alone = [given.replace(default=value)]
         checked = Schema.infer(stand_in(self._function.name, alone, None))
-        return replace(found, default=checked.parameters[0].default)
+        return found.replaced(default=checked.parameters[0].default)
 
     # ---- annotations ----
 

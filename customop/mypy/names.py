@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from functools import cache
+from pathlib import Path
 
 __all__ = ["DEFINING", "HIDDEN", "PACKAGE", "is_ours", "own_name"]
 
@@ -18,6 +19,7 @@ DEFINING = ("custom_op", "define")
 HIDDEN = "-overloaded"
 
 PACKAGE = __name__.partition(".")[0]
+_FOLDER = Path(__file__).parents[1]
 
 
 def is_ours(fullname: str) -> bool:
@@ -27,9 +29,18 @@ def is_ours(fullname: str) -> bool:
 
 def _module_of(fullname: str) -> str:
     module = fullname
-    while module not in sys.modules:
+    while not _is_module(module):
         module = module.rpartition(".")[0]
     return module
+
+
+@cache
+def _is_module(name: str) -> bool:
+    """Whether a module of the package has this name; it need not be imported yet."""
+    if name in sys.modules:
+        return True
+    path = _FOLDER.joinpath(*name.split(".")[1:])
+    return path.is_dir() or path.with_name(f"{path.name}.py").exists()
 
 
 @cache

@@ -7,7 +7,7 @@ type through assignments, imports and mypy's cache.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -84,8 +84,7 @@ class Record:
     @cached_property
     def definition(self) -> Definition:
         """The definition of an operator, for the checks of the run time."""
-        found = Schema.parse(self.plain)
-        schema = _Shown(found.parameters, found.returns, found.is_tuple, self.shown)
+        schema = _Shown(Schema.parse(self.plain), self.shown)
         fn = stand_in(self.name, [])
         return Definition(self.name, fn, schema, frozenset(), "", "")
 
@@ -100,11 +99,14 @@ class Record:
         return frozenset(p.name for p in self.schema.parameters if holds_arrays(p.type))
 
 
-@dataclass(frozen=True)
 class _Shown(Schema):
     """A schema with the text of another one."""
 
     text: str = ""
+
+    def __init__(self, schema: Schema, text: str) -> None:
+        super().__init__(schema.parameters, schema.returns, schema.is_tuple)
+        vars(self)["text"] = text
 
     def __str__(self) -> str:
         return self.text
@@ -113,7 +115,7 @@ class _Shown(Schema):
 def plain(schema: Schema) -> str:
     """A schema that the plugin can read again: without classes and values of defaults."""
     parameters = [_plain_parameter(p) for p in schema.parameters]
-    returns = [replace(r, type=_plain_type(r.type)) for r in schema.returns]
+    returns = [r.replaced(type=_plain_type(r.type)) for r in schema.returns]
     return str(Schema(tuple(parameters), tuple(returns), schema.is_tuple))
 
 

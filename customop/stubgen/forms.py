@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 from customop.core.operator import Operator
@@ -57,7 +56,7 @@ def parameters_of(
 
 def _as_given(p: Parameter, given: inspect.Parameter) -> Parameter:
     default = MISSING if given.default is given.empty else p.default
-    return replace(p, name=given.name, kind=_KINDS[given.kind], default=default)
+    return p.replaced(name=given.name, kind=_KINDS[given.kind], default=default)
 
 
 def marked(
