@@ -2,16 +2,117 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from customop import ShapeError, getitem, register_numpy_function
-from customop.numpy.arguments import as_array, dtype_of
+from customop import (
+    FakeArray,
+    Operator,
+    ShapeError,
+    Tracer,
+    getitem,
+    partials,
+    register_numpy_function,
+    vmap,
+)
+from customop.numpy.arguments import as_array, cast, dtype_of
 from customop.numpy.compare import value_of
-from customop.numpy.rules import is_complex
+from customop.numpy.fakes import device_of
+from customop.numpy.index import scatter_add
+from customop.numpy.rules import is_complex, numpy_operator, sum_of
 
 __all__: list[str] = []
+
+# ---- operator ----
+
+# Real numbers in double precision; outside of the points, the values at the ends.
+interp: Operator[..., Any] = numpy_operator(
+    "interp",
+    "(Array x, Array xp, Array fp) -> Array",
+    lambda x, xp, fp: np.interp(x, xp, fp),
+)
+
+
+@interp.register_fake
+def _(x: Any, xp: Any, fp: Any) -> FakeArray:
+    return FakeArray(x.shape, fp.dtype, device=device_of(x))
+
+
+def _at(a: Any, places: Any) -> Any:
+    """Elements by an array of places, which alone may be traced."""
+    is_traced = isinstance(places, Tracer)
+    return getitem(a, places) if is_traced else np.take(a, places)
+
+
+def _interval(x: Any, xp: Any) -> tuple[Any, Any, Any]:
+    """The interval of each x: its first point, its width, and how far x is in it.
+
+    The last point belongs to the interval to its left. Outside, x is at an end.
+    """
+    first = np.clip(
+        np.searchsorted(xp, x, side="right") - 1, 0, max(xp.shape[0] - 2, 0)
+    )
+    start = _at(xp, first)
+    width = _at(xp, np.minimum(first + 1, xp.shape[0] - 1)) - start
+    is_empty = np.equal(width, 0)
+    part = np.where(
+        is_empty, np.greater(x, start), (x - start) / np.where(is_empty, 1.0, width)
+    )
+    return first, width, np.clip(part, 0.0, 1.0)
+
+
+def _slope(x: Any, xp: Any, fp: Any) -> Any:
+    """The slope of the line at each x, which is 0 outside and where there is no line."""
+    first, width, _ = _interval(x, xp)
+    rise = _at(fp, np.minimum(first + 1, fp.shape[0] - 1)) - _at(fp, first)
+    is_inside = np.greater_equal(x, xp[0]) & np.less_equal(x, xp[-1])
+    has_line = is_inside & np.not_equal(width, 0)
+    return np.where(has_line, rise / np.where(has_line, width, 1.0), 0.0)
+
+
+def _shared(g: Any, shape: Sequence[int], x: Any, xp: Any) -> Any:
+    """Shares of each element of `g` for the two points beside its x."""
+    first, _, part = _interval(x, xp)
+    after = np.minimum(first + 1, shape[0] - 1)
+    shape = list(shape)
+    return scatter_add(g * (1.0 - part), shape, [first]) + scatter_add(
+        g * part, shape, [after]
+    )
+
+
+interp.register_autograd(
+    partials(
+        {
+            "x": lambda g, x, xp, fp: g * _slope(x, xp, fp),
+            "xp": lambda g, x, xp, fp: _shared(-g * _slope(x, xp, fp), xp.shape, x, xp),
+            "fp": (_shared, ["fp_shape", "x", "xp"]),
+        }
+    )
+)
+
+
+@interp.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (x, xp, fp), (tx, txp, tfp) = primals, tangents
+    y = interp(x, xp, fp)
+    parts = [] if tfp is None else [interp(x, xp, tfp)]
+    if tx is not None:
+        parts.append(_slope(x, xp, fp) * tx)
+    if txp is not None:
+        parts.append(-_slope(x, xp, fp) * interp(x, xp, txp))
+    return y, sum_of(parts, y)
+
+
+@interp.register_vmap
+def _(info: Any, in_dims: Any, x: Any, xp: Any, fp: Any) -> Any:
+    if in_dims[1] is None and in_dims[2] is None:
+        return interp(x, xp, fp), in_dims[0]
+    return vmap(_between, in_dims=tuple(in_dims))(x, xp, fp), 0
+
+
+# ---- NumPy's function ----
 
 
 @register_numpy_function(np.interp)
@@ -26,15 +127,17 @@ def _(
     fp = as_array(fp)
     numbers = np.dtype(np.complex128 if is_complex(fp) else np.float64)
     x, xp = (_real(name, v) for name, v in (("x", x), ("xp", xp)))
-    fp = fp.astype(numbers)
+    fp = cast(fp, numbers)
     _check_points(xp, fp)
     if period is not None:
         x, xp, fp = _around(x, xp, fp, _checked_period(period))
-        left = right = None
-    y = _between(x, xp, fp)
-    below, above = fp[0] if left is None else left, fp[-1] if right is None else right
-    y = np.where(np.less(x, xp[0]), _like(below, numbers), y)
-    return np.where(np.greater(x, xp[-1]), _like(above, numbers), y)
+        return interp(x, xp, fp)
+    y = interp(x, xp, fp)
+    if left is not None:
+        y = np.where(np.less(x, xp[0]), _like(left, numbers), y)
+    if right is not None:
+        y = np.where(np.greater(x, xp[-1]), _like(right, numbers), y)
+    return y
 
 
 def _real(name: str, x: Any) -> Any:
@@ -44,7 +147,7 @@ def _real(name: str, x: Any) -> Any:
             f"Cannot cast array data from {dtype_of(x)!r} to dtype('float64') according to"
             f" the rule 'safe': np.interp takes real numbers as {name}"
         )
-    return x.astype(np.float64)
+    return cast(x, np.dtype(np.float64))
 
 
 def _like(value: Any, dtype: Any) -> Any:
@@ -87,32 +190,36 @@ def _around(x: Any, xp: Any, fp: Any, period: Any) -> tuple[Any, Any, Any]:
     return x, wide, np.concatenate([fp[-1:], fp, fp[:1]])
 
 
-def _between(x: Any, xp: Any, fp: Any) -> Any:
-    """The values on the lines between points.
+# ---- rows of points ----
 
-    The line begins at the last point that is not above x, whose value is then exact, and
-    has the slope of the interval to the right of it; at the last point, to the left.
+
+def _between(x: Any, xp: Any, fp: Any) -> Any:
+    """As `interp`, by operators that serve rows of points.
+
+    The line begins at the last point that is not above x, whose value is then exact.
     """
     last = xp.shape[0] - 1
     near = np.clip(np.searchsorted(xp, x, side="right") - 1, 0, last)
-    start, known = getitem(xp, near), getitem(fp, near)
+    start, known = _at(xp, near), _at(fp, near)
     if not last:
         return known + 0.0 * (x - start)
     first = np.minimum(near, last - 1)
-    width = getitem(xp, first + 1) - getitem(xp, first)
-    rise = getitem(fp, first + 1) - getitem(fp, first)
+    width = _at(xp, first + 1) - _at(xp, first)
+    rise = _at(fp, first + 1) - _at(fp, first)
     is_empty = np.equal(width, 0)
     slope = np.where(is_empty, 0.0, rise / np.where(is_empty, 1.0, width))
     y = slope * (x - start) + known
-    return _finite(y, x, (slope, near, first, last), xp, fp)
+    y = _finite(y, x, (slope, near, first, last), xp, fp)
+    y = np.where(np.less(x, xp[0]), fp[0], y)
+    return np.where(np.greater(x, xp[-1]), fp[-1], y)
 
 
 def _finite(y: Any, x: Any, line: Any, xp: Any, fp: Any) -> Any:
     """What NumPy gives in place of a nan that infinite values make."""
     slope, near, first, last = line
-    known, end = getitem(fp, near), getitem(fp, first + 1)
-    other = slope * (x - getitem(xp, first + 1)) + end
+    known, end = _at(fp, near), _at(fp, first + 1)
+    other = slope * (x - _at(xp, first + 1)) + end
     other = np.where(np.isnan(other) & np.equal(known, end), known, other)
-    is_point = np.equal(x, getitem(xp, near)) | np.equal(near, last)
+    is_point = np.equal(x, _at(xp, near)) | np.equal(near, last)
     other = np.where(is_point, known, other)
     return np.where(np.isnan(y) & np.logical_not(np.isnan(x)), other, y)
