@@ -151,6 +151,7 @@ choice_number: Operator[..., Any] = numpy_operator(
     "(Array x, int count, str mode) -> Array",
     _numbered,
     tags=Tag.pointwise,
+    device_types=("cpu", "cuda"),
 )
 no_gradient(choice_number)
 

@@ -73,11 +73,13 @@ bincount: Operator[..., Any] = numpy_operator(
     "bincount",
     "(Array x, int length) -> Array",
     lambda x, length: _binned(x, None, length),
+    device_types=("cpu", "cuda"),
 )
 bin_sum: Operator[..., Any] = numpy_operator(
     "bin_sum",
     "(Array weights, Array x, int length) -> Array",
     lambda weights, x, length: _binned(x, weights, length),
+    device_types=("cpu", "cuda"),
 )
 no_gradient(bincount)
 
@@ -182,7 +184,10 @@ def _digitized(x: Any, bins: Any, right: bool) -> Any:
 
 # Leading axes of `bins` are the first ones of `x`.
 digitize: Operator[..., Any] = numpy_operator(
-    "digitize", "(Array x, Array bins, bool right) -> Array", _digitized
+    "digitize",
+    "(Array x, Array bins, bool right) -> Array",
+    _digitized,
+    device_types=("cpu", "cuda"),
 )
 no_gradient(digitize)
 
@@ -240,7 +245,10 @@ def _checked(edges: Any, is_made: bool) -> Any:
 
 # The identity, which raises for edges that are not in order.
 checked_edges: Operator[..., Any] = numpy_operator(
-    "checked_edges", "(Array edges, bool is_made) -> Array", _checked
+    "checked_edges",
+    "(Array edges, bool is_made) -> Array",
+    _checked,
+    device_types=("cpu", "cuda"),
 )
 checked_edges.register_fake(lambda edges, is_made: fake_like(edges))
 

@@ -32,6 +32,7 @@ interp: Operator[..., Any] = numpy_operator(
     "interp",
     "(Array x, Array xp, Array fp) -> Array",
     lambda x, xp, fp: np.interp(x, xp, fp),
+    device_types=("cpu", "cuda"),
 )
 
 

@@ -290,7 +290,10 @@ def _root_dtype(dtype: Any) -> Any:
 
 
 roots: Operator[..., Any] = numpy_operator(
-    "roots", "(Array p, int skipped) -> Array", _roots
+    "roots",
+    "(Array p, int skipped) -> Array",
+    _roots,
+    device_types=("cpu", "cuda"),
 )
 
 
