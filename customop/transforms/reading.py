@@ -38,7 +38,7 @@ def call_reading(
     """
     swaps: _Swaps = []
     given = [v if i in at else _unwritten(v, swaps) for i, v in enumerate(followed)]
-    named = {key: _unwritten(v, swaps) for key, v in kwargs.items()}
+    named = {key: _unwritten(v, swaps) for key, v in kwargs.items()} if kwargs else {}
     try:
         return fn(*given, **named)
     except ValueError as error:
@@ -48,7 +48,8 @@ def call_reading(
         explain_read_only(error, describe(), names, way)
         raise
     finally:
-        _put_back(swaps)
+        if swaps:
+            _put_back(swaps)
 
 
 def _names(given: Mapping[str, Any], plain: Iterable[Any]) -> list[str]:
@@ -73,11 +74,15 @@ def _unwritten(value: Any, swaps: _Swaps) -> Any:
     """
     if isinstance(value, np.ndarray):
         return read_only(value)
+    if isinstance(value, float | int):
+        return value
     if type(value) is tuple:
         return tuple([_unwritten(v, swaps) for v in value])
     if type(value) is list or type(value) is dict:
         swapped = {}
         for key, item in [*_items(value)]:
+            if isinstance(item, np.ndarray) and not item.flags.writeable:
+                continue  # of an outer transform, say
             view = _unwritten(item, swaps)
             if view is not item:
                 swapped[id(view)] = view, item
@@ -89,7 +94,7 @@ def _unwritten(value: Any, swaps: _Swaps) -> Any:
 
 def read_only(array: Any) -> Any:
     """A view of an array that can only be read; other values as they are."""
-    if not isinstance(array, np.ndarray) or not array.flags.writeable:
+    if not isinstance(array, np.ndarray):
         return array
     view = array.view()
     view.setflags(write=False)
