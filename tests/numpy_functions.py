@@ -38,7 +38,26 @@ its own operator, by other operators, or not, with the reason.
 
 {lists}## Functions that have no operator
 
-{refused}## Where values decide
+{refused}## Ufuncs
+
+Every ufunc takes `dtype=`, `signature=`, `casting=` and `order=`, and has its methods `reduce`,
+`accumulate`, `reduceat`, `outer` and `at`, with derivatives of every order. Reductions take
+`where=` and `initial=`; NumPy looks for traced values in the array, not in `initial`.
+
+`where=` of a ufunc itself needs `out=`, since NumPy leaves the other elements without a value.
+There the ufunc is not computed, so it neither warns nor disturbs the gradient:
+
+```pycon
+>>> import numpy as np, customop as co
+>>> def entropy(p):
+...     logs = np.zeros_like(p)
+...     np.log(p, where=p > 0, out=logs)
+...     return -np.sum(p * logs)
+>>> co.grad(entropy)(np.array([0.5, 0.0, 0.5]))
+array([-0.30685282,  0.        , -0.30685282])
+```
+
+## Where values decide
 
 Some functions of NumPy look at the values to choose a shape or a dtype. Under `grad` and `jvp`
 the values are known, and the results are NumPy's. Under `vmap` and for fake arrays they are not:
@@ -53,11 +72,13 @@ the values are known, and the results are NumPy's. Under `vmap` and for fake arr
 - `np.emath.sqrt(x)` needs a complex `x`, and `np.piecewise` refuses functions: write
   `np.where(condition, f(x), g(x))`.
 
-Derivatives where there is a choice: `np.unique` gives the gradient of equal elements to the
-first one, and sorting and `np.partition` keep their order. `np.interp` has at a point of `xp` the
-slope to its right, and at the last one that to its left. Counts of a histogram have none; sums of
-weights and the edges that NumPy finds do. A double root has none: its derivative is infinite or
-nan.
+Derivatives where there is a choice: equal extremes of `np.max` and `np.fmax.reduce` share the
+gradient evenly. `np.std` of a constant and `np.hypot.reduce` of zeros have the derivative 0. A
+quantile has a derivative by the two elements beside it, and by `q` their difference.
+`np.unique` gives the gradient of equal elements to the first one, and sorting and
+`np.partition` keep their order. `np.interp` has at a point of `xp` the slope to its right, and
+at the last one that to its left. Counts of a histogram have none; sums of weights and the edges
+that NumPy finds do. A double root has none: its derivative is infinite or nan.
 
 Some functions never ask arrays what to do, so they cannot be served:
 
