@@ -27,6 +27,7 @@ from customop.numpy.fakes import device_of
 from customop.numpy.matrices import (
     adjoint,
     check_matrices,
+    check_square,
     column,
     conj,
     from_triangle,
@@ -39,6 +40,7 @@ from customop.numpy.matrices import (
 )
 from customop.numpy.rules import batch_first, fit, is_complex, padded_rows
 from customop.numpy.singular import svdvals
+from customop.numpy.solve import inv
 
 __all__: list[str] = []
 
@@ -330,14 +332,19 @@ def _(x: Any, p: Any = None) -> Any:
             f"np.linalg.cond of no elements: an array of shape {tuple(x.shape)}",
             do="give matrices that are not empty",
         )
-    if p is None or p in (2, -2):
-        s = np.linalg.svd(x, compute_uv=False)
-        ends = (s[..., -1], s[..., 0])
-        found = ends[0] / ends[1] if p == -2 else ends[1] / ends[0]
-    else:
-        inverse = np.linalg.inv(x)
-        found = np.linalg.norm(x, p, (-2, -1)) * np.linalg.norm(inverse, p, (-2, -1))
+    # As in NumPy, a singular matrix gives inf without a warning.
+    with np.errstate(all="ignore"):
+        found = _condition(x, p)
     has_nan = np.any(np.isnan(x), axis=(-2, -1))
     return np.where(
         np.logical_and(np.isnan(found), np.logical_not(has_nan)), np.inf, found
     )
+
+
+def _condition(x: Any, p: Any) -> Any:
+    if p is None or p in (2, -2):
+        s = np.linalg.svd(x, compute_uv=False)
+        return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
+    check_square("cond", x.shape)
+    inverse = inv(x, True)
+    return np.linalg.norm(x, p, (-2, -1)) * np.linalg.norm(inverse, p, (-2, -1))

@@ -33,21 +33,31 @@ from customop.numpy.matrices import (
 )
 from customop.numpy.rules import batch_first, fit, padded_rows
 
-__all__: list[str] = []
+__all__ = ["inv"]
 
 # ---- inv ----
 
 
-@custom_op("np::inv", mutates_args=(), schema="(Array a) -> Array")
-def inv(a: Any) -> Any:
-    return np.linalg.inv(a)
+@custom_op(
+    "np::inv", mutates_args=(), schema="(Array a, bool nan_if_singular=False) -> Array"
+)
+def inv(a: Any, nan_if_singular: bool = False) -> Any:
+    """The inverses of matrices; of a singular one nan, or NumPy's LinAlgError."""
+    try:
+        return np.linalg.inv(a)
+    except np.linalg.LinAlgError:
+        if not nan_if_singular:
+            raise
+    if a.ndim == 2:
+        return np.full_like(a, np.nan, dtype=linalg_dtype(a))
+    return np.stack([inv(part, True) for part in a])
 
 
-register_numpy_function(np.linalg.inv, inv)
+register_numpy_function(np.linalg.inv, lambda a: inv(a))
 
 
 @inv.register_fake
-def _(a: Any) -> FakeArray:
+def _(a: Any, nan_if_singular: bool) -> FakeArray:
     check_square("inv", a.shape)
     return stack_of(a, a.shape[-2:], linalg_dtype(a))
 

@@ -74,7 +74,7 @@ def test_gradient_of_det_is_the_cofactors(x: Any) -> None:
     """Also of singular matrices, up to the second derivative."""
     cofactors = np.zeros((3, 3))
     for i, j in np.ndindex(3, 3):
-        minor = np.delete(np.delete(x, i, 0), j, 1)
+        minor: Any = np.delete(np.delete(x, i, 0), j, 1)
         cofactors[i, j] = (-1) ** (i + j) * (
             minor[0, 0] * minor[1, 1] - minor[0, 1] * minor[1, 0]
         )
@@ -312,10 +312,15 @@ def test_a_cutoff_of_larger_singular_values_is_refused() -> None:
 
 
 def test_condition_of_singular_matrices() -> None:
-    """It is inf by singular values, as in NumPy, and a batch has one number each."""
+    """It is inf, as in NumPy, and a batch has one number each."""
     stack = np.stack([np.diag([2.0, 0.0]), np.diag([2.0, 1.0])])
-    with np.errstate(divide="ignore"):
-        assert_array_equal(co.vmap(np.linalg.cond)(stack), np.linalg.cond(stack))
+    for p in (None, -2, 1, "fro", np.inf):
+        fn = lambda x, p=p: np.linalg.cond(x, p)
+        assert_array_equal(co.vmap(fn)(stack), np.linalg.cond(stack, p))
+        for out in seen(fn, stack)[:1]:
+            assert out.shape == (2,)
+        grad = co.grad(lambda x, p=p: np.linalg.cond(x, p))(stack[1])
+        assert np.isfinite(grad).all()
 
 
 # ---- einsum ----
