@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from customop.frozen import Frozen
+from customop.frozen import Frozen, cached
 from customop.later import later
 
 
@@ -116,3 +116,26 @@ def test_a_class_has_the_fields_of_its_base() -> None:
     assert repr(Place("a", 2.0, 3.0)) == "Place(name='a', x=2.0, y=3.0)"
     assert Place("a", 2.0) != Place("a", 3.0)
     assert Origin("o").replaced(x=0.0) == Origin("o", 0.0)
+
+
+class Circle(Frozen):
+    """A property that is worked out once."""
+
+    radius: float
+
+    @cached
+    def area(self) -> float:
+        """Three times the square of the radius."""
+        seen.append(self.radius)
+        return 3 * self.radius**2
+
+
+seen: list[float] = []
+
+
+def test_cached() -> None:
+    """It does not count as a field, and has the text of its function."""
+    circle = Circle(2.0)
+    assert [circle.area, circle.area, seen] == [12.0, 12.0, [2.0]]
+    assert circle == Circle(2.0)
+    assert Circle.area.__doc__ == "Three times the square of the radius."

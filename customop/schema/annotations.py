@@ -86,6 +86,7 @@ Device: TypeAlias = Annotated[str, _Meaning("device")]
 # ---- annotation -> schema type: one row, one line ----
 _ANNOTATIONS: dict[Any, SchemaType] = {
     Array: ARRAY,
+    np.ndarray: ARRAY,
     int: Base("int"),
     float: Base("float"),
     bool: Base("bool"),
@@ -170,12 +171,13 @@ def _lookup(annotation: Any) -> SchemaType | None:
         known = _ANNOTATIONS.get(annotation)
     except TypeError:  # an unhashable annotation, such as Annotated[int, []]
         return None
+    if known is not None:
+        return known
     if _is_generator(annotation):
         return GENERATOR
-    if known is None and is_array_class(annotation):
-        # A NumPy scalar can be passed for an array, but is not a class of arrays.
-        return None if issubclass(annotation, np.generic) else ARRAY
-    return known
+    if is_array_class(annotation) and not issubclass(annotation, np.generic):
+        return ARRAY  # a NumPy scalar can be passed, but is not a class of arrays
+    return None
 
 
 def _is_generator(annotation: Any) -> bool:
@@ -358,6 +360,8 @@ def _fields_within(cls: type, names: _Names) -> ClassFields:
 
 def _look_into(hint: Any, names: _Names, within: tuple[type, ...]) -> None:
     """Register the classes in an annotation while the names around them are known."""
+    if type(hint) is type and hint in _ANNOTATIONS:
+        return
     if is_config_class(hint):
         class_type(hint, names, within)
     for item in typing.get_args(hint):

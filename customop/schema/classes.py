@@ -6,13 +6,12 @@ import enum
 import inspect
 import typing
 from collections.abc import Hashable, Mapping, Sequence
-from functools import cached_property
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from customop.arrays.pytree import register_node
-from customop.frozen import Frozen
+from customop.frozen import Frozen, cached
 from customop.later import later
 
 __all__ = [
@@ -47,7 +46,7 @@ class ClassFields(Frozen, compare=()):
     by_call: tuple[str, ...] | None = None
     is_frozen: bool = True
 
-    @cached_property
+    @cached
     def is_dict(self) -> bool:
         """Whether objects are plain dicts: those of a TypedDict."""
         return _is_typed_dict(self.cls)

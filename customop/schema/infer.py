@@ -232,6 +232,8 @@ def hints_of(
 
 def _has_text(hint: Any) -> bool:
     """Whether a hint is a string or holds one that must be evaluated."""
+    if type(hint) is type:
+        return False
     if isinstance(hint, str | typing.ForwardRef):
         return True
     origin = typing.get_origin(hint)

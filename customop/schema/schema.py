@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from types import FrameType
 from typing import Any, TypeVar
 
 from customop.errors import ArgumentError, CustomOpError, SchemaError, ShapeError, shown
-from customop.frozen import Frozen
+from customop.frozen import Frozen, cached
 from customop.schema.coerce import coerce, exact_test, remedy
 from customop.schema.fit import Mismatch
 from customop.schema.infer import infer
@@ -88,24 +88,24 @@ class Schema(Frozen):
     ) -> None:
         super().__init__(parameters, returns, is_tuple)
 
-    @cached_property
+    @cached
     def positional(self) -> tuple[Parameter, ...]:
         """Parameters that can be passed by position."""
         return tuple(p for p in self.parameters if p.kind != KEYWORD_ONLY)
 
-    @cached_property
+    @cached
     def keyword_only(self) -> tuple[Parameter, ...]:
         """Parameters that can only be passed by name."""
         return tuple(p for p in self.parameters if p.kind == KEYWORD_ONLY)
 
-    @cached_property
+    @cached
     def array_slots(self) -> tuple[int, ...]:
         """Positions of the parameters that are one array each."""
         return tuple(
             i for i, p in enumerate(self.parameters) if is_single_array(p.type)
         )
 
-    @cached_property
+    @cached
     def nested_slots(self) -> tuple[int, ...]:
         """Positions of the parameters with arrays inside lists, dicts or objects."""
         return tuple(
@@ -114,13 +114,13 @@ class Schema(Frozen):
             if holds_arrays(p.type) and not is_single_array(p.type)
         )
 
-    @cached_property
+    @cached
     def has_shapes(self) -> bool:
         """Whether a type says something about the shape or the elements of an array."""
         types = [*[p.type for p in self.parameters], *[r.type for r in self.returns]]
         return any(map(has_shape, types))
 
-    @cached_property
+    @cached
     def least_sizes(self) -> dict[str, int]:
         """Names in the shapes of parameters, each with the least length that it can have.
 
@@ -128,7 +128,7 @@ class Schema(Frozen):
         """
         return least_sizes([s for p in self.parameters for s in shapes_in(p.type)])
 
-    @cached_property
+    @cached
     def loop_names(self) -> tuple[str, ...]:
         """Names such as ``*batch`` in the shapes of parameters; empty for ``...``."""
         shapes = [s for p in self.parameters for s in shapes_in(p.type)]
@@ -199,12 +199,12 @@ class Schema(Frozen):
             )
         return lengths
 
-    @cached_property
+    @cached
     def written(self) -> tuple[str, ...]:
         """Names of the parameters that the operator writes."""
         return tuple(p.name for p in self.parameters if p.is_written)
 
-    @cached_property
+    @cached
     def single_return(self) -> bool:
         """Whether the result is one array."""
         return (
@@ -213,7 +213,7 @@ class Schema(Frozen):
             and is_array_type(self.returns[0].type)
         )
 
-    @cached_property
+    @cached
     def device_slot(self) -> int | None:
         """Position of the parameter that names the device, if there is one."""
         for i, p in enumerate(self.parameters):
@@ -221,7 +221,7 @@ class Schema(Frozen):
                 return i
         return None
 
-    @cached_property
+    @cached
     def keyword_names(self) -> tuple[str, ...]:
         """Names of the parameters that can only be passed by name."""
         return tuple(p.name for p in self.keyword_only)

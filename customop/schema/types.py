@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
-from customop.frozen import Frozen
+from customop.frozen import Frozen, cached
 from customop.later import later
 from customop.schema.classes import ClassFields
 from customop.shapes.notation import Shape
@@ -170,7 +169,7 @@ class ClassOf(Frozen, compare=("name",)):
         """The class."""
         return self.fields.cls
 
-    @cached_property
+    @cached
     def is_enum(self) -> bool:
         """Whether objects are members of an Enum."""
         return issubclass(self.cls, enum.Enum)
@@ -194,6 +193,8 @@ SCALAR: Final = Base("Scalar")
 
 # A tuple: `Maybe | ListOf | DictOf` in a check is built anew each time.
 _WITH_ITEM = (Maybe, ListOf, DictOf)
+# Types without parts.
+_SINGLE = frozenset({Base, ArrayType, Choice})
 
 
 def parts(declared: SchemaType) -> Iterator[SchemaType]:
@@ -211,6 +212,8 @@ def parts(declared: SchemaType) -> Iterator[SchemaType]:
 
 def is_too_deep(declared: SchemaType) -> bool:
     """Whether the parts of a type are nested too deeply for a walk over them."""
+    if type(declared) in _SINGLE:
+        return False
     level: list[SchemaType] = [declared]
     for _ in range(_DEEPEST):
         level = [item for each in level for item in _items(each)]
@@ -229,6 +232,8 @@ def _items(declared: SchemaType) -> Iterable[SchemaType]:
 
 def holds_arrays(declared: SchemaType) -> bool:
     """Whether a value of this type can be or hold an array."""
+    if type(declared) in _SINGLE:
+        return type(declared) is ArrayType
     return any(isinstance(part, ArrayType) for part in parts(declared))
 
 
