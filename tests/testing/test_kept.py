@@ -108,6 +108,24 @@ def _check(op: Any, *args: Any) -> list[str]:
     return opcheck(op, given, test_utils=_CHECKS, raise_exception=False).failed
 
 
+@pytest.mark.parametrize("way", ["formula", "partials"])
+def test_rules_of_an_operator_are_within_its_reach(
+    way: str, forks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    op = _operator(with_default)
+    if way == "formula":
+        op.register_autograd(lambda ctx, g: (g * FACTOR, None, None))
+    else:
+        op.register_autograd(co.partials({"x": lambda x, k, m: FACTOR}))
+    op.register_vmap(lambda info, dims, x, k, *, m: (op(x, k, m=m), dims[0]))
+    _check(op)
+    _check(op)
+    assert len(forks) == 1
+    monkeypatch.setitem(globals(), "FACTOR", 3.0)
+    _check(op)
+    assert len(forks) == 2
+
+
 def test_later_calls_share_a_child(forks: list[int]) -> None:
     """Also those of other operators, and on other arrays."""
     first, second = _operator(scaled), _operator(through_a_function)

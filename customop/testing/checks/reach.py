@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
@@ -18,6 +17,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from customop.core.grad_rules import GradRule
 from customop.core.operator import Operator
 
 __all__ = ["Reach", "reach_of"]
@@ -88,8 +88,6 @@ def _inside(value: Any) -> _Reads | None:
     for classes, reads in _READS:
         if isinstance(value, classes):
             return reads(value)
-    if dataclasses.is_dataclass(value) and _lasts(type(value).__module__):
-        return _of_attributes(value, *(f.name for f in dataclasses.fields(value)))
     return iter(()) if _is_lasting(value) else None
 
 
@@ -123,6 +121,18 @@ def _is_lasting(value: Any) -> bool:
 def _of_operator(op: Operator[..., Any]) -> _Reads:
     # Its table is compared as a whole.
     return _of_items(row.fn for row in op.rows.values() if op.namespace != "np")
+
+
+def _of_rule(rule: GradRule) -> _Reads:
+    """The functions of an autograd rule, one by one or by the names of arguments."""
+    slots = [getattr(cls, "__slots__", ()) for cls in type(rule).__mro__]
+    names = [*vars(rule)] if hasattr(rule, "__dict__") else []
+    for name in (*names, *(n for found in slots for n in found)):
+        value = getattr(rule, name, None)
+        if isinstance(value, dict):
+            yield from (partial(value.get, key) for key in value)
+        else:
+            yield partial(getattr, rule, name, None)
 
 
 def _of_partial(value: partial[Any]) -> _Reads:
@@ -188,6 +198,7 @@ _READS: Final[tuple[tuple[Any, Callable[[Any], _Reads]], ...]] = (
     (FunctionType, _of_function),
     (type, _of_class),
     (Operator, _of_operator),
+    (GradRule, _of_rule),
     (partial, _of_partial),
     (tuple | frozenset, _of_items),
     (MethodType, lambda value: _of_attributes(value, "__func__", "__self__")),
