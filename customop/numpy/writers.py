@@ -177,8 +177,6 @@ def _at_name(ufunc: np.ufunc) -> str:
 
 
 def _register_at(ufunc: np.ufunc) -> None:
-    change = _sums if ufunc in (np.add, np.subtract) else _in_turns
-
     def at(a: Any, indices: Any, *operands: Any) -> None:
         name = _at_name(ufunc)
         _check_box(name, a)
@@ -186,12 +184,12 @@ def _register_at(ufunc: np.ufunc) -> None:
         view = a if all(e == ALL for e in entries) else slice_(a, entries)
         if not arrays:
             # A view: each place is there once.
-            new = ufunc(a[indices], *operands)
-            _check_cast(new, a, "same_kind")
-            a[indices] = new
+            a[indices] = ufunc(a[indices], *operands)
             return
         sample = ufunc(np.ones(1, a.dtype), *[_one_of(v) for v in operands])
-        _check_cast(sample, a, "same_kind")
+        # NumPy casts after each turn, to any dtype.
+        adds = ufunc in (np.add, np.subtract) and sample.dtype == a.dtype
+        change = _sums if adds else _in_turns
         values = None
         if operands:
             given = as_array(operands[0])

@@ -228,3 +228,23 @@ def test_buffers_take_traced_values(name: str) -> None:
     )
     np.testing.assert_allclose(co.vmap(fn)(np.stack([M, V * M]))[1], fn(V * M))
     assert co.eval_shape(fn, M).shape == (3, 3)
+
+
+AT = ["add", "divide", "sqrt", "equal", "power", "copysign", "ldexp", "logaddexp"]
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i8", "?", "f4"])
+@pytest.mark.parametrize("name", AT)
+def test_at_of_any_ufunc(name: str, dtype: str) -> None:
+    """Each turn is cast to the dtype of the array, whatever that loses, as in NumPy."""
+    ufunc, places = getattr(np, name), [0, 2, 0]
+
+    def fn(x: Any) -> Any:
+        y = x.copy()
+        ufunc.at(y, places, *[2 if name == "ldexp" else 1.5] * (ufunc.nin - 1))
+        return y
+
+    x = np.array([3, 1, 4]).astype(dtype)
+    with np.errstate(all="ignore"):
+        found = co.vmap(fn)(x[None])[0]
+        np.testing.assert_array_equal(found, fn(x), strict=True)

@@ -319,11 +319,13 @@ VALUES: Table = {
         "  do: call it outside of the transform, and pass numbers that are made of the text",
     ),
     "function without an operator on a fake array": (
-        lambda: np.roots(G),
+        lambda: np.frompyfunc(abs, 1, 1)(G),
         co.MissingRuleError,
         NotImplementedError,
-        "np.roots has no operator, so it cannot see traced or fake arrays\n"
-        "  do: wrap it with custom_op, then register_numpy_function(np.roots, op); or pass stop_gradient(x) to use the value alone",
+        "the ufunc abs (vectorized) has no operator, so it cannot see traced or fake"
+        " arrays\n"
+        "  do: wrap it with custom_op, then register_numpy_function(ufunc, op); or pass"
+        " stop_gradient(x) to use the value alone",
     ),
     "ufunc method without an operator": (
         lambda: graded(np.frompyfunc(max, 2, 1).accumulate),
