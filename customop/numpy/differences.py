@@ -28,6 +28,7 @@ from customop.numpy.arguments import (
     shape_of,
     warn_user,
 )
+from customop.numpy.create import array_like
 from customop.numpy.fakes import device_of, keep_order, result_dtype
 from customop.numpy.rules import (
     batch_first,
@@ -111,7 +112,7 @@ def _ends(x: Any, a: Any, axis: int) -> Any:
     """What is put before or after an array; a single value is repeated along the rest."""
     if x is NO_VALUE:
         return None
-    x = as_array(x)
+    x = array_like(x, a)
     if x.ndim:
         return x
     return np.broadcast_to(x, [1 if i == axis else n for i, n in enumerate(a.shape)])
@@ -122,16 +123,16 @@ def _(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     line = np.reshape(as_array(ary), (-1,))
     steps = line[1:] - line[:-1]
     parts = [
-        None if x is None else _fitting(name, x, dtype_of(line))
+        None if x is None else _fitting(name, x, line)
         for name, x in (("to_begin", to_begin), ("to_end", to_end))
     ]
     joined = [x for x in (parts[0], steps, parts[1]) if x is not None]
     return np.concatenate(joined) if len(joined) > 1 else steps
 
 
-def _fitting(name: str, x: Any, dtype: Any) -> Any:
-    """Ends of differences, in their dtype."""
-    x = as_array(x)
+def _fitting(name: str, x: Any, line: Any) -> Any:
+    """Ends of differences, in the dtype of the numbers."""
+    x, dtype = array_like(x, line), dtype_of(line)
     if not np.can_cast(dtype_of(x), dtype, casting="same_kind"):
         raise ArgumentError(
             f"np.ediff1d: dtype of `{name}` must be compatible with input `ary` under the"

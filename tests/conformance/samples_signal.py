@@ -70,7 +70,7 @@ def _diffs() -> list[Sample]:
         "too-many": (_LINE, {"n": 7}),
         "zero": (_LINE, {"n": 0}),
         "ordered": (_ORDERED, {"axis": 1}),
-        "ends": (_GRID, {"prepend": 0.0, "append": np.ones((2, 3, 2))}),
+        "ends": (_GRID, {"prepend": 0.0, "append": 2}),
         "empty": (np.ones((0, 3)), {}),
         "empty-axis": (np.ones((0, 3)), {"axis": 0}),
     }
@@ -83,10 +83,10 @@ def _diffs() -> list[Sample]:
         Sample("diff-mask", np.diff, (_WHOLE > 2,)),
         Sample("diff-whole", np.diff, (_WHOLE.astype(np.uint8),)),
         Sample(
-            "diff-traced-end",
-            lambda x, end: np.diff(x, append=end),
-            (_GRID, _real()),
-            diff=(0, 1),
+            "diff-traced-ends",
+            lambda x, first, end: np.diff(x + 0 * end, 1, -1, first, end),
+            (_GRID, _real(2, 3, 2), _real()),
+            diff=(0, 1, 2),
         ),
         Sample("ediff1d", np.ediff1d, (_GRID,), diff=(0,)),
         Sample("ediff1d-ends", np.ediff1d, (_GRID, _real(2), _real()), diff=(0, 1, 2)),
@@ -210,8 +210,8 @@ def _numbers() -> list[Sample]:
         Sample("nan_to_num-finite", np.nan_to_num, (_GRID,), diff=(0,)),
         Sample(
             "nan_to_num-values",
-            _with(np.nan_to_num, nan=1, posinf=2.5, neginf=_LINE),
-            (_BAD,),
+            lambda x, low: np.nan_to_num(x + 0 * low, True, 1, 2.5, low),
+            (_BAD, _LINE),
         ),
         Sample(
             "nan_to_num-complex",
