@@ -180,7 +180,11 @@ def scaled_fwd(x: F64, k: float = 2.0) -> tuple[F64, float]:
     return x * k, k
 
 
-scaled.defvjp(scaled_fwd, lambda k, g: (g * k, None))
+def scaled_bwd(k: float, g: F64) -> tuple[F64, None]:
+    return g * k, None
+
+
+scaled.defvjp(scaled_fwd, scaled_bwd)
 
 
 @co.custom_jvp
