@@ -15,7 +15,7 @@ from customop.errors import VmapError
 from customop.transforms.reach import within_reach
 from customop.transforms.runs import Subject, is_watched, report
 
-__all__ = ["restored", "sources", "states_of", "watched"]
+__all__ = ["restored", "set_states", "sources", "states_of", "watched"]
 
 
 def watched(fn: Callable[..., Any], subject: Subject, name: str) -> Callable[..., Any]:
@@ -69,11 +69,11 @@ def _raw_state(source: Any) -> Any:
 def restored(states: Sequence[tuple[Any, Any]]) -> Iterator[None]:
     """Draw again from the states of some generators; after it they are as before."""
     before = states_of([source for source, _ in states])
-    _set_states(states)
+    set_states(states)
     try:
         yield
     finally:
-        _set_states(before)
+        set_states(before)
 
 
 def states_of(found: Sequence[Any]) -> list[tuple[Any, Any]]:
@@ -81,7 +81,8 @@ def states_of(found: Sequence[Any]) -> list[tuple[Any, Any]]:
     return [(source, copy.deepcopy(_raw_state(source))) for source in found]
 
 
-def _set_states(states: Sequence[tuple[Any, Any]]) -> None:
+def set_states(states: Sequence[tuple[Any, Any]]) -> None:
+    """Set generators to states from `states_of`."""
     for source, state in states:
         if hasattr(source, "set_state"):  # np.random, or a RandomState
             source.set_state(state)

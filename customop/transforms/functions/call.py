@@ -131,6 +131,16 @@ class FunctionCall(ABC):
     ) -> FunctionCall:
         """The same for a batch, whose outputs have the axis of the batch in front."""
 
+    def opened(
+        self, error: GradientError, top: Interpreter, given: Arrays, inputs: Arrays
+    ) -> tuple[FunctionCall, Arrays] | None:
+        """A call that takes values from outside too, and all its inputs; None for none.
+
+        `given` are the inputs, and `inputs` those below the transform `top`, under which
+        the error was raised.
+        """
+        return None
+
 
 # ---- who handles a call ----
 
@@ -166,22 +176,36 @@ def _is_stopped(top: Interpreter) -> bool:
 
 
 def check_closed(fn: FunctionCall, top: Interpreter, values: Arrays) -> None:
-    """Raise for values that depend on a traced value that is not an argument."""
-    for value in values:
-        if any(found is top for found in _interpreters(value)):
-            raise _not_closed(fn, top)
+    """Raise for values that depend on one of this transform that is not an argument."""
+    if any(found is top for v in values for found in _interpreters(v)):
+        raise _not_closed(fn, top)
 
 
-def _not_closed(fn: FunctionCall, top: Interpreter) -> GradientError:
-    return fn.table.error(
+def _check_below(fn: FunctionCall, top: Interpreter, values: Arrays) -> None:
+    """Raise for results that are not of lower levels, as the arguments are."""
+    intruder = _intruder(top, values)
+    if intruder is not None:
+        raise _not_closed(fn, intruder)
+
+
+def _intruder(top: Interpreter, values: Arrays) -> Interpreter | None:
+    """A transform of this level or above it that a value depends on."""
+    found: Interpreter | None = highest(None, values)
+    return found if found is not None and found.level >= top.level else None
+
+
+def _not_closed(fn: FunctionCall, intruder: Interpreter) -> GradientError:
+    error: Any = fn.table.error(
         GradientError,
-        f" uses a value of {top.describe()} that is not among its arguments, so its"
+        f" uses a value of {intruder.describe()} that is not among its arguments, so its"
         " derivative would be lost",
-        top.where(),
+        intruder.where(),
         f"defined at {fn.table.definition.place}",
         do="pass the value as an argument",
         parameter=None,
     )
+    error.intruder = intruder
+    return error  # type: ignore[no-any-return]  # with one attribute more
 
 
 def _interpreters(value: Any) -> Iterator[Interpreter]:
@@ -253,8 +277,14 @@ def _plan(
     if not call.edges:
         return [interpreter.constant(v) for v in enter(fn, inputs)]
     tracked = {path[0] for _, path, _ in call.edges}
-    found = fn.forward(inputs, [i in tracked for i in range(len(inputs))])
-    check_closed(fn, interpreter, [*found.outputs, *found.saved])
+    try:
+        found = fn.forward(inputs, [i in tracked for i in range(len(inputs))])
+        _check_below(fn, interpreter, [*found.outputs, *found.saved])
+    except GradientError as error:
+        opened = fn.opened(error, interpreter, args[0], inputs)
+        if opened is None:
+            raise
+        return enter(*opened)
     node: Any = call.node()
     node.node_op, node.node_rule = op, op.rows[AUTOGRAD].fn
     node.node_call, node.node_rest, node.node_top = fn, found.rest, interpreter
@@ -269,7 +299,7 @@ def _by_jvp(
     fn: FunctionCall, op: FunctionTable, top: Interpreter, primals: Any, tangents: Any
 ) -> tuple[Any, Any]:
     outputs, moved = fn.push(primals[0], tangents[0])
-    check_closed(fn, top, [*outputs, *(t for t in moved if t is not None)])
+    _check_below(fn, top, [*outputs, *(t for t in moved if t is not None)])
     return list(outputs), list(moved)
 
 
@@ -377,6 +407,8 @@ class Rows:
             return None
         if self.outer is not None:
             check_closed(self.fn, self.outer, [value])
+        if self.batch.dim_of(value) is None:
+            _check_below(self.fn, self.batch, [value])
         dim = self.batch.dim_of(value)
         if dim is None:
             shape = (self.batch.info.batch_size, *value.shape)

@@ -12,6 +12,8 @@ import numpy as np
 from customop.arrays.kinds import is_traced
 from customop.arrays.pytree import flatten
 from customop.config import config
+from customop.core.interpreter import Interpreter, highest
+from customop.core.kinds import AUTOGRAD
 from customop.errors import GradientError, check_function
 from customop.transforms.autograd.grad import pull_back
 from customop.transforms.autograd.interpreter import GradInterpreter
@@ -24,8 +26,9 @@ from customop.transforms.functions.call import (
     enter,
 )
 from customop.transforms.functions.custom import Given
+from customop.transforms.functions.outside import Outside
 from customop.transforms.functions.parts import moves
-from customop.transforms.generators import restored, sources, states_of
+from customop.transforms.generators import restored, set_states, sources, states_of
 from customop.transforms.jvp import jvp
 
 __all__ = ["checkpoint"]
@@ -58,14 +61,18 @@ def checkpoint(fn: Callable[P, R]) -> Callable[P, R]:
     ArgumentError
         If `fn` is not a function; from the function, if it writes its arguments.
     GradientError
-        From the function: if it uses a traced value that is not an argument; from
-        backward, if it gives other values the second time.
+        From the function: if it uses a traced value that is not an argument, and cannot
+        be taken as one; from backward, if it gives other values the second time.
 
     Notes
     -----
     A generator of random numbers that `fn` is given, or names in its closure or globals,
     starts from the same state the second time. Other sources of random numbers, and modes
     such as `autocast` that are open only the first time, are noticed by the values.
+
+    Under reverse mode `fn` may use values of `grad` that are not its arguments; it then
+    runs twice more, to find them. Pass them as arguments to save that time. Values of
+    other transforms, and some of nested ones, are an error.
 
     Examples
     --------
@@ -105,12 +112,16 @@ class _Checkpoint(FunctionCall):
         self.table: FunctionTable = table
         self.compute: Compute = compute
         self.generators: Sequence[Any] = generators
+        # Transforms whose values from outside it takes.
+        self.sources: tuple[Interpreter, ...] = ()
+        # States of the generators when it was first called.
+        self.before: Sequence[tuple[Any, Any]] = ()
 
     def run(self, inputs: Arrays) -> Arrays:
         return self.compute(inputs)
 
     def forward(self, inputs: Arrays, wanted: Sequence[bool]) -> Forward:
-        states = states_of(self.generators)
+        self.before = states = states_of(self.generators)
         outputs = enter(self, inputs)
         marks = [_mark(y) for y in outputs] if config.checks != "never" else None
         return Forward(outputs, inputs, (wanted, states, marks))
@@ -178,6 +189,39 @@ class _Checkpoint(FunctionCall):
             return [rows.front(v) for v in self.run(rows.of(inputs))]
 
         return _Checkpoint(self.table, compute, self.generators)
+
+    def opened(
+        self, error: GradientError, top: Interpreter, given: Arrays, inputs: Arrays
+    ) -> tuple[FunctionCall, Arrays] | None:
+        """A call that takes values from outside too, and all its inputs; None for none."""
+        if not hasattr(error, "intruder"):
+            return None
+        intruder: Interpreter = error.intruder
+        is_above = intruder.kind is AUTOGRAD and intruder.level >= top.level
+        source = intruder if is_above else top
+        if source in self.sources:
+            return None
+        set_states(self.before)
+        with restored(self.before), Outside(source, source.level) as finding:
+            for output in self.compute(inputs):
+                finding.put(output)
+        outside = list(finding.found.values())
+        made = self._with_outside(source, outside, len(inputs))
+        return made, [*given, *outside]
+
+    def _with_outside(
+        self, source: Interpreter, outside: Sequence[Any], count: int
+    ) -> _Checkpoint:
+        """The call with values from outside as further inputs."""
+
+        def compute(values: Arrays) -> Arrays:
+            top: Any = highest(source, values)
+            with Outside(source, top.level, outside, values[count:]) as putting:
+                return [putting.put(y) for y in self.compute(values[:count])]
+
+        made = _Checkpoint(self.table, compute, self.generators)
+        made.sources = (*self.sources, source)
+        return made
 
     # ---- the same values twice ----
 

@@ -104,6 +104,94 @@ def test_batches() -> None:
     np.testing.assert_allclose(per_row, np.cos(rows) * X)
 
 
+# ---- values from outside ----
+
+
+def layers(keep: Any) -> Any:
+    """A loss whose layers use `w`, which is not their argument."""
+
+    def loss(w: Any, x: Any) -> Any:
+        layer = keep(lambda h: np.tanh(h * w) * w[0] + np.sum(w))
+        return np.sum(layer(layer(x * w)))
+
+    return loss
+
+
+def batches(keep: Any) -> Any:
+    def loss(w: Any, x: Any) -> Any:
+        rows = np.stack([w, 2 * w])
+        return np.sum(co.vmap(keep(lambda h: np.tanh(h * w) * x))(rows))
+
+    return loss
+
+
+def inner(keep: Any) -> Any:
+    def loss(w: Any, x: Any) -> Any:
+        gradient = co.grad(lambda h: np.sum(np.sin(h * w) * x))
+        return np.sum(keep(gradient)(w * 2))
+
+    return loss
+
+
+def itself(keep: Any) -> Any:
+    return lambda w, x: np.sum(keep(lambda h: w)(w * 1.0) * x)
+
+
+@pytest.mark.parametrize("make", [layers, batches, inner, itself])
+def test_values_from_outside(make: Any) -> None:
+    """Values that are not arguments have their gradients, to any order and in batches."""
+    kept, plain = make(co.checkpoint), make(lambda f: f)
+    w, rows = X + 1, np.stack([X, 2 * X])
+    for transform in (
+        co.grad,
+        co.hessian,
+        lambda f: co.jacrev(co.grad(f)),
+        lambda f: lambda w, x: co.vmap(co.grad(f), (None, 0))(w, rows),
+        lambda f: lambda w, x: co.vmap(co.grad(f), (0, None))(rows, x),
+    ):
+        np.testing.assert_allclose(transform(kept)(w, X), transform(plain)(w, X))
+
+
+def test_variables_from_outside() -> None:
+    """Variables that are not arguments collect their gradients."""
+    v = co.variable(X)
+    np.sum(co.checkpoint(lambda h: np.tanh(h * v))(v * 2)).backward()
+    want = co.grad(lambda w: np.sum(np.tanh(w * w * 2)))(X)
+    np.testing.assert_allclose(v.grad, want)
+
+
+def test_random_numbers_beside_values_from_outside() -> None:
+    """The numbers drawn are those of the function without a checkpoint."""
+    rng = np.random.default_rng(0)
+    noisy = lambda w: co.checkpoint(lambda h: h * w * rng.normal(size=5))(
+        w * 1.0
+    )  # short
+    found = co.grad(lambda w: np.sum(noisy(w)))(X)
+    again = np.random.default_rng(0)
+    np.testing.assert_allclose(found, 2 * X * again.normal(size=5))
+    assert rng.normal() == again.normal()
+
+
+def test_written_values_from_outside() -> None:
+    """A write to such a value is an error, since its derivative would be lost."""
+
+    def loss(w: Any) -> Any:
+        def writes(h: Any) -> Any:
+            w[0] = 3.0
+            return h * w
+
+        return np.sum(co.checkpoint(writes)(w * 1.0))
+
+    with pytest.raises(co.ArgumentError) as caught:
+        co.grad(loss)(X)
+    assert str(caught.value) == (
+        "a value of grad(loss) is written in place inside a function with a checkpoint\n"
+        "  do: return the new value from the function, and write it outside"
+    )
+
+
+# ---- random numbers ----
+
 GLOBAL = np.random.default_rng(1)
 
 

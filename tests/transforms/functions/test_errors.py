@@ -118,13 +118,52 @@ def test_values_from_outside() -> None:
         f.defvjp(lambda x: (x * 1.0, None), lambda r, g: (g * w,))
         return f
 
-    for make in (by_vjp, by_jvp, by_bwd, lambda w: co.checkpoint(lambda x: x * w)):
+    for make in (by_vjp, by_jvp, by_bwd):
         with pytest.raises(co.GradientError) as caught:
             through(make)
         assert " uses a value of grad(<lambda>) that is not among its arguments" in str(
             caught.value
         )
         assert caught.value.do == "pass the value as an argument"
+
+
+def of_inner_value(make: Any) -> Any:
+    """The argument belongs to the outer gradient, the value from outside to the inner."""
+
+    def outer(x: Any) -> Any:
+        inner = co.grad(lambda w: np.sum(make(lambda v: v * w * w)(x)))
+        return np.sum(inner(X))  # sum of 2 x w
+
+    return co.grad(outer)(X)
+
+
+def test_inner_values_from_outside() -> None:
+    """A value of an inner transform is an error too; a checkpoint takes it."""
+
+    def by_vjp(f: Any) -> Any:
+        custom = co.custom_vjp(f)
+        custom.defvjp(lambda v: (f(v), None), lambda r, g: (g,))
+        return custom
+
+    def by_jvp(f: Any) -> Any:
+        custom = co.custom_jvp(f)
+        custom.defjvp(lambda p, t: (f(*p), t[0]))
+        return custom
+
+    for make in (by_vjp, by_jvp):
+        with pytest.raises(co.GradientError, match="that is not among its arguments"):
+            of_inner_value(make)
+        with pytest.raises(co.GradientError, match="that is not among its arguments"):
+            co.vmap(lambda x, m=make: co.grad(lambda w: m(lambda v: v * w)(x))(1.0))(X)
+    np.testing.assert_allclose(of_inner_value(co.checkpoint), 2 * X)
+
+
+def test_checkpoint_inside_forward_mode() -> None:
+    """A checkpoint takes values from outside in reverse mode only."""
+    with pytest.raises(
+        co.GradientError, match=r"a value of jvp\(<lambda>\) that is not among"
+    ):
+        co.jvp(lambda w: co.checkpoint(lambda x: x * w)(w), (X,), (X,))
 
 
 def test_outer_values_from_outside() -> None:
