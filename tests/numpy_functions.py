@@ -147,7 +147,8 @@ def is_registered(value: Any) -> bool:
         return False
     made = FUNCTIONS[value]
     module = getattr(made, "__module__", None) or ""
-    return getattr(made, "namespace", "") == "np" or module.startswith("customop.")
+    is_ours = module.startswith("customop.") and not module.startswith("customop.scipy")
+    return getattr(made, "namespace", "") == "np" or is_ours
 
 
 def exists(name: str) -> bool:

@@ -114,7 +114,7 @@ _PAD = [
     _row("pad_median", lambda x: np.pad(x, 1, "median"), _SPACED[0, :3]),
     _row("pad_maximum", lambda x: np.pad(x, 1, "maximum", stat_length=2), _SPACED),
     _row("pad_minimum", lambda x: np.pad(x, (0, 2), "minimum"), _SPACED),
-    _row("pad_odd", lambda x: np.pad(x, (2, 9), "reflect", reflect_type="odd"), _V),
+    _row("pad_odd", lambda x: np.pad(x, (2, 14), "reflect", reflect_type="odd"), _V),
     _row(
         "pad_odd_edge",
         lambda x: np.pad(x, (3, 7), "symmetric", reflect_type="odd"),

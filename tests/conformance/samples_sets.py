@@ -29,6 +29,7 @@ _TIES = np.array([2, 0, 2, 1, 0, 2])
 _NANS = np.array([2.0, np.nan, -1.0, np.nan, 0.5])
 _BYTES = np.arange(12, dtype=np.uint8).reshape(3, 4) * 21
 _SMALL, _LARGE = np.array([0.3, 0.7]), np.array([-2.3, 0.4, 1.9])
+_INFINITE = np.array([np.inf, np.inf, -np.inf, 1.0, 1e30])
 _LINE = np.sort(_spaced(6))
 
 
@@ -148,6 +149,8 @@ _COMPARE = [
     _plain("isclose", np.isclose, _M, _M + 1e-9),
     _plain("isclose_nan", lambda x: np.isclose(x, _NANS, equal_nan=True), _NANS),
     _plain("isclose_number", lambda x: np.isclose(x, 2, atol=1), _TIES),
+    _plain("isclose_inf", np.isclose, _INFINITE, np.roll(_INFINITE, 1), vmap=False),
+    _plain("isclose_inf_equal", np.isclose, _INFINITE, _INFINITE),
     _plain("allclose", np.allclose, _M, _M + 1e-9),
     _plain("array_equal", np.array_equal, _M, _M),
     _plain("array_equal_nan", lambda x: np.array_equal(x, x, equal_nan=True), _NANS),

@@ -188,6 +188,20 @@ def test_ends_of_sequences_are_exact() -> None:
     np.testing.assert_array_equal(ends, [[1.0, 0.0, 0.0], [0.0, -1.0, 0.0]])
 
 
+def test_sequences_are_numpys_to_the_last_bit() -> None:
+    """Sums of steps may miss the end, and steps may underflow."""
+    rng = np.random.default_rng(4)
+    ends = [*rng.uniform(-3, 3, (20, 2)), np.array([0.0, 5e-324]), np.ones(2)]
+    for start, stop in ends:
+        expected = np.linspace(start, stop, 7)
+        found = co.vjp(lambda a, b: np.linspace(a, b, 7), start, stop)[0]
+        np.testing.assert_array_equal(found, expected)
+        rows = co.vmap(lambda a, b: np.linspace(a, b, 7))(
+            np.array([start, 1.0]), np.array([stop, 1.0])
+        )
+        np.testing.assert_array_equal(rows[0], expected)
+
+
 # ---- edits ----
 
 
