@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from customop.arrays.array import Array, ArrayT
 from customop.arrays.fake import FakeArray, fake_like
 from customop.arrays.kinds import array_kind, register_array_type
-from customop.arrays.numpy_protocol import getitem, register_numpy_function
+from customop.arrays.numpy_functions import getitem, register_numpy_function
 from customop.arrays.on_demand import add_modules
 from customop.config import config
 from customop.core.boxes import is_view, write_back

@@ -8,7 +8,7 @@ import numpy as np
 
 from customop.arrays.describe import describe
 from customop.arrays.kinds import find_kind, kind_name, kind_of, known_devices
-from customop.arrays.numpy_protocol import call_numpy
+from customop.arrays.numpy_functions import call_numpy
 from customop.errors import ArgumentError, did_you_mean, quoted
 
 __all__ = ["as_kind", "devices_at_hand", "from_host", "to_host"]

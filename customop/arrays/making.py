@@ -8,7 +8,7 @@ import numpy as np
 
 from customop.arrays.array import Array
 from customop.arrays.kinds import is_array, is_traced
-from customop.arrays.numpy_protocol import call_numpy
+from customop.arrays.numpy_functions import call_numpy
 from customop.errors import ShapeError
 
 __all__ = ["array"]

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar, overload
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from customop.arrays.attributes import ABSENT, AbsentAttribute
 from customop.arrays.describe import describe
 from customop.arrays.draws import instead_of_draw
-from customop.arrays.fit import check_outs, write_out
 from customop.arrays.foreign import (
-    UNDECIDED,
-    answer,
     any_foreign,
     at_home,
     others_decide,
@@ -23,260 +18,27 @@ from customop.arrays.foreign import (
 )
 from customop.arrays.kinds import device_of, is_fake, is_traced
 from customop.arrays.lost import asked_by_setitem, called_method
-from customop.arrays.numpy_names import missing, numpy_name
-from customop.arrays.on_demand import FUNCTIONS, enter_function, find_function
-from customop.arrays.ufunc_keywords import call_with, for_out, hide, is_reduction
-from customop.arrays.writing import WritingMethods
-from customop.errors import ArgumentError, RegistrationError
-
-__all__ = ["getitem", "register_numpy_function"]
-
-FnT = TypeVar("FnT", bound=Callable[..., Any])
-NumPyFunction: TypeAlias = Callable[..., Any] | tuple[np.ufunc, str]
-
-
-@overload
-def register_numpy_function(function: NumPyFunction, fn: FnT, /) -> FnT: ...
-@overload
-def register_numpy_function(
-    function: NumPyFunction, fn: None = None, /
-) -> Callable[[FnT], FnT]: ...
-def register_numpy_function(
-    function: NumPyFunction, fn: FnT | None = None, /
-) -> FnT | Callable[[FnT], FnT]:
-    """Choose the operator that runs for a NumPy function on traced or fake arrays.
-
-    Parameters
-    ----------
-    function : callable or tuple
-        A NumPy function or ufunc, or a pair such as ``(np.add, "reduce")``.
-        For ``x[key]``, pass ``operator.getitem`` of the standard library; for
-        ``x[key] = value``, ``operator.setitem``.
-    fn : callable, optional
-        An operator, or a function that calls operators; it takes what users pass to
-        the NumPy function. For ``operator.setitem`` it returns the whole array with
-        that part replaced. Without it, a decorator is returned.
-
-    Returns
-    -------
-    callable
-        `fn` itself, or a decorator that returns its function unchanged.
-
-    Raises
-    ------
-    RegistrationError
-        If either is not a function.
-
-    Examples
-    --------
-    >>> import numpy as np, customop as co
-    >>> half = np.frompyfunc(lambda v: v / 2, 1, 1)  # a ufunc of your own
-    >>> @co.custom_op("doc::half", mutates_args=())
-    ... def halved(x: np.ndarray) -> np.ndarray:
-    ...     return half(x).astype(float)
-    >>> co.register_numpy_function(half, halved) is halved
-    True
-    """
-    if fn is None:
-
-        def decorator(given: FnT) -> FnT:
-            return register_numpy_function(function, given)
-
-        return decorator
-    known = function[0] if isinstance(function, tuple) else function
-    if not callable(known) or not callable(fn):
-        raise RegistrationError(
-            f"register_numpy_function: {known if callable(fn) else fn!r} is not a function",
-            do="pass a NumPy function and an operator",
-        )
-    enter_function(function, fn)
-    _place_of_out.clear()
-    return fn
-
-
-def call_numpy(function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run the operator of a NumPy function on arrays of any kind."""
-    # This is faster than find_function, or get().
-    try:
-        fn = FUNCTIONS[function]
-    except KeyError:
-        fn = find_function(function)
-    return fn(*args, **kwargs)
-
-
-# ---- results written into arrays ----
-
-
-def _run(
-    function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], value: Any
-) -> Any:
-    """Call the operator of a NumPy function; its result goes to `out`, if that is given.
-
-    Every call of a ufunc, function or method with more than the array `value` passes here.
-    """
-    keywords = {**kwargs}
-    out = keywords.pop("out", None)
-    if out is None and len(args) > 1:
-        at = _place_of_out[function]
-        if 0 <= at < len(args):
-            out = args[at]
-            args = (*args[:at], None, *args[at + 1 :])
-    if out is None or (isinstance(out, tuple) and all(o is None for o in out)):
-        return _computed(function, args, keywords)
-    outs = out if isinstance(out, tuple) else (out,)
-    name = numpy_name(function)
-    check_outs(outs, name, value)
-    is_ufunc = isinstance(function, np.ufunc)
-    where = keywords.pop("where", True) if is_ufunc else True
-    casting = keywords.get("casting", "same_kind")
-    if where is not True and isinstance(function, np.ufunc):
-        args = hide(function, args, where)
-    elif is_reduction(function):
-        args, casting = for_out(outs[0], function, args, keywords), "unsafe"
-    found = _computed(function, args, keywords)
-    news = found if isinstance(found, tuple) else (found,)
-    for one, new in zip(outs, news, strict=True):
-        if one is not None:
-            widens = is_ufunc and function is not np.matmul
-            write_out(one, new, name, casting, where, widens=widens)
-    return outs[0] if len(outs) == 1 else outs
-
-
-def _computed(function: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
-    if not keywords or not isinstance(function, np.ufunc):
-        return call_numpy(function, *args, **keywords)
-    return call_with(find_function(function), function, args, keywords)
-
-
-class _Places(dict[Any, int]):
-    """NumPy function -> position of `out` among its arguments, or -1."""
-
-    def __missing__(self, function: Any) -> int:
-        self[function] = found = _find_out(function)
-        return found
-
-
-_place_of_out = _Places()
-
-
-def _find_out(function: Any) -> int:
-    # NumPy hands over the `out` of ufuncs by name. C functions have a signature from
-    # NumPy 2.4 on; what is registered for them takes `out` at the same place.
-    for known in (function, find_function(function)):
-        if callable(known) and not isinstance(known, np.ufunc):
-            try:
-                parameters = inspect.signature(known).parameters.values()
-            except ValueError:
-                continue
-            names = [p.name for p in parameters if p.kind in _BY_POSITION]
-            return names.index("out") if "out" in names else -1
-    return -1
-
-
-_BY_POSITION = (
-    inspect.Parameter.POSITIONAL_ONLY,
-    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+from customop.arrays.numpy_functions import (
+    INDEXING,
+    SETTING,
+    call_numpy,
+    place_of_out,
+    run,
 )
+from customop.arrays.numpy_methods import (
+    as_method,
+    binary,
+    both,
+    reflected_of,
+    squaring,
+    unary,
+)
+from customop.arrays.numpy_names import missing
+from customop.arrays.on_demand import FUNCTIONS
+from customop.arrays.writing import WritingMethods
+from customop.errors import ArgumentError
 
-
-def _unary(function: Any) -> Callable[[Any], Any]:
-    def method(self: Any) -> Any:
-        try:
-            fn = FUNCTIONS[function]
-        except KeyError:
-            fn = find_function(function)
-        return fn(self)
-
-    return method
-
-
-def _binary(ufunc: np.ufunc, reflected: str = "") -> Callable[[Any, Any], Any]:
-    def method(self: Any, other: Any) -> Any:
-        if not at_home[type(other)]:
-            found = answer(ufunc, reflected, other, self, other)
-            if found is not UNDECIDED:
-                return found
-        try:
-            fn = FUNCTIONS[ufunc]
-        except KeyError:
-            fn = find_function(ufunc)
-        return fn(self, other)
-
-    return method
-
-
-def _reflected(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
-    def method(self: Any, other: Any) -> Any:
-        if not at_home[type(other)]:
-            found = answer(ufunc, "", other, other, self)
-            if found is not UNDECIDED:
-                return found
-        try:
-            fn = FUNCTIONS[ufunc]
-        except KeyError:
-            fn = find_function(ufunc)
-        return fn(other, self)
-
-    return method
-
-
-def _squaring(power: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """``x ** y`` that squares for 2, as arrays of NumPy do: flags become int8."""
-
-    def method(self: Any, other: Any) -> Any:
-        if type(other) is not int or other != 2:
-            return power(self, other)
-        if self.dtype == np.bool_ and self.box_is_scalar:
-            return power(self, other)  # NumPy's scalars of bool become int64
-        return call_numpy(np.square, self)
-
-    return method
-
-
-def _both(ufunc: np.ufunc, reflected: str) -> tuple[Any, Any]:
-    """The method of an operator of Python and its reflected one, of this name."""
-    return _binary(ufunc, reflected), _reflected(ufunc)
-
-
-def _method(function: Any) -> Callable[..., Any]:
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not args and not kwargs:
-            return call_numpy(function, self)
-        refuse_own_rules((*args, *kwargs.values()))
-        return _run(function, (self, *args), kwargs, self)
-
-    method.__name__ = function.__name__
-    method.__doc__ = f"As `numpy.{function.__name__}`."
-    return method
-
-
-def getitem(x: Any, key: Any) -> Any:
-    """Index an array, also a plain one by traced indices: ``x[key]``.
-
-    Parameters
-    ----------
-    x : array
-    key : index, slice, None, Ellipsis, array of ints or bools, or tuple of them
-        Arrays in it may be traced, where ``x[key]`` of a plain array cannot see them.
-
-    Returns
-    -------
-    array
-
-    Examples
-    --------
-    >>> import numpy as np, customop as co
-    >>> table = np.arange(6.0).reshape(3, 2)
-    >>> co.vmap(lambda i: co.getitem(table, i))(np.array([2, 0]))
-    array([[4., 5.],
-           [0., 1.]])
-    """
-    return call_numpy(INDEXING, x, key)
-
-
-# The keys for x[key] and x[key] = value in `FUNCTIONS`.
-INDEXING = operator.getitem
-SETTING = operator.setitem
+__all__: list[str] = []
 
 
 class ArrayMethods(WritingMethods):
@@ -452,47 +214,47 @@ class ArrayMethods(WritingMethods):
 
         # ---- arithmetic ----
 
-        __add__, __radd__ = _both(np.add, "__radd__")
-        __sub__, __rsub__ = _both(np.subtract, "__rsub__")
-        __mul__, __rmul__ = _both(np.multiply, "__rmul__")
-        __truediv__, __rtruediv__ = _both(np.true_divide, "__rtruediv__")
-        __floordiv__, __rfloordiv__ = _both(np.floor_divide, "__rfloordiv__")
-        __mod__, __rmod__ = _both(np.remainder, "__rmod__")
+        __add__, __radd__ = both(np.add, "__radd__")
+        __sub__, __rsub__ = both(np.subtract, "__rsub__")
+        __mul__, __rmul__ = both(np.multiply, "__rmul__")
+        __truediv__, __rtruediv__ = both(np.true_divide, "__rtruediv__")
+        __floordiv__, __rfloordiv__ = both(np.floor_divide, "__rfloordiv__")
+        __mod__, __rmod__ = both(np.remainder, "__rmod__")
         __pow__, __rpow__ = (
-            _squaring(_binary(np.power, "__rpow__")),
-            _reflected(np.power),
+            squaring(binary(np.power, "__rpow__")),
+            reflected_of(np.power),
         )
-        __matmul__, __rmatmul__ = _both(np.matmul, "__rmatmul__")
-        __divmod__, __rdivmod__ = _both(np.divmod, "__rdivmod__")
-        __lshift__, __rlshift__ = _both(np.left_shift, "__rlshift__")
-        __rshift__, __rrshift__ = _both(np.right_shift, "__rrshift__")
-        __and__, __rand__ = _both(np.bitwise_and, "__rand__")
-        __or__, __ror__ = _both(np.bitwise_or, "__ror__")
-        __xor__, __rxor__ = _both(np.bitwise_xor, "__rxor__")
-        __neg__, __pos__ = _unary(np.negative), _unary(np.positive)
-        __abs__, __invert__ = _unary(np.absolute), _unary(np.invert)
-        __lt__, __le__ = _binary(np.less, "__gt__"), _binary(np.less_equal, "__ge__")
-        __gt__ = _binary(np.greater, "__lt__")
-        __ge__ = _binary(np.greater_equal, "__le__")
-        __eq__, __ne__ = _binary(np.equal), _binary(np.not_equal)
+        __matmul__, __rmatmul__ = both(np.matmul, "__rmatmul__")
+        __divmod__, __rdivmod__ = both(np.divmod, "__rdivmod__")
+        __lshift__, __rlshift__ = both(np.left_shift, "__rlshift__")
+        __rshift__, __rrshift__ = both(np.right_shift, "__rrshift__")
+        __and__, __rand__ = both(np.bitwise_and, "__rand__")
+        __or__, __ror__ = both(np.bitwise_or, "__ror__")
+        __xor__, __rxor__ = both(np.bitwise_xor, "__rxor__")
+        __neg__, __pos__ = unary(np.negative), unary(np.positive)
+        __abs__, __invert__ = unary(np.absolute), unary(np.invert)
+        __lt__, __le__ = binary(np.less, "__gt__"), binary(np.less_equal, "__ge__")
+        __gt__ = binary(np.greater, "__lt__")
+        __ge__ = binary(np.greater_equal, "__le__")
+        __eq__, __ne__ = binary(np.equal), binary(np.not_equal)
 
         # ---- methods ----
 
-        sum, mean, prod = _method(np.sum), _method(np.mean), _method(np.prod)
-        max, min = _method(np.max), _method(np.min)
-        std, var = _method(np.std), _method(np.var)
-        all, any = _method(np.all), _method(np.any)
-        argmax, argmin = _method(np.argmax), _method(np.argmin)
-        argsort, nonzero = _method(np.argsort), _method(np.nonzero)
-        cumsum, cumprod = _method(np.cumsum), _method(np.cumprod)
-        take, repeat = _method(np.take), _method(np.repeat)
-        conj, round, dot = _method(np.conj), _method(np.round), _method(np.dot)
+        sum, mean, prod = as_method(np.sum), as_method(np.mean), as_method(np.prod)
+        max, min = as_method(np.max), as_method(np.min)
+        std, var = as_method(np.std), as_method(np.var)
+        all, any = as_method(np.all), as_method(np.any)
+        argmax, argmin = as_method(np.argmax), as_method(np.argmin)
+        argsort, nonzero = as_method(np.argsort), as_method(np.nonzero)
+        cumsum, cumprod = as_method(np.cumsum), as_method(np.cumprod)
+        take, repeat = as_method(np.take), as_method(np.repeat)
+        conj, round, dot = as_method(np.conj), as_method(np.round), as_method(np.dot)
         conjugate = conj
-        ravel, squeeze = _method(np.ravel), _method(np.squeeze)
-        argpartition = _method(np.argpartition)
-        searchsorted = _method(np.searchsorted)
-        swapaxes, diagonal = _method(np.swapaxes), _method(np.diagonal)
-        trace, copy = _method(np.trace), _method(np.copy)
+        ravel, squeeze = as_method(np.ravel), as_method(np.squeeze)
+        argpartition = as_method(np.argpartition)
+        searchsorted = as_method(np.searchsorted)
+        swapaxes, diagonal = as_method(np.swapaxes), as_method(np.diagonal)
+        trace, copy = as_method(np.trace), as_method(np.copy)
 
     def clip(
         self,
@@ -503,11 +265,11 @@ class ArrayMethods(WritingMethods):
     ) -> Any:
         """As `numpy.clip`, where one bound is enough."""
         refuse_own_rules((min, max, out))
-        return _run(np.clip, (self, min, max), {**kwargs, "out": out}, self)
+        return run(np.clip, (self, min, max), {**kwargs, "out": out}, self)
 
     def choose(self, choices: Any, out: Any = None, mode: str = "raise") -> Any:
         """As `numpy.choose`."""
-        return _run(np.choose, (self, choices), {"out": out, "mode": mode}, self)
+        return run(np.choose, (self, choices), {"out": out, "mode": mode}, self)
 
     def to_device(self, device: Any, /, *, stream: None = None) -> Any:
         """The array itself, which stays on its device."""
@@ -520,7 +282,7 @@ class ArrayMethods(WritingMethods):
 
     def compress(self, condition: Any, *args: Any, **kwargs: Any) -> Any:
         """As `numpy.compress`, with the array in the second place."""
-        return _run(np.compress, (condition, self, *args), kwargs, self)
+        return run(np.compress, (condition, self, *args), kwargs, self)
 
     def reshape(self, *shape: Any, **kwargs: Any) -> Any:
         """As `numpy.reshape`; the lengths may come one by one."""
@@ -578,7 +340,7 @@ class ArrayMethods(WritingMethods):
             return NotImplemented
         function = ufunc if method == "__call__" else (ufunc, method)
         if kwargs:
-            return _run(function, inputs, kwargs, self)
+            return run(function, inputs, kwargs, self)
         return call_numpy(function, *inputs, **kwargs)
 
     def __array_function__(
@@ -588,15 +350,15 @@ class ArrayMethods(WritingMethods):
             return NotImplemented
         if function in _MAKERS:
             return self._make(function, args, kwargs)
-        if "out" in kwargs or len(args) > _place_of_out[function] >= 0:
-            return _run(function, args, kwargs, self)
+        if "out" in kwargs or len(args) > place_of_out[function] >= 0:
+            return run(function, args, kwargs, self)
         return call_numpy(function, *args, **kwargs)
 
     def _make(self, function: Any, args: Any, kwargs: Any) -> Any:
         """A result that is an array of its own: a buffer, or one without axes."""
         if function in _BY_SHAPE and kwargs.get("device") is None:
             kwargs = {**kwargs, "device": device_of(self)}
-        found = _run(function, args, kwargs, self)
+        found = run(function, args, kwargs, self)
         if function not in _NEVER_SCALARS:
             return self.box_like(found)  # buffers take traced values later
         if is_traced(found) and not found.shape:

@@ -19,7 +19,7 @@ from customop.arrays.array import Array
 from customop.arrays.describe import abbreviated, show
 from customop.arrays.dtypes import is_inexact, is_real_float
 from customop.arrays.kinds import is_array
-from customop.arrays.numpy_protocol import INDEXING, call_numpy
+from customop.arrays.numpy_functions import INDEXING, call_numpy
 from customop.arrays.pytree import Structure
 from customop.errors import ArgumentError, ShapeError
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from customop.arrays.dtypes import is_real_float
-from customop.arrays.numpy_protocol import call_numpy
+from customop.arrays.numpy_functions import call_numpy
 from customop.core.definition import Definition
 from customop.core.grad_rules import GradCall, GradRule, check_has_gradient
 from customop.core.table import RuleTable

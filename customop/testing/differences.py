@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.convert import to_host
-from customop.arrays.numpy_protocol import INDEXING, call_numpy
+from customop.arrays.numpy_functions import INDEXING, call_numpy
 from customop.errors import with_article
 from customop.testing.fault import Fault
 from customop.testing.jacobians import (

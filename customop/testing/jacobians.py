@@ -10,7 +10,7 @@ import numpy as np
 from customop.arrays.convert import to_host
 from customop.arrays.describe import abbreviated
 from customop.arrays.dtypes import dtype_of, is_complex
-from customop.arrays.numpy_protocol import call_numpy
+from customop.arrays.numpy_functions import call_numpy
 from customop.testing.fault import Fault
 from customop.testing.vectors import Space, Vector
 from customop.transforms.autograd.grad import vjp

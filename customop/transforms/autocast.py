@@ -11,7 +11,7 @@ import numpy as np
 from customop.arrays.dtypes import dtype_of
 from customop.arrays.kinds import device_kind, device_of, is_array
 from customop.arrays.nested import map_nested
-from customop.arrays.numpy_protocol import call_numpy
+from customop.arrays.numpy_functions import call_numpy
 from customop.core.interpreter import Mode, current_mode
 from customop.core.kinds import AUTOCAST
 from customop.core.rule_kind import RuleKind, check_device_types

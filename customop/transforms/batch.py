@@ -19,7 +19,7 @@ from customop.arrays.nested import (
     map_nested,
     map_outline,
 )
-from customop.arrays.numpy_protocol import call_numpy
+from customop.arrays.numpy_functions import call_numpy
 from customop.config import config
 from customop.core.boxes import connect_results
 from customop.core.contract.results import VMAP_RULE, check_returns, check_shapes

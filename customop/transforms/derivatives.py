@@ -11,7 +11,7 @@ import numpy as np
 from customop.arrays.describe import abbreviated, show
 from customop.arrays.dtypes import is_inexact, is_real_float
 from customop.arrays.kinds import device_of, is_array
-from customop.arrays.numpy_protocol import call_numpy
+from customop.arrays.numpy_functions import call_numpy
 from customop.arrays.pytree import flatten, map_leaves, unflatten
 from customop.errors import GradientError, check_function
 from customop.transforms.autograd.grad import vjp

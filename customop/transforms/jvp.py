@@ -19,7 +19,7 @@ from customop.arrays.nested import (
     map_nested,
     map_outline,
 )
-from customop.arrays.numpy_protocol import call_numpy
+from customop.arrays.numpy_functions import call_numpy
 from customop.arrays.pytree import flatten, map_leaves, unflatten
 from customop.core.boxes import connect_results, frozen
 from customop.core.contract.results import JVP_RULE, check_returns

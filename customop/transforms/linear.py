@@ -9,7 +9,7 @@ import numpy as np
 
 from customop.arrays.dtypes import is_inexact
 from customop.arrays.kinds import is_array
-from customop.arrays.numpy_protocol import call_numpy
+from customop.arrays.numpy_functions import call_numpy
 from customop.arrays.pytree import Structure, flatten, map_leaves, unflatten
 from customop.core.contract.memory import copied
 from customop.errors import GradientError, check_function

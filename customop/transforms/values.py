@@ -12,7 +12,7 @@ from customop.arrays.describe import abbreviated, show
 from customop.arrays.dtypes import is_inexact
 from customop.arrays.foreign import PLAIN, has_own_rules
 from customop.arrays.kinds import has_memory, is_array
-from customop.arrays.numpy_protocol import call_numpy
+from customop.arrays.numpy_functions import call_numpy
 from customop.errors import GradientError
 from customop.transforms.carrier import check_carried
 

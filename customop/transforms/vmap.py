@@ -11,7 +11,7 @@ import numpy as np
 from customop.arrays.describe import abbreviated, show
 from customop.arrays.foreign import PLAIN, has_own_rules
 from customop.arrays.kinds import is_array
-from customop.arrays.numpy_protocol import INDEXING, call_numpy
+from customop.arrays.numpy_functions import INDEXING, call_numpy
 from customop.arrays.pytree import flatten, spread, unflatten
 from customop.core.boxes import frozen
 from customop.core.given import explain_read_only, given_by_name

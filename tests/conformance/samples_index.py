@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import customop as co
-from customop.arrays.numpy_protocol import call_numpy
+from customop.arrays.numpy_functions import call_numpy
 from tests.conformance.samples import Sample
 
 __all__ = ["SAMPLES"]

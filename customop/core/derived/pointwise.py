@@ -12,7 +12,7 @@ from customop.arrays.describe import abbreviated
 from customop.arrays.dtypes import dtype_of
 from customop.arrays.fake import FakeArray, fake_like
 from customop.arrays.kinds import FAKE, device_of, is_array
-from customop.arrays.numpy_protocol import call_numpy
+from customop.arrays.numpy_functions import call_numpy
 from customop.core.derived.rows import pairs_of
 from customop.core.table import RuleTable
 from customop.errors import DataDependentError, ShapeError

@@ -11,7 +11,7 @@ import numpy as np
 from customop.arrays.dtypes import dtype_of
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import device_of
-from customop.arrays.numpy_protocol import call_numpy
+from customop.arrays.numpy_functions import call_numpy
 from customop.core.derived.pointwise import move_batch_first
 from customop.core.table import RuleTable
 from customop.errors import ShapeError

@@ -11,7 +11,7 @@ import numpy as np
 from customop.arrays.describe import abbreviated, show
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import children, like, map_beside, outline, steps
-from customop.arrays.numpy_protocol import INDEXING, call_numpy
+from customop.arrays.numpy_functions import INDEXING, call_numpy
 from customop.core.table import RuleTable
 from customop.errors import warn_caller
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat
-from customop.arrays.numpy_protocol import call_numpy
+from customop.arrays.numpy_functions import call_numpy
 from customop.core.derived.pointwise import align
 from customop.core.derived.rows import pairs_of
 from customop.core.derived.shape_fake import loop_name, result_types

@@ -10,7 +10,7 @@ import numpy as np
 
 from customop.arrays.kinds import is_traced
 from customop.arrays.nested import map_nested
-from customop.arrays.numpy_protocol import call_numpy
+from customop.arrays.numpy_functions import call_numpy
 from customop.core.kinds import AUTOGRAD, COMPOSITE
 from customop.core.samples import Sample
 from customop.errors import DataDependentError, MissingRuleError

@@ -10,7 +10,7 @@ import numpy as np
 from customop.arrays.describe import show
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import aligned, children, nests, outline, steps
-from customop.arrays.numpy_protocol import call_numpy
+from customop.arrays.numpy_functions import call_numpy
 from customop.core.partials import Partials, in_dtype
 from customop.errors import GradientError
 from customop.schema.parameters import MISSING

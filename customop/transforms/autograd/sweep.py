@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.numpy_protocol import call_numpy
+from customop.arrays.numpy_functions import call_numpy
 from customop.core.contract.memory import writes
 from customop.core.observe import observed, observers
 from customop.errors import GradientError

@@ -13,7 +13,7 @@ from customop.arrays.describe import abbreviated, describe, show
 from customop.arrays.dtypes import is_real_float
 from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.nested import map_nested
-from customop.arrays.numpy_protocol import call_numpy
+from customop.arrays.numpy_functions import call_numpy
 from customop.arrays.pytree import map_leaves
 from customop.config import config
 from customop.core.contract.memory import readonly

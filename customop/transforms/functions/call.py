@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from customop.arrays.kinds import is_traced
-from customop.arrays.numpy_protocol import call_numpy
+from customop.arrays.numpy_functions import call_numpy
 from customop.core.boxes import frozen, handle_boxes
 from customop.core.definition import Definition, Row
 from customop.core.grad_rules import GradCall, GradRule

@@ -15,7 +15,7 @@ import numpy as np
 
 from customop.arrays.describe import show
 from customop.arrays.kinds import is_array, is_traced
-from customop.arrays.numpy_protocol import call_numpy
+from customop.arrays.numpy_functions import call_numpy
 from customop.arrays.pytree import flatten, spread
 from customop.errors import (
     ArgumentError,
