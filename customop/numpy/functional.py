@@ -137,13 +137,17 @@ def _value_in(value: Any, dtype: Any) -> Any:
 
 def _numbered(x: Any, count: int, mode: str) -> Any:
     """Numbers of choices, from 0; those that do not exist by NumPy's mode."""
-    numbers = [np.intp(i) for i in range(count)]
-    if count <= 32:
-        return np.asarray(np.choose(x, numbers, mode=mode))  # type: ignore[call-overload]  # any mode
-    places = np.asarray(x).astype(np.intp)
+    if x.dtype.kind not in "biu":
+        raise TypeError(
+            f"Cannot cast array data from {x.dtype!r} to {np.dtype(np.intp)!r} according to"
+            " the rule 'safe'"
+        )
+    places = x.astype(np.intp)
+    if mode == "wrap":
+        return places % count
     if mode == "raise" and ((places < 0) | (places >= count)).any():
         raise ValueError("invalid entry in choice array")
-    return places % count if mode == "wrap" else np.clip(places, 0, count - 1)
+    return places if mode == "raise" else np.clip(places, 0, count - 1)
 
 
 choice_number: Operator[..., Any] = numpy_operator(

@@ -51,10 +51,12 @@ def _binned(x: Any, weights: Any, length: int) -> Any:
         weights = np.broadcast_to(weights, (*outer, weights.shape[-1])).ravel()
     count = math.prod(outer)
     flat = np.broadcast_to(x, (*outer, x.shape[-1])).reshape((count, -1))
-    _of_length(flat, int(flat.max(initial=-1)) + 1, length)
-    if flat.min(initial=0) < 0:
-        np.bincount([-1])  # NumPy's error
-    rows = (flat + np.arange(count)[:, None] * length).ravel()
+    if flat.size:
+        _of_length(flat, int(flat.max()) + 1, length)
+        if flat.min() < 0:
+            np.bincount([-1])  # NumPy's error
+    starts = np.arange(0, count * length, length, like=flat) if length else 0
+    rows = (flat.T + starts).T.ravel()
     return np.bincount(rows, weights, count * length).reshape((*outer, length))
 
 
@@ -176,7 +178,7 @@ def _digitized(x: Any, bins: Any, right: bool) -> Any:
     if bins.ndim == 1:
         return np.asarray(np.digitize(x, bins, right))
     wide = np.broadcast_to(x, (*bins.shape[:-1], *x.shape[bins.ndim - 1 :]))
-    found = np.zeros(wide.shape, np.intp)
+    found = np.zeros_like(wide, dtype=np.intp, order="C")
     for row in np.ndindex(bins.shape[:-1]):
         found[row] = np.digitize(wide[row], bins[row], right)
     return found

@@ -267,7 +267,7 @@ def _roots(p: Any, skipped: int) -> Any:
     dtype = _root_dtype(p.dtype)
     if p.ndim == 1:
         return _counted(np.roots(p[skipped:]), shape[-1]).astype(dtype)
-    found = np.zeros(shape, dtype)
+    found = np.zeros_like(p, shape=shape, dtype=dtype, order="C")
     for row in np.ndindex(p.shape[:-1]):
         found[row] = _counted(np.roots(p[row]), shape[-1])
     return found
