@@ -18,7 +18,7 @@ from customop.mypy import codes
 from customop.mypy.asked import Answer, Asked, Subject
 from customop.mypy.calls import misshapen, mixed
 from customop.mypy.definitions import Draft, schema_of
-from customop.mypy.overloads import plain_operator, with_overloads
+from customop.mypy.overloads import plain_operator, typed_as, with_overloads
 from customop.mypy.program import is_operator
 from customop.mypy.records import Record, copied, recall, remember
 from customop.mypy.rules import Registered, check_kinds
@@ -39,7 +39,7 @@ __all__ = ["FUNCTIONS", "METHODS"]
 def _custom_op(asked: Asked) -> Type:
     name, function = asked.name("custom_op", 0), asked.function(1)
     given, result = asked.call.get(1), plain_operator(asked.result)
-    result = with_overloads(result, given and given.type, function)
+    result = with_overloads(typed_as(result, function), given and given.type)
     if not name or function is None:
         return result
     draft = Draft(asked.api, asked.survey, name, asked.call, function, asked.context)

@@ -40,6 +40,7 @@ from mypy.nodes import (
     Var,
 )
 from mypy.types import (
+    CallableType,
     Instance,
     Overloaded,
     Parameters,
@@ -62,6 +63,7 @@ __all__ = [
     "overloads_of",
     "plain_operator",
     "split_off",
+    "typed_as",
     "with_overloads",
     "wrong_overloads",
 ]
@@ -211,17 +213,29 @@ def plain_operator(mypy_type: Type) -> Type:
     return mypy_type
 
 
-def with_overloads(
-    mypy_type: Type, overloads: Type | None, function: Function | None
-) -> Type:
+def typed_as(mypy_type: Type, function: Function | None) -> Type:
+    """The type of an operator, or of a decorator, with the types of a function as written.
+
+    Where mypy solves type variables, Any within a type counts as a type that is not known,
+    and a function with overloads, such as `numpy.sum`, then returns Any.
+    """
+    made = get_proper_type(mypy_type)
+    if isinstance(made, CallableType):
+        return made.copy_modified(ret_type=typed_as(made.ret_type, function))
+    if function is None or not isinstance(made, Instance) or len(made.args) != 2:
+        return mypy_type
+    fn = function.type
+    if fn.variables:
+        return mypy_type
+    taken = Parameters(fn.arg_types, fn.arg_kinds, fn.arg_names)
+    return made.copy_modified(args=[taken, fn.ret_type])
+
+
+def with_overloads(mypy_type: Type, overloads: Type | None) -> Type:
     """The type of an operator of a function with these overloads."""
     made, proper = get_proper_type(mypy_type), get_proper_type(overloads)
     if not isinstance(made, Instance) or not isinstance(proper, Overloaded):
         return mypy_type
-    if function is not None and len(made.args) == 2:
-        fn = function.type
-        taken = Parameters(fn.arg_types, fn.arg_kinds, fn.arg_names)
-        made = made.copy_modified(args=[taken, fn.ret_type])
     items = [
         item.copy_modified(name=(item.name or "").removesuffix(HIDDEN), definition=None)
         for item in proper.items

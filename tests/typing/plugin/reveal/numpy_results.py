@@ -46,3 +46,15 @@ def transforms(x: npt.NDArray[np.float64]) -> None:
     # by mypy: arg-type
     # by pyright: reportArgumentType, reportCallIssue
     # by plugin: call-overload
+
+
+@co.custom_op("plugin_numpy_results::scale", mutates_args=())
+def scale(x: npt.NDArray[np.float64], k: float) -> npt.NDArray[np.float64]:
+    return x * k
+
+
+def results_of_operators(x: npt.NDArray[np.float64]) -> None:
+    reveal_type(np.sum(scale(x, 2.0)))
+    # by mypy: Any
+    # by pyright: float64
+    # by plugin: float64
