@@ -282,22 +282,22 @@ def test_pieces_are_computed_apart() -> None:
 
 def test_choices_that_do_not_exist() -> None:
     """NumPy's modes, and its errors."""
+    choose: Any = np.choose
     rows, places = np.arange(6.0).reshape(2, 3), np.array([[0, -1, 3], [1, 2, -4]])
     for mode in ("wrap", "clip"):
-        found = co.vmap(
-            lambda r, mode=mode: np.choose(places, r[:, None, None], mode=mode)
-        )(rows.T[..., None][:, :, 0])
+        found = co.vmap(lambda r, mode=mode: choose(places, [r[0], r[1]], mode=mode))(
+            rows.T
+        )
         for i in range(3):
-            choices = list(rows[:, i])
-            np.testing.assert_array_equal(
-                found[i], np.choose(places, choices, mode=mode)
-            )
+            expected = choose(places, [*rows[:, i]], mode=mode)
+            np.testing.assert_array_equal(found[i], expected)
     for wrong, error in ((places, ValueError), (np.ones(2), TypeError)):
-        for run in (batched, lambda fn, x: co.grad(lambda x: np.sum(fn(x)))(x)):
-            with pytest.raises(error):
-                np.choose(wrong, list(rows[0]))
-            with pytest.raises(error):
-                run(lambda x, wrong=wrong: np.choose(wrong, [x, x]), np.ones(()))
+        with pytest.raises(error):
+            choose(wrong, [*rows[0]])
+        with pytest.raises(error):
+            co.grad(lambda x, wrong=wrong: np.sum(choose(wrong, [x, x])))(1.0)
+        with pytest.raises(error):
+            batched(lambda x, wrong=wrong: choose(wrong, [x, x]), np.ones(()))
 
 
 def test_complex_results_depend_on_values() -> None:
