@@ -33,9 +33,9 @@ class GradInterpreter(Interpreter):
 
     kind: ClassVar[RuleKind] = AUTOGRAD
     tracer_class: ClassVar[type[Tracer]] = GradTracer
-    guards_inputs = False
+    guards_inputs: bool = False
     # Whether the function was searched for the first argument that is written.
-    has_looked = False
+    has_looked: bool = False
     has_plans: ClassVar[bool] = True
     title: str = "grad"
 
