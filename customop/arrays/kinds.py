@@ -183,11 +183,24 @@ _by_path: dict[str, dict[str, ArrayKind]] = {"cupy": {"ndarray": CUDA}}
 hosts: set[str] = set()
 
 
+# Names of the kinds whose arrays speak the array API standard alone.
+standard_kinds: set[str] = set()
+
+
+def speaks_standard_only(cls: type) -> bool:
+    """Whether arrays of a class have a namespace, and none of NumPy's protocols."""
+    return hasattr(cls, "__array_namespace__") and not any(
+        hasattr(cls, name) for name in ("__array_ufunc__", "__array_function__")
+    )
+
+
 class _Classes(dict[type, ArrayKind | None]):
     """Class -> kind, found on a miss through base classes and named classes."""
 
     def __missing__(self, cls: type) -> ArrayKind | None:
         kind = _resolve(cls)
+        if kind is not None and speaks_standard_only(cls):
+            standard_kinds.add(kind.name)
         # Python's own classes are never arrays; others may be registered later.
         if kind is not None or cls.__module__ == "builtins":
             self[cls] = kind
@@ -220,15 +233,15 @@ def _registered(cls: type) -> tuple[type, ArrayKind] | None:
 
 
 def _read_paths() -> None:
-    """Enter the classes of paths whose modules are imported by now."""
+    """Enter the classes of paths whose modules are imported by now.
+
+    The paths stay: a module that is imported again has new classes.
+    """
     for module in [name for name in _by_path if name in sys.modules]:
-        paths = _by_path[module]
-        for name in list(paths):
+        for name, kind in _by_path[module].items():
             found = getattr(sys.modules[module], name, None)
             if found is not None:  # the module may be importing still
-                _by_class.setdefault(found, paths.pop(name))
-        if not paths:
-            del _by_path[module]
+                _by_class.setdefault(found, kind)
 
 
 # ---- questions about a value ----

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -325,6 +327,10 @@ class ArrayMethods(WritingMethods):
     # ---- protocols ----
 
     def __array_namespace__(self, api_version: str | None = None) -> Any:
+        """NumPy; for array-api-compat its own form of it, which plain arrays have there."""
+        package = sys._getframe(1).f_globals.get("__package__") or ""
+        if package.endswith("array_api_compat.common"):
+            return import_module(package.removesuffix("common") + "numpy")
         return np
 
     def __array_ufunc__(

@@ -121,10 +121,10 @@ def _kind_of_mixture(op: RuleTable, args: Sequence[Any], kinds: list[ArrayKind])
         arrays = [v for v in values if has_device(v)]
         if _is_one_device([device_of(v) for v in arrays]):
             return FAKE
-        if accepting({device_kind(device_of(v)) for v in arrays}):
+        names = {device_kind(device_of(v)) for v in arrays}
+        if len(names) > 1 and accepting(names):
             return FAKE
-    host = accepting({kind.name for kind in kinds})
-    if host:
+    elif host := accepting({kind.name for kind in kinds}):
         return host
     raise _mismatch(op, args)
 

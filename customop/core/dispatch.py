@@ -19,8 +19,10 @@ from customop.arrays.kinds import (
     is_array,
     is_traced,
     kind_of,
+    standard_kinds,
 )
 from customop.arrays.nested import map_nested
+from customop.arrays.standard import on_standard
 from customop.core.arguments import (
     as_array,
     check_writable,
@@ -190,7 +192,8 @@ def find_kernel(op: RuleTable, kind: str) -> Callable[..., Any] | None:
         row = table.get(COMPOSITE)
     if row is not None:
         kernel: Callable[..., Any] = row.fn
-        return kernel
+        is_own = kind in table or kind == FAKE
+        return on_standard(kernel) if kind in standard_kinds and not is_own else kernel
     if kind not in (FAKE, CPU.name) and op.is_factory:
         return _made_for(op, kind)
     found = find_fake(op) if kind == FAKE and not op.closed else None
@@ -201,7 +204,7 @@ def _made_for(op: RuleTable, kind: str) -> Callable[..., Any] | None:
     """The kernel of NumPy, and an array of the kind made of its result."""
     slot, make = op.schema.device_slot, find_kind(kind).from_numpy
     row = op.rows.get(CPU.name, op.rows.get(DEFAULT))
-    if row is None or make is None or slot is None:
+    if row is None or slot is None or make is None or not find_kind(kind).is_carried:
         return op.fallback_for(kind)
     name = op.schema.parameters[slot].name
 

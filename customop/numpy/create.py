@@ -7,17 +7,20 @@ from typing import Any
 import numpy as np
 
 from customop import (
+    ArgumentError,
     Array,
     Device,
     DType,
     FakeArray,
     Scalar,
     Tracer,
+    array_kind,
     custom_op,
     fake_like,
     register_numpy_function,
 )
 from customop.numpy.arguments import as_array, lengths, only, shape_of
+from customop.numpy.fakes import device_of
 from customop.numpy.rules import no_gradient
 
 __all__ = ["array_like", "eye", "from_list", "full", "full_like", "library_of"]
@@ -171,17 +174,30 @@ no_gradient(eye)
 @custom_op(
     "np::from_list",
     mutates_args=(),
-    device_types=("cpu", "cuda"),
-    schema="(int[] values, int[] shape, dtype dtype, device device) -> Array",
+    schema="(Array like, int[] values, int[] shape, dtype dtype) -> Array",
 )
-def from_list(values: Any, shape: Any, dtype: Any, device: str) -> Any:
-    """Make an array of integers on a device."""
-    return library_of(device).asarray(values, dtype=dtype).reshape(shape)
+def from_list(like: Any, values: Any, shape: Any, dtype: Any) -> Any:
+    """Make an array of integers of the kind of another array."""
+    array = np.asarray(values, dtype=dtype).reshape(shape)
+    if hasattr(like, "__array_namespace__"):
+        return like.__array_namespace__().asarray(array)
+    make = array_kind(like).from_numpy
+    if make is None:
+        raise ArgumentError(
+            f"arrays of the kind '{array_kind(like)}' cannot be made of NumPy arrays",
+            do="give register_array_type a function from_numpy=",
+        )
+    return make(array)
 
 
 @from_list.register_fake
-def _(values: Any, shape: Any, dtype: Any, device: Any) -> FakeArray:
-    return FakeArray(shape, dtype, device=device)
+def _(like: Any, values: Any, shape: Any, dtype: Any) -> FakeArray:
+    return FakeArray(shape, dtype, device=device_of(like))
+
+
+@from_list.register_vmap
+def _(info: Any, in_dims: Any, like: Any, values: Any, shape: Any, dtype: Any) -> Any:
+    return from_list(like, values, shape, dtype), None
 
 
 no_gradient(from_list)

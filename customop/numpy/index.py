@@ -346,7 +346,7 @@ def constant(array: Any, like: Any) -> Any:
     device = device_of(like)
     if device == "cpu" or "cpu" in array_kind(device).accepts:
         return array
-    return from_list(array.ravel().tolist(), list(array.shape), array.dtype, device)
+    return from_list(like, array.ravel().tolist(), list(array.shape), array.dtype)
 
 
 def with_rows(

@@ -163,6 +163,13 @@ def _(a: Any) -> Any:
 _searchsorted = numpy_operator(
     "searchsorted",
     "(Array a, Array v, bool right=False, Array? sorter=None) -> Array",
+    lambda a, v, right, sorter: np.searchsorted(
+        a, v, "right" if right else "left", sorter
+    ),
+)
+# Of a number NumPy gives an int.
+_searchsorted.register_kernel(
+    "cpu",
     lambda a, v, right, sorter: np.asarray(
         np.searchsorted(a, v, "right" if right else "left", sorter)
     )[()],

@@ -100,6 +100,8 @@ def stop_gradient(x: T) -> T:
 def _apart(x: Any) -> Any:
     """The value without its tracking; a copy, as a formula may have saved it."""
     value = stop_array(x)
+    while type(value) is GradTracer and value.node is None:  # a buffer: nothing to stop
+        value = value.below
     return call_numpy(np.copy, value) if is_traced(x) else value
 
 

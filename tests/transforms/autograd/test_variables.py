@@ -445,3 +445,16 @@ def test_stop_gradient_gives_what_can_be_written(checks: Any) -> None:
     """The value without its tracking is the array itself, not a read-only view."""
     co.config.checks = checks
     assert co.stop_gradient(X.copy()).flags.writeable
+
+
+def test_stop_gradient_of_a_buffer_is_a_plain_array() -> None:
+    """A buffer of the transform that holds no traced value has nothing to stop."""
+
+    def loss(x: Any) -> Any:
+        buffer = np.zeros_like(x)
+        assert_array_equal(np.asarray(co.stop_gradient(buffer)), np.zeros(3))
+        buffer[:] = x
+        assert_array_equal(np.asarray(co.stop_gradient(buffer)), X)
+        return np.sum(buffer * x)
+
+    assert_array_equal(co.grad(loss)(X), 2 * X)
