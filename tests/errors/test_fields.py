@@ -35,6 +35,7 @@ BUILTIN = {
     co.MissingRuleError: (NotImplementedError,),
     co.ContractError: (RuntimeError,),
     co.GradientError: (ValueError,),
+    co.NanError: (FloatingPointError,),
     co.VmapError: (ValueError,),
     co.DataDependentError: (TypeError,),
     co.LeakedTracerError: (RuntimeError,),
