@@ -27,6 +27,7 @@ EXTRAS = {
     "deblur.py": (["matplotlib", "sklearn"], "examples"),
     "digits.py": (["matplotlib", "sklearn", "tqdm"], "examples"),
     "terrain.py": (["matplotlib", "scipy"], "examples"),
+    "waves.py": (["matplotlib", "scipy"], "examples"),
 }
 each = pytest.mark.parametrize("path", COURSE, ids=lambda path: path.stem)
 
