@@ -257,6 +257,51 @@ def test_arrays_arrive_with_their_layout() -> None:
 # ---- what does not come back ----
 
 
+def test_texts_and_numbers_among_the_arguments_do_not_keep_outcomes_back() -> None:
+    """An outcome refers to arguments by their addresses, which hold an empty text."""
+
+    def labeled(x: np.ndarray, label: str, count: int) -> np.ndarray:
+        return x + count
+
+    op = co.custom_op("apart::labeled", mutates_args=())(labeled)
+    op.register_fake(lambda x, label, count: co.fake_like(x, dtype=(x + count).dtype))
+    wrong = co.custom_op("apart::mislabeled", mutates_args=())(labeled)
+    wrong.register_fake(lambda x, label, count: co.fake_like(x, dtype=np.int8))
+    x, utils = np.arange(3.0), ("test_layouts", "test_threads")
+    assert opcheck(op, (x, "", 0), test_utils=utils).failed == []
+    table = opcheck(wrong, (x, "", 0), test_utils="test_layouts", raise_exception=False)
+    error = table["test_layouts"]
+    assert isinstance(error, OpCheckError)
+    assert "ended the process" not in error.what
+    assert error.sample is not None
+    assert error.sample.args[1:] == ("", 0)
+
+
+class _OnceError(Exception):
+    """An exception that can be pickled once."""
+
+    is_pickled = False
+
+    def __reduce__(self) -> Any:
+        if self.is_pickled:
+            raise TypeError("pickled once already")
+        self.is_pickled = True
+        return _OnceError, ()
+
+
+def test_child_that_cannot_send_its_outcome_says_why() -> None:
+    """It does not look like a kernel that has left with a status of success."""
+
+    def work(send: Any) -> None:
+        raise _OnceError
+
+    with Child(work, 60.0) as child:
+        assert list(child.messages()) == []
+    assert child.crash is not None
+    assert child.crash.how == "ended the process (exit status 1)"
+    assert "it wrote: TypeError: pickled once already" in child.crash.lines
+
+
 def test_nothing_leaks(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

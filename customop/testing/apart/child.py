@@ -12,6 +12,7 @@ import socket
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
@@ -161,6 +162,7 @@ class Child:
 
     def _live(self, pipe: int, jobs: socket.socket, limits: Any) -> None:
         """Do the work and end the process, without any of the parent's cleaning up."""
+        status = 1
         try:
             gc.freeze()  # what is garbage in the parent is its own to collect
             os.close(self._pipe)
@@ -174,8 +176,12 @@ class Child:
                 self._send(pipe, result)
                 is_done = result == Ended()
                 work = _next_work(jobs) if is_done else None
+            status = 0
+        except BaseException:
+            os.write(2, traceback.format_exc().encode())  # for `crash`
+            raise
         finally:
-            os._exit(0)
+            os._exit(status)
 
     def _send(self, pipe: int, value: Any) -> None:
         block = dumps(value, self._shared)

@@ -73,6 +73,10 @@ def travels(value: Any, *, by_name: bool = False) -> bool:
     return True
 
 
+# What `persistent_id` returns is pickled too, and asked for its own address.
+_IN_ADDRESSES = (int, str)
+
+
 class _Pickler(pickle.Pickler):
     def __init__(
         self, file: io.BytesIO, shared: Mapping[int, Any], *, by_name: bool
@@ -83,7 +87,7 @@ class _Pickler(pickle.Pickler):
 
     def persistent_id(self, obj: Any) -> tuple[int, str] | None:
         """The address of what the parent has too; for classes also their name."""
-        if self._by_name:
+        if self._by_name or type(obj) in _IN_ADDRESSES:
             return None
         if id(obj) in self._shared:
             return id(obj), ""
