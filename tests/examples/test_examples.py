@@ -23,7 +23,7 @@ SHOWN = dict(
 )
 # Packages that an example needs beyond NumPy, and the extra that installs them.
 EXTRAS = {
-    "11_typing.py": (["mypy"], "typing"),
+    "12_typing.py": (["mypy"], "typing"),
     "deblur.py": (["matplotlib", "sklearn"], "examples"),
     "digits.py": (["matplotlib", "sklearn", "tqdm"], "examples"),
     "terrain.py": (["matplotlib", "scipy"], "examples"),
