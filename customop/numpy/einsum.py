@@ -223,7 +223,8 @@ def _as_text(operands: Sequence[Any]) -> tuple[str, list[Any]]:
 
 def _term(axes: Sequence[Any]) -> str:
     for axis in axes:
-        if axis is not Ellipsis and not 0 <= axis < len(_NUMBERED):
+        is_number = isinstance(axis, int | np.integer)
+        if axis is not Ellipsis and not (is_number and 0 <= axis < len(_NUMBERED)):
             raise ArgumentError(
                 f"np.einsum: {axis!r} in a list of axes", do="number axes from 0 to 51"
             )

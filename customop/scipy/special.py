@@ -284,7 +284,8 @@ def multigammaln(a: Any, d: int) -> Array:
     """
     if is_plain(a):
         return special.multigammaln(a, d)
-    total: Any = (d * (d - 1) * 0.25) * math.log(math.pi)
+    # A double, so that single precision gives doubles, as SciPy's sum does.
+    total: Any = np.float64((d * (d - 1) * 0.25) * math.log(math.pi))
     for j in range(1, d + 1):
         total = total + special.gammaln(a - (j - 1.0) / 2)
     return total

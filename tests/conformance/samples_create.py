@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from customop.numpy.create import from_list
 from tests.conformance.samples import Sample
 
 _rng = np.random.default_rng(17)
@@ -21,6 +22,9 @@ SAMPLES: list[Sample] = [
         "full_like-rank-3",
         np.ones_like,
         (_rng.standard_normal((2, 3, 4)).transpose(2, 0, 1),),
+    ),
+    Sample(
+        "from_list", lambda x: from_list(x, [2, 0, 1], [3, 1], np.dtype(int)), (_X,)
     ),
     Sample("full_like-times", lambda x: np.full_like(x, 2.5) * x, (_X,), diff=(0,)),
 ]

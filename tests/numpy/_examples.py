@@ -75,6 +75,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "step": (2,),
     "stop": (9,),
     "trim": ("f", "b"),
+    "writeable": (False, True),
 }
 
 # Functions that need values to find the shape of their result.
