@@ -109,9 +109,10 @@ def lambert() -> Client:
     return geo.LambertAxes.LambertTransform(0.3, 0.2, 1).transform_non_affine
 
 
-def polar() -> Client:
-    polar = module("matplotlib.projections.polar").PolarAxes
-    return polar.PolarTransform().transform_non_affine
+def mollweide() -> Client:
+    """Longitudes and latitudes of places on the map."""
+    geo = module("matplotlib.projections.geo")
+    return geo.MollweideAxes.InvertedMollweideTransform(1).transform_non_affine
 
 
 def asinh_scale() -> Client:
@@ -162,7 +163,7 @@ CLIENTS = [
 LARGER = [
     *(fixed_quad, gaussian_window, pulse, runge_kutta),
     *(activations, kernel, links),
-    *(hammer, lambert, polar, asinh_scale, soft_light),
+    *(hammer, lambert, mollweide, asinh_scale, soft_light),
 ]
 each = pytest.mark.parametrize(
     "client",
