@@ -290,13 +290,29 @@ def _(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi)
 # ---- cross product ----
 
 
+def _cross_kernel(a: Any, b: Any) -> Any:
+    _check_vectors(a, b)
+    return np.cross(a, b)
+
+
+def _check_vectors(*arrays: Any) -> None:
+    for x in arrays:
+        if tuple(x.shape[-1:]) != (3,):
+            raise ShapeError(
+                f"np::cross: an array of shape {tuple(x.shape)} has no vectors of 3"
+                " elements in its last axis",
+                do="call np.cross, which takes vectors of 2 elements and other axes",
+            )
+
+
 cross: Operator[..., Any] = numpy_operator(
-    "cross", "(Array a, Array b) -> Array", lambda a, b: np.cross(a, b)
+    "cross", "(Array a, Array b) -> Array", _cross_kernel
 )
 
 
 @cross.register_fake
 def _(a: Any, b: Any) -> FakeArray:
+    _check_vectors(a, b)
     shape = np.broadcast_shapes(a.shape[:-1], b.shape[:-1])
     dtype = np.promote_types(a.dtype, b.dtype)
     result_dtype(np.subtract, (dtype, dtype))  # raises for bool, as NumPy does

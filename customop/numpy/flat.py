@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from customop.numpy.arguments import is_inexact
+from customop.numpy.rules import is_complex
+
 __all__ = ["gathered", "scattered"]
 
 
@@ -52,6 +55,28 @@ def gathered(x: Any, indices: Sequence[Any], at: int) -> Any:
     return np.moveaxis(found, own, tuple([at + i for i in own]))
 
 
+def _sums(hot: Any, lines: Any) -> Any:
+    """The sums of the lines that flags select.
+
+    Infinite values and nan are added apart: 0 times them is nan.
+    """
+    if not is_inexact(lines):
+        return np.matmul(hot.astype(lines.dtype), lines)
+    finite = np.where(np.isfinite(lines), lines, np.zeros_like(lines))
+    sums = np.matmul(hot.astype(lines.dtype), finite)
+    is_pair = is_complex(lines)
+    parts = (np.real(lines), np.imag(lines)) if is_pair else (lines,)
+    for i, part in enumerate(parts):
+        for value in (math.inf, -math.inf, math.nan):
+            is_there = np.isnan(part) if math.isnan(value) else np.equal(part, value)
+            dtype = part.dtype
+            count = np.matmul(hot.astype(dtype), is_there.astype(dtype))
+            number = complex(0.0, value) if i else value
+            apart = np.full_like(sums, number)
+            sums = sums + np.where(np.greater(count, 0), apart, np.zeros_like(sums))
+    return sums
+
+
 def scattered(g: Any, shape: Sequence[int], indices: Sequence[Any], at: int) -> Any:
     """Zeros with `g` added at index arrays: a product with a matrix of zeros and ones."""
     slots = [i for i, a in enumerate(indices) if a is not None]
@@ -64,6 +89,6 @@ def scattered(g: Any, shape: Sequence[int], indices: Sequence[Any], at: int) -> 
     flat = _flat_places(lengths, places)
     hot = np.equal(np.arange(math.prod(lengths))[:, None], flat[None, :])
     lines = np.reshape(first, (flat.shape[0], math.prod(rest)))
-    sums = np.matmul(hot.astype(g.dtype), lines)
+    sums = _sums(hot, lines)
     whole = np.reshape(sums, (*lengths, *rest))
     return np.moveaxis(whole, tuple(range(len(slots))), tuple(slots))

@@ -43,7 +43,7 @@ __all__: list[str] = []
 def _binned(x: Any, weights: Any, length: int) -> Any:
     """Count or add up along the last axes; those before them are broadcast."""
     if x.ndim == 1 and (weights is None or weights.ndim == 1):
-        found = np.bincount(x, weights, length)
+        found = _counts(x, weights, length)
         return _of_length(found, found.shape[0], length)
     outer = x.shape[:-1]
     if weights is not None:
@@ -57,7 +57,13 @@ def _binned(x: Any, weights: Any, length: int) -> Any:
             np.bincount([-1])  # NumPy's error
     starts = np.arange(0, count * length, length, like=flat) if length else 0
     rows = (flat.T + starts).T.ravel()
-    return np.bincount(rows, weights, count * length).reshape((*outer, length))
+    return _counts(rows, weights, count * length).reshape((*outer, length))
+
+
+def _counts(x: Any, weights: Any, length: int) -> Any:
+    found = np.bincount(x, weights, length)
+    # Also the sums of no weights are integers in NumPy.
+    return found if weights is None else found.astype(np.float64, copy=False)
 
 
 def _of_length(found: Any, needed: int, length: int) -> Any:
@@ -261,6 +267,10 @@ def _(info: Any, in_dims: Any, edges: Any, is_made: bool) -> Any:
 
 
 checked_edges.register_autograd(partials({"edges": lambda g: g}))
+for _check in ("test_jvp", "test_gradients"):
+    checked_edges.waive(
+        _check, reason="equal edges can only move in directions that keep their order"
+    )
 # A tangent is not in order.
 checked_edges.register_jvp(lambda p, tangents: (checked_edges(*p), tangents[0]))
 

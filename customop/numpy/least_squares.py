@@ -116,6 +116,16 @@ def _(info: Any, in_dims: Any, a: Any, rcond: Any, hermitian: bool) -> Any:
     return pinv(rows, rcond, hermitian), 0
 
 
+pinv.register_sample_inputs(
+    lambda: [
+        (np.array([[1.7]]), 1e-12),
+        (np.array([[2.3, 0.4, -0.9], [0.6, -1.2, 1.4]]), 1e-12),
+        (np.array([[2.3, 0.4], [0.6, -1.2], [0.5, 1.6]]), 1e-10),
+        (np.array([[[1.9, 0.3], [0.3, 0.7]], [[-0.4, 1.1], [1.1, 1.6]]]), 1e-9, True),
+    ]
+)
+
+
 def _pinv_pull(g: Any, a: Any, rcond: Any, hermitian: bool, out: Any) -> Any:
     p, given = out, conj(g)
     whole = from_triangle(a) if hermitian else a
@@ -214,6 +224,21 @@ def _lstsq_backward(ctx: Any, by_x: Any, by_rank: Any, by_s: Any) -> Any:
     return fit(by_a, a), by_b, None
 
 
+lstsq.register_sample_inputs(
+    lambda: [
+        (np.array([[1.7]]), np.array([0.4]), 1e-12),
+        (
+            np.array([[2.3, 0.4], [0.6, -1.2], [0.5, 1.6]]),
+            np.array([1.1, -0.7, 0.3]),
+            1e-12,
+        ),
+        (
+            np.array([[2.3, 0.4, -0.9], [0.6, -1.2, 1.4]]),
+            np.array([[1.1], [-0.7]]),
+            1e-9,
+        ),
+    ]
+)
 lstsq.register_autograd(_lstsq_backward, setup_context=_note_lstsq)
 
 

@@ -73,6 +73,9 @@ def _(x: Any, axis: Any, kth: Any) -> FakeArray:
 _partition.register_vmap(along_axis(_partition))
 _argpartition.register_vmap(along_axis(_argpartition))
 no_gradient(_argpartition)
+_argpartition.waive(
+    "test_dtypes", reason="NumPy chooses the order of the elements on either side"
+)
 
 
 def _ranks(x: Any, axis: int) -> Any:
@@ -175,6 +178,19 @@ _searchsorted.register_kernel(
     )[()],
 )
 no_gradient(_searchsorted)
+_searchsorted.waive(
+    "test_vmap", reason="rows have to be sorted; NumPy finds other places in others"
+)
+
+
+@_searchsorted.register_sample_inputs
+def _() -> list[tuple[Any, ...]]:
+    a, v = np.array([-1.2, 0.3, 0.9, 2.1]), np.array([[0.4, -2.0], [0.9, 3.0]])
+    return [
+        (a[:2], np.array(0.4)),
+        (a, v[0], True),
+        (a[::-1].copy(), v, False, np.array([3, 2, 1, 0])),
+    ]
 
 
 @_searchsorted.register_fake

@@ -38,6 +38,13 @@ _ravel_multi_index: Operator[..., Any] = numpy_operator(
     )[()],
 )
 no_gradient(_ravel_multi_index)
+_ravel_multi_index.register_sample_inputs(
+    lambda: [
+        ([np.array(1), np.array(2)], [2, 3], ["raise", "raise"], "C"),
+        ([np.array([0, 1, 1]), np.array([2, 0, 1])], [2, 3], ["raise", "raise"], "F"),
+        ([np.array([[0], [1]]), np.array([-4, 7])], [2, 3], ["clip", "wrap"], "C"),
+    ]
+)
 
 
 @_ravel_multi_index.register_fake
@@ -83,6 +90,13 @@ _unravel_index: Operator[..., Any] = numpy_operator(
     ],
 )
 no_gradient(_unravel_index)
+_unravel_index.register_sample_inputs(
+    lambda: [
+        (np.array(5), [2, 3], "C"),
+        (np.array([1, 4, 0]), [2, 3], "F"),
+        (np.array([[0, 5], [3, 7]]), [2, 2, 2], "C"),
+    ]
+)
 
 
 @_unravel_index.register_fake
@@ -210,6 +224,16 @@ def _(x: Any, axis: int, count: int | None, bitorder: str) -> FakeArray:
 for _op in (_packbits, _unpackbits):
     _op.register_vmap(along_axis(_op))
     no_gradient(_op)
+
+
+@_packbits.register_sample_inputs
+def _() -> list[tuple[Any, ...]]:
+    bits = np.array([1, 0, 0, 1, 1, 0, 1, 0, 1, 1], np.uint8)
+    return [
+        (bits[:3], 0, "big"),
+        (bits, 0, "little"),
+        (np.reshape(bits, (2, 5)), -1, "big"),
+    ]
 
 
 def _bits_of(a: Any, axis: int | None) -> tuple[Any, int]:

@@ -19,6 +19,7 @@ from customop.numpy.fakes import device_of, keep_order, result_dtype
 from customop.numpy.index import constant
 from customop.numpy.rules import (
     batch_first,
+    fit,
     is_complex,
     numpy_operator,
     padded_rows,
@@ -74,6 +75,15 @@ def _horner(p: Any, x: Any) -> Any:
 
 polyval: Operator[..., Any] = numpy_operator(
     "polyval", "(Array p, Array x) -> Array", _horner
+)
+
+# Powers of larger numbers leave differences few digits.
+polyval.register_sample_inputs(
+    lambda: [
+        (np.array([1.4]), np.array(0.6)),
+        (np.array([0.8, 2.3, -0.6]), np.array([0.7, -0.3])),
+        (np.array([[0.8, 2.3], [-0.6, 1.1]]), np.array([[0.7, -0.3]])),
+    ]
 )
 
 
@@ -308,6 +318,15 @@ def _(info: Any, in_dims: Any, p: Any, skipped: int) -> Any:
     return roots(batch_first(p, in_dims[0]), skipped), 0
 
 
+roots.register_sample_inputs(
+    lambda: [
+        (np.array([1.4, -0.7]), 0),
+        (np.array([0.8, 2.3, -0.6]), 0),
+        (np.array([0.9, -0.4, 1.2, 1.9]), 0),
+    ]
+)
+
+
 def _moved_by(t: Any, p: Any, y: Any) -> Any:
     """The value of `t` over the slope of `p` at the roots, with the sign of a root.
 
@@ -331,7 +350,7 @@ roots.register_autograd(partials({"p": _roots_pull}))
 @roots.register_jvp
 def _(primals: Any, tangents: Any) -> Any:
     y = roots(*primals)
-    return y, _moved_by(tangents[0], primals[0], y)
+    return y, fit(_moved_by(tangents[0], primals[0], y), y)
 
 
 @register_numpy_function(np.roots)

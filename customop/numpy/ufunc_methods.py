@@ -148,6 +148,16 @@ accumulate: Operator[..., Any] = numpy_operator(
     _accumulate_kernel,
 )
 accumulate.register_vmap(along_axis(accumulate))
+_LINE = (0.7, 1.3, -0.4, 2.1, 0.9, 1.6)
+accumulate.register_sample_inputs(
+    lambda: [
+        (np.array(_LINE[:3]), 0, "subtract"),
+        (np.array(_LINE), -1, "maximum"),
+        (np.reshape(_LINE, (2, 3)), 0, "logaddexp"),
+        (np.reshape(_LINE, (2, 3)), 1, "divide"),
+        (np.arange(1, 7), 0, "gcd"),
+    ]
+)
 
 
 @accumulate.register_fake
@@ -204,6 +214,15 @@ reduceat: Operator[..., Any] = numpy_operator(
     "reduceat",
     "(Array x, int[] indices, int axis, str ufunc, dtype? dtype=None) -> Array",
     _reduceat_kernel,
+)
+reduceat.register_sample_inputs(
+    lambda: [
+        (np.array(_LINE[:3]), [0, 1], 0, "add"),
+        (np.array(_LINE), [0, 4, 2], -1, "multiply"),
+        (np.reshape(_LINE, (2, 3)), [1, 0], 1, "maximum"),
+        (np.reshape(_LINE, (2, 3)), [0], 0, "logaddexp"),
+        (np.arange(1, 7), [3, 0, 2], 0, "lcm"),
+    ]
 )
 
 
