@@ -126,17 +126,23 @@ class Standard(NDArrayOperatorsMixin):
     def _method(self, name: str, *args: Any, **kwargs: Any) -> Any:
         return getattr(np, name)(self, *args, **kwargs)
 
-    sum, prod = partialmethod(_method, "sum"), partialmethod(_method, "prod")
-    mean, std = partialmethod(_method, "mean"), partialmethod(_method, "std")
-    max, min = partialmethod(_method, "max"), partialmethod(_method, "min")
-    any, all = partialmethod(_method, "any"), partialmethod(_method, "all")
-    squeeze, take = partialmethod(_method, "squeeze"), partialmethod(_method, "take")
-    ravel, round = partialmethod(_method, "ravel"), partialmethod(_method, "round")
-    cumsum, cumprod = (
-        partialmethod(_method, "cumsum"),
-        partialmethod(_method, "cumprod"),
-    )
-    argsort, clip = partialmethod(_method, "argsort"), partialmethod(_method, "clip")
+    # Any: type checkers know no partialmethod of these.
+    sum: Any = partialmethod(_method, "sum")
+    prod: Any = partialmethod(_method, "prod")
+    mean: Any = partialmethod(_method, "mean")
+    std: Any = partialmethod(_method, "std")
+    max: Any = partialmethod(_method, "max")
+    min: Any = partialmethod(_method, "min")
+    any: Any = partialmethod(_method, "any")
+    all: Any = partialmethod(_method, "all")
+    squeeze: Any = partialmethod(_method, "squeeze")
+    take: Any = partialmethod(_method, "take")
+    ravel: Any = partialmethod(_method, "ravel")
+    round: Any = partialmethod(_method, "round")
+    cumsum: Any = partialmethod(_method, "cumsum")
+    cumprod: Any = partialmethod(_method, "cumprod")
+    argsort: Any = partialmethod(_method, "argsort")
+    clip: Any = partialmethod(_method, "clip")
 
     def reshape(self, *shape: Any) -> Any:
         """The array with other lengths."""
