@@ -264,12 +264,13 @@ def _make_plan(op: RuleTable) -> Callable[[Any, Sequence[Any]], Any]:
         plan = batch_plan(op, rule, BatchTracer, _finish)
     else:
 
-        def plan(interpreter: BatchInterpreter, args: Sequence[Any]) -> Any:
+        def general(interpreter: BatchInterpreter, args: Sequence[Any]) -> Any:
             rows = interpreter.general(op, args)
             if op.view_slot >= 0:
                 connect_results(op, args, args, rows)
             return rows
 
+        plan = general
     plans.by_tracer[BatchTracer] = plan
     return plan
 

@@ -156,12 +156,13 @@ def _make_plan(op: RuleTable) -> Callable[[Any, Sequence[Any]], Any]:
         plan = jvp_plan(op, rule, JvpTracer, _finish)
     else:
 
-        def plan(interpreter: JvpInterpreter, args: Sequence[Any]) -> Any:
+        def general(interpreter: JvpInterpreter, args: Sequence[Any]) -> Any:
             out = interpreter.general(op, args)
             if op.view_slot >= 0:
                 connect_results(op, args, args, out)
             return out
 
+        plan = general
     plans.by_tracer[JvpTracer] = plan
     return plan
 

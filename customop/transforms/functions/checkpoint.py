@@ -194,9 +194,9 @@ class _Checkpoint(FunctionCall):
         self, error: GradientError, top: Interpreter, given: Arrays, inputs: Arrays
     ) -> tuple[FunctionCall, Arrays] | None:
         """A call that takes values from outside too, and all its inputs; None for none."""
-        if not hasattr(error, "intruder"):
+        if "intruder" not in vars(error):
             return None
-        intruder: Interpreter = error.intruder
+        intruder: Interpreter = vars(error)["intruder"]
         is_above = intruder.kind is AUTOGRAD and intruder.level >= top.level
         source = intruder if is_above else top
         if source in self.sources:
