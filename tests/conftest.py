@@ -39,3 +39,14 @@ def built_in_kinds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     kinds.kind_of.clear()
     yield
     kinds.kind_of.clear()
+
+
+@pytest.fixture(scope="module")
+def own_kinds() -> Iterator[None]:
+    """Forget the kinds of array that a module registers when its tests are done."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("_kinds", "_by_class", "_by_path"):
+            patch.setattr(kinds, name, dict(getattr(kinds, name)))
+        kinds.kind_of.clear()
+        yield
+    kinds.kind_of.clear()

@@ -27,14 +27,17 @@ def to_numpy(x: Any) -> Any:
     return x.compute(scheduler="sync") if isinstance(x, da.Array) else np.asarray(x)
 
 
-co.register_array_type(
-    "dask",
-    da.Array,
-    from_numpy=da.from_array,
-    to_numpy=to_numpy,
-    accepts=("cpu",),
-    immutable=True,
-)
+@pytest.fixture(scope="module", autouse=True)
+def _registered(own_kinds: None) -> None:
+    co.register_array_type(
+        "dask",
+        da.Array,
+        from_numpy=da.from_array,
+        to_numpy=to_numpy,
+        accepts=("cpu",),
+        immutable=True,
+    )
+
 
 # Functions of which some samples end in an error on dask 2026.8.
 REFUSED = frozenset(

@@ -33,7 +33,12 @@ def standard(value: Any) -> Any:
     return xp.asarray(value) if isinstance(value, np.ndarray) else value
 
 
-co.register_array_type(KIND, StandardArray, from_numpy=xp.asarray, to_numpy=to_numpy)
+@pytest.fixture(scope="module", autouse=True)
+def _registered(own_kinds: None) -> None:
+    co.register_array_type(
+        KIND, StandardArray, from_numpy=xp.asarray, to_numpy=to_numpy
+    )
+
 
 # Functions of which some samples end in an error on array_api_strict 2.6: the standard has
 # no such function or option, or formulas mix arrays of both kinds.
