@@ -7,13 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from customop import Operator, Tag, fake_like
+from customop import FakeArray, Operator, Tag, fake_like
+from customop.numpy.arguments import dtype_of
 from customop.numpy.rules import no_gradient, numpy_operator
 
 __all__ = ["require", "warn_unless"]
 
 
+def _check_flags(x: Any) -> None:
+    if dtype_of(x) != np.bool_:
+        raise TypeError(f"np::checked takes an array of flags, got {dtype_of(x)}")
+
+
 def _kernel(x: Any, message: str, warns: bool) -> Any:
+    _check_flags(x)
     if not bool(np.all(x)):
         if not warns:
             raise ValueError(message)
@@ -34,8 +41,20 @@ _checked: Operator[..., Any] = numpy_operator(
 )
 for _kind in ("cpu", "cuda"):
     _checked.register_kernel(_kind, _kernel)
-_checked.register_fake(lambda x, message, warns: fake_like(x))
 no_gradient(_checked)
+_checked.register_sample_inputs(
+    lambda: [
+        (np.array(True), "never", False),
+        (np.array([True, True]), "never", True),
+        (np.ones((2, 3), bool), "never", False),
+    ]
+)
+
+
+@_checked.register_fake
+def _(x: Any, message: str, warns: bool) -> FakeArray:
+    _check_flags(x)
+    return fake_like(x)
 
 
 def warn_unless(condition: Any, message: str) -> None:

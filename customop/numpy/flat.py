@@ -62,10 +62,11 @@ def _sums(hot: Any, lines: Any) -> Any:
     """
     if not is_inexact(lines):
         return np.matmul(hot.astype(lines.dtype), lines)
-    finite = np.where(np.isfinite(lines), lines, np.zeros_like(lines))
-    sums = np.matmul(hot.astype(lines.dtype), finite)
     is_pair = is_complex(lines)
     parts = (np.real(lines), np.imag(lines)) if is_pair else (lines,)
+    kept = [np.where(np.isfinite(p), p, np.zeros_like(p)) for p in parts]
+    finite = kept[0] + 1j * kept[1] if is_pair else kept[0]
+    sums = np.matmul(hot.astype(lines.dtype), finite)
     for i, part in enumerate(parts):
         for value in (math.inf, -math.inf, math.nan):
             is_there = np.isnan(part) if math.isnan(value) else np.equal(part, value)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from customop.numpy.flat import scattered
 
 X = np.arange(120.0).reshape(2, 3, 4, 5)
 
@@ -234,6 +235,25 @@ def test_gradient_of_repeated_indices_adds_up() -> None:
     """An element read twice has the sum of both gradients."""
     grad = co.grad(lambda x: (x[np.array([0, 1, 1])] * np.array([1.0, 2.0, 4.0])).sum())
     assert grad(np.zeros(3)).tolist() == [1.0, 6.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", "fdFD")
+def test_sums_at_places_keep_what_is_not_finite_apart(dtype: str) -> None:
+    """Sums by matrix products are those of np.add.at, next to nan and infinite values."""
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        g = rng.normal(size=(6, 2, 2)).astype(dtype.lower())
+        g[tuple(rng.integers(0, [[6], [2], [2]], (3, 3)))] = [np.nan, np.inf, -np.inf]
+        given = g.view(dtype.upper())[..., 0] if dtype in "FD" else g
+        places = rng.integers(0, 4, 6)
+        expected = np.zeros((4, *given.shape[1:]), dtype)
+        with np.errstate(invalid="ignore"):  # inf - inf
+            np.add.at(expected, places, given)
+            found = scattered(given, expected.shape, [places], 0)
+        assert found.dtype == expected.dtype
+        pairs = zip(*(x.view(dtype.lower()) for x in (found, expected)), strict=True)
+        for mine, right in pairs:
+            np.testing.assert_allclose(mine, right, rtol=1e-5)
 
 
 def test_gradient_of_clip_is_zero_outside() -> None:
