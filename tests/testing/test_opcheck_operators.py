@@ -180,12 +180,28 @@ def test_views_of_numpy_scalars() -> None:
 # ---- operators that are there ----
 
 NUMPY = [op for op in all_operators().values() if op.namespace == "np"]
+_DERIVATIVES = {"test_jvp", "test_gradients"}
+# Operator -> checks that it fails on purpose; its waivers say why.
+WAIVED = {
+    "np::argpartition": {"test_dtypes"},
+    "np::checked_edges": _DERIVATIVES,
+    "np::copysign": _DERIVATIVES,
+    "np::eig": _DERIVATIVES,
+    "np::eigh": _DERIVATIVES,
+    "np::eigvals": {"test_jvp"},
+    "np::interp": {"test_gradients"},
+    "np::moved_cofactors": _DERIVATIVES,
+    "np::qr": _DERIVATIVES,
+    "np::searchsorted": {"test_vmap"},
+    "np::svd": _DERIVATIVES,
+}
 
 
 @pytest.mark.parametrize("op", NUMPY, ids=lambda op: op.qualname)
 def test_numpy_operator(op: Any) -> None:
-    """Every NumPy operator passes every check."""
+    """Every NumPy operator passes every check, but those that it fails on purpose."""
     found = opcheck(op, raise_exception=False)
+    assert found.waived.keys() == WAIVED.get(op.qualname, set())
     assert found.failed == [], "\n".join(str(found[name]) for name in found.failed)
 
 
