@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import operator
 import sys
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from customop.arrays.numpy_reasons import reason_of
 from customop.errors import MissingRuleError
+from customop.later import later
+
+reasons: ModuleType = later(import_module, "customop.arrays.numpy_reasons")
 
 __all__ = ["missing", "numpy_name"]
 
@@ -49,7 +53,7 @@ def _ufunc_name(ufunc: np.ufunc) -> str:
 def missing(function: Any) -> MissingRuleError:
     """The error for a NumPy function that has no operator."""
     name = numpy_name(function)
-    reason = reason_of(function)
+    reason = reasons.reason_of(function)
     if reason is not None:
         return MissingRuleError(
             f"{name} has no operator: {reason.why}", do=reason.instead

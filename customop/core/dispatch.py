@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from customop.arrays.kinds import (
@@ -22,7 +24,6 @@ from customop.arrays.kinds import (
     standard_kinds,
 )
 from customop.arrays.nested import map_nested
-from customop.arrays.standard import on_standard
 from customop.core.arguments import (
     as_array,
     check_writable,
@@ -55,6 +56,9 @@ from customop.errors import (
     quoted,
     runs_kernels,
 )
+from customop.later import later
+
+standard: ModuleType = later(import_module, "customop.arrays.standard")
 
 __all__ = [
     "dispatch",
@@ -193,7 +197,9 @@ def find_kernel(op: RuleTable, kind: str) -> Callable[..., Any] | None:
     if row is not None:
         kernel: Callable[..., Any] = row.fn
         is_own = kind in table or kind == FAKE
-        return on_standard(kernel) if kind in standard_kinds and not is_own else kernel
+        if kind in standard_kinds and not is_own:
+            return standard.on_standard(kernel)  # type: ignore[no-any-return]  # a kernel
+        return kernel
     if kind not in (FAKE, CPU.name) and op.is_factory:
         return _made_for(op, kind)
     found = find_fake(op) if kind == FAKE and not op.closed else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +12,6 @@ from customop.arrays.kinds import FAKE_ARRAY, TRACED, kind_of
 from customop.core.definition import Definition, Row, same_place
 from customop.core.derived.find import derive_vmap
 from customop.core.grad_rules import GradRule, as_rule
-from customop.core.partials import Partials, Pushforward
 from customop.core.rule_kind import (
     COMPOSITE,
     MergedKind,
@@ -19,6 +20,7 @@ from customop.core.rule_kind import (
 )
 from customop.core.table import RuleTable
 from customop.errors import RegistrationError, caller_place, place, shown
+from customop.later import later
 from customop.schema.signatures import check_callable, check_parameters
 from customop.schema.tags import Tag
 
@@ -32,6 +34,8 @@ __all__ = [
     "VMAP",
 ]
 
+
+partials: ModuleType = later(import_module, "customop.core.partials")
 
 # ---- transforms ----
 
@@ -75,7 +79,7 @@ class JvpKind(RuleKind):
 
     def check(self, definition: Definition, fn: Any) -> None:
         """Raise unless `fn` can be the rule of the operator."""
-        if not isinstance(fn, Partials):
+        if not isinstance(fn, partials.Partials):
             super().check(definition, fn)
             return
         fn.check(definition)
@@ -91,12 +95,12 @@ class JvpKind(RuleKind):
 
     def place_of(self, fn: Any) -> str:
         """File and line of the rule, or of the first formula."""
-        return fn.places[0] if isinstance(fn, Partials) else place(fn)
+        return fn.places[0] if isinstance(fn, partials.Partials) else place(fn)
 
     def accept(self, op: RuleTable, fn: Any, *, with_below: bool) -> Any:
         """The rule, made of partial derivatives where these were registered."""
-        if isinstance(fn, Partials):
-            return Pushforward(op, fn)
+        if isinstance(fn, partials.Partials):
+            return partials.Pushforward(op, fn)
         return super().accept(op, fn, with_below=with_below)
 
     @property

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import FunctionType, TracebackType
+from importlib import import_module
+from types import FunctionType, ModuleType, TracebackType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -31,7 +32,6 @@ from customop.core.codegen import (
 from customop.core.contract.memory import note_writes
 from customop.core.definition import Definition
 from customop.core.dispatch import dispatch, dispatch_composite, kernel_for
-from customop.core.explain import Explanation, explain
 from customop.core.grad_rules import as_formula
 from customop.core.kinds import (
     ARRAY_CLASS,
@@ -50,17 +50,6 @@ from customop.core.rule_kind import (
     check_device_types,
     check_kind,
 )
-from customop.core.rule_types import (
-    BackwardFn,
-    ContextT,
-    JvpFn,
-    KernelFn,
-    SetupFn,
-    ShortBackwardFn,
-    ShortKernelFn,
-    ShortVmapFn,
-    VmapFn,
-)
 from customop.core.samples import Sample, as_samples
 from customop.core.table import RuleTable
 from customop.core.waivers import with_waiver
@@ -73,7 +62,24 @@ from customop.errors import (
     shown,
     warn_caller,
 )
+from customop.later import later
 from customop.schema.infer import signature_of
+
+if TYPE_CHECKING:
+    from customop.core.explain import Explanation
+    from customop.core.rule_types import (
+        BackwardFn,
+        ContextT,
+        JvpFn,
+        KernelFn,
+        SetupFn,
+        ShortBackwardFn,
+        ShortKernelFn,
+        ShortVmapFn,
+        VmapFn,
+    )
+
+explaining: ModuleType = later(import_module, "customop.core.explain")
 
 __all__ = ["KernelSwitch", "Operator"]
 
@@ -300,7 +306,7 @@ class Operator(RuleTable, Generic[P, R]):
         >>> why.taken.name
         'default kernel'
         """
-        return explain(self, self.bind(*args, **kwargs))
+        return explaining.explain(self, self.bind(*args, **kwargs))  # type: ignore[no-any-return]  # an Explanation
 
     # ---- the table ----
 

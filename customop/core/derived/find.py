@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from customop.arrays.kinds import FAKE
-from customop.core.derived import inplace as mutation
-from customop.core.derived import pointwise, reduction
-from customop.core.derived import shape_fake as shaperules
-from customop.core.derived import shape_vmap as shapebatch
+from customop.core.derived import pointwise
 from customop.core.derived.rows import Uneven, pairs_of, run_rows, stack_rows
 from customop.core.table import RuleTable
 from customop.errors import (
@@ -19,11 +18,18 @@ from customop.errors import (
     MissingRuleError,
     VmapError,
 )
+from customop.later import later
 from customop.schema.parameters import MISSING
 from customop.schema.tags import BY_DATA, Tag
 from customop.schema.types import has_shape
 
 __all__ = ["Guess", "derive_vmap", "find_fake", "missing_fake", "source_of"]
+
+# Imported once a rule is asked for.
+mutation: ModuleType = later(import_module, "customop.core.derived.inplace")
+reduction: ModuleType = later(import_module, "customop.core.derived.reduction")
+shaperules: ModuleType = later(import_module, "customop.core.derived.shape_fake")
+shapebatch: ModuleType = later(import_module, "customop.core.derived.shape_vmap")
 
 # ---- fake kernels ----
 
@@ -67,7 +73,7 @@ def find_fake(op: RuleTable) -> Callable[..., Any] | None:
 
 
 def _derive_fake(op: RuleTable) -> Callable[..., Any] | None:
-    exact = mutation.derive_fake(op)
+    exact: Callable[..., Any] | None = mutation.derive_fake(op)
     if exact is not None or op.tags.intersection(BY_DATA):
         return exact
     guess = (
