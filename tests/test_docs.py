@@ -70,6 +70,15 @@ PAGES = {
     for path in (ROOT / "README.md", *sorted((ROOT / "examples").rglob("*.md")))
 }
 page = pytest.mark.parametrize("page", PAGES)
+# Pages whose code needs SciPy, which the exhaustive tests have.
+_OF_SCIPY = ("examples/guide/scipy.md",)
+runnable = pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(name, marks=[pytest.mark.exhaustive] * (name in _OF_SCIPY))
+        for name in PAGES
+    ],
+)
 
 # How each language of a code block is checked.
 LANGUAGES = {
@@ -125,7 +134,7 @@ def run_page(page: str) -> dict[str, Any]:
     return names
 
 
-@page
+@runnable
 @pytest.mark.usefixtures("_folder")
 def test_code_runs(page: str) -> None:
     """Python code runs from the top of a page to its end, and prints what is shown."""

@@ -287,7 +287,8 @@ def test_state_that_the_search_for_inputs_leaves_is_not_that_of_the_checks() -> 
         return x + x
 
     op = _operator(shown)
-    table = opcheck(op, test_utils="test_mutation", raise_exception=False)
+    with np.printoptions():  # the search runs in this process
+        table = opcheck(op, test_utils="test_mutation", raise_exception=False)
     assert "changes np.get_printoptions()" in str(table["test_mutation"])
 
 
