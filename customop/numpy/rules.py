@@ -42,7 +42,10 @@ def is_complex(x: Any) -> bool:
 
 def fit(g: Any, x: Any) -> Any:
     """A gradient in the dtype of its input; its real part for a real input."""
-    return g if g.dtype == x.dtype else in_dtype(g, x.dtype)
+    own = getattr(
+        g, "dtype", None
+    )  # none of a product of objects, which is refused later
+    return g if own is None or own == x.dtype else in_dtype(g, x.dtype)
 
 
 def in_dtype(g: Any, dtype: Any) -> Any:
