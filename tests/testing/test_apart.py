@@ -337,7 +337,7 @@ def test_nothing_leaks(
     assert (settings, shapes) == (np.geterr(), [])
     assert set(Path("/proc/self/fd").iterdir()) == files
     assert list(tmp_path.iterdir()) == []
-    assert _children() == before
+    assert _children() <= before  # others may end meanwhile
 
 
 def test_child_ends_with_the_first_fault_that_raises() -> None:
@@ -347,7 +347,7 @@ def test_child_ends_with_the_first_fault_that_raises() -> None:
     with pytest.raises(OpCheckError, match="test_faketensor"):
         opcheck(op, (_MATRIX,))
     assert time.perf_counter() - start < 30
-    assert _children() == before
+    assert _children() <= before  # others may end meanwhile
 
 
 @pytest.mark.filterwarnings("error")
@@ -581,4 +581,4 @@ def test_random_kernel_that_ends_at_random_inputs(seed: int) -> None:
         (x,) = fault.sample.args
         assert meets(x)
         assert f"the kernel {how} on 'x' of shape {x.shape}" in str(fault)
-    assert _children() == before
+    assert _children() <= before  # others may end meanwhile
