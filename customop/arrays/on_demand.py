@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from threading import RLock, get_ident
 from typing import Any
 
@@ -26,6 +27,7 @@ __all__ = [
     "load_all",
     "load_namespace",
     "load_operator",
+    "loading_lock",
 ]
 
 # NumPy function, or (ufunc, "reduce") -> the operator that runs on traced values.
@@ -44,8 +46,8 @@ class _Loading:
     `FUNCTIONS` only afterwards, and other threads that look for them wait.
     """
 
-    def __init__(self) -> None:
-        self._lock = RLock()
+    def __init__(self, lock: AbstractContextManager[bool]) -> None:
+        self._lock = lock
         self._thread = 0
         self._entered: dict[Any, Callable[..., Any]] = {}
 
@@ -73,7 +75,10 @@ class _Loading:
         (self._entered if inside else FUNCTIONS)[function] = fn
 
 
-_loading = _Loading()
+# Held while modules are imported on demand. Who forks takes it, so that no child has a
+# half-imported module that it would wait for.
+loading_lock: AbstractContextManager[bool] = RLock()
+_loading = _Loading(loading_lock)
 
 
 def add_modules(namespace: str, package: str, functions: Mapping[str, str]) -> None:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
+from customop.arrays.on_demand import loading_lock
 from customop.testing.apart.crash import Crash, crash_of, ended_by
 from customop.testing.apart.transport import dumps, loads, packed, unpacked
 
@@ -126,7 +127,7 @@ class Child:
         limits.openmp_of_packages(len(sys.modules))  # looked up once, not in each child
         self._errors = _unnamed_file()
         state = random.getstate()  # which Python seeds anew in every child
-        with _forking:
+        with loading_lock, _forking:
             self._pipe, end = os.pipe()
             asked, self._jobs = socket.socketpair()
             self._pid = os.fork()

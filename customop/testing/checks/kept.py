@@ -64,6 +64,16 @@ class World:
 # ---- the child that is kept ----
 
 _lock = threading.Lock()
+
+
+def _renew() -> None:
+    """A new lock in a child: another thread may have held the lock at the fork."""
+    globals()["_lock"] = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
+
 # The child, what it has copied, and the process that has forked it.
 _kept: list[tuple[Child, World, int]] = []
 
