@@ -282,9 +282,10 @@ def _pad_constant(x: Any, widths: Sequence[tuple[int, int]], values: Any) -> Any
     if isinstance(given, Tracer | FakeArray):
         return _pad_traced(x, widths, given)
     constants = np.broadcast_to(given, (x.ndim, 2))
-    if x.ndim == 0 or np.all(constants == constants[0, 0]):
-        value = constants[0, 0].item() if x.ndim else 0
-        return _pad(x, widths, value)
+    if not x.ndim:
+        return np.copy(x)
+    if np.all(constants == constants[0, 0]):
+        return _pad(x, widths, constants[0, 0].item())
     for axis, (b, a) in enumerate(widths):
         for side, width in enumerate(((b, 0), (0, a))):
             around = [(0, 0)] * x.ndim

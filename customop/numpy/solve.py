@@ -179,8 +179,8 @@ def _(a: Any, n: int) -> Any:
 
 
 def _identities(a: Any) -> Any:
-    one = eye(a.shape[-1], None, 0, dtype_of(a), device_of(a))
-    return np.copy(np.broadcast_to(one, a.shape))
+    # In the order in memory of `a`, as in NumPy 2.4.
+    return np.zeros_like(a) + eye(a.shape[-1], None, 0, dtype_of(a), device_of(a))
 
 
 @register_numpy_function(np.linalg.tensorsolve)

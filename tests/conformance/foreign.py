@@ -1,0 +1,131 @@
+"""The samples on arrays of another library: NumPy's values, or an error that is listed.
+
+A file ``refused_NAME.txt`` lists the samples that end in an error, each with the ways in
+which it does. All others must give NumPy's values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optree
+
+import customop as co
+from tests.conformance import checks
+from tests.conformance.samples import Sample
+
+SAMPLES = [s for s in checks.all_samples() if checks.array_positions(s)]
+BATCHED = [s for s in SAMPLES if s.vmap]
+DIFFERENTIABLE = [s for s in SAMPLES if s.diff]
+
+
+class Library:
+    """Arrays of another library.
+
+    Parameters
+    ----------
+    name : str
+        Of the list of what is refused.
+    cls : type
+        Their class.
+    enclose : callable
+        Makes one of an array of NumPy.
+    to_numpy : callable
+        The array of NumPy with the elements of one.
+    watch : callable, optional
+        Makes, for a sample, a context in which it runs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        cls: type,
+        enclose: Callable[[Any], Any],
+        to_numpy: Callable[[Any], Any],
+        watch: Callable[[Sample], AbstractContextManager[Any]] = nullcontext,
+    ) -> None:
+        self.cls = cls
+        self.enclose = enclose
+        self.to_numpy = to_numpy
+        self.watch = watch
+        self.refused = dict(_listed(name))
+
+    def of(self, value: Any) -> Any:
+        """An array of NumPy as one of the library; other values as they are."""
+        return self.enclose(value) if isinstance(value, np.ndarray) else value
+
+    def numbers(self, value: Any) -> Any:
+        """An array of either library as one of NumPy."""
+        return np.asarray(
+            self.to_numpy(value) if isinstance(value, self.cls) else value
+        )
+
+    def check(self, way: str, sample: Sample) -> None:
+        """Raise unless a sample gives NumPy's values in a way, or is listed for it."""
+        run, expected = getattr(self, f"_{way}")(sample)
+        try:
+            with self.watch(sample):
+                out = checks.leaves(run())
+            found = [self.numbers(x) for x in out]
+        except Exception:
+            if way in self.refused.get(sample.name, ()):
+                return
+            raise
+        # A function may be of shapes alone; a derivative is an array of the library.
+        assert way == "kernel" or all(isinstance(x, self.cls) for x in out)
+        for x, w in zip(found, checks.leaves(expected), strict=True):
+            np.testing.assert_allclose(x, w, rtol=1e-10, atol=1e-10)
+
+    def _kernel(self, sample: Sample) -> tuple[Callable[[], Any], Any]:
+        def run() -> Any:
+            with checks.Identity() as identity:
+                given = [
+                    identity.wrap(self.of(a)) if isinstance(a, np.ndarray) else a
+                    for a in sample.args
+                ]
+                return optree.tree_map(identity.lower, checks.call(sample, *given))
+
+        return run, checks.call(sample, *sample.args)
+
+    def _vjp(self, sample: Sample) -> tuple[Callable[[], Any], Any]:
+        out, pullback = co.vjp(checks.partial_of(sample), *checks.primals_of(sample))
+        cotangent = checks.random_like(out, 1)
+
+        def run() -> Any:
+            fn, primals = self._enclosed(sample)
+            return co.vjp(fn, *primals)[1](optree.tree_map(self.of, cotangent))
+
+        return run, pullback(cotangent)
+
+    def _jvp(self, sample: Sample) -> tuple[Callable[[], Any], Any]:
+        primals = tuple(checks.primals_of(sample))
+        tangents = checks.random_like(primals, 1)
+
+        def run() -> Any:
+            fn, given = self._enclosed(sample)
+            return co.jvp(fn, tuple(given), optree.tree_map(self.of, tangents))
+
+        return run, co.jvp(checks.partial_of(sample), primals, tangents)
+
+    def _vmap(self, sample: Sample) -> tuple[Callable[[], Any], Any]:
+        args, dims = checks.batched_args(sample, checks.array_positions(sample), 2, 0)
+        batched = co.vmap(lambda *a: checks.call(sample, *a), in_dims=dims)
+        return lambda: batched(*map(self.of, args)), batched(*args)
+
+    def _enclosed(self, sample: Sample) -> tuple[Any, list[Any]]:
+        """A sample as a function of arrays of the library, and these."""
+        args = tuple(map(self.of, sample.args))
+        other = Sample(sample.name, sample.fn, args, sample.kwargs, sample.diff)
+        return checks.partial_of(other), checks.primals_of(other)
+
+
+def _listed(name: str) -> list[tuple[str, set[str]]]:
+    """The samples that are refused, each with the ways in which it is."""
+    path = Path(__file__).parent / f"refused_{name}.txt"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    pairs = [line.split(": ", 1) for line in lines if not line.startswith("#")]
+    return [(sample, set(ways.split())) for ways, sample in pairs]
