@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class _Later:
-    """Stands for what a call returns, and calls when an attribute is first read."""
+    """Takes the place of what a call returns; calls when an attribute is first read."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     # mypy --strict refuses to return Any, but not a class with the base Any. The numbers
     # have it look at `__rmul__` of the class before the `__mul__` of float.
     @_any_for_pyright
-    class Computed(_Operations, int, float, complex, Any, Protocol):  # type: ignore[misc]
+    class Computed(_Operations, int, float, complex, Any, Protocol):  # type: ignore[misc]  # as checkers see it
         """What operations with an array of any kind give."""
 
     HintT = TypeVar("HintT", bound="ArrayHint")
@@ -101,7 +101,7 @@ class Array(_Operations, ArrayHint, Protocol):  # type: ignore[misc]  # as check
         ...
 
     # For type checkers: NumPy's functions accept what has this method.
-    def __array__(self, *args: Any, **kwargs: Any) -> npt.NDArray[Any]: ...  # type: ignore[override]
+    def __array__(self, *args: Any, **kwargs: Any) -> npt.NDArray[Any]: ...  # type: ignore[override]  # of any copy
 
 
 ArrayT = TypeVar("ArrayT", bound=Array)

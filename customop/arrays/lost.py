@@ -13,7 +13,7 @@ __all__ = ["SETITEM", "Refusal", "asked_by_setitem", "called_method"]
 # What is refused, and what to do, where a user writes into an array.
 SETITEM = (
     "out[key] = value, with a plain array out, is given",
-    "np.stack([...]) to join values, or make out with np.zeros_like(x) or np.zeros(n,"  # noqa: ISC004
+    "np.stack([...]) to join values, or make out with np.zeros_like(x) or np.zeros(n,"  # noqa: ISC004  # one text
     " like=x) of such an x",
 )
 

@@ -261,7 +261,7 @@ class ArrayMethods(WritingMethods):
     def clip(
         self,
         min: Any = None,  # noqa: A002  # NumPy's names
-        max: Any = None,  # noqa: A002
+        max: Any = None,  # noqa: A002  # NumPy's
         out: Any = None,
         **kwargs: Any,
     ) -> Any:

@@ -151,7 +151,7 @@ class Operator(RuleTable, Generic[P, R]):
         if before is not None:
             # Callers that hold the old function must not run the old kernel.
             set_fast_kernel(before, None)
-        type(self).__call__ = _FirstCall()  # type: ignore[assignment]
+        type(self).__call__ = _FirstCall()  # type: ignore[assignment]  # a descriptor
         self.invoke: Callable[[Sequence[Any]], Any] = lambda args: self.run(*args)
 
     @property
@@ -209,7 +209,7 @@ class Operator(RuleTable, Generic[P, R]):
     def _compile(self) -> Callable[..., Any]:
         made = self._generate()
         self.call, self.run, self._source = made
-        type(self).__call__ = staticmethod(made.call)  # type: ignore[method-assign]
+        type(self).__call__ = staticmethod(made.call)  # type: ignore[method-assign]  # generated
         self.route()
         return self.call
 

@@ -211,7 +211,7 @@ class Survey:
         return any(_may_be_of(use, fn) for use in self._with_gradient)
 
     def may_have_gradients(self) -> bool:
-        """The same for an operator that is no function of the module."""
+        """The same for an operator that is not a function of the module."""
         return any(not _is_decorated(use) for use in self._with_gradient)
 
     def may_have_fake(self, fn: FuncItem | None) -> bool:

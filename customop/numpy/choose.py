@@ -97,7 +97,7 @@ def _(
     out: None = None,
     *,
     min: Any = _NOT_GIVEN,  # noqa: A002  # NumPy's names
-    max: Any = _NOT_GIVEN,  # noqa: A002
+    max: Any = _NOT_GIVEN,  # noqa: A002  # NumPy's
     **keywords: Any,
 ) -> Any:
     if a_min is _NOT_GIVEN and a_max is _NOT_GIVEN:

@@ -240,7 +240,7 @@ def _(
 @register_numpy_function(np.eye)
 def _(
     N: int,  # noqa: N803  # NumPy's names
-    M: int | None = None,  # noqa: N803
+    M: int | None = None,  # noqa: N803  # NumPy's name
     k: int = 0,
     dtype: Any = float,
     order: str = "C",

@@ -85,7 +85,7 @@ def _interval(x: Any, xp: Any) -> tuple[Any, Any, Any]:
 
 
 def _slope(x: Any, xp: Any, fp: Any) -> Any:
-    """The slope of the line at each x, which is 0 outside and where there is no line."""
+    """The slope of the line at each x; 0 outside of the points and between equal ones."""
     first, width, _ = _interval(x, xp)
     rise = _at(fp, np.minimum(first + 1, fp.shape[0] - 1)) - _at(fp, first)
     is_inside = np.greater_equal(x, xp[0]) & np.less_equal(x, xp[-1])

@@ -206,7 +206,7 @@ def _(n: int, dtype: Any = None, *, device: str | None = None) -> Any:
 @register_numpy_function(np.tri)
 def _(
     N: int,  # noqa: N803  # NumPy's names
-    M: int | None = None,  # noqa: N803
+    M: int | None = None,  # noqa: N803  # NumPy's name
     k: int = 0,
     dtype: Any = float,
     *,

@@ -74,7 +74,7 @@ class autocast(Mode):  # noqa: N801  # written as a call, as in torch
         known = {} if around is None else around.settings
         self.settings = {**known, self.device_type: self.enabled}
         # Above every tracer, as in torch, so that transforms see the casts.
-        self.level: float = math.inf  # type: ignore[assignment]
+        self.level: float = math.inf  # type: ignore[assignment]  # an int elsewhere
         return self
 
     def find_outer(self) -> Mode | None:

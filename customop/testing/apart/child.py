@@ -334,7 +334,7 @@ def apply_limits(errors: int) -> None:
 
 def _limits() -> Any:
     # Windows lacks modules that it needs.
-    from customop.testing.apart import limits  # noqa: PLC0415
+    from customop.testing.apart import limits  # noqa: PLC0415  # not on Windows
 
     return limits
 

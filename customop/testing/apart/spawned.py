@@ -1,4 +1,4 @@
-"""A child for where there is no fork: a new process that imports what it needs."""
+"""A child without a fork: a new process that imports what it needs."""
 
 from __future__ import annotations
 

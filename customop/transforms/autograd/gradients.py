@@ -90,7 +90,8 @@ def _partial_pairs(
     """As `pairs_of`, for gradients of the tracked arguments alone."""
     pairs = []
     # As many gradients as edges: the generated formula returns one for each.
-    for (slot, _, origin), grad in zip(edges, found if len(edges) > 1 else (found,)):  # noqa: B905
+    grads = found if len(edges) > 1 else (found,)
+    for (slot, _, origin), grad in zip(edges, grads):  # noqa: B905  # of one length
         meta = origin.node_metas
         try:
             fits = grad.shape == meta[0] and grad.dtype == meta[1]

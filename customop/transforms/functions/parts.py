@@ -101,4 +101,4 @@ def _is_shared(value: Any, seen: Sequence[Any]) -> bool:
     )
 
 
-_copy: Callable[[Any], Any] = lambda value: call_numpy(np.copy, value)  # noqa: E731
+_copy: Callable[[Any], Any] = lambda value: call_numpy(np.copy, value)  # noqa: E731  # short
