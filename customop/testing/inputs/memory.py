@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.nested import map_nested
+from customop.arrays.python_text import FILLER, margin, reach
 from customop.core.samples import Sample
 
 __all__ = [
-    "FILLER",
     "copy_array",
     "fresh",
     "laid_out",
     "map_arrays",
-    "margin",
-    "reach",
 ]
 
 
@@ -86,10 +84,6 @@ def copy_array(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return out
 
 
-# The byte around arrays. Floats and integers made of it do not occur otherwise.
-FILLER = 0x5A
-
-
 def laid_out(
     values: np.ndarray[Any, Any], strides: Sequence[int], shift: int = 0
 ) -> np.ndarray[Any, Any]:
@@ -109,15 +103,3 @@ def laid_out(
         once = tuple(slice(0, 1) if s == 0 else slice(None) for s in strides)
         out[once] = values[once]
     return out
-
-
-def reach(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
-    """Bytes from the first element of an array to its lowest and its highest."""
-    steps = [s * (n - 1) for s, n in zip(strides, shape, strict=True) if n]
-    return sum(s for s in steps if s < 0), sum(s for s in steps if s > 0)
-
-
-def margin(values: np.ndarray[Any, Any]) -> int:
-    """Bytes before and after an array: its own size, rounded up to be aligned."""
-    size: int = max(values.nbytes, values.dtype.itemsize)
-    return -(-size // 64) * 64
