@@ -1,4 +1,4 @@
-"""Attributes that arrays have and traced and fake ones have not: what to use instead."""
+"""Attributes that arrays have, and traced and fake ones have not or cannot set."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from customop.arrays.describe import describe
 from customop.errors import UnknownNameError
 
-__all__ = ["ABSENT", "AbsentAttribute"]
+__all__ = ["ABSENT", "FIXED", "AbsentAttribute", "refuse_setting"]
 
 _MEMORY = "make an operator, with custom_op, of the code that reads the memory of x"
 _FILE = "return the value from the function, and write it there"
@@ -52,6 +52,21 @@ ABSENT: dict[str, str] = {
     "value": "use stop_gradient(x), or in an interpreter x.below",
 }
 
+# Attribute of numpy.ndarray that can be set there and only be read here -> what to use.
+FIXED: dict[str, str] = {
+    "device": "pass arguments that are on that device",
+    "dtype": "use x = x.astype(dtype)",
+    "shape": "use x = np.reshape(x, shape)",
+    "strides": _LAYOUT,
+}
+
+
+def refuse_setting(value: object, name: str) -> NoReturn:
+    """Raise for an attribute that is set, which would change an array without a copy."""
+    raise UnknownNameError(
+        f"the {name} of {describe(value)} cannot be set", do=FIXED[name]
+    )
+
 
 class AbsentAttribute:
     """An attribute that arrays have and a class has not; reading it says so.
@@ -67,3 +82,8 @@ class AbsentAttribute:
         raise UnknownNameError(
             f"{what} has no attribute '{self._name}'", do=ABSENT[self._name]
         )
+
+    def __set__(self, value: Any, given: Any) -> NoReturn:
+        if self._name in FIXED:
+            refuse_setting(value, self._name)
+        self.__get__(value, type(value))

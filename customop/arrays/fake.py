@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import index
-from typing import TYPE_CHECKING, Any, NoReturn, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from customop.arrays.array import Array
+from customop.arrays.attributes import FIXED, refuse_setting
 from customop.arrays.describe import abbreviated, describe
 from customop.arrays.dtypes import dtype_of
 from customop.arrays.fit import plain_refused
@@ -41,7 +42,18 @@ if TYPE_CHECKING:
 __all__ = ["FakeArray", "fake_like"]
 
 
-class FakeArray(ArrayMethods):
+class _Settable(ArrayMethods):
+    """A fake array that is being made: its parts can be set."""
+
+    __slots__ = ("__weakref__", "device", "dtype", "shape", "strides")
+
+    shape: tuple[int, ...]
+    dtype: Any
+    strides: tuple[int, ...]
+    device: str
+
+
+class FakeArray(_Settable):
     """An array with shape, dtype, strides and device, and no data.
 
     Parameters
@@ -76,41 +88,46 @@ class FakeArray(ArrayMethods):
     (4, 8)
     """
 
-    __slots__ = ("__weakref__", "device", "dtype", "shape", "strides")
+    __slots__ = ()
 
-    shape: tuple[int, ...]
-    dtype: Any
-    strides: tuple[int, ...]
-    device: str
-
-    def __init__(
-        self,
+    def __new__(
+        cls,
         shape: int | Sequence[int],
         dtype: Any = np.float64,
         strides: Sequence[int] | None = None,
         device: str = "cpu",
         *,
         order: Sequence[int] | None = None,
-    ) -> None:
-        self.shape = as_shape(shape, "FakeArray")
-        self.dtype = _as_dtype(dtype, "FakeArray")
+    ) -> Self:
+        """Check the parts, and make the array."""
+        lengths = as_shape(shape, "FakeArray")
+        dtype = _as_dtype(dtype, "FakeArray")
         if order is not None:
             _check_one_given(strides)
             strides = _ordered_strides(
-                self.shape, _numbers(order, "order"), self.dtype.itemsize
+                lengths, _numbers(order, "order"), dtype.itemsize
             )
         elif strides is None:
-            strides = c_strides(self.shape, self.dtype.itemsize)
+            strides = c_strides(lengths, dtype.itemsize)
         else:
             strides = _numbers(strides, "strides")
-        self.strides = tuple(strides)
-        if len(self.strides) != len(self.shape):
+        if len(strides) != len(lengths):
             raise ShapeError(
-                f"{len(self.strides)} strides do not fit the shape {self.shape}",
+                f"{len(strides)} strides do not fit the shape {lengths}",
                 do="give a stride for each axis",
             )
         is_cpu = isinstance(device, str) and device == "cpu"
-        self.device = device if is_cpu else normalize_device(device)
+        where = device if is_cpu else normalize_device(device)
+        made: Any = make_fake(lengths, dtype, tuple(strides), where)
+        return made  # type: ignore[no-any-return]  # of this class, which has no others
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in FIXED:
+            refuse_setting(self, name)
+        super().__setattr__(name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return make_fake, (self.shape, self.dtype, self.strides, self.device)
 
     def __repr__(self) -> str:
         return f"FakeArray({abbreviated(self)}, device={self.device!r})"
@@ -181,12 +198,13 @@ def make_fake(
     shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...], device: str
 ) -> FakeArray:
     """A FakeArray of parts that fit, without the checks for users."""
-    fake = FakeArray.__new__(FakeArray)
+    fake: Any = object.__new__(_Settable)
     fake.shape = shape
     fake.dtype = dtype
     fake.strides = strides
     fake.device = device
-    return fake
+    fake.__class__ = FakeArray
+    return fake  # type: ignore[no-any-return]  # the class is set above
 
 
 @overload

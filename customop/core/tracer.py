@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+from customop.arrays.attributes import refuse_setting
 from customop.arrays.describe import describe
 from customop.arrays.draws import instead_of_draw
 from customop.arrays.kinds import TRACED, add_array_class, device_of
@@ -108,15 +109,27 @@ class Tracer(ArrayMethods):
         """Lengths of the axes."""
         return self.below.shape
 
+    @shape.setter
+    def shape(self, value: Any) -> None:
+        refuse_setting(self, "shape")
+
     @property
     def dtype(self) -> Any:
         """Type of the elements."""
         return self.below.dtype
 
+    @dtype.setter
+    def dtype(self, value: Any) -> None:
+        refuse_setting(self, "dtype")
+
     @property
     def device(self) -> Any:
         """Device that the value lives on."""
         return device_of(self.below)
+
+    @device.setter
+    def device(self, value: Any) -> None:
+        refuse_setting(self, "device")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(level={self.interpreter.level}, {self.below!r})"

@@ -19,6 +19,7 @@ from customop import (
     Operator,
     ShapeError,
     Tag,
+    Tracer,
     array_kind,
     is_view,
     register_numpy_function,
@@ -38,6 +39,7 @@ from customop.numpy.rules import (
 
 __all__ = [
     "ALL",
+    "check_bounds",
     "check_placed",
     "constant",
     "gathered_shape",
@@ -244,6 +246,29 @@ def gathered_shape(shape: Sequence[int], indices: Sequence[Any]) -> tuple[int, .
     at = layout(indices)[1]
     rest = shape[len(indices) :]
     return (*kept[:at], *np.broadcast_shapes(*given), *kept[at:], *rest)
+
+
+def check_bounds(x: Any, indices: Sequence[Any]) -> None:
+    """Raise NumPy's error for an index of known value beyond an axis of a fake array.
+
+    Kernels see for themselves what lies beyond a real one.
+    """
+    below = x
+    while isinstance(below, Tracer):
+        below = below.below
+    plain = [a if type(a) is np.ndarray else None for a in indices]
+    if type(below) is not FakeArray or any(a is not None and not a.size for a in plain):
+        return  # NumPy does not look at indices into no elements
+    for axis, (length, a) in enumerate(zip(x.shape, plain, strict=False)):
+        if (
+            a is not None
+            and type(length) is int
+            and not (-length <= a.min() <= a.max() < length)
+        ):
+            beyond = a[(a < -length) | (a >= length)].flat[0]
+            raise IndexError(
+                f"index {beyond} is out of bounds for axis {axis} with size {length}"
+            )
 
 
 @index_.register_fake

@@ -21,6 +21,7 @@ from customop.numpy.arguments import as_array, lined, only, shape_of
 from customop.numpy.fakes import view_of
 from customop.numpy.index import (
     ALL,
+    check_bounds,
     constant,
     gathered_shape,
     index_,
@@ -205,7 +206,16 @@ def parts_of(x: Any, key: Any) -> KeyParts:
         np.broadcast_shapes(*[tuple(a.shape) for a in arrays if a is not None])
     except ValueError:
         _raise_as_numpy(x.shape, items)
+    check_bounds(x, _by_axis(items))
     return KeyParts(entries, arrays, _is_split(items, empty) and layout(arrays)[0])
+
+
+def _by_axis(items: Sequence[Any]) -> list[Any]:
+    """For each axis of an array the index array of it, or something else."""
+    found: list[Any] = []
+    for item in items:
+        found += [None] * _width(item) if _is_mask(item) else [item][: _width(item)]
+    return found
 
 
 def _is_split(items: Sequence[Any], empty: int | None) -> bool:
@@ -322,7 +332,10 @@ def _(
             f"np.take: indices of dtype {places.dtype}, must be integers",
             do="use indices.astype(int), or np.where(mask, x, 0) for a mask",
         )
-    return _getitem(a, (*(slice(None),) * axis, places))
+    # Not a key: one of an int is a view.
+    key = [*[None] * axis, places]
+    check_bounds(a, key)
+    return index_(a, [constant(k, a) for k in key])
 
 
 @register_numpy_function(np.take_along_axis)

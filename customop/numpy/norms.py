@@ -106,8 +106,8 @@ def _largest(size: Any, axis: int, keepdims: bool) -> Any:
 
 # Matrix norms of singular values, which are in descending order.
 _SPECTRAL_NORMS: dict[float | str, Callable[[Any], Any]] = {
-    2: lambda s: s[..., 0] if s.shape[-1] else np.sum(s, axis=-1),
-    -2: lambda s: s[..., -1],
+    2: lambda s: np.take(s, 0, -1) if s.shape[-1] else np.sum(s, axis=-1),
+    -2: lambda s: np.take(s, -1, -1),
     "nuc": lambda s: np.sum(s, axis=-1),
 }
 

@@ -130,10 +130,13 @@ def _selected(
     """
     if dtype is None and dtype_of(a).kind in "biu":
         dtype = np.float64
-    mask = mask_like(where, tuple(a.shape))
-    count = np.sum(mask, axis=axis, dtype=np.intp, keepdims=True)
-    warn_unless(np.greater(count, ddof), "Degrees of freedom <= 0 for slice")
     given: dict[str, Any] = {"axis": axis, "dtype": dtype, "keepdims": True}
+    count: Any = count_of(a.shape, listed_axes(axis))
+    mask = True
+    if where is not True:
+        mask = mask_like(where, tuple(a.shape))
+        count = np.sum(mask, axis=axis, dtype=np.intp, keepdims=True)
+    warn_unless(np.greater(count, ddof), "Degrees of freedom <= 0 for slice")
     if mean is NO_VALUE:
         total = np.sum(a, where=mask, **given)
         mean = cast(total / count, total.dtype)

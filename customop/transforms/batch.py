@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from customop.arrays.attributes import refuse_setting
 from customop.arrays.describe import describe, show
 from customop.arrays.fake import FakeArray, fake_like
 from customop.arrays.kinds import device_of, is_array
@@ -55,6 +56,10 @@ class BatchTracer(Tracer):
         """Lengths of the axes of one row."""
         shape = self.below.shape
         return (*shape[: self.dim], *shape[self.dim + 1 :])
+
+    @shape.setter
+    def shape(self, value: Any) -> None:
+        refuse_setting(self, "shape")
 
     def row_strides(self, strides: tuple[int, ...]) -> tuple[int, ...]:
         """Strides of one row, from those of the batch."""

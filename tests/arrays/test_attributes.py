@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from customop.arrays.describe import describe
 
 X = np.array([[1.25, -2.5], [4.75, 0.5]])
 
@@ -84,6 +87,55 @@ def test_text(name: str) -> None:
         co.grad(lambda x: getattr(x, name))(X)
     assert caught.value.what == f"GradTracer f64[2, 2] has no attribute '{name}'"
     assert caught.value.do.startswith(TEXTS[name])
+
+
+FIXED = {
+    "shape": ((4, 1), "use x = np.reshape(x, shape)"),
+    "dtype": (np.float32, "use x = x.astype(dtype)"),
+    "strides": ((8, 16), "leave it out: operators choose how arrays lie in memory"),
+    "device": ("cpu", "pass arguments that are on that device"),
+}
+
+
+@pytest.mark.parametrize("name", FIXED)
+@pytest.mark.parametrize("run", RUNS)
+def test_what_cannot_be_set(run: str, name: str) -> None:
+    """NumPy's ways to change an array without a copy are errors, and change nothing."""
+    given, instead = FIXED[name]
+
+    def look(x: Any) -> None:
+        before = repr(x)
+        with pytest.raises(co.UnknownNameError) as caught:
+            setattr(x, name, given)
+        assert caught.value.what == f"the {name} of {describe(x)} cannot be set"
+        assert caught.value.do == instead
+        assert repr(x) == before
+
+    RUNS[run](look)
+
+
+@pytest.mark.parametrize("run", ["grad", "jvp", "vmap"])
+def test_the_shape_of_a_stale_view_cannot_be_set(run: str) -> None:
+    """A view that a write to its base has emptied gives the same error."""
+
+    def look(x: Any) -> None:
+        base = x * 1.0
+        view = base[0]
+        base[0, 0] = 5.0
+        with pytest.raises(co.UnknownNameError, match=r"shape of .* cannot be set"):
+            view.shape = (1, 2)
+
+    RUNS[run](look)
+
+
+def test_copies_and_pickles_of_fake_arrays() -> None:
+    """They have the same parts."""
+    x = co.FakeArray((2, 3), np.float32, order=(1, 0))
+    for other in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert (other.shape, other.dtype, other.strides, other.device) == (
+            (x.shape, x.dtype, x.strides, x.device)
+        )
+        assert type(other) is co.FakeArray
 
 
 ROUNDINGS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {

@@ -401,3 +401,22 @@ def test_gradients_are_those_of_jax(name: str) -> None:
         theirs = jax.grad(lambda *x: weighted(fn(jnp.linalg, *x), jnp), places)(*given)
         for mine, x in zip(found, theirs, strict=True):
             assert_allclose(mine, np.asarray(x), rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("order", [2, -2, "nuc", "fro", 1, -np.inf])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_fake_norms_of_stacks_lie_in_memory_as_norms(
+    order: Any, keepdims: bool
+) -> None:
+    """Strides too are NumPy's."""
+    x = RNG.standard_normal((2, 3, 4, 4))
+    norms = np.linalg.matrix_norm(x, ord=order, keepdims=keepdims)
+    fake = co.eval_shape(
+        lambda x: np.linalg.matrix_norm(x, ord=order, keepdims=keepdims), x
+    )
+    assert fake.shape == norms.shape
+    assert fake.strides[:2] == norms.strides[:2]
+    assert_allclose(
+        co.vmap(lambda x: np.linalg.matrix_norm(x, ord=order, keepdims=keepdims))(x),
+        norms,
+    )

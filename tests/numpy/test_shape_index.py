@@ -348,3 +348,57 @@ def test_plain_answers() -> None:
 
     through(ask, X)
     assert asked == [4, (2, 3, 4, 5), 120, 3, np.dtype(float), False, True]
+
+
+BEYOND: dict[str, Callable[[Any], Any]] = {
+    "array": lambda x: x[[0, 7]],
+    "array of the second axis": lambda x: x[:, [-4]],
+    "array behind a new axis and a mask": lambda x: x[[[True] * 3] * 2, None, [7]],
+    "array behind a new axis": lambda x: x[:, None, [3]],
+    "array and int": lambda x: x[0, [1, 3]],
+    "take": lambda x: np.take(x, [[5, 1], [0, 9]]),
+    "take along an axis": lambda x: np.take(x, [1, 3], 1),
+    "take of no columns": lambda x: np.take(x[:, :0], [9], 0),
+    "take of no rows": lambda x: np.take(x[:0], [9], 1),
+    "take along": lambda x: np.take_along_axis(x, np.array([[0, 5, 0]]), 0),
+    "indices into no elements": lambda x: x[[9], np.zeros((0, 1), int)],
+    "wrapped": lambda x: np.take(x, [9, -8], 0, mode="wrap"),
+    "written": lambda x: x.__setitem__([2], 1.0) or x,
+}
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_indices_beyond_the_array(name: str) -> None:
+    """An index of known value that lies beyond the array is NumPy's error on fakes too."""
+    fn = BEYOND[name]
+    real = outcome(lambda: fn(np.zeros((2, 3))))
+    fake = co.FakeArray((2, 3))
+    ways: list[Callable[[], Any]] = [
+        lambda: fn(fake),
+        lambda: co.eval_shape(fn, np.zeros((2, 3))),
+        lambda: co.eval_shape(co.vmap(fn), np.zeros((5, 2, 3))),
+    ]
+    for way in ways:
+        if isinstance(real[0], type):
+            with pytest.raises(real[0]) as caught:
+                way()
+            assert str(caught.value) == real[1]
+        else:
+            assert way().shape[-len(real[0]) :] == real[0]
+
+
+@pytest.mark.parametrize("place", [1, np.intp(-1), np.array(1)])
+def test_take_is_a_copy(place: Any) -> None:
+    """Writing into what one index takes leaves the array as it is."""
+
+    def fn(x: Any) -> Any:
+        y = x * 1.0
+        row = np.take(y, place, 0)
+        row += 1.0
+        return np.sum(y * y) + np.sum(row)
+
+    x = np.arange(6.0).reshape(2, 3)
+    assert co.value_and_grad(fn)(x)[0] == fn(x)
+    np.testing.assert_array_equal(
+        co.grad(fn)(x), 2.0 * x + np.eye(2)[place][:, np.newaxis]
+    )

@@ -1,0 +1,22 @@
+"""How many samples work on arrays of other libraries, as the guide says it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.conformance.foreign import share
+
+_GUIDE = Path(__file__).parents[2] / "examples/guide/rules.md"
+_NAMES = ("standard", "dask")
+
+
+def test_the_guide_has_the_shares_of_the_lists() -> None:
+    """Its figures are those of the lists of what is refused."""
+    text = " ".join(_GUIDE.read_text(encoding="utf-8").split())
+    found = re.search(r"Of a hundred samples .*? for (\d+) and .*? for (\d+); of", text)
+    slopes = re.search(r"of a hundred gradients (\d+) and (\d+)\.", text)
+    assert found is not None
+    assert slopes is not None
+    assert [*map(int, found.groups())] == [share(name, "kernel") for name in _NAMES]
+    assert [*map(int, slopes.groups())] == [share(name, "vjp") for name in _NAMES]
