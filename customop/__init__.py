@@ -26,6 +26,8 @@ from customop.errors import (
     DataDependentError,
     DeviceMismatchError,
     GradientError,
+    GraphError,
+    GuardError,
     LeakedTracerError,
     MissingRuleError,
     NanError,
@@ -64,12 +66,18 @@ __all__ = [
     "Formula",
     "GradTracer",
     "GradientError",
+    "Graph",
+    "GraphError",
+    "GraphModule",
+    "GraphTracer",
+    "GuardError",
     "Interpreter",
     "LeakedTracerError",
     "Library",
     "MissingRuleError",
     "Mode",
     "NanError",
+    "Node",
     "Observer",
     "OpCheckError",
     "Operator",
@@ -113,6 +121,7 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "make_fx",
     "native",
     "no_grad",
     "opcheck",
@@ -151,6 +160,9 @@ _LATER: dict[str, str] = {
     "customop.core.explain": "Candidate Explanation",
     "customop.core.partials": "partials",
     "customop.core.rule_types": "BatchInfo Context",
+    "customop.graph.graph": "Graph",
+    "customop.graph.module": "GraphModule",
+    "customop.graph.node": "Node",
     "customop.library.by_schema": "define get_kernel impl",
     "customop.library.kernels": "register_array_dispatch register_autocast"
     " register_fake register_kernel",
@@ -172,6 +184,8 @@ _LATER: dict[str, str] = {
     "customop.transforms.functions.custom": "custom_jvp custom_vjp",
     "customop.transforms.jvp": "jvp",
     "customop.transforms.linear": "hvp linearize",
+    "customop.transforms.trace.interpreter": "GraphTracer",
+    "customop.transforms.trace.make": "make_fx",
     "customop.transforms.vmap": "vmap",
 }
 
@@ -181,6 +195,9 @@ if TYPE_CHECKING:
     from customop.core.explain import Candidate, Explanation
     from customop.core.partials import partials
     from customop.core.rule_types import BatchInfo, Context
+    from customop.graph.graph import Graph
+    from customop.graph.module import GraphModule
+    from customop.graph.node import Node
     from customop.library.by_schema import define, get_kernel, impl
     from customop.library.kernels import (
         register_array_dispatch,
@@ -216,6 +233,8 @@ if TYPE_CHECKING:
     from customop.transforms.functions.custom import custom_jvp, custom_vjp
     from customop.transforms.jvp import jvp
     from customop.transforms.linear import hvp, linearize
+    from customop.transforms.trace.interpreter import GraphTracer
+    from customop.transforms.trace.make import make_fx
     from customop.transforms.vmap import vmap
 else:
     _MODULE_OF = {

@@ -29,6 +29,8 @@ __all__ = [
     "DataDependentError",
     "DeviceMismatchError",
     "GradientError",
+    "GraphError",
+    "GuardError",
     "LeakedTracerError",
     "MissingRuleError",
     "NanError",
@@ -145,6 +147,14 @@ class DataDependentError(CustomOpError, TypeError):
 
 class LeakedTracerError(CustomOpError, RuntimeError):
     """A traced value is used after the transform that made it has ended."""
+
+
+class GraphError(CustomOpError, ValueError):
+    """A graph is wrong, or cannot be made of a function."""
+
+
+class GuardError(CustomOpError, ValueError):
+    """A captured graph is called with other arguments than it was made for."""
 
 
 class OpCheckError(CustomOpError, AssertionError):

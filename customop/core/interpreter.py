@@ -203,7 +203,8 @@ class Interpreter(ABC):
 
     def _handle_guarded(self, op: Operator[..., Any], args: Sequence[Any]) -> Any:
         self.check_written(op, args)
-        return self.process(op, args)
+        handle: Any = type(self).handle
+        return handle(self, op, args)
 
     def check_written(self, op: RuleTable, args: Sequence[Any]) -> None:
         """Raise for an array that has the old values of an argument that was written."""

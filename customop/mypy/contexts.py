@@ -12,11 +12,11 @@ from mypy.nodes import LambdaExpr
 from customop.core.rule_types import Context
 from customop.mypy.functions import Function
 from customop.mypy.trees import SourceOfFunction, Survey
-from customop.transforms.autograd.node import Node
+from customop.transforms.autograd.node import GradNode
 
 __all__ = ["Unset", "known_attribute", "unset_attributes"]
 
-_KNOWN = {*dir(Context), *dir(Node)}
+_KNOWN = {*dir(Context), *dir(GradNode)}
 
 
 class Unset(NamedTuple):

@@ -19,7 +19,7 @@ from customop.core.interpreter import Interpreter
 from customop.core.observe import Observer
 from customop.core.table import RuleTable
 from customop.errors import NanError, caller_place, runs_kernels
-from customop.transforms.autograd.node import Node, Output
+from customop.transforms.autograd.node import GradNode, Output
 
 __all__ = ["switch"]
 
@@ -100,7 +100,7 @@ def _note_place(out: Any) -> None:
     for value in flat(out):
         node = getattr(value, "node", None) if is_traced(value) else None
         owner = node.node if type(node) is Output else node
-        if isinstance(owner, Node):
+        if isinstance(owner, GradNode):
             vars(owner).setdefault("node_place", caller_place())
 
 

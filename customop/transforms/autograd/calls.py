@@ -12,7 +12,7 @@ from customop.core.observe import observed, observers
 from customop.core.table import RuleTable
 from customop.transforms.autograd.node import (
     Edge,
-    Node,
+    GradNode,
     Output,
     flat_metas,
     hidden,
@@ -37,12 +37,12 @@ class TrackedCall:
         self,
         interpreter: GradInterpreter,
         op: RuleTable,
-        nodes: type[Node],
+        nodes: type[GradNode],
         args: Sequence[Any],
     ) -> None:
         self.interpreter: GradInterpreter = interpreter
         self.op: RuleTable = op
-        self.nodes: type[Node] = nodes
+        self.nodes: type[GradNode] = nodes
         self.args: Sequence[Any] = args
         self.edges: list[Edge] = []
         self.values: list[Any] = list(args)
@@ -67,14 +67,16 @@ class TrackedCall:
         """The value below a tracer of this gradient; other values as they are."""
         return self.interpreter.lower(value)
 
-    def node(self) -> Node:
+    def node(self) -> GradNode:
         """A new node for the call."""
         node = self.nodes(self.edges)
         if self.op.nested_slots:
             node.node_inputs = [emptied(value) for value in self.values]
         return node
 
-    def set_up(self, node: Node, setup_context: Callable[..., Any], out: Any) -> None:
+    def set_up(
+        self, node: GradNode, setup_context: Callable[..., Any], out: Any
+    ) -> None:
         """Let the user's function save what the backward formula needs."""
         setup = observed_setup(self.op, setup_context) if observers else setup_context
         positional, keywords = self.op.schema.split(self.values)
@@ -84,7 +86,7 @@ class TrackedCall:
         else:
             setup(ctx=node, inputs=inputs, output=out)
 
-    def track(self, node: Node, out: Any) -> Any:
+    def track(self, node: GradNode, out: Any) -> Any:
         """The result, with its differentiable arrays tracked to the node."""
         schema = self.op.schema
         blocked = node.node_blocked

@@ -16,7 +16,7 @@ from customop.errors import GradientError
 from customop.schema.parameters import MISSING
 from customop.schema.types import ListOf, Maybe, SchemaType, lead_of
 from customop.shapes.notation import as_name
-from customop.transforms.autograd.node import Edge, Meta, Node
+from customop.transforms.autograd.node import Edge, GradNode, Meta
 
 __all__ = [
     "pairs_of",
@@ -31,7 +31,7 @@ __all__ = [
 # ---- gradients of the outputs ----
 
 
-def spread(node: Node, grads: Sequence[Any]) -> list[Any]:
+def spread(node: GradNode, grads: Sequence[Any]) -> list[Any]:
     """Gradients nested as the outputs are, with zeros in place of missing ones."""
     flow = iter(grads)
 
@@ -58,7 +58,9 @@ def _map_metas(meta: Any, take: Callable[[Any], Any]) -> Any:
 # ---- gradients of the inputs ----
 
 
-def pairs_of(node: Node, edges: Sequence[Edge], found: Any) -> list[tuple[Any, Any]]:
+def pairs_of(
+    node: GradNode, edges: Sequence[Edge], found: Any
+) -> list[tuple[Any, Any]]:
     """The origin of each tracked input with its gradient, from those of a formula."""
     if node.node_is_partial:
         return _partial_pairs(node, edges, found)
@@ -85,7 +87,7 @@ def pairs_of(node: Node, edges: Sequence[Edge], found: Any) -> list[tuple[Any, A
 
 
 def _partial_pairs(
-    node: Node, edges: Sequence[Edge], found: Any
+    node: GradNode, edges: Sequence[Edge], found: Any
 ) -> list[tuple[Any, Any]]:
     """As `pairs_of`, for gradients of the tracked arguments alone."""
     pairs = []
@@ -101,7 +103,7 @@ def _partial_pairs(
     return pairs
 
 
-def _as_tuple(node: Node, edges: Sequence[Edge], found: Any) -> tuple[Any, ...]:
+def _as_tuple(node: GradNode, edges: Sequence[Edge], found: Any) -> tuple[Any, ...]:
     count = node.node_op.positional_count
     positional = node.node_op.schema.positional
     if count == 1 and not isinstance(found, list | dict):
@@ -125,7 +127,7 @@ def _is_list(declared: SchemaType) -> bool:
 
 
 def _by_name(
-    node: Node, edges: Sequence[Edge], found: dict[str, Any]
+    node: GradNode, edges: Sequence[Edge], found: dict[str, Any]
 ) -> tuple[Any, ...]:
     names = [p.name for p in node.node_op.schema.parameters]
     unknown = [name for name in found if name not in names]
@@ -146,7 +148,7 @@ def _by_name(
     return tuple(found.get(name) for name in names)
 
 
-def _rest_is_free(node: Node, edges: Sequence[Edge], count: int) -> bool:
+def _rest_is_free(node: GradNode, edges: Sequence[Edge], count: int) -> bool:
     """Whether no input from position `count` on needs a gradient."""
     positional = node.node_op.schema.positional
     has_defaults = all(p.default is not MISSING for p in positional[count:])
@@ -154,7 +156,7 @@ def _rest_is_free(node: Node, edges: Sequence[Edge], count: int) -> bool:
     return has_defaults and not any(count <= s < len(positional) for s in slots)
 
 
-def _check_count(node: Node, edges: Sequence[Edge], found: tuple[Any, ...]) -> None:
+def _check_count(node: GradNode, edges: Sequence[Edge], found: tuple[Any, ...]) -> None:
     schema = node.node_op.schema
     if len(found) == len(schema.parameters):
         return
@@ -164,7 +166,7 @@ def _check_count(node: Node, edges: Sequence[Edge], found: tuple[Any, ...]) -> N
         raise _wrong(node, *wrong_count(len(found), names))
 
 
-def _no_slot(node: Node, slot: int) -> Any:
+def _no_slot(node: GradNode, slot: int) -> Any:
     name = node.node_op.schema.parameters[slot].name
     raise _wrong(
         node,
@@ -174,7 +176,7 @@ def _no_slot(node: Node, slot: int) -> Any:
     )
 
 
-def _item(node: Node, grad: Any, slot: int, path: tuple[int, ...]) -> Any:
+def _item(node: GradNode, grad: Any, slot: int, path: tuple[int, ...]) -> Any:
     inputs = node.node_inputs[slot]
     if type(grad) is list and type(inputs) is list and len(grad) == len(inputs):
         grad, inputs, path = grad[path[0]], inputs[path[0]], path[1:]
@@ -188,7 +190,7 @@ def _item(node: Node, grad: Any, slot: int, path: tuple[int, ...]) -> Any:
     return grad
 
 
-def _misaligned(node: Node, grad: Any, inputs: Any, slot: int) -> GradientError:
+def _misaligned(node: GradNode, grad: Any, inputs: Any, slot: int) -> GradientError:
     name = node.node_op.schema.parameters[slot].name
     many = isinstance(grad, list | tuple)
     seen = f"{len(grad)} gradients" if many else show(grad)
@@ -208,7 +210,7 @@ def _misaligned(node: Node, grad: Any, inputs: Any, slot: int) -> GradientError:
     )
 
 
-def _fitted(node: Node, grad: Any, slot: int, meta: Meta) -> Any:
+def _fitted(node: GradNode, grad: Any, slot: int, meta: Meta) -> Any:
     """A gradient summed to the shape of its input; raise where it cannot fit."""
     shape, dtype = meta[:2]
     p = node.node_op.schema.parameters[slot]
@@ -262,7 +264,7 @@ def _sum_to_shape(grad: Any, shape: tuple[int, ...], lead: int = 0) -> Any:
     return call_numpy(np.reshape, summed, shape)
 
 
-def _check_untracked(node: Node, found: tuple[Any, ...]) -> None:
+def _check_untracked(node: GradNode, found: tuple[Any, ...]) -> None:
     """Raise for a gradient of an argument that is not an array."""
     op = node.node_op
     slots = (*op.array_slots, *op.nested_slots)
@@ -281,7 +283,7 @@ def _check_untracked(node: Node, found: tuple[Any, ...]) -> None:
 # ---- messages ----
 
 
-def _wrong(node: Node, what: str, do: str, parameter: str = "") -> GradientError:
+def _wrong(node: GradNode, what: str, do: str, parameter: str = "") -> GradientError:
     return node.node_op.error(
         GradientError,
         f"backward {what}",

@@ -18,9 +18,9 @@ from customop.errors import GradientError
 
 __all__ = [
     "Edge",
+    "GradNode",
     "Leaf",
     "Meta",
-    "Node",
     "Output",
     "UnaryNode",
     "flat_metas",
@@ -52,8 +52,8 @@ class Output:
 
     __slots__ = ("index", "node", "node_metas")
 
-    def __init__(self, node: Node, index: int, metas: Meta) -> None:
-        self.node: Node = node
+    def __init__(self, node: GradNode, index: int, metas: Meta) -> None:
+        self.node: GradNode = node
         self.index: int = index
         self.node_metas: Meta = metas
 
@@ -63,7 +63,7 @@ class Output:
 Edge = tuple[int, tuple[int, ...], Any]
 
 
-class Node:
+class GradNode:
     """One call of an operator, as its backward formula sees it: the `ctx`.
 
     Rules may set attributes of their own; names that begin with ``node_`` are the
@@ -166,7 +166,7 @@ class Node:
         self.node_materialize = value
 
 
-class UnaryNode(Node):
+class UnaryNode(GradNode):
     """A call whose only array is the first argument, and whose result is one array.
 
     Its `node_edges` is the origin of that array alone, without tuples: 40 ns a call.

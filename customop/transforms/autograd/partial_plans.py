@@ -10,7 +10,7 @@ from customop.core.codegen import generate
 from customop.core.contract.memory import moments
 from customop.core.partials import RESULT, Partial, Partials
 from customop.core.table import RuleTable
-from customop.transforms.autograd.node import Node, UnaryNode, hidden, inexact
+from customop.transforms.autograd.node import GradNode, UnaryNode, hidden, inexact
 from customop.transforms.autograd.tracer import GradTracer
 from customop.transforms.plan_lines import inputs_of, taken, tracer_lines
 
@@ -18,7 +18,9 @@ __all__ = ["make_partial_plan"]
 
 # Slots of the tracked arguments of a call.
 Tracked = tuple[int, ...]
-MakeNodes = Callable[[type[Node], Callable[..., Any], dict[str, Any]], type[Node]]
+MakeNodes = Callable[
+    [type[GradNode], Callable[..., Any], dict[str, Any]], type[GradNode]
+]
 
 
 def make_partial_plan(
@@ -109,7 +111,7 @@ def _value(need: tuple[int, bool]) -> str:
 
 def _nodes(
     op: RuleTable, rows: dict[int, Partial], tracked: Tracked, make: MakeNodes
-) -> type[Node]:
+) -> type[GradNode]:
     """The class of nodes for a set of tracked arguments."""
     needs = {need: f"s{i}" for i, need in enumerate(_needs(rows, tracked))}
     calls = [
@@ -128,4 +130,4 @@ def _nodes(
     backward = generate(f"{op.qualname} backward", text, "backward", scope)
     flags = tuple(i in tracked for i in range(op.positional_count))
     names = {"node_slots": tracked, "needs_input_grad": flags}
-    return make(UnaryNode if len(tracked) == 1 else Node, backward, names)
+    return make(UnaryNode if len(tracked) == 1 else GradNode, backward, names)

@@ -22,14 +22,14 @@ from customop.errors import (
     caller_place,
     with_article,
 )
-from customop.transforms.autograd.node import Node, Output
+from customop.transforms.autograd.node import GradNode, Output
 from customop.transforms.autograd.tracer import GradTracer
 from customop.transforms.runs import report
 
 __all__ = ["check_unwritten", "watch"]
 
 
-def _kept(node: Node) -> dict[str, Any]:
+def _kept(node: GradNode) -> dict[str, Any]:
     """What a node keeps, by the names in messages: saved arrays, leaves of attributes."""
     values = {f"array {i}": value for i, value in enumerate(node.saved_arrays)}
     for name, value in vars(node).items():
@@ -55,7 +55,7 @@ def _real_array(value: Any) -> Any:
 # ---- writes by operators ----
 
 
-def check_unwritten(node: Node) -> None:
+def check_unwritten(node: GradNode) -> None:
     """Raise for an array that an operator has written since the node kept it."""
     then = node.node_moment or node.node_number
     for name, value in _kept(node).items():
@@ -77,7 +77,7 @@ class _Watch:
     __slots__ = ("is_sampled", "marks", "names", "place")
 
     def __init__(
-        self, node: Node, args: Sequence[Any], out: Any, is_sampled: bool
+        self, node: GradNode, args: Sequence[Any], out: Any, is_sampled: bool
     ) -> None:
         self.place: str = caller_place()
         self.is_sampled: bool = is_sampled
@@ -99,7 +99,7 @@ def watch(args: Sequence[Any], out: Any, *, is_sampled: bool) -> None:
         if type(leaf) is not GradTracer:
             continue
         node = leaf.node.node if type(leaf.node) is Output else leaf.node
-        if isinstance(node, Node) and "node_backward" not in vars(node):
+        if isinstance(node, GradNode) and "node_backward" not in vars(node):
             node.node_watch = _Watch(node, args, out, is_sampled)
             # On this node, so that nodes that are not watched pay nothing.
             node.node_backward = _checked_backward
@@ -109,7 +109,7 @@ def watch(args: Sequence[Any], out: Any, *, is_sampled: bool) -> None:
 Marks = dict[str, Any]
 
 
-def _marks(node: Node) -> Marks:
+def _marks(node: GradNode) -> Marks:
     return {name: _mark(value) for name, value in _kept(node).items()}
 
 
@@ -123,7 +123,7 @@ def _mark(value: Any) -> Any:
 _PLAIN = (bool, int, float, complex, str, type(None))
 
 
-def _checked_backward(node: Node, *grads: Any) -> Any:
+def _checked_backward(node: GradNode, *grads: Any) -> Any:
     """Compare the marks around a run of the backward formula."""
     watch = node.node_watch
     name = _changed(node, watch.marks)
@@ -140,7 +140,7 @@ def _checked_backward(node: Node, *grads: Any) -> Any:
     return found
 
 
-def _changed(node: Node, before: Marks) -> str | None:
+def _changed(node: GradNode, before: Marks) -> str | None:
     """Name of the first value that is not as it was, or None."""
     now = _marks(node)
     if now == before:
@@ -149,7 +149,7 @@ def _changed(node: Node, before: Marks) -> str | None:
     return next(n for n in names if n not in now or now[n] != before.get(n, now))
 
 
-def _value(node: Node, name: str) -> Any:
+def _value(node: GradNode, name: str) -> Any:
     """The array of a name in `_kept`, or the list that holds it."""
     value = _real_array(_kept(node).get(name))
     if is_array(value):
@@ -164,7 +164,7 @@ def _text(value: Any) -> str:
     return abbreviated(value) if is_array(value) else with_article(type(value).__name__)
 
 
-def _overwritten(node: Node, name: str) -> GradientError:
+def _overwritten(node: GradNode, name: str) -> GradientError:
     watch, value = node.node_watch, _value(node, name)
     parameter = watch.names.get(id(value))
     do = "save a copy in setup_context"
@@ -183,7 +183,7 @@ def _overwritten(node: Node, name: str) -> GradientError:
     )
 
 
-def _written_by_formula(node: Node, name: str) -> ContractError:
+def _written_by_formula(node: GradNode, name: str) -> ContractError:
     return node.node_op.error(
         ContractError,
         f"backward writes into {name}, {_text(_value(node, name))}, which was"

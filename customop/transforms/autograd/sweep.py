@@ -14,8 +14,8 @@ from customop.core.observe import observed, observers
 from customop.errors import GradientError
 from customop.transforms.autograd.gradients import pairs_of, spread
 from customop.transforms.autograd.node import (
+    GradNode,
     Leaf,
-    Node,
     Output,
     flat_metas,
 )
@@ -78,7 +78,7 @@ def sweep(  # noqa: C901, PLR0912  # one frame
             pairs = [(node, grad)]
 
 
-def _pull(node: Node, grads: Sequence[Any], retain: bool) -> list[tuple[Any, Any]]:
+def _pull(node: GradNode, grads: Sequence[Any], retain: bool) -> list[tuple[Any, Any]]:
     """The origin of each tracked input of a call, with its gradient."""
     edges: Any = node.node_edges
     if edges is None:
@@ -150,7 +150,7 @@ def plus(a: Any, b: Any) -> Any:
     return call_numpy(np.add, a, b)
 
 
-def _freed(node: Node) -> GradientError:
+def _freed(node: GradNode) -> GradientError:
     return node.node_op.error(
         GradientError,
         "backward runs a second time through a call whose saved arrays are freed",

@@ -31,7 +31,7 @@ from customop.schema.schema import Schema
 from customop.transforms.autograd.calls import TrackedCall
 from customop.transforms.autograd.grad import pull_back
 from customop.transforms.autograd.interpreter import NO_GRAD, GradInterpreter
-from customop.transforms.autograd.node import Node
+from customop.transforms.autograd.node import GradNode
 from customop.transforms.autograd.tracer import GradTracer
 from customop.transforms.autograd.variables import stop_gradient
 from customop.transforms.batch import BatchInterpreter, BatchTracer
@@ -245,7 +245,7 @@ class FunctionRule(GradRule):
         return (self.where,)
 
 
-class FunctionNode(Node):
+class FunctionNode(GradNode):
     """One call under reverse mode."""
 
     node_call: FunctionCall

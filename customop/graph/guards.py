@@ -1,0 +1,128 @@
+"""Guards: what a graph checks of its inputs before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.describe import show
+from customop.arrays.dtypes import dtype_of
+from customop.arrays.fake import FakeArray
+from customop.arrays.kinds import is_array
+from customop.errors import GuardError
+from customop.frozen import Frozen
+from customop.graph.node import Node
+
+__all__ = ["InputGuard", "guard_lines", "guards_of"]
+
+
+class InputGuard(Frozen):
+    """What an input must be.
+
+    Attributes
+    ----------
+    source : str
+        The input as the user would write it, such as ``x`` or ``params['w']``.
+    expected : object
+        A `FakeArray` for an array, else the value itself.
+    place : str
+        Where the graph was traced.
+    """
+
+    source: str
+    expected: Any
+    place: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.source} is {show(self.expected)}"
+
+    def holds(self, value: Any) -> bool:
+        """Whether a value may be the input."""
+        return not self.reason(value)
+
+    def reason(self, value: Any) -> str:
+        """Why a value cannot be the input; empty if it can."""
+        expected = self.expected
+        if expected is None:
+            return ""
+        if not isinstance(expected, FakeArray):
+            return "" if _is_same(value, expected) else "another value"
+        return _misfit(value, expected)
+
+    def check(self, value: Any) -> None:
+        """Raise unless a value may be the input."""
+        reason = self.reason(value)
+        if reason:
+            raise GuardError(
+                f"the graph is called with {reason}: {self.source} is {show(value)}",
+                f"it was traced with {show(self.expected)}"
+                + (f" at {self.place}" if self.place else ""),
+                do="trace the function again for such arguments",
+            )
+
+
+def _misfit(value: Any, expected: FakeArray) -> str:
+    """Why a value does not fit the array that was traced; empty if it does."""
+    if not is_array(value):
+        return "what is not an array"
+    if dtype_of(value) != expected.dtype:
+        return "another dtype"
+    if len(value.shape) != len(expected.shape):
+        return "another number of axes"
+    pairs = zip(value.shape, expected.shape, strict=True)
+    is_fit = all(type(b) is not int or a == b for a, b in pairs)
+    return "" if is_fit else "another shape"
+
+
+def _is_same(value: Any, expected: Any) -> bool:
+    """Whether a value equals the traced one, nan included."""
+    if value is expected:
+        return True
+    if type(value) is not type(expected):
+        return False
+    both_nan = value != value and expected != expected  # noqa: PLR0124  # nan
+    return bool(value == expected or both_nan)
+
+
+def guards_of(inputs: Sequence[Node], place: str) -> list[InputGuard]:
+    """The guards of the inputs of a graph, in order."""
+    return [
+        InputGuard(node.meta.get("source", node.name), node.meta.get("val"), place)
+        for node in inputs
+    ]
+
+
+def guard_lines(
+    inputs: Sequence[Node], place: str, bind: Callable[[str, Any], str]
+) -> Iterator[str]:
+    """Lines that check inputs: the usual case inline, others by a call."""
+    pairs = zip(inputs, guards_of(inputs, place), strict=True)
+    for node, guard in pairs:
+        if guard.expected is None:
+            continue
+        check = bind(f"check_{node.name}", guard.check)
+        fast = _fast(node.name, guard.expected, bind)
+        yield (
+            f"if not ({fast}): {check}({node.name})"
+            if fast
+            else (f"{check}({node.name})")
+        )
+
+
+def _fast(name: str, expected: Any, bind: Callable[[str, Any], str]) -> str:
+    """A condition for which an input is as expected; others may be, too."""
+    if not isinstance(expected, FakeArray):
+        return ""
+    array, dtype = bind("ndarray", np.ndarray), bind("dtype", expected.dtype)
+    parts = [f"type({name}) is {array}", f"{name}.dtype is {dtype}"]
+    if all(type(n) is int for n in expected.shape):
+        return " and ".join([*parts, f"{name}.shape == {expected.shape}"])
+    parts.append(f"len({name}.shape) == {len(expected.shape)}")
+    parts += [
+        f"{name}.shape[{axis}] == {n}"
+        for axis, n in enumerate(expected.shape)
+        if type(n) is int
+    ]
+    return " and ".join(parts)

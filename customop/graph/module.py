@@ -1,0 +1,158 @@
+"""A graph as a function: its inputs and outputs are pytrees, and it checks its guards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any
+
+from customop.arrays.pytree import Structure, flatten, unflatten
+from customop.errors import GuardError, counted
+from customop.graph.graph import Graph
+from customop.graph.guards import InputGuard, guards_of
+from customop.graph.node import PLACEHOLDER, Node
+from customop.graph.replay import Replay, compile_graph
+
+__all__ = ["GraphModule"]
+
+
+class GraphModule:
+    """A function that runs a graph.
+
+    Parameters
+    ----------
+    graph : Graph
+    in_spec : Structure, optional
+        Of the pair of positional and keyword arguments, whose leaves are the inputs of
+        the graph; by default each input is a positional argument.
+    out_spec : Structure, optional
+        Of the result; by default it is the output, or a list if there are several.
+    name : str
+        Of the function that was traced.
+    place : str
+        File and line where it was traced.
+
+    Attributes
+    ----------
+    graph : Graph
+        Call `recompile` after editing it.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> graph = co.make_fx(lambda x: np.sin(x) * 2.0)(np.zeros(3))
+    >>> [node.op for node in graph.graph.nodes]
+    ['placeholder', 'call', 'call', 'output']
+    >>> graph(np.zeros(3))
+    array([0., 0., 0.])
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        in_spec: Structure | None = None,
+        out_spec: Structure | None = None,
+        *,
+        name: str = "graph",
+        place: str = "",
+    ) -> None:
+        self.graph: Graph = graph
+        self.in_spec: Structure | None = in_spec
+        self.out_spec: Structure | None = out_spec
+        self.__name__: str = name
+        self.place: str = place
+        self._replay: Replay | None = None
+        self._count: int = 0
+        self._is_flat: bool = False
+
+    def __repr__(self) -> str:
+        return f"<GraphModule {self.__name__} of {counted(self.graph.count, 'node')}>"
+
+    # ---- what it holds ----
+
+    @property
+    def inputs(self) -> list[Node]:
+        """The inputs of the graph, in order."""
+        return [node for node in self.graph.nodes if node.op == PLACEHOLDER]
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """Name -> array or object that the graph uses; replace them as you like."""
+        return self.graph.constants
+
+    @property
+    def guards(self) -> Sequence[InputGuard]:
+        """What is checked of the inputs before the graph runs."""
+        return guards_of(self.inputs, self.place)
+
+    @property
+    def code(self) -> str:
+        """The generated Python."""
+        return self._compiled().code
+
+    # ---- running ----
+
+    def recompile(self) -> None:
+        """Generate the code again, after the graph was edited."""
+        self._replay = None
+
+    def _compiled(self) -> Replay:
+        if self._replay is None:
+            self.graph.lint()
+            inputs = self.inputs
+            self._count = len(inputs)
+            self._is_flat = self.in_spec is None or self._is_flat_spec()
+            title = f"graph of {self.__name__}"
+            self._replay = compile_graph(self.graph, title, self.place)
+        return self._replay
+
+    def _is_flat_spec(self) -> bool:
+        """Whether each input is one positional argument."""
+        leaves = (*range(self._count),)
+        return bool(self.in_spec == flatten((leaves, {}))[1])
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Run the graph."""
+        replay = self._replay or self._compiled()
+        if self._is_flat and not kwargs and len(args) == self._count:
+            leaves = [*args]
+        else:
+            leaves = self._leaves(args, kwargs)
+        # The arguments are freed as soon as the graph needs them no more.
+        del args, kwargs
+        try:
+            out = replay.run(leaves)
+        except Exception as error:
+            replay.note(error)
+            raise
+        if self.out_spec is not None:
+            return unflatten(self.out_spec, out)
+        return out[0] if len(out) == 1 else out
+
+    def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        leaves, spec = flatten((args, kwargs))
+        expected = self.in_spec
+        if expected is None:
+            expected = flatten(((*range(self._count),), {}))[1]
+        if spec != expected:
+            raise GuardError(
+                f"the graph of {self.__name__} is called with arguments nested as {spec}",
+                f"it was traced with {expected}"
+                + (f" at {self.place}" if self.place else ""),
+                do="call it as the traced function was called",
+            )
+        return leaves
+
+    # ---- copies ----
+
+    def with_graph(self, graph: Graph) -> GraphModule:
+        """A module for another graph with the same inputs and outputs."""
+        return GraphModule(
+            graph, self.in_spec, self.out_spec, name=self.__name__, place=self.place
+        )
+
+    def __copy__(self) -> GraphModule:
+        return self.with_graph(self.graph.copy())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
+        return self.with_graph(deepcopy(self.graph, memo))

@@ -1,0 +1,319 @@
+"""Nodes of a graph: one for each input, constant, operator call and result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Final
+
+from customop.arrays.nested import flat, map_nested
+from customop.errors import GraphError
+
+if TYPE_CHECKING:  # a graph is made of nodes
+    from customop.graph.graph import Graph
+
+__all__ = [
+    "CALL",
+    "CONSTANT",
+    "ITEM",
+    "OUTPUT",
+    "PLACEHOLDER",
+    "Node",
+    "fault",
+    "nodes_in",
+]
+
+PLACEHOLDER: Final = "placeholder"
+CONSTANT: Final = "constant"
+CALL: Final = "call"
+ITEM: Final = "item"
+OUTPUT: Final = "output"
+
+
+class Node:
+    """One value of a graph, or its output; made by the methods of `Graph`.
+
+    Attributes
+    ----------
+    op : str
+        ``"placeholder"`` for an input, ``"constant"``, ``"call"`` for the call of an
+        operator, ``"item"`` for one part of a call that returns several, ``"output"``.
+    name : str
+        Unique in its graph, and an identifier.
+    target : object
+        The operator of a call; the name of an input, or of a constant in
+        ``graph.constants``; else None.
+    args : tuple
+        Of a call the values of its positional parameters, in the order of the schema and
+        without those at the end that equal their defaults. Nodes stand in the places of
+        arrays, also inside lists, dicts and config objects. Of an item the node and an
+        index or key. Of the output one list of its leaves.
+    kwargs : dict
+        Of a call the values of keyword-only parameters.
+    users : dict of Node to None
+        The nodes that have this one among their arguments, in order.
+    meta : dict
+        ``"val"``: a `FakeArray` like the value, or what else the value is; ``"place"``:
+        the user's file and line. Passes may add what they like.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_args",
+        "_at",
+        "_is_erased",
+        "_kwargs",
+        "_meta",
+        "_next",
+        "_previous",
+        "_val",
+        "graph",
+        "name",
+        "op",
+        "target",
+        "users",
+    )
+
+    def __init__(self, graph: Graph, name: str, op: str, target: Any) -> None:
+        self.graph: Graph = graph
+        self.name: str = name
+        self.op: str = op
+        self.target: Any = target
+        self.users: dict[Node, None] = {}
+        self._args: tuple[Any, ...] = ()
+        self._kwargs: dict[str, Any] = {}
+        self._next: Node = self
+        self._previous: Node = self
+        self._is_erased: bool = False
+        self._meta: dict[str, Any] | None = None
+        # What `meta` is made of when it is first read.
+        self._val: Any = None
+        self._at: tuple[CodeType, int] | str | None = None
+
+    def __repr__(self) -> str:
+        return self.name
+
+    # ---- arguments ----
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """Values of the positional parameters; assign a tuple to replace them."""
+        return self._args
+
+    @args.setter
+    def args(self, new: Sequence[Any]) -> None:
+        self.set_inputs(tuple(new), self._kwargs)
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """Values of the keyword-only parameters; assign a dict to replace them."""
+        return self._kwargs
+
+    @kwargs.setter
+    def kwargs(self, new: Mapping[str, Any]) -> None:
+        self.set_inputs(self._args, dict(new))
+
+    def set_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Replace all arguments, and keep `users` of the nodes among them right."""
+        for node in self.inputs:
+            node.users.pop(self, None)
+        self._args, self._kwargs = args, kwargs
+        for node in nodes_in((*args, *kwargs.values())):
+            node.users[self] = None
+
+    @property
+    def inputs(self) -> list[Node]:
+        """The nodes among the arguments, each once and in order."""
+        return [*dict.fromkeys(nodes_in((*self._args, *self._kwargs.values())))]
+
+    def map_inputs(self, fn: Callable[[Node], Any]) -> None:
+        """Replace each node among the arguments by what `fn` makes of it."""
+        args, kwargs = self.mapped(fn)
+        self.set_inputs(args, kwargs)
+
+    def mapped(
+        self, fn: Callable[[Node], Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with what `fn` makes of each node among them."""
+
+        def change(value: Any) -> Any:
+            return fn(value) if isinstance(value, Node) else value
+
+        args = tuple([map_nested(value, change) for value in self._args])
+        return args, {k: map_nested(v, change) for k, v in self._kwargs.items()}
+
+    def replace_all_uses_with(
+        self, other: Node, *, unless: Callable[[Node], bool] | None = None
+    ) -> list[Node]:
+        """Put another node in the place of this one, wherever it is an argument.
+
+        Parameters
+        ----------
+        other : Node
+        unless : callable, optional
+            Says of a user whether to leave it as it is.
+
+        Returns
+        -------
+        list of Node
+            The users that were changed.
+        """
+        found = [user for user in self.users if unless is None or not unless(user)]
+        for user in found:
+            user.map_inputs(lambda node: other if node is self else node)
+        return found
+
+    def bound(self) -> dict[str, Any]:
+        """The values of all parameters of a call by name, with defaults."""
+        return dict(zip(self._names(), self.values(), strict=True))
+
+    def values(self) -> list[Any]:
+        """The values of all parameters of a call, in the order of the schema."""
+        schema = self.target.schema
+        given = len(self._args)
+        rest = [p.default for p in schema.positional[given:]]
+        named = [self._kwargs.get(p.name, p.default) for p in schema.keyword_only]
+        return [*self._args, *rest, *named]
+
+    def _names(self) -> Iterator[str]:
+        return (p.name for p in self.target.schema.parameters)
+
+    # ---- place in the graph ----
+
+    @property
+    def next(self) -> Node:
+        """The node after this one; after the last one comes ``graph.root``."""
+        return self._next
+
+    @property
+    def previous(self) -> Node:
+        """The node before this one; before the first one comes ``graph.root``."""
+        return self._previous
+
+    @property
+    def is_erased(self) -> bool:
+        """Whether the node was taken out of its graph."""
+        return self._is_erased
+
+    def prepend(self, node: Node) -> None:
+        """Move another node of the graph before this one."""
+        if node is not self:
+            node.unlink()
+            node.link(self)
+
+    def append(self, node: Node) -> None:
+        """Move another node of the graph after this one."""
+        if node is not self:
+            node.unlink()
+            node.link(self._next)
+
+    def link(self, after: Node) -> None:
+        """Enter the list of nodes before another one; for `Graph`."""
+        before = after._previous  # of the same class
+        self._previous, self._next = before, after
+        before._next = after._previous = self  # noqa: SLF001  # of the same class
+
+    def unlink(self) -> None:
+        """Leave the list of nodes; for `Graph`. A walk that is here goes on."""
+        before, after = self._previous, self._next
+        before._next, after._previous = after, before  # noqa: SLF001  # of the same class
+
+    def erase(self) -> None:
+        """Take the node out of its graph: `Graph.erase_node`."""
+        self.unlink()
+        self.set_inputs((), {})
+        self._is_erased = True
+
+    # ---- facts ----
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """Facts about the node; made when it is first read."""
+        if self._meta is None:
+            self._meta = {"val": self._val}
+            if self._at is not None:
+                self._meta["place"] = place_at(self._at)
+            self._val = self._at = None
+        return self._meta
+
+    @meta.setter
+    def meta(self, new: Mapping[str, Any]) -> None:
+        self._meta = dict(new)
+
+    def note(self, val: Any, at: tuple[CodeType, int] | str | None) -> None:
+        """Set the facts that tracing knows; cheap, since `meta` is made later."""
+        self._val, self._at = val, at
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether a call does more than give a value: it writes, draws or gives nothing."""
+        if self.op != CALL:
+            return self.op == OUTPUT
+        op = self.target
+        if op.schema.written or op.sees_seed or not op.schema.returns:
+            return True
+        inner = (node for graph in self.subgraphs for node in graph.nodes)
+        return any(node.has_effects and node.op != OUTPUT for node in inner)
+
+    @property
+    def subgraphs(self) -> list[Graph]:
+        """The graphs of the graph modules among the arguments of a call."""
+        leaves = [leaf for value in self.values() for leaf in flat(value)]
+        found = [getattr(v, "graph", None) for v in leaves if type(v) is not Node]
+        return [graph for graph in found if isinstance(graph, type(self.graph))]
+
+
+def nodes_in(values: Iterable[Any]) -> list[Node]:
+    """The nodes among values and inside them, in order."""
+    found: list[Node] = []
+
+    def note(value: Any) -> Any:
+        if type(value) is Node:
+            found.append(value)
+        return value
+
+    for value in values:
+        if type(value) is Node:
+            found.append(value)
+        elif type(value) not in _PLAIN:
+            map_nested(value, note)
+    return found
+
+
+_PLAIN = frozenset((int, float, bool, complex, str, type(None)))
+
+
+# ---- places ----
+
+# Line of each instruction of a code object; looked up when a place is first asked for,
+# since Python finds a line by reading the table from its beginning.
+_lines: dict[int, tuple[CodeType, list[int | None]]] = {}
+
+
+def place_at(at: tuple[CodeType, int] | str) -> str:
+    """File and line of an instruction."""
+    if isinstance(at, str):
+        return at
+    code, offset = at
+    known = _lines.get(id(code))  # to hash a code object takes long
+    if known is None:
+        if len(_lines) > _MOST_CODES:
+            _lines.clear()
+        known = _lines[id(code)] = code, _lines_of(code)
+    return f"{code.co_filename}:{known[1][offset // 2] or code.co_firstlineno}"
+
+
+_MOST_CODES = 256
+
+
+def _lines_of(code: CodeType) -> list[int | None]:
+    found: list[int | None] = [None] * (len(code.co_code) // 2 + 1)
+    for start, end, line in code.co_lines():
+        found[start // 2 : end // 2] = [line] * (end // 2 - start // 2)
+    return found
+
+
+def fault(node: Node, what: str, do: str) -> GraphError:
+    """An error about a node."""
+    place = node.meta.get("place")
+    return GraphError(what, *([f"traced at {place}"] if place else []), do=do)

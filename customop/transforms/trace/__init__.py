@@ -1,0 +1,5 @@
+"""Capturing a function as a graph: `make_fx`.
+
+May import `graph`, the other transforms, and all below them. Start with `make`, which runs
+the function; `interpreter` has what a call of an operator does while it runs.
+"""

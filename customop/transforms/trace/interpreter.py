@@ -1,0 +1,256 @@
+"""The interpreter that makes a node of every call of an operator."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import CodeType
+from typing import Any, ClassVar
+
+import customop.errors
+from customop.arrays.describe import describe
+from customop.arrays.dtypes import dtype_of
+from customop.arrays.fake import make_fake, to_fake
+from customop.arrays.kinds import device_of, is_array, is_traced
+from customop.arrays.nested import children, like, map_nested, steps
+from customop.core.boxes import frozen, strides_of_box
+from customop.core.interpreter import Interpreter, Mode, leaked
+from customop.core.rule_kind import RuleKind
+from customop.core.table import RuleTable
+from customop.core.tracer import Tracer
+from customop.errors import GENERATED, DataDependentError, caller_place
+from customop.graph.graph import Graph
+from customop.graph.node import Node
+from customop.schema.parameters import MISSING
+from customop.transforms.fake_mode import FakeMode
+
+__all__ = ["GraphTracer", "Trace", "fake_of"]
+
+TRACE = RuleKind("trace")
+
+
+class GraphTracer(Tracer):
+    """A value that a graph computes.
+
+    Attributes
+    ----------
+    node : Node
+        The node that has the value.
+    """
+
+    __slots__ = ("node",)
+    is_concrete = False
+
+    def __init__(self, interpreter: Interpreter, value: Any, node: Node) -> None:
+        self.interpreter: Interpreter = interpreter
+        self.below: Any = value
+        self.box_place: Any = None
+        self.box_views: Any = None
+        self.node: Node = node
+
+    def __bool__(self) -> bool:
+        raise self._lost(
+            "bool() of",
+            "cond(pred, f, g, *operands) or np.where(mask, a, b) in place of a branch",
+        )
+
+    def _refused(self, asked: str, instead: str) -> DataDependentError:
+        return DataDependentError(
+            f"{asked} {describe(self)}, a value of {self.interpreter.describe()}",
+            f"asked at {caller_place()}",
+            "the graph would have the value of this one run in it",
+            do=f"use {instead}",
+        )
+
+
+class Trace(Mode):
+    """Runs a function once, and makes a graph of the operators that it calls.
+
+    Parameters
+    ----------
+    tracing_mode : str
+        What is below the tracers: ``"real"`` values, or ``"fake"`` ones.
+    """
+
+    kind: ClassVar[RuleKind] = TRACE
+    tracer_class: ClassVar[type[Tracer]] = GraphTracer
+    title: str = "make_fx"
+
+    def __init__(self, tracing_mode: str) -> None:
+        super().__init__()
+        self.graph: Graph = Graph()
+        self.is_real: bool = tracing_mode == "real"
+        self._fake_mode = FakeMode()
+        # Identity of an array or object -> the node of the constant, and what is below it.
+        self._constants: dict[Any, tuple[Node, Any]] = {}
+
+    # ---- values ----
+
+    def constant(self, value: Any) -> Any:
+        """A constant as a tracer, which can be written."""
+        node, below = self.constant_of(value)
+        return GraphTracer(self, below, node)
+
+    def constant_of(self, value: Any) -> tuple[Node, Any]:
+        """The node of a constant, and what is below it."""
+        key = _identity(value)
+        known = self._constants.get(key)
+        if known is None:
+            node = self.graph.constant(value)
+            fake = fake_of(value)
+            node.note(fake, place_here())
+            below = value if self.is_real else fake
+            known = self._constants[key] = node, below
+        return known
+
+    def below_constant(self, value: Any) -> Any:
+        """A copy of a constant that an operator writes: tracing changes no array."""
+        key = _identity(value)
+        node, below = self.constant_of(value)
+        if below is value:
+            below = copied(value)
+            self._constants[key] = node, below
+        return below
+
+    def node_and_value(self, value: Any) -> tuple[Any, Any]:
+        """What stands in a node for a value, and what is below it."""
+        if isinstance(value, GraphTracer) and value.interpreter is self:
+            return value.node, value.below
+        if is_array(value) or _is_generator(value):
+            return self.constant_of(value)
+        return value, value
+
+    # ---- calls ----
+
+    def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
+        """Run the operator below, and make a node of the call."""
+        if not self.alive:
+            raise leaked(op, self)
+        entries: list[Any] = []
+        values: list[Any] = []
+        slots, nested = op.array_slots, op.nested_slots
+        for slot, value in enumerate(args):
+            if slot in slots or slot in nested or op.sees_seed:
+                entries.append(map_nested(value, lambda v: self.node_and_value(v)[0]))
+                values.append(map_nested(value, lambda v: self.node_and_value(v)[1]))
+            else:
+                entries.append(value)
+                values.append(value)
+        if op.schema.written:
+            self._copy_written(op, args, values)
+        out = self._run(op, values)
+        node = self._call(op, entries)
+        node.note(map_nested(out, fake_of), place_here())
+        return self._wrapped(node, out)
+
+    def _copy_written(
+        self, op: RuleTable, args: Sequence[Any], values: list[Any]
+    ) -> None:
+        """Let an operator write copies of constants."""
+
+        def copy(value: Any) -> Any:
+            own = isinstance(value, GraphTracer) and value.interpreter is self
+            if own or not is_array(value):
+                return self.node_and_value(value)[1]
+            return self.below_constant(value)
+
+        for slot, p in enumerate(op.schema.parameters):
+            if p.is_written:
+                values[slot] = map_nested(args[slot], copy)
+
+    def _run(self, op: RuleTable, values: Sequence[Any]) -> Any:
+        if self.is_real:
+            return op.invoke(values)
+        return self._fake_mode.process(op, values)
+
+    def _call(self, op: RuleTable, entries: list[Any]) -> Node:
+        """Make the node, without the arguments at the end that equal their defaults."""
+        count = op.positional_count
+        parameters = op.schema.parameters
+        named = {
+            p.name: value
+            for p, value in zip(parameters[count:], entries[count:], strict=True)
+            if not _is_default(value, p.default)
+        }
+        while count and _is_default(entries[count - 1], parameters[count - 1].default):
+            count -= 1
+        return self.graph.call(op, tuple(entries[:count]), named)
+
+    def _wrapped(self, node: Node, out: Any) -> Any:
+        """A result as tracers, with a node for each part."""
+        if is_array(out):
+            return GraphTracer(self, out, node)
+        found = children(out)
+        if found is None:
+            if out is not None:
+                node.meta["must_be"] = out
+            return out
+        parts: list[Any] = []
+        for step, part in zip(steps(out), found, strict=True):
+            item: Any = self.graph.item(node, step)  # type: ignore[arg-type]  # an int or str
+            item.note(map_nested(part, fake_of), node.meta.get("place"))
+            parts.append(self._wrapped(item, part))
+        return like(out, parts)
+
+
+# ---- values ----
+
+
+def _identity(value: Any) -> Any:
+    if isinstance(value, Tracer):
+        # Snapshots of one value are one constant.
+        return (type(value), *(id(getattr(value, name)) for name in value.content))
+    return id(value)
+
+
+def _is_generator(value: Any) -> bool:
+    module: Any = sys.modules.get("numpy.random")
+    return module is not None and isinstance(
+        value, module.Generator | module.RandomState | module.BitGenerator
+    )
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    if default is MISSING or isinstance(value, Node):
+        return False
+    return value is default or (type(value) is type(default) and value == default)
+
+
+def fake_of(value: Any) -> Any:
+    """A fake array like an array, traced ones too; other values as they are."""
+    if is_traced(value):
+        strides = strides_of_box(value)
+        shape = tuple(value.shape)
+        return make_fake(shape, dtype_of(value), strides, device_of(value))
+    return to_fake(value)
+
+
+def copied(value: Any) -> Any:
+    """A copy of an array, which tracing may write."""
+    return frozen(value) if is_traced(value) else value.copy()
+
+
+# ---- places ----
+
+_OURS = str(Path(customop.errors.__file__).parent)
+# File name of code -> whether it is of this package.
+_is_ours: dict[str, bool] = {}
+
+
+def place_here() -> tuple[CodeType, int]:
+    """The running instruction of the user's code."""
+    frame = sys._getframe(1)
+    while True:
+        name = frame.f_code.co_filename
+        ours = _is_ours.get(name)
+        if ours is None:
+            ours = name.startswith((_OURS, GENERATED))
+            if len(_is_ours) < _MOST_FILES:
+                _is_ours[name] = ours
+        if not ours or frame.f_back is None:
+            return frame.f_code, frame.f_lasti
+        frame = frame.f_back
+
+
+_MOST_FILES = 10_000
