@@ -10,6 +10,7 @@ from customop.arrays.draws import instead_of_draw
 from customop.arrays.kinds import TRACED, add_array_class, device_of
 from customop.arrays.lost import SETITEM, Refusal, asked_by_setitem, called_method
 from customop.arrays.numpy_protocol import ArrayMethods
+from customop.arrays.pytree import add_leaf_class
 from customop.core import boxes
 from customop.errors import DataDependentError
 
@@ -79,6 +80,7 @@ class Tracer(ArrayMethods):
             return
         own = cls.__dict__.get("__slots__", ())
         cls.content = (*cls.content, *([own] if isinstance(own, str) else own))
+        add_leaf_class(cls)
         _add_stale_class(cls)
 
     # ---- the box ----

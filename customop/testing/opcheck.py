@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
-
-import numpy as np
 
 from customop.arrays.convert import as_kind
 from customop.arrays.describe import describe
@@ -29,7 +26,7 @@ from customop.testing.checks.table import BY_NAME, CHECKS
 from customop.testing.close import check_bounds
 from customop.testing.inputs.find import registered_samples
 from customop.testing.inputs.memory import map_arrays
-from customop.testing.inputs.oracle import random_state_kept
+from customop.testing.quiet import quieted
 
 __all__ = [
     "CHECKS",
@@ -155,6 +152,9 @@ def opcheck(
     -----
     Names and arguments are those of ``torch.library.opcheck``, torch 2.13.
 
+    Threads take turns, since warning filters and random states, which some checks
+    compare, belong to the whole process.
+
     Examples
     --------
     >>> import numpy as np, customop as co
@@ -173,7 +173,7 @@ def opcheck(
     operator = _operator(op)
     found = OpCheckResult(operator.qualname)
     work = _done(operator, args, kwargs, chosen, rtol, atol)
-    with _quiet(), closing(work) as all_done:
+    with quieted(), closing(work) as all_done:
         for check, done in zip(chosen, all_done, strict=True):
             outcome: str | OpCheckError = done.outcome
             waiver = operator.waivers.get(check.name)
@@ -296,11 +296,3 @@ def _on_host(op: Operator[..., Any], sample: Sample) -> Sample:
 
 def _is_foreign(value: Any) -> bool:
     return has_device(value) and kind_of[type(value)] is not CPU
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence warnings of kernels on odd inputs, and restore the random state."""
-    with random_state_kept(), warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        yield

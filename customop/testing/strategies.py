@@ -30,11 +30,12 @@ from customop.schema.types import (
     TupleOf,
 )
 from customop.testing.inputs.find import patterns_of
-from customop.testing.inputs.oracle import Oracle, strict_numbers
+from customop.testing.inputs.oracle import Oracle
 from customop.testing.inputs.patterns import Pattern
 from customop.testing.inputs.templates import OMITTED
 from customop.testing.inputs.trials import Filling, call_of
 from customop.testing.inputs.variations import LAYOUTS
+from customop.testing.quiet import strict_numbers
 
 try:
     from hypothesis import assume

@@ -404,8 +404,8 @@ def jvp(
 def _dual(
     interpreter: JvpInterpreter, value: Any, tangent: Any, index: int
 ) -> JvpTracer:
-    primal = as_input(value, f"jvp: primal {index}")
-    direction = as_tangent(tangent, primal, f"jvp: tangent {index}")
+    primal = as_input(value, "jvp: primal", index)
+    direction = as_tangent(tangent, primal, "jvp: tangent", index)
     tracer = JvpTracer(interpreter, frozen(primal), frozen(direction))
     tracer.box_origin = value
     return tracer

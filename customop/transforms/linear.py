@@ -124,9 +124,7 @@ def _tangents(given: Any, primals: list[Any], structure: Structure) -> list[Any]
             do="pass a tangent for each primal array",
         )
     pairs = enumerate(zip(leaves, primals, strict=True))
-    return [
-        as_tangent(t, _as_array(x), f"linearize: tangent {i}") for i, (t, x) in pairs
-    ]
+    return [as_tangent(t, _as_array(x), "linearize: tangent", i) for i, (t, x) in pairs]
 
 
 @overload

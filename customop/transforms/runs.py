@@ -99,8 +99,9 @@ def _subject(
 
 def subject_of(fn: Callable[..., Any], watched_for: str = "writes") -> Subject:
     """The subject that a function is; another one for each thing it is watched for."""
-    if type(fn) is FunctionType and fn.__closure__ is None and fn.__defaults__ is None:
-        # The usual case: a third of the time.
+    is_plain = type(fn) is FunctionType and fn.__defaults__ is None
+    if is_plain and (fn.__closure__ is None or not any(_held(fn))):
+        # The usual case, of a function that holds no others: a third of the time.
         return _subject((fn.__code__,), (), watched_for)
     found: list[Any] = []
     waiting: list[Any] = [fn]
@@ -128,13 +129,17 @@ def _held(fn: Any) -> Iterator[Any]:
             value = cell.cell_contents
         except ValueError:  # not assigned yet
             continue
-        if _is_function(value):
+        if isinstance(value, _FUNCTIONS_OF_PYTHON):
             yield value
     yield from filter(_is_function, fn.__defaults__ or ())
 
 
+# A union would be made anew in each call.
+_FUNCTIONS_OF_PYTHON = (FunctionType, MethodType, partial)
+
+
 def _is_function(value: Any) -> bool:
-    return isinstance(value, FunctionType | MethodType | partial)
+    return isinstance(value, _FUNCTIONS_OF_PYTHON)
 
 
 def subject_of_caller() -> Subject:

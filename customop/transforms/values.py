@@ -33,8 +33,14 @@ __all__ = [
 # ---- inputs ----
 
 
-def as_input(value: Any, what: str) -> Any:
-    """An input of a transform: an array of floats, or a Python float as one."""
+def as_input(value: Any, what: str, number: int | None = None) -> Any:
+    """An input of a transform: an array of floats, or a Python float as one.
+
+    Messages call it `what`, with its number if there are several.
+    """
+    if type(value) is np.ndarray and value.dtype.kind in "fc":
+        return value
+    what = _numbered(what, number)
     if isinstance(value, float | complex) and not isinstance(value, np.generic):
         return np.asarray(value)[()]  # a scalar, which x += 1 does not write
     if not is_array(value):
@@ -63,17 +69,25 @@ NO_INTEGERS: Final = (
 )
 
 
-def as_cotangent(given: Any, output: Any, what: str) -> Any:
+def as_cotangent(given: Any, output: Any, what: str, number: int | None = None) -> Any:
     """A cotangent of the shape and dtype of an output; numbers become arrays."""
-    return _as_like(given, output, what, "output")
+    return _as_like(given, output, what, number, "output")
 
 
-def as_tangent(given: Any, primal: Any, what: str) -> Any:
+def as_tangent(given: Any, primal: Any, what: str, number: int | None = None) -> Any:
     """A tangent of the shape and dtype of its primal; numbers become arrays."""
-    return _as_like(given, primal, what, "primal")
+    return _as_like(given, primal, what, number, "primal")
 
 
-def _as_like(given: Any, model: Any, what: str, role: str) -> Any:
+def _numbered(what: str, number: int | None) -> str:
+    return what if number is None else f"{what} {number}"
+
+
+def _as_like(given: Any, model: Any, what: str, number: int | None, role: str) -> Any:
+    is_plain = type(given) is type(model) is np.ndarray
+    if is_plain and given.shape == model.shape and given.dtype == model.dtype:
+        return given
+    what = _numbered(what, number)
     if isinstance(given, float | int | complex) and not isinstance(given, np.generic):
         given = np.asarray(given, getattr(model, "dtype", None))
     shape, dtype = getattr(model, "shape", ()), getattr(model, "dtype", None)

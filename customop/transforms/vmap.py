@@ -102,10 +102,14 @@ def vmap(
             if type(x) is np.ndarray and x.ndim:
                 batch = BatchInterpreter(x.shape[0], randomness, draws)
                 return _run(run, batch, args, (0,), None, 0, name)  # type: ignore[no-any-return]  # as fn
-        try:
-            leaves, dims, structure = _inputs(name, in_dims, args, kwargs)
-        except NeedsCarrier:
-            return carried(batched, args, kwargs)  # type: ignore[no-any-return]  # as fn
+        leaves: Sequence[Any] = args
+        structure = None
+        dims = None if kwargs else _plain_axes(in_dims, args)
+        if dims is None:
+            try:
+                leaves, dims, structure = _inputs(name, in_dims, args, kwargs)
+            except NeedsCarrier:
+                return carried(batched, args, kwargs)  # type: ignore[no-any-return]  # as fn
         size = _batch_size(name, leaves, dims)
         if chunk_size is None or size <= chunk_size:
             batch = BatchInterpreter(size, randomness, draws)
@@ -145,6 +149,28 @@ def other_length(name: str, entries: int, count: int) -> VmapError:
         " arguments",
         do="write one entry for each argument, None where it is not batched",
     )
+
+
+def _plain_axes(in_dims: Any, args: tuple[Any, ...]) -> Sequence[int | None] | None:
+    """The batch axis of each argument, where all are arrays of NumPy with an entry each.
+
+    None for other arguments, and for entries that do not fit them.
+    """
+    entries = in_dims if type(in_dims) is tuple else (in_dims,) * len(args)
+    if len(entries) != len(args):
+        return None
+    dims: list[int | None] = []
+    for x, dim in zip(args, entries, strict=True):
+        if type(x) is not np.ndarray:
+            return None
+        rank = x.ndim
+        if type(dim) is int and -rank <= dim < rank:
+            dims.append(dim % rank)
+        elif dim is None:
+            dims.append(None)
+        else:
+            return None
+    return dims
 
 
 def _inputs(
@@ -243,9 +269,8 @@ def _run(
     name: str,
 ) -> Any:
     batch.fn = fn
-    if structure is None:
-        rows = [BatchTracer(batch, leaves[0], 0)]
-        rows[0].box_origin = leaves[0]
+    if structure is None and len(leaves) == 1 and dims[0] is not None:
+        rows = [_row_of(batch, leaves[0], dims[0])]
     else:
         pairs = zip(leaves, dims, strict=True)
         rows = [read_only(v) if d is None else _row_of(batch, v, d) for v, d in pairs]
@@ -263,9 +288,9 @@ def _run(
         found = _outputs(batch, name, out, out_dims)
     except ValueError as error:
         batch.raise_refused(error)
-        if structure is not None:
-            plain = [v if d is None else d for v, d in zip(leaves, dims, strict=True)]
-            _explain_read_only(error, batch, *unflatten(structure, plain))
+        plain = [v if d is None else d for v, d in zip(leaves, dims, strict=True)]
+        given = (plain, {}) if structure is None else unflatten(structure, plain)
+        _explain_read_only(error, batch, *given)
         raise
     else:
         if mode.written:
@@ -287,7 +312,8 @@ def _explain_read_only(
 
 
 def _row_of(batch: BatchInterpreter, value: Any, dim: int) -> BatchTracer:
-    tracer = BatchTracer(batch, frozen(value), dim)
+    is_plain = type(value) is np.ndarray  # 150 ns less than asking `frozen`
+    tracer = BatchTracer(batch, value if is_plain else frozen(value), dim)
     tracer.box_origin = value
     return tracer
 

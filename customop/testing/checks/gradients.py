@@ -34,9 +34,9 @@ from customop.testing.differences import (
     second_problem,
 )
 from customop.testing.fault import Fault
-from customop.testing.inputs.oracle import strict_numbers
 from customop.testing.inputs.trials import call_of
 from customop.testing.jacobians import CheckOptions, Problem, adjoint, difference
+from customop.testing.quiet import strict_numbers
 from customop.testing.vectors import Vector
 from customop.testing.watch import about_to_run
 from customop.transforms.autograd.grad import vjp

@@ -21,7 +21,7 @@ from customop.schema.tags import Tag
 from customop.testing.checks.state import KernelState
 from customop.testing.close import assert_close
 from customop.testing.fault import Fault
-from customop.testing.inputs.memory import fresh
+from customop.testing.inputs.memory import fresh, plain_copies
 from customop.testing.inputs.places import leaves_in
 from customop.testing.inputs.trials import call_of
 from customop.testing.watch import about_to_run
@@ -122,6 +122,9 @@ class Session:
 
     def values(self, sample: Sample) -> list[Any]:
         """The values of all parameters for one call: copies of the same layout."""
+        copies = plain_copies(sample)
+        if copies is not None:
+            return list(self.op.bind(*copies))
         return self.bound(fresh(sample))
 
     def call(

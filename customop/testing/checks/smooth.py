@@ -16,9 +16,9 @@ from customop.core.kinds import AUTOGRAD, JVP
 from customop.core.samples import Sample
 from customop.testing.checks.session import Session, floats_of, is_floats, placer
 from customop.testing.fault import Fault
-from customop.testing.inputs.oracle import strict_numbers
 from customop.testing.inputs.specials import SMOOTH, specials
 from customop.testing.jacobians import Problem
+from customop.testing.quiet import strict_numbers
 from customop.testing.vectors import Space, Vector, random_vector
 
 __all__ = [

@@ -22,9 +22,9 @@ from customop.testing.checks.smooth import (
     smooth_problem,
 )
 from customop.testing.fault import Fault
-from customop.testing.inputs.oracle import strict_numbers
 from customop.testing.inputs.trials import call_of
 from customop.testing.jacobians import Problem, adjoint, difference, pushforward
+from customop.testing.quiet import strict_numbers
 from customop.testing.vectors import Vector
 from customop.testing.watch import about_to_run
 from customop.transforms.jvp import jvp

@@ -14,8 +14,6 @@ from customop.testing.inputs.oracle import (
     CLEAN,
     NOISY,
     Oracle,
-    random_state_kept,
-    strict_numbers,
 )
 from customop.testing.inputs.patterns import (
     Pattern,
@@ -25,6 +23,7 @@ from customop.testing.inputs.patterns import (
     other_lengths,
 )
 from customop.testing.inputs.trials import Trial, call_of
+from customop.testing.quiet import random_state_kept, strict_numbers
 
 __all__ = ["base_samples", "patterns_of", "registered_samples"]
 

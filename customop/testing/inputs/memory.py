@@ -17,6 +17,7 @@ __all__ = [
     "fresh",
     "laid_out",
     "map_arrays",
+    "plain_copies",
 ]
 
 
@@ -25,7 +26,7 @@ def fresh(sample: Sample) -> Sample:
 
     Arrays keep their strides and flags. An array that is passed twice still is.
     """
-    copies = None if sample.kwargs else _plain_copies(sample.args)
+    copies = plain_copies(sample)
     if copies is not None:
         return Sample(copies, {}, sample.note)
     known: dict[int, Any] = {}
@@ -41,15 +42,24 @@ def fresh(sample: Sample) -> Sample:
 _CONSTANT = frozenset((int, float, bool, str, complex, type(None)))
 
 
-def _plain_copies(args: Sequence[Any]) -> tuple[Any, ...] | None:
-    """Copies, where `copy` is enough for arrays, and the rest is constant: saves 10 us."""
+def plain_copies(sample: Sample) -> tuple[Any, ...] | None:
+    """Copies of the arguments where arrays only need `copy`, and the rest is constant.
+
+    Takes a tenth of the time of `fresh`.
+    """
+    if sample.kwargs:
+        return None
     copies: list[Any] = []
-    seen: set[int] = set()
-    for value in args:
+    first: Any = None
+    for value in sample.args:
         if type(value) is np.ndarray:
-            if id(value) in seen or not value.flags.carray:
+            if not value.flags.carray:
                 return None
-            seen.add(id(value))
+            if first is not None and any(
+                value is x for x in sample.args[: len(copies)]
+            ):
+                return None
+            first = value
             copies.append(value.copy())
         elif type(value) in _CONSTANT:
             copies.append(value)

@@ -22,12 +22,11 @@ from customop.testing.inputs.numbers import families
 from customop.testing.inputs.oracle import (
     NOISY,
     Oracle,
-    random_state_kept,
-    strict_numbers,
 )
 from customop.testing.inputs.search import Search, dtypes_for, forms, rank_rows
 from customop.testing.inputs.templates import OMITTED, choices, slots_of
 from customop.testing.inputs.trials import Filling, Trial
+from customop.testing.quiet import random_state_kept, strict_numbers
 
 __all__ = [
     "Group",

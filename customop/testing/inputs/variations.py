@@ -12,9 +12,10 @@ from customop.arrays.fake import c_strides
 from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.testing.inputs.memory import laid_out
-from customop.testing.inputs.oracle import CLEAN, NOISY, Oracle, strict_numbers
+from customop.testing.inputs.oracle import CLEAN, NOISY, Oracle
 from customop.testing.inputs.patterns import is_symmetric
 from customop.testing.inputs.places import Array, Place, arrays_in, replaced
+from customop.testing.quiet import strict_numbers
 
 __all__ = ["LAYOUTS", "Run", "complex_of", "dtypes", "layouts"]
 

@@ -100,10 +100,11 @@ def vjp(fn: Callable[[*Ts], Any], *primals: *Ts, has_aux: bool = False) -> Any:
     interpreter = interpreter_for(subject_of(fn))
     interpreter.title, interpreter.fn = "vjp", fn
     try:
-        value, pullback, aux = pull_back(interpreter, fn, primals, has_aux=has_aux)
+        value, pullback, aux = pull_back(
+            interpreter, fn, primals, has_aux=has_aux, finish=copied
+        )
     except NeedsCarrier:
         return _carried_vjp(fn, primals, has_aux)
-    value = copied(value) if is_array(value) else map_leaves(copied, value)
     return (value, pullback, map_leaves(copied, aux)) if has_aux else (value, pullback)
 
 
@@ -125,10 +126,14 @@ def pull_back(
     primals: tuple[Any, ...],
     *,
     has_aux: bool = False,
+    finish: Callable[[Any], Any] | None = None,
 ) -> tuple[Any, Callable[[Any], tuple[Any, ...]], Any]:
-    """Value, pullback and aux of a function; the value may be an array that was saved."""
+    """Value, pullback and aux of a function.
+
+    The value may be an array that was saved, unless `finish` copies its arrays.
+    """
     leaves, structure = flatten(primals)
-    values = [as_input(leaf, f"vjp: primal {i}") for i, leaf in enumerate(leaves)]
+    values = [as_input(leaf, "vjp: primal", i) for i, leaf in enumerate(leaves)]
     tracers = [interpreter.variable(value) for value in values]
     interpreter.inputs = leaves
     # Taken before the call, which may write its arguments.
@@ -152,7 +157,8 @@ def pull_back(
         grads = [fresh(or_zeros(found.get(s), v)) for s, v in pairs]
         return unflatten(structure, grads)  # type: ignore[no-any-return]  # primals are a tuple
 
-    value = unflatten(out_structure, lowered)
+    parts = lowered if finish is None else [*map(finish, lowered)]
+    value = unflatten(out_structure, parts)
     return value, pullback, map_leaves(interpreter.take_out, aux) if has_aux else None
 
 
@@ -166,9 +172,7 @@ def _cotangents(given: Any, outputs: Sequence[Any], structure: Any) -> list[Any]
             do="pass a cotangent for each array of the output",
         )
     pairs = enumerate(zip(leaves, outputs, strict=True))
-    return [
-        frozen(as_cotangent(g, y, f"pullback: cotangent {i}")) for i, (g, y) in pairs
-    ]
+    return [frozen(as_cotangent(g, y, "pullback: cotangent", i)) for i, (g, y) in pairs]
 
 
 # The first argument is passed by position (Concatenate): its gradient has its type.

@@ -1,0 +1,101 @@
+"""Warnings and errors of numbers while operators are checked."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop.testing import opcheck
+from customop.testing.quiet import quieted, strict_numbers
+
+
+def _noise() -> None:
+    warnings.warn("far off", RuntimeWarning, stacklevel=2)
+
+
+@pytest.mark.parametrize("is_inside", [True, False])
+def test_strict_numbers_raise_for_a_while(*, is_inside: bool) -> None:
+    def check() -> None:
+        with strict_numbers():
+            with pytest.raises(RuntimeWarning):
+                _noise()
+            with pytest.raises(FloatingPointError):
+                np.log(np.zeros(1))
+            warnings.warn("old", DeprecationWarning, stacklevel=1)
+            warnings.warn("new", FutureWarning, stacklevel=1)
+
+    if is_inside:
+        with quieted():
+            check()
+            _noise()
+            np.log(np.zeros(1))
+    else:
+        check()
+    with pytest.raises(RuntimeWarning, match="far off"):
+        _noise()
+
+
+def test_strict_numbers_raise_after_a_kernel_has_put_a_filter_before() -> None:
+    with quieted():
+        warnings.simplefilter("ignore")
+        with strict_numbers(), pytest.raises(RuntimeWarning):
+            _noise()
+
+
+def test_strict_numbers_raise_what_was_shown_before() -> None:
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default")
+        _noise()
+        with quieted(), strict_numbers(), pytest.raises(RuntimeWarning):
+            _noise()
+    assert len(shown) == 1
+
+
+def _settings() -> tuple[object, ...]:
+    state = np.random.get_state()[1]  # type: ignore[index]  # noqa: NPY002
+    return list(warnings.filters), random.getstate(), state.tobytes()
+
+
+def test_all_is_put_back() -> None:
+    before = _settings()
+    with quieted():
+        random.seed(1)
+        np.random.seed(1)  # noqa: NPY002  # as kernels may
+        warnings.simplefilter("error")
+        assert _settings() != before
+    assert _settings() == before
+
+
+def test_threads_take_turns() -> None:
+    """Operators are checked right in many threads: each sees its own filters alone."""
+
+    @co.custom_op("quiet::noisy", mutates_args=())
+    def noisy(x: np.ndarray) -> np.ndarray:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.warn("noise", RuntimeWarning, stacklevel=1)
+        time.sleep(1e-4)  # lets other threads run
+        return x.copy()
+
+    noisy.register_fake(lambda x: co.fake_like(x))
+    failed: list[list[str]] = []
+
+    def check() -> None:
+        for _ in range(2):
+            table = opcheck(noisy, (np.ones(3),), raise_exception=False)
+            failed.append(table.failed)
+
+    before = list(warnings.filters)
+    threads = [threading.Thread(target=check) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == [[]] * 8
+    assert list(warnings.filters) == before
