@@ -18,6 +18,7 @@ from customop.later import later
 __all__ = ["FILLER", "PythonText", "dtype_text", "margin", "reach"]
 
 base64: ModuleType = later(import_module, "base64")
+dataclasses: ModuleType = later(import_module, "dataclasses")
 zlib: ModuleType = later(import_module, "zlib")
 
 # Elements that are written as numbers; larger arrays are written as packed bytes.
@@ -56,7 +57,7 @@ class PythonText:
         for cls, write in _WRITERS.items():
             if isinstance(value, cls):
                 return write(self, value, name)
-        if type(value) in nests or hasattr(value, "__dict__"):
+        if type(value) in nests or hasattr(value, "__dict__") or _is_slotted(value):
             return self.write_object(value, name)
         return self.number(value)
 
@@ -242,7 +243,14 @@ def dtype_text(dtype: np.dtype[Any]) -> str:
     return repr(dtype.name if is_plain else dtype.str)
 
 
+def _is_slotted(value: Any) -> bool:
+    """Whether a value is an object of a dataclass with slots."""
+    return hasattr(type(value), "__dataclass_fields__")
+
+
 def _field_names(value: Any) -> list[str]:
+    if dataclasses.is_dataclass(value):
+        return [field.name for field in dataclasses.fields(value) if field.init]
     found = nests.get(type(value))
     return [str(s) for s in (steps(value) if found else vars(value))]
 

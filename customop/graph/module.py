@@ -12,6 +12,7 @@ from customop.graph.graph import Graph
 from customop.graph.guards import InputGuard, guards_of
 from customop.graph.node import PLACEHOLDER, Node
 from customop.graph.replay import Replay, compile_graph
+from customop.graph.text import named_constants, readable
 
 __all__ = ["GraphModule"]
 
@@ -89,6 +90,48 @@ class GraphModule:
     def code(self) -> str:
         """The generated Python."""
         return self._compiled().code
+
+    def print_readable(self, print_output: bool = True) -> str:
+        """Print the graph as Python with types: it can be read, and run.
+
+        Parameters
+        ----------
+        print_output : bool
+            False to return the text without printing it.
+
+        Returns
+        -------
+        str
+            The last function in it computes what the graph does. Constants of more than
+            100 elements, and those without a text, are taken from a dict `constants`:
+            ``exec(text, {"constants": module.named_constants()})``.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> module = co.make_fx(lambda x: np.sin(x) * 2.0)(np.zeros(3))
+        >>> text = module.print_readable(print_output=False)
+        >>> print(text[text.index("def") :])  # doctest: +ELLIPSIS
+        def graph(x: "f64[3]"):  # ...
+            sin: "f64[3]" = co.ops.np.sin.default(x); del x  # ...
+            multiply: "f64[3]" = co.ops.np.multiply.default(sin, 2.0); del sin  # ...
+            return multiply
+        <BLANKLINE>
+        """
+        text = readable(self)
+        if print_output:
+            print(text)  # noqa: T201  # as its name says
+        return text
+
+    def named_constants(self) -> dict[str, Any]:
+        """The constants that the text of `print_readable` takes by name.
+
+        Returns
+        -------
+        dict
+            Name -> array or object.
+        """
+        return named_constants(self)
 
     # ---- running ----
 

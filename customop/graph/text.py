@@ -1,0 +1,353 @@
+"""A graph as Python text: lines with types for the reader, which also run."""
+
+from __future__ import annotations
+
+import enum
+import sys
+from collections.abc import Iterator, Sequence
+from keyword import iskeyword
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from customop.arrays.describe import abbreviated
+from customop.arrays.kinds import is_array
+from customop.arrays.nested import flat, nests
+from customop.arrays.python_text import PythonText
+from customop.arrays.pytree import flatten, unflatten
+from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, Node
+
+if TYPE_CHECKING:  # a module prints itself
+    from customop.graph.module import GraphModule
+
+__all__ = ["GraphText", "named_constants", "readable", "type_text"]
+
+# Elements of a constant that is written as numbers; larger ones are named.
+_MOST: Final = 100
+_RESERVED: Final = ("np", "co", "inf", "nan", "customop", "constants", "min", "max")
+
+
+def readable(module: GraphModule) -> str:
+    """The text of a graph module, and of those in it."""
+    return GraphText(module).text()
+
+
+def named_constants(module: GraphModule) -> dict[str, Any]:
+    """The constants that the text of a module takes from a dict, by name."""
+    text = GraphText(module)
+    text.text()
+    return text.named
+
+
+def type_text(value: Any) -> str:
+    """What is known of a value, in short: ``f64[s0, 3]``."""
+    if is_array(value):
+        return abbreviated(value)
+    if value is None:
+        return "None"
+    if isinstance(value, list | tuple):
+        inside = ", ".join(map(type_text, value))
+        if isinstance(value, list):
+            return f"[{inside}]"
+        return f"({inside}{',' if len(value) == 1 else ''})"
+    return type(value).__name__
+
+
+class GraphText(PythonText):
+    """The text of a graph module.
+
+    Attributes
+    ----------
+    named : dict
+        Name -> value that the text takes from the dict ``constants``.
+    """
+
+    def __init__(self, module: GraphModule) -> None:
+        super().__init__()
+        self.named: dict[str, Any] = {}
+        self._module = module
+        self._functions: dict[int, str] = {}
+        self._bodies: list[str] = []
+        self._types: dict[str, str] = {}
+        nodes = list(_all_nodes(module))
+        self.taken |= {*_RESERVED, *(n.name for n in nodes if n.op != CONSTANT)}
+        self._names = _NodeNames(self.taken)
+
+    def text(self) -> str:
+        """The whole text."""
+        self._function(self._module)
+        special = "from numpy import inf, nan\n" if self.uses_special else ""
+        own = [line for line in self.imports if line != "import customop.testing"]
+        own += ["import customop.testing"] * (len(own) < len(self.imports))
+        head = "".join(f"{line}\n" for line in sorted(own))
+        blocks = [f"import numpy as np\n{special}\nimport customop as co\n{head}"]
+        if self.named:
+            blocks.append(f"# Values for this text: {_HOW}\n")
+        if self.lines:
+            blocks.append("".join(f"{line}\n" for line in self.lines))
+        return "\n".join([*blocks, *(f"\n{body}" for body in self._bodies)])
+
+    # ---- values ----
+
+    def leaf(self, value: Any, name: str) -> str | None:
+        """Nodes, sizes, graphs, and what has to be named."""
+        if isinstance(value, Node):
+            return self._of_node(value)
+        if hasattr(value, "graph") and hasattr(value, "in_spec"):
+            return self._function(value)
+        if hasattr(value, "context") and hasattr(value, "expr"):
+            return str(value)
+        return None if is_writable(value) else self._named(value, name)
+
+    def _of_node(self, node: Node) -> str:
+        if node.op != CONSTANT:
+            return self._names.of(node)
+        return self.value(node.graph.constants[node.target], node.name)
+
+    def class_name(self, cls: type) -> str:
+        """The name of a class; one that cannot be imported has to be named."""
+        if _is_importable(cls):
+            return super().class_name(cls)
+        return self._named(cls, cls.__name__)
+
+    def _named(self, value: Any, name: str) -> str:
+        """A value that the reader has to give: large, or without a text."""
+
+        def lines(chosen: str) -> list[str]:
+            self.named[chosen] = value
+            note = f"  # {abbreviated(value)}" if is_array(value) else ""
+            return [f"{chosen} = constants[{chosen!r}]{note}"]
+
+        return self.add(name, lines, value)
+
+    # ---- functions ----
+
+    def _function(self, module: GraphModule) -> str:
+        """Write the function of a module, once; its name."""
+        known = self._functions.get(id(module))
+        if known is not None:
+            return known
+        name = _as_name(module.__name__, "graph")
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        self._functions[id(module)] = name
+        body = "".join(f"    {line}\n" for line in self._body(module))
+        head = f"def {name}({', '.join(self._parameters(module))}):"
+        place = f"  # {module.place}" if module.place else ""
+        self._bodies.append(f"{head}{place}\n{body}")
+        return name
+
+    def _parameters(self, module: GraphModule) -> list[str]:
+        inputs = module.inputs
+        positional, named = _signature(module)
+        if _is_flat(module, positional, named):
+            return [f"{self._names.of(n)}: {_type_of(n)}" for n in inputs]
+        return [*positional, *(["*", *named] if named else [])]
+
+    def _body(self, module: GraphModule) -> Iterator[str]:
+        yield from self._input_lines(module)
+        yield from self._guard_lines(module)
+        last = _last_uses(module)
+        for node in module.graph.nodes:
+            if node.op == OUTPUT:
+                yield f"return {self._result(module, node)}"
+            elif node.op in (CALL, ITEM):
+                yield self._line(node, last.get(node, ()))
+
+    def _input_lines(self, module: GraphModule) -> Iterator[str]:
+        """Lines that take nested arguments apart."""
+        positional, named = _signature(module)
+        if _is_flat(module, positional, named):
+            return
+        pairs = ", ".join(f"{name!r}: {name}" for name in named)
+        inside = "".join(f"{name}, " for name in positional)
+        names = [self._names.of(node) for node in module.inputs]
+        if names:
+            tree = f"(({inside.rstrip() if inside else ''}), {{{pairs}}})"
+            yield f"{', '.join(names)}, = co.tree.leaves({tree})"
+        for node in module.inputs:
+            yield f"# {self._names.of(node)}: {_type_of(node)[1:-1]}"
+
+    def _guard_lines(self, module: GraphModule) -> Iterator[str]:
+        """The sizes, and what must hold of the inputs."""
+        for node in module.inputs:
+            val = node.meta.get("val")
+            if val is not None and not is_array(val) and not flat_arrays(val):
+                yield f"# {self._names.of(node)} must be {val!r}"
+        sizes = module.graph.sizes
+        for guard in getattr(sizes, "guards", ()) or ():
+            yield f"# guard: {guard}"
+
+    def _line(self, node: Node, dead: Sequence[Node]) -> str:
+        name = self._names.of(node)
+        own = {node} & {*dead}
+        freed = ", ".join(self._names.of(n) for n in dead if n not in own or node.users)
+        free = f"; del {freed}" if freed else ""
+        place = node.meta.get("place")
+        note = f"  # {place}" if place else ""
+        return f"{name}: {_type_of(node)} = {self._computed(node)}{free}{note}"
+
+    def _computed(self, node: Node) -> str:
+        if node.op == ITEM:
+            parent, index = node.args
+            return f"{self._names.of(parent)}[{index!r}]"
+        args = [self.value(v, f"{node.name}_{i}") for i, v in enumerate(node.args)]
+        args += [
+            f"{k}={self.value(v, f'{node.name}_{k}')}" for k, v in node.kwargs.items()
+        ]
+        return f"{self._target(node.target)}({', '.join(args)})"
+
+    def _target(self, target: Any) -> str:
+        if hasattr(target, "graph"):
+            return self._function(target)
+        text = "co.ops"
+        for part in (target.namespace, target.name, target.overload or "default"):
+            text = f"getattr({text}, {part!r})" if iskeyword(part) else f"{text}.{part}"
+        return text
+
+    def _result(self, module: GraphModule, node: Node) -> str:
+        leaves = node.args[0]
+        if module.out_spec is not None:
+            return self.value(unflatten(module.out_spec, leaves), "out")
+        return self.value(leaves[0] if len(leaves) == 1 else leaves, "out")
+
+
+_HOW = 'exec(text, {"constants": module.named_constants()})'
+
+
+class _NodeNames:
+    """Names of nodes in the text: their own, unless the text needs that."""
+
+    def __init__(self, taken: set[str]) -> None:
+        self._taken = taken
+        self._known: dict[Node, str] = {}
+
+    def of(self, node: Node) -> str:
+        """The name of a node."""
+        if node.name not in _RESERVED:
+            return node.name
+        if node not in self._known:
+            name = f"{node.name}_"
+            while name in self._taken:
+                name += "_"
+            self._taken.add(name)
+            self._known[node] = name
+        return self._known[node]
+
+
+def _type_of(node: Node) -> str:
+    return f'"{type_text(node.meta.get("val"))}"'
+
+
+def _as_name(text: str, otherwise: str) -> str:
+    return text if text.isidentifier() and not iskeyword(text) else otherwise
+
+
+def _all_nodes(module: GraphModule) -> Iterator[Node]:
+    """The nodes of a module and of those in it."""
+    for node in module.graph.nodes:
+        yield node
+        for value in (node.target, *node.args, *node.kwargs.values()):
+            for inner in flat(value) if not isinstance(value, str) else ():
+                if hasattr(inner, "in_spec"):
+                    yield from _all_nodes(inner)
+
+
+def _signature(module: GraphModule) -> tuple[list[str], list[str]]:
+    """Names of the positional and keyword parameters."""
+    spec: Any = module.in_spec
+    if spec is None:
+        return [node.name for node in module.inputs], []
+    args, kwargs = unflatten(spec, module.inputs)
+    positional = [_parameter_of(value, i) for i, value in enumerate(args)]
+    while len({*positional}) < len(positional):
+        positional = [f"{name}_{i}" for i, name in enumerate(positional)]
+    return positional, list(kwargs)
+
+
+def _parameter_of(value: Any, number: int) -> str:
+    """The user's name of an argument, from where its inputs come from."""
+    nodes = [leaf for leaf in flatten(value)[0] if isinstance(leaf, Node)]
+    for node in nodes:
+        source = str(node.meta.get("source", ""))
+        found = source.partition("[")[0].partition(".")[0]
+        if found.isidentifier() and found not in _RESERVED:
+            return found
+    return nodes[0].name if len(nodes) == 1 else f"input_{number}"
+
+
+def _is_flat(
+    module: GraphModule, positional: Sequence[str], named: Sequence[str]
+) -> bool:
+    """Whether each input is one positional argument."""
+    if module.in_spec is None:
+        return True
+    if named or len(positional) != len(module.inputs):
+        return False
+    leaves = (*range(len(positional)),)
+    return bool(module.in_spec == flatten((leaves, {}))[1])
+
+
+def _last_uses(module: GraphModule) -> dict[Node, list[Node]]:
+    """For each node, the nodes whose values are not needed after it."""
+    found: dict[Node, list[Node]] = {}
+    seen: set[Node] = set()
+    for node in reversed(module.graph.nodes):
+        for used in node.inputs:
+            if used not in seen and used.op != CONSTANT:
+                seen.add(used)
+                found.setdefault(node, []).append(used)
+        if node not in seen and node.op in (CALL, ITEM):
+            found.setdefault(node, []).append(node)
+    return found
+
+
+# ---- what can be written ----
+
+
+def flat_arrays(value: Any) -> list[Any]:
+    """The arrays in a nested value."""
+    return [leaf for leaf in flat(value) if is_array(leaf)]
+
+
+def is_writable(value: Any) -> bool:
+    """Whether the text can make a value itself: not if it is large or unknown."""
+    if is_array(value):
+        return value.size <= _MOST and not _holds_objects(value)
+    if value is None or isinstance(value, _SIMPLE):
+        return True
+    cls = type(value)
+    return (
+        cls in nests or hasattr(cls, "__dataclass_fields__") or hasattr(cls, "_fields")
+    )
+
+
+def _holds_objects(x: Any) -> bool:
+    return bool(getattr(x.dtype, "hasobject", False))
+
+
+_SIMPLE = (
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    list,
+    tuple,
+    dict,
+    slice,
+    range,
+    enum.Enum,
+    type(...),
+    np.dtype,
+    np.random.Generator,
+)
+
+
+def _is_importable(cls: type) -> bool:
+    found: Any = sys.modules.get(cls.__module__)
+    for part in cls.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is cls
