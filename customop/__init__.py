@@ -98,6 +98,7 @@ __all__ = [
     "autocast",
     "backward",
     "checkpoint",
+    "cond",
     "config",
     "custom_jvp",
     "custom_op",
@@ -107,6 +108,7 @@ __all__ = [
     "eval_shape",
     "fake_like",
     "fallthrough_kernel",
+    "fori_loop",
     "get_kernel",
     "getitem",
     "grad",
@@ -122,6 +124,7 @@ __all__ = [
     "jvp",
     "linearize",
     "make_fx",
+    "map",
     "native",
     "no_grad",
     "opcheck",
@@ -141,12 +144,14 @@ __all__ = [
     "register_numpy_function",
     "register_sample_inputs",
     "register_vmap",
+    "scan",
     "stop_gradient",
     "tree",
     "value_and_grad",
     "variable",
     "vjp",
     "vmap",
+    "while_loop",
     "write_back",
 ]
 
@@ -157,6 +162,9 @@ __version__ = "0.1.0"
 _LATER: dict[str, str] = {
     "customop.arrays.making": "array",
     "customop.arrays.tree": "tree",  # the module itself
+    "customop.control.branches": "cond",
+    "customop.control.loops": "fori_loop while_loop",
+    "customop.control.scans": "map scan",
     "customop.core.explain": "Candidate Explanation",
     "customop.core.partials": "partials",
     "customop.core.rule_types": "BatchInfo Context",
@@ -192,6 +200,9 @@ _LATER: dict[str, str] = {
 if TYPE_CHECKING:
     from customop.arrays import tree
     from customop.arrays.making import array
+    from customop.control.branches import cond
+    from customop.control.loops import fori_loop, while_loop
+    from customop.control.scans import map, scan  # noqa: A004  # JAX's name
     from customop.core.explain import Candidate, Explanation
     from customop.core.partials import partials
     from customop.core.rule_types import BatchInfo, Context

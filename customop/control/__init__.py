@@ -1,0 +1,6 @@
+"""Control flow as functions: `cond`, `while_loop`, `scan`, `map` and `fori_loop`.
+
+On plain arrays they are the Python loop or branch, also under grad and jvp. Under vmap,
+on fake arrays and in captured graphs they do what Python cannot. It may import transforms
+and what is below. Start reading in ``branches.py``.
+"""

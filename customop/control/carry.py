@@ -1,0 +1,152 @@
+"""The carry of a loop: it keeps its structure, shapes and dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.kinds import has_memory, is_array
+from customop.arrays.pytree import flatten, unflatten
+from customop.control.leaf_types import (
+    fits,
+    is_number,
+    leaf_type,
+    named,
+    path_of,
+    plain,
+    same_shape,
+)
+from customop.core.boxes import frozen
+from customop.errors import ArgumentError, CustomOpError, place
+
+__all__ = ["Kept", "checked_carry", "own_carry"]
+
+
+def own_carry(init: Any) -> Any:
+    """A carry that a body may write in place, without changing the caller's arrays."""
+    if type(init) is np.ndarray:
+        return init.copy(order="K")
+    if type(init) is tuple:  # most trees: 1 us less
+        return tuple([own_carry(item) for item in init])
+    if type(init) in (int, float, np.float64):
+        return init
+    found, structure = flatten(init)
+    return unflatten(structure, [_own(leaf) for leaf in found])
+
+
+def _own(leaf: Any) -> Any:
+    if type(leaf) is np.ndarray:
+        return leaf.copy(order="K")
+    return leaf.copy() if has_memory(leaf) else frozen(leaf)
+
+
+class Kept:
+    """Checks that the steps of a loop keep the carry.
+
+    Checking each step would take as long as a small body. So the first step is checked,
+    and the carry at the end of the loop, whether it ends by an error or not.
+
+    Parameters
+    ----------
+    name : str
+        The function that loops, for messages.
+    body : callable
+        The steps.
+
+    Attributes
+    ----------
+    started : bool
+        Whether there was a first step.
+    """
+
+    __slots__ = ("_first", "_name", "body", "started")
+
+    def __init__(self, name: str, body: Callable[..., Any]) -> None:
+        self._name = name
+        self._first: Any = None
+        self.body: Callable[..., Any] = body
+        self.started: bool = False
+
+    def first(self, old: Any, new: Any) -> Any:
+        """The carry after a step that is checked; raise if the step does not keep it."""
+        new = checked_carry(self._name, self.body, old, new)
+        if not self.started:
+            self._first, self.started = new, True
+        return new
+
+    def result(self, carry: Any) -> Any:
+        """The carry after the last step; raise if the steps did not keep it."""
+        if not self.started or carry is self._first:
+            return carry
+        return checked_carry(self._name, self.body, self._first, carry)
+
+    def explain(self, error: Exception, carry: Any) -> None:
+        """Raise if a step failed on a carry that was not kept."""
+        is_own = not self.started or isinstance(error, CustomOpError)
+        fault = "" if is_own else _compared(self._first, carry)[1]
+        if fault:
+            raise _changed_carry(self._name, self.body, fault) from error
+
+
+def checked_carry(name: str, body: Callable[..., Any], old: Any, new: Any) -> Any:
+    """The new carry, with numbers as arrays where the old one has arrays.
+
+    Raises
+    ------
+    ArgumentError
+        If it has another structure, shape or dtype than the old one.
+    """
+    found, fault = _compared(old, new)
+    if fault:
+        raise _changed_carry(name, body, fault)
+    return found
+
+
+def _changed_carry(name: str, body: Callable[..., Any], fault: str) -> ArgumentError:
+    return ArgumentError(
+        f"{name}: {fault}",
+        f"the body is at {place(body)}",
+        do="return a carry of the structure, shapes and dtypes of the one that came in",
+    )
+
+
+def _compared(old: Any, new: Any) -> tuple[Any, str]:
+    """The new carry, and what differs, or an empty text."""
+    if _is_same(old, new):
+        return new, ""
+    before, structure = flatten(old)
+    after, other = flatten(new)
+    if structure != other:
+        text = f"{plain(structure)}, and comes out as {plain(other)}"
+        return new, f"the carry goes in as {text}"
+    found = []
+    for i, (a, b) in enumerate(zip(before, after, strict=True)):
+        if not _keeps(a, b):
+            text = f"goes in as {named(a)}, and comes out as {named(b)}"
+            return new, f"{path_of(structure, i, 'carry')} {text}"
+        found.append(np.asarray(b, a.dtype)[()] if is_array(a) and is_number(b) else b)
+    return unflatten(other, found), ""
+
+
+def _is_same(old: Any, new: Any) -> bool:
+    """Whether a carry is kept for certain: a quick answer for most carries."""
+    cls = type(new)
+    if cls is not type(old):
+        return False
+    if cls is np.ndarray:
+        return new.dtype is old.dtype and new.shape == old.shape
+    if cls is tuple or cls is list:
+        return len(old) == len(new) and all(map(_is_same, old, new))
+    return cls in (int, float, np.float64, np.int64)
+
+
+def _keeps(old: Any, new: Any) -> bool:
+    """Whether a leaf may follow another one in its place."""
+    if old is new:
+        return True
+    a, b = leaf_type(old), leaf_type(new)
+    if a is None or b is None:
+        return a is b and bool(old == new)
+    return same_shape(a.shape, b.shape) and fits(a, b)

@@ -1,0 +1,145 @@
+"""Values of batches, and rows that are safe to compute with where others are not."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from customop.arrays.describe import abbreviated, show
+from customop.arrays.kinds import is_array, is_fake, is_traced
+from customop.arrays.numpy_functions import call_numpy
+from customop.core.interpreter import Interpreter
+from customop.errors import ArgumentError, ShapeError
+from customop.transforms.batch import BatchTracer
+
+__all__ = ["Mask", "bottom", "selected", "truth"]
+
+
+def bottom(value: Any) -> Any:
+    """The array below all tracers of a value."""
+    while is_traced(value):
+        value = value.below
+    return value
+
+
+class _AllRows(NamedTuple):
+    """The rows of a value of nested batches.
+
+    Attributes
+    ----------
+    array : array
+        With one axis for each batch in front.
+    batches : list of Interpreter
+        Those batches, from the outermost one.
+    """
+
+    array: Any
+    batches: list[Interpreter]
+
+
+def _rows_of(value: Any) -> _AllRows | None:
+    """The rows of a value; None where its elements are not known."""
+    if not is_traced(value):
+        return None if is_fake(value) else _AllRows(value, [])
+    is_batch = isinstance(value, BatchTracer)
+    if not is_batch and not value.is_concrete:
+        return None
+    found = _rows_of(value.below)
+    if found is None or not is_batch:
+        return found
+    count = len(found.batches)
+    array = np.moveaxis(found.array, count + value.dim, count)
+    return _AllRows(array, [*found.batches, value.interpreter])
+
+
+class Mask:
+    """A condition that may differ between the rows of a batch.
+
+    Attributes
+    ----------
+    value : array
+        The condition of one row, traced.
+    all, any : bool
+        Whether it holds in all rows, and in some row.
+    """
+
+    __slots__ = ("_rows", "_where", "all", "any", "value")
+
+    def __init__(self, value: Any, rows: _AllRows) -> None:
+        self.value: Any = value
+        self._rows = rows
+        self.any: bool = bool(rows.array.any())
+        self.all: bool = bool(rows.array.all())
+        # One row where it holds: its index in each batch.
+        self._where: dict[int, Any] = {}
+        if self.any:
+            place = np.argwhere(rows.array)[0]
+            self._where = dict(zip(map(id, rows.batches), place, strict=True))
+
+    def opposite(self) -> Mask:
+        """The rows in which the condition does not hold."""
+        rows = self._rows._replace(array=~self._rows.array)
+        return Mask(call_numpy(np.logical_not, self.value), rows)
+
+    def safe(self, leaf: Any) -> Any:
+        """A value with the rows outside of the mask replaced by one of a row inside.
+
+        A function may divide by zero or fail in a row whose result is thrown away, and
+        its gradient there is nan.
+        """
+        rows = _rows_of(leaf) if is_traced(leaf) and self.any else None
+        if rows is None or 0 in rows.array.shape[: len(rows.batches)]:
+            return leaf
+        if not any(id(batch) in self._where for batch in rows.batches):
+            return leaf
+        place = [self._where.get(id(batch), 0) for batch in rows.batches]
+        return call_numpy(np.where, self.value, leaf, rows.array[tuple(place)])
+
+
+def truth(value: Any, what: str) -> bool | Mask | None:
+    """Whether a condition holds, for each row in a batch; None where it is not known.
+
+    Raises
+    ------
+    ArgumentError
+        If it is not a number or an array of numbers.
+    ShapeError
+        If it has axes.
+    """
+    if type(value) is bool or type(value) is np.bool_:
+        return bool(value)
+    _check_condition(value, what)
+    if isinstance(value, int | float):
+        return bool(value)
+    rows = _rows_of(value)
+    if rows is None:
+        return None
+    if not rows.batches:
+        return bool(rows.array)
+    if rows.array.dtype == np.bool_:
+        return Mask(value, rows)
+    is_true = call_numpy(np.not_equal, value, 0)
+    return Mask(is_true, rows._replace(array=rows.array != 0))
+
+
+def _check_condition(value: Any, what: str) -> None:
+    is_numeric = is_array(value) and getattr(value.dtype, "kind", "") in "biuf"
+    if not is_numeric and not isinstance(value, int | float):
+        seen = abbreviated(value) if is_array(value) else show(value)
+        raise ArgumentError(
+            f"{what} is {seen}, must be a bool",
+            do="compare, as in x > 0, or use np.any(x) or np.all(x)",
+        )
+    if is_array(value) and len(value.shape):
+        raise ShapeError(
+            f"{what} is {abbreviated(value)}, must have no axes",
+            do="use np.any(x) or np.all(x); for each element, np.where, or vmap",
+        )
+
+
+def selected(condition: Any, yes: Any, no: Any) -> Any:
+    """A leaf of one result where the condition holds, and of the other elsewhere."""
+    if yes is no or not (is_array(yes) or isinstance(yes, int | float | complex)):
+        return yes
+    return call_numpy(np.where, condition, yes, no)

@@ -1,0 +1,66 @@
+"""Arrays whose elements are not known: loops run their bodies once on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.fake import make_fake, packed_strides
+from customop.arrays.kinds import device_of, is_array, is_fake, is_traced
+from customop.arrays.nested import map_nested
+from customop.arrays.pytree import leaves, map_leaves
+from customop.control.leaf_types import is_number
+from customop.control.rows import bottom
+from customop.core.interpreter import current_mode
+from customop.core.observe import open_modes
+from customop.core.table import RuleTable
+from customop.transforms.fake_mode import FakeMode
+from customop.transforms.generators import restored, sources, states_of
+
+__all__ = ["as_fake", "as_unknown", "is_virtual", "shapes_of"]
+
+
+def is_virtual(tree: Any) -> bool:
+    """Whether arrays without elements are computed with."""
+    if type(tree) is np.ndarray and not open_modes:
+        return False
+    mode = current_mode.get()
+    while mode is not None:
+        if mode.alive and mode.kind is FakeMode.kind:
+            return True
+        mode = mode.outer
+    return any(is_fake(bottom(leaf)) for leaf in leaves(tree))
+
+
+class _Shapes(FakeMode):
+    """Fake mode that also takes traced values by their shapes alone."""
+
+    def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
+        """Run the fake kernel."""
+        return super().process(op, [map_nested(value, as_fake) for value in args])
+
+
+def as_fake(leaf: Any) -> Any:
+    """The fake array of any array; other values as they are."""
+    if not is_array(leaf) or is_fake(leaf):
+        return leaf
+    shape, dtype = tuple(leaf.shape), leaf.dtype
+    strides = packed_strides(shape, range(len(shape)), dtype.itemsize)
+    return make_fake(shape, dtype, strides, device_of(leaf))
+
+
+def as_unknown(leaf: Any) -> Any:
+    """A leaf whose elements are not known: numbers and plain arrays become fake."""
+    if is_traced(leaf):
+        return leaf
+    return as_fake(np.asarray(leaf) if is_number(leaf) else leaf)
+
+
+def shapes_of(fn: Callable[..., Any], *args: Any) -> Any:
+    """The result of a function as fake arrays; it draws no random numbers."""
+    states = states_of(sources(fn, args))
+    with _Shapes(), restored(states):
+        found = fn(*map_leaves(as_fake, args))
+    return map_leaves(as_fake, found)
