@@ -130,9 +130,13 @@ class Graph:
         node = Node(self, self.name_for(name), op, target)
         if args or kwargs:
             node.set_inputs(args, kwargs or {})
+        self.enter(node)
+        return node
+
+    def enter(self, node: Node) -> None:
+        """Put a new node at the place for new ones."""
         node.link(self._before)
         self.count += 1
-        return node
 
     def placeholder(self, name: str, val: Any = None) -> Node:
         """Make an input.

@@ -46,7 +46,7 @@ def _(info: Any, in_dims: Any, x: Any, y: Any) -> Any:
     return times(x, y), 0
 
 
-times.register_fake(lambda x, y: co.fake_like(x))
+times.register_fake(lambda x, y: x * y)
 
 
 def _backward(ctx: Any, g: Any) -> Any:

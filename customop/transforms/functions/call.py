@@ -88,6 +88,7 @@ class FunctionTable(RuleTable):
         table = copy.copy(self)
         table.plans = Plans()
         table.plans.by_tracer[GradTracer] = partial(_plan, fn, table)
+        table.run = lambda arrays: enter(fn, arrays)
         table.invoke = lambda args: enter(fn, args[0])
         where = self.definition.place
         table.rows = {

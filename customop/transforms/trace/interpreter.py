@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from types import CodeType
+from copy import deepcopy
 from typing import Any, ClassVar
 
-import customop.errors
+import numpy as np
+
 from customop.arrays.describe import describe
 from customop.arrays.dtypes import dtype_of
 from customop.arrays.fake import make_fake, to_fake
@@ -16,14 +16,17 @@ from customop.arrays.kinds import device_of, is_array, is_traced
 from customop.arrays.nested import children, like, map_nested, steps
 from customop.core.boxes import frozen, strides_of_box
 from customop.core.interpreter import Interpreter, Mode, leaked
+from customop.core.operator import Operator
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 from customop.core.tracer import Tracer
-from customop.errors import GENERATED, DataDependentError, caller_place
+from customop.errors import DataDependentError, GraphError, caller_place
 from customop.graph.graph import Graph
-from customop.graph.node import Node
+from customop.graph.node import Node, nodes_in
 from customop.schema.parameters import MISSING
 from customop.transforms.fake_mode import FakeMode
+from customop.transforms.trace.places import place_here
+from customop.transforms.trace.records import Record, make_record
 
 __all__ = ["GraphTracer", "Trace", "fake_of"]
 
@@ -82,6 +85,8 @@ class Trace(Mode):
         self.graph: Graph = Graph()
         self.is_real: bool = tracing_mode == "real"
         self._fake_mode = FakeMode()
+        # Of NumPy's global generator, before an operator drew from it.
+        self._state: Any = None
         # Identity of an array or object -> the node of the constant, and what is below it.
         self._constants: dict[Any, tuple[Node, Any]] = {}
 
@@ -100,7 +105,9 @@ class Trace(Mode):
             node = self.graph.constant(value)
             fake = fake_of(value)
             node.note(fake, place_here())
-            below = value if self.is_real else fake
+            if _is_generator(value):
+                fake = deepcopy(value)  # tracing draws from a copy
+            below = value if self.is_real and is_array(value) else fake
             known = self._constants[key] = node, below
         return known
 
@@ -121,28 +128,49 @@ class Trace(Mode):
             return self.constant_of(value)
         return value, value
 
+    def nested(self, value: Any) -> tuple[Any, Any]:
+        """As `node_and_value`, for a value that may hold others."""
+        return map_nested(value, self._node_of), map_nested(value, self._below)
+
+    def _node_of(self, value: Any) -> Any:
+        return self.node_and_value(value)[0]
+
+    def _below(self, value: Any) -> Any:
+        return self.node_and_value(value)[1]
+
     # ---- calls ----
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run the operator below, and make a node of the call."""
         if not self.alive:
             raise leaked(op, self)
-        entries: list[Any] = []
-        values: list[Any] = []
-        slots, nested = op.array_slots, op.nested_slots
-        for slot, value in enumerate(args):
-            if slot in slots or slot in nested or op.sees_seed:
-                entries.append(map_nested(value, lambda v: self.node_and_value(v)[0]))
-                values.append(map_nested(value, lambda v: self.node_and_value(v)[1]))
-            else:
-                entries.append(value)
-                values.append(value)
+        record = op.plans.by_tracer.get(GraphTracer)
+        return (_record_of(op) if record is None else record)(self, args)
+
+    def general(self, op: RuleTable, args: Sequence[Any]) -> Any:
+        """As `process`, for any operator."""
+        entries, values = self.nested([*args])
         if op.schema.written:
             self._copy_written(op, args, values)
-        out = self._run(op, values)
+        if op.sees_seed and self.is_real and self._state is None:
+            self._state = np.random.get_state()  # noqa: NPY002  # operators may use it
+        out = op.invoke(values) if self.is_real else self.run_fake(op, values)
+        return self.finish(op, entries, out)
+
+    def finish(self, op: RuleTable, entries: Sequence[Any], out: Any) -> Any:
+        """Make the node of a call, and the tracers of its results."""
         node = self._call(op, entries)
         node.note(map_nested(out, fake_of), place_here())
-        return self._wrapped(node, out)
+        return self._wrapped(op, node, out)
+
+    def run_fake(self, op: RuleTable, values: Sequence[Any]) -> Any:
+        """The result of an operator for fake arrays."""
+        return self._fake_mode.process(op, values)
+
+    def note_users(self, node: Node, value: Any) -> None:
+        """Note that a node has others inside one of its arguments."""
+        for used in nodes_in([value]):
+            used.users[node] = None
 
     def _copy_written(
         self, op: RuleTable, args: Sequence[Any], values: list[Any]
@@ -152,19 +180,14 @@ class Trace(Mode):
         def copy(value: Any) -> Any:
             own = isinstance(value, GraphTracer) and value.interpreter is self
             if own or not is_array(value):
-                return self.node_and_value(value)[1]
+                return self._below(value)
             return self.below_constant(value)
 
         for slot, p in enumerate(op.schema.parameters):
             if p.is_written:
                 values[slot] = map_nested(args[slot], copy)
 
-    def _run(self, op: RuleTable, values: Sequence[Any]) -> Any:
-        if self.is_real:
-            return op.invoke(values)
-        return self._fake_mode.process(op, values)
-
-    def _call(self, op: RuleTable, entries: list[Any]) -> Node:
+    def _call(self, op: RuleTable, entries: Sequence[Any]) -> Node:
         """Make the node, without the arguments at the end that equal their defaults."""
         count = op.positional_count
         parameters = op.schema.parameters
@@ -177,9 +200,11 @@ class Trace(Mode):
             count -= 1
         return self.graph.call(op, tuple(entries[:count]), named)
 
-    def _wrapped(self, node: Node, out: Any) -> Any:
+    def _wrapped(self, op: RuleTable, node: Node, out: Any) -> Any:
         """A result as tracers, with a node for each part."""
         if is_array(out):
+            if is_traced(out) and out.interpreter.level >= self.level:
+                raise self._open(op, out)
             return GraphTracer(self, out, node)
         found = children(out)
         if found is None:
@@ -187,11 +212,47 @@ class Trace(Mode):
                 node.meta["must_be"] = out
             return out
         parts: list[Any] = []
+        place = node.meta.get("place")
         for step, part in zip(steps(out), found, strict=True):
             item: Any = self.graph.item(node, step)  # type: ignore[arg-type]  # an int or str
-            item.note(map_nested(part, fake_of), node.meta.get("place"))
-            parts.append(self._wrapped(item, part))
+            item.note(map_nested(part, fake_of), place)
+            parts.append(self._wrapped(op, item, part))
         return like(out, parts)
+
+    def _open(self, op: RuleTable, value: Any) -> GraphError:
+        return op.error(
+            GraphError,
+            f" uses a value of {value.interpreter.describe()} that is not among its"
+            " arguments, so the graph would lose track of it",
+            value.interpreter.where(),
+            do="pass the value as an argument",
+            parameter=None,
+        )
+
+    def end(self) -> None:
+        """End the trace: its tracers die, and random states are as they were."""
+        super().end()
+        if self._state is not None:
+            np.random.set_state(self._state)  # noqa: NPY002  # see above
+            self._state = None
+
+
+def _record_of(op: RuleTable) -> Record:
+    """What tracing does with a call of an operator, kept until its table changes."""
+    plans = op.plans
+    is_usual = op.schema.single_return and not (
+        op.schema.written or op.sees_seed or op.schema.keyword_only
+    )
+    if is_usual and isinstance(op, Operator):
+        record = make_record(op, GraphTracer, fake_of)
+    else:
+
+        def general(trace: Trace, args: Sequence[Any]) -> Any:
+            return trace.general(op, args)
+
+        record = general
+    plans.by_tracer[GraphTracer] = record
+    return record
 
 
 # ---- values ----
@@ -229,28 +290,3 @@ def fake_of(value: Any) -> Any:
 def copied(value: Any) -> Any:
     """A copy of an array, which tracing may write."""
     return frozen(value) if is_traced(value) else value.copy()
-
-
-# ---- places ----
-
-_OURS = str(Path(customop.errors.__file__).parent)
-# File name of code -> whether it is of this package.
-_is_ours: dict[str, bool] = {}
-
-
-def place_here() -> tuple[CodeType, int]:
-    """The running instruction of the user's code."""
-    frame = sys._getframe(1)
-    while True:
-        name = frame.f_code.co_filename
-        ours = _is_ours.get(name)
-        if ours is None:
-            ours = name.startswith((_OURS, GENERATED))
-            if len(_is_ours) < _MOST_FILES:
-                _is_ours[name] = ours
-        if not ours or frame.f_back is None:
-            return frame.f_code, frame.f_lasti
-        frame = frame.f_back
-
-
-_MOST_FILES = 10_000

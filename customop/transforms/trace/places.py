@@ -1,0 +1,36 @@
+"""Where in the user's code an operator is called."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import CodeType
+
+import customop.errors
+from customop.errors import GENERATED
+
+__all__ = ["place_here"]
+
+_OURS = str(Path(customop.errors.__file__).parent)
+
+
+class _Files(dict[str, bool]):
+    """File name of code -> whether it is of this package."""
+
+    def __missing__(self, name: str) -> bool:
+        if len(self) > _MOST_FILES:  # of generated code, for example
+            self.clear()
+        self[name] = ours = name.startswith((_OURS, GENERATED))
+        return ours
+
+
+_MOST_FILES = 10_000
+_is_ours = _Files()
+
+
+def place_here() -> tuple[CodeType, int]:
+    """The running instruction of the user's code; its line is looked up later."""
+    frame = sys._getframe(1)
+    while _is_ours[frame.f_code.co_filename] and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code, frame.f_lasti

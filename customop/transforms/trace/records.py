@@ -1,0 +1,162 @@
+"""What tracing does with a call of one operator, as generated code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from customop.arrays.fake import FakeArray
+from customop.arrays.kinds import FAKE, is_array
+from customop.core.codegen import generate
+from customop.core.contract.results import finish_fake
+from customop.core.dispatch import find_kernel
+from customop.core.table import RuleTable
+from customop.graph.node import CALL, Node
+from customop.schema.parameters import MISSING, Parameter
+from customop.transforms.plan_lines import inputs_of
+from customop.transforms.trace.places import place_here
+
+__all__ = ["Record", "make_record"]
+
+Record = Callable[[Any, Sequence[Any]], Any]
+
+
+def make_record(op: RuleTable, tracer: type, fake_of: Callable[[Any], Any]) -> Record:
+    """Generate the code for an operator that gives one result.
+
+    Parameters
+    ----------
+    op : RuleTable
+        It writes nothing, draws nothing, and has no keyword-only parameters.
+    tracer : type
+        The class of tracers.
+    fake_of : callable
+        Makes a fake array like an array.
+    """
+    inputs = inputs_of(op)
+    kernel = find_kernel(op, FAKE)
+    is_short = kernel is not None and not (
+        op.schema.has_shapes or op.needs_contiguous or op.nested_slots
+    )
+    lines = [
+        "def record(self, args):",
+        f"    {inputs}= args",
+        *_entry_lines(op),
+        "    if self.is_real:",
+        f"        out = run({inputs})",
+        "        val = fake_of(out)",
+        *(_fake_lines(op, inputs) if is_short and op.array_slots else []),
+        "    else:",
+        f"        val = out = self.run_fake(op, [{inputs}])",
+        "    if type(out) is not FakeArray and not is_plain(out):",
+        f"        return self.finish(op, {_given(op)}, out)",
+        *_node_lines(op),
+        "    tracer = new(Tracer)",
+        "    tracer.interpreter = self",
+        "    tracer.below = out",
+        "    tracer.box_place = tracer.box_views = None",
+        "    tracer.node = node",
+        "    return tracer",
+        "",
+    ]
+    scope = {
+        "CALL": CALL,
+        "FakeArray": FakeArray,
+        "Node": Node,
+        "Tracer": tracer,
+        "fake_of": fake_of,
+        "finish_fake": finish_fake,
+        "is_plain": is_array,
+        "kernel": kernel,
+        "new": object.__new__,
+        "numbers": frozenset((float, int, bool, complex, type(None))),
+        "op": op,
+        "place_here": place_here,
+        "run": op.run,
+    }
+    for i, p in enumerate(op.schema.parameters):
+        scope[f"d{i}"] = p.default
+    text = "\n".join(lines)
+    record: Record = generate(f"{op.qualname} trace", text, "record", scope)
+    return record
+
+
+def _given(op: RuleTable) -> str:
+    """The text of a list of what stands in the node for each argument."""
+    return f"[{', '.join(_names(op))}]"
+
+
+def _names(op: RuleTable) -> list[str]:
+    held = (*op.array_slots, *op.nested_slots)
+    count = len(op.schema.parameters)
+    return [f"n{i}" if i in held else f"v{i}" for i in range(count)]
+
+
+def _entry_lines(op: RuleTable) -> list[str]:
+    """Lines that take nodes and values out of the tracers."""
+    lines = []
+    for i in op.array_slots:
+        lines += [
+            f"    if type(v{i}) is Tracer and v{i}.interpreter is self:",
+            f"        n{i}, v{i} = v{i}.node, v{i}.below",
+            f"    elif type(v{i}) in numbers: n{i} = v{i}",
+            f"    else: n{i}, v{i} = self.node_and_value(v{i})",
+        ]
+    return [*lines, *(f"    n{i}, v{i} = self.nested(v{i})" for i in op.nested_slots)]
+
+
+def _fake_lines(op: RuleTable, inputs: str) -> list[str]:
+    """Lines that run the fake kernel without the steps of a call."""
+    first, *rest = op.array_slots
+    parts = [f"type(v{first}) is FakeArray"]
+    parts += [
+        f"(type(v{i}) is FakeArray and v{i}.device == v{first}.device"
+        f" or type(v{i}) in numbers)"
+        for i in rest
+    ]
+    return [
+        f"    elif {' and '.join(parts)}:",
+        f"        out = kernel({inputs})",
+        "        if type(out) is not FakeArray: out = finish_fake(op, kernel, out)",
+        "        val = out",
+    ]
+
+
+def _node_lines(op: RuleTable) -> list[str]:
+    """Lines that do what `Graph.call` does, without its frames."""
+    lines = [
+        "    graph = self.graph",
+        "    node = new(Node)",
+        "    node.graph = graph",
+        f"    node.name = graph.name_for({op.name!r})",
+        "    node.op = CALL",
+        "    node.target = op",
+        "    node.users = {}",
+        "    node._kwargs = {}",
+        "    node._is_erased = False",
+        "    node._meta = None",
+        "    node._val = val",
+        "    node._at = place_here()",
+        *_args_lines(op.schema.parameters, _names(op)),
+    ]
+    lines += [
+        f"    if type(n{i}) is Node: n{i}.users[node] = None" for i in op.array_slots
+    ]
+    lines += [f"    self.note_users(node, n{i})" for i in op.nested_slots]
+    return [*lines, "    graph.enter(node)"]
+
+
+def _args_lines(parameters: Sequence[Parameter], names: Sequence[str]) -> list[str]:
+    """Lines that leave out the arguments at the end that equal their defaults."""
+    lines: list[str] = []
+    for count in range(len(parameters), 0, -1):
+        p, name = parameters[count - 1], names[count - 1]
+        args = f"({''.join(f'{n}, ' for n in names[:count])})"
+        if p.default is MISSING:
+            return [*lines, f"    {'else: ' if lines else ''}node._args = {args}"]
+        default = f"d{count - 1}"
+        test = f"{name} is {default}"
+        if not (p.default is None or isinstance(p.default, bool)):
+            test += f" or type({name}) is type({default}) and {name} == {default}"
+        lines.append(f"    {'el' if lines else ''}if not ({test}): node._args = {args}")
+    return [*lines, f"    {'else: ' if lines else ''}node._args = ()"]
