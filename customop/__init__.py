@@ -27,6 +27,7 @@ from customop.errors import (
     DeviceMismatchError,
     GradientError,
     GraphError,
+    GraphFileError,
     GuardError,
     LeakedTracerError,
     MissingRuleError,
@@ -68,6 +69,7 @@ __all__ = [
     "GradientError",
     "Graph",
     "GraphError",
+    "GraphFileError",
     "GraphModule",
     "GraphTracer",
     "GuardError",
@@ -123,6 +125,7 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "load_graph",
     "make_fx",
     "map",
     "native",
@@ -169,6 +172,7 @@ _LATER: dict[str, str] = {
     "customop.core.partials": "partials",
     "customop.core.rule_types": "BatchInfo Context",
     "customop.graph.graph": "Graph",
+    "customop.graph.load": "load_graph",
     "customop.graph.module": "GraphModule",
     "customop.graph.node": "Node",
     "customop.library.by_schema": "define get_kernel impl",
@@ -207,6 +211,7 @@ if TYPE_CHECKING:
     from customop.core.partials import partials
     from customop.core.rule_types import BatchInfo, Context
     from customop.graph.graph import Graph
+    from customop.graph.load import load_graph
     from customop.graph.module import GraphModule
     from customop.graph.node import Node
     from customop.library.by_schema import define, get_kernel, impl
@@ -280,3 +285,5 @@ for _name in __all__:
 
 # Its modules register NumPy's operators through the names above, when one is needed.
 add_modules("np", "customop.numpy", MODULES)
+# Graphs that are loaded may call these.
+add_modules("customop", "customop.transforms.trace", {"operators": ""})

@@ -30,6 +30,7 @@ __all__ = [
     "DeviceMismatchError",
     "GradientError",
     "GraphError",
+    "GraphFileError",
     "GuardError",
     "LeakedTracerError",
     "MissingRuleError",
@@ -131,6 +132,10 @@ class ContractError(CustomOpError, RuntimeError):
 
 class GradientError(CustomOpError, ValueError):
     """A gradient cannot be computed, or does not fit its array."""
+
+
+class GraphFileError(CustomOpError, ValueError):
+    """A graph cannot be saved, or a file is not a graph that can be loaded here."""
 
 
 class NanError(CustomOpError, FloatingPointError):

@@ -17,11 +17,13 @@ import numpy as np
 __all__ = [
     "Accessor",
     "Structure",
+    "TreeRules",
     "add_leaf_class",
     "flatten",
     "leaves",
     "map_leaves",
     "register_node",
+    "registered_nodes",
     "spread",
     "unflatten",
 ]
@@ -42,6 +44,20 @@ class Structure(Protocol):
 
     def accessors(self) -> Sequence[Accessor]:
         """Paths of the leaves in order."""
+        ...
+
+
+class TreeRules(Protocol):
+    """How objects of a class are taken apart: an `optree.PyTreeNodeRegistryEntry`."""
+
+    @property
+    def flatten_func(self) -> Callable[[Any], Any]:
+        """Gives the children of an object, and what else is needed to make it."""
+        ...
+
+    @property
+    def unflatten_func(self) -> Callable[[Any, Any], Any]:
+        """Makes an object of that constant and the children."""
         ...
 
 
@@ -152,3 +168,11 @@ def register_node(
             raise
         return False
     return True
+
+
+def registered_nodes() -> dict[type, TreeRules]:
+    """All classes that are pytrees by registration, here or in every namespace."""
+    found: dict[type, TreeRules] = _optree.register_pytree_node.get(
+        None, namespace=_NAMESPACE
+    )
+    return found

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any
+from typing import IO, Any
 
 from customop.arrays.pytree import Structure, flatten, unflatten
 from customop.errors import GuardError, counted
@@ -12,6 +13,7 @@ from customop.graph.graph import Graph
 from customop.graph.guards import InputGuard, guards_of
 from customop.graph.node import PLACEHOLDER, Node
 from customop.graph.replay import Replay, compile_graph
+from customop.graph.save import save
 from customop.graph.text import named_constants, readable
 
 __all__ = ["GraphModule"]
@@ -185,6 +187,42 @@ class GraphModule:
                 do="call it as the traced function was called",
             )
         return leaves
+
+    # ---- files ----
+
+    def save(
+        self,
+        target: str | os.PathLike[str] | IO[bytes],
+        *,
+        weights: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Write the graph to a file, which `load_graph` reads in any process.
+
+        The file holds no code: operators are named, and arrays are data. The same graph
+        gives the same bytes. An existing file is replaced only once all is written.
+
+        Parameters
+        ----------
+        target : path or file
+            A file must be open for writing bytes.
+        weights : path, optional
+            Write the arrays to a file of their own, in the format of safetensors.
+
+        Raises
+        ------
+        GraphFileError
+            If the graph holds something that files have no form for, such as a function
+            or an array of another library; the message names the node.
+
+        Examples
+        --------
+        >>> import io, numpy as np, customop as co
+        >>> file = io.BytesIO()
+        >>> co.make_fx(lambda x: np.sin(x) + 1.0)(np.zeros(2)).save(file)
+        >>> co.load_graph(file)(np.zeros(2))
+        array([1., 1.])
+        """
+        save(self, target, weights)
 
     # ---- copies ----
 

@@ -1,0 +1,384 @@
+"""Loading graphs: files are read part by part, and nothing in them is trusted."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from keyword import iskeyword
+from pathlib import Path
+from typing import IO, Any
+
+from customop.arrays.pytree import Structure, flatten
+from customop.core.registry import find_operator
+from customop.core.table import RuleTable
+from customop.errors import (
+    CustomOpError,
+    GraphFileError,
+    MissingRuleError,
+    shown,
+)
+from customop.graph.files.archive import ArchiveReader, reading
+from customop.graph.files.arguments import check_arguments
+from customop.graph.files.classes import read_class
+from customop.graph.files.dtypes import read_dtype
+from customop.graph.files.fields import (
+    as_entries,
+    as_integer,
+    as_list,
+    as_text,
+    entry_of,
+)
+from customop.graph.files.generators import read_generator
+from customop.graph.files.layout import laid_out, read_npy, read_shape, read_strides
+from customop.graph.files.read import ValueReader
+from customop.graph.files.schemas import check_schema
+from customop.graph.files.weights import WeightsReader
+from customop.graph.files.written import LeafMark
+from customop.graph.graph import Graph
+from customop.graph.module import GraphModule
+from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, PLACEHOLDER, Node
+from customop.graph.save import FORMAT, VERSION
+
+__all__ = ["load_graph"]
+
+_LIMIT = 2**28
+_TABLES = "operators classes constants places values graphs"
+
+
+def load_graph(
+    source: str | os.PathLike[str] | IO[bytes],
+    *,
+    weights: str | os.PathLike[str] | None = None,
+    limit: int = _LIMIT,
+) -> GraphModule:
+    """Load a graph that was written by `GraphModule.save`.
+
+    A file can hold no code, so it may come from a stranger. The operators that it calls
+    are found by their names, so import the modules that define them first.
+
+    Parameters
+    ----------
+    source : path or file
+        A file must be open for reading bytes.
+    weights : path, optional
+        The file of the arrays that were saved apart; by default the one beside `source`
+        with the name that it had. Their elements are read when they are used.
+    limit : int, bytes
+        The largest size of the description of the graph, and of parts that were
+        compressed by other programs. Reading takes up to 30 times as much memory.
+
+    Returns
+    -------
+    GraphModule
+
+    Raises
+    ------
+    GraphFileError
+        If the file is not a graph, is damaged, or names an operator or class that is not
+        known here or has changed since; the message names it.
+    FileNotFoundError
+        If there is no such file.
+
+    Examples
+    --------
+    >>> import io, numpy as np, customop as co
+    >>> file = io.BytesIO()
+    >>> co.make_fx(lambda x: np.sin(x) + 1.0)(np.zeros(2)).save(file)
+    >>> co.load_graph(file)(np.zeros(2))
+    array([1., 1.])
+    """
+    limit = as_integer(limit, "limit", 2**63)
+    with reading(source, limit) as archive:
+        document = _read_json(archive, limit)
+        outside = _find_weights(document, source, weights)
+        return _Loader(document, archive, outside).load()
+
+
+# ---- the document ----
+
+
+def _read_json(archive: ArchiveReader, limit: int) -> dict[str, Any]:
+    """The description of the graph."""
+    size = archive.size("graph.json")
+    if size > limit:
+        raise GraphFileError(
+            f"graph.json has {size} bytes, more than the limit of {limit}",
+            do=f"if you trust the file: load_graph(path, limit={size})",
+        )
+    try:
+        document = json.loads(
+            archive.read("graph.json").decode("ascii"),
+            parse_int=_parse_int,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_unique,
+        )
+    except GraphFileError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise GraphFileError(f"graph.json is not JSON: {shown(error)}") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise GraphFileError("the file is a zip, but not one of a graph")
+    if document.get("version") != VERSION:
+        raise GraphFileError(
+            f"the file has version {shown(document.get('version'))} of the format, and"
+            f" this is a customop of version {VERSION}",
+            do="install a newer customop, or save the graph with this one",
+        )
+    return as_entries(document, "graph.json", f"format version {_TABLES}", "weights")
+
+
+def _parse_int(text: str) -> int:
+    if len(text) > 20:  # Python takes long for long ones
+        raise GraphFileError(f"graph.json has a number of {len(text)} digits")
+    return int(text)
+
+
+def _refuse_constant(text: str) -> None:
+    raise GraphFileError(f"graph.json has the number {text}, which JSON does not have")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise GraphFileError("graph.json has an object with the same entry twice")
+    return found
+
+
+def _find_weights(
+    document: Mapping[str, Any], source: Any, given: Any
+) -> WeightsReader | None:
+    """The file of the arrays that were saved apart."""
+    named = document.get("weights")
+    if named is None:
+        if given is not None:
+            raise GraphFileError(
+                "the graph has all its arrays in its own file",
+                do="leave weights= out",
+            )
+        return None
+    name = as_text(named, "weights")
+    if given is not None:
+        return WeightsReader(given)
+    if name in ("", ".", "..") or {*name} & {*"/\\:\0"}:
+        raise GraphFileError(f"the weights are in {shown(name)}, which is not a name")
+    if hasattr(source, "read"):
+        raise GraphFileError(
+            f"the arrays of the graph are in another file, {shown(name)}",
+            do=f"give its path: load_graph(file, weights={name!r})",
+        )
+    return WeightsReader(Path(source).parent / name)
+
+
+# ---- tables ----
+
+
+class _Loader:
+    """Reads the tables of a document, each after those that it refers to."""
+
+    def __init__(
+        self,
+        document: dict[str, Any],
+        archive: ArchiveReader,
+        outside: WeightsReader | None,
+    ) -> None:
+        self._document = document
+        self._archive = archive
+        self._outside = outside
+        self._graphs: list[GraphModule] = []
+        self._parts = {"graph.json"}
+        self._weights: set[str] = set()
+        self._values: ValueReader = ValueReader([], [], self._graphs)
+
+    def load(self) -> GraphModule:
+        """The last graph, which holds all others."""
+        self._operators = [self._operator(entry) for entry in self._table("operators")]
+        self._places = [as_text(place, "a place") for place in self._table("places")]
+        classes = [read_class(entry) for entry in self._table("classes")]
+        self._values = ValueReader(classes, [], self._graphs)
+        self._constants = [self._constant(entry) for entry in self._table("constants")]
+        self._check_complete()
+        self._vals = [self._values(val) for val in self._table("values")]
+        for entry in self._table("graphs"):
+            self._graphs.append(self._graph(entry))
+        if not self._graphs:
+            raise GraphFileError("the file has no graph")
+        return self._graphs[-1]
+
+    def _table(self, name: str) -> list[Any]:
+        return as_list(self._document[name], f"the table of {name}")
+
+    def _check_complete(self) -> None:
+        more = set(self._archive.parts) - self._parts
+        if more:
+            raise GraphFileError(f"no constant is in the part {shown(min(more))}")
+        if self._outside is not None:
+            self._outside.check_names(self._weights)
+
+    def _operator(self, written: Any) -> RuleTable:
+        entry = as_entries(written, "an operator", "name schema module")
+        name, schema, module = (
+            as_text(entry[part], f"the {part} of an operator")
+            for part in ("name", "schema", "module")
+        )
+        try:
+            found = find_operator(name)
+        except MissingRuleError as error:
+            raise GraphFileError(
+                f"the graph calls {shown(name)[1:-1]}, which is not defined here",
+                f"it was saved with {shown(name)[1:-1]}{schema}",
+                do=_import_of(module),
+                op=name,
+            ) from error
+        check_schema(found, schema)
+        return found
+
+    # ---- constants ----
+
+    def _constant(self, written: Any) -> Any:
+        if isinstance(written, dict) and len(written) == 1:
+            ((form, inner),) = written.items()
+            if form == "array":
+                return self._array(inner)
+            if form == "generator":
+                return read_generator(inner)
+            if form == "value":
+                return self._values(inner)
+        raise GraphFileError(f"{shown(written)} is not a constant")
+
+    def _array(self, written: Any) -> Any:
+        entry = as_entries(written, "an array", "dtype shape", "strides part weights")
+        described = {k: v for k, v in entry.items() if k not in ("part", "weights")}
+        if "weights" in entry:
+            return self._outside_array(described, as_text(entry["weights"], "weights"))
+        part = as_text(entry.get("part"), "the part of an array")
+        if part in self._parts:
+            raise GraphFileError(f"two constants are in the part {shown(part)}")
+        self._parts.add(part)
+        with self._archive.open(part) as read:
+            return read_npy(described, self._archive.size(part), read)
+
+    def _outside_array(self, written: dict[str, Any], name: str) -> Any:
+        if self._outside is None or name in self._weights:
+            raise GraphFileError(f"there are no weights for {shown(name)}")
+        self._weights.add(name)
+        dtype, shape = read_dtype(written["dtype"]), read_shape(written["shape"])
+        strides = read_strides(written.get("strides"), shape, dtype.itemsize)
+        return laid_out(self._outside.read(name, dtype, shape), shape, strides)
+
+    # ---- graphs ----
+
+    def _graph(self, written: Any) -> GraphModule:
+        entry = as_entries(
+            written, "a graph", "name place inputs outputs constants nodes"
+        )
+        graph = Graph()
+        for name, number in as_entries(
+            entry["constants"], "the constants", "", " ".join(entry["constants"])
+        ).items():
+            graph.constants[_identifier(name)] = entry_of(
+                self._constants, number, "constant"
+            )
+        self._values.nodes = []
+        for node in as_list(entry["nodes"], "the nodes"):
+            self._values.nodes.append(self._node(graph, node))
+        specs = self._structure(entry["inputs"]), self._structure(entry["outputs"])
+        name = as_text(entry["name"], "the name of a graph")
+        found = GraphModule(graph, *specs, name=name, place=self._place(entry))
+        self._check_graph(found)
+        return found
+
+    def _place(self, entry: Mapping[str, Any]) -> str:
+        found: str = entry_of(self._places, entry["place"], "place")
+        return found
+
+    def _structure(self, written: Any) -> Structure | None:
+        if written is None:
+            return None
+        tree = as_entries(written, "a structure", "tree")["tree"]
+        self._values.nodes = []
+        leaves, spec = flatten(self._values(tree))
+        if not all(type(leaf) is LeafMark for leaf in leaves):
+            raise GraphFileError("a structure has values in the places of leaves")
+        return spec
+
+    def _check_graph(self, module: GraphModule) -> None:
+        try:
+            module.graph.lint()
+        except CustomOpError as error:
+            raise GraphFileError(f"the graph is not well made: {error.what}") from error
+        outputs = module.graph.output_node.args[0]
+        for spec, count in (
+            (module.in_spec, len(module.inputs)),
+            (module.out_spec, len(outputs)),
+        ):
+            if spec is not None and len(spec.accessors()) != count:
+                raise GraphFileError(
+                    f"a structure has {len(spec.accessors())} leaves for {count} nodes"
+                )
+
+    # ---- nodes ----
+
+    def _node(self, graph: Graph, written: Any) -> Node:
+        entry = as_entries(
+            written, "a node", "op name", "target args kwargs place value meta"
+        )
+        op, name = entry["op"], _identifier(entry["name"])
+        args = tuple(self._values.items(entry.get("args", []), "the arguments", 0))
+        given = entry.get("kwargs", {})
+        named = as_entries(given, "the keywords", "", " ".join(given))
+        kwargs = {k: self._values(v) for k, v in named.items()}
+        target = self._target(op, name, args, entry)
+        if op == CALL:
+            check_arguments(target, args, kwargs)
+        elif kwargs:
+            raise GraphFileError(f"the node '{name}' has keywords")
+        node = graph.make(op, target, args, kwargs, name)
+        if node.name != name:
+            raise GraphFileError(f"two nodes have the name '{name}'")
+        return self._with_facts(node, entry)
+
+    def _target(
+        self, form: Any, name: str, args: Sequence[Any], entry: Mapping[str, Any]
+    ) -> Any:
+        """The target of a node, whose arguments must be those of its kind."""
+        written = entry.get("target")
+        if form == CALL:
+            return entry_of(self._operators, written, "operator")
+        if form in (PLACEHOLDER, CONSTANT) and not args:
+            return name if written is None else as_text(written, "a target")
+        if form == ITEM and len(args) == 2 and type(args[1]) in (int, str):
+            return None
+        if form == OUTPUT and len(args) == 1 and type(args[0]) is list:
+            return None
+        raise GraphFileError(
+            f"{shown(form)} is not a kind of node with {len(args)} arguments"
+        )
+
+    def _with_facts(self, node: Node, entry: Mapping[str, Any]) -> Node:
+        val = entry.get("value")
+        if val is not None:
+            val = entry_of(self._vals, val, "value")
+        elif node.op == CONSTANT:
+            val = node.graph.constants.get(node.target)
+        place = self._place(entry) if "place" in entry else None
+        node.note(val, place)
+        if "meta" in entry:
+            facts = entry["meta"]
+            named = as_entries(facts, "the facts of a node", "", " ".join(facts))
+            node.meta.update({k: self._values(v) for k, v in named.items()})
+        return node
+
+
+def _identifier(written: Any) -> str:
+    """A name that may stand in generated code."""
+    name = as_text(written, "a name")
+    if not name.isidentifier() or iskeyword(name) or not name.isascii():
+        raise GraphFileError(f"{shown(name)} is not a name for a node")
+    return name
+
+
+def _import_of(module: str) -> str:
+    if module == "__main__":
+        return "define it in a module, import that, and capture the graph again"
+    return f"import {shown(module)[1:-1]} first"

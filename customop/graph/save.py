@@ -1,0 +1,261 @@
+"""Saving graphs: the description of a graph as JSON, and its arrays beside it in a zip.
+
+The format is described in ``examples/guide/graph_files.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from customop.arrays.pytree import Structure, unflatten
+from customop.core.table import RuleTable
+from customop.errors import GraphFileError
+from customop.graph.files.archive import ArchiveWriter, replacing, writing
+from customop.graph.files.generators import written_generator
+from customop.graph.files.layout import described_array, npy_chunks, npy_size
+from customop.graph.files.weights import can_be_outside, write_weights
+from customop.graph.files.written import LeafMark, NotWritable, ValueWriter
+from customop.graph.node import CALL, CONSTANT, PLACEHOLDER, Node
+
+if TYPE_CHECKING:  # it saves itself by the function below
+    from customop.graph.module import GraphModule
+
+__all__ = ["FORMAT", "VERSION", "save"]
+
+FORMAT = "customop graph"
+VERSION = 1
+# Facts about nodes that have an entry of their own in the file.
+_OWN_FACTS = ("val", "place")
+
+
+def save(
+    module: GraphModule,
+    target: str | os.PathLike[str] | IO[bytes],
+    weights: str | os.PathLike[str] | None = None,
+) -> None:
+    """Write a graph to a file: see `GraphModule.save`."""
+    document = _Document(outside=weights is not None)
+    document.add_graph(module)
+    with ExitStack() as stack:
+        if weights is not None:
+            document.weights = Path(weights).name
+            file = stack.enter_context(replacing(weights))
+            write_weights(file, document.outside)
+        document.write(stack.enter_context(writing(target)))
+
+
+class _Document:
+    """The tables of a graph file."""
+
+    def __init__(self, *, outside: bool) -> None:
+        self.values = ValueWriter(self.add_graph)
+        self.weights: str | None = None
+        # Name -> array, for those that are written to a file of their own.
+        self.outside: dict[str, np.ndarray[Any, Any]] = {}
+        self._has_outside = outside
+        self._inside: list[np.ndarray[Any, Any]] = []
+        self._operators: dict[str, int] = {}
+        self._operator_entries: list[dict[str, Any]] = []
+        self._objects: dict[int, int] = {}
+        self._object_entries: list[Any] = []
+        # They are found by their ids, so they must not be freed.
+        self._kept: list[Any] = []
+        self._places: dict[str, int] = {}
+        self._vals: dict[str, int] = {}
+        self._val_entries: list[Any] = []
+        self._graphs: dict[int, int] = {}
+        self._graph_entries: list[Any] = []
+
+    def write(self, archive: ArchiveWriter) -> None:
+        """Write the parts of the zip."""
+        text = json.dumps(self._as_json(), separators=(",", ":"), allow_nan=False)
+        coded = text.encode("ascii")
+        archive.add("graph.json", iter([coded]), len(coded))
+        for number, array in enumerate(self._inside):
+            archive.add(f"arrays/{number}.npy", npy_chunks(array), npy_size(array))
+
+    def _as_json(self) -> dict[str, Any]:
+        found = {
+            "format": FORMAT,
+            "version": VERSION,
+            "operators": self._operator_entries,
+            "classes": self.values.classes,
+            "constants": self._object_entries,
+            "places": [*self._places],
+            "values": self._val_entries,
+            "graphs": self._graph_entries,
+        }
+        if self.weights is not None:
+            found["weights"] = self.weights
+        return found
+
+    # ---- graphs ----
+
+    def add_graph(self, module: GraphModule) -> int:
+        """The number of a graph, which follows those of the graphs inside it."""
+        known = self._graphs.get(id(module))
+        if known == _OPEN:
+            raise NotWritable("a graph is inside itself")
+        if known is not None:
+            return known
+        self._graphs[id(module)] = _OPEN
+        self._kept.append(module)
+        outer = self.values.nodes
+        entry = self._graph_entry(module)
+        self.values.nodes = outer
+        self._graphs[id(module)] = len(self._graph_entries)
+        self._graph_entries.append(entry)
+        return self._graphs[id(module)]
+
+    def _graph_entry(self, module: GraphModule) -> dict[str, Any]:
+        graph = module.graph
+        graph.lint()
+        self.values.nodes = {node: i for i, node in enumerate(graph.nodes)}
+        constants = {
+            name: self._constant(name, value, module)
+            for name, value in graph.constants.items()
+        }
+        with _naming(f"the structure of {module.__name__}", module.place):
+            entry = {
+                "name": str(module.__name__),
+                "place": self._place(module.place),
+                "inputs": self._structure(module.in_spec),
+                "outputs": self._structure(module.out_spec),
+            }
+        return {
+            **entry,
+            "constants": constants,
+            "nodes": [self._node(node) for node in graph.nodes],
+        }
+
+    def _structure(self, spec: Structure | None) -> Any:
+        if spec is None:
+            return None
+        leaves = [LeafMark() for _ in spec.accessors()]
+        return {"tree": self.values(unflatten(spec, leaves))}
+
+    def _place(self, place: str | None) -> int | None:
+        if place is None:
+            return None
+        return self._places.setdefault(place, len(self._places))
+
+    # ---- nodes ----
+
+    def _node(self, node: Node) -> dict[str, Any]:
+        place = node.meta.get("place")
+        with _naming(f"the node '{node.name}'", place):
+            found: dict[str, Any] = {"op": node.op, "name": node.name}
+            if node.op == CALL:
+                found["target"] = self._operator(node.target)
+            elif node.op in (PLACEHOLDER, CONSTANT) and node.target != node.name:
+                found["target"] = node.target
+            if node.args:
+                found["args"] = [self.values(value) for value in node.args]
+            if node.kwargs:
+                found["kwargs"] = {k: self.values(v) for k, v in node.kwargs.items()}
+        return found | self._facts(node, place)
+
+    def _facts(self, node: Node, place: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if place is not None:
+            found["place"] = self._place(str(place))
+        val = node.meta.get("val")
+        is_itself = node.op == CONSTANT and val is node.graph.constants[node.target]
+        if val is not None and not is_itself:
+            with _naming(f"the value of the node '{node.name}'", place):
+                found["value"] = self._val(val)
+        for name, fact in node.meta.items():
+            if name not in _OWN_FACTS:
+                do = f"del node.meta[{name!r}]"
+                with _naming(f"meta[{name!r}] of the node '{node.name}'", place, do):
+                    found.setdefault("meta", {})[str(name)] = self.values(fact)
+        return found
+
+    def _val(self, val: Any) -> int:
+        """The number of a fact about a value: many nodes have the same one."""
+        written = self.values(val)
+        text = json.dumps(written)
+        number = self._vals.setdefault(text, len(self._val_entries))
+        if number == len(self._val_entries):
+            self._val_entries.append(written)
+        return number
+
+    def _operator(self, op: RuleTable) -> int:
+        number = self._operators.setdefault(op.qualname, len(self._operators))
+        if number == len(self._operator_entries):
+            module = op.definition.module
+            entry = {"name": op.qualname, "schema": str(op.schema), "module": module}
+            self._operator_entries.append(entry)
+        return number
+
+    # ---- constants ----
+
+    def _constant(self, name: str, value: Any, module: GraphModule) -> int:
+        """The number of a constant; those that are one object have one number."""
+        number = self._objects.setdefault(id(value), len(self._object_entries))
+        if number == len(self._object_entries):
+            self._kept.append(value)
+            with _naming(f"the constant '{name}'", _first_place(module, name)):
+                self._object_entries.append(self._object(name, value))
+        return number
+
+    def _object(self, name: str, value: Any) -> Any:
+        try:
+            if isinstance(value, np.memmap) or type(value) is np.ndarray:
+                return self._array(name, np.asarray(value))
+            if isinstance(value, np.random.Generator):
+                return {"generator": written_generator(value)}
+        except ValueError as error:
+            raise NotWritable(str(error)) from None
+        return {"value": self.values(value)}
+
+    def _array(self, name: str, array: np.ndarray[Any, Any]) -> dict[str, Any]:
+        entry = described_array(array)
+        if self._has_outside and can_be_outside(array):
+            entry["weights"] = self._name_outside(name)
+            self.outside[entry["weights"]] = array
+        else:
+            entry["part"] = f"arrays/{len(self._inside)}.npy"
+            self._inside.append(array)
+        return {"array": entry}
+
+    def _name_outside(self, name: str) -> str:
+        """A name that no array outside has: graphs inside others repeat names."""
+        found, number = name, 1
+        while found in self.outside:
+            number += 1
+            found = f"{name}_{number}"
+        return found
+
+
+# The number of a graph that is being written.
+_OPEN = -1
+
+
+def _first_place(module: GraphModule, name: str) -> str | None:
+    """Where the program first uses a constant."""
+    for node in module.graph.nodes:
+        if node.op == CONSTANT and node.target == name:
+            places = [user.meta.get("place") for user in (node, *node.users)]
+            return next((str(place) for place in places if place), None)
+    return None
+
+
+@contextmanager
+def _naming(what: str, place: Any, do: str = "") -> Iterator[None]:
+    """Say of a value that cannot be written where it is."""
+    try:
+        yield
+    except NotWritable as error:
+        raise GraphFileError(
+            f"{what} cannot be saved: {error}",
+            *([f"traced at {place}"] if place else []),
+            do=do or "capture a function without it, or pass it as an input",
+        ) from None
