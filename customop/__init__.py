@@ -36,6 +36,7 @@ from customop.errors import (
     RegistrationError,
     SchemaError,
     ShapeError,
+    SizeError,
     UnknownNameError,
     VmapError,
     did_you_mean,
@@ -90,6 +91,10 @@ __all__ = [
     "Schema",
     "SchemaError",
     "ShapeError",
+    "SizeError",
+    "SymBool",
+    "SymFloat",
+    "SymInt",
     "Tag",
     "Tracer",
     "UnknownNameError",
@@ -99,6 +104,7 @@ __all__ = [
     "assert_close",
     "autocast",
     "backward",
+    "check",
     "checkpoint",
     "cond",
     "config",
@@ -111,6 +117,7 @@ __all__ = [
     "fake_like",
     "fallthrough_kernel",
     "fori_loop",
+    "get_ctx",
     "get_kernel",
     "getitem",
     "grad",
@@ -148,6 +155,7 @@ __all__ = [
     "register_sample_inputs",
     "register_vmap",
     "scan",
+    "sizes",
     "stop_gradient",
     "tree",
     "value_and_grad",
@@ -175,6 +183,10 @@ _LATER: dict[str, str] = {
     "customop.graph.load": "load_graph",
     "customop.graph.module": "GraphModule",
     "customop.graph.node": "Node",
+    "customop.core.fake_context": "get_ctx",
+    "customop.shapes.size_context": "check",
+    "customop.shapes.sizes": "sizes",  # the module itself
+    "customop.shapes.symbolic": "SymBool SymFloat SymInt",
     "customop.library.by_schema": "define get_kernel impl",
     "customop.library.kernels": "register_array_dispatch register_autocast"
     " register_fake register_kernel",
@@ -208,6 +220,7 @@ if TYPE_CHECKING:
     from customop.control.loops import fori_loop, while_loop
     from customop.control.scans import map, scan  # noqa: A004  # JAX's name
     from customop.core.explain import Candidate, Explanation
+    from customop.core.fake_context import get_ctx
     from customop.core.partials import partials
     from customop.core.rule_types import BatchInfo, Context
     from customop.graph.graph import Graph
@@ -231,6 +244,9 @@ if TYPE_CHECKING:
     )
     from customop.profiling.profile import profile
     from customop.schema.dataclass_trees import register_dataclass
+    from customop.shapes import sizes
+    from customop.shapes.size_context import check
+    from customop.shapes.symbolic import SymBool, SymFloat, SymInt
     from customop.testing import assert_close, gradcheck, gradgradcheck, opcheck
     from customop.transforms.autocast import autocast
     from customop.transforms.autograd.grad import grad, value_and_grad, vjp

@@ -39,6 +39,7 @@ __all__ = [
     "RegistrationError",
     "SchemaError",
     "ShapeError",
+    "SizeError",
     "UnknownNameError",
     "VmapError",
 ]
@@ -108,6 +109,10 @@ class ArgumentError(CustomOpError, TypeError):
 
 class ShapeError(CustomOpError, ValueError):
     """Shapes or axes do not fit together."""
+
+
+class SizeError(CustomOpError, RuntimeError):
+    """A size cannot stay symbolic, or the sizes of a call do not fit a graph."""
 
 
 class DeviceMismatchError(CustomOpError, TypeError):

@@ -10,6 +10,7 @@ import numpy as np
 
 from customop.arrays.kinds import registered_base
 from customop.errors import ArgumentError
+from customop.shapes.symbols import Symbolic
 
 __all__ = [
     "PLAIN",
@@ -32,6 +33,8 @@ class _AtHome(dict[type, bool]):
     """
 
     def __missing__(self, cls: type) -> bool:
+        if issubclass(cls, Symbolic):
+            return True
         is_known = registered_base(cls) is not None or cls.__module__ == "builtins"
         found = is_known and not _decides(cls, "__array_ufunc__")
         found = found and not has_own_rules(cls)

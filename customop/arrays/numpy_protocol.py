@@ -39,6 +39,7 @@ from customop.arrays.numpy_names import missing
 from customop.arrays.on_demand import FUNCTIONS
 from customop.arrays.writing import WritingMethods
 from customop.errors import ArgumentError
+from customop.shapes.symbols import Symbolic, array_ufuncs
 
 __all__: list[str] = []
 
@@ -116,7 +117,7 @@ class ArrayMethods(WritingMethods):
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of an array with no axes")
-        return int(self.shape[0])
+        return int(self.shape[0])  # of a symbolic size a guard
 
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
@@ -396,6 +397,21 @@ def _check_shuffled(array: Any, row: Any) -> None:
             " views of it",
             do=f"use {instead_of_draw('shuffle')}",
         )
+
+
+def _with_sizes(
+    ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """The result of a ufunc of symbolic sizes and arrays."""
+    own = [v for v in inputs if isinstance(v, ArrayMethods)]
+    if own:  # NumPy asks it next
+        return NotImplemented
+    first = next(v for v in inputs if not isinstance(v, Symbolic))
+    function = ufunc if method == "__call__" else (ufunc, method)
+    return run(function, inputs, kwargs, first)
+
+
+array_ufuncs.append(_with_sizes)
 
 
 for _name in ABSENT:

@@ -17,6 +17,7 @@ from customop.arrays.kinds import (
     device_of,
     find_kind,
     has_device,
+    hosts,
     is_fake,
     kind_of,
 )
@@ -29,9 +30,11 @@ from customop.errors import (
     DeviceMismatchError,
 )
 from customop.schema.fit import ARGUMENTS
+from customop.shapes.symbols import Symbolic
 
 __all__ = [
     "as_array",
+    "as_kernel_takes",
     "check_writable",
     "different_kinds",
     "in_c_order",
@@ -185,6 +188,20 @@ def different_kinds(
 def as_array(value: Any) -> Any:
     """A NumPy scalar as an array without axes, which every kernel can take."""
     return np.asarray(value) if isinstance(value, np.generic) else value
+
+
+def as_kernel_takes(kind: str, args: Sequence[Any]) -> Sequence[Any]:
+    """Arguments on one device if fake, and for real arrays symbolic numbers by value."""
+    if kind == FAKE:
+        return on_one_device(args) if hosts else args
+    for value in args:
+        if isinstance(value, Symbolic):
+            return [map_nested(v, _as_number) for v in args]
+    return args
+
+
+def _as_number(value: Any) -> Any:
+    return value.value if isinstance(value, Symbolic) else value
 
 
 def check_writable(op: RuleTable, args: Sequence[Any]) -> None:

@@ -17,7 +17,6 @@ from customop.arrays.kinds import (
     FAKE,
     TRACED,
     find_kind,
-    hosts,
     is_array,
     is_traced,
     kind_of,
@@ -26,10 +25,10 @@ from customop.arrays.kinds import (
 from customop.arrays.nested import map_nested
 from customop.core.arguments import (
     as_array,
+    as_kernel_takes,
     check_writable,
     in_c_order,
     kind_of_call,
-    on_one_device,
 )
 from customop.core.array_classes import find_array_rule
 from customop.core.boxes import handle_boxes
@@ -149,8 +148,7 @@ def select(
         positional, keywords = op.schema.split(args)
         return rule, (op, tuple(positional), keywords), {}, None
     kind, has_scalar = kind_of_call(op, args)
-    if kind == FAKE and hosts:
-        args = on_one_device(args)
+    args = as_kernel_takes(kind, args)
     # Before the kernel is looked up: a proof counts only while they are the operator's.
     plans = op.plans
     kernel = find_kernel(op, kind)

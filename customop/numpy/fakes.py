@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from customop import FakeArray, fake_like
+from customop import FakeArray, fake_like, sizes
 
 __all__ = [
     "device_of",
@@ -45,10 +45,15 @@ def fake_of_ufunc(ufunc: Any) -> Callable[..., FakeArray]:
         return fake_like(x, dtype=result_dtype(ufunc, (x.dtype,)))
 
     def binary(x1: Any, x2: Any) -> FakeArray:
-        kinds = (getattr(x1, "dtype", type(x1)), getattr(x2, "dtype", type(x2)))
+        kinds = (_dtype_or_class(x1), _dtype_or_class(x2))
         return keep_order((x1, x2), result_dtype(ufunc, kinds))
 
     return unary if ufunc.nin == 1 else binary
+
+
+def _dtype_or_class(x: Any) -> Any:
+    """The dtype of an array, or the Python class of a number."""
+    return x.dtype if hasattr(x, "dtype") else sizes.number_class(x)
 
 
 def keep_order(operands: Sequence[Any], dtype: Any) -> FakeArray:
@@ -60,24 +65,27 @@ def keep_order(operands: Sequence[Any], dtype: Any) -> FakeArray:
     arrays = [x for x in operands if hasattr(x, "shape")]
     first = next((x for x in arrays if isinstance(x, FakeArray)), arrays[0])
     shapes = [tuple(x.shape) for x in arrays]
-    shape = shapes[0] if len(set(shapes)) == 1 else np.broadcast_shapes(*shapes)
+    if any(map(sizes.is_symbolic, shapes)):
+        shape = sizes.broadcast_sizes(*shapes)
+    else:
+        shape = shapes[0] if len(set(shapes)) == 1 else np.broadcast_shapes(*shapes)
     strides = tuple(_broadcast_strides(x, shape) for x in arrays)
-    order = _axis_order(tuple(shape), strides)
+    order = _axis_order(len(shape), strides)
     return FakeArray(shape, dtype, device=fake_like(first).device, order=order)
 
 
 def _broadcast_strides(x: Any, shape: Sequence[int]) -> tuple[int, ...]:
     missing = len(shape) - len(x.shape)
     own = zip(x.shape, x.strides, strict=True)
-    return (0,) * missing + tuple(0 if n == 1 else s for n, s in own)
+    return (0,) * missing + tuple(
+        0 if type(n) is int and n == 1 else sizes.typical(s) for n, s in own
+    )
 
 
 @lru_cache(maxsize=4096)
-def _axis_order(
-    shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...]
-) -> tuple[int, ...]:
+def _axis_order(ndim: int, strides: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
     """Axes from slowest to fastest, sorted by the strides of all operands."""
-    order = list(range(len(shape)))
+    order = list(range(ndim))
     for i in range(len(order) - 2, -1, -1):
         to = i
         for j in range(i + 1, len(order)):

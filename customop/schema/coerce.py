@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ from customop.schema.types import (
     TupleOf,
     holds_arrays,
 )
+from customop.shapes.symbols import Symbolic
 
 __all__ = [
     "check_default",
@@ -206,6 +208,16 @@ def _exact_classes(declared: SchemaType) -> set[type] | None:
 # ---- any type ----
 
 
+def fits_symbolic(value: Symbolic, name: str) -> bool:
+    """Whether a parameter of a type takes a symbolic number as it is.
+
+    A kernel of real arrays never gets one.
+    """
+    if isinstance(value, numbers.Integral):
+        return name in ("int", "float", "complex", "Scalar")
+    return isinstance(value, numbers.Real) and name in ("float", "complex", "Scalar")
+
+
 class _Coercion(Visitor):
     """Turns an argument into what a kernel gets. A value that fits stays the same.
 
@@ -215,6 +227,8 @@ class _Coercion(Visitor):
     def base(self, value: Any, declared: Base) -> Any:
         plain = _PLAIN[declared.name]
         if type(value) is plain.exact and declared.name in PROVEN_BY_CLASS:
+            return value
+        if isinstance(value, Symbolic) and fits_symbolic(value, declared.name):
             return value
         try:
             return plain.convert(value)

@@ -21,6 +21,7 @@ from customop.schema.types import (
     place_in,
     typed_items,
 )
+from customop.shapes.symbols import Symbolic
 
 __all__ = ["ARGUMENTS", "Mismatch", "NestedType", "Visitor", "typed_arrays"]
 
@@ -106,7 +107,7 @@ class _Arguments(Visitor):
 
     def array(self, value: Any, declared: ArrayType) -> Any:
         if is_array(value) or (
-            declared.or_number and isinstance(value, int | float | complex)
+            declared.or_number and isinstance(value, int | float | complex | Symbolic)
         ):
             return value
         raise Mismatch(f"expects {declared}, got {show(value)}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from types import ModuleType
 from typing import Any, ClassVar, ParamSpec, TypeVar, overload
 
 import numpy as np
@@ -16,12 +18,16 @@ from customop.arrays.nested import flat, map_nested
 from customop.arrays.pytree import flatten, map_leaves
 from customop.core.contract.results import finish_fake
 from customop.core.dispatch import kernel_for
+from customop.core.fake_context import own_context, running
 from customop.core.interpreter import Mode
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 from customop.errors import ArgumentError, check_function
+from customop.later import later
 
 __all__ = ["FakeMode", "eval_shape"]
+
+size_arrays: ModuleType = later(import_module, "customop.arrays.sizes")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -48,8 +54,19 @@ class FakeMode(Mode):
 
     kind: ClassVar[RuleKind] = RuleKind("fake")
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._sizes: list[Any] = []
+
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run the fake kernel."""
+        before, running.own = running.own, self._sizes
+        try:
+            return self._process(op, args)
+        finally:
+            running.own = before
+
+    def _process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         values = [map_nested(value, to_fake) for value in args]
         slots = (*op.array_slots, *op.nested_slots)
         if any(is_array(v) for slot in slots for v in flat(values[slot])):
@@ -57,10 +74,20 @@ class FakeMode(Mode):
         # Without an array the call would not be dispatched as fake.
         kernel = kernel_for(op, FAKE)
         positional, keywords = op.schema.split(values)
-        out = kernel(*positional, **keywords)
+        before, running.call = running.call, (op, values, None)
+        try:
+            out = kernel(*positional, **keywords)
+        finally:
+            running.call = before
         return finish_fake(op, kernel, out)
 
-    def from_array(self, x: Any, device: str | None = None) -> FakeArray:
+    def from_array(
+        self,
+        x: Any,
+        device: str | None = None,
+        *,
+        sizes: Sequence[str | int | None] | None = None,
+    ) -> FakeArray:
         """Make a fake array like a real one.
 
         Parameters
@@ -68,16 +95,29 @@ class FakeMode(Mode):
         x : array
         device : str, optional
             Device of the fake array; that of `x` by default.
+        sizes : sequence of str, int or None, optional
+            Names for sizes that stay symbolic, by axis. Axes with the same name have one
+            size. None, or the length itself, for an axis whose length is a number.
 
         Returns
         -------
         FakeArray
-            It has the same shape, dtype and strides.
+            It has the same dtype and order of axes, and the same shape, with a `SymInt`
+            for each name.
 
         Raises
         ------
         ArgumentError
-            If `x` is not an array with data.
+            If `x` is not an array with data, or a name cannot be used.
+        ShapeError
+            If `sizes` do not fit the shape of `x`.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> x = co.FakeMode().from_array(np.zeros((4, 3)), sizes=("batch", 3))
+        >>> np.matmul(x, np.ones((3, 2)))
+        FakeArray(f64[batch, 2], device='cpu')
         """
         if not is_array(x) or is_traced(x):
             raise ArgumentError(
@@ -85,10 +125,18 @@ class FakeMode(Mode):
                 do="pass an array, such as np.asarray(x)",
             )
         fake: FakeArray = _plain_fake(x)
+        if sizes is not None:
+            fake = self._named(fake, sizes)
         if device is None:
             return fake
         where = normalize_device(device)
         return make_fake(fake.shape, fake.dtype, fake.strides, where)
+
+    def _named(self, fake: FakeArray, names: Sequence[str | int | None]) -> FakeArray:
+        """A fake array with names for its sizes."""
+        context = own_context(self._sizes)
+        named: FakeArray = size_arrays.with_sizes(fake, names, "x", context)
+        return named
 
 
 def _plain_fake(value: Any) -> Any:

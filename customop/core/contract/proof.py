@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -40,6 +42,7 @@ from customop.core.contract.memory import (
 from customop.core.contract.proven import AfterCall, note_proof
 from customop.core.contract.results import check_returns, check_shapes
 from customop.core.derived.find import Guess, find_fake
+from customop.core.fake_context import running
 from customop.core.table import Plans, RuleTable
 from customop.errors import (
     ContractError,
@@ -49,12 +52,15 @@ from customop.errors import (
     runs_kernels,
     warn_caller,
 )
+from customop.later import later
 from customop.schema.schema import Schema
 from customop.schema.tags import Tag
 from customop.schema.types import (
     Maybe,
     holds_arrays,
 )
+
+size_arrays: ModuleType = later(import_module, "customop.arrays.sizes")
 
 __all__ = [
     "Proof",
@@ -334,6 +340,8 @@ class Proof:
         fakes: Sequence[Any] = [map_nested(v, to_fake) for v in self.args]
         if hosts:
             fakes = on_one_device(fakes)
+        own: list[Any] = []
+        before, running.call = running.call, (self.op, fakes, own)
         try:
             positional, keywords = schema.split(fakes)
             announced = self.fake(*positional, **keywords)
@@ -347,7 +355,11 @@ class Proof:
                 f"fake kernel at {place(self.fake)}",
                 do="make the fake kernel accept what the kernel accepts",
             ) from error
+        finally:
+            running.call = before
         expected = check_returns(self.op, self.fake, announced, FAKE)
+        if own:
+            expected = self._with_numbers(values, expected, own[0])
         exact = Tag.needs_exact_strides in self.op.tags
         ordered = exact or not (
             isinstance(self.fake, Guess)
@@ -365,6 +377,22 @@ class Proof:
                 )
             for r, f in zip(reals, fakes, strict=True):
                 self._compare(i, r, f, ordered)
+
+    def _with_numbers(
+        self, values: Sequence[Any], expected: Sequence[Any], context: Any
+    ) -> list[Any]:
+        """The fake results, with the numbers of the real ones as dynamic sizes."""
+        numbered: list[Any]
+        numbered, fault = size_arrays.with_numbers(
+            flat(list(values)), list(expected), context
+        )
+        if fault:
+            raise self._error(
+                f"returns {fault}",
+                f"fake kernel at {place(self.fake) if self.fake else ''}",
+                do="give new_dynamic_size(min=..., max=...) the bounds that results have",
+            )
+        return numbered
 
     def _compare(self, index: int, real: Any, fake: Any, ordered: bool) -> None:
         if not is_array(real) or not is_array(fake):

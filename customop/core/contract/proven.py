@@ -21,6 +21,7 @@ from customop.core.contract.memory import (
 )
 from customop.core.contract.results import check_shapes, finish_fake
 from customop.core.derived.find import Guess
+from customop.core.fake_context import running
 from customop.core.table import Plans, RuleTable
 from customop.errors import (
     runs_kernels,
@@ -101,7 +102,11 @@ class FakeProof(_Unproven):
     ) -> Any:
         """Run the kernel, and return its result with fake arrays."""
         op = self.op
-        found = kernel(*values, **keywords)
+        before, running.call = running.call, (op, self.values, None)
+        try:
+            found = kernel(*values, **keywords)
+        finally:
+            running.call = before
         if type(found) is not FakeArray or not op.schema.single_return:
             found = finish_fake(op, self.kernel, found)
         if op.schema.has_shapes and not isinstance(self.kernel, Guess):

@@ -1,0 +1,126 @@
+"""Fake arrays with symbolic sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from customop.arrays.describe import abbreviated
+from customop.arrays.fake import FakeArray, axis_order, make_fake
+from customop.arrays.kinds import is_array, is_fake
+from customop.arrays.nested import flat, map_nested
+from customop.errors import ArgumentError, ShapeError, counted, shown
+from customop.shapes.size_context import SizeContext
+
+__all__ = ["symbolic_like", "with_numbers", "with_sizes"]
+
+
+def with_sizes(
+    fake: FakeArray,
+    names: Sequence[str | int | None],
+    source: str,
+    context: SizeContext,
+) -> FakeArray:
+    """A fake array with symbolic sizes for the axes that have names.
+
+    Parameters
+    ----------
+    fake : FakeArray
+    names : sequence of str, int or None
+        None, or the length itself, for an axis whose length is a number.
+    source : str
+        The array in messages and generated code, such as ``x``.
+    context : SizeContext
+        The sizes of the capture.
+
+    Returns
+    -------
+    FakeArray
+        Dense, with the same order of axes.
+
+    Raises
+    ------
+    ShapeError
+        If the names do not fit the shape.
+    ArgumentError
+        If a name cannot be used.
+    """
+    if len(names) != len(fake.shape):
+        raise ShapeError(
+            f"sizes={shown(names)} has {counted(len(names), 'entry')[:-1]}"
+            f" for {abbreviated(fake)}",
+            do="give one for each axis, None where it is a number",
+        )
+    found = [
+        _size(context, f"{source}.shape[{axis}]", length, name)
+        for axis, (length, name) in enumerate(zip(fake.shape, names, strict=True))
+    ]
+    return _with_shape(fake, tuple(found))
+
+
+def _size(context: SizeContext, source: str, length: int, name: Any) -> Any:
+    if name is None:
+        return length
+    if isinstance(name, str):
+        return context.input_size(length, source, name)
+    if type(name) is not int:
+        raise ArgumentError(
+            f"{shown(name)} is not a size", do='give a name such as "batch", or None'
+        )
+    if name != length:
+        raise ShapeError(
+            f"{source} is {length}, and sizes say {name}",
+            do=f"write {length}, None or a name",
+        )
+    return length
+
+
+def symbolic_like(fake: FakeArray, source: str, context: SizeContext) -> FakeArray:
+    """A fake array with a symbolic size without a name for each axis."""
+    found = [
+        context.input_size(length, f"{source}.shape[{axis}]")
+        for axis, length in enumerate(fake.shape)
+    ]
+    return _with_shape(fake, tuple(found))
+
+
+def _with_shape(fake: FakeArray, shape: tuple[Any, ...]) -> FakeArray:
+    """A dense array of another shape, with the order of axes of `fake`."""
+    if 0 in fake.shape:  # NumPy gives no strides there
+        order = list(range(len(shape)))
+    else:
+        order = axis_order(fake.shape, fake.strides)
+    return FakeArray(shape, fake.dtype, device=fake.device, order=order)
+
+
+# ---- dynamic sizes and the sizes of real results ----
+
+
+def with_numbers(
+    reals: Sequence[Any], expected: Any, context: SizeContext
+) -> tuple[Any, str]:
+    """Fake results with the sizes of real ones in the place of dynamic sizes.
+
+    Also the fault of a size that is not within its bounds, or empty.
+    """
+    fakes = [v for v in flat(expected) if is_fake(v)]
+    arrays = [v for v in reals if is_array(v)]
+    shapes = [
+        (fake.shape, tuple(real.shape))
+        for fake, real in zip(fakes, arrays, strict=False)
+        if len(fake.shape) == len(real.shape)
+    ]
+    pairs = [pair for fake, real in shapes for pair in zip(fake, real, strict=True)]
+    numbers = context.solve(pairs)
+    fault = context.fault_of(numbers)
+
+    def numbered(value: Any) -> Any:
+        if not is_fake(value):
+            return value
+        shape = tuple(context.with_values(n, numbers) for n in value.shape)
+        strides = tuple(context.with_values(n, numbers) for n in value.strides)
+        if 0 in shape:
+            strides = (0,) * len(shape)
+        return make_fake(shape, value.dtype, strides, value.device)
+
+    return map_nested(expected, numbered), fault

@@ -1,0 +1,248 @@
+"""Conditions on sizes, and calculations with them whose results are floats."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from customop.frozen import Frozen
+from customop.shapes.expressions import (
+    Expr,
+    Number,
+    add,
+    subtract,
+    value_of,
+)
+from customop.shapes.proofs import Knowledge
+
+__all__ = [
+    "Calculation",
+    "Compared",
+    "Condition",
+    "Logic",
+    "Side",
+    "names_in_side",
+    "side_value",
+]
+
+
+class Calculation(Frozen):
+    """A number that is calculated from sizes in floating point, such as ``n**0.5``.
+
+    Attributes
+    ----------
+    name : str
+        One of ``+ - * / // % **``, or the name of a function of NumPy.
+    parts : tuple
+        Expressions, numbers and calculations that it is made of.
+    """
+
+    name: str
+    parts: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        texts = [_in_calculation(part) for part in self.parts]
+        if self.name not in _OPERATIONS:
+            return f"np.{self.name}({', '.join(map(_side_text, self.parts))})"
+        return (
+            texts[0].join(("-", ""))
+            if len(texts) == 1
+            else f" {self.name} ".join(texts)
+        )
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the sizes in it."""
+        found: frozenset[str] = frozenset()
+        return found.union(*map(names_in_side, self.parts))
+
+    def value(self, sizes: Mapping[str, int]) -> Any:
+        """Its value for these sizes."""
+        values = [side_value(part, sizes) for part in self.parts]
+        return calculate(self.name, values)
+
+
+_OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+}
+
+Side: TypeAlias = "Number | float | Calculation"
+
+
+def calculate(name: str, values: list[Any]) -> Any:
+    """The value of a calculation."""
+    if name == "-" and len(values) == 1:
+        return -values[0]
+    found = _OPERATIONS.get(name) or getattr(np, name)
+    return found(*values)
+
+
+def _in_calculation(side: Side) -> str:
+    text = _side_text(side)
+    is_bare = text.isalnum() or text.startswith("np.") or isinstance(side, float)
+    return text if is_bare and not text.startswith("-") else f"({text})"
+
+
+def _side_text(side: Side) -> str:
+    return repr(side) if isinstance(side, float) else str(side)
+
+
+def side_value(side: Side, sizes: Mapping[str, int]) -> Any:
+    """The number that a side of a relation has for these sizes."""
+    if isinstance(side, Expr):
+        return value_of(side, sizes)
+    return side.value(sizes) if isinstance(side, Calculation) else side
+
+
+def names_in_side(side: Side) -> frozenset[str]:
+    """Names of the sizes in a side of a relation."""
+    return side.names if isinstance(side, Expr | Calculation) else frozenset()
+
+
+_COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_OPPOSITE: Final = {
+    "==": "!=",
+    "!=": "==",
+    "<": ">=",
+    ">=": "<",
+    ">": "<=",
+    "<=": ">",
+}
+
+
+class Compared(Frozen):
+    """A comparison of two numbers that are made of sizes.
+
+    Attributes
+    ----------
+    left, right : Expr, int, float or Calculation
+    sign : str
+        ``==``, ``!=``, ``<``, ``<=``, ``>`` or ``>=``.
+    """
+
+    left: Side
+    sign: str
+    right: Side
+
+    def __str__(self) -> str:
+        return f"{_side_text(self.left)} {self.sign} {_side_text(self.right)}"
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the sizes in it."""
+        return names_in_side(self.left) | names_in_side(self.right)
+
+    @property
+    def opposite(self) -> Compared:
+        """The condition that holds where this one does not."""
+        return Compared(self.left, _OPPOSITE[self.sign], self.right)
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Whether it holds for these sizes."""
+        left, right = (side_value(side, sizes) for side in (self.left, self.right))
+        return bool(_COMPARE[self.sign](left, right))
+
+    def _difference(self) -> tuple[Number, str] | None:
+        """An expression, and whether it is compared as zero or as not negative."""
+        left, right = self.left, self.right
+        if not isinstance(left, int | Expr) or not isinstance(right, int | Expr):
+            return None
+        if self.sign in ("==", "!="):
+            return subtract(left, right), self.sign
+        if self.sign in ("<", "<="):
+            left, right = right, left
+        found = subtract(left, right)
+        return add(found, -1) if self.sign in ("<", ">") else found, ">="
+
+    def known(self, knowledge: Knowledge) -> bool | None:
+        """Whether it always holds, never holds, or None."""
+        found = self._difference()
+        if found is None:
+            return None
+        value, sign = found
+        if sign == ">=":
+            return knowledge.is_nonnegative(value)
+        is_zero = knowledge.is_zero(value)
+        return is_zero if sign == "==" or is_zero is None else not is_zero
+
+    def learn(self, knowledge: Knowledge) -> None:
+        """Note that it holds."""
+        found = self._difference()
+        if found is None:
+            return
+        value, sign = found
+        if sign == ">=":
+            knowledge.add_nonnegative(value)
+        elif sign == "==":
+            knowledge.add_zero(value)
+        else:
+            knowledge.add_nonzero(value)
+
+
+class Logic(Frozen):
+    """Several conditions, of which all or one must hold.
+
+    Attributes
+    ----------
+    sign : str
+        ``and`` or ``or``.
+    parts : tuple of Condition
+    """
+
+    sign: str
+    parts: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return f" {self.sign} ".join(
+            f"({part})" if isinstance(part, Logic) else str(part) for part in self.parts
+        )
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the sizes in it."""
+        found: frozenset[str] = frozenset()
+        return found.union(*(part.names for part in self.parts))
+
+    @property
+    def opposite(self) -> Logic:
+        """The condition that holds where this one does not."""
+        other = "or" if self.sign == "and" else "and"
+        return Logic(other, tuple(part.opposite for part in self.parts))
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Whether it holds for these sizes."""
+        choose = all if self.sign == "and" else any
+        return choose(part.holds(sizes) for part in self.parts)
+
+    def known(self, knowledge: Knowledge) -> bool | None:
+        """Whether it always holds, never holds, or None."""
+        answers = [part.known(knowledge) for part in self.parts]
+        decisive = self.sign == "or"
+        if decisive in answers:
+            return decisive
+        return None if None in answers else not decisive
+
+    def learn(self, knowledge: Knowledge) -> None:
+        """Note that it holds."""
+        if self.sign == "and":
+            for part in self.parts:
+                part.learn(knowledge)
+
+
+Condition: TypeAlias = Compared | Logic

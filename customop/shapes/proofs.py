@@ -1,0 +1,445 @@
+"""What is certain about sizes: bounds of expressions, and proofs from known facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import gcd, inf
+from typing import Final, TypeAlias
+
+from customop.shapes.expressions import (
+    Atom,
+    Expr,
+    Factor,
+    Monomial,
+    Number,
+    add,
+    floor_divide,
+    largest,
+    multiply,
+    names_of,
+    negate,
+    rebuild,
+    smallest,
+    substitute,
+    subtract,
+    symbol,
+    terms_of,
+)
+
+__all__ = ["Bounds", "Knowledge"]
+
+# The least and the largest value; infinite where there is none.
+Bounds: TypeAlias = tuple[float, float]
+
+_ANY: Final[Bounds] = (-inf, inf)
+# How many expressions one proof may try, and how many answers are kept.
+_MOST_TRIES: Final = 60
+_MOST_KEPT: Final = 4096
+
+
+class Knowledge:
+    """Bounds of sizes by name, and facts about them.
+
+    Attributes
+    ----------
+    bounds : dict
+        Name -> the least and the largest value.
+    equal : dict
+        Name -> the expression that it equals.
+    facts : list of Expr
+        Expressions that are not negative.
+    """
+
+    def __init__(self) -> None:
+        self.bounds: dict[str, Bounds] = {}
+        self.equal: dict[str, Number] = {}
+        self.facts: list[Number] = []
+        self._nonzero: set[Number] = set()
+        self._answers: dict[Number, bool] = {}
+
+    # ---- what is known ----
+
+    def set_bounds(self, name: str, low: float, high: float) -> None:
+        """Set or narrow the bounds of a size."""
+        before = self.bounds.get(name, _ANY)
+        self.bounds[name] = (max(before[0], low), min(before[1], high))
+        self._answers.clear()
+
+    def add_nonnegative(self, value: Number) -> None:
+        """Note that an expression is never negative."""
+        value = self.reduced(value)
+        if not isinstance(value, Expr) or value in self.facts:
+            return
+        single = _single(value)
+        if single is None:
+            self.facts.append(value)
+        else:
+            self._narrow(value, single)
+        self._answers.clear()
+
+    def _narrow(self, value: Expr, name: str) -> None:
+        """Bounds from ``c * name + number >= 0``."""
+        c, number = value.terms[(name,)], value.terms.get((), 0)
+        if c > 0:
+            self.set_bounds(name, -(number // c), inf)
+        else:
+            self.set_bounds(name, -inf, number // -c)
+
+    def add_zero(self, value: Number) -> None:
+        """Note that an expression is zero."""
+        value = self.reduced(value)
+        if not isinstance(value, Expr):
+            return
+        solved = _solved(value)
+        if solved is None:
+            self.add_nonnegative(value)
+            self.add_nonnegative(negate(value))
+            return
+        name, same = solved
+        low, high = self.bounds.get(name, _ANY)
+        self.equal = {n: substitute(v, {name: same}) for n, v in self.equal.items()}
+        self.equal[name] = same
+        facts, self.facts = self.facts, []
+        self._answers.clear()
+        for fact in facts:
+            self.add_nonnegative(fact)
+        # The other side has the bounds of the name too.
+        if low != -inf:
+            self.add_nonnegative(subtract(same, int(low)))
+        if high != inf:
+            self.add_nonnegative(subtract(int(high), same))
+
+    def add_nonzero(self, value: Number) -> None:
+        """Note that an expression is not zero."""
+        value = self.reduced(value)
+        if not isinstance(value, Expr):
+            return
+        low, high = self.bounds_of(value)
+        if low == 0:
+            self.add_nonnegative(subtract(value, 1))
+        elif high == 0:
+            self.add_nonnegative(subtract(-1, value))
+        else:
+            self._nonzero.update((value, negate(value)))
+
+    def reduced(self, value: Number) -> Number:
+        """An expression with equal names replaced."""
+        return substitute(value, self.equal) if self.equal else value
+
+    # ---- questions ----
+
+    def is_zero(self, value: Number) -> bool | None:
+        """Whether an expression is always zero, never zero, or None."""
+        value = self.reduced(value)
+        if not isinstance(value, Expr):
+            return value == 0
+        if value in self._nonzero or _never_zero(value):
+            return False
+        if self.is_nonnegative(subtract(value, 1)) is True:
+            return False
+        if self.is_nonnegative(subtract(-1, value)) is True:
+            return False
+        both = self.is_nonnegative(value), self.is_nonnegative(negate(value))
+        return True if both == (True, True) else None
+
+    def is_nonnegative(self, value: Number) -> bool | None:
+        """Whether an expression is always at least 0, always less, or None."""
+        value = self.reduced(value)
+        if not isinstance(value, Expr):
+            return value >= 0
+        if self._proves(value):
+            return True
+        return False if self._proves(subtract(-1, value)) else None
+
+    def _proves(self, value: Number) -> bool:
+        found = self._answers.get(value)
+        if found is None:
+            found = _Attempt(self).holds(value, 4)
+            if len(self._answers) >= _MOST_KEPT:
+                self._answers.clear()
+            self._answers[value] = found
+        return found
+
+    # ---- bounds ----
+
+    def bounds_of(self, value: Number) -> Bounds:
+        """Bounds of an expression, from those of its parts."""
+        if not isinstance(value, Expr):
+            return value, value
+        low: float = 0
+        high: float = 0
+        for monomial, c in value.terms.items():
+            first, second = _times((c, c), self.bounds_of_product(monomial))
+            low, high = _plus(low, first), _plus(high, second)
+        return low, high
+
+    def bounds_of_product(self, monomial: Monomial) -> Bounds:
+        """Bounds of a product of names and atoms."""
+        found: Bounds = (1, 1)
+        for factor in dict.fromkeys(monomial):
+            count = monomial.count(factor)
+            own = self.bounds_of_factor(factor)
+            for _ in range(count):
+                found = _times(found, own)
+            if count == len(monomial) and not count % 2:
+                found = (max(found[0], 0), found[1])
+        return found
+
+    def bounds_of_factor(self, factor: Factor) -> Bounds:
+        """Bounds of a name or atom."""
+        if isinstance(factor, str):
+            return self.bounds.get(factor, _ANY)
+        parts = [self.bounds_of(part) for part in factor.parts]
+        if factor.sign == "//":
+            return _quotient(*parts)
+        choose = min if factor.sign == "min" else max
+        return choose(low for low, _ in parts), choose(high for _, high in parts)
+
+    # ---- simpler forms ----
+
+    def quotient(self, a: Number, b: Number) -> Number:
+        """A floor division, simpler where the bounds decide it."""
+        return self.simpler(floor_divide(a, b))
+
+    def extreme(self, sign: str, a: Number, b: Number) -> Number:
+        """The minimum or maximum of two, one of them where it is known which."""
+        first = self.is_nonnegative(subtract(b, a))
+        if first is not None:
+            return a if first == (sign == "min") else b
+        # b > a is unknown and b >= a may be known of the other order.
+        if self.is_nonnegative(subtract(a, b)) is True:
+            return b if sign == "min" else a
+        return smallest(a, b) if sign == "min" else largest(a, b)
+
+    def simpler(self, value: Number) -> Number:
+        """An expression with a number in the place of atoms that have one value."""
+        if not isinstance(value, Expr):
+            return value
+        fixed: dict[Factor, Number] = {}
+        for atom in _atoms_of(value):
+            low, high = self.bounds_of_factor(atom)
+            if low == high:
+                fixed[atom] = int(low)
+        if not fixed:
+            return value
+        return rebuild(value, lambda factor: fixed.get(factor, symbol(factor)))
+
+
+class _Attempt:
+    """One search for a proof that an expression is not negative."""
+
+    def __init__(self, known: Knowledge) -> None:
+        self.known = known
+        self.left = _MOST_TRIES
+
+    def holds(self, value: Number, depth: int) -> bool:
+        """Whether it is proven."""
+        if not isinstance(value, Expr):
+            return value >= 0
+        self.left -= 1
+        if self.left < 0:
+            return False
+        if self.known.bounds_of(value)[0] >= 0 or self._shifted(value):
+            return True
+        return depth > 0 and (
+            self._by_division(value, depth - 1)
+            or self._by_cases(value, depth - 1)
+            or self._by_facts(value, depth - 1)
+        )
+
+    def _by_division(self, value: Expr, depth: int) -> bool:
+        weaker = _weaker_by_division(self.known, value)
+        return any(self.holds(v, depth) for v in weaker)
+
+    def _by_cases(self, value: Expr, depth: int) -> bool:
+        for cases, needs_all in _cases(self.known, value):
+            answers = (self.holds(v, depth) for v in cases)
+            if all(answers) if needs_all else any(answers):
+                return True
+        return False
+
+    def _shifted(self, value: Expr) -> bool:
+        """Whether no coefficient is negative once each size is its bound plus a rest.
+
+        ``n*n - n`` with n = m + 1 is ``m*m + m``.
+        """
+        if len(value.terms) > 12 or max(map(len, value.terms)) > 4:
+            return False
+        shifts: dict[Factor, Number] = {}
+        for factor in {f for m in value.terms for f in m}:
+            low, high = self.known.bounds_of_factor(factor)
+            if low != -inf:
+                shifts[factor] = add(symbol(factor), int(low))
+            elif high != inf:
+                shifts[factor] = subtract(int(high), symbol(factor))
+            else:
+                return False
+        moved = rebuild(value, shifts.__getitem__)
+        return all(c > 0 for c in terms_of(moved).values())
+
+    def _by_facts(self, value: Expr, depth: int) -> bool:
+        names = value.names
+        for fact in self.known.facts:
+            if not names.isdisjoint(names_of(fact)):
+                for times in _multiples(value, fact):
+                    if self.holds(subtract(value, multiply(fact, times)), depth):
+                        return True
+        return False
+
+
+def _multiples(value: Expr, fact: Number) -> Iterator[int]:
+    """Numbers of times that a fact, taken away, leaves one term less."""
+    seen = {1}
+    yield 1
+    for monomial, c in terms_of(fact).items():
+        mine = value.terms.get(monomial, 0)
+        times = 0 if mine % c or not monomial else mine // c
+        if times > 1 and times not in seen:
+            seen.add(times)
+            yield times
+
+
+def _atoms_of(value: Expr) -> list[Atom]:
+    found = {f: None for m in value.terms for f in m if isinstance(f, Atom)}
+    return list(found)
+
+
+def _weaker_by_division(known: Knowledge, value: Expr) -> Iterator[Number]:
+    """Expressions without one floor division, whose sign is at most that of `value`.
+
+    For q = a // b with b > 0: a - b + 1 <= q * b <= a.
+    """
+    for atom in _atoms_of(value):
+        if atom.sign != "//" or known.bounds_of(atom.parts[1])[0] < 1:
+            continue
+        c = value.terms.get((atom,))
+        if c is None or any(atom in m for m in value.terms if m != (atom,)):
+            continue
+        above, below = atom.parts
+        others = multiply(subtract(value, multiply(symbol(atom), c)), below)
+        least = add(subtract(above, below), 1) if c > 0 else above
+        yield add(others, multiply(least, c))
+
+
+def _cases(known: Knowledge, value: Expr) -> Iterator[tuple[list[Number], bool]]:
+    """Expressions with the arguments of a minimum or maximum in its place.
+
+    With them: whether all must hold, or one is enough.
+    """
+    for atom in _atoms_of(value):
+        if atom.sign == "//":
+            continue
+        sign = _sign_of_cofactor(known, value, atom)
+        cases = [rebuild(value, _replaced(atom, part)) for part in atom.parts]
+        yield cases, not sign or (sign > 0) == (atom.sign == "min")
+
+
+def _replaced(atom: Atom, part: Number) -> Callable[[Factor], Number]:
+    return lambda factor: part if factor == atom else symbol(factor)
+
+
+def _sign_of_cofactor(known: Knowledge, value: Expr, atom: Atom) -> int:
+    """Whether the value grows with an atom, falls with it, or 0 if it is not known."""
+    signs = set()
+    for monomial, c in value.terms.items():
+        if atom in monomial:
+            rest = list(monomial)
+            rest.remove(atom)
+            if atom in rest:
+                return 0
+            low, _ = known.bounds_of_product(tuple(rest))
+            if low < 0:
+                return 0
+            signs.add(1 if c > 0 else -1)
+    return signs.pop() if len(signs) == 1 else 0
+
+
+# ---- intervals ----
+
+
+def _plus(a: float, b: float) -> float:
+    return a + b
+
+
+def _times(first: Bounds, second: Bounds) -> Bounds:
+    (a, b), (c, d) = first, second
+    if a >= 0 and c >= 0:
+        return _product(a, c), _product(b, d)
+    products = [_product(x, y) for x in first for y in second]
+    return min(products), max(products)
+
+
+def _product(a: float, b: float) -> float:
+    """A product in which zero times infinity is zero."""
+    if not a or not b:
+        return 0
+    if a in (inf, -inf) or b in (inf, -inf):
+        return inf if (a > 0) == (b > 0) else -inf
+    return a * b
+
+
+def _quotient(above: Bounds, below: Bounds) -> Bounds:
+    low, high = below
+    if high <= -1:
+        above, low, high = (-above[1], -above[0]), -high, -low
+    if low < 1:
+        return _quotient_of_unknown_sign(above)
+    return (
+        min(_floor(above[0], low), _floor(above[0], high)),
+        max(_floor(above[1], low), _floor(above[1], high)),
+    )
+
+
+def _quotient_of_unknown_sign(above: Bounds) -> Bounds:
+    """Of a divisor that may be on both sides of zero."""
+    most = max(abs(above[0]), abs(above[1]))
+    return -most, most
+
+
+def _floor(a: float, b: float) -> float:
+    if a in (inf, -inf):
+        return a
+    if b == inf:
+        return -1 if a < 0 else 0
+    return a // b
+
+
+# ---- single names ----
+
+
+def _single(value: Expr) -> str | None:
+    """The name of ``c * name + number``."""
+    names = [m for m in value.terms if m]
+    if len(names) == 1 and len(names[0]) == 1 and isinstance(names[0][0], str):
+        return names[0][0]
+    return None
+
+
+def _solved(value: Expr) -> tuple[str, Number] | None:
+    """A name and what it equals where an expression is zero.
+
+    Names with numbers come last in the alphabet of those that are replaced, so that
+    sizes without a name of their own go first.
+    """
+    alone = [
+        m[0]
+        for m, c in value.terms.items()
+        if len(m) == 1 and isinstance(m[0], str) and abs(c) == 1
+    ]
+    for name in sorted(alone, key=_replaceable):
+        c = value.terms[(name,)]
+        rest = subtract(value, multiply(symbol(name), c))
+        if name not in names_of(rest):
+            return name, multiply(rest, -c)
+    return None
+
+
+def _replaceable(name: str) -> tuple[bool, str]:
+    return not name[1:].isdecimal(), name
+
+
+def _never_zero(value: Expr) -> bool:
+    """Whether the coefficients have a divisor that the number lacks."""
+    number = value.terms.get((), 0)
+    common = gcd(*(c for m, c in value.terms.items() if m))
+    return bool(number % common)

@@ -1,0 +1,570 @@
+"""The sizes of one capture: their names and bounds, facts about them, and guards."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import threading
+import weakref
+from collections.abc import Iterable, Mapping
+from math import inf
+from typing import Any
+
+from customop.errors import (
+    ArgumentError,
+    DataDependentError,
+    ShapeError,
+    SizeError,
+    caller_place,
+    quoted,
+    shown,
+)
+from customop.frozen import Frozen
+from customop.shapes.conditions import (
+    Calculation,
+    Compared,
+    Condition,
+    Side,
+    names_in_side,
+    side_value,
+)
+from customop.shapes.expressions import (
+    Expr,
+    Number,
+    solve_for_name,
+    substitute,
+    symbol,
+)
+from customop.shapes.proofs import Knowledge
+from customop.shapes.symbolic import SymBool, as_side, make_float, make_int
+
+__all__ = ["Guard", "Size", "SizeContext", "active_context", "check", "set_active"]
+
+
+class Size:
+    """A symbol of a capture.
+
+    Attributes
+    ----------
+    name : str
+    kind : str
+        ``"input"``, ``"named"``, or ``"data"`` for a size that depends on the values of
+        arrays.
+    hint : int or None
+        Its value in the call that was captured.
+    sources : list of str
+        Where an input gives it, such as ``x.shape[0]``.
+    origin : str
+        Where it comes from, in words.
+    bounds : tuple
+        The least and the largest value that were given; None without a largest one.
+    """
+
+    __slots__ = ("bounds", "hint", "kind", "name", "origin", "sources")
+
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        hint: int | None,
+        source: str,
+        origin: str,
+        bounds: tuple[int, int | None],
+    ) -> None:
+        self.name: str = name
+        self.kind: str = kind
+        self.hint: int | None = hint
+        self.sources: list[str] = [source] if source else []
+        self.origin: str = origin
+        self.bounds: tuple[int, int | None] = bounds
+
+
+class Guard(Frozen, compare=("condition", "text", "kind")):
+    """A condition that the sizes of a call must meet for a graph to be right.
+
+    Attributes
+    ----------
+    condition : Condition
+    text : str
+        The condition as Python code.
+    place : str
+        File and line of the user's code that asked.
+    kind : str
+        ``"guard"`` for a branch that was taken, ``"check"`` for what `check` says or
+        an operation needs, such as a divisor that is not zero.
+    message : str
+        The message given to `check`.
+    """
+
+    condition: Condition
+    text: str
+    place: str
+    kind: str = "guard"
+    message: str = ""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the sizes in it."""
+        return self.condition.names
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Whether it holds for these sizes."""
+        return self.condition.holds(sizes)
+
+
+class SizeContext:
+    """The sizes of one capture.
+
+    Attributes
+    ----------
+    sizes : dict
+        Name -> Size, in the order in which they were made.
+    guards : list of Guard
+        Conditions on the sizes of inputs, in order.
+    checks : list of Guard
+        Conditions on sizes that depend on data, in order.
+    knowledge : Knowledge
+        Bounds and facts.
+
+    Examples
+    --------
+    >>> from customop.shapes.size_context import SizeContext
+    >>> context = SizeContext()
+    >>> n = context.input_size(4, "x.shape[0]")
+    >>> m = context.new_dynamic_size(min=1, max=10)
+    >>> bool(n > 2), m <= 10, n * m
+    (True, True, s0*u0)
+    >>> [guard.text for guard in context.guards]
+    ['s0 > 2']
+    """
+
+    def __init__(self) -> None:
+        self.sizes: dict[str, Size] = {}
+        self.guards: list[Guard] = []
+        self.checks: list[Guard] = []
+        self.knowledge: Knowledge = Knowledge()
+        # Name -> a value for the order of strides: as in the call, and at least 2.
+        self.typical: dict[str, int] = {}
+        self._decided: dict[Condition, bool] = {}
+        self._numbers = {"s": 0, "u": 0}
+
+    # ---- new sizes ----
+
+    def input_size(
+        self,
+        hint: int,
+        source: str,
+        name: str | None = None,
+        min: int = 0,  # noqa: A002  # as new_dynamic_size has it
+        max: int | None = None,  # noqa: A002
+    ) -> Any:
+        """Make the size of an input.
+
+        Parameters
+        ----------
+        hint : int
+            Its value in the call that is captured.
+        source : str
+            Its text in messages and generated code, such as ``x.shape[0]``.
+        name : str, optional
+            The user's name for it. The same name is the same size.
+        min, max : int, optional
+            Bounds.
+
+        Returns
+        -------
+        SymInt
+
+        Raises
+        ------
+        ShapeError
+            If a name already has another value.
+        ArgumentError
+            If a name cannot be used, or the bounds are wrong.
+        """
+        _check_bounds("input_size", min, max)
+        if name is None:
+            return self._new(self._next("s"), "input", hint, source, source, min, max)
+        before = self.sizes.get(name)
+        if before is None:
+            _check_name(name)
+            return self._new(name, "named", hint, source, source, min, max)
+        if before.hint != hint:
+            raise ShapeError(
+                f"the size '{name}' is {before.hint} in {before.sources[0]} and {hint}"
+                f" in {source}",
+                do="give sizes that may differ different names",
+            )
+        before.sources.append(source)
+        self.knowledge.set_bounds(name, min, inf if max is None else max)
+        return make_int(self, symbol(name), hint)
+
+    def new_dynamic_size(
+        self,
+        min: int = 0,  # noqa: A002  # the names that torch.library has
+        max: int | None = None,  # noqa: A002
+        origin: str = "",
+    ) -> Any:
+        """Make a size that depends on the values of arrays.
+
+        Parameters
+        ----------
+        min : int
+            The least value that it can have.
+        max : int, optional
+            The largest value that it can have.
+        origin : str, optional
+            Where it comes from, for messages.
+
+        Returns
+        -------
+        SymInt
+
+        Raises
+        ------
+        ArgumentError
+            If `min` is negative, `max` is less than `min`, or one is not an int.
+        """
+        _check_bounds("new_dynamic_size", min, max)
+        _check_bounds("new_dynamic_size", min, max)
+        return self._new(self._next("u"), "data", None, "", origin, min, max)
+
+    def _next(self, letter: str) -> str:
+        number = self._numbers[letter]
+        self._numbers[letter] = number + 1
+        return f"{letter}{number}"
+
+    def _new(
+        self,
+        name: str,
+        kind: str,
+        hint: int | None,
+        source: str,
+        origin: str,
+        low: int,
+        high: int | None,
+    ) -> Any:
+        self.sizes[name] = Size(name, kind, hint, source, origin, (low, high))
+        self.knowledge.set_bounds(name, low, inf if high is None else high)
+        self.typical[name] = 2 if hint is None or hint < 2 else hint
+        return make_int(self, symbol(name), hint)
+
+    # ---- values ----
+
+    def wrap(self, value: Number) -> Any:
+        """An expression of these sizes as a `SymInt`; an int as it is."""
+        return make_int(self, value, self.hint_of(value))
+
+    def hint_of(self, side: Side) -> Any:
+        """The value that an expression had in the call; None if it depends on data."""
+        names = names_in_side(side)
+        hints = {name: self.sizes[name].hint for name in names}
+        if None in hints.values():
+            return None
+        return side_value(side, hints)  # type: ignore[arg-type]  # None was excluded
+
+    def extreme(self, sign: str, *values: Any) -> Any:
+        """The minimum or maximum (``"min"`` or ``"max"``) of numbers."""
+        found = values[0]
+        for value in values[1:]:
+            found = self._extreme(sign, found, value)
+        return found
+
+    def _extreme(self, sign: str, first: Any, second: Any) -> Any:
+        a, b = as_side(first), as_side(second)
+        if isinstance(a, int | Expr) and isinstance(b, int | Expr):
+            return self.wrap(self.knowledge.extreme(sign, a, b))
+        assert a is not None
+        assert b is not None
+        return make_float(self, Calculation(f"{sign}imum", (a, b)))
+
+    def number(self, value: Any) -> Any:
+        """The value of a symbolic number, which becomes a guard.
+
+        Raises
+        ------
+        DataDependentError, SizeError
+            As `decide` does.
+        """
+        self.decide(Compared(value.side, "==", value.hint))
+        return value.hint
+
+    # ---- real sizes ----
+
+    def solve(self, pairs: Iterable[tuple[Any, int]]) -> dict[str, int]:
+        """Values of names, from sizes and the numbers that they turned out to be."""
+        found: dict[str, int] = {}
+        waiting = [(as_side(size), number) for size, number in pairs]
+        while True:
+            before = len(found)
+            for size, number in waiting:
+                rest = substitute(size, found)  # type: ignore[arg-type]  # of a size
+                solved = solve_for_name(rest, number)
+                if solved is not None:
+                    found[solved[0]] = solved[1]
+            if len(found) == before:
+                return found
+
+    def with_values(self, size: Any, values: Mapping[str, int]) -> Any:
+        """A size with numbers in the place of names."""
+        return self.wrap(substitute(as_side(size), values))  # type: ignore[arg-type]  # of a size
+
+    def fault_of(self, values: Mapping[str, int]) -> str:
+        """Which value is outside of its bounds, or which check it fails; or nothing."""
+        for name, value in values.items():
+            low, high = self.sizes[name].bounds
+            if value < low:
+                return f"a size {value}, and the fake kernel says at least {low}"
+            if high is not None and value > high:
+                return f"a size {value}, and the fake kernel says at most {high}"
+        for guard in self.checks:
+            if guard.names <= values.keys() and not guard.holds(values):
+                numbers = " and ".join(
+                    f"{n} = {values[n]}" for n in sorted(guard.names)
+                )
+                return f"{numbers}, and the fake kernel says {guard.text}"
+        return ""
+
+    # ---- questions ----
+
+    def known(self, condition: Condition) -> bool | None:
+        """Whether a condition always holds, never holds, or None; never a guard."""
+        found = self._decided.get(condition)
+        return condition.known(self.knowledge) if found is None else found
+
+    def decide(self, condition: Condition) -> bool:
+        """Whether a condition holds; a guard records what was assumed.
+
+        Raises
+        ------
+        DataDependentError
+            If it depends on data.
+        SizeError
+            If it has only sizes to which the user gave names.
+        """
+        found = self.known(condition)
+        if found is not None:
+            return found
+        self._check_decidable(condition)
+        hints = {name: self.sizes[name].hint for name in condition.names}
+        found = condition.holds(hints)  # type: ignore[arg-type]  # no data: all have hints
+        self._record(condition if found else condition.opposite, "guard")
+        self._decided[condition] = found
+        return found
+
+    def _check_decidable(self, condition: Condition) -> None:
+        kinds = {self.sizes[name].kind for name in condition.names}
+        if "data" in kinds:
+            raise self._depends_on_data(condition)
+        if kinds == {"named"}:
+            raise self._loses_name(condition)
+
+    def _depends_on_data(self, condition: Condition) -> DataDependentError:
+        names = [n for n in sorted(condition.names) if self.sizes[n].kind == "data"]
+        return DataDependentError(
+            f"{_asked(condition)} is needed, which depends on the values of arrays",
+            f"at {caller_place()}",
+            *[self._described(name) for name in names],
+            do=_REMEDY_FOR_DATA.format(_as_check(condition)),
+        )
+
+    def _loses_name(self, condition: Condition) -> SizeError:
+        names = sorted(condition.names)
+        return SizeError(
+            f"{_asked(condition)} is needed, so the graph would not be for every"
+            f" {' and '.join(names)}",
+            f"at {caller_place()}",
+            *[self._described(name) for name in names],
+            do=_REMEDY_FOR_NAME.format(_as_check(condition), quoted(names)),
+        )
+
+    def _described(self, name: str) -> str:
+        size = self.sizes[name]
+        low, high = self.knowledge.bounds[name]
+        most = "" if high == inf else f", at most {high}"
+        where = f" of {size.origin}" if size.origin else ""
+        now = "" if size.hint is None else f", now {size.hint}"
+        return f"{name}: the size{where}, at least {low}{most}{now}"
+
+    # ---- facts ----
+
+    def _record(self, condition: Condition, kind: str, message: str = "") -> None:
+        guard = Guard(condition, str(condition), caller_place(), kind, message)
+        has_data = any(self.sizes[n].kind == "data" for n in condition.names)
+        listed = self.checks if has_data else self.guards
+        if guard not in listed:
+            listed.append(guard)
+        condition.learn(self.knowledge)
+        self._decided.clear()
+        self._decided[condition] = True
+        self._decided[condition.opposite] = False
+
+    def require(self, condition: Condition, message: str = "") -> None:
+        """Note that a condition holds: it is known from now on, and the graph checks it.
+
+        Raises
+        ------
+        ShapeError
+            If it does not hold in this call.
+        """
+        if self.known(condition):
+            return
+        if self.known(condition) is False or self._fails(condition):
+            raise ShapeError(
+                message or f"check({condition}) fails{self._values(condition)}",
+                f"at {caller_place()}",
+                do="pass arrays of other sizes, or change the check",
+            )
+        self._record(condition, "check", message)
+
+    def _fails(self, condition: Condition) -> bool:
+        hints = {name: self.sizes[name].hint for name in condition.names}
+        return None not in hints.values() and not condition.holds(hints)  # type: ignore[arg-type]
+
+    def _values(self, condition: Condition) -> str:
+        pairs = [(n, self.sizes[n].hint) for n in sorted(condition.names)]
+        return "".join(f": {n} is {h}" for n, h in pairs[:1] if h is not None)
+
+    def assume_nonzero(self, divisor: Any) -> None:
+        """Note that a divisor is not zero; the graph checks it.
+
+        Raises
+        ------
+        ZeroDivisionError
+            If it is zero.
+        """
+        side = as_side(divisor)
+        if not isinstance(side, Expr):
+            if not side and not isinstance(side, Calculation):
+                raise ZeroDivisionError("division by zero")
+            return
+        if divisor.hint == 0:
+            raise ZeroDivisionError(f"division by zero: {divisor} is 0")
+        condition = Compared(side, "!=", 0)
+        if not self.known(condition):
+            self._record(condition, "check")
+
+
+_REMEDY_FOR_DATA = (
+    "if it is the same for all data, write {} before this line; otherwise avoid the"
+    " question, by np.where or cond"
+)
+_REMEDY_FOR_NAME = (
+    "leave the name out to have a guard, write {} where only such sizes are meant, or"
+    " avoid the question"
+)
+
+
+def _asked(condition: Condition) -> str:
+    return f"whether {condition}"
+
+
+def _as_check(condition: Condition) -> str:
+    return f"co.check({condition})"
+
+
+def _check_bounds(name: str, low: Any, high: Any) -> None:
+    for what, value in (("min", low), ("max", high)):
+        if type(value) is not int and not (what == "max" and value is None):
+            raise ArgumentError(
+                f"{name}: {what}={shown(value)} is not an int", do=f"write {what}=1"
+            )
+    if low < 0:
+        raise ShapeError(
+            f"{name}: min={low} is negative", do="leave it out: a size is at least 0"
+        )
+    if high is not None and high < low:
+        raise ShapeError(
+            f"{name}: max={high} is less than min={low}", do="give max >= min"
+        )
+
+
+_OWN_NAME = re.compile(r"[su]\d+")
+
+
+def _check_name(name: Any) -> None:
+    """Raise unless a text can be the name of a size."""
+    is_name = isinstance(name, str) and name.isidentifier()
+    if not is_name or keyword.iskeyword(name):
+        raise ArgumentError(
+            f"{shown(name)} is not a name for a size", do='write a name such as "batch"'
+        )
+    if _OWN_NAME.fullmatch(name):
+        raise ArgumentError(
+            f"'{name}' is like the names of sizes without a name",
+            do='write another name, such as "batch"',
+        )
+
+
+# ---- the context of code that runs now ----
+
+
+class _Active(threading.local):
+    """The context of this thread, and that of calls outside of any capture."""
+
+    context: SizeContext | None = None
+    plain: weakref.ref[SizeContext] | None = None
+
+
+_active = _Active()
+
+
+def set_active(context: SizeContext | None) -> SizeContext | None:
+    """Set the context of new sizes in this thread, and return the one before."""
+    before = _active.context
+    _active.context = context
+    return before
+
+
+def active_context() -> SizeContext:
+    """The context of new sizes.
+
+    Outside of a capture it is one for all sizes of the thread that are still in use, so
+    that their names differ.
+    """
+    if _active.context is not None:
+        return _active.context
+    found = None if _active.plain is None else _active.plain()
+    if found is None:
+        found = SizeContext()
+        _active.plain = weakref.ref(found)
+    return found
+
+
+def check(condition: Any, message: str | None = None) -> None:
+    """Require a condition on sizes.
+
+    Parameters
+    ----------
+    condition : bool or SymBool
+        Such as ``x.shape[0] > 0``.
+    message : str, optional
+        For the error.
+
+    Raises
+    ------
+    ShapeError
+        If it does not hold.
+
+    Notes
+    -----
+    Of symbolic sizes the condition is known from then on, so that questions about them
+    can be answered. A captured graph checks it when it is called.
+
+    Examples
+    --------
+    >>> import numpy as np, customop as co
+    >>> x = co.FakeMode().from_array(np.zeros(5), sizes=("n",))
+    >>> n = x.shape[0]
+    >>> co.check(n >= 2)
+    >>> n == 0, n + 1 > 2
+    (False, True)
+    """
+    if isinstance(condition, SymBool):
+        condition.context.require(condition.condition, message or "")
+    elif not condition:
+        raise ShapeError(
+            message or "check: the condition is False",
+            f"at {caller_place()}",
+            do="pass arrays of other sizes, or change the check",
+        )

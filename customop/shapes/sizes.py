@@ -1,0 +1,215 @@
+"""Questions about sizes that never become guards, and arithmetic with them.
+
+Sizes are ints or `SymInt`. Fake kernels that use these functions work on both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from customop.errors import ShapeError
+from customop.shapes.expressions import value_of
+from customop.shapes.symbolic import SymFloat, SymInt, context_of
+
+__all__ = [
+    "broadcast_sizes",
+    "is_known",
+    "is_size",
+    "is_symbolic",
+    "number_class",
+    "product",
+    "same_shape",
+    "same_size",
+    "sym_max",
+    "sym_min",
+    "typical",
+]
+
+
+def is_size(value: Any) -> bool:
+    """Whether a value is a `SymInt`."""
+    return type(value) is SymInt
+
+
+def number_class(value: Any) -> type:
+    """The class of a Python number: int for a `SymInt`, float for a `SymFloat`."""
+    cls = type(value)
+    return int if cls is SymInt else float if cls is SymFloat else cls
+
+
+def typical(size: Any) -> int:
+    """A number in the place of a size, at least 2 for each name in it.
+
+    Sort strides by it: that of a dense array is larger for an axis that is slower.
+    """
+    if type(size) is not SymInt:
+        return int(size)
+    return value_of(size.expr, size.context.typical)
+
+
+def is_symbolic(shape: Iterable[Any]) -> bool:
+    """Whether one of several sizes is a `SymInt`.
+
+    Examples
+    --------
+    >>> from customop import sizes
+    >>> sizes.is_symbolic((2, 3))
+    False
+    """
+    for size in shape:  # noqa: SIM110  # any() takes twice as long
+        if type(size) is SymInt:
+            return True
+    return False
+
+
+def is_known(size: Any, value: Any) -> bool:
+    """Whether a size certainly has a value; False where it only may.
+
+    Examples
+    --------
+    >>> from customop import sizes
+    >>> sizes.is_known(1, 1), sizes.is_known(2, 1)
+    (True, False)
+    """
+    if type(size) is int and type(value) is int:
+        return size == value
+    return size is value or (size == value) is True
+
+
+def same_size(a: Any, b: Any) -> bool:
+    """Whether two sizes are certainly the same.
+
+    Examples
+    --------
+    >>> from customop import sizes
+    >>> sizes.same_size(3, 3)
+    True
+    """
+    return is_known(a, b)
+
+
+def same_shape(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    """Whether two shapes are certainly the same.
+
+    Examples
+    --------
+    >>> from customop import sizes
+    >>> sizes.same_shape((2, 3), (2, 3))
+    True
+    """
+    return len(first) == len(second) and all(map(is_known, first, second))
+
+
+def product(sizes: Iterable[Any]) -> Any:
+    """The product of sizes; 1 of none.
+
+    Examples
+    --------
+    >>> from customop import sizes
+    >>> sizes.product((2, 3))
+    6
+    """
+    found: Any = 1
+    for size in sizes:
+        found = found * size
+    return found
+
+
+def sym_min(*sizes: Any) -> Any:
+    """The least of several sizes, without a guard.
+
+    Examples
+    --------
+    >>> from customop import sizes
+    >>> sizes.sym_min(2, 3)
+    2
+    """
+    context = context_of(*sizes)
+    return min(sizes) if context is None else context.extreme("min", *sizes)
+
+
+def sym_max(*sizes: Any) -> Any:
+    """The largest of several sizes, without a guard.
+
+    Examples
+    --------
+    >>> from customop import sizes
+    >>> sizes.sym_max(2, 3)
+    3
+    """
+    context = context_of(*sizes)
+    return max(sizes) if context is None else context.extreme("max", *sizes)
+
+
+def broadcast_sizes(*shapes: Sequence[Any]) -> tuple[Any, ...]:
+    """The shape that NumPy broadcasts shapes to.
+
+    Sizes that are the same, or known to be 1, need no guard. Otherwise a guard says which
+    of them were equal or 1.
+
+    Raises
+    ------
+    ShapeError
+        If they do not fit together.
+    DataDependentError, SizeError
+        If it cannot be known whether they do.
+
+    Examples
+    --------
+    >>> from customop import sizes
+    >>> sizes.broadcast_sizes((2, 1), (3,))
+    (2, 3)
+    """
+    if not shapes:
+        return ()
+    ndim = max(map(len, shapes))
+    found = list(next(shape for shape in shapes if len(shape) == ndim))
+    for shape in shapes:
+        start = len(found) - len(shape)
+        for i, size in enumerate(shape, start):
+            other = found[i]
+            if size is not other:
+                joint = _joint_size(other, size)
+                if joint is None:
+                    raise _unfit(shapes)
+                found[i] = joint
+    return tuple(found)
+
+
+def _joint_size(a: Any, b: Any) -> Any:
+    """The size of an axis that two sizes broadcast to, or None if they do not."""
+    if type(a) is int and type(b) is int:
+        return a if b in (a, 1) else b if a == 1 else None
+    if is_known(a, b) or is_known(b, 1):
+        return a if type(b) is SymInt or is_known(b, 1) else b
+    if is_known(a, 1):
+        return b
+    return _decided_size(a, b)
+
+
+def _decided_size(a: Any, b: Any) -> Any:
+    """As `_joint_size` of sizes of which nothing is certain: with a guard."""
+    first, second = _hint(a), _hint(b)
+    if first is None or second is None or first == second:
+        if a == b:  # a guard, or an error
+            return b if type(b) is int else a
+        return None
+    for one, hint, other in ((a, first, b), (b, second, a)):
+        if hint == 1 and one == 1:
+            return other
+    # Only a guard that they differ makes the error that follows right.
+    return None if a != b else a
+
+
+def _hint(size: Any) -> int | None:
+    found: int | None = size.hint if type(size) is SymInt else size
+    return found
+
+
+def _unfit(shapes: Sequence[Sequence[Any]]) -> ShapeError:
+    texts = " and ".join(str(tuple(shape)) for shape in shapes)
+    return ShapeError(
+        f"the shapes {texts} cannot be broadcast together",
+        do="pass arrays whose sizes are equal or 1 along each axis",
+    )

@@ -1,0 +1,23 @@
+"""The base of symbolic numbers, which takes no time to import."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Symbolic", "array_ufuncs"]
+
+
+class Symbolic:
+    """A number that is made of symbolic sizes: the base of `SymInt` and its kin."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> Any:
+        """The number that it is in this call, which becomes a guard."""
+        raise NotImplementedError
+
+
+# The function, if it is set, that a ufunc of a symbolic number and an array calls.
+array_ufuncs: list[Callable[..., Any]] = []

@@ -1,0 +1,71 @@
+"""Symbolic sizes: arithmetic, questions, and fake arrays that have them."""
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop.shapes.size_context import SizeContext
+
+
+def test_arithmetic_has_one_form() -> None:
+    """Equal expressions are the same expression, and constants are ints."""
+    n = SizeContext().input_size(4, "x.shape[0]")
+    assert str((6 * n + 5) // 3) == "2*s0 + 1"
+    assert (n + 1) - n == 1
+    assert type((n + 1) - n) is int
+    assert str(n % 2) == "s0 % 2"
+    assert (n - n % 3) % 3 == 0
+
+
+def test_a_question_about_an_input_is_a_guard() -> None:
+    """It is answered by the size of the call, and recorded once with its line."""
+    context = SizeContext()
+    n = context.input_size(4, "x.shape[0]")
+    for _ in range(2):
+        assert n > 2
+    (guard,) = context.guards
+    assert (guard.text, guard.holds({"s0": 3}), guard.holds({"s0": 2})) == (
+        "s0 > 2",
+        True,
+        False,
+    )
+    assert __file__ in guard.place
+
+
+def test_a_question_about_data_is_an_error() -> None:
+    """Until a check has said the answer."""
+    n = SizeContext().new_dynamic_size(max=9)
+    with pytest.raises(co.DataDependentError, match=r"whether u0 == 3 is needed"):
+        bool(n == 3)
+    assert n < 10
+    co.check(n > 3)
+    assert n != 3
+
+
+def test_a_named_size_stays_symbolic() -> None:
+    """At any value, also 0, 1 and that of another size."""
+    x = co.FakeMode().from_array(np.zeros((1, 3)), sizes=("batch", 3))
+    y = x * 2.0 + np.ones(3)
+    assert repr(y) == "FakeArray(f64[batch, 3], device='cpu')"
+    with pytest.raises(co.SizeError, match="whether batch == 1 is needed"):
+        bool(x.shape[0] == 1)
+
+
+def test_a_fake_kernel_asks_for_sizes() -> None:
+    """Real results are compared with their bounds."""
+
+    @co.custom_op("symtest::positive", mutates_args=())
+    def positive(x: np.ndarray) -> np.ndarray:
+        return x[x > 0]
+
+    @positive.register_fake
+    def _(x: co.FakeArray) -> co.FakeArray:
+        return co.fake_like(x, shape=(co.get_ctx().new_dynamic_size(max=2),))
+
+    with pytest.raises(co.ContractError, match="a size 3, and the fake kernel says"):
+        positive(np.ones(3))
+    assert positive(np.array([1.0, -1.0, 2.0])).shape == (2,)
+    out = positive(co.FakeArray((5,)))
+    assert str(out.shape[0]).startswith("u")
+    with pytest.raises(co.RegistrationError, match="outside of a fake kernel"):
+        co.get_ctx()
