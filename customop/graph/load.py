@@ -13,6 +13,7 @@ from customop.arrays.pytree import Structure, flatten
 from customop.core.registry import find_operator
 from customop.core.table import RuleTable
 from customop.errors import (
+    ArgumentError,
     CustomOpError,
     GraphFileError,
     MissingRuleError,
@@ -24,8 +25,8 @@ from customop.graph.files.classes import read_class
 from customop.graph.files.dtypes import read_dtype
 from customop.graph.files.fields import (
     as_entries,
-    as_integer,
     as_list,
+    as_object,
     as_text,
     entry_of,
 )
@@ -74,6 +75,8 @@ def load_graph(
 
     Raises
     ------
+    ArgumentError
+        If `source` is neither a path nor a file, or `limit` is not a number.
     GraphFileError
         If the file is not a graph, is damaged, or names an operator or class that is not
         known here or has changed since; the message names it.
@@ -88,11 +91,23 @@ def load_graph(
     >>> co.load_graph(file)(np.zeros(2))
     array([1., 1.])
     """
-    limit = as_integer(limit, "limit", 2**63)
-    with reading(source, limit) as archive:
-        document = _read_json(archive, limit)
-        outside = _find_weights(document, source, weights)
-        return _Loader(document, archive, outside).load()
+    if type(limit) is not int or limit < 0:
+        raise ArgumentError(
+            f"load_graph: limit={shown(limit)} is not a number of bytes",
+            do="pass a whole number, such as limit=2**30",
+        )
+    try:
+        with reading(source, limit) as archive:
+            document = _read_json(archive, limit)
+            outside = _find_weights(document, source, weights)
+            return _Loader(document, archive, outside).load()
+    except GraphFileError as error:
+        if isinstance(source, str | os.PathLike):
+            error.where += (f"in the file {shown(os.fspath(source))}",)
+        error.do = (
+            error.do or "the file is damaged or was changed: save the graph again"
+        )
+        raise
 
 
 # ---- the document ----
@@ -273,20 +288,17 @@ class _Loader:
             written, "a graph", "name place inputs outputs constants nodes"
         )
         graph = Graph()
-        for name, number in as_entries(
-            entry["constants"], "the constants", "", " ".join(entry["constants"])
-        ).items():
-            graph.constants[_identifier(name)] = entry_of(
-                self._constants, number, "constant"
-            )
+        for name, number in as_object(entry["constants"], "the constants").items():
+            found = entry_of(self._constants, number, "constant")
+            graph.constants[_identifier(name)] = found
         self._values.nodes = []
         for node in as_list(entry["nodes"], "the nodes"):
             self._values.nodes.append(self._node(graph, node))
         specs = self._structure(entry["inputs"]), self._structure(entry["outputs"])
         name = as_text(entry["name"], "the name of a graph")
-        found = GraphModule(graph, *specs, name=name, place=self._place(entry))
-        self._check_graph(found)
-        return found
+        made = GraphModule(graph, *specs, name=name, place=self._place(entry))
+        self._check_graph(made)
+        return made
 
     def _place(self, entry: Mapping[str, Any]) -> str:
         found: str = entry_of(self._places, entry["place"], "place")
@@ -325,8 +337,7 @@ class _Loader:
         )
         op, name = entry["op"], _identifier(entry["name"])
         args = tuple(self._values.items(entry.get("args", []), "the arguments", 0))
-        given = entry.get("kwargs", {})
-        named = as_entries(given, "the keywords", "", " ".join(given))
+        named = as_object(entry.get("kwargs", {}), "the keywords")
         kwargs = {k: self._values(v) for k, v in named.items()}
         target = self._target(op, name, args, entry)
         if op == CALL:
@@ -351,9 +362,9 @@ class _Loader:
             return None
         if form == OUTPUT and len(args) == 1 and type(args[0]) is list:
             return None
-        raise GraphFileError(
-            f"{shown(form)} is not a kind of node with {len(args)} arguments"
-        )
+        if form not in (PLACEHOLDER, CONSTANT, ITEM, OUTPUT):
+            raise GraphFileError(f"{shown(form)} is not a kind of node")
+        raise GraphFileError(f"the node '{name}' has the arguments {shown(args)}")
 
     def _with_facts(self, node: Node, entry: Mapping[str, Any]) -> Node:
         val = entry.get("value")
@@ -364,9 +375,8 @@ class _Loader:
         place = self._place(entry) if "place" in entry else None
         node.note(val, place)
         if "meta" in entry:
-            facts = entry["meta"]
-            named = as_entries(facts, "the facts of a node", "", " ".join(facts))
-            node.meta.update({k: self._values(v) for k, v in named.items()})
+            facts = as_object(entry["meta"], "the facts of a node")
+            node.meta.update({k: self._values(v) for k, v in facts.items()})
         return node
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from customop.errors import GraphFileError, shown
 
-__all__ = ["as_entries", "as_integer", "as_list", "as_text", "entry_of"]
+__all__ = ["as_entries", "as_integer", "as_list", "as_object", "as_text", "entry_of"]
 
 
 def as_list(value: Any, what: str, length: int | None = None) -> list[Any]:
@@ -37,10 +37,16 @@ def as_integer(value: Any, what: str, below: int = 2**63, least: int = 0) -> int
     return value
 
 
-def as_entries(value: Any, what: str, needed: str, allowed: str = "") -> dict[str, Any]:
-    """A JSON object with all the entries `needed`, and no others than those `allowed`."""
+def as_object(value: Any, what: str) -> dict[str, Any]:
+    """An object of JSON, with any entries."""
     if not isinstance(value, dict):
         raise GraphFileError(f"{what} is {shown(value)}, must be an object of JSON")
+    return value
+
+
+def as_entries(value: Any, what: str, needed: str, allowed: str = "") -> dict[str, Any]:
+    """An object of JSON with all entries `needed`, and no others than those `allowed`."""
+    as_object(value, what)
     names = needed.split()
     for name in names:
         if name not in value:
@@ -48,7 +54,8 @@ def as_entries(value: Any, what: str, needed: str, allowed: str = "") -> dict[st
     for name in value:
         if name not in names and name not in allowed.split():
             raise GraphFileError(f"{what} has an unknown entry {shown(name)}")
-    return value
+    found: dict[str, Any] = value
+    return found
 
 
 def entry_of(table: Sequence[Any], index: Any, what: str) -> Any:

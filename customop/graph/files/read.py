@@ -129,7 +129,7 @@ def _bytes(read: ValueReader, written: Any, depth: int) -> bytes:
 
 def _default_dict(read: ValueReader, written: Any, depth: int) -> Any:
     name, pairs = as_list(written, "a defaultdict", 2)
-    if name is not None and name not in FACTORIES:
+    if name is not None and as_text(name, "a class") not in FACTORIES:
         raise GraphFileError(f"there is no defaultdict of {shown(name)}")
     return defaultdict(FACTORIES.get(name), read.pairs(pairs, depth))
 

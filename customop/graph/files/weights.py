@@ -111,10 +111,8 @@ class WeightsReader:
         self._header = header
 
     def check_names(self, expected: set[str]) -> None:
-        """Raise unless the file has these arrays and no others."""
-        missing, more = expected - set(self._header), set(self._header) - expected
-        if missing:
-            raise self._error(f"they lack {quoted(sorted(missing)[:8])}")
+        """Raise if the file has arrays of other names, too."""
+        more = set(self._header) - expected
         if more:
             raise self._error(f"the graph has no {quoted(sorted(more)[:8])}")
 
@@ -126,9 +124,11 @@ class WeightsReader:
         Raises
         ------
         GraphFileError
-            If the file has another dtype or shape for the name.
+            If the file has no array of the name, or another dtype or shape.
         """
-        entry = self._header[name]
+        entry = self._header.get(name)
+        if entry is None:
+            raise self._error(f"they lack '{name}'")
         wanted = _name(written_dtype(dtype))
         if entry["dtype"] != wanted or tuple(entry["shape"]) != shape:
             raise self._error(
