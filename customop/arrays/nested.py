@@ -114,7 +114,14 @@ def flat(value: Any) -> list[Any]:
         if nest is None:
             return [value]
         value = nest.items(value)
-    return [leaf for item in value for leaf in flat(item)]
+    found = []
+    for item in value:
+        cls = type(item)
+        if cls is list or cls is tuple or cls in nests:
+            found += flat(item)
+        else:
+            found.append(item)
+    return found
 
 
 def map_nested(value: Any, fn: Callable[[Any], Any]) -> Any:

@@ -93,8 +93,17 @@ def both(done: Done, rest: Done) -> Done:
 
 
 def clock(patience: float) -> Watcher:
-    """A watcher that gives each sample so much time, for a child."""
-    return lambda sample: start_clock(patience)
+    """A watcher that gives each sample so much time, or 2 % less, for a child."""
+    started = float("-inf")
+
+    def restart(sample: Callable[[], Sample]) -> None:
+        nonlocal started
+        now = perf_counter()
+        if now - started > 0.02 * patience:  # to ask the system takes 3 us
+            started = now
+            start_clock(patience)
+
+    return restart
 
 
 def telling(send: Send, patience: float) -> Watcher:
@@ -152,9 +161,14 @@ def run_checks(
         send_done(send, Done(reported(*found), 0.0), is_last=False)
         return at_smallest(*found)
 
+    _program[:] = [program_state()]
     with watched(clock(patience)):
         for check in checks:
             send_done(send, done_of(check, session, report), is_last=True)
+
+
+# The state of the program as this process, a child, began.
+_program: list[dict[str, Any]] = []
 
 
 # ---- a session for another process ----
@@ -225,21 +239,25 @@ def serve(
     outline: Outline,
     names: Sequence[tuple[str, bool]],
     patience: float,
-    program: dict[str, Any],
 ) -> None:
-    """Run checks in a child that was kept, as long as they find nothing."""
-    if program != program_state():  # something has run here that changes it
+    """Run checks in a child that was kept, as long as they find nothing.
+
+    All outcomes are sent at once, which takes a tenth of the time.
+    """
+    if _program != [program_state()]:  # something has run here that changes it
         return
     start_clock(patience)
     session = outline.session()
+    found: list[Done] = []
     with watched(clock(patience)):
         if not outline.agrees(session):
             return
         for check in _checks_of(names):
             done = done_of(check, session, reported)
             if not isinstance(done.outcome, str):
-                return
-            send(done)
+                break
+            found.append(done)
+    send(found)
 
 
 def check_all(

@@ -33,7 +33,6 @@ from customop.testing.checks.jobs import (
 )
 from customop.testing.checks.kept import may_be_kept
 from customop.testing.checks.session import Session
-from customop.testing.checks.state import program_state
 from customop.testing.checks.warm import warm_up
 from customop.testing.watch import watched
 
@@ -150,12 +149,13 @@ class _Apart:
         self.child, self.world = found
         work = outline_of(self.session), names_of(self.left), self.patience
         try:
-            self.child.ask(serve, *work, program_state())
+            self.child.ask(serve, *work)
         except ChildGoneError:
             self._close()
             return False
         self.is_kept = True
         self.messages = self.child.messages()
+        self.found: list[Done] | None = None
         return True
 
     def _close(self) -> None:
@@ -232,11 +232,12 @@ class _Apart:
 
     def _next_of_kept(self) -> Done | None:
         """The outcome of the next check, if it is not a fault and not a crash."""
-        try:
-            found = next(self.messages, None)
-        except Exception:  # noqa: BLE001  # whatever it is, a new child has it too
-            return None
-        return found if isinstance(found, Done) else None
+        if self.found is None:
+            try:
+                self.found = [*next(self.messages, ())][::-1]
+            except Exception:  # noqa: BLE001  # whatever it is, a new child has it too
+                return None
+        return self.found.pop() if self.found else None
 
     def _crashed(self, check: Check, crash: Crash) -> Done:
         """The outcome of a check that has crashed, which is repeated to see where."""

@@ -12,7 +12,7 @@ import numpy as np
 from customop.arrays.dtypes import is_inexact
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat, map_nested
-from customop.core.kinds import AUTOGRAD, JVP
+from customop.core.rule_kind import RuleKind
 from customop.core.samples import Sample
 from customop.testing.checks.session import Session, floats_of, is_floats, placer
 from customop.testing.fault import Fault
@@ -207,11 +207,15 @@ def _is_smooth(problem: Problem, point: Vector) -> bool:
 # ---- at special values ----
 
 
-def at_special_values(session: Session, sample: Sample) -> Iterator[Sample]:
-    """The sample, and then with special values if the function is smooth near it."""
+def at_special_values(
+    kind: RuleKind, session: Session, sample: Sample
+) -> Iterator[Sample]:
+    """The sample, and then with special values if the function is smooth near it.
+
+    They are for a check of the rule of this kind: without it there is nothing to check.
+    """
     yield sample
-    has_rule = session.op.find_rule(AUTOGRAD) or session.op.find_rule(JVP)
-    if has_rule and _has_derivatives(session, sample):
+    if session.op.find_rule(kind) is not None and _has_derivatives(session, sample):
         yield from specials(session.op, sample, SMOOTH)
 
 

@@ -185,11 +185,17 @@ def _numpy_random() -> Any:
     return state["state"]["key"].tobytes(), state["state"]["pos"], state["gauss"]
 
 
+def _environment() -> Any:
+    """What `os.environ` holds, as it keeps it: to decode that takes 15 us."""
+    kept = [v.copy() for v in vars(os.environ).values() if isinstance(v, dict)]
+    return kept or dict(os.environ)
+
+
 # What a call may leave behind, and how to read it: first what is compared with the time
 # before all calls, as the second call changes it no more.
 _LASTING: dict[str, Callable[[], Any]] = {
     "np.get_printoptions()": np.get_printoptions,
-    "os.environ": lambda: dict(os.environ),
+    "os.environ": _environment,
     "os.getcwd()": os.getcwd,
 }
 _SETTINGS: dict[str, Callable[[], Any]] = {

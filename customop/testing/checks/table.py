@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
+from customop.core.kinds import AUTOGRAD, JVP
 from customop.core.table import RuleTable
 from customop.testing.checks import (
     agreement,
@@ -58,11 +60,15 @@ CHECKS: Final = (
         made_up_values=agreement.special_values,
     ),
     Check("test_vmap", batching.check_vmap),
-    Check("test_jvp", tangents.check_jvp, vary=smooth.at_special_values),
+    Check(
+        "test_jvp",
+        tangents.check_jvp,
+        vary=partial(smooth.at_special_values, JVP),
+    ),
     Check(
         "test_gradients",
         gradients.check_gradients,
-        vary=smooth.at_special_values,
+        vary=partial(smooth.at_special_values, AUTOGRAD),
     ),
     Check(
         "test_layouts",
