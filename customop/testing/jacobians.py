@@ -31,6 +31,7 @@ __all__ = [
     "distance",
     "furthest",
     "pushforward",
+    "same_vector",
     "short",
 ]
 
@@ -94,7 +95,7 @@ class Problem:
 
     def _check_unwritten(self) -> None:
         after = self.inputs.vector(self.inputs.arrays)
-        if not np.array_equal(self.start, after, equal_nan=True):
+        if not same_vector(self.start, after):
             worst = furthest(after, self.start)
             name = self.inputs.name(worst)
             raise Fault(
@@ -162,7 +163,7 @@ def pushforward(problem: Problem) -> Linear:
 
 def _check_kept(problem: Problem, before: Vector, tangents: Sequence[Any]) -> None:
     after = problem.inputs.vector(tangents)
-    if not np.array_equal(before, after, equal_nan=True):
+    if not same_vector(before, after):
         worst = furthest(after, before)
         raise Fault(
             "has a jvp rule that writes into a tangent that it is given",
@@ -239,9 +240,15 @@ def furthest(a: Vector, b: Vector) -> int:
     return int(np.argmax(distance(a, b)))
 
 
+def same_vector(a: Vector, b: Vector) -> bool:
+    """Whether two vectors of equal length are equal, where nan equals nan."""
+    # Saves 3 us where they have the same bits.
+    return a.tobytes() == b.tobytes() or np.array_equal(a, b, equal_nan=True)
+
+
 def agree(a: Vector, b: Vector, options: CheckOptions) -> bool:
     """Whether two vectors are the same within the bounds."""
-    if np.array_equal(a, b):  # saves 25 us
+    if a.tobytes() == b.tobytes():  # saves 25 us
         return True
     return bool(np.allclose(a, b, options.rtol, options.atol, equal_nan=True))
 

@@ -15,6 +15,7 @@ from customop.testing.checks.check import Check
 from customop.testing.checks.elsewhere import samples_elsewhere, search_fault
 from customop.testing.checks.jobs import PATIENCE, clock
 from customop.testing.checks.outcomes import last_before_crash
+from customop.testing.checks.state import note_program
 from customop.testing.inputs.find import base_samples
 from customop.testing.watch import watched
 
@@ -45,6 +46,7 @@ def found_samples(op: Operator[..., Any], check: Check) -> list[Sample]:
 def _search(send: Send, op: Operator[..., Any], patience: float) -> None:
     """Seek inputs in a child: the samples and their patterns, if they can be sent."""
     start_clock(patience)
+    note_program()
     with watched(clock(patience)):
         samples, patterns = base_samples(op), op.plans.patterns
     send((samples,) if travels(samples) else ())

@@ -35,7 +35,13 @@ from customop.testing.differences import (
 )
 from customop.testing.fault import Fault
 from customop.testing.inputs.trials import call_of
-from customop.testing.jacobians import CheckOptions, Problem, adjoint, difference
+from customop.testing.jacobians import (
+    CheckOptions,
+    Problem,
+    adjoint,
+    difference,
+    same_vector,
+)
 from customop.testing.quiet import strict_numbers
 from customop.testing.vectors import Vector
 from customop.testing.watch import about_to_run
@@ -225,7 +231,7 @@ def _check_kept(session: Session, problem: Problem) -> None:
     with suppress(Exception):  # a point that the kernel refuses
         vjp(problem.call, *problem.inputs.split(moved))
     after = pull(cotangent)
-    if not np.array_equal(before, after, equal_nan=True):
+    if not same_vector(before, after):
         raise Fault(
             "has a gradient that another call of the operator changes",
             f"{before.tolist()[:_SHOWN]} before, {after.tolist()[:_SHOWN]} after",

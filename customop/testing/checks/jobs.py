@@ -22,7 +22,7 @@ from customop.testing.checks.check import (
     reported,
 )
 from customop.testing.checks.session import Session, same_bits
-from customop.testing.checks.state import program_state
+from customop.testing.checks.state import is_program_as_noted, note_program
 from customop.testing.checks.table import BY_NAME
 from customop.testing.watch import Watcher, watched
 
@@ -161,14 +161,10 @@ def run_checks(
         send_done(send, Done(reported(*found), 0.0), is_last=False)
         return at_smallest(*found)
 
-    _program[:] = [program_state()]
+    note_program()
     with watched(clock(patience)):
         for check in checks:
             send_done(send, done_of(check, session, report), is_last=True)
-
-
-# The state of the program as this process, a child, began.
-_program: list[dict[str, Any]] = []
 
 
 # ---- a session for another process ----
@@ -244,7 +240,7 @@ def serve(
 
     All outcomes are sent at once, which takes a tenth of the time.
     """
-    if _program != [program_state()]:  # something has run here that changes it
+    if not is_program_as_noted():
         return
     start_clock(patience)
     session = outline.session()

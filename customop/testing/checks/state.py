@@ -17,7 +17,7 @@ from customop.core.dispatch import find_kernel
 from customop.core.operator import Operator
 from customop.errors import innermost
 
-__all__ = ["KernelState", "program_state"]
+__all__ = ["KernelState", "is_program_as_noted", "note_program", "program_state"]
 
 _Restore: TypeAlias = Callable[[], object]
 
@@ -211,3 +211,18 @@ _RANDOM: dict[str, Callable[[], Any]] = {
 def program_state() -> dict[str, Any]:
     """The state of the program that lasts, as it is now."""
     return {name: read() for name, read in _LASTING.items()}
+
+
+# The state of the program as this process, a child, began.
+_first: list[dict[str, Any]] = []
+
+
+def note_program() -> None:
+    """Note the state of the program, as a child begins with its work."""
+    if not _first:
+        _first.append(program_state())
+
+
+def is_program_as_noted() -> bool:
+    """Whether nothing that ran in this child has changed the state of the program."""
+    return _first == [program_state()]

@@ -43,9 +43,9 @@ _CONSTANT = frozenset((int, float, bool, str, complex, type(None)))
 
 
 def plain_copies(sample: Sample) -> tuple[Any, ...] | None:
-    """Copies of the arguments where arrays only need `copy`, and the rest is constant.
+    """Copies of the arguments where these are different arrays, and constants.
 
-    Takes a tenth of the time of `fresh`.
+    Takes a third of the time of `fresh`.
     """
     if sample.kwargs:
         return None
@@ -53,14 +53,12 @@ def plain_copies(sample: Sample) -> tuple[Any, ...] | None:
     first: Any = None
     for value in sample.args:
         if type(value) is np.ndarray:
-            if not value.flags.carray:
-                return None
             if first is not None and any(
                 value is x for x in sample.args[: len(copies)]
             ):
                 return None
             first = value
-            copies.append(value.copy())
+            copies.append(value.copy() if value.flags.carray else copy_array(value))
         elif type(value) in _CONSTANT:
             copies.append(value)
         else:

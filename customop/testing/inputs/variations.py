@@ -284,8 +284,9 @@ def _is_meant(oracle: Oracle, run: Run, varied: Sample, trial: _Variation) -> bo
 
 
 def _dtype_trials(arrays: Sequence[tuple[str, Array]]) -> Iterator[_Variation]:
+    of_kind: dict[tuple[str, str], Array] = {}
     for dtype in _NAMES:
-        yield from _whole_trials(arrays, dtype)
+        yield from _whole_trials(arrays, dtype, of_kind)
     yield from _swapped_trial(arrays, "all arrays")
     if len(arrays) > 1:
         for place, x in arrays:
@@ -297,10 +298,21 @@ def _dtype_trials(arrays: Sequence[tuple[str, Array]]) -> Iterator[_Variation]:
 
 
 def _whole_trials(
-    arrays: Sequence[tuple[str, Array]], dtype: np.dtype[Any]
+    arrays: Sequence[tuple[str, Array]],
+    dtype: np.dtype[Any],
+    of_kind: dict[tuple[str, str], Array],
 ) -> Iterator[_Variation]:
-    """All arrays in a dtype; integers of a byte also with large numbers."""
-    new = {p: _cast(x, dtype) for p, x in arrays if _is_free(x, dtype)}
+    """All arrays in a dtype; integers of a byte also with large numbers.
+
+    `of_kind` keeps the numbers of each array in a form to cast them.
+    """
+    new = {}
+    for place, x in arrays:
+        if _is_free(x, dtype):
+            key = place, dtype.kind
+            if key not in of_kind:
+                of_kind[key] = _of_kind(x, dtype.kind)
+            new[place] = of_kind[key].astype(dtype)
     if not new:
         return
     note = f"{_NAMES[dtype]} in all arrays"
@@ -331,14 +343,19 @@ def _is_free(x: Array, dtype: np.dtype[Any]) -> bool:
 
 
 def _cast(x: Array, dtype: np.dtype[Any]) -> Array:
-    if dtype.kind == "c":
-        return complex_of(x).astype(dtype)
+    return _of_kind(x, dtype.kind).astype(dtype)
+
+
+def _of_kind(x: Array, kind: str) -> Array:
+    """The numbers of an array, to be cast to dtypes of a kind."""
+    if kind == "c":
+        return complex_of(x)
     real = np.real(x)
-    if dtype.kind == "u":
+    if kind == "u":
         real = np.abs(real)
-    if dtype.kind in "iu":  # away from zero: small numbers do not become zero
+    if kind in "iu":  # away from zero: small numbers do not become zero
         real = np.where(real < 0, np.floor(real), np.ceil(real))
-    return real > 0 if dtype.kind == "b" else real.astype(dtype)
+    return real > 0 if kind == "b" else real
 
 
 def complex_of(x: Array) -> Array:
