@@ -112,11 +112,15 @@ __all__ = [
     "custom_op",
     "custom_vjp",
     "define",
+    "eliminate_common_subexpressions",
+    "eliminate_dead_code",
     "enable_grad",
     "eval_shape",
     "fake_like",
     "fallthrough_kernel",
+    "fold_constants",
     "fori_loop",
+    "fuse_nodes",
     "get_ctx",
     "get_kernel",
     "getitem",
@@ -127,6 +131,7 @@ __all__ = [
     "hvp",
     "impl",
     "infer_schema",
+    "inline_graphs",
     "is_view",
     "jacfwd",
     "jacrev",
@@ -156,6 +161,7 @@ __all__ = [
     "register_vmap",
     "scan",
     "sizes",
+    "split_graph",
     "stop_gradient",
     "tree",
     "value_and_grad",
@@ -187,6 +193,10 @@ _LATER: dict[str, str] = {
     "customop.shapes.size_context": "check",
     "customop.shapes.sizes": "sizes",  # the module itself
     "customop.shapes.symbolic": "SymBool SymFloat SymInt",
+    "customop.graph.passes.common": "eliminate_common_subexpressions",
+    "customop.graph.passes.dead": "eliminate_dead_code",
+    "customop.graph.passes.fold": "fold_constants",
+    "customop.graph.passes.partition": "fuse_nodes inline_graphs split_graph",
     "customop.library.by_schema": "define get_kernel impl",
     "customop.library.kernels": "register_array_dispatch register_autocast"
     " register_fake register_kernel",
@@ -227,6 +237,10 @@ if TYPE_CHECKING:
     from customop.graph.load import load_graph
     from customop.graph.module import GraphModule
     from customop.graph.node import Node
+    from customop.graph.passes.common import eliminate_common_subexpressions
+    from customop.graph.passes.dead import eliminate_dead_code
+    from customop.graph.passes.fold import fold_constants
+    from customop.graph.passes.partition import fuse_nodes, inline_graphs, split_graph
     from customop.library.by_schema import define, get_kernel, impl
     from customop.library.kernels import (
         register_array_dispatch,

@@ -9,6 +9,7 @@ from keyword import iskeyword
 from typing import Any, Self
 
 from customop.errors import GraphError, counted, shown
+from customop.graph.memory import OUTSIDE, Memory
 from customop.graph.node import (
     CALL,
     CONSTANT,
@@ -264,6 +265,12 @@ class Graph:
                 count += 1
         return count
 
+    @property
+    def has_effects(self) -> bool:
+        """Whether a run does more than give values: it writes inputs or constants, or draws."""
+        memory = Memory(self)
+        return any(_acts(node, memory) for node in self.nodes if node.op == CALL)
+
     # ---- copies ----
 
     def copy_node(self, node: Node, change: Callable[[Node], Any]) -> Node:
@@ -343,6 +350,13 @@ class Graph:
                 )
                 raise fault(node, what, _REPAIR)
         assert self.output_node is not None
+
+
+def _acts(node: Node, memory: Memory) -> bool:
+    """Whether a call writes memory from outside of the graph, draws or gives nothing."""
+    if node in memory.writes:
+        return OUTSIDE in memory.writes[node] or node.target.sees_seed
+    return node.has_effects
 
 
 _REPAIR = "edit graphs through their methods, in the order in which nodes run"

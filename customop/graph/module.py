@@ -11,10 +11,13 @@ from customop.arrays.pytree import Structure, flatten, unflatten
 from customop.errors import GuardError, counted
 from customop.graph.graph import Graph
 from customop.graph.guards import InputGuard, guards_of
-from customop.graph.node import PLACEHOLDER, Node
+from customop.graph.node import CALL, PLACEHOLDER, Node
 from customop.graph.replay import Replay, compile_graph
 from customop.graph.save import save
 from customop.graph.text import named_constants, readable
+from customop.schema.parameters import Parameter, Return
+from customop.schema.schema import Schema
+from customop.schema.types import ARRAY
 
 __all__ = ["GraphModule"]
 
@@ -65,6 +68,7 @@ class GraphModule:
         self.__name__: str = name
         self.place: str = place
         self._replay: Replay | None = None
+        self._schema: Schema | None = None
         self._count: int = 0
         self._is_flat: bool = False
 
@@ -139,7 +143,7 @@ class GraphModule:
 
     def recompile(self) -> None:
         """Generate the code again, after the graph was edited."""
-        self._replay = None
+        self._replay = self._schema = None
 
     def _compiled(self) -> Replay:
         if self._replay is None:
@@ -223,6 +227,40 @@ class GraphModule:
         array([1., 1.])
         """
         save(self, target, weights)
+
+    # ---- as the target of a call in another graph ----
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return self.__name__
+
+    @property
+    def qualname(self) -> str:
+        """The same, as operators have one."""
+        return self.__name__
+
+    @property
+    def sees_seed(self) -> bool:
+        """Whether an operator in the graph draws random numbers."""
+        return any(n.op == CALL and n.target.sees_seed for n in self.graph.nodes)
+
+    @property
+    def schema(self) -> Schema:
+        """What it takes and gives: an array for each input and leaf of the output."""
+        if self._schema is None:
+            count = len(self.graph.output_node.args[0])
+            parameters = tuple([Parameter(node.name, ARRAY) for node in self.inputs])
+            returns = tuple([Return(ARRAY) for _ in range(count)])
+            self._schema = Schema(parameters, returns, is_tuple=count > 1)
+        return self._schema
+
+    def run(self, *leaves: Any) -> Any:
+        """Run the graph on the leaves of its inputs; several results are a tuple."""
+        out = self._compiled().run([*leaves])
+        if len(out) == 1:
+            return out[0]
+        return tuple(out) if out else None
 
     # ---- copies ----
 

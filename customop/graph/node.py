@@ -41,7 +41,7 @@ class Node:
     name : str
         Unique in its graph, and an identifier.
     target : object
-        The operator of a call; the name of an input, or of a constant in
+        The operator of a call, or a graph module; the name of an input, or of a constant in
         ``graph.constants``; else None.
     args : tuple
         Of a call the values of its positional parameters, in the order of the schema and
@@ -252,13 +252,13 @@ class Node:
         op = self.target
         if op.schema.written or op.sees_seed or not op.schema.returns:
             return True
-        inner = (node for graph in self.subgraphs for node in graph.nodes)
-        return any(node.has_effects and node.op != OUTPUT for node in inner)
+        return any(graph.has_effects for graph in self.subgraphs)
 
     @property
     def subgraphs(self) -> list[Graph]:
-        """The graphs of the graph modules among the arguments of a call."""
-        leaves = [leaf for value in self.values() for leaf in flat(value)]
+        """The graphs that a call runs: its target, or graph modules in its arguments."""
+        values = (self.target, *self._args, *self._kwargs.values())
+        leaves = [leaf for value in values for leaf in flat(value)]
         found = [getattr(v, "graph", None) for v in leaves if type(v) is not Node]
         return [graph for graph in found if isinstance(graph, type(self.graph))]
 

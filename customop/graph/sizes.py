@@ -1,0 +1,43 @@
+"""Symbolic sizes among the arguments and values of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from customop.arrays.kinds import is_array
+from customop.arrays.nested import flat
+from customop.graph.node import Node
+
+__all__ = ["has_sizes", "makes_sizes", "sizes_in"]
+
+
+def sizes_in(values: Iterable[Any]) -> frozenset[str]:
+    """Names of the symbolic sizes in nested values and in the shapes of arrays."""
+    found: frozenset[str] = frozenset()
+    for value in values:
+        for leaf in flat(value):
+            if is_array(leaf):
+                found = found.union(*map(_names, leaf.shape))
+            else:
+                found |= _names(leaf)
+    return found
+
+
+def _names(value: Any) -> frozenset[str]:
+    expression = getattr(value, "expr", None)
+    return getattr(expression, "names", frozenset())
+
+
+def has_sizes(values: Iterable[Any]) -> bool:
+    """Whether there are symbolic sizes in nested values."""
+    return bool(sizes_in(values))
+
+
+def makes_sizes(node: Node) -> frozenset[str]:
+    """Names of the sizes of its value that the arguments of a call do not have."""
+    own = sizes_in([node.meta.get("val")])
+    if not own:
+        return own
+    given = [source.meta.get("val") for source in node.inputs]
+    return own - sizes_in([*given, *node.args, *node.kwargs.values()])

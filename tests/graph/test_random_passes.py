@@ -1,0 +1,87 @@
+"""Random programs through random passes: the same bits, on fresh inputs too."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+
+from ._programs import BUFFER, inputs, program
+
+RNG = np.random.default_rng(0)
+
+
+def outcome(fn: Callable[..., Any], seed: int) -> Any:
+    """Bits of the results and of the arguments afterwards, and what shares memory."""
+    BUFFER[...] = 0.0
+    RNG.bit_generator.state = np.random.default_rng(seed).bit_generator.state
+    args = inputs(seed)
+    found = [*co.tree.leaves((fn(*args, RNG), args)), BUFFER]
+    shared = [[np.may_share_memory(a, b) for b in found] for a in found]
+    bits = [(np.shape(v), np.asarray(v).tobytes()) for v in found]
+    return bits, shared, str(RNG.bit_generator.state)
+
+
+def listing(module: co.GraphModule) -> list[str]:
+    """The nodes of a graph as text."""
+    return [f"{n.op} {n.name} {n.target} {n.args}" for n in module.graph.nodes]
+
+
+def split(module: co.GraphModule, draw: random.Random) -> co.GraphModule:
+    """Two parts: before and after a node."""
+    nodes = [*module.graph.nodes]
+    before = {*nodes[: draw.randrange(len(nodes))]}
+    return co.split_graph(module, lambda node: "a" if node in before else "b")
+
+
+def fuse(module: co.GraphModule, draw: random.Random) -> co.GraphModule:
+    """Some nodes as one, if they can be."""
+    calls = [n for n in module.graph.nodes if n.op == "call" and draw.random() < 0.3]
+    try:
+        return co.fuse_nodes(module, calls)
+    except co.GraphError:
+        return module
+
+
+PASSES: dict[str, Callable[[co.GraphModule, random.Random], co.GraphModule]] = {
+    "dead": lambda module, draw: co.eliminate_dead_code(module),
+    "common": lambda module, draw: co.eliminate_common_subexpressions(module),
+    "fold": lambda module, draw: co.fold_constants(module),
+    "inline": lambda module, draw: co.inline_graphs(module),
+    "split": split,
+    "fuse": fuse,
+}
+
+
+def check_program(seed: int) -> None:
+    """Check one program through a few passes."""
+    draw = random.Random(seed)
+    fn = program(seed, draw.randrange(3, 25))
+    module = co.make_fx(fn)(*inputs(0), RNG)
+    expected = [outcome(module, 1), outcome(module, 2)]
+    for _ in range(draw.randrange(1, 6)):
+        name = draw.choice([*PASSES])
+        before = listing(module)
+        changed = PASSES[name](module, draw)
+        assert listing(module) == before, name
+        changed.graph.lint()
+        assert [outcome(changed, 1), outcome(changed, 2)] == expected, name
+        module = changed
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_few_programs(seed: int) -> None:
+    """A few of them, each time."""
+    check_program(seed)
+
+
+@pytest.mark.exhaustive
+def test_random_programs() -> None:
+    """Many of them."""
+    for seed in range(100, 250):
+        check_program(seed)
