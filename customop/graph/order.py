@@ -9,7 +9,7 @@ from typing import Any
 from customop.graph.graph import Graph
 from customop.graph.memory import Memory
 from customop.graph.node import CALL, ITEM, Node
-from customop.graph.sizes import makes_sizes, sizes_in
+from customop.graph.size_uses import makes_sizes, sizes_in
 
 __all__ = ["Order", "caller_of", "sort_groups"]
 

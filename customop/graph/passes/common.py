@@ -11,7 +11,8 @@ from customop.graph.graph import Graph
 from customop.graph.memory import Memory, Places
 from customop.graph.node import CALL, CONSTANT, ITEM, Node
 from customop.graph.passes.apply import GraphT, edited
-from customop.graph.sizes import makes_sizes
+from customop.graph.size_uses import makes_sizes
+from customop.shapes.symbolic import SymBool, SymFloat, SymInt
 
 __all__ = ["eliminate_common_subexpressions"]
 
@@ -126,6 +127,10 @@ def frozen_key(value: Any) -> Hashable:
 
 def _key_of_object(value: Any) -> Hashable:
     """An object without arrays: equal ones of a class count as the same."""
+    if isinstance(
+        value, SymInt | SymFloat | SymBool
+    ):  # a comparison of two would become a guard
+        return (type(value), str(value), id(value.context))
     try:
         hash(value)
     except TypeError:

@@ -11,7 +11,7 @@ from customop.graph.graph import Graph
 from customop.graph.memory import OUTSIDE, Memory
 from customop.graph.node import CALL, CONSTANT, ITEM, Node
 from customop.graph.passes.apply import GraphT, edited
-from customop.graph.sizes import has_sizes
+from customop.graph.size_uses import has_sizes
 
 __all__ = ["fold_constants"]
 

@@ -8,6 +8,9 @@ from typing import Any
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat
 from customop.graph.node import Node
+from customop.shapes.conditions import names_in_side
+from customop.shapes.symbolic import SymBool, as_side
+from customop.shapes.symbols import Symbolic
 
 __all__ = ["has_sizes", "makes_sizes", "sizes_in"]
 
@@ -25,8 +28,12 @@ def sizes_in(values: Iterable[Any]) -> frozenset[str]:
 
 
 def _names(value: Any) -> frozenset[str]:
-    expression = getattr(value, "expr", None)
-    return getattr(expression, "names", frozenset())
+    if not isinstance(value, Symbolic):
+        return frozenset()
+    if isinstance(value, SymBool):
+        return value.condition.names
+    side = as_side(value)
+    return frozenset() if side is None else names_in_side(side)
 
 
 def has_sizes(values: Iterable[Any]) -> bool:
