@@ -34,6 +34,7 @@ from customop.graph.files.generators import read_generator
 from customop.graph.files.layout import laid_out, read_npy, read_shape, read_strides
 from customop.graph.files.read import ValueReader
 from customop.graph.files.schemas import check_schema
+from customop.graph.files.sizes import read_context, read_size
 from customop.graph.files.weights import WeightsReader
 from customop.graph.files.written import LeafMark
 from customop.graph.graph import Graph
@@ -44,7 +45,7 @@ from customop.graph.save import FORMAT, VERSION
 __all__ = ["load_graph"]
 
 _LIMIT = 2**28
-_TABLES = "operators classes constants places values graphs"
+_TABLES = "operators classes contexts sizes constants places values graphs"
 
 
 def load_graph(
@@ -210,7 +211,9 @@ class _Loader:
         self._operators = [self._operator(entry) for entry in self._table("operators")]
         self._places = [as_text(place, "a place") for place in self._table("places")]
         classes = [read_class(entry) for entry in self._table("classes")]
-        self._values = ValueReader(classes, [], self._graphs)
+        self._contexts = [read_context(entry) for entry in self._table("contexts")]
+        sizes = [read_size(entry, self._contexts) for entry in self._table("sizes")]
+        self._values = ValueReader(classes, sizes, self._graphs)
         self._constants = [self._constant(entry) for entry in self._table("constants")]
         self._check_complete()
         self._vals = [self._values(val) for val in self._table("values")]
@@ -285,9 +288,11 @@ class _Loader:
 
     def _graph(self, written: Any) -> GraphModule:
         entry = as_entries(
-            written, "a graph", "name place inputs outputs constants nodes"
+            written, "a graph", "name place inputs outputs constants nodes", "sizes"
         )
         graph = Graph()
+        if "sizes" in entry:
+            graph.sizes = entry_of(self._contexts, entry["sizes"], "context")
         for name, number in as_object(entry["constants"], "the constants").items():
             found = entry_of(self._constants, number, "constant")
             graph.constants[_identifier(name)] = found

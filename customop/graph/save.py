@@ -87,6 +87,8 @@ class _Document:
             "version": VERSION,
             "operators": self._operator_entries,
             "classes": self.values.classes,
+            "contexts": self.values.sizes.contexts,
+            "sizes": self.values.sizes.sizes,
             "constants": self._object_entries,
             "places": [*self._places],
             "values": self._val_entries,
@@ -129,6 +131,8 @@ class _Document:
                 "inputs": self._structure(module.in_spec),
                 "outputs": self._structure(module.out_spec),
             }
+        if graph.sizes is not None:
+            entry["sizes"] = self.values.sizes.context(graph.sizes)
         return {
             **entry,
             "constants": constants,

@@ -231,6 +231,8 @@ class SizeContext:
 
     def _next(self, letter: str) -> str:
         number = self._numbers[letter]
+        while f"{letter}{number}" in self.sizes:
+            number += 1
         self._numbers[letter] = number + 1
         return f"{letter}{number}"
 
@@ -244,10 +246,22 @@ class SizeContext:
         low: int,
         high: int | None,
     ) -> Any:
-        self.sizes[name] = Size(name, kind, hint, source, origin, (low, high))
+        return self.add(Size(name, kind, hint, source, origin, (low, high)))
+
+    def add(self, size: Size) -> Any:
+        """Take a size that was made elsewhere, and give its `SymInt`."""
+        name, hint = size.name, size.hint
+        low, high = size.bounds
+        self.sizes[name] = size
         self.knowledge.set_bounds(name, low, inf if high is None else high)
         self.typical[name] = 2 if hint is None or hint < 2 else hint
         return make_int(self, symbol(name), hint)
+
+    def restore(self, guard: Guard) -> None:
+        """Take a condition that was found elsewhere."""
+        has_data = any(self.sizes[name].kind == "data" for name in guard.names)
+        (self.checks if has_data else self.guards).append(guard)
+        guard.condition.learn(self.knowledge)
 
     # ---- values ----
 

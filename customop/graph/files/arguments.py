@@ -27,6 +27,7 @@ from customop.schema.types import (
     SchemaType,
     TupleOf,
 )
+from customop.shapes.symbolic import SymFloat, SymInt
 
 __all__ = ["check_arguments"]
 
@@ -41,7 +42,13 @@ _CLASSES: dict[str, tuple[type, ...]] = {
     "dtype": (np.dtype,),
     "device": (str,),
 }
-_SYMBOLIC: tuple[type, ...] = ()
+# Name of a type -> the symbolic numbers that fit it.
+_SYMBOLIC: dict[str, tuple[type, ...]] = {
+    "int": (SymInt,),
+    "float": (SymInt, SymFloat),
+    "complex": (SymInt, SymFloat),
+    "Scalar": (SymInt, SymFloat),
+}
 
 
 def check_arguments(
@@ -91,8 +98,7 @@ class _Fits(Visitor):
             return value  # a generator, or a type of another part of the package
         if isinstance(value, np.dtype) and declared.name == "dtype":
             return value
-        is_size = isinstance(value, _SYMBOLIC) and declared.name in _OF_SIZES
-        if type(value) not in classes and not is_size:
+        if type(value) not in (*classes, *_SYMBOLIC.get(declared.name, ())):
             raise Mismatch(f"expects {declared}, got {show(value)}")
         return value
 
@@ -118,8 +124,7 @@ class _Fits(Visitor):
 
 
 _FITS: Visitor = _Fits()
-_NUMBERS = (int, float, complex)
-_OF_SIZES = ("int", "float", "Scalar")
+_NUMBERS = (int, float, complex, SymInt, SymFloat)
 
 
 def _is_open(value: Any, declared: SchemaType) -> bool:

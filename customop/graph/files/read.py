@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.fake import FakeArray
+from customop.arrays.fake import FakeArray, c_strides, make_fake
 from customop.arrays.kinds import normalize_device
-from customop.errors import CustomOpError, GraphFileError, shown
+from customop.errors import ArgumentError, CustomOpError, GraphFileError, shown
 from customop.graph.files.classes import KnownClass
 from customop.graph.files.dtypes import read_dtype
 from customop.graph.files.fields import (
@@ -25,6 +25,7 @@ from customop.graph.files.fields import (
 )
 from customop.graph.files.numbers import read_float, read_int
 from customop.graph.files.written import DEEPEST, FACTORIES, LeafMark
+from customop.shapes.symbolic import SymInt
 
 __all__ = ["ValueReader"]
 
@@ -36,7 +37,7 @@ class ValueReader:
     ----------
     classes : sequence of KnownClass
     sizes : sequence
-        The symbolic sizes and numbers made of them.
+        Symbolic sizes, and numbers made of them.
     graphs : sequence of GraphModule
         Those that have been read so far.
     """
@@ -85,11 +86,16 @@ class ValueReader:
         """The items of a list."""
         return [self(item, depth) for item in as_list(written, what)]
 
-    def size(self, written: Any, what: str) -> Any:
+    def size(self, written: Any, what: str, least: int = 0) -> Any:
         """A length, fixed or symbolic."""
         if isinstance(written, dict) and written.keys() == {"size"}:
-            return self(written)
-        return as_integer(written, what)
+            found = self(written)
+            if type(found) is not SymInt:
+                raise GraphFileError(
+                    f"{what} is {shown(found)}, must be a whole number"
+                )
+            return found
+        return as_integer(written, what, least=least)
 
 
 def hashable(value: Any) -> Hashable:
@@ -210,20 +216,19 @@ def _class_of(read: ValueReader, number: Any, form: str = "") -> KnownClass:
 
 def _fake(read: ValueReader, written: Any, depth: int) -> FakeArray:
     entries = as_entries(written, "a fake array", "shape dtype", "device strides")
-    shape = [read.size(n, "a length") for n in as_list(entries["shape"], "a shape")]
-    strides = None
-    if "strides" in entries:
-        steps = as_list(entries["strides"], "the strides", len(shape))
-        strides = [read(step, depth) for step in steps]
-    device = as_text(entries.get("device", "cpu"), "a device")
+    lengths = as_list(entries["shape"], "a shape")
+    shape = tuple([read.size(length, "a length of a shape") for length in lengths])
+    dtype = read_dtype(entries["dtype"])
     try:
-        return FakeArray(
-            shape, read_dtype(entries["dtype"]), strides, normalize_device(device)
-        )
-    except GraphFileError:
-        raise
-    except (CustomOpError, OverflowError) as error:
+        device = normalize_device(as_text(entries.get("device", "cpu"), "a device"))
+        # No question is asked about sizes: it could become a guard.
+        if "strides" not in entries:
+            return make_fake(shape, dtype, c_strides(shape, dtype.itemsize), device)
+    except (ArgumentError, OverflowError) as error:
         raise GraphFileError(f"a fake array cannot be made: {shown(error)}") from error
+    steps = as_list(entries["strides"], "the strides", len(shape))
+    strides = tuple([read.size(step, "a stride", -(2**63)) for step in steps])
+    return make_fake(shape, dtype, strides, device)
 
 
 _READERS: dict[str, Callable[[ValueReader, Any, int], Any]] = {

@@ -18,7 +18,10 @@ from customop.errors import shown, with_article
 from customop.graph.files.classes import KnownClass, class_entry, known_class
 from customop.graph.files.dtypes import written_dtype
 from customop.graph.files.numbers import written_number
+from customop.graph.files.sizes import SizeWriter
 from customop.graph.node import Node
+from customop.shapes.sizes import same_shape
+from customop.shapes.symbolic import SymFloat, SymInt
 
 __all__ = ["FACTORIES", "LeafMark", "NotWritable", "ValueWriter"]
 
@@ -58,6 +61,7 @@ class ValueWriter:
 
     def __init__(self, add_graph: Callable[[Any], int]) -> None:
         self.classes: list[dict[str, Any]] = []
+        self.sizes: SizeWriter = SizeWriter()
         self._add_graph = add_graph
         self._class_numbers: dict[type, tuple[int, KnownClass]] = {}
         # The numbers of the nodes of the graph that is being written.
@@ -135,7 +139,7 @@ class ValueWriter:
         }
         if value.device != "cpu":
             found["device"] = value.device
-        if value.strides != c_strides(value.shape, value.dtype.itemsize):
+        if not same_shape(value.strides, c_strides(value.shape, value.dtype.itemsize)):
             found["strides"] = [self(step) for step in value.strides]
         return found
 
@@ -228,5 +232,7 @@ _WRITERS: dict[type, Callable[[ValueWriter, Any, int], Any]] = {
     },
     bytes: lambda write, value, depth: {"bytes": value.hex()},
     type(...): lambda write, value, depth: {"ellipsis": None},
+    SymInt: lambda write, value, depth: {"size": write.sizes(value)},
+    SymFloat: lambda write, value, depth: {"size": write.sizes(value)},
     FakeArray: lambda write, value, depth: {"fake": write.fake(value)},
 }
