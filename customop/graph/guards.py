@@ -13,9 +13,15 @@ from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import is_array
 from customop.errors import GuardError
 from customop.frozen import Frozen
-from customop.graph.node import Node
+from customop.graph.node import ITEM, Node
 
-__all__ = ["InputGuard", "guard_lines", "guards_of"]
+__all__ = [
+    "InputGuard",
+    "ResultGuard",
+    "guard_lines",
+    "guards_of",
+    "result_guard",
+]
 
 
 class InputGuard(Frozen):
@@ -89,26 +95,25 @@ def _is_same(value: Any, expected: Any) -> bool:
 def guards_of(inputs: Sequence[Node], place: str) -> list[InputGuard]:
     """The guards of the inputs of a graph, in order."""
     return [
-        InputGuard(node.meta.get("source", node.name), node.meta.get("val"), place)
+        InputGuard(node.meta.get("source", node.name), node.val, place)
         for node in inputs
     ]
 
 
 def guard_lines(
-    inputs: Sequence[Node], place: str, bind: Callable[[str, Any], str]
+    inputs: Sequence[tuple[Node, str]], place: str, bind: Callable[[str, Any], str]
 ) -> Iterator[str]:
-    """Lines that check inputs: the usual case inline, others by a call."""
-    pairs = zip(inputs, guards_of(inputs, place), strict=True)
-    for node, guard in pairs:
+    """Lines that check inputs, each with the name of its variable.
+
+    The usual case is a condition, others are a call.
+    """
+    guards = guards_of([node for node, _ in inputs], place)
+    for (_, name), guard in zip(inputs, guards, strict=True):
         if guard.expected is None:
             continue
-        check = bind(f"check_{node.name}", guard.check)
-        fast = _fast(node.name, guard.expected, bind)
-        yield (
-            f"if not ({fast}): {check}({node.name})"
-            if fast
-            else (f"{check}({node.name})")
-        )
+        check = bind(f"check_{name}", guard.check)
+        fast = _fast(name, guard.expected, bind)
+        yield f"if not ({fast}): {check}({name})" if fast else f"{check}({name})"
 
 
 def _fast(name: str, expected: Any, bind: Callable[[str, Any], str]) -> str:
@@ -117,12 +122,59 @@ def _fast(name: str, expected: Any, bind: Callable[[str, Any], str]) -> str:
         return ""
     array, dtype = bind("ndarray", np.ndarray), bind("dtype", expected.dtype)
     parts = [f"type({name}) is {array}", f"{name}.dtype is {dtype}"]
-    if all(type(n) is int for n in expected.shape):
+    shape: Sequence[Any] = expected.shape
+    if all(type(n) is int for n in shape):
         return " and ".join([*parts, f"{name}.shape == {expected.shape}"])
-    parts.append(f"len({name}.shape) == {len(expected.shape)}")
+    parts.append(f"len({name}.shape) == {len(shape)}")
     parts += [
-        f"{name}.shape[{axis}] == {n}"
-        for axis, n in enumerate(expected.shape)
-        if type(n) is int
+        f"{name}.shape[{axis}] == {n}" for axis, n in enumerate(shape) if type(n) is int
     ]
     return " and ".join(parts)
+
+
+# ---- results ----
+
+
+class ResultGuard(Frozen):
+    """What a call must give, because the rest of the graph has it as a constant.
+
+    Attributes
+    ----------
+    title : str
+        The operator that was called.
+    expected : object
+        A `FakeArray` for a shape that depends on data, else the value itself.
+    place : str
+        The user's line.
+    """
+
+    title: str
+    expected: Any
+    place: str = ""
+
+    def check(self, value: Any) -> None:
+        """Raise unless the result is as it was when the graph was traced."""
+        expected = self.expected
+        is_shape = isinstance(expected, FakeArray)
+        if value.shape == expected.shape if is_shape else _is_same(value, expected):
+            return
+        what = "a shape that depends on data" if is_shape else "a number"
+        raise GuardError(
+            f"{self.title} gives {what}: {show(value)}",
+            f"it was {show(expected)} when the graph was traced"
+            + (f", at {self.place}" if self.place else ""),
+            do="trace with tracing_mode='symbolic'"
+            if is_shape
+            else "return an array from the operator, whose values the graph follows",
+        )
+
+
+def result_guard(node: Node) -> ResultGuard | None:
+    """The guard of a call or item, if its result must be as it was traced."""
+    if not node.has_fixed_result:
+        return None
+    called = node
+    while called.op == ITEM:
+        called = called.args[0]
+    title = called.target.qualname
+    return ResultGuard(title, node.meta["must_be"], called.meta.get("place", ""))

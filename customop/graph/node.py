@@ -240,19 +240,38 @@ class Node:
     def meta(self, new: Mapping[str, Any]) -> None:
         self._meta = dict(new)
 
+    @property
+    def val(self) -> Any:
+        """``meta["val"]``; None if there is none."""
+        return self._val if self._meta is None else self._meta.get("val")
+
     def note(self, val: Any, at: tuple[CodeType, int] | str | None) -> None:
         """Set the facts that tracing knows; cheap, since `meta` is made later."""
         self._val, self._at = val, at
 
     @property
+    def has_fixed_result(self) -> bool:
+        """Whether the graph has the result as a constant, and checks that it is the same."""
+        return self._meta is not None and "must_be" in self._meta
+
+    @property
     def has_effects(self) -> bool:
-        """Whether a call does more than give a value: it writes, draws or gives nothing."""
+        """Whether a node does more than give a value.
+
+        It writes, draws, returns nothing, or checks its result.
+        """
+        return self.op == OUTPUT or self.has_fixed_result or not self.is_pure
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether the node is not a call that writes, draws or returns nothing."""
         if self.op != CALL:
-            return self.op == OUTPUT
+            return True
         op = self.target
         if op.schema.written or op.sees_seed or not op.schema.returns:
-            return True
-        return any(graph.has_effects for graph in self.subgraphs)
+            return False
+        inner = (node for graph in self.subgraphs for node in graph.nodes)
+        return all(node.op == OUTPUT or not node.has_effects for node in inner)
 
     @property
     def subgraphs(self) -> list[Graph]:

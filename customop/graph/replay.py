@@ -10,11 +10,13 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from customop.arrays.nested import map_nested
+import numpy as np
+
+from customop.arrays.nested import flat, map_nested
 from customop.core.codegen import generate
 from customop.core.table import RuleTable
 from customop.graph.graph import Graph
-from customop.graph.guards import guard_lines
+from customop.graph.guards import guard_lines, result_guard
 from customop.graph.node import (
     CALL,
     CONSTANT,
@@ -24,6 +26,8 @@ from customop.graph.node import (
     Node,
     nodes_in,
 )
+from customop.graph.sizes import SizeLines
+from customop.shapes.symbols import Symbolic
 
 __all__ = ["Replay", "compile_graph"]
 
@@ -83,58 +87,79 @@ def compile_graph(graph: Graph, title: str, where: str = "") -> Replay:
     where : str
         File and line where the graph was traced, for messages of guards.
     """
-    source = _Lines(graph)
-    source.write_inputs(where)
+    lines = _Lines(graph, where)
+    lines.write_inputs()
     last = _last_uses(graph)
     for node in graph.nodes:
-        source.write(node, last.get(node, ()))
-    return Replay(title, source.text(), source.names, source.nodes)
+        lines.write(node, last.get(node, []))
+    return Replay(title, lines.text(), lines.names, lines.nodes)
 
 
-def _last_uses(graph: Graph) -> dict[Node, list[str]]:
-    """For each node, the names of the values that are not needed after it."""
-    found: dict[Node, list[str]] = {}
+def _last_uses(graph: Graph) -> dict[Node, list[Node]]:
+    """For each node, those whose values are not needed after it."""
+    found: dict[Node, list[Node]] = {}
     seen: set[Node] = set()
     for node in reversed(graph.nodes):
         for used in node.inputs:
             if used not in seen and used.op != CONSTANT:
                 seen.add(used)
-                found.setdefault(node, []).append(used.name)
+                found.setdefault(node, []).append(used)
         if node not in seen and node.op in (CALL, ITEM, PLACEHOLDER):
-            found.setdefault(node, []).append(node.name)
+            found.setdefault(node, []).append(node)
     return found
 
 
 class _Lines:
     """Source text under construction, and the names that it uses."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, where: str) -> None:
         self.graph: Graph = graph
-        self.names: dict[str, Any] = {}
+        self.where: str = where
+        self.names: dict[str, Any] = {"np": np}
         self.nodes: dict[int, Node] = {}
         self._lines: list[str] = ["def forward(inputs):"]
-        self._taken = {node.name for node in graph.nodes} | {"forward", "inputs"}
+        sizes = graph.sizes
+        names = [node.name for node in graph.nodes]
+        # What the text of a size may name: variables of these names get others.
+        reserved = _RESERVED if sizes is None else {*_RESERVED, *sizes.sizes}
+        self._taken: set[str] = {*names, *reserved}
+        self._locals: dict[str, str] = {}
+        for name in names:
+            if name in reserved:
+                self._locals[name] = self._free(f"{name}_")
         self._known: dict[int, str] = {}
         self._kept: list[Any] = []
         self._operators: dict[RuleTable, str] = {}
+        self._sizes: SizeLines | None = None
+        if sizes is not None:
+            self._sizes = SizeLines(sizes, where, self.bind)
 
     def text(self) -> str:
         """The whole function."""
         return "\n".join([*self._lines, ""])
 
+    # ---- names ----
+
+    def _free(self, wanted: str) -> str:
+        name, number = wanted, 0
+        while name in self._taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._taken.add(name)
+        return name
+
+    def local(self, node: Node) -> str:
+        """The variable of a node, or the global name of a constant."""
+        return self._locals.get(node.name, node.name)
+
     def bind(self, wanted: str, value: Any) -> str:
         """A global name for an object; the same one when it is asked for again."""
         known = self._known.get(id(value))
-        if known is not None:
-            return known
-        name, number = wanted, 0
-        while name in self._taken or name in self.names:
-            number += 1
-            name = f"{wanted}_{number}"
-        self.names[name] = value
-        self._known[id(value)] = name
-        self._kept.append(value)
-        return name
+        if known is None:
+            known = self._known[id(value)] = self._free(wanted)
+            self.names[known] = value
+            self._kept.append(value)
+        return known
 
     def operator(self, op: RuleTable) -> str:
         """The global name of an operator."""
@@ -143,59 +168,82 @@ class _Lines:
             known = self._operators[op] = self.bind(_name_of(op), op.run)
         return known
 
+    # ---- lines ----
+
     def add(self, line: str) -> None:
         """Add a line of the body."""
         self._lines.append(f"    {line}")
 
-    def write_inputs(self, where: str) -> None:
+    def write_inputs(self) -> None:
         """Write the lines that take the inputs and check the guards."""
         inputs = [node for node in self.graph.nodes if node.op == PLACEHOLDER]
+        named = [(node, self.local(node)) for node in inputs]
         if inputs:
-            self.add(f"{', '.join(node.name for node in inputs)}, = inputs")
+            self.add(f"{', '.join(name for _, name in named)}, = inputs")
         self.add("inputs.clear()")
-        for line in guard_lines(inputs, where, self.bind):
+        for line in guard_lines(named, self.where, self.bind):
             self.add(line)
+        if self._sizes is not None:
+            for line in self._sizes.of_inputs(named):
+                self.add(line)
 
-    def write(self, node: Node, unused: list[str] | tuple[str, ...]) -> None:
+    def write(self, node: Node, unused: list[Node]) -> None:
         """Write the lines of a node; then free what is not used any more."""
         if node.op == OUTPUT:
             leaves = [self.value(leaf) for leaf in node.args[0]]
             self.add(f"return [{', '.join(leaves)}]")
             return
-        if node.op == CALL:
+        if node.op == CONSTANT:
+            self.names[self.local(node)] = self.graph.constants[node.target]
+        elif node.op == CALL:
             self.nodes[len(self._lines) + 1] = node
-            run = self.operator(node.target)
-            values = ", ".join(self.value(v) for v in node.values())
-            target = "" if node.name in unused and not node.users else f"{node.name} = "
-            self.add(f"{target}{run}({values})")
+            values = ", ".join([self.value(v) for v in node.values()])
+            self.add(f"{self.local(node)} = {self.operator(node.target)}({values})")
         elif node.op == ITEM:
             parent, index = node.args
-            self.add(f"{node.name} = {parent.name}[{index!r}]")
-        elif node.op == CONSTANT:
-            self.names[node.name] = self.graph.constants[node.target]
-        dead = [n for n in unused if n != node.name or node.op != CALL or node.users]
-        if dead:
-            self.add(f"del {', '.join(dead)}")
+            self.add(f"{self.local(node)} = {self.local(parent)}[{index!r}]")
+        if node.op in (CALL, ITEM):
+            self._write_checks(node)
+        if unused:
+            self.add(f"del {', '.join([self.local(n) for n in unused])}")
+
+    def _write_checks(self, node: Node) -> None:
+        """Write what is checked of a result."""
+        guard = result_guard(node)
+        if guard is not None:
+            check = self.bind("check", guard.check)
+            self.add(f"{check}({self.local(node)})")
+        if self._sizes is not None:
+            for line in self._sizes.of_result(node, self.local(node)):
+                self.add(line)
 
     def value(self, value: Any) -> str:
         """The text of an argument."""
         cls = type(value)
         if cls is Node:
-            return str(value.name)
+            return self.local(value)
         if cls in _LITERALS or (cls is float and math.isfinite(value)):
             return repr(value)
         if cls is list:
-            return f"[{', '.join(map(self.value, value))}]"
+            return f"[{', '.join([self.value(v) for v in value])}]"
         if cls is tuple:
-            return f"({', '.join(map(self.value, value))}{',' * (len(value) == 1)})"
-        nodes = nodes_in([value])
-        if not nodes:
+            texts = [self.value(v) for v in value]
+            return f"({', '.join(texts)}{',' * (len(value) == 1)})"
+        if isinstance(value, Symbolic):
+            return f"({value})" if " " in str(value) else str(value)
+        return self._object(value)
+
+    def _object(self, value: Any) -> str:
+        """The text of another object, which may hold nodes."""
+        if not nodes_in([value]):
             return self.bind(_name_of(value), value)
-        fill = self.bind(f"{cls.__name__}_of", _Fill(value))
-        return f"{fill}({', '.join(self.value(v) for v in _leaves(value))})"
+        fill = self.bind(f"{type(value).__name__}_of", _Fill(value))
+        return f"{fill}({', '.join([self.value(v) for v in flat(value)])})"
 
 
 _LITERALS = frozenset((int, bool, str, type(None)))
+# Names in the texts of sizes, and of the generated function.
+_RESERVED = frozenset(("abs", "inputs", "max", "min", "np"))
 
 
 class _Fill:
@@ -207,12 +255,6 @@ class _Fill:
     def __call__(self, *values: Any) -> Any:
         found: Iterator[Any] = iter(values)
         return map_nested(self._value, lambda leaf: next(found))
-
-
-def _leaves(value: Any) -> list[Any]:
-    found: list[Any] = []
-    map_nested(value, found.append)
-    return found
 
 
 def _name_of(value: Any) -> str:

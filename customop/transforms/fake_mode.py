@@ -56,11 +56,12 @@ class FakeMode(Mode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._sizes: list[Any] = []
+        # The sizes of its calls, made when they are asked for.
+        self.contexts: list[Any] = []
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run the fake kernel."""
-        before, running.own = running.own, self._sizes
+        before, running.own = running.own, self.contexts
         try:
             return self._process(op, args)
         finally:
@@ -134,7 +135,7 @@ class FakeMode(Mode):
 
     def _named(self, fake: FakeArray, names: Sequence[str | int | None]) -> FakeArray:
         """A fake array with names for its sizes."""
-        context = own_context(self._sizes)
+        context = own_context(self.contexts)
         named: FakeArray = size_arrays.with_sizes(fake, names, "x", context)
         return named
 

@@ -72,7 +72,7 @@ class _Folding:
         self._graph.eliminate_dead_code()
 
     def _can_fold(self, node: Node) -> bool:
-        if node.op not in (CALL, ITEM) or node.has_effects:
+        if node.op not in (CALL, ITEM) or not node.is_pure:
             return False
         if any(source not in self._values for source in node.inputs):
             return False
@@ -98,6 +98,8 @@ class _Folding:
         if self._is_small(found):
             self._values[node] = found
             self._computed[node] = None
+            if node.has_fixed_result and _is_same(found, node.meta["must_be"]):
+                del node.meta["must_be"]  # it is so in every call
 
     def _is_small(self, value: Any) -> bool:
         """Whether a value, or what is known of it before, has few bytes."""
@@ -119,6 +121,13 @@ class _Folding:
             new = self._graph.constant(value, node.name)
         new.meta = node.meta
         node.replace_all_uses_with(new)
+
+
+def _is_same(found: Any, expected: Any) -> bool:
+    """Whether a result is what the graph was traced with."""
+    if is_array(found):
+        return bool(found.shape == expected.shape)
+    return type(found) is type(expected) and bool(found == expected)
 
 
 def _part(value: Any, index: Any) -> Any:

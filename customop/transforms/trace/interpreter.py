@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from customop.errors import DataDependentError, GraphError, caller_place
 from customop.graph.graph import Graph
 from customop.graph.node import Node, nodes_in
 from customop.schema.parameters import MISSING
+from customop.schema.tags import Tag
+from customop.shapes.size_context import SizeContext, set_active
 from customop.transforms.fake_mode import FakeMode
 from customop.transforms.trace.places import place_here
 from customop.transforms.trace.records import Record, make_record
@@ -84,11 +86,25 @@ class Trace(Mode):
         super().__init__()
         self.graph: Graph = Graph()
         self.is_real: bool = tracing_mode == "real"
-        self._fake_mode = FakeMode()
+        self.sizes: SizeContext = SizeContext()
+        if not self.is_real:
+            self.graph.sizes = self.sizes
+        self._fake_mode: FakeMode = FakeMode()
+        self._fake_mode.contexts.append(self.sizes)
         # Of NumPy's global generator, before an operator drew from it.
         self._state: Any = None
+        self._sizes_outside: SizeContext | None = None
         # Identity of an array or object -> the node of the constant, and what is below it.
         self._constants: dict[Any, tuple[Node, Any]] = {}
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._sizes_outside = set_active(self.sizes)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        set_active(self._sizes_outside)
+        super().__exit__(*exc)
 
     # ---- values ----
 
@@ -161,6 +177,8 @@ class Trace(Mode):
         """Make the node of a call, and the tracers of its results."""
         node = self._call(op, entries)
         node.note(map_nested(out, fake_of), place_here())
+        if self.is_real and Tag.dynamic_output_shape in op.tags and is_array(out):
+            node.meta["must_be"] = node.val
         return self._wrapped(op, node, out)
 
     def run_fake(self, op: RuleTable, values: Sequence[Any]) -> Any:
@@ -216,6 +234,8 @@ class Trace(Mode):
         for step, part in zip(steps(out), found, strict=True):
             item: Any = self.graph.item(node, step)  # type: ignore[arg-type]  # an int or str
             item.note(map_nested(part, fake_of), place)
+            if is_array(part) and self.is_real and Tag.dynamic_output_shape in op.tags:
+                item.meta["must_be"] = item.val
             parts.append(self._wrapped(op, item, part))
         return like(out, parts)
 
@@ -243,6 +263,7 @@ def _record_of(op: RuleTable) -> Record:
     is_usual = op.schema.single_return and not (
         op.schema.written or op.sees_seed or op.schema.keyword_only
     )
+    is_usual = is_usual and Tag.dynamic_output_shape not in op.tags
     if is_usual and isinstance(op, Operator):
         record = make_record(op, GraphTracer, fake_of)
     else:

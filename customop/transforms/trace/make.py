@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from customop.arrays.kinds import is_array, is_traced
-from customop.arrays.pytree import Structure, flatten, unflatten
+from customop.arrays.pytree import flatten, unflatten
+from customop.arrays.sizes import symbolic_like, with_sizes
 from customop.core.boxes import frozen, pin
 from customop.errors import ArgumentError, caller_place, check_function, shown
 from customop.graph.module import GraphModule
 from customop.transforms.trace.interpreter import GraphTracer, Trace, copied, fake_of
 from customop.transforms.trace.operators import assign
+from customop.transforms.trace.paths import names_for, paths_of
 
 __all__ = ["make_fx"]
 
@@ -25,7 +26,10 @@ _MODES = ("real", "fake", "symbolic")
 
 
 def make_fx(
-    fn: Callable[P, R], tracing_mode: TracingMode = "real"
+    fn: Callable[P, R],
+    tracing_mode: TracingMode = "real",
+    *,
+    sizes: Mapping[str, Any] | None = None,
 ) -> Callable[P, GraphModule]:
     """Make a function that captures `fn` as a graph.
 
@@ -34,7 +38,15 @@ def make_fx(
     fn : callable
         Takes and returns pytrees.
     tracing_mode : str
-        ``"real"`` computes values while it traces, ``"fake"`` only shapes and dtypes.
+        ``"real"`` computes values while it traces; ``"fake"`` only shapes and dtypes;
+        ``"symbolic"`` keeps the sizes of all arrays symbolic, so that the graph is for
+        all sizes that its guards allow.
+    sizes : mapping, optional
+        Names for sizes, by parameter: ``{"x": ("batch", 3)}``. In place of the tuple for
+        an array a pytree has a dict or list that is nested as it is. A size with a name
+        stays symbolic, whatever it is. None, or the length itself, for an axis whose
+        length is fixed. With ``tracing_mode="symbolic"`` the sizes of other arrays are
+        symbolic, too; else they are fixed.
 
     Returns
     -------
@@ -46,9 +58,12 @@ def make_fx(
     Raises
     ------
     ArgumentError
-        If `fn` is not a function, or the mode is unknown.
+        If `fn` is not a function, the mode is unknown, or `sizes` do not fit.
     DataDependentError
-        From the function: if `fn` asks for the value of an array.
+        From the function: if `fn` asks for the value of an array, or branches on a size
+        that depends on data.
+    SizeError
+        From the function: if `fn` branches on a size that has a name.
 
     Examples
     --------
@@ -56,6 +71,9 @@ def make_fx(
     >>> graph = co.make_fx(lambda x: np.sin(x) + 1.0)(np.zeros(2))
     >>> graph(np.array([0.0, np.pi / 2]))
     array([1., 2.])
+    >>> mean = co.make_fx(lambda x: x.sum() / len(x.shape), sizes={"x": ("n",)})
+    >>> mean(np.zeros(3))(np.ones(5))
+    np.float64(5.0)
     """
     check_function("make_fx", fn)
     if tracing_mode not in _MODES:
@@ -63,10 +81,16 @@ def make_fx(
             f"make_fx: unknown tracing_mode={shown(tracing_mode)}",
             do="use 'real', 'fake' or 'symbolic'",
         )
+    if sizes is not None and not isinstance(sizes, Mapping):
+        raise ArgumentError(
+            f"make_fx: sizes={shown(sizes)} is not a dict",
+            do='write names by parameter: sizes={"x": ("batch", None)}',
+        )
+    mode = "fake" if sizes and tracing_mode == "real" else tracing_mode
 
     @wraps(fn)
     def trace(*args: P.args, **kwargs: P.kwargs) -> GraphModule:
-        return _Capture(fn, tracing_mode).run(args, kwargs)
+        return _Capture(fn, mode, sizes or {}).run(args, kwargs)
 
     return trace
 
@@ -74,8 +98,12 @@ def make_fx(
 class _Capture:
     """One run of a function for a graph."""
 
-    def __init__(self, fn: Callable[..., Any], tracing_mode: str) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], tracing_mode: str, sizes: Mapping[str, Any]
+    ) -> None:
         self.fn = fn
+        self.is_symbolic: bool = tracing_mode == "symbolic"
+        self.names: Mapping[str, Any] = sizes
         self.trace: Trace = Trace(tracing_mode)
         self.trace.fn = fn
         self.place: str = caller_place()
@@ -85,12 +113,13 @@ class _Capture:
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> GraphModule:
         """Trace the function."""
         leaves, in_spec = flatten((args, kwargs))
-        sources = _sources(self.fn, in_spec)
+        paths = paths_of(self.fn, in_spec)
+        names = names_for(self.names, paths, leaves)
         trace = self.trace
         trace.inputs = leaves
         with trace:
-            pairs = zip(leaves, sources, strict=True)
-            given = [self._input(leaf, source) for leaf, source in pairs]
+            triples = zip(leaves, paths, names, strict=True)
+            given = [self._input(leaf, path.text, axes) for leaf, path, axes in triples]
             positional, named = unflatten(in_spec, given)
             out = self.fn(*positional, **named)
             found, out_spec = flatten(out)
@@ -100,10 +129,14 @@ class _Capture:
         name = getattr(self.fn, "__name__", type(self.fn).__name__)
         return GraphModule(trace.graph, in_spec, out_spec, name=name, place=self.place)
 
-    def _input(self, leaf: Any, source: str) -> Any:
+    def _input(self, leaf: Any, source: str, axes: Sequence[Any] | None) -> Any:
         trace = self.trace
         is_input = is_array(leaf)
         fake = fake_of(leaf) if is_input else leaf
+        if is_input and axes is not None:
+            fake = with_sizes(fake, axes, source, trace.sizes)
+        elif is_input and self.is_symbolic:
+            fake = symbolic_like(fake, source, trace.sizes)
         node = trace.graph.placeholder(source, fake)
         node.note(fake, self.place)
         node.meta["source"] = source
@@ -137,28 +170,3 @@ def _is_box(leaf: Any) -> bool:
     if is_traced(leaf):
         return not frozen(leaf).box_is_scalar
     return hasattr(leaf, "__setitem__")
-
-
-def _sources(fn: Callable[..., Any], spec: Structure) -> Sequence[str]:
-    """Each leaf of the arguments as the user would write it, such as ``params['w']``."""
-    try:
-        parameters = [*inspect.signature(fn).parameters.values()]
-    except (TypeError, ValueError):
-        parameters = []
-    return [_source(parameters, accessor) for accessor in spec.accessors()]
-
-
-def _source(parameters: Sequence[inspect.Parameter], accessor: Any) -> str:
-    is_named, key = accessor[0].entry, accessor[1].entry
-    if is_named:
-        root = str(key)
-    elif key < len(parameters) and parameters[key].kind in _ONE:
-        root = parameters[key].name
-    else:
-        last = [p for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL]
-        name, before = (last[0].name, parameters.index(last[0])) if last else ("x", 0)
-        root = f"{name}[{key - before}]"
-    return str(accessor[2:].codify(root))
-
-
-_ONE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
