@@ -38,7 +38,7 @@ from customop.errors import (
     shown,
 )
 from customop.later import later
-from customop.shapes.symbols import Symbolic
+from customop.shapes.symbols import Symbolic, made
 
 if TYPE_CHECKING:
     from customop.arrays.array import HintT
@@ -331,7 +331,7 @@ def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
     Those of a symbolic shape are products, as if it were not empty.
     """
-    if all_plain(shape):
+    if not made or all_plain(shape):
         return _c_strides(shape, itemsize)
     return packed_strides(shape, range(len(shape)), itemsize)
 
@@ -343,10 +343,7 @@ def _c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 def all_plain(sizes: Sequence[Any]) -> bool:
     """Whether all sizes are numbers: none is symbolic."""
-    for size in sizes:  # 0.1 us less than all()
-        if type(size) is not int and isinstance(size, Symbolic):
-            return False
-    return True
+    return not made or not isinstance(sum(sizes), Symbolic)
 
 
 def _ordered_strides(
@@ -370,7 +367,7 @@ def like_strides(
     new_itemsize: int,
 ) -> tuple[int, ...]:
     """Strides of ``np.empty_like`` for an array of `shape` and `strides`."""
-    if all_plain(shape) and all_plain(new_shape) and all_plain(strides):
+    if not made or all_plain((*shape, *new_shape, *strides)):
         return _like_strides(shape, strides, itemsize, new_shape, new_itemsize)
     order = _like_order(shape, strides, itemsize, len(new_shape))
     return packed_strides(new_shape, order, new_itemsize)
@@ -472,29 +469,31 @@ def as_shape(shape: Any, what: str) -> tuple[int, ...]:
     """
     lengths: tuple[int, ...]
     try:
-        lengths = (_as_length(shape),)
+        lengths = _as_lengths(shape)
     except TypeError:
-        try:
-            lengths = tuple([_as_length(length) for length in shape])
-        except TypeError:
-            raise ShapeError(
-                f"{what}: {shown(shape)} is not a shape",
-                do="give whole numbers: (2, 3)",
-            ) from None
-    if any(_is_negative(length) for length in lengths):
         raise ShapeError(
-            f"{what}: a shape has no negative lengths, got {lengths}",
-            do="give the length of each axis",
-        )
+            f"{what}: {shown(shape)} is not a shape",
+            do="give whole numbers: (2, 3)",
+        ) from None
+    for length in lengths:
+        # A symbolic length may depend on data.
+        if length < 0 if type(length) is int else (length < 0) is True:
+            raise ShapeError(
+                f"{what}: a shape has no negative lengths, got {lengths}",
+                do="give the length of each axis",
+            )
     return lengths
 
 
+def _as_lengths(shape: Any) -> tuple[Any, ...]:
+    if type(shape) is not tuple:
+        try:
+            return (_as_length(shape),)
+        except TypeError:
+            pass
+    return tuple([n if type(n) is int else _as_length(n) for n in shape])
+
+
 def _as_length(value: Any) -> Any:
-    return (
-        value if isinstance(value, Symbolic) and sizes.is_size(value) else index(value)
-    )
-
-
-def _is_negative(length: Any) -> bool:
-    """Whether a length certainly is negative: a symbolic one may depend on data."""
-    return length < 0 if type(length) is int else (length < 0) is True
+    is_size = isinstance(value, Symbolic) and sizes.is_size(value)
+    return value if is_size else index(value)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
+import sys
 from collections.abc import Sequence
 from importlib import import_module
-from types import ModuleType
-from typing import Any, TypeAlias
+from types import FrameType, ModuleType
+from typing import Any
 
 from customop.arrays.kinds import is_fake
 from customop.arrays.nested import flat
@@ -15,24 +15,9 @@ from customop.errors import RegistrationError, caller_place
 from customop.later import later
 from customop.shapes.symbols import Symbolic
 
-__all__ = ["FakeCall", "FakeContext", "get_ctx", "own_context", "running"]
+__all__ = ["FakeContext", "get_ctx", "own_context"]
 
 size_context: ModuleType = later(import_module, "customop.shapes.size_context")
-
-
-# The operator, the values, and None; or a list for sizes that only this call has.
-FakeCall: TypeAlias = tuple[RuleTable, Sequence[Any], list[Any] | None]
-
-
-class _Running(threading.local):
-    """The call of a fake kernel that runs in this thread."""
-
-    call: FakeCall | None = None
-    # The list of a mode for the sizes of all its calls.
-    own: list[Any] | None = None
-
-
-running = _Running()
 
 
 class FakeContext:
@@ -40,10 +25,9 @@ class FakeContext:
 
     __slots__ = ("_context", "_op")
 
-    def __init__(self, call: FakeCall) -> None:
-        op, values, own = call
+    def __init__(self, op: RuleTable, context: Any) -> None:
         self._op = op
-        self._context = _context_of(values) if own is None else own_context(own)
+        self._context = context
 
     def new_dynamic_size(self, min: int = 0, max: int | None = None) -> Any:  # noqa: A002  # names of torch.library
         """Make a size that depends on the values of the arguments.
@@ -91,16 +75,41 @@ def own_context(found: list[Any]) -> Any:
     return found[0]
 
 
-def _context_of(values: Sequence[Any]) -> Any:
-    """The sizes of the arrays of a call, or those of the code that runs."""
+def _context_in(values: Sequence[Any]) -> Any:
+    """The sizes of the arguments of a call, or None."""
     for value in values:
         for leaf in flat(value):
-            sizes = leaf.shape if is_fake(leaf) else (leaf,)
-            for size in sizes:
+            for size in (*leaf.shape, *leaf.strides) if is_fake(leaf) else (leaf,):
                 if isinstance(size, Symbolic):
                     return size.context  # type: ignore[attr-defined]  # its classes have it
-    own = running.own
-    return size_context.active_context() if own is None else own_context(own)
+    return None
+
+
+# Functions that run a fake kernel have these variables: the operator, all values, and a
+# list for the sizes that no argument gives. Finding them costs nothing in a call whose
+# kernel does not ask.
+_OP, _VALUES, _SIZES = "fake_op", "fake_values", "fake_sizes"
+
+
+def _frame_with(name: str, frame: FrameType | None) -> FrameType | None:
+    """The innermost frame that has a variable."""
+    while frame is not None and name not in frame.f_code.co_varnames:
+        frame = frame.f_back
+    return frame
+
+
+def _context_of(call: FrameType) -> Any:
+    """The sizes that new ones belong to."""
+    known = call.f_locals
+    if _SIZES in known:
+        return own_context(known[_SIZES])
+    found = _context_in(known.get(_VALUES, ())) or size_context.captured_sizes()
+    if found is not None:
+        return found
+    mode = _frame_with(_SIZES, call)
+    if mode is not None:
+        return own_context(mode.f_locals[_SIZES])
+    return size_context.active_context()
 
 
 def get_ctx() -> FakeContext:
@@ -129,11 +138,11 @@ def get_ctx() -> FakeContext:
     >>> co.eval_shape(distinct, np.zeros(5)).shape[0] + 1
     u0 + 1
     """
-    call = running.call
-    if call is None:
+    frame = _frame_with(_OP, sys._getframe(1))
+    if frame is None:
         raise RegistrationError(
             "get_ctx() is called outside of a fake kernel",
             f"at {caller_place()}",
             do="call it in the function that is given to register_fake",
         )
-    return FakeContext(call)
+    return FakeContext(frame.f_locals[_OP], _context_of(frame))

@@ -38,7 +38,15 @@ from customop.shapes.expressions import (
 from customop.shapes.proofs import Knowledge
 from customop.shapes.symbolic import SymBool, as_side, make_float, make_int
 
-__all__ = ["Guard", "Size", "SizeContext", "active_context", "check", "set_active"]
+__all__ = [
+    "Guard",
+    "Size",
+    "SizeContext",
+    "active_context",
+    "captured_sizes",
+    "check",
+    "set_active",
+]
 
 
 class Size:
@@ -528,6 +536,11 @@ def set_active(context: SizeContext | None) -> SizeContext | None:
     before = _active.context
     _active.context = context
     return before
+
+
+def captured_sizes() -> SizeContext | None:
+    """The sizes of the capture that runs in this thread, or None."""
+    return _active.context
 
 
 def active_context() -> SizeContext:

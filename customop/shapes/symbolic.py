@@ -33,7 +33,7 @@ from customop.shapes.expressions import (
     power,
     subtract,
 )
-from customop.shapes.symbols import Symbolic, array_ufuncs
+from customop.shapes.symbols import Symbolic, array_ufuncs, made
 
 if TYPE_CHECKING:
     from customop.shapes.size_context import SizeContext
@@ -432,6 +432,7 @@ class SymBool(_InContext):
     __repr__ = __str__
 
 
+made.append(True)
 numbers.Integral.register(SymInt)
 numbers.Real.register(SymFloat)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Symbolic", "array_ufuncs"]
+__all__ = ["Symbolic", "array_ufuncs", "made"]
 
 
 class Symbolic:
@@ -21,3 +21,6 @@ class Symbolic:
 
 # The function, if it is set, that a ufunc of a symbolic number and an array calls.
 array_ufuncs: list[Callable[..., Any]] = []
+
+# Not empty once there may be symbolic sizes. Code that runs often asks it first.
+made: list[bool] = []

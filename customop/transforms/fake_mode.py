@@ -18,7 +18,7 @@ from customop.arrays.nested import flat, map_nested
 from customop.arrays.pytree import flatten, map_leaves
 from customop.core.contract.results import finish_fake
 from customop.core.dispatch import kernel_for
-from customop.core.fake_context import own_context, running
+from customop.core.fake_context import own_context
 from customop.core.interpreter import Mode
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
@@ -61,26 +61,13 @@ class FakeMode(Mode):
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run the fake kernel."""
-        before, running.own = running.own, self.contexts
-        try:
-            return self._process(op, args)
-        finally:
-            running.own = before
-
-    def _process(self, op: RuleTable, args: Sequence[Any]) -> Any:
+        fake_sizes = self.contexts  # noqa: F841  # get_ctx() looks for it
         values = [map_nested(value, to_fake) for value in args]
         slots = (*op.array_slots, *op.nested_slots)
         if any(is_array(v) for slot in slots for v in flat(values[slot])):
             return op.invoke(values)
         # Without an array the call would not be dispatched as fake.
-        kernel = kernel_for(op, FAKE)
-        positional, keywords = op.schema.split(values)
-        before, running.call = running.call, (op, values, None)
-        try:
-            out = kernel(*positional, **keywords)
-        finally:
-            running.call = before
-        return finish_fake(op, kernel, out)
+        return _run_fake(op, values)
 
     def from_array(
         self,
@@ -138,6 +125,13 @@ class FakeMode(Mode):
         context = own_context(self.contexts)
         named: FakeArray = size_arrays.with_sizes(fake, names, "x", context)
         return named
+
+
+def _run_fake(fake_op: RuleTable, fake_values: Sequence[Any]) -> Any:
+    """The result of the fake kernel; get_ctx() looks for these names."""
+    kernel = kernel_for(fake_op, FAKE)
+    positional, keywords = fake_op.schema.split(fake_values)
+    return finish_fake(fake_op, kernel, kernel(*positional, **keywords))
 
 
 def _plain_fake(value: Any) -> Any:

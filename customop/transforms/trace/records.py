@@ -117,6 +117,7 @@ def _fake_lines(op: RuleTable, inputs: str) -> list[str]:
     ]
     return [
         f"    elif {' and '.join(parts)}:",
+        "        fake_op, fake_values = op, args",  # get_ctx() looks for them
         f"        out = kernel({inputs})",
         "        if type(out) is not FakeArray: out = finish_fake(op, kernel, out)",
         "        val = out",
