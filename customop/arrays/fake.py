@@ -268,10 +268,11 @@ def fake_like(
     >>> co.fake_like(np.zeros((2, 3)), dtype=np.int64)
     FakeArray(i64[2, 3], device='cpu')
     """
-    if type(x) is FakeArray and dtype is None and device is None and shape is None:
-        itemsize = x.dtype.itemsize
-        strides = like_strides(x.shape, x.strides, itemsize, x.shape, itemsize)
-        return make_fake(x.shape, x.dtype, strides, x.device)
+    if type(x) is FakeArray and shape is None and device is None:
+        own = x.dtype
+        new = own if dtype is None or dtype is own else _as_dtype(dtype, "fake_like")
+        strides = like_strides(x.shape, x.strides, own.itemsize, x.shape, new.itemsize)
+        return make_fake(x.shape, new, strides, x.device)
     if not is_array(x):
         raise ArgumentError(
             f"fake_like: {shown(x)} is not an array",
@@ -280,8 +281,7 @@ def fake_like(
     length = tuple(x.shape) if shape is None else as_shape(shape, "fake_like")
     kind = dtype_of(x) if dtype is None else _as_dtype(dtype, "fake_like")
     before = dtype_of(x).itemsize
-    own = (tuple(x.shape), strides_of(x), before)
-    strides = like_strides(*own, length, kind.itemsize)
+    strides = like_strides(tuple(x.shape), strides_of(x), before, length, kind.itemsize)
     where = device_of(x) if device is None else normalize_device(device)
     return make_fake(length, kind, strides, where)
 
@@ -341,9 +341,12 @@ def _c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return packed_strides(shape, range(len(shape)), itemsize)
 
 
+_INT = {int}
+
+
 def all_plain(sizes: Sequence[Any]) -> bool:
     """Whether all sizes are numbers: none is symbolic."""
-    return not made or not isinstance(sum(sizes), Symbolic)
+    return not made or _INT.issuperset(map(type, sizes))
 
 
 def _ordered_strides(
@@ -369,6 +372,10 @@ def like_strides(
     """Strides of ``np.empty_like`` for an array of `shape` and `strides`."""
     if not made or all_plain((*shape, *new_shape, *strides)):
         return _like_strides(shape, strides, itemsize, new_shape, new_itemsize)
+    if shape is new_shape and itemsize == new_itemsize:
+        dense = packed_strides(shape, range(len(shape)), itemsize)
+        if all(map(sizes.is_known, strides, dense)):
+            return dense
     order = _like_order(shape, strides, itemsize, len(new_shape))
     return packed_strides(new_shape, order, new_itemsize)
 
@@ -426,10 +433,11 @@ def packed_strides(
     for length in shape:
         if type(length) is int and not length:
             return tuple(strides)
-    step = itemsize
-    for axis in reversed(order):
-        strides[axis] = step
-        step *= shape[axis]
+    step, last = itemsize, 0
+    for i, axis in enumerate(reversed(order)):
+        if i:
+            step *= shape[last]
+        strides[axis], last = step, axis
     return tuple(strides)
 
 

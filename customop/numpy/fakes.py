@@ -64,6 +64,8 @@ def keep_order(operands: Sequence[Any], dtype: Any) -> FakeArray:
     """
     arrays = [x for x in operands if hasattr(x, "shape")]
     first = next((x for x in arrays if isinstance(x, FakeArray)), arrays[0])
+    if all(x.shape is first.shape and x.strides is first.strides for x in arrays):
+        return fake_like(first, dtype=dtype)  # of one array, or of arrays alike
     shapes = [tuple(x.shape) for x in arrays]
     if any(map(sizes.is_symbolic, shapes)):
         shape = sizes.broadcast_sizes(*shapes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -78,7 +78,7 @@ _OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
 Side: TypeAlias = "Number | float | Calculation"
 
 
-def calculate(name: str, values: list[Any]) -> Any:
+def calculate(name: str, values: Sequence[Any]) -> Any:
     """The value of a calculation."""
     if name == "-" and len(values) == 1:
         return -values[0]

@@ -153,7 +153,10 @@ class SizeContext:
         self.knowledge: Knowledge = Knowledge()
         # Name -> a value for the order of strides: as in the call, and at least 2.
         self.typical: dict[str, int] = {}
+        # Results of operations: sign and two sides -> expression.
+        self.results: dict[tuple[str, Number, Number], Number] = {}
         self._decided: dict[Condition, bool] = {}
+        self._compared: dict[tuple[str, Side, Side], bool | None] = {}
         self._numbers = {"s": 0, "u": 0}
 
     # ---- new sizes ----
@@ -205,6 +208,7 @@ class SizeContext:
             )
         before.sources.append(source)
         self.knowledge.set_bounds(name, min, inf if max is None else max)
+        self._compared.clear()
         return make_int(self, symbol(name), hint)
 
     def new_dynamic_size(
@@ -349,6 +353,14 @@ class SizeContext:
 
     # ---- questions ----
 
+    def compare(self, left: Side, sign: str, right: Side) -> bool | None:
+        """Whether a comparison always holds, never holds, or None; never a guard."""
+        key = (sign, left, right)
+        if key in self._compared:
+            return self._compared[key]
+        found = self._compared[key] = self.known(Compared(left, sign, right))
+        return found
+
     def known(self, condition: Condition) -> bool | None:
         """Whether a condition always holds, never holds, or None; never a guard."""
         found = self._decided.get(condition)
@@ -417,6 +429,7 @@ class SizeContext:
         if guard not in listed:
             listed.append(guard)
         condition.learn(self.knowledge)
+        self._compared.clear()
         self._decided.clear()
         self._decided[condition] = True
         self._decided[condition.opposite] = False
@@ -455,6 +468,8 @@ class SizeContext:
         ZeroDivisionError
             If it is zero.
         """
+        if type(divisor) is int and divisor:
+            return
         side = as_side(divisor)
         if not isinstance(side, Expr):
             if not side and not isinstance(side, Calculation):
@@ -462,9 +477,8 @@ class SizeContext:
             return
         if divisor.hint == 0:
             raise ZeroDivisionError(f"division by zero: {divisor} is 0")
-        condition = Compared(side, "!=", 0)
-        if not self.known(condition):
-            self._record(condition, "check")
+        if not self.compare(side, "!=", 0):
+            self._record(Compared(side, "!=", 0), "check")
 
 
 _REMEDY_FOR_DATA = (

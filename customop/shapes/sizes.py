@@ -10,7 +10,7 @@ from typing import Any
 
 from customop.errors import ShapeError
 from customop.shapes.expressions import value_of
-from customop.shapes.symbolic import SymFloat, SymInt, context_of
+from customop.shapes.symbolic import SymFloat, SymInt, as_side, context_of
 
 __all__ = [
     "broadcast_sizes",
@@ -74,7 +74,12 @@ def is_known(size: Any, value: Any) -> bool:
     """
     if type(size) is int and type(value) is int:
         return size == value
-    return size is value or (size == value) is True
+    if type(value) is SymInt:
+        size, value = value, size
+    if type(size) is not SymInt:
+        return bool(size == value)
+    side = as_side(value)
+    return side is not None and size.context.compare(size.expr, "==", side) is True
 
 
 def same_size(a: Any, b: Any) -> bool:

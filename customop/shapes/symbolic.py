@@ -175,24 +175,30 @@ class SymInt(_Real):
     # ---- integer arithmetic ----
 
     def __add__(self, other: Any) -> Any:
-        if type(other) is int and self.hint is not None:  # the most frequent case
-            return make_int(self.context, add(self.expr, other), self.hint + other)
+        if type(other) is int:
+            hint = self.hint
+            after = None if hint is None else hint + other
+            return make_int(self.context, add(self.expr, other), after)
         return _operated("+", self, other)
 
-    def __radd__(self, other: Any) -> Any:
-        return _operated("+", other, self)
+    __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
+        if type(other) is int:
+            return self + -other
         return _operated("-", self, other)
 
     def __rsub__(self, other: Any) -> Any:
         return _operated("-", other, self)
 
     def __mul__(self, other: Any) -> Any:
+        if type(other) is int:
+            hint = self.hint
+            after = None if hint is None else hint * other
+            return make_int(self.context, multiply(self.expr, other), after)
         return _operated("*", self, other)
 
-    def __rmul__(self, other: Any) -> Any:
-        return _operated("*", other, self)
+    __rmul__ = __mul__
 
     def __floordiv__(self, other: Any) -> Any:
         return _operated("//", self, other)
@@ -487,8 +493,11 @@ def _mixed(values: tuple[Any, ...]) -> ArgumentError:
 
 def as_side(value: Any) -> Side | None:
     """The expression, calculation or number of a value; None for other values."""
-    if type(value) is int:
-        return value
+    cls = type(value)
+    if cls is int:
+        return value  # type: ignore[no-any-return]  # an int
+    if cls is SymInt:
+        return value.expr  # type: ignore[no-any-return]  # an Expr
     if isinstance(value, _Real):
         return value.side
     if isinstance(value, float):  # np.float64 too
@@ -499,25 +508,33 @@ def as_side(value: Any) -> Side | None:
 
 
 def _hint(value: Any) -> Any:
-    return value.hint if isinstance(value, _Real) else value
+    return value if type(value) is int else getattr(value, "hint", value)
 
 
 def _operated(sign: str, left: Any, right: Any) -> Any:
     """The result of integer arithmetic, or of floating point if one side is a float."""
     a, b = as_side(left), as_side(right)
-    if not isinstance(a, int | Expr) or not isinstance(b, int | Expr):
+    if not isinstance(a, _NUMBERS) or not isinstance(b, _NUMBERS):
         return _calculated(sign, left, right)
-    context = context_of(left, right)
-    assert context is not None
-    if sign in ("//", "%"):
+    context = left.context if type(left) is SymInt else right.context
+    if type(left) is type(right) and left.context is not right.context:
+        raise _mixed((left, right))
+    if sign in _DIVISIONS:
         context.assume_nonzero(right)
+    found = context.results.get((sign, a, b))
+    if found is None:
+        found = context.results[(sign, a, b)] = _INTEGER[sign](context, a, b)
+    if type(found) is int:
+        return found
     first, second = _hint(left), _hint(right)
     hint = None
     if first is not None and second is not None:
-        hint = calculate(sign, [int(first), int(second)])
-    return make_int(context, _INTEGER[sign](context, a, b), hint)
+        hint = calculate(sign, (int(first), int(second)))
+    return make_int(context, found, hint)
 
 
+_NUMBERS: Final = (int, Expr)
+_DIVISIONS: Final = ("//", "%")
 _INTEGER: Final[dict[str, Callable[[SizeContext, Number, Number], Number]]] = {
     "+": lambda _, a, b: add(a, b),
     "-": lambda _, a, b: subtract(a, b),
@@ -548,13 +565,13 @@ def _compared(left: Any, sign: str, right: object) -> Any:
     a, b = as_side(left), as_side(right)
     if a is None or b is None:
         return NotImplemented
+    context = left.context
+    if isinstance(right, _InContext) and right.context is not context:
+        raise _mixed((left, right))
     if a is b:
         return sign in ("==", "<=", ">=")
-    context = context_of(left, right)
-    assert context is not None
-    condition = Compared(a, sign, b)
-    known = context.known(condition)
-    return SymBool(context, condition) if known is None else known
+    known = context.compare(a, sign, b)
+    return SymBool(context, Compared(a, sign, b)) if known is None else known
 
 
 def _combined(sign: str, left: SymBool, right: Any) -> Any:
