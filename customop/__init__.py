@@ -111,6 +111,7 @@ __all__ = [
     "custom_jvp",
     "custom_op",
     "custom_vjp",
+    "decompose",
     "define",
     "eliminate_common_subexpressions",
     "eliminate_dead_code",
@@ -218,6 +219,7 @@ _LATER: dict[str, str] = {
     "customop.transforms.functions.custom": "custom_jvp custom_vjp",
     "customop.transforms.jvp": "jvp",
     "customop.transforms.linear": "hvp linearize",
+    "customop.transforms.trace.decompose": "decompose",
     "customop.transforms.trace.interpreter": "GraphTracer",
     "customop.transforms.trace.make": "make_fx",
     "customop.transforms.vmap": "vmap",
@@ -279,6 +281,7 @@ if TYPE_CHECKING:
     from customop.transforms.functions.custom import custom_jvp, custom_vjp
     from customop.transforms.jvp import jvp
     from customop.transforms.linear import hvp, linearize
+    from customop.transforms.trace.decompose import decompose
     from customop.transforms.trace.interpreter import GraphTracer
     from customop.transforms.trace.make import make_fx
     from customop.transforms.vmap import vmap

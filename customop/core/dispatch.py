@@ -126,7 +126,7 @@ def dispatch_composite(op: RuleTable, args: Sequence[Any]) -> Any:
     """As `dispatch`, for an operator with a body that transforms and modes see."""
     top = top_interpreter(op, args)
     row = op.rows.get(COMPOSITE)
-    if top is None or row is None or not top.alive or top.kind.has_rule(op):
+    if top is None or row is None or not top.alive or not top.opens(op):
         return dispatch(op, args)
     positional, keywords = op.schema.split(args)
     body = observed(op, top, row.fn, args) if observers else row.fn

@@ -141,6 +141,13 @@ class Interpreter(ABC):
             The result of the call.
         """
 
+    def opens(self, op: RuleTable) -> bool:
+        """Whether an operator with a body of operators runs by its body.
+
+        Without a rule of this kind it does.
+        """
+        return not self.kind.has_rule(op)
+
     def wrap(self, value: Any, *extra: Any) -> Any:
         """Make tracers of the arrays in a result, or in a list or tuple of results."""
         return map_result(value, lambda v: self.tracer_class(self, v, *extra))

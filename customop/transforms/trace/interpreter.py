@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any, ClassVar, Self
 
@@ -15,7 +15,7 @@ from customop.arrays.fake import make_fake, to_fake
 from customop.arrays.kinds import device_of, is_array, is_traced
 from customop.arrays.nested import children, like, map_nested, steps
 from customop.core.boxes import frozen, strides_of_box
-from customop.core.interpreter import Interpreter, Mode, leaked
+from customop.core.interpreter import Interpreter, Mode, current_mode, leaked
 from customop.core.operator import Operator
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
@@ -27,6 +27,7 @@ from customop.schema.parameters import MISSING
 from customop.schema.tags import Tag
 from customop.shapes.size_context import SizeContext, set_active
 from customop.transforms.fake_mode import FakeMode
+from customop.transforms.trace.opened import Chosen
 from customop.transforms.trace.places import place_here
 from customop.transforms.trace.records import Record, make_record
 
@@ -76,17 +77,28 @@ class Trace(Mode):
     ----------
     tracing_mode : str
         What is below the tracers: ``"real"`` values, or ``"fake"`` ones.
+    graph : Graph, optional
+        A graph that gets more nodes.
+
+    Attributes
+    ----------
+    kept : callable or None
+        Says of an operator with a body of operators whether it stays a node.
+    opened : dict
+        Operator -> the function that runs in its place.
     """
 
     kind: ClassVar[RuleKind] = TRACE
     tracer_class: ClassVar[type[Tracer]] = GraphTracer
     title: str = "make_fx"
 
-    def __init__(self, tracing_mode: str) -> None:
+    def __init__(self, tracing_mode: str, graph: Graph | None = None) -> None:
         super().__init__()
-        self.graph: Graph = Graph()
+        self.graph: Graph = Graph() if graph is None else graph
+        self.kept: Chosen | None = None
+        self.opened: dict[RuleTable, Callable[..., Any]] = {}
         self.is_real: bool = tracing_mode == "real"
-        self.sizes: SizeContext = SizeContext()
+        self.sizes: SizeContext = self.graph.sizes or SizeContext()
         if not self.is_real:
             self.graph.sizes = self.sizes
         self._fake_mode: FakeMode = FakeMode()
@@ -160,8 +172,29 @@ class Trace(Mode):
         """Run the operator below, and make a node of the call."""
         if not self.alive:
             raise leaked(op, self)
+        if op in self.opened:
+            return self._run_opened(op, args)
         record = op.plans.by_tracer.get(GraphTracer)
         return (_record_of(op) if record is None else record)(self, args)
+
+    def opens(self, op: RuleTable) -> bool:
+        """Whether an operator with a body of operators runs by its body."""
+        if op in self.opened:
+            return False
+        return self.kept is None or not self.kept(op)
+
+    def _run_opened(self, op: RuleTable, args: Sequence[Any]) -> Any:
+        """Run the function for an operator, in which the operator itself stays."""
+        before = self.opened
+        self.opened = {key: fn for key, fn in before.items() if key is not op}
+        kept, self.kept = self.kept, _or_same(self.kept, op)
+        token = current_mode.set(self)
+        try:
+            positional, keywords = op.schema.split(args)
+            return before[op](*positional, **keywords)
+        finally:
+            current_mode.reset(token)
+            self.opened, self.kept = before, kept
 
     def general(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """As `process`, for any operator."""
@@ -274,6 +307,11 @@ def _record_of(op: RuleTable) -> Record:
         record = general
     plans.by_tracer[GraphTracer] = record
     return record
+
+
+def _or_same(kept: Chosen | None, op: RuleTable) -> Chosen:
+    """A test for operators that are kept, to which one is added."""
+    return lambda other: other is op or (kept is not None and kept(other))
 
 
 # ---- values ----

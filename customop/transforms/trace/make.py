@@ -13,6 +13,7 @@ from customop.core.boxes import frozen, pin
 from customop.errors import ArgumentError, caller_place, check_function, shown
 from customop.graph.module import GraphModule
 from customop.transforms.trace.interpreter import GraphTracer, Trace, copied, fake_of
+from customop.transforms.trace.opened import Operators, Table, as_chosen, as_table
 from customop.transforms.trace.operators import assign
 from customop.transforms.trace.paths import names_for, paths_of
 
@@ -30,6 +31,8 @@ def make_fx(
     tracing_mode: TracingMode = "real",
     *,
     sizes: Mapping[str, Any] | None = None,
+    keep: Operators = (),
+    decompose: Table = (),
 ) -> Callable[P, GraphModule]:
     """Make a function that captures `fn` as a graph.
 
@@ -47,6 +50,13 @@ def make_fx(
         stays symbolic, whatever it is. None, or the length itself, for an axis whose
         length is fixed. With ``tracing_mode="symbolic"`` the sizes of other arrays are
         symbolic, too; else they are fixed.
+    keep : iterable of Operator or str, or callable
+        Operators whose bodies are made of operators, and which stay nodes nevertheless;
+        or a function that says so of an operator. The others are opened: their bodies
+        are traced.
+    decompose : mapping, or iterable of Operator or str
+        Operators that are opened, each with a function of its parameters that runs in
+        its place; for a list of operators these are their own bodies.
 
     Returns
     -------
@@ -58,7 +68,8 @@ def make_fx(
     Raises
     ------
     ArgumentError
-        If `fn` is not a function, the mode is unknown, or `sizes` do not fit.
+        If `fn` is not a function, the mode is unknown, `sizes` do not fit, or `keep` or
+        `decompose` has something other than operators.
     DataDependentError
         From the function: if `fn` asks for the value of an array, or branches on a size
         that depends on data.
@@ -87,10 +98,14 @@ def make_fx(
             do='write names by parameter: sizes={"x": ("batch", None)}',
         )
     mode = "fake" if sizes and tracing_mode == "real" else tracing_mode
+    kept = as_chosen(keep, "make_fx: keep")
+    opened = as_table(decompose, "make_fx: decompose")
 
     @wraps(fn)
     def trace(*args: P.args, **kwargs: P.kwargs) -> GraphModule:
-        return _Capture(fn, mode, sizes or {}).run(args, kwargs)
+        capture = _Capture(fn, mode, sizes or {})
+        capture.trace.kept, capture.trace.opened = kept, opened
+        return capture.run(args, kwargs)
 
     return trace
 
