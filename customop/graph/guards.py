@@ -16,12 +16,24 @@ from customop.frozen import Frozen
 from customop.graph.node import ITEM, Node
 
 __all__ = [
+    "GENERATOR",
+    "AnyGenerator",
     "InputGuard",
     "ResultGuard",
     "guard_lines",
     "guards_of",
     "result_guard",
 ]
+
+
+class AnyGenerator:
+    """What an input is that may be any random generator."""
+
+    def __repr__(self) -> str:
+        return "a random generator"
+
+
+GENERATOR = AnyGenerator()
 
 
 class InputGuard(Frozen):
@@ -53,6 +65,9 @@ class InputGuard(Frozen):
         expected = self.expected
         if expected is None:
             return ""
+        if isinstance(expected, AnyGenerator):
+            is_right = isinstance(value, np.random.Generator)
+            return "" if is_right else "what is not a random generator"
         if not isinstance(expected, FakeArray):
             return "" if _is_same(value, expected) else "another value"
         return _misfit(value, expected)

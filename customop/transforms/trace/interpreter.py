@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any, ClassVar, Self
@@ -27,6 +26,7 @@ from customop.schema.parameters import MISSING
 from customop.schema.tags import Tag
 from customop.shapes.size_context import SizeContext, set_active
 from customop.transforms.fake_mode import FakeMode
+from customop.transforms.trace.generators import is_generator, traced_generator
 from customop.transforms.trace.opened import Chosen
 from customop.transforms.trace.places import place_here
 from customop.transforms.trace.records import Record, make_record
@@ -133,11 +133,16 @@ class Trace(Mode):
             node = self.graph.constant(value)
             fake = fake_of(value)
             node.note(fake, place_here())
-            if _is_generator(value):
+            if is_generator(value):
                 fake = deepcopy(value)  # tracing draws from a copy
             below = value if self.is_real and is_array(value) else fake
             known = self._constants[key] = node, below
         return known
+
+    def generator_of(self, value: Any) -> Any:
+        """A generator from outside as one whose draws are calls in the graph."""
+        node, below = self.constant_of(value)
+        return traced_generator(self, node, below)
 
     def below_constant(self, value: Any) -> Any:
         """A copy of a constant that an operator writes: tracing changes no array."""
@@ -152,8 +157,11 @@ class Trace(Mode):
         """What stands in a node for a value, and what is below it."""
         if isinstance(value, GraphTracer) and value.interpreter is self:
             return value.node, value.below
-        if is_array(value) or _is_generator(value):
+        if is_array(value):
             return self.constant_of(value)
+        if is_generator(value):
+            own = getattr(value, "trace", None) is self
+            return (value.node, value.copy) if own else self.constant_of(value)
         return value, value
 
     def nested(self, value: Any) -> tuple[Any, Any]:
@@ -322,13 +330,6 @@ def _identity(value: Any) -> Any:
         # Snapshots of one value are one constant.
         return (type(value), *(id(getattr(value, name)) for name in value.content))
     return id(value)
-
-
-def _is_generator(value: Any) -> bool:
-    module: Any = sys.modules.get("numpy.random")
-    return module is not None and isinstance(
-        value, module.Generator | module.RandomState | module.BitGenerator
-    )
 
 
 def _is_default(value: Any, default: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
@@ -11,7 +12,15 @@ from customop.arrays.pytree import flatten, unflatten
 from customop.arrays.sizes import symbolic_like, with_sizes
 from customop.core.boxes import frozen, pin
 from customop.errors import ArgumentError, caller_place, check_function, shown
+from customop.graph.guards import GENERATOR
 from customop.graph.module import GraphModule
+from customop.transforms.trace.generators import (
+    check_undrawn,
+    is_generator,
+    traced_generator,
+    watch_of,
+    with_generators,
+)
 from customop.transforms.trace.interpreter import GraphTracer, Trace, copied, fake_of
 from customop.transforms.trace.opened import Operators, Table, as_chosen, as_table
 from customop.transforms.trace.operators import assign
@@ -132,20 +141,26 @@ class _Capture:
         names = names_for(self.names, paths, leaves)
         trace = self.trace
         trace.inputs = leaves
+        watch = watch_of(self.fn, leaves)
         with trace:
             triples = zip(leaves, paths, names, strict=True)
             given = [self._input(leaf, path.text, axes) for leaf, path, axes in triples]
             positional, named = unflatten(in_spec, given)
-            out = self.fn(*positional, **named)
+            out = with_generators(self.fn, trace.generator_of)(*positional, **named)
             found, out_spec = flatten(out)
             nodes = [self._output(leaf) for leaf in found]
             self._write_inputs()
             trace.graph.output(nodes)
         name = getattr(self.fn, "__name__", type(self.fn).__name__)
+        check_undrawn(watch, name)
         return GraphModule(trace.graph, in_spec, out_spec, name=name, place=self.place)
 
     def _input(self, leaf: Any, source: str, axes: Sequence[Any] | None) -> Any:
         trace = self.trace
+        if is_generator(leaf):
+            node = trace.graph.placeholder(source, GENERATOR)
+            node.meta.update(place=self.place, source=source)
+            return traced_generator(trace, node, deepcopy(leaf))
         is_input = is_array(leaf)
         fake = fake_of(leaf) if is_input else leaf
         if is_input and axes is not None:

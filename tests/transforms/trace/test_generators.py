@@ -1,0 +1,99 @@
+"""Random numbers in graphs: each run draws anew, in the order of the function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+
+X = np.ones(3)
+
+
+@co.custom_op("tracing::noise", mutates_args=())
+def noise(generator: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    """An operator that takes a generator."""
+    return x + generator.normal(size=x.shape)
+
+
+noise.register_fake(lambda generator, x: co.fake_like(x))
+
+
+@co.custom_op("tracing::draw", mutates_args=(), tags=co.Tag.nondeterministic_seeded)
+def global_draw(count: int) -> np.ndarray:
+    """An operator that draws from the generator that all of NumPy shares."""
+    return np.random.rand(count)  # noqa: NPY002  # what is tried
+
+
+global_draw.register_fake(lambda count: co.FakeArray((count,)))
+
+
+def make() -> Any:
+    """A function that draws from an argument, from its closure, and from np.random."""
+    own = np.random.default_rng(5)
+
+    def draws(x: Any, rng: Any) -> Any:
+        return (
+            x * rng.normal(size=x.shape),
+            own.integers(10, size=3),
+            noise(own, x),
+            noise(rng, x),
+            rng.choice(5, size=(2,), p=[0.1, 0.2, 0.3, 0.2, 0.2]),
+            rng.permutation(4),
+            global_draw(3),
+            rng.random((2, 2), dtype=np.float32),
+            rng.multivariate_normal([0, 0], np.eye(2), size=3),
+        )
+
+    return draws
+
+
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
+def test_a_graph_draws_anew_in_order(mode: Any) -> None:
+    """Two runs draw what two runs of the function draw from equal generators."""
+    graph, plain = co.make_fx(make(), mode)(X, np.random.default_rng(1)), make()
+    for seed in (7, 8):
+        state = np.random.get_state()  # noqa: NPY002  # what is tried
+        found = graph(X, np.random.default_rng(seed))
+        np.random.set_state(state)  # noqa: NPY002  # what is tried
+        expected = plain(X, np.random.default_rng(seed))
+        for a, b in zip(found, expected, strict=True):
+            assert a.dtype == b.dtype
+            np.testing.assert_array_equal(a, b)
+
+
+def test_tracing_leaves_generators_as_they_are() -> None:
+    """Tracing draws from copies."""
+    rng, state = np.random.default_rng(1), np.random.get_state()  # noqa: NPY002  # what is tried
+    before = rng.bit_generator.state
+    co.make_fx(make())(X, rng)
+
+    assert rng.bit_generator.state == before
+    np.testing.assert_array_equal(np.random.get_state()[1], state[1])  # noqa: NPY002  # what is tried
+
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize(
+    ("fn", "message"),
+    [
+        (
+            lambda x, rng: x * RNG.normal(size=3),
+            "draws from a Generator, whose numbers",
+        ),
+        (lambda x, rng: x * np.random.rand(3), "draws from np.random, whose numbers"),  # noqa: NPY002  # what is tried
+        (lambda x, rng: x * rng.normal(), "do: write rng.normal.size=().., which is"),
+        (lambda x, rng: rng.shuffle(x), "do: x = rng.permutation"),
+        (lambda x, rng: rng.normal(x), "do: write loc . scale . rng.normal"),
+        (lambda x, rng: rng.choice(x, size=2), "do: write x.rng.choice"),
+        (lambda x, rng: rng.permutation(np.ones(2)), "do: write x.rng.permutation"),
+        (lambda x, rng: rng.random(out=np.ones(2)), "do: x.*= draw"),
+    ],
+)
+def test_draws_that_a_graph_cannot_have(fn: Any, message: str) -> None:
+    """Draws that no operator sees, or that give Python numbers, are errors."""
+    with pytest.raises(co.GraphError, match=message):
+        co.make_fx(fn)(X, np.random.default_rng(0))
