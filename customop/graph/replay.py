@@ -198,7 +198,12 @@ class _Lines:
         elif node.op == CALL:
             self.nodes[len(self._lines) + 1] = node
             values = ", ".join([self.value(v) for v in node.values()])
-            self.add(f"{self.local(node)} = {self.operator(node.target)}({values})")
+            call = f"{self.operator(node.target)}({values})"
+            if node in unused and not node.has_fixed_result:
+                unused.remove(node)
+                self.add(call)
+            else:
+                self.add(f"{self.local(node)} = {call}")
         elif node.op == ITEM:
             parent, index = node.args
             self.add(f"{self.local(node)} = {self.local(parent)}[{index!r}]")

@@ -272,8 +272,9 @@ class Trace(Mode):
             return out
         parts: list[Any] = []
         place = node.meta.get("place")
-        for step, part in zip(steps(out), found, strict=True):
-            item: Any = self.graph.item(node, step)  # type: ignore[arg-type]  # an int or str
+        names: Any = range(len(found)) if isinstance(out, tuple | list) else steps(out)
+        for step, part in zip(names, found, strict=True):
+            item = self.graph.item(node, step)
             item.note(map_nested(part, fake_of), place)
             if is_array(part) and self.is_real and Tag.dynamic_output_shape in op.tags:
                 item.meta["must_be"] = item.val

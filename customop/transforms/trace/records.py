@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from customop.arrays.fake import FakeArray
-from customop.arrays.kinds import FAKE, is_array
+from customop.arrays.kinds import FAKE, is_array, is_traced
 from customop.core.codegen import generate
 from customop.core.contract.results import finish_fake
 from customop.core.dispatch import find_kernel
@@ -49,7 +51,7 @@ def make_record(op: RuleTable, tracer: type, fake_of: Callable[[Any], Any]) -> R
         *(_fake_lines(op, inputs) if is_short and op.array_slots else []),
         "    else:",
         f"        val = out = self.run_fake(op, [{inputs}])",
-        "    if type(out) is not FakeArray and not is_plain(out):",
+        "    if type(out) is not FakeArray and type(out) is not ndarray and not is_plain(out):",
         f"        return self.finish(op, {_given(op)}, out)",
         *_node_lines(op),
         "    tracer = new(Tracer)",
@@ -67,8 +69,9 @@ def make_record(op: RuleTable, tracer: type, fake_of: Callable[[Any], Any]) -> R
         "Tracer": tracer,
         "fake_of": fake_of,
         "finish_fake": finish_fake,
-        "is_plain": is_array,
+        "is_plain": lambda v: is_array(v) and not is_traced(v),
         "kernel": kernel,
+        "ndarray": np.ndarray,
         "new": object.__new__,
         "numbers": frozenset((float, int, bool, complex, type(None))),
         "op": op,

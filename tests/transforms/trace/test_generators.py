@@ -85,7 +85,7 @@ RNG = np.random.default_rng(0)
             "draws from a Generator, whose numbers",
         ),
         (lambda x, rng: x * np.random.rand(3), "draws from np.random, whose numbers"),  # noqa: NPY002  # what is tried
-        (lambda x, rng: x * rng.normal(), "do: write rng.normal.size=().., which is"),
+        (lambda x, rng: x * rng.normal(), "do: write rng.normal.size=..., which is"),
         (lambda x, rng: rng.shuffle(x), "do: x = rng.permutation"),
         (lambda x, rng: rng.normal(x), "do: write loc . scale . rng.normal"),
         (lambda x, rng: rng.choice(x, size=2), "do: write x.rng.choice"),
