@@ -132,9 +132,9 @@ def _second(old: Definition, new: Definition) -> RegistrationError:
 
 
 def _new_operator(definition: Definition) -> Operator[..., Any]:
-    cls = type(definition.qualname.partition("::")[2], (Operator,), {})
     # help() shows the text of the operator only if its class has another one.
-    cls.__doc__ = f"The class of {definition.qualname}."
+    text = {"__doc__": f"The class of {definition.qualname}."}
+    cls = type(definition.qualname.partition("::")[2], (Operator,), text)
     op: Operator[..., Any] = cls(definition)
     return op
 

@@ -151,7 +151,8 @@ class Operator(RuleTable, Generic[P, R]):
         if before is not None:
             # Callers that hold the old function must not run the old kernel.
             set_fast_kernel(before, None)
-        type(self).__call__ = _FirstCall()  # type: ignore[assignment]  # a descriptor
+        if "__call__" in vars(type(self)):  # that of the old function
+            type(self).__call__ = _FirstCall()  # type: ignore[assignment]  # a descriptor
         self.invoke: Callable[[Sequence[Any]], Any] = lambda args: self.run(*args)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from types import FrameType
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from customop.schema.annotations import schema_type
 from customop.schema.coerce import check_default
 from customop.schema.fit import Mismatch
 from customop.schema.infer import check_mutates_args, hints_of, signature_of
+from customop.schema.outline import PlainParameter, outline_of
 from customop.schema.parameters import MISSING, Parameter
 from customop.schema.schema import Schema
 from customop.schema.signatures import has_exactly, mismatch, parameters_of
@@ -155,12 +156,18 @@ def contradiction(
     """
     if not getattr(innermost(fn), "__annotations__", None):
         return None
-    try:
-        signature = signature_of(fn)
-    except SchemaError:  # its first call shows whether it fits
-        return None
-    hints = hints_of(fn, scope, signature)
-    for mine, p in _pairs([*signature.parameters.values()], schema):
+    outline = outline_of(fn, scope)
+    parameters: Sequence[PlainParameter | inspect.Parameter]
+    if outline is not None:
+        parameters, hints = outline.parameters, dict(outline.hints)
+    else:
+        try:
+            signature = signature_of(fn)
+        except SchemaError:  # its first call shows whether it fits
+            return None
+        parameters = [*signature.parameters.values()]
+        hints = hints_of(fn, scope, signature)
+    for mine, p in _pairs(parameters, schema):
         annotated = type_of(hints, mine.name)
         if annotated is None:
             continue
@@ -173,8 +180,8 @@ def contradiction(
 
 
 def _pairs(
-    parameters: list[inspect.Parameter], schema: Schema
-) -> list[tuple[inspect.Parameter, Parameter]]:
+    parameters: Sequence[PlainParameter | inspect.Parameter], schema: Schema
+) -> list[tuple[PlainParameter | inspect.Parameter, Parameter]]:
     """Parameters of a function, each with that of the schema that it gets."""
     places = (
         inspect.Parameter.POSITIONAL_ONLY,

@@ -60,6 +60,7 @@ __all__ = [
     "class_type",
     "evaluated",
     "find_class",
+    "is_fixed",
     "meet_classes",
     "register_config_type",
     "schema_type",
@@ -116,6 +117,16 @@ NAMES: dict[str, SchemaType] = {
     "Device": DEVICE,
     "Generator": GENERATOR,
 }
+
+_FIXED = frozenset(known for known in _ANNOTATIONS if isinstance(known, type))
+# Classes of users may have others, which compare as they like.
+_METACLASSES = frozenset(map(type, _FIXED))
+
+
+def is_fixed(annotation: Any) -> bool:
+    """Whether an annotation always means the same type, whatever is registered."""
+    return type(annotation) in _METACLASSES and annotation in _FIXED
+
 
 _LISTS = (list, collections.abc.Sequence)
 _NUMBERS = (int, float, bool, complex)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from customop.errors import (
@@ -18,9 +18,10 @@ from customop.errors import (
     quoted,
     shown,
 )
-from customop.schema.annotations import meet_classes, schema_type
+from customop.schema.annotations import is_fixed, meet_classes, schema_type
 from customop.schema.coerce import check_default
 from customop.schema.fit import Mismatch
+from customop.schema.outline import PlainSignature, names_around
 from customop.schema.parameters import (
     KEYWORD_ONLY,
     MISSING,
@@ -41,7 +42,7 @@ from customop.schema.types import (
 from customop.schema.unsupported import show_annotation
 from customop.shapes.notation import as_name
 
-__all__ = ["check_mutates_args", "hints_of", "infer", "signature_of"]
+__all__ = ["check_mutates_args", "hints_of", "infer", "key_of", "signature_of"]
 
 _KINDS: dict[Any, str] = {
     inspect.Parameter.POSITIONAL_ONLY: POSITIONAL_ONLY,
@@ -124,7 +125,7 @@ def infer(
     source = _Inferred(fn, signature_of(fn))
     hints = _hints(source, scope)
     for hint in hints.values():
-        meet_classes(hint, lambda: _names(innermost(fn), scope))
+        meet_classes(hint, lambda: names_around(innermost(fn), scope))
     given = source.signature.parameters.values()
     plain = [_infer_parameter(source, p, hints) for p in given]
     written = _written_names(source, plain, mutates_args)
@@ -134,6 +135,38 @@ def infer(
         for p in plain
     )
     return (parameters, *_infer_returns(source, hints))
+
+
+def key_of(outline: PlainSignature, mutates_args: Any) -> Any:
+    """All that a schema depends on; None if it depends on more than can be compared."""
+    hints = outline.hints
+    given = outline.parameters
+    if mutates_args != "unknown":
+        if type(mutates_args) not in (list, tuple):
+            return None
+        mutates_args = tuple(mutates_args)
+    is_known = (
+        all(type(name) is str for name in mutates_args)
+        and all(p.name in hints and is_fixed(hints[p.name]) for p in given)
+        and "return" in hints
+        and (hints["return"] is None or is_fixed(hints["return"]))
+        and all(p.default is _EMPTY or type(p.default) in _CONSTANT for p in given)
+    )
+    return is_known and (
+        mutates_args,
+        hints["return"],
+        *[(p.name, p.kind, hints[p.name], *_exactly(p.default)) for p in given],
+    )
+
+
+def _exactly(default: Any) -> tuple[Any, ...]:
+    """A constant so that it equals itself alone: 1 is not True, and 0.0 not -0.0."""
+    kind = type(default)
+    return kind, str(default) if kind is float or kind is complex else default
+
+
+_EMPTY = inspect.Parameter.empty
+_CONSTANT = frozenset((int, float, bool, complex, str, type(None)))
 
 
 def _alias_names(count: int) -> list[str]:
@@ -187,7 +220,7 @@ def _evaluated(
     holder = types.SimpleNamespace(__annotations__=hints)
     try:
         return typing.get_type_hints(
-            holder, getattr(fn, "__globals__", {}), _names(fn, scope), True
+            holder, getattr(fn, "__globals__", {}), names_around(fn, scope), True
         )
     except NameError as error:
         missing = str(error.name)
@@ -242,43 +275,6 @@ def _has_text(hint: Any) -> bool:
     if origin is typing.Literal:
         return False
     return any(_has_text(item) for item in typing.get_args(hint) if item is not hint)
-
-
-def _names(fn: Any, scope: types.FrameType | None) -> dict[str, Any]:
-    """Names around a function that are not in its module, from outside to inside."""
-    names: dict[str, Any] = {}
-    for frame in reversed(list(_enclosing(fn, scope))):
-        names.update(frame.f_locals)
-    names.update(_closure(fn))
-    names.update({p.__name__: p for p in getattr(fn, "__type_params__", ())})
-    return names
-
-
-def _enclosing(fn: Any, scope: types.FrameType | None) -> Iterator[types.FrameType]:
-    """Running frames that contain the code of a function, from inside to outside."""
-    code = getattr(fn, "__code__", None)
-    while scope is not None:
-        if scope.f_locals is not scope.f_globals and _holds(scope.f_code, code):
-            yield scope
-        scope = scope.f_back
-
-
-def _holds(outer: types.CodeType, inner: object) -> bool:
-    """Whether code contains other code, at any depth."""
-    nested = [c for c in outer.co_consts if isinstance(c, types.CodeType)]
-    return any(c is inner or _holds(c, inner) for c in nested)
-
-
-def _closure(fn: Any) -> dict[str, Any]:
-    """Names that a function takes from the functions around it."""
-    names = getattr(getattr(fn, "__code__", None), "co_freevars", ())
-    filled = {}
-    for name, cell in zip(names, getattr(fn, "__closure__", None) or (), strict=True):
-        try:
-            filled[name] = cell.cell_contents
-        except ValueError:  # a cell that is filled later
-            continue
-    return filled
 
 
 # ---- parameters and results ----
