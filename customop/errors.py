@@ -229,11 +229,16 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def caller_place() -> str:
-    """File and line of the innermost running frame outside of this package."""
+    """File and line of the innermost running frame outside of this package and NumPy."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and is_ours(frame.f_globals):
+    while frame.f_back is not None and _is_inner(frame.f_globals):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _is_inner(names: dict[str, Any]) -> bool:
+    """Whether a frame is of this package, or of NumPy, whose code may call it."""
+    return is_ours(names) or str(names.get("__name__")).partition(".")[0] == "numpy"
 
 
 def place_of_call(*values: object) -> str:

@@ -6,21 +6,27 @@ import sys
 from pathlib import Path
 from types import CodeType
 
-import customop.errors
+import numpy as np
+
 from customop.errors import GENERATED
 
 __all__ = ["place_here"]
 
-_OURS = str(Path(customop.errors.__file__).parent)
+# This package, and Python code of NumPy that calls operators, such as np.broadcast_to.
+_OURS = (
+    GENERATED,
+    str(Path(__file__).parents[2]),
+    str(Path(np.__file__).parent),
+)
 
 
 class _Files(dict[str, bool]):
-    """File name of code -> whether it is of this package."""
+    """File name of code -> whether it is not the user's."""
 
     def __missing__(self, name: str) -> bool:
         if len(self) > _MOST_FILES:  # of generated code, for example
             self.clear()
-        self[name] = ours = name.startswith((_OURS, GENERATED))
+        self[name] = ours = name.startswith(_OURS)
         return ours
 
 

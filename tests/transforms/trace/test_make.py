@@ -81,3 +81,11 @@ def test_a_branch_on_a_value_is_an_error() -> None:
 
     assert "cond(pred, f, g, *operands) or np.where" in str(caught.value)
     assert f"asked at {__file__}:" in str(caught.value)
+
+
+def test_the_place_of_a_node_is_not_in_numpys_own_code() -> None:
+    """Python code of NumPy may call operators; the line is the one that called NumPy."""
+    graph = co.make_fx(lambda x: np.broadcast_to(x, (2, 3)) + 1.0)(np.zeros(3)).graph
+    places = [node.meta["place"] for node in graph.nodes if node.op == "call"]
+
+    assert all(place.startswith(f"{__file__}:") for place in places)
