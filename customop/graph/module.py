@@ -12,6 +12,8 @@ from customop.errors import GuardError, counted
 from customop.graph.graph import Graph
 from customop.graph.guards import InputGuard, guards_of
 from customop.graph.node import CALL, PLACEHOLDER, Node
+from customop.graph.pictures.drawing import Drawing, draw
+from customop.graph.pictures.page import notebook_html
 from customop.graph.replay import Replay, compile_graph
 from customop.graph.save import save
 from customop.graph.text import named_constants, readable
@@ -261,6 +263,39 @@ class GraphModule:
         if len(out) == 1:
             return out[0]
         return tuple(out) if out else None
+
+    # ---- pictures ----
+
+    def draw(self, path: str | os.PathLike[str] | None = None) -> Drawing:
+        """Draw the graph: a box for each node, above those that use it.
+
+        Parameters
+        ----------
+        path : path, optional
+            A file to write: ``.svg``; ``.png``, which needs matplotlib; or ``.html``, a
+            page that folds and searches, for large graphs.
+
+        Returns
+        -------
+        Drawing
+            Notebooks show it; its text is `Drawing.svg`.
+
+        Raises
+        ------
+        ArgumentError
+            If the path ends in something else, or matplotlib is not installed.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> drawing = co.make_fx(lambda x: np.sin(x) + 1.0)(np.zeros(2)).draw()
+        >>> drawing.svg[:4]
+        '<svg'
+        """
+        return draw(self, path)
+
+    def _repr_html_(self) -> str:
+        return notebook_html(self)
 
     # ---- copies ----
 

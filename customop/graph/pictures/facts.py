@@ -1,0 +1,66 @@
+"""What pictures say about a node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from customop.arrays.nested import flat
+from customop.graph.node import CALL, CONSTANT, OUTPUT, Node
+from customop.graph.text import type_text
+
+if TYPE_CHECKING:
+    from customop.graph.module import GraphModule
+
+__all__ = ["argument_text", "graphs_in", "target_text", "type_of", "val_of"]
+
+_LONGEST = 60
+
+
+def graphs_in(node: Node) -> list[tuple[str, GraphModule]]:
+    """The graphs among the arguments of a node, each with the name of its parameter."""
+    if node.op != CALL:
+        return []
+    names = [p.name for p in node.target.schema.positional]
+    values = [*zip(names, node.args, strict=False), *node.kwargs.items()]
+    return [
+        (name, leaf)
+        for name, value in values
+        for leaf in flat(value)
+        if hasattr(leaf, "in_spec")
+    ]
+
+
+def target_text(node: Node) -> str:
+    """The operator of a call as users know it; ``np::sin`` is ``sin``."""
+    name: str = node.target.qualname
+    return name.removeprefix("np::")
+
+
+def type_of(node: Node) -> str:
+    """What is known of the value of a node, in short."""
+    if node.op == OUTPUT:
+        return ""
+    return type_text(val_of(node))
+
+
+def val_of(node: Node) -> Any:
+    """What is known of the value of a node; of a constant its value."""
+    found = node.meta.get("val")
+    if found is None and node.op == CONSTANT:
+        return node.graph.constants.get(node.target)
+    return found
+
+
+def argument_text(value: Any) -> str:
+    """An argument of a call, with the names of nodes."""
+    if isinstance(value, Node):
+        return value.name
+    if hasattr(value, "in_spec"):
+        return f"<graph {value.__name__}>"
+    if isinstance(value, list | tuple):
+        inside = ", ".join(map(argument_text, value))
+        if isinstance(value, list):
+            return f"[{inside}]"
+        return f"({inside}{',' if len(value) == 1 else ''})"
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -1,0 +1,418 @@
+"""Drawings of graphs, and the page that shows them in browsers."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop.graph.pictures.costs import bytes_of, cost_of
+from customop.graph.pictures.layers import lay_out
+from customop.graph.pictures.page import page_html
+
+SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = "</script><script>alert(1)</script>\"'&<b>\0\ud800\u2028$x$]]>"
+
+
+def program(x: Any, w: Any) -> Any:
+    y = np.tanh(x @ w)
+    return np.sum(y * y), np.linalg.slogdet(y.T @ y)
+
+
+@pytest.fixture(scope="module")
+def graph() -> co.GraphModule:
+    return co.make_fx(program)(np.ones((4, 3)), np.eye(3))
+
+
+@pytest.fixture
+def hostile() -> co.GraphModule:
+    """A graph whose texts would break out of a picture."""
+    made = co.make_fx(lambda x: np.sin(x) * np.arange(3.0))(np.zeros(3))
+    made.__name__ = HOSTILE
+    for node in made.graph.nodes:
+        node.meta["place"] = f"{HOSTILE}:{HOSTILE}"
+    return made
+
+
+# ---- layout ----
+
+
+def random_edges(count: int, rng: random.Random) -> list[tuple[int, int]]:
+    pairs = {
+        tuple(sorted(rng.sample(range(count), 2)))
+        for _ in range(rng.randrange(3 * count))
+    }
+    return [(first, last) for first, last in sorted(pairs)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_boxes_do_not_overlap_and_edges_go_down(seed: int) -> None:
+    """Boxes of a row have a distance, and edges touch no box between."""
+    rng = random.Random(seed)
+    count = rng.randrange(2, 40)
+    widths = [rng.uniform(20, 200) for _ in range(count)]
+    edges = random_edges(count, rng)
+    used = {first for first, _ in edges}
+    fed = {last for _, last in edges}
+    late = [i in used and i not in fed and rng.random() < 0.5 for i in range(count)]
+    layout = lay_out(widths, 50, edges, late)
+    rows: dict[float, list[tuple[float, float]]] = {}
+    for x, y, width in zip(layout.x, layout.y, widths, strict=True):
+        rows.setdefault(y, []).append((x - width / 2, x + width / 2))
+    for row in rows.values():
+        row.sort()
+        for (_, right), (left, _) in pairwise(row):
+            assert right + 10 < left
+    assert min(x - w / 2 for x, w in zip(layout.x, widths, strict=True)) >= -1e-6
+    assert max(x + w / 2 for x, w in zip(layout.x, widths, strict=True)) <= layout.width
+    for (first, last), points in zip(edges, layout.edges, strict=True):
+        if points[0] != (layout.x[first], layout.y[first] + 50):
+            # It leaves another edge of the box.
+            others = [
+                e for (f, _), e in zip(edges, layout.edges, strict=True) if f == first
+            ]
+            assert any(points[0] in other for other in others if other is not points)
+        assert points[-1] == (layout.x[last], layout.y[last])
+        for (_, above), (_, below) in pairwise(points):
+            assert above < below
+        for x, y in points[1:-1]:
+            for left, right in rows.get(y, []):
+                assert not left < x < right
+
+
+def test_long_graphs_are_drawn() -> None:
+    """The layout of ten thousand boxes needs no deep recursion."""
+    edges = [(i, i + 1) for i in range(9_999)] + [(0, i) for i in range(5, 9_999, 5)]
+    layout = lay_out([50.0] * 10_000, 50, edges, [False] * 10_000)
+    assert layout.y == sorted(layout.y)
+
+
+def test_graphs_may_be_empty() -> None:
+    """A graph of its output alone is a picture, too."""
+    empty = co.Graph()
+    empty.output([])
+    assert ET.fromstring(co.GraphModule(empty).draw().svg).tag == f"{SVG}svg"
+
+
+# ---- SVG and PNG ----
+
+
+def test_svg_shows_each_node_with_type_and_place(graph: co.GraphModule) -> None:
+    """A box has the operator, the type and the place of a node; edges join them."""
+    root = ET.fromstring(graph.draw().svg)
+    boxes = root.findall(f"{SVG}g")
+    assert len(boxes) == graph.graph.count
+    texts = [[t.text for t in box.findall(f"{SVG}text")] for box in boxes]
+    lines = [text for text in texts if text[0] == "matmul"]
+    assert lines[0][1] == "f64[4, 3]"
+    assert re.fullmatch(r"test_drawing\.py:\d+", lines[0][2] or "")
+    edges = sum(len(node.inputs) for node in graph.graph.nodes)
+    assert len(root.findall(f"{SVG}path")) == edges
+
+
+def test_notebooks_show_drawings(graph: co.GraphModule) -> None:
+    """A drawing is an SVG in notebooks, as in files."""
+    drawing = graph.draw()
+    assert drawing._repr_svg_() == drawing.svg
+    assert repr(drawing) == f"<Drawing of {graph.graph.count} nodes>"
+
+
+def test_texts_are_escaped_in_svg(hostile: co.GraphModule) -> None:
+    """Whatever a name or place holds, the SVG is well formed and has no other tags."""
+    root = ET.fromstring(hostile.draw().svg)
+    tags = {element.tag.removeprefix(SVG) for element in root.iter()}
+    assert tags == {
+        "svg",
+        "style",
+        "defs",
+        "marker",
+        "path",
+        "rect",
+        "g",
+        "title",
+        "text",
+    }
+    assert any("<script>" in (t.text or "") for t in root.iter(f"{SVG}text"))
+
+
+def test_files_are_chosen_by_their_ends(
+    graph: co.GraphModule, hostile: co.GraphModule, tmp_path: Path
+) -> None:
+    """`draw` writes SVG, PNG and HTML."""
+    graph.draw(tmp_path / "g.svg")
+    assert (tmp_path / "g.svg").read_text("utf-8") == graph.draw().svg
+    graph.draw(str(tmp_path / "g.html"))
+    assert (tmp_path / "g.html").read_text("utf-8").startswith("<!doctype html>")
+    with pytest.raises(co.ArgumentError) as caught:
+        graph.draw("g.pdf")
+    assert str(caught.value) == (
+        "draw: 'g.pdf' is neither an SVG nor a PNG file\n"
+        '  do: write a path that ends in ".svg", ".png" or ".html"'
+    )
+    pytest.importorskip("matplotlib", reason="matplotlib is in the extra 'draw'")
+    for drawn in (graph, hostile):
+        drawn.draw(tmp_path / "g.png")
+        assert (tmp_path / "g.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_missing_matplotlib_is_named(
+    graph: co.GraphModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A PNG needs a package, and the message names it."""
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(
+        co.ArgumentError, match="draw: a PNG needs matplotlib"
+    ) as caught:
+        graph.draw("g.png")
+    assert caught.value.do == "pip install 'customop[draw]', or write an SVG file"
+
+
+# ---- costs ----
+
+
+def counted_matmul(m: int, k: int, n: int) -> int:
+    """Multiplications and additions of a product, one by one."""
+    return sum(2 for _ in range(m) for _ in range(n) for _ in range(k))
+
+
+COSTS: list[tuple[Any, tuple[Any, ...], int, bool]] = [
+    (lambda x, y: x @ y, (np.ones((4, 3)), np.ones((3, 5))), 2 * 4 * 3 * 5, True),
+    (lambda x, y: x @ y, (np.ones((2, 4, 3)), np.ones(3)), 2 * 8 * 3, True),
+    (lambda x: np.einsum("bij,bjk->ik", x, x), (np.ones((2, 3, 3)),), 2 * 54, True),
+    (lambda x: np.einsum("...ij->...", x), (np.ones((5, 2, 3)),), 30, True),
+    (lambda x: np.tensordot(x, x, (0, 0)), (np.ones((3, 4)),), 2 * 48, True),
+    (lambda x: np.sum(x, axis=0), (np.ones((4, 3)),), 12, True),
+    (lambda x: x * x, (np.ones(5) * 1j,), 30, True),
+    (lambda x: x + x, (np.ones(5),), 5, True),
+    (np.exp, (np.ones(5),), 5, False),
+    (np.fft.fft, (np.ones(8) * 1j,), 5 * 8 * 3, True),
+    (np.linalg.inv, (np.eye(4),), 2 * 64, True),
+    (np.sort, (np.ones((2, 3)),), 6, False),
+]
+
+
+@pytest.mark.parametrize("case", range(len(COSTS)))
+def test_costs_are_operations_or_elements(case: int) -> None:
+    """The cost of a call is by its formula, else the elements of its result."""
+    fn, args, number, is_flops = COSTS[case]
+    calls = [n for n in co.make_fx(fn)(*args).graph.nodes if n.op == "call"]
+    assert (sum(cost_of(n).number for n in calls), cost_of(calls[-1]).is_flops) == (
+        number,
+        is_flops,
+    )
+
+
+def test_matmul_counts_every_multiplication() -> None:
+    """The formula is what loops would do."""
+    graph = co.make_fx(np.matmul)(np.ones((2, 3)), np.ones((3, 4)))
+    (call,) = [node for node in graph.graph.nodes if node.op == "call"]
+    assert cost_of(call).number == counted_matmul(2, 3, 4)
+    assert bytes_of(call.meta["val"]) == np.ones((2, 4)).nbytes
+
+
+# ---- the page ----
+
+
+def data_of(page: str) -> Any:
+    found = re.search(r'id="data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def test_the_page_has_the_facts_of_each_node(graph: co.GraphModule) -> None:
+    """Name, operator, type, bytes, cost and place of every node are in its data."""
+    data = data_of(page_html(graph))
+    assert data["count"] == graph.graph.count
+    for row, node in zip(data["rows"], graph.graph.nodes, strict=True):
+        val = node.meta.get("val")
+        assert row[3] == node.name
+        assert data["texts"][row[11]] == (node.meta.get("place") or "")
+        if node.op == "call" and not isinstance(val, tuple):
+            assert row[6] == "x".join(map(str, val.shape))
+            assert row[7] == int(np.prod(val.shape)) * val.dtype.itemsize
+            assert row[8] == cost_of(node).number
+    names = [row[3] for row in data["rows"]]
+    inputs = [[names[i] for i in row[14]] for row in data["rows"]]
+    assert inputs == [[n.name for n in node.inputs] for node in graph.graph.nodes]
+
+
+def test_the_page_needs_no_network(graph: co.GraphModule) -> None:
+    """The page forbids all loading, and notebooks show it in a frame of its own."""
+    page = page_html(graph)
+    assert "default-src 'none'" in page
+    assert "http" not in page.replace("http-equiv", "")
+    frame = graph._repr_html_()
+    assert frame.startswith('<iframe sandbox="allow-scripts"')
+    assert html.unescape(frame.partition('srcdoc="')[2].rpartition('"')[0]) == page
+
+
+def test_texts_cannot_leave_the_data(hostile: co.GraphModule) -> None:
+    """Names and places are escaped, and come back as they were."""
+    page = page_html(hostile)
+    assert page.count("<script") == 2
+    data = data_of(page)
+    assert data["title"] == HOSTILE.replace("\ud800", "\\ud800")
+    assert "alert(1)</script>" not in hostile._repr_html_()
+    page.encode("utf-8")
+
+
+def test_notebooks_show_so_many_nodes() -> None:
+    """A huge graph does not fill a notebook; the page says what is left out."""
+    graph = co.make_fx(lambda x: np.sin(np.sin(np.sin(x))))(np.zeros(2))
+    data = data_of(page_html(graph, most=3))
+    assert len(data["rows"]) == 3
+    assert data["note"] == "2 nodes are left out: draw('graph.html') has all"
+
+
+# ---- in a browser ----
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
+    None,
+)
+# Flags without which a browser asks, updates itself or needs a screen.
+FLAGS = [
+    *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+    *(
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ),
+]
+# Runs in the page after its own script, and leaves what it has seen in the document.
+SEEING = """
+<pre id="seen"></pre><script>
+const seen = { errors: faults, blocked };
+const texts = () => [...document.querySelectorAll("#space .row")].map(e => e.textContent);
+const type = text => { at("search").value = text; const t = performance.now();
+  at("search").dispatchEvent(new Event("input")); return performance.now() - t; };
+const choose = mode => { at("mode").value = mode; at("mode").dispatchEvent(new Event("change")); };
+SCRIPT
+at("seen").textContent = JSON.stringify(seen);
+</script></body>"""
+WATCHING = """<head><script>
+const faults = [], blocked = [];
+addEventListener("error", e => faults.push(e.message));
+console.error = (...a) => faults.push(a.join(" "));
+window.alert = text => faults.push("alert " + text);
+addEventListener("securitypolicyviolation", e => blocked.push(e.blockedURI));
+</script>"""
+
+
+def in_browser(graph: co.GraphModule, script: str, folder: Path) -> Any:
+    """What a script sees in the page of a graph."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium is installed")
+    page = page_html(graph).replace("<head>", WATCHING, 1)
+    path = folder / "page.html"
+    path.write_text(page.replace("</body>", SEEING.replace("SCRIPT", script)), "utf-8")
+    done = subprocess.run(
+        [
+            *(CHROMIUM, *FLAGS, f"--user-data-dir={folder / 'profile'}"),
+            *("--window-size=1200,600", "--virtual-time-budget=5000", "--dump-dom"),
+            path.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+        env=os.environ | {"HOME": str(folder)},
+    )
+    found = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, re.DOTALL)
+    assert found is not None, done.stderr[-2000:]
+    seen = json.loads(html.unescape(found[1]))
+    assert seen.pop("errors") == []
+    assert seen.pop("blocked") == []
+    return seen
+
+
+FOLDING = """
+seen.all = texts().length; seen.first = texts()[0];
+at("fold").click(); choose("place"); at("fold").click(); seen.folded = texts();
+document.querySelectorAll("#space .fold")[1].click(); seen.open = texts();
+at("unfold").click(); seen.unfolded = texts().length;
+choose("depth"); seen.depth = texts()[0]; choose("cost"); seen.dearest = texts()[0];
+choose("order"); type("matmul"); seen.matmul = texts(); seen.found = at("found").textContent;
+seen.marks = document.querySelectorAll("mark").length;
+type("f64[] slogdet"); seen.words = at("found").textContent; type("");
+document.querySelectorAll("#space .row")[2].click(); seen.detail = at("detail").textContent;
+document.querySelector("#detail dd:last-of-type button").click();
+seen.next = document.querySelector("#detail h2").textContent;
+"""
+
+
+@pytest.mark.exhaustive
+def test_the_page_folds_and_searches(graph: co.GraphModule, tmp_path: Path) -> None:
+    """Groups fold and open, words are found, and links lead to other nodes."""
+    seen = in_browser(graph, FOLDING, tmp_path)
+    count = graph.graph.count
+    assert seen["all"] == count
+    assert seen["first"].startswith("x placeholderf64[4, 3]4x396 B")
+    assert 0 < len(seen["folded"]) < len(seen["open"]) < count
+    assert any("nodes" in text for text in seen["folded"])
+    assert seen["unfolded"] > count
+    assert "depth 0 2 nodes" in seen["depth"]
+    assert "matmul" in seen["dearest"]
+    assert len(seen["matmul"]) == 2
+    assert seen["found"] == f"2 of {count} nodes"
+    assert seen["marks"] >= 2
+    assert seen["words"].startswith("3 of ")
+    assert seen["detail"].startswith("matmulkindcalloperatornp::matmul(Array x1,")
+    assert seen["next"] == "tanh"
+
+
+@pytest.mark.exhaustive
+def test_texts_of_users_stay_texts(hostile: co.GraphModule, tmp_path: Path) -> None:
+    """No script, tag or link comes from a name or a place."""
+    script = (
+        "document.querySelectorAll('#space .row')[1].click();"
+        "seen.scripts = document.querySelectorAll('script').length;"
+        "seen.bold = document.querySelectorAll('main b').length;"
+        "seen.title = document.title;"
+    )
+    seen = in_browser(hostile, script, tmp_path)
+    assert (seen["scripts"], seen["bold"]) == (4, 0)
+    assert seen["title"].startswith("</script><script>alert(1)")
+
+
+MANY = """
+seen.total = at("total").textContent; seen.rows = texts().length;
+seen.time = type("sin_4321"); seen.one = texts(); seen.wide = type("multiply");
+seen.found = at("found").textContent; seen.drawn = texts().length; type("");
+at("scroll").scrollTop = 1e7; render(); seen.last = texts().at(-1);
+reveal(5000); seen.there = document.querySelector(".picked").textContent;
+"""
+
+
+@pytest.mark.exhaustive
+def test_ten_thousand_nodes_are_usable(tmp_path: Path) -> None:
+    """Only rows on the screen are in the document, and a search is done at once."""
+
+    def chain(x: Any) -> Any:
+        for _ in range(5000):
+            x = np.sin(x) * 2.0
+        return x
+
+    seen = in_browser(co.make_fx(chain)(np.zeros(3)), MANY, tmp_path)
+    assert seen["total"].startswith("10002 nodes")
+    assert seen["rows"] < 100
+    assert len(seen["one"]) == 1
+    assert seen["found"] == "5000 of 10002 nodes"
+    assert seen["drawn"] < 100
+    assert seen["last"].startswith("output")
+    assert "multiply_2499" in seen["there"]
+    # The clock of the browser is not that of the machine: a search takes 5 ms.
+    assert max(seen["time"], seen["wide"]) < 1000
