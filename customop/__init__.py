@@ -160,6 +160,7 @@ __all__ = [
     "register_numpy_function",
     "register_sample_inputs",
     "register_vmap",
+    "replace_pattern",
     "scan",
     "sizes",
     "split_graph",
@@ -222,6 +223,7 @@ _LATER: dict[str, str] = {
     "customop.transforms.trace.decompose": "decompose",
     "customop.transforms.trace.interpreter": "GraphTracer",
     "customop.transforms.trace.make": "make_fx",
+    "customop.transforms.trace.patterns": "replace_pattern",
     "customop.transforms.vmap": "vmap",
 }
 
@@ -284,6 +286,7 @@ if TYPE_CHECKING:
     from customop.transforms.trace.decompose import decompose
     from customop.transforms.trace.interpreter import GraphTracer
     from customop.transforms.trace.make import make_fx
+    from customop.transforms.trace.patterns import replace_pattern
     from customop.transforms.vmap import vmap
 else:
     _MODULE_OF = {

@@ -11,7 +11,7 @@ import pytest
 
 import customop as co
 
-from ._programs import BUFFER, inputs, program
+from ._programs import BUFFER, OPS, inputs, program
 
 RNG = np.random.default_rng(0)
 
@@ -48,12 +48,47 @@ def fuse(module: co.GraphModule, draw: random.Random) -> co.GraphModule:
         return module
 
 
+def scaled_in_place(x: Any, k: float = 2.0) -> Any:
+    """An operator in place, by NumPy."""
+    x *= k
+    return x
+
+
+TABLE = {
+    "passes::scale": lambda x, k=2.0: x * k,
+    "passes::scale_": scaled_in_place,
+    "passes::low_high": lambda x: (np.minimum(x, 0.5), np.maximum(x, 0.5)),
+    "np::sin": lambda x: np.sin(x)[...],
+}
+# Pattern and replacement, with the same bits.
+PATTERNS: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
+    (lambda x: np.sin(x) * np.sin(x), lambda x: np.square(np.sin(x))),
+    (lambda x, y: x + y, lambda x, y: y + x),
+    (lambda x: x[0:2] + x[0:2], lambda x: x[0:2] * 2.0),
+    (OPS["low_high"], lambda x: (np.minimum(x, 0.5), np.maximum(x, 0.5))),
+    (OPS["scale"], lambda x: x * 2.0),
+    (np.negative, lambda x: np.negative(x)[...]),
+]
+
+
+def decompose(module: co.GraphModule, draw: random.Random) -> co.GraphModule:
+    """Some operators by others."""
+    return co.decompose(module, {k: TABLE[k] for k in draw.sample([*TABLE], 2)})
+
+
+def replace(module: co.GraphModule, draw: random.Random) -> co.GraphModule:
+    """One pattern."""
+    return co.replace_pattern(module, *draw.choice(PATTERNS))
+
+
 PASSES: dict[str, Callable[[co.GraphModule, random.Random], co.GraphModule]] = {
     "dead": lambda module, draw: co.eliminate_dead_code(module),
     "common": lambda module, draw: co.eliminate_common_subexpressions(module),
     "fold": lambda module, draw: co.fold_constants(module),
     "inline": lambda module, draw: co.inline_graphs(module),
     "split": split,
+    "decompose": decompose,
+    "replace": replace,
     "fuse": fuse,
 }
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from customop.errors import GraphError
 from customop.graph.graph import Graph
 from customop.graph.node import CALL, Node
 from customop.graph.passes.apply import GraphT, edited
 from customop.graph.text import type_text
-from customop.transforms.trace.emit import Emitter, replace_results
+from customop.transforms.trace.emit import Emitter, are_alike, replace_results, vals_of
 from customop.transforms.trace.opened import Table, as_table
 
 __all__ = ["decompose"]
@@ -65,21 +63,12 @@ def decompose(graph: GraphT, table: Table) -> GraphT:
 
 def _open(emitter: Emitter, node: Node) -> None:
     results = emitter.call(node.target, node.args, node.kwargs, node)
-    given, expected = (type_text(_vals(v)) for v in (results, node))
-    if given != expected:
+    given, expected = vals_of(results), vals_of(node)
+    if not are_alike(given, expected):
         raise GraphError(
-            f"decompose: the function for {node.target.qualname} gives {given}, the"
-            f" operator gives {expected}",
+            f"decompose: the function for {node.target.qualname} gives"
+            f" {type_text(given)}, the operator gives {type_text(expected)}",
             *([f"traced at {node.meta['place']}"] if node.meta.get("place") else []),
             do="return arrays of the same shapes and dtypes",
         )
     replace_results(node, results)
-
-
-def _vals(value: Any) -> Any:
-    """What is known of the values of nested nodes."""
-    if isinstance(value, Node):
-        return value.meta.get("val")
-    if isinstance(value, list | tuple):
-        return type(value)(map(_vals, value))
-    return value

@@ -9,10 +9,11 @@ from customop.arrays.kinds import is_array
 from customop.arrays.nested import map_outline
 from customop.graph.graph import Graph
 from customop.graph.node import ITEM, Node
+from customop.shapes.sizes import same_shape
 from customop.transforms.trace.interpreter import GraphTracer, Trace
 from customop.transforms.trace.operators import assign
 
-__all__ = ["Emitter", "replace_results"]
+__all__ = ["Emitter", "are_alike", "replace_results", "vals_of"]
 
 
 class Emitter:
@@ -70,7 +71,9 @@ class Emitter:
                 *map_outline(list(args), traced),
                 **{name: map_outline(value, traced) for name, value in kwargs.items()},
             )
-            found = map_outline(out, self.node_of)
+            # An argument that is returned is the node itself, which is written below.
+            own = {id(tracer): node for node, tracer in known.items()}
+            found = map_outline(out, lambda v: own.get(id(v)) or self.node_of(v))
             for node, tracer in known.items():
                 if isinstance(tracer, GraphTracer) and tracer.node is not node:
                     self.graph.call(assign, (node, tracer.node)).note(None, None)
@@ -88,6 +91,26 @@ class Emitter:
     def node_of(self, value: Any) -> Any:
         """The node of a traced value or of an array; other values as they are."""
         return self.trace.node_and_value(value)[0]
+
+
+def vals_of(value: Any) -> Any:
+    """What is known of the values of nested nodes."""
+    if isinstance(value, Node):
+        return value.meta.get("val")
+    if isinstance(value, list | tuple):
+        return type(value)(map(vals_of, value))
+    return value
+
+
+def are_alike(first: Any, second: Any) -> bool:
+    """Whether nested values are certainly of the same shapes and dtypes."""
+    if is_array(first) and is_array(second):
+        same_type = bool(first.dtype == second.dtype)
+        return same_type and same_shape(tuple(first.shape), tuple(second.shape))
+    if isinstance(first, list | tuple) and isinstance(second, list | tuple):
+        pairs = zip(first, second, strict=False)
+        return len(first) == len(second) and all(are_alike(a, b) for a, b in pairs)
+    return type(first) is type(second)
 
 
 def between(start: Node, end: Node) -> Iterator[Node]:
