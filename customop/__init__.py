@@ -181,9 +181,7 @@ __version__ = "0.1.0"
 _LATER: dict[str, str] = {
     "customop.arrays.making": "array",
     "customop.arrays.tree": "tree",  # the module itself
-    "customop.control.branches": "cond",
-    "customop.control.loops": "fori_loop while_loop",
-    "customop.control.scans": "map scan",
+    "customop.control.functions": "cond fori_loop map scan while_loop",
     "customop.core.explain": "Candidate Explanation",
     "customop.core.partials": "partials",
     "customop.core.rule_types": "BatchInfo Context",
@@ -230,9 +228,13 @@ _LATER: dict[str, str] = {
 if TYPE_CHECKING:
     from customop.arrays import tree
     from customop.arrays.making import array
-    from customop.control.branches import cond
-    from customop.control.loops import fori_loop, while_loop
-    from customop.control.scans import map, scan  # noqa: A004  # JAX's name
+    from customop.control.functions import (
+        cond,
+        fori_loop,
+        map,  # noqa: A004  # JAX's name
+        scan,
+        while_loop,
+    )
     from customop.core.explain import Candidate, Explanation
     from customop.core.fake_context import get_ctx
     from customop.core.partials import partials

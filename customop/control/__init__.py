@@ -2,5 +2,16 @@
 
 On plain arrays they are the Python loop or branch, also under grad and jvp. Under vmap,
 on fake arrays and in captured graphs they do what Python cannot. It may import transforms
-and what is below. Start reading in ``branches.py``.
+and what is below. Start reading in ``functions.py``.
 """
+
+from customop.control import rules  # registers them
+from customop.control.functions import (
+    cond,
+    fori_loop,
+    map,  # noqa: A004  # JAX's name
+    scan,
+    while_loop,
+)
+
+__all__ = ["cond", "fori_loop", "map", "rules", "scan", "while_loop"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from customop.arrays.describe import show
 from customop.arrays.kinds import has_memory, is_array
 from customop.arrays.pytree import flatten, unflatten
 from customop.control.leaf_types import (
@@ -21,7 +22,7 @@ from customop.control.leaf_types import (
 from customop.core.boxes import frozen
 from customop.errors import ArgumentError, CustomOpError, place
 
-__all__ = ["Kept", "checked_carry", "own_carry"]
+__all__ = ["Kept", "checked_carry", "own_carry", "pair_of"]
 
 
 def own_carry(init: Any) -> Any:
@@ -102,6 +103,17 @@ def checked_carry(name: str, body: Callable[..., Any], old: Any, new: Any) -> An
     if fault:
         raise _changed_carry(name, body, fault)
     return found
+
+
+def pair_of(f: Callable[..., Any], out: Any) -> tuple[Any, Any]:
+    """What a step of a scan returned; raise unless it is a carry and a result."""
+    if type(out) is tuple and len(out) == 2:
+        return out
+    raise ArgumentError(
+        f"scan: f returned {show(out)}, must be a pair",
+        f"f is at {place(f)}",
+        do="return (carry, y), with y None where a step has no result",
+    )
 
 
 def _changed_carry(name: str, body: Callable[..., Any], fault: str) -> ArgumentError:

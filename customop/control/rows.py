@@ -13,7 +13,7 @@ from customop.core.interpreter import Interpreter
 from customop.errors import ArgumentError, ShapeError
 from customop.transforms.batch import BatchTracer
 
-__all__ = ["Mask", "bottom", "selected", "truth"]
+__all__ = ["Mask", "bottom", "plain_value", "selected", "truth"]
 
 
 def bottom(value: Any) -> Any:
@@ -51,6 +51,12 @@ def _rows_of(value: Any) -> _AllRows | None:
     count = len(found.batches)
     array = np.moveaxis(found.array, count + value.dim, count)
     return _AllRows(array, [*found.batches, value.interpreter])
+
+
+def plain_value(value: Any) -> Any:
+    """The array below a traced value that is the same in all rows; None if not known."""
+    rows = _rows_of(value)
+    return None if rows is None or rows.batches else rows.array
 
 
 class Mask:

@@ -13,13 +13,13 @@ from customop.arrays.nested import map_nested
 from customop.arrays.pytree import leaves, map_leaves
 from customop.control.leaf_types import is_number
 from customop.control.rows import bottom
-from customop.core.interpreter import current_mode
+from customop.core.interpreter import Mode, current_mode
 from customop.core.observe import open_modes
 from customop.core.table import RuleTable
 from customop.transforms.fake_mode import FakeMode
 from customop.transforms.generators import restored, sources, states_of
 
-__all__ = ["as_fake", "as_unknown", "is_virtual", "shapes_of"]
+__all__ = ["as_fake", "as_unknown", "is_faked", "is_virtual", "shapes_of"]
 
 
 def is_virtual(tree: Any) -> bool:
@@ -28,10 +28,15 @@ def is_virtual(tree: Any) -> bool:
         return False
     mode = current_mode.get()
     while mode is not None:
-        if mode.alive and mode.kind is FakeMode.kind:
+        if is_faked(mode):
             return True
         mode = mode.outer
     return any(is_fake(bottom(leaf)) for leaf in leaves(tree))
+
+
+def is_faked(mode: Mode) -> bool:
+    """Whether a mode is one of fake arrays."""
+    return mode.alive and mode.kind is FakeMode.kind
 
 
 class _Shapes(FakeMode):

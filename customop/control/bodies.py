@@ -1,0 +1,201 @@
+"""Functions of branches and steps as graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from customop.arrays.kinds import is_traced
+from customop.arrays.pytree import flatten
+from customop.control.virtual import is_faked
+from customop.core.interpreter import Mode, current_mode
+from customop.errors import place
+from customop.graph.graph import Graph
+from customop.graph.module import GraphModule
+from customop.graph.node import CALL, CONSTANT, PLACEHOLDER, Node
+from customop.library.ops import ops
+from customop.transforms.autocast import autocast
+from customop.transforms.trace.interpreter import GraphTracer, Trace, fake_of
+
+__all__ = ["Body", "outside_of", "tracing"]
+
+
+def tracing() -> bool:
+    """Whether a graph is being captured."""
+    mode = current_mode.get()
+    while mode is not None:
+        if mode.alive and isinstance(mode, Trace):
+            return True
+        if is_faked(mode):
+            return False
+        mode = mode.outer
+    return False
+
+
+class Body:
+    """A function traced on fake arrays.
+
+    Traced values that it uses and that are not among its inputs, are `outside`: they
+    become inputs too, when it is made a module.
+
+    Parameters
+    ----------
+    name : str
+        The function that is called with `fn`, for messages.
+    role : str
+        The name of the graph where `fn` is a lambda.
+    fn : callable
+        The user's function, for messages.
+    run : callable
+        Takes a list of arrays; returns a list of arrays and numbers.
+    inputs : sequence of array
+        Only shapes and dtypes count.
+
+    Attributes
+    ----------
+    inputs : list of Node
+    outputs : list
+        Nodes and numbers.
+    written : dict of int to Node
+        Inputs that the function writes in place, and the nodes of their new values.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        role: str,
+        fn: Callable[..., Any],
+        run: Callable[[list[Any]], Sequence[Any]],
+        inputs: Sequence[Any],
+    ) -> None:
+        written = str(getattr(fn, "__name__", type(fn).__name__))
+        self.name: str = written if written.isidentifier() else role
+        # A graph has the place of its function.
+        self.place: str = str(getattr(fn, "place", "")) or place(fn)
+        trace = Trace("fake")
+        trace.title, trace.fn = name, fn
+        self.graph: Graph = trace.graph
+        self.outputs: list[Any] = []
+        self.written: dict[int, Node] = {}
+        with _alone(trace):
+            tracers = [self._input(trace, value) for value in inputs]
+            self.inputs: list[Node] = [tracer.node for tracer in tracers]
+            self.outputs = [trace.node_and_value(leaf)[0] for leaf in run([*tracers])]
+            for i, tracer in enumerate(tracers):
+                if tracer.node is not self.inputs[i]:
+                    self.written[i] = tracer.node
+        self._copy_written()
+
+    def _input(self, trace: Trace, value: Any) -> GraphTracer:
+        fake = fake_of(value)
+        node = self.graph.placeholder("x")
+        node.note(fake, self.place)
+        return GraphTracer(trace, fake, node)
+
+    def new_value(self, i: int) -> Node:
+        """The node of an input when the function has run."""
+        return self.written.get(i, self.inputs[i])
+
+    def _copy_written(self) -> None:
+        """Let operators that write, write copies of the inputs."""
+        copies: dict[Node, Node] = {}
+        for node in self.graph.nodes:
+            for used in _written_by(node) if node.op == CALL else ():
+                root = _root(used)
+                if root.op == PLACEHOLDER and root not in copies:
+                    copies[root] = self._copied(root)
+        for i, node in enumerate(self.inputs):
+            if node in copies:
+                self.written.setdefault(i, copies[node])
+        self.outputs = [copies.get(o, o) for o in self.outputs]  # numbers stay
+
+    def _copied(self, node: Node) -> Node:
+        after = [n for n in self.graph.nodes if n.op == PLACEHOLDER][-1]
+        with self.graph.inserting_after(after):
+            new = self.graph.call(ops.np.copy.default, (node,))
+        new.note(node.meta["val"], self.place)
+        node.replace_all_uses_with(new, unless=lambda user: user is new)
+        return new
+
+    @property
+    def outside(self) -> list[Any]:
+        """Traced values that the function uses and that are not its inputs."""
+        return [v for v in self.graph.constants.values() if is_traced(v)]
+
+    def module(self, outside: Sequence[Any], results: Sequence[Any]) -> GraphModule:
+        """The graph as a function of its inputs and values from outside.
+
+        It returns a list of arrays: `results`, which are nodes, or arrays of NumPy.
+        """
+        graph = self.graph
+        nodes = [r if isinstance(r, Node) else self._constant(r) for r in results]
+        known = {_identity(v): self._placeholder(v) for v in outside}
+        for node in graph.nodes:
+            if node.op == CONSTANT and is_traced(graph.constants[node.target]):
+                new = known[_identity(graph.constants[node.target])]
+                node.replace_all_uses_with(new)
+                nodes = [new if r is node else r for r in nodes]
+                graph.erase_node(node)
+        graph.output(nodes)
+        graph.eliminate_dead_code()
+        spec = flatten([*range(len(nodes))])[1]
+        return GraphModule(graph, None, spec, name=self.name, place=self.place)
+
+    def _constant(self, value: Any) -> Node:
+        node = self.graph.constant(value)
+        node.note(fake_of(value), self.place)
+        return node
+
+    def _placeholder(self, value: Any) -> Node:
+        inputs = [node for node in self.graph.nodes if node.op == PLACEHOLDER]
+        before = inputs[-1].next if inputs else self.graph.root.next
+        with self.graph.inserting_before(before):
+            node = self.graph.placeholder("outside")
+        node.note(fake_of(value), self.place)
+        return node
+
+
+def outside_of(*bodies: Body) -> list[Any]:
+    """The values from outside of several functions, each once."""
+    found = {_identity(v): v for body in bodies for v in body.outside}
+    return list(found.values())
+
+
+def _identity(value: Any) -> Any:
+    return (type(value), *(id(getattr(value, name)) for name in value.content))
+
+
+@contextmanager
+def _alone(trace: Trace) -> Iterator[None]:
+    """Open a trace without the modes around it, but for autocast."""
+    settings = _autocasts(current_mode.get())
+    token = current_mode.set(None)
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(trace)
+            for device, enabled in settings.items():
+                stack.enter_context(autocast(device, enabled))
+            yield
+    finally:
+        current_mode.reset(token)
+
+
+def _autocasts(mode: Mode | None) -> dict[str, bool]:
+    while mode is not None and not (mode.alive and isinstance(mode, autocast)):
+        mode = mode.outer
+    return mode.settings if isinstance(mode, autocast) else {}
+
+
+def _written_by(node: Node) -> list[Node]:
+    """The nodes of arrays that a call writes."""
+    schema = node.target.schema
+    pairs = zip(schema.parameters, node.values(), strict=True)
+    return [v for p, v in pairs if p.is_written and isinstance(v, Node)]
+
+
+def _root(node: Node) -> Node:
+    """The node of the array that a view is a view of."""
+    while node.op == CALL and node.target.view_slot >= 0:
+        node = node.values()[node.target.view_slot]
+    return node

@@ -1,0 +1,121 @@
+"""The operators of control flow, which graphs hold.
+
+Their kernels are the functions that users call, with graphs in the place of the user's
+functions. `rules` has their rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import wraps
+from typing import Any
+
+from customop.arrays.kinds import is_array
+from customop.arrays.pytree import flatten
+from customop.control.branches import take_branch
+from customop.control.loops import repeat
+from customop.control.scans import step_through
+from customop.core.operator import Operator
+from customop.graph.module import GraphModule
+from customop.library.define import custom_op
+from customop.schema.classes import ClassFields, declare
+from customop.schema.types import ClassOf, classes
+from customop.transforms.functions.parts import own
+
+__all__ = ["cond_op", "run_cond", "run_scan", "run_while", "scan_op", "while_op"]
+
+Arrays = Sequence[Any]
+
+
+def _allow_graphs() -> None:
+    """Let graphs be arguments of operators: constants, of which no transform sees a part."""
+    GraphModule.__module__ = "customop"
+    declare(GraphModule)
+    name = "customop.GraphModule"
+    fields = ClassFields(GraphModule, {}, frozenset(), None, False)
+    classes[name] = ClassOf(name, fields, {})
+
+
+_allow_graphs()
+
+
+# ---- what they do ----
+
+
+def run_cond(
+    pred: Any, operands: Arrays, true_graph: GraphModule, false_graph: GraphModule
+) -> list[Any]:
+    """The result of one graph."""
+    return take_branch(pred, true_graph, false_graph, operands)  # type: ignore[no-any-return]  # a list
+
+
+def run_while(
+    outside: Arrays, init: Arrays, cond_graph: GraphModule, body_graph: GraphModule
+) -> list[Any]:
+    """The last carry."""
+
+    def goes_on(carry: Arrays) -> Any:
+        return cond_graph(*carry, *outside)[0]
+
+    def step(carry: Arrays) -> Any:
+        return body_graph(*carry, *outside)
+
+    return repeat(goes_on, step, list(init))  # type: ignore[no-any-return]  # a list
+
+
+def run_scan(
+    outside: Arrays,
+    init: Arrays,
+    xs: Arrays,
+    body: GraphModule,
+    length: int | None = None,
+    reverse: bool = False,
+    checkpoint: bool = False,
+) -> list[Any]:
+    """The last carry, and the results."""
+    count = len(init)
+
+    def step(carry: Arrays, x: Arrays) -> Any:
+        found = body(*carry, *x, *outside)
+        return found[:count], found[count:]
+
+    given = (list(init), list(xs), length, reverse, checkpoint, "scan")
+    carry, ys = step_through(step, *given)
+    return [*carry, *ys]
+
+
+# ---- the operators ----
+
+
+def _operator(name: str, run: Any, schema: str) -> Operator[..., Any]:
+    """An operator whose results are arrays of their own."""
+
+    @wraps(run)
+    def kernel(*args: Any) -> Any:
+        return own(run(*args), [v for v in flatten(args)[0] if is_array(v)])
+
+    op: Operator[..., Any] = custom_op(
+        f"control::{name}", kernel, mutates_args=(), schema=f"{schema} -> Array[]"
+    )
+    op.register_fake(run)
+    return op
+
+
+cond_op: Operator[..., Any] = _operator(
+    "cond",
+    run_cond,
+    "(Array pred, Array[] operands, customop.GraphModule true_graph,"
+    " customop.GraphModule false_graph)",
+)
+while_op: Operator[..., Any] = _operator(
+    "while_loop",
+    run_while,
+    "(Array[] outside, Array[] init, customop.GraphModule cond_graph,"
+    " customop.GraphModule body_graph)",
+)
+scan_op: Operator[..., Any] = _operator(
+    "scan",
+    run_scan,
+    "(Array[] outside, Array[] init, Array[] xs, customop.GraphModule body,"
+    " int? length=None, bool reverse=False, bool checkpoint=False)",
+)
