@@ -29,6 +29,7 @@ from customop.arrays.kinds import (
     normalize_device,
 )
 from customop.arrays.lost import SETITEM, asked_by_setitem
+from customop.arrays.nested import flat
 from customop.arrays.numpy_protocol import ArrayMethods
 from customop.errors import (
     ArgumentError,
@@ -347,6 +348,15 @@ _INT = {int}
 def all_plain(sizes: Sequence[Any]) -> bool:
     """Whether all sizes are numbers: none is symbolic."""
     return not made or _INT.issuperset(map(type, sizes))
+
+
+def is_symbolic_call(values: Sequence[Any]) -> bool:
+    """Whether an argument is or has a symbolic size."""
+    leaves = [leaf for value in values for leaf in flat(value)]
+    return any(
+        not all_plain((*v.shape, *v.strides)) if is_fake(v) else isinstance(v, Symbolic)
+        for v in leaves
+    )
 
 
 def _ordered_strides(

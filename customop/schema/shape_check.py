@@ -19,6 +19,7 @@ from customop.schema.types import (
     shapes_in,
 )
 from customop.shapes.solve import AxisFault, Sizes, known_names
+from customop.shapes.symbols import Symbolic
 
 __all__ = [
     "argument_fault",
@@ -55,8 +56,12 @@ def _numbers(schema: Schema, args: Sequence[Any]) -> dict[str, int]:
     return {
         p.name: value
         for p, value in zip(schema.parameters, args, strict=True)
-        if type(value) is int and is_number(p.type)
+        if (type(value) is int or _is_size(value)) and is_number(p.type)
     }
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, Symbolic)  # the coercion to int has left only these
 
 
 def is_number(declared: SchemaType) -> bool:

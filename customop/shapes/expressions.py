@@ -19,6 +19,7 @@ __all__ = [
     "Monomial",
     "Number",
     "add",
+    "affine_in",
     "floor_divide",
     "largest",
     "modulo",
@@ -552,6 +553,35 @@ def rebuild(value: Expr, replaced: Callable[[Factor], Number]) -> Number:
 
 def _combined(sign: str, parts: list[Number]) -> Number:
     return floor_divide(*parts) if sign == "//" else _extreme(sign, parts)
+
+
+def affine_in(
+    value: Number, name: str, sizes: Mapping[str, int]
+) -> tuple[int, int] | None:
+    """`a` and `b` of ``a * name + b``, for these sizes; None if it has another form.
+
+    Raises
+    ------
+    KeyError
+        If another name has no size.
+    """
+    if name not in names_of(value):
+        return 0, value_of(value, sizes)
+    factor = rest = 0
+    for monomial, c in terms_of(value).items():
+        others = [f for f in monomial if f != name]
+        if len(monomial) - len(others) > 1 or any(name in _names_in(f) for f in others):
+            return None
+        product = prod((_value_of_factor(f, sizes) for f in others), start=c)
+        if len(others) < len(monomial):
+            factor += product
+        else:
+            rest += product
+    return factor, rest
+
+
+def _names_in(factor: Factor) -> frozenset[str]:
+    return frozenset((factor,)) if isinstance(factor, str) else symbol(factor).names
 
 
 def solve_for_name(value: Number, number: int) -> tuple[str, int] | None:

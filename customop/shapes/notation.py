@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from importlib import import_module
 from itertools import chain
 from types import ModuleType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from customop.errors import SchemaError, shortened, shown
 from customop.frozen import Frozen
@@ -31,6 +32,7 @@ __all__ = [
     "read_axes",
 ]
 
+expressions: ModuleType = later(import_module, "customop.shapes.expressions")
 unicodedata: ModuleType = later(import_module, "unicodedata")
 
 # A length: a number, a name, or an operation on two lengths.
@@ -197,11 +199,33 @@ def names_in(length: Length | None) -> Iterator[str]:
             yield from names_in(part)
 
 
+@lru_cache(maxsize=4096)
+def _expression(length: Length) -> Any:
+    """A length as an expression, or the int that it is."""
+    if isinstance(length, int):
+        return length
+    if isinstance(length, str):
+        return expressions.symbol(length)
+    sign, *parts = length
+    return _APPLY[sign](*map(_expression, parts))
+
+
+_APPLY: Final[dict[str, Callable[..., Any]]] = {
+    "+": lambda a, b: expressions.add(a, b),
+    "-": lambda a, b: expressions.subtract(a, b),
+    "*": lambda a, b: expressions.multiply(a, b),
+    "//": lambda a, b: expressions.floor_divide(a, b),
+}
+
+
 def _evaluate(length: Length | None, sizes: Mapping[str, int]) -> int:
     if length is None:
         return 1
-    _, value = affine(length, "", sizes) or (0, 0)
-    return value
+    if isinstance(length, int):
+        return length
+    if isinstance(length, str):
+        return sizes[length]
+    return expressions.value_of(_expression(length), sizes)  # type: ignore[no-any-return]  # an int
 
 
 def affine(
@@ -218,21 +242,7 @@ def affine(
         return 0, length
     if isinstance(length, str):
         return (1, 0) if length == unknown else (0, sizes[length])
-    sign, *parts = length
-    left, right = (affine(part, unknown, sizes) for part in parts)
-    return None if left is None or right is None else _operate(sign, left, right)
-
-
-def _operate(
-    sign: str, left: tuple[int, int], right: tuple[int, int]
-) -> tuple[int, int] | None:
-    (a, b), (c, d) = left, right
-    if sign in "+-":
-        flip = 1 if sign == "+" else -1
-        return a + flip * c, b + flip * d
-    if sign == "*":
-        return None if a and c else (a * d + b * c, b * d)
-    return None if a or c else (0, b // d)
+    return expressions.affine_in(_expression(length), unknown, sizes)  # type: ignore[no-any-return]  # a pair
 
 
 def least_sizes(shapes: Iterable[Shape]) -> dict[str, int]:

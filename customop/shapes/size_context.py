@@ -393,6 +393,10 @@ class SizeContext:
         if kinds == {"named"}:
             raise self._loses_name(condition)
 
+    def is_unnamed(self, side: Side) -> bool:
+        """Whether all sizes in an expression are of inputs, and none has a name."""
+        return all(self.sizes[n].kind == "input" for n in names_in_side(side))
+
     def _depends_on_data(self, condition: Condition) -> DataDependentError:
         names = [n for n in sorted(condition.names) if self.sizes[n].kind == "data"]
         return DataDependentError(
@@ -444,7 +448,7 @@ class SizeContext:
         """
         if self.known(condition):
             return
-        if self.known(condition) is False or self._fails(condition):
+        if not self.can_hold(condition):
             raise ShapeError(
                 message or f"check({condition}) fails{self._values(condition)}",
                 f"at {caller_place()}",
@@ -452,9 +456,13 @@ class SizeContext:
             )
         self._record(condition, "check", message)
 
-    def _fails(self, condition: Condition) -> bool:
+    def can_hold(self, condition: Condition) -> bool:
+        """Whether a condition holds in this call, as far as that is known."""
+        known = self.known(condition)
+        if known is not None:
+            return known
         hints = {name: self.sizes[name].hint for name in condition.names}
-        return None not in hints.values() and not condition.holds(hints)  # type: ignore[arg-type]
+        return None in hints.values() or condition.holds(hints)  # type: ignore[arg-type]  # None was excluded
 
     def _values(self, condition: Condition) -> str:
         pairs = [(n, self.sizes[n].hint) for n in sorted(condition.names)]

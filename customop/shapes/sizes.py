@@ -9,12 +9,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from customop.errors import ShapeError
+from customop.shapes.conditions import Compared
 from customop.shapes.expressions import value_of
 from customop.shapes.symbolic import SymFloat, SymInt, as_side, context_of
 
 __all__ = [
     "broadcast_sizes",
     "is_known",
+    "is_negative",
+    "is_nonzero",
     "is_size",
     "is_symbolic",
     "number_class",
@@ -24,6 +27,7 @@ __all__ = [
     "sym_max",
     "sym_min",
     "typical",
+    "was_one",
 ]
 
 
@@ -80,6 +84,40 @@ def is_known(size: Any, value: Any) -> bool:
         return bool(size == value)
     side = as_side(value)
     return side is not None and size.context.compare(size.expr, "==", side) is True
+
+
+def was_one(size: Any) -> bool:
+    """Whether a size is 1: certainly, or at tracing, which becomes a guard.
+
+    A size with a name, or that depends on data, is not taken to be 1: it may be so in
+    another call, where the axis still has its own length.
+    """
+    if is_known(size, 1):
+        return True
+    return (
+        type(size) is SymInt
+        and size.context.is_unnamed(size.expr)
+        and (size.hint == 1 and bool(size == 1))
+    )
+
+
+def is_negative(size: Any) -> bool:
+    """Whether a size is negative here; otherwise the graph checks that it is not."""
+    return _fails(size, ">=") if type(size) is SymInt else bool(size < 0)
+
+
+def is_nonzero(size: Any) -> bool:
+    """Whether a size is not zero here; otherwise the graph checks that it is zero."""
+    return _fails(size, "==") if type(size) is SymInt else bool(size != 0)
+
+
+def _fails(size: Any, sign: str) -> bool:
+    """Whether ``size sign 0`` does not hold; otherwise it is noted as a check."""
+    context, condition = size.context, Compared(size.expr, sign, 0)
+    if not context.can_hold(condition):
+        return True
+    context.require(condition)
+    return False
 
 
 def same_size(a: Any, b: Any) -> bool:

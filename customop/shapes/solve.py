@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 
-from customop.errors import quoted
+from customop.errors import ShapeError, quoted
+from customop.later import later
 from customop.shapes.notation import Axis, Loop, Shape, affine, names_in
+from customop.shapes.symbols import made
+
+sizes: ModuleType = later(import_module, "customop.shapes.sizes")
 
 __all__ = [
     "AxisFault",
@@ -88,7 +95,7 @@ class Sizes:
 
     def _add_axis(self, who: str, axis: Axis, index: int, length: int) -> None:
         wanted = axis.length
-        if wanted is None or (axis.is_broadcast and length == 1):
+        if wanted is None or (axis.is_broadcast and _is_one(length)):
             return
         if isinstance(wanted, tuple):
             self._pending.append((who, axis, length))
@@ -167,7 +174,7 @@ class Sizes:
                 raise self._unequal(who, axis, length, rest)
             return not name
         found, left = divmod(length - rest, factor)
-        if left or found < 0:
+        if _is_nonzero(left) or _is_negative(found):
             raise AxisFault(
                 who,
                 f"has {length} for axis '{axis}', but no length '{name}' gives that",
@@ -196,7 +203,7 @@ class Sizes:
             if any(n not in self.lengths for n in names_in(axis.length)):
                 continue
             _, value = affine(axis.length or 0, "", self.lengths) or (0, 0)
-            if value < 0:
+            if _is_negative(value):
                 is_name = isinstance(axis.length, str)
                 by = self._by(str(axis.length)) if is_name else value
                 since = "" if is_name else f", since {self._why(axis)}"
@@ -226,8 +233,25 @@ def check_rank(who: str, shape: Shape, rank: int) -> None:
     )
 
 
+def _is_one(length: Any) -> bool:
+    return length == 1 if type(length) is int else sizes.was_one(length)
+
+
+def _is_nonzero(length: Any) -> bool:
+    return length != 0 if type(length) is int else sizes.is_nonzero(length)
+
+
+def _is_negative(length: Any) -> bool:
+    return length < 0 if type(length) is int else sizes.is_negative(length)
+
+
 def broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
     """The shape that NumPy broadcasts these to, or None."""
+    if made and any(map(sizes.is_symbolic, shapes)):
+        try:
+            return sizes.broadcast_sizes(*shapes)  # type: ignore[no-any-return]  # a shape
+        except ShapeError:
+            return None
     first = shapes[0] if shapes else ()
     if shapes.count(first) == len(shapes):
         return first

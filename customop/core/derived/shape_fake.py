@@ -8,17 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from customop.arrays.describe import abbreviated
 from customop.arrays.dtypes import ELEMENTS, as_element, dtype_of
-from customop.arrays.fake import FakeArray, fake_like, make_fake, strides_of
+from customop.arrays.fake import (
+    FakeArray,
+    all_plain,
+    fake_like,
+    is_symbolic_call,
+    make_fake,
+    strides_of,
+)
 from customop.arrays.kinds import FAKE, device_of, is_array
 from customop.arrays.nested import flat
 from customop.core.table import RuleTable
 from customop.errors import MissingRuleError, ShapeError
+from customop.later import later
 from customop.schema.fit import typed_arrays
 from customop.schema.schema import Schema
 from customop.schema.shape_check import number_names, sizes_of
@@ -29,6 +39,9 @@ from customop.schema.types import (
 )
 from customop.shapes.notation import Shape
 from customop.shapes.solve import Sizes, broadcast, unknown_names, why_unknown
+from customop.shapes.symbols import made
+
+sizes: ModuleType = later(import_module, "customop.shapes.sizes")
 
 __all__ = ["derive_fake", "loop_name", "result_types", "why_no_fake"]
 
@@ -99,6 +112,8 @@ def _fake(
 ) -> Any:
     """Fake results by the shapes of the arguments, remembered for the next such call."""
     values = (*args, *keywords.values())
+    if made and is_symbolic_call(values):  # whose answers may be guards
+        return _result(op, _metas(op, values))
     key = tuple([_mark(value) for value in values])
     metas = known.get(key)
     if metas is None:
@@ -106,6 +121,10 @@ def _fake(
         if len(known) >= _REMEMBERED:
             known.clear()
         known[key] = metas
+    return _result(op, metas)
+
+
+def _result(op: RuleTable, metas: Sequence[_Meta]) -> Any:
     outs = [make_fake(*meta) for meta in metas]
     return tuple(outs) if op.schema.is_tuple else outs[0]
 
@@ -153,13 +172,21 @@ def _meta(
     except KeyError as error:
         raise _unknown(op, str(error.args[0])) from None
     dtype = _dtype(op.schema, declared.element, values)
-    model = next((v for v in arrays if tuple(v.shape) == shape), None)
+    model = next((v for v in arrays if _has_shape(v, shape)), None)
     fake = (
         FakeArray(shape, dtype, device=device)
         if model is None
         else fake_like(model, dtype=dtype, device=device)
     )
     return fake.shape, fake.dtype, fake.strides, fake.device
+
+
+def _has_shape(array: Any, shape: tuple[int, ...]) -> bool:
+    """Whether an array certainly has a shape."""
+    own = tuple(array.shape)
+    if not made or (all_plain(own) and all_plain(shape)):
+        return own == shape
+    return bool(sizes.same_shape(own, shape))
 
 
 def _broadcast_names(schema: Schema) -> list[str]:
