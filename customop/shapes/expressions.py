@@ -613,7 +613,10 @@ def _in_quotient(value: Number) -> str:
 
 def _written(value: Expr) -> str:
     parts = [_term(m, c) for m, c in sorted(value.terms.items(), key=_rank)]
-    return _signed([*_remainders(value)] or parts)
+    found = _remainders(value)
+    if len(found) == 1 and found[0][0] == 1:
+        return found[0][1][1:-1]  # without parentheses
+    return _signed(found or parts)
 
 
 def _rank(term: tuple[Monomial, int]) -> tuple[bool, int, Monomial]:
@@ -634,7 +637,7 @@ def _term(monomial: Monomial, c: int) -> tuple[int, str]:
     for factor in dict.fromkeys(monomial):
         count = monomial.count(factor)
         text = factor if isinstance(factor, str) else factor.text
-        alone = count == len(monomial) == abs(c) == 1
+        alone = count == len(monomial) == c == 1
         if isinstance(factor, Atom) and factor.sign == "//" and not alone:
             text = f"({text})"
         texts.append(text if count == 1 else f"{text}**{count}")
@@ -665,11 +668,9 @@ def _remainder(value: Expr, atom: Atom) -> list[tuple[int, str]]:
         rest = subtract(value, multiply(subtract(above, product), factor))
         if len(terms_of(rest)) + 1 >= len(value.terms):
             return []
-        text = f"{_in_quotient(above)} % {_in_quotient(below)}"
+        text = f"({_in_quotient(above)} % {_in_quotient(below)})"
         if abs(factor) != 1:
-            text = f"{abs(factor)}*({text})"
-        elif rest:
-            text = f"({text})"
+            text = f"{abs(factor)}*{text}"
         if not isinstance(rest, Expr):
             own = [(rest, str(abs(rest)))] if rest else []
         else:
