@@ -6,9 +6,9 @@ import keyword
 import re
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 from customop.errors import (
     ArgumentError,
@@ -16,7 +16,6 @@ from customop.errors import (
     ShapeError,
     SizeError,
     caller_place,
-    quoted,
     shown,
 )
 from customop.frozen import Frozen
@@ -312,7 +311,10 @@ class SizeContext:
         DataDependentError, SizeError
             As `decide` does.
         """
-        self.decide(Compared(value.side, "==", value.hint))
+        condition = Compared(value.side, "==", value.hint)
+        if value.hint is None or not self.known(condition):
+            self._check_askable(f"the number {value} is asked", condition.names)
+            self.decide(condition)
         return value.hint
 
     # ---- real sizes ----
@@ -387,34 +389,30 @@ class SizeContext:
         return found
 
     def _check_decidable(self, condition: Condition) -> None:
-        kinds = {self.sizes[name].kind for name in condition.names}
+        if isinstance(condition, Compared) and condition.sign == "!=":
+            condition = condition.opposite
+        self._check_askable(f"whether {condition} is asked", condition.names)
+
+    def _check_askable(self, asked: str, names: frozenset[str]) -> None:
+        kinds = {self.sizes[name].kind for name in names}
+        known = sorted(names)
         if "data" in kinds:
-            raise self._depends_on_data(condition)
+            why = "which depends on the values of arrays"
+            data = [name for name in known if self.sizes[name].kind == "data"]
+            raise DataDependentError(
+                f"{asked}, {why}", *self._places(data), do=_FOR_DATA
+            )
         if kinds == {"named"}:
-            raise self._loses_name(condition)
+            why = f"and {' and '.join(known)} may be any size"
+            raise SizeError(f"{asked}, {why}", *self._places(known), do=_FOR_NAMES)
+
+    def _places(self, names: Sequence[str]) -> list[str]:
+        """Where a question is asked, and what is known of the sizes."""
+        return [f"at {caller_place()}", *map(self._described, names)]
 
     def is_unnamed(self, side: Side) -> bool:
         """Whether all sizes in an expression are of inputs, and none has a name."""
         return all(self.sizes[n].kind == "input" for n in names_in_side(side))
-
-    def _depends_on_data(self, condition: Condition) -> DataDependentError:
-        names = [n for n in sorted(condition.names) if self.sizes[n].kind == "data"]
-        return DataDependentError(
-            f"{_asked(condition)} is needed, which depends on the values of arrays",
-            f"at {caller_place()}",
-            *[self._described(name) for name in names],
-            do=_REMEDY_FOR_DATA.format(_as_check(condition)),
-        )
-
-    def _loses_name(self, condition: Condition) -> SizeError:
-        names = sorted(condition.names)
-        return SizeError(
-            f"{_asked(condition)} is needed, so the graph would not be for every"
-            f" {' and '.join(names)}",
-            f"at {caller_place()}",
-            *[self._described(name) for name in names],
-            do=_REMEDY_FOR_NAME.format(_as_check(condition), quoted(names)),
-        )
 
     def _described(self, name: str) -> str:
         size = self.sizes[name]
@@ -489,22 +487,14 @@ class SizeContext:
             self._record(Compared(side, "!=", 0), "check")
 
 
-_REMEDY_FOR_DATA = (
-    "if it is the same for all data, write {} before this line; otherwise avoid the"
-    " question, by np.where or cond"
+_FOR_DATA: Final = (
+    "say the answer before, by co.check(...) of what holds for all data, or use"
+    " np.where or cond"
 )
-_REMEDY_FOR_NAME = (
-    "leave the name out to have a guard, write {} where only such sizes are meant, or"
-    " avoid the question"
+_FOR_NAMES: Final = (
+    "say the answer before, by co.check(...) of what holds for all sizes that you mean,"
+    " or leave out the name: then the answer becomes a guard"
 )
-
-
-def _asked(condition: Condition) -> str:
-    return f"whether {condition}"
-
-
-def _as_check(condition: Condition) -> str:
-    return f"co.check({condition})"
 
 
 def _check_bounds(name: str, low: Any, high: Any) -> None:

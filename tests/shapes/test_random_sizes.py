@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import operator
 import random
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -35,6 +36,21 @@ COUNT = 1000
 Program = Callable[[Mapping[str, int]], int]
 
 
+# An operation of expressions, and the same of ints.
+PAIRS: tuple[tuple[Callable[..., Number], Callable[[int, int], int]], ...] = (
+    (add, operator.add),
+    (add, operator.add),
+    (subtract, operator.sub),
+    (subtract, operator.sub),
+    (multiply, operator.mul),
+    (multiply, operator.mul),
+    (smallest, min),
+    (largest, max),
+    (floor_divide, operator.floordiv),
+    (modulo, operator.mod),
+)
+
+
 def draw(rng: random.Random, depth: int) -> tuple[Number, Program]:
     """Return a random expression, and a function that computes it with ints."""
     if depth == 0 or rng.random() < 0.15:
@@ -45,24 +61,8 @@ def draw(rng: random.Random, depth: int) -> tuple[Number, Program]:
         return symbol(name), lambda v: v[name]
     a, f = draw(rng, depth - 1)
     b, g = draw(rng, depth - 1)
-    kind = rng.choice("++--**/%<>")
-    if kind in "/%" and b == 0:
-        kind = "+"
-    match kind:
-        case "+":
-            return add(a, b), lambda v: f(v) + g(v)
-        case "-":
-            return subtract(a, b), lambda v: f(v) - g(v)
-        case "*":
-            return multiply(a, b), lambda v: f(v) * g(v)
-        case "/":
-            return floor_divide(a, b), lambda v: f(v) // g(v)
-        case "%":
-            return modulo(a, b), lambda v: f(v) % g(v)
-        case "<":
-            return smallest(a, b), lambda v: min(f(v), g(v))
-        case _:
-            return largest(a, b), lambda v: max(f(v), g(v))
+    fn, own = rng.choice(PAIRS if b else PAIRS[:-2])
+    return fn(a, b), lambda v: own(f(v), g(v))
 
 
 def values(rng: random.Random, bounds: Mapping[str, tuple[int, int]]) -> dict[str, int]:
@@ -198,7 +198,7 @@ OPERATIONS: tuple[Callable[..., Any], ...] = (
     sizes.sym_min,
     sizes.sym_max,
     lambda a, b: a if a < b else b + 1,
-    lambda a, b: a if a == b or a == 1 else b,
+    lambda a, b: a if a in (b, 1) else b,
     lambda a, b: a + 2 if not (a >= 2 and b != 0) else b,
     lambda a, b: len(range(abs(a) % 4)) + b,
     lambda a, b: a if np.sqrt(abs(a)) < 2.5 else b,

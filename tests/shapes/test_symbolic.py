@@ -35,7 +35,7 @@ def test_a_question_about_an_input_is_a_guard() -> None:
 def test_a_question_about_data_is_an_error() -> None:
     """Until a check has said the answer."""
     n = SizeContext().new_dynamic_size(max=9)
-    with pytest.raises(co.DataDependentError, match=r"whether u0 == 3 is needed"):
+    with pytest.raises(co.DataDependentError, match=r"whether u0 == 3 is asked"):
         bool(n == 3)
     assert n < 10
     co.check(n > 3)
@@ -47,7 +47,7 @@ def test_a_named_size_stays_symbolic() -> None:
     x = co.FakeMode().from_array(np.zeros((1, 3)), sizes=("batch", 3))
     y = x * 2.0 + np.ones(3)
     assert repr(y) == "FakeArray(f64[batch, 3], device='cpu')"
-    with pytest.raises(co.SizeError, match="whether batch == 1 is needed"):
+    with pytest.raises(co.SizeError, match="whether batch == 1 is asked"):
         bool(x.shape[0] == 1)
 
 
