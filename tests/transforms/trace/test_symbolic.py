@@ -66,7 +66,7 @@ def test_a_branch_on_a_name_is_an_error() -> None:
     """A size with a name stays symbolic, so Python cannot branch on it."""
     trace = co.make_fx(lambda x: x if x.shape[0] > 2 else -x, sizes={"x": ("n",)})
 
-    with pytest.raises(co.SizeError, match="whether n > 2 is needed"):
+    with pytest.raises(co.SizeError, match="whether n > 2 is asked"):
         trace(np.ones(3))
 
 
