@@ -106,6 +106,8 @@ class Trace(Mode):
         # Of NumPy's global generator, before an operator drew from it.
         self._state: Any = None
         self._sizes_outside: SizeContext | None = None
+        # Fake results of operators, by what they follow from.
+        self.remembered: dict[Any, tuple[Any, ...]] = {}
         # Identity of an array or object -> the node of the constant, and what is below it.
         self._constants: dict[Any, tuple[Node, Any]] = {}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.fake import FakeArray
+from customop.arrays.fake import FakeArray, make_fake
 from customop.arrays.kinds import FAKE, is_array, is_traced
 from customop.core.codegen import generate
 from customop.core.contract.results import finish_fake
@@ -64,6 +64,7 @@ def make_record(op: RuleTable, tracer: type, fake_of: Callable[[Any], Any]) -> R
     ]
     scope = {
         "CALL": CALL,
+        "as_before": _as_before,
         "FakeArray": FakeArray,
         "Node": Node,
         "Tracer": tracer,
@@ -118,13 +119,69 @@ def _fake_lines(op: RuleTable, inputs: str) -> list[str]:
         f" or type(v{i}) in numbers)"
         for i in rest
     ]
-    return [
-        f"    elif {' and '.join(parts)}:",
-        "        fake_op, fake_values = op, args",  # get_ctx() looks for them
-        f"        out = kernel({inputs})",
-        "        if type(out) is not FakeArray: out = finish_fake(op, kernel, out)",
-        "        val = out",
+    run = [
+        f"out = kernel({inputs})",
+        "if type(out) is not FakeArray: out = finish_fake(op, kernel, out)",
     ]
+    if len(op.array_slots) == len(op.schema.parameters):
+        run = _remembered(op, inputs, run)
+    condition = " and ".join(parts)
+    lines = [f"    elif {condition}:", *(f"        {line}" for line in run)]
+    return [*lines, "        val = out"]
+
+
+def _remembered(op: RuleTable, inputs: str, run: Sequence[str]) -> list[str]:
+    """Lines that look a fake result up, which takes 1 us less than to work it out.
+
+    It follows from the shapes, strides and dtypes, which are compared by identity: fake
+    arrays of one shape share its tuple. The arguments are kept, so that no other tuple
+    has the identity of theirs.
+    """
+    keys = []
+    for i in op.array_slots:
+        of_array = f"id(v{i}.shape), id(v{i}.strides), id(v{i}.dtype)"
+        keys.append(of_array if i == op.array_slots[0] else f"k{i}")
+    lines = [
+        f"k{i} = (id(v{i}.shape), id(v{i}.strides), id(v{i}.dtype))"
+        f" if type(v{i}) is FakeArray else (type(v{i}), v{i})"
+        for i in op.array_slots[1:]
+    ]
+    return [
+        *lines,
+        f"key = (op, v{op.array_slots[0]}.device, {', '.join(keys)})",
+        "found = self.remembered.get(key)",
+        "if found is not None: out = found[0]",
+        "else:",
+        *(f"    {line}" for line in run),
+        f"    out = as_before(out, {inputs})",
+        f"    self.remembered[key] = (out, {inputs})",
+    ]
+
+
+def _as_before(out: FakeArray, *values: Any) -> FakeArray:
+    """A fake result, with the shape of an argument in place of one that is the same."""
+    for value in values:
+        if type(value) is FakeArray:
+            is_shape = _is_same(out.shape, value.shape)
+            is_strides = _is_same(out.strides, value.strides)
+            if is_shape and is_strides and out.dtype is value.dtype:
+                return value
+            if is_shape and is_strides:
+                return make_fake(value.shape, out.dtype, value.strides, out.device)
+    return out
+
+
+def _is_same(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    """Whether sizes are the same, without a question that could become a guard."""
+    return len(first) == len(second) and all(map(_is_same_size, first, second))
+
+
+def _is_same_size(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    return bool(a == b if type(a) is int else a.expr == b.expr)
 
 
 def _node_lines(op: RuleTable) -> list[str]:
