@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from math import gcd
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -13,7 +14,9 @@ from customop.shapes.expressions import (
     Expr,
     Number,
     add,
+    floor_divide,
     subtract,
+    terms_of,
     value_of,
 )
 from customop.shapes.proofs import Knowledge
@@ -124,6 +127,7 @@ _OPPOSITE: Final = {
     ">": "<=",
     "<=": ">",
 }
+_SWAPPED: Final = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 class Compared(Frozen):
@@ -153,6 +157,21 @@ class Compared(Frozen):
         """The condition that holds where this one does not."""
         return Compared(self.left, _OPPOSITE[self.sign], self.right)
 
+    @property
+    def plainer(self) -> Compared:
+        """The same condition without a common factor and with fewer minus signs."""
+        left, right = self.left, self.right
+        if not isinstance(left, Expr) or not isinstance(right, int | Expr):
+            return self
+        common = gcd(*terms_of(left).values(), *terms_of(right).values())
+        signs = {c > 0 for side in (left, right) for c in terms_of(side).values()}
+        common = -common if signs == {False} else common
+        if common == 1:
+            return self
+        sign = self.sign if common > 0 else _SWAPPED[self.sign]
+        # The divisor divides every coefficient, so these are exact.
+        return Compared(floor_divide(left, common), sign, floor_divide(right, common))
+
     def holds(self, sizes: Mapping[str, int]) -> bool:
         """Whether it holds for these sizes."""
         left, right = (side_value(side, sizes) for side in (self.left, self.right))
@@ -174,7 +193,8 @@ class Compared(Frozen):
         """Whether it always holds, never holds, or None."""
         found = self._difference()
         if found is None:
-            return None
+            sizes = knowledge.numbers(self.names)
+            return None if sizes is None else self.holds(sizes)
         value, sign = found
         if sign == ">=":
             return knowledge.is_nonnegative(value)
@@ -224,6 +244,11 @@ class Logic(Frozen):
         """The condition that holds where this one does not."""
         other = "or" if self.sign == "and" else "and"
         return Logic(other, tuple(part.opposite for part in self.parts))
+
+    @property
+    def plainer(self) -> Logic:
+        """The same condition with plainer parts."""
+        return Logic(self.sign, tuple(part.plainer for part in self.parts))
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
         """Whether it holds for these sizes."""

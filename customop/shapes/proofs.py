@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import gcd, inf
 from typing import Final, TypeAlias
 
@@ -125,6 +125,12 @@ class Knowledge:
     def reduced(self, value: Number) -> Number:
         """An expression with equal names replaced."""
         return substitute(value, self.equal) if self.equal else value
+
+    def numbers(self, names: Iterable[str]) -> dict[str, int] | None:
+        """The sizes of these names, or None if one is not known."""
+        found = {name: self.equal.get(name) for name in names}
+        numbers = {name: n for name, n in found.items() if type(n) is int}
+        return numbers if len(numbers) == len(found) else None
 
     # ---- questions ----
 

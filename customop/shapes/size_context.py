@@ -109,6 +109,9 @@ class Guard(Frozen, compare=("condition", "text", "kind")):
     kind: str = "guard"
     message: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.text}  at {self.place}"
+
     @property
     def names(self) -> frozenset[str]:
         """Names of the sizes in it."""
@@ -313,7 +316,8 @@ class SizeContext:
         """
         condition = Compared(value.side, "==", value.hint)
         if value.hint is None or not self.known(condition):
-            self._check_askable(f"the number {value} is asked", condition.names)
+            asked = f"the number {value} is asked"
+            self._check_askable(asked, condition.names, _FOR_NUMBERS)
             self.decide(condition)
         return value.hint
 
@@ -393,18 +397,21 @@ class SizeContext:
             condition = condition.opposite
         self._check_askable(f"whether {condition} is asked", condition.names)
 
-    def _check_askable(self, asked: str, names: frozenset[str]) -> None:
+    def _check_askable(self, asked: str, names: frozenset[str], do: str = "") -> None:
+        """Raise unless sizes may become a guard."""
         kinds = {self.sizes[name].kind for name in names}
         known = sorted(names)
         if "data" in kinds:
             why = "which depends on the values of arrays"
             data = [name for name in known if self.sizes[name].kind == "data"]
             raise DataDependentError(
-                f"{asked}, {why}", *self._places(data), do=_FOR_DATA
+                f"{asked}, {why}", *self._places(data), do=do or _FOR_DATA
             )
         if kinds == {"named"}:
             why = f"and {' and '.join(known)} may be any size"
-            raise SizeError(f"{asked}, {why}", *self._places(known), do=_FOR_NAMES)
+            raise SizeError(
+                f"{asked}, {why}", *self._places(known), do=do or _FOR_NAMES
+            )
 
     def _places(self, names: Sequence[str]) -> list[str]:
         """Where a question is asked, and what is known of the sizes."""
@@ -425,7 +432,8 @@ class SizeContext:
     # ---- facts ----
 
     def _record(self, condition: Condition, kind: str, message: str = "") -> None:
-        guard = Guard(condition, str(condition), caller_place(), kind, message)
+        plainer = condition.plainer
+        guard = Guard(plainer, str(plainer), caller_place(), kind, message)
         has_data = any(self.sizes[n].kind == "data" for n in condition.names)
         listed = self.checks if has_data else self.guards
         if guard not in listed:
@@ -490,6 +498,10 @@ class SizeContext:
 _FOR_DATA: Final = (
     "say the answer before, by co.check(...) of what holds for all data, or use"
     " np.where or cond"
+)
+_FOR_NUMBERS: Final = (
+    "keep the size: np.arange(n, like=x) and np.zeros(n, like=x) with an array x of the"
+    " function, math.prod(x.shape), co.fori_loop(0, n, ...)"
 )
 _FOR_NAMES: Final = (
     "say the answer before, by co.check(...) of what holds for all sizes that you mean,"

@@ -130,6 +130,9 @@ class _Real(_InContext):
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self.value, dtype)
+
     def __array_ufunc__(
         self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
     ) -> Any:

@@ -1,5 +1,7 @@
 """Symbolic sizes: arithmetic, questions, and fake arrays that have them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -69,3 +71,45 @@ def test_a_fake_kernel_asks_for_sizes() -> None:
     assert str(out.shape[0]).startswith("u")
     with pytest.raises(co.RegistrationError, match="outside of a fake kernel"):
         co.get_ctx()
+
+
+def test_numpy_converts_a_size_to_a_number() -> None:
+    """Never to an object; the conversion is a guard, or an error that says what works."""
+    context = SizeContext()
+    n = context.input_size(3, "x.shape[0]")
+    assert np.array([n, 2]).dtype == np.int64
+    assert np.arange(n).tolist() == [0, 1, 2]
+    assert [guard.text for guard in context.guards] == ["s0 == 3"]
+    assert str(context.guards[0]).startswith("s0 == 3  at ")
+    batch = context.input_size(3, "y.shape[0]", "batch")
+    with pytest.raises(co.SizeError) as error:
+        range(batch)
+    assert str(error.value) == (
+        "the number batch is asked, and batch may be any size\n"
+        f"  at {__file__}:{error.traceback[0].lineno + 1}\n"
+        "  batch: the size of y.shape[0], at least 0, now 3\n"
+        "  do: keep the size: np.arange(n, like=x) and np.zeros(n, like=x) with an array"
+        " x of the function, math.prod(x.shape), co.fori_loop(0, n, ...)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        (lambda n: -8 * n <= -8, "s0 >= 1"),
+        (lambda n: 6 * n + 3 > 9, "2*s0 + 1 > 3"),
+        (lambda n: n % 2 == 0, "s0 % 2 == 0"),
+        (lambda n: n // 2 + 1 == 3, "s0//2 + 1 == 3"),
+        (lambda n: n**0.5 < 3, "s0 ** 0.5 < 3"),
+        (lambda n: (n > 1) & (n < 9), "s0 > 1 and s0 < 9"),
+        (lambda n: (n > 9) | (n == 4), "s0 > 9 or s0 == 4"),
+    ],
+)
+def test_guards_read_as_python(question: Any, text: str) -> None:
+    """Without common factors and needless minus signs, and they can be run."""
+    context = SizeContext()
+    assert question(context.input_size(4, "x.shape[0]"))
+    (guard,) = context.guards
+    assert guard.text == text
+    for n in range(12):
+        assert eval(guard.text, {}, {"s0": n}) == guard.holds({"s0": n}) == question(n)
