@@ -25,6 +25,7 @@ from customop.graph.files.classes import read_class
 from customop.graph.files.dtypes import read_dtype
 from customop.graph.files.fields import (
     as_entries,
+    as_line,
     as_list,
     as_object,
     as_text,
@@ -209,7 +210,7 @@ class _Loader:
     def load(self) -> GraphModule:
         """The last graph, which holds all others."""
         self._operators = [self._operator(entry) for entry in self._table("operators")]
-        self._places = [as_text(place, "a place") for place in self._table("places")]
+        self._places = [as_line(place, "a place") for place in self._table("places")]
         classes = [read_class(entry) for entry in self._table("classes")]
         self._contexts = [read_context(entry) for entry in self._table("contexts")]
         sizes = [read_size(entry, self._contexts) for entry in self._table("sizes")]
@@ -300,7 +301,7 @@ class _Loader:
         for node in as_list(entry["nodes"], "the nodes"):
             self._values.nodes.append(self._node(graph, node))
         specs = self._structure(entry["inputs"]), self._structure(entry["outputs"])
-        name = as_text(entry["name"], "the name of a graph")
+        name = as_line(entry["name"], "the name of a graph")
         made = GraphModule(graph, *specs, name=name, place=self._place(entry))
         self._check_graph(made)
         return made

@@ -18,6 +18,7 @@ from customop.arrays.pytree import Structure, unflatten
 from customop.core.table import RuleTable
 from customop.errors import GraphFileError
 from customop.graph.files.archive import ArchiveWriter, replacing, writing
+from customop.graph.files.fields import one_line
 from customop.graph.files.generators import written_generator
 from customop.graph.files.layout import described_array, npy_chunks, npy_size
 from customop.graph.files.weights import can_be_outside, write_weights
@@ -126,7 +127,7 @@ class _Document:
         }
         with _naming(f"the structure of {module.__name__}", module.place):
             entry = {
-                "name": str(module.__name__),
+                "name": one_line(str(module.__name__)),
                 "place": self._place(module.place),
                 "inputs": self._structure(module.in_spec),
                 "outputs": self._structure(module.out_spec),
@@ -148,7 +149,7 @@ class _Document:
     def _place(self, place: str | None) -> int | None:
         if place is None:
             return None
-        return self._places.setdefault(place, len(self._places))
+        return self._places.setdefault(one_line(place), len(self._places))
 
     # ---- nodes ----
 

@@ -13,7 +13,7 @@ from customop.graph.files.fields import as_entries, as_list, as_text
 from customop.schema.classes import ClassFields, fields_of, is_config_class
 from customop.schema.types import classes
 
-__all__ = ["KnownClass", "class_entry", "known_class", "read_class"]
+__all__ = ["KnownClass", "class_entry", "is_graph_class", "known_class", "read_class"]
 
 
 class KnownClass:
@@ -84,13 +84,19 @@ def name_of(cls: type) -> str:
 
 def known_class(cls: type) -> KnownClass | None:
     """How objects of a class are written; None where files have no form for them."""
+    declared = classes.get(name_of(cls))
     if issubclass(cls, enum.Enum):
         return KnownClass(cls, "enum", [*cls.__members__])
-    declared = classes.get(name_of(cls))
+    if is_graph_class(cls):
+        return None
     if declared is not None and declared.cls is cls and not declared.fields.is_dict:
         return _by_fields(declared.fields)
     if issubclass(cls, tuple) and isinstance(getattr(cls, "_fields", None), tuple):
         return KnownClass(cls, "tuple", vars(cls).get("_fields", ()))
+    return _by_registration(cls)
+
+
+def _by_registration(cls: type) -> KnownClass | None:
     registered = registered_nodes().get(cls)
     if registered is None:
         return None
@@ -101,6 +107,11 @@ def known_class(cls: type) -> KnownClass | None:
 
 def _by_fields(fields: ClassFields) -> KnownClass:
     return KnownClass(fields.cls, "fields", [*fields.hints], fields)
+
+
+def is_graph_class(cls: type) -> bool:
+    """Whether objects of a class are graphs, which files have in a table of their own."""
+    return callable(getattr(cls, "recompile", None))
 
 
 def class_entry(known: KnownClass) -> dict[str, Any]:

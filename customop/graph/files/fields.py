@@ -7,7 +7,15 @@ from typing import Any
 
 from customop.errors import GraphFileError, shown
 
-__all__ = ["as_entries", "as_integer", "as_list", "as_object", "as_text", "entry_of"]
+__all__ = [
+    "as_entries",
+    "as_integer",
+    "as_line",
+    "as_list",
+    "as_object",
+    "as_text",
+    "entry_of",
+]
 
 
 def as_list(value: Any, what: str, length: int | None = None) -> list[Any]:
@@ -24,6 +32,19 @@ def as_text(value: Any, what: str) -> str:
     if not isinstance(value, str):
         raise GraphFileError(f"{what} is {shown(value)}, must be a string")
     return value
+
+
+def as_line(value: Any, what: str) -> str:
+    """A string of one line, which may stand in a comment of generated code."""
+    text = as_text(value, what)
+    if text != one_line(text):
+        raise GraphFileError(f"{what} is {shown(text)}, must be one line")
+    return text
+
+
+def one_line(text: str) -> str:
+    """A text without ends of lines."""
+    return " ".join(text.splitlines())
 
 
 def as_integer(value: Any, what: str, below: int = 2**63, least: int = 0) -> int:

@@ -25,6 +25,7 @@ from customop.graph.files.fields import (
 )
 from customop.graph.files.numbers import read_float, read_int
 from customop.graph.files.written import DEEPEST, FACTORIES, LeafMark
+from customop.graph.guards import GENERATOR
 from customop.shapes.symbolic import SymInt
 
 __all__ = ["ValueReader"]
@@ -251,6 +252,7 @@ _READERS: dict[str, Callable[[ValueReader, Any, int], Any]] = {
     "member": _member,
     "object": _object,
     "fake": _fake,
+    "any generator": lambda read, written, depth: GENERATOR,
     "size": lambda read, written, depth: entry_of(read.sizes, written, "size"),
     "graph": lambda read, written, depth: entry_of(read.graphs, written, "graph"),
 }

@@ -17,9 +17,11 @@ from customop.graph.files.expressions import (
 from customop.graph.files.fields import (
     as_entries,
     as_integer,
+    as_line,
     as_list,
     as_text,
     entry_of,
+    one_line,
 )
 from customop.graph.files.numbers import read_float, written_number
 from customop.shapes.conditions import Calculation
@@ -79,8 +81,8 @@ def _written_name(size: Size) -> dict[str, Any]:
         "name": size.name,
         "kind": size.kind,
         "hint": size.hint,
-        "sources": [*size.sources],
-        "origin": size.origin,
+        "sources": [*map(one_line, size.sources)],
+        "origin": one_line(size.origin),
         "bounds": [*size.bounds],
     }
 
@@ -88,7 +90,7 @@ def _written_name(size: Size) -> dict[str, Any]:
 def _written_guard(guard: Guard) -> dict[str, Any]:
     return {
         "condition": written_condition(guard.condition),
-        "place": guard.place,
+        "place": one_line(guard.place),
         "kind": guard.kind,
         "message": guard.message,
     }
@@ -132,11 +134,11 @@ def _read_size_name(written: Any) -> Size:
         str(kind),
         None if hint is None else as_integer(hint, "the value of a size"),
         "",
-        as_text(entries["origin"], "the origin of a size"),
+        as_line(entries["origin"], "the origin of a size"),
         (low, None if high is None else as_integer(high, "a bound", least=low)),
     )
     sources = as_list(entries["sources"], "the sources of a size")
-    size.sources = [as_text(source, "the source of a size") for source in sources]
+    size.sources = [as_line(source, "the source of a size") for source in sources]
     return size
 
 
@@ -149,7 +151,7 @@ def _read_guard(written: Any) -> Guard:
     return Guard(
         condition,
         str(condition),
-        as_text(entries["place"], "the place of a condition"),
+        as_line(entries["place"], "the place of a condition"),
         entries["kind"],
         as_text(entries["message"], "the message of a condition"),
     )

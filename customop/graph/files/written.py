@@ -15,10 +15,16 @@ import numpy as np
 from customop.arrays.fake import FakeArray, c_strides
 from customop.arrays.kinds import is_array
 from customop.errors import shown, with_article
-from customop.graph.files.classes import KnownClass, class_entry, known_class
+from customop.graph.files.classes import (
+    KnownClass,
+    class_entry,
+    is_graph_class,
+    known_class,
+)
 from customop.graph.files.dtypes import written_dtype
 from customop.graph.files.numbers import written_number
 from customop.graph.files.sizes import SizeWriter
+from customop.graph.guards import AnyGenerator
 from customop.graph.node import Node
 from customop.shapes.sizes import same_shape
 from customop.shapes.symbolic import SymFloat, SymInt
@@ -101,7 +107,7 @@ class ValueWriter:
             return {"scalar": [dtype, np.asarray(value).tobytes().hex()]}
         if isinstance(value, type):
             return {"class": _class_name(value)}
-        if callable(getattr(value, "recompile", None)):  # a GraphModule
+        if is_graph_class(type(value)):
             return {"graph": self._add_graph(value)}
         known = known_class(type(value))
         if known is None:
@@ -232,6 +238,7 @@ _WRITERS: dict[type, Callable[[ValueWriter, Any, int], Any]] = {
     },
     bytes: lambda write, value, depth: {"bytes": value.hex()},
     type(...): lambda write, value, depth: {"ellipsis": None},
+    AnyGenerator: lambda write, value, depth: {"any generator": None},
     SymInt: lambda write, value, depth: {"size": write.sizes(value)},
     SymFloat: lambda write, value, depth: {"size": write.sizes(value)},
     FakeArray: lambda write, value, depth: {"fake": write.fake(value)},
