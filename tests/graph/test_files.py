@@ -163,6 +163,14 @@ def test_loaded_graphs_are_differentiated_and_batched() -> None:
     np.testing.assert_allclose(co.vmap(graph)(rows), np.sum(np.sin(rows) * rows, 1))
 
 
+def test_generators_may_be_inputs() -> None:
+    """A generator that is passed in is used, whatever its state."""
+    given = np.zeros(3), np.random.default_rng(1)
+    graph = loaded(saved(co.make_fx(noisy)(*given)))
+    rng, other = (np.random.default_rng(2) for _ in range(2))
+    assert graph(np.zeros(3), rng).tolist() == other.normal(size=3).tolist()
+
+
 def test_changes_of_inputs_are_saved() -> None:
     """A graph that writes into an input does so after loading."""
 
