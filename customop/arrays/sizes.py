@@ -9,7 +9,7 @@ from customop.arrays.describe import abbreviated
 from customop.arrays.fake import FakeArray, axis_order, make_fake
 from customop.arrays.kinds import is_array, is_fake
 from customop.arrays.nested import flat, map_nested
-from customop.errors import ArgumentError, ShapeError, counted, shown
+from customop.errors import ArgumentError, ShapeError, shown
 from customop.shapes.size_context import SizeContext
 
 __all__ = ["symbolic_like", "with_numbers", "with_sizes"]
@@ -47,8 +47,8 @@ def with_sizes(
     """
     if len(names) != len(fake.shape):
         raise ShapeError(
-            f"sizes={shown(names)} has {counted(len(names), 'entry')[:-1]}"
-            f" for {abbreviated(fake)}",
+            f"sizes={shown(names)} has {len(names)}"
+            f" {'entry' if len(names) == 1 else 'entries'} for {abbreviated(fake)}",
             do="give one for each axis, None where it is a number",
         )
     found = [

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.describe import show
+from customop.arrays.describe import abbreviated, describe, show
 from customop.arrays.dtypes import dtype_of
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import is_array
@@ -54,7 +54,7 @@ class InputGuard(Frozen):
     place: str = ""
 
     def __str__(self) -> str:
-        return f"{self.source} is {show(self.expected)}"
+        return f"{self.source} is {_shown(self.expected)}"
 
     def holds(self, value: Any) -> bool:
         """Whether a value may be the input."""
@@ -77,11 +77,18 @@ class InputGuard(Frozen):
         reason = self.reason(value)
         if reason:
             raise GuardError(
-                f"the graph is called with {reason}: {self.source} is {show(value)}",
-                f"it was traced with {show(self.expected)}"
+                f"the graph is called with {reason}: {self.source} is {_shown(value)}",
+                f"it was traced with {_shown(self.expected)}"
                 + (f" at {self.place}" if self.place else ""),
                 do="trace the function again for such arguments",
             )
+
+
+def _shown(value: Any) -> str:
+    """A value in a message; of an array the dtype and shape."""
+    if isinstance(value, FakeArray):
+        return abbreviated(value)
+    return describe(value) if is_array(value) else show(value)
 
 
 def _misfit(value: Any, expected: FakeArray) -> str:
@@ -175,8 +182,8 @@ class ResultGuard(Frozen):
             return
         what = "a shape that depends on data" if is_shape else "a number"
         raise GuardError(
-            f"{self.title} gives {what}: {show(value)}",
-            f"it was {show(expected)} when the graph was traced"
+            f"{self.title} gives {what}: {_shown(value)}",
+            f"it was {_shown(expected)} when the graph was traced"
             + (f", at {self.place}" if self.place else ""),
             do="trace with tracing_mode='symbolic'"
             if is_shape

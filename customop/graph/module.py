@@ -187,10 +187,10 @@ class GraphModule:
             expected = flatten(((*range(self._count),), {}))[1]
         if spec != expected:
             raise GuardError(
-                f"the graph of {self.__name__} is called with arguments nested as {spec}",
-                f"it was traced with {expected}"
+                f"the graph is called as {_call_text(self.__name__, spec)}",
+                f"it was traced as {_call_text(self.__name__, expected)}"
                 + (f" at {self.place}" if self.place else ""),
-                do="call it as the traced function was called",
+                do="call it with arguments that are nested as those",
             )
         return leaves
 
@@ -310,3 +310,17 @@ class GraphModule:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
         return self.with_graph(deepcopy(self.graph, memo))
+
+
+class _AnyLeaf:
+    """Stands for each leaf in the text of a call."""
+
+    def __repr__(self) -> str:
+        return "*"
+
+
+def _call_text(name: str, spec: Structure) -> str:
+    """A call with arguments of a structure, such as ``f({'a': *}, k=*)``."""
+    args, kwargs = unflatten(spec, [_AnyLeaf()] * len(spec.accessors()))
+    named = [f"{key}={value!r}" for key, value in kwargs.items()]
+    return f"{name}({', '.join([*map(repr, args), *named])})"

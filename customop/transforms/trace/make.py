@@ -37,7 +37,7 @@ _MODES = ("real", "fake", "symbolic")
 
 def make_fx(
     fn: Callable[P, R],
-    tracing_mode: TracingMode = "real",
+    tracing_mode: TracingMode | None = None,
     *,
     sizes: Mapping[str, Any] | None = None,
     keep: Operators = (),
@@ -49,10 +49,10 @@ def make_fx(
     ----------
     fn : callable
         Takes and returns pytrees.
-    tracing_mode : str
-        ``"real"`` computes values while it traces; ``"fake"`` only shapes and dtypes;
-        ``"symbolic"`` keeps the sizes of all arrays symbolic, so that the graph is for
-        all sizes that its guards allow.
+    tracing_mode : str, optional
+        ``"real"``, the default, computes values while it traces; ``"fake"``, the default
+        with `sizes`, only shapes and dtypes; ``"symbolic"`` keeps the sizes of all arrays
+        symbolic, so that the graph is for all sizes that its guards allow.
     sizes : mapping, optional
         Names for sizes, by parameter: ``{"x": ("batch", 3)}``. In place of the tuple for
         an array a pytree has a dict or list that is nested as it is. A size with a name
@@ -96,17 +96,7 @@ def make_fx(
     np.float64(5.0)
     """
     check_function("make_fx", fn)
-    if tracing_mode not in _MODES:
-        raise ArgumentError(
-            f"make_fx: unknown tracing_mode={shown(tracing_mode)}",
-            do="use 'real', 'fake' or 'symbolic'",
-        )
-    if sizes is not None and not isinstance(sizes, Mapping):
-        raise ArgumentError(
-            f"make_fx: sizes={shown(sizes)} is not a dict",
-            do='write names by parameter: sizes={"x": ("batch", None)}',
-        )
-    mode = "fake" if sizes and tracing_mode == "real" else tracing_mode
+    mode = _checked_mode(tracing_mode, sizes)
     kept = as_chosen(keep, "make_fx: keep")
     opened = as_table(decompose, "make_fx: decompose")
 
@@ -117,6 +107,28 @@ def make_fx(
         return capture.run(args, kwargs)
 
     return trace
+
+
+def _checked_mode(mode: TracingMode | None, sizes: Any) -> TracingMode:
+    """The tracing mode; raise for one that is unknown or does not fit `sizes`."""
+    if sizes is not None and not isinstance(sizes, Mapping):
+        raise ArgumentError(
+            f"make_fx: sizes={shown(sizes)} is not a dict",
+            do='write names by parameter: sizes={"x": ("batch", None)}',
+        )
+    if mode is None:
+        return "fake" if sizes else "real"
+    if mode not in _MODES:
+        raise ArgumentError(
+            f"make_fx: unknown tracing_mode={shown(mode)}",
+            do="use 'real', 'fake' or 'symbolic'",
+        )
+    if sizes and mode == "real":
+        raise ArgumentError(
+            "make_fx: sizes have names only where no values are computed",
+            do="leave tracing_mode='real' out, or use 'symbolic'",
+        )
+    return mode
 
 
 class _Capture:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -62,16 +63,85 @@ def test_each_call_is_one_node() -> None:
     assert sin.meta["place"].startswith(f"{__file__}:")
 
 
-def test_a_graph_checks_its_arguments() -> None:
-    """A call with another shape says which argument, what was traced, and where."""
-    graph = co.make_fx(lambda x: np.sin(x))(np.zeros(3))
-    with pytest.raises(co.GuardError) as caught:
-        graph(np.zeros(4))
+def scale(x: Any, k: Any = 3) -> Any:
+    return {"out": np.sin(x["a"]) * k}
 
-    assert str(caught.value).startswith(
-        "the graph is called with another shape: x is ndarray of shape (4,)\n"
-        f"  it was traced with FakeArray of shape (3,) at {__file__}:"
+
+OF_ARRAY = "traced with f64[3]", "trace the function again for such arguments"
+
+
+@pytest.mark.parametrize(
+    ("args", "what", "was", "do"),
+    [
+        (
+            ({"a": np.zeros(4)}, 3),
+            "with another shape: x['a'] is ndarray f64[4]",
+            *OF_ARRAY,
+        ),
+        (
+            ({"a": np.zeros(3, "f4")}, 3),
+            "with another dtype: x['a'] is ndarray f32[3]",
+            *OF_ARRAY,
+        ),
+        (({"a": 1.5}, 3), "with what is not an array: x['a'] is float 1.5", *OF_ARRAY),
+        (
+            ({"a": np.zeros((3, 1))}, 3),
+            "with another number of axes: x['a'] is ndarray f64[3, 1]",
+            *OF_ARRAY,
+        ),
+        (
+            ({"a": np.zeros(3)}, 3.0),
+            "with another value: k is float 3.0",
+            "traced with int 3",
+            OF_ARRAY[1],
+        ),
+        (
+            ({"b": np.zeros(3)}, 3),
+            "as scale({'b': *}, *)",
+            "traced as scale({'a': *}, *)",
+            "call it with arguments that are nested as those",
+        ),
+    ],
+    ids=["shape", "dtype", "float", "axes", "value", "structure"],
+)
+def test_a_graph_checks_its_arguments(args: Any, what: str, was: str, do: str) -> None:
+    """A call with other arguments says which, what was traced, and where."""
+    graph, line = co.make_fx(scale)({"a": np.zeros(3)}, 3), sys._getframe().f_lineno
+    with pytest.raises(co.GuardError) as caught:
+        graph(*args)
+
+    assert str(caught.value) == (
+        f"the graph is called {what}\n  it was {was} at {__file__}:{line}\n  do: {do}"
     )
+
+
+@pytest.mark.parametrize(
+    ("ask", "what", "do"),
+    [
+        (
+            lambda: co.make_fx(3),  # type: ignore[arg-type]  # what is tried
+            "3 is not a function",
+            "write make_fx(f) with a function f",
+        ),
+        (
+            lambda: co.make_fx(scale, "sym"),  # type: ignore[arg-type]  # what is tried
+            "unknown tracing_mode='sym'",
+            "use 'real', 'fake' or 'symbolic'",
+        ),
+        (
+            lambda: co.make_fx(scale, "real", sizes={"x": ("n",)}),
+            "sizes have names only where no values are computed",
+            "leave tracing_mode='real' out, or use 'symbolic'",
+        ),
+    ],
+    ids=["function", "mode", "sizes"],
+)
+def test_wrong_arguments_of_make_fx(ask: Any, what: str, do: str) -> None:
+    """They are errors at once, not when the function is traced."""
+    with pytest.raises(co.ArgumentError) as caught:
+        ask()
+
+    assert str(caught.value) == f"make_fx: {what}\n  do: {do}"
 
 
 def test_a_branch_on_a_value_is_an_error() -> None:
