@@ -5,7 +5,7 @@ on fake arrays and in captured graphs they do what Python cannot. It may import 
 and what is below. Start reading in ``functions.py``.
 """
 
-from customop.control import rules  # registers them
+from customop.control import batches, forward, reverse  # they register rules
 from customop.control.functions import (
     cond,
     fori_loop,
@@ -14,4 +14,13 @@ from customop.control.functions import (
     while_loop,
 )
 
-__all__ = ["cond", "fori_loop", "map", "rules", "scan", "while_loop"]
+__all__ = [
+    "batches",
+    "cond",
+    "fori_loop",
+    "forward",
+    "map",
+    "reverse",
+    "scan",
+    "while_loop",
+]

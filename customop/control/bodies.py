@@ -6,19 +6,27 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import numpy as np
+
 from customop.arrays.kinds import is_traced
 from customop.arrays.pytree import flatten
 from customop.control.virtual import is_faked
 from customop.core.interpreter import Mode, current_mode
 from customop.errors import place
 from customop.graph.graph import Graph
+from customop.graph.guards import GENERATOR
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, CONSTANT, PLACEHOLDER, Node
 from customop.library.ops import ops
 from customop.transforms.autocast import autocast
+from customop.transforms.trace.generators import (
+    is_generator,
+    traced_generator,
+    with_generators,
+)
 from customop.transforms.trace.interpreter import GraphTracer, Trace, fake_of
 
-__all__ = ["Body", "outside_of", "tracing"]
+__all__ = ["Body", "FromOutside", "tracing"]
 
 
 def tracing() -> bool:
@@ -48,9 +56,9 @@ class Body:
     fn : callable
         The user's function, for messages.
     run : callable
-        Takes a list of arrays; returns a list of arrays and numbers.
+        Takes the function, and a list of arrays; returns a list of arrays and numbers.
     inputs : sequence of array
-        Only shapes and dtypes count.
+        Only shapes and dtypes count. `GENERATOR` for a random generator.
 
     Attributes
     ----------
@@ -66,7 +74,7 @@ class Body:
         name: str,
         role: str,
         fn: Callable[..., Any],
-        run: Callable[[list[Any]], Sequence[Any]],
+        run: Callable[[Callable[..., Any], list[Any]], Sequence[Any]],
         inputs: Sequence[Any],
     ) -> None:
         written = str(getattr(fn, "__name__", type(fn).__name__))
@@ -81,13 +89,17 @@ class Body:
         with _alone(trace):
             tracers = [self._input(trace, value) for value in inputs]
             self.inputs: list[Node] = [tracer.node for tracer in tracers]
-            self.outputs = [trace.node_and_value(leaf)[0] for leaf in run([*tracers])]
+            leaves = run(_with_traced_generators(fn, trace), [*tracers])
+            self.outputs = [trace.node_and_value(leaf)[0] for leaf in leaves]
             for i, tracer in enumerate(tracers):
                 if tracer.node is not self.inputs[i]:
                     self.written[i] = tracer.node
         self._copy_written()
 
-    def _input(self, trace: Trace, value: Any) -> GraphTracer:
+    def _input(self, trace: Trace, value: Any) -> Any:
+        if value is GENERATOR:
+            node = self.graph.placeholder("generator", GENERATOR)
+            return traced_generator(trace, node, np.random.default_rng(0))
         fake = fake_of(value)
         node = self.graph.placeholder("x")
         node.note(fake, self.place)
@@ -120,19 +132,21 @@ class Body:
 
     @property
     def outside(self) -> list[Any]:
-        """Traced values that the function uses and that are not its inputs."""
-        return [v for v in self.graph.constants.values() if is_traced(v)]
+        """Traced values, and generators, that the function uses and are not its inputs."""
+        return [v for v in self.graph.constants.values() if _comes_from_outside(v)]
 
-    def module(self, outside: Sequence[Any], results: Sequence[Any]) -> GraphModule:
-        """The graph as a function of its inputs and values from outside.
+    def module(self, outside: FromOutside, results: Sequence[Any]) -> GraphModule:
+        """The graph as a function of its inputs and of what comes from outside.
 
         It returns a list of arrays: `results`, which are nodes, or arrays of NumPy.
         """
         graph = self.graph
         nodes = [r if isinstance(r, Node) else self._constant(r) for r in results]
-        known = {_identity(v): self._placeholder(v) for v in outside}
+        known = {_identity(v): self._placeholder(v) for v in outside.all}
         for node in graph.nodes:
-            if node.op == CONSTANT and is_traced(graph.constants[node.target]):
+            if node.op == CONSTANT and _comes_from_outside(
+                graph.constants[node.target]
+            ):
                 new = known[_identity(graph.constants[node.target])]
                 node.replace_all_uses_with(new)
                 nodes = [new if r is node else r for r in nodes]
@@ -150,20 +164,59 @@ class Body:
     def _placeholder(self, value: Any) -> Node:
         inputs = [node for node in self.graph.nodes if node.op == PLACEHOLDER]
         before = inputs[-1].next if inputs else self.graph.root.next
+        is_array = is_traced(value)
         with self.graph.inserting_before(before):
-            node = self.graph.placeholder("outside")
-        node.note(fake_of(value), self.place)
+            node = self.graph.placeholder("outside" if is_array else "generator")
+        node.note(fake_of(value) if is_array else GENERATOR, self.place)
         return node
 
 
-def outside_of(*bodies: Body) -> list[Any]:
-    """The values from outside of several functions, each once."""
-    found = {_identity(v): v for body in bodies for v in body.outside}
-    return list(found.values())
+class FromOutside:
+    """What functions use and is not among their inputs, each value once.
+
+    Attributes
+    ----------
+    arrays : list of array
+    generators : list of Generator
+    """
+
+    __slots__ = ("arrays", "generators")
+
+    def __init__(self, *bodies: Body) -> None:
+        found = {_identity(v): v for body in bodies for v in body.outside}.values()
+        self.arrays: list[Any] = [v for v in found if is_traced(v)]
+        self.generators: list[Any] = [v for v in found if not is_traced(v)]
+
+    @property
+    def all(self) -> list[Any]:
+        """Both, in the order of the inputs of a module."""
+        return [*self.arrays, *self.generators]
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """The keyword argument of an operator."""
+        return {"generators": self.generators} if self.generators else {}
+
+
+def _comes_from_outside(value: Any) -> bool:
+    return is_traced(value) or is_generator(value)
 
 
 def _identity(value: Any) -> Any:
+    """What is the same for two snapshots of a value."""
+    if not is_traced(value):
+        return id(value)
     return (type(value), *(id(getattr(value, name)) for name in value.content))
+
+
+def _with_traced_generators(fn: Any, trace: Trace) -> Any:
+    """The function, whose generators call operators for their draws."""
+
+    def change(generator: Any) -> Any:
+        is_traced_one = hasattr(generator, "trace")
+        return generator if is_traced_one else trace.generator_of(generator)
+
+    return with_generators(fn, change)
 
 
 @contextmanager

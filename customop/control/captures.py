@@ -10,7 +10,7 @@ import numpy as np
 from customop.arrays.fake import make_fake
 from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.pytree import flatten, unflatten
-from customop.control.bodies import Body, outside_of
+from customop.control.bodies import Body, FromOutside
 from customop.control.branches import check_agree
 from customop.control.carry import checked_carry, pair_of
 from customop.control.leaf_types import LeafType, is_number, leaf_type
@@ -62,7 +62,7 @@ def captured_cond(
     results: list[Any] = []
 
     def body(role: str, fn: Callable[..., Any]) -> Body:
-        def run(arrays: list[Any]) -> list[Any]:
+        def run(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
             results.append(fn(*given.filled(arrays)))
             return [leaf for leaf in flatten(results[-1])[0] if _is_output(leaf)]
 
@@ -73,7 +73,7 @@ def captured_cond(
     outputs = [_alike(a, b) for a, b in zip(yes.outputs, no.outputs, strict=True)]
     written = sorted(yes.written.keys() | no.written.keys())
     _check_writable(true_fn, false_fn, [given.arrays[i] for i in written])
-    outside = outside_of(yes, no)
+    outside = FromOutside(yes, no)
     modules = [
         body.module(
             outside,
@@ -82,7 +82,8 @@ def captured_cond(
         )
         for side, body in enumerate((yes, no))
     ]
-    found = cond_op.call(pred, [*given.arrays, *outside], *modules)
+    operands = [*given.arrays, *outside.arrays]
+    found = cond_op.call(pred, operands, *modules, **outside.named)
     for i, new in zip(written, found[len(found) - len(written) :], strict=True):
         given.arrays[i][...] = new
     return _with_outputs(results[0], outputs, found)
@@ -133,7 +134,11 @@ class _Carry:
     """The first carry of a loop: numbers in it are arrays of the dtype of its steps."""
 
     def __init__(
-        self, name: str, fn: Callable[..., Any], step: Callable[[Any], Any], init: Any
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        step: Callable[[Callable[..., Any], Any], Any],
+        init: Any,
     ) -> None:
         self.name = name
         self.fn = fn
@@ -142,14 +147,16 @@ class _Carry:
             found = self._typed(step, init)
         self.tree: _Tree = _Tree(unflatten(structure, found))
 
-    def _typed(self, step: Callable[[Any], Any], init: Any) -> list[Any]:
+    def _typed(
+        self, step: Callable[[Callable[..., Any], Any], Any], init: Any
+    ) -> list[Any]:
         """The leaves with each number in the dtype that it has after a step."""
         given = _Tree(init)
         types: list[LeafType | None] = []
 
-        def run(arrays: list[Any]) -> list[Any]:
+        def run(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
             old = given.filled(arrays)
-            new = checked_carry(self.name, self.fn, old, step(old))
+            new = checked_carry(self.name, self.fn, old, step(fn, old))
             types.extend(map(leaf_type, flatten(new)[0]))
             return []
 
@@ -172,26 +179,27 @@ def captured_while(
     init: Any,
 ) -> Any:
     """The last carry of a loop, whose functions are captured."""
-    carry = _Carry("while_loop", body_fn, body_fn, init)
+    carry = _Carry("while_loop", body_fn, lambda fn, old: fn(old), init)
 
-    def goes_on(arrays: list[Any]) -> list[Any]:
-        found = cond_fn(carry.tree.filled(arrays))
+    def goes_on(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
+        found = fn(carry.tree.filled(arrays))
         check_goes_on(found)
         return [found]
 
-    def step(arrays: list[Any]) -> list[Any]:
+    def step(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
         old = carry.tree.filled(arrays)
-        return carry.new_leaves(carry.tree.filled(arrays), body_fn(old))
+        return carry.new_leaves(old, fn(carry.tree.filled(arrays)))
 
     given = carry.tree.arrays
     test = Body("while_loop", "cond_fn", cond_fn, goes_on, given)
     body = Body("while_loop", "body_fn", body_fn, step, given)
-    outside = outside_of(test, body)
+    outside = FromOutside(test, body)
     modules = (
         test.module(outside, [_array(output) for output in test.outputs]),
         body.module(outside, body.outputs),
     )
-    return carry.tree.filled(while_op.call(outside, given, *modules))
+    found = while_op.call(outside.arrays, given, *modules, **outside.named)
+    return carry.tree.filled(found)
 
 
 def _array(output: Any) -> Any:
@@ -212,26 +220,26 @@ def captured_scan(
     elements = [_row(leaf) for leaf in rows.arrays]
     results: list[Any] = []
 
-    def first(old: Any) -> Any:
-        return pair_of(f, f(old, rows.filled(elements)))[0]
+    def first(fn: Callable[..., Any], old: Any) -> Any:
+        return pair_of(f, fn(old, rows.filled(elements)))[0]
 
     carry = _Carry(name, f, first, init)
     count = len(carry.tree.arrays)
 
-    def step(arrays: list[Any]) -> list[Any]:
+    def step(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
         old, x = carry.tree.filled(arrays[:count]), rows.filled(arrays[count:])
-        new, y = pair_of(f, f(old, x))
+        new, y = pair_of(f, fn(old, x))
         results.append(y)
         kept = carry.new_leaves(carry.tree.filled(arrays[:count]), new)
         return [*kept, *flatten(y)[0]]
 
     body = Body(name, "f", f, step, [*carry.tree.arrays, *elements])
-    outside = outside_of(body)
+    outside = FromOutside(body)
     module = body.module(outside, [*map(_array, body.outputs)])
     steps = None if rows.at else length
-    found = scan_op.call(
-        outside, carry.tree.arrays, rows.arrays, module, steps, reverse, checkpoint
-    )
+    lists = outside.arrays, carry.tree.arrays, rows.arrays
+    options = steps, reverse, checkpoint
+    found = scan_op.call(*lists, module, *options, **outside.named)
     return carry.tree.filled(found[:count]), unflatten(
         flatten(results[-1])[1], found[count:]
     )
@@ -240,7 +248,7 @@ def captured_scan(
 def captured_range(start: int, stop: int, body: Callable[..., Any], init: Any) -> Any:
     """The last carry of a range, as a scan: it has a gradient."""
 
-    def step(carry: Any, _: None) -> Any:
+    def step(carry: Any, _: None, body: Callable[..., Any] = body) -> Any:
         i, value = carry
         return (i + 1, body(i, value)), None
 

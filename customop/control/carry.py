@@ -17,10 +17,10 @@ from customop.control.leaf_types import (
     named,
     path_of,
     plain,
-    same_shape,
 )
 from customop.core.boxes import frozen
 from customop.errors import ArgumentError, CustomOpError, place
+from customop.shapes.sizes import same_shape
 
 __all__ = ["Kept", "checked_carry", "own_carry", "pair_of"]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from customop.arrays.dtypes import is_inexact
 from customop.arrays.numpy_functions import call_numpy
-from customop.control.bodies import Body
+from customop.control.bodies import Body, FromOutside
 from customop.control.split import Halves, split
 from customop.graph.module import GraphModule
 from customop.transforms.autograd.grad import pull_back
@@ -68,7 +68,7 @@ def halves_of(
     """Forward and backward graphs of a graph.
 
     The backward graph takes cotangents of the `outputs` that are flagged, and returns
-    gradients of the inputs that move.
+    gradients of the inputs that move. Both take generators as the last of their inputs.
     """
     known = _halves.setdefault(module, {})
     key = (tuple(moving), tuple(outputs), recomputes)
@@ -84,7 +84,7 @@ def _joint(
     """A graph of inputs and cotangents to outputs and gradients."""
     count = len(moving)
 
-    def run(arrays: list[Any]) -> list[Any]:
+    def run(_: Any, arrays: list[Any]) -> list[Any]:
         given, cotangents = arrays[:count], arrays[count:]
 
         def of(*moved: Any) -> list[Any]:
@@ -100,4 +100,4 @@ def _joint(
     values = [node.meta["val"] for node in module.inputs]
     values += [node.meta["val"] for node in where(outputs, leaves)]
     body = Body("grad", "gradient", module, run, values)
-    return body.module((), body.outputs)
+    return body.module(FromOutside(), body.outputs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ from customop.arrays.describe import abbreviated, show
 from customop.arrays.kinds import is_array
 from customop.arrays.pytree import Structure, flatten
 from customop.errors import shown
+from customop.shapes.sizes import same_shape
 
 __all__ = [
     "LeafType",
@@ -22,7 +22,6 @@ __all__ = [
     "named",
     "path_of",
     "plain",
-    "same_shape",
 ]
 
 _NUMBERS = (bool, int, float, complex)
@@ -98,11 +97,6 @@ def agree(a: Any, b: Any) -> bool:
     if one.is_weak and two.is_weak:
         return True
     return fits(one, two)
-
-
-def same_shape(a: Sequence[Any], b: Sequence[Any]) -> bool:
-    """Whether two shapes are the same."""
-    return tuple(a) == tuple(b)
 
 
 # ---- words ----

@@ -43,22 +43,38 @@ _allow_graphs()
 
 
 def run_cond(
-    pred: Any, operands: Arrays, true_graph: GraphModule, false_graph: GraphModule
+    pred: Any,
+    operands: Arrays,
+    true_graph: GraphModule,
+    false_graph: GraphModule,
+    *,
+    generators: Arrays | None = None,
 ) -> list[Any]:
     """The result of one graph."""
-    return take_branch(pred, true_graph, false_graph, operands)  # type: ignore[no-any-return]  # a list
+
+    def branch(graph: GraphModule) -> Any:
+        return lambda *arrays: graph(*arrays, *(generators or ()))
+
+    given = branch(true_graph), branch(false_graph)
+    return take_branch(pred, *given, operands)  # type: ignore[no-any-return]  # a list
 
 
 def run_while(
-    outside: Arrays, init: Arrays, cond_graph: GraphModule, body_graph: GraphModule
+    outside: Arrays,
+    init: Arrays,
+    cond_graph: GraphModule,
+    body_graph: GraphModule,
+    *,
+    generators: Arrays | None = None,
 ) -> list[Any]:
     """The last carry."""
+    last = [*outside, *(generators or ())]
 
     def goes_on(carry: Arrays) -> Any:
-        return cond_graph(*carry, *outside)[0]
+        return cond_graph(*carry, *last)[0]
 
     def step(carry: Arrays) -> Any:
-        return body_graph(*carry, *outside)
+        return body_graph(*carry, *last)
 
     return repeat(goes_on, step, list(init))  # type: ignore[no-any-return]  # a list
 
@@ -71,12 +87,14 @@ def run_scan(
     length: int | None = None,
     reverse: bool = False,
     checkpoint: bool = False,
+    *,
+    generators: Arrays | None = None,
 ) -> list[Any]:
     """The last carry, and the results."""
-    count = len(init)
+    count, last = len(init), [*outside, *(generators or ())]
 
     def step(carry: Arrays, x: Arrays) -> Any:
-        found = body(*carry, *x, *outside)
+        found = body(*carry, *x, *last)
         return found[:count], found[count:]
 
     given = (list(init), list(xs), length, reverse, checkpoint, "scan")
@@ -91,12 +109,15 @@ def _operator(name: str, run: Any, schema: str) -> Operator[..., Any]:
     """An operator whose results are arrays of their own."""
 
     @wraps(run)
-    def kernel(*args: Any) -> Any:
-        return own(run(*args), [v for v in flatten(args)[0] if is_array(v)])
+    def kernel(*args: Any, generators: Any = None) -> Any:
+        found = run(*args, generators=generators)
+        return own(found, [v for v in flatten(args)[0] if is_array(v)])
 
     op: Operator[..., Any] = custom_op(
         f"control::{name}", kernel, mutates_args=(), schema=f"{schema} -> Array[]"
     )
+    # The operators in its graphs draw, where there are any.
+    op.sees_seed = False
     op.register_fake(run)
     return op
 
@@ -105,17 +126,18 @@ cond_op: Operator[..., Any] = _operator(
     "cond",
     run_cond,
     "(Array pred, Array[] operands, customop.GraphModule true_graph,"
-    " customop.GraphModule false_graph)",
+    " customop.GraphModule false_graph, *, Generator[]? generators=None)",
 )
 while_op: Operator[..., Any] = _operator(
     "while_loop",
     run_while,
     "(Array[] outside, Array[] init, customop.GraphModule cond_graph,"
-    " customop.GraphModule body_graph)",
+    " customop.GraphModule body_graph, *, Generator[]? generators=None)",
 )
 scan_op: Operator[..., Any] = _operator(
     "scan",
     run_scan,
     "(Array[] outside, Array[] init, Array[] xs, customop.GraphModule body,"
-    " int? length=None, bool reverse=False, bool checkpoint=False)",
+    " int? length=None, bool reverse=False, bool checkpoint=False, *,"
+    " Generator[]? generators=None)",
 )

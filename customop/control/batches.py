@@ -1,0 +1,246 @@
+"""Operators of control flow for all rows of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.numpy_functions import INDEXING, call_numpy
+from customop.control.bodies import tracing
+from customop.control.derived import named_as
+from customop.control.functions import cond, scan, while_loop
+from customop.control.operators import (
+    cond_op,
+    run_cond,
+    run_scan,
+    run_while,
+    scan_op,
+    while_op,
+)
+from customop.control.split import differing_outputs
+from customop.graph.module import GraphModule
+from customop.transforms.autograd.variables import stop_gradient
+from customop.transforms.vmap import vmap
+
+Arrays = Sequence[Any]
+
+
+def _front(value: Any, dim: int | None) -> Any:
+    """A batch with its axis in front; a value that is the same for all rows stays."""
+    return value if not dim else call_numpy(np.moveaxis, value, dim, 0)
+
+
+def _by_rows(info: Any, run: Callable[..., Any], values: Any, dims: Any) -> Any:
+    """Run a function on rows; outputs have their axis in front."""
+    found: Any = vmap(run, tuple(dims), 0, randomness=info.randomness)
+    outputs = found(*values)
+    return outputs, [0] * len(outputs)
+
+
+@cond_op.register_vmap
+def _(
+    info: Any,
+    in_dims: Any,
+    pred: Any,
+    operands: Any,
+    true_graph: Any,
+    false_graph: Any,
+    *,
+    generators: Any = None,
+) -> Any:
+    dims = in_dims[1] or [None] * len(operands)
+    if not tracing():
+
+        def run(pred: Any, *arrays: Any) -> Any:
+            graphs = true_graph, false_graph
+            return run_cond(pred, arrays, *graphs, generators=generators)
+
+        return _by_rows(info, run, [pred, *operands], [in_dims[0], *dims])
+    yes, no = _of(true_graph, generators), _of(false_graph, generators)
+
+    def batched(fn: Any) -> Any:
+        rows: Any = vmap(fn, tuple(dims), 0, randomness=info.randomness)
+        return named_as(lambda *arrays: rows(*arrays), fn)
+
+    if in_dims[0] is None:
+        found = cond(pred, batched(yes), batched(no), *operands)
+        return found, [0] * len(found)
+    values = [*map(_front, operands, dims)]
+    dims = [None if dim is None else 0 for dim in dims]
+    opposite = call_numpy(np.logical_not, pred)
+    pairs = zip(
+        _in_rows(info, yes, pred, values, dims),
+        _in_rows(info, no, opposite, values, dims),
+        strict=True,
+    )
+    found = [_chosen(pred, a, b) for a, b in pairs]
+    return found, [0] * len(found)
+
+
+def _of(module: GraphModule, generators: Arrays | None) -> Any:
+    """A graph as a function of its arrays."""
+    return named_as(lambda *arrays: module(*arrays, *(generators or ())), module)
+
+
+def _in_rows(
+    info: Any, module: Any, mask: Any, values: Arrays, dims: Sequence[Any]
+) -> Any:
+    """What a graph gives for all rows; those outside of the mask do not matter.
+
+    They have the values of a row inside, with which the graph cannot fail.
+    """
+    if all(dim is None for dim in dims):
+        found = module(*values)
+        return [
+            call_numpy(np.broadcast_to, v, (info.batch_size, *v.shape)) for v in found
+        ]
+    pairs = zip(values, dims, strict=True)
+    safe = [v if dim is None else _safe(mask, v) for v, dim in pairs]
+    rows: Any = vmap(module, tuple(dims), 0, randomness=info.randomness)
+    return rows(*safe)
+
+
+def _safe(mask: Any, value: Any) -> Any:
+    inside = call_numpy(np.argmax, mask)
+    row = stop_gradient(call_numpy(INDEXING, value, inside))
+    return _chosen(mask, value, row)
+
+
+def _chosen(mask: Any, yes: Any, no: Any) -> Any:
+    """Rows of one value where the mask is true, and of another one elsewhere."""
+    rank = len(yes.shape) - 1
+    wide = call_numpy(np.reshape, mask, (mask.shape[0],) + (1,) * rank)
+    return call_numpy(np.where, wide, yes, no)
+
+
+@while_op.register_vmap
+def _(
+    info: Any,
+    in_dims: Any,
+    outside: Any,
+    init: Any,
+    cond_graph: Any,
+    body_graph: Any,
+    *,
+    generators: Any = None,
+) -> Any:
+    of_outside = in_dims[0] or [None] * len(outside)
+    of_init = in_dims[1] or [None] * len(init)
+    count = len(init)
+    if not tracing():
+
+        def run(*arrays: Any) -> Any:
+            lists = arrays[count:], arrays[:count], cond_graph, body_graph
+            return run_while(*lists, generators=generators)
+
+        return _by_rows(info, run, [*init, *outside], [*of_init, *of_outside])
+    flags = [dim is not None for dim in (*of_init, *of_outside)]
+    flags += [False] * len(generators or ())
+    differing, _ = differing_outputs(body_graph, flags, count)
+    goes_on = differing_outputs(cond_graph, differing)[1][0]
+    test, body = _of(cond_graph, generators), _of(body_graph, generators)
+    if goes_on:
+        differing[:count] = [True] * count
+    carry = [
+        _widened(info, _front(v, dim), dim) if flag else v
+        for v, dim, flag in zip(init, of_init, differing, strict=False)
+    ]
+    dims = [0 if flag else None for flag in differing[:count]]
+    in_rows = (*dims, *of_outside)
+    steps: Any = vmap(body, in_rows, list(dims), randomness=info.randomness)
+    of_test = 0 if goes_on else None
+    tests: Any = vmap(test, in_rows, of_test, randomness=info.randomness)
+    if goes_on:
+        found = _until_all_are_done(tests, steps, carry, outside)
+    else:
+        found = while_loop(
+            named_as(lambda carry: tests(*carry, *outside)[0], test),
+            named_as(lambda carry: steps(*carry, *outside), body),
+            carry,
+        )
+    return found, dims
+
+
+def _widened(info: Any, value: Any, dim: int | None) -> Any:
+    """A value for each row, where it is the same for all."""
+    if dim is not None:
+        return value
+    return call_numpy(np.broadcast_to, value, (info.batch_size, *value.shape))
+
+
+def _until_all_are_done(tests: Any, steps: Any, init: Any, outside: Any) -> Any:
+    """The carries of a batch: rows that are done keep theirs."""
+
+    def step(carry: Any) -> Any:
+        mask, old = carry
+        safe = [_safe(mask, v) for v in old]
+        new = steps(*safe, *outside)
+        kept = [_chosen(mask, a, b) for a, b in zip(new, old, strict=True)]
+        return condition(kept), kept
+
+    def condition(carry: Any) -> Any:
+        found = tests(*carry, *outside)[0]
+        return call_numpy(np.not_equal, found, 0)
+
+    start = (condition(init), init)
+    return while_loop(lambda carry: call_numpy(np.any, carry[0]), step, start)[1]
+
+
+@scan_op.register_vmap
+def _(
+    info: Any,
+    in_dims: Any,
+    outside: Any,
+    init: Any,
+    xs: Any,
+    body: Any,
+    length: Any,
+    reverse: Any,
+    checkpoint: Any,
+    *,
+    generators: Any = None,
+) -> Any:
+    of_outside = in_dims[0] or [None] * len(outside)
+    of_init = in_dims[1] or [None] * len(init)
+    of_xs = in_dims[2] or [None] * len(xs)
+    carries, end = len(init), len(init) + len(xs)
+    dims = [*of_init, *of_xs, *of_outside]
+    if not tracing():
+
+        def run(*arrays: Any) -> Any:
+            lists = arrays[end:], arrays[:carries], arrays[carries:end]
+            options = length, reverse, checkpoint
+            return run_scan(*lists, body, *options, generators=generators)
+
+        return _by_rows(info, run, [*init, *xs, *outside], dims)
+    given = [*(dim is not None for dim in dims), *[False] * len(generators or ())]
+    differing, outputs = differing_outputs(body, given, carries)
+    carry = [
+        _widened(info, _front(v, dim), dim) if flag else v
+        for v, dim, flag in zip(init, of_init, differing, strict=False)
+    ]
+    rows = [
+        v if dim is None else call_numpy(np.moveaxis, v, dim, 1)
+        for v, dim in zip(xs, of_xs, strict=True)
+    ]
+    flags = [*differing[:carries], *outputs[carries:]]
+    in_rows = tuple([0 if flag else None for flag in differing[:end]])
+    out_rows = [0 if flag else None for flag in flags]
+    steps: Any = vmap(
+        _of(body, generators),
+        (*in_rows, *of_outside),
+        out_rows,
+        randomness=info.randomness,
+    )
+
+    def step(old: Any, x: Any) -> Any:
+        found = steps(*old, *x, *outside)
+        return found[:carries], found[carries:]
+
+    last, ys = scan(
+        named_as(step, body), carry, rows, length, reverse, checkpoint=checkpoint
+    )
+    axes = out_rows[:carries] + [1 if f else None for f in flags[carries:]]
+    return [*last, *ys], axes
