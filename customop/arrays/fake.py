@@ -52,12 +52,21 @@ __all__ = ["FakeArray", "fake_like"]
 class _Settable(ArrayMethods):
     """A fake array that is being made: its parts can be set."""
 
-    __slots__ = ("__weakref__", "device", "dtype", "shape", "strides")
+    __slots__ = (
+        "__weakref__",
+        "device",
+        "dtype",
+        "nonzero_count",
+        "shape",
+        "strides",
+    )
 
     shape: tuple[int, ...]
     dtype: Any
     strides: tuple[int, ...]
     device: str
+    # How many elements are not zero, once that was asked: a size that depends on data.
+    nonzero_count: Any
 
 
 class FakeArray(_Settable):
@@ -158,6 +167,7 @@ class FakeArray(_Settable):
         """Write a whole new value of this shape and dtype: there is no data to change."""
         if is_traced(new):
             raise plain_refused("a write", new)
+        self.nonzero_count = None
 
     def box_like(self, constant: Any) -> Any:
         """An array that takes values like this one."""
@@ -279,7 +289,11 @@ def fake_like(
             f"fake_like: {shown(x)} is not an array",
             do="pass an array: fake_like(x, shape=...)",
         )
-    length = tuple(x.shape) if shape is None else as_shape(shape, "fake_like")
+    if shape is None:
+        length = tuple(x.shape)
+        length = length if all_plain(length) else sizes.SymShape(length)
+    else:
+        length = as_shape(shape, "fake_like")
     kind = dtype_of(x) if dtype is None else _as_dtype(dtype, "fake_like")
     before = dtype_of(x).itemsize
     strides = like_strides(tuple(x.shape), strides_of(x), before, length, kind.itemsize)
@@ -477,6 +491,9 @@ def _as_dtype(dtype: Any, what: str) -> np.dtype[Any]:
     return found
 
 
+_INT = {int}
+
+
 def as_shape(shape: Any, what: str) -> tuple[int, ...]:
     """Lengths of the axes, from one length or several.
 
@@ -485,7 +502,9 @@ def as_shape(shape: Any, what: str) -> tuple[int, ...]:
     ShapeError
         If it is neither a length nor lengths, or one is negative.
     """
-    lengths: tuple[int, ...]
+    is_plain = type(shape) is tuple and _INT.issuperset(map(type, shape))
+    if is_plain and (not shape or min(shape) >= 0):
+        return shape  # type: ignore[no-any-return]  # a tuple of ints
     try:
         lengths = _as_lengths(shape)
     except TypeError:
@@ -500,7 +519,7 @@ def as_shape(shape: Any, what: str) -> tuple[int, ...]:
                 f"{what}: a shape has no negative lengths, got {lengths}",
                 do="give the length of each axis",
             )
-    return lengths
+    return lengths if all_plain(lengths) else sizes.SymShape(lengths)
 
 
 def _as_lengths(shape: Any) -> tuple[Any, ...]:

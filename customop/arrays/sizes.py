@@ -12,7 +12,7 @@ from customop.arrays.nested import flat, map_nested
 from customop.errors import ArgumentError, ShapeError, shown
 from customop.shapes.size_context import SizeContext
 
-__all__ = ["symbolic_like", "with_numbers", "with_sizes"]
+__all__ = ["all_known", "symbolic_like", "with_numbers", "with_sizes"]
 
 
 def with_sizes(
@@ -96,6 +96,11 @@ def _with_shape(fake: FakeArray, shape: tuple[Any, ...]) -> FakeArray:
 # ---- dynamic sizes and the sizes of real results ----
 
 
+def all_known(real: Any) -> bool:
+    """Whether an array has lengths; lazy ones may have nan in the place of one."""
+    return all(n == n for n in real.shape)  # noqa: PLR0124  # nan differs from itself
+
+
 def with_numbers(
     reals: Sequence[Any], expected: Any, context: SizeContext
 ) -> tuple[Any, str]:
@@ -108,7 +113,7 @@ def with_numbers(
     shapes = [
         (fake.shape, tuple(real.shape))
         for fake, real in zip(fakes, arrays, strict=False)
-        if len(fake.shape) == len(real.shape)
+        if len(fake.shape) == len(real.shape) and all_known(real)
     ]
     pairs = [pair for fake, real in shapes for pair in zip(fake, real, strict=True)]
     numbers = context.solve(pairs)
@@ -119,7 +124,7 @@ def with_numbers(
             return value
         shape = tuple(context.with_values(n, numbers) for n in value.shape)
         strides = tuple(context.with_values(n, numbers) for n in value.strides)
-        if 0 in shape:
+        if any(type(n) is int and n == 0 for n in shape):
             strides = (0,) * len(shape)
         return make_fake(shape, value.dtype, strides, value.device)
 

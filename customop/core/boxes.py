@@ -23,7 +23,7 @@ from weakref import ref
 import numpy as np
 
 from customop.arrays.dtypes import dtype_of
-from customop.arrays.fake import make_fake, packed_strides, strides_of
+from customop.arrays.fake import axis_order, make_fake, packed_strides, strides_of
 from customop.arrays.kinds import FAKE, is_fake, is_traced
 from customop.arrays.nested import flat, map_nested
 from customop.core.rule_kind import RuleKind
@@ -279,7 +279,7 @@ def _strides_of_view(view: Tracer, known: dict[int, Any]) -> tuple[int, ...]:
     row = op.rows.get(FAKE)
     if row is None:
         return _own_strides(view)
-    like = make_fake(tuple(parent.shape), dtype_of(parent), known[id(parent)], "cpu")
+    like = make_fake(parent.shape, dtype_of(parent), known[id(parent)], "cpu")
     found = row.fn(*args[:slot], like, *args[slot + 1 :])
     return strides_of(flat(found)[number])
 
@@ -292,7 +292,7 @@ def _own_strides(box: Tracer) -> tuple[int, ...]:
     if len(strides) == len(shape):
         return strides
     rows = box.row_strides(strides)
-    order = sorted(range(len(rows)), key=lambda axis: -abs(rows[axis]))
+    order = axis_order(shape, rows)
     return packed_strides(shape, order, dtype_of(box).itemsize)
 
 

@@ -11,6 +11,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from customop.arrays.fake import to_fake
 from customop.arrays.kinds import (
     CPU,
     DEFAULT,
@@ -27,6 +28,7 @@ from customop.core.arguments import (
     as_array,
     as_kernel_takes,
     check_writable,
+    has_sizes,
     in_c_order,
     kind_of_call,
 )
@@ -56,6 +58,7 @@ from customop.errors import (
     runs_kernels,
 )
 from customop.later import later
+from customop.shapes.symbols import made
 
 standard: ModuleType = later(import_module, "customop.arrays.standard")
 
@@ -148,6 +151,9 @@ def select(
         positional, keywords = op.schema.split(args)
         return rule, (op, tuple(positional), keywords), {}, None
     kind, has_scalar = kind_of_call(op, args)
+    if made and kind != FAKE and not op.schema.written and any(map(has_sizes, args)):
+        # Real arrays beside symbolic sizes are constants of a fake call.
+        kind, args = FAKE, [map_nested(value, to_fake) for value in args]
     args = as_kernel_takes(kind, args)
     # Before the kernel is looked up: a proof counts only while they are the operator's.
     plans = op.plans

@@ -14,6 +14,7 @@ from customop.core.grad_rules import GradCall, GradRule, check_has_gradient
 from customop.core.table import RuleTable
 from customop.errors import RegistrationError, caller_place, did_you_mean, place, quoted
 from customop.schema.schema import Schema
+from customop.shapes.sizes import same_shape
 
 __all__ = [
     "RESULT",
@@ -160,7 +161,7 @@ class Pushforward:
 
 def fitted(t: Any, out: Any) -> Any:
     """A tangent in the shape and dtype of the result."""
-    if tuple(t.shape) != tuple(out.shape):
+    if not same_shape(t.shape, out.shape):
         t = call_numpy(np.broadcast_to, t, tuple(out.shape))
     return in_dtype(t, out.dtype)
 

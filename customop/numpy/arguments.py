@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import operator
 import warnings
 from collections.abc import Iterable, Sequence
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from customop import ArgumentError, fake_like
+from customop.numpy.sizes import SIZES, product, size_of, wide_to
 
 __all__ = [
     "NO_VALUE",
@@ -112,19 +112,19 @@ def in_c_order(x: Any) -> Any:
 
 
 def as_ints(value: Any) -> tuple[int, ...]:
-    """A tuple of ints from one int or a sequence of them."""
+    """A tuple of ints from one int or a sequence of them; symbolic sizes stay."""
     if isinstance(value, list | tuple) or shape_of(value):
         return tuple(value)
-    return (operator.index(value),)
+    return (size_of(value),)
 
 
 def list_of_ints(value: Any) -> list[int]:
-    """A list of ints from one int or a sequence of them."""
+    """A list of ints from one int or a sequence of them; symbolic sizes stay."""
     if type(value) is int:
         return [value]
     if type(value) is tuple and _INT.issuperset(map(type, value)):
         return [*value]
-    return [operator.index(item) for item in as_ints(value)]
+    return [size_of(item) for item in as_ints(value)]
 
 
 _INT = {int}
@@ -132,7 +132,7 @@ _INT = {int}
 
 def lengths(shape: Any) -> Any:
     """A shape argument as a sequence."""
-    return [shape] if isinstance(shape, int) else shape
+    return [shape] if isinstance(shape, SIZES) else shape
 
 
 def listed_axes(axis: Any) -> list[int] | None:
@@ -183,8 +183,8 @@ def kept_shape(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
 def count_of(shape: Sequence[int], axis: Sequence[int] | None) -> int:
     """Number of elements that are reduced to one."""
     if axis is None:
-        return math.prod(shape)
-    return math.prod(shape[i] for i in counted_axes(axis, len(shape)))
+        return product(shape)
+    return product([shape[i] for i in counted_axes(axis, len(shape))])
 
 
 def as_line(x: Any, axes: Sequence[int]) -> Any:
@@ -201,7 +201,7 @@ def spread(
     """A reduced value, broadcast to the shape before the reduction."""
     if axis is not None and not keepdims:
         value = np.reshape(value, kept_shape(shape, counted_axes(axis, len(shape))))
-    return np.broadcast_to(value, shape)
+    return wide_to(value, shape)
 
 
 # ---- keywords and warnings ----

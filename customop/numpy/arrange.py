@@ -23,7 +23,7 @@ from customop import (
 from customop.numpy.arguments import copied, counted, dtype_of, in_order, only, shape_of
 from customop.numpy.compare import is_plain, value_of
 from customop.numpy.fakes import device_of, keep_order, view_of
-from customop.numpy.index import constant
+from customop.numpy.index import numbers
 from customop.numpy.rules import (
     batch_first,
     fit,
@@ -32,6 +32,7 @@ from customop.numpy.rules import (
     register_linear,
     register_linear_jvp,
 )
+from customop.numpy.sizes import array_of_sizes, larger, size_of
 
 __all__: list[str] = []
 
@@ -131,13 +132,13 @@ def _(a: Any, shift: Any, axis: Any = None) -> Any:
     axes = normalize_axis_tuple(axis, a.ndim, allow_duplicate=True)
     if not is_plain(shift):
         return _rolled_by(a, shift, axes)
-    pairs = np.broadcast(np.asarray(value_of(shift)), np.asarray(axes))
+    pairs = np.broadcast(array_of_sizes(value_of(shift)), np.asarray(axes))
     if pairs.ndim > 1:
         raise ShapeError(
             "'shift' and 'axis' should be scalars or 1D sequences",
             do="give ints or lists",
         )
-    moves = [(int(s), int(i)) for s, i in pairs]
+    moves = [(size_of(s), int(i)) for s, i in pairs]
     return _roll(a, [s for s, _ in moves], [i for _, i in moves])
 
 
@@ -150,7 +151,7 @@ def _rolled_by(a: Any, shift: Any, axes: Sequence[int]) -> Any:
         )
     (axis,) = axes
     length = a.shape[axis]
-    places = np.remainder(constant(np.arange(length), a) - shift, max(length, 1))
+    places = np.remainder(numbers(0, length, a) - shift, larger(length, 1))
     return getitem(a, (*(slice(None),) * axis, places))
 
 

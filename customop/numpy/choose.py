@@ -16,6 +16,7 @@ from customop import (
 from customop.numpy.arguments import as_array, cast, dtype_of, is_inexact, refuse
 from customop.numpy.fakes import keep_order
 from customop.numpy.rules import numpy_operator, register_formulas
+from customop.numpy.sizes import NUMBERS, plain
 
 __all__: list[str] = []
 
@@ -30,7 +31,7 @@ _where = numpy_operator(
 
 @_where.register_fake
 def _(condition: Any, x1: Any, x2: Any) -> FakeArray:
-    dtype = np.result_type(*[getattr(x, "dtype", x) for x in (x1, x2)])
+    dtype = np.result_type(*[getattr(x, "dtype", plain(x)) for x in (x1, x2)])
     return keep_order((condition, x1, x2), dtype)
 
 
@@ -49,7 +50,7 @@ _NOT_GIVEN: Any = object()
 
 def _operand(value: Any) -> Any:
     """A number unchanged, since it adapts to the dtype of the arrays; else an array."""
-    return value if isinstance(value, int | float | complex) else as_array(value)
+    return value if isinstance(value, NUMBERS) else as_array(value)
 
 
 @register_numpy_function(np.where)
@@ -82,7 +83,7 @@ def _(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
             )
     # One dtype for all: of int16 and uint16 alone it would be int32.
     values = [_operand(v) for v in (*choicelist, default)]
-    dtype = np.result_type(*values)
+    dtype = np.result_type(*map(plain, values))
     *choices, chosen = [cast(v, dtype) if hasattr(v, "dtype") else v for v in values]
     for condition, choice in zip(conditions[::-1], choices[::-1], strict=True):
         chosen = _where_of(condition, choice, chosen)
@@ -122,7 +123,7 @@ def _(
         return np.maximum(a, low)
     if type(low) not in _REAL or type(high) not in _REAL or not is_inexact(a):
         # One dtype for all three: of int16 and uint16 alone it would be int32.
-        a = cast(a, np.result_type(a, low, high))
+        a = cast(a, np.result_type(a, plain(low), plain(high)))
     return np.minimum(np.maximum(a, low), high)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from customop import (
     DType,
     FakeArray,
     Scalar,
+    SymFloat,
+    SymInt,
     Tracer,
     array_kind,
     custom_op,
@@ -22,8 +25,17 @@ from customop import (
 from customop.numpy.arguments import as_array, lengths, only, shape_of
 from customop.numpy.fakes import device_of
 from customop.numpy.rules import no_gradient
+from customop.numpy.sizes import NUMBERS, is_below, is_one, larger, plain, wide_to
 
-__all__ = ["array_like", "eye", "from_list", "full", "full_like", "library_of"]
+__all__ = [
+    "arange",
+    "array_like",
+    "eye",
+    "from_list",
+    "full",
+    "full_like",
+    "library_of",
+]
 
 
 # ---- full_like ----
@@ -80,9 +92,9 @@ def _is_array(value: Any) -> bool:
 def _spread_over(value: Any, shape: Any, dtype: Any) -> Any:
     """An array filled with the elements of another one."""
     array = as_array(value)
-    while array.ndim > len(shape) and array.shape[0] == 1:
+    while array.ndim > len(shape) and is_one(array.shape[0]):
         array = array[0]  # as an assignment does
-    wide = np.broadcast_to(array, tuple(shape))
+    wide = wide_to(array, tuple(shape))
     return wide.astype(wide.dtype if dtype is None else dtype)
 
 
@@ -117,9 +129,10 @@ _like("empty_like", 0)
 
 def array_like(value: Any, like: Any, dtype: Any = None) -> Any:
     """A value as an array; a number becomes one on the device of another array."""
-    if not isinstance(value, bool | int | float | complex):
+    is_number = isinstance(value, NUMBERS)
+    if not is_number:
         return as_array(value)
-    kind = np.asarray(value).dtype if dtype is None else dtype
+    kind = np.asarray(plain(value)).dtype if dtype is None else dtype
     return full_like(like, value, kind, [])
 
 
@@ -145,7 +158,7 @@ def full(
 
 @full.register_fake
 def _(shape: Any, value: Any, dtype: Any, device: Any) -> FakeArray:
-    return FakeArray(shape, np.asarray(value, dtype).dtype, device=device)
+    return FakeArray(shape, np.asarray(plain(value), dtype).dtype, device=device)
 
 
 no_gradient(full)
@@ -169,6 +182,37 @@ def _(n: Any, m: Any, k: Any, dtype: Any, device: Any) -> FakeArray:
 
 
 no_gradient(eye)
+
+
+@custom_op("np::arange", mutates_args=(), device_types=("cpu", "cuda"))
+def arange(
+    start: Scalar, stop: Scalar, step: Scalar, dtype: DType, device: Device = "cpu"
+) -> Array:
+    """Numbers from `start` to `stop`, without it."""
+    return library_of(device).arange(start, stop, step, dtype=dtype)
+
+
+@arange.register_fake
+def _(start: Any, stop: Any, step: Any, dtype: Any, device: Any) -> FakeArray:
+    count = _steps_between(start, stop, step)
+    if dtype == np.bool_ and is_below(2, count):
+        raise TypeError("arange() is only supported for booleans of at most length 2")
+    return FakeArray((count,), dtype, device=device)
+
+
+def _steps_between(start: Any, stop: Any, step: Any) -> Any:
+    """How many numbers there are from `start` to `stop`, without it."""
+    if not any(isinstance(v, SymInt | SymFloat) for v in (start, stop, step)):
+        return max(math.ceil((stop - start) / step), 0)
+    if any(isinstance(v, float | SymFloat) for v in (start, stop, step)):
+        # There is no size of a quotient of floats: the numbers at tracing decide.
+        return max(math.ceil(float((stop - start) / step)), 0)
+    if step < 0:
+        start, stop, step = stop, start, -step
+    return larger((stop - start + step - 1) // step, 0)
+
+
+no_gradient(arange)
 
 
 @custom_op(
@@ -233,7 +277,7 @@ def _(
     only("np.full", order=(order, "C"))
     if _is_array(fill_value):
         return _spread_over(fill_value, lengths(shape), dtype)
-    kind = np.asarray(fill_value).dtype if dtype is None else dtype
+    kind = np.asarray(plain(fill_value)).dtype if dtype is None else dtype
     return full(lengths(shape), fill_value, kind, device or "cpu")
 
 

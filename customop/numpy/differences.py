@@ -15,6 +15,7 @@ from customop import (
     FakeArray,
     Operator,
     ShapeError,
+    check,
     partials,
     register_numpy_function,
 )
@@ -38,6 +39,7 @@ from customop.numpy.rules import (
     sum_of,
 )
 from customop.numpy.running import along_axis
+from customop.numpy.sizes import broadcast, is_below, larger, typical, wide_to
 
 __all__ = ["diff"]
 
@@ -64,8 +66,9 @@ def _(x: Any, axis: int, n: int) -> FakeArray:
     axis = normalize_axis_index(axis, len(x.shape))
     out = keep_order([x], x.dtype)
     shape = list(x.shape)
-    shape[axis] = max(shape[axis] - n, 0)
-    order = sorted(range(len(shape)), key=lambda i: -out.strides[i])
+    shape[axis] = larger(shape[axis] - n, 0)
+    strides = typical(out.strides)
+    order = sorted(range(len(shape)), key=lambda i: -strides[i])
     return FakeArray(shape, x.dtype, device=out.device, order=order)
 
 
@@ -74,11 +77,14 @@ diff.register_vmap(along_axis(diff))
 
 def _diff_pull(g: Any, shape: Sequence[int], axis: int, n: int) -> Any:
     """Differences of the gradient between zeros, for odd n with the other sign."""
-    if shape[axis] <= n:
+    length = shape[axis]
+    if type(length) is int and length <= n:
         return np.zeros_like(g, shape=tuple(shape))
     widths = [(0, 0)] * len(shape)
     widths[axis] = (n, n)
     found = diff(np.pad(g, widths), axis, n)
+    if type(length) is not int:  # of fewer than n elements there are no differences
+        found = found[_part(axis, len(shape), length)]
     return -found if n % 2 else found
 
 
@@ -115,7 +121,7 @@ def _ends(x: Any, a: Any, axis: int) -> Any:
     x = array_like(x, a)
     if x.ndim:
         return x
-    return np.broadcast_to(x, [1 if i == axis else n for i, n in enumerate(a.shape)])
+    return wide_to(x, [1 if i == axis else n for i, n in enumerate(a.shape)])
 
 
 @register_numpy_function(np.ediff1d)
@@ -195,13 +201,14 @@ def _spacing(x: Any, length: int) -> Any:
 
 def _slope(f: Any, axis: int, step: Any, edge_order: int) -> Any:
     """Central differences inside, differences to one side at the two ends."""
-    if f.shape[axis] < edge_order + 1:
+    if is_below(f.shape[axis], edge_order + 1):
         raise ShapeError(
             "Shape of array too small to calculate a numerical gradient, at least"
             " (edge_order + 1) elements are required.",
             f"np.gradient: {f.shape[axis]} elements along axis {axis}",
             do="give a longer array, or axis=",
         )
+    check(f.shape[axis] > edge_order)
     parts = [
         _edge(f, axis, step, edge_order, at_end=False),
         _inside(f, axis, step),
@@ -313,7 +320,7 @@ cross: Operator[..., Any] = numpy_operator(
 @cross.register_fake
 def _(a: Any, b: Any) -> FakeArray:
     _check_vectors(a, b)
-    shape = np.broadcast_shapes(a.shape[:-1], b.shape[:-1])
+    shape = broadcast(a.shape[:-1], b.shape[:-1])
     dtype = np.promote_types(a.dtype, b.dtype)
     result_dtype(np.subtract, (dtype, dtype))  # raises for bool, as NumPy does
     return FakeArray((*shape, 3), dtype, device=device_of(a))
@@ -375,7 +382,7 @@ def _vectors(x: Any, axis: int, name: str) -> tuple[Any, bool]:
             do="give arrays of vectors to np.cross",
         )
     x = np.moveaxis(x, normalize_axis_index(axis, x.ndim, msg_prefix=name), -1)
-    if x.shape[-1] not in (2, 3):
+    if x.shape[-1] not in (3, 2):
         raise ShapeError(
             "incompatible dimensions for cross product (dimension must be 2 or 3)",
             f"np.cross: vectors of {x.shape[-1]} elements",

@@ -27,6 +27,7 @@ from customop.numpy.arguments import (
 )
 from customop.numpy.create import eye
 from customop.numpy.rules import fit, sum_of
+from customop.numpy.sizes import broadcast, is_one, same_shape, typical
 
 __all__: list[str] = []
 
@@ -98,13 +99,19 @@ def _(subscripts: Any, operands: Any, optimize: Any) -> FakeArray:
             if own.setdefault(letter, length) != length:
                 raise _unequal(letter, subscripts, own[letter], length)
             known = lengths.setdefault(letter, length)
-            if known == 1:
-                lengths[letter] = length
-            elif length not in (1, known):
-                raise _unequal(letter, subscripts, known, length)
+            if known is not length:
+                lengths[letter] = _joint(known, length, letter, subscripts)
     dtype = np.result_type(*(x.dtype for x in operands))
     shape = [lengths[letter] for letter in result]
     return FakeArray(shape, dtype, device=fake_like(operands[0]).device)
+
+
+def _joint(known: Any, length: Any, letter: str, subscripts: str) -> Any:
+    """The length of a letter in the result, of those of two axes."""
+    try:
+        return broadcast((known,), (length,))[0]
+    except ValueError:
+        raise _unequal(letter, subscripts, known, length) from None
 
 
 def _unequal(letter: str, subscripts: str, first: int, second: int) -> ShapeError:
@@ -152,8 +159,8 @@ def _filled(found: Any, reached: str, letters: str, term: str, x: Any) -> Any:
     lengths = dict(zip(reached, found.shape, strict=True))
     wide = np.reshape(found, [lengths.get(c, 1) for c in letters])
     own = [x.shape[term.index(c)] for c in letters]
-    shape = [m if n == 1 else n for m, n in zip(wide.shape, own, strict=True)]
-    return wide if tuple(wide.shape) == tuple(shape) else np.broadcast_to(wide, shape)
+    shape = [m if is_one(n) else n for m, n in zip(wide.shape, own, strict=True)]
+    return wide if same_shape(wide.shape, shape) else np.broadcast_to(wide, shape)
 
 
 def _on_diagonal(found: Any, letters: str, term: str) -> Any:
@@ -276,5 +283,5 @@ def _(*operands: Any, optimize: Any = "greedy", einsum_call: Any = False) -> Any
     refuse("einsum_path", einsum_call=einsum_call or None)
     text, arrays = _as_text(operands)
     # A path depends on shapes alone.
-    shapes = [np.broadcast_to(0.0, tuple(x.shape)) for x in arrays]
+    shapes = [np.broadcast_to(0.0, typical(x.shape)) for x in arrays]
     return np.einsum_path(text, *shapes, optimize=optimize)

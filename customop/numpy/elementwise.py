@@ -15,6 +15,7 @@ from customop import (
     Array,
     FakeArray,
     Operator,
+    SymInt,
     Tag,
     custom_op,
     fake_like,
@@ -22,6 +23,7 @@ from customop import (
 )
 from customop.numpy.fakes import fake_of_ufunc
 from customop.numpy.rules import is_complex, no_gradient, register_formulas
+from customop.numpy.sizes import larger
 
 __all__: list[str] = []
 
@@ -88,6 +90,8 @@ def _power_base(g: Any, x1: Any, x2: Any) -> Any:
     """d(x1 ** x2) = x2 x1 ** (x2 - 1) dx1, and 0 for the exponent 0, also at 0."""
     if isinstance(x2, int | float | complex):
         return g * (x2 * x1 ** (x2 - 1)) if x2 else g * 0.0
+    if isinstance(x2, SymInt):  # a size, which may be 0
+        return g * (x2 * np.power(x1, larger(x2 - 1, 0)))
     # Only where both are 0 another base is taken: the derivative by the exponent is
     # x1 ** -1 for the exponent 0.
     is_zero = np.logical_and(np.equal(x1, 0), np.equal(x2, 0))
@@ -102,6 +106,8 @@ def _power_exponent(g: Any, x1: Any, y: Any) -> Any:
     """
     if isinstance(x1, int | float | complex):
         return g * (y * _log_of(x1, is_complex(y))) if x1 else g * 0.0
+    if isinstance(x1, SymInt):  # of which the power is 0 where it is 0
+        return g * (y * np.log(larger(x1, 1)))
     base = np.where(np.equal(x1, 0), 1.0, x1)
     if is_complex(y) and not is_complex(base):
         base = base.astype(y.dtype)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from customop import FakeArray, fake_like, sizes
+from customop import FakeArray, fake_like
+from customop.numpy.sizes import broadcast, class_of, is_one, product, typical
 
 __all__ = [
     "device_of",
     "fake_of_ufunc",
     "keep_order",
+    "kind_of",
     "result_dtype",
     "stack_strides",
     "view_of",
@@ -45,15 +46,14 @@ def fake_of_ufunc(ufunc: Any) -> Callable[..., FakeArray]:
         return fake_like(x, dtype=result_dtype(ufunc, (x.dtype,)))
 
     def binary(x1: Any, x2: Any) -> FakeArray:
-        kinds = (_dtype_or_class(x1), _dtype_or_class(x2))
-        return keep_order((x1, x2), result_dtype(ufunc, kinds))
+        return keep_order((x1, x2), result_dtype(ufunc, (kind_of(x1), kind_of(x2))))
 
     return unary if ufunc.nin == 1 else binary
 
 
-def _dtype_or_class(x: Any) -> Any:
+def kind_of(x: Any) -> Any:
     """The dtype of an array, or the Python class of a number."""
-    return x.dtype if hasattr(x, "dtype") else sizes.number_class(x)
+    return x.dtype if hasattr(x, "dtype") else class_of(x)
 
 
 def keep_order(operands: Sequence[Any], dtype: Any) -> FakeArray:
@@ -67,11 +67,8 @@ def keep_order(operands: Sequence[Any], dtype: Any) -> FakeArray:
     if all(x.shape is first.shape and x.strides is first.strides for x in arrays):
         return fake_like(first, dtype=dtype)  # of one array, or of arrays alike
     shapes = [tuple(x.shape) for x in arrays]
-    if any(map(sizes.is_symbolic, shapes)):
-        shape = sizes.broadcast_sizes(*shapes)
-    else:
-        shape = shapes[0] if len(set(shapes)) == 1 else np.broadcast_shapes(*shapes)
-    strides = tuple(_broadcast_strides(x, shape) for x in arrays)
+    shape = shapes[0] if len(set(shapes)) == 1 else broadcast(*shapes)
+    strides = tuple(typical(_broadcast_strides(x, shape)) for x in arrays)
     order = _axis_order(len(shape), strides)
     return FakeArray(shape, dtype, device=fake_like(first).device, order=order)
 
@@ -79,9 +76,7 @@ def keep_order(operands: Sequence[Any], dtype: Any) -> FakeArray:
 def _broadcast_strides(x: Any, shape: Sequence[int]) -> tuple[int, ...]:
     missing = len(shape) - len(x.shape)
     own = zip(x.shape, x.strides, strict=True)
-    return (0,) * missing + tuple(
-        0 if type(n) is int and n == 1 else sizes.typical(s) for n, s in own
-    )
+    return (0,) * missing + tuple(0 if is_one(n) else s for n, s in own)
 
 
 @lru_cache(maxsize=4096)
@@ -118,6 +113,7 @@ def stack_strides(
         count = max(len(x.shape) - rank, 0)
         batches.append(FakeArray(x.shape[:count], dtype, x.strides[:count]))
     outer = keep_order(batches, dtype).strides
-    size = max(math.prod(core), 1)
+    size = product(core)
+    size = max(size, 1) if type(size) is int else size
     inner = FakeArray(core, dtype).strides
     return [*(stride * size for stride in outer), *inner]

@@ -21,11 +21,13 @@ from customop import (
     Tag,
     Tracer,
     array_kind,
+    check,
+    get_ctx,
     is_view,
     register_numpy_function,
 )
 from customop.numpy.arguments import copied, in_c_order
-from customop.numpy.create import from_list
+from customop.numpy.create import arange, from_list
 from customop.numpy.fakes import device_of
 from customop.numpy.flat import gathered, scattered
 from customop.numpy.rules import (
@@ -36,6 +38,7 @@ from customop.numpy.rules import (
     register_linear,
     register_linear_jvp,
 )
+from customop.numpy.sizes import broadcast, is_known, product, sliced
 
 __all__ = [
     "ALL",
@@ -47,6 +50,7 @@ __all__ = [
     "is_integer",
     "key_of",
     "layout",
+    "numbers",
     "rank_of",
     "scatter_add",
     "slice_",
@@ -91,7 +95,7 @@ def _view(
         length, stride = lengths[axis], steps[axis]
         axis += 1
         if len(entry) == 3:
-            n, step = _sliced(entry, length)
+            n, step = sliced(entry, length)
             shape.append(n)
             strides.append(stride * step)
     return [*shape, *lengths[axis:]], [*strides, *steps[axis:]]
@@ -101,14 +105,6 @@ def _view(
 def _(x: Any, key: Any) -> FakeArray:
     shape, strides = _view(x.shape, x.strides, key)
     return FakeArray(shape, x.dtype, strides, device_of(x))
-
-
-def _sliced(entry: Sequence[Any], length: int) -> tuple[int, int]:
-    """Length and step of a slice of an axis."""
-    if entry == ALL:
-        return length, 1
-    start, stop, step = slice(*entry).indices(length)
-    return len(range(start, stop, step)), step
 
 
 @slice_.register_vmap
@@ -245,7 +241,7 @@ def gathered_shape(shape: Sequence[int], indices: Sequence[Any]) -> tuple[int, .
     kept = [n for n, a in zip(shape, indices, strict=False) if a is None]
     at = layout(indices)[1]
     rest = shape[len(indices) :]
-    return (*kept[:at], *np.broadcast_shapes(*given), *kept[at:], *rest)
+    return (*kept[:at], *broadcast(*given), *kept[at:], *rest)
 
 
 def check_bounds(x: Any, indices: Sequence[Any]) -> None:
@@ -374,11 +370,18 @@ def constant(array: Any, like: Any) -> Any:
     return from_list(like, array.ravel().tolist(), list(array.shape), array.dtype)
 
 
+def numbers(start: Any, stop: Any, like: Any) -> Any:
+    """The integers from `start` to `stop` on the device of another array."""
+    if type(start) is int and type(stop) is int:
+        return constant(np.arange(start, stop), like)
+    return arange(start, stop, 1, np.dtype(np.intp), device_of(like))
+
+
 def with_rows(
     like: Any, size: int, indices: Sequence[Any], dims: Sequence[Any], rank: int
 ) -> list[Any]:
     """Index arrays for a batch; the first one counts its rows."""
-    rows = constant(np.arange(size).reshape((size, *(1,) * rank)), like)
+    rows = np.reshape(numbers(0, size, like), (size, *(1,) * rank))
     pairs = zip(indices, dims, strict=True)
     return [rows, *[_aligned(a, d, rank) for a, d in pairs]]
 
@@ -431,22 +434,36 @@ _nonzero = numpy_operator(
 )
 
 
-def _by_data(where: str) -> DataDependentError:
-    return DataDependentError(
-        f"np.nonzero, or a mask as an index, {where}: the shape of the result depends on"
-        " data",
-        do="use np.where(mask, x, 0), which keeps the shape",
-    )
-
-
 @_nonzero.register_fake
-def _(x: Any) -> Any:
-    raise _by_data("of a fake array")
+def _(x: Any) -> list[FakeArray]:
+    if not x.shape:
+        np.nonzero(np.zeros((), x.dtype))  # raises as NumPy does
+    count, device = _count_of(x), device_of(x)
+    return [FakeArray((count,), np.intp, device=device) for _ in x.shape]
+
+
+def _count_of(x: Any) -> Any:
+    """How many elements are not zero: a size that depends on data.
+
+    An array has one such size until it is written, so that ``x[mask] += 1`` fits.
+    """
+    size = product(x.shape)
+    if is_known(size, 0):
+        return 0
+    if getattr(x, "nonzero_count", None) is None:
+        bound = size if type(size) is int else None
+        x.nonzero_count = get_ctx().new_dynamic_size(max=bound)
+        check(x.nonzero_count <= size)
+    return x.nonzero_count
 
 
 @_nonzero.register_vmap
 def _(info: Any, in_dims: Any, x: Any) -> Any:
-    raise _by_data(f"under vmap of {info.batch_size} rows")
+    raise DataDependentError(
+        f"np.nonzero, or a mask as an index, under vmap of {info.batch_size} rows: the"
+        " shape of the result depends on data",
+        do="use np.where(mask, x, 0), which keeps the shape",
+    )
 
 
 no_gradient(_nonzero)

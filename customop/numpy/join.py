@@ -20,6 +20,7 @@ from customop.numpy.arguments import as_array, cast, only, shape_of
 from customop.numpy.fakes import device_of
 from customop.numpy.rules import batch_first, in_dtype, numpy_operator
 from customop.numpy.shape import expanded
+from customop.numpy.sizes import are_equal, is_one, size_of, smaller, typical
 
 __all__: list[str] = []
 
@@ -33,13 +34,14 @@ def _merged_order(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[
     Where arrays disagree, C order wins. Source: numpy.concatenate, NumPy 2.4.
     """
     order = list(range(len(pairs[0][0])))
+    pairs = [(shape, typical(strides)) for shape, strides in pairs]
     for i in range(1, len(order)):
         axis, to = order[i], i
         for j in range(i - 1, -1, -1):
             votes = [
                 abs(strides[axis]) > abs(strides[order[j]])
                 for shape, strides in pairs
-                if shape[axis] != 1 and shape[order[j]] != 1
+                if not (is_one(shape[axis]) or is_one(shape[order[j]]))
             ]
             if votes and not all(votes):
                 break
@@ -108,8 +110,9 @@ _concatenate = numpy_operator(
 def _(arrays: Any, axis: int) -> FakeArray:
     shapes = [tuple(a.shape) for a in arrays]
     axis = normalize_axis_index(axis, len(shapes[0]))
+    # Lengths that are not known to be equal must be so, from here on.
     rests = {s[:axis] + s[axis + 1 :] for s in shapes}
-    if len(rests) > 1 or len({len(s) for s in shapes}) > 1:
+    if not are_equal(rests):
         raise _misfit("np.concatenate", shapes)
     shape = list(shapes[0])
     shape[axis] = sum(s[axis] for s in shapes)
@@ -190,7 +193,7 @@ _stack = numpy_operator(
 @_stack.register_fake
 def _(arrays: Any, axis: int) -> FakeArray:
     shapes = [tuple(a.shape) for a in arrays]
-    if len(set(shapes)) > 1:
+    if not are_equal(set(shapes)):
         raise _misfit("np.stack", shapes)
     axis = normalize_axis_index(axis, len(shapes[0]) + 1)
     shape = (*shapes[0][:axis], len(arrays), *shapes[0][axis:])
@@ -247,10 +250,10 @@ register_numpy_function(
 # ---- splitting ----
 
 
-def _cuts(length: int, where: Any, axis: int, *, is_even: bool) -> list[int]:
+def _cuts(length: Any, where: Any, axis: int, *, is_even: bool) -> list[Any]:
     """The places where an axis is cut."""
     if isinstance(where, list | tuple) or shape_of(where):
-        return [as_int(at) for at in where]
+        return [size_of(at) for at in where]
     count = as_int(where)
     if count <= 0 or (is_even and length % count):
         raise ShapeError(
@@ -262,8 +265,8 @@ def _cuts(length: int, where: Any, axis: int, *, is_even: bool) -> list[int]:
             if count > 0
             else "give a positive number of parts, or the places to cut",
         )
-    size, longer = divmod(length, count)
-    return [i * size + min(i, longer) for i in range(1, count)]
+    size, longer = length // count, length % count
+    return [i * size + smaller(i, longer) for i in range(1, count)]
 
 
 def _split(x: Any, where: Any, axis: int, *, is_even: bool) -> list[Any]:

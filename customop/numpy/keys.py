@@ -14,10 +14,13 @@ from customop import (
     ArgumentError,
     FakeArray,
     ShapeError,
+    SymInt,
+    check,
     register_numpy_function,
     write_back,
 )
 from customop.numpy.arguments import as_array, lined, only, shape_of
+from customop.numpy.create import array_like
 from customop.numpy.fakes import view_of
 from customop.numpy.index import (
     ALL,
@@ -27,12 +30,29 @@ from customop.numpy.index import (
     index_,
     is_integer,
     layout,
+    numbers,
     scatter_add,
     slice_,
     view_shape,
 )
-from customop.numpy.masked import mask_of, masked_elements, where_masked
+from customop.numpy.masked import (
+    is_one_value,
+    mask_of,
+    masked_elements,
+    unknown_mask,
+    where_masked,
+)
 from customop.numpy.rules import batch_first, numpy_operator, register_linear
+from customop.numpy.sizes import (
+    SIZES,
+    broadcast,
+    has_none,
+    is_below,
+    is_known,
+    larger,
+    size_of,
+    smaller,
+)
 from customop.numpy.write import index_set, slice_set, spread_to
 
 __all__ = ["KeyParts", "parts_of", "value_for", "values_at"]
@@ -55,7 +75,7 @@ def _raise_as_numpy(shape: Sequence[int], items: Sequence[Any]) -> NoReturn:
 
 def _item(item: Any) -> Any:
     """Convert an item of a key to an int, slice, None, Ellipsis or array."""
-    if item is None or item is Ellipsis or type(item) in (int, slice):
+    if item is None or item is Ellipsis or type(item) in (int, slice, SymInt):
         return item
     if isinstance(item, bool | np.bool_):
         return np.asarray(item)
@@ -109,22 +129,24 @@ def _items(shape: Sequence[int], key: Any) -> tuple[list[Any], int | None]:
 def _is_known(item: Any) -> bool:
     if hasattr(item, "shape"):
         return any(kind in str(item.dtype) for kind in ("int", "bool"))
-    return item is None or item is Ellipsis or isinstance(item, int | slice)
+    return item is None or item is Ellipsis or isinstance(item, int | slice | SymInt)
 
 
 def _fits(item: Any, lengths: Sequence[int]) -> bool:
-    if isinstance(item, int):
-        return -lengths[0] <= item < lengths[0]
+    if isinstance(item, SIZES):
+        return _is_place(item, lengths[0])
     if not _is_mask(item):
         return True
     # NumPy compares no length of 0, in a mask that selects nothing.
     pairs = zip(item.shape, lengths, strict=False)
-    return len(item.shape) == len(lengths) and all(n in (0, own) for n, own in pairs)
+    return len(item.shape) == len(lengths) and all(
+        is_known(n, 0) or n == own for n, own in pairs
+    )
 
 
 def _bounds(part: slice) -> list[int | None]:
     ends = (part.start, part.stop, part.step)
-    return [None if end is None else as_int(end) for end in ends]
+    return [None if end is None else size_of(end) for end in ends]
 
 
 def _parts(x: Any, items: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -136,12 +158,12 @@ def _parts(x: Any, items: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         if item is None or isinstance(item, slice):
             entries.append([] if item is None else _bounds(item))
             arrays.append(None)
-        elif isinstance(item, int):
+        elif isinstance(item, SIZES):
             entries.append([item] if is_plain else ALL)
-            arrays += [] if is_plain else [np.asarray(item)]
+            arrays += [] if is_plain else [_as_place(item, x)]
         elif _is_mask(item) and not item.shape:
             entries.append([])
-            arrays.append(np.zeros(int(bool(item)), np.intp))
+            arrays.append(np.nonzero(np.reshape(item, (1,)))[0])
         elif _is_mask(item):
             entries += [ALL] * len(item.shape)
             arrays += np.nonzero(item)
@@ -151,8 +173,14 @@ def _parts(x: Any, items: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     return entries, [constant(a, x) for a in arrays]
 
 
+def _as_place(item: Any, x: Any) -> Any:
+    """An index as an array without axes."""
+    return np.asarray(item) if type(item) is int else array_like(item, x, np.intp)
+
+
 _BASIC = (int, slice, type(Ellipsis), type(None))
-_BOUNDS = {int, type(None)}
+_BOUNDS = {int, type(None), SymInt}
+_INDEX = (int, SymInt)
 
 
 def _quick_entries(x: Any, key: Any) -> list[list[Any]] | None:
@@ -175,12 +203,21 @@ def _quick_entries(x: Any, key: Any) -> list[list[Any]] | None:
             if not _BOUNDS.issuperset(map(type, bounds)):
                 return None
             entries.append(bounds)
-        elif kind is int and -shape[axis] <= item < shape[axis]:
+        elif kind is int and type(shape[axis]) is int:
+            if not -shape[axis] <= item < shape[axis]:
+                return None
+            entries.append([item])
+        elif kind in _INDEX and _is_place(item, shape[axis]):
             entries.append([item])
         else:
             return None
         axis += 1
     return entries
+
+
+def _is_place(item: Any, length: Any) -> bool:
+    """Whether an index may be one of an axis."""
+    return not (is_below(item, -length) or is_below(length - 1, item))
 
 
 class KeyParts(NamedTuple):
@@ -203,7 +240,7 @@ def parts_of(x: Any, key: Any) -> KeyParts:
     if not arrays:
         return KeyParts(entries, arrays, is_split=False)
     try:
-        np.broadcast_shapes(*[tuple(a.shape) for a in arrays if a is not None])
+        broadcast(*[tuple(a.shape) for a in arrays if a is not None])
     except ValueError:
         _raise_as_numpy(x.shape, items)
     check_bounds(x, _by_axis(items))
@@ -225,7 +262,7 @@ def _is_split(items: Sequence[Any], empty: int | None) -> bool:
 
 
 def _is_array_in(items: Sequence[Any]) -> bool:
-    return any(hasattr(item, "shape") or isinstance(item, int) for item in items)
+    return any(hasattr(item, "shape") or isinstance(item, SIZES) for item in items)
 
 
 @register_numpy_function(getitem)
@@ -248,7 +285,7 @@ def _getitem(x: Any, key: Any) -> Any:
 def _turn_of(arrays: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The axes of index arrays in the result, and the first axes."""
     shapes = [tuple(a.shape) for a in arrays if a is not None]
-    rank = len(np.broadcast_shapes(*shapes))
+    rank = max(map(len, shapes))
     at = layout(arrays)[1]
     return tuple(range(at, at + rank)), tuple(range(rank))
 
@@ -259,7 +296,9 @@ def _has_dots(key: Any) -> bool:
 
 def _without_axes(x: Any, entries: Sequence[Any]) -> Any:
     """``x[0, ...]``: a view without axes, where ``x[0]`` is a scalar."""
-    at = entries[0][0] % x.shape[0]
+    at = entries[0][0]
+    at = at if at >= 0 else at + x.shape[0]
+    check(at < x.shape[0])  # so that there is one element
     return np.reshape(slice_.run(x, [[at, at + 1, None], *entries[1:]]), ())
 
 
@@ -284,6 +323,9 @@ def value_for(x: Any, value: Any) -> Any:
 @register_numpy_function(setitem)
 def _setitem(x: Any, key: Any, value: Any) -> Any:
     mask = mask_of(key)
+    if mask is None and (found := unknown_mask(key)) is not None:
+        # Without data one value is written by np.where, several to places found first.
+        mask = found if is_one_value(x, key, found, value) else None
     if mask is not None:
         return where_masked(x, key, mask, value, value_for)
     entries, arrays, is_split = parts_of(x, key)
@@ -321,12 +363,12 @@ def _(
     a = lined(a, axis)
     axis = normalize_axis_index(axis, len(shape_of(a)))
     places = as_array(indices)
-    if 0 in a.shape[:axis]:  # NumPy does not look at the indices
+    if has_none(a.shape[:axis]):  # NumPy does not look at the indices
         return np.reshape(a, (*a.shape[:axis], *places.shape, *a.shape[axis + 1 :]))
     if mode == "wrap":
         places = np.remainder(places, a.shape[axis])
     elif mode == "clip":
-        places = np.clip(places, 0, a.shape[axis] - 1)
+        places = np.minimum(np.maximum(places, 0), a.shape[axis] - 1)
     if "int" not in str(places.dtype):
         raise ArgumentError(
             f"np.take: indices of dtype {places.dtype}, must be integers",
@@ -357,7 +399,7 @@ def _(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     rank = len(arr.shape)
     axis = normalize_axis_index(axis, rank)
     key = [
-        np.arange(n).reshape((-1, *(1,) * (rank - i - 1)))
+        np.reshape(numbers(0, n, arr), (-1, *(1,) * (rank - i - 1)))
         for i, n in enumerate(arr.shape)
     ]
     return _getitem(arr, (*key[:axis], places, *key[axis + 1 :]))
@@ -386,9 +428,9 @@ def _pair(ndim: int, axis1: int, axis2: int) -> tuple[int, int]:
     return first, second
 
 
-def _count(rows: int, columns: int, offset: int) -> int:
+def _count(rows: Any, columns: Any, offset: int) -> Any:
     """Length of a diagonal of a matrix."""
-    return max(min(rows - max(-offset, 0), columns - max(offset, 0)), 0)
+    return larger(smaller(rows - max(-offset, 0), columns - max(offset, 0)), 0)
 
 
 @_diagonal.register_fake
@@ -417,9 +459,8 @@ def _undiagonal(g: Any, shape: Any, offset: int, axis1: int, axis2: int) -> Any:
     axis1, axis2 = _pair(len(shape), axis1, axis2)
     rest = [n for i, n in enumerate(shape) if i not in (axis1, axis2)]
     count = g.shape[-1]
-    rows = np.arange(count) + max(-offset, 0)
-    columns = np.arange(count) + max(offset, 0)
-    places = [*[None] * len(rest), constant(rows, g), constant(columns, g)]
+    starts = max(-offset, 0), max(offset, 0)
+    places = [*[None] * len(rest), *[numbers(i, i + count, g) for i in starts]]
     whole = scatter_add(g, (*rest, shape[axis1], shape[axis2]), places)
     return np.moveaxis(whole, (-2, -1), (axis1, axis2))
 
@@ -443,8 +484,8 @@ def _(v: Any, k: int = 0) -> Any:
             do="use np.diagonal" if v.ndim else "use np.atleast_1d(x) first",
         )
     count, size = v.shape[0], v.shape[0] + abs(k)
-    places = [np.arange(start, start + count) for start in (max(-k, 0), max(k, 0))]
-    return scatter_add(v, (size, size), [constant(p, v) for p in places])
+    places = [numbers(i, i + count, v) for i in (max(-k, 0), max(k, 0))]
+    return scatter_add(v, (size, size), places)
 
 
 register_numpy_function(np.diagflat, lambda v, k=0: np.diag(np.ravel(v), k))

@@ -9,13 +9,20 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from customop import DataDependentError, FakeArray, Tracer
 
-__all__ = ["MaskedElements", "mask_of", "masked_elements", "where_masked"]
+__all__ = [
+    "MaskedElements",
+    "is_one_value",
+    "mask_of",
+    "masked_elements",
+    "unknown_mask",
+    "where_masked",
+]
 
 
 def mask_of(key: Any) -> Any:
-    """The mask of a key, if it is unknown which elements it takes; else None.
+    """The mask of a key, if it takes other elements in each row; else None.
 
-    That is a mask under vmap or without data, alone or beside full slices.
+    That is a mask under vmap, alone or beside full slices.
     """
     items = key if type(key) is tuple else (key,)
     masks = [item for item in items if _is_unknown(item)]
@@ -23,6 +30,29 @@ def mask_of(key: Any) -> Any:
 
 
 def _is_unknown(item: Any) -> bool:
+    return isinstance(item, Tracer) and item.dtype == np.bool_ and _differs(item)
+
+
+def _differs(x: Any) -> bool:
+    """Whether an array may differ between the rows of a vmap."""
+    while isinstance(x, Tracer):
+        if x.interpreter.kind.name == "vmap":
+            return True
+        x = x.below
+    return False
+
+
+def unknown_mask(key: Any) -> Any:
+    """The mask of a key, if its elements are not known; else None.
+
+    Beside masks that differ between rows these are those without data.
+    """
+    items = key if type(key) is tuple else (key,)
+    masks = [item for item in items if _has_no_data(item)]
+    return masks[0] if masks else None
+
+
+def _has_no_data(item: Any) -> bool:
     if not isinstance(item, Tracer | FakeArray) or item.dtype != np.bool_:
         return False
     return isinstance(item, FakeArray) or not item.is_concrete
@@ -43,15 +73,16 @@ def _wide(x: Any, key: Any, mask: Any) -> tuple[Any, int]:
     if any(i < at for i in dots):
         at = len(x.shape) - len(mask.shape) - (len(items) - 1 - at)
     last = len(x.shape) - at - len(mask.shape)
-    if tuple(x.shape[at : at + len(mask.shape)]) != tuple(mask.shape):
+    own = x.shape[at : at + len(mask.shape)]
+    if any(n != m for n, m in zip(own, mask.shape, strict=True)):
         raise IndexError(f"a mask of shape {mask.shape} for an array of {x.shape}")
     return np.reshape(mask, (1,) * at + tuple(mask.shape) + (1,) * last), last
 
 
 def _unknown(where: str) -> DataDependentError:
     return DataDependentError(
-        f"a mask as an index, under vmap or of a fake array, {where}: how many elements it"
-        " takes depends on data",
+        f"a mask as an index, under vmap, {where}: each row takes another number of"
+        " elements",
         do="use np.where(mask, x, 0), which keeps the shape",
     )
 
@@ -109,6 +140,17 @@ def masked_elements(x: Any, key: Any, mask: Any) -> MaskedElements:
     """``x[key]`` for a key with such a mask."""
     # Ones in the other places are safe for a logarithm or a division.
     return MaskedElements(mask, np.where(_wide(x, key, mask)[0], x, 1))
+
+
+def is_one_value(x: Any, key: Any, mask: Any, value: Any) -> bool:
+    """Whether ``x[key] = value`` writes the same to all elements of a mask."""
+    if isinstance(value, MaskedElements):
+        return True
+    items = key if type(key) is tuple else (key,)
+    if not all(item is mask or _is_full(item) for item in items):
+        return False
+    rank = len(getattr(value, "shape", ()))
+    return not isinstance(value, list | tuple) and rank <= _wide(x, key, mask)[1]
 
 
 def where_masked(x: Any, key: Any, mask: Any, value: Any, cast: Any) -> Any:

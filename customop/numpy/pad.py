@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from operator import index as as_int
 from typing import Any
@@ -15,14 +14,26 @@ from customop import (
     DataDependentError,
     FakeArray,
     ShapeError,
+    SymInt,
     Tracer,
     register_numpy_function,
 )
 from customop.numpy.arguments import as_array, as_ints, dtype_of, lined, only
 from customop.numpy.compare import is_plain, value_of
 from customop.numpy.fakes import device_of
+from customop.numpy.index import numbers
 from customop.numpy.rules import batch_first, numpy_operator
 from customop.numpy.shape import without_ones
+from customop.numpy.sizes import (
+    array_of_sizes,
+    has_none,
+    is_below,
+    is_known,
+    larger,
+    size_of,
+    smaller,
+    wide_to,
+)
 
 __all__ = ["is_fortran"]
 
@@ -42,7 +53,7 @@ _pad = numpy_operator(
 def is_fortran(x: Any) -> bool:
     """Whether an array is contiguous in F order and not in C order."""
     pairs = without_ones(x.shape, x.strides)
-    if len(pairs) < 2 or math.prod(x.shape) == 0:
+    if len(pairs) < 2 or has_none(x.shape):
         return False
     step = x.dtype.itemsize
     for length, stride in pairs:
@@ -111,7 +122,7 @@ def _(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     if mode in ("constant", "empty"):
         return _pad_constant(x, widths, 0 if given is None else given)
     _check_axes(x.shape, widths)
-    if math.prod(x.shape) == 0:
+    if has_none(x.shape):
         return _pad(x, widths, 0)
     if mode == "linear_ramp":
         return _pad_ramp(x, widths, 0 if given is None else given)
@@ -123,9 +134,24 @@ def _(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
         return x
     for axis, width in enumerate(widths):
         if width != (0, 0):
-            places = np.pad(np.arange(x.shape[axis]), width, mode=mode)
-            x = np.take(x, places, axis)
+            x = np.take(x, _places(x, axis, width, mode), axis)
     return x
+
+
+def _places(x: Any, axis: int, width: tuple[int, int], mode: Any) -> Any:
+    """Which elements are in the padded array, for a mode that repeats elements."""
+    length, (before, after) = x.shape[axis], width
+    if all(type(n) is int for n in (length, before, after)):
+        return np.pad(np.arange(length), width, mode=mode)
+    # As NumPy 2.4 does it, also for widths beyond the length.
+    at = numbers(-before, length + after, x)
+    if mode == "edge":
+        return np.clip(at, 0, length - 1)
+    if mode == "wrap":
+        return np.remainder(at, length)
+    last = length - int(mode == "reflect")
+    at = np.remainder(at, larger(2 * last, 1))
+    return np.minimum(at, 2 * last - int(mode == "symmetric") - at)
 
 
 def _check_mode(mode: Any, keywords: dict[str, Any]) -> None:
@@ -149,7 +175,7 @@ def _check_mode(mode: Any, keywords: dict[str, Any]) -> None:
 
 def _check_axes(shape: Sequence[int], widths: Sequence[tuple[int, int]]) -> None:
     for axis, (length, width) in enumerate(zip(shape, widths, strict=True)):
-        if not length and any(width):
+        if is_known(length, 0) and any(width):
             raise ValueError(
                 f"can't extend empty axis {axis} using modes other than 'constant' or"
                 " 'empty'"
@@ -158,6 +184,11 @@ def _check_axes(shape: Sequence[int], widths: Sequence[tuple[int, int]]) -> None
 
 def _part(x: Any, axis: int, start: int, stop: int) -> Any:
     return x[(*(slice(None),) * axis, slice(start, stop))]
+
+
+def _edge(x: Any, axis: int, at: int) -> Any:
+    """One element of each line; its axis stays, with length one."""
+    return x[(*(slice(None),) * axis, at, None)]
 
 
 def _around(before: Any, x: Any, after: Any, axis: int) -> Any:
@@ -170,8 +201,7 @@ def _pad_ramp(x: Any, widths: Sequence[tuple[int, int]], given: Any) -> Any:
     """Pad with values that go from `given` to the edge in equal steps."""
     ends = np.broadcast_to(as_array(given), (x.ndim, 2))
     for axis, width in enumerate(widths):
-        length = x.shape[axis]
-        edges = _part(x, axis, 0, 1), _part(x, axis, length - 1, length)
+        edges = _edge(x, axis, 0), _edge(x, axis, -1)
         ramps = [
             np.linspace(
                 end,
@@ -200,8 +230,8 @@ def _pad_statistic(
     counts = [(None, None)] * x.ndim if given is None else _pairs(given, x.ndim)
     for axis, (width, count) in enumerate(zip(widths, counts, strict=True)):
         length = x.shape[axis]
-        near = [length if c is None else min(c, length) for c in count]
-        if 0 in near and mode in ("maximum", "minimum"):
+        near = [length if c is None else smaller(c, length) for c in count]
+        if has_none(near) and mode in ("maximum", "minimum"):
             raise ValueError("stat_length of 0 yields no value for padding")
         sides = _part(x, axis, 0, near[0]), _part(x, axis, length - near[1], length)
         x = _around(*_blocks(x, axis, width, sides, mode), axis)
@@ -217,7 +247,7 @@ def _blocks(
         value = np.round(value) if dtype_of(x).kind in "iu" else value
         shape = list(value.shape)
         shape[axis] = count
-        found.append(np.broadcast_to(value, shape))
+        found.append(wide_to(value, shape))
     return found[0], x, found[1]
 
 
@@ -235,10 +265,10 @@ def _pad_odd(x: Any, axis: int, width: tuple[int, int], *, includes_edge: bool) 
         length = x.shape[axis]
         known = (length - skip) // (period - skip) * (period - skip)
         before, after = min(known, left), min(known, right)
-        first = 2 * _part(x, axis, 0, 1) - np.flip(
+        first = 2 * _edge(x, axis, 0) - np.flip(
             _part(x, axis, skip, skip + before), axis
         )
-        last = 2 * _part(x, axis, length - 1, length) - np.flip(
+        last = 2 * _edge(x, axis, -1) - np.flip(
             _part(x, axis, length - skip - after, length - skip), axis
         )
         x = _around(first, x, last, axis)
@@ -261,19 +291,20 @@ def _pad_widths(x: Any, pad_width: Any) -> list[tuple[int, int]]:
         for axis, width in pad_width.items():
             given[axis] = width if isinstance(width, tuple) else (width, width)
         pad_width = given
-    widths = np.asarray(pad_width)
-    if widths.dtype.kind not in "iu" and widths.size:
+    widths = array_of_sizes(pad_width)
+    if widths.dtype.kind not in "iuO" and widths.size:
         raise ArgumentError(
             f"np.pad: `pad_width` must be of integral type, got {pad_width!r}",
             do="give ints: ((before, after), ...)",
         )
-    if np.any(widths < 0):
+    if any(is_below(width, 0) for width in widths.ravel().tolist()):
         raise ShapeError(
             "index can't contain negative values",
             f"np.pad: pad_width={pad_width!r}",
             do="slice the array to make it shorter",
         )
-    return [(int(b), int(a)) for b, a in np.broadcast_to(widths, (x.ndim, 2))]
+    pairs = np.broadcast_to(widths, (x.ndim, 2))
+    return [(size_of(b), size_of(a)) for b, a in pairs]
 
 
 def _pad_constant(x: Any, widths: Sequence[tuple[int, int]], values: Any) -> Any:
@@ -300,7 +331,7 @@ def _pad_traced(x: Any, widths: Sequence[tuple[int, int]], values: Any) -> Any:
     for axis, width in enumerate(widths):
         shapes = [[*x.shape[:axis], n, *x.shape[axis + 1 :]] for n in width]
         before, after = (
-            np.broadcast_to(constants[axis, side], shapes[side]) for side in (0, 1)
+            wide_to(constants[axis, side], shapes[side]) for side in (0, 1)
         )
         x = _around(before, x, after, axis)
     return x
@@ -324,6 +355,8 @@ def _(a: Any, repeats: Any, axis: int | None = None) -> Any:
         return np.repeat(np.ravel(a), repeats, 0)
     a = lined(a, axis)
     axis = normalize_axis_index(axis, a.ndim)
+    if isinstance(repeats, SymInt):
+        return _repeated(a, repeats, axis)
     if not is_plain(repeats):
         raise DataDependentError(
             "np.repeat by counts that are not known, under vmap or of a fake array: the"
@@ -333,8 +366,12 @@ def _(a: Any, repeats: Any, axis: int | None = None) -> Any:
         )
     counts = np.asarray(value_of(repeats)).astype(np.intp)  # NumPy takes floats, too
     if counts.size != 1:
-        return np.take(a, np.repeat(np.arange(a.shape[axis]), counts), axis)
-    count = as_int(counts.item())
+        return np.take(a, np.repeat(np.arange(int(a.shape[axis])), counts), axis)
+    return _repeated(a, as_int(counts.item()), axis)
+
+
+def _repeated(a: Any, count: Any, axis: int) -> Any:
+    """Each element along an axis so many times."""
     shape = tuple(a.shape)
     wide = np.broadcast_to(
         np.expand_dims(a, axis + 1), (*shape[: axis + 1], count, *shape[axis + 1 :])

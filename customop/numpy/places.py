@@ -16,7 +16,9 @@ from customop import (
     register_numpy_function,
 )
 from customop.numpy.arguments import as_array, as_ints, dtype_of, lined, only
+from customop.numpy.create import full
 from customop.numpy.fakes import device_of, keep_order
+from customop.numpy.index import numbers
 from customop.numpy.pad import is_fortran
 from customop.numpy.rules import (
     batch_first,
@@ -25,6 +27,7 @@ from customop.numpy.rules import (
     padded_rows,
 )
 from customop.numpy.running import along_axis
+from customop.numpy.sizes import is_below
 
 __all__: list[str] = []
 
@@ -130,7 +133,7 @@ def _axis_of(arg: Any, at: int, count: int) -> Any:
             f"np.ix_: argument {at} has the shape {tuple(line.shape)}",
             do="give lines of indices",
         )
-    if not line.shape[0] and not hasattr(arg, "shape"):
+    if not hasattr(arg, "shape") and not line.shape[0]:
         line = line.astype(np.intp)
     if dtype_of(line) == np.bool_:
         line = np.flatnonzero(line)
@@ -140,7 +143,9 @@ def _axis_of(arg: Any, at: int, count: int) -> Any:
 # ---- places that the shape decides ----
 
 
-def _triangle_of(name: str, places: Callable[..., Any]) -> None:
+def _triangle_of(
+    name: str, places: Callable[..., Any], mask: Callable[..., Any]
+) -> None:
     def of(arr: Any, k: int = 0) -> Any:
         if arr.ndim != 2:
             raise ShapeError(
@@ -148,18 +153,23 @@ def _triangle_of(name: str, places: Callable[..., Any]) -> None:
                 f"np.{name} of an array of shape {tuple(arr.shape)}",
                 do="give a matrix",
             )
-        return places(arr.shape[0], k=k, m=arr.shape[1])
+        rows, columns = arr.shape
+        if type(rows) is int and type(columns) is int:
+            return places(rows, k=k, m=columns)
+        # How many there are depends on the sizes in a way that is not followed.
+        ones = full([rows, columns], True, np.bool_, device_of(arr))
+        return np.nonzero(mask(ones, k))
 
     register_numpy_function(getattr(np, name), of)
 
 
-_triangle_of("tril_indices_from", np.tril_indices)
-_triangle_of("triu_indices_from", np.triu_indices)
+_triangle_of("tril_indices_from", np.tril_indices, np.tril)
+_triangle_of("triu_indices_from", np.triu_indices, np.triu)
 
 
 @register_numpy_function(np.diag_indices_from)
 def _(arr: Any) -> Any:
-    if arr.ndim < 2 or len(set(arr.shape)) > 1:
+    if arr.ndim < 2 or any(n != arr.shape[0] for n in arr.shape):
         raise ShapeError(
             "input array must be at least 2-d"
             if arr.ndim < 2
@@ -167,7 +177,8 @@ def _(arr: Any) -> Any:
             f"np.diag_indices_from of an array of shape {tuple(arr.shape)}",
             do="use np.diag_indices(n, ndim)",
         )
-    return np.diag_indices(arr.shape[0], arr.ndim)
+    line = numbers(0, arr.shape[0], arr)
+    return (line,) * arr.ndim
 
 
 # ---- bits ----
@@ -216,7 +227,7 @@ def _(x: Any, axis: int, count: int | None, bitorder: str) -> FakeArray:
     axis = normalize_axis_index(axis, len(x.shape))
     bits = 8 * x.shape[axis]
     wanted = bits if count is None else count
-    if wanted < -bits:
+    if is_below(wanted, -bits):
         raise ValueError("-count larger than number of elements")
     return _of_length(x, axis, wanted if wanted >= 0 else bits + wanted)
 

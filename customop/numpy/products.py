@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from customop import (
 from customop.numpy.arguments import listed_axes, shape_of
 from customop.numpy.fakes import result_dtype, stack_strides
 from customop.numpy.rules import fit, is_complex, padded_rows, sum_of
+from customop.numpy.sizes import broadcast, product
 
 __all__: list[str] = []
 
@@ -58,7 +58,7 @@ def _matmul_shape(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int,
             f"np.matmul: shapes {first} and {second} differ in the summed axis",
             do="transpose or reshape one of them",
         )
-    batch = np.broadcast_shapes(a[:-2], b[:-2])
+    batch = broadcast(a[:-2], b[:-2])
     rows = a[-2:-1] if len(first) > 1 else ()
     columns = b[-1:] if len(second) > 1 else ()
     return (*batch, *rows, *columns)
@@ -244,7 +244,7 @@ def _matrices(batch: Any, rows: Sequence[int], columns: Sequence[int]) -> Any:
     moved = np.transpose(batch, (0, *(i + 1 for i in rows), *(i + 1 for i in columns)))
     shape = moved.shape
     count = 1 + len(rows)
-    height, width = math.prod(shape[1:count]), math.prod(shape[count:])
+    height, width = product(shape[1:count]), product(shape[count:])
     return np.reshape(moved, (shape[0], height, width))
 
 

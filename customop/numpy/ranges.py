@@ -2,46 +2,33 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from operator import index as as_int
 from typing import Any
 
 import numpy as np
 
-from customop import (
-    Array,
-    Device,
-    DType,
-    FakeArray,
-    Scalar,
-    custom_op,
-    register_numpy_function,
-    stop_gradient,
-)
+from customop import SymInt, register_numpy_function, stop_gradient
 from customop.numpy.arguments import as_array, cast, dtype_of, only, shape_of
 from customop.numpy.compare import value_of
-from customop.numpy.create import array_like, eye, full, library_of
-from customop.numpy.index import constant
-from customop.numpy.rules import no_gradient
+from customop.numpy.create import arange, array_like, eye, full
+from customop.numpy.index import numbers
+from customop.numpy.sizes import NUMBERS, is_below, larger, plain, size_of
 
 __all__: list[str] = []
 
 
 # ---- between two values ----
 
-_NUMBER = (int, float, complex)
-
 
 def _dtype_of(*values: Any) -> np.dtype[Any]:
     """The inexact dtype that fits arrays and numbers."""
-    kinds = [v if isinstance(v, _NUMBER) else dtype_of(v) for v in values]
+    kinds = [plain(v) if isinstance(v, NUMBERS) else dtype_of(v) for v in values]
     return np.result_type(*kinds, 0.0)
 
 
 def _arrays(*values: Any) -> list[Any]:
     """Arrays; numbers stay numbers."""
-    return [v if isinstance(v, _NUMBER) else as_array(v) for v in values]
+    return [v if isinstance(v, NUMBERS) else as_array(v) for v in values]
 
 
 def _in_dtype(values: Sequence[Any], dtype: Any) -> list[Any]:
@@ -73,22 +60,27 @@ def _linspace(
     device: str | None = None,
 ) -> Any:
     only("np.linspace", device=(device, None, "cpu"))
-    num = as_int(num)
-    if num < 0:
+    num = size_of(num)
+    if is_below(num, 0):
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
     ends = _arrays(start, stop)
     kind = _dtype_of(*ends)
     first, last = _in_dtype(ends, kind)
     delta = last - first
-    counts = constant(np.arange(num), delta).astype(kind)
+    counts = numbers(0, num, delta).astype(kind)
     counts = np.reshape(counts, (-1, *(1,) * delta.ndim))
     step, div = np.nan, num - 1 if endpoint else num
-    if div > 0:
+    is_open = type(num) is SymInt and not retstep
+    if is_open:
+        div = larger(div, 1)
+    if is_open or div > 0:
         step, line = _steps(counts, delta, div)
     else:
         line = counts * delta
     line = line + first
-    if endpoint and num > 1:
+    if endpoint and is_open:  # one number alone is the first
+        line = np.where(np.equal(counts, div), last, line)
+    elif endpoint and num > 1:
         end = np.broadcast_to(last, delta.shape)
         line = np.concatenate([line[:-1], np.expand_dims(end, 0)])
     line = line if axis == 0 else np.moveaxis(line, 0, axis)
@@ -138,7 +130,8 @@ def _(
         if known is not None and np.any(np.equal(known, 0)):
             raise ValueError("Geometric sequence cannot include zero")
     kinds = [
-        np.asarray(v).dtype if isinstance(v, _NUMBER) else dtype_of(v) for v in ends
+        np.asarray(plain(v)).dtype if isinstance(v, NUMBERS) else dtype_of(v)
+        for v in ends
     ]
     kind = np.result_type(*kinds, np.dtype(float if dtype is None else dtype), 0.0)
     first, last = _in_dtype(ends, kind)
@@ -162,25 +155,6 @@ def _(
 # ---- with the argument `like` ----
 
 
-@custom_op("np::arange", mutates_args=(), device_types=("cpu", "cuda"))
-def arange(
-    start: Scalar, stop: Scalar, step: Scalar, dtype: DType, device: Device = "cpu"
-) -> Array:
-    """Numbers from `start` to `stop`, without it."""
-    return library_of(device).arange(start, stop, step, dtype=dtype)
-
-
-@arange.register_fake
-def _(start: Any, stop: Any, step: Any, dtype: Any, device: Any) -> FakeArray:
-    count = max(math.ceil((stop - start) / step), 0)
-    if dtype == np.bool_ and count > 2:
-        raise TypeError("arange() is only supported for booleans of at most length 2")
-    return FakeArray((count,), dtype, device=device)
-
-
-no_gradient(arange)
-
-
 @register_numpy_function(np.arange)
 def _(
     start_or_stop: Any,
@@ -193,7 +167,7 @@ def _(
 ) -> Any:
     start, end = (0, start_or_stop) if stop is None else (start_or_stop, stop)
     step = 1 if step is None else step
-    given = [np.asarray(v) for v in (start, end, step)]
+    given = [np.asarray(plain(v)) for v in (start, end, step)]
     kind = np.result_type(*given) if dtype is None else np.dtype(dtype)
     return arange(start, end, step, kind, device or "cpu")
 

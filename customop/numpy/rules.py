@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from customop import Operator, custom_op, partials
+from customop.numpy.sizes import wide_to
 
 __all__ = [
     "batch_first",
@@ -145,7 +146,9 @@ def batch_first(x: Any, dim: int | None, size: int | None = None) -> Any:
     if dim is not None:
         return x if dim == 0 else np.moveaxis(x, dim, 0)
     wide = np.expand_dims(x, 0)
-    return wide if size is None else np.broadcast_to(wide, (size, *x.shape))
+    if size is None:
+        return wide
+    return wide_to(wide, (size, *x.shape))
 
 
 def padded_rows(batch: Any, rank: int) -> Any:

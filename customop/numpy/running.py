@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from customop import FakeArray, Operator, fake_like, jvp, register_numpy_function, vjp
+from customop import FakeArray, Operator, fake_like, register_numpy_function
 from customop.numpy.arguments import cast, lined
-from customop.numpy.reduce import batched_axes, note_input
+from customop.numpy.reduce import batched_axes, before_each
 from customop.numpy.rules import numpy_operator, register_linear
+from customop.numpy.shares import recurrence, reversed_recurrence
 
 __all__ = ["along_axis"]
 
@@ -62,40 +63,34 @@ def _cumsum_pull(g: Any, shape: Any, axis: int) -> Any:
 register_linear(cumsum, _cumsum_pull)
 
 
-def _scan_product(axis: int) -> Callable[[Any], Any]:
-    """Running products, made of multiplications of pairs.
-
-    Their derivatives of every order are right where elements are zero. The number of
-    steps is the logarithm of the length.
-    Source: Hillis and Steele, "Data parallel algorithms", 1986.
-    """
-
-    def products(x: Any) -> Any:
-        line = np.moveaxis(x, axis, -1)
-        step = 1
-        while step < line.shape[-1]:
-            pairs = line[..., step:] * line[..., :-step]
-            line = np.concatenate([line[..., :step], pairs], axis=-1)
-            step *= 2
-        return np.moveaxis(line, -1, axis)
-
-    return products
+# The derivatives of y[k] = x[k] * y[k - 1] are right where elements are zero.
 
 
 def _cumprod_backward(ctx: Any, g: Any) -> tuple[Any, None]:
-    (x,) = ctx.saved_arrays
-    _, pullback = vjp(_scan_product(*ctx.rest), x)
-    return pullback(g)[0], None
+    x, y = ctx.saved_arrays
+    gains = reversed_recurrence(_last(x, ctx.axis), _last(g, ctx.axis))
+    found = gains * before_each(_last(y, ctx.axis), 1)
+    return np.moveaxis(found, -1, ctx.axis), None
 
 
-cumprod.register_autograd(_cumprod_backward, setup_context=note_input)
+def _last(x: Any, axis: int) -> Any:
+    return np.moveaxis(x, axis, -1)
+
+
+def _note_product(ctx: Any, inputs: Any, output: Any) -> None:
+    x, ctx.axis = inputs
+    ctx.save_for_backward(x, output)
+
+
+cumprod.register_autograd(_cumprod_backward, setup_context=_note_product)
 
 
 @cumprod.register_jvp
 def _(primals: Any, tangents: Any) -> Any:
     x, axis = primals
-    _, tangent = jvp(_scan_product(axis), (x,), (tangents[0],))
-    return cumprod(x, axis), tangent
+    y = cumprod(x, axis)
+    steps = _last(tangents[0], axis) * before_each(_last(y, axis), 1)
+    return y, np.moveaxis(recurrence(_last(x, axis), steps), -1, axis)
 
 
 # ---- with the start ----

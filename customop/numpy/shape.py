@@ -5,7 +5,6 @@ All are linear and return views. Functions without an operator are made of these
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -32,6 +31,15 @@ from customop.numpy.arguments import (
 )
 from customop.numpy.fakes import device_of, view_of
 from customop.numpy.rules import batch_first, numpy_operator, register_linear
+from customop.numpy.sizes import (
+    broadcast,
+    fits_into,
+    is_known,
+    product,
+    same_size,
+    typical,
+    typical_pair,
+)
 
 __all__ = ["expanded", "without_ones"]
 
@@ -41,12 +49,14 @@ __all__ = ["expanded", "without_ones"]
 
 def _lengths(shape: Sequence[int], new: Sequence[int]) -> tuple[int, ...]:
     """New lengths, with -1 replaced."""
-    size = math.prod(shape)
+    size = product(shape)
     given = tuple(new)
-    unknown = [i for i, n in enumerate(given) if n == -1]
-    known = math.prod([n for n in given if n != -1])
-    fits = size == known if not unknown else known > 0 and size % known == 0
-    if len(unknown) > 1 or any(n < -1 for n in given) or not fits:
+    # A symbolic size is not the -1 that stands for the rest.
+    unknown = [i for i, n in enumerate(given) if type(n) is int and n == -1]
+    known = product([n for i, n in enumerate(given) if i not in unknown])
+    fits = _divides(known, size) if unknown else known == size
+    negative = any(type(n) is int and n < -1 for n in given)
+    if len(unknown) > 1 or negative or not fits:
         raise ShapeError(
             f"cannot reshape array of size {size} into shape {given}",
             do="give lengths whose product is the number of elements",
@@ -57,9 +67,20 @@ def _lengths(shape: Sequence[int], new: Sequence[int]) -> tuple[int, ...]:
     return (*given[:at], size // known, *given[at + 1 :])
 
 
+def _divides(known: Any, size: Any) -> bool:
+    """Whether an array of so many elements can have axes of `known` elements.
+
+    A symbolic `known` is not asked whether it is 0: NumPy raises where it is.
+    """
+    if type(known) is int and type(size) is int:
+        return known > 0 and size % known == 0
+    return not is_known(known, 0) and bool(size % known == 0)
+
+
 def without_ones(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """Lengths and strides of the axes that are not of length one."""
-    return [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
+    """Lengths and strides of the axes that are not of length one, as numbers."""
+    pairs = zip(typical(shape), typical(strides), strict=True)
+    return [(n, s) for n, s in pairs if n != 1]
 
 
 def _reshaped_strides(
@@ -70,15 +91,17 @@ def _reshaped_strides(
     A group of old axes that becomes a group of new axes must be evenly spaced in
     memory. Source: numpy.reshape, NumPy 2.4.
     """
-    if math.prod(shape) == 0:
+    lengths, to = typical_pair(shape, new)
+    if 0 in lengths or 0 in to:
         return None
-    old = without_ones(shape, strides)
+    triples = zip(lengths, typical(strides), strides, strict=True)
+    old = [triple for triple in triples if triple[0] != 1]
     found = [0] * len(new)
     at = 0
     axis = 0
     while axis < len(new):
-        first, count, target = axis, 1, new[axis]
-        group: list[tuple[int, int]] = []
+        first, count, target = axis, 1, to[axis]
+        group: list[tuple[int, int, int]] = []
         while count != target:
             if count < target:
                 group.append(old[at])
@@ -86,10 +109,10 @@ def _reshaped_strides(
                 at += 1
             else:
                 axis += 1
-                target *= new[axis]
+                target *= to[axis]
         if any(a[1] != b[0] * b[1] for a, b in pairwise(group)):
             return None
-        step = group[-1][1] if group else 0
+        step = group[-1][2] if group else 0
         for i in range(axis, first - 1, -1):
             found[i] = step
             step *= new[i]
@@ -157,7 +180,7 @@ _ravel = numpy_operator(
 
 @_ravel.register_fake
 def _(x: Any) -> FakeArray:
-    lengths = (math.prod(x.shape),)
+    lengths = (product(x.shape),)
     strides = _reshaped_strides(x.shape, x.strides, lengths)
     return FakeArray(lengths, x.dtype, strides, device_of(x))
 
@@ -165,7 +188,7 @@ def _(x: Any) -> FakeArray:
 @_ravel.register_vmap
 def _(info: Any, in_dims: Any, x: Any) -> Any:
     first = batch_first(x, in_dims[0])
-    return np.reshape(first, (first.shape[0], math.prod(first.shape[1:]))), 0
+    return np.reshape(first, (first.shape[0], product(first.shape[1:]))), 0
 
 
 @_ravel.register(write_back)
@@ -416,14 +439,15 @@ _broadcast_to = numpy_operator(
 def _(x: Any, shape: Any) -> FakeArray:
     missing = len(shape) - x.ndim
     pairs = zip(x.shape, shape[max(missing, 0) :], strict=False)
-    if missing < 0 or any(own not in (1, n) for own, n in pairs):
+    if missing < 0 or not all(fits_into(own, n) for own, n in pairs):
         raise ShapeError(
             f"operands could not be broadcast together: an array of shape"
             f" {tuple(x.shape)} into the shape {tuple(shape)}",
             do="give lengths that are equal, or one in the array",
         )
     own = zip(x.shape, x.strides, shape[missing:], strict=True)
-    return view_of(x, shape, [0] * missing + [s if n == to else 0 for n, s, to in own])
+    kept = [s if same_size(n, to) else 0 for n, s, to in own]
+    return view_of(x, shape, [0] * missing + kept)
 
 
 @_broadcast_to.register_vmap
@@ -438,7 +462,7 @@ def _sum_to(g: Any, shape: tuple[int, ...]) -> Any:
     """Sum over the axes that broadcasting added or stretched: its transpose."""
     extra = g.ndim - len(shape)
     pairs = enumerate(zip(shape, g.shape[extra:], strict=True), extra)
-    axes = (*range(extra), *[i for i, (own, n) in pairs if own != n])
+    axes = (*range(extra), *[i for i, (own, n) in pairs if not same_size(own, n)])
     return np.reshape(np.sum(g, axis=axes), shape) if axes else g
 
 
@@ -460,7 +484,7 @@ def _(array: Any, shape: Any, subok: bool = False) -> Any:
 def _(*args: Any, subok: bool = False) -> Any:
     only("np.broadcast_arrays", subok=(subok, False))
     arrays = [as_array(a) for a in args]
-    shape = np.broadcast_shapes(*[tuple(a.shape) for a in arrays])
+    shape = broadcast(*[tuple(a.shape) for a in arrays])
     return tuple([np.broadcast_to(a, shape) for a in arrays])
 
 
@@ -490,7 +514,7 @@ register_numpy_function(np.isrealobj, lambda x: x.dtype.kind != "c")
 def _(a: Any, axis: Any = None) -> Any:
     if axis is None:
         return a.size
-    return math.prod(a.shape[i] for i in normalize_axis_tuple(axis, a.ndim))
+    return product([a.shape[i] for i in normalize_axis_tuple(axis, a.ndim)])
 
 
 @register_numpy_function(np.result_type)

@@ -11,23 +11,77 @@ from typing import Any
 
 import numpy as np
 
-from customop import vjp
+from customop import FakeArray, Operator, partials, vjp
+from customop.numpy.arguments import cast, copied, dtype_of, in_c_order
+from customop.numpy.fakes import device_of
+from customop.numpy.reduce import before_each
+from customop.numpy.rules import batch_first, fit, numpy_operator, padded_rows
+from customop.numpy.sizes import broadcast
 
-__all__ = ["prefix_slopes", "recurrence", "shares_of"]
+__all__ = ["prefix_slopes", "recurrence", "reversed_recurrence", "shares_of"]
 
 
-def recurrence(a: Any, b: Any) -> Any:
-    """Solve ``t[k] = a[k] * t[k - 1] + b[k]`` along the last axis.
+def _solved(a: Any, b: Any) -> Any:
+    """Solve ``t[k] = a[k] * t[k - 1] + b[k]`` along the last axis; a[0] is not used.
 
     The number of steps is the logarithm of the length. Source: Blelloch, "Prefix sums
     and their applications", 1990, section 1.4.
     """
+    a, b = np.broadcast_arrays(a, b)
+    dtype = np.result_type(dtype_of(a), dtype_of(b))
+    a, b = cast(a, dtype), cast(b, dtype)
     step = 1
     while step < b.shape[-1]:
         b = _joined(b[..., :step], b[..., step:] + a[..., step:] * b[..., :-step])
         a = _joined(a[..., :step], a[..., step:] * a[..., :-step])
         step *= 2
-    return b
+    return in_c_order(b) if step > 1 else copied(b, "C")
+
+
+# It is an operator since the number of steps depends on the length, which may be symbolic.
+recurrence: Operator[..., Any] = numpy_operator(
+    "recurrence", "(Array a, Array b) -> Array", _solved
+)
+
+
+@recurrence.register_fake
+def _(a: Any, b: Any) -> FakeArray:
+    dtype = np.result_type(a.dtype, b.dtype)
+    return FakeArray(broadcast(a.shape, b.shape), dtype, device=device_of(b))
+
+
+def reversed_recurrence(a: Any, b: Any) -> Any:
+    """Solve ``t[k] = a[k + 1] * t[k + 1] + b[k]`` along the last axis."""
+    ahead = np.roll(np.flip(a, -1), 1, -1)
+    return np.flip(recurrence(ahead, np.flip(b, -1)), -1)
+
+
+recurrence.register_autograd(
+    partials(
+        {
+            "a": lambda g, a, out: reversed_recurrence(a, g) * before_each(out, 0),
+            "b": lambda g, a: reversed_recurrence(a, g),
+        }
+    )
+)
+
+
+@recurrence.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    (a, b), (ta, tb) = primals, tangents
+    t = recurrence(a, b)
+    parts = [] if ta is None else [ta * before_each(t, 0)]
+    parts += [] if tb is None else [tb]
+    steps = parts[0] if len(parts) == 1 else parts[0] + parts[1]
+    return t, fit(recurrence(a, steps), t)
+
+
+@recurrence.register_vmap
+def _(info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    pairs = ((a, in_dims[0]), (b, in_dims[1]))
+    rank = max(x.ndim - (d is not None) for x, d in pairs)
+    rows = [x if d is None else padded_rows(batch_first(x, d), rank) for x, d in pairs]
+    return recurrence(*rows), 0
 
 
 def _joined(*parts: Any) -> Any:

@@ -48,6 +48,7 @@ from customop.numpy.rules import fit, numpy_operator
 from customop.numpy.running import along_axis, cumprod, cumsum
 from customop.numpy.selected import reduce_selected
 from customop.numpy.shares import prefix_slopes, recurrence, shares_of
+from customop.numpy.sizes import is_below
 
 __all__: list[str] = []
 
@@ -230,7 +231,7 @@ reduceat.register_sample_inputs(
 def _(x: Any, indices: Any, axis: int, ufunc: str, dtype: Any) -> FakeArray:
     at, shape = normalize_axis_index(axis, len(x.shape)), list(x.shape)
     for index in indices:
-        if not 0 <= index < shape[at]:
+        if index < 0 or is_below(shape[at] - 1, index):
             raise IndexError(
                 f"index {index} out-of-bounds in {ufunc}.reduceat [0, {shape[at]})"
             )

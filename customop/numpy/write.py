@@ -6,7 +6,6 @@ views are written back into the array that they are views of.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,16 +16,17 @@ from customop.numpy.arguments import copied, in_c_order
 from customop.numpy.index import (
     ALL,
     check_placed,
-    constant,
     gathered_shape,
     index_,
     key_of,
     layout,
+    numbers,
     rank_of,
     slice_,
     with_rows,
 )
 from customop.numpy.rules import batch_first, numpy_operator
+from customop.numpy.sizes import fits_into, is_one, product, same_shape, wide_to
 
 __all__ = ["index_set", "slice_set", "spread_to"]
 
@@ -160,10 +160,10 @@ def _index_set_backward(ctx: Any, g: Any) -> tuple[Any, Any, None]:
 
 def _of_last(g: Any, ctx: Any, indices: Any) -> Any:
     """The gradient of the values: of a place written twice, the last value stays."""
-    numbers = constant(np.arange(math.prod(ctx.shape)).reshape(ctx.shape), g)
-    zeros = constant(np.zeros(ctx.whole, int), g)
-    last = index_(index_set(zeros, numbers, indices), indices)
-    return index_(g, indices) * np.equal(last, numbers).astype(g.dtype)
+    order = np.reshape(numbers(0, product(ctx.shape), g), ctx.shape)
+    zeros = np.zeros_like(g, shape=ctx.whole, dtype=order.dtype)
+    last = index_(index_set(zeros, order, indices), indices)
+    return index_(g, indices) * np.equal(last, order).astype(g.dtype)
 
 
 index_set.register_autograd(_index_set_backward, setup_context=_note_indices)
@@ -175,16 +175,14 @@ def spread_to(v: Any, shape: Sequence[int]) -> Any:
     As NumPy, it drops leading axes of length one.
     """
     own, shape = tuple(v.shape), tuple(shape)
-    if own == shape:
+    if same_shape(own, shape):
         return v
-    extra = len(own) - len(shape)
-    if extra > 0 and all(n == 1 for n in own[:extra]):
-        v = np.reshape(v, own[extra:])
-    try:
-        if np.broadcast_shapes(tuple(v.shape), shape) == shape:
-            return np.broadcast_to(v, shape)
-    except ValueError:
-        pass
+    extra = max(len(own) - len(shape), 0)
+    if all(map(is_one, own[:extra])):
+        v = np.reshape(v, own[extra:]) if extra else v
+        missing = len(shape) - len(v.shape)
+        if all(map(fits_into, v.shape, shape[missing:])):
+            return wide_to(v, shape)
     raise ShapeError(
         f"could not broadcast input array from shape {own} into shape {shape}",
         do="give a value that broadcasts to the place that it is written to",

@@ -14,6 +14,7 @@ from customop.shapes.expressions import value_of
 from customop.shapes.symbolic import SymFloat, SymInt, as_side, context_of
 
 __all__ = [
+    "SymShape",
     "broadcast_sizes",
     "is_known",
     "is_negative",
@@ -50,6 +51,46 @@ def typical(size: Any) -> int:
     if type(size) is not SymInt:
         return int(size)
     return value_of(size.expr, size.context.typical)
+
+
+class SymShape(tuple[Any, ...]):
+    """The shape of an array that has symbolic sizes.
+
+    Comparing it with another shape asks one question: the answer is True or False where
+    it is certain, and else a `SymBool` for all sizes together.
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> Any:
+        if not isinstance(other, tuple):
+            return NotImplemented
+        if len(self) != len(other):
+            return False
+        found: Any = True
+        for a, b in zip(self, other, strict=True):
+            same = a is b or a == b
+            if same is False:
+                return False
+            if same is not True:
+                found = same if found is True else found & same
+        return found
+
+    def __ne__(self, other: object) -> Any:
+        same = self == other
+        return not same if isinstance(same, bool) else ~same
+
+    __hash__ = tuple.__hash__
+
+    def __getitem__(self, key: Any) -> Any:
+        found = tuple.__getitem__(self, key)
+        return SymShape(found) if isinstance(key, slice) else found
+
+    def __add__(self, other: Any) -> Any:
+        return SymShape((*self, *other))
+
+    def __radd__(self, other: Any) -> Any:
+        return SymShape((*other, *self))
 
 
 def is_symbolic(shape: Iterable[Any]) -> bool:

@@ -33,7 +33,7 @@ from customop.shapes.expressions import (
     power,
     subtract,
 )
-from customop.shapes.symbols import Symbolic, array_ufuncs, made
+from customop.shapes.symbols import Symbolic, array_ufuncs, made, number_classes
 
 if TYPE_CHECKING:
     from customop.shapes.size_context import SizeContext
@@ -442,6 +442,7 @@ class SymBool(_InContext):
 
 
 made.append(True)
+number_classes.update((SymInt, SymFloat))
 numbers.Integral.register(SymInt)
 numbers.Real.register(SymFloat)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Symbolic", "array_ufuncs", "made"]
+__all__ = ["Symbolic", "array_ufuncs", "made", "number_classes"]
 
 
 class Symbolic:
@@ -18,6 +18,9 @@ class Symbolic:
         """The number that it is in this call, which becomes a guard."""
         raise NotImplementedError
 
+
+# Classes of numbers that broadcast with arrays; symbolic ones enter themselves.
+number_classes: set[type] = {bool, int, float, complex}
 
 # The function, if it is set, that a ufunc of a symbolic number and an array calls.
 array_ufuncs: list[Callable[..., Any]] = []

@@ -55,7 +55,7 @@ class BatchTracer(Tracer):
     def shape(self) -> Any:
         """Lengths of the axes of one row."""
         shape = self.below.shape
-        return (*shape[: self.dim], *shape[self.dim + 1 :])
+        return shape[: self.dim] + shape[self.dim + 1 :]
 
     @shape.setter
     def shape(self, value: Any) -> None:

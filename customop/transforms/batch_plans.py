@@ -14,6 +14,7 @@ from customop.core.derived.pointwise import align
 from customop.core.kinds import VMAP
 from customop.core.table import RuleTable
 from customop.schema.tags import Tag
+from customop.shapes.symbols import number_classes
 from customop.transforms.plan_lines import inputs_of, taken, tracer_lines
 
 __all__ = ["batch_plan"]
@@ -69,7 +70,7 @@ def batch_plan(
         "finish": finish,
         "is_array": is_array,
         "ndarray": np.ndarray,
-        "numbers": frozenset((float, int, bool, complex)),
+        "numbers": number_classes,
         "new": object.__new__,
         "op": op,
         "ref": ref,

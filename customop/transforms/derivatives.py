@@ -14,6 +14,7 @@ from customop.arrays.kinds import device_of, is_array
 from customop.arrays.numpy_functions import call_numpy
 from customop.arrays.pytree import flatten, map_leaves, unflatten
 from customop.errors import GradientError, check_function
+from customop.shapes.sizes import product
 from customop.transforms.autograd.grad import vjp
 from customop.transforms.carrier import carries
 from customop.transforms.jvp import jvp
@@ -57,7 +58,7 @@ def _of_chosen(
 
 def _basis(leaves: Sequence[Any]) -> list[Any]:
     """Unit vectors of a list of arrays: for each array, its part of all of them."""
-    sizes = [int(np.prod(leaf.shape, dtype=int)) for leaf in leaves]
+    sizes = [product(leaf.shape) for leaf in leaves]
     total = sum(sizes)
     start = 0
     found = []
@@ -105,7 +106,7 @@ def _split(value: Any, leaves: Sequence[Any], axis: int) -> list[Any]:
     parts = []
     start = 0
     for leaf in leaves:
-        size = int(np.prod(leaf.shape, dtype=int))
+        size = product(leaf.shape)
         key = (slice(None),) * axis + (slice(start, start + size),)
         part = value[key]
         shape = (*value.shape[:axis], *leaf.shape, *value.shape[axis + 1 :])

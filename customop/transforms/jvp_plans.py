@@ -67,7 +67,8 @@ def jvp_plan(
         "    try:",
         "        dtype = out.dtype",
         "        fits = (",
-        "            total.shape == out.shape and total.dtype == dtype and inexact[dtype]",
+        "            (total.shape == out.shape) is True",
+        "            and total.dtype == dtype and inexact[dtype]",
         "        )",
         "    except AttributeError:",
         "        fits = False",
@@ -97,6 +98,6 @@ def _by_formulas(rule: Pushforward, inputs: str) -> list[str]:
     return [
         *lines,
         "    if total is not None and (",
-        "        total.shape != out.shape or total.dtype != out.dtype",
+        "        (total.shape == out.shape) is not True or total.dtype != out.dtype",
         "    ): total = fitted(total, out)",
     ]

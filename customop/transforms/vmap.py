@@ -246,7 +246,7 @@ def _batch_size(name: str, leaves: Sequence[Any], dims: Sequence[int | None]) ->
             f"vmap of {name}: no argument is batched",
             do="give at least one argument an axis in in_dims",
         )
-    if len(set(sizes)) > 1:
+    if any(size != sizes[0] for size in set(sizes)):
         seen = ", ".join(
             f"{abbreviated(leaf)} along {dim}"
             for leaf, dim in zip(leaves, dims, strict=True)
@@ -256,7 +256,8 @@ def _batch_size(name: str, leaves: Sequence[Any], dims: Sequence[int | None]) ->
             f"vmap of {name}: batches of different lengths: {seen}",
             do="batch all arguments by the same number of rows",
         )
-    return int(sizes[0])
+    size: int = sizes[0]  # or a symbolic one
+    return size
 
 
 def _run(

@@ -52,7 +52,7 @@ class Library:
         self.enclose = enclose
         self.to_numpy = to_numpy
         self.watch = watch
-        self.refused = dict(_listed(name))
+        self.refused = dict(listed(name))
 
     def of(self, value: Any) -> Any:
         """An array of NumPy as one of the library; other values as they are."""
@@ -129,7 +129,7 @@ class Library:
 
 def share(name: str, way: str) -> int:
     """How many of a hundred samples of NumPy's functions give values in a way."""
-    refused = dict(_listed(name))
+    refused = dict(listed(name))
     samples = DIFFERENTIABLE if way == "vjp" else SAMPLES
     numpys = [s.name for s in samples if not s.name.startswith(_SCIPY)]
     given = [name for name in numpys if way not in refused.get(name, ())]
@@ -140,7 +140,7 @@ def share(name: str, way: str) -> int:
 _SCIPY = ("linalg ", "special ", "multigammaln")
 
 
-def _listed(name: str) -> list[tuple[str, set[str]]]:
+def listed(name: str) -> list[tuple[str, set[str]]]:
     """The samples that are refused, each with the ways in which it is."""
     path = Path(__file__).parent / f"refused_{name}.txt"
     lines = path.read_text(encoding="utf-8").splitlines()

@@ -18,6 +18,7 @@ from customop.core.table import RuleTable
 from customop.errors import DataDependentError, ShapeError
 from customop.schema.tags import Tag
 from customop.schema.types import is_array_type
+from customop.shapes.sizes import broadcast_sizes, same_shape
 
 __all__ = ["align", "derive_fake", "derive_vmap", "move_batch_first", "rank_of_rows"]
 
@@ -91,7 +92,7 @@ def _broadcast(op: RuleTable, *args: Any, **keywords: Any) -> Any:
         )
     dtype = np.result_type(*[dtype_of(v) for v in arrays], *numbers)
     shape = _shape(op, arrays)
-    like = next((v for v in arrays if tuple(v.shape) == shape), None)
+    like = next((v for v in arrays if same_shape(v.shape, shape)), None)
     if like is not None:
         out = fake_like(like, dtype=dtype, device=_device(arrays))
     else:
@@ -101,7 +102,7 @@ def _broadcast(op: RuleTable, *args: Any, **keywords: Any) -> Any:
 
 def _shape(op: RuleTable, arrays: Sequence[Any]) -> tuple[int, ...]:
     try:
-        return np.broadcast_shapes(*[tuple(v.shape) for v in arrays])
+        return broadcast_sizes(*[v.shape for v in arrays])
     except ValueError:
         seen = ", ".join(abbreviated(v) for v in arrays)
         raise op.error(

@@ -17,6 +17,7 @@ from customop.core.table import RuleTable
 from customop.errors import ShapeError
 from customop.schema.tags import Tag
 from customop.schema.types import ListOf, Maybe, is_array_type
+from customop.shapes.sizes import product
 
 __all__ = ["derive_fake", "derive_vmap"]
 
@@ -92,7 +93,7 @@ def _batch(
         named["axis"] = axes if isinstance(axis, list | tuple) else axes[0]
         return op.invoke(_values(op, named, x)), dims
     # All axes of a row as one, which `axis` can name whatever its type.
-    flat = call_numpy(np.reshape, x, (x.shape[0], -1 if x.size else _size(x.shape)))
+    flat = call_numpy(np.reshape, x, (x.shape[0], product(x.shape[1:])))
     is_list = isinstance(_item(op), ListOf)
     keep = named.get("keepdims")
     named |= {"axis": [1] if is_list else 1} | ({"keepdims": False} if keep else {})
@@ -102,14 +103,6 @@ def _batch(
         outs = [call_numpy(np.reshape, o, shape) for o in (out if many else (out,))]
         out = tuple(outs) if many else outs[0]
     return out, dims
-
-
-def _size(shape: Sequence[int]) -> int:
-    """Number of elements of a row."""
-    count = 1
-    for length in shape[1:]:
-        count *= length
-    return count
 
 
 def _item(op: RuleTable) -> Any:

@@ -16,6 +16,7 @@ from customop.errors import GradientError
 from customop.schema.parameters import MISSING
 from customop.schema.types import ListOf, Maybe, SchemaType, lead_of
 from customop.shapes.notation import as_name
+from customop.shapes.sizes import is_known, same_shape, same_size
 from customop.transforms.autograd.node import Edge, GradNode, Meta
 
 __all__ = [
@@ -77,7 +78,7 @@ def pairs_of(
             continue
         meta = origin.node_metas
         try:
-            fits = grad.shape == meta[0] and grad.dtype == meta[1]
+            fits = (grad.shape == meta[0]) is True and grad.dtype == meta[1]
         except AttributeError:
             fits = False
         pairs.append((origin, grad if fits else _fitted(node, grad, slot, meta)))
@@ -96,7 +97,7 @@ def _partial_pairs(
     for (slot, _, origin), grad in zip(edges, grads):  # noqa: B905  # of one length
         meta = origin.node_metas
         try:
-            fits = grad.shape == meta[0] and grad.dtype == meta[1]
+            fits = (grad.shape == meta[0]) is True and grad.dtype == meta[1]
         except AttributeError:
             fits = False
         pairs.append((origin, grad if fits else _fitted(node, grad, slot, meta)))
@@ -254,12 +255,16 @@ def _sum_to_shape(grad: Any, shape: tuple[int, ...], lead: int = 0) -> Any:
     if extra < 0:
         return None
     places = [*range(lead), *range(lead + extra, len(have))]
-    pairs = [(i, have[i], b) for i, b in zip(places, shape, strict=True)]
-    if any(b not in (a, 1) for _, a, b in pairs):
-        return None
-    axes = [*range(lead, lead + extra), *(i for i, a, b in pairs if a != b)]
+    axes = [*range(lead, lead + extra)]
+    for i, own in zip(places, shape, strict=True):
+        # Only sizes of which nothing is certain are compared, with a guard.
+        if same_size(have[i], own) or (not is_known(own, 1) and have[i] == own):
+            continue
+        if own != 1:
+            return None
+        axes.append(i)
     summed = call_numpy(np.sum, grad, axis=tuple(axes)) if axes else grad
-    if tuple(summed.shape) == shape:
+    if same_shape(summed.shape, shape):
         return summed
     return call_numpy(np.reshape, summed, shape)
 

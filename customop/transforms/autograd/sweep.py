@@ -116,7 +116,7 @@ def _chain(node: Any, grad: Any, retain: bool, floor: int) -> list[tuple[Any, An
             node.saved_arrays = ()
         meta = origin.node_metas
         try:
-            fits = grad.shape == meta[0] and grad.dtype == meta[1]
+            fits = (grad.shape == meta[0]) is True and grad.dtype == meta[1]
         except AttributeError:  # None, a tuple, or a wrong value: see `pairs_of`
             fits = False
         if not fits:

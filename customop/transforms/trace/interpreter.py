@@ -345,8 +345,7 @@ def fake_of(value: Any) -> Any:
     """A fake array like an array, traced ones too; other values as they are."""
     if is_traced(value):
         strides = strides_of_box(value)
-        shape = tuple(value.shape)
-        return make_fake(shape, dtype_of(value), strides, device_of(value))
+        return make_fake(value.shape, dtype_of(value), strides, device_of(value))
     return to_fake(value)
 
 

@@ -52,27 +52,12 @@ NUMPY: Table = {
         "  do: make the array by np.zeros_like(x) of a traced x, or by np.zeros(shape,"
         " like=x); or use the result: x = x + y instead of x += y or out=x",
     ),
-    "nonzero of a fake array": (
-        lambda: np.nonzero(F),
-        co.DataDependentError,
-        TypeError,
-        "np.nonzero, or a mask as an index, of a fake array: the shape of the result depends on data\n"
-        "  do: use np.where(mask, x, 0), which keeps the shape",
-    ),
-    "a mask of a fake array": (
-        lambda: np.sum(F[F > 0]),
-        co.DataDependentError,
-        TypeError,
-        "a mask as an index, under vmap or of a fake array, is used as an array: how many"
-        " elements it takes depends on data\n"
-        "  do: use np.where(mask, x, 0), which keeps the shape",
-    ),
     "a mask under vmap": (
         lambda: batched(lambda x: x[x > 1.0]),
         co.DataDependentError,
         TypeError,
-        "a mask as an index, under vmap or of a fake array, is used as an array: how many"
-        " elements it takes depends on data\n"
+        "a mask as an index, under vmap, is used as an array: each row takes another"
+        " number of elements\n"
         "  do: use np.where(mask, x, 0), which keeps the shape",
     ),
     "take by floats": (

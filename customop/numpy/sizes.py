@@ -1,0 +1,235 @@
+"""Lengths of axes that may be symbolic: questions and sums that do not fix them.
+
+A comparison of symbolic sizes that cannot be proven fixes its answer for the whole graph.
+So these functions ask only what is certain, and leave the rest to the size that they
+return. Plain ints take the short way everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from customop import SymFloat, SymInt, ops, sizes
+
+__all__ = [
+    "NUMBERS",
+    "SIZES",
+    "are_equal",
+    "array_of_sizes",
+    "broadcast",
+    "class_of",
+    "fits_into",
+    "has_none",
+    "is_below",
+    "is_known",
+    "is_one",
+    "larger",
+    "plain",
+    "product",
+    "same_shape",
+    "same_size",
+    "size_of",
+    "sliced",
+    "smaller",
+    "span",
+    "typical",
+    "typical_pair",
+    "wide_to",
+]
+
+broadcast = sizes.broadcast_sizes
+class_of = sizes.number_class
+is_known = sizes.is_known
+product = sizes.product
+same_shape = sizes.same_shape
+same_size = sizes.same_size
+
+# Classes of sizes, and of numbers that are not arrays.
+SIZES = (int, SymInt)
+NUMBERS = (int, float, complex, SymInt, SymFloat)
+_INT = {int}
+
+
+def plain(value: Any) -> Any:
+    """A number of the kind of a symbolic one; other values as they are."""
+    cls = class_of(value)
+    return value if cls is type(value) else cls()
+
+
+# ---- questions ----
+
+
+def is_one(n: Any) -> bool:
+    """Whether a size is certainly 1."""
+    return n == 1 if type(n) is int else is_known(n, 1)
+
+
+def has_none(shape: Sequence[Any]) -> bool:
+    """Whether a shape certainly has no elements."""
+    if _INT.issuperset(map(type, shape)):
+        return 0 in shape
+    return any(is_known(n, 0) for n in shape)
+
+
+def is_below(n: Any, least: Any) -> bool:
+    """Whether a size is less than another one, certainly or where it was traced.
+
+    To raise as NumPy does for the arrays at hand. Other sizes are not refused here: NumPy
+    refuses them when the graph runs.
+    """
+    if type(n) is int and type(least) is int:
+        return n < least
+    before, after = [m if type(m) is int else m.hint for m in (n, least)]
+    if before is None or after is None:
+        return (n < least) is True
+    return bool(before < after)
+
+
+def fits_into(own: Any, n: Any) -> bool:
+    """Whether an axis of length `own` broadcasts to the length `n`.
+
+    One that is not known is taken to be 1 if it was so where it was traced.
+    """
+    if type(own) is int and type(n) is int:
+        return own in (1, n)
+    if same_size(own, n) or is_one(own):
+        return True
+    was_one = type(own) is not int and own.hint == 1
+    return bool(own == (1 if was_one else n))
+
+
+def are_equal(shapes: Iterable[Sequence[Any]]) -> bool:
+    """Whether shapes are equal; symbolic sizes are made so if they can be."""
+    first, *others = shapes
+    return all(
+        len(first) == len(shape) and all(a == b for a, b in zip(first, shape))  # noqa: B905  # of one length
+        for shape in others
+    )
+
+
+# ---- sizes from sizes ----
+
+
+def smaller(a: Any, b: Any) -> Any:
+    """The smaller size."""
+    return min(a, b) if type(a) is int and type(b) is int else sizes.sym_min(a, b)
+
+
+def larger(a: Any, b: Any) -> Any:
+    """The larger size."""
+    return max(a, b) if type(a) is int and type(b) is int else sizes.sym_max(a, b)
+
+
+def size_of(value: Any) -> Any:
+    """A size or index, as an int if it is not symbolic."""
+    return value if isinstance(value, SymInt) else index(value)
+
+
+def array_of_sizes(value: Any) -> Any:
+    """Numbers in nested lists as an array; of objects if a symbolic size is among them.
+
+    NumPy itself would ask for the number that a symbolic size is.
+    """
+    numbers, shape = _flat(value)
+    if not any(type(n) is SymInt for n in numbers):
+        return np.asarray(value)
+    found = np.empty(len(numbers), object)
+    for i, number in enumerate(numbers):
+        found[i] = number
+    return found.reshape(shape)
+
+
+def _flat(value: Any) -> tuple[list[Any], tuple[int, ...]]:
+    """The numbers in nested lists of even lengths, and their shape."""
+    if not isinstance(value, list | tuple):
+        return [value], ()
+    parts = [_flat(item) for item in value]
+    inner = parts[0][1] if parts else ()
+    return [n for numbers, _ in parts for n in numbers], (len(value), *inner)
+
+
+def typical(values: Sequence[Any]) -> tuple[int, ...]:
+    """Sizes or strides as numbers, to compare them: what they were at tracing.
+
+    The order of axes in memory is decided by these, since it changes no result.
+    """
+    if _INT.issuperset(map(type, values)):
+        return tuple(values)
+    return tuple([n if type(n) is int else sizes.typical(n) for n in values])
+
+
+def typical_pair(
+    shape: Sequence[Any], new: Sequence[Any]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Two shapes of equally many elements as numbers of equally many elements."""
+    first, second = typical(shape), typical(new)
+    if math.prod(first) == math.prod(second):
+        return first, second
+    return _at_tracing(shape), _at_tracing(new)
+
+
+def _at_tracing(shape: Sequence[Any]) -> tuple[int, ...]:
+    return tuple([n if type(n) is int else n.hint for n in shape])
+
+
+def wide_to(x: Any, shape: Sequence[Any]) -> Any:
+    """As `numpy.broadcast_to`, also for a constant and a symbolic shape."""
+    if type(x) is np.ndarray and sizes.is_symbolic(shape):
+        return ops.np.broadcast_to(x, shape)
+    return np.broadcast_to(x, shape)
+
+
+# ---- slices ----
+
+
+def sliced(entry: Sequence[Any], length: Any) -> tuple[Any, Any]:
+    """Length and step of the slice ``[start, stop, step]`` of an axis."""
+    start, stop, step = entry
+    step = 1 if step is None else step
+    if start is stop is None and type(step) is int and step == 1:
+        return length, 1
+    if not any(type(n) is SymInt for n in (*entry, length)):
+        return len(range(*slice(*entry).indices(length))), step
+    if step == 0:
+        raise ValueError("slice step cannot be zero")
+    if step > 0:
+        low = 0 if start is None else _place(start, length)
+        high = length if stop is None else _place(stop, length)
+        return _steps(span(low, high, length), step), step
+    # The same slice counted from the end, where it goes up.
+    low = 0 if start is None else length - 1 - _place(start, length)
+    high = length if stop is None else length - 1 - _place(stop, length)
+    return _steps(span(low, high, length), -step), step
+
+
+def _place(bound: Any, length: Any) -> Any:
+    """A bound counted from the front; it may lie outside."""
+    return bound if bound >= 0 else bound + length
+
+
+def span(low: Any, high: Any, length: Any) -> Any:
+    """How many places of an axis are from `low` to `high`, without the latter."""
+    if not _is_certain(low >= 0):
+        if same_size(high, length):
+            return _not_negative(smaller(length - low, length))
+        low = larger(low, 0)
+    if not _is_certain(high <= length):
+        high = smaller(high, length)
+    return _not_negative(high - low)
+
+
+def _is_certain(comparison: Any) -> bool:
+    return comparison is True
+
+
+def _not_negative(n: Any) -> Any:
+    return n if _is_certain(n >= 0) else larger(n, 0)
+
+
+def _steps(count: Any, step: Any) -> Any:
+    return count if type(step) is int and step == 1 else (count + step - 1) // step
