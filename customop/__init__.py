@@ -325,3 +325,4 @@ for _name in __all__:
 add_modules("np", "customop.numpy", MODULES)
 # Graphs that are loaded may call these.
 add_modules("customop", "customop.transforms.trace", {"operators": ""})
+add_modules("control", "customop.control", {"operators": ""})

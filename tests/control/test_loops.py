@@ -212,3 +212,27 @@ def test_what_is_not_a_condition_or_a_limit() -> None:
         co.vmap(lambda n: co.fori_loop(n, 9, lambda i, c: c, 0))(np.ones((2, 3)))
     with pytest.raises(co.ArgumentError, match="fori_loop: None is not a function"):
         co.fori_loop(0, 1, None, X)  # type: ignore[arg-type]  # the mistake
+
+
+class Hidden(co.Tracer):
+    is_concrete = False
+
+
+class Hiding(co.Interpreter):
+    """A transform whose values Python must not branch on."""
+
+    kind = co.RuleKind("hiding")
+    tracer_class = Hidden
+
+    def process(self, op: Any, args: Any) -> Any:
+        return self.wrap(op.invoke(self.unwrap(args)))
+
+
+def test_a_condition_that_a_transform_hides() -> None:
+    """A loop cannot go on without it, and does not stop either; a branch selects."""
+    with Hiding() as hiding:
+        x = hiding.wrap(X)
+        with pytest.raises(co.DataDependentError, match=r"bool\(\) of Hidden"):
+            co.while_loop(lambda c: np.sum(c) > 1, lambda c: c / 2, x)
+        found = hiding.unwrap([co.cond(np.sum(x) > 1, np.sin, np.cos, x)])[0]
+    np.testing.assert_array_equal(found, np.sin(X))
