@@ -41,6 +41,7 @@ EAGER: dict[str, tuple[Callable[[Any], Any], str]] = {
 CAPTURED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "graph": (lambda f: fx(f)(X), "value"),
     "real": (lambda f: co.make_fx(f)(X)(X), "value"),
+    "symbolic": (lambda f: co.make_fx(f, "symbolic")(V)(X), "value"),
     "grad of a graph": (lambda f: co.grad(fx(f))(X), "gradient"),
     "jvp of a graph": (lambda f: push(fx(f))(X), "tangent"),
     "vmap of a graph": (lambda f: co.vmap(fx(f))(ROWS), "values"),
