@@ -39,7 +39,7 @@ from customop.arrays.numpy_names import missing
 from customop.arrays.on_demand import FUNCTIONS
 from customop.arrays.writing import WritingMethods
 from customop.errors import ArgumentError
-from customop.shapes.symbols import Symbolic, array_ufuncs
+from customop.shapes.symbols import Symbolic, with_arrays
 
 __all__: list[str] = []
 
@@ -411,7 +411,7 @@ def _with_sizes(
     return run(function, inputs, kwargs, first)
 
 
-array_ufuncs.append(_with_sizes)
+with_arrays.append(_with_sizes)
 
 
 for _name in ABSENT:

@@ -8,7 +8,8 @@ from typing import Any
 from customop.arrays.fake import FakeArray
 from customop.errors import GuardError, ShapeError
 from customop.graph.node import Node
-from customop.shapes.size_context import Guard, SizeContext
+from customop.shapes.guards import Guard
+from customop.shapes.size_context import SizeContext
 from customop.shapes.symbolic import SymInt
 
 __all__ = ["SizeLines"]

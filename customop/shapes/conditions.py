@@ -38,7 +38,8 @@ class Calculation(Frozen):
     Attributes
     ----------
     name : str
-        One of ``+ - * / // % **``, or the name of a function of NumPy.
+        One of ``+ - * / // % **``, ``abs``, ``min``, ``max``, or the name of a function
+        of NumPy.
     parts : tuple
         Expressions, numbers and calculations that it is made of.
     """
@@ -49,7 +50,8 @@ class Calculation(Frozen):
     def __str__(self) -> str:
         texts = [_in_calculation(part) for part in self.parts]
         if self.name not in _OPERATIONS:
-            return f"np.{self.name}({', '.join(map(_side_text, self.parts))})"
+            module = "" if self.name in _BUILTINS else "np."
+            return f"{module}{self.name}({', '.join(map(_side_text, self.parts))})"
         return (
             texts[0].join(("-", ""))
             if len(texts) == 1
@@ -78,6 +80,8 @@ _OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
     "**": operator.pow,
 }
 
+_BUILTINS: Final[dict[str, Callable[..., Any]]] = {"abs": abs, "min": min, "max": max}
+
 Side: TypeAlias = "Number | float | Calculation"
 
 
@@ -85,13 +89,14 @@ def calculate(name: str, values: Sequence[Any]) -> Any:
     """The value of a calculation."""
     if name == "-" and len(values) == 1:
         return -values[0]
-    found = _OPERATIONS.get(name) or getattr(np, name)
+    found = _OPERATIONS.get(name) or _BUILTINS.get(name) or getattr(np, name)
     return found(*values)
 
 
 def _in_calculation(side: Side) -> str:
     text = _side_text(side)
-    is_bare = text.isalnum() or text.startswith("np.") or isinstance(side, float)
+    is_call = isinstance(side, Calculation) and side.name not in _OPERATIONS
+    is_bare = text.isalnum() or is_call or isinstance(side, float)
     return text if is_bare and not text.startswith("-") else f"({text})"
 
 

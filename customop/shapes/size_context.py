@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
-import re
 import threading
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,14 +9,11 @@ from math import inf
 from typing import Any, Final
 
 from customop.errors import (
-    ArgumentError,
     DataDependentError,
     ShapeError,
     SizeError,
     caller_place,
-    shown,
 )
-from customop.frozen import Frozen
 from customop.shapes.conditions import (
     Calculation,
     Compared,
@@ -34,92 +29,18 @@ from customop.shapes.expressions import (
     substitute,
     symbol,
 )
+from customop.shapes.guards import Guard, Size, check_bounds, check_name
 from customop.shapes.proofs import Knowledge
 from customop.shapes.symbolic import SymBool, as_side, make_float, make_int
+from customop.shapes.ufuncs import apply_ufunc
 
 __all__ = [
-    "Guard",
-    "Size",
     "SizeContext",
     "active_context",
     "captured_sizes",
     "check",
     "set_active",
 ]
-
-
-class Size:
-    """A symbol of a capture.
-
-    Attributes
-    ----------
-    name : str
-    kind : str
-        ``"input"``, ``"named"``, or ``"data"`` for a size that depends on the values of
-        arrays.
-    hint : int or None
-        Its value in the call that was captured.
-    sources : list of str
-        Where an input gives it, such as ``x.shape[0]``.
-    origin : str
-        Where it comes from, in words.
-    bounds : tuple
-        The least and the largest value that were given; None without a largest one.
-    """
-
-    __slots__ = ("bounds", "hint", "kind", "name", "origin", "sources")
-
-    def __init__(
-        self,
-        name: str,
-        kind: str,
-        hint: int | None,
-        source: str,
-        origin: str,
-        bounds: tuple[int, int | None],
-    ) -> None:
-        self.name: str = name
-        self.kind: str = kind
-        self.hint: int | None = hint
-        self.sources: list[str] = [source] if source else []
-        self.origin: str = origin
-        self.bounds: tuple[int, int | None] = bounds
-
-
-class Guard(Frozen, compare=("condition", "text", "kind")):
-    """A condition that the sizes of a call must meet for a graph to be right.
-
-    Attributes
-    ----------
-    condition : Condition
-    text : str
-        The condition as Python code.
-    place : str
-        File and line of the user's code that asked.
-    kind : str
-        ``"guard"`` for a branch that was taken, ``"check"`` for what `check` says or
-        an operation needs, such as a divisor that is not zero.
-    message : str
-        The message given to `check`.
-    """
-
-    condition: Condition
-    text: str
-    place: str
-    kind: str = "guard"
-    message: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.text}  at {self.place}"
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Names of the sizes in it."""
-        return self.condition.names
-
-    def holds(self, sizes: Mapping[str, int]) -> bool:
-        """Whether it holds for these sizes."""
-        return self.condition.holds(sizes)
 
 
 class SizeContext:
@@ -195,12 +116,12 @@ class SizeContext:
         ArgumentError
             If a name cannot be used, or the bounds are wrong.
         """
-        _check_bounds("input_size", min, max)
+        check_bounds("input_size", min, max)
         if name is None:
             return self._new(self._next("s"), "input", hint, source, source, min, max)
         before = self.sizes.get(name)
         if before is None:
-            _check_name(name)
+            check_name(name)
             return self._new(name, "named", hint, source, source, min, max)
         if before.hint != hint:
             raise ShapeError(
@@ -239,8 +160,8 @@ class SizeContext:
         ArgumentError
             If `min` is negative, `max` is less than `min`, or one is not an int.
         """
-        _check_bounds("new_dynamic_size", min, max)
-        _check_bounds("new_dynamic_size", min, max)
+        check_bounds("new_dynamic_size", min, max)
+        check_bounds("new_dynamic_size", min, max)
         return self._new(self._next("u"), "data", None, "", origin, min, max)
 
     def _next(self, letter: str) -> str:
@@ -279,6 +200,12 @@ class SizeContext:
 
     # ---- values ----
 
+    def apply_ufunc(
+        self, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """The result of a ufunc of NumPy for sizes, and for other numbers or arrays."""
+        return apply_ufunc(ufunc, method, inputs, kwargs)
+
     def wrap(self, value: Number) -> Any:
         """An expression of these sizes as a `SymInt`; an int as it is."""
         return make_int(self, value, self.hint_of(value))
@@ -304,7 +231,7 @@ class SizeContext:
             return self.wrap(self.knowledge.extreme(sign, a, b))
         assert a is not None
         assert b is not None
-        return make_float(self, Calculation(f"{sign}imum", (a, b)))
+        return make_float(self, Calculation(sign, (a, b)))
 
     def number(self, value: Any) -> Any:
         """The value of a symbolic number, which becomes a guard.
@@ -507,39 +434,6 @@ _FOR_NAMES: Final = (
     "say the answer before, by co.check(...) of what holds for all sizes that you mean,"
     " or leave out the name: then the answer becomes a guard"
 )
-
-
-def _check_bounds(name: str, low: Any, high: Any) -> None:
-    for what, value in (("min", low), ("max", high)):
-        if type(value) is not int and not (what == "max" and value is None):
-            raise ArgumentError(
-                f"{name}: {what}={shown(value)} is not an int", do=f"write {what}=1"
-            )
-    if low < 0:
-        raise ShapeError(
-            f"{name}: min={low} is negative", do="leave it out: a size is at least 0"
-        )
-    if high is not None and high < low:
-        raise ShapeError(
-            f"{name}: max={high} is less than min={low}", do="give max >= min"
-        )
-
-
-_OWN_NAME = re.compile(r"[su]\d+")
-
-
-def _check_name(name: Any) -> None:
-    """Raise unless a text can be the name of a size."""
-    is_name = isinstance(name, str) and name.isidentifier()
-    if not is_name or keyword.iskeyword(name):
-        raise ArgumentError(
-            f"{shown(name)} is not a name for a size", do='write a name such as "batch"'
-        )
-    if _OWN_NAME.fullmatch(name):
-        raise ArgumentError(
-            f"'{name}' is like the names of sizes without a name",
-            do='write another name, such as "batch"',
-        )
 
 
 # ---- the context of code that runs now ----

@@ -38,9 +38,17 @@ def is_size(value: Any) -> bool:
 
 
 def number_class(value: Any) -> type:
-    """The class of a Python number: int for a `SymInt`, float for a `SymFloat`."""
+    """The class of a number: of a symbolic one that which its value will have.
+
+    It is int for a `SymInt`; float for a `SymFloat` such as ``n / 2``, and np.float64 for
+    one such as ``np.sqrt(n)``.
+    """
     cls = type(value)
-    return int if cls is SymInt else float if cls is SymFloat else cls
+    if cls is SymInt:
+        return int
+    if cls is SymFloat:
+        return type(value.calculation.value(value.context.typical))
+    return cls
 
 
 def typical(size: Any) -> int:
@@ -124,7 +132,10 @@ def is_known(size: Any, value: Any) -> bool:
     if type(size) is not SymInt:
         return bool(size == value)
     side = as_side(value)
-    return side is not None and size.context.compare(size.expr, "==", side) is True
+    if side is None:
+        return False
+    context_of(size, value)  # raises for sizes of different captures
+    return size.context.compare(size.expr, "==", side) is True
 
 
 def was_one(size: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
-from customop.errors import ArgumentError, shown
+from customop.errors import ArgumentError
 from customop.shapes.conditions import (
     Calculation,
     Compared,
@@ -33,7 +33,7 @@ from customop.shapes.expressions import (
     power,
     subtract,
 )
-from customop.shapes.symbols import Symbolic, array_ufuncs, made, number_classes
+from customop.shapes.symbols import Symbolic, made, number_classes
 
 if TYPE_CHECKING:
     from customop.shapes.size_context import SizeContext
@@ -136,7 +136,7 @@ class _Real(_InContext):
     def __array_ufunc__(
         self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
     ) -> Any:
-        return _ufunc(ufunc, method, inputs, kwargs)
+        return self.context.apply_ufunc(ufunc, method, inputs, kwargs)
 
 
 class SymInt(_Real):
@@ -414,6 +414,9 @@ class SymBool(_InContext):
     def __bool__(self) -> bool:
         return self.context.decide(self.condition)
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self.value, dtype)
+
     def __and__(self, other: Any) -> Any:
         return _combined("and", self, other)
 
@@ -588,86 +591,3 @@ def _combined(sign: str, left: SymBool, right: Any) -> Any:
     if sign == "and":
         return left if right else False
     return True if right else left
-
-
-# ---- NumPy ----
-
-# Ufuncs of integers with integer results, and comparisons.
-_UFUNCS: Final[dict[str, Callable[..., Any]]] = {
-    "add": operator.add,
-    "subtract": operator.sub,
-    "multiply": operator.mul,
-    "divide": operator.truediv,
-    "floor_divide": operator.floordiv,
-    "remainder": operator.mod,
-    "divmod": divmod,
-    "power": operator.pow,
-    "negative": operator.neg,
-    "positive": operator.pos,
-    "conjugate": operator.pos,
-    "absolute": abs,
-    "square": lambda n: n * n,
-    "equal": operator.eq,
-    "not_equal": operator.ne,
-    "less": operator.lt,
-    "less_equal": operator.le,
-    "greater": operator.gt,
-    "greater_equal": operator.ge,
-    "minimum": lambda a, b: _extreme("min", a, b),
-    "maximum": lambda a, b: _extreme("max", a, b),
-    "fmin": lambda a, b: _extreme("min", a, b),
-    "fmax": lambda a, b: _extreme("max", a, b),
-    "floor": math.floor,
-    "ceil": math.ceil,
-    "trunc": math.trunc,
-}
-_ROUNDING: Final = ("floor", "ceil", "trunc")
-
-
-def _extreme(sign: str, a: Any, b: Any) -> Any:
-    context = context_of(a, b)
-    assert context is not None
-    return context.extreme(sign, a, b)
-
-
-def _ufunc(
-    ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """The result of a ufunc of symbolic numbers, and of others beside them."""
-    is_number = [as_side(value) is not None for value in inputs]
-    if not all(is_number) or kwargs or method != "__call__":
-        return array_ufuncs[0](ufunc, method, inputs, kwargs)
-    name = ufunc.__name__
-    if name in _UFUNCS and not (name in _ROUNDING and _is_float(*inputs)):
-        return _UFUNCS[name](*map(_plain, inputs))
-    if _gives_float(ufunc, len(inputs)):
-        context = context_of(*inputs)
-        assert context is not None
-        sides = tuple(as_side(value) for value in inputs)
-        return make_float(context, Calculation(name, sides))
-    raise ArgumentError(
-        f"np.{name} of the symbolic {shown(inputs[0])} has no rule",
-        do="use arithmetic, or int(n), whose value becomes a guard",
-    )
-
-
-def _is_float(value: Any) -> bool:
-    return isinstance(value, SymFloat)
-
-
-def _plain(value: Any) -> Any:
-    """A number whose own operators do not call the ufunc again."""
-    return (
-        value.item() if isinstance(value, np.integer | np.bool_) else _as_float(value)
-    )
-
-
-def _as_float(value: Any) -> Any:
-    return float(value) if type(value) is np.float64 else value
-
-
-def _gives_float(ufunc: Any, count: int) -> bool:
-    """Whether a ufunc of floats has one result, a float."""
-    if ufunc.nout != 1 or ufunc.signature is not None:
-        return False
-    return any(t == f"{'d' * count}->d" for t in ufunc.types)

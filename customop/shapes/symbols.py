@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Symbolic", "array_ufuncs", "made", "number_classes"]
+__all__ = ["Symbolic", "made", "number_classes", "with_arrays"]
 
 
 class Symbolic:
@@ -22,8 +22,8 @@ class Symbolic:
 # Classes of numbers that broadcast with arrays; symbolic ones enter themselves.
 number_classes: set[type] = {bool, int, float, complex}
 
-# The function, if it is set, that a ufunc of a symbolic number and an array calls.
-array_ufuncs: list[Callable[..., Any]] = []
+# The function, if it is set, that a ufunc of symbolic numbers and arrays calls.
+with_arrays: list[Callable[..., Any]] = []
 
 # Not empty once there may be symbolic sizes. Code that runs often asks it first.
 made: list[bool] = []

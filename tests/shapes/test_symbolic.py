@@ -1,5 +1,10 @@
 """Symbolic sizes: arithmetic, questions, and fake arrays that have them."""
 
+import copy
+import gc
+import math
+import pickle
+import weakref
 from typing import Any
 
 import numpy as np
@@ -96,20 +101,248 @@ def test_numpy_converts_a_size_to_a_number() -> None:
 @pytest.mark.parametrize(
     ("question", "text"),
     [
-        (lambda n: -8 * n <= -8, "s0 >= 1"),
-        (lambda n: 6 * n + 3 > 9, "2*s0 + 1 > 3"),
-        (lambda n: n % 2 == 0, "s0 % 2 == 0"),
-        (lambda n: n // 2 + 1 == 3, "s0//2 + 1 == 3"),
-        (lambda n: n**0.5 < 3, "s0 ** 0.5 < 3"),
-        (lambda n: (n > 1) & (n < 9), "s0 > 1 and s0 < 9"),
-        (lambda n: (n > 9) | (n == 4), "s0 > 9 or s0 == 4"),
+        ("-8 * n <= -8", "s0 >= 1"),
+        ("6 * n + 3 > 9", "2*s0 + 1 > 3"),
+        ("n % 2 == 0", "s0 % 2 == 0"),
+        ("n // 2 + 1 == 3", "s0//2 + 1 == 3"),
+        ("n**0.5 < 3", "s0 ** 0.5 < 3"),
+        ("(n > 1) & (n < 9)", "s0 > 1 and s0 < 9"),
+        ("(n > 9) | (n == 4)", "s0 > 9 or s0 == 4"),
     ],
 )
-def test_guards_read_as_python(question: Any, text: str) -> None:
+def test_guards_read_as_python(question: str, text: str) -> None:
     """Without common factors and needless minus signs, and they can be run."""
     context = SizeContext()
-    assert question(context.input_size(4, "x.shape[0]"))
+    assert eval(question, {"n": context.input_size(4, "x.shape[0]")})
     (guard,) = context.guards
     assert guard.text == text
     for n in range(12):
-        assert eval(guard.text, {}, {"s0": n}) == guard.holds({"s0": n}) == question(n)
+        holds = guard.holds({"s0": n})
+        assert eval(guard.text, {}, {"s0": n}) == holds == eval(question, {"n": n})
+
+
+# ---- floats and NumPy ----
+
+NAMES = {"np": np, "co": co, "math": math}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n / 2",
+        "n**0.5 + 1",
+        "np.sqrt(n)",
+        "np.float64(2) * n",
+        "np.log(n + 1) // 1",
+        "-(n / 3) % 2",
+        "abs(n / 3)",
+        "2.0**n",
+        "np.divide(n, 4)",
+        "np.minimum(n / 2, 1.5)",
+        "co.sizes.sym_max(n / 3, 2)",
+        "co.sizes.sym_min(n / 3, n, 1.5) * 2",
+    ],
+)
+def test_floats_have_the_value_and_the_class_that_python_gives(text: str) -> None:
+    """Also as text, and beside an array: floats of NumPy are strong, as NEP 50 says."""
+    n = SizeContext().input_size(4, "x.shape[0]")
+    found, expected = (eval(text, {**NAMES, "n": v}) for v in (n, 4))
+    assert isinstance(found, co.SymFloat)
+    assert (found.hint, type(found.hint)) == (expected, type(expected))
+    assert eval(str(found), {"np": np, "s0": 4}) == expected
+    x = np.ones(3, np.float32)
+    with co.FakeMode() as mode:
+        y = mode.from_array(x) * found
+    assert y.dtype == (x * expected).dtype
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "np.minimum(n, 3)",
+        "np.maximum(n, 3) * 2",
+        "np.add(n, 1) // np.int64(2)",
+        "divmod(n, 3)[1] + divmod(9, n)[0]",
+        "math.floor(n / 3) + math.ceil(n / 3)",
+        "(-n) // 3 + (-n) % 3 + abs(1 - n)",
+        "n**2 - True",
+        "sum((n, 2, n))",
+        "co.sizes.sym_max(n, 2, 9)",
+        "round(n) + n.conjugate() + n.imag",
+    ],
+)
+def test_integers_stay_symbolic(text: str) -> None:
+    """Arithmetic that gives integers makes no guard."""
+    context = SizeContext()
+    n = context.input_size(5, "x.shape[0]", min=1)
+    found, expected = (eval(text, {**NAMES, "n": v}) for v in (n, 5))
+    assert getattr(found, "hint", found) == expected
+    assert context.guards == ([] if isinstance(found, co.SymInt) else context.guards)
+    assert eval(str(found), {"s0": 5}) == expected
+
+
+def test_conditions_are_combined_without_a_decision() -> None:
+    """By & and |; a plain bool leaves one side."""
+    n = SizeContext().new_dynamic_size()
+    assert str((n > 2) & (n < 9)) == "u0 > 2 and u0 < 9"
+    assert str(~((n > 2) | (n == 1))) == "u0 <= 2 and u0 != 1"
+    assert ((n > 2) & False) is False
+    assert ((n > 2) | np.True_) is True
+    assert str(True & (n > 2)) == "u0 > 2"
+    assert (n == None) is False  # noqa: E711  # as any number
+    assert (n != "text") is True
+    with pytest.raises(TypeError):
+        n + "text"
+
+
+# ---- sizes of one capture ----
+
+
+def test_sizes_of_two_captures_do_not_mix() -> None:
+    """Their names may be the same."""
+    first, second = SizeContext(), SizeContext()
+    n, m = first.new_dynamic_size(), second.new_dynamic_size()
+    for mix in (
+        lambda: n + m,
+        lambda: n == m,
+        lambda: n / m,
+        lambda: co.sizes.is_known(n, m),
+        lambda: co.sizes.broadcast_sizes((n,), (m,)),
+        lambda: np.minimum(n, m),
+    ):
+        with pytest.raises(co.ArgumentError) as error:
+            mix()
+        assert str(error.value) == (
+            "u0 and u0 are sizes of different captures\n"
+            "  do: make both in one capture, or under one FakeMode()"
+        )
+
+
+def test_sizes_are_copied_as_they_are_and_not_pickled() -> None:
+    """Their context is an identity."""
+    n = SizeContext().new_dynamic_size()
+    assert copy.deepcopy([n])[0] is n
+    assert copy.copy(n) is n
+    with pytest.raises(co.ArgumentError) as error:
+        pickle.dumps(n)
+    assert str(error.value) == (
+        "the symbolic u0 cannot be pickled: it belongs to one capture\n"
+        "  do: save the graph with graph.save(path)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("bounds", "error", "text"),
+    [
+        ({"min": -1}, co.ShapeError, "new_dynamic_size: min=-1 is negative"),
+        ({"min": 3, "max": 2}, co.ShapeError, "max=2 is less than min=3"),
+        ({"max": 2.0}, co.ArgumentError, "max=2.0 is not an int"),
+        ({"min": None}, co.ArgumentError, "min=None is not an int"),
+    ],
+)
+def test_bounds_are_checked(bounds: Any, error: Any, text: str) -> None:
+    """A ShapeError is a ValueError."""
+    assert issubclass(co.ShapeError, ValueError)
+    with pytest.raises(error, match=text):
+        SizeContext().new_dynamic_size(**bounds)
+
+
+def test_names_are_checked() -> None:
+    """A name is one size, and cannot be that of a size without a name."""
+    context = SizeContext()
+    n = context.input_size(4, "x.shape[0]", "n")
+    assert context.input_size(4, "y.shape[1]", "n") == n
+    assert context.sizes["n"].sources == ["x.shape[0]", "y.shape[1]"]
+    with pytest.raises(co.ShapeError) as error:
+        context.input_size(5, "z.shape[0]", "n")
+    assert str(error.value) == (
+        "the size 'n' is 4 in x.shape[0] and 5 in z.shape[0]\n"
+        "  do: give sizes that may differ different names"
+    )
+    for name in ("s0", "u12", "for", "2n", ""):
+        with pytest.raises(co.ArgumentError):
+            context.input_size(5, "z.shape[0]", name)
+
+
+def test_checks_are_known_from_then_on() -> None:
+    """Those that cannot hold raise; plain ones are decided at once."""
+    context = SizeContext()
+    n, m = context.new_dynamic_size(max=8), context.input_size(4, "x.shape[0]")
+    co.check(n * 2 == m)
+    assert m % 2 == 0
+    assert n < 9
+    assert [guard.text for guard in context.checks] == ["2*u0 == s0"]
+    with pytest.raises(co.ShapeError, match="too long"):
+        co.check(n > 8, "too long")
+    with pytest.raises(co.ShapeError, match="check: the condition is False"):
+        co.check(condition=False)
+
+
+def test_a_divisor_is_checked() -> None:
+    """A quotient of sizes is for sizes that are not zero."""
+    context = SizeContext()
+    n, m = context.input_size(6, "x.shape[0]"), context.input_size(2, "x.shape[1]")
+    assert str((n * m) // m) == "s0"
+    assert [guard.text for guard in context.guards] == ["s1 != 0"]
+    with pytest.raises(ZeroDivisionError):
+        n // context.input_size(0, "x.shape[2]")
+
+
+def test_contexts_live_as_long_as_their_sizes() -> None:
+    """No cache keeps them."""
+    mode = co.FakeMode()
+    x = mode.from_array(np.zeros((4, 3)), sizes=("batch", 3))
+    context = weakref.ref(x.shape[0].context)
+    y = (
+        np.sum(np.exp(x * 2.0) + x, axis=0)
+        + np.matmul(x, np.ones((3, 3)))
+        + np.zeros((1, 3))
+    )
+    assert context() is not None
+    del mode, x, y
+    gc.collect()
+    assert context() is None
+
+
+# ---- broadcasting ----
+
+
+@pytest.mark.parametrize(
+    ("hints", "expected", "guards"),
+    [
+        ((4, 4), "s0", ["s0 == s1"]),
+        ((1, 4), "s1", ["s0 == 1"]),
+        ((4, 1), "s0", ["s1 == 1"]),
+        ((0, 1), "s0", ["s1 == 1"]),
+        ((1, 1), "s0", ["s0 == s1"]),
+    ],
+)
+def test_broadcasting_makes_one_guard(
+    hints: tuple[int, int], expected: str, guards: list[str]
+) -> None:
+    """Which says what was the same, or 1."""
+    context = SizeContext()
+    shapes = [(context.input_size(h, f"x{i}.shape[0]"),) for i, h in enumerate(hints)]
+    assert str(co.sizes.broadcast_sizes(*shapes)[0]) == expected
+    assert [guard.text for guard in context.guards] == guards
+
+
+def test_broadcasting_with_numbers_and_names() -> None:
+    """A 1 asks nothing; a name goes with a size without a name, never with a number."""
+    context = SizeContext()
+    n, s = context.input_size(4, "x.shape[0]", "n"), context.input_size(4, "y.shape[0]")
+    join = co.sizes.broadcast_sizes
+    assert join((n, 1), (1, 3)) == (n, 3)
+    assert context.guards == []
+    assert join((s,), (n,)) == (n,)
+    assert [guard.text for guard in context.guards] == ["s0 == n"]
+    for other in (4, context.input_size(4, "z.shape[0]", "m")):
+        with pytest.raises(co.SizeError):
+            join((n,), (other,))
+    five = context.input_size(5, "z.shape[1]")
+    with pytest.raises(co.ShapeError) as error:
+        join((s, 2), (five, 2))
+    assert str(error.value) == (
+        "the shapes (s0, 2) and (s1, 2) cannot be broadcast together\n"
+        "  do: pass arrays whose sizes are equal or 1 along each axis"
+    )

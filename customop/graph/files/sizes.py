@@ -26,7 +26,8 @@ from customop.graph.files.fields import (
 from customop.graph.files.numbers import read_float, written_number
 from customop.shapes.conditions import Calculation
 from customop.shapes.expressions import Expr
-from customop.shapes.size_context import Guard, Size, SizeContext
+from customop.shapes.guards import Guard, Size
+from customop.shapes.size_context import SizeContext
 from customop.shapes.symbolic import SymFloat, SymInt, make_float, make_int
 
 __all__ = ["SizeWriter", "read_context", "read_size"]
