@@ -11,7 +11,7 @@ import numpy as np
 
 from customop.arrays.fit import check_outs, write_out
 from customop.arrays.numpy_names import numpy_name
-from customop.arrays.on_demand import FUNCTIONS, enter_function, find_function
+from customop.arrays.on_demand import CALLS, enter_function, find_function
 from customop.arrays.ufunc_keywords import call_with, for_out, hide, is_reduction
 from customop.errors import RegistrationError
 
@@ -90,12 +90,7 @@ def register_numpy_function(
 
 def call_numpy(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Run the operator of a NumPy function on arrays of any kind."""
-    # This is faster than find_function, or get().
-    try:
-        fn = FUNCTIONS[function]
-    except KeyError:
-        fn = find_function(function)
-    return fn(*args, **kwargs)
+    return CALLS[function](*args, **kwargs)
 
 
 def getitem(x: Any, key: Any) -> Any:

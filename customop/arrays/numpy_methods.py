@@ -14,7 +14,7 @@ from customop.arrays.foreign import (
     refuse_own_rules,
 )
 from customop.arrays.numpy_functions import call_numpy, run
-from customop.arrays.on_demand import FUNCTIONS, find_function
+from customop.arrays.on_demand import CALLS
 
 __all__ = ["as_method", "binary", "both", "reflected_of", "squaring", "unary"]
 
@@ -23,11 +23,7 @@ def unary(function: Any) -> Callable[[Any], Any]:
     """The method that calls a function of one array."""
 
     def method(self: Any) -> Any:
-        try:
-            fn = FUNCTIONS[function]
-        except KeyError:
-            fn = find_function(function)
-        return fn(self)
+        return CALLS[function](self)
 
     return method
 
@@ -40,11 +36,7 @@ def binary(ufunc: np.ufunc, reflected: str = "") -> Callable[[Any, Any], Any]:
             found = answer(ufunc, reflected, other, self, other)
             if found is not UNDECIDED:
                 return found
-        try:
-            fn = FUNCTIONS[ufunc]
-        except KeyError:
-            fn = find_function(ufunc)
-        return fn(self, other)
+        return CALLS[ufunc](self, other)
 
     return method
 
@@ -57,11 +49,7 @@ def reflected_of(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
             found = answer(ufunc, "", other, other, self)
             if found is not UNDECIDED:
                 return found
-        try:
-            fn = FUNCTIONS[ufunc]
-        except KeyError:
-            fn = find_function(ufunc)
-        return fn(other, self)
+        return CALLS[ufunc](other, self)
 
     return method
 

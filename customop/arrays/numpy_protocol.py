@@ -36,7 +36,7 @@ from customop.arrays.numpy_methods import (
     unary,
 )
 from customop.arrays.numpy_names import missing
-from customop.arrays.on_demand import FUNCTIONS
+from customop.arrays.on_demand import CALLS
 from customop.arrays.writing import WritingMethods
 from customop.errors import ArgumentError
 from customop.shapes.symbols import Symbolic, with_arrays
@@ -337,12 +337,15 @@ class ArrayMethods(WritingMethods):
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
     ) -> Any:
-        if not kwargs and method == "__call__" and ufunc in FUNCTIONS:
+        if not kwargs and method == "__call__" and ufunc in CALLS:
+            # The usual calls, the short way.
+            if len(inputs) == 1:
+                return CALLS[ufunc](self)
             for value in inputs:
                 if not at_home[type(value)]:
                     break
-            else:  # the usual call, the short way
-                return FUNCTIONS[ufunc](*inputs)
+            else:
+                return CALLS[ufunc](*inputs)
         if (kwargs or len(inputs) > 1) and others_decide(inputs, kwargs):
             return NotImplemented
         function = ufunc if method == "__call__" else (ufunc, method)

@@ -20,6 +20,7 @@ import numpy as np
 from customop.arrays.numpy_names import missing
 
 __all__ = [
+    "CALLS",
     "FUNCTIONS",
     "add_modules",
     "enter_function",
@@ -32,6 +33,27 @@ __all__ = [
 
 # NumPy function, or (ufunc, "reduce") -> the operator that runs on traced values.
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}
+
+
+class _Calls(dict[Any, Callable[..., Any]]):
+    """Key of `FUNCTIONS` -> the function that a call of what runs comes to.
+
+    The class of an operator holds that function, once it is compiled. To call the
+    operator takes 45 ns more (Python 3.11).
+    """
+
+    def __missing__(self, function: Any) -> Callable[..., Any]:
+        fn = find_function(function)
+        own = vars(type(fn)).get("__call__")
+        if own is not None:
+            call = own.__func__ if isinstance(own, staticmethod) else fn
+            self[function] = call
+            if FUNCTIONS.get(function) is not fn:  # replaced meanwhile
+                del self[function]
+        return fn
+
+
+CALLS: _Calls = _Calls()
 
 # Name of a NumPy function, such as "sin" or "linalg.norm" -> the module that registers it.
 _modules: dict[str, str] = {}
@@ -73,6 +95,7 @@ class _Loading:
         """Register a function: at once, unless its module is being imported here."""
         inside = self._thread == get_ident()
         (self._entered if inside else FUNCTIONS)[function] = fn
+        CALLS.pop(function, None)
 
 
 # Held while modules are imported on demand. Who forks takes it, so that no child has a

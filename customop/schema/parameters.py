@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from customop.frozen import Frozen
+from customop.frozen import Frozen, cached
 from customop.schema.types import (
     DTYPE,
     ClassOf,
@@ -16,6 +16,7 @@ from customop.schema.types import (
     SchemaType,
     TupleOf,
     holds_arrays,
+    lead_of,
     text_of,
     typed_items,
 )
@@ -96,6 +97,11 @@ class Parameter(Frozen):
     def is_written(self) -> bool:
         """Whether the operator writes into this argument."""
         return self.alias is not None and self.alias.is_write
+
+    @cached
+    def lead(self) -> int:
+        """Number of axes that are always before those that broadcasting adds."""
+        return lead_of(self.type)
 
     def __str__(self) -> str:
         text = f"{_typed(self.type, self.alias)} {self.name}"

@@ -26,6 +26,10 @@ def taken(op: RuleTable, cls: str, own: str) -> list[str]:
         The slot that they have beside the value. ``own0`` is that of argument 0, or
         None for a constant.
     """
+    if len(op.array_slots) == 1 and not op.nested_slots:
+        # A single array is the tracer that brought the call here.
+        (slot,) = op.array_slots
+        return [f"    {own}{slot} = v{slot}.{own}", f"    v{slot} = v{slot}.below"]
     lines = []
     for slot in op.array_slots:
         v, x = f"v{slot}", f"{own}{slot}"

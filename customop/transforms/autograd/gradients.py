@@ -14,7 +14,7 @@ from customop.arrays.numpy_functions import call_numpy
 from customop.core.partials import Partials, in_dtype
 from customop.errors import GradientError
 from customop.schema.parameters import MISSING
-from customop.schema.types import ListOf, Maybe, SchemaType, lead_of
+from customop.schema.types import ListOf, Maybe, SchemaType
 from customop.shapes.notation import as_name
 from customop.shapes.sizes import is_known, same_shape, same_size
 from customop.transforms.autograd.node import Edge, GradNode, Meta
@@ -215,6 +215,11 @@ def _fitted(node: GradNode, grad: Any, slot: int, meta: Meta) -> Any:
     """A gradient summed to the shape of its input; raise where it cannot fit."""
     shape, dtype = meta[:2]
     p = node.node_op.schema.parameters[slot]
+    if type(grad) is np.ndarray and grad.dtype == dtype and not p.lead:
+        extra = grad.ndim - len(shape)
+        if extra > 0 and grad.shape[extra:] == shape:
+            # The usual case, of a bias: a fifth of the time.
+            return np.add.reduce(grad, axis=0 if extra == 1 else tuple(range(extra)))
     if not is_array(grad):
         raise _wrong(
             node,
@@ -232,7 +237,7 @@ def _fitted(node: GradNode, grad: Any, slot: int, meta: Meta) -> Any:
             f"return g.astype(x.dtype) for '{p.name}'",
             p.name,
         )
-    summed = _sum_to_shape(grad, tuple(shape), lead_of(p.type))
+    summed = _sum_to_shape(grad, tuple(shape), p.lead)
     if summed is None:
         raise _wrong(
             node,
