@@ -176,10 +176,11 @@ def load_operator(qualname: str) -> None:
 def load_namespace(namespace: str, asked_by: str = "") -> None:
     """Import all modules that define operators of a namespace.
 
-    This does nothing when one of these modules asks: it is being imported itself.
+    This does nothing when a module of the same package asks: it is being imported, and
+    another thread may load what waits for it.
     """
     modules = _waiting.get(namespace)
-    if modules is None or asked_by.rpartition(".")[0] == modules[0].rpartition(".")[0]:
+    if modules is None or asked_by.partition(".")[0] == modules[0].partition(".")[0]:
         return
     _loading.load(modules)
     _waiting.pop(namespace, None)
