@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from keyword import iskeyword
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from customop.errors import GraphError, counted, shown
 from customop.graph.memory import OUTSIDE, Memory
@@ -302,6 +302,12 @@ class Graph:
         for node in self.nodes:
             known[node] = new.copy_node(node, known.__getitem__)
         return new
+
+    def __reduce__(self) -> NoReturn:
+        raise GraphError(
+            "a graph is not pickled by itself",
+            do="pickle its GraphModule, or write it by module.save(path)",
+        )
 
     def __copy__(self) -> Graph:
         return self.copy()

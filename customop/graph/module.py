@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Sequence
 from copy import deepcopy
+from importlib import import_module
+from types import ModuleType
 from typing import IO, Any
 
 from customop.arrays.pytree import Structure, flatten, unflatten
@@ -17,11 +20,15 @@ from customop.graph.pictures.page import notebook_html
 from customop.graph.replay import Replay, compile_graph
 from customop.graph.save import save
 from customop.graph.text import named_constants, readable
+from customop.later import later
 from customop.schema.parameters import Parameter, Return
 from customop.schema.schema import Schema
 from customop.schema.types import ARRAY
+from customop.shapes.guards import Guard
 
 __all__ = ["GraphModule"]
+
+loading: ModuleType = later(import_module, "customop.graph.load")
 
 
 class GraphModule:
@@ -90,9 +97,13 @@ class GraphModule:
         return self.graph.constants
 
     @property
-    def guards(self) -> Sequence[InputGuard]:
-        """What is checked of the inputs before the graph runs."""
-        return guards_of(self.inputs, self.place)
+    def guards(self) -> Sequence[InputGuard | Guard]:
+        """What is checked before the graph runs: of each input, then of symbolic sizes."""
+        sizes = self.graph.sizes
+        return [
+            *guards_of(self.inputs, self.place),
+            *([] if sizes is None else sizes.guards),
+        ]
 
     @property
     def code(self) -> str:
@@ -169,7 +180,7 @@ class GraphModule:
             leaves = [*args]
         else:
             leaves = self._leaves(args, kwargs)
-        # The arguments are freed as soon as the graph needs them no more.
+        # What is made here does not keep the arguments alive until the end.
         del args, kwargs
         try:
             out = replay.run(leaves)
@@ -305,11 +316,21 @@ class GraphModule:
             graph, self.in_spec, self.out_spec, name=self.__name__, place=self.place
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        file = io.BytesIO()
+        self.save(file)
+        return _from_bytes, (file.getvalue(),)
+
     def __copy__(self) -> GraphModule:
         return self.with_graph(self.graph.copy())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
         return self.with_graph(deepcopy(self.graph, memo))
+
+
+def _from_bytes(content: bytes) -> Any:
+    """The module of a pickle, which has the content of a file."""
+    return loading.load_graph(io.BytesIO(content))
 
 
 class _AnyLeaf:

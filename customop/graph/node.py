@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from customop.arrays.nested import flat, map_nested
 from customop.errors import GraphError
@@ -92,6 +92,12 @@ class Node:
 
     def __repr__(self) -> str:
         return self.name
+
+    def __reduce__(self) -> NoReturn:
+        raise GraphError(
+            f"the node '{self.name}' is not pickled by itself",
+            do="pickle its GraphModule, or write it by module.save(path)",
+        )
 
     # ---- arguments ----
 

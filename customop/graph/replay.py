@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -85,14 +85,11 @@ class Replay:
     def run(self, leaves: list[Any]) -> list[Any]:
         """Run the graph."""
         run = self._run or self._compile()
-        if self.operators and not open_modes and config.checks == "first":
-            for leaf in leaves:
-                if not _is_plain[type(leaf)]:
-                    break
-            else:
-                if self._seen != changing.count:
-                    self._look_up()
-                run = self._direct
+        is_usual = self.operators and not open_modes and config.checks == "first"
+        if is_usual and _all_plain(leaves):
+            if self._seen != changing.count:
+                self._look_up()
+            run = self._direct
         found: list[Any] = run(leaves)
         return found
 
@@ -131,6 +128,10 @@ class _PlainClasses(dict[type, bool]):
 
 
 _is_plain = _PlainClasses()
+
+
+def _all_plain(leaves: Sequence[Any]) -> bool:
+    return False not in map(_is_plain.__getitem__, map(type, leaves))
 
 
 def _can_be_direct(op: object) -> bool:

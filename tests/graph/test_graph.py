@@ -1,0 +1,226 @@
+"""Graphs as data: nodes, editing, and lint, which names the fault."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+
+SIN, ADD, MULTIPLY = (
+    getattr(co.ops.np, name).default for name in ("sin", "add", "multiply")
+)
+X = np.linspace(0.0, 1.0, 3)
+
+
+def traced() -> co.GraphModule:
+    """``sin(x) * y + 1.0``."""
+    return co.make_fx(lambda x, y: np.sin(x) * y + 1.0)(X, X)
+
+
+def node(graph: co.Graph, name: str) -> co.Node:
+    return next(n for n in graph.nodes if n.name == name)
+
+
+def names(graph: co.Graph) -> list[str]:
+    return [n.name for n in graph.nodes]
+
+
+# ---- editing ----
+
+
+def test_nodes_are_inserted_where_they_are_asked_for() -> None:
+    """New nodes go to the end, or before or after a node while a block is open."""
+    module = traced()
+    graph = module.graph
+    multiply = node(graph, "multiply")
+    with graph.inserting_after(multiply):
+        double = graph.call(ADD, (multiply, multiply))
+        triple = graph.call(ADD, (double, multiply))
+    multiply.replace_all_uses_with(triple, unless=lambda user: user in (double, triple))
+    module.recompile()
+
+    assert names(graph) == [
+        "x",
+        "y",
+        "sin",
+        "multiply",
+        "add_1",
+        "add_2",
+        "add",
+        "output",
+    ]
+    np.testing.assert_array_equal(
+        module(X, X), (np.sin(X) * X + np.sin(X) * X) + np.sin(X) * X + 1.0
+    )
+
+
+def test_users_follow_the_arguments() -> None:
+    """Assigning arguments, also nested ones, changes the users of the nodes in them."""
+    graph = traced().graph
+    x, y, sin, multiply = (node(graph, n) for n in ("x", "y", "sin", "multiply"))
+    multiply.args = (y, y)
+
+    assert (list(sin.users), list(y.users), multiply.inputs) == ([], [multiply], [y])
+    with graph.inserting_before(multiply):
+        join = graph.call(co.ops.np.concatenate.default, ([x, [y, x]], 0))
+    assert (join.inputs, list(x.users)) == ([x, y], [sin, join])
+
+
+def test_a_walk_goes_on_while_nodes_come_and_go() -> None:
+    """Nodes that are erased on the way are not met; those after them are."""
+    graph = traced().graph
+    met = []
+    for n in graph.nodes:
+        met.append(n.name)
+        if n.name == "sin":
+            x, multiply = node(graph, "x"), node(graph, "multiply")
+            n.replace_all_uses_with(x)
+            with graph.inserting_before(multiply):
+                graph.call(SIN, (x,))
+            graph.erase_node(n)
+
+    assert met == ["x", "y", "sin", "sin_1", "multiply", "add", "output"]
+    assert [n.name for n in reversed(graph.nodes)] == names(graph)[::-1]
+    assert len(graph.nodes) == len(names(graph)) == 6
+
+
+def test_a_node_that_is_used_cannot_be_erased() -> None:
+    """The error names the users, and the user's line."""
+    graph = traced().graph
+    with pytest.raises(co.GraphError) as caught:
+        graph.erase_node(node(graph, "sin"))
+
+    assert str(caught.value) == (
+        "erase_node: 'sin' is used by multiply\n"
+        f"  traced at {node(graph, 'sin').meta['place']}\n"
+        "  do: replace_all_uses_with another node first, or erase its users"
+    )
+
+
+def test_dead_code_is_erased_but_for_effects() -> None:
+    """Calls without users go, in one walk, with the constants that only they have."""
+    module = co.make_fx(lambda x: [np.cos(np.sin(x) + np.ones(3)), x][1])(X)
+
+    assert module.graph.eliminate_dead_code() == 4
+    assert (names(module.graph), module.constants) == (["x", "output"], {})
+
+
+def test_moving_a_node() -> None:
+    """`prepend` and `append` move a node of the graph."""
+    graph = traced().graph
+    node(graph, "sin").prepend(node(graph, "multiply"))
+    assert names(graph)[2:4] == ["multiply", "sin"]
+    with pytest.raises(co.GraphError, match="uses 'sin', which comes later"):
+        graph.lint()
+    node(graph, "sin").append(node(graph, "multiply"))
+    graph.lint()
+
+
+# ---- lint ----
+
+
+def later(graph: co.Graph) -> None:
+    node(graph, "sin").args = (node(graph, "add"),)
+
+
+def of_another_graph(graph: co.Graph) -> None:
+    node(graph, "sin").args = (node(traced().graph, "x"),)
+
+
+def too_many(graph: co.Graph) -> None:
+    sin = node(graph, "sin")
+    sin.args = (*sin.args, 2)
+
+
+def number(graph: co.Graph) -> None:
+    node(graph, "sin").args = ("x",)
+
+
+def keyword(graph: co.Graph) -> None:
+    node(graph, "sin").kwargs = {"k": 1}
+
+
+def no_operator(graph: co.Graph) -> None:
+    node(graph, "sin").target = np.sin
+
+
+def same_name(graph: co.Graph) -> None:
+    node(graph, "sin").name = "x"
+
+
+def after_output(graph: co.Graph) -> None:
+    graph.call(SIN, (node(graph, "x"),))
+
+
+def late_input(graph: co.Graph) -> None:
+    with graph.inserting_before(node(graph, "add")):
+        graph.placeholder("z")
+
+
+def no_constant(graph: co.Graph) -> None:
+    with graph.inserting_before(node(graph, "sin")):
+        graph.constant(X).target = "gone"
+
+
+def wrong_users(graph: co.Graph) -> None:
+    node(graph, "x").users[node(graph, "add")] = None
+
+
+@pytest.mark.parametrize(
+    ("break_", "message"),
+    [
+        (later, "the node 'sin' uses 'add', which comes later"),
+        (of_another_graph, "the node 'sin' uses 'x', which is not in the graph"),
+        (too_many, "the node 'sin' has 2 arguments for np::sin(Array x) -> Array"),
+        (number, "the node 'sin' has 'x' for the array 'x'"),
+        (keyword, "the node 'sin' has the keyword 'k', which np::sin does not take"),
+        (no_operator, "the node 'sin' calls <ufunc 'sin'>, which is not an operator"),
+        (same_name, "the node 'x' has the name of another one"),
+        (after_output, "the node 'output' is the output and not the last node"),
+        (late_input, "the node 'z' is an input behind other nodes"),
+        (no_constant, "names the constant 'gone', which the graph does not have"),
+        (wrong_users, "the node 'x' counts add as a user, which is not"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_lint_names_the_fault(break_: Callable[[Any], None], message: str) -> None:
+    """A graph that was edited wrongly is refused before it runs."""
+    module = traced()
+    break_(module.graph)
+    module.recompile()
+    with pytest.raises(co.GraphError) as caught:
+        module(X, X)
+
+    assert message in str(caught.value).splitlines()[0]
+
+
+# ---- copies ----
+
+
+def test_copies() -> None:
+    """A copy has nodes of its own and the same constants; a deep copy, its own constants."""
+    module = co.make_fx(lambda x: x + X)(X)
+    shallow, deep = copy.copy(module), copy.deepcopy(module)
+    again = pickle.loads(pickle.dumps(module))  # our own pickle
+
+    assert all(
+        a is not b for a, b in zip(shallow.graph.nodes, module.graph.nodes, strict=True)
+    )
+    assert shallow.constants["constant"] is X
+    assert deep.constants["constant"] is not X
+    for other in (shallow, deep, again):
+        np.testing.assert_array_equal(other(X), module(X))
+
+
+@pytest.mark.parametrize("part", ["graph", "node"])
+def test_parts_of_a_module_are_not_pickled_alone(part: str) -> None:
+    """The error says what to pickle."""
+    graph = traced().graph
+    with pytest.raises(co.GraphError, match="pickle its GraphModule"):
+        pickle.dumps(graph if part == "graph" else node(graph, "sin"))

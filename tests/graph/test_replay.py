@@ -1,0 +1,152 @@
+"""Replay: the generated code, what it keeps alive, tracebacks, and long graphs."""
+
+from __future__ import annotations
+
+import traceback
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+
+X = np.linspace(0.1, 1.0, 3)
+FAST = (
+    "type(x) is ndarray and x.dtype is dtype and len(x.shape) == 2 and x.shape[1] == 2"
+)
+
+
+def test_the_code_is_straight_python() -> None:
+    """Guards come first, then a line for each call; values are freed after their last use."""
+    trace = co.make_fx(lambda x, k: np.sin(x) * x + k, sizes={"x": ("n", 2)})
+    graph = trace(np.ones((3, 2)), 2)
+
+    assert graph.code.splitlines() == [
+        "def forward(inputs):",
+        "    x, k, = inputs",
+        "    inputs.clear()",
+        f"    if not ({FAST}): check_x(x)",
+        "    check_k(k)",
+        "    n = x.shape[0]",
+        "    del k",
+        "    sin = np_sin(x)",
+        "    multiply = np_multiply(sin, x)",
+        "    del sin, x",
+        "    add = np_add(multiply, 2)",
+        "    del multiply",
+        "    return [add]",
+    ]
+    assert [str(guard) for guard in graph.guards] == ["x is f64[n, 2]", "k is int 2"]
+
+
+def test_variables_do_not_hide_what_sizes_need() -> None:
+    """Nodes and arguments may be named as sizes and functions in the text of sizes are."""
+
+    def f(inputs: Any, n: Any, np_sin: Any) -> Any:
+        most = inputs.sum(axis=0)
+        return np.sin(most) * np.maximum(inputs.shape[0], n.shape[0]) + np_sin, np.sum(
+            n
+        ) + most
+
+    graph = co.make_fx(f, sizes={"inputs": ("n", None), "n": ("m",)})(
+        np.ones((2, 3)), np.ones(3), X
+    )
+    args = np.random.default_rng(0).normal(size=(5, 3)), X, X
+    for a, b in zip(graph(*args), f(*args), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_values_are_freed_after_their_last_use() -> None:
+    """While a call runs, only what later calls need is alive: no more than by hand."""
+    alive: list[int] = []
+    made: list[weakref.ref[Any]] = []
+
+    class Big(np.ndarray):
+        pass
+
+    @co.custom_op("replay::step", mutates_args=())
+    def step(x: np.ndarray) -> np.ndarray:
+        alive.append(sum(r() is not None for r in made))
+        out = (x + 1.0).view(Big)
+        made.append(weakref.ref(out))
+        return out
+
+    def f(x: Any) -> Any:
+        for _ in range(10):
+            x = step(x)
+        return x * 2.0
+
+    graph = co.make_fx(f)(X)
+    for run in (graph, f):
+        alive.clear()
+        made.clear()
+        run(X)
+        assert alive == [0] + [1] * 9, run
+
+
+def test_tracebacks_show_the_generated_line_and_the_users() -> None:
+    """An error inside a graph shows its line of code, and names the line that was traced."""
+    graph = co.make_fx(lambda x: np.linalg.inv(x) + 1.0)(np.eye(2))
+    with pytest.raises(np.linalg.LinAlgError) as caught:
+        graph(np.zeros((2, 2)))
+    text = "".join(traceback.format_exception(caught.value))
+
+    assert "inv = np_inv(x, False)" in text
+    assert f"in the node 'inv', traced at {__file__}:" in text
+
+
+def test_a_kernel_that_is_registered_later_runs() -> None:
+    """A graph calls operators, so it follows their tables."""
+
+    @co.custom_op("replay::late", mutates_args=())
+    def late(x: np.ndarray) -> np.ndarray:
+        return x * 2.0
+
+    graph = co.make_fx(lambda x: late(x) + np.sin(x))(X)
+    graph(X)
+    late.register_kernel("cpu", lambda x: x * 3.0)
+
+    np.testing.assert_array_equal(graph(X), X * 3.0 + np.sin(X))
+
+
+def test_modes_see_the_operators_of_a_graph() -> None:
+    """Also those of NumPy, whose kernels a graph calls directly where nobody looks."""
+    graph = co.make_fx(lambda x: np.sin(x) + 1.0)(X)
+    graph(X)
+
+    with co.profile() as report:
+        graph(X)
+    assert "np::sin" in str(report.table())
+    with co.FakeMode():
+        assert isinstance(graph(X), co.FakeArray)
+
+
+def test_scalars_of_numpy_stay_what_they_are() -> None:
+    """Arithmetic on results without axes gives the classes that NumPy gives."""
+
+    def f(x: Any) -> Any:
+        total = np.sum(x)
+        half = total / 2.0 - np.float32(1.0)
+        return total, half * half, np.sqrt(half + 9.0), x.max() > 0.5, np.argmax(x)
+
+    graph = co.make_fx(f)(X)
+    for a, b in zip(graph(X), f(X), strict=True):
+        assert (type(a), a) == (type(b), b)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("mode", ["real", "symbolic"])
+def test_long_graphs(mode: Any) -> None:
+    """100,000 calls are traced, compiled, copied and run without recursion."""
+
+    def f(x: Any) -> Any:
+        for _ in range(50_000):
+            x = x * 1.00001
+            x = x + 0.5
+        return x
+
+    graph = co.make_fx(f, mode)(X)
+
+    assert graph.graph.count == 100_002
+    np.testing.assert_array_equal(graph(X), f(X))
