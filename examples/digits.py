@@ -106,7 +106,7 @@ def conv2d_weight_grad(images: Floats, g: Floats, padding: int = 0) -> Floats:
 
 def fake(like: Any, *shape: int, lead: Sequence[Any] = ()) -> co.FakeArray:
     """Make a fake result with the leading axes of the arrays in `lead`, then `shape`."""
-    front = np.broadcast_shapes(*(x.shape[:-4] for x in lead))
+    front = co.sizes.broadcast_sizes(*(x.shape[:-4] for x in lead))
     return co.FakeArray((*front, *shape), like.dtype, device=like.device)
 
 
@@ -251,7 +251,7 @@ def _(logits: Any) -> co.FakeArray:
 
 @softmax_cross_entropy.register_fake
 def _(logits: Any, labels: Any) -> co.FakeArray:
-    return fake(logits, *np.broadcast_shapes(logits.shape[:-1], labels.shape))
+    return fake(logits, *co.sizes.broadcast_sizes(logits.shape[:-1], labels.shape))
 
 
 # The derivative of the softmax is simplest in terms of its result. The formulas are plain
