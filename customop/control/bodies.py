@@ -12,7 +12,7 @@ from customop.arrays.kinds import is_traced
 from customop.arrays.pytree import flatten
 from customop.control.virtual import is_faked
 from customop.core.interpreter import Mode, current_mode
-from customop.errors import place
+from customop.errors import ArgumentError, place
 from customop.graph.graph import Graph
 from customop.graph.guards import GENERATOR
 from customop.graph.module import GraphModule
@@ -83,6 +83,7 @@ class Body:
         self.place: str = str(getattr(fn, "place", "")) or place(fn)
         trace = Trace("fake")
         trace.title, trace.fn = name, fn
+        self._title = name
         self.graph: Graph = trace.graph
         self.outputs: list[Any] = []
         self.written: dict[int, Node] = {}
@@ -105,6 +106,11 @@ class Body:
         node.note(fake, self.place)
         return GraphTracer(trace, fake, node)
 
+    def _copy_of(self, node: Node) -> Node:
+        new = self.graph.call(ops.np.copy.default, (node,))
+        new.note(node.meta["val"], self.place)
+        return new
+
     def new_value(self, i: int) -> Node:
         """The node of an input when the function has run."""
         return self.written.get(i, self.inputs[i])
@@ -115,6 +121,8 @@ class Body:
         for node in self.graph.nodes:
             for used in _written_by(node) if node.op == CALL else ():
                 root = _root(used)
+                if root.op == CONSTANT:
+                    raise self._writes_outside(node)
                 if root.op == PLACEHOLDER and root not in copies:
                     copies[root] = self._copied(root)
         for i, node in enumerate(self.inputs):
@@ -122,11 +130,19 @@ class Body:
                 self.written.setdefault(i, copies[node])
         self.outputs = [copies.get(o, o) for o in self.outputs]  # numbers stay
 
+    def _writes_outside(self, node: Node) -> ArgumentError:
+        return ArgumentError(
+            f"{self._title}: {node.target.qualname} writes an array that is not an"
+            f" argument of {self.name}",
+            f"traced at {node.meta.get('place')}",
+            f"{self.name} is at {self.place}",
+            do="pass the array as an operand, or in the carry",
+        )
+
     def _copied(self, node: Node) -> Node:
         after = [n for n in self.graph.nodes if n.op == PLACEHOLDER][-1]
         with self.graph.inserting_after(after):
-            new = self.graph.call(ops.np.copy.default, (node,))
-        new.note(node.meta["val"], self.place)
+            new = self._copy_of(node)
         node.replace_all_uses_with(new, unless=lambda user: user is new)
         return new
 
@@ -151,7 +167,8 @@ class Body:
                 node.replace_all_uses_with(new)
                 nodes = [new if r is node else r for r in nodes]
                 graph.erase_node(node)
-        graph.output(nodes)
+        # Who gets a result may write it.
+        graph.output([self._copy_of(n) if n.op == CONSTANT else n for n in nodes])
         graph.eliminate_dead_code()
         spec = flatten([*range(len(nodes))])[1]
         return GraphModule(graph, None, spec, name=self.name, place=self.place)

@@ -130,6 +130,11 @@ def _check_writable(
 # ---- loops ----
 
 
+def _same(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself."""
+    return fn
+
+
 class _Carry:
     """The first carry of a loop: numbers in it are arrays of the dtype of its steps."""
 
@@ -177,9 +182,13 @@ def captured_while(
     cond_fn: Callable[..., Any],
     body_fn: Callable[..., Any],
     init: Any,
+    as_step: Callable[..., Any] = _same,
 ) -> Any:
-    """The last carry of a loop, whose functions are captured."""
-    carry = _Carry("while_loop", body_fn, lambda fn, old: fn(old), init)
+    """The last carry of a loop, whose functions are captured.
+
+    `as_step` makes the step of a loop from `body_fn`.
+    """
+    carry = _Carry("while_loop", body_fn, lambda fn, old: as_step(fn)(old), init)
 
     def goes_on(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
         found = fn(carry.tree.filled(arrays))
@@ -188,7 +197,7 @@ def captured_while(
 
     def step(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
         old = carry.tree.filled(arrays)
-        return carry.new_leaves(old, fn(carry.tree.filled(arrays)))
+        return carry.new_leaves(old, as_step(fn)(carry.tree.filled(arrays)))
 
     given = carry.tree.arrays
     test = Body("while_loop", "cond_fn", cond_fn, goes_on, given)
@@ -207,28 +216,32 @@ def _array(output: Any) -> Any:
 
 
 def captured_scan(
-    f: Callable[[Any, Any], tuple[Any, Any]],
+    f: Callable[..., Any],
     init: Any,
     xs: Any,
     length: Any,
     reverse: bool,
     checkpoint: bool,
     name: str,
+    as_step: Callable[..., Any] = _same,
 ) -> tuple[Any, Any]:
-    """Carry and results of a scan, whose function is captured."""
+    """Carry and results of a scan, whose function is captured.
+
+    `as_step` makes the step of a scan from `f`.
+    """
     rows = _Tree(xs)
     elements = [_row(leaf) for leaf in rows.arrays]
     results: list[Any] = []
 
     def first(fn: Callable[..., Any], old: Any) -> Any:
-        return pair_of(f, fn(old, rows.filled(elements)))[0]
+        return pair_of(f, as_step(fn)(old, rows.filled(elements)))[0]
 
     carry = _Carry(name, f, first, init)
     count = len(carry.tree.arrays)
 
     def step(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
         old, x = carry.tree.filled(arrays[:count]), rows.filled(arrays[count:])
-        new, y = pair_of(f, fn(old, x))
+        new, y = pair_of(f, as_step(fn)(old, x))
         results.append(y)
         kept = carry.new_leaves(carry.tree.filled(arrays[:count]), new)
         return [*kept, *flatten(y)[0]]
@@ -248,14 +261,16 @@ def captured_scan(
 def captured_range(start: int, stop: int, body: Callable[..., Any], init: Any) -> Any:
     """The last carry of a range, as a scan: it has a gradient."""
 
-    def step(carry: Any, _: None, body: Callable[..., Any] = body) -> Any:
-        i, value = carry
-        return (i + 1, body(i, value)), None
+    def as_step(body: Callable[..., Any]) -> Callable[..., Any]:
+        def step(carry: Any, _: None) -> Any:
+            i, value = carry
+            return (i + 1, body(i, value)), None
 
-    step.__wrapped__ = body  # type: ignore[attr-defined]  # messages name its place
+        return step
+
     first, count = np.asarray(start)[()], max(stop - start, 0)
     given = ((first, init), None, count, False, False, "fori_loop")
-    return captured_scan(step, *given)[0][1]
+    return captured_scan(body, *given, as_step)[0][1]
 
 
 def _row(leaf: Any) -> Any:

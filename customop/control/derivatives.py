@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -20,9 +19,6 @@ from customop.transforms.jvp import jvp
 __all__ = ["halves_of", "pushed", "where", "zeros_like"]
 
 Arrays = Sequence[Any]
-
-# Graph -> what moves, and whether it computes again -> its halves.
-_halves: WeakKeyDictionary[GraphModule, dict[Any, Halves]] = WeakKeyDictionary()
 
 
 def where(flags: Iterable[bool], values: Iterable[Any]) -> list[Any]:
@@ -70,12 +66,8 @@ def halves_of(
     The backward graph takes cotangents of the `outputs` that are flagged, and returns
     gradients of the inputs that move. Both take generators as the last of their inputs.
     """
-    known = _halves.setdefault(module, {})
-    key = (tuple(moving), tuple(outputs), recomputes)
-    if key not in known:
-        joint = _joint(module, moving, outputs)
-        known[key] = split(joint, len(moving), len(outputs), recomputes=recomputes)
-    return known[key]
+    joint = _joint(module, moving, outputs)
+    return split(joint, len(moving), len(outputs), recomputes=recomputes)
 
 
 def _joint(

@@ -181,7 +181,8 @@ def fori_loop(lower: Any, upper: Any, body: Callable[[Any, T], T], init: T) -> T
         return repeat_range(start, stop, body, init)  # type: ignore[no-any-return]  # as init
     if type(start) is int and type(stop) is int:
         return captured_range(start, stop, body, init)  # type: ignore[no-any-return]  # as init
-    return captured_while(*as_counted(start, stop, body, init))[1]  # type: ignore[no-any-return]  # as init
+    goes_on, as_step, first = as_counted(start, stop, init)
+    return captured_while(goes_on, body, first, as_step)[1]  # type: ignore[no-any-return]  # as init
 
 
 def scan(
@@ -250,7 +251,10 @@ def scan(
     check_function("scan", f)
     check_flag("reverse", reverse)
     check_flag("checkpoint", checkpoint)
-    return _scan(f, init, xs, length, reverse, checkpoint, "scan")  # type: ignore[no-any-return]  # as f
+    if not tracing():
+        return step_through(f, init, xs, length, reverse, checkpoint, "scan")  # type: ignore[no-any-return]  # as f
+    count = Slices(xs, length, "scan").count
+    return captured_scan(f, init, xs, count, reverse, checkpoint, "scan")
 
 
 def map(f: Callable[[X], Y], xs: X) -> Y:  # noqa: A001  # JAX's name
@@ -287,23 +291,19 @@ def map(f: Callable[[X], Y], xs: X) -> Y:  # noqa: A001  # JAX's name
     """
     check_function("map", f)
 
-    def step(nothing: tuple[()], x: X) -> tuple[tuple[()], Y]:
+    if tracing():
+        count = Slices(xs, None, "map").count
+        given = ((), xs, count, False, False, "map")
+        return captured_scan(f, *given, _as_step)[1]  # type: ignore[no-any-return]  # as f
+    step = _as_step(f)
+    step.__wrapped__ = f  # messages name its place
+    return step_through(step, (), xs, None, False, False, "map")[1]  # type: ignore[no-any-return]  # as f
+
+
+def _as_step(f: Callable[..., Any]) -> Any:
+    """The step of a scan from the function of a map."""
+
+    def step(nothing: tuple[()], x: Any) -> Any:
         return nothing, f(x)
 
-    step.__wrapped__ = f  # type: ignore[attr-defined]  # messages name its place
-    return _scan(step, (), xs, None, False, False, "map")[1]  # type: ignore[no-any-return]  # as f
-
-
-def _scan(
-    f: Callable[..., Any],
-    init: Any,
-    xs: Any,
-    length: Any,
-    reverse: bool,
-    checkpoint: bool,
-    name: str,
-) -> Any:
-    if not tracing():
-        return step_through(f, init, xs, length, reverse, checkpoint, name)
-    count = Slices(xs, length, name).count
-    return captured_scan(f, init, xs, count, reverse, checkpoint, name)
+    return step

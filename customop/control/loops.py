@@ -78,7 +78,8 @@ def _once(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any) -
 def repeat_range(start: Any, stop: Any, body: Callable[..., Any], init: Any) -> Any:
     """The carry after a step for each number of a range."""
     if is_virtual(init) or type(start) is not int or type(stop) is not int:
-        return repeat(*as_counted(start, stop, body, init))[1]
+        goes_on, as_step, first = as_counted(start, stop, init)
+        return repeat(goes_on, as_step(body), first)[1]
     carry: Any = own_carry(init)
     if start >= stop:
         return carry
@@ -114,13 +115,19 @@ def as_limit(value: Any, name: str) -> Any:
 
 
 def as_counted(
-    start: Any, stop: Any, body: Callable[..., Any], init: Any
+    start: Any, stop: Any, init: Any
 ) -> tuple[Callable[..., Any], Callable[..., Any], Any]:
-    """A range as a loop with its number in the carry: condition, body, first carry."""
+    """A range as a loop with its number in the carry.
 
-    def step(carry: Any) -> Any:
-        i, value = carry
-        return i + 1, body(i, value)
+    Returns its condition, what makes its step from a body, and the first carry.
+    """
+
+    def as_step(body: Callable[..., Any]) -> Callable[..., Any]:
+        def step(carry: Any) -> Any:
+            i, value = carry
+            return i + 1, body(i, value)
+
+        return step
 
     first = start if is_array(start) else np.asarray(start)[()]
-    return lambda carry: carry[0] < stop, step, (first, init)
+    return lambda carry: carry[0] < stop, as_step, (first, init)

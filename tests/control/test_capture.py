@@ -223,6 +223,35 @@ def test_writes_to_what_is_outside() -> None:
     assert lines[-1] == "  do: write to a copy in the function: x = x.copy()"
 
 
+def test_operators_that_write_what_is_outside() -> None:
+    """A graph would write it whenever it runs, so it must be an operand."""
+    buffer = np.zeros(3)
+
+    def body(c: Any) -> Any:
+        grow_(buffer, 1.0)
+        return c + buffer
+
+    with pytest.raises(co.ArgumentError) as caught:
+        co.make_fx(lambda x: co.while_loop(lambda c: np.sum(c) < 9, body, x))(X)
+    lines = str(caught.value).splitlines()
+    assert lines[0] == (
+        "while_loop: control_tests::grow_ writes an array that is not an argument of body"
+    )
+    assert lines[-1] == "  do: pass the array as an operand, or in the carry"
+    np.testing.assert_array_equal(buffer, np.zeros(3))
+
+
+def test_results_are_arrays_of_their_own() -> None:
+    """Who writes a result does not write a constant of the graph, or an input."""
+    table = np.ones(3)
+    graph = co.make_fx(lambda x: co.cond(x[0] > 0, lambda x: x, lambda x: table, x))(X)
+    for x in (X.copy(), -X):
+        before = x.copy()
+        graph(x)[...] = 7.0
+        np.testing.assert_array_equal(x, before)
+    np.testing.assert_array_equal(graph(-X), np.ones(3))
+
+
 def test_memory_of_a_checkpoint() -> None:
     """The forward scan saves the carries alone, and the backward scan computes again."""
 

@@ -123,6 +123,25 @@ def test_a_generator_of_a_closure() -> None:
     np.testing.assert_allclose(graph(X), X * first * second)
 
 
+@pytest.mark.parametrize("name", ["map", "fori_loop", "while_loop"])
+def test_a_generator_of_a_body(name: str) -> None:
+    """In the closure of any body."""
+    rng = np.random.default_rng(5)
+    fns = {
+        "map": lambda x: co.map(lambda r: r * rng.normal(size=()), x),
+        "fori_loop": lambda x: co.fori_loop(
+            0, 3, lambda i, c: c + rng.normal(size=3), x
+        ),
+        "while_loop": lambda x: co.fori_loop(
+            0, np.argmax(x) + 1, lambda i, c: c + rng.normal(size=3), x
+        ),
+    }
+    graph = co.make_fx(fns[name])(X)
+    assert rng.bit_generator.state == np.random.default_rng(5).bit_generator.state
+    found, rng = graph(X), np.random.default_rng(5)
+    np.testing.assert_allclose(found, fns[name](X))
+
+
 def test_batches() -> None:
     """A draw under vmap is an error in a graph too, unless randomness is given."""
     graph = co.make_fx(branched(noise))(X, np.random.default_rng(5))
