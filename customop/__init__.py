@@ -121,6 +121,7 @@ __all__ = [
     "fallthrough_kernel",
     "fold_constants",
     "fori_loop",
+    "functionalize",
     "fuse_nodes",
     "get_ctx",
     "get_kernel",
@@ -161,6 +162,7 @@ __all__ = [
     "register_sample_inputs",
     "register_vmap",
     "replace_pattern",
+    "reuse_buffers",
     "scan",
     "sizes",
     "split_graph",
@@ -197,6 +199,7 @@ _LATER: dict[str, str] = {
     "customop.graph.passes.dead": "eliminate_dead_code",
     "customop.graph.passes.fold": "fold_constants",
     "customop.graph.passes.partition": "fuse_nodes inline_graphs split_graph",
+    "customop.graph.passes.reuse": "reuse_buffers",
     "customop.library.by_schema": "define get_kernel impl",
     "customop.library.kernels": "register_array_dispatch register_autocast"
     " register_fake register_kernel",
@@ -219,6 +222,7 @@ _LATER: dict[str, str] = {
     "customop.transforms.jvp": "jvp",
     "customop.transforms.linear": "hvp linearize",
     "customop.transforms.trace.decompose": "decompose",
+    "customop.transforms.trace.functional": "functionalize",
     "customop.transforms.trace.interpreter": "GraphTracer",
     "customop.transforms.trace.make": "make_fx",
     "customop.transforms.trace.patterns": "replace_pattern",
@@ -247,6 +251,7 @@ if TYPE_CHECKING:
     from customop.graph.passes.dead import eliminate_dead_code
     from customop.graph.passes.fold import fold_constants
     from customop.graph.passes.partition import fuse_nodes, inline_graphs, split_graph
+    from customop.graph.passes.reuse import reuse_buffers
     from customop.library.by_schema import define, get_kernel, impl
     from customop.library.kernels import (
         register_array_dispatch,
@@ -286,6 +291,7 @@ if TYPE_CHECKING:
     from customop.transforms.jvp import jvp
     from customop.transforms.linear import hvp, linearize
     from customop.transforms.trace.decompose import decompose
+    from customop.transforms.trace.functional import functionalize
     from customop.transforms.trace.interpreter import GraphTracer
     from customop.transforms.trace.make import make_fx
     from customop.transforms.trace.patterns import replace_pattern
@@ -323,6 +329,7 @@ for _name in __all__:
 
 # Its modules register NumPy's operators through the names above, when one is needed.
 add_modules("np", "customop.numpy", MODULES)
+add_modules("np_out", "customop.numpy", {"outs": ""})
 # Graphs that are loaded may call these.
 add_modules("customop", "customop.transforms.trace", {"operators": ""})
 add_modules("control", "customop.control", {"operators": ""})

@@ -269,7 +269,8 @@ class Graph:
     def has_effects(self) -> bool:
         """Whether a run does more than give values: it writes inputs or constants, or draws."""
         memory = Memory(self)
-        return any(_acts(node, memory) for node in self.nodes if node.op == CALL)
+        inner = (node for node in self.nodes if node.op != OUTPUT)
+        return any(_acts(node, memory) for node in inner)
 
     # ---- copies ----
 
@@ -360,7 +361,7 @@ class Graph:
 
 def _acts(node: Node, memory: Memory) -> bool:
     """Whether a call writes memory from outside of the graph, draws or gives nothing."""
-    if node in memory.writes:
+    if node in memory.writes and not node.has_fixed_result:
         return OUTSIDE in memory.writes[node] or node.target.sees_seed
     return node.has_effects
 

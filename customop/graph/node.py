@@ -276,8 +276,7 @@ class Node:
         op = self.target
         if op.schema.written or op.sees_seed or not op.schema.returns:
             return False
-        inner = (node for graph in self.subgraphs for node in graph.nodes)
-        return all(node.op == OUTPUT or not node.has_effects for node in inner)
+        return not any(graph.has_effects for graph in self.subgraphs)
 
     @property
     def subgraphs(self) -> list[Graph]:
