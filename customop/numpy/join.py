@@ -20,7 +20,14 @@ from customop.numpy.arguments import as_array, cast, only, shape_of
 from customop.numpy.fakes import device_of
 from customop.numpy.rules import batch_first, in_dtype, numpy_operator
 from customop.numpy.shape import expanded
-from customop.numpy.sizes import are_equal, is_one, size_of, smaller, typical
+from customop.numpy.sizes import (
+    are_equal,
+    is_one,
+    is_symbolic,
+    size_of,
+    smaller,
+    typical,
+)
 
 __all__: list[str] = []
 
@@ -34,14 +41,13 @@ def _merged_order(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[
     Where arrays disagree, C order wins. Source: numpy.concatenate, NumPy 2.4.
     """
     order = list(range(len(pairs[0][0])))
-    pairs = [(shape, typical(strides)) for shape, strides in pairs]
     for i in range(1, len(order)):
         axis, to = order[i], i
         for j in range(i - 1, -1, -1):
             votes = [
                 abs(strides[axis]) > abs(strides[order[j]])
                 for shape, strides in pairs
-                if not (is_one(shape[axis]) or is_one(shape[order[j]]))
+                if shape[axis] != 1 and shape[order[j]] != 1
             ]
             if votes and not all(votes):
                 break
@@ -56,6 +62,11 @@ def _joined(
     """The fake array of this shape, with the dtype and order that fit all arrays."""
     dtype = np.result_type(*[a.dtype for a in arrays])
     device = device_of(arrays[0])
+    if is_symbolic(shape):
+        pairs = [
+            ([1 if is_one(n) else 2 for n in own], typical(strides))
+            for own, strides in pairs
+        ]
     return FakeArray(shape, dtype, device=device, order=_merged_order(pairs))
 
 
@@ -112,7 +123,7 @@ def _(arrays: Any, axis: int) -> FakeArray:
     axis = normalize_axis_index(axis, len(shapes[0]))
     # Lengths that are not known to be equal must be so, from here on.
     rests = {s[:axis] + s[axis + 1 :] for s in shapes}
-    if not are_equal(rests):
+    if len(rests) > 1 and not are_equal(rests):
         raise _misfit("np.concatenate", shapes)
     shape = list(shapes[0])
     shape[axis] = sum(s[axis] for s in shapes)
@@ -193,7 +204,7 @@ _stack = numpy_operator(
 @_stack.register_fake
 def _(arrays: Any, axis: int) -> FakeArray:
     shapes = [tuple(a.shape) for a in arrays]
-    if not are_equal(set(shapes)):
+    if len(set(shapes)) > 1 and not are_equal(set(shapes)):
         raise _misfit("np.stack", shapes)
     axis = normalize_axis_index(axis, len(shapes[0]) + 1)
     shape = (*shapes[0][:axis], len(arrays), *shapes[0][axis:])

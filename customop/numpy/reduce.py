@@ -35,7 +35,7 @@ from customop.numpy.arguments import (
 )
 from customop.numpy.rules import no_gradient, numpy_operator, register_linear
 from customop.numpy.selected import mean_of_selected
-from customop.numpy.sizes import has_none, is_below, larger, product, typical
+from customop.numpy.sizes import has_none, is_below, larger, product, typical, with_size
 
 __all__ = [
     "batched_axes",
@@ -358,7 +358,8 @@ def before_each(y: Any, first: float) -> Any:
     """The running results before each element of the last axis."""
     if has_none(y.shape[-1:]):
         return y
-    return np.concatenate([np.full_like(y[..., :1], first), y[..., :-1]], axis=-1)
+    parts = [np.full_like(y[..., :1], first), y[..., :-1]]
+    return with_size(np.concatenate(parts, axis=-1), y)
 
 
 def _product_of_others(x: Any, axis: Sequence[int] | None) -> Any:

@@ -49,14 +49,17 @@ __all__ = ["expanded", "without_ones"]
 
 def _lengths(shape: Sequence[int], new: Sequence[int]) -> tuple[int, ...]:
     """New lengths, with -1 replaced."""
-    size = product(shape)
-    given = tuple(new)
+    size, given = product(shape), tuple(new)
+    known = product(given)
+    is_plain = type(known) is type(size) is int
+    if is_plain and known == size > 0 and min(given, default=1) > 0:
+        return given  # as usual
     # A symbolic size is not the -1 that stands for the rest.
     unknown = [i for i, n in enumerate(given) if type(n) is int and n == -1]
     known = product([n for i, n in enumerate(given) if i not in unknown])
     fits = _divides(known, size) if unknown else known == size
-    negative = any(type(n) is int and n < -1 for n in given)
-    if len(unknown) > 1 or negative or not fits:
+    least = min([n for n in given if type(n) is int], default=0)
+    if len(unknown) > 1 or least < -1 or not fits:
         raise ShapeError(
             f"cannot reshape array of size {size} into shape {given}",
             do="give lengths whose product is the number of elements",

@@ -16,7 +16,7 @@ from customop.numpy.arguments import cast, copied, dtype_of, in_c_order
 from customop.numpy.fakes import device_of
 from customop.numpy.reduce import before_each
 from customop.numpy.rules import batch_first, fit, numpy_operator, padded_rows
-from customop.numpy.sizes import broadcast
+from customop.numpy.sizes import broadcast, with_size
 
 __all__ = ["prefix_slopes", "recurrence", "reversed_recurrence", "shares_of"]
 
@@ -96,7 +96,8 @@ def prefix_slopes(ufunc: np.ufunc, x: Any, y: Any) -> tuple[Any, Any]:
     one = np.ones_like(x[..., :1])
     _, pullback = vjp(ufunc, y[..., :-1], x[..., 1:])
     by_last, by_x = pullback(np.ones_like(y[..., 1:]))
-    return _joined(0 * one, by_last), _joined(one, by_x)
+    parts = _joined(0 * one, by_last), _joined(one, by_x)
+    return with_size(parts[0], x), with_size(parts[1], x)
 
 
 def _chained(ufunc: np.ufunc, x: Any, runs: Sequence[slice]) -> Any:
@@ -105,10 +106,9 @@ def _chained(ufunc: np.ufunc, x: Any, runs: Sequence[slice]) -> Any:
     for run in runs:
         line = x[..., run]
         by_last, by_x = prefix_slopes(ufunc, line, ufunc.accumulate(line, axis=-1))
-        ahead = _joined(by_last[..., 1:], np.zeros_like(by_x[..., :1]))
         end = _joined(np.zeros_like(by_x[..., 1:]), np.ones_like(by_x[..., :1]))
         # What the result of the run gains with each result before it.
-        gains = np.flip(recurrence(np.flip(ahead, -1), np.flip(end, -1)), -1)
+        gains = reversed_recurrence(by_last, with_size(end, by_x))
         parts.append(by_x * gains)
     return _joined(*parts) if len(parts) > 1 else parts[0] if parts else x
 

@@ -28,6 +28,7 @@ __all__ = [
     "is_below",
     "is_known",
     "is_one",
+    "is_symbolic",
     "larger",
     "plain",
     "product",
@@ -40,12 +41,14 @@ __all__ = [
     "typical",
     "typical_pair",
     "wide_to",
+    "with_size",
 ]
 
 broadcast = sizes.broadcast_sizes
 class_of = sizes.number_class
 is_known = sizes.is_known
-product = sizes.product
+is_symbolic = sizes.is_symbolic
+product = math.prod
 same_shape = sizes.same_shape
 same_size = sizes.same_size
 
@@ -53,6 +56,7 @@ same_size = sizes.same_size
 SIZES = (int, SymInt)
 NUMBERS = (int, float, complex, SymInt, SymFloat)
 _INT = {int}
+_BOUNDS = {int, type(None)}
 
 
 def plain(value: Any) -> Any:
@@ -167,6 +171,8 @@ def typical_pair(
     shape: Sequence[Any], new: Sequence[Any]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Two shapes of equally many elements as numbers of equally many elements."""
+    if _INT.issuperset(map(type, shape)) and _INT.issuperset(map(type, new)):
+        return tuple(shape), tuple(new)
     first, second = typical(shape), typical(new)
     if math.prod(first) == math.prod(second):
         return first, second
@@ -184,6 +190,14 @@ def wide_to(x: Any, shape: Sequence[Any]) -> Any:
     return np.broadcast_to(x, shape)
 
 
+def with_size(x: Any, like: Any) -> Any:
+    """An array of the shape of another one, joined of parts of symbolic sizes.
+
+    Their sum is ``max(n - 1, 0) + min(n, 1)``, which is known to be n.
+    """
+    return np.broadcast_to(x, like.shape) if sizes.is_symbolic(like.shape) else x
+
+
 # ---- slices ----
 
 
@@ -193,8 +207,8 @@ def sliced(entry: Sequence[Any], length: Any) -> tuple[Any, Any]:
     step = 1 if step is None else step
     if start is stop is None and type(step) is int and step == 1:
         return length, 1
-    if not any(type(n) is SymInt for n in (*entry, length)):
-        return len(range(*slice(*entry).indices(length))), step
+    if type(length) is int and _BOUNDS.issuperset(map(type, entry)):
+        return len(range(*slice(start, stop, step).indices(length))), step
     if step == 0:
         raise ValueError("slice step cannot be zero")
     if step > 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from functools import lru_cache, partial
+from itertools import accumulate as accumulate_sizes
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +17,7 @@ from customop import (
     FakeArray,
     Operator,
     Tracer,
+    check,
     fake_like,
     register_numpy_function,
     vjp,
@@ -34,6 +36,7 @@ from customop.numpy.arguments import (
     spread,
 )
 from customop.numpy.fakes import device_of
+from customop.numpy.index import numbers
 from customop.numpy.reduce import (
     all_,
     any_,
@@ -47,7 +50,12 @@ from customop.numpy.reduce import (
 from customop.numpy.rules import fit, numpy_operator
 from customop.numpy.running import along_axis, cumprod, cumsum
 from customop.numpy.selected import reduce_selected
-from customop.numpy.shares import prefix_slopes, recurrence, shares_of
+from customop.numpy.shares import (
+    prefix_slopes,
+    recurrence,
+    reversed_recurrence,
+    shares_of,
+)
 from customop.numpy.sizes import is_below
 
 __all__: list[str] = []
@@ -176,9 +184,7 @@ def _last_slopes(x: Any, y: Any, axis: int, ufunc: str) -> tuple[Any, Any]:
 def _accumulate_backward(ctx: Any, g: Any) -> tuple[Any, None, None, None]:
     (x, y), (axis, ufunc, _) = ctx.saved_arrays, ctx.rest
     by_last, by_x = _last_slopes(x, y, axis, ufunc)
-    ahead = np.concatenate([by_last[..., 1:], by_last[..., :1]], axis=-1)
-    back = np.flip(np.moveaxis(g, axis, -1), -1)
-    gains = np.flip(recurrence(np.flip(ahead, -1), back), -1)
+    gains = reversed_recurrence(by_last, np.moveaxis(g, axis, -1))
     return fit(np.moveaxis(by_x * gains, -1, axis), x), None, None, None
 
 
@@ -235,6 +241,7 @@ def _(x: Any, indices: Any, axis: int, ufunc: str, dtype: Any) -> FakeArray:
             raise IndexError(
                 f"index {index} out-of-bounds in {ufunc}.reduceat [0, {shape[at]})"
             )
+        check(index < shape[at])
     shape[at] = len(indices)
     found = _dtype_after("reduceat", ufunc, x.dtype, dtype)
     return FakeArray(shape, found, device=device_of(x))
@@ -250,15 +257,21 @@ def _(info: Any, in_dims: Any, x: Any, indices: Any, axis: int, *rest: Any) -> A
 def _ends(indices: Sequence[int], length: int) -> list[tuple[int, int]]:
     """First and last place of each run: it ends where the next begins, or at once."""
     stops = [*indices[1:], length][: len(indices)]
-    return [(i, max(j, i + 1)) for i, j in zip(indices, stops, strict=True)]
+    # A symbolic length is more than an index of it.
+    return [
+        (i, j if type(j) is not int else max(j, i + 1))
+        for i, j in zip(indices, stops, strict=True)
+    ]
 
 
-def _runs(indices: Sequence[int], length: int) -> tuple[Any, list[slice]]:
-    """The elements of all runs, in a line, and the place of each run in that line."""
-    pairs = _ends(indices, length)
-    taken = np.concatenate([np.arange(i, j) for i, j in pairs] or [np.arange(0)])
-    ends = np.cumsum([0, *(j - i for i, j in pairs)]).tolist()
-    return taken, [slice(i, j) for i, j in pairwise(ends)]
+def _runs(x: Any, indices: Sequence[int], axis: int) -> tuple[Any, Any, list[slice]]:
+    """The elements of all runs, in a line, which run each is of, and the runs there."""
+    pairs = _ends(indices, x.shape[axis])
+    taken = [numbers(i, j, x) for i, j in pairs] or [numbers(0, 0, x)]
+    of = [np.full_like(places, k) for k, places in enumerate(taken)]
+    ends = [0, *accumulate_sizes(j - i for i, j in pairs)]
+    runs = [slice(i, j) for i, j in pairwise(ends)]
+    return np.concatenate(taken), np.concatenate(of), runs
 
 
 def _run_sums(v: Any, runs: Sequence[slice]) -> Any:
@@ -270,8 +283,7 @@ def _run_sums(v: Any, runs: Sequence[slice]) -> Any:
 
 def _run_shares(x: Any, y: Any, indices: Any, axis: int, ufunc: str) -> Any:
     """For all runs: the share of each element, its place, and the number of its run."""
-    taken, runs = _runs(indices, x.shape[axis])
-    of = np.repeat(np.arange(len(runs)), [run.stop - run.start for run in runs])
+    taken, of, runs = _runs(x, indices, axis)
     line = np.take(np.moveaxis(cast(x, y.dtype), axis, -1), taken, axis=-1)
     wide = np.take(np.moveaxis(y, axis, -1), of, axis=-1)
 

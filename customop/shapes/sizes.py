@@ -5,6 +5,7 @@ Sizes are ints or `SymInt`. Fake kernels that use these functions work on both.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -205,10 +206,7 @@ def product(sizes: Iterable[Any]) -> Any:
     >>> sizes.product((2, 3))
     6
     """
-    found: Any = 1
-    for size in sizes:
-        found = found * size
-    return found
+    return math.prod(sizes)
 
 
 def sym_min(*sizes: Any) -> Any:
