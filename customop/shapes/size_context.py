@@ -32,6 +32,7 @@ from customop.shapes.expressions import (
 from customop.shapes.guards import Guard, Size, check_bounds, check_name
 from customop.shapes.proofs import Knowledge
 from customop.shapes.symbolic import SymBool, as_side, make_float, make_int
+from customop.shapes.symbols import made
 from customop.shapes.ufuncs import apply_ufunc
 
 __all__ = [
@@ -70,6 +71,7 @@ class SizeContext:
     """
 
     def __init__(self) -> None:
+        made[:] = [True]
         self.sizes: dict[str, Size] = {}
         self.guards: list[Guard] = []
         self.checks: list[Guard] = []

@@ -33,7 +33,7 @@ from customop.shapes.expressions import (
     power,
     subtract,
 )
-from customop.shapes.symbols import Symbolic, made, number_classes
+from customop.shapes.symbols import Symbolic, number_classes
 
 if TYPE_CHECKING:
     from customop.shapes.size_context import SizeContext
@@ -444,7 +444,6 @@ class SymBool(_InContext):
     __repr__ = __str__
 
 
-made.append(True)
 number_classes.update((SymInt, SymFloat))
 numbers.Integral.register(SymInt)
 numbers.Real.register(SymFloat)
