@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from customop.errors import ShapeError
-from customop.shapes.conditions import Compared
-from customop.shapes.expressions import value_of
-from customop.shapes.symbolic import SymFloat, SymInt, as_side, context_of
+from customop.later import later
+from customop.shapes.symbols import Symbolic
+
+# Programs whose sizes all are numbers never need these.
+conditions: ModuleType = later(import_module, "customop.shapes.conditions")
+expressions: ModuleType = later(import_module, "customop.shapes.expressions")
+symbolic: ModuleType = later(import_module, "customop.shapes.symbolic")
 
 __all__ = [
     "SymShape",
@@ -35,7 +41,7 @@ __all__ = [
 
 def is_size(value: Any) -> bool:
     """Whether a value is a `SymInt`."""
-    return type(value) is SymInt
+    return isinstance(value, Symbolic) and type(value) is symbolic.SymInt
 
 
 def number_class(value: Any) -> type:
@@ -44,10 +50,10 @@ def number_class(value: Any) -> type:
     It is int for a `SymInt`; float for a `SymFloat` such as ``n / 2``, and np.float64 for
     one such as ``np.sqrt(n)``.
     """
-    cls = type(value)
-    if cls is SymInt:
+    if is_size(value):
         return int
-    if cls is SymFloat:
+    cls = type(value)
+    if issubclass(cls, Symbolic) and cls is symbolic.SymFloat:
         return type(value.calculation.value(value.context.typical))
     return cls
 
@@ -57,9 +63,9 @@ def typical(size: Any) -> int:
 
     Sort strides by it: that of a dense array is larger for an axis that is slower.
     """
-    if type(size) is not SymInt:
+    if not is_size(size):
         return int(size)
-    return value_of(size.expr, size.context.typical)
+    return expressions.value_of(size.expr, size.context.typical)  # type: ignore[no-any-return]  # an int
 
 
 class SymShape(tuple[Any, ...]):
@@ -112,7 +118,7 @@ def is_symbolic(shape: Iterable[Any]) -> bool:
     False
     """
     for size in shape:  # noqa: SIM110  # any() takes twice as long
-        if type(size) is SymInt:
+        if type(size) is not int and is_size(size):
             return True
     return False
 
@@ -128,14 +134,14 @@ def is_known(size: Any, value: Any) -> bool:
     """
     if type(size) is int and type(value) is int:
         return size == value
-    if type(value) is SymInt:
+    if is_size(value):
         size, value = value, size
-    if type(size) is not SymInt:
+    if not is_size(size):
         return bool(size == value)
-    side = as_side(value)
+    side = symbolic.as_side(value)
     if side is None:
         return False
-    context_of(size, value)  # raises for sizes of different captures
+    symbolic.context_of(size, value)  # raises for sizes of different captures
     return size.context.compare(size.expr, "==", side) is True
 
 
@@ -148,7 +154,7 @@ def was_one(size: Any) -> bool:
     if is_known(size, 1):
         return True
     return (
-        type(size) is SymInt
+        is_size(size)
         and size.context.is_unnamed(size.expr)
         and (size.hint == 1 and bool(size == 1))
     )
@@ -156,17 +162,17 @@ def was_one(size: Any) -> bool:
 
 def is_negative(size: Any) -> bool:
     """Whether a size is negative here; otherwise the graph checks that it is not."""
-    return _fails(size, ">=") if type(size) is SymInt else bool(size < 0)
+    return _fails(size, ">=") if is_size(size) else bool(size < 0)
 
 
 def is_nonzero(size: Any) -> bool:
     """Whether a size is not zero here; otherwise the graph checks that it is zero."""
-    return _fails(size, "==") if type(size) is SymInt else bool(size != 0)
+    return _fails(size, "==") if is_size(size) else bool(size != 0)
 
 
 def _fails(size: Any, sign: str) -> bool:
     """Whether ``size sign 0`` does not hold; otherwise it is noted as a check."""
-    context, condition = size.context, Compared(size.expr, sign, 0)
+    context, condition = size.context, conditions.Compared(size.expr, sign, 0)
     if not context.can_hold(condition):
         return True
     context.require(condition)
@@ -209,6 +215,11 @@ def product(sizes: Iterable[Any]) -> Any:
     return math.prod(sizes)
 
 
+def _context_of(sizes: Iterable[Any]) -> Any:
+    found = [size for size in sizes if isinstance(size, Symbolic)]
+    return symbolic.context_of(*found) if found else None
+
+
 def sym_min(*sizes: Any) -> Any:
     """The least of several sizes, without a guard.
 
@@ -218,7 +229,7 @@ def sym_min(*sizes: Any) -> Any:
     >>> sizes.sym_min(2, 3)
     2
     """
-    context = context_of(*sizes)
+    context = _context_of(sizes)
     return min(sizes) if context is None else context.extreme("min", *sizes)
 
 
@@ -231,7 +242,7 @@ def sym_max(*sizes: Any) -> Any:
     >>> sizes.sym_max(2, 3)
     3
     """
-    context = context_of(*sizes)
+    context = _context_of(sizes)
     return max(sizes) if context is None else context.extreme("max", *sizes)
 
 
@@ -275,7 +286,7 @@ def _joint_size(a: Any, b: Any) -> Any:
     if type(a) is int and type(b) is int:
         return a if b in (a, 1) else b if a == 1 else None
     if is_known(a, b) or is_known(b, 1):
-        return a if type(b) is SymInt or is_known(b, 1) else b
+        return a if is_size(b) or is_known(b, 1) else b
     if is_known(a, 1):
         return b
     return _decided_size(a, b)
@@ -296,7 +307,7 @@ def _decided_size(a: Any, b: Any) -> Any:
 
 
 def _hint(size: Any) -> int | None:
-    found: int | None = size.hint if type(size) is SymInt else size
+    found: int | None = size.hint if is_size(size) else size
     return found
 
 
