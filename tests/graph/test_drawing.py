@@ -180,6 +180,31 @@ def test_a_missing_matplotlib_is_named(
     assert caught.value.do == "pip install 'customop[draw]', or write an SVG file"
 
 
+def halve(x: Any) -> Any:
+    return co.while_loop(
+        lambda v: np.sum(v) > 1, lambda v: co.cond(v[0] > 2, np.sqrt, np.copy, v) / 2, x
+    )
+
+
+@pytest.fixture(scope="module")
+def nested() -> co.GraphModule:
+    """A graph with graphs inside, and one inside these."""
+    return co.make_fx(halve)(np.array([9.0, 1.0]))
+
+
+def test_graphs_inside_are_drawn_below(nested: co.GraphModule) -> None:
+    """Each graph of control flow has a title that says where it is."""
+    root = ET.fromstring(nested.draw().svg)
+    titles = [t.text for t in root.iter(f"{SVG}text") if t.get("class") == "t"]
+    assert titles == [
+        "halve",
+        "halve / while_loop: cond_graph",
+        "halve / while_loop: body_graph",
+        "halve / while_loop: body_graph / cond: true_graph",
+        "halve / while_loop: body_graph / cond: false_graph",
+    ]
+
+
 # ---- costs ----
 
 
@@ -247,6 +272,22 @@ def test_the_page_has_the_facts_of_each_node(graph: co.GraphModule) -> None:
     names = [row[3] for row in data["rows"]]
     inputs = [[names[i] for i in row[14]] for row in data["rows"]]
     assert inputs == [[n.name for n in node.inputs] for node in graph.graph.nodes]
+
+
+def test_the_page_nests_graphs(nested: co.GraphModule) -> None:
+    """The nodes of a graph inside are under the node and the parameter that hold it."""
+    data = data_of(page_html(nested))
+    rows = data["rows"]
+    paths = []
+    for row in rows:
+        path, at = [row[3]], row
+        while at[0] >= 0:
+            at = rows[at[0]]
+            path.insert(0, at[3])
+        paths.append("/".join(path))
+    assert "while_loop/body_graph/cond/true_graph/sqrt" in paths
+    assert "while_loop/cond_graph/greater" in paths
+    assert data["count"] == sum(row[2] != "graph" for row in rows)
 
 
 def test_the_page_needs_no_network(graph: co.GraphModule) -> None:

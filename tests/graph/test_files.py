@@ -171,6 +171,22 @@ def test_generators_may_be_inputs() -> None:
     assert graph(np.zeros(3), rng).tolist() == other.normal(size=3).tolist()
 
 
+def test_graphs_inside_are_written_once() -> None:
+    """The graphs of control flow are saved; one that is used twice is one afterwards."""
+
+    def f(x: Any) -> Any:
+        return co.cond(x[0] > 0, np.sin, np.cos, x)
+
+    inner = co.make_fx(f)(np.ones(2))
+    (call,) = [n for n in inner.graph.nodes if n.name == "cond"]
+    call.args = (*call.args[:3], call.args[2])
+    again = loaded(saved(inner))
+    (call,) = [n for n in again.graph.nodes if n.name == "cond"]
+    assert call.args[2] is call.args[3]
+    x = -np.ones(2)
+    np.testing.assert_array_equal(again(x), np.sin(x))
+
+
 def test_changes_of_inputs_are_saved() -> None:
     """A graph that writes into an input does so after loading."""
 
@@ -188,7 +204,9 @@ def test_another_process_gives_the_same_bits(tmp_path: Path) -> None:
 
     def f(params: dict[str, Any], x: Any) -> Any:
         y = np.tanh(x @ params["w"] + params["b"])
-        return np.fft.rfft(y), np.linalg.inv(y.T @ y + np.eye(3)), np.sort(y, axis=0)
+        last, ys = co.scan(lambda c, row: (np.sin(c + row), c * row), y[0], y)
+        z = co.while_loop(lambda v: np.sum(v) < 9, lambda v: v * 2 + params["b"], ys**2)
+        return np.fft.rfft(y), np.linalg.inv(y.T @ y + np.eye(3)), np.sort(z, 0), last
 
     params = {"w": normal(4, 3), "b": normal(3)}
     x = normal(5, 4, seed=2)

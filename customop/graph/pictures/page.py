@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterator
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -69,6 +68,7 @@ class _Page:
         # Graphs around the one that is being added.
         self._open: list[GraphModule] = []
         self._left_out = 0
+        self._constants: dict[int, Any] = {}
 
     def as_json(self) -> dict[str, Any]:
         """What the script of the page reads."""
@@ -77,10 +77,10 @@ class _Page:
         note = f"{self._left_out} nodes are left out: draw('graph.html') has all"
         return {
             "title": printable(str(self._module.__name__)),
-            "count": len(self._rows),
+            "count": sum(row[2] != "graph" for row in self._rows),
             "flops": sum(row[8] for row in calls),
             "bytes": sum(row[7] for row in self._rows if row[2] != CONSTANT),
-            "constants": sum(bytes_of(c) for c in _constants(self._module)),
+            "constants": sum(map(bytes_of, self._constants.values())),
             "note": note if self._left_out else "",
             "texts": [*self._texts],
             "rows": self._rows,
@@ -90,6 +90,7 @@ class _Page:
         if any(module is outer for outer in self._open):
             return
         self._open.append(module)
+        self._constants.update((id(c), c) for c in module.constants.values())
         numbers: dict[Node, int] = {}
         depths: dict[Node, int] = {}
         for node in module.graph.nodes:
@@ -164,7 +165,3 @@ def _arguments(node: Node) -> str:
     names = [p.name for p in node.target.schema.positional]
     pairs = [*zip(names, node.args, strict=False), *node.kwargs.items()]
     return "\n".join(f"{name} = {argument_text(value)}" for name, value in pairs)
-
-
-def _constants(module: GraphModule) -> Iterator[Any]:
-    yield from {id(c): c for c in module.graph.constants.values()}.values()
