@@ -145,8 +145,8 @@ def _compared(old: Any, new: Any) -> tuple[Any, str]:
 def _is_same(old: Any, new: Any) -> bool:
     """Whether a carry is kept for certain: a quick answer for most carries."""
     cls = type(new)
-    if cls is not type(old):
-        return False
+    if new is old or cls is not type(old):
+        return new is old
     if cls is np.ndarray:
         return new.dtype is old.dtype and new.shape == old.shape
     if cls is tuple or cls is list:

@@ -33,11 +33,11 @@ def repeat(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any) 
         return _once(cond_fn, body_fn, init)
     carry: Any = own_carry(init)
     kept = Kept("while_loop", body_fn)
-    true = np.True_
+    true, is_checked = np.True_, False
     try:
         while True:
             goes_on = cond_fn(carry)
-            while kept.started and (goes_on is True or goes_on is true):
+            while is_checked and (goes_on is True or goes_on is true):
                 carry = body_fn(carry)
                 goes_on = cond_fn(carry)
             goes_on = check_goes_on(goes_on)
@@ -45,6 +45,7 @@ def repeat(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any) 
                 return _once(cond_fn, body_fn, carry)
             if goes_on is True:
                 carry = kept.first(carry, body_fn(carry))
+                is_checked = True
             elif goes_on is False or not goes_on.any:
                 break
             else:

@@ -185,7 +185,7 @@ class StepResults:
         Whether the last step comes first.
     """
 
-    __slots__ = ("_columns", "_count", "_fn", "_is_reversed", "_tree")
+    __slots__ = ("_columns", "_count", "_fn", "_is_reversed", "_only", "_tree")
 
     def __init__(self, count: int, fn: Callable[..., Any], *, reverse: bool) -> None:
         self._count = count
@@ -193,9 +193,14 @@ class StepResults:
         self._is_reversed = reverse
         self._tree: Structure | None = None
         self._columns: list[_Column] = []
+        # The only leaf, where each result is one array.
+        self._only: _Column | None = None
 
     def start(self, y: Any) -> Callable[[Any], None]:
         """Take the result of the first step; return a function that takes the others."""
+        if type(y) is np.ndarray or isinstance(y, np.generic):  # most: 2 us less
+            self._only = column = _Column(y, self._count, self._is_reversed)
+            return column.put
         found, self._tree = flatten(y)
         self._columns = [
             _Column(leaf, self._count, self._is_reversed) for leaf in found
@@ -223,13 +228,19 @@ class StepResults:
             do="return a y of the same structure, shapes and dtypes in each step",
         )
 
+    def _check(self, path: str, column: _Column) -> None:
+        if column.other is not None:
+            raise self._changed(f"{path} is {named(column.other)}", named(column.first))
+
     def stacked(self) -> Any:
         """All results, with the axis of the steps in front."""
+        if self._only is not None:
+            self._check("y", self._only)
+            return self._only.stacked()
         assert self._tree is not None
         for i, column in enumerate(self._columns):
             if column.other is not None:
-                what = f"{path_of(self._tree, i, 'y')} is {named(column.other)}"
-                raise self._changed(what, named(column.first))
+                self._check(path_of(self._tree, i, "y"), column)
         return unflatten(self._tree, [column.stacked() for column in self._columns])
 
 

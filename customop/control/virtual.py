@@ -24,7 +24,7 @@ __all__ = ["as_fake", "as_unknown", "is_faked", "is_virtual", "shapes_of"]
 
 def is_virtual(tree: Any) -> bool:
     """Whether arrays without elements are computed with."""
-    if type(tree) is np.ndarray and not open_modes:
+    if not open_modes and _is_plain(tree):
         return False
     mode = current_mode.get()
     while mode is not None:
@@ -32,6 +32,20 @@ def is_virtual(tree: Any) -> bool:
             return True
         mode = mode.outer
     return any(is_fake(bottom(leaf)) for leaf in leaves(tree))
+
+
+_PLAIN = frozenset((np.ndarray, np.float64, float, int, type(None)))
+
+
+def _is_plain(tree: Any) -> bool:
+    """Whether a pytree has only plain arrays and numbers: a quick answer for most."""
+    cls = type(tree)
+    if cls is tuple:
+        for item in tree:  # noqa: SIM110  # half the time
+            if not _is_plain(item):
+                return False
+        return True
+    return cls in _PLAIN
 
 
 def is_faked(mode: Mode) -> bool:
