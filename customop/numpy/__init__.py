@@ -12,6 +12,7 @@ __all__ = ["MODULES"]
 # of every ufunc.
 MODULES: dict[str, str] = {
     "arrange": "flip flipud fliplr rot90 roll tril triu copy astype real imag",
+    "bins": "bincount digitize",
     "choose": "where select clip",
     "checked": "",
     "compare": "isclose allclose array_equal array_equiv isreal iscomplex isposinf"
@@ -39,7 +40,7 @@ MODULES: dict[str, str] = {
     " fft.ifftn fft.ifft2 fft.rfftn fft.rfft2 fft.irfftn fft.irfft2 fft.fftshift"
     " fft.ifftshift",
     "functional": "apply_along_axis apply_over_axes piecewise choose",
-    "histogram": "bincount digitize histogram_bin_edges histogram histogramdd histogram2d",
+    "histogram": "histogram_bin_edges histogram histogramdd histogram2d",
     "index": "nonzero flatnonzero argwhere",
     "interpolate": "interp",
     "join": "concatenate append stack vstack hstack dstack column_stack split"

@@ -19,6 +19,7 @@ from customop import (
 )
 from customop.numpy.arguments import as_array, dtype_of, shape_of
 from customop.numpy.rules import is_complex
+from customop.numpy.sizes import NUMBERS, broadcast
 
 __all__ = ["is_plain", "value_of"]
 
@@ -47,7 +48,7 @@ def _truth(x: Any) -> Any:
 
 
 def _operand(x: Any) -> Any:
-    return x if isinstance(x, int | float | complex) else stop_gradient(as_array(x))
+    return x if isinstance(x, NUMBERS) else stop_gradient(as_array(x))
 
 
 # ---- equal or close ----
@@ -91,7 +92,7 @@ def _(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 def _(a1: Any, a2: Any) -> Any:
     x, y = stop_gradient(as_array(a1)), stop_gradient(as_array(a2))
     try:
-        np.broadcast_shapes(shape_of(x), shape_of(y))
+        broadcast(shape_of(x), shape_of(y))
     except ValueError:
         return False
     return _truth(np.equal(x, y))

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from customop import ArgumentError, register_numpy_function
+from customop import ArgumentError, SymInt, register_numpy_function
 from customop.numpy.arguments import as_array, cast, dtype_of
 from customop.numpy.checked import require, warn_unless
 from customop.numpy.rules import is_complex
+from customop.numpy.sizes import is_known, is_one, larger
 
 __all__: list[str] = []
 
@@ -53,10 +54,10 @@ def _stacked(m: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
         arrays = [dtype_of(v) for v in (m, y) if v is not None]
         dtype = np.result_type(*arrays, np.float64)
     x = _rows(m, dtype, not rowvar and m.ndim != 1)
-    if y is None or not x.shape[0]:
+    if y is None or is_known(x.shape[0], 0):
         return x
     other = _rows(y, dtype, transposed=False)
-    if not rowvar and other.shape[0] != 1:
+    if not rowvar and not is_one(other.shape[0]):
         other = np.transpose(other)
     return np.concatenate([x, other], axis=0)
 
@@ -82,7 +83,7 @@ def _(
         )
     x = _stacked(m, y, bool(rowvar), dtype)
     count = x.shape[1]
-    if not x.shape[0]:
+    if is_known(x.shape[0], 0):
         return np.zeros_like(x, np.float64, shape=(0, 0))
     ddof = (0 if bias else 1) if ddof is None else operator.index(int(ddof))
     frequent = None if fweights is None else _frequencies(fweights, count)
@@ -94,12 +95,15 @@ def _(
     moved = x - np.expand_dims(mean, 1)
     weighted = moved if weights is None else moved * weights
     products = np.matmul(moved, np.conjugate(np.transpose(weighted)))
-    shares = products * np.true_divide(1, free)
+    is_open = isinstance(free, SymInt)
+    shares = products / free if is_open else products * np.true_divide(1, free)
     return np.squeeze(cast(shares, products.dtype))
 
 
 def _freedom(count: int, total: Any, weights: Any, important: Any, ddof: int) -> Any:
     """Degrees of freedom; 0 instead of fewer, with NumPy's warning."""
+    if weights is None and type(count) is not int:
+        return larger(count - ddof, 0)
     if weights is None:
         free: Any = np.asarray(float(count - ddof))
     elif ddof == 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,9 @@ from customop import (
 from customop.numpy.arguments import as_array, as_ints, dtype_of, only
 from customop.numpy.compare import is_plain, value_of
 from customop.numpy.create import array_like
-from customop.numpy.index import constant
+from customop.numpy.index import numbers
 from customop.numpy.keys import value_for
+from customop.numpy.sizes import is_below, is_known, larger, product, smaller
 from customop.numpy.write import spread_to
 
 __all__: list[str] = []
@@ -56,6 +57,14 @@ def _(arr: Any, obj: Any, axis: int | None = None) -> Any:
     length = array.shape[at]
     if not is_plain(obj):
         return getitem(array, (*(slice(None),) * at, _without(obj, length)))
+    if type(length) is not int:
+        obj = value_of(obj)
+        if isinstance(obj, slice) and obj.step in (None, 1, -1):
+            return _without_part(array, at, obj)
+        gone = _sorted_places(obj, length, length - 1)
+        if gone is not None:
+            return np.take(array, _places_left(array, length, gone), at)
+        length = int(length)
     # NumPy finds the places, and says which ones do not exist.
     places = np.arange(length).reshape(
         (1,) * at + (length,) + (1,) * (array.ndim - at - 1)
@@ -64,11 +73,55 @@ def _(arr: Any, obj: Any, axis: int | None = None) -> Any:
     return np.take(array, kept, at)
 
 
+def _without_part(array: Any, at: int, part: slice) -> Any:
+    """All elements along an axis but those of a slice of steps of one."""
+    length = array.shape[at]
+    ends = [part.start, part.stop]
+    ends = [n if n is None or (n >= 0) is True else n + length for n in ends]
+    if part.step == -1:
+        ends = [None if n is None else n + 1 for n in reversed(ends)]
+    low, high = (
+        default if n is None else smaller(larger(n, 0), length)
+        for n, default in zip(ends, (0, length), strict=True)
+    )
+    key = (slice(None),) * at
+    parts = (slice(0, low), slice(larger(low, high), length))
+    return np.concatenate([array[(*key, part)] for part in parts], at)
+
+
+def _sorted_places(obj: Any, length: Any, last: Any) -> list[Any] | None:
+    """Places of an axis of a length that is not known, counted from the front and sorted.
+
+    None where their number or order depends on the length.
+    """
+    given = None if isinstance(obj, slice) else np.asarray(obj)
+    if given is None or given.ndim > 1 or (given.size and given.dtype.kind not in "iu"):
+        return None
+    places = sorted(given.ravel().tolist())
+    if not places or places[0] < 0 <= places[-1]:
+        return places or None
+    for place in places:
+        if is_below(place, -length) or is_below(last, place):
+            raise IndexError(
+                f"index {place} is out of bounds for an axis of length {length}"
+            )
+    return [i + length if i < 0 else i for i in places]
+
+
+def _places_left(array: Any, length: Any, gone: Sequence[Any]) -> Any:
+    """The places that are left where some, in order, are deleted."""
+    gone = [n for i, n in enumerate(gone) if not i or not is_known(n, gone[i - 1])]
+    rest = numbers(0, length - len(gone), array)
+    for place in gone:
+        rest = np.where(np.less(rest, place), rest, rest + 1)
+    return rest
+
+
 def _without(place: Any, length: int) -> Any:
     """All places but one that is not known."""
     if place.shape or dtype_of(place).kind not in "iu":
         _known("np.delete", place)
-    rest = constant(np.arange(length - 1), place)
+    rest = numbers(0, length - 1, place)
     return np.where(np.less(rest, place % length), rest, rest + 1)
 
 
@@ -78,14 +131,43 @@ def _(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     length = array.shape[at]
     obj = _known("np.insert", obj)
     new = _new_elements(array, values)
+    sorted_places = None
+    if type(length) is not int:
+        sorted_places = _sorted_places(obj, length, length)
+        length = length if sorted_places else int(length)
     shape = list(array.shape)
-    shape[at] = len(_numbers(obj, length))
+    shape[at] = len(_numbers(obj, length) if sorted_places is None else sorted_places)
     if shape[at] == 1:
         new = _for_one_place(new, obj, array.ndim, at)
         shape[at] = new.shape[at]
     part = spread_to(new, shape)
-    places = np.insert(np.arange(length), obj, np.arange(length, length + shape[at]))
+    if sorted_places is not None:
+        order = np.argsort(np.ravel(obj), kind="stable").tolist()
+        places = _places_with(array, length, sorted_places, order, shape[at])
+    else:
+        added = np.arange(length, length + shape[at])
+        places = np.insert(np.arange(length), obj, added)
     return np.take(np.concatenate([array, part], at), places, at)
+
+
+def _places_with(
+    array: Any, length: Any, new: Sequence[Any], order: Sequence[int], count: Any
+) -> Any:
+    """Which element is at each place after an insertion; the new ones come last.
+
+    `new` are the places before which they are inserted, and `order` are their numbers.
+    """
+    at = numbers(0, length + count, array)
+    if len(new) == 1:
+        (start,) = new
+        found = np.where(np.less(at, start + count), at - start + length, at - count)
+        return np.where(np.less(at, start), at, found)
+    found = at
+    for number, place in enumerate(new):
+        found = np.where(np.greater(at, place + number), found - 1, found)
+    for number, place in enumerate(new):
+        found = np.where(np.equal(at, place + number), length + order[number], found)
+    return found
 
 
 def _new_elements(array: Any, values: Any) -> Any:
@@ -119,15 +201,18 @@ def _numbers(obj: Any, length: int) -> Any:
 @register_numpy_function(np.resize)
 def _(a: Any, new_shape: Any) -> Any:
     shape = as_ints(new_shape)
-    if any(n < 0 for n in shape):
+    if any(is_below(n, 0) for n in shape):
         raise ShapeError(
             "all elements of `new_shape` must be non-negative",
             f"np.resize: new_shape={new_shape!r}",
             do="give lengths of 0 or more",
         )
-    line, size = np.ravel(as_array(a)), math.prod(shape)
-    if not size or not line.shape[0]:
+    line, size = np.ravel(as_array(a)), product(shape)
+    if is_known(size, 0) or is_known(line.shape[0], 0):
         return np.zeros_like(line, shape=shape)
+    if not type(size) is type(line.shape[0]) is int:
+        places = np.remainder(numbers(0, size, line), line.shape[0])
+        return np.reshape(np.take(line, places), shape)
     repeats = -(-size // line.shape[0])
     return np.reshape(np.concatenate((line,) * repeats)[:size], shape)
 
@@ -191,13 +276,14 @@ def _(
         normalize_axis_tuple(axes, array.ndim, None, True), widths, strict=True
     ):
         count = array.shape[at] - width + 1
-        if width < 0 or count < 1:
+        if is_below(width, 0) or is_below(count, 1):
             raise ShapeError(
                 f"{name}: a window of length {width} along axis {at}, which has the length"
                 f" {array.shape[at]}",
                 do="give lengths from 0 to those of the array",
             )
-        places = np.arange(count)[:, None] + np.arange(width)
+        first = np.expand_dims(numbers(0, count, array), 1)
+        places = first + numbers(0, width, array)
         array = np.moveaxis(np.take(array, places, at), at + 1, -1)
     return array
 

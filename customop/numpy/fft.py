@@ -24,8 +24,9 @@ from customop import (
     register_numpy_function,
 )
 from customop.numpy.arguments import as_array, as_ints, counted, dtype_of, warn_user
-from customop.numpy.index import constant
+from customop.numpy.index import constant, numbers
 from customop.numpy.rules import numpy_operator, register_linear
+from customop.numpy.sizes import is_below, is_known, same_shape, size_of
 
 __all__ = ["fftn", "ifftn", "irfftn", "resized", "rfftn"]
 
@@ -87,7 +88,7 @@ def _result_dtype(function: Any, dtype: Any) -> Any:
 def _check(s: Sequence[int], norm: Any) -> None:
     """Raise for lengths and norms that NumPy refuses, in its words."""
     for length in s:
-        if length < 1:
+        if is_below(length, 1):
             raise ShapeError(
                 f"Invalid number of FFT data points ({length}) specified.",
                 do="give lengths of at least 1",
@@ -116,24 +117,31 @@ irfftn: Operator[..., Any] = _transform(
 
 def resized(x: Any, shape: Sequence[int]) -> Any:
     """The array cut at the ends of its axes, or with zeros added there."""
-    own = tuple(x.shape)
-    if own == tuple(shape):
+    if same_shape(x.shape, shape):
         return x
-    if any(n > m for n, m in zip(own, shape, strict=True)):
+    if not all((n <= m) is True for n, m in zip(x.shape, shape, strict=True)):
         x = x[tuple([slice(0, m) for m in shape])]
     missing = [(0, m - n) for n, m in zip(x.shape, shape, strict=True)]
-    return np.pad(x, missing) if any(m for _, m in missing) else x
+    return x if all(is_known(m, 0) for _, m in missing) else np.pad(x, missing)
 
 
 def _weights(spectrum: Any, n: int, axis: int) -> Any:
     """How often each element of a half spectrum is in the whole one, of length n."""
+    axis = normalize_axis_index(axis, spectrum.ndim)
+    found = _counts(n, spectrum)
+    wide = np.reshape(found, (-1, *(1,) * (spectrum.ndim - axis - 1)))
+    return wide.astype(np.finfo(dtype_of(spectrum)).dtype)
+
+
+def _counts(n: int, like: Any) -> Any:
+    if type(n) is not int:
+        places = numbers(0, n // 2 + 1, like)
+        return np.where(np.equal(places, 0) | np.equal(places * 2, n), 1, 2)
     found = np.full(n // 2 + 1, 2)
     found[0] = 1
     if n % 2 == 0:
         found[-1] = 1
-    axis = normalize_axis_index(axis, spectrum.ndim)
-    wide = found.reshape((-1, *(1,) * (spectrum.ndim - axis - 1)))
-    return constant(wide, spectrum).astype(np.finfo(dtype_of(spectrum)).dtype)
+    return constant(found, like)
 
 
 def _fftn_pull(op: Operator[..., Any]) -> Callable[..., Any]:
@@ -166,7 +174,11 @@ def _half(n: int) -> int:
     return (n - 1) * 2
 
 
-def _serve_one(function: Any, op: Operator[..., Any], default: Any = int) -> None:
+def _whole(n: int) -> int:
+    return n
+
+
+def _serve_one(function: Any, op: Operator[..., Any], default: Any = _whole) -> None:
     def transform(
         a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: None = None
     ) -> Any:
@@ -176,12 +188,12 @@ def _serve_one(function: Any, op: Operator[..., Any], default: Any = int) -> Non
 
 
 def _along(
-    op: Operator[..., Any], a: Any, n: Any, axis: Any, norm: Any, default: Any = int
+    op: Operator[..., Any], a: Any, n: Any, axis: Any, norm: Any, default: Any = _whole
 ) -> Any:
     """A transform along one axis; of n elements, or as many as the array has."""
     a = as_array(a)
     axis = normalize_axis_index(operator.index(axis), a.ndim)
-    length = default(a.shape[axis]) if n is None else operator.index(n)
+    length = default(a.shape[axis]) if n is None else size_of(n)
     return op(a, [length], [axis], norm)
 
 
@@ -236,7 +248,7 @@ def _lengths_and_axes(
 
 
 def _length(n: Any, own: int) -> int:
-    return own if n is None or n == -1 else operator.index(n)
+    return own if n is None or is_known(n, -1) else size_of(n)
 
 
 def _deprecated(what: str) -> None:
@@ -258,7 +270,7 @@ def _serve_many(
     function: Any,
     op: Operator[..., Any],
     order: Callable[..., list[tuple[Operator[..., Any], int, int]]],
-    default: Any = int,
+    default: Any = _whole,
 ) -> None:
     """Serve a function of several axes; `order` lists the steps if an axis repeats."""
     two = function.__name__.endswith("2")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,11 +15,14 @@ from customop import (
     ShapeError,
     Tag,
     register_numpy_function,
+    vmap,
 )
-from customop.numpy.arguments import as_array, cast, dtype_of, shape_of
+from customop.numpy.arguments import as_array, cast, dtype_of, in_order, shape_of
 from customop.numpy.compare import value_of
 from customop.numpy.fakes import keep_order
+from customop.numpy.masked import mask_of
 from customop.numpy.rules import no_gradient, numpy_operator
+from customop.numpy.sizes import has_none, is_known, product
 
 __all__: list[str] = []
 
@@ -35,12 +37,14 @@ def _(
     axis = normalize_axis_index(axis, arr.ndim)
     rows = np.moveaxis(arr, axis, -1)
     outer = tuple(rows.shape[:-1])
-    if not math.prod(outer):
+    if has_none(outer):
         raise ShapeError(
             "Cannot apply_along_axis when any iteration dimensions are 0",
             f"np.apply_along_axis: the shape is {tuple(arr.shape)}, the axis {axis}",
             do="handle arrays without elements before the call",
         )
+    if any(type(n) is not int for n in outer):
+        return _batched(lambda row: func1d(row, *args, **kwargs), axis, rows)
     found = [
         as_array(func1d(rows[index], *args, **kwargs)) for index in np.ndindex(outer)
     ]
@@ -49,6 +53,17 @@ def _(
     whole = np.reshape(flat, (*outer, *inner))
     places = range(len(outer), whole.ndim)
     return np.moveaxis(whole, tuple(places), tuple(axis + i for i in range(len(inner))))
+
+
+def _batched(fn: Callable[[Any], Any], axis: int, rows: Any) -> Any:
+    """The results of all rows at once: their number is not known."""
+    outer = tuple(rows.shape[:-1])
+    line = np.reshape(rows, (product(outer), rows.shape[-1]))
+    found = in_order(vmap(lambda row: as_array(fn(row)))(line), "C")
+    whole = np.reshape(found, (*outer, *found.shape[1:]))
+    rank = found.ndim - 1
+    places = range(len(outer), whole.ndim)
+    return np.moveaxis(whole, tuple(places), tuple(range(axis, axis + rank)))
 
 
 @register_numpy_function(np.apply_over_axes)
@@ -110,16 +125,16 @@ def _on_part(y: Any, x: Any, mask: Any, fn: Any, args: Any, kw: Any) -> Any:
     if not callable(fn):
         return np.where(mask, _value_in(fn, dtype_of(y)), y)
     known = value_of(mask)
-    if known is None:
+    if known is None and mask_of(mask) is not None:
         raise DataDependentError(
             "np.piecewise: a function gets the elements that its condition chooses, and"
-            " their number depends on data, which is not known under vmap and for fake"
-            " arrays",
+            " their number depends on data, which differs between the rows of a vmap",
             do="call the functions on all elements: np.where(condition, f(x), g(x))",
         )
-    part = x[known]
-    if part.size:
-        y[known] = fn(part, *args, **kw)
+    chosen = mask if known is None else known
+    part = x[chosen]
+    if not is_known(part.size, 0):
+        y[chosen] = fn(part, *args, **kw)
     return y
 
 

@@ -1,13 +1,10 @@
-"""Histograms: bincount, digitize, histogram, histogram2d, histogramdd.
+"""Histograms: histogram, histogram2d, histogramdd, and their edges.
 
-Counts have no derivative. Sums of weights are linear in the weights, and bin edges that
-NumPy finds are functions of the smallest and the largest element.
+Bin edges that NumPy finds are functions of the smallest and the largest element.
 """
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +12,6 @@ import numpy as np
 
 from customop import (
     DataDependentError,
-    FakeArray,
     Operator,
     ShapeError,
     fake_like,
@@ -23,213 +19,22 @@ from customop import (
     register_numpy_function,
 )
 from customop.numpy.arguments import as_array, cast, dtype_of, shape_of, warn_user
+from customop.numpy.bins import bin_sum, bincount, real_weights
 from customop.numpy.compare import value_of
 from customop.numpy.create import array_like
-from customop.numpy.fakes import device_of
 from customop.numpy.rules import (
     batch_first,
     is_complex,
-    no_gradient,
     numpy_operator,
-    padded_rows,
-    register_linear_jvp,
+)
+from customop.numpy.sizes import (
+    is_below,
+    is_empty,
+    product,
+    size_of,
 )
 
 __all__: list[str] = []
-
-# ---- counts and sums by place ----
-
-
-def _binned(x: Any, weights: Any, length: int) -> Any:
-    """Count or add up along the last axes; those before them are broadcast."""
-    if x.ndim == 1 and (weights is None or weights.ndim == 1):
-        found = _counts(x, weights, length)
-        return _of_length(found, found.shape[0], length)
-    outer = x.shape[:-1]
-    if weights is not None:
-        outer = np.broadcast_shapes(outer, weights.shape[:-1])
-        weights = np.broadcast_to(weights, (*outer, weights.shape[-1])).ravel()
-    count = math.prod(outer)
-    flat = np.broadcast_to(x, (*outer, x.shape[-1])).reshape((count, -1))
-    if flat.size:
-        _of_length(flat, int(flat.max()) + 1, length)
-        if flat.min() < 0:
-            np.bincount([-1])  # NumPy's error
-    starts = np.arange(0, count * length, length, like=flat) if length else 0
-    rows = (flat.T + starts).T.ravel()
-    return _counts(rows, weights, count * length).reshape((*outer, length))
-
-
-def _counts(x: Any, weights: Any, length: int) -> Any:
-    found = np.bincount(x, weights, length)
-    # Also the sums of no weights are integers in NumPy.
-    return found if weights is None else found.astype(np.float64, copy=False)
-
-
-def _of_length(found: Any, needed: int, length: int) -> Any:
-    """Raise for a place beyond the end."""
-    if needed > length:
-        raise ShapeError(
-            f"np.bincount: the largest place is {needed - 1}, and the result has a length"
-            f" of {length} in all rows",
-            do=f"give minlength={needed}",
-        )
-    return found
-
-
-bincount: Operator[..., Any] = numpy_operator(
-    "bincount",
-    "(Array x, int length) -> Array",
-    lambda x, length: _binned(x, None, length),
-    device_types=("cpu", "cuda"),
-)
-bin_sum: Operator[..., Any] = numpy_operator(
-    "bin_sum",
-    "(Array weights, Array x, int length) -> Array",
-    lambda weights, x, length: _binned(x, weights, length),
-    device_types=("cpu", "cuda"),
-)
-no_gradient(bincount)
-
-
-@bincount.register_fake
-def _(x: Any, length: int) -> FakeArray:
-    return FakeArray((*x.shape[:-1], length), np.intp, device=device_of(x))
-
-
-@bin_sum.register_fake
-def _(weights: Any, x: Any, length: int) -> FakeArray:
-    outer = np.broadcast_shapes(weights.shape[:-1], x.shape[:-1])
-    return FakeArray((*outer, length), np.float64, device=device_of(x))
-
-
-@bincount.register_vmap
-def _(info: Any, in_dims: Any, x: Any, length: int) -> Any:
-    return bincount(batch_first(x, in_dims[0]), length), 0
-
-
-@bin_sum.register_vmap
-def _(info: Any, in_dims: Any, weights: Any, x: Any, length: int) -> Any:
-    pairs = ((weights, in_dims[0]), (x, in_dims[1]))
-    rank = max(a.ndim - (d is not None) for a, d in pairs)
-    rows = [a if d is None else padded_rows(batch_first(a, d), rank) for a, d in pairs]
-    return bin_sum(*rows, length), 0
-
-
-def _bin_sum_pull(g: Any, x: Any) -> Any:
-    """The gradient of the sum that each weight is added to."""
-    if x.ndim == 1:
-        return np.take(g, x, -1)
-    outer = np.broadcast_shapes(g.shape[:-1], x.shape[:-1])
-    sums = np.broadcast_to(g, (*outer, g.shape[-1]))
-    return np.take_along_axis(sums, np.broadcast_to(x, (*outer, x.shape[-1])), -1)
-
-
-bin_sum.register_autograd(partials({"weights": _bin_sum_pull, "x": None}))
-register_linear_jvp(bin_sum)
-
-
-@register_numpy_function(np.bincount)
-def _(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
-    x = as_array(x)
-    _check_line(x)
-    value, length = value_of(x), operator.index(minlength)
-    if length < 0:
-        raise ShapeError(
-            "'minlength' must not be negative", do="give a minlength of 0 or more"
-        )
-    if value is None and not length:
-        raise DataDependentError(
-            "np.bincount under vmap, or of a fake array: the length of the result depends"
-            " on data",
-            do="give minlength= above the largest element",
-        )
-    if value is not None:
-        length = np.bincount(value, minlength=length).shape[0]
-    if weights is None:
-        return bincount(x, length)
-    weights = as_array(weights)
-    if tuple(weights.shape) != tuple(x.shape):
-        raise ShapeError(
-            "The weights and list don't have the same length.",
-            f"np.bincount: x has the shape {tuple(x.shape)}, weights"
-            f" {tuple(weights.shape)}",
-            do="give a weight for each element",
-        )
-    return bin_sum(_real_weights(weights), x, length)
-
-
-def _real_weights(weights: Any) -> Any:
-    if is_complex(weights):
-        raise TypeError(
-            f"Cannot cast array data from {dtype_of(weights)!r} to dtype('float64')"
-            " according to the rule 'safe': weights are complex"
-        )
-    return cast(weights, np.dtype(np.float64))
-
-
-def _check_line(x: Any) -> None:
-    if x.ndim != 1:
-        raise ShapeError(
-            f"object {'too deep' if x.ndim else 'of too small depth'} for desired array",
-            f"np.bincount: x has the shape {tuple(x.shape)}",
-            do="ravel it, or use customop.vmap for rows",
-        )
-
-
-# ---- digitize ----
-
-
-def _digitized(x: Any, bins: Any, right: bool) -> Any:
-    if bins.ndim == 1:
-        return np.asarray(np.digitize(x, bins, right))
-    wide = np.broadcast_to(x, (*bins.shape[:-1], *x.shape[bins.ndim - 1 :]))
-    found = np.zeros_like(wide, dtype=np.intp, order="C")
-    for row in np.ndindex(bins.shape[:-1]):
-        found[row] = np.digitize(wide[row], bins[row], right)
-    return found
-
-
-# Leading axes of `bins` are the first ones of `x`.
-digitize: Operator[..., Any] = numpy_operator(
-    "digitize",
-    "(Array x, Array bins, bool right) -> Array",
-    _digitized,
-    device_types=("cpu", "cuda"),
-)
-no_gradient(digitize)
-
-
-@digitize.register_fake
-def _(x: Any, bins: Any, right: bool) -> FakeArray:
-    shape = (*bins.shape[:-1], *x.shape[len(bins.shape) - 1 :])
-    return FakeArray(shape, np.intp, device=device_of(x))
-
-
-@digitize.register_vmap
-def _(info: Any, in_dims: Any, x: Any, bins: Any, right: bool) -> Any:
-    x = batch_first(x, in_dims[0], info.batch_size)
-    if in_dims[1] is not None:
-        bins = batch_first(bins, in_dims[1])
-    elif bins.ndim > 1:
-        bins = batch_first(bins, None, info.batch_size)
-    return digitize(x, bins, right), 0
-
-
-@register_numpy_function(np.digitize)
-def _(x: Any, bins: Any, right: bool = False) -> Any:
-    x, bins = as_array(x), as_array(bins)
-    if is_complex(x):
-        raise TypeError("x may not be complex")
-    if bins.ndim != 1:
-        raise ShapeError(
-            f"object {'too deep' if bins.ndim else 'of too small depth'} for desired"
-            " array",
-            f"np.digitize: bins have the shape {tuple(bins.shape)}",
-            do="give bins of one axis",
-        )
-    return digitize(x, bins, bool(right))
-
 
 # ---- edges ----
 
@@ -291,7 +96,7 @@ def _outer_edges(a: Any, given: Any) -> tuple[Any, Any]:
         first, last = given
         if value_of(first) is not None and value_of(last) is not None:
             _check_range(value_of(first), value_of(last))
-    elif not a.size:
+    elif is_empty(a.shape):
         return 0, 1
     else:
         first, last = np.min(a), np.max(a)
@@ -338,10 +143,10 @@ def _edges(a: Any, bins: Any, given: Any, weights: Any) -> Any:
     if shape_of(bins):
         return _in_order(bins)
     try:
-        count = operator.index(bins)
+        count = size_of(bins)
     except TypeError:
         raise TypeError("`bins` must be an integer, a string, or an array") from None
-    if count < 1:
+    if is_below(count, 1):
         raise ShapeError(
             "`bins` must be positive, when an integer", do="give at least one bin"
         )
@@ -442,7 +247,7 @@ def _histogramdd(
     lengths = [e.shape[0] - 1 for e in edges]
     places = _joint_places(columns, edges, lengths)
     if weights is not None:
-        weights = _real_weights(as_array(weights))
+        weights = real_weights(as_array(weights))
         if tuple(weights.shape) != tuple(places.shape):
             raise ShapeError(
                 "The weights and list don't have the same length.",
@@ -450,7 +255,7 @@ def _histogramdd(
                 f" {places.shape[0]} points",
                 do="give a weight for each point",
             )
-    found = _sums(places, weights, math.prod(lengths)).astype(np.float64)
+    found = _sums(places, weights, product(lengths)).astype(np.float64)
     found = np.reshape(found, lengths)
     return (_density(found, edges) if density else found), edges
 
@@ -489,12 +294,12 @@ def _edges_of_column(i: int, a: Any, bins: Any, given: Any) -> Any:
         )
     if shape_of(bins):
         return _in_order(bins)
-    if bins < 1:
+    if (bins < 1) is True:
         raise ShapeError(
             f"`bins[{i}]` must be positive, when an integer", do="give at least one bin"
         )
     try:
-        count = operator.index(bins)
+        count = size_of(bins)
     except TypeError:
         raise TypeError(f"`bins[{i}]` must be an integer, when a scalar") from None
     first, last = (array_like(v, a, np.float64) for v in _outer_edges(a, given))
@@ -508,7 +313,7 @@ def _joint_places(columns: Sequence[Any], edges: Any, lengths: Sequence[int]) ->
         places = _places(a, e)
         is_outside = np.logical_or(np.equal(places, count), is_outside)
         joint = joint * count + places
-    return np.where(is_outside, math.prod(lengths), joint)
+    return np.where(is_outside, product(lengths), joint)
 
 
 def _density(found: Any, edges: Sequence[Any]) -> Any:

@@ -22,6 +22,7 @@ from customop.numpy.compare import value_of
 from customop.numpy.fakes import device_of
 from customop.numpy.index import scatter_add
 from customop.numpy.rules import is_complex, numpy_operator, sum_of
+from customop.numpy.sizes import is_known, larger
 
 __all__: list[str] = []
 
@@ -62,9 +63,10 @@ def _() -> list[tuple[Any, ...]]:
 
 
 def _at(a: Any, places: Any) -> Any:
-    """Elements by an array of places, which alone may be traced."""
-    is_traced = isinstance(places, Tracer)
-    return getitem(a, places) if is_traced else np.take(a, places)
+    """Elements by an array of places, which alone may be traced or fake."""
+    # NumPy does not look at the places for a function of its own.
+    is_open = isinstance(places, Tracer | FakeArray)
+    return getitem(a, places) if is_open else np.take(a, places)
 
 
 def _interval(x: Any, xp: Any) -> tuple[Any, Any, Any]:
@@ -73,7 +75,7 @@ def _interval(x: Any, xp: Any) -> tuple[Any, Any, Any]:
     The last point belongs to the interval to its left. Outside, x is at an end.
     """
     first = np.clip(
-        np.searchsorted(xp, x, side="right") - 1, 0, max(xp.shape[0] - 2, 0)
+        np.searchsorted(xp, x, side="right") - 1, 0, larger(xp.shape[0] - 2, 0)
     )
     start = _at(xp, first)
     width = _at(xp, np.minimum(first + 1, xp.shape[0] - 1)) - start
@@ -184,7 +186,7 @@ def _check_points(xp: Any, fp: Any) -> None:
             f"np.interp: xp has the shape {tuple(xp.shape)}, fp {tuple(fp.shape)}",
             do="use customop.vmap for rows",
         )
-    if not xp.shape[0]:
+    if is_known(xp.shape[0], 0):
         raise ShapeError(
             "array of sample points is empty", do="give at least one point"
         )
@@ -223,7 +225,7 @@ def _between(x: Any, xp: Any, fp: Any) -> Any:
     last = xp.shape[0] - 1
     near = np.clip(np.searchsorted(xp, x, side="right") - 1, 0, last)
     start, known = _at(xp, near), _at(fp, near)
-    if not last:
+    if is_known(last, 0):
         return known + 0.0 * (x - start)
     first = np.minimum(near, last - 1)
     width = _at(xp, first + 1) - _at(xp, first)

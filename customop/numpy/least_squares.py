@@ -18,11 +18,13 @@ from customop import (
     FakeArray,
     Operator,
     ShapeError,
+    SymFloat,
     custom_op,
     partials,
     register_numpy_function,
+    sizes,
 )
-from customop.numpy.arguments import NO_VALUE, as_array, dtype_of, shape_of
+from customop.numpy.arguments import NO_VALUE, as_array, cast, dtype_of, shape_of
 from customop.numpy.fakes import device_of
 from customop.numpy.matrices import (
     adjoint,
@@ -32,6 +34,7 @@ from customop.numpy.matrices import (
     conj,
     from_triangle,
     is_known,
+    largest,
     linalg_dtype,
     real_dtype,
     require,
@@ -40,6 +43,8 @@ from customop.numpy.matrices import (
 )
 from customop.numpy.rules import batch_first, fit, is_complex, padded_rows
 from customop.numpy.singular import svdvals
+from customop.numpy.sizes import has_none, larger, smaller
+from customop.numpy.sizes import is_known as is_size
 from customop.numpy.solve import inv
 
 __all__: list[str] = []
@@ -59,9 +64,9 @@ def _whole(a: Any, rcond: Any, name: str) -> Any:
     if isinstance(rcond, float) and rcond <= small:
         return a
     s = np.linalg.svd(a, compute_uv=False)
-    if not s.shape[-1]:
+    if is_size(s.shape[-1], 0):
         return a
-    ratio = s / np.max(s, axis=-1, keepdims=True)
+    ratio = s / largest(s, -1, keepdims=True)
     cutoff = column(rcond) if shape_of(rcond) else rcond
     wrong = np.logical_and(np.less_equal(ratio, cutoff), np.greater(ratio, small))
     what, do = _DROPPED
@@ -93,8 +98,15 @@ def _(
     if cutoff is None and rtol is NO_VALUE:
         cutoff = 1e-15
     elif cutoff is None:
-        cutoff = max(a.shape[-2:]) * float(np.finfo(dtype_of(a)).eps)
-    return pinv(a, cutoff if shape_of(cutoff) else float(cutoff), bool(hermitian))
+        cutoff = larger(*a.shape[-2:]) * float(np.finfo(dtype_of(a)).eps)
+    if sizes.is_symbolic(a.shape):  # NumPy leaves integers where there are no elements
+        a = cast(a, linalg_dtype(a))
+    return pinv(a, cutoff if shape_of(cutoff) else _number(cutoff), bool(hermitian))
+
+
+def _number(x: Any) -> Any:
+    """A number as a float; one made of symbolic sizes as it is."""
+    return x if isinstance(x, SymFloat) else float(x)
 
 
 @pinv.register_fake
@@ -102,7 +114,7 @@ def _(a: Any, rcond: Any, hermitian: bool) -> FakeArray:
     check_matrices("pinv", a.shape)
     m, n = a.shape[-2:]
     # NumPy 2.4 keeps the dtype of integers where there are no elements.
-    return stack_of(a, (n, m), linalg_dtype(a) if m and n else a.dtype)
+    return stack_of(a, (n, m), a.dtype if has_none((m, n)) else linalg_dtype(a))
 
 
 @pinv.register_vmap
@@ -183,7 +195,7 @@ def _(a: Any, b: Any, rcond: float) -> tuple[FakeArray, ...]:
     dtype = linalg_dtype(a, b)
     device = device_of(a)
     x = FakeArray((a.shape[1], *b.shape[1:]), dtype, device=device)
-    s = FakeArray((min(a.shape),), real_dtype(dtype), device=device)
+    s = FakeArray((smaller(*a.shape),), real_dtype(dtype), device=device)
     return x, FakeArray((), np.dtype(np.intc), device=device), s
 
 
@@ -291,9 +303,7 @@ def _fit_to(x: Any, *arrays: Any) -> Any:
 
 def _is_counted(s: Any, rcond: float) -> Any:
     """Which singular values make the rank."""
-    if not s.shape[-1]:
-        return s
-    return np.greater(s, np.max(s, axis=-1, keepdims=True) * rcond)
+    return np.greater(s, largest(s, -1, keepdims=True) * rcond)
 
 
 @register_numpy_function(np.linalg.lstsq)
@@ -304,16 +314,20 @@ def _(a: Any, b: Any, rcond: Any = None) -> Any:
     dtype = linalg_dtype(a, b)
     if rcond is None:
         # NumPy computes in double precision.
-        rcond = float(np.finfo(float).eps) * max(m, n)
-    x, rank, s = lstsq(a, b, float(rcond))
+        rcond = float(np.finfo(float).eps) * larger(m, n)
+    x, rank, s = lstsq(a, b, _number(rcond))
     rest = b - np.matmul(a, x)
     parts = np.square(np.real(rest))
     if is_complex(rest):
         parts = parts + np.square(np.imag(rest))
     sums = np.sum(parts, axis=0, keepdims=len(b.shape) == 1)
-    if m <= n or (is_known(rank) and bool(np.less(rank, n))):
+    is_short = (m <= n) is True
+    if is_short or (is_known(rank) and bool(np.less(rank, n))):
         return x, sums[:0].astype(real_dtype(dtype)), rank, s
     sums = sums.astype(real_dtype(dtype))
+    if (m > n) is not True:
+        # There are none unless there are more rows than columns.
+        sums = sums[: sums.shape[0] * smaller(larger(m - n, 0), 1)]
     if not is_known(rank):
         # Rows of a batch have one shape: residuals that NumPy leaves out are nan.
         sums = np.where(np.less(rank, n), np.nan, sums)
@@ -338,12 +352,10 @@ def _(
     if len(A.shape) < 2:
         return np.any(np.not_equal(A, 0)).astype(int)
     s = np.linalg.svd(A, compute_uv=False, hermitian=hermitian)
-    if not s.shape[-1]:
-        return np.sum(s, axis=-1).astype(np.intp)
     limit: Any = tol
     if tol is None:
-        eps = max(A.shape[-2:]) * float(np.finfo(dtype_of(s)).eps)
-        limit = np.max(s, axis=-1) * (eps if rtol is None else rtol)
+        eps = larger(*A.shape[-2:]) * float(np.finfo(dtype_of(s)).eps)
+        limit = largest(s, -1) * (eps if rtol is None else rtol)
     wide = np.expand_dims(limit, -1) if shape_of(limit) else limit
     return np.count_nonzero(np.greater(s, wide), axis=-1)
 
@@ -352,7 +364,7 @@ def _(
 def _(x: Any, p: Any = None) -> Any:
     x = as_array(x)
     check_matrices("cond", x.shape)
-    if 0 in x.shape[-2:]:
+    if has_none(x.shape[-2:]):
         raise ShapeError(
             f"np.linalg.cond of no elements: an array of shape {tuple(x.shape)}",
             do="give matrices that are not empty",

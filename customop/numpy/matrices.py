@@ -22,6 +22,7 @@ from customop import (
 from customop.numpy.arguments import dtype_of
 from customop.numpy.fakes import device_of, stack_strides
 from customop.numpy.rules import batch_first, is_complex, numpy_operator
+from customop.numpy.sizes import product
 
 __all__ = [
     "adjoint",
@@ -35,6 +36,7 @@ __all__ = [
     "half",
     "is_known",
     "is_more",
+    "largest",
     "linalg_dtype",
     "off_diagonal",
     "over_gaps",
@@ -158,6 +160,15 @@ def to_triangle(g: Any, upper: bool = False) -> Any:
 # ---- quotients by gaps ----
 
 
+def largest(x: Any, axis: int | tuple[int, ...], *, keepdims: bool = False) -> Any:
+    """The largest of numbers that are not negative along axes; 0 of none."""
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    count = product([x.shape[i] for i in axes])
+    if type(count) is not int:
+        return np.max(x, axis=axis, keepdims=keepdims, initial=0.0)
+    return (np.max if count else np.sum)(x, axis=axis, keepdims=keepdims)
+
+
 def steps_of(values: Any) -> Any:
     """In place (i, j) the value j minus the value i."""
     return np.expand_dims(values, -2) - np.expand_dims(values, -1)
@@ -169,11 +180,9 @@ def over_gaps(x: Any, gap: Any, values: Any) -> Any:
     It stays 0 where `x` is 0 and the gap is not: there is no dependence on vectors whose
     values are as good as equal. Where values are equal, a limit is unknown.
     """
-    if not values.shape[-1]:
-        return x
-    limit = np.finfo(dtype_of(gap)).eps * values.shape[-1]
-    largest = np.max(np.absolute(values), axis=-1, keepdims=True)
-    is_close = np.less_equal(np.absolute(gap), np.expand_dims(largest, -1) * limit)
+    limit = float(np.finfo(dtype_of(gap)).eps) * values.shape[-1]
+    most = largest(np.absolute(values), -1, keepdims=True)
+    is_close = np.less_equal(np.absolute(gap), np.expand_dims(most, -1) * limit)
     is_unused = np.logical_and(np.equal(x, 0), np.not_equal(gap, 0))
     found = x / np.where(is_close, 1.0, gap)
     return np.where(np.logical_and(is_close, np.logical_not(is_unused)), np.nan, found)
@@ -254,10 +263,9 @@ def is_more(x: Any, g: Any) -> Any:
     limit too.
     """
     eps = float(np.finfo(dtype_of(g)).eps)
-    is_empty = 0 in x.shape[-2:]
-    largest = 0.0 if is_empty else np.max(np.absolute(x), axis=(-2, -1))
     whole = np.sum(np.absolute(g), axis=(-2, -1))
-    return np.greater(largest, whole * eps**0.5 + 1e3 * eps)
+    most = largest(np.absolute(x), (-2, -1))
+    return np.greater(most, whole * eps**0.5 + 1e3 * eps)
 
 
 def off_diagonal(x: Any) -> Any:

@@ -22,9 +22,11 @@ from customop.numpy.arguments import (
     shape_of,
     spread,
 )
+from customop.numpy.matrices import largest
 from customop.numpy.reduce import reduction_of
 from customop.numpy.rules import fit, is_complex
 from customop.numpy.singular import svdvals
+from customop.numpy.sizes import has_none, product
 
 __all__: list[str] = []
 
@@ -87,7 +89,7 @@ def _vector_norm(x: Any, order: Any, axis: int, keepdims: bool) -> Any:
         return np.sum(given, axis=axis, keepdims=keepdims)
     size = np.absolute(x)
     if order == np.inf:
-        return _largest(size, axis, keepdims)
+        return largest(size, axis, keepdims=keepdims)
     if order == -np.inf:
         return np.min(size, axis=axis, keepdims=keepdims)
     if order == 1:
@@ -98,24 +100,18 @@ def _vector_norm(x: Any, order: Any, axis: int, keepdims: bool) -> Any:
     return np.where(is_zero, 0.0, np.where(is_zero, 1.0, total) ** (1.0 / order))
 
 
-def _largest(size: Any, axis: int, keepdims: bool) -> Any:
-    """The maximum; 0 of no elements, as in NumPy 2.4."""
-    extreme = np.max if size.shape[axis] else np.sum
-    return extreme(size, axis=axis, keepdims=keepdims)
-
-
 # Matrix norms of singular values, which are in descending order.
 _SPECTRAL_NORMS: dict[float | str, Callable[[Any], Any]] = {
-    2: lambda s: np.take(s, 0, -1) if s.shape[-1] else np.sum(s, axis=-1),
+    2: lambda s: np.sum(s, axis=-1) if has_none(s.shape[-1:]) else np.take(s, 0, -1),
     -2: lambda s: np.take(s, -1, -1),
     "nuc": lambda s: np.sum(s, axis=-1),
 }
 
 # Matrix norms without singular values -> the axis that is summed, and the extreme.
 _MATRIX_NORMS: dict[float, tuple[int, Callable[..., Any]]] = {
-    1: (0, _largest),
+    1: (0, largest),
     -1: (0, np.min),
-    np.inf: (1, _largest),
+    np.inf: (1, largest),
     -np.inf: (1, np.min),
 }
 
@@ -158,6 +154,7 @@ def _(x: Any, /, *, axis: Any = None, keepdims: Any = False, ord: Any = 2) -> An
         return norm(floats, axes, bool(keepdims))
     front = [i for i in range(rank) if i not in axes]
     moved = np.transpose(x, (*front, *axes))
-    line = np.reshape(moved, (*moved.shape[: len(front)], -1))
+    count = product(moved.shape[len(front) :])
+    line = np.reshape(moved, (*moved.shape[: len(front)], count))
     found = np.linalg.norm(line, ord, -1)
     return np.expand_dims(found, axes) if keepdims else found

@@ -26,18 +26,19 @@ from customop.numpy.rules import (
     numpy_operator,
 )
 from customop.numpy.running import along_axis
+from customop.numpy.sizes import are_equal, is_below, product, size_of
 
 __all__ = ["bisected"]
 
 # ---- partition ----
 
 
-def _check_places(kth: Sequence[int], shape: Sequence[int], axis: int) -> None:
+def _check_places(kth: Sequence[Any], shape: Sequence[Any], axis: int) -> None:
     length = shape[normalize_axis_index(axis, len(shape))]
-    if 0 in shape:  # NumPy does not look at the places
-        return
+    if any(n == 0 if type(n) is int else n.hint == 0 for n in shape):
+        return  # NumPy does not look at the places
     for place in kth:
-        if not -length <= place < length:
+        if is_below(place, -length) or is_below(length - 1, place):
             raise ShapeError(
                 f"kth(={place}) out of bounds ({length})",
                 f"np.partition along axis {axis} of an array of shape {tuple(shape)}",
@@ -114,7 +115,7 @@ def _register_partition(name: str, op: Operator[..., Any]) -> None:
     ) -> Any:
         refuse(name, order=order)
         only(f"np.{name}", kind=(kind, "introselect"))
-        places = [as_int(k) for k in as_ints(kth)]
+        places = [size_of(k) for k in as_ints(kth)]
         if axis is None:
             return op(np.ravel(a), 0, places)
         return op(lined(a, axis) if op is _argpartition else a, axis, places)
@@ -136,7 +137,9 @@ def _(keys: Any, axis: int = -1) -> Any:
         raise ShapeError(
             "need sequence of keys with len > 0 in lexsort", do="pass keys"
         )
-    if len({tuple(key.shape) for key in given}) > 1:
+    if len({len(key.shape) for key in given}) > 1 or not are_equal(
+        [key.shape for key in given]
+    ):
         raise ShapeError(
             "all keys need to be the same shape",
             f"np.lexsort: {', '.join(str(tuple(key.shape)) for key in given)}",
@@ -221,20 +224,33 @@ def _(info: Any, in_dims: Any, a: Any, v: Any, right: bool, sorter: Any) -> Any:
     if sorter is not None:
         rows = np.take_along_axis(rows, batch_first(sorter, in_dims[3], size), 1)
     values = batch_first(v, in_dims[1], size)
-    flat = (
-        np.reshape(values, (size, -1)) if values.size else np.reshape(values, (size, 0))
-    )
+    flat = np.reshape(values, (size, product(values.shape[1:])))
     return np.reshape(bisected(rows, flat, is_right=right), values.shape), 0
 
 
 def bisected(rows: Any, values: Any, *, is_right: bool) -> Any:
-    """For each value of a row, how many elements of the sorted row come before it.
-
-    A binary search: the count is found bit by bit, from the highest one.
-    """
-    length = rows.shape[1]
+    """For each value of a row, how many elements of the sorted row come before it."""
     dtype = np.result_type(dtype_of(rows), dtype_of(values))
     rows, values = rows.astype(dtype), values.astype(dtype)
+    length = rows.shape[1]
+    if type(length) is int:
+        return _searched(rows, values, length, is_right=is_right)
+    return _merged(rows, values, is_right=is_right)
+
+
+def _merged(rows: Any, values: Any, *, is_right: bool) -> Any:
+    """The counts by sorting both together, in as many steps for all lengths."""
+    parts = (rows, values) if is_right else (values, rows)
+    order = np.argsort(np.concatenate(parts, 1), 1, kind="stable")
+    places = np.argsort(order, 1)
+    count = values.shape[1]
+    own = places[:, rows.shape[1] :] if is_right else places[:, :count]
+    among = np.argsort(np.argsort(values, 1, kind="stable"), 1)
+    return own - among
+
+
+def _searched(rows: Any, values: Any, length: int, *, is_right: bool) -> Any:
+    """The counts by a binary search: bit by bit, from the highest one."""
     count = np.zeros_like(values, dtype=np.intp)
     step = 1 << length.bit_length() >> 1
     while step:

@@ -16,7 +16,7 @@ from customop import FakeArray, Operator, ShapeError, partials, register_numpy_f
 from customop.numpy.arguments import as_array, cast, dtype_of, shape_of, warn_user
 from customop.numpy.compare import value_of
 from customop.numpy.fakes import device_of, keep_order, result_dtype
-from customop.numpy.index import constant
+from customop.numpy.index import constant, numbers
 from customop.numpy.rules import (
     batch_first,
     fit,
@@ -26,6 +26,7 @@ from customop.numpy.rules import (
     sum_of,
 )
 from customop.numpy.signal import convolve
+from customop.numpy.sizes import is_below, is_known, is_one, larger, size_of
 
 __all__ = ["polyval"]
 
@@ -43,7 +44,9 @@ def _wrapped(value: Any, *given: Any) -> Any:
 
 def _powers(highest: int, like: Any, lowest: int = 0) -> Any:
     """The numbers from `highest` down to `lowest`."""
-    return constant(np.arange(highest, lowest - 1, -1), like)
+    if type(highest) is int:
+        return constant(np.arange(highest, lowest - 1, -1), like)
+    return highest - numbers(0, highest - lowest + 1, like)
 
 
 def _zeros_before(p: Any) -> int | None:
@@ -89,7 +92,7 @@ polyval.register_sample_inputs(
 
 @polyval.register_fake
 def _(p: Any, x: Any) -> FakeArray:
-    if not p.shape[0]:
+    if is_known(p.shape[0], 0):
         return keep_order([x], x.dtype)
     each = FakeArray(p.shape[1:], p.dtype, p.strides[1:])
     power = result_dtype(np.multiply, (x.dtype, x.dtype))
@@ -163,10 +166,14 @@ def _(p: Any, x: Any) -> Any:
 def _aligned(a1: Any, a2: Any) -> tuple[Any, Any]:
     """Two polynomials with as many coefficients."""
     p, q = _coefficients(a1), _coefficients(a2)
-    missing = p.shape[0] - q.shape[0]
-    if missing > 0:
-        return p, np.pad(q, (missing, 0))
-    return (np.pad(p, (-missing, 0)), q) if missing else (p, q)
+    count = larger(p.shape[0], q.shape[0])
+    return _lengthened(p, count), _lengthened(q, count)
+
+
+def _lengthened(p: Any, count: int) -> Any:
+    """A polynomial with zeros before it, to so many coefficients."""
+    missing = count - p.shape[0]
+    return p if is_known(missing, 0) else np.pad(p, (missing, 0))
 
 
 @register_numpy_function(np.polyadd)
@@ -248,7 +255,7 @@ def _(p: Any, m: Any = 1, k: Any = None) -> Any:
     constants = _constants(k, m, found)
     for i in range(m):
         powers = _powers(found.shape[0], found, 1)
-        found = np.concatenate([found / powers, constants[i : i + 1]])
+        found = np.concatenate([found / powers, constants[i, None]])
     return _wrapped(found, p)
 
 
@@ -257,9 +264,9 @@ def _constants(k: Any, m: int, like: Any) -> Any:
     if k is None:
         return constant(np.zeros(m, int), like).astype(np.float64)
     given = np.reshape(as_array(k), (-1,))
-    if given.shape[0] == 1:
+    if is_one(given.shape[0]):
         return np.broadcast_to(given, (max(m, 1),))
-    if given.shape[0] < m:
+    if is_below(given.shape[0], m):
         raise ShapeError(
             "k must be a scalar or a rank-1 array of length 1 or >m.",
             f"np.polyint: {given.shape[0]} constants for {m} integrations",
@@ -309,7 +316,7 @@ roots: Operator[..., Any] = numpy_operator(
 
 @roots.register_fake
 def _(p: Any, skipped: int) -> FakeArray:
-    shape = (*p.shape[:-1], max(p.shape[-1] - 1 - skipped, 0))
+    shape = (*p.shape[:-1], larger(p.shape[-1] - 1 - skipped, 0))
     return FakeArray(shape, _root_dtype(p.dtype), device=device_of(p))
 
 
@@ -380,7 +387,7 @@ def _(p: Any) -> Any:
 def _(seq_of_zeros: Any) -> Any:
     zeros = _coefficients(seq_of_zeros)
     shape = tuple(zeros.shape)
-    if len(shape) == 2 and shape[0] == shape[1] and shape[0]:
+    if len(shape) == 2 and shape[0] == shape[1] and not is_known(shape[0], 0):
         zeros = np.linalg.eigvals(zeros)
     elif len(shape) != 1:
         raise ShapeError(
@@ -390,7 +397,7 @@ def _(seq_of_zeros: Any) -> Any:
         )
     else:
         zeros = cast(zeros, np.dtype(np.mintypecode(dtype_of(zeros).char)))
-    if not zeros.shape[0]:
+    if is_known(zeros.shape[0], 0):
         return 1.0
     found = np.ones_like(zeros[:1])
     for i in range(zeros.shape[0]):
@@ -418,7 +425,7 @@ def _vander(x: Any, N: Any = None, increasing: bool = False) -> Any:  # noqa: N8
             f"np.vander: x has the shape {tuple(x.shape)}",
             do="use customop.vmap for rows",
         )
-    count = x.shape[0] if N is None else int(N)
+    count = x.shape[0] if N is None else size_of(N)
     powers = _powers(count - 1, x)
     wide = np.expand_dims(cast(x, np.promote_types(dtype_of(x), int)), 1)
     return wide ** (powers[::-1] if increasing else powers)
@@ -435,10 +442,10 @@ def _(
     cov: Any = False,
 ) -> Any:
     x, y = as_array(x) + 0.0, as_array(y) + 0.0
-    count = int(deg) + 1
+    count = size_of(deg) + 1
     _check_points(x, y, count)
     if rcond is None:
-        rcond = x.shape[0] * np.finfo(dtype_of(x)).eps
+        rcond = x.shape[0] * float(np.finfo(dtype_of(x)).eps)
     columns, sides = _vander(x, count), y
     if w is not None:
         w = np.expand_dims(_checked_weights(w, y), 1)
@@ -457,11 +464,11 @@ def _(
 
 def _check_points(x: Any, y: Any, count: int) -> None:
     """Raise, in NumPy's words, for points that have no fit."""
-    if count < 1:
+    if is_below(count, 1):
         raise ShapeError("expected deg >= 0", do="give a degree of at least 0")
     if x.ndim != 1:
         raise TypeError("expected 1D vector for x")
-    if not x.shape[0]:
+    if is_known(x.shape[0], 0):
         raise TypeError("expected non-empty vector for x")
     if y.ndim not in (1, 2):
         raise TypeError("expected 1D or 2D array for y")
@@ -484,7 +491,7 @@ def _covariance(columns: Any, scale: Any, misses: Any, x: Any, y: Any, cov: Any)
     base = np.linalg.inv(np.matmul(columns.T, columns)) / np.outer(scale, scale)
     factor: Any = 1
     if not (isinstance(cov, str) and cov == "unscaled"):
-        if x.shape[0] <= count:
+        if is_below(x.shape[0], count + 1):
             raise ShapeError(
                 "the number of data points must exceed order to scale the covariance"
                 " matrix",

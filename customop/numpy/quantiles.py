@@ -28,6 +28,7 @@ from customop.numpy.arguments import (
 from customop.numpy.checked import require, warn_unless
 from customop.numpy.fakes import device_of
 from customop.numpy.rules import is_complex
+from customop.numpy.sizes import has_none, is_known, larger
 from customop.numpy.sort import argsort, sort
 from customop.numpy.statistics import weights_like
 
@@ -120,13 +121,19 @@ def _elements(line: Any, places: Any) -> Any:
     return np.take_along_axis(line, places, axis=-1)
 
 
+def _last(line: Any) -> Any:
+    """The last element of each line; its axis stays, with length one."""
+    return line[..., -1, None]
+
+
 def _at(line: Any, n: Any, q: Any, method: _Method, is_weak: bool) -> Any:
     """The quantiles of sorted lines, whose first `n` elements count."""
     place = method.place(n, q)
     is_whole = dtype_of(place).kind in "iu"
     if method.share is None or (is_whole and method is _METHODS["linear"]):
         return _elements(line, place.astype(np.intp))
-    below, last = np.floor(place), np.maximum(n - 1, 0)
+    below = np.floor(place)
+    last = np.maximum(n - 1, 0) if hasattr(n, "shape") else larger(n - 1, 0)
     first = np.clip(below, 0, last).astype(np.intp)
     second = np.clip(below + 1, 0, last).astype(np.intp)
     share = cast(method.share(place - below, place), dtype_of(place))
@@ -146,10 +153,11 @@ def _mixed(a: Any, b: Any, share: Any) -> Any:
 def _weighted_places(line: Any, weights: Any, n: Any, q: Any) -> Any:
     """The first element whose share of the weights, with all before it, reaches q."""
     sums = np.cumsum(weights, axis=-1, dtype=np.float64)
-    total = sums[..., -1:]
+    total = _last(sums)
     has_parts = np.logical_and(np.isfinite(total), np.not_equal(total, 0))
-    message = "Weights included NaN, inf or were all zero."
-    require(np.logical_or(has_parts, np.equal(n, 0)), message)
+    if hasattr(n, "shape"):  # of elements that are not nan
+        has_parts = np.logical_or(has_parts, np.equal(n, 0))
+    require(has_parts, "Weights included NaN, inf or were all zero.")
     parts = sums / np.where(np.equal(total, 0), 1.0, total)
     if dtype_of(q).kind == "f":
         parts = cast(parts, dtype_of(q))
@@ -208,12 +216,12 @@ def _quantiles(
 ) -> Any:
     q = _beside(points, a)
     _check(a, q, method, weights)
-    if skips_nan and not a.size:
+    if skips_nan and has_none(a.shape):
         return np.nanmean(a, axis, keepdims=keepdims)
     axes = counted_axes(listed_axes(axis), a.ndim)
     line, along = _sorted_lines(a, axes, weights, axis)
     count = line.shape[-1]
-    if not count:
+    if is_known(count, 0):
         raise IndexError(f"np.quantile of no elements: an array of shape {a.shape}")
     flat = np.reshape(q, (-1,))
     absent = np.isnan(line) if is_inexact(line) else None
@@ -229,7 +237,7 @@ def _quantiles(
     else:
         found = np.take_along_axis(line, _weighted_places(line, along, n, flat), -1)
     if absent is not None and not skips_nan:
-        last = line[..., -1:]  # nan comes last
+        last = _last(line)  # nan comes last
         found = np.where(np.isnan(last), cast(last, found.dtype), found)
     shape = kept_shape(a.shape, axes) if keepdims else found.shape[:-1]
     return np.reshape(np.moveaxis(found, -1, 0), (*q.shape, *shape))
@@ -284,9 +292,10 @@ def _(
     axes = counted_axes(listed_axes(axis), a.ndim)
     line = sort(as_line(a, axes), -1)
     count = line.shape[-1]
-    middle = np.mean(line[..., (count - 1) // 2 : count // 2 + 1], axis=-1)
-    if count and is_inexact(a):
-        last = line[..., -1]  # nan comes last
+    middle = line[..., larger((count - 1) // 2, 0) : count // 2 + 1]
+    middle = np.mean(middle, axis=-1)
+    if is_inexact(a) and not is_known(count, 0):
+        last = line[-1] if line.ndim == 1 else line[..., -1]  # nan comes last
         middle = np.where(np.isnan(last), last, middle)
     return np.reshape(middle, kept_shape(a.shape, axes)) if is_set(keepdims) else middle
 
@@ -300,7 +309,7 @@ def _(
     keepdims: Any = NO_VALUE,
 ) -> Any:
     a, kept = as_array(a), is_set(keepdims)
-    if not a.size:
+    if has_none(a.shape):
         return np.nanmean(a, axis, keepdims=kept)
     if not is_inexact(a):
         return np.median(a, axis, keepdims=kept)

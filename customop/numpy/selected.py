@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from customop.numpy.arguments import (
     kept_shape,
     shape_of,
 )
+from customop.numpy.sizes import has_none, is_known
 
 __all__ = ["Reduction", "mask_like", "mean_of_selected", "reduce_selected"]
 
@@ -71,7 +71,11 @@ def reduce_selected(
     dtype = dtype_of(reduce(sample, None, False))
     line = as_line(cast(a, dtype), axes)
     start = _start(ufunc, initial, dtype)
-    if initial is None and line.size == 0 and math.prod(line.shape[:-1]):
+    if (
+        initial is None
+        and is_known(line.shape[-1], 0)
+        and not has_none(line.shape[:-1])
+    ):
         raise ShapeError(
             f"zero-size array to reduction operation {ufunc.__name__} which has no"
             " identity",

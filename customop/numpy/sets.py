@@ -2,7 +2,7 @@
 
 The places of unique elements come from one operator; the elements are taken from the array,
 so gradients go to the element that comes first among equal ones. How many there are depends
-on data, so these functions need values: fake arrays and rows of vmap have an error.
+on data: a size of its own for fake arrays, and an error for rows of vmap.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import inspect
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from customop import (
     DataDependentError,
     FakeArray,
     Operator,
     Tag,
+    get_ctx,
     getitem,
     register_numpy_function,
 )
@@ -24,6 +26,7 @@ from customop.numpy.arguments import as_array, dtype_of
 from customop.numpy.fakes import device_of
 from customop.numpy.partition import bisected
 from customop.numpy.rules import batch_first, no_gradient, numpy_operator
+from customop.numpy.sizes import is_known, product
 
 __all__: list[str] = []
 
@@ -59,24 +62,37 @@ _unique: Operator[..., Any] = numpy_operator(
 no_gradient(_unique)
 
 
-def _by_data(where: str) -> DataDependentError:
-    return DataDependentError(
-        f"np.unique, or a function of sets, {where}: the shape of the result depends on"
-        " data",
-        do="keep the shape: s = np.sort(x), and s[1:] != s[:-1] marks the new elements",
-    )
+# NumPy 2.0 has other shapes of the inverse.
+_SHAPES = {
+    axis: np.unique(np.zeros((1, 2)), axis=axis, return_inverse=True)[1].shape
+    for axis in (None, 1)
+}
 
 
 @_unique.register_fake
 def _(x: Any, axis: Any, equal_nan: Any, is_sorted: Any) -> Any:
-    raise _by_data("of a fake array")
+    whole = product(x.shape)
+    length = whole if axis is None else x.shape[normalize_axis_index(axis, x.ndim)]
+    most = length if type(length) is int else None
+    count = get_ctx().new_dynamic_size(min=min(most or 0, 1), max=most)
+    if axis is None:
+        inverse = x.shape if _SHAPES[None] == (1, 2) else (whole,)
+    else:
+        inverse = (length,)
+    device = device_of(x)
+    parts = ((count,), inverse, (count,))
+    return tuple([FakeArray(shape, np.intp, device=device) for shape in parts])
 
 
 @_unique.register_vmap
 def _(
     info: Any, in_dims: Any, x: Any, axis: Any, equal_nan: Any, is_sorted: Any
 ) -> Any:
-    raise _by_data(f"under vmap of {info.batch_size} rows")
+    raise DataDependentError(
+        f"np.unique, or a function of sets, under vmap of {info.batch_size} rows: the shape"
+        " of the result depends on data",
+        do="keep the shape: s = np.sort(x), and s[1:] != s[:-1] marks the new elements",
+    )
 
 
 class _Unique(NamedTuple):
@@ -91,7 +107,9 @@ def _unique_of(
 ) -> _Unique:
     x = as_array(ar)
     index, inverse, counts = _unique(x, axis, equal_nan, is_sorted)
-    values = np.take(np.ravel(x) if axis is None else x, index, axis or 0)
+    line = np.ravel(x) if axis is None else np.moveaxis(x, axis, 0)
+    values = getitem(line, index)
+    values = np.moveaxis(values, 0, axis) if axis else values
     return _Unique(values, index, inverse, counts)
 
 
@@ -177,7 +195,7 @@ def _(
 def _(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     parts = [as_array(a) if assume_unique else np.unique(a) for a in (ar1, ar2)]
     both = np.concatenate(parts, axis=None)
-    if not both.size:
+    if is_known(both.size, 0):
         return both
     both = np.sort(both)
     differs = np.not_equal(both[1:], both[:-1])
@@ -236,14 +254,15 @@ def _(
     size = info.batch_size
     values = batch_first(element, in_dims[0], size)
     rows = batch_first(test, in_dims[1])
-    found = _among(np.reshape(values, (size, -1)), np.reshape(rows, (size, -1)))
+    lines = [np.reshape(x, (size, product(x.shape[1:]))) for x in (values, rows)]
+    found = _among(*lines)
     found = np.reshape(found, values.shape)
     return np.logical_not(found) if invert else found, 0
 
 
 def _among(values: Any, rows: Any) -> Any:
     """Whether each value of a row equals an element of the other array's row."""
-    if not rows.shape[1]:
+    if is_known(rows.shape[1], 0):
         return np.zeros_like(values, dtype=np.bool_)
     dtype = np.result_type(dtype_of(values), dtype_of(rows))
     known, wanted = np.sort(rows.astype(dtype), axis=1), values.astype(dtype)

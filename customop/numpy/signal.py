@@ -11,6 +11,7 @@ import numpy as np
 from customop import FakeArray, Operator, ShapeError, partials, register_numpy_function
 from customop.numpy.arguments import as_array
 from customop.numpy.fakes import device_of
+from customop.numpy.index import numbers
 from customop.numpy.rules import (
     batch_first,
     is_complex,
@@ -18,6 +19,7 @@ from customop.numpy.rules import (
     padded_rows,
     sum_of,
 )
+from customop.numpy.sizes import broadcast, is_below, is_known, larger, smaller
 
 __all__ = ["convolve"]
 
@@ -61,17 +63,15 @@ def _by_tap(out: Any, a: Any, v: Any, mode: str) -> None:
 
 def _length(a: int, v: int, mode: str) -> int:
     """Length of a convolution."""
-    longer, shorter = max(a, v), min(a, v)
-    return {
-        "full": longer + shorter - 1,
-        "same": longer,
-        "valid": longer - shorter + 1,
-    }[mode]
+    if mode == "full":
+        return a + v - 1
+    longer = larger(a, v)
+    return longer if mode == "same" else longer - smaller(a, v) + 1
 
 
 def _skipped(a: int, v: int, mode: str) -> int:
     """The number of elements of the full convolution before the first one."""
-    shorter = min(a, v)
+    shorter = smaller(a, v)
     return {"full": 0, "same": (shorter - 1) // 2, "valid": shorter - 1}[mode]
 
 
@@ -87,7 +87,7 @@ convolve: Operator[..., Any] = numpy_operator(
 
 @convolve.register_fake
 def _(a: Any, v: Any, mode: str) -> FakeArray:
-    outer = np.broadcast_shapes(a.shape[:-1], v.shape[:-1])
+    outer = broadcast(a.shape[:-1], v.shape[:-1])
     length = _length(a.shape[-1], v.shape[-1], mode)
     dtype = np.result_type(a.dtype, v.dtype)
     return FakeArray((*outer, length), dtype, device=device_of(a))
@@ -101,14 +101,25 @@ def _pull(g: Any, shape: Sequence[int], other: Any, mode: str) -> Any:
     """Gradient of one factor of these lengths, not yet summed over broadcast axes."""
     own, count = shape[-1], other.shape[-1]
     if mode == "valid":
-        if own < count:
+        is_shorter = own < count
+        if is_shorter is True:
             return convolve(_flipped(other), g, "valid")
-        return convolve(g, _flipped(other), "full")
+        whole = convolve(g, _flipped(other), "full")
+        if is_shorter is False:
+            return whole
+        return _part(whole, larger(count - own, 0), own)
     if mode == "same":
         before = _skipped(own, count, mode)
         after = own + count - 1 - before - g.shape[-1]
         g = np.pad(g, [(0, 0)] * (g.ndim - 1) + [(before, after)])
-    return convolve(g, _flipped(other), "valid")
+    if type(own) is type(count) is int:
+        return convolve(g, _flipped(other), "valid")
+    return _part(convolve(g, _flipped(other), "full"), count - 1, own)
+
+
+def _part(x: Any, start: Any, length: Any) -> Any:
+    """So many elements along the last axis: of a slice the length is not certain."""
+    return np.take(x, numbers(start, start + length, x), -1)
 
 
 convolve.register_autograd(
@@ -151,7 +162,7 @@ def _sequence(x: Any, name: str) -> Any:
             f"np.convolve and np.correlate: {name} has the shape {tuple(x.shape)}",
             do="use customop.vmap for rows",
         )
-    if not x.shape[0]:
+    if is_known(x.shape[0], 0):
         raise ShapeError(
             f"{name} cannot be empty", do="give sequences of at least one element"
         )
@@ -174,7 +185,22 @@ def _(a: Any, v: Any, mode: Any = "full") -> Any:
 def _(a: Any, v: Any, mode: Any = "valid") -> Any:
     a, v = _sequence(as_array(a), "a"), _sequence(as_array(v), "v")
     v = np.conjugate(v) if is_complex(v) else v
-    if v.shape[0] > a.shape[0]:
-        # NumPy swaps the two, and reverses the result; so it centers it differently.
-        return _flipped(convolve(v, _flipped(a), _checked(mode)))
-    return convolve(a, _flipped(v), _checked(mode))
+    mode, is_longer = _checked(mode), v.shape[0] > a.shape[0]
+    if mode == "same" and type(is_longer) is not bool:
+        return _correlated(a, v)
+    # NumPy swaps the two if v is longer, and reverses the result; so it centers it
+    # differently. The other modes have the same elements in either way.
+    if is_below(a.shape[0], v.shape[0]):
+        return _flipped(convolve(v, _flipped(a), mode))
+    return convolve(a, _flipped(v), mode)
+
+
+def _correlated(a: Any, v: Any) -> Any:
+    """The mode "same" where it is not known which sequence is longer."""
+    most, least = larger(a.shape[0], v.shape[0]), smaller(a.shape[0], v.shape[0])
+    is_longer = smaller(larger(v.shape[0] - a.shape[0], 0), 1)
+    start = (least - 1 + is_longer) // 2
+    if is_below(a.shape[0], v.shape[0]):  # in the order of memory that NumPy has
+        whole = convolve(v, _flipped(a), "full")
+        return _flipped(_part(whole, least - 1 - start, most))
+    return _part(convolve(a, _flipped(v), "full"), start, most)

@@ -40,6 +40,7 @@ from customop.numpy.matrices import (
     transposed,
 )
 from customop.numpy.rules import fit, is_complex
+from customop.numpy.sizes import same_size, smaller
 
 __all__ = ["svdvals"]
 
@@ -113,7 +114,7 @@ def _hermitian_values(a: Any) -> Any:
 def _(a: Any, full_matrices: bool) -> tuple[FakeArray, ...]:
     check_matrices("svd", a.shape)
     m, n = a.shape[-2:]
-    k = min(m, n)
+    k = smaller(m, n)
     dtype = linalg_dtype(a)
     u = stack_of(a, (m, m if full_matrices else k), dtype)
     vh = stack_of(a, (n if full_matrices else k, n), dtype)
@@ -123,7 +124,7 @@ def _(a: Any, full_matrices: bool) -> tuple[FakeArray, ...]:
 @svdvals.register_fake
 def _(a: Any) -> FakeArray:
     check_matrices("svdvals", a.shape)
-    return stack_of(a, (min(a.shape[-2:]),), real_dtype(linalg_dtype(a)))
+    return stack_of(a, (smaller(*a.shape[-2:]),), real_dtype(linalg_dtype(a)))
 
 
 svd.register_vmap(batch_matrices("svd", svd, 3))
@@ -201,10 +202,10 @@ def _svd_backward(ctx: Any, by_u: Any, by_s: Any, by_vh: Any) -> Any:
         by_u = None if by_u is None else _main_part(u, conj(by_u), count)
         by_v = None if by_vh is None else _main_part(v, transposed(by_vh), count)
         core = core + _core(main_u, s, main_v, by_u, by_v)
-        if by_u is not None and u.shape[-2] > count:
+        if by_u is not None and not same_size(u.shape[-2], count):
             outer = _outside(main_u, by_u, s)
             sides.append(np.matmul(outer, adjoint(main_v)))
-        if by_v is not None and v.shape[-2] > count:
+        if by_v is not None and not same_size(v.shape[-2], count):
             outer = _outside(main_v, by_v, s)
             sides.append(np.matmul(main_u, adjoint(outer)))
     found = np.matmul(np.matmul(main_u, core), adjoint(main_v))
@@ -221,7 +222,7 @@ def _on_diagonal(g: Any, s: Any) -> Any:
 
 def _main_part(u: Any, g: Any, count: int) -> Any:
     """The gradient by the first columns, to which the others are orthogonal."""
-    if u.shape[-1] == count:
+    if same_size(u.shape[-1], count):
         return g
     main, rest = u[..., :count], u[..., count:]
     return g[..., :count] + steady(main, rest, g[..., count:], *_NO_COMPLETION)
@@ -283,10 +284,10 @@ def _moved(u: Any, turn: Any, pushed: Any, s: Any) -> Any:
     count = s.shape[-1]
     main = u[..., :count]
     found = np.matmul(main, turn)
-    if u.shape[-2] == count:
+    if same_size(u.shape[-2], count):
         return found
     outer = _over_values(pushed - np.matmul(main, np.matmul(adjoint(main), pushed)), s)
-    if u.shape[-1] == count:
+    if same_size(u.shape[-1], count):
         return found + outer
     rest = u[..., count:]
     moved_rest = -np.matmul(main, np.matmul(adjoint(outer), rest))

@@ -26,6 +26,7 @@ __all__ = [
     "fits_into",
     "has_none",
     "is_below",
+    "is_empty",
     "is_known",
     "is_one",
     "is_symbolic",
@@ -78,6 +79,11 @@ def has_none(shape: Sequence[Any]) -> bool:
     if _INT.issuperset(map(type, shape)):
         return 0 in shape
     return any(is_known(n, 0) for n in shape)
+
+
+def is_empty(shape: Sequence[Any]) -> bool:
+    """Whether a shape has no elements; one of a symbolic size of 0 is kept so."""
+    return any(n == 0 if type(n) is int else n.hint == 0 and n == 0 for n in shape)
 
 
 def is_below(n: Any, least: Any) -> bool:

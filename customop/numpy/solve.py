@@ -6,7 +6,6 @@ matrix derivative results for forward and reverse mode algorithmic differentiati
 
 from __future__ import annotations
 
-import math
 import operator
 from typing import Any
 
@@ -32,6 +31,7 @@ from customop.numpy.matrices import (
     transposed,
 )
 from customop.numpy.rules import batch_first, fit, padded_rows
+from customop.numpy.sizes import broadcast, is_known, product
 
 __all__ = ["inv"]
 
@@ -97,7 +97,7 @@ def _(a: Any, b: Any) -> FakeArray:
             f"np.linalg.solve: shapes {tuple(a.shape)} and {tuple(b.shape)} do not fit",
             do="give b as a vector, or as matrices with as many rows as those of a",
         )
-    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-rank])
+    batch = broadcast(a.shape[:-2], b.shape[:-rank])
     core = b.shape[len(b.shape) - rank :]
     dtype = linalg_dtype(a, b)
     strides = stack_strides([a, b], [2, rank], core, dtype)
@@ -193,8 +193,8 @@ def _(a: Any, b: Any, axes: Any = None) -> Any:
         order.insert(rank, axis)
     moved = np.transpose(a, order)
     shape = tuple(moved.shape[len(b.shape) :])
-    count = math.prod(shape)
-    if math.prod(a.shape) != count**2 or math.prod(b.shape) != count:
+    count = product(shape)
+    if product(a.shape) != count * count or product(b.shape) != count:
         raise ShapeError(
             f"np.linalg.tensorsolve: shapes {tuple(a.shape)} and {tuple(b.shape)} do not"
             " make square equations",
@@ -212,6 +212,6 @@ def _(a: Any, ind: int = 2) -> Any:
             do="give the number of axes of the first half",
         )
     shape = tuple(shape_of(a))
-    count = math.prod(shape[ind:])
-    matrix = np.reshape(a, (count, math.prod(shape) // max(count, 1)))
+    count, columns = product(shape[ind:]), product(shape[:ind])
+    matrix = np.reshape(a, (count, 0 if is_known(count, 0) else columns))
     return np.reshape(np.linalg.inv(matrix), (*shape[ind:], *shape[:ind]))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from customop import ArgumentError, Operator, Tag, register_numpy_function
+from customop import ArgumentError, Operator, SymInt, Tag, register_numpy_function
 from customop.numpy.arguments import (
     NO_VALUE,
     as_array,
@@ -27,6 +27,7 @@ from customop.numpy.fakes import fake_of_ufunc
 from customop.numpy.reduce import max_, min_, reduction_of, sum_
 from customop.numpy.rules import fit, is_complex, numpy_operator, register_formulas
 from customop.numpy.selected import mask_like
+from customop.numpy.sizes import larger, same_shape
 
 __all__ = ["root", "weights_like"]
 
@@ -69,9 +70,12 @@ def _slope(x: Any, axis: Any) -> Any:
     return np.conjugate(centered) if is_complex(x) else centered
 
 
-def _freedom(x: Any, axis: Any, ddof: float) -> float:
+def _freedom(x: Any, axis: Any, ddof: float) -> Any:
     """Degrees of freedom; nan if there are none, as NumPy divides 0 by 0."""
-    count = float(count_of(x.shape, axis)) - ddof
+    count: Any = count_of(x.shape, axis)
+    if type(count) is not int:
+        return larger(count - (int(ddof) if ddof == int(ddof) else ddof), 0)
+    count = float(count) - ddof
     return count if count > 0 else math.nan
 
 
@@ -93,11 +97,11 @@ def _deviation_backward(name: str, ctx: Any, g: Any) -> tuple[Any, ...]:
     x, y = ctx.saved_arrays
     axis, keepdims, ddof, _ = ctx.rest
     g = _real(g)
-    share = (
-        g * (2.0 / _freedom(x, axis, ddof))
-        if name == "var"
-        else (g / (_divisor(y) * _freedom(x, axis, ddof)))
-    )
+    free = _freedom(x, axis, ddof)
+    if name == "std":
+        share = g / (_divisor(y) * free)
+    else:  # an array divided by a symbolic 0 is inf, and a number an error
+        share = g * (2.0 / free) if type(free) is float else g * 2.0 / free
     wide = spread(share, x.shape, axis, keepdims)
     return fit(wide * _slope(x, axis), x), None, None, None, None
 
@@ -136,14 +140,17 @@ def _selected(
     if where is not True:
         mask = mask_like(where, tuple(a.shape))
         count = np.sum(mask, axis=axis, dtype=np.intp, keepdims=True)
-    warn_unless(np.greater(count, ddof), "Degrees of freedom <= 0 for slice")
+    if not isinstance(count, SymInt):
+        warn_unless(np.greater(count, ddof), "Degrees of freedom <= 0 for slice")
     if mean is NO_VALUE:
         total = np.sum(a, where=mask, **given)
         mean = cast(total / count, total.dtype)
     moved = a - mean
     squares = np.real(moved * np.conjugate(moved)) if is_complex(moved) else moved**2
     total = np.sum(squares, where=mask, **given)
-    found = cast(total / np.maximum(count - ddof, 0), total.dtype)
+    free = count - ddof
+    free = np.maximum(free, 0) if hasattr(free, "shape") else larger(free, 0)
+    found = cast(total / free, total.dtype)
     return found if keepdims else np.squeeze(found, as_axis(reduced_axes(a, axis)))
 
 
@@ -207,8 +214,12 @@ def _(
     kept = is_set(keepdims)
     if weights is None:
         average = np.mean(a, axis=axis, keepdims=kept)
-        count = np.full_like(average, a.size / average.size)
-        return (average, count) if returned else average
+        if not returned:
+            return average
+        count: Any = count_of(a.shape, listed_axes(axis))
+        if type(count) is int:  # with NumPy's error where there are no averages
+            count = a.size / average.size
+        return average, np.full_like(average, count)
     a, wide = as_array(a), weights_like(as_array(a), as_array(weights), axis)
     dtype = np.result_type(
         a, wide, *([np.float64] if dtype_of(a).kind in "biu" else [])
@@ -239,7 +250,9 @@ def weights_like(a: Any, weights: Any, axis: Any) -> Any:
     """The weights, with axes of length 1 for the axes of the array that they lack."""
     shape = tuple(np.shape(weights))
     axes = counted_axes(listed_axes(axis), a.ndim)
-    if shape == tuple(a.shape):
+    if same_shape(shape, a.shape):
+        return weights
+    if len(shape) == a.ndim and shape == tuple(a.shape):
         return weights
     if axis is None or shape != tuple(a.shape[i] for i in axes):
         raise ArgumentError(

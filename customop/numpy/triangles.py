@@ -38,6 +38,7 @@ from customop.numpy.matrices import (
     transposed,
 )
 from customop.numpy.rules import fit, is_complex
+from customop.numpy.sizes import same_size, smaller
 
 __all__: list[str] = []
 
@@ -120,7 +121,7 @@ def _(a: Any, mode: str = "reduced") -> Any:
 def _(a: Any, complete: bool) -> tuple[FakeArray, FakeArray]:
     check_matrices("qr", a.shape)
     rows, columns = a.shape[-2:]
-    inner = rows if complete else min(rows, columns)
+    inner = rows if complete else smaller(rows, columns)
     dtype = linalg_dtype(a)
     return stack_of(a, (rows, inner), dtype), stack_of(a, (inner, columns), dtype)
 
@@ -140,19 +141,20 @@ def _note_qr(ctx: Any, inputs: Any, output: Any) -> None:
 def _qr_backward(ctx: Any, by_q: Any, by_r: Any) -> Any:
     a, q, r = ctx.saved_arrays
     rows, columns = a.shape[-2:]
+    count = smaller(rows, columns)
     # The formulas are for gradients that pair by conjugation.
     by_q, by_r = conj(by_q), conj(by_r)
-    if q.shape[-1] > min(rows, columns):
-        main, rest = q[..., :columns], q[..., columns:]
-        by_main, by_rest = by_q[..., :columns], by_q[..., columns:]
+    if not same_size(q.shape[-1], count):
+        main, rest = q[..., :count], q[..., count:]
+        by_main, by_rest = by_q[..., :count], by_q[..., count:]
         by_q = by_main + steady(main, rest, by_rest, *_NO_COMPLETION)
-        q, r, by_r = main, r[..., :columns, :], by_r[..., :columns, :]
-    if rows >= columns:
+        q, r, by_r = main, r[..., :count, :], by_r[..., :count, :]
+    if same_size(columns, count):
         return fit(conj(_qr_pull(q, r, by_q, by_r)), a), None
     # The first columns make the square case; the others follow: R2 = Q^H A2.
-    by_q = by_q + np.matmul(a[..., rows:], adjoint(by_r[..., rows:]))
-    first = _qr_pull(q, r[..., :rows], by_q, by_r[..., :rows])
-    found = np.concatenate([first, np.matmul(q, by_r[..., rows:])], -1)
+    by_q = by_q + np.matmul(a[..., count:], adjoint(by_r[..., count:]))
+    first = _qr_pull(q, r[..., :count], by_q, by_r[..., :count])
+    found = np.concatenate([first, np.matmul(q, by_r[..., count:])], -1)
     return fit(conj(found), a), None
 
 
@@ -181,7 +183,7 @@ def _(primals: Any, tangents: Any) -> Any:
     (a, complete), t = primals, tangents[0]
     q, r = qr(a, complete)
     rows, columns = a.shape[-2:]
-    count = min(rows, columns)
+    count = smaller(rows, columns)
     main, square = q[..., :count], r[..., :count, :count]
     left = adjoint(np.linalg.solve(adjoint(square), adjoint(t[..., :count])))
     inner = np.matmul(adjoint(main), left)
@@ -192,7 +194,7 @@ def _(primals: Any, tangents: Any) -> Any:
     side = left - np.matmul(main, inner)
     moved_q = side + np.matmul(main, turn)
     moved_r = np.matmul(adjoint(main), t) - np.matmul(turn, r[..., :count, :])
-    if q.shape[-1] > count:
+    if not same_size(q.shape[-1], count):
         rest = q[..., count:]
         moved_rest = -np.matmul(main, np.matmul(adjoint(side), rest))
         moved_q = np.concatenate([moved_q, moved_rest], -1)

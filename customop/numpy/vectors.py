@@ -14,6 +14,7 @@ import numpy as np
 from customop import ShapeError, register_numpy_function
 from customop.numpy.arguments import as_array, shape_of
 from customop.numpy.matrices import column, conj
+from customop.numpy.sizes import typical
 
 __all__: list[str] = []
 
@@ -79,7 +80,7 @@ def _cheapest(shapes: Sequence[Sequence[int]]) -> dict[tuple[int, int], int]:
 
     Source: Cormen et al., "Introduction to algorithms", 3rd ed., section 15.2.
     """
-    sizes = [shapes[0][0], *(shape[1] for shape in shapes)]
+    sizes = typical([shapes[0][0], *(shape[1] for shape in shapes)])
     costs = {(i, i): 0 for i in range(len(shapes))}
     splits: dict[tuple[int, int], int] = {}
     for length in range(1, len(shapes)):

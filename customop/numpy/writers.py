@@ -9,10 +9,24 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from customop import ArgumentError, FakeArray, Tracer, register_numpy_function
+from customop import (
+    ArgumentError,
+    FakeArray,
+    Tracer,
+    getitem,
+    register_numpy_function,
+    sizes,
+)
 from customop.numpy.arguments import as_array, only
-from customop.numpy.index import ALL, scatter_add, slice_
+from customop.numpy.index import ALL, numbers, scatter_add, slice_
 from customop.numpy.keys import parts_of, value_for, values_at
+from customop.numpy.sizes import (
+    is_below,
+    larger,
+    product,
+    same_size,
+    smaller,
+)
 from customop.numpy.write import spread_to
 
 __all__: list[str] = []
@@ -64,7 +78,7 @@ def _(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None
 def _(a: Any, mask: Any, values: Any) -> None:
     _check_box("np.putmask", a)
     _check_safe(values, a)
-    line = _repeated(values, math.prod(a.shape))
+    line = _repeated(values, product(a.shape))
     a[...] = np.where(mask, np.reshape(value_for(a, line), a.shape), a)
 
 
@@ -78,9 +92,10 @@ def _(arr: Any, mask: Any, vals: Any) -> None:
 def _repeated(values: Any, count: int) -> Any:
     """Values in a line, repeated or cut to a length."""
     line = np.reshape(as_array(values), (-1,))
-    if line.shape[0] == count:
+    if same_size(line.shape[0], count):
         return line
-    return np.take(line, np.arange(count) % max(line.shape[0], 1))
+    places = np.remainder(numbers(0, count, line), larger(line.shape[0], 1))
+    return getitem(line, places)
 
 
 # ---- elements by their numbers ----
@@ -90,13 +105,15 @@ def _repeated(values: Any, count: int) -> Any:
 def _(a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
     _check_box("np.put", a)
     only("np.put", mode=(mode, "raise", "wrap", "clip"))
-    size = math.prod(a.shape)
+    size = product(a.shape)
     places = np.ravel(_plain("np.put", ind))
     if mode == "wrap":
         places = places % size
     elif mode == "clip":
         places = np.clip(places, 0, size - 1)
-    elif places.size and not -size <= places.min() <= places.max() < size:
+    elif places.size and (
+        is_below(int(places.min()), -size) or is_below(size - 1, int(places.max()))
+    ):
         raise IndexError(f"an index of np.put is out of bounds for {size} elements")
     if not places.size:
         return
@@ -104,7 +121,7 @@ def _(a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
     if not a.shape:
         a[...] = values[-1]
         return
-    a[np.unravel_index(places % size, tuple(a.shape))] = values
+    a[np.unravel_index(np.remainder(places, size), tuple(a.shape))] = values
 
 
 def _plain(name: str, indices: Any) -> Any:
@@ -120,10 +137,31 @@ def _plain(name: str, indices: Any) -> Any:
 @register_numpy_function(np.fill_diagonal)
 def _(a: Any, val: Any, wrap: bool = False) -> None:
     _check_box("np.fill_diagonal", a)
+    if sizes.is_symbolic(a.shape):
+        _fill_diagonal(a, val, wrap)
+        return
     # NumPy finds the places, and says which arrays have a diagonal.
     marks = np.zeros(tuple(a.shape), bool)
     np.fill_diagonal(marks, val=True, wrap=wrap)
     np.put(a, np.flatnonzero(marks), val)
+
+
+def _fill_diagonal(a: Any, val: Any, wrap: bool) -> None:
+    """As `numpy.fill_diagonal`, of an array of symbolic sizes."""
+    if a.ndim < 2:
+        raise ValueError("array must be at least 2-d")
+    if a.ndim > 2 and any(n != a.shape[0] for n in a.shape[1:]):
+        raise ValueError("All dimensions of input must be of equal length")
+    rows, columns = a.shape[0], a.shape[-1]
+    count = smaller(rows, columns)
+    if a.ndim == 2 and wrap:
+        count = (rows * columns + columns) // (columns + 1)
+    places = numbers(0, count, a)
+    key = [places] * a.ndim
+    if a.ndim == 2 and wrap:
+        flat = places * (columns + 1)
+        key = [flat // columns, np.remainder(flat, columns)]
+    a[tuple(key)] = _repeated(val, count)
 
 
 @register_numpy_function(np.put_along_axis)
@@ -135,7 +173,7 @@ def _(arr: Any, indices: Any, values: Any, axis: Any) -> None:
     rank = len(arr.shape)
     at = normalize_axis_index(axis, rank)
     key = [
-        np.arange(n).reshape((-1, *(1,) * (rank - i - 1)))
+        np.reshape(numbers(0, n, arr), (-1, *(1,) * (rank - i - 1)))
         for i, n in enumerate(arr.shape)
     ]
     arr[(*key[:at], indices, *key[at + 1 :])] = values

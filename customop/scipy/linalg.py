@@ -15,8 +15,12 @@ import numpy as np
 from scipy import linalg as _linalg
 
 from customop import ArgumentError, Array
+from customop.numpy.create import eye
+from customop.numpy.fakes import device_of
+from customop.numpy.index import numbers
 from customop.numpy.matrices import from_triangle, transposed
 from customop.numpy.rules import is_complex
+from customop.numpy.sizes import broadcast, larger, smaller
 from customop.scipy import matrices
 from customop.scipy.rules import is_plain
 
@@ -83,7 +87,7 @@ def _structured(name: str, a: Any, assume_a: str | None, lower: bool) -> Any:
         strict = np.tril(a, -1) if lower else np.triu(a, 1)
         return (np.tril(a) if lower else np.triu(a)) + transposed(strict)
     if part == "diagonal":
-        return a * np.eye(a.shape[-1], dtype=bool)
+        return np.tril(np.triu(a))
     if part in ("upper", "lower"):
         return np.tril(a) if part == "lower" else np.triu(a)
     return a
@@ -448,7 +452,7 @@ def lu_solve(
 
 def _rows(x: Any, order: Any) -> Any:
     """Matrices with their rows in another order."""
-    lead = np.broadcast_shapes(x.shape[:-2], order.shape[:-1])
+    lead = broadcast(x.shape[:-2], order.shape[:-1])
     wide = np.broadcast_to(x, (*lead, *x.shape[-2:]))
     places = np.broadcast_to(order, (*lead, order.shape[-1]))
     return np.take_along_axis(wide, np.expand_dims(places, -1), -2)
@@ -493,8 +497,8 @@ def lu(
         return tuple(linalg.lu(a, *options))
     packed, places = matrices.lu_factor(a)
     rows, columns = packed.shape[-2:]
-    least = min(rows, columns)
-    ones = np.eye(rows, least, dtype=packed.dtype)
+    least = smaller(rows, columns)
+    ones = eye(rows, least, 0, packed.dtype, device_of(packed))
     lower = np.tril(packed[..., :least], -1) + ones
     upper = np.triu(packed[..., :least, :])
     order = np.argsort(matrices.permutation(places, rows), axis=-1)
@@ -502,7 +506,9 @@ def lu(
         return _rows(lower, order), upper
     if p_indices:
         return order.astype(np.int32), lower, upper
-    return _rows(np.eye(rows, dtype=packed.real.dtype), order), lower, upper
+    kind = packed.real.dtype
+    whole = eye(rows, None, 0, kind, device_of(packed))
+    return _rows(whole, order), lower, upper
 
 
 # ---- functions of matrices ----
@@ -561,8 +567,8 @@ def block_diag(*arrs: Any) -> Array:
     rows, before = [], 0
     for part in parts:
         height, own = part.shape
-        left = np.zeros((height, before), dtype)
-        right = np.zeros((height, width - before - own), dtype)
+        left = np.zeros_like(part, dtype, shape=(height, before))
+        right = np.zeros_like(part, dtype, shape=(height, width - before - own))
         rows.append(np.concatenate([left, part, right], 1))
         before += own
     return np.concatenate(rows, 0)
@@ -602,8 +608,9 @@ def toeplitz(c: Any, r: Any = None) -> Array:
     column, row = _vectors(c, np.conjugate(_as_array(c)) if r is None else r)
     count = column.shape[0]
     values = np.concatenate([np.flip(column), row[1:]])
-    steps = np.arange(row.shape[0]) - np.arange(count)[:, None]
-    return _by_places(values, steps + count - 1)
+    down = np.expand_dims(numbers(0, count, column), 1)
+    steps = numbers(0, row.shape[0], column) - down
+    return _by_places(values, steps + (count - 1))
 
 
 def circulant(c: Any) -> Array:
@@ -629,8 +636,9 @@ def circulant(c: Any) -> Array:
         return linalg.circulant(c)
     (column,) = _vectors(c)
     count = column.shape[0]
-    steps = np.arange(count)[:, None] - np.arange(count)
-    return _by_places(column, steps % max(count, 1))
+    places = numbers(0, count, column)
+    steps = np.expand_dims(places, 1) - places
+    return _by_places(column, np.remainder(steps, larger(count, 1)))
 
 
 def hankel(c: Any, r: Any = None) -> Array:
@@ -658,5 +666,6 @@ def hankel(c: Any, r: Any = None) -> Array:
         return linalg.hankel(c, r)
     column, row = _vectors(c, np.zeros_like(_as_array(c)) if r is None else r)
     values = np.concatenate([column, row[1:]])
-    places = np.arange(column.shape[0])[:, None] + np.arange(row.shape[0])
+    down = np.expand_dims(numbers(0, column.shape[0], column), 1)
+    places = down + numbers(0, row.shape[0], column)
     return _by_places(values, places)

@@ -16,6 +16,7 @@ from scipy import linalg
 from customop import FakeArray, GradientError, ShapeError, custom_op, fake_like
 from customop.numpy.matrices import linalg_dtype, transposed
 from customop.numpy.rules import batch_first, fit, no_gradient, padded_rows
+from customop.numpy.sizes import broadcast, smaller
 
 __all__ = ["expm", "lu_factor", "permutation", "solve_triangular"]
 
@@ -65,7 +66,7 @@ def _(a: Any, b: Any, turned: bool, lower: bool, unit_diagonal: bool) -> FakeArr
             f" {tuple(b.shape)} do not fit",
             do="give b as a vector, or as matrices with as many rows as those of a",
         )
-    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    batch = broadcast(a.shape[:-2], b.shape[:-2])
     return FakeArray((*batch, *b.shape[-2:]), linalg_dtype(a, b))
 
 
@@ -175,7 +176,7 @@ def _(a: Any) -> Any:
             f"scipy.linalg.lu_factor takes matrices, got shape {shape}",
             do="give an array of at least two axes",
         )
-    places = (*shape[:-2], min(shape[-2:]))
+    places = (*shape[:-2], smaller(*shape[-2:]))
     device = fake_like(a).device
     packed = FakeArray(shape, linalg_dtype(a), device=device)
     return packed, FakeArray(places, np.int32, device=device)

@@ -13,6 +13,7 @@ import numpy as np
 from scipy import special
 
 from customop import FakeArray, custom_op, register_numpy_function
+from customop.numpy.sizes import typical
 
 __all__ = ["PAIRS"]
 
@@ -38,7 +39,8 @@ def _register(name: str, slopes: Slopes) -> None:
     @op.register_fake
     def _(x: Any) -> tuple[Any, Any]:
         made = ufunc(np.ones(1, x.dtype))[0].dtype
-        axes = sorted(range(len(x.shape)), key=lambda i: -abs(x.strides[i]))
+        strides = typical(x.strides)
+        axes = sorted(range(len(x.shape)), key=lambda i: -abs(strides[i]))
         first, second = (FakeArray(x.shape, made, order=axes) for _ in range(2))
         return first, second
 

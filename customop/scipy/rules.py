@@ -16,7 +16,7 @@ from customop import (
     custom_op,
     register_numpy_function,
 )
-from customop.numpy.fakes import keep_order, result_dtype
+from customop.numpy.fakes import keep_order, kind_of, result_dtype
 from customop.numpy.rules import register_formulas
 
 __all__ = ["is_plain", "no_formula", "register_ufunc", "ufunc_operator"]
@@ -57,7 +57,7 @@ def ufunc_operator(name: str, fn: Any, parameters: list[str]) -> Operator[..., A
     )
 
     def fake(*args: Any) -> FakeArray:
-        kinds = tuple(getattr(x, "dtype", type(x)) for x in args)
+        kinds = tuple([kind_of(x) for x in args])
         return keep_order(args, result_dtype(fn, kinds))
 
     return op.register_fake(fake)

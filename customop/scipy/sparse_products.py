@@ -18,6 +18,7 @@ from customop import (
     register_config_type,
 )
 from customop.numpy.rules import batch_first, fit
+from customop.numpy.sizes import product
 
 __all__ = ["Fixed", "SparsePattern", "fixed_matmul", "sparse_matmul"]
 
@@ -35,7 +36,8 @@ def _product_shape(shape: Any, x: Any) -> tuple[int, ...]:
 def _by_columns(multiply: Any, x: Any, at: int) -> tuple[Any, int]:
     """A product with a batch, whose rows are further columns of one array."""
     columns = np.moveaxis(x, at, -1)
-    found = multiply(np.reshape(columns, (columns.shape[0], -1)))
+    count = product(columns.shape[1:])
+    found = multiply(np.reshape(columns, (columns.shape[0], count)))
     shape = (found.shape[0], *columns.shape[1:])
     return np.reshape(found, shape), len(shape) - 1
 

@@ -127,7 +127,7 @@ def _equations() -> list[Sample]:
 def _rest_of_q(x: Any) -> Any:
     """The factors, and the space of the columns of Q after the first ones."""
     q, r = np.linalg.qr(x, "complete")
-    rest = q[..., min(x.shape[-2:]) :]
+    rest = q[..., co.sizes.sym_min(*x.shape[-2:]) :]
     return q[..., : x.shape[-1]], r, rest @ _adjoint(rest)
 
 

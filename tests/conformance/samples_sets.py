@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from customop import FakeArray
+from customop import FakeArray, ops
 from tests.conformance.samples import Sample
 
 __all__ = ["SAMPLES"]
@@ -45,8 +45,13 @@ def _plain(name: str, fn: Any, *args: Any, **options: Any) -> Sample:
     return Sample(name, fn, args, **options)
 
 
+def _open(name: str, fn: Any, *args: Any, **options: Any) -> Sample:
+    """A row whose result has a length that depends on data."""
+    return _row(name, fn, *args, vmap=False, **options)
+
+
 def _uneven(name: str, fn: Any, *args: Any, **options: Any) -> Sample:
-    """A row whose result has a length that depends on data: fake arrays get theirs."""
+    """A row whose result has a length or dtype by values: fake arrays get theirs."""
 
     def real(*given: Any) -> Any:
         pairs = zip(given, args, strict=True)
@@ -102,28 +107,30 @@ _SEARCH = [
 
 # How many elements there are depends on data.
 _UNEVEN = [
-    _uneven("unique", np.unique, _V),
-    _uneven("unique_ties", lambda x: np.unique(x, True, True, True), _TIES),
-    _uneven("unique_nan", np.unique, _NANS, diff=()),
-    _uneven("unique_axis", lambda x: np.unique(x, axis=0, return_index=True), _M),
-    _uneven("unique_all", lambda x: tuple(np.unique_all(x)), _M),
-    _uneven("unique_counts", lambda x: tuple(np.unique_counts(x)), _TIES),
-    _uneven("unique_inverse", lambda x: tuple(np.unique_inverse(x)), _STRIDED),
-    _uneven("unique_values", np.unique_values, _TIES),
-    _uneven("union1d", np.union1d, _V, _LINE[:3] + 0.3),
-    _uneven("intersect1d", lambda x: np.intersect1d(x, x[::2] * 1.0), _V),
-    _uneven(
+    _open("unique", np.unique, _V),
+    _open("unique_ties", lambda x: np.unique(x, True, True, True), _TIES),
+    _open("unique_nan", np.unique, _NANS, diff=()),
+    _open("unique_axis", lambda x: np.unique(x, axis=0, return_index=True), _M),
+    _open("unique_all", lambda x: tuple(np.unique_all(x)), _M),
+    _open("unique_counts", lambda x: tuple(np.unique_counts(x)), _TIES),
+    _open("unique_inverse", lambda x: tuple(np.unique_inverse(x)), _STRIDED),
+    _open("unique_values", np.unique_values, _TIES),
+    _open("union1d", np.union1d, _V, _LINE[:3] + 0.3),
+    _open("intersect1d", lambda x: np.intersect1d(x, x[::2] * 1.0), _V),
+    _open(
         "intersect1d_places",
         lambda x, y: np.intersect1d(x, y, False, True),
         _TIES,
         _TIES[:3],
     ),
-    _uneven("setdiff1d", lambda x: np.setdiff1d(x, x[:2]), _V),
-    _uneven("setxor1d", lambda x: np.setxor1d(x, x[:2] * 1.0), _V),
+    _open("setdiff1d", lambda x: np.setdiff1d(x, x[:2]), _V),
+    _open("setxor1d", lambda x: np.setxor1d(x, x[:2] * 1.0), _V),
     _uneven(
         "trim_zeros", lambda x: np.trim_zeros(x * (np.abs(x) < 1.2)), _LINE, diff=()
     ),
-    _uneven("extract", lambda x, m: np.extract(m, x), _M, _M > 0),
+    _open("bincount_all", lambda x: ops.np.bincount_all(x), _TIES),
+    _open("bin_sum_all", lambda w, x: ops.np.bin_sum_all(w, x), _LINE, _TIES),
+    _open("extract", lambda x, m: np.extract(m, x), _M, _M > 0),
 ]
 
 _EMATH = [

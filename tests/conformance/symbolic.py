@@ -124,11 +124,13 @@ def resized(x: Any, shape: tuple[int, ...]) -> Any:
     if tuple(x.shape) == shape:
         return x
     new = np.resize(x, shape) if x.size else np.ones(shape, x.dtype)
-    if x.ndim < 2 or x.dtype.kind not in "fc" or shape[-1] != shape[-2]:
+    if x.ndim < 2 or x.dtype.kind not in "fc":
         return new
-    # What was a regular, symmetric or positive matrix stays one.
+    # What was a matrix of full rank, or a regular, symmetric or positive one, stays so.
     rng = np.random.default_rng(5)
-    new = new + rng.normal(size=shape) * 0.1
+    new = new + (rng.normal(size=shape) * 0.1).astype(x.dtype)
+    if shape[-1] != shape[-2]:
+        return new
     flipped = np.swapaxes(x, -1, -2).conj()
     if x.shape == flipped.shape and np.allclose(x, flipped):
         new = new @ np.swapaxes(new, -1, -2).conj()
