@@ -85,6 +85,42 @@ except co.ContractError as error:
     broken = str(error)
     print(broken)
 
+# A length may be unknown. Give it a name, and it stays symbolic.
+rows = co.FakeMode().from_array(images, sizes=("batch", 8, 64))
+pairs = np.concatenate([rows, rows]).reshape(-1, 2, 8, 64)
+print(pairs)
+batch = rows.shape[0]
+print((6 * batch + 5) // 3, batch + 1 > batch)
+
+# Its value is not known, so a branch on it is an error that names the question and the
+# line. `co.check` says what always holds.
+try:
+    if batch > 1:
+        print("never reached")
+except co.SizeError as error:
+    open_question = str(error)
+    print(open_question)
+co.check(batch > 1)
+assert batch != 1
+
+# A fake kernel asks for a new size where the result depends on the data.
+
+
+@co.custom_op("shop::nonzero", mutates_args=())
+def nonzero(x: np.ndarray) -> np.ndarray:
+    """Return the indices of the elements that are not zero, one row each."""
+    return np.stack(np.nonzero(x), axis=1)
+
+
+@nonzero.register_fake
+def _(x):
+    count = co.get_ctx().new_dynamic_size(max=x.size)
+    return co.FakeArray((count, x.ndim), np.int64)
+
+
+found = co.eval_shape(nonzero, np.zeros((4, 3)))
+print(found, found.shape[0] <= 12)
+
 real = features(images, 4)
 for name, fake in shapes.items():
     assert (fake.shape, fake.dtype) == (real[name].shape, real[name].dtype)
@@ -94,3 +130,7 @@ assert co.fake_like(turned).strides == np.empty_like(np.ones((3, 2)).T).strides
 assert "shapes (2, 3) and (4, 5) differ" in mismatch
 assert "no data" in refusal
 assert "they differ in dtype" in broken
+assert str(pairs.shape[0]) == "batch"
+assert "whether batch > 1 is asked" in open_question
+assert found.shape[0] <= 12
+assert nonzero(np.eye(3)).shape == (3, 2)

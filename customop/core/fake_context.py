@@ -29,15 +29,15 @@ class FakeContext:
         self._op = op
         self._context = context
 
-    def new_dynamic_size(self, min: int = 0, max: int | None = None) -> Any:  # noqa: A002  # names of torch.library
+    def new_dynamic_size(self, min: Any = 0, max: Any = None) -> Any:  # noqa: A002  # names of torch.library
         """Make a size that depends on the values of the arguments.
 
         Parameters
         ----------
-        min : int
+        min : int or SymInt
             The least value that it can have.
-        max : int, optional
-            The largest value that it can have.
+        max : int or SymInt, optional
+            The largest value that it can have, such as ``x.size``.
 
         Returns
         -------

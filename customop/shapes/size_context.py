@@ -31,7 +31,7 @@ from customop.shapes.expressions import (
 )
 from customop.shapes.guards import Guard, Size, check_bounds, check_name
 from customop.shapes.proofs import Knowledge
-from customop.shapes.symbolic import SymBool, as_side, make_float, make_int
+from customop.shapes.symbolic import SymBool, SymInt, as_side, make_float, make_int
 from customop.shapes.symbols import made
 from customop.shapes.ufuncs import apply_ufunc
 
@@ -138,17 +138,17 @@ class SizeContext:
 
     def new_dynamic_size(
         self,
-        min: int = 0,  # noqa: A002  # the names that torch.library has
-        max: int | None = None,  # noqa: A002
+        min: Any = 0,  # noqa: A002  # the names that torch.library has
+        max: Any = None,  # noqa: A002
         origin: str = "",
     ) -> Any:
         """Make a size that depends on the values of arrays.
 
         Parameters
         ----------
-        min : int
+        min : int or SymInt
             The least value that it can have.
-        max : int, optional
+        max : int or SymInt, optional
             The largest value that it can have.
         origin : str, optional
             Where it comes from, for messages.
@@ -162,9 +162,16 @@ class SizeContext:
         ArgumentError
             If `min` is negative, `max` is less than `min`, or one is not an int.
         """
-        check_bounds("new_dynamic_size", min, max)
-        check_bounds("new_dynamic_size", min, max)
-        return self._new(self._next("u"), "data", None, "", origin, min, max)
+        is_low, is_high = isinstance(min, SymInt), isinstance(max, SymInt)
+        low, high = 0 if is_low else min, None if is_high else max
+        check_bounds("new_dynamic_size", low, high)
+        made = self._new(self._next("u"), "data", None, "", origin, low, high)
+        # Bounds that are symbolic are facts.
+        if is_low:
+            self.require(Compared(made.expr, ">=", min.expr))
+        if is_high:
+            self.require(Compared(made.expr, "<=", max.expr))
+        return made
 
     def _next(self, letter: str) -> str:
         number = self._numbers[letter]
