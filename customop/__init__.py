@@ -172,6 +172,8 @@ __all__ = [
     "variable",
     "vjp",
     "vmap",
+    "walk_graph",
+    "walk_graph_back",
     "while_loop",
     "write_back",
 ]
@@ -200,6 +202,7 @@ _LATER: dict[str, str] = {
     "customop.graph.passes.fold": "fold_constants",
     "customop.graph.passes.partition": "fuse_nodes inline_graphs split_graph",
     "customop.graph.passes.reuse": "reuse_buffers",
+    "customop.graph.walk": "walk_graph walk_graph_back",
     "customop.library.by_schema": "define get_kernel impl",
     "customop.library.kernels": "register_array_dispatch register_autocast"
     " register_fake register_kernel",
@@ -252,6 +255,7 @@ if TYPE_CHECKING:
     from customop.graph.passes.fold import fold_constants
     from customop.graph.passes.partition import fuse_nodes, inline_graphs, split_graph
     from customop.graph.passes.reuse import reuse_buffers
+    from customop.graph.walk import walk_graph, walk_graph_back
     from customop.library.by_schema import define, get_kernel, impl
     from customop.library.kernels import (
         register_array_dispatch,

@@ -1,8 +1,8 @@
 """Add a kind of rule of your own: `inverse`, which runs functions backwards.
 
 An operator is a schema and a table of rules. A kind of rule is a name and a signature. A
-transform that reads such rules is a class with one method. The one below is not part of
-the library, and nests with those that are.
+transform that reads such rules walks over the graph of a function. The one below is not
+part of the library, and nests with those that are.
 """
 
 import numpy as np
@@ -60,44 +60,23 @@ co.register("np::subtract", inverse, of_pair(np.add, lambda out, x: x - out))
 co.register("np::divide", inverse, of_pair(np.multiply, lambda out, x: x / out))
 
 
-class Tape(co.Interpreter):
-    """Record each call that depends on the input, in order."""
-
-    kind = inverse
-
-    def __init__(self):
-        super().__init__()
-        self.steps = []
-
-    def process(self, op, args):
-        out = self.wrap(op.invoke(self.unwrap(args)))
-        slots = [i for i, value in enumerate(args) if self.lower(value) is not value]
-        self.steps.append((op, args, slots, out))
-        return out
+def undo(node, out, inputs):
+    """Find the input of one call, by the rule of its operator."""
+    if sum(value is None for value in inputs) != 1:
+        raise ValueError(f"{node.target.qualname} uses the input twice")
+    return node.target.rule(inverse)(out, *inputs)
 
 
 def inverse_of(f):
-    """Make the function that undoes `f`, a chain of operators that keeps the shape."""
+    """Make the function that undoes `f`, which keeps the shapes of its arrays."""
 
-    def undo(y):
-        # Forward, on an array without data: only the order of the calls is needed.
-        with Tape() as tape:
-            start = tape.wrap(co.fake_like(y))
-            end = f(start)
-        # Backward by the rules, from the end of the chain to its start.
-        for op, args, slots, out in reversed(tape.steps):
-            if out is not end:
-                raise ValueError(f"{op.qualname} does not lead to the result")
-            if len(slots) != 1:
-                raise ValueError(f"{op.qualname} uses the input twice")
-            (slot,) = slots
-            known = [None if i == slot else value for i, value in enumerate(args)]
-            y = op.rule(inverse)(y, *known)
-            end = args[slot]
-        assert end is start
-        return y
+    def run(y):
+        # Forward, on arrays without data: only the calls of operators are needed.
+        graph = co.make_fx(f, "fake")(co.tree.map(co.fake_like, y))
+        # Backward by the rules, from the result to the argument.
+        return co.walk_graph_back(graph, undo, y)
 
-    return undo
+    return run
 
 
 def savings(capital):
@@ -119,6 +98,17 @@ print(slope * slope_back)
 # The inverse of the inverse is the function.
 again = inverse_of(inverse_of(savings))(amounts)
 
+
+# The walk goes through whole functions: several arrays in, several out.
+def account(state):
+    """A step of an account, with its rate of interest on a logarithmic scale."""
+    return {"sum": savings(state["sum"]), "rate": np.log(state["rate"] * 100.0)}
+
+
+state = {"sum": amounts, "rate": np.array([0.01, 0.02, 0.05])}
+before = inverse_of(account)(account(state))
+print(before)
+
 # An operator without a rule raises an error that says what to write.
 try:
     inverse_of(np.sin)(reached)
@@ -136,6 +126,8 @@ except co.RegistrationError as error:
 np.testing.assert_allclose(needed, amounts)
 np.testing.assert_allclose(slope * slope_back, np.ones(3))
 np.testing.assert_allclose(again, reached)
+for name, value in state.items():
+    np.testing.assert_allclose(before[name], value)
 assert "np::sin has no 'inverse' rule" in missing
 assert "do: @sin.register(inverse)" in missing
 assert "has the parameter 'principal' where the schema has 'capital'" in refused
