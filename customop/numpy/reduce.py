@@ -157,6 +157,23 @@ def _method(name: str) -> Callable[..., Any]:
     return kernel
 
 
+def _reduction(name: str, ufunc: np.ufunc) -> Callable[..., Any]:
+    """The kernel that reduces by a ufunc, as a method of NumPy's arrays does.
+
+    It takes half the time of the method, which goes through code in Python.
+    """
+    reduce = ufunc.reduce
+
+    def kernel(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        axes = None if axis is None else tuple(axis)
+        if type(x) is np.ndarray:
+            return reduce(x, axes, keepdims=keepdims)
+        return getattr(x, name)(axis=axes, keepdims=keepdims)
+
+    kernel.__name__ = kernel.__qualname__ = name
+    return kernel
+
+
 def _serve(function: Any, op: Operator[..., Any], ufunc: np.ufunc) -> None:
     """Register a reduction by a ufunc for a NumPy function that takes no dtype."""
 
@@ -171,7 +188,8 @@ def _serve(function: Any, op: Operator[..., Any], ufunc: np.ufunc) -> None:
         if initial is not NO_VALUE or where is not True:
             given = {"keepdims": is_set(keepdims), "initial": initial, "where": where}
             return ufunc.reduce(a, axis, **given)
-        return op.run(a, reduced_axes(a, axis), is_set(keepdims))
+        axes = axis if axis is None else reduced_axes(a, axis)
+        return op.run(a, axes, keepdims if keepdims is False else is_set(keepdims))
 
     register_numpy_function(function, reduction)
 
@@ -205,8 +223,7 @@ def _serve_cast(function: Any, op: Operator[..., Any], ufunc: np.ufunc) -> None:
 # ---- sum and mean ----
 
 
-def _quick_sum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    return x.sum(None if axis is None else tuple(axis), None, None, keepdims)
+_quick_sum = _reduction("sum", np.add)
 
 
 sum_: Operator[..., Any] = reduction_of("sum", _by_function("sum"))
@@ -300,9 +317,9 @@ def _shares(x: Any, y: Any, axis: Any, keepdims: bool) -> Any:
     return mask / np.sum(mask, axis=as_axis(axis), keepdims=True)
 
 
-def _extreme(name: str) -> Operator[..., Any]:
+def _extreme(name: str, ufunc: np.ufunc) -> Operator[..., Any]:
     op = reduction_of(name, _by_function(name), needs_elements=True)
-    op.register_kernel("cpu", _method(name))
+    op.register_kernel("cpu", _reduction(name, ufunc))
 
     def backward(ctx: Any, g: Any) -> tuple[Any, None, None]:
         x, y = ctx.saved_arrays
@@ -320,8 +337,8 @@ def _extreme(name: str) -> Operator[..., Any]:
     return op
 
 
-max_: Operator[..., Any] = _extreme("max")
-min_: Operator[..., Any] = _extreme("min")
+max_: Operator[..., Any] = _extreme("max", np.maximum)
+min_: Operator[..., Any] = _extreme("min", np.minimum)
 for _function in (np.max, np.amax):
     _serve(_function, max_, np.maximum)
 for _function in (np.min, np.amin):
