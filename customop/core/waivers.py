@@ -22,6 +22,8 @@ CHECK_NAMES: Final = (
     "test_vmap",
     "test_jvp",
     "test_gradients",
+    "test_aot_dispatch_static",
+    "test_aot_dispatch_dynamic",
     "test_layouts",
     "test_dtypes",
     "test_determinism",

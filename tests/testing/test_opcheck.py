@@ -83,6 +83,8 @@ def test_result_is_a_table() -> None:
         "  test_jvp                    SKIPPED  no jvp rule: it follows from the autograd"
         " rule, see test_gradients\n"
         "  test_gradients              SUCCESS\n"
+        "  test_aot_dispatch_static    SUCCESS\n"
+        "  test_aot_dispatch_dynamic   SUCCESS\n"
         "  test_layouts                SUCCESS\n"
         "  test_dtypes                 SUCCESS\n"
         "  test_determinism            SUCCESS\n"
@@ -235,6 +237,8 @@ def test_names_of_checks() -> None:
         "test_vmap",
         "test_jvp",
         "test_gradients",
+        "test_aot_dispatch_static",
+        "test_aot_dispatch_dynamic",
         "test_layouts",
         "test_dtypes",
         "test_determinism",
@@ -431,6 +435,8 @@ def test_operator_without_arrays() -> None:
         "test_autograd_registration": "no autograd rule",
         "test_faketensor": "no argument is an array",
         "test_sizes": "no array holds values to change",
+        "test_aot_dispatch_static": "no argument is an array",
+        "test_aot_dispatch_dynamic": "no argument is an array",
         "test_kernels_agree": "one kernel alone",
         "test_vmap": "no vmap rule: a loop is exact",
         "test_jvp": "no jvp rule, and no autograd rule to transpose",

@@ -11,6 +11,7 @@ from customop.testing.checks import (
     agreement,
     batching,
     behavior,
+    capture,
     contract,
     gradients,
     smooth,
@@ -70,6 +71,8 @@ CHECKS: Final = (
         gradients.check_gradients,
         vary=partial(smooth.at_special_values, AUTOGRAD),
     ),
+    Check("test_aot_dispatch_static", capture.check_static),
+    Check("test_aot_dispatch_dynamic", capture.check_dynamic),
     Check(
         "test_layouts",
         variations.check_layouts,
