@@ -116,7 +116,9 @@ def _compare(session: Session, sample: Sample, graph: GraphModule, run: Run) -> 
     values = session.values(sample)
     session.seed()
     outs, written = graph(*filter(has_device, flat(values)))
-    names = ["the output"] if len(outs) == 1 else [f"output {i}" for i in range(len(outs))]
+    names = (
+        ["the output"] if len(outs) == 1 else [f"output {i}" for i in range(len(outs))]
+    )
     named = [*zip(names, outs, strict=True)]
     named += zip(
         [f"argument '{name}'" for name in op.schema.written], written, strict=True

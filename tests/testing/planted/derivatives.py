@@ -404,3 +404,28 @@ def gradient_under_vmap(wrong: bool) -> Any:
     inner.register_vmap(rule)
     del flip
     return with_gradient(cube, lambda ctx, g: inner(g, 3.0 * ctx.x**2), "x")
+
+
+# ---- graphs ----
+
+
+@planted(
+    test_aot_dispatch_static="has a gradient that cannot be captured: bool() of GraphTracer bool[], a value of make_fx",
+)
+def formula_branches_on_values(wrong: bool) -> Any:
+    def backward(ctx, g):
+        if wrong and np.all(ctx.x == 0.5):
+            return 0.75 * g
+        return 3.0 * g * ctx.x**2
+
+    return with_gradient(cube, backward, "x")
+
+
+@planted(
+    test_aot_dispatch_static="has a gradient that cannot be captured: np.array(), or a NumPy kernel, is given GraphTracer f64[], a value of make_fx",
+)
+def formula_takes_data(wrong: bool) -> Any:
+    def backward(ctx, g):
+        return 3.0 * g * (np.asarray(ctx.x) if wrong else ctx.x) ** 2
+
+    return with_gradient(cube, backward, "x")
