@@ -11,7 +11,7 @@ from typing import Any
 from customop.arrays.kinds import is_fake
 from customop.arrays.nested import flat
 from customop.core.table import RuleTable
-from customop.errors import RegistrationError, caller_place
+from customop.errors import RegistrationError, caller_place, is_ours
 from customop.later import later
 from customop.shapes.symbols import Symbolic
 
@@ -85,17 +85,19 @@ def _context_in(values: Sequence[Any]) -> Any:
     return None
 
 
-# Functions that run a fake kernel have these variables: the operator, all values, and a
-# list for the sizes that no argument gives. Finding them costs nothing in a call whose
-# kernel does not ask.
+# Functions of this package that run a fake kernel have these variables: the operator, all
+# values, and a list for the sizes that no argument gives. Finding them costs nothing in a
+# call whose kernel does not ask.
 _OP, _VALUES, _SIZES = "fake_op", "fake_values", "fake_sizes"
 
 
 def _frame_with(name: str, frame: FrameType | None) -> FrameType | None:
-    """The innermost frame that has a variable."""
-    while frame is not None and name not in frame.f_code.co_varnames:
+    """The innermost frame of this package that has a variable."""
+    while frame is not None:
+        if name in frame.f_code.co_varnames and is_ours(frame.f_globals):
+            return frame
         frame = frame.f_back
-    return frame
+    return None
 
 
 def _context_of(call: FrameType) -> Any:

@@ -26,6 +26,7 @@ from customop.core.dispatch import find_kernel, select
 from customop.core.kinds import COMPOSITE
 from customop.core.operator import Operator
 from customop.core.samples import Sample
+from customop.core.table import RuleTable
 from customop.errors import DataDependentError, place
 from customop.schema.tags import BY_DATA, Tag
 from customop.testing.checks.session import (
@@ -96,7 +97,7 @@ def _check_fake_results(
     where = f"fake kernel at {place(fake)}"
     fakes = [map_nested(value, to_fake) for value in values]
     try:
-        out = split_call(op, fake, fakes)
+        out = _called(op, fake, fakes)
     except DataDependentError as error:
         if op.tags.intersection(BY_DATA):
             return "the fake kernel needs data, as its tags allow"
@@ -123,11 +124,22 @@ def _check_fake_results(
     return ""
 
 
+def _called(
+    fake_op: RuleTable, fake: Callable[..., Any], fake_values: Sequence[Any]
+) -> Any:
+    """Call a fake kernel; `get_ctx` finds the call by the names of these parameters."""
+    positional, keywords = fake_op.schema.split(fake_values)
+    return fake(*positional, **keywords)
+
+
 # ---- test_sizes ----
 
 
 def check_sizes(session: Session, sample: Sample) -> str:
-    """Shapes of results depend on shapes of arguments alone, or a tag says so."""
+    """Shapes of results depend on shapes of arguments alone.
+
+    Or a tag says otherwise, or the fake kernel announces sizes that depend on data.
+    """
     op = session.op
     if Tag.dynamic_output_shape in op.tags:
         return f"{Tag.dynamic_output_shape} lets sizes depend on data"
@@ -140,17 +152,50 @@ def check_sizes(session: Session, sample: Sample) -> str:
         again = session.call(others)
     except Exception:  # noqa: BLE001  # the kernel takes no such values
         return "the kernel refuses other values"
-    shapes = [
-        [tuple(leaf.shape) if is_array(leaf) else None for _, leaf in r.effects]
-        for r in (run, again)
-    ]
-    if shapes[0] != shapes[1]:
+    shapes = [_shapes(r) for r in (run, again)]
+    if not _same_but(shapes, _free_sizes(session, values)):
         raise Fault(
             f"returns the shapes {shapes[0]} and {shapes[1]} for arguments of the same"
             " shapes and other values",
-            do=f"tag it: tags={Tag.dynamic_output_shape}, or pad the results",
+            do="ask for such a size in the fake kernel, get_ctx().new_dynamic_size(), tag"
+            f" the operator with {Tag.dynamic_output_shape}, or pad the results",
         )
     return ""
+
+
+def _shapes(run: Run) -> list[tuple[Any, ...] | None]:
+    return [tuple(v.shape) if is_array(v) else None for _, v in run.effects]
+
+
+def _free_sizes(session: Session, values: Sequence[Any]) -> set[tuple[int, int]]:
+    """Results and axes whose sizes depend on data, as the fake kernel announces."""
+    if find_kernel(session.op, FAKE) is None:
+        return set()
+    fakes = [map_nested(value, to_fake) for value in values]
+    try:
+        found = session.run_of(session.op.invoke(fakes), fakes)
+    except Exception:  # noqa: BLE001  # test_faketensor reports it
+        return set()
+    return {
+        (i, axis)
+        for i, shape in enumerate(_shapes(found))
+        for axis, size in enumerate(shape or ())
+        if type(size) is not int
+    }
+
+
+def _same_but(
+    shapes: Sequence[Sequence[tuple[Any, ...] | None]], free: set[tuple[int, int]]
+) -> bool:
+    """Whether two lists of shapes are equal, apart from these axes."""
+    kept = [
+        [
+            shape and tuple(-1 if (i, k) in free else n for k, n in enumerate(shape))
+            for i, shape in enumerate(each)
+        ]
+        for each in shapes
+    ]
+    return kept[0] == kept[1]
 
 
 def _with_one_value(leaf: Any) -> Any:

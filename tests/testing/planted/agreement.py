@@ -166,6 +166,37 @@ def size_depends_on_data(wrong: bool) -> Any:
     return op.register_sample_inputs(lambda: [(np.array([1.0, -1.0, 2.0]),)])
 
 
+@planted(
+    test_faketensor="the 'cpu' kernel returns a size 1, and the fake kernel says at least 3",
+)
+def size_beyond_its_bounds(wrong: bool) -> Any:
+    def positive(x: A) -> A:
+        return x[x > 0]
+
+    def fake(x):
+        size = co.get_ctx().new_dynamic_size(min=3 if wrong else 0)
+        return co.fake_like(x, shape=(size,))
+
+    op = define(positive).register_fake(fake)
+    return op.register_sample_inputs(lambda: [(np.array([1.0, -1.0, 2.0]),)])
+
+
+@planted(
+    test_aot_dispatch_dynamic="raises TypeError: 's0' is not a number",
+)
+def fake_refuses_symbols(wrong: bool) -> Any:
+    def doubled(x: A) -> A:
+        return np.concatenate([x, x])
+
+    def fake(x):
+        if wrong and not isinstance(x.shape[0], int):
+            raise TypeError(f"'{x.shape[0]}' is not a number")
+        return co.FakeArray((2 * x.shape[0],), x.dtype)
+
+    op = define(doubled).register_fake(fake)
+    return op.register_sample_inputs(lambda: [(np.ones(3),)])
+
+
 # ---- kernels ----
 
 
