@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from customop.arrays.array import HintT
 
 sizes: ModuleType = later(import_module, "customop.shapes.sizes")
+size_arrays: ModuleType = later(import_module, "customop.arrays.sizes")
 
 __all__ = ["FakeArray", "fake_like"]
 
@@ -291,7 +292,7 @@ def fake_like(
         )
     if shape is None:
         length = tuple(x.shape)
-        length = length if all_plain(length) else sizes.SymShape(length)
+        length = length if all_plain(length) else size_arrays.as_sizes(length)
     else:
         length = as_shape(shape, "fake_like")
     kind = dtype_of(x) if dtype is None else _as_dtype(dtype, "fake_like")
@@ -519,7 +520,7 @@ def as_shape(shape: Any, what: str) -> tuple[int, ...]:
                 f"{what}: a shape has no negative lengths, got {lengths}",
                 do="give the length of each axis",
             )
-    return lengths if all_plain(lengths) else sizes.SymShape(lengths)
+    return lengths if all_plain(lengths) else size_arrays.as_sizes(lengths)
 
 
 def _as_lengths(shape: Any) -> tuple[Any, ...]:

@@ -9,10 +9,12 @@ from customop.arrays.describe import abbreviated
 from customop.arrays.fake import FakeArray, axis_order, make_fake
 from customop.arrays.kinds import is_array, is_fake
 from customop.arrays.nested import flat, map_nested
+from customop.arrays.pytree import register_node
 from customop.errors import ArgumentError, ShapeError, shown
 from customop.shapes.size_context import SizeContext
+from customop.shapes.sizes import SymShape
 
-__all__ = ["all_known", "symbolic_like", "with_numbers", "with_sizes"]
+__all__ = ["all_known", "as_sizes", "symbolic_like", "with_numbers", "with_sizes"]
 
 
 def with_sizes(
@@ -94,6 +96,15 @@ def _with_shape(fake: FakeArray, shape: tuple[Any, ...]) -> FakeArray:
 
 
 # ---- dynamic sizes and the sizes of real results ----
+
+
+# As a pytree it is a tuple: its sizes are leaves.
+register_node(SymShape, lambda shape: (tuple(shape), None), lambda _, sizes: (*sizes,))
+
+
+def as_sizes(lengths: Sequence[Any]) -> SymShape:
+    """The shape of an array that has symbolic sizes."""
+    return SymShape(lengths)
 
 
 def all_known(real: Any) -> bool:

@@ -16,6 +16,7 @@ from customop import (
     ShapeError,
     SymInt,
     Tracer,
+    check,
     register_numpy_function,
 )
 from customop.numpy.arguments import as_array, as_ints, dtype_of, lined, only
@@ -28,7 +29,6 @@ from customop.numpy.sizes import (
     array_of_sizes,
     has_none,
     is_below,
-    is_known,
     larger,
     size_of,
     smaller,
@@ -175,11 +175,14 @@ def _check_mode(mode: Any, keywords: dict[str, Any]) -> None:
 
 def _check_axes(shape: Sequence[int], widths: Sequence[tuple[int, int]]) -> None:
     for axis, (length, width) in enumerate(zip(shape, widths, strict=True)):
-        if is_known(length, 0) and any(width):
+        if width == (0, 0):
+            continue
+        if is_below(length, 1):
             raise ValueError(
                 f"can't extend empty axis {axis} using modes other than 'constant' or"
                 " 'empty'"
             )
+        check(length > 0)
 
 
 def _part(x: Any, axis: int, start: int, stop: int) -> Any:
@@ -201,6 +204,8 @@ def _pad_ramp(x: Any, widths: Sequence[tuple[int, int]], given: Any) -> Any:
     """Pad with values that go from `given` to the edge in equal steps."""
     ends = np.broadcast_to(as_array(given), (x.ndim, 2))
     for axis, width in enumerate(widths):
+        if width == (0, 0):
+            continue
         edges = _edge(x, axis, 0), _edge(x, axis, -1)
         ramps = [
             np.linspace(
@@ -229,6 +234,8 @@ def _pad_statistic(
     """Pad with a statistic of so many elements near each edge; None for all."""
     counts = [(None, None)] * x.ndim if given is None else _pairs(given, x.ndim)
     for axis, (width, count) in enumerate(zip(widths, counts, strict=True)):
+        if width == (0, 0):
+            continue
         length = x.shape[axis]
         near = [length if c is None else smaller(c, length) for c in count]
         if has_none(near) and mode in ("maximum", "minimum"):
