@@ -436,8 +436,8 @@ _FOR_DATA: Final = (
     " np.where or cond"
 )
 _FOR_NUMBERS: Final = (
-    "keep the size: np.arange(n, like=x) and np.zeros(n, like=x) with an array x of the"
-    " function, math.prod(x.shape), co.fori_loop(0, n, ...)"
+    "keep the size: np.arange(n, like=x) and np.zeros_like(x, shape=(n,)) with an array x"
+    " of the function, math.prod(x.shape), co.fori_loop(0, n, ...)"
 )
 _FOR_NAMES: Final = (
     "say the answer before, by co.check(...) of what holds for all sizes that you mean,"
