@@ -16,6 +16,7 @@ from customop import (
     FakeArray,
     Operator,
     ShapeError,
+    SymInt,
     fake_like,
     is_view,
     register_numpy_function,
@@ -157,8 +158,22 @@ def _(new: Any, x: Any, shape: Any) -> Any:
 
 @_reshape.register(is_view)
 def _(strides: Any, x: Any, shape: Any) -> bool:
-    lengths = _lengths(x.shape, shape)
-    return _reshaped_strides(x.shape, strides, lengths) is not None
+    if _reshaped_strides(x.shape, strides, _lengths(x.shape, shape)) is not None:
+        return True
+    sizes = _with_ones(x.shape)
+    return sizes is not None and (
+        _reshaped_strides(sizes, strides, _lengths(sizes, _with_ones(shape) or shape))
+        is not None
+    )
+
+
+def _with_ones(shape: Sequence[Any]) -> Sequence[Any] | None:
+    """A shape whose symbolic sizes were asked whether they are 1; None if none is.
+
+    Then more arrays are views than for other sizes; so the answer becomes a guard.
+    """
+    found = [1 if type(n) is SymInt and n == 1 else n for n in shape]
+    return None if all(a is b for a, b in zip(found, shape, strict=True)) else found
 
 
 register_linear(_reshape, lambda g, old, shape: _reshape.run(g, [*old]))
@@ -202,7 +217,15 @@ def _(new: Any, x: Any) -> Any:
 @_ravel.register(is_view)
 def _(strides: Any, x: Any) -> bool:
     step = fake_like(x, shape=()).dtype.itemsize
-    for length, stride in reversed(without_ones(x.shape, strides)):
+    if _is_packed(x.shape, strides, step):
+        return True
+    sizes = _with_ones(x.shape)
+    return sizes is not None and _is_packed(sizes, strides, step)
+
+
+def _is_packed(shape: Sequence[int], strides: Sequence[int], step: int) -> bool:
+    """Whether an array lies in C order without gaps."""
+    for length, stride in reversed(without_ones(shape, strides)):
         if stride != step:
             return False
         step *= length
