@@ -62,15 +62,16 @@ array([-0.30685282,  0.        , -0.30685282])
 Some functions of NumPy look at the values to choose a shape or a dtype. Under `grad` and `jvp`
 the values are known, and the results are NumPy's. Under `vmap` and for fake arrays they are not:
 
-- `np.unique` and the functions of sets, `np.nonzero`, `np.trim_zeros`, `np.extract` and
-  `np.repeat` by counts raise an error that says how to keep the shape: sort, and select with
-  `np.where`.
+- `np.unique` and the functions of sets, `np.nonzero`, `np.extract`, masks as indices, and
+  `np.bincount` without `minlength` give fake arrays a size that depends on data. Under `vmap`
+  they raise an error that says how to keep the shape: sort, and select with `np.where`.
+- `np.trim_zeros` and `np.repeat` by counts raise an error in both.
 - `np.allclose`, `np.array_equal` and `np.array_equiv` give a bool for each row in place of one.
 - `np.polymul` and `np.polydiv` keep leading zeros, and `np.roots` and `np.poly` of complex zeros
   give complex numbers. `np.roots` refuses rows that begin with 0.
-- `np.bincount` needs `minlength`, and `np.histogram` a number of bins or their edges.
-- `np.emath.sqrt(x)` needs a complex `x`, and `np.piecewise` refuses functions: write
-  `np.where(condition, f(x), g(x))`.
+- `np.histogram` needs a number of bins or their edges.
+- `np.emath.sqrt(x)` needs a complex `x`, and `np.piecewise` refuses functions under `vmap`:
+  write `np.where(condition, f(x), g(x))`.
 
 Derivatives where there is a choice: equal extremes of `np.max` and `np.fmax.reduce` share the
 gradient evenly. `np.std` of a constant and `np.hypot.reduce` of zeros have the derivative 0. A
@@ -91,6 +92,30 @@ Some functions never ask arrays what to do, so they cannot be served:
   `numpy.polynomial.polynomial.polyvalfromroots(x, r)` of traced points, and `polyval(x, c)` with
   several columns of coefficients, pair the two elementwise. Give points of shape `(1, n)` with
   roots of shape `(m, 1)`, or use `np.polyval`.
+
+## Symbolic sizes
+
+All of these functions, their gradients and batches take arrays with symbolic sizes, and ask for
+no size where the mathematics needs none:
+
+```pycon
+>>> x = co.FakeMode().from_array(np.zeros((4, 3)), sizes=("n", "m"))
+>>> np.linalg.svd(x, full_matrices=False).U.shape
+(n, min(m, n))
+>>> np.fft.rfft(x).shape, np.convolve(x[0], x[:, 0]).shape
+((n, m//2 + 1), (m + n - 1,))
+>>> np.unique(x).shape
+(u0,)
+```
+
+Some results need a number. Sizes without a name then get a guard, and those with a name an
+error that says what was asked:
+
+- an axis that becomes a list of arrays or terms: `np.unstack`, `np.poly`, `np.polydiv`, `np.roots`;
+- a result that loses axes of length one: `np.squeeze(x)`, `np.cov`;
+- deleting and inserting by a mask, or by a slice in steps of two or more;
+- functions that see no array. Write `np.zeros(n, like=x)` for `np.zeros(n)`. The windows of
+  NumPy have no `like=`: write their formula with `np.arange(n, like=x)`.
 
 ## Add a function
 
