@@ -73,8 +73,8 @@ _SHAPES = {
 def _(x: Any, axis: Any, equal_nan: Any, is_sorted: Any) -> Any:
     whole = product(x.shape)
     length = whole if axis is None else x.shape[normalize_axis_index(axis, x.ndim)]
-    most = length if type(length) is int else None
-    count = get_ctx().new_dynamic_size(min=min(most or 0, 1), max=most)
+    least = min(length, 1) if type(length) is int else 0
+    count = get_ctx().new_dynamic_size(min=least, max=length)
     if axis is None:
         inverse = x.shape if _SHAPES[None] == (1, 2) else (whole,)
     else:
