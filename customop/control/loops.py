@@ -12,7 +12,7 @@ from customop.arrays.describe import abbreviated, show
 from customop.arrays.kinds import is_array, is_fake, is_traced
 from customop.arrays.pytree import flatten, map_leaves, unflatten
 from customop.control.carry import Kept, checked_carry, own_carry
-from customop.control.rows import Mask, bottom, plain_value, selected, truth
+from customop.control.rows import Mask, has_no_elements, plain_value, selected, truth
 from customop.control.virtual import as_unknown, is_virtual
 from customop.errors import ArgumentError
 
@@ -20,11 +20,8 @@ __all__ = ["as_counted", "as_limit", "check_goes_on", "repeat", "repeat_range"]
 
 
 def check_goes_on(value: Any) -> Any:
-    """The condition of a loop; None where it has no elements. Raise for anything else."""
-    known = truth(value, "while_loop: what cond_fn returns")
-    if known is None and not is_fake(bottom(value)):
-        bool(value)  # its transform says why it cannot be known
-    return known
+    """The condition of a loop, if it is known; raise for what is not a condition."""
+    return truth(value, "while_loop: what cond_fn returns")
 
 
 def repeat(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any) -> Any:
@@ -40,8 +37,10 @@ def repeat(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any) 
             while is_checked and (goes_on is True or goes_on is true):
                 carry = body_fn(carry)
                 goes_on = cond_fn(carry)
-            goes_on = check_goes_on(goes_on)
+            found, goes_on = goes_on, check_goes_on(goes_on)
             if goes_on is None:
+                if not has_no_elements(found):
+                    bool(found)  # its transform says why it cannot be known
                 return _once(cond_fn, body_fn, carry)
             if goes_on is True:
                 carry = kept.first(carry, body_fn(carry))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import wraps
+from types import FunctionType
 from typing import Any
 
 from customop.arrays.kinds import is_array
@@ -28,11 +29,14 @@ Arrays = Sequence[Any]
 
 
 def _allow_graphs() -> None:
-    """Let graphs be arguments of operators: constants, of which no transform sees a part."""
+    """Let graphs be arguments of operators: constants, of which no transform sees a part.
+
+    A plain function is taken as well, since the text of a graph has functions.
+    """
     GraphModule.__module__ = "customop"
     declare(GraphModule)
     name = "customop.GraphModule"
-    fields = ClassFields(GraphModule, {}, frozenset(), None, False)
+    fields = ClassFields(GraphModule, {}, frozenset(), None, False, (FunctionType,))
     classes[name] = ClassOf(name, fields, {})
 
 

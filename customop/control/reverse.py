@@ -184,6 +184,7 @@ class ScanRule(ControlRule):
         """Run a scan of the forward graph."""
         outside, init, xs, body, *options, given = call.values
         length, reverse, checkpoint = options
+        steps = xs[0].shape[0] if xs else length
         generators = given or []
         carries, rows = len(init), len(xs)
         tracked = [*_tracked(call, 1), *_tracked(call, 2), *_tracked(call, 0)]
@@ -235,7 +236,7 @@ class ScanRule(ControlRule):
             named_as(back, halves.backward)
             starts = (last, [*map(zeros_like, summed)])
             given = (list(of_rows), list(saved), of_ys)
-            (of_init, totals), of_x = scan(back, starts, given, length, not reverse)
+            (of_init, totals), of_x = scan(back, starts, given, steps, not reverse)
             return {
                 "init": gradients(of_carry, of_init),
                 "xs": gradients(of_xs, of_x),

@@ -12,15 +12,21 @@ from customop.arrays.numpy_functions import call_numpy
 from customop.core.interpreter import Interpreter
 from customop.errors import ArgumentError, ShapeError
 from customop.transforms.batch import BatchTracer
+from customop.transforms.trace.interpreter import GraphTracer
 
-__all__ = ["Mask", "bottom", "plain_value", "selected", "truth"]
+__all__ = ["Mask", "has_no_elements", "plain_value", "selected", "truth"]
 
 
-def bottom(value: Any) -> Any:
-    """The array below all tracers of a value."""
+def has_no_elements(value: Any) -> bool:
+    """Whether a value is a fake array, also below tracers, and not one of a graph.
+
+    A graph that is made of fake arrays runs on others.
+    """
     while is_traced(value):
+        if isinstance(value, GraphTracer):
+            return False
         value = value.below
-    return value
+    return is_fake(value)
 
 
 class _AllRows(NamedTuple):
@@ -130,14 +136,20 @@ def truth(value: Any, what: str) -> bool | Mask | None:
 
 
 def _check_condition(value: Any, what: str) -> None:
-    is_numeric = is_array(value) and getattr(value.dtype, "kind", "") in "biuf"
-    if not is_numeric and not isinstance(value, int | float):
-        seen = abbreviated(value) if is_array(value) else show(value)
+    if not is_array(value):
+        if isinstance(value, int | float):
+            return
+        seen = show(value)
+    elif getattr(value.dtype, "kind", "") in "biuf":
+        seen = ""
+    else:
+        seen = abbreviated(value)
+    if seen:
         raise ArgumentError(
             f"{what} is {seen}, must be a bool",
             do="compare, as in x > 0, or use np.any(x) or np.all(x)",
         )
-    if is_array(value) and len(value.shape):
+    if len(value.shape):
         raise ShapeError(
             f"{what} is {abbreviated(value)}, must have no axes",
             do="use np.any(x) or np.all(x); for each element, np.where, or vmap",

@@ -19,6 +19,7 @@ from customop.control.virtual import as_fake
 from customop.core.boxes import frozen
 from customop.errors import ArgumentError, ShapeError, place
 from customop.library.define import custom_op
+from customop.shapes.symbolic import SymInt
 
 __all__ = ["Slices", "StepResults", "first_row", "repeated"]
 
@@ -130,7 +131,9 @@ class Slices:
         return self.element([first_row(leaf) for leaf in self.leaves])
 
 
-def _as_length(length: Any, name: str) -> int:
+def _as_length(length: Any, name: str) -> Any:
+    if isinstance(length, SymInt):
+        return length
     try:
         found = index(length)
     except TypeError:

@@ -12,12 +12,13 @@ from customop.arrays.kinds import device_of, is_array, is_fake, is_traced
 from customop.arrays.nested import map_nested
 from customop.arrays.pytree import leaves, map_leaves
 from customop.control.leaf_types import is_number
-from customop.control.rows import bottom
+from customop.control.rows import has_no_elements
 from customop.core.interpreter import Mode, current_mode
 from customop.core.observe import open_modes
 from customop.core.table import RuleTable
 from customop.transforms.fake_mode import FakeMode
 from customop.transforms.generators import restored, sources, states_of
+from customop.transforms.trace.interpreter import Trace
 
 __all__ = ["as_fake", "as_unknown", "is_faked", "is_virtual", "shapes_of"]
 
@@ -27,11 +28,11 @@ def is_virtual(tree: Any) -> bool:
     if not open_modes and _is_plain(tree):
         return False
     mode = current_mode.get()
-    while mode is not None:
+    while mode is not None and not isinstance(mode, Trace):
         if is_faked(mode):
             return True
         mode = mode.outer
-    return any(is_fake(bottom(leaf)) for leaf in leaves(tree))
+    return any(map(has_no_elements, leaves(tree)))
 
 
 _PLAIN = frozenset((np.ndarray, np.float64, float, int, type(None)))

@@ -75,6 +75,56 @@ def test_both_branches_are_in_the_graph() -> None:
     assert "co.ops.control.cond.default(greater, [x], true_fn, false_fn)" in text
 
 
+def test_the_text_of_a_graph_runs() -> None:
+    """Its functions stand for the graphs inside."""
+
+    def fn(x: Any) -> Any:
+        def step(c: Any, r: Any) -> Any:
+            return co.cond(c > 0, lambda c: c - r, lambda c: c + r * r, c), c
+
+        return co.scan(step, np.float64(0.0), x)
+
+    names: dict[str, Any] = {}
+    exec(co.make_fx(fn)(X).print_readable(print_output=False), names)
+    for x in (X, -X):
+        found, want = names["fn"](x), fn(x)
+        np.testing.assert_array_equal(found[0], want[0])
+        np.testing.assert_array_equal(found[1], want[1])
+
+
+def test_decompose() -> None:
+    """A scan becomes its steps, a cond both branches; a while_loop stays."""
+
+    def fn(x: Any) -> Any:
+        step = lambda c, r: (branch(c * r), np.sum(c))  # short
+        return co.scan(step, x, x)
+
+    graph = co.make_fx(fn)(X)
+    steps = co.decompose(graph, [co.ops.control.scan.default])
+    assert calls(steps) == ["control::unstack"] + ["control::cond"] * 3
+    plain = co.decompose(steps, [co.ops.control.cond.default])
+    assert calls(plain) == ["control::unstack"]
+    for x in (X, -X):
+        for module in (steps, plain):
+            pairs = zip(module(x), fn(x), strict=True)
+            for found, want in pairs:
+                np.testing.assert_allclose(found, want)
+    loop = co.make_fx(lambda x: co.while_loop(lambda c: np.sum(c) < 9, np.exp, x))(X)
+    with pytest.raises(co.DataDependentError, match=r"bool\(\) of GraphTracer bool"):
+        co.decompose(loop, [co.ops.control.while_loop.default])
+
+
+def test_a_gradient_without_rows() -> None:
+    """The backward scan needs no row of the forward scan, but has its length."""
+
+    def fn(x: Any) -> Any:
+        first = co.scan(lambda c, _: (2 * c, None), np.sum(x), x)[0]
+        return first + np.sum(co.grad(lambda x: np.sum(branch(x) ** 2))(x))
+
+    graph = co.make_fx(co.grad(fn))(X)
+    np.testing.assert_allclose(graph(-X), co.grad(fn)(-X))
+
+
 def test_a_known_condition_is_a_python_branch() -> None:
     """What does not depend on the inputs is not in the graph."""
     graph = co.make_fx(lambda x: co.cond(X[1] > 0, np.sin, np.cos, x))(X)

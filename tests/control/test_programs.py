@@ -50,6 +50,17 @@ CAPTURED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "graph of a graph": (lambda f: fx(fx(f))(X), "value"),
     "graph of jacfwd": (lambda f: fx(co.jacfwd(f))(X), "gradient"),
 }
+AXES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "along 1": (lambda f: co.vmap(fx(f), in_dims=1)(ROWS.T), "values"),
+    "graph along 1": (lambda f: fx(co.vmap(f, in_dims=1), ROWS.T)(ROWS.T), "values"),
+    "vmap vmap": (
+        lambda f: fx(co.vmap(co.vmap(f)), ROWS[None])(ROWS[None])[0],
+        "values",
+    ),
+    "vmap of vmap": (lambda f: co.vmap(fx(co.vmap(f), ROWS))(ROWS[None])[0], "values"),
+    "jacfwd twice": (lambda f: fx(co.jacfwd(co.jacfwd(f)))(X), "hessian"),
+    "hessian of a graph": (lambda f: co.hessian(fx(f))(X), "hessian"),
+}
 # Reverse mode in a capture, which a while_loop does not have.
 BACKWARD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "graph of grad": (lambda f: fx(co.grad(f))(X), "gradient"),
@@ -108,11 +119,11 @@ def test_eager(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10, 14))
 def test_captured(seed: int) -> None:
     """The same in graphs, and of graphs."""
-    compare(seed, 1, CAPTURED | BACKWARD)
+    compare(seed, 1, CAPTURED | BACKWARD | AXES)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(100, 110))
 def test_deeper(seed: int) -> None:
     """Programs nested deeper, in every form."""
-    compare(seed, 2, EAGER | CAPTURED | BACKWARD)
+    compare(seed, 2, EAGER | CAPTURED | BACKWARD | AXES)

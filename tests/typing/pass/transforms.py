@@ -207,3 +207,27 @@ def functions(x: F64) -> None:
     assert_type(same(x), F64)
     assert_type(layer(x, k=3), dict[str, F64])
     assert_type(co.grad(scaled)(x), F64)
+
+
+def doubled(x: F64) -> F64:
+    return x * 2
+
+
+def positive(x: F64) -> bool:
+    return bool(x[0] > 0)
+
+
+def control_flow(x: F64) -> None:
+    def step(total: F64, row: F64) -> tuple[F64, dict[str, F64]]:
+        return total + row, {"row": row}
+
+    def counted(i: int, pair: tuple[F64, int]) -> tuple[F64, int]:
+        return pair[0] * i, pair[1]
+
+    assert_type(co.cond(positive(x), doubled, doubled, x), F64)
+    assert_type(co.while_loop(positive, doubled, x), F64)
+    assert_type(co.fori_loop(0, 3, counted, (x, 1)), tuple[F64, int])
+    assert_type(co.scan(step, x, x, reverse=True), tuple[F64, dict[str, F64]])
+    assert_type(co.map(doubled, x), F64)
+    last, _ = co.scan(lambda c, _: (c + 1, None), 0, None, length=3)
+    assert_type(last, int)
