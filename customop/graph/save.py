@@ -23,7 +23,7 @@ from customop.graph.files.generators import written_generator
 from customop.graph.files.layout import described_array, npy_chunks, npy_size
 from customop.graph.files.weights import can_be_outside, write_weights
 from customop.graph.files.written import LeafMark, NotWritable, ValueWriter
-from customop.graph.node import CALL, CONSTANT, PLACEHOLDER, Node
+from customop.graph.node import CALL, CONSTANT, ITEM, PLACEHOLDER, Node, nodes_in
 
 if TYPE_CHECKING:  # it saves itself by the function below
     from customop.graph.module import GraphModule
@@ -44,6 +44,7 @@ def save(
     """Write a graph to a file: see `GraphModule.save`."""
     document = _Document(outside=weights is not None)
     document.add_graph(module)
+    document.check_writes()
     with ExitStack() as stack:
         if weights is not None:
             document.weights = Path(weights).name
@@ -68,6 +69,9 @@ class _Document:
         self._object_entries: list[Any] = []
         # They are found by their ids, so they must not be freed.
         self._kept: list[Any] = []
+        # All arrays by name, and the names of those that a node writes into.
+        self._arrays: list[tuple[str, np.ndarray[Any, Any]]] = []
+        self._written: list[tuple[Node, np.ndarray[Any, Any]]] = []
         self._places: dict[str, int] = {}
         self._vals: dict[str, int] = {}
         self._val_entries: list[Any] = []
@@ -159,6 +163,7 @@ class _Document:
             found: dict[str, Any] = {"op": node.op, "name": node.name}
             if node.op == CALL:
                 found["target"] = self._operator(node.target)
+                self._note_writes(node)
             elif node.op in (PLACEHOLDER, CONSTANT) and node.target != node.name:
                 found["target"] = node.target
             if node.args:
@@ -223,6 +228,7 @@ class _Document:
 
     def _array(self, name: str, array: np.ndarray[Any, Any]) -> dict[str, Any]:
         entry = described_array(array)
+        self._arrays.append((name, array))
         if self._has_outside and can_be_outside(array):
             entry["weights"] = self._name_outside(name)
             self.outside[entry["weights"]] = array
@@ -231,6 +237,31 @@ class _Document:
             self._inside.append(array)
         return {"array": entry}
 
+    def _note_writes(self, node: Node) -> None:
+        """Keep the constants that a call writes into."""
+        if not node.target.schema.written:
+            return
+        bound = node.bound()
+        for name in node.target.schema.written:
+            for root in _roots(bound[name]):
+                constant = root.graph.constants.get(root.target)
+                if root.op == CONSTANT and isinstance(constant, np.ndarray):
+                    self._written.append((node, constant))
+
+    def check_writes(self) -> None:
+        """Raise if a write changes two constants, which files have apart."""
+        for node, array in self._written:
+            for name, other in self._arrays:
+                if other is not array and np.may_share_memory(array, other):
+                    place = node.meta.get("place")
+                    raise GraphFileError(
+                        f"the node '{node.name}' cannot be saved: what it writes into"
+                        f" shares its memory with the constant '{name}', and files have"
+                        " each array apart",
+                        *([f"traced at {place}"] if place else []),
+                        do="use one of the arrays in the function, and slice it there",
+                    )
+
     def _name_outside(self, name: str) -> str:
         """A name that no array outside has: graphs inside others repeat names."""
         found, number = name, 1
@@ -238,6 +269,22 @@ class _Document:
             number += 1
             found = f"{name}_{number}"
         return found
+
+
+def _roots(value: Any) -> list[Node]:
+    """The inputs, constants and results whose memory a value has: itself, if no view."""
+    found: list[Node] = []
+    waiting = nodes_in([value])
+    while waiting:
+        node = waiting.pop()
+        is_view = node.op == ITEM or (
+            node.op == CALL and any(r.alias for r in node.target.schema.returns)
+        )
+        if is_view:
+            waiting += node.inputs
+        else:
+            found.append(node)
+    return found
 
 
 # The number of a graph that is being written.

@@ -102,6 +102,36 @@ def test_values_without_a_form_are_refused(name: str) -> None:
         saved(with_constant(value))
 
 
+@co.custom_op("filed::bump", mutates_args=("x",))
+def bump(x: np.ndarray) -> None:
+    """Count."""
+    x += 1
+
+
+def test_writes_into_shared_memory_are_refused() -> None:
+    """Two constants with one memory would be two memories after loading."""
+    whole = np.zeros(4)
+    part = whole[1:3]
+
+    def f(x: Any) -> Any:
+        bump(part)
+        return x + whole
+
+    graph = co.make_fx(f)(np.zeros(4))
+    with pytest.raises(co.GraphFileError) as caught:
+        saved(graph)
+    lines = str(caught.value).splitlines()
+    assert lines[0] == (
+        "the node 'bump' cannot be saved: what it writes into shares its memory with the"
+        " constant 'constant_1', and files have each array apart"
+    )
+    assert lines[1].startswith("  traced at ")
+    # An array that is written and has its memory alone is saved as it is.
+    counting = co.make_fx(lambda x: (bump(whole), x + whole)[1])(np.zeros(4))
+    again = loaded(saved(counting))
+    assert [again(np.zeros(4))[0] for _ in range(2)] == [1.0, 2.0]
+
+
 def test_a_graph_is_not_inside_itself() -> None:
     """A cycle of graphs is refused."""
     graph = with_constant(None)

@@ -37,12 +37,11 @@ def written_dtype(dtype: np.dtype[Any]) -> Any:
         return {"name": f"{_EXTENSION}.{dtype.name}"}
     try:
         written = _as_lists(np.lib.format.dtype_to_descr(_bare(dtype)))
-        is_same = read_dtype(written) == dtype
+        if read_dtype(written) == dtype:
+            return written
     except ValueError:  # fields that overlap
-        is_same = False
-    if not is_same:
-        raise ValueError(f"files have no form for its dtype {shown(dtype)}")
-    return written
+        pass
+    raise ValueError(f"files have no form for its dtype {shown(dtype)}")
 
 
 def _bare(dtype: np.dtype[Any]) -> np.dtype[Any]:

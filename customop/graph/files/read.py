@@ -138,7 +138,8 @@ def _default_dict(read: ValueReader, written: Any, depth: int) -> Any:
     name, pairs = as_list(written, "a defaultdict", 2)
     if name is not None and as_text(name, "a class") not in FACTORIES:
         raise GraphFileError(f"there is no defaultdict of {shown(name)}")
-    return defaultdict(FACTORIES.get(name), read.pairs(pairs, depth))
+    factory = None if name is None else FACTORIES[name]
+    return defaultdict(factory, read.pairs(pairs, depth))
 
 
 def _deque(read: ValueReader, written: Any, depth: int) -> Any:

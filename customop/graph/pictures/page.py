@@ -54,7 +54,11 @@ def notebook_html(module: GraphModule) -> str:
 
 @cache
 def _template() -> str:
-    return resources.files(__package__).joinpath("page.html").read_text("utf-8")
+    return (
+        resources.files("customop.graph.pictures")
+        .joinpath("page.html")
+        .read_text("utf-8")
+    )
 
 
 class _Page:
