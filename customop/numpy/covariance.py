@@ -11,7 +11,7 @@ from customop import ArgumentError, SymInt, register_numpy_function
 from customop.numpy.arguments import as_array, cast, dtype_of
 from customop.numpy.checked import require, warn_unless
 from customop.numpy.rules import is_complex
-from customop.numpy.sizes import is_known, is_one, larger
+from customop.numpy.sizes import is_known, larger
 
 __all__: list[str] = []
 
@@ -57,7 +57,7 @@ def _stacked(m: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
     if y is None or is_known(x.shape[0], 0):
         return x
     other = _rows(y, dtype, transposed=False)
-    if not rowvar and not is_one(other.shape[0]):
+    if not rowvar and other.shape[0] != 1:
         other = np.transpose(other)
     return np.concatenate([x, other], axis=0)
 

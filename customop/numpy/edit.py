@@ -13,6 +13,7 @@ from customop import (
     ArgumentError,
     DataDependentError,
     ShapeError,
+    check,
     getitem,
     register_numpy_function,
 )
@@ -99,12 +100,13 @@ def _sorted_places(obj: Any, length: Any, last: Any) -> list[Any] | None:
         return None
     places = sorted(given.ravel().tolist())
     if not places or places[0] < 0 <= places[-1]:
-        return places or None
+        return None
     for place in places:
         if is_below(place, -length) or is_below(last, place):
             raise IndexError(
                 f"index {place} is out of bounds for an axis of length {length}"
             )
+        check(last >= place if place >= 0 else length >= -place)
     return [i + length if i < 0 else i for i in places]
 
 
@@ -208,7 +210,8 @@ def _(a: Any, new_shape: Any) -> Any:
             do="give lengths of 0 or more",
         )
     line, size = np.ravel(as_array(a)), product(shape)
-    if is_known(size, 0) or is_known(line.shape[0], 0):
+    # Sizes of 0 give zeros: a question only where they are 0 at tracing.
+    if any(is_below(n, 1) and n == 0 for n in (size, line.shape[0])):
         return np.zeros_like(line, shape=shape)
     if not type(size) is type(line.shape[0]) is int:
         places = np.remainder(numbers(0, size, line), line.shape[0])

@@ -28,7 +28,7 @@ from customop.numpy.arguments import (
 from customop.numpy.checked import require, warn_unless
 from customop.numpy.fakes import device_of
 from customop.numpy.rules import is_complex
-from customop.numpy.sizes import has_none, is_known, larger
+from customop.numpy.sizes import has_none, is_below, is_known, larger
 from customop.numpy.sort import argsort, sort
 from customop.numpy.statistics import weights_like
 
@@ -309,7 +309,7 @@ def _(
     keepdims: Any = NO_VALUE,
 ) -> Any:
     a, kept = as_array(a), is_set(keepdims)
-    if has_none(a.shape):
+    if any(is_below(n, 1) and n == 0 for n in a.shape):
         return np.nanmean(a, axis, keepdims=kept)
     if not is_inexact(a):
         return np.median(a, axis, keepdims=kept)
