@@ -20,6 +20,7 @@ from customop.graph.node import (
     fault,
     nodes_in,
 )
+from customop.graph.size_uses import gives_sizes, makes_sizes, sizes_in
 from customop.schema.parameters import MISSING
 from customop.schema.types import is_array_type
 
@@ -252,17 +253,22 @@ class Graph:
     def eliminate_dead_code(self) -> int:
         """Erase calls and items that nobody uses, unless they write, draw or return nothing.
 
+        A call also stays if its result has a size that is used.
+
         Returns
         -------
         int
             How many nodes were erased. Inputs stay.
         """
         count = 0
+        sizes: frozenset[str] = frozenset()  # that nodes which stay use
         for node in reversed(self.nodes):
             is_free = node.op in (CALL, ITEM, CONSTANT) and not node.users
-            if is_free and not node.has_effects:
+            if is_free and not node.has_effects and not sizes & makes_sizes(node):
                 self.erase_node(node)
                 count += 1
+            elif self.sizes is not None:
+                sizes |= sizes_in((*node.args, *node.kwargs.values()))
         return count
 
     @property
@@ -341,8 +347,11 @@ class Graph:
         """
         seen: dict[Node, None] = {}
         names: set[str] = set()
+        sizes: set[str] = set()
         for node in self.nodes:
             reason = _reason(self, node, seen, names)
+            if not reason and self.sizes is not None:
+                reason = _reason_of_sizes(node, sizes)
             if reason:
                 raise fault(node, f"the node '{node.name}' {reason}", _REPAIR)
             seen[node] = None
@@ -388,12 +397,28 @@ def _reason(
     inputs = nodes_in((*node.args, *node.kwargs.values()))
     for used in inputs:
         if used not in seen:
-            is_here = used.graph is graph and not used.is_erased
-            where = "comes later" if is_here else "is not in the graph"
-            return f"uses '{used.name}', which {where}"
+            return f"uses '{used.name}', which {_where(graph, node, used)}"
         if node not in used.users:
             return f"uses '{used.name}', which does not count it as a user"
     return _reason_of_kind(graph, node)
+
+
+def _reason_of_sizes(node: Node, known: set[str]) -> str:
+    """What is wrong with the sizes that a node uses; notes those that it gives."""
+    missing = sizes_in((*node.args, *node.kwargs.values())) - known
+    known |= gives_sizes(node.val)
+    if missing:
+        return f"uses the size '{min(missing)}', which no node before it has"
+    return ""
+
+
+def _where(graph: Graph, node: Node, used: Node) -> str:
+    """Where a node is that is not among those before another one."""
+    if used.is_erased:
+        return "was erased"
+    if used.graph is not graph:
+        return "is of another graph"
+    return "is the node itself" if used is node else "comes later"
 
 
 def _reason_of_kind(graph: Graph, node: Node) -> str:
@@ -420,6 +445,9 @@ def _reason_of_call(node: Node) -> str:
     odd = [name for name in node.kwargs if name not in known]
     if odd:
         return f"has the keyword '{odd[0]}', which {node.target.qualname} does not take"
+    for p in schema.keyword_only:
+        if p.default is MISSING and p.name not in node.kwargs:
+            return f"lacks the keyword '{p.name}' of {node.target.qualname}{schema}"
     for p, value in zip(schema.positional, node.args, strict=False):
         if is_array_type(p.type) and not isinstance(value, _FOR_ARRAYS):
             return f"has {shown(value)} for the array '{p.name}'"

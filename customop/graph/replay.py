@@ -34,6 +34,7 @@ from customop.graph.node import (
     Node,
     nodes_in,
 )
+from customop.graph.size_uses import gives_sizes
 from customop.graph.sizes import SizeLines
 from customop.shapes.symbols import Symbolic
 
@@ -292,7 +293,7 @@ class _Lines:
             self.nodes[len(self._lines) + 1] = node
             values = ", ".join([self.value(v) for v in node.values()])
             call = f"{self.operator(node.target)}({values})"
-            if node in unused and not node.has_fixed_result:
+            if node in unused and not self._is_checked(node):
                 unused.remove(node)
                 self.add(call)
             else:
@@ -304,6 +305,11 @@ class _Lines:
             self._write_checks(node)
         if unused:
             self.add(f"del {', '.join([self.local(n) for n in unused])}")
+
+    def _is_checked(self, node: Node) -> bool:
+        """Whether lines after a call may read its result, also if no node does."""
+        has_sizes = self._sizes is not None and bool(gives_sizes(node.val))
+        return node.has_fixed_result or has_sizes
 
     def _write_checks(self, node: Node) -> None:
         """Write what is checked of a result."""

@@ -7,12 +7,12 @@ from typing import Any
 
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat
-from customop.graph.node import Node
+from customop.graph.node import CALL, Node
 from customop.shapes.conditions import names_in_side
 from customop.shapes.symbolic import SymBool, as_side
 from customop.shapes.symbols import Symbolic
 
-__all__ = ["has_sizes", "makes_sizes", "sizes_in"]
+__all__ = ["gives_sizes", "has_sizes", "makes_sizes", "sizes_in"]
 
 
 def sizes_in(values: Iterable[Any]) -> frozenset[str]:
@@ -41,10 +41,20 @@ def has_sizes(values: Iterable[Any]) -> bool:
     return bool(sizes_in(values))
 
 
+def gives_sizes(value: Any) -> frozenset[str]:
+    """Names of the sizes that can be read off a value: whole lengths of its axes."""
+    if isinstance(value, Symbolic):
+        return frozenset({str(value)}) & _names(value)
+    leaves = value.shape if is_array(value) else flat(value)
+    if not is_array(value) and len(leaves) == 1 and leaves[0] is value:
+        return frozenset()
+    return frozenset().union(*map(gives_sizes, leaves))
+
+
 def makes_sizes(node: Node) -> frozenset[str]:
     """Names of the sizes of its value that the arguments of a call do not have."""
-    own = sizes_in([node.meta.get("val")])
+    own = sizes_in([node.val]) if node.op == CALL else frozenset()
     if not own:
         return own
-    given = [source.meta.get("val") for source in node.inputs]
+    given = [source.val for source in node.inputs]
     return own - sizes_in([*given, *node.args, *node.kwargs.values()])

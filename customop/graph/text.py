@@ -13,18 +13,22 @@ import numpy as np
 from customop.arrays.describe import abbreviated
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat, nests
-from customop.arrays.python_text import PythonText
+from customop.arrays.python_text import PythonText, dtype_text
 from customop.arrays.pytree import flatten, unflatten
 from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, Node
+from customop.graph.size_uses import sizes_in
+from customop.shapes.symbols import Symbolic
 
 if TYPE_CHECKING:  # a module prints itself
     from customop.graph.module import GraphModule
+    from customop.shapes.guards import Guard
+    from customop.shapes.size_context import SizeContext
 
 __all__ = ["GraphText", "named_constants", "readable", "type_text"]
 
 # Elements of a constant that is written as numbers; larger ones are named.
 _MOST: Final = 100
-_RESERVED: Final = ("np", "co", "inf", "nan", "customop", "constants", "min", "max")
+_RESERVED: Final = ("np", "co", "inf", "nan", "customop", "constants", "getattr")
 
 
 def readable(module: GraphModule) -> str:
@@ -67,11 +71,15 @@ class GraphText(PythonText):
         self.named: dict[str, Any] = {}
         self._module = module
         self._functions: dict[int, str] = {}
+        self._graphs: dict[int, str] = {}
         self._bodies: list[str] = []
         self._types: dict[str, str] = {}
-        nodes = list(_all_nodes(module))
+        nodes = [node for m in _all_modules(module) for node in m.graph.nodes]
         self.taken |= {*_RESERVED, *(n.name for n in nodes if n.op != CONSTANT)}
-        self._names = _NodeNames(self.taken)
+        own: tuple[str, ...] = _RESERVED
+        if any(getattr(m.graph.sizes, "sizes", None) for m in _all_modules(module)):
+            own += ("min", "max")  # texts of sizes call them
+        self._names = _NodeNames(self.taken, own)
 
     def text(self) -> str:
         """The whole text."""
@@ -94,8 +102,8 @@ class GraphText(PythonText):
         if isinstance(value, Node):
             return self._of_node(value)
         if hasattr(value, "graph") and hasattr(value, "in_spec"):
-            return self._function(value)
-        if hasattr(value, "context") and hasattr(value, "expr"):
+            return self._graph_argument(value)
+        if isinstance(value, Symbolic):
             return str(value)
         return None if is_writable(value) else self._named(value, name)
 
@@ -145,15 +153,41 @@ class GraphText(PythonText):
             return [f"{self._names.of(n)}: {_type_of(n)}" for n in inputs]
         return [*positional, *(["*", *named] if named else [])]
 
+    def _graph_argument(self, module: GraphModule) -> str:
+        """The name of a graph that is an argument: its function is captured again."""
+        if id(module) not in self._graphs:
+            function = self._function(module)
+            name = f"{function}_graph"
+            while name in self.taken:
+                name += "_"
+            self.taken.add(name)
+            self._graphs[id(module)] = name
+            vals = [node.val for node in module.inputs]
+            mode = "symbolic" if sizes_in(vals) else "fake"
+            given = ", ".join(self._example(val) for val in vals)
+            self._bodies.append(f"{name} = co.make_fx({function}, {mode!r})({given})\n")
+        return self._graphs[id(module)]
+
+    def _example(self, val: Any) -> str:
+        """An array without data of the shape and dtype of an input."""
+        if not is_array(val):
+            return self.value(val, "value")
+        shape = tuple([_length(size) for size in val.shape])
+        return f"co.FakeArray({shape}, {dtype_text(val.dtype)})"
+
     def _body(self, module: GraphModule) -> Iterator[str]:
         yield from self._input_lines(module)
-        yield from self._guard_lines(module)
+        sizes = _SizesInText(module.graph.sizes)
+        names = [(node, self._names.of(node)) for node in module.inputs]
+        yield from self._guard_lines(names)
+        yield from sizes.of_inputs(names)
         last = _last_uses(module)
         for node in module.graph.nodes:
             if node.op == OUTPUT:
                 yield f"return {self._result(module, node)}"
             elif node.op in (CALL, ITEM):
                 yield self._line(node, last.get(node, ()))
+                yield from sizes.of_result(node, self._names.of(node))
 
     def _input_lines(self, module: GraphModule) -> Iterator[str]:
         """Lines that take nested arguments apart."""
@@ -169,15 +203,11 @@ class GraphText(PythonText):
         for node in module.inputs:
             yield f"# {self._names.of(node)}: {_type_of(node)[1:-1]}"
 
-    def _guard_lines(self, module: GraphModule) -> Iterator[str]:
-        """The sizes, and what must hold of the inputs."""
-        for node in module.inputs:
-            val = node.meta.get("val")
-            if val is not None and not is_array(val) and not flat_arrays(val):
-                yield f"# {self._names.of(node)} must be {val!r}"
-        sizes = module.graph.sizes
-        for guard in getattr(sizes, "guards", ()) or ():
-            yield f"# guard: {guard}"
+    def _guard_lines(self, inputs: Sequence[tuple[Node, str]]) -> Iterator[str]:
+        """What must hold of the inputs that are not arrays."""
+        for node, name in inputs:
+            if node.val is not None and not any(map(is_array, flat(node.val))):
+                yield f"# {name} must be {node.val!r}"
 
     def _line(self, node: Node, dead: Sequence[Node]) -> str:
         name = self._names.of(node)
@@ -213,19 +243,75 @@ class GraphText(PythonText):
         return self.value(leaves[0] if len(leaves) == 1 else leaves, "out")
 
 
+class _SizesInText:
+    """The lines for the sizes of a graph: where they come from, and what must hold."""
+
+    def __init__(self, sizes: SizeContext | None) -> None:
+        self._known: set[str] = set()
+        self._waiting: list[Guard] = [*sizes.guards, *sizes.checks] if sizes else []
+
+    def of_inputs(self, inputs: Sequence[tuple[Node, str]]) -> Iterator[str]:
+        """The lines for inputs, with their names."""
+        for node, name in inputs:
+            yield from self._new(node, name)
+        yield from self._ready()
+
+    def of_result(self, node: Node, name: str) -> Iterator[str]:
+        """The lines for the sizes that a call brings."""
+        found = [*self._new(node, name)]
+        if found:
+            yield from found
+            yield from self._ready()
+
+    def _new(self, node: Node, name: str) -> Iterator[str]:
+        for path, size in _sizes_of(node.val):
+            text = str(size)
+            if text.isidentifier() and text not in self._known:
+                self._known.add(text)
+                yield f"{text} = {name}{path}"
+
+    def _ready(self) -> Iterator[str]:
+        ready = [guard for guard in self._waiting if guard.names <= self._known]
+        self._waiting = [g for g in self._waiting if not g.names <= self._known]
+        for guard in ready:
+            yield f"assert {guard.text}  # {guard.place}"
+
+
+def _sizes_of(val: Any) -> list[tuple[str, Any]]:
+    """The symbolic sizes of a value, with the text that leads to each."""
+    if isinstance(val, Symbolic):
+        return [("", val)]
+    if is_array(val):
+        sizes = [(f".shape[{i}]", size) for i, size in enumerate(val.shape)]
+        return [(path, size) for path, size in sizes if isinstance(size, Symbolic)]
+    if isinstance(val, list | tuple):
+        parts = [(f"[{i}]", part) for i, part in enumerate(val)]
+        return [(f"{a}{b}", size) for a, part in parts for b, size in _sizes_of(part)]
+    return []
+
+
+def _length(size: Any) -> int:
+    """The length that an axis had, or 2 for one that depends on data."""
+    if not isinstance(size, Symbolic):
+        return int(size)
+    hint = getattr(size, "hint", None)
+    return 2 if hint is None else int(hint)
+
+
 _HOW = 'exec(text, {"constants": module.named_constants()})'
 
 
 class _NodeNames:
     """Names of nodes in the text: their own, unless the text needs that."""
 
-    def __init__(self, taken: set[str]) -> None:
+    def __init__(self, taken: set[str], reserved: Sequence[str]) -> None:
         self._taken = taken
+        self._reserved = reserved
         self._known: dict[Node, str] = {}
 
     def of(self, node: Node) -> str:
         """The name of a node."""
-        if node.name not in _RESERVED:
+        if node.name not in self._reserved:
             return node.name
         if node not in self._known:
             name = f"{node.name}_"
@@ -244,14 +330,14 @@ def _as_name(text: str, otherwise: str) -> str:
     return text if text.isidentifier() and not iskeyword(text) else otherwise
 
 
-def _all_nodes(module: GraphModule) -> Iterator[Node]:
-    """The nodes of a module and of those in it."""
+def _all_modules(module: GraphModule) -> Iterator[GraphModule]:
+    """A module and those in it."""
+    yield module
     for node in module.graph.nodes:
-        yield node
         for value in (node.target, *node.args, *node.kwargs.values()):
-            for inner in flat(value) if not isinstance(value, str) else ():
+            for inner in flat(value):
                 if hasattr(inner, "in_spec"):
-                    yield from _all_nodes(inner)
+                    yield from _all_modules(inner)
 
 
 def _signature(module: GraphModule) -> tuple[list[str], list[str]]:
@@ -304,11 +390,6 @@ def _last_uses(module: GraphModule) -> dict[Node, list[Node]]:
 
 
 # ---- what can be written ----
-
-
-def flat_arrays(value: Any) -> list[Any]:
-    """The arrays in a nested value."""
-    return [leaf for leaf in flat(value) if is_array(leaf)]
 
 
 def is_writable(value: Any) -> bool:

@@ -129,6 +129,25 @@ def later(graph: co.Graph) -> None:
     node(graph, "sin").args = (node(graph, "add"),)
 
 
+def itself(graph: co.Graph) -> None:
+    node(graph, "sin").args = (node(graph, "sin"),)
+
+
+def erased(graph: co.Graph) -> None:
+    sin, add = node(graph, "sin"), node(graph, "add")
+    sin.replace_all_uses_with(node(graph, "x"))
+    graph.erase_node(sin)
+    add.args = (sin, *add.args[1:])
+
+
+def no_keyword(graph: co.Graph) -> None:
+    node(graph, "sin").target = co.ops.np_out.sin.default
+
+
+def no_output(graph: co.Graph) -> None:
+    graph.erase_node(graph.output_node)
+
+
 def of_another_graph(graph: co.Graph) -> None:
     node(graph, "sin").args = (node(traced().graph, "x"),)
 
@@ -176,7 +195,11 @@ def wrong_users(graph: co.Graph) -> None:
     ("break_", "message"),
     [
         (later, "the node 'sin' uses 'add', which comes later"),
-        (of_another_graph, "the node 'sin' uses 'x', which is not in the graph"),
+        (itself, "the node 'sin' uses 'sin', which is the node itself"),
+        (of_another_graph, "the node 'sin' uses 'x', which is of another graph"),
+        (erased, "the node 'add' uses 'sin', which was erased"),
+        (no_keyword, "the node 'sin' lacks the keyword 'out' of np_out::sin(Array x"),
+        (no_output, "the last node of the graph is not its output"),
         (too_many, "the node 'sin' has 2 arguments for np::sin(Array x) -> Array"),
         (number, "the node 'sin' has 'x' for the array 'x'"),
         (keyword, "the node 'sin' has the keyword 'k', which np::sin does not take"),

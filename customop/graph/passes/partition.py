@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from customop.errors import ArgumentError, GraphError, shown
@@ -11,6 +11,7 @@ from customop.graph.module import GraphModule
 from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, PLACEHOLDER, Node
 from customop.graph.order import Order, caller_of, sort_groups
 from customop.graph.passes.apply import GraphT, graph_of, with_graph
+from customop.graph.size_uses import gives_sizes, sizes_in
 
 __all__ = ["fuse_nodes", "inline_graphs", "split_graph"]
 
@@ -193,7 +194,7 @@ class _Splitting:
         """A call of the graph of some nodes."""
         members = self._members[name]
         inside = {*members}
-        part, given = _extracted(members, self._new.sizes)
+        part, given = _extracted(members, self._graph)
         results = [n for n in members if any(u not in inside for u in n.users)]
         part.graph.output([part.known[node] for node in results])
         module = GraphModule(part.graph, name=name, place=_place_of(members))
@@ -217,13 +218,14 @@ class _Part:
         self.known: dict[Node, Node] = {}
 
 
-def _extracted(members: Iterable[Node], sizes: Any) -> tuple[_Part, list[Node]]:
+def _extracted(members: Sequence[Node], graph: Graph) -> tuple[_Part, list[Node]]:
     """Copies of nodes in a graph of their own, and the nodes that are its inputs."""
     part = _Part()
-    part.graph.sizes = sizes
+    part.graph.sizes = graph.sizes
     inside = {*members}
     outside = dict.fromkeys(n for m in members for n in m.inputs if n not in inside)
     given = [node for node in outside if node.op != CONSTANT]
+    given += _size_sources(members, given, graph)
     for node in given:
         part.known[node] = part.graph.placeholder(node.name, node.meta.get("val"))
     for node in outside:
@@ -232,6 +234,22 @@ def _extracted(members: Iterable[Node], sizes: Any) -> tuple[_Part, list[Node]]:
     for node in members:
         part.known[node] = part.graph.copy_node(node, part.known.__getitem__)
     return part, given
+
+
+def _size_sources(
+    members: Sequence[Node], given: Sequence[Node], graph: Graph
+) -> list[Node]:
+    """More inputs, to read off sizes that the nodes of a part use."""
+    used = [value for node in members for value in (*node.args, *node.kwargs.values())]
+    needed = sizes_in([*used, *(node.val for node in given)])
+    needed -= frozenset().union(*(gives_sizes(node.val) for node in given))
+    inside = {*members}
+    found: list[Node] = []
+    for node in graph.nodes if needed else ():
+        if node not in inside and needed & gives_sizes(node.val):
+            found.append(node)
+            needed -= gives_sizes(node.val)
+    return found
 
 
 def _place_of(members: Iterable[Node]) -> str:
