@@ -37,7 +37,6 @@ __all__ = [
     "as_kernel_takes",
     "check_writable",
     "different_kinds",
-    "has_sizes",
     "in_c_order",
     "kind_of_call",
     "on_one_device",
@@ -189,13 +188,6 @@ def different_kinds(
 def as_array(value: Any) -> Any:
     """A NumPy scalar as an array without axes, which every kernel can take."""
     return np.asarray(value) if isinstance(value, np.generic) else value
-
-
-def has_sizes(value: Any) -> bool:
-    """Whether an argument is a symbolic number, or has one in a list."""
-    if isinstance(value, list | tuple):
-        return any(map(has_sizes, value))
-    return isinstance(value, Symbolic)
 
 
 def as_kernel_takes(kind: str, args: Sequence[Any]) -> Sequence[Any]:

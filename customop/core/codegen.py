@@ -34,7 +34,9 @@ from customop.schema.types import (
     holds_arrays,
     is_array_type,
     is_single_array,
+    parts,
 )
+from customop.shapes.symbols import has_sizes, made
 
 __all__ = [
     "RESERVED",
@@ -382,10 +384,20 @@ def _late_coercions(source: _Source) -> list[str]:
 def _guards(source: _Source) -> list[str]:
     guards = [_guard(source, p) for p in source.schema.parameters]
     found = [guard for guard in guards if guard]
+    listed = [p.name for p in source.schema.parameters if _may_hold_sizes(p.type)]
+    if listed:  # of symbolic sizes a kernel of real arrays knows nothing
+        has = source.bind("_has_sizes", has_sizes)
+        test = " or ".join(f"{has}({name})" for name in listed)
+        found.append(f"not ({source.bind('_made', made)} and ({test}))")
     if not any(is_array_type(p.type) for p in source.schema.parameters):
         # No other guard shows whether the fast path is open.
         found.insert(0, f"_array is not {source.bind('_never', _Never)}")
     return found
+
+
+def _may_hold_sizes(declared: SchemaType) -> bool:
+    """Whether a value of this type may be a list of symbolic sizes."""
+    return not needs_guard(declared) and any(map(needs_guard, parts(declared)))
 
 
 def _guard(source: _Source, p: Parameter) -> str:

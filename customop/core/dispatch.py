@@ -28,7 +28,6 @@ from customop.core.arguments import (
     as_array,
     as_kernel_takes,
     check_writable,
-    has_sizes,
     in_c_order,
     kind_of_call,
 )
@@ -58,7 +57,7 @@ from customop.errors import (
     runs_kernels,
 )
 from customop.later import later
-from customop.shapes.symbols import made
+from customop.shapes.symbols import has_sizes, made
 
 standard: ModuleType = later(import_module, "customop.arrays.standard")
 

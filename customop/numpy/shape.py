@@ -40,6 +40,7 @@ from customop.numpy.sizes import (
     same_size,
     typical,
     typical_pair,
+    wide_to,
 )
 
 __all__ = ["expanded", "without_ones"]
@@ -481,7 +482,7 @@ def _(info: Any, in_dims: Any, x: Any, shape: Any) -> Any:
     first = batch_first(x, in_dims[0])
     missing = max(len(shape) - (first.ndim - 1), 0)
     wide = np.expand_dims(first, tuple(range(1, 1 + missing))) if missing else first
-    return np.broadcast_to(wide, (first.shape[0], *shape)), 0
+    return wide_to(wide, (first.shape[0], *shape)), 0
 
 
 def _sum_to(g: Any, shape: tuple[int, ...]) -> Any:

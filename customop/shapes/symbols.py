@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Symbolic", "made", "number_classes", "with_arrays"]
+__all__ = ["Symbolic", "has_sizes", "made", "number_classes", "with_arrays"]
 
 
 class Symbolic:
@@ -17,6 +17,13 @@ class Symbolic:
     def value(self) -> Any:
         """The number that it is in this call, which becomes a guard."""
         raise NotImplementedError
+
+
+def has_sizes(value: Any) -> bool:
+    """Whether an argument is a symbolic number, or has one in a list."""
+    if isinstance(value, list | tuple):
+        return any(map(has_sizes, value))
+    return isinstance(value, Symbolic)
 
 
 # Classes of numbers that broadcast with arrays; symbolic ones enter themselves.

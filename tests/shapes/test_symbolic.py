@@ -346,3 +346,103 @@ def test_broadcasting_with_numbers_and_names() -> None:
         "the shapes (s0, 2) and (s1, 2) cannot be broadcast together\n"
         "  do: pass arrays whose sizes are equal or 1 along each axis"
     )
+
+
+# ---- arrays with symbolic sizes ----
+
+
+def named(shape: tuple[int, ...], *names: str | None) -> co.FakeArray:
+    """Return a fake array with names for its sizes."""
+    return co.FakeMode().from_array(np.zeros(shape), sizes=names)
+
+
+def test_transforms_run_on_symbolic_sizes() -> None:
+    """Also those that make a basis of as many rows as there are elements."""
+    x, v = named((2, 3), "n", None), named((3,), "m")
+    assert str(co.grad(lambda x: np.sum(np.sin(x) * x.shape[0]))(x).shape) == "(n, 3)"
+    assert str(co.vmap(lambda r: r / r.shape[0] + r.sum())(x).shape) == "(n, 3)"
+    assert str(co.jvp(lambda x: x @ x.T, (x,), (x,))[1].shape) == "(n, n)"
+    assert str(co.jacrev(lambda v: np.sin(v) * 2.0)(v).shape) == "(m, m)"
+    assert str(co.hessian(lambda v: np.sum(v**3))(v).shape) == "(m, m)"
+
+
+def test_constants_beside_symbolic_sizes_become_fake() -> None:
+    """Also in the fast path of an operator with a list of sizes."""
+    n = named((3,), "n").shape[0]
+    for call in (co.ops.np.broadcast_to.default, co.ops.np.broadcast_to.default.run):
+        assert repr(call(np.ones(()), [n])) == "FakeArray(f64[n], device='cpu')"
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (("n",), "sizes=('n',) has 1 entry for f64[4, 3]"),
+        (("n", 4), "x.shape[1] is 3, and sizes say 4"),
+        (("n", "n"), "the size 'n' is 4 in x.shape[0] and 3 in x.shape[1]"),
+    ],
+)
+def test_names_must_fit_the_shape(names: Any, text: str) -> None:
+    """One for each axis; a number is the length itself."""
+    with pytest.raises(co.ShapeError) as error:
+        named((4, 3), *names)
+    assert str(error.value).startswith(text + "\n  do: ")
+
+
+def test_strides_are_those_of_an_array_that_is_not_empty() -> None:
+    """The order of axes is kept, also where an axis has the length 0 or 1 now."""
+    mode = co.FakeMode()
+    x = mode.from_array(np.zeros((4, 3)), sizes=("n", 3))
+    assert (x.strides, x.size, x.nbytes, x.ndim) == (
+        (24, 8),
+        3 * x.shape[0],
+        24 * x.shape[0],
+        2,
+    )
+    y = mode.from_array(np.zeros((3, 1), order="F"), sizes=(3, "k"))
+    assert str(y.strides) == "(8, 24)"
+    assert co.fake_like(y).strides == y.strides
+    assert str(co.fake_like(y, shape=(y.shape[1], 5)).strides) == "(8, 8*k)"
+    empty = mode.from_array(np.zeros((0, 2)), sizes=("e", 2))
+    assert (empty * 2.0).strides == (16, 8)
+    with pytest.raises(co.ShapeError, match="no negative lengths"):
+        co.FakeArray((-1 - x.shape[0],))
+
+
+# ---- operators with shapes ----
+
+
+def test_shapes_in_annotations_take_symbolic_sizes() -> None:
+    """One arithmetic for both: sums are solved, and what must hold is checked."""
+    schema = "(float[m,k] x, float[k,n+1] y, int r) -> float[m,n//2,r]"
+    op = co.custom_op("symtest::s", lambda x, y, r: x, mutates_args=(), schema=schema)
+    mode = co.FakeMode()
+    x = mode.from_array(np.zeros((4, 3)), sizes=("m", "k"))
+    y = mode.from_array(np.zeros((3, 6)), sizes=("k", "c"))
+    out = op(x, y, x.shape[0])
+    assert repr(out) == "FakeArray(f64[m, (c + 1)//2 - 1, m], device='cpu')"
+    context = x.shape[0].context
+    assert [guard.text for guard in context.guards] == ["c - 1 >= 0"]
+    with pytest.raises(co.SizeError, match="whether k == q is asked"):
+        op(x, mode.from_array(np.zeros((3, 6)), sizes=("q", "c")), 1)
+    half = co.custom_op(
+        "symtest::half",
+        lambda x: x,
+        mutates_args=(),
+        schema="(float[...,2*n] x) -> float[...,n]",
+    )
+    assert str(half(y).shape) == "(k, c//2)"
+    assert context.guards[-1].text == "c % 2 == 0"
+    assert str(co.vmap(half)(y).shape) == "(k, c//2)"
+
+
+def test_an_axis_that_may_be_one_keeps_its_name() -> None:
+    """An axis '#n' with a name is as long as the others; without a name 1 is a guard."""
+    schema = "(float[#n] x, float[#n] y) -> float[n]"
+    op = co.custom_op("symtest::b", lambda x, y: x, mutates_args=(), schema=schema)
+    x = named((1,), "n")
+    assert op(x, x).shape == x.shape
+    assert op(x, co.FakeArray((1,))).shape == x.shape
+    context = SizeContext()
+    one, six = context.input_size(1, "a.shape[0]"), context.input_size(6, "b.shape[0]")
+    assert str(op(co.FakeArray((one,)), co.FakeArray((six,))).shape) == "(s1,)"
+    assert [guard.text for guard in context.guards] == ["s0 == 1"]
