@@ -26,6 +26,7 @@ class Plans:
         "by_tracer",
         "fake",
         "fallbacks",
+        "kernel",
         "patterns",
         "proven_rows",
         "rule_names",
@@ -37,6 +38,8 @@ class Plans:
         self.by_tracer: dict[type, Callable[[Any, Sequence[Any]], Any]] = {}
         # Gives the values of all parameters for the arguments of a call.
         self.bind: Callable[..., Sequence[Any]] | None = None
+        # The kernel for arrays of NumPy, once it needs no proof and no look at the others.
+        self.kernel: Callable[..., Any] | None = None
         # Rules by tags and shapes; MISSING until they are asked for.
         self.fake: Any = MISSING
         self.vmap: Any = MISSING

@@ -141,7 +141,15 @@ class Track:
         given: list[Outline] | None = None
         if next(self.tickets, None) is not None:
             given = []
-        size = _measure(values, branch.kinds, given)
+        size = 0
+        for value in values:
+            if type(value) is ndarray:  # as `_measure`, without a call
+                branch.kinds.add("cpu")
+                size += value.nbytes
+                if given is not None:
+                    given.append((value.shape, value.dtype))
+            elif type(value) not in _CONSTANT:
+                size += _measure((value,), branch.kinds, given)
         inner, self.inner = self.inner, 0
         self.here = branch
         if self.synchronize is not None:
@@ -156,11 +164,18 @@ class Track:
         spent = self.clock() - start
         self.here = above
         self._note(branch, inner, spent, size)
-        returned: list[Outline] | None = None if given is None else []
-        branch.bytes_out += _measure((out,), branch.kinds, returned)
+        if type(out) is ndarray:  # as `_measure`, without a call
+            branch.kinds.add("cpu")
+            branch.bytes_out += out.nbytes
+            if given is not None:
+                returned = [(out.shape, out.dtype)]
+                event = (start, start + spent, branch, given, returned, "")
+                self.events.append(event)
+            return
+        found: list[Outline] | None = None if given is None else []
+        branch.bytes_out += _measure((out,), branch.kinds, found)
         if given is not None:
-            event = (start, start + spent, branch, given, returned or [], "")
-            self.events.append(event)
+            self.events.append((start, start + spent, branch, given, found or [], ""))
 
     def fail(self, running: Running, error: BaseException, *, again: bool) -> None:
         """Note that it has raised. A kernel that runs again is noted once, by then."""
@@ -190,6 +205,8 @@ class Track:
 
 
 # ---- arrays of calls ----
+
+_CONSTANT = frozenset((int, float, bool, complex, str, type(None)))
 
 
 def _measure(
