@@ -11,6 +11,7 @@ import torch
 from timing import Statement
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 __all__ = [
     "batched",
@@ -23,6 +24,7 @@ __all__ = [
     "looked_up",
     "overloaded",
     "registered",
+    "traced",
     "vmapped",
 ]
 
@@ -126,6 +128,14 @@ def faked(x: Any) -> Statement:
     """A sine of a fake tensor."""
     fake = FakeTensorMode().from_tensor(torch.asarray(x))
     return Statement("op(x)", {"op": sine, "x": fake})
+
+
+def traced(program: Callable[[Any], Callable[..., Any]], *args: Any) -> Statement:
+    """A program captured by make_fx, with symbolic sizes."""
+    trace = make_fx(program(torch), tracing_mode="symbolic")
+    return Statement(
+        "trace(*args)", {"trace": trace, "args": [torch.asarray(x) for x in args]}
+    )
 
 
 def registered(*, has_rules: bool) -> Statement:

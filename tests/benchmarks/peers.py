@@ -24,6 +24,7 @@ __all__ = [
     "chained",
     "checked",
     "constants",
+    "dispatched",
     "faked",
     "five",
     "graded",
@@ -34,6 +35,7 @@ __all__ = [
     "overloaded",
     "registered",
     "second",
+    "traced",
     "vmapped",
 ]
 
@@ -88,6 +90,17 @@ def five(kernel: Any, x: Any, y: Any) -> Statements:
     """A call with two arrays and three keyword scalars."""
     found = _by_dispatch(FIVE, kernel, x=x, y=y)
     return found | (_torch().call("five", FIVE, x=x, y=y) if _has(TORCH) else {})
+
+
+def dispatched(count: int, x: Any) -> Statements:
+    """Many calls of a generic function with an empty kernel."""
+    names = {"op": _single(lambda x: x), "x": x}
+    return {"singledispatch": Statement(f"for _ in range({count}): op(x)", names)}
+
+
+def traced(program: Program, *args: Any) -> Statements:
+    """A program captured with symbolic sizes."""
+    return {TORCH: _torch().traced(program, *args)} if _has(TORCH) else {}
 
 
 # ---- gradients ----
