@@ -14,7 +14,7 @@ from timing import Statement
 
 import customop as co
 
-LENGTH = 150
+LENGTH = 300
 X = np.linspace(0.1, 0.9, 6).reshape(2, 3)
 W = np.ones(3)
 

@@ -92,7 +92,7 @@ def test_other_sizes(start: int) -> None:
             continue
         try:
             graph = co.make_fx(fn, "symbolic")(*arrays)
-        except (*REFUSED, AttributeError):
+        except (*REFUSED, AttributeError, IndexError):  # of empty arrays
             continue
         assert run(graph, arrays)[1] is None, (seed, told)
         for lengths in OTHERS:
