@@ -533,5 +533,4 @@ def _as_lengths(shape: Any) -> tuple[Any, ...]:
 
 
 def _as_length(value: Any) -> Any:
-    is_size = isinstance(value, Symbolic) and sizes.is_size(value)
-    return value if is_size else index(value)
+    return value if sizes.is_size(value) else index(value)

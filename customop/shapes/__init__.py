@@ -1,5 +1,7 @@
 """Lengths of axes, as text (``"n 3"``) and as numbers.
 
 May import `config` and `errors`. Start with `notation`, which reads the text; `solve`
-finds the lengths of the names from the arrays of a call.
+finds the lengths of the names from the arrays of a call. Symbolic sizes begin in
+`expressions`, the arithmetic of both; `symbolic` has `SymInt`, and `size_context` the sizes
+of a capture.
 """

@@ -10,11 +10,11 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from customop.frozen import Frozen
+from customop.shapes.division import floor_divide
 from customop.shapes.expressions import (
     Expr,
     Number,
     add,
-    floor_divide,
     subtract,
     terms_of,
     value_of,

@@ -32,6 +32,7 @@ __all__ = [
     "read_axes",
 ]
 
+division: ModuleType = later(import_module, "customop.shapes.division")
 expressions: ModuleType = later(import_module, "customop.shapes.expressions")
 unicodedata: ModuleType = later(import_module, "unicodedata")
 
@@ -214,7 +215,7 @@ _APPLY: Final[dict[str, Callable[..., Any]]] = {
     "+": lambda a, b: expressions.add(a, b),
     "-": lambda a, b: expressions.subtract(a, b),
     "*": lambda a, b: expressions.multiply(a, b),
-    "//": lambda a, b: expressions.floor_divide(a, b),
+    "//": lambda a, b: division.floor_divide(a, b),
 }
 
 

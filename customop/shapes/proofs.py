@@ -6,6 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from math import gcd, inf
 from typing import Final, TypeAlias
 
+from customop.shapes.division import (
+    floor_divide,
+    largest,
+    rebuild,
+    smallest,
+    substitute,
+)
 from customop.shapes.expressions import (
     Atom,
     Expr,
@@ -13,14 +20,9 @@ from customop.shapes.expressions import (
     Monomial,
     Number,
     add,
-    floor_divide,
-    largest,
     multiply,
     names_of,
     negate,
-    rebuild,
-    smallest,
-    substitute,
     subtract,
     symbol,
     terms_of,

@@ -22,11 +22,11 @@ from customop.shapes.conditions import (
     names_in_side,
     side_value,
 )
+from customop.shapes.division import substitute
 from customop.shapes.expressions import (
     Expr,
     Number,
     solve_for_name,
-    substitute,
     symbol,
 )
 from customop.shapes.guards import Guard, Size, check_bounds, check_name
@@ -425,7 +425,7 @@ class SizeContext:
             if not side and not isinstance(side, Calculation):
                 raise ZeroDivisionError("division by zero")
             return
-        if divisor.hint == 0:
+        if self.hint_of(side) == 0:
             raise ZeroDivisionError(f"division by zero: {divisor} is 0")
         if not self.compare(side, "!=", 0):
             self._record(Compared(side, "!=", 0), "check")

@@ -142,7 +142,8 @@ def is_known(size: Any, value: Any) -> bool:
     if side is None:
         return False
     symbolic.context_of(size, value)  # raises for sizes of different captures
-    return size.context.compare(size.expr, "==", side) is True
+    own: Any = size
+    return own.context.compare(own.expr, "==", side) is True
 
 
 def was_one(size: Any) -> bool:

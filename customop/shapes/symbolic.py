@@ -23,11 +23,11 @@ from customop.shapes.conditions import (
     Side,
     calculate,
 )
+from customop.shapes.division import modulo
 from customop.shapes.expressions import (
     Expr,
     Number,
     add,
-    modulo,
     multiply,
     negate,
     power,

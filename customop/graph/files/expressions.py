@@ -12,6 +12,7 @@ from customop.errors import GraphFileError, shown
 from customop.graph.files.fields import as_entries, as_list, as_text
 from customop.graph.files.numbers import read_float, read_int, written_number
 from customop.shapes.conditions import Calculation, Compared, Condition, Logic
+from customop.shapes.division import floor_divide, largest, smallest
 from customop.shapes.expressions import (
     Atom,
     Expr,
@@ -19,10 +20,7 @@ from customop.shapes.expressions import (
     Monomial,
     Number,
     add,
-    floor_divide,
-    largest,
     multiply,
-    smallest,
     symbol,
     terms_of,
 )
