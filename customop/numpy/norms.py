@@ -100,10 +100,15 @@ def _vector_norm(x: Any, order: Any, axis: int, keepdims: bool) -> Any:
     return np.where(is_zero, 0.0, np.where(is_zero, 1.0, total) ** (1.0 / order))
 
 
+def _at(s: Any, place: int) -> Any:
+    """One singular value of each matrix, in an array of its own."""
+    return s[place] if s.ndim == 1 else np.copy(s[..., place])
+
+
 # Matrix norms of singular values, which are in descending order.
 _SPECTRAL_NORMS: dict[float | str, Callable[[Any], Any]] = {
-    2: lambda s: np.sum(s, axis=-1) if has_none(s.shape[-1:]) else np.take(s, 0, -1),
-    -2: lambda s: np.take(s, -1, -1),
+    2: lambda s: np.sum(s, axis=-1) if has_none(s.shape[-1:]) else _at(s, 0),
+    -2: lambda s: _at(s, -1),
     "nuc": lambda s: np.sum(s, axis=-1),
 }
 
