@@ -68,6 +68,10 @@ def _rows(fn: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *args: co.vmap(fn)(*args)
 
 
+def _both_sides(a: Any, v: Any) -> list[Any]:
+    return [np.searchsorted(a, v, "left"), np.searchsorted(a, v, "right")]
+
+
 def _whole(x: Any) -> Any:
     return np.absolute(x * 3.0).astype(int)
 
@@ -79,7 +83,10 @@ ROWS: dict[str, SizedRow] = {
     "partition": SizedRow(lambda x: np.sort(np.partition(x, 0)), "nm"),
     "searchsorted": SizedRow(lambda a, v: np.searchsorted(np.sort(a), v), "n mk", ()),
     "searchsorted rows": SizedRow(
-        _rows(lambda a, v: np.searchsorted(np.sort(a), v, "right")), "nm nk", ()
+        _rows(lambda a, v: _both_sides(np.sort(np.round(a)), np.round(v))), "nm nk", ()
+    ),
+    "isin rows": SizedRow(
+        _rows(lambda x, y: np.isin(np.round(x), np.round(y))), "nm nk", ()
     ),
     "quantile": SizedRow(lambda x: np.quantile(x, [0.1, 0.7], axis=1), "nm"),
     "median": SizedRow(lambda x: np.median(x, 0), "nm"),
