@@ -14,6 +14,8 @@ from tests.numpy._sized import ROWS, SizedRow
 
 # Whose result has other axes if a size is 1, or that NumPy takes apart into a list.
 NEEDS_SIZES = ("cov", "poly")
+# Whose sizes must have a product that is that of others.
+NEEDS_PRODUCTS = ("tensorsolve", "tensorinv")
 _LEAST = {"N": 4, "M": 3, "K": 2}
 
 
@@ -97,3 +99,37 @@ def test_guards_hold_what_a_graph_needs(name: str) -> None:
     """Where the guards of unnamed sizes hold, values and gradients are NumPy's."""
     runs = sum(1 for seed in range(4) for _ in _check(name, seed, is_named=False))
     assert runs or name == "poly"
+
+
+@pytest.mark.exhaustive
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", [n for n in ROWS if n not in NEEDS_SIZES])
+def test_sizes_that_depend_on_data(name: str) -> None:
+    """Rows that a mask takes are as many as it says, in each run of the graph."""
+    row, rng = ROWS[name], np.random.default_rng(2)
+    letters = {*row.shapes} - {" "}
+    args = _arrays(row, {c: 5 + (c == row.shapes[0]) for c in letters}, rng)
+
+    def fn(mask: Any, *args: Any) -> Any:
+        return row.fn(*map(_cut(row, mask), row.shapes.split(), args))
+
+    masks = [np.arange(6) % 3 != 1, np.arange(6) != 4, np.arange(6) > 0]
+    if name in NEEDS_PRODUCTS:
+        with pytest.raises(co.DataDependentError):
+            co.make_fx(fn, "symbolic")(masks[0], *args)
+        return
+    graph = co.make_fx(fn, "symbolic")(masks[0], *args)
+    for mask in masks:
+        _assert_same(graph(mask, *args), fn(mask, *args))
+
+
+def _cut(row: SizedRow, mask: Any) -> Callable[[str, Any], Any]:
+    """A function that takes elements along the axes of the first letter of a row."""
+
+    def cut(shape: str, x: Any) -> Any:
+        for axis, letter in enumerate(shape):
+            if letter == row.shapes[0]:
+                x = x[(*(slice(None),) * axis, mask)]
+        return x
+
+    return cut
