@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import wraps
-from types import FunctionType
 from typing import Any
 
 from customop.arrays.kinds import is_array
@@ -29,14 +28,11 @@ Arrays = Sequence[Any]
 
 
 def _allow_graphs() -> None:
-    """Let graphs be arguments of operators: constants, of which no transform sees a part.
-
-    A plain function is taken as well, since the text of a graph has functions.
-    """
+    """Let graphs be arguments of operators: constants, of which no transform sees a part."""
     GraphModule.__module__ = "customop"
     declare(GraphModule)
     name = "customop.GraphModule"
-    fields = ClassFields(GraphModule, {}, frozenset(), None, False, (FunctionType,))
+    fields = ClassFields(GraphModule, {}, frozenset(), None, False)
     classes[name] = ClassOf(name, fields, {})
 
 

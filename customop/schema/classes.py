@@ -38,8 +38,6 @@ class ClassFields(Frozen, compare=()):
         Fields that the constructor takes; None where there is none to call.
     is_frozen : bool
         Whether objects never change.
-    others : tuple of type
-        Classes whose objects are taken as well; only where there are no fields.
     """
 
     cls: type
@@ -47,7 +45,6 @@ class ClassFields(Frozen, compare=()):
     required: frozenset[str]
     by_call: tuple[str, ...] | None = None
     is_frozen: bool = True
-    others: tuple[type, ...] = ()
 
     @cached
     def is_dict(self) -> bool:

@@ -344,7 +344,7 @@ def _check_dict(value: Any, declared: DictOf | ClassOf) -> None:
 
 
 def _check_object(value: Any, declared: ClassOf) -> None:
-    if type(value) is not declared.cls and type(value) not in declared.fields.others:
+    if type(value) is not declared.cls:
         raise Mismatch(_expects(declared, value) + _other_class(value, declared))
     lacking = [name for name in declared.items if not hasattr(value, name)]
     if lacking:

@@ -72,7 +72,7 @@ def test_both_branches_are_in_the_graph() -> None:
     text = co.make_fx(branch)(X).print_readable(print_output=False)
     assert "def true_fn(x:" in text
     assert "def false_fn(x:" in text
-    assert "co.ops.control.cond.default(greater, [x], true_fn, false_fn)" in text
+    assert "cond.default(greater, [x], true_fn_graph, false_fn_graph)" in text
 
 
 def test_the_text_of_a_graph_runs() -> None:
