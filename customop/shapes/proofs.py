@@ -410,7 +410,10 @@ def _sign_of_cofactor(known: Knowledge, value: Expr, atom: Atom) -> int:
 
 
 def _plus(a: float, b: float) -> float:
-    return a + b
+    # Python cannot add infinity to an int that no float can hold.
+    if a in (inf, -inf):
+        return a
+    return b if b in (inf, -inf) else a + b
 
 
 def _times(first: Bounds, second: Bounds) -> Bounds:

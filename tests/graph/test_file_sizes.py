@@ -59,6 +59,20 @@ def test_sizes_come_back() -> None:
     assert str(second.input_size(3, "z.shape[0]")) == "s1"
 
 
+def test_huge_numbers_are_compared() -> None:
+    """Sizes with numbers beyond those of floats are written, too."""
+    graph = symbolic()
+    sizes = graph.graph.sizes
+    assert sizes is not None
+    node = next(iter(graph.graph.nodes))
+    n, u = node.meta["val"].shape[0], sizes.new_dynamic_size()
+    node.meta["val"] = co.FakeArray((n, u), np.float32, strides=(10**400 * n - u, u))
+    again = loaded(saved(graph))
+    assert repr(next(iter(again.graph.nodes)).meta["val"].strides) == repr(
+        node.meta["val"].strides
+    )
+
+
 def test_loading_asks_no_questions() -> None:
     """Neither saving nor loading makes a guard."""
     graph = symbolic()
