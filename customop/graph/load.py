@@ -361,7 +361,7 @@ class _Loader:
         """The target of a node, whose arguments must be those of its kind."""
         written = entry.get("target")
         if form == CALL:
-            return entry_of(self._operators, written, "operator")
+            return self._called(written)
         if form in (PLACEHOLDER, CONSTANT) and not args:
             return name if written is None else as_text(written, "a target")
         if form == ITEM and len(args) == 2 and type(args[1]) in (int, str):
@@ -371,6 +371,15 @@ class _Loader:
         if form not in (PLACEHOLDER, CONSTANT, ITEM, OUTPUT):
             raise GraphFileError(f"{shown(form)} is not a kind of node")
         raise GraphFileError(f"the node '{name}' has the arguments {shown(args)}")
+
+    def _called(self, written: Any) -> Any:
+        """An operator, or a graph."""
+        if not isinstance(written, dict):
+            return entry_of(self._operators, written, "operator")
+        found = self._values(written)
+        if not isinstance(found, GraphModule):
+            raise GraphFileError(f"{shown(written)} is neither an operator nor a graph")
+        return found
 
     def _with_facts(self, node: Node, entry: Mapping[str, Any]) -> Node:
         val = entry.get("value")

@@ -7,6 +7,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from customop.arrays.nested import flat, map_nested
+from customop.core.table import RuleTable
 from customop.errors import GraphError
 
 if TYPE_CHECKING:  # a graph is made of nodes
@@ -281,10 +282,15 @@ class Node:
     @property
     def subgraphs(self) -> list[Graph]:
         """The graphs that a call runs: its target, or graph modules in its arguments."""
-        values = (self.target, *self._args, *self._kwargs.values())
-        leaves = [leaf for value in values for leaf in flat(value)]
-        found = [getattr(v, "graph", None) for v in leaves if type(v) is not Node]
+        values = [self.target, *self._args, *self._kwargs.values()]
+        leaves = [leaf for v in values if not _is_single(v) for leaf in flat(v)]
+        found = [getattr(v, "graph", None) for v in leaves if not _is_single(v)]
         return [graph for graph in found if isinstance(graph, type(self.graph))]
+
+
+def _is_single(value: Any) -> bool:
+    """Whether a value is certainly not a graph module, and holds none."""
+    return type(value) in _PLAIN or isinstance(value, Node | RuleTable)
 
 
 def nodes_in(values: Iterable[Any]) -> list[Node]:

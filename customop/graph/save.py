@@ -162,7 +162,10 @@ class _Document:
         with _naming(f"the node '{node.name}'", place):
             found: dict[str, Any] = {"op": node.op, "name": node.name}
             if node.op == CALL:
-                found["target"] = self._operator(node.target)
+                if isinstance(node.target, RuleTable):
+                    found["target"] = self._operator(node.target)
+                else:  # a graph module
+                    found["target"] = self.values(node.target)
                 self._note_writes(node)
             elif node.op in (PLACEHOLDER, CONSTANT) and node.target != node.name:
                 found["target"] = node.target

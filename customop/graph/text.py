@@ -15,6 +15,7 @@ from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat, nests
 from customop.arrays.python_text import PythonText, dtype_text
 from customop.arrays.pytree import flatten, unflatten
+from customop.core.table import RuleTable
 from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, Node
 from customop.graph.size_uses import sizes_in
 from customop.shapes.symbols import Symbolic
@@ -101,7 +102,7 @@ class GraphText(PythonText):
         """Nodes, sizes, graphs, and what has to be named."""
         if isinstance(value, Node):
             return self._of_node(value)
-        if hasattr(value, "graph") and hasattr(value, "in_spec"):
+        if _is_module(value):
             return self._graph_argument(value)
         if isinstance(value, Symbolic):
             return str(value)
@@ -229,7 +230,7 @@ class GraphText(PythonText):
         return f"{self._target(node.target)}({', '.join(args)})"
 
     def _target(self, target: Any) -> str:
-        if hasattr(target, "graph"):
+        if _is_module(target):
             return self._function(target)
         text = "co.ops"
         for part in (target.namespace, target.name, target.overload or "default"):
@@ -330,13 +331,18 @@ def _as_name(text: str, otherwise: str) -> str:
     return text if text.isidentifier() and not iskeyword(text) else otherwise
 
 
+def _is_module(value: Any) -> bool:
+    """Whether a value is a graph module, whose class cannot be imported here."""
+    return not isinstance(value, Node | RuleTable) and hasattr(value, "in_spec")
+
+
 def _all_modules(module: GraphModule) -> Iterator[GraphModule]:
     """A module and those in it."""
     yield module
     for node in module.graph.nodes:
         for value in (node.target, *node.args, *node.kwargs.values()):
             for inner in flat(value):
-                if hasattr(inner, "in_spec"):
+                if _is_module(inner):
                     yield from _all_modules(inner)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -235,6 +236,18 @@ def test_parts_that_write_and_draw_keep_their_order() -> None:
         " other, with 'bump', 'sin' between\n"
         "  do: put the nodes between into the same part, or make more parts"
     )
+
+
+def test_parts_in_files_and_text(tmp_path: Path) -> None:
+    """A part is saved with the graph, and its function stands in the text."""
+    module = co.split_graph(co.make_fx(chain)(X, X), lambda node: "part")
+    path = tmp_path / "parts.graph"
+    module.save(path)
+    assert same(co.load_graph(path)(X, X), module(X, X))
+    found: dict[str, Any] = {}
+    exec(module.print_readable(print_output=False), found)
+    assert same(found["chain"](X, X), module(X, X))
+    assert callable(found["part_"])  # the name itself is that of a node
 
 
 def test_wrong_parts() -> None:

@@ -30,7 +30,8 @@ def graph_of(given: Graph | GraphModule, name: str = "a pass") -> Graph:
 
 def with_graph(given: GraphT, graph: Graph) -> GraphT:
     """A new graph as what a pass was given: with inputs and outputs as before."""
-    return given.with_graph(graph) if isinstance(given, GraphModule) else graph
+    found: Any = given.with_graph(graph) if isinstance(given, GraphModule) else graph
+    return found  # type: ignore[no-any-return]  # of the class of `given`
 
 
 def edited(given: GraphT, edit: Callable[[Graph], None]) -> GraphT:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from customop.arrays.nested import children, steps
-from customop.graph.graph import Graph
 from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, PLACEHOLDER, Node
 from customop.graph.order import Order, caller_of
 from customop.graph.passes.common import frozen_key
@@ -58,20 +57,20 @@ class _Matcher:
         if wanted in found:
             return _is_same(found[wanted], given)
         if wanted.op == PLACEHOLDER:
-            is_value = isinstance(given, Node) and given.op != OUTPUT
-            if not is_value and not isinstance(given, int | float | complex):
-                return False
-        elif not isinstance(given, Node) or wanted.op != given.op:
-            return False
-        elif wanted.op == CONSTANT:
-            if self._is_exact and not _same_constants(wanted, given):
-                return False
-        elif wanted.op == CALL and wanted.target is not given.target:
+            found[wanted] = given
+            return _is_value(given)
+        if not isinstance(given, Node) or not self._is_alike(wanted, given):
             return False
         found[wanted] = given
-        return wanted.op in (PLACEHOLDER, CONSTANT) or self._inputs_fit(
-            wanted, given, found
-        )
+        return wanted.op == CONSTANT or self._inputs_fit(wanted, given, found)
+
+    def _is_alike(self, wanted: Node, given: Node) -> bool:
+        """Whether two nodes do the same, whatever their inputs are."""
+        if wanted.op != given.op:
+            return False
+        if wanted.op == CONSTANT:
+            return not self._is_exact or _same_constants(wanted, given)
+        return wanted.op != CALL or wanted.target is given.target
 
     def _inputs_fit(self, wanted: Node, given: Node, found: Match) -> bool:
         if wanted.op == ITEM:
@@ -104,6 +103,13 @@ def _holds_nodes(parts: Sequence[Any]) -> bool:
     )
 
 
+def _is_value(given: Any) -> bool:
+    """Whether a wildcard fits: any node but the output, and numbers."""
+    if isinstance(given, Node):
+        return given.op != OUTPUT
+    return isinstance(given, int | float | complex)
+
+
 def _is_same(a: Any, b: Any) -> bool:
     if isinstance(a, Node) or isinstance(b, Node):
         return a is b
@@ -130,10 +136,16 @@ def _near(found: Match) -> list[Node]:
 # ---- whether a match can be replaced ----
 
 
-def escapes(match: Match, outputs: Sequence[Node], order: Order) -> bool:
+def escapes(
+    match: Match,
+    outputs: Sequence[Node],
+    order: Order,
+    position: Mapping[Node, int],
+) -> bool:
     """Whether a match cannot be one call, at the place of its last node.
 
     Something else uses a value inside, or needs one of its calls to have run before.
+    `position` has the number of each node.
     """
     inside = {
         node
@@ -147,7 +159,7 @@ def escapes(match: Match, outputs: Sequence[Node], order: Order) -> bool:
     calls = {caller_of(node) for node in inside}
     return any(
         node.op == CALL and not calls.isdisjoint(order.before[node])
-        for node in _between(inside)
+        for node in _between(inside, position)
         if node not in inside
     )
 
@@ -156,14 +168,10 @@ def _is_dead(node: Node) -> bool:
     return node.op == ITEM and not node.users
 
 
-def _between(nodes: set[Node]) -> Iterator[Node]:
+def _between(nodes: set[Node], position: Mapping[Node, int]) -> Iterator[Node]:
     """The nodes from the first of some to the last."""
-    graph: Graph = next(iter(nodes)).graph
-    left = len(nodes)
-    for node in graph.nodes:
-        if node in nodes:
-            left -= 1
-        if left < len(nodes):
-            yield node
-        if not left:
-            return
+    node = min(nodes, key=position.__getitem__)
+    last = max(nodes, key=position.__getitem__)
+    while node is not last:
+        yield node
+        node = node.next

@@ -13,10 +13,10 @@ from customop.library.ops import OperatorPacket
 
 __all__ = ["Chosen", "Operators", "Table", "as_chosen", "as_table"]
 
-Operators: TypeAlias = Iterable["Operator[..., Any] | str"] | Callable[[Any], bool]
+Operators: TypeAlias = Iterable[Operator[..., Any] | str] | Callable[[Any], bool]
 Table: TypeAlias = (
-    "Mapping[Operator[..., Any] | str, Callable[..., Any]]"
-    " | Iterable[Operator[..., Any] | str]"
+    Mapping[Operator[..., Any] | str, Callable[..., Any]]
+    | Iterable[Operator[..., Any] | str]
 )
 Chosen: TypeAlias = Callable[[RuleTable], bool]
 

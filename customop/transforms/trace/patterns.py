@@ -213,7 +213,7 @@ class _Replacing:
                 return False
         if not self._used.isdisjoint(self._inside(match)):
             return False
-        return not escapes(match, traced.outputs, self._order)
+        return not escapes(match, traced.outputs, self._order, self._position)
 
     def _replace(self, emitter: Emitter, traced: _Traced, match: Match) -> None:
         inside = self._inside(match)
