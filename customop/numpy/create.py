@@ -129,11 +129,11 @@ _like("empty_like", 0)
 
 def array_like(value: Any, like: Any, dtype: Any = None) -> Any:
     """A value as an array; a number becomes one on the device of another array."""
-    is_number = isinstance(value, NUMBERS)
-    if not is_number:
+    if not isinstance(value, NUMBERS):
         return as_array(value)
     kind = np.asarray(plain(value)).dtype if dtype is None else dtype
-    return full_like(like, value, kind, [])
+    number: Any = value
+    return full_like(like, number, kind, [])
 
 
 # ---- by shape and device ----

@@ -94,7 +94,7 @@ def is_below(n: Any, least: Any) -> bool:
     """
     if type(n) is int and type(least) is int:
         return n < least
-    before, after = [m if type(m) is int else m.hint for m in (n, least)]
+    before, after = [getattr(m, "hint", m) for m in (n, least)]
     if before is None or after is None:
         return (n < least) is True
     return bool(before < after)
@@ -109,7 +109,7 @@ def fits_into(own: Any, n: Any) -> bool:
         return own in (1, n)
     if same_size(own, n) or is_one(own):
         return True
-    was_one = type(own) is not int and own.hint == 1
+    was_one = getattr(own, "hint", 0) == 1
     return bool(own == (1 if was_one else n))
 
 
