@@ -13,17 +13,20 @@ from customop import (
     ArgumentError,
     DataDependentError,
     FakeArray,
+    Operator,
     ShapeError,
     SymInt,
+    Tag,
     Tracer,
     check,
+    get_ctx,
     register_numpy_function,
 )
 from customop.numpy.arguments import as_array, as_ints, dtype_of, lined, only
 from customop.numpy.compare import is_plain, value_of
 from customop.numpy.fakes import device_of
 from customop.numpy.index import numbers
-from customop.numpy.rules import batch_first, numpy_operator
+from customop.numpy.rules import batch_first, no_gradient, numpy_operator
 from customop.numpy.shape import without_ones
 from customop.numpy.sizes import (
     array_of_sizes,
@@ -35,7 +38,7 @@ from customop.numpy.sizes import (
     wide_to,
 )
 
-__all__ = ["is_fortran"]
+__all__ = ["is_fortran", "repeated_places"]
 
 
 def _padded(x: Any, pad_width: Sequence[Sequence[int]], value: Any) -> Any:
@@ -365,16 +368,41 @@ def _(a: Any, repeats: Any, axis: int | None = None) -> Any:
     if isinstance(repeats, SymInt):
         return _repeated(a, repeats, axis)
     if not is_plain(repeats):
-        raise DataDependentError(
-            "np.repeat by counts that are not known, under vmap or of a fake array: the"
-            " shape of the result depends on data",
-            do="give plain integers, or np.take(x, places, axis) with a place for each"
-            " element",
-        )
+        counts = np.broadcast_to(repeats, (a.shape[axis],))
+        return np.take(a, repeated_places(counts), axis)
     counts = np.asarray(value_of(repeats)).astype(np.intp)  # NumPy takes floats, too
     if counts.size != 1:
         return np.take(a, np.repeat(np.arange(int(a.shape[axis])), counts), axis)
     return _repeated(a, as_int(counts.item()), axis)
+
+
+repeated_places: Operator[..., Any] = numpy_operator(
+    "repeated_places",
+    "(Array counts) -> Array",
+    lambda counts: np.repeat(np.arange(counts.shape[0]), counts),
+    tags=Tag.dynamic_output_shape,
+)
+no_gradient(repeated_places)
+repeated_places.register_sample_inputs(
+    lambda: [(np.array([2, 0, 1]),), (np.array([3]),), (np.zeros(0, int),)]
+)
+
+
+@repeated_places.register_fake
+def _(counts: Any) -> FakeArray:
+    np.zeros(0).repeat(np.zeros(0, counts.dtype))  # raises for floats, as NumPy does
+    size = get_ctx().new_dynamic_size()
+    return FakeArray((size,), np.intp, device=device_of(counts))
+
+
+@repeated_places.register_vmap
+def _(info: Any, in_dims: Any, counts: Any) -> Any:
+    raise DataDependentError(
+        f"np.repeat by counts that are not known, under vmap of {info.batch_size} rows:"
+        " the shape of the result depends on data",
+        do="give plain integers, or np.take(x, places, axis) with a place for each"
+        " element",
+    )
 
 
 def _repeated(a: Any, count: Any, axis: int) -> Any:

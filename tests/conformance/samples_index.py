@@ -163,20 +163,14 @@ _TRACED = [
 ]
 
 
-# The shape depends on data, which a fake mask lacks, so real masks are used.
-def _real(mask: Any, real: Any) -> Any:
-    return real if isinstance(mask, co.FakeArray) else mask
-
-
+# The shape depends on data.
 _DATA = [
-    _row("mask_traced", lambda x, m: x[_real(m, _MASK)], _M, _MASK, vmap=False),
-    _row(
-        "mask_axis_traced", lambda x, m: x[:, _real(m, _BOOLS)], _T, _BOOLS, vmap=False
-    ),
-    _row("mask_by_value", lambda x: x[_real(x > 0.0, _MASK)], _M, vmap=False),
-    _row("nonzero", lambda x: np.nonzero(_real(x, _M))[1], _M, vmap=False),
-    _row("where_alone", lambda x: np.where(_real(x, _M))[0], _M, vmap=False),
-    _row("flatnonzero", lambda x: np.flatnonzero(_real(x, _M)), _M, vmap=False),
+    _row("mask_traced", lambda x, m: x[m], _M, _MASK, vmap=False),
+    _row("mask_axis_traced", lambda x, m: x[:, m], _T, _BOOLS, vmap=False),
+    _row("mask_by_value", lambda x: x[x > 0.0], _M, vmap=False),
+    _row("nonzero", lambda x: np.nonzero(x)[1], _M, vmap=False),
+    _row("where_alone", lambda x: np.where(x)[0], _M, vmap=False),
+    _row("flatnonzero", np.flatnonzero, _M, vmap=False),
 ]
 
 _TAKE = [

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from customop.numpy.pad import repeated_places
 from tests.conformance.samples import Sample
 
 __all__ = ["SAMPLES"]
@@ -213,6 +214,14 @@ _PAD = [
     _row("repeat_axis", lambda x: np.repeat(x, 3, axis=-1), _M),
     _row("repeat_counts", lambda x: np.repeat(x, [1, 0, 2, 1], axis=1), _M),
     _row("repeat_method", lambda x: x.repeat(2, axis=0), _FORTRAN),
+    _row(
+        "repeat_counts_traced",
+        lambda x, n: np.repeat(x, n, axis=1),
+        _M,
+        np.array([1, 0, 2, 1]),
+        vmap=False,
+    ),
+    _row("repeated_places", repeated_places, np.array([1, 0, 2, 1]), vmap=False),
     _row("repeat_0d", lambda x: np.repeat(x, 4), _DOT),
     _row("repeat_nothing", lambda x: np.repeat(x, 0, axis=0), _M),
 ]
