@@ -29,6 +29,7 @@ VALUES = {
     "config",
     "native",
     "ops",
+    "sizes",
     "tree",
     "is_view",
     "write_back",

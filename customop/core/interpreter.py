@@ -144,7 +144,15 @@ class Interpreter(ABC):
     def opens(self, op: RuleTable) -> bool:
         """Whether an operator with a body of operators runs by its body.
 
-        Without a rule of this kind it does.
+        Parameters
+        ----------
+        op : Operator
+            It has such a body.
+
+        Returns
+        -------
+        bool
+            By default True without a rule of this kind.
         """
         return not self.kind.has_rule(op)
 

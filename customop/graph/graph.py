@@ -223,6 +223,11 @@ class Graph:
     def erase_node(self, node: Node) -> None:
         """Take a node out.
 
+        Parameters
+        ----------
+        node : Node
+            Nothing may use it.
+
         Raises
         ------
         GraphError
