@@ -493,3 +493,17 @@ def test_register_no_function(pair: Any) -> None:
     """Anything but a function is refused."""
     with pytest.raises(co.RegistrationError, match="is not a function"):
         co.register_numpy_function(*pair)
+
+
+def test_later_registration_of_a_ufunc_takes_its_place() -> None:
+    """Also after calls, which keep what they found."""
+    ufunc = np.frompyfunc(lambda x: x, 1, 1)
+    twice = co.custom_op("later::twice", mutates_args=(), schema="(Array x) -> Array")(
+        lambda x: 2.0 * x
+    )
+    twice.register_autograd(co.native)
+    gradient = co.grad(lambda x: np.sum(ufunc(x) + 0.0))
+    for fn, expected in ((lambda x: 3.0 * x, 3.0), (twice, 2.0), (lambda x: -x, -1.0)):
+        co.register_numpy_function(ufunc, fn)
+        for _ in range(3):
+            assert gradient(np.ones(2)).tolist() == [expected] * 2

@@ -801,3 +801,27 @@ def test_a_fake_kernel_registered_during_a_fake_call_is_checked() -> None:
     assert op(co.FakeArray((3,))).shape == (3,)
     with pytest.raises(co.ContractError, match="7"):
         op(co.FakeArray((3,)))
+
+
+def test_slow_path_takes_the_kernel_of_now() -> None:
+    """What it keeps of earlier calls ends with every change of the table."""
+
+    @co.custom_op("settled::f", mutates_args=())
+    def f(x: np.ndarray) -> np.ndarray:
+        return x + 1.0
+
+    f.register_fake(lambda x: co.fake_like(x))
+    x = np.zeros(2)
+    for _ in range(3):
+        assert f.dispatch(x).tolist() == [1.0, 1.0]
+    assert f.dispatch(np.float64(1.0)).shape == ()
+    assert f.dispatch(co.FakeArray((2,))).shape == (2,)
+    f.register_kernel("cpu", lambda x: x + 2.0)
+    for _ in range(3):
+        assert f.dispatch(x).tolist() == [2.0, 2.0]
+    with f.set_kernel_enabled("cpu", enabled=False):
+        assert f.dispatch(x).tolist() == [1.0, 1.0]
+    assert f.dispatch(x).tolist() == [2.0, 2.0]
+    f.add("cpu", lambda x: x[:0].copy(), override=True)
+    with pytest.raises(co.ContractError):  # it is proven anew, against the fake kernel
+        f.dispatch(x)
