@@ -142,6 +142,28 @@ def test_a_generator_of_a_body(name: str) -> None:
     np.testing.assert_allclose(found, fns[name](X))
 
 
+def test_a_backward_graph_runs_no_random_operator_again() -> None:
+    """Also one without a generator, whose arguments the backward graph has."""
+    runs = []
+
+    @co.custom_op(
+        "control_tests::tossed", mutates_args=(), tags=co.Tag.nondeterministic_seeded
+    )
+    def tossed(x: np.ndarray) -> np.ndarray:
+        runs.append(1)
+        return x * 2
+
+    tossed.register_fake(lambda x: co.fake_like(x))
+    tossed.register_autograd(lambda ctx, g: g * 2)
+    fn = lambda x: np.sum(
+        co.cond(x[1] > 0, lambda x: tossed(x) + x * x, np.sin, x)
+    )  # short
+    graph = co.make_fx(co.grad(fn))(X)
+    runs.clear()
+    np.testing.assert_allclose(graph(X), 2 + 2 * X)
+    assert len(runs) == 1
+
+
 def test_batches() -> None:
     """A draw under vmap is an error in a graph too, unless randomness is given."""
     graph = co.make_fx(branched(noise))(X, np.random.default_rng(5))
