@@ -205,6 +205,15 @@ def test_graphs_inside_are_drawn_below(nested: co.GraphModule) -> None:
     ]
 
 
+def test_graphs_that_are_called_are_drawn_below() -> None:
+    """Nodes that were fused are in the picture of their own graph."""
+    module = co.make_fx(lambda x: np.exp(np.sin(x) * 2.0))(np.ones(3))
+    fused = co.fuse_nodes(module, ["sin", "multiply"])
+    texts = [t.text for t in ET.fromstring(fused.draw().svg).iter(f"{SVG}text")]
+    assert {"sin", "multiply", "exp"} <= {*texts}
+    assert "sin" in [row[3] for row in data_of(page_html(fused))["rows"]]
+
+
 # ---- costs ----
 
 

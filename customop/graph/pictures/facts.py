@@ -17,9 +17,11 @@ _LONGEST = 60
 
 
 def graphs_in(node: Node) -> list[tuple[str, GraphModule]]:
-    """The graphs among the arguments of a node, each with the name of its parameter."""
+    """The graphs that a node calls or has among its arguments, each with a name."""
     if node.op != CALL:
         return []
+    if hasattr(node.target, "in_spec"):
+        return [(str(node.target.__name__), node.target)]
     names = [p.name for p in node.target.schema.positional]
     values = [*zip(names, node.args, strict=False), *node.kwargs.items()]
     return [
