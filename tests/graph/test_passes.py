@@ -238,6 +238,23 @@ def test_parts_that_write_and_draw_keep_their_order() -> None:
     )
 
 
+def test_draws_are_not_moved_past_others() -> None:
+    """A draw between two others keeps them from being one node."""
+    rng = np.random.default_rng(5)
+
+    def f(x: Any) -> Any:
+        first, second = OPS["noise"](x, rng), OPS["noise"](np.sin(x), rng)
+        return first + second + OPS["noise"](x, rng)
+
+    module = co.make_fx(f)(X)
+    with pytest.raises(co.GraphError, match="'fused' cannot run as one call"):
+        co.fuse_nodes(module, ["noise", "noise_2"])
+    state = rng.bit_generator.state
+    expected = module(X)
+    rng.bit_generator.state = state
+    assert same(co.fuse_nodes(module, ["noise", "noise_1"])(X), expected)
+
+
 def test_parts_in_files_and_text(tmp_path: Path) -> None:
     """A part is saved with the graph, and its function stands in the text."""
     module = co.split_graph(co.make_fx(chain)(X, X), lambda node: "part")
