@@ -20,6 +20,7 @@ from customop.arrays.kinds import (
     FAKE,
     TRACED,
     find_kind,
+    hosts,
     is_array,
     is_traced,
     kind_of,
@@ -168,7 +169,7 @@ def _selected(
     if made and kind != FAKE and not op.schema.written and any(map(has_sizes, args)):
         # Real arrays beside symbolic sizes are constants of a fake call.
         kind, args = FAKE, [map_nested(value, to_fake) for value in args]
-    args = as_kernel_takes(kind, args)
+    args = as_kernel_takes(kind, args) if made or hosts else args
     # Before the kernel is looked up: a proof counts only while they are the operator's.
     plans = op.plans
     kernel = find_kernel(op, kind)

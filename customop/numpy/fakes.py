@@ -70,7 +70,7 @@ def keep_order(operands: Sequence[Any], dtype: Any) -> FakeArray:
     shape = shapes[0] if len(set(shapes)) == 1 else broadcast(*shapes)
     strides = tuple(typical(_broadcast_strides(x, shape)) for x in arrays)
     order = _axis_order(len(shape), strides)
-    return FakeArray(shape, dtype, device=fake_like(first).device, order=order)
+    return FakeArray(shape, dtype, device=device_of(first), order=order)
 
 
 def _broadcast_strides(x: Any, shape: Sequence[int]) -> tuple[int, ...]:
