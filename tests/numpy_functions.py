@@ -62,10 +62,11 @@ array([-0.30685282,  0.        , -0.30685282])
 Some functions of NumPy look at the values to choose a shape or a dtype. Under `grad` and `jvp`
 the values are known, and the results are NumPy's. Under `vmap` and for fake arrays they are not:
 
-- `np.unique` and the functions of sets, `np.nonzero`, `np.extract`, masks as indices, and
-  `np.bincount` without `minlength` give fake arrays a size that depends on data. Under `vmap`
-  they raise an error that says how to keep the shape: sort, and select with `np.where`.
-- `np.trim_zeros` and `np.repeat` by counts raise an error in both.
+- `np.unique` and the functions of sets, `np.nonzero`, `np.extract`, masks as indices,
+  `np.repeat` by counts, and `np.bincount` without `minlength` give fake arrays a size that
+  depends on data. Under `vmap` they raise an error that says how to keep the shape: sort, and
+  select with `np.where`.
+- `np.trim_zeros` raises an error in both.
 - `np.allclose`, `np.array_equal` and `np.array_equiv` give a bool for each row in place of one.
 - `np.polymul` and `np.polydiv` keep leading zeros, and `np.roots` and `np.poly` of complex zeros
   give complex numbers. `np.roots` refuses rows that begin with 0.
@@ -114,8 +115,8 @@ error that says what was asked:
 - an axis that becomes a list of arrays or terms: `np.unstack`, `np.poly`, `np.polydiv`, `np.roots`;
 - a result that loses axes of length one: `np.squeeze(x)`, `np.cov`;
 - deleting and inserting by a mask, or by a slice in steps of two or more;
-- functions that see no array. Write `np.zeros(n, like=x)` for `np.zeros(n)`. The windows of
-  NumPy have no `like=`: write their formula with `np.arange(n, like=x)`.
+- functions that see no array. Write `np.zeros_like(x, shape=(n,))` for `np.zeros(n)`. The
+  windows of NumPy have no `like=`: write their formula with `np.arange(n, like=x)`.
 
 ## Add a function
 
