@@ -8,17 +8,14 @@ from collections.abc import Sequence
 from copy import deepcopy
 from importlib import import_module
 from types import ModuleType
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from customop.arrays.pytree import Structure, flatten, unflatten
 from customop.errors import GuardError, counted
 from customop.graph.graph import Graph
 from customop.graph.guards import InputGuard, guards_of
 from customop.graph.node import CALL, PLACEHOLDER, Node
-from customop.graph.pictures.drawing import Drawing, draw
-from customop.graph.pictures.page import notebook_html
 from customop.graph.replay import Replay, compile_graph
-from customop.graph.save import save
 from customop.graph.text import named_constants, readable
 from customop.later import later
 from customop.schema.parameters import Parameter, Return
@@ -26,9 +23,16 @@ from customop.schema.schema import Schema
 from customop.schema.types import ARRAY
 from customop.shapes.guards import Guard
 
+if TYPE_CHECKING:
+    from customop.graph.pictures.drawing import Drawing
+
 __all__ = ["GraphModule"]
 
+# Tracing needs none of these, which take half of its import.
+drawing: ModuleType = later(import_module, "customop.graph.pictures.drawing")
 loading: ModuleType = later(import_module, "customop.graph.load")
+page: ModuleType = later(import_module, "customop.graph.pictures.page")
+saving: ModuleType = later(import_module, "customop.graph.save")
 
 
 class GraphModule:
@@ -239,7 +243,7 @@ class GraphModule:
         >>> co.load_graph(file)(np.zeros(2))
         array([1., 1.])
         """
-        save(self, target, weights)
+        saving.save(self, target, weights)
 
     # ---- as the target of a call in another graph ----
 
@@ -303,10 +307,11 @@ class GraphModule:
         >>> drawing.svg[:4]
         '<svg'
         """
-        return draw(self, path)
+        found: Drawing = drawing.draw(self, path)
+        return found
 
     def _repr_html_(self) -> str:
-        return notebook_html(self)
+        return str(page.notebook_html(self))
 
     # ---- copies ----
 
