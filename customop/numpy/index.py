@@ -133,6 +133,9 @@ def _place(g: Any, shape: Sequence[int], key: Sequence[Sequence[Any]]) -> Any:
         zeros = np.zeros(shape, g.dtype)
     else:
         zeros = np.zeros_like(g, shape=tuple(shape), order="C")
+        if [] in key:  # not every library writes to a new axis
+            key = [entry for entry in key if entry]
+            g = np.reshape(g, view_shape(shape, key))
     at = key_of(key)
     if zeros[at].shape != g.shape:
         check_placed("unslice", "g", g.shape, shape, key)
