@@ -43,7 +43,7 @@ class PythonText:
     def __init__(self) -> None:
         self.imports: list[str] = []
         self.lines: list[str] = []
-        self.uses_special = False
+        self.uses_special: bool = False
         self._known: dict[int, str] = {}
         self.taken: set[str] = {"np", "co", "inf", "nan", "customop"}
 

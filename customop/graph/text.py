@@ -76,7 +76,7 @@ class GraphText(PythonText):
         self._bodies: list[str] = []
         self._types: dict[str, str] = {}
         nodes = [node for m in _all_modules(module) for node in m.graph.nodes]
-        self.taken |= {*_RESERVED, *(n.name for n in nodes if n.op != CONSTANT)}
+        self.taken.update({*_RESERVED, *(n.name for n in nodes if n.op != CONSTANT)})
         own: tuple[str, ...] = _RESERVED
         if any(getattr(m.graph.sizes, "sizes", None) for m in _all_modules(module)):
             own += ("min", "max")  # texts of sizes call them
