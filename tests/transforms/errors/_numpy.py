@@ -223,13 +223,13 @@ NUMPY: Table = {
         " result\n  do: give plain integers, or write np.where(mask, a, b), which keeps the"
         " shape",
     ),
-    "unique of a fake array": (
-        lambda: np.unique(F),
+    "unique under vmap": (
+        lambda: batched(np.unique),
         co.DataDependentError,
         TypeError,
-        "np.unique, or a function of sets, of a fake array: the shape of the result depends"
-        " on data\n  do: keep the shape: s = np.sort(x), and s[1:] != s[:-1] marks the new"
-        " elements",
+        "np.unique, or a function of sets, under vmap of 2 rows: the shape of the result"
+        " depends on data\n  do: keep the shape: s = np.sort(x), and s[1:] != s[:-1] marks the"
+        " new elements",
     ),
     "partition beyond the axis": (
         lambda: np.partition(F, 9),
