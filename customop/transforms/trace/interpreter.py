@@ -225,8 +225,17 @@ class Trace(Mode):
         return self._wrapped(op, node, out)
 
     def run_fake(self, op: RuleTable, values: Sequence[Any]) -> Any:
-        """The result of an operator for fake arrays."""
-        return self._fake_mode.process(op, values)
+        """The result of an operator for fake arrays; traces outside do not see the call."""
+        mode = current_mode.get()
+        if not isinstance(mode, Trace):
+            return self._fake_mode.process(op, values)
+        while isinstance(mode, Trace):
+            mode = mode.outer
+        token = current_mode.set(mode)
+        try:
+            return self._fake_mode.process(op, values)
+        finally:
+            current_mode.reset(token)
 
     def note_users(self, node: Node, value: Any) -> None:
         """Note that a node has others inside one of its arguments."""

@@ -152,3 +152,16 @@ def test_a_value_that_is_asked_for_is_an_error(ask: Any, name: str) -> None:
     assert str(caught.value).startswith(
         f"{name} GraphTracer f64[], a value of make_fx(<lambda>)\n  asked at {__file__}:"
     )
+
+
+def test_a_symbolic_trace_in_a_symbolic_trace() -> None:
+    """The outer graph has the calls of the inner graph, not those that made it."""
+
+    def outer(x: Any) -> Any:
+        return co.make_fx(lambda q: q * q.shape[0], "symbolic")(x)(x)
+
+    graph = co.make_fx(outer, "symbolic")(np.ones(3))
+    calls = [node for node in graph.graph.nodes if node.op == "call"]
+    assert [node.target.qualname for node in calls] == ["np::multiply"]
+    assert graph.constants == {}
+    assert np.array_equal(graph(np.arange(5.0)), np.arange(5.0) * 5)
