@@ -115,7 +115,7 @@ class ArchiveReader:
         self, zipped: zipfile.ZipFile, parts: Mapping[str, zipfile.ZipInfo]
     ) -> None:
         self._zipped = zipped
-        self.parts = parts
+        self.parts: Mapping[str, zipfile.ZipInfo] = parts
 
     def size(self, name: str) -> int:
         """Number of bytes of a part."""

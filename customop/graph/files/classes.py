@@ -41,11 +41,11 @@ class KnownClass:
         fields: ClassFields | None = None,
         registered: TreeRules | None = None,
     ) -> None:
-        self.cls = cls
-        self.form = form
-        self.names = names
-        self.fields = fields
-        self.registered = registered
+        self.cls: type = cls
+        self.form: str = form
+        self.names: Sequence[str] = names
+        self.fields: ClassFields | None = fields
+        self.registered: TreeRules | None = registered
 
     def parts(self, value: Any) -> tuple[list[Any], Any]:
         """The parts of an object that are written, and what else it needs."""

@@ -96,7 +96,7 @@ class WeightsReader:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         try:
             with self.path.open("rb") as file:
                 self._start, header = _read_header(file)
@@ -108,7 +108,7 @@ class WeightsReader:
         except GraphFileError as error:
             raise self._error(error.what) from error
         header.pop("__metadata__", None)
-        self._header = header
+        self._header: dict[str, Any] = header
 
     def check_names(self, expected: set[str]) -> None:
         """Raise if the file has arrays of other names, too."""

@@ -68,7 +68,7 @@ class ValueWriter:
     def __init__(self, add_graph: Callable[[Any], int]) -> None:
         self.classes: list[dict[str, Any]] = []
         self.sizes: SizeWriter = SizeWriter()
-        self._add_graph = add_graph
+        self._add_graph: Callable[[Any], int] = add_graph
         self._class_numbers: dict[type, tuple[int, KnownClass]] = {}
         # The numbers of the nodes of the graph that is being written.
         self.nodes: dict[Node, int] = {}
