@@ -149,6 +149,16 @@ bin_sum_all: Operator[..., Any] = numpy_operator(
     tags=Tag.dynamic_output_shape,
 )
 no_gradient(bincount_all)
+bincount_all.register_sample_inputs(
+    lambda: [(np.array([1, 0, 3]),), (np.array([2]),), (np.zeros(0, int),)]
+)
+bin_sum_all.register_sample_inputs(
+    lambda: [
+        (np.array([0.5, -1.0, 2.0]), np.array([1, 0, 1])),
+        (np.array([1.5]), np.array([2])),
+        (np.array([0.2, 0.3]), np.array([0, 3])),
+    ]
+)
 
 
 @bincount_all.register_fake
