@@ -19,7 +19,9 @@ def calibrate(volts: np.ndarray, gain: float = 40.0) -> np.ndarray:
     return gain * volts - 10.0
 
 
-calibrate.register_fake(lambda volts, gain: co.fake_like(volts))
+calibrate.register_fake(
+    lambda volts, gain: co.fake_like(volts, dtype=np.result_type(volts.dtype, 1.0))
+)
 
 
 def misfit(speed, volts, air):

@@ -28,7 +28,7 @@ from customop.numpy.arguments import (
 from customop.numpy.checked import require, warn_unless
 from customop.numpy.fakes import device_of
 from customop.numpy.rules import is_complex
-from customop.numpy.sizes import has_none, is_below, is_known, larger
+from customop.numpy.sizes import has_none, is_below, is_known, larger, need_elements
 from customop.numpy.sort import argsort, sort
 from customop.numpy.statistics import weights_like
 
@@ -218,6 +218,8 @@ def _quantiles(
     _check(a, q, method, weights)
     if skips_nan and has_none(a.shape):
         return np.nanmean(a, axis, keepdims=keepdims)
+    if skips_nan:
+        need_elements("np.nanquantile", a.shape)
     axes = counted_axes(listed_axes(axis), a.ndim)
     line, along = _sorted_lines(a, axes, weights, axis)
     count = line.shape[-1]

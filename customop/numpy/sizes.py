@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from customop import SymFloat, SymInt, ops, sizes
+from customop import SymFloat, SymInt, check, ops, sizes
 
 __all__ = [
     "NUMBERS",
@@ -31,6 +31,7 @@ __all__ = [
     "is_one",
     "is_symbolic",
     "larger",
+    "need_elements",
     "plain",
     "product",
     "same_shape",
@@ -84,6 +85,13 @@ def has_none(shape: Sequence[Any]) -> bool:
 def is_empty(shape: Sequence[Any]) -> bool:
     """Whether a shape has no elements; one of a symbolic size of 0 is kept so."""
     return any(n == 0 if type(n) is int else n.hint == 0 and n == 0 for n in shape)
+
+
+def need_elements(what: str, shape: Sequence[Any]) -> None:
+    """Require that an array has elements, where NumPy takes another way without."""
+    for n in shape:
+        if type(n) is not int:
+            check(n >= 1, f"{what}: the graph is for arrays that have elements")
 
 
 def is_below(n: Any, least: Any) -> bool:
