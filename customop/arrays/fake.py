@@ -107,6 +107,8 @@ class FakeArray(_Settable):
 
     __slots__ = ()
 
+    nonzero_count: Any  # for type checkers, which see it written here
+
     def __new__(
         cls,
         shape: int | Sequence[int],

@@ -8,7 +8,7 @@ return. Plain ints take the short way everywhere.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import index
 from typing import Any
 
@@ -46,13 +46,13 @@ __all__ = [
     "with_size",
 ]
 
-broadcast = sizes.broadcast_sizes
-class_of = sizes.number_class
-is_known = sizes.is_known
-is_symbolic = sizes.is_symbolic
-product = math.prod
-same_shape = sizes.same_shape
-same_size = sizes.same_size
+broadcast: Callable[..., tuple[Any, ...]] = sizes.broadcast_sizes
+class_of: Callable[[Any], type] = sizes.number_class
+is_known: Callable[[Any, Any], bool] = sizes.is_known
+is_symbolic: Callable[[Iterable[Any]], bool] = sizes.is_symbolic
+product: Callable[[Iterable[Any]], Any] = math.prod
+same_shape: Callable[[Sequence[Any], Sequence[Any]], bool] = sizes.same_shape
+same_size: Callable[[Any, Any], bool] = sizes.same_size
 
 # Classes of sizes, and of numbers that are not arrays.
 SIZES = (int, SymInt)

@@ -95,7 +95,8 @@ class SymShape(tuple[Any, ...]):
         same = self == other
         return not same if isinstance(same, bool) else ~same
 
-    __hash__ = tuple.__hash__
+    def __hash__(self) -> int:
+        return tuple.__hash__(self)
 
     def __getitem__(self, key: Any) -> Any:
         found = tuple.__getitem__(self, key)
