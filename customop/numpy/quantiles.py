@@ -28,7 +28,14 @@ from customop.numpy.arguments import (
 from customop.numpy.checked import require, warn_unless
 from customop.numpy.fakes import device_of
 from customop.numpy.rules import is_complex
-from customop.numpy.sizes import has_none, is_below, is_known, larger, need_elements
+from customop.numpy.sizes import (
+    has_none,
+    is_below,
+    is_empty,
+    is_known,
+    larger,
+    need_elements,
+)
 from customop.numpy.sort import argsort, sort
 from customop.numpy.statistics import weights_like
 
@@ -216,7 +223,7 @@ def _quantiles(
 ) -> Any:
     q = _beside(points, a)
     _check(a, q, method, weights)
-    if skips_nan and has_none(a.shape):
+    if skips_nan and (has_none(a.shape) or is_empty(a.shape)):
         return np.nanmean(a, axis, keepdims=keepdims)
     if skips_nan:
         need_elements("np.nanquantile", a.shape)

@@ -135,9 +135,11 @@ def _selected(
     if dtype is None and dtype_of(a).kind in "biu":
         dtype = np.float64
     given: dict[str, Any] = {"axis": axis, "dtype": dtype, "keepdims": True}
-    count: Any = count_of(a.shape, listed_axes(axis))
-    mask = True
-    if where is not True:
+    mask: Any = where
+    count: Any
+    if where is True:
+        count = count_of(a.shape, listed_axes(axis))
+    else:
         mask = mask_like(where, tuple(a.shape))
         count = np.sum(mask, axis=axis, dtype=np.intp, keepdims=True)
     if not isinstance(count, SymInt):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
@@ -59,6 +59,14 @@ class GraphTracer(Tracer):
         raise self._lost(
             "bool() of",
             "cond(pred, f, g, *operands) or np.where(mask, a, b) in place of a branch",
+        )
+
+    def backward(self, gradient: Any = None) -> NoReturn:
+        """Refused: variables record what runs, and here nothing runs."""
+        raise GraphError(
+            f"backward() of {describe(self)}, a value of {self.interpreter.describe()}",
+            f"at {caller_place()}",
+            do="capture a gradient instead: make_fx(grad(f))",
         )
 
     def _refused(self, asked: str, instead: str) -> DataDependentError:
