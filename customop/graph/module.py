@@ -339,7 +339,7 @@ def _from_bytes(content: bytes) -> Any:
 
 
 class _AnyLeaf:
-    """Stands for each leaf in the text of a call."""
+    """Marks the place of a leaf in the text of a call."""
 
     def __repr__(self) -> str:
         return "*"

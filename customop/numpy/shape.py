@@ -56,7 +56,7 @@ def _lengths(shape: Sequence[int], new: Sequence[int]) -> tuple[int, ...]:
     is_plain = type(known) is type(size) is int
     if is_plain and known == size > 0 and min(given, default=1) > 0:
         return given  # as usual
-    # A symbolic size is not the -1 that stands for the rest.
+    # A symbolic size is never the -1 that asks for the rest.
     unknown = [i for i, n in enumerate(given) if type(n) is int and n == -1]
     known = product([n for i, n in enumerate(given) if i not in unknown])
     fits = _divides(known, size) if unknown else known == size

@@ -429,3 +429,26 @@ def formula_takes_data(wrong: bool) -> Any:
         return 3.0 * g * (np.asarray(ctx.x) if wrong else ctx.x) ** 2
 
     return with_gradient(cube, backward, "x")
+
+
+@planted(test_aot_dispatch_static="", test_aot_dispatch_dynamic="")
+def formula_counts_its_calls(wrong: bool) -> Any:
+    calls = [0]
+
+    def backward(ctx, g):
+        calls[0] += wrong
+        return (3.0 + calls[0]) * g * ctx.x**2
+
+    return with_gradient(cube, backward, "x")
+
+
+@planted(test_aot_dispatch_static="", test_aot_dispatch_dynamic="")
+def kernel_counts_its_calls(wrong: bool) -> Any:
+    calls = [0]
+
+    def counted(x: A) -> A:
+        calls[0] += wrong
+        return x + 1.0 * calls[0]
+
+    fake = lambda x: co.fake_like(x, dtype=np.result_type(x.dtype, 1.0))
+    return define(counted).register_fake(fake)
