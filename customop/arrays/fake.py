@@ -31,6 +31,7 @@ from customop.arrays.kinds import (
 from customop.arrays.lost import SETITEM, asked_by_setitem
 from customop.arrays.nested import flat
 from customop.arrays.numpy_protocol import ArrayMethods
+from customop.arrays.pytree import add_leaf_class
 from customop.errors import (
     ArgumentError,
     DataDependentError,
@@ -204,6 +205,7 @@ class FakeArray(_Settable):
 
 
 add_array_class(FAKE_ARRAY, FakeArray)
+add_leaf_class(FakeArray)
 
 
 def _check_one_given(strides: object) -> None:

@@ -20,6 +20,7 @@ __all__ = [
     "TreeRules",
     "add_leaf_class",
     "flatten",
+    "leaf_classes",
     "leaves",
     "map_leaves",
     "register_node",
@@ -39,8 +40,40 @@ class Accessor(Protocol):
         ...
 
 
+class NodeKind(Protocol):
+    """How a node is taken apart: an `optree.PyTreeKind`."""
+
+    @property
+    def name(self) -> str:
+        """Such as LIST, NAMEDTUPLE or CUSTOM."""
+        ...
+
+
 class Structure(Protocol):
     """The structure of a pytree: an `optree.PyTreeSpec`."""
+
+    @property
+    def type(self) -> type | None:
+        """The class of the outermost node; None for a leaf."""
+        ...
+
+    @property
+    def kind(self) -> NodeKind:
+        """How the outermost node is taken apart."""
+        ...
+
+    @property
+    def num_leaves(self) -> int:
+        """The number of leaves."""
+        ...
+
+    def children(self) -> Sequence[Structure]:
+        """The structures of its parts, in the order of their leaves."""
+        ...
+
+    def entries(self) -> Sequence[Any]:
+        """The index, key or name of each part."""
+        ...
 
     def accessors(self) -> Sequence[Accessor]:
         """Paths of the leaves in order."""
@@ -77,26 +110,27 @@ class _Optree:
 _optree: Any = _Optree()
 
 
-# Classes of arrays, which are leaves: NumPy's, and those of tracers.
-_leaves: set[type] = {np.ndarray}
+# Classes that are leaves for certain: numbers, NumPy's arrays, and those of tracers.
+leaf_classes: set[type] = {np.ndarray, bool, int, float, complex, str}
+leaf_classes.update(np.sctypeDict.values())
 # By the length of a tuple of leaves its structure; by -1 that of a leaf.
 _known: dict[int, Structure] = {}
 
 
 def add_leaf_class(cls: type) -> None:
     """Note that objects of a class are leaves, so that nobody has to ask optree."""
-    _leaves.add(cls)
+    leaf_classes.add(cls)
 
 
 def flatten(tree: Any) -> tuple[list[Any], Structure]:
     """Leaves of a pytree in order, without None, and its structure."""
     # Arguments and results mostly are an array or a tuple of some: a third of the time.
     cls = type(tree)
-    if cls in _leaves:
+    if cls in leaf_classes:
         return [tree], _known.get(-1) or _structure(-1, tree)
     if cls is tuple:
         for item in tree:
-            if type(item) not in _leaves:
+            if type(item) not in leaf_classes:
                 break
         else:
             count = len(tree)

@@ -17,6 +17,7 @@ from customop.graph.guards import InputGuard, guards_of
 from customop.graph.node import CALL, PLACEHOLDER, Node
 from customop.graph.replay import Replay, compile_graph
 from customop.graph.text import named_constants, readable
+from customop.graph.unpack import Pack, Unpack, packer, unpacker
 from customop.later import later
 from customop.schema.parameters import Parameter, Return
 from customop.schema.schema import Schema
@@ -84,6 +85,8 @@ class GraphModule:
         self._schema: Schema | None = None
         self._count: int = 0
         self._is_flat: bool = False
+        self._unpack: Unpack | None = None
+        self._pack: Pack | None = None
 
     def __repr__(self) -> str:
         return f"<GraphModule {self.__name__} of {counted(self.graph.count, 'node')}>"
@@ -160,7 +163,7 @@ class GraphModule:
 
     def recompile(self) -> None:
         """Generate the code again, after the graph was edited."""
-        self._replay = self._schema = None
+        self._replay = self._schema = self._unpack = self._pack = None
 
     def _compiled(self) -> Replay:
         if self._replay is None:
@@ -169,6 +172,10 @@ class GraphModule:
             self._count = len(inputs)
             self._is_flat = self.in_spec is None or self._is_flat_spec()
             title = f"graph of {self.__name__}"
+            if self.in_spec is not None and self._unpack is None:
+                self._unpack = unpacker(self.in_spec, f"arguments of {self.__name__}")
+            if self.out_spec is not None and self._pack is None:
+                self._pack = packer(self.out_spec, f"result of {self.__name__}")
             self._replay = compile_graph(self.graph, title, self.place)
         return self._replay
 
@@ -191,11 +198,14 @@ class GraphModule:
         except Exception as error:
             replay.note(error)
             raise
-        if self.out_spec is not None:
-            return unflatten(self.out_spec, out)
+        if self._pack is not None:
+            return self._pack(out)
         return out[0] if len(out) == 1 else out
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        found = None if self._unpack is None else self._unpack(args, kwargs)
+        if found is not None:
+            return found
         leaves, spec = flatten((args, kwargs))
         expected = self.in_spec
         if expected is None:

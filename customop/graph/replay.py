@@ -118,21 +118,22 @@ class Replay:
             trace = trace.tb_next
 
 
-class _PlainClasses(dict[type, bool]):
-    """Class -> whether it is that of NumPy's arrays or scalars, or not one of arrays."""
-
-    def __missing__(self, cls: type) -> bool:
-        self[cls] = plain = (
-            cls is np.ndarray or issubclass(cls, np.generic) or kind_of[cls] is None
-        )
-        return plain
-
-
-_is_plain = _PlainClasses()
+# Classes seen that are NumPy's arrays or scalars, or not arrays at all.
+_plain: set[type] = {np.ndarray}
 
 
 def _all_plain(leaves: Sequence[Any]) -> bool:
-    return False not in map(_is_plain.__getitem__, map(type, leaves))
+    classes = [*map(type, leaves)]
+    return _plain.issuperset(classes) or all(map(_is_plain, classes))
+
+
+def _is_plain(cls: type) -> bool:
+    if cls in _plain:
+        return True
+    is_plain = issubclass(cls, np.generic) or kind_of[cls] is None
+    if is_plain:
+        _plain.add(cls)
+    return is_plain
 
 
 def _can_be_direct(op: object) -> bool:
@@ -221,7 +222,7 @@ class _Lines:
         self._operators: dict[RuleTable, str] = {}
         self.direct: dict[str, RuleTable] = {}
         constants = graph.constants.values()
-        self._has_plain_constants: bool = all(_is_plain[type(v)] for v in constants)
+        self._has_plain_constants: bool = all(_is_plain(type(v)) for v in constants)
         self._sizes: SizeLines | None = None
         if sizes is not None:
             self._sizes = SizeLines(sizes, where, self.bind)
