@@ -78,7 +78,7 @@ def packer(structure: Structure, title: str) -> Pack:
     return generate(title, text, "pack", lines.names)  # type: ignore[no-any-return]  # this function
 
 
-class _Names:
+class _Bound:
     """Global names of the objects that generated code uses."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class _Names:
         return self.bind(key, "key")
 
 
-class _Unpacking(_Names):
+class _Unpacking(_Bound):
     """Lines that take values apart; the leaves they have found so far."""
 
     def __init__(self) -> None:
@@ -170,14 +170,14 @@ class _Unpacking(_Names):
 
     def _other(self, name: str, structure: Structure) -> None:
         """Write the lines for a class that optree takes apart."""
-        part = self.bind(_Part(structure).leaves, "leaves_of")
+        part = self.bind(_OtherTree(structure).leaves, "leaves_of")
         own = self._new()
         self._lines.append(f"{own} = {part}({name})")
         self._unless(f"{own} is not None")
         self._leaves.append(f"*{own}")
 
 
-class _Packing(_Names):
+class _Packing(_Bound):
     """Text of an expression that builds a value from leaves, which are taken in order."""
 
     def __init__(self, count: int) -> None:
@@ -219,7 +219,7 @@ class _Packing(_Names):
         """The text of a value of a class that optree builds."""
         first, self._used = self._used, self._used + structure.num_leaves
         leaves = "".join([f"v{i}, " for i in range(first, self._used)])
-        return f"{self.bind(_Part(structure).make, 'make')}(({leaves}))"
+        return f"{self.bind(_OtherTree(structure).make, 'make')}(({leaves}))"
 
 
 _BUILTIN = (dict, list, tuple)
@@ -234,7 +234,7 @@ def _has_lines(structure: Structure) -> bool:
     return cls in _BUILTIN or (structure.kind.name == "NAMEDTUPLE" and is_plain)
 
 
-class _Part:
+class _OtherTree:
     """A part of a pytree whose class optree takes apart."""
 
     def __init__(self, structure: Structure) -> None:
