@@ -54,6 +54,7 @@ __all__ = [
     "ArrayT",
     "BatchInfo",
     "Candidate",
+    "Compiled",
     "Context",
     "ContractError",
     "CustomOpError",
@@ -106,6 +107,7 @@ __all__ = [
     "backward",
     "check",
     "checkpoint",
+    "compile",
     "cond",
     "config",
     "custom_jvp",
@@ -153,6 +155,7 @@ __all__ = [
     "register_array_type",
     "register_autocast",
     "register_autograd",
+    "register_backend",
     "register_config_type",
     "register_dataclass",
     "register_fake",
@@ -185,6 +188,8 @@ __version__ = "0.1.0"
 _LATER: dict[str, str] = {
     "customop.arrays.making": "array",
     "customop.arrays.tree": "tree",  # the module itself
+    "customop.compiling.backends": "register_backend",
+    "customop.compiling.compiled": "Compiled compile",
     "customop.control.functions": "cond fori_loop map scan while_loop",
     "customop.core.explain": "Candidate Explanation",
     "customop.core.partials": "partials",
@@ -235,6 +240,8 @@ _LATER: dict[str, str] = {
 if TYPE_CHECKING:
     from customop.arrays import tree
     from customop.arrays.making import array
+    from customop.compiling.backends import register_backend
+    from customop.compiling.compiled import Compiled, compile  # noqa: A004  # torch's name
     from customop.control.functions import (
         cond,
         fori_loop,

@@ -289,6 +289,34 @@ class GraphModule:
             return out[0]
         return tuple(out) if out else None
 
+    def run_list(self, *leaves: Any) -> list[Any]:
+        """Run the graph on the leaves of its inputs, and return those of its result.
+
+        Parameters
+        ----------
+        *leaves
+            One for each input, also for those that are not arrays.
+
+        Returns
+        -------
+        list
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> module = co.make_fx(lambda x: (x + 1.0, x * 2.0))(np.zeros(1))
+        >>> module.run_list(np.ones(1))
+        [array([2.]), array([2.])]
+        """
+        replay = self._replay or self._compiled()
+        given = [*leaves]
+        del leaves
+        try:
+            return replay.run(given)
+        except Exception as error:
+            replay.note(error)
+            raise
+
     # ---- pictures ----
 
     def draw(self, path: str | os.PathLike[str] | None = None) -> Drawing:
