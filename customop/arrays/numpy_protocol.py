@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from abc import ABCMeta
 from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -419,6 +420,14 @@ with_arrays.append(_with_sizes)
 
 for _name in ABSENT:
     setattr(ArrayMethods, _name, AbsentAttribute(_name))
+
+
+# The flag of classes that `match` takes for sequences: Py_TPFLAGS_SEQUENCE.
+_SEQUENCE = 1 << 5
+if np.ndarray.__flags__ & _SEQUENCE:  # since NumPy 2.5
+    # An abstract class that has the flag gives it to the classes that register with it.
+    # Unlike collections.abc.Sequence, it does not make tracers sequences for isinstance.
+    ABCMeta("_Matched", (), {"__abc_tpflags__": _SEQUENCE}).register(ArrayMethods)
 
 
 def _one(items: tuple[Any, ...]) -> Any:

@@ -16,6 +16,7 @@ from customop.numpy.sizes import SIZES, product, size_of, wide_to
 
 __all__ = [
     "NO_VALUE",
+    "SINCE_2_5",
     "as_array",
     "as_axis",
     "as_ints",
@@ -44,6 +45,7 @@ __all__ = [
 ]
 
 NO_VALUE = np._NoValue  # NumPy's default of keepdims and initial
+SINCE_2_5: bool = np.lib.NumpyVersion(np.__version__) >= "2.5.0"
 
 
 # ---- arrays ----
@@ -207,9 +209,9 @@ def spread(
 # ---- keywords and warnings ----
 
 
-def is_set(keepdims: Any) -> bool:
-    """Whether keepdims is given and true."""
-    return keepdims is not NO_VALUE and bool(keepdims)
+def is_set(keyword: Any) -> bool:
+    """Whether a keyword, such as keepdims, is given and true."""
+    return keyword is not NO_VALUE and bool(keyword)
 
 
 def only(function: str, **given: tuple[Any, ...]) -> None:

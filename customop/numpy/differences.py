@@ -21,6 +21,7 @@ from customop import (
 )
 from customop.numpy.arguments import (
     NO_VALUE,
+    SINCE_2_5,
     as_array,
     cast,
     counted_axes,
@@ -359,34 +360,51 @@ def _(
 ) -> Any:
     if axis is not None:
         axisa, axisb, axisc = axis, axis, axis
-    a, flat_a = _vectors(as_array(a), axisa, "axisa")
-    b, flat_b = _vectors(as_array(b), axisb, "axisb")
-    if flat_a or flat_b:
+    a = _vectors(as_array(a), axisa, "axisa")
+    b = _vectors(as_array(b), axisb, "axisb")
+    _check_lengths(a.shape[-1], b.shape[-1])
+    is_flat = [x.shape[-1] == 2 for x in (a, b)]
+    if any(is_flat):
         warn_user(
             "Arrays of 2-dimensional vectors are deprecated. Use arrays of 3-dimensional"
             " vectors instead. (deprecated in NumPy 2.0)",
             DeprecationWarning,
         )
-    out = cross(a, b)
-    if flat_a and flat_b:
+    out = cross(_with_third(a), _with_third(b))
+    if all(is_flat):
         return out[..., 2]
     place = normalize_axis_index(axisc, out.ndim, msg_prefix="axisc")
     return np.moveaxis(out, -1, place)
 
 
-def _vectors(x: Any, axis: int, name: str) -> tuple[Any, bool]:
-    """Vectors of three numbers along the last axis, and whether they had two."""
+def _vectors(x: Any, axis: int, name: str) -> Any:
+    """Vectors along the last axis."""
     if not x.ndim:
         raise ShapeError(
             "At least one array has zero dimension",
             do="give arrays of vectors to np.cross",
         )
-    x = np.moveaxis(x, normalize_axis_index(axis, x.ndim, msg_prefix=name), -1)
-    if x.shape[-1] not in (3, 2):
+    return np.moveaxis(x, normalize_axis_index(axis, x.ndim, msg_prefix=name), -1)
+
+
+def _check_lengths(*lengths: Any) -> None:
+    """Raise unless vectors have 3 elements, or 2 for NumPy before 2.5."""
+    if SINCE_2_5 and any(n != 3 for n in lengths):
         raise ShapeError(
-            "incompatible dimensions for cross product (dimension must be 2 or 3)",
-            f"np.cross: vectors of {x.shape[-1]} elements",
-            do="give vectors of 3 elements",
+            "Both input arrays must be (arrays of) 3-dimensional vectors, but they are"
+            f" {lengths[0]} and {lengths[1]} dimensional instead",
+            do="give vectors of 3 elements; for those of 2 write"
+            " a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]",
         )
-    is_flat = x.shape[-1] == 2
-    return (np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, 1)]) if is_flat else x), is_flat
+    for n in lengths:
+        if n not in (3, 2):
+            raise ShapeError(
+                "incompatible dimensions for cross product (dimension must be 2 or 3)",
+                f"np.cross: vectors of {n} elements",
+                do="give vectors of 3 elements",
+            )
+
+
+def _with_third(x: Any) -> Any:
+    """Vectors of 3 elements; the third of those of 2 is zero."""
+    return x if x.shape[-1] == 3 else np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, 1)])

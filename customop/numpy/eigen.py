@@ -10,8 +10,9 @@ What is decided where the mathematics leaves a choice:
   ones, such as their sum, and else a subgradient.
 - A complex eigenvector has an arbitrary phase. A gradient that depends on it raises
   GradientError. Tangents of forward mode are those without a turn of the phase.
-- ``eig`` of a real array gives real results, as in NumPy, where values are known and
-  no eigenvalue is complex. Under vmap, and for fake arrays, results are complex.
+- ``eig`` of a real array gives real results, as in NumPy before 2.5, where values are
+  known and no eigenvalue is complex. Under vmap, for fake arrays, and since NumPy 2.5
+  results are complex.
 
 Source: Giles, "Collected matrix derivative results", 2008, section 3.1; for the phases
 and lengths of eigenvectors, Boeddeker et al., "On the computation of complex-valued
@@ -31,6 +32,7 @@ from customop import (
     partials,
     register_numpy_function,
 )
+from customop.numpy.arguments import SINCE_2_5
 from customop.numpy.matrices import (
     adjoint,
     batch_matrices,
@@ -218,6 +220,8 @@ def eig(a: Any) -> Any:
 
 def _as_numpy(a: Any, w: Any, *more: Any) -> tuple[Any, ...]:
     """Complex results; real ones for a real matrix whose eigenvalues are known as real."""
+    if SINCE_2_5:
+        return (w, *more)
     is_real = not is_complex(a) and is_known(w) and bool(np.all(np.imag(w) == 0))
     return tuple(np.real(x) for x in (w, *more)) if is_real else (w, *more)
 

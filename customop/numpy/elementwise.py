@@ -21,6 +21,7 @@ from customop import (
     fake_like,
     register_numpy_function,
 )
+from customop.numpy.arguments import SINCE_2_5, warn_user
 from customop.numpy.fakes import fake_of_ufunc
 from customop.numpy.rules import is_complex, no_gradient, register_formulas
 from customop.numpy.sizes import larger
@@ -280,8 +281,19 @@ def _round(a: Any, decimals: int = 0, out: None = None) -> Any:
 
 
 register_numpy_function(np.round, _round)
-register_numpy_function(np.fix, lambda x, out=None: np.trunc(x))
 register_numpy_function(np.around, _round)
+
+
+@register_numpy_function(np.fix)
+def _(x: Any, out: None = None) -> Any:
+    if SINCE_2_5:
+        warn_user(
+            "numpy.fix is deprecated. Use numpy.trunc instead, which is faster and"
+            " follows the Array API standard.",
+            DeprecationWarning,
+        )
+    return np.trunc(x)
+
 
 _STEPS = (
     "floor",

@@ -18,7 +18,14 @@ from customop import (
     fake_like,
     register_numpy_function,
 )
-from customop.numpy.arguments import is_set, lined, listed_axes, reduced_axes, refuse
+from customop.numpy.arguments import (
+    NO_VALUE,
+    is_set,
+    lined,
+    listed_axes,
+    reduced_axes,
+    refuse,
+)
 from customop.numpy.reduce import check_elements, reduced
 from customop.numpy.rules import no_gradient, numpy_operator
 from customop.numpy.running import along_axis
@@ -70,17 +77,26 @@ argmin: Operator[..., Any] = _place("argmin", np.argmin)
 # ---- sorting ----
 
 
+def _in_order(function: Any, x: Any, axis: int, stable: bool, descending: bool) -> Any:
+    """Call np.sort or np.argsort; NumPy knows `descending` since 2.5."""
+    if descending:
+        return function(x, axis=axis, stable=stable, descending=True)
+    return function(x, axis=axis, kind="stable" if stable else None)
+
+
 @custom_op(
     "np::argsort",
     mutates_args=(),
-    schema="(Array x, int axis=-1, bool stable=False) -> Array",
+    schema="(Array x, int axis=-1, bool stable=False, bool descending=False) -> Array",
 )
-def argsort(x: Any, axis: int = -1, stable: bool = False) -> Any:
-    return np.argsort(x, axis=axis, kind="stable" if stable else None)
+def argsort(
+    x: Any, axis: int = -1, stable: bool = False, descending: bool = False
+) -> Any:
+    return _in_order(np.argsort, x, axis, stable, descending)
 
 
 @argsort.register_fake
-def _(x: Any, axis: Any, stable: Any) -> FakeArray:
+def _(x: Any, axis: Any, stable: Any, descending: Any) -> FakeArray:
     normalize_axis_index(axis, len(x.shape))
     return FakeArray(x.shape, np.dtype(np.intp), device=x.device)
 
@@ -89,14 +105,18 @@ argsort.register_vmap(along_axis(argsort))
 no_gradient(argsort)
 
 
-@custom_op("np::sort", mutates_args=(), schema="(Array x, int axis=-1) -> Array")
-def sort(x: Any, axis: int = -1) -> Any:
+@custom_op(
+    "np::sort",
+    mutates_args=(),
+    schema="(Array x, int axis=-1, bool descending=False) -> Array",
+)
+def sort(x: Any, axis: int = -1, descending: bool = False) -> Any:
     """Sort along an axis."""
-    return np.sort(x, axis=axis)
+    return _in_order(np.sort, x, axis, False, descending)
 
 
 @sort.register_fake
-def _(x: Any, axis: Any) -> FakeArray:
+def _(x: Any, axis: Any, descending: Any) -> FakeArray:
     normalize_axis_index(axis, len(x.shape))
     return fake_like(x)
 
@@ -105,13 +125,13 @@ sort.register_vmap(along_axis(sort))
 
 
 def _note_sorting(ctx: Any, inputs: Any, output: Any) -> None:
-    x, ctx.axis = inputs
+    x, ctx.axis, ctx.descending = inputs
     ctx.save_for_backward(x)
 
 
-def _sort_backward(ctx: Any, g: Any) -> tuple[Any, None]:
-    order = argsort(ctx.saved_arrays[0], ctx.axis, True)
-    return np.take_along_axis(g, argsort(order, ctx.axis), ctx.axis), None
+def _sort_backward(ctx: Any, g: Any) -> tuple[Any, None, None]:
+    order = argsort(ctx.saved_arrays[0], ctx.axis, True, ctx.descending)
+    return np.take_along_axis(g, argsort(order, ctx.axis), ctx.axis), None, None
 
 
 sort.register_autograd(_sort_backward, setup_context=_note_sorting)
@@ -119,16 +139,17 @@ sort.register_autograd(_sort_backward, setup_context=_note_sorting)
 
 @sort.register_jvp
 def _(primals: Any, tangents: Any) -> Any:
-    x, axis = primals
-    order = argsort(x, axis, True)
-    return sort(x, axis), np.take_along_axis(tangents[0], order, axis)
+    x, axis, descending = primals
+    order = argsort(x, axis, True, descending)
+    found = np.take_along_axis(tangents[0], order, axis)
+    return sort(x, axis, descending), found
 
 
 # Name of the algorithm -> whether equal elements keep their order.
 _STABLE = {None: False, "quicksort": False, "stable": True, "mergesort": True}
 
 
-def _sorting(name: str, kind: Any, order: Any, stable: Any) -> bool:
+def _sorting(name: str, kind: Any, order: Any, stable: Any, descending: Any) -> bool:
     """Whether the order is stable; raise for algorithms without an operator."""
     refuse(name, order=order)
     if kind not in _STABLE:
@@ -136,22 +157,40 @@ def _sorting(name: str, kind: Any, order: Any, stable: Any) -> bool:
             f"np.{name}(kind={kind!r}) has no operator for traced or fake arrays",
             do="leave kind out, or use kind='stable'",
         )
+    own = {} if descending is NO_VALUE else {"descending": descending}
+    if own or (kind is not None and stable is not None):
+        # NumPy before 2.5 raises for `descending`; any one does for both kinds.
+        getattr(np, name)(np.zeros(1), kind=kind, stable=stable, **own)
     return bool(stable) if stable is not None else _STABLE[kind]
 
 
 @register_numpy_function(np.sort)
 def _(
-    a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+    a: Any,
+    axis: Any = -1,
+    kind: Any = None,
+    order: Any = None,
+    *,
+    stable: Any = None,
+    descending: Any = NO_VALUE,
 ) -> Any:
-    _sorting("sort", kind, order, stable)
-    return sort(np.reshape(a, (-1,)), 0) if axis is None else sort(a, axis)
+    _sorting("sort", kind, order, stable, descending)
+    if axis is None:
+        return sort(np.reshape(a, (-1,)), 0, is_set(descending))
+    return sort(a, axis, is_set(descending))
 
 
 @register_numpy_function(np.argsort)
 def _(
-    a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+    a: Any,
+    axis: Any = -1,
+    kind: Any = None,
+    order: Any = None,
+    *,
+    stable: Any = None,
+    descending: Any = NO_VALUE,
 ) -> Any:
-    is_stable = _sorting("argsort", kind, order, stable)
+    is_stable = _sorting("argsort", kind, order, stable, descending)
     if axis is None:
-        return argsort(np.reshape(a, (-1,)), 0, is_stable)
-    return argsort(lined(a, axis), axis, is_stable)
+        return argsort(np.reshape(a, (-1,)), 0, is_stable, is_set(descending))
+    return argsort(lined(a, axis), axis, is_stable, is_set(descending))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from customop import ShapeError, register_numpy_function
-from customop.numpy.arguments import as_array, shape_of
+from customop.numpy.arguments import SINCE_2_5, as_array, shape_of
 from customop.numpy.matrices import column, conj
 from customop.numpy.sizes import typical
 
@@ -133,6 +133,8 @@ def _(x1: Any, x2: Any, /) -> Any:
 @register_numpy_function(np.linalg.cross)
 def _(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     x1, x2 = as_array(x1), as_array(x2)
+    if SINCE_2_5:
+        return np.cross(x1, x2, axis=axis)
     _check_vectors("linalg.cross", x1.shape, x2.shape)
     if x1.shape[axis] != 3 or x2.shape[axis] != 3:
         raise ShapeError(

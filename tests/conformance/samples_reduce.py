@@ -177,4 +177,29 @@ def _sorting() -> list[Sample]:
     ]
 
 
-SAMPLES: list[Sample] = [*_reductions(), *_plain(), *_running(), *_sorting()]
+def _descending() -> list[Sample]:
+    """Orders from the largest element on, which NumPy has since 2.5; NaNs come last."""
+    if np.lib.NumpyVersion(np.__version__) < "2.5.0":
+        return []
+    down = {"descending": True}
+    ties = np.array([[2.0, 1.0, 2.0, 1.0, 0.0], [1.0, np.nan, 3.0, np.nan, 0.5]])
+    stable = _with(np.argsort, stable=True, **down)
+    return [
+        Sample("sort-descending", _with(np.sort, **down), (_Y,), diff=(0,)),
+        Sample("sort-down-flat", _with(np.sort, axis=None, **down), (_X,), diff=(0,)),
+        Sample("sort-down-nan", _with(np.sort, **down), (ties,)),
+        Sample("sort-down-complex", _with(np.sort, **down), (_COMPLEX,), diff=(0,)),
+        Sample("sort-down-whole", _with(np.sort, **down), (np.array([3, 1, 2]),)),
+        Sample("argsort-descending", _with(np.argsort, axis=0, **down), (_ORDERED,)),
+        Sample("argsort-down-stable", stable, (ties,)),
+        Sample("argsort-down-method", lambda x: x.argsort(0, **down), (_Y,)),
+    ]
+
+
+SAMPLES: list[Sample] = [
+    *_reductions(),
+    *_plain(),
+    *_running(),
+    *_sorting(),
+    *_descending(),
+]

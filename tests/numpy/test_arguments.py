@@ -101,6 +101,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "ddof": (1, 0.5),
     "decimals": (1,),
     "default": (7.0, X),
+    "descending": (True, False, None),
     "device": ("cpu",),
     "dtype": (np.float32, "f4", np.int64, bool, complex),
     "end_values": (2.0,),

@@ -404,7 +404,9 @@ def kernels_differ_for_negative_numbers(wrong: bool) -> Any:
         if x.dtype.kind != "i":
             raise TypeError("integers")
         return (
-            np.fix(x / 2).astype(x.dtype) if wrong else np.floor(x / 2).astype(x.dtype)
+            np.trunc(x / 2).astype(x.dtype)
+            if wrong
+            else np.floor(x / 2).astype(x.dtype)
         )
 
     def fake(x):
