@@ -149,13 +149,17 @@ def select(
 ) -> tuple[Callable[..., Any], Sequence[Any], dict[str, Any], Any]:
     """Kernel, positional and keyword values, and the proof of a call, or None."""
     known = op.plans.kernel
-    if known is not None and not made:
+    if known is not None and (not made or _CONCRETE.issuperset(map(type, args))):
         for slot in op.array_slots:
             if type(args[slot]) is not np.ndarray:
                 break
         else:  # as below, in a fifth of the time
             return known, args, {}, None
     return _selected(op, args)
+
+
+# Classes of arguments that are not symbolic sizes, and hold none.
+_CONCRETE = frozenset((np.ndarray, float, int, bool, complex, str, type(None)))
 
 
 def _selected(

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from customop.arrays.fake import FakeArray
 from customop.errors import GuardError, ShapeError
 from customop.graph.node import Node
+from customop.shapes.conditions import side_value
 from customop.shapes.guards import Guard
 from customop.shapes.size_context import SizeContext
-from customop.shapes.symbolic import SymInt
+from customop.shapes.symbolic import SymBool, SymInt, as_side
 
-__all__ = ["SizeLines"]
+__all__ = ["SizeLines", "SizeValues"]
 
 Bind = Callable[[str, Any], str]
 
@@ -89,13 +90,79 @@ class SizeLines:
         self._waiting = [g for g in self._waiting if not g.names <= self._known]
         for guard in ready:
             names = sorted(guard.names)
-            sources = {name: self._source(name) for name in names}
+            sources = {name: _source_of(self._sizes, name) for name in names}
             fail = self._bind("guard", _BrokenGuard(guard, sources, self._place))
             yield f"if not ({guard.text}): {fail}({', '.join(names)})"
 
-    def _source(self, name: str) -> str:
-        size = self._sizes.sizes[name]
-        return size.sources[0] if size.sources else size.origin
+
+class SizeValues:
+    """The sizes of one call of a graph, which is run without generated code.
+
+    It reads and checks what `SizeLines` has lines for.
+    """
+
+    def __init__(self, sizes: SizeContext) -> None:
+        self._sizes: SizeContext = sizes
+        self._waiting: list[Guard] = [*sizes.guards, *sizes.checks]
+        # Name -> the number that it has.
+        self.numbers: dict[str, int] = {}
+
+    def of(self, value: Any) -> Any:
+        """The number that a size, a float or a condition has."""
+        if isinstance(value, SymBool):
+            return value.condition.holds(self.numbers)
+        side = as_side(value)
+        assert side is not None
+        return side_value(side, self.numbers)
+
+    def read_inputs(self, inputs: Sequence[tuple[Node, Any]]) -> None:
+        """Read the sizes of the inputs, each with its value; check them and the guards."""
+        rest = []
+        for node, value, axis, size in _axes(inputs):
+            symbol = _symbol(size)
+            if symbol is None or symbol in self.numbers:
+                rest.append((node, value, axis, size))
+            else:
+                self.numbers[symbol] = value.shape[axis]
+        for node, value, axis, size in rest:
+            length, expected = value.shape[axis], self.of(size)
+            if length != expected:
+                source = f"{node.meta.get('source', node.name)}.shape[{axis}]"
+                _WrongSize("")(source, length, str(size), expected)
+        self._check_ready()
+
+    def read_result(self, node: Node, value: Any) -> None:
+        """Read the sizes that a call brings, and check them."""
+        if len(self.numbers) == len(self._sizes.sizes):
+            return
+        found = [
+            (symbol, number)
+            for size, number in _numbers_in(node.val, value)
+            if (symbol := _symbol(size)) is not None and symbol not in self.numbers
+        ]
+        for symbol, number in found:
+            self.numbers[symbol] = number
+            size = self._sizes.sizes[symbol]
+            low, high = size.bounds
+            if number < low or (high is not None and number > high):
+                _OutOfBounds(symbol, low, high, size.origin)(number)
+        if found:
+            self._check_ready()
+
+    def _check_ready(self) -> None:
+        """Check the guards whose sizes are known by now."""
+        known = self.numbers.keys()
+        for guard in self._waiting:
+            if guard.names <= known and not guard.holds(self.numbers):
+                names = sorted(guard.names)
+                sources = {name: _source_of(self._sizes, name) for name in names}
+                _BrokenGuard(guard, sources, "")(*map(self.numbers.__getitem__, names))
+        self._waiting = [g for g in self._waiting if not g.names <= known]
+
+
+def _source_of(sizes: SizeContext, name: str) -> str:
+    size = sizes.sizes[name]
+    return size.sources[0] if size.sources else size.origin
 
 
 def _symbol(size: Any) -> str | None:
@@ -106,8 +173,13 @@ def _symbol(size: Any) -> str | None:
     return None
 
 
-def _axes(inputs: Sequence[tuple[Node, str]]) -> Iterator[tuple[Node, str, int, Any]]:
-    """The symbolic sizes of inputs."""
+_Named = TypeVar("_Named")
+
+
+def _axes(
+    inputs: Sequence[tuple[Node, _Named]],
+) -> Iterator[tuple[Node, _Named, int, Any]]:
+    """The symbolic sizes of inputs, each of which comes with its variable or value."""
     for node, name in inputs:
         if isinstance(node.val, FakeArray):
             shape: Sequence[Any] = node.val.shape
@@ -131,6 +203,20 @@ def _sizes_in(value: Any) -> list[tuple[str, Any]]:
             for i, part in enumerate(value)
             for path, size in _sizes_in(part)
         ]
+    return []
+
+
+def _numbers_in(expected: Any, value: Any) -> list[tuple[Any, Any]]:
+    """The symbolic sizes of a result, with the numbers that they are."""
+    if isinstance(expected, SymInt):
+        return [(expected, value)]
+    if isinstance(expected, FakeArray):
+        shape: Sequence[Any] = expected.shape
+        pairs = zip(shape, value.shape, strict=False)
+        return [(n, length) for n, length in pairs if isinstance(n, SymInt)]
+    if isinstance(expected, list | tuple):
+        parts = zip(expected, value, strict=False)
+        return [pair for each in parts for pair in _numbers_in(*each)]
     return []
 
 

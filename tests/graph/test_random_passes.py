@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from customop.graph.once import run_once
 
 from ._programs import BUFFER, OPS, inputs, program
 
@@ -115,6 +116,8 @@ def check_program(seed: int) -> None:
             ]
         assert found == expected, name
         module = changed
+    once = lambda *args: run_once(module, args)
+    assert [outcome(once, 1), outcome(once, 2)] == expected
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from itertools import chain
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,70 +14,82 @@ from customop.arrays.nested import flat
 from customop.arrays.numpy_functions import call_numpy
 from customop.core.dispatch import find_kernel
 from customop.core.kinds import AUTOGRAD
+from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.errors import CustomOpError, DataDependentError, GuardError
 from customop.graph.module import GraphModule
+from customop.graph.once import run_once
 from customop.schema.tags import BY_DATA
 from customop.testing.checks.session import (
     Run,
     Session,
     arrays_of,
+    floats_of,
+    is_floats,
     placer,
 )
-from customop.testing.checks.smooth import function_of, why_no_derivative
+from customop.testing.checks.smooth import is_float_array, why_no_derivative
 from customop.testing.fault import Fault
 from customop.transforms.autograd.grad import vjp
-from customop.transforms.trace.make import make_fx
+from customop.transforms.trace.make import graph_of
 
 __all__ = ["check_dynamic", "check_static"]
 
 
 def check_static(session: Session, sample: Sample) -> str:
-    """A graph of the operator, and one of its gradient, give what calls give."""
+    """A graph of the operator and of its gradient gives what calls give."""
     return _check(session, sample, "fake")
 
 
 def check_dynamic(session: Session, sample: Sample) -> str:
-    """As `check_static`, for graphs whose sizes are symbols."""
+    """As `check_static`, for a graph whose sizes are symbols; also on other sizes."""
     return _check(session, sample, "symbolic")
 
 
-def _check(session: Session, sample: Sample, mode: Any) -> str:
-    op = session.op
-    if find_kernel(op, FAKE) is None:
+_Mode = Literal["fake", "symbolic"]
+
+
+def _check(session: Session, sample: Sample, mode: _Mode) -> str:
+    if find_kernel(session.op, FAKE) is None:
         return "no fake kernel"
     values = session.values(sample)
     if not arrays_of(values):
         return "no argument is an array"
-    return _check_graph(session, sample, mode, values)
-
-
-def _check_graph(
-    session: Session, sample: Sample, mode: Any, values: Sequence[Any]
-) -> str:
-    known: dict[Any, GraphModule] = session.by_content.setdefault(mode, {})
+    known: dict[Any, Sequence[_Captured]] = session.by_content.setdefault(mode, {})
     key = _outline(values)
-    graph = known.get(key)
-    if graph is None and len(known) >= _MOST:
-        return f"{_MOST} graphs are checked already"
-    if graph is not None and mode == "fake":
+    if key in known and mode == "fake":
         return "a graph for such arrays is checked already"
-    run = session.expected(sample)
-    if graph is not None:
-        return _run_again(session, sample, graph, run)
+    if key in known:
+        return _run_again(session, sample, known[key])
+    if len(known) >= _MOST:
+        return f"{_MOST} graphs are checked already"
+    return _check_new(session, sample, mode, known)
+
+
+def _check_new(
+    session: Session,
+    sample: Sample,
+    mode: _Mode,
+    known: dict[Any, Sequence[_Captured]],
+) -> str:
+    """Capture graphs, which must give what calls give; keep them."""
+    session.expected(sample)
+    graphs = _captured(session, sample, mode)
     try:
-        graph = _captured(session, values, mode)
+        first = next(graphs)
     except DataDependentError:
         if session.op.tags.intersection(BY_DATA):
             return "the fake kernel needs data, as its tags allow"
         raise
-    _compare(session, sample, graph, run)
-    _check_gradient(session, sample, mode)
-    known[key] = graph
+    found = []
+    for graph in chain([first], graphs):
+        graph.compare(session, sample)
+        found.append(graph)
+    known[_outline(session.bound(sample))] = found
     return ""
 
 
-# Graphs that are made of an operator; each takes as long as a hundred calls.
+# Graphs that are made of an operator; each takes as long as fifty calls.
 _MOST = 2
 
 
@@ -89,76 +102,146 @@ def _outline(values: Sequence[Any]) -> tuple[Any, ...]:
     )
 
 
-def _run_again(session: Session, sample: Sample, graph: GraphModule, run: Run) -> str:
+def _run_again(session: Session, sample: Sample, graphs: Sequence[_Captured]) -> str:
     """Run a graph of symbolic sizes on arrays of other sizes."""
     try:
-        _compare(session, sample, graph, run)
+        for graph in graphs:
+            graph.compare(session, sample)
     except GuardError:
         return "the graph is for other sizes, as its guards say"
     return ""
 
 
-# ---- the call ----
+# ---- capturing ----
 
 
-def _captured(session: Session, values: Sequence[Any], mode: Any) -> GraphModule:
-    """A graph of a call, which writes its arguments as the call does."""
-    op = session.op
-    put = placer(values, has_device)
+class _Captured:
+    """A graph of a call, of its gradient, or of both: then its result is a pair."""
 
-    def call(*arrays: Any) -> Any:
-        return op.invoke(put(arrays))
+    def __init__(self, module: GraphModule, what: _Captures) -> None:
+        self.module: GraphModule = module
+        self.what: _Captures = what
 
-    return make_fx(call, mode)(*filter(has_device, flat(list(values))))
+    def compare(self, session: Session, sample: Sample) -> None:
+        """Raise unless the graph gives what calls give."""
+        if not session.is_steady(sample):
+            return
+        values = session.values(sample)
+        session.seed()
+        found = run_once(self.module, [*filter(has_device, flat(values))])
+        if self.what is not _GRADIENT:
+            out = found[0] if self.what is _BOTH else found
+            _compare_call(session, sample, session.run_of(out, values))
+        if self.what is not _CALL:
+            gradients = found[1] if self.what is _BOTH else found
+            _compare_gradient(session, sample, gradients)
 
 
-def _compare(session: Session, sample: Sample, graph: GraphModule, run: Run) -> None:
-    if not session.is_steady(sample):
-        return
-    values = session.values(sample)
-    session.seed()
-    out = graph(*filter(has_device, flat(values)))
+def _compare_call(session: Session, sample: Sample, found: Run) -> None:
     session.compare(
-        session.run_of(out, values),
-        run,
+        found,
+        session.expected(sample),
         "between the operator and a graph of its call",
         do="let the kernel compute from its arguments alone",
         exact=True,
     )
 
 
-# ---- its gradient ----
-
-
-def _check_gradient(session: Session, sample: Sample, mode: Any) -> None:
-    op = session.op
-    if op.find_rule(AUTOGRAD) is None or op.sees_seed:
-        return
-    if why_no_derivative(session, sample):
-        return
-    call, chosen = function_of(session, session.values(sample))
-    work = partial(_gradients, call)
-    expected = work(*chosen.values())
-    try:
-        graph = make_fx(work, mode)(*chosen.values())
-    except CustomOpError as error:
-        raise _untraceable(session, error) from None
-    for name, found, wanted in zip(
-        chosen, graph(*chosen.values()), expected, strict=True
-    ):
+def _compare_gradient(session: Session, sample: Sample, found: Sequence[Any]) -> None:
+    expected = session.once("gradients", sample, lambda: _gradients(session, sample))
+    names = floats_of(session.op, session.bound(sample))
+    for name, a, b in zip(names, found, expected, strict=True):
         session.compare_leaf(
             f"the gradient by {name}",
-            found,
-            wanted,
+            a,
+            b,
             "between the formula and a graph of it",
             do="let the formula compute from ctx and the gradients alone",
         )
 
 
-def _gradients(call: Callable[..., Any], *arrays: Any) -> Any:
-    """Gradients of the sum of all results."""
-    out, pullback = vjp(call, *arrays)
-    return pullback(tuple(call_numpy(np.ones_like, leaf) for leaf in out))
+def _gradients(session: Session, sample: Sample) -> Sequence[Any]:
+    """Gradients of the sum of all results, without a graph."""
+    call = _OfArrays(session, sample)
+    found: Sequence[Any] = call.gradient(*call.arrays)
+    return found
+
+
+def _captured(session: Session, sample: Sample, mode: _Mode) -> Iterator[_Captured]:
+    """One graph of all; a graph of the call and one of its gradient if that fails."""
+    call = _OfArrays(session, sample)
+    if not _has_gradient(session, sample):
+        yield call.graph(_CALL, mode)
+        return
+    try:
+        both = call.graph(_BOTH, mode)
+    except Exception:  # noqa: BLE001  # raised again below, by the part that it is of
+        yield call.graph(_CALL, mode)
+        try:
+            yield call.graph(_GRADIENT, mode)
+        except CustomOpError as error:
+            raise _untraceable(session, error) from None
+    else:
+        yield both
+
+
+def _has_gradient(session: Session, sample: Sample) -> bool:
+    op = session.op
+    if op.find_rule(AUTOGRAD) is None or op.sees_seed:
+        return False
+    return not why_no_derivative(session, sample)
+
+
+class _Captures(Enum):
+    """What a graph is of."""
+
+    CALL = "call"
+    GRADIENT = "gradient"
+    BOTH = "both"
+
+
+_CALL, _GRADIENT, _BOTH = _Captures
+
+
+class _OfArrays:
+    """An operator as a function of the arrays of a sample."""
+
+    def __init__(self, session: Session, sample: Sample) -> None:
+        self.op: Operator[..., Any] = session.op
+        values = session.values(sample)
+        self.put = placer(values, has_device)
+        self.arrays: list[Any] = [*filter(has_device, flat(values))]
+        self.floats: list[int] = [
+            i for i, leaf in enumerate(self.arrays) if is_floats(leaf)
+        ]
+
+    def graph(self, what: _Captures, mode: _Mode) -> _Captured:
+        """Capture the function; for a gradient, that of the sum of all results."""
+        fn = getattr(self, what.value)
+        names = [f"arrays[{i}]" for i in range(len(self.arrays))]
+        return _Captured(graph_of(fn, mode, self.arrays, names), what)
+
+    def call(self, *arrays: Any) -> Any:
+        """The results."""
+        return self.op.invoke(self.put(arrays))
+
+    def gradient(self, *arrays: Any) -> Any:
+        """The gradients by the arrays of floats."""
+        return self.both(*arrays)[1]
+
+    def both(self, *arrays: Any) -> tuple[Any, Any]:
+        """The results and the gradients."""
+        given = [*arrays]
+
+        def call(*floats: Any) -> tuple[Any, Any]:
+            for i, x in zip(self.floats, floats, strict=True):
+                given[i] = x
+            out = self.op.invoke(self.put(given))
+            return tuple(leaf for leaf in flat(out) if is_float_array(leaf)), out
+
+        floats = [arrays[i] for i in self.floats]
+        out, pullback, whole = vjp(call, *floats, has_aux=True)
+        return whole, pullback(tuple(call_numpy(np.ones_like, leaf) for leaf in out))
 
 
 def _untraceable(session: Session, error: CustomOpError) -> Fault:

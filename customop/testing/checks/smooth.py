@@ -30,6 +30,7 @@ __all__ = [
     "check_there",
     "fixed_random",
     "function_of",
+    "is_float_array",
     "is_smooth_over",
     "is_wide",
     "parameter_of",
@@ -82,6 +83,7 @@ def problem_of(
 
 
 def is_float_array(leaf: Any) -> bool:
+    """Whether a leaf of a result is an array that has derivatives."""
     return is_array(leaf) and is_inexact(leaf.dtype)
 
 

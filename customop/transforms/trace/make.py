@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from customop.arrays.kinds import is_array, is_traced
-from customop.arrays.pytree import flatten, unflatten
+from customop.arrays.pytree import Structure, flatten, unflatten
 from customop.arrays.sizes import symbolic_like, with_sizes
 from customop.core.boxes import frozen, pin
 from customop.errors import ArgumentError, caller_place, check_function, shown
@@ -26,7 +26,7 @@ from customop.transforms.trace.opened import Operators, Table, as_chosen, as_tab
 from customop.transforms.trace.operators import assign
 from customop.transforms.trace.paths import names_for, paths_of
 
-__all__ = ["make_fx"]
+__all__ = ["graph_of", "make_fx"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -102,7 +102,7 @@ def make_fx(
 
     @wraps(fn)
     def trace(*args: P.args, **kwargs: P.kwargs) -> GraphModule:
-        capture = _Capture(fn, mode, sizes or {})
+        capture = _Capture(fn, mode, sizes or {}, caller_place())
         capture.trace.kept, capture.trace.opened = kept, opened
         return capture.run(args, kwargs)
 
@@ -131,18 +131,39 @@ def _checked_mode(mode: TracingMode | None, sizes: Any) -> TracingMode:
     return mode
 
 
+def graph_of(
+    fn: Callable[..., Any],
+    tracing_mode: TracingMode,
+    arrays: Sequence[Any],
+    names: Sequence[str],
+) -> GraphModule:
+    """What `make_fx` makes of a function of arrays, for functions of this package.
+
+    It is given their names, and does not look for generators that the function draws from
+    unseen: together half of the time for a single operator.
+    """
+    capture = _Capture(fn, tracing_mode, {}, "")
+    no_names = [None] * len(arrays)
+    spec = capture.take(arrays, names, no_names, lambda given: fn(*given))
+    return GraphModule(capture.trace.graph, None, spec)
+
+
 class _Capture:
     """One run of a function for a graph."""
 
     def __init__(
-        self, fn: Callable[..., Any], tracing_mode: str, sizes: Mapping[str, Any]
+        self,
+        fn: Callable[..., Any],
+        tracing_mode: str,
+        sizes: Mapping[str, Any],
+        place: str,
     ) -> None:
         self.fn = fn
         self.is_symbolic: bool = tracing_mode == "symbolic"
         self.names: Mapping[str, Any] = sizes
         self.trace: Trace = Trace(tracing_mode)
         self.trace.fn = fn
-        self.place: str = caller_place()
+        self.place: str = place
         # The tracers of inputs, with the nodes that they began as.
         self.inputs: list[tuple[GraphTracer, Any]] = []
 
@@ -151,21 +172,38 @@ class _Capture:
         leaves, in_spec = flatten((args, kwargs))
         paths = paths_of(self.fn, in_spec)
         names = names_for(self.names, paths, leaves)
+        watch = watch_of(self.fn, leaves)
+
+        def call(given: list[Any]) -> Any:
+            positional, named = unflatten(in_spec, given)
+            return with_generators(self.fn, self.trace.generator_of)(
+                *positional, **named
+            )
+
+        out_spec = self.take(leaves, [path.text for path in paths], names, call)
+        name = getattr(self.fn, "__name__", type(self.fn).__name__)
+        check_undrawn(watch, name)
+        graph = self.trace.graph
+        return GraphModule(graph, in_spec, out_spec, name=name, place=self.place)
+
+    def take(
+        self,
+        leaves: Sequence[Any],
+        sources: Sequence[str],
+        names: Sequence[Sequence[Any] | None],
+        call: Callable[[list[Any]], Any],
+    ) -> Structure:
+        """Make the nodes of a call with these leaves; the structure of its result."""
         trace = self.trace
         trace.inputs = leaves
-        watch = watch_of(self.fn, leaves)
         with trace:
-            triples = zip(leaves, paths, names, strict=True)
-            given = [self._input(leaf, path.text, axes) for leaf, path, axes in triples]
-            positional, named = unflatten(in_spec, given)
-            out = with_generators(self.fn, trace.generator_of)(*positional, **named)
-            found, out_spec = flatten(out)
+            triples = zip(leaves, sources, names, strict=True)
+            given = [self._input(leaf, source, axes) for leaf, source, axes in triples]
+            found, out_spec = flatten(call(given))
             nodes = [self._output(leaf) for leaf in found]
             self._write_inputs()
             trace.graph.output(nodes)
-        name = getattr(self.fn, "__name__", type(self.fn).__name__)
-        check_undrawn(watch, name)
-        return GraphModule(trace.graph, in_spec, out_spec, name=name, place=self.place)
+        return out_spec
 
     def _input(self, leaf: Any, source: str, axes: Sequence[Any] | None) -> Any:
         trace = self.trace
