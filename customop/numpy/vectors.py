@@ -40,18 +40,21 @@ def _(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     return np.matmul(np.expand_dims(conj(x1), -2), column(x2))[..., 0, 0]
 
 
-@register_numpy_function(np.matvec)
-def _(x1: Any, x2: Any, /) -> Any:
+def _matvec(x1: Any, x2: Any, /) -> Any:
     x2 = as_array(x2)
     _check_vectors("matvec", shape_of(x1)[1:], x2.shape)
     return np.matmul(x1, column(x2))[..., 0]
 
 
-@register_numpy_function(np.vecmat)
-def _(x1: Any, x2: Any, /) -> Any:
+def _vecmat(x1: Any, x2: Any, /) -> Any:
     x1 = as_array(x1)
     _check_vectors("vecmat", x1.shape, shape_of(x2)[1:])
     return np.matmul(np.expand_dims(conj(x1), -2), x2)[..., 0, :]
+
+
+if hasattr(np, "matvec"):  # since NumPy 2.2
+    register_numpy_function(np.matvec, _matvec)
+    register_numpy_function(np.vecmat, _vecmat)
 
 
 # ---- chains of products ----

@@ -192,7 +192,8 @@ def name_of(function: Any) -> str:
     if isinstance(function, tuple):
         return f"{function[0].__name__}.{function[1]}"
     name = str(function.__name__)
-    is_twin = function.__module__ == "numpy.linalg" and hasattr(np, name)
+    module = getattr(function, "__module__", None)  # ufuncs have one since NumPy 2.2
+    is_twin = module == "numpy.linalg" and hasattr(np, name)
     return f"linalg.{name}" if is_twin else name
 
 

@@ -142,6 +142,8 @@ STEPS: dict[str, Step] = {
     "sine": lambda x: np.sin(np.real(x)) + x,
     "reversed": lambda x: x[..., ::-1, :],
 }
+if not hasattr(np, "matvec"):  # since NumPy 2.2
+    del STEPS["matvec"], STEPS["vecmat"]
 
 
 def _tamed(x: Any) -> Any:
