@@ -218,3 +218,16 @@ def test_hessian(cp: Any) -> None:
     op = cube_operator(cp)
     out = co.hessian(lambda v: np.sum(op(v)))(cp.asarray(X[0]))
     assert_equal(cp, out, np.diag(6 * X[0]))
+
+
+def test_a_compiled_function_gives_the_numbers_of_the_calls(cp: Any) -> None:
+    def fn(x: Any, y: Any) -> Any:
+        return np.sum(np.maximum(x * y + x, 0.5) / np.sqrt(y))
+
+    x, y = cp.asarray(X), cp.asarray(X + 1.0)
+    fast = co.compile(fn)
+    for i in range(4):  # the first runs kernels, the second records them
+        assert_equal(cp, fast(x + i, y), fn((x + i).get(), y.get()))
+    gradient = co.compile(co.grad(fn))
+    for i in range(4):
+        assert_equal(cp, gradient(x + i, y), co.grad(fn)((x + i).get(), y.get()))

@@ -30,7 +30,8 @@ def _eager(module: GraphModule) -> Callable[..., list[Any]]:
 # Name -> the back end, or the module that has it as its function `build`.
 _backends: dict[str, Backend | str] = {
     "eager": _eager,
-    "numpy": "customop.compiling.numpy_backend.build",
+    "numpy": "customop.compiling.default",
+    "numba": "customop.compiling.numba_backend",
 }
 
 

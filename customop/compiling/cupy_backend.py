@@ -1,0 +1,175 @@
+"""Graphs of CuPy arrays: one kernel for each group of pointwise calls, then a CUDA graph.
+
+Each call of a CuPy function starts a kernel, which takes longer than small arrays do. A
+group of pointwise calls becomes one `cupy.ElementwiseKernel`. A graph of such kernels and
+NumPy functions alone is recorded at its second call and started at once from then on.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from customop.arrays.fake import FakeArray
+from customop.compiling.groups import ElementProgram, with_kernels
+from customop.compiling.kernel import Kernel
+from customop.compiling.scalar_code import in_c
+from customop.graph.memory import OUTSIDE, Memory
+from customop.graph.module import GraphModule
+from customop.graph.node import CALL, Node
+
+__all__ = ["build"]
+
+CUDA = "cuda"
+
+
+def build(module: GraphModule) -> Callable[..., list[Any]]:
+    """A function of the leaves of the inputs, which are CuPy arrays."""
+    fused = with_kernels(module, _kernel, CUDA)
+    reason = _reason_not_to_record(fused)
+    return fused.run_list if reason else _Recorded(fused.run_list)
+
+
+# ---- groups ----
+
+
+def _kernel(group: GraphModule, program: ElementProgram) -> Kernel:
+    def can_run(*arrays: Any) -> bool:
+        return all(array.flags.c_contiguous for array in arrays)
+
+    return Kernel(group, _elementwise(program), can_run)
+
+
+@lru_cache(maxsize=1024)
+def _elementwise(program: ElementProgram) -> Any:
+    """The kernel of a program; CuPy compiles it when it is first called."""
+    inputs = ", ".join([f"{dtype.name} {name}" for name, dtype in program.inputs])
+    return _cupy().ElementwiseKernel(
+        inputs,
+        f"{program.result.name} result",
+        in_c(program, "result"),
+        "customop_fused",
+        # A multiplication and an addition in one round once, the calls round twice.
+        options=("--fmad=false",),
+    )
+
+
+def _cupy() -> Any:
+    import cupy  # noqa: PLC0415  # 0.5 s; whoever has arrays of it has it
+
+    return cupy
+
+
+# ---- CUDA graphs ----
+
+
+class _Recorded:
+    """A function that is recorded at its second call, and replayed from then on."""
+
+    def __init__(self, run: Callable[..., list[Any]]) -> None:
+        self._run = run
+        self._calls = 0
+        self._recording: _Recording | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        with self._lock:  # the recording has one set of inputs
+            self._calls += 1
+            if self._calls == 1:  # CuPy compiles its kernels
+                return self._run(*leaves)
+            if self._recording is None:
+                self._recording = _Recording(self._run, leaves)
+            return self._recording.play(leaves)
+
+
+class _Recording:
+    """Work of a device that was recorded: it reads and writes the same memory each time."""
+
+    def __init__(self, run: Callable[..., list[Any]], leaves: Sequence[Any]) -> None:
+        cupy = _cupy()
+        # Its own memory, which nobody frees between two calls.
+        self._pool: Any = cupy.cuda.MemoryPool()
+        self._stream: Any = cupy.cuda.Stream(non_blocking=True)
+        cupy.cuda.get_current_stream().synchronize()
+        with cupy.cuda.using_allocator(self._pool.malloc), self._stream:
+            self._inputs = [_copied(leaf) for leaf in leaves]
+            run(*self._inputs)  # so that the pool has all memory before the recording
+            self._stream.synchronize()
+            self._stream.begin_capture()
+            try:
+                self._outputs = run(*self._inputs)
+            finally:
+                self._graph: Any = self._stream.end_capture()
+
+    def play(self, leaves: Sequence[Any]) -> list[Any]:
+        """Run the work on other inputs."""
+        cupy = _cupy()
+        current = cupy.cuda.get_current_stream()
+        results = [_like(out) for out in self._outputs]
+        self._stream.wait_event(current.record())
+        with self._stream:
+            for own, leaf in zip(self._inputs, leaves, strict=True):
+                _write(own, leaf)
+            self._graph.launch(self._stream)
+            for result, out in zip(results, self._outputs, strict=True):
+                _write(result, out)
+        current.wait_event(self._stream.record())
+        return results
+
+
+def _copied(leaf: Any) -> Any:
+    return leaf.copy() if hasattr(leaf, "dtype") else leaf
+
+
+def _like(out: Any) -> Any:
+    return _cupy().empty_like(out) if hasattr(out, "dtype") else out
+
+
+def _write(target: Any, value: Any) -> None:
+    if hasattr(target, "dtype"):
+        target[...] = value
+
+
+def _reason_not_to_record(module: GraphModule) -> str:
+    """Why the work of a graph is not the same at each call; empty if it is."""
+    graph = module.graph
+    if graph.sizes is not None and graph.sizes.sizes:
+        return "sizes are symbolic"
+    if OUTSIDE in Memory(graph).output:
+        return "a result is an input, or a view of one"
+    calls = [node for node in graph.nodes if node.op == CALL]
+    for node in calls:
+        if not _is_recordable(node):
+            return f"'{node.name}' may do other work at each call"
+    # A terabyte a second, and 5 us to start a kernel: orders of magnitude of devices.
+    moved = sum(_bytes_of(v) for v in (*module.inputs, *graph.output_node.inputs))
+    return "copies would take longer" if moved > len(calls) * 5e6 else ""
+
+
+def _is_recordable(node: Node) -> bool:
+    """Whether a call starts the same kernels whatever its arrays hold."""
+    if node.has_effects:
+        return False
+    return isinstance(node.target, Kernel) or node.target.qualname in _RECORDABLE
+
+
+_RECORDABLE = frozenset(
+    f"np::{name}"
+    for name in (
+        *("add", "subtract", "multiply", "divide", "square", "negative", "sqrt", "exp"),
+        *("log", "sin", "cos", "tanh", "power", "maximum", "minimum", "absolute"),
+        *("where", "astype", "sum", "prod", "mean", "max", "min", "matmul", "reshape"),
+        *("transpose", "expand_dims", "squeeze", "broadcast_to", "slice", "unslice"),
+        *("full_like", "concatenate", "stack", "equal", "greater", "less"),
+    )
+)
+
+
+def _bytes_of(node: Node) -> int:
+    val = node.val
+    if not isinstance(val, FakeArray):
+        return 0
+    return int(math.prod(val.shape) * val.dtype.itemsize)

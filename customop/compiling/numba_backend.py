@@ -1,0 +1,71 @@
+"""The back end "numba": groups of pointwise calls become ufuncs of machine code.
+
+The numbers are those of NumPy to the last bit: only what IEEE 754 defines is compiled.
+NumPy runs the new ufuncs as its own, with broadcasting, and looks at the processor's
+flags: where a group divides by zero or overflows, its calls run one after the other and
+warn as they do without a compiler.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from customop.compiling.groups import ElementProgram, with_kernels
+from customop.compiling.kernel import Kernel, is_in_c_order
+from customop.compiling.numpy_backend.build import build as build_numpy
+from customop.compiling.scalar_code import in_python
+from customop.core.codegen import generate
+from customop.errors import ArgumentError
+from customop.graph.module import GraphModule
+
+try:
+    import numba
+except ImportError as error:  # pragma: no cover  # tried where it is not installed
+    raise ArgumentError(
+        "compile: the back end 'numba' needs numba, which is not installed",
+        do="pip install 'customop[numba]'",
+    ) from error
+
+__all__ = ["build"]
+
+# numba compiles in one thread at a time.
+_compiling = threading.Lock()
+
+
+def build(module: GraphModule) -> Callable[..., list[Any]]:
+    """A function of the leaves of the inputs; numba compiles groups of pointwise calls."""
+    return build_numpy(with_kernels(module, _kernel))
+
+
+def _kernel(group: GraphModule, program: ElementProgram) -> Kernel:
+    ufunc = _ufunc(program)
+
+    def fused(*arrays: Any) -> Any:
+        asked = np.geterr()
+        if all(how == "ignore" for how in asked.values()):
+            return ufunc(*arrays)
+        wanted: Any = {
+            k: "ignore" if v == "ignore" else "raise" for k, v in asked.items()
+        }
+        with np.errstate(**wanted):
+            return ufunc(*arrays)
+
+    return Kernel(group, fused, lambda *arrays: is_in_c_order(arrays))
+
+
+@lru_cache(maxsize=1024)
+def _ufunc(program: ElementProgram) -> Callable[..., Any]:
+    """The ufunc of a program; compiling it takes some tenths of a second."""
+    text, names = in_python(program)
+    function = generate("fused ufunc", text, "fused", names)
+    types = [numba.from_dtype(dtype) for _, dtype in program.inputs]
+    signature = numba.from_dtype(program.result)(*types)
+    vectorize: Any = numba.vectorize  # without annotations
+    with _compiling:
+        made: Callable[..., Any] = vectorize([signature], nopython=True)(function)
+    return made

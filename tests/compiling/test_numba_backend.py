@@ -1,0 +1,118 @@
+"""The back end "numba": the bits, warnings and errors of NumPy, at other speeds."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop.compiling import backends
+
+X = np.linspace(0.5, 2.0, 24).reshape(4, 6)
+
+
+def chain(x: Any, y: Any) -> Any:
+    """Arithmetic of two arrays."""
+    return ((x * y + x) / (y + 2.0) - 0.5 * x) * (x > 1.0)
+
+
+def compiled(fn: Any) -> Any:
+    """A function compiled by numba; skip where that is not installed."""
+    pytest.importorskip("numba", reason="numba is not installed")
+    return co.compile(fn, backend="numba")
+
+
+def test_without_numba_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(sys.modules, "customop.compiling.numba_backend", raising=False)
+    monkeypatch.setitem(backends._backends, "numba", "customop.compiling.numba_backend")
+    with pytest.raises(co.ArgumentError) as caught:
+        co.compile(chain, backend="numba")
+    assert str(caught.value) == (
+        "compile: the back end 'numba' needs numba, which is not installed\n"
+        "  do: pip install 'customop[numba]'"
+    )
+
+
+@pytest.mark.exhaustive
+def test_bits_of_arrays_and_of_a_gradient() -> None:
+    y = np.linspace(-1.0, 3.0, 6)
+    assert np.array_equal(compiled(chain)(X, y), chain(X, y))
+    gradient = co.grad(lambda x: np.sum(chain(x, y) * chain(x, 1.0)))
+    assert np.array_equal(compiled(gradient)(X), gradient(X))
+
+
+@pytest.mark.exhaustive
+def test_arrays_in_another_order_run_call_by_call() -> None:
+    fast = compiled(chain)
+    for x in (X, np.asfortranarray(X), X[::-1], X[:, ::-1], X.T.copy().T):
+        found, expected = fast(x, x), chain(x, x)
+        assert np.array_equal(found, expected)
+        assert found.strides == expected.strides
+
+
+@pytest.mark.exhaustive
+def test_warnings_are_those_of_the_calls() -> None:
+    def fn(x: Any) -> Any:
+        return (1.0 / x + x) * 1e308
+
+    fast = compiled(fn)
+    x = np.array([1.0, 0.0, 2.0])
+    with warnings.catch_warnings(record=True) as expected:
+        warnings.simplefilter("always")
+        wanted = fn(x)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        given = fast(x)
+    assert np.array_equal(given, wanted)
+    assert [str(w.message) for w in found] == [str(w.message) for w in expected]
+    assert len(found) == 2
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError) as caught:
+        fast(x)
+    assert str(caught.value) == "divide by zero encountered in divide"
+    with np.errstate(all="ignore"):
+        assert np.array_equal(fast(x), wanted)
+
+
+@pytest.mark.exhaustive
+def test_integers_wrap_around() -> None:
+    x = np.array([-128, 127, 100, 3], np.int8)
+    fn = lambda x: x * x - x + np.int8(100)
+    assert np.array_equal(compiled(fn)(x), fn(x))
+    assert compiled(fn)(x).dtype == np.int8
+
+
+@pytest.mark.exhaustive
+def test_arrays_of_a_closure_are_read_at_each_call() -> None:
+    w = np.ones(3)
+    fast = compiled(lambda x: x * w + w)
+    assert np.array_equal(fast(np.ones(3)), [2.0, 2.0, 2.0])
+    w[:] = 5.0
+    assert np.array_equal(fast(np.ones(3)), [10.0, 10.0, 10.0])
+
+
+@pytest.mark.exhaustive
+def test_threads_share_a_compiled_function() -> None:
+    fast = compiled(chain)
+    wrong: list[float] = []
+
+    def work(number: float) -> None:
+        x = X + number
+        expected = chain(x, x)
+        wrong.extend(
+            number for _ in range(300) if not np.array_equal(fast(x, x), expected)
+        )
+
+    threads = [threading.Thread(target=work, args=(float(i),)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
