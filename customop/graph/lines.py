@@ -80,9 +80,9 @@ class GraphLines:
         self._kept: list[Any] = []
         self._of_operator: dict[RuleTable, str] = {}
         self.operators: dict[str, RuleTable] = {}
-        self._sizes: SizeLines | None = None
+        self.sizes: SizeLines | None = None
         if sizes is not None:
-            self._sizes = SizeLines(sizes, where, self.bind)
+            self.sizes = SizeLines(sizes, where, self.bind)
 
     def text(self) -> str:
         """The whole function."""
@@ -141,8 +141,8 @@ class GraphLines:
 
     def write_sizes(self, named: Sequence[tuple[Node, str]]) -> None:
         """Write the lines for the sizes of inputs, each with its variable."""
-        if self._sizes is not None:
-            for line in self._sizes.of_inputs(named):
+        if self.sizes is not None:
+            for line in self.sizes.of_inputs(named):
                 self.add(line)
 
     def write(self, node: Node, unused: list[Node]) -> None:
@@ -175,7 +175,7 @@ class GraphLines:
 
     def _is_checked(self, node: Node) -> bool:
         """Whether lines after a call may read its result, also if no node does."""
-        has_sizes = self._sizes is not None and bool(gives_sizes(node.val))
+        has_sizes = self.sizes is not None and bool(gives_sizes(node.val))
         return node.has_fixed_result or has_sizes
 
     def _write_checks(self, node: Node) -> None:
@@ -184,8 +184,8 @@ class GraphLines:
         if guard is not None:
             check = self.bind("check", guard.check)
             self.add(f"{check}({self.local(node)})")
-        if self._sizes is not None:
-            for line in self._sizes.of_result(node, self.local(node)):
+        if self.sizes is not None:
+            for line in self.sizes.of_result(node, self.local(node)):
                 self.add(line)
 
     def value(self, value: Any) -> str:

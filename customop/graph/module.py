@@ -15,7 +15,7 @@ from customop.errors import GuardError, counted
 from customop.graph.graph import Graph
 from customop.graph.guards import InputGuard, guards_of
 from customop.graph.node import CALL, PLACEHOLDER, Node
-from customop.graph.replay import Replay, compile_graph
+from customop.graph.replay import GivenCode, Replay, compile_graph
 from customop.graph.text import named_constants, readable
 from customop.graph.unpack import Pack, Unpack, packer, unpacker
 from customop.later import later
@@ -81,7 +81,7 @@ class GraphModule:
         self.out_spec: Structure | None = out_spec
         self.__name__: str = name
         self.place: str = place
-        self._replay: Replay | None = None
+        self._replay: Replay | GivenCode | None = None
         self._schema: Schema | None = None
         self._count: int = 0
         self._is_flat: bool = False
@@ -165,7 +165,7 @@ class GraphModule:
         """Generate the code again, after the graph was edited."""
         self._replay = self._schema = self._unpack = self._pack = None
 
-    def _compiled(self) -> Replay:
+    def _compiled(self) -> Replay | GivenCode:
         if self._replay is None:
             self.graph.lint()
             inputs = self.inputs
@@ -358,6 +358,13 @@ class GraphModule:
         return GraphModule(
             graph, self.in_spec, self.out_spec, name=self.__name__, place=self.place
         )
+
+    def with_code(self, code: GivenCode) -> GraphModule:
+        """A module for the same graph that runs by other code."""
+        new = self.with_graph(self.graph)
+        new._compiled()  # noqa: SLF001  # of the same class
+        new._replay = code  # noqa: SLF001  # of the same class
+        return new
 
     def __reduce__(self) -> tuple[Any, ...]:
         file = io.BytesIO()

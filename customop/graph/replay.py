@@ -25,7 +25,15 @@ from customop.graph.graph import Graph
 from customop.graph.lines import GraphLines, last_uses
 from customop.graph.node import Node
 
-__all__ = ["Replay", "compile_graph"]
+__all__ = [
+    "GivenCode",
+    "Replay",
+    "can_be_direct",
+    "compile_graph",
+    "is_plain",
+    "kernel_of",
+    "note_nodes",
+]
 
 
 class Replay:
@@ -89,20 +97,56 @@ class Replay:
     def _look_up(self) -> None:
         """Make the same function with the kernels of NumPy in the place of its operators."""
         self._seen = changing.count
-        kernels = {name: _kernel(op) or op.run for name, op in self.operators.items()}
+        kernels = {name: _quicker(op) or op.run for name, op in self.operators.items()}
         self._direct = FunctionType(self._run.__code__, {**self.names, **kernels})
 
     def note(self, error: BaseException) -> None:
         """Add the user's line to an error from inside the function."""
-        trace = error.__traceback__
-        code = None if self._run is None else self._run.__code__
-        while trace is not None:
-            if trace.tb_frame.f_code is code:
-                node = self.nodes.get(trace.tb_lineno)
-                if node is not None:
-                    place = node.meta.get("place", "an unknown place")
-                    error.add_note(f"in the node '{node.name}', traced at {place}")
-            trace = trace.tb_next
+        if self._run is not None:
+            note_nodes(error, self._run.__code__, self.nodes)
+
+
+class GivenCode:
+    """A function of the inputs of a graph, in the place of its replay.
+
+    Parameters
+    ----------
+    fn : callable
+        Takes the leaves of the inputs, and returns a list of those of the result.
+    code : str
+        Its source.
+    """
+
+    def __init__(self, fn: Callable[..., list[Any]], code: str = "") -> None:
+        self._fn = fn
+        self.code: str = code
+
+    def run(self, leaves: list[Any]) -> list[Any]:
+        """Run the function."""
+        return self._fn(*leaves)
+
+    def note(self, error: BaseException) -> None:
+        """Do nothing: the function adds what it knows to an error."""
+
+
+def note_nodes(error: BaseException, code: Any, nodes: Mapping[int, Node]) -> None:
+    """Add the user's line to an error from inside generated code.
+
+    Parameters
+    ----------
+    error : BaseException
+    code : code object
+    nodes : mapping
+        Line of the code -> the node that it runs.
+    """
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code is code:
+            node = nodes.get(trace.tb_lineno)
+            if node is not None:
+                place = node.meta.get("place", "an unknown place")
+                error.add_note(f"in the node '{node.name}', traced at {place}")
+        trace = trace.tb_next
 
 
 # Classes seen that are NumPy's arrays or scalars, or not arrays at all.
@@ -111,19 +155,20 @@ _plain: set[type] = {np.ndarray}
 
 def _all_plain(leaves: Sequence[Any]) -> bool:
     classes = [*map(type, leaves)]
-    return _plain.issuperset(classes) or all(map(_is_plain, classes))
+    return _plain.issuperset(classes) or all(map(is_plain, classes))
 
 
-def _is_plain(cls: type) -> bool:
+def is_plain(cls: type) -> bool:
+    """Whether a class is that of NumPy's arrays or scalars, or not one of arrays."""
     if cls in _plain:
         return True
-    is_plain = issubclass(cls, np.generic) or kind_of[cls] is None
-    if is_plain:
+    found = issubclass(cls, np.generic) or kind_of[cls] is None
+    if found:
         _plain.add(cls)
-    return is_plain
+    return found
 
 
-def _can_be_direct(op: object) -> bool:
+def can_be_direct(op: object) -> bool:
     """Whether an operator is one of NumPy that only calls its kernel.
 
     Its kernels take NumPy's scalars as they are, for which the call of an operator takes
@@ -136,11 +181,15 @@ def _can_be_direct(op: object) -> bool:
     return not (others or op.sees_seed or op.needs_contiguous or op.is_factory)
 
 
-def _kernel(op: RuleTable) -> Callable[..., Any] | None:
+def kernel_of(op: RuleTable) -> Callable[..., Any] | None:
     """The kernel for NumPy's arrays; None where a call does more than to run it."""
     if COMPOSITE in op.rows or ARRAY_CLASS in op.rows or op.closed:
         return None
-    kernel = find_kernel(op, CPU.name)
+    return find_kernel(op, CPU.name)
+
+
+def _quicker(op: RuleTable) -> Callable[..., Any] | None:
+    kernel = kernel_of(op)
     return None if kernel is None else _QUICKER.get(kernel, kernel)
 
 
@@ -170,6 +219,6 @@ def compile_graph(graph: Graph, title: str, where: str = "") -> Replay:
     for node in graph.nodes:
         lines.write(node, last.get(node, []))
     direct: Mapping[str, RuleTable] = {}
-    if all(_is_plain(type(v)) for v in graph.constants.values()):
-        direct = {n: op for n, op in lines.operators.items() if _can_be_direct(op)}
+    if all(is_plain(type(v)) for v in graph.constants.values()):
+        direct = {n: op for n, op in lines.operators.items() if can_be_direct(op)}
     return Replay(title, lines.text(), lines.names, direct, lines.nodes)

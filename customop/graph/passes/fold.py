@@ -16,7 +16,9 @@ from customop.graph.size_uses import has_sizes
 __all__ = ["fold_constants"]
 
 
-def fold_constants(graph: GraphT, *, max_bytes: int = 1 << 20) -> GraphT:
+def fold_constants(
+    graph: GraphT, *, max_bytes: int = 1 << 20, reads_constants: bool = True
+) -> GraphT:
     """Compute now what does not depend on the inputs.
 
     Calls that write or draw stay. A call also stays if its result is returned, since each
@@ -29,6 +31,9 @@ def fold_constants(graph: GraphT, *, max_bytes: int = 1 << 20) -> GraphT:
         It stays as it is.
     max_bytes : int
         A result of more bytes is not kept as a constant.
+    reads_constants : bool
+        False to compute only what depends on no constant either, as the elements of
+        these may be changed between two calls of the graph.
 
     Returns
     -------
@@ -44,15 +49,18 @@ def fold_constants(graph: GraphT, *, max_bytes: int = 1 << 20) -> GraphT:
     >>> [node.op for node in folded.graph.nodes]
     ['placeholder', 'constant', 'call', 'output']
     """
-    return edited(graph, lambda inner: _Folding(inner, max_bytes).run())
+    return edited(
+        graph, lambda inner: _Folding(inner, max_bytes, reads_constants).run()
+    )
 
 
 class _Folding:
     """A walk that computes what it can."""
 
-    def __init__(self, graph: Graph, max_bytes: int) -> None:
+    def __init__(self, graph: Graph, max_bytes: int, reads_constants: bool) -> None:
         self._graph = graph
         self._max_bytes = max_bytes
+        self._reads_constants = reads_constants
         self._memory = Memory(graph)
         self._written = self._memory.written
         # Nodes whose values are known, and those of them that were computed here.
@@ -63,7 +71,8 @@ class _Folding:
         """Fold what can be folded."""
         for node in self._graph.nodes:
             if node.op == CONSTANT:
-                self._values[node] = self._graph.constants[node.target]
+                if self._reads_constants:
+                    self._values[node] = self._graph.constants[node.target]
             elif self._can_fold(node):
                 self._compute(node)
         for node in self._computed:

@@ -1,0 +1,166 @@
+"""The default back end: graphs as Python that calls NumPy, with eager's numbers to the bit."""
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop.compiling.numpy_backend.build import build
+from tests.compiling._array_programs import Program, bits, outcome
+
+SMALL = ((3,), (4, 3), (2, 3, 4), (1,), (0,), (5, 1), (1, 4), ())
+
+
+def built(fn, *args):
+    """The code of a function of arrays, and its graph."""
+    module = co.make_fx(fn, "fake")(*args)
+    module = co.eliminate_common_subexpressions(co.eliminate_dead_code(module))
+    return build(module), module
+
+
+def check_programs(seeds, shapes, length=12) -> int:
+    """Compare random programs with eager ones, and their warnings with those of the graph."""
+    count = 0
+    for seed in seeds:
+        program = Program(seed, shapes, length)
+        args = program.args
+        want, _ = outcome(lambda p=program, a=args: p(*a))
+        code, module = built_quietly(program, args)
+        for errors in ({}, {"all": "raise"}, {"under": "warn", "divide": "ignore"}):
+            got, warned = outcome(lambda c=code, a=args: code_run(c, a), **errors)
+            expected, expected_warned = outcome(
+                lambda m=module, a=args: m.run_list(*a), **errors
+            )
+            # A program goes on after what NumPy refuses, which a graph cannot.
+            if "all" not in errors and not isinstance(expected, tuple):
+                assert bits(got) == bits(want), (seed, errors)
+            assert bits(plain(got)) == bits(plain(expected)), (seed, errors)
+            assert plain(warned) == plain(expected_warned), (seed, errors)
+            count += 1
+    return count
+
+
+def code_run(code, args):
+    return code(*args)
+
+
+def plain(found):
+    """Texts of warnings and errors without what only says that a value was a scalar."""
+    if isinstance(found, str):
+        return found.replace("scalar ", "")
+    return type(found)(map(plain, found)) if isinstance(found, list | tuple) else found
+
+
+def built_quietly(program, args):
+    return outcome(lambda: [*built(program, *args)])[0]
+
+
+def test_random_programs_have_eagers_bits_and_warnings() -> None:
+    assert check_programs(range(40), SMALL) == 120
+
+
+@pytest.mark.exhaustive
+def test_many_random_programs_have_eagers_bits_and_warnings() -> None:
+    assert check_programs(range(1000, 1400), SMALL) == 1200
+
+
+# ---- what is simplified ----
+
+
+def test_the_seed_of_a_gradient_and_what_follows_from_it_is_computed_once() -> None:
+    x = np.arange(3.0)
+    code, _ = built(co.grad(lambda x: np.sum(np.sin(x) * 2.0)), x)
+    assert "full_like" not in code.code
+    assert "broadcast_to" not in code.code
+    assert (
+        code(x)[0].tobytes() == co.grad(lambda x: np.sum(np.sin(x) * 2.0))(x).tobytes()
+    )
+
+
+def test_a_product_with_one_is_left_out_where_no_bit_can_change() -> None:
+    def f(x, y):
+        return np.sum(x * y)
+
+    x = np.array([1.0, -0.0, np.nan, np.inf])
+    code, _ = built(co.grad(f), x, x)
+    # 1 * x could change a nan that signals, so x is multiplied.
+    assert code.code.count("*") == 1
+    assert bits(code(x, x)[0]) == bits(co.grad(f)(x, x))
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i1", "u8", "c8", "?"])
+@pytest.mark.parametrize("number", [2, -1, 0.1, 1e300, 300, 1j, True])
+def test_pythons_numbers_take_the_dtype_of_arrays(dtype, number) -> None:
+    x = np.array([0, 1, 1], dtype)
+    for ufunc in (np.add, np.multiply, np.divide, np.less, np.maximum, np.power):
+        want, warned = outcome(lambda u=ufunc: [u(x, number), u(number, x)])
+        if isinstance(want, tuple):
+            continue  # NumPy refuses it
+        code, _ = outcome(
+            lambda u=ufunc: built(lambda x: [u(x, number), u(number, x)], x)
+        )[0]
+        assert bits(outcome(lambda c=code: c(x))) == bits((want, warned))
+
+
+def test_constants_are_read_at_each_call() -> None:
+    table = np.arange(3.0)
+    code, _ = built(lambda x: x + table * co.ops.np.cos(table), np.ones(3))
+    table[:] = 5.0
+    assert np.array_equal(code(np.zeros(3))[0], table * np.cos(table))
+
+
+# ---- operators ----
+
+
+def test_a_kernel_that_is_replaced_is_called() -> None:
+    x = np.arange(3.0)
+    code, _ = built(lambda x: np.sinh(x) + 1.0, x)
+    assert np.array_equal(code(x)[0], np.sinh(x) + 1.0)
+    with co.Library("np", "FRAGMENT") as library:
+        library.impl("sinh", lambda x: x * 100.0, "CPU")
+        assert np.array_equal(code(x)[0], x * 100.0 + 1.0)
+    assert np.array_equal(code(x)[0], np.sinh(x) + 1.0)
+
+
+def test_an_error_of_a_kernel_has_the_line_of_the_user() -> None:
+    @co.custom_op("compiled_blocks::picky", mutates_args=())
+    def picky(x: co.Array) -> co.Array:
+        if x[0] < 0:
+            raise ValueError("negative")
+        return x * 2.0
+
+    picky.register_fake(co.fake_like)
+    code, _ = built(lambda x: np.sin(picky(x)), np.ones(2))
+    with pytest.raises(ValueError, match="negative") as error:
+        code(-np.ones(2))
+    assert "in the node 'picky', traced at" in error.value.__notes__[0]
+    assert __file__ in error.value.__notes__[0]
+
+
+def test_operators_with_effects_stay_in_order() -> None:
+    def f(x):
+        y = x * 2.0
+        x += 1.0
+        return y + x
+
+    x, own = np.arange(3.0), np.arange(3.0)
+    code, _ = built(f, np.arange(3.0))
+    assert np.array_equal(code(x)[0], f(own))
+    assert np.array_equal(x, own)
+
+
+def test_graphs_of_control_flow_are_compiled_too() -> None:
+    def f(x):
+        return co.fori_loop(0, 3, lambda i, c: np.sin(c) * 2.0, x)
+
+    x = np.arange(3.0)
+    code, module = built(f, x)
+    assert code(x)[0].tobytes() == f(x).tobytes() == module(x).tobytes()
+
+
+def test_results_that_are_inputs_or_views_stay_so() -> None:
+    x = np.arange(6.0)
+    code, _ = built(lambda x: [x, np.reshape(x, (2, 3)), x[1:]], x)
+    same, wide, part = code(x)
+    assert same is x
+    assert wide.base is x
+    assert part.base is x
