@@ -5,7 +5,12 @@ on fake arrays and in captured graphs they do what Python cannot. It may import 
 and what is below. Start reading in ``functions.py``.
 """
 
-from customop.control import batches, forward, reverse  # they register rules
+from customop.control import (
+    batches,
+    forward,
+    reverse,
+    reverse_loops,
+)  # they register rules
 from customop.control.functions import (
     cond,
     fori_loop,
@@ -21,6 +26,7 @@ __all__ = [
     "forward",
     "map",
     "reverse",
+    "reverse_loops",
     "scan",
     "while_loop",
 ]

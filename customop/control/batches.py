@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from customop.arrays.numpy_functions import INDEXING, call_numpy
 from customop.control.bodies import tracing
 from customop.control.derived import named_as
-from customop.control.functions import cond, scan, while_loop
+from customop.control.functions import cond, scan, while_loop, while_scan
 from customop.control.operators import (
     cond_op,
     run_cond,
     run_scan,
     run_while,
+    run_while_scan,
     scan_op,
     while_op,
+    while_scan_op,
 )
 from customop.control.split import differing_outputs
 from customop.graph.module import GraphModule
@@ -115,6 +117,101 @@ def _chosen(mask: Any, yes: Any, no: Any) -> Any:
     return call_numpy(np.where, wide, yes, no)
 
 
+class _While(NamedTuple):
+    """A call of a while_loop: its arguments, and the function that runs it."""
+
+    outside: Any
+    init: Any
+    cond_graph: Any
+    body_graph: Any
+    generators: Any
+    run: Any
+    records: bool
+
+
+def _while_in_rows(info: Any, in_dims: Any, given: _While) -> Any:
+    """The outputs of a while_loop for all rows, and their axes."""
+    outside, init, cond_graph, body_graph, generators, run_loop, records = given
+    of_outside = in_dims[0] or [None] * len(outside)
+    of_init = in_dims[1] or [None] * len(init)
+    count = len(init)
+    if not tracing():
+
+        def run(*arrays: Any) -> Any:
+            lists = arrays[count:], arrays[:count], cond_graph, body_graph
+            return run_loop(*lists, generators=generators)
+
+        return _by_rows(info, run, [*init, *outside], [*of_init, *of_outside])
+    flags = [dim is not None for dim in (*of_init, *of_outside)]
+    flags += [False] * len(generators or ())
+    differing, outputs = differing_outputs(body_graph, flags, count)
+    goes_on = differing_outputs(cond_graph, differing)[1][0]
+    test, body = _of(cond_graph, generators), _of(body_graph, generators)
+    if goes_on:
+        differing[:count] = [True] * count
+        outputs = differing_outputs(body_graph, differing, count)[1]
+    carry = [
+        _widened(info, _front(v, dim), dim) if flag else v
+        for v, dim, flag in zip(init, of_init, differing, strict=False)
+    ]
+    dims = [0 if flag else None for flag in differing[:count]]
+    in_rows = (*dims, *of_outside)
+    of_ys = [0 if flag else None for flag in outputs[count:]]
+    steps: Any = vmap(body, in_rows, [*dims, *of_ys], randomness=info.randomness)
+    of_test = 0 if goes_on else None
+    tests: Any = vmap(test, in_rows, of_test, randomness=info.randomness)
+
+    def condition(carry: Any) -> Any:
+        return tests(*carry, *outside)[0]
+
+    def step(carry: Any) -> Any:
+        found = steps(*carry, *outside)
+        return found[:count], found[count:]
+
+    named_as(condition, test)
+    named_as(step, body)
+    loop = _until_all_are_done if goes_on else _while
+    last, ys, ran = loop(condition, step, carry, records=records)
+    if not records:
+        return last, dims
+    axes = [1 if dim == 0 else None for dim in of_ys]
+    return [*last, *ys, ran], [*dims, *axes, 1 if goes_on else None]
+
+
+def _while(condition: Any, step: Any, init: Any, *, records: bool) -> Any:
+    """Carry, results and which steps ran, of a loop of as many steps for all rows."""
+    if records:
+        return while_scan(condition, step, init)
+    of_carry = named_as(lambda carry: step(carry)[0], step)
+    return while_loop(condition, of_carry, init), [], None
+
+
+def _widened(info: Any, value: Any, dim: int | None) -> Any:
+    """A value for each row, where it is the same for all."""
+    if dim is not None:
+        return value
+    return call_numpy(np.broadcast_to, value, (info.batch_size, *value.shape))
+
+
+def _until_all_are_done(condition: Any, step: Any, init: Any, *, records: bool) -> Any:
+    """The same of a loop in which rows that are done keep their carry."""
+
+    def masked(carry: Any) -> Any:
+        mask, old = carry
+        new, ys = step([_safe(mask, v) for v in old])
+        kept = [_chosen(mask, a, b) for a, b in zip(new, old, strict=True)]
+        return (mask_of(kept), kept), (ys, mask)
+
+    def mask_of(carry: Any) -> Any:
+        return call_numpy(np.not_equal, condition(carry), 0)
+
+    start = (mask_of(init), init)
+    some = lambda carry: call_numpy(np.any, carry[0])  # noqa: E731  # short
+    named_as(some, condition)
+    (_, last), found, _ = _while(some, named_as(masked, step), start, records=records)
+    return last, *(found or ([], None))
+
+
 @while_op.register_vmap
 def _(
     info: Any,
@@ -126,66 +223,25 @@ def _(
     *,
     generators: Any = None,
 ) -> Any:
-    of_outside = in_dims[0] or [None] * len(outside)
-    of_init = in_dims[1] or [None] * len(init)
-    count = len(init)
-    if not tracing():
-
-        def run(*arrays: Any) -> Any:
-            lists = arrays[count:], arrays[:count], cond_graph, body_graph
-            return run_while(*lists, generators=generators)
-
-        return _by_rows(info, run, [*init, *outside], [*of_init, *of_outside])
-    flags = [dim is not None for dim in (*of_init, *of_outside)]
-    flags += [False] * len(generators or ())
-    differing, _ = differing_outputs(body_graph, flags, count)
-    goes_on = differing_outputs(cond_graph, differing)[1][0]
-    test, body = _of(cond_graph, generators), _of(body_graph, generators)
-    if goes_on:
-        differing[:count] = [True] * count
-    carry = [
-        _widened(info, _front(v, dim), dim) if flag else v
-        for v, dim, flag in zip(init, of_init, differing, strict=False)
-    ]
-    dims = [0 if flag else None for flag in differing[:count]]
-    in_rows = (*dims, *of_outside)
-    steps: Any = vmap(body, in_rows, list(dims), randomness=info.randomness)
-    of_test = 0 if goes_on else None
-    tests: Any = vmap(test, in_rows, of_test, randomness=info.randomness)
-    if goes_on:
-        found = _until_all_are_done(tests, steps, carry, outside)
-    else:
-        found = while_loop(
-            named_as(lambda carry: tests(*carry, *outside)[0], test),
-            named_as(lambda carry: steps(*carry, *outside), body),
-            carry,
-        )
-    return found, dims
+    graphs = cond_graph, body_graph
+    given = _While(outside, init, *graphs, generators, run_while, records=False)
+    return _while_in_rows(info, in_dims, given)
 
 
-def _widened(info: Any, value: Any, dim: int | None) -> Any:
-    """A value for each row, where it is the same for all."""
-    if dim is not None:
-        return value
-    return call_numpy(np.broadcast_to, value, (info.batch_size, *value.shape))
-
-
-def _until_all_are_done(tests: Any, steps: Any, init: Any, outside: Any) -> Any:
-    """The carries of a batch: rows that are done keep theirs."""
-
-    def step(carry: Any) -> Any:
-        mask, old = carry
-        safe = [_safe(mask, v) for v in old]
-        new = steps(*safe, *outside)
-        kept = [_chosen(mask, a, b) for a, b in zip(new, old, strict=True)]
-        return condition(kept), kept
-
-    def condition(carry: Any) -> Any:
-        found = tests(*carry, *outside)[0]
-        return call_numpy(np.not_equal, found, 0)
-
-    start = (condition(init), init)
-    return while_loop(lambda carry: call_numpy(np.any, carry[0]), step, start)[1]
+@while_scan_op.register_vmap
+def _(
+    info: Any,
+    in_dims: Any,
+    outside: Any,
+    init: Any,
+    cond_graph: Any,
+    body_graph: Any,
+    *,
+    generators: Any = None,
+) -> Any:
+    graphs = cond_graph, body_graph
+    given = _While(outside, init, *graphs, generators, run_while_scan, records=True)
+    return _while_in_rows(info, in_dims, given)
 
 
 @scan_op.register_vmap

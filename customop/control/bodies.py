@@ -18,6 +18,7 @@ from customop.graph.guards import GENERATOR
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, CONSTANT, PLACEHOLDER, Node
 from customop.library.ops import ops
+from customop.shapes.size_context import captured_sizes
 from customop.transforms.autocast import autocast
 from customop.transforms.trace.generators import (
     is_generator,
@@ -81,10 +82,12 @@ class Body:
         self.name: str = written if written.isidentifier() else role
         # A graph has the place of its function.
         self.place: str = str(getattr(fn, "place", "")) or place(fn)
-        trace = Trace("fake")
+        self.graph: Graph = Graph()
+        # Its values have sizes of the capture around it, and so do those of new nodes.
+        self.graph.sizes = captured_sizes()
+        trace = Trace("fake", self.graph)
         trace.title, trace.fn = name, fn
         self._title = name
-        self.graph: Graph = trace.graph
         self.outputs: list[Any] = []
         self.written: dict[int, Node] = {}
         with _alone(trace):

@@ -15,12 +15,18 @@ from customop.control.branches import check_agree
 from customop.control.carry import checked_carry, pair_of
 from customop.control.leaf_types import LeafType, is_number, leaf_type
 from customop.control.loops import check_goes_on
-from customop.control.operators import cond_op, scan_op, while_op
+from customop.control.operators import cond_op, scan_op, while_op, while_scan_op
 from customop.errors import ArgumentError, place
 from customop.graph.node import Node
 from customop.transforms.trace.interpreter import fake_of
 
-__all__ = ["captured_cond", "captured_range", "captured_scan", "captured_while"]
+__all__ = [
+    "captured_cond",
+    "captured_range",
+    "captured_scan",
+    "captured_while",
+    "captured_while_scan",
+]
 
 
 class _Tree:
@@ -178,6 +184,17 @@ class _Carry:
         return [leaf for leaf in flatten(kept)[0] if is_array(leaf)]
 
 
+def _condition(carry: _Carry) -> Callable[..., list[Any]]:
+    """What a body of a condition runs."""
+
+    def goes_on(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
+        found = fn(carry.tree.filled(arrays))
+        check_goes_on(found)
+        return [found]
+
+    return goes_on
+
+
 def captured_while(
     cond_fn: Callable[..., Any],
     body_fn: Callable[..., Any],
@@ -190,17 +207,12 @@ def captured_while(
     """
     carry = _Carry("while_loop", body_fn, lambda fn, old: as_step(fn)(old), init)
 
-    def goes_on(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
-        found = fn(carry.tree.filled(arrays))
-        check_goes_on(found)
-        return [found]
-
     def step(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
         old = carry.tree.filled(arrays)
         return carry.new_leaves(old, as_step(fn)(carry.tree.filled(arrays)))
 
     given = carry.tree.arrays
-    test = Body("while_loop", "cond_fn", cond_fn, goes_on, given)
+    test = Body("while_loop", "cond_fn", cond_fn, _condition(carry), given)
     body = Body("while_loop", "body_fn", body_fn, step, given)
     outside = FromOutside(test, body)
     modules = (
@@ -209,6 +221,32 @@ def captured_while(
     )
     found = while_op.call(outside.arrays, given, *modules, **outside.named)
     return carry.tree.filled(found)
+
+
+def captured_while_scan(
+    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any
+) -> tuple[Any, Any, Any]:
+    """Carry and results of a loop, whose functions are captured, and which steps ran."""
+    carry = _Carry("while_loop", body_fn, lambda fn, old: fn(old)[0], init)
+    results: list[Any] = []
+
+    def step(fn: Callable[..., Any], arrays: list[Any]) -> list[Any]:
+        new, y = fn(carry.tree.filled(arrays))
+        results.append(y)
+        return [*carry.new_leaves(carry.tree.filled(arrays), new), *flatten(y)[0]]
+
+    given = carry.tree.arrays
+    count = len(given)
+    test = Body("while_loop", "cond_fn", cond_fn, _condition(carry), given)
+    body = Body("while_loop", "body_fn", body_fn, step, given)
+    outside = FromOutside(test, body)
+    modules = (
+        test.module(outside, [*map(_array, test.outputs)]),
+        body.module(outside, [*map(_array, body.outputs)]),
+    )
+    found = while_scan_op.call(outside.arrays, given, *modules, **outside.named)
+    ys = unflatten(flatten(results[-1])[1], found[count:-1])
+    return carry.tree.filled(found[:count]), ys, found[-1]
 
 
 def _array(output: Any) -> Any:

@@ -8,14 +8,16 @@ from typing import Any
 from customop.control.bodies import tracing
 from customop.control.derivatives import pushed, where, zeros_like
 from customop.control.derived import gradients, named_as, tangents_of
-from customop.control.functions import cond, scan, while_loop
+from customop.control.functions import cond, scan, while_loop, while_scan
 from customop.control.operators import (
     cond_op,
     run_cond,
     run_scan,
     run_while,
+    run_while_scan,
     scan_op,
     while_op,
+    while_scan_op,
 )
 from customop.control.split import moving_outputs
 from customop.graph.module import GraphModule
@@ -57,8 +59,10 @@ def _(primals: Any, tangents: Any, *, generators: Any = None) -> Any:
     return _pair(found, inexact)
 
 
-@while_op.register_jvp
-def _(primals: Any, tangents: Any, *, generators: Any = None) -> Any:
+def _push_while(
+    primals: Any, tangents: Any, generators: Any, run_loop: Any, *, records: bool
+) -> Any:
+    """Outputs and tangents of a while_loop, which may record results of its steps."""
     drawn = generators or ()
     outside, init, test, body = primals
     given = [*tangents_of(init, tangents[1]), *tangents_of(outside, tangents[0])]
@@ -67,12 +71,12 @@ def _(primals: Any, tangents: Any, *, generators: Any = None) -> Any:
 
         def run(*arrays: Any) -> Any:
             lists = arrays[count:], arrays[:count]
-            return run_while(*lists, test, body, generators=generators)
+            return run_loop(*lists, test, body, generators=generators)
 
         return pushed(run, [*init, *outside], given)
     flags = [*(t is not None for t in given), *[False] * len(drawn)]
-    moving, _ = moving_outputs(body, flags, count)
-    of_carry = moving[:count]
+    moving, outputs = moving_outputs(body, flags, count)
+    of_carry, of_ys = moving[:count], outputs[count:]
     starts = _started(init, given, of_carry)
 
     def goes_on(carry: Any) -> Any:
@@ -84,12 +88,28 @@ def _(primals: Any, tangents: Any, *, generators: Any = None) -> Any:
         outputs, found = pushed(
             lambda *arrays: body(*arrays, *drawn), [*old, *outside], directions
         )
-        return outputs, where(of_carry, found)
+        ys = outputs[count:], where(of_ys, found[count:])
+        return (outputs[:count], where(of_carry, found[:count])), ys
 
     named_as(goes_on, test)
-    named_as(step, body)
-    last, found = while_loop(goes_on, step, ([*init], starts))
-    return last, gradients(of_carry, found)
+    start = ([*init], starts)
+    if not records:
+        carries = named_as(lambda carry: step(carry)[0], body)
+        last, found = while_loop(goes_on, carries, start)
+        return last, gradients(of_carry, found)
+    (last, found), (ys, of_rows), ran = while_scan(goes_on, named_as(step, body), start)
+    found = [*gradients(of_carry, found), *gradients(of_ys, of_rows), None]
+    return [*last, *ys, ran], found
+
+
+@while_op.register_jvp
+def _(primals: Any, tangents: Any, *, generators: Any = None) -> Any:
+    return _push_while(primals, tangents, generators, run_while, records=False)
+
+
+@while_scan_op.register_jvp
+def _(primals: Any, tangents: Any, *, generators: Any = None) -> Any:
+    return _push_while(primals, tangents, generators, run_while_scan, records=True)
 
 
 def _started(init: Arrays, given: Arrays, moving: Sequence[bool]) -> list[Any]:

@@ -12,6 +12,7 @@ from customop.control.captures import (
     captured_range,
     captured_scan,
     captured_while,
+    captured_while_scan,
 )
 from customop.control.loops import (
     as_counted,
@@ -19,12 +20,13 @@ from customop.control.loops import (
     repeat,
     repeat_range,
 )
+from customop.control.recorded import record
 from customop.control.rows import truth
 from customop.control.scans import step_through
 from customop.control.stacks import Slices
 from customop.errors import check_flag, check_function
 
-__all__ = ["cond", "fori_loop", "map", "scan", "while_loop"]
+__all__ = ["cond", "fori_loop", "map", "scan", "while_loop", "while_scan"]
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -120,7 +122,8 @@ def while_loop(cond_fn: Callable[[T], Any], body_fn: Callable[[T], T], init: T) 
     -----
     Where conditions are known, as in plain code and under grad and jvp, this is the
     Python loop. Under `vmap` it runs until no row goes on; the others keep their carry.
-    Of fake arrays it runs both functions once.
+    Of fake arrays it runs both functions once. A gradient in a captured graph keeps what
+    each step saves, so its memory grows with the number of steps.
 
     A Python number in `init` takes the dtype that the first step gives it.
 
@@ -141,6 +144,19 @@ def while_loop(cond_fn: Callable[[T], Any], body_fn: Callable[[T], T], init: T) 
     if tracing():
         return captured_while(cond_fn, body_fn, init)  # type: ignore[no-any-return]  # as init
     return repeat(cond_fn, body_fn, init)  # type: ignore[no-any-return]  # as init
+
+
+def while_scan(
+    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any
+) -> tuple[Any, Any, Any]:
+    """A `while_loop` whose steps return a result too.
+
+    Returns the last carry, the results with the axis of the steps in front, and an array
+    of bools: for which steps this row of a batch ran. The other results have no meaning.
+    """
+    if tracing():
+        return captured_while_scan(cond_fn, body_fn, init)
+    return record(cond_fn, body_fn, init)
 
 
 def fori_loop(lower: Any, upper: Any, body: Callable[[Any, T], T], init: T) -> T:

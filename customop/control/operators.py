@@ -14,6 +14,7 @@ from customop.arrays.kinds import is_array
 from customop.arrays.pytree import flatten
 from customop.control.branches import take_branch
 from customop.control.loops import repeat
+from customop.control.recorded import record
 from customop.control.scans import step_through
 from customop.core.operator import Operator
 from customop.graph.module import GraphModule
@@ -22,7 +23,16 @@ from customop.schema.classes import ClassFields, declare
 from customop.schema.types import ClassOf, classes
 from customop.transforms.functions.parts import own
 
-__all__ = ["cond_op", "run_cond", "run_scan", "run_while", "scan_op", "while_op"]
+__all__ = [
+    "cond_op",
+    "run_cond",
+    "run_scan",
+    "run_while",
+    "run_while_scan",
+    "scan_op",
+    "while_op",
+    "while_scan_op",
+]
 
 Arrays = Sequence[Any]
 
@@ -79,6 +89,28 @@ def run_while(
     return repeat(goes_on, step, list(init))  # type: ignore[no-any-return]  # a list
 
 
+def run_while_scan(
+    outside: Arrays,
+    init: Arrays,
+    cond_graph: GraphModule,
+    body_graph: GraphModule,
+    *,
+    generators: Arrays | None = None,
+) -> list[Any]:
+    """The last carry, the results with one row for each step, and which steps ran."""
+    count, last = len(init), [*outside, *(generators or ())]
+
+    def goes_on(carry: Arrays) -> Any:
+        return cond_graph(*carry, *last)[0]
+
+    def step(carry: Arrays) -> Any:
+        found = body_graph(*carry, *last)
+        return found[:count], found[count:]
+
+    carry, ys, ran = record(goes_on, step, list(init))
+    return [*carry, *ys, ran]
+
+
 def run_scan(
     outside: Arrays,
     init: Arrays,
@@ -131,6 +163,15 @@ cond_op: Operator[..., Any] = _operator(
 while_op: Operator[..., Any] = _operator(
     "while_loop",
     run_while,
+    "(Array[] outside, Array[] init, customop.GraphModule cond_graph,"
+    " customop.GraphModule body_graph, *, Generator[]? generators=None)",
+)
+# A while_loop that keeps a result of each step: what its gradient needs. All rows of a
+# batch have as many results as the row with the most steps: the last result, of bools,
+# says for which of them a row ran.
+while_scan_op: Operator[..., Any] = _operator(
+    "while_scan",
+    run_while_scan,
     "(Array[] outside, Array[] init, customop.GraphModule cond_graph,"
     " customop.GraphModule body_graph, *, Generator[]? generators=None)",
 )

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from types import FrameType, ModuleType
-from typing import Any
+from types import CodeType, FrameType, ModuleType
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from customop.arrays.kinds import is_fake
 from customop.arrays.nested import flat
 from customop.core.table import RuleTable
-from customop.errors import RegistrationError, caller_place, is_ours
+from customop.errors import RegistrationError, caller_place
 from customop.later import later
 from customop.shapes.symbols import Symbolic
 
-__all__ = ["FakeContext", "get_ctx", "own_context"]
+__all__ = [
+    "FakeCall",
+    "FakeContext",
+    "get_ctx",
+    "has_sizes",
+    "new_size",
+    "own_context",
+    "runs_fake_kernels",
+]
 
 size_context: ModuleType = later(import_module, "customop.shapes.size_context")
 
@@ -85,33 +93,126 @@ def _context_in(values: Sequence[Any]) -> Any:
     return None
 
 
-# Functions of this package that run a fake kernel have these variables: the operator, all
-# values, and a list for the sizes that no argument gives. Finding them costs nothing in a
-# call whose kernel does not ask.
-_OP, _VALUES, _SIZES = "fake_op", "fake_values", "fake_sizes"
+# ---- which call asks ----
 
 
-def _frame_with(name: str, frame: FrameType | None) -> FrameType | None:
-    """The innermost frame of this package that has a variable."""
-    while frame is not None:
-        if name in frame.f_code.co_varnames and is_ours(frame.f_globals):
-            return frame
+class _FakeKernelCall(Protocol):
+    """A call of a fake kernel."""
+
+    @property
+    def op(self) -> RuleTable:
+        """The operator."""
+        ...
+
+    @property
+    def values(self) -> Sequence[Any]:
+        """The values of all parameters."""
+        ...
+
+    @property
+    def sizes(self) -> list[Any] | None:
+        """Gets the sizes of this call alone; None where they are those of the arguments."""
+        ...
+
+
+class _HasContexts(Protocol):
+    """A mode whose fake kernels run."""
+
+    contexts: list[Any]
+
+
+CallT = TypeVar("CallT", bound=_FakeKernelCall)
+ModeT = TypeVar("ModeT", bound=_HasContexts)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Code of functions that run fake kernels, and that of modes. Their first parameters say
+# what get_ctx() must know: it looks for their frames, so that a call whose kernel does
+# not ask pays nothing.
+_calls: set[CodeType] = set()
+_modes: set[CodeType] = set()
+
+
+def runs_fake_kernels(
+    method: Callable[Concatenate[CallT, P], R],
+) -> Callable[Concatenate[CallT, P], R]:
+    """Mark a method of a call of a fake kernel: kernels that it runs may ask for sizes."""
+    _calls.add(method.__code__)
+    return method
+
+
+def has_sizes(
+    method: Callable[Concatenate[ModeT, P], R],
+) -> Callable[Concatenate[ModeT, P], R]:
+    """Mark a method of a mode: its sizes are those of calls without others."""
+    _modes.add(method.__code__)
+    return method
+
+
+class FakeCall:
+    """A call of a fake kernel, whose results have sizes of their own if `sizes` is given."""
+
+    __slots__ = ("op", "sizes", "values")
+
+    def __init__(
+        self, op: RuleTable, values: Sequence[Any], sizes: list[Any] | None = None
+    ) -> None:
+        self.op: RuleTable = op
+        self.values: Sequence[Any] = values
+        self.sizes: list[Any] | None = sizes
+
+    @runs_fake_kernels
+    def run(self, kernel: Callable[..., Any]) -> Any:
+        """Run the fake kernel."""
+        positional, keywords = self.op.schema.split(self.values)
+        return kernel(*positional, **keywords)
+
+
+def _frame_of(codes: set[CodeType], frame: FrameType | None) -> FrameType | None:
+    """The innermost frame that runs one of these codes."""
+    while frame is not None and frame.f_code not in codes:
         frame = frame.f_back
-    return None
+    return frame
 
 
-def _context_of(call: FrameType) -> Any:
-    """The sizes that new ones belong to."""
-    known = call.f_locals
-    if _SIZES in known:
-        return own_context(known[_SIZES])
-    found = _context_in(known.get(_VALUES, ())) or size_context.captured_sizes()
-    if found is not None:
-        return found
-    mode = _frame_with(_SIZES, call)
-    if mode is not None:
-        return own_context(mode.f_locals[_SIZES])
+def _first(frame: FrameType) -> Any:
+    """The first argument of a function that runs."""
+    return frame.f_locals[frame.f_code.co_varnames[0]]
+
+
+def _context_of(frame: FrameType) -> Any:
+    """The sizes that new ones of a call belong to."""
+    call: _FakeKernelCall = _first(frame)
+    if call.sizes is None:
+        found = _context_in(call.values) or size_context.captured_sizes()
+        if found is not None:
+            return found
+    return _context_around(frame)
+
+
+def _context_around(start: FrameType) -> Any:
+    """The sizes of the innermost call or mode that has some."""
+    frame: FrameType | None = start
+    while frame is not None:
+        if frame.f_code in _modes:
+            return own_context(_first(frame).contexts)
+        if frame.f_code in _calls and _first(frame).sizes is not None:
+            return own_context(_first(frame).sizes)
+        frame = frame.f_back
     return size_context.active_context()
+
+
+def new_size(origin: str, values: Sequence[Any]) -> Any:
+    """A size that depends on the data of values, in a fake kernel or outside of one."""
+    frame = _frame_of(_calls, sys._getframe(1))
+    if frame is not None:
+        context = _context_of(frame)
+    else:
+        context = _context_in(values) or size_context.captured_sizes()
+    return (context or size_context.active_context()).new_dynamic_size(origin=origin)
+
+
+# ---- for users ----
 
 
 def get_ctx() -> FakeContext:
@@ -140,11 +241,11 @@ def get_ctx() -> FakeContext:
     >>> co.eval_shape(distinct, np.zeros(5)).shape[0] + 1
     u0 + 1
     """
-    frame = _frame_with(_OP, sys._getframe(1))
+    frame = _frame_of(_calls, sys._getframe(1))
     if frame is None:
         raise RegistrationError(
             "get_ctx() is called outside of a fake kernel",
             f"at {caller_place()}",
             do="call it in the function that is given to register_fake",
         )
-    return FakeContext(frame.f_locals[_OP], _context_of(frame))
+    return FakeContext(_first(frame).op, _context_of(frame))

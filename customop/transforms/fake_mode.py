@@ -18,7 +18,7 @@ from customop.arrays.nested import flat, map_nested
 from customop.arrays.pytree import flatten, map_leaves
 from customop.core.contract.results import finish_fake
 from customop.core.dispatch import kernel_for
-from customop.core.fake_context import own_context
+from customop.core.fake_context import FakeCall, has_sizes, own_context
 from customop.core.interpreter import Mode
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
@@ -59,9 +59,9 @@ class FakeMode(Mode):
         # The sizes of its calls, made when they are asked for.
         self.contexts: list[Any] = []
 
+    @has_sizes
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run the fake kernel."""
-        fake_sizes = self.contexts  # noqa: F841  # get_ctx() looks for it
         values = [map_nested(value, to_fake) for value in args]
         slots = (*op.array_slots, *op.nested_slots)
         if any(is_array(v) for slot in slots for v in flat(values[slot])):
@@ -127,11 +127,10 @@ class FakeMode(Mode):
         return named
 
 
-def _run_fake(fake_op: RuleTable, fake_values: Sequence[Any]) -> Any:
-    """The result of the fake kernel; get_ctx() looks for these names."""
-    kernel = kernel_for(fake_op, FAKE)
-    positional, keywords = fake_op.schema.split(fake_values)
-    return finish_fake(fake_op, kernel, kernel(*positional, **keywords))
+def _run_fake(op: RuleTable, values: Sequence[Any]) -> Any:
+    """The result of the fake kernel."""
+    kernel = kernel_for(op, FAKE)
+    return finish_fake(op, kernel, FakeCall(op, values).run(kernel))
 
 
 def _plain_fake(value: Any) -> Any:

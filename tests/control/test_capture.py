@@ -367,35 +367,6 @@ def test_autocast() -> None:
     assert co.make_fx(fn)(x)(x).dtype == np.float16
 
 
-def test_reverse_mode_of_a_while_loop() -> None:
-    """In a capture it is an error that says what to do; a graph has a gradient."""
-
-    def fn(x: Any) -> Any:
-        return co.while_loop(lambda c: np.sum(c) < 30, lambda c: c * c + 1, x)[1]
-
-    with pytest.raises(co.GradientError) as caught:
-        co.make_fx(co.grad(fn))(X)
-    lines = str(caught.value).splitlines()
-    assert lines[0] == (
-        "control::while_loop has no reverse mode in a captured graph: the number of its"
-        " steps is not known, so neither is the memory that its gradient needs"
-    )
-    assert lines[1].startswith("  the body is at ")
-    assert lines[2] == (
-        "  do: use scan, or fori_loop with ints as limits; or jvp or jacfwd; or take the"
-        " gradient of the graph: grad(make_fx(f)(*args))"
-    )
-    want = co.grad(fn)(X)
-    np.testing.assert_allclose(co.grad(co.make_fx(fn)(X))(X), want)
-    np.testing.assert_allclose(co.make_fx(co.jacfwd(fn))(X)(X), want)
-
-    def counts(x: Any) -> Any:  # what has no gradient needs no reverse mode
-        n = co.while_loop(lambda c: c[1] < 9, lambda c: (c[0] + 1, c[1] * 2), (0, x[1]))
-        return np.sum(x * n[0])
-
-    np.testing.assert_allclose(co.make_fx(co.grad(counts))(X)(X), co.grad(counts)(X))
-
-
 @pytest.mark.parametrize(
     ("fn", "what"),
     [

@@ -10,6 +10,7 @@ import pytest
 
 import customop as co
 from customop import Operator
+from customop.core.fake_context import has_sizes, runs_fake_kernels
 
 
 def nonzero(name: str, low: Any = 0, high: Any = None) -> Operator[..., Any]:
@@ -166,3 +167,42 @@ def test_a_size_is_the_same_in_all_results() -> None:
     with pytest.raises(co.ContractError, match="they differ in shape"):
         pair(np.array([1.0, 2.0]))
     assert pair(np.array([2.0, 2.0]))[1].shape == (2,)
+
+
+def test_a_rename_breaks_nothing() -> None:
+    """The call is found by the code that runs it, whatever its variables are called."""
+
+    class Own:
+        """A call of a fake kernel from elsewhere."""
+
+        def __init__(self) -> None:
+            self.op = co.ops.np.nonzero.default
+            self.values: list[Any] = []
+            self.sizes: list[Any] = []
+
+        @runs_fake_kernels
+        def other(renamed: Any, kernel: Any) -> Any:  # noqa: N805  # the point
+            return kernel()
+
+    class Around:
+        """A mode."""
+
+        def __init__(self) -> None:
+            self.contexts: list[Any] = []
+
+        @has_sizes
+        def other(renamed: Any, kernel: Any) -> Any:  # noqa: N805  # the point
+            return kernel()
+
+    def ask() -> Any:
+        return co.get_ctx().new_dynamic_size()
+
+    call, mode = Own(), Around()
+    assert call.other(ask).context is call.sizes[0]
+    with pytest.raises(co.RegistrationError, match="outside of a fake kernel"):
+        mode.other(ask)
+    call.sizes = None  # type: ignore[assignment]  # as a call without sizes of its own
+    size = mode.other(lambda: call.other(ask))
+    assert size.context is mode.contexts[0]
+    outer = Own()
+    assert outer.other(lambda: call.other(ask)).context is outer.sizes[0]

@@ -42,6 +42,7 @@ from customop.core.contract.memory import (
 from customop.core.contract.proven import AfterCall, note_proof
 from customop.core.contract.results import check_returns, check_shapes
 from customop.core.derived.find import Guess, find_fake
+from customop.core.fake_context import FakeCall
 from customop.core.table import Plans, RuleTable
 from customop.errors import (
     ContractError,
@@ -335,15 +336,12 @@ class Proof:
     def compare_fake(self, values: Sequence[Any]) -> None:
         """Raise unless results have the shapes, dtypes and layout of the fake kernel."""
         assert self.fake is not None
-        schema = self.op.schema
         fakes: Sequence[Any] = [map_nested(v, to_fake) for v in self.args]
         if hosts:
             fakes = on_one_device(fakes)
-        # Names that get_ctx() looks for: the sizes are those of this call alone.
-        fake_op, fake_sizes = self.op, list[Any]()  # noqa: F841
+        sizes: list[Any] = []  # of this call alone
         try:
-            positional, keywords = schema.split(fakes)
-            announced = self.fake(*positional, **keywords)
+            announced = FakeCall(self.op, fakes, sizes).run(self.fake)
         except DataDependentError:
             return
         except CustomOpError:
@@ -355,8 +353,8 @@ class Proof:
                 do="make the fake kernel accept what the kernel accepts",
             ) from error
         expected = check_returns(self.op, self.fake, announced, FAKE)
-        if fake_sizes:
-            expected = self._with_numbers(values, expected, fake_sizes[0])
+        if sizes:
+            expected = self._with_numbers(values, expected, sizes[0])
         exact = Tag.needs_exact_strides in self.op.tags
         ordered = exact or not (
             isinstance(self.fake, Guess)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import (
@@ -21,6 +21,7 @@ from customop.core.contract.memory import (
 )
 from customop.core.contract.results import check_shapes, finish_fake
 from customop.core.derived.find import Guess
+from customop.core.fake_context import runs_fake_kernels
 from customop.core.table import Plans, RuleTable
 from customop.errors import (
     runs_kernels,
@@ -79,6 +80,7 @@ class FakeProof(_Unproven):
     """A call of a fake kernel, whose result becomes fake at any depth."""
 
     __slots__ = ("kernel", "op", "plans", "values")
+    sizes: ClassVar[None] = None
 
     def __init__(
         self,
@@ -92,6 +94,7 @@ class FakeProof(_Unproven):
         self.kernel: Callable[..., Any] = kernel
         self.values: Sequence[Any] = values
 
+    @runs_fake_kernels
     @runs_kernels
     def run(
         self,
@@ -100,9 +103,7 @@ class FakeProof(_Unproven):
         keywords: Mapping[str, Any],
     ) -> Any:
         """Run the kernel, and return its result with fake arrays."""
-        # Names that get_ctx() looks for.
-        op = fake_op = self.op  # noqa: F841
-        fake_values = self.values  # noqa: F841
+        op = self.op
         found = kernel(*values, **keywords)
         if type(found) is not FakeArray or not op.schema.single_return:
             found = finish_fake(op, self.kernel, found)

@@ -23,10 +23,10 @@ from customop.arrays.nested import flat, map_nested
 from customop.core.contract.results import check_returns
 from customop.core.derived.find import missing_fake
 from customop.core.dispatch import find_kernel, select
+from customop.core.fake_context import FakeCall
 from customop.core.kinds import COMPOSITE
 from customop.core.operator import Operator
 from customop.core.samples import Sample
-from customop.core.table import RuleTable
 from customop.errors import DataDependentError, place
 from customop.schema.tags import BY_DATA, Tag
 from customop.testing.checks.session import (
@@ -97,7 +97,7 @@ def _check_fake_results(
     where = f"fake kernel at {place(fake)}"
     fakes = [map_nested(value, to_fake) for value in values]
     try:
-        out = _called(op, fake, fakes)
+        out = FakeCall(op, fakes).run(fake)
     except DataDependentError as error:
         if op.tags.intersection(BY_DATA):
             return "the fake kernel needs data, as its tags allow"
@@ -122,14 +122,6 @@ def _check_fake_results(
                 do="return fake_like(x)",
             )
     return ""
-
-
-def _called(
-    fake_op: RuleTable, fake: Callable[..., Any], fake_values: Sequence[Any]
-) -> Any:
-    """Call a fake kernel; `get_ctx` finds the call by the names of these parameters."""
-    positional, keywords = fake_op.schema.split(fake_values)
-    return fake(*positional, **keywords)
 
 
 # ---- test_sizes ----

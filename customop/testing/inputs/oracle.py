@@ -13,6 +13,7 @@ from customop.arrays.nested import flat, map_nested
 from customop.arrays.sizes import with_numbers
 from customop.core.derived.find import find_fake
 from customop.core.dispatch import find_kernel
+from customop.core.fake_context import FakeCall
 from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.errors import DataDependentError
@@ -93,12 +94,12 @@ class Oracle:
     # ---- the fake kernel ----
 
     def _call_fake(
-        self, fake: Callable[..., Any], fake_values: Sequence[Any]
+        self, fake: Callable[..., Any], values: Sequence[Any]
     ) -> tuple[Any, list[Any]]:
         """Its results, and the context of sizes that depend on data, if it has any."""
-        # get_ctx() looks for these names.
-        fake_op, fake_sizes = self.op, list[Any]()  # noqa: F841
-        return self._call(fake, fake_values), fake_sizes
+        self._left -= 1
+        sizes: list[Any] = []
+        return FakeCall(self.op, values, sizes).run(fake), sizes
 
     def fits(self, values: Sequence[Any]) -> bool:
         """Whether annotations and fake kernel accept arrays of these shapes."""
