@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import dis
 import sys
-from types import CodeType
+from pathlib import PurePath
+from types import CodeType, FrameType
 
 from customop.errors import DataDependentError, is_ours
 
-__all__ = ["SETITEM", "Refusal", "asked_by_setitem", "called_method"]
+__all__ = [
+    "SETITEM",
+    "Refusal",
+    "asked_by_setitem",
+    "called_method",
+    "installed_caller",
+]
 
 # What is refused, and what to do, where a user writes into an array.
 SETITEM = (
@@ -21,12 +28,30 @@ _LOADS = ("LOAD_ATTR", "LOAD_METHOD")
 _SETITEM = {dis.opmap[n] for n in ("STORE_SUBSCR", "STORE_SLICE") if n in dis.opmap}
 
 
-def _position() -> tuple[CodeType, int]:
-    """Code and instruction of the innermost frame outside of this package."""
+def _asking() -> FrameType:
+    """The innermost frame outside of this package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and is_ours(frame.f_globals):
         frame = frame.f_back
+    return frame
+
+
+def _position() -> tuple[CodeType, int]:
+    """Code and instruction of the innermost frame outside of this package."""
+    frame = _asking()
     return frame.f_code, frame.f_lasti
+
+
+def installed_caller() -> str | None:
+    """The function that asks, if it is one of an installed package: 'numpy.kron'."""
+    frame = _asking()
+    if not _INSTALLED.intersection(PurePath(frame.f_code.co_filename).parts):
+        return None
+    function = frame.f_code.co_qualname.partition(".<locals>")[0]
+    return f"{frame.f_globals.get('__name__')}.{function}"
+
+
+_INSTALLED = {"site-packages", "dist-packages"}
 
 
 def asked_by_setitem() -> bool:

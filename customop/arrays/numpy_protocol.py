@@ -21,6 +21,7 @@ from customop.arrays.foreign import (
 )
 from customop.arrays.kinds import device_of, is_fake, is_traced
 from customop.arrays.lost import asked_by_setitem, called_method
+from customop.arrays.namespace import namespace_of
 from customop.arrays.numpy_functions import (
     INDEXING,
     SETTING,
@@ -332,8 +333,8 @@ class ArrayMethods(WritingMethods):
         """NumPy; for array-api-compat its own form of it, which plain arrays have there."""
         package = sys._getframe(1).f_globals.get("__package__") or ""
         if package.endswith("array_api_compat.common"):
-            return import_module(package.removesuffix("common") + "numpy")
-        return np
+            return namespace_of(import_module(package.removesuffix("common") + "numpy"))
+        return namespace_of(np)
 
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any

@@ -8,7 +8,13 @@ from customop.arrays.attributes import refuse_setting
 from customop.arrays.describe import describe
 from customop.arrays.draws import instead_of_draw
 from customop.arrays.kinds import TRACED, add_array_class, device_of
-from customop.arrays.lost import SETITEM, Refusal, asked_by_setitem, called_method
+from customop.arrays.lost import (
+    SETITEM,
+    Refusal,
+    asked_by_setitem,
+    called_method,
+    installed_caller,
+)
 from customop.arrays.numpy_protocol import ArrayMethods
 from customop.arrays.pytree import add_leaf_class
 from customop.core import boxes
@@ -159,10 +165,16 @@ class Tracer(ArrayMethods):
         )
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        caller = installed_caller()
+        if caller is not None:
+            raise self._lost(
+                f"np.array(), called by {caller}, is given",
+                "custom_op for the function that converts its arguments",
+            )
         raise self._lost(
             "np.array(), or a NumPy kernel, is given",
-            "customop.array to join values, getitem(a, i) to index by one, custom_op for a"
-            " kernel",
+            "np.asarray(x, like=x) to convert, customop.array to join values,"
+            " getitem(a, i) to index by one, custom_op for a kernel",
         )
 
     def __float__(self) -> float:

@@ -282,7 +282,8 @@ def _(primals: Any, tangents: Any) -> Any:
     w, v = eig(*primals)
     inner = np.linalg.solve(v, np.matmul(tangents[0], v))
     moved = np.matmul(v, off_diagonal(over_gaps(inner, steps_of(w), w)))
-    along = np.real(np.sum(conj(v) * moved, axis=-2))
+    # Without the part along each column, which changes its length and turns its phase.
+    along = np.sum(conj(v) * moved, axis=-2)
     return (w, v), (diagonal(inner), moved - _columns(v, along))
 
 

@@ -149,3 +149,32 @@ def test_variables_may_be_lazy() -> None:
     np.testing.assert_allclose(
         _computed(v.grad), 2 * (np.cos(x) * x + np.sin(x)), rtol=1e-12
     )
+
+
+FACTORIES = {
+    "zeros": lambda g, x: g * np.cos(x) + np.zeros(3, like=x),
+    "full": lambda g, x: g * np.sin(np.full((3,), 2.0, like=x)),
+    "arange": lambda g, x: g * np.cumsum(np.arange(3.0, like=x)),
+    "eye": lambda g, x: np.eye(3, like=g) @ g,
+    "array": lambda g, x: g * np.array([1.0, 2.0, 3.0], like=x),
+    "zeros_like": lambda g, x: g * np.cos(np.zeros_like(x)),
+}
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+def test_formulas_that_make_arrays_stay_lazy(name: str) -> None:
+    """What a formula makes with `like=` is of the kind of its arrays."""
+    formula, values = FACTORIES[name], np.array([1.0, 2.0, 3.0])
+
+    @co.custom_op(f"dask_test::{name}", mutates_args=())
+    def op(x: co.Array) -> co.Array:
+        return np.sin(x)
+
+    op.register_autograd(co.partials({"x": formula}))
+    with Counter() as counter:
+        found = co.grad(lambda x: np.sum(op(x)))(_lazy(values))
+        by_closure = co.grad(lambda t: np.sum(np.sin(_lazy(values) * t)))(2.0)
+    assert counter.runs == 0
+    np.testing.assert_allclose(_computed(found), formula(np.ones(3), values))
+    expected = np.sum(values * np.cos(2.0 * values))
+    np.testing.assert_allclose(_computed(by_closure), expected)

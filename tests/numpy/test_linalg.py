@@ -224,6 +224,45 @@ def test_gradients_that_depend_on_a_phase_are_refused() -> None:
             co.hvp(fn, (x,), (x,))
 
 
+def _difference(fn: Callable[[Any], Any], a: Any, t: Any) -> Any:
+    """Central differences of complex vectors without a turn of their phases."""
+    step = 1e-6
+    here = fn(a)
+    ends = [fn(a + h * t) for h in (step, -step)]
+    # The vectors of one pair share their phase: that of both products together.
+    for end in ends:
+        both = zip(here, end, strict=True)
+        overlap = np.prod([np.sum(x.conj() * y, 0) for x, y in both], 0)
+        turn = (np.abs(overlap) / overlap) ** (1 / len(here))
+        end[:] = [x * turn for x in end]
+    return [(x - y) / (2 * step) for x, y in zip(*ends, strict=True)]
+
+
+VECTORS: dict[str, Callable[[Any], Any]] = {
+    "eigh": lambda x: [np.linalg.eigh(x)[1]],
+    "eig": lambda x: [np.linalg.eig(x)[1]],
+    "svd": lambda x: [
+        np.linalg.svd(x)[0],
+        np.swapaxes(np.linalg.svd(x)[2], -1, -2).conj(),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_tangents_do_not_turn_phases(name: str) -> None:
+    """Forward mode cannot refuse what comes later: it gives the tangent without a turn."""
+    rng = np.random.default_rng(11)
+    z, t = (
+        rng.standard_normal((3, 3)) + 1j * rng.standard_normal((3, 3)) for _ in "zt"
+    )
+    if name == "eigh":
+        z, t = z + z.conj().T, t + t.conj().T
+    fn = VECTORS[name]
+    found = co.jvp(fn, (z,), (t,))[1]
+    for one, expected in zip(found, _difference(fn, z, t), strict=True):
+        assert_allclose(one, expected, atol=1e-6)
+
+
 def test_no_phase_is_seen_near_an_optimum() -> None:
     """A gradient of rounding alone is not taken for one that depends on a phase."""
     z = A + 1j * RNG.standard_normal((3, 3))

@@ -44,7 +44,7 @@ VALUES: Table = {
         "np.array(), or a NumPy kernel, is given GradTracer f64[2], a value of grad(asarray)\n"
         "  grad(asarray) is called at FILE:N\n"
         "  the transform would lose track of it\n"
-        "  do: use customop.array to join values, getitem(a, i) to index by one, custom_op for a kernel, or stop_gradient(x) for the value alone",
+        "  do: use np.asarray(x, like=x) to convert, customop.array to join values, getitem(a, i) to index by one, custom_op for a kernel, or stop_gradient(x) for the value alone",
     ),
     "float of a value under grad": (
         lambda: co.grad(float)(1.5),
@@ -143,7 +143,7 @@ VALUES: Table = {
         "np.array(), or a NumPy kernel, is given BatchTracer f64[2], a row of 2 of vmap(asarray)\n"
         "  vmap(asarray) is called at FILE:N\n"
         "  each row may have another value\n"
-        "  do: use customop.array to join values, getitem(a, i) to index by one, custom_op for a kernel",
+        "  do: use np.asarray(x, like=x) to convert, customop.array to join values, getitem(a, i) to index by one, custom_op for a kernel",
     ),
     "float of a row": (
         lambda: batched(float),
