@@ -21,7 +21,7 @@ __all__ = ["CONVERSIONS", "namespace_of"]
 CONVERSIONS = ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray")
 
 
-class _Namespace(ModuleType):
+class _KeepingNamespace(ModuleType):
     """The functions of a module, of which the conversions keep traced and fake arrays.
 
     It equals the module: array-api-compat compares the namespaces of its arguments.
@@ -74,4 +74,4 @@ def _first(value: Any) -> Any:
 @lru_cache(8)
 def namespace_of(module: ModuleType) -> ModuleType:
     """The namespace of traced and fake arrays that has the functions of a module."""
-    return _Namespace(module)
+    return _KeepingNamespace(module)
