@@ -34,8 +34,10 @@ FLAGS = doctest.ELLIPSIS
 def modules() -> list[Any]:
     """Return the modules of the package; those of the mypy plugin import mypy."""
     names = [m.name for m in pkgutil.walk_packages(co.__path__, "customop.", print)]
-    if importlib.util.find_spec("scipy") is None:
-        names = [name for name in names if not name.startswith("customop.scipy")]
+    for package, other in (("scipy", "scipy"), ("interop.torch", "torch")):
+        if importlib.util.find_spec(other) is None:
+            start = f"customop.{package}"
+            names = [name for name in names if not name.startswith(start)]
     of_mypy = [pytest.mark.exhaustive]
     return ["customop"] + [
         pytest.param(name, marks=of_mypy * name.startswith("customop.mypy"))

@@ -295,7 +295,8 @@ def _track(grads: GradInterpreter, value: Any, moving: Any, starts: list[Any]) -
         starts.append(tracer.node)
         return tracer
 
-    return map_beside(value, moving, track)
+    # False for an argument without arrays, which may be a list of numbers.
+    return value if moving is False else map_beside(value, moving, track)
 
 
 @overload

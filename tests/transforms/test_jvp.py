@@ -738,3 +738,18 @@ def test_tangents_equal_those_of_torch(name: str) -> None:
     found = co.jvp(lambda x: SHARED[name](np, x), (MATRIX,), (ALONG,))
     assert_allclose(found[0], value.numpy(), rtol=1e-12)
     assert_allclose(found[1], tangent.numpy(), rtol=1e-12, atol=1e-15)
+
+
+def test_transpose_of_an_operator_with_a_list_of_numbers() -> None:
+    """Only arrays have tangents: a list of numbers stays as it is."""
+    op = co.custom_op(
+        f"pushes::op_{next(_numbers)}",
+        lambda x, axes: np.flip(x, axes) * 2.0,
+        mutates_args=(),
+        schema="(Array x, int[] axes) -> Array",
+    )
+    op.register_autograd(
+        lambda ctx, g: (np.flip(g, ctx.axes) * 2.0, None),
+        setup_context=lambda ctx, inputs, output: setattr(ctx, "axes", inputs[1]),
+    )
+    assert_array_equal(push(lambda x: op(x, [0]), X), V[::-1] * 2.0)

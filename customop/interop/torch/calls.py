@@ -1,0 +1,225 @@
+"""Calls of exported operators that torch differentiates or batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from customop.errors import VmapError
+from customop.interop.torch.derived import Batch, Pull, Push, Step, text_of_steps
+from customop.interop.torch.framework import (
+    BelowAutograd,
+    add_batch_axis,
+    batch_level,
+    has_tangents,
+    remove_batch_axis,
+    torch,
+)
+
+if TYPE_CHECKING:
+    from customop.interop.torch.exported import Exported
+
+__all__ = ["TorchCall", "functions_of", "run_batch"]
+
+
+class TorchCall:
+    """A call of an operator, or of one of its derivatives, without its tensors.
+
+    Attributes
+    ----------
+    exported : Exported
+    steps : tuple of Step
+        None for the operator itself.
+    leaves : list
+        Values of all leaves. In place of a list of tensors stands its length.
+    keyset : object
+        Torch's keys below autograd, if the call goes on there; None if it begins anew.
+    """
+
+    __slots__ = ("counts", "exported", "keyset", "leaves", "steps")
+
+    def __init__(
+        self, exported: Exported, steps: tuple[Step, ...], leaves: list[Any]
+    ) -> None:
+        self.exported: Exported = exported
+        self.steps: tuple[Step, ...] = steps
+        self.leaves: list[Any] = leaves
+        self.keyset: Any = None
+        # Lengths of results that are lists; -1 for others.
+        self.counts: list[int] = []
+
+    def then(self, step: Step) -> TorchCall:
+        """The call after one more step."""
+        return TorchCall(self.exported, (*self.steps, step), self.leaves)
+
+    def run(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
+        """Run it, and give its results in a flat tuple."""
+        leaves, extra = self.exported.filled(self.leaves, tensors)
+        if self.steps:
+            return tuple(self._run_derived(leaves, extra))
+        positional, keywords = self.exported.signature.split(leaves)
+        return self.flat(self._run(self.exported.overload, positional, keywords))
+
+    def _run(self, overload: Any, args: Sequence[Any], keywords: Any) -> Any:
+        if self.keyset is None:
+            return overload(*args, **keywords)
+        with BelowAutograd():
+            return overload.redispatch(self.keyset, *args, **keywords)
+
+    def _run_derived(self, leaves: Sequence[Any], extra: Sequence[Any]) -> Any:
+        text = text_of_steps(self.steps)
+        args = (text, list(extra), *leaves)
+        return self._run(self.exported.derived, args, {})
+
+    # ---- results ----
+
+    def flat(self, result: Any) -> tuple[Any, ...]:
+        """The results of the operator in one tuple; `nested` takes it back."""
+        returned = self.exported.signature.returned
+        parts = result if returned == "many" else (result,) if returned else ()
+        found: list[Any] = []
+        self.counts = []
+        for part in parts:
+            is_list = isinstance(part, list | tuple)
+            self.counts.append(len(part) if is_list else -1)
+            found += part if is_list else (part,)
+        return tuple(found)
+
+    def nested(self, found: Sequence[Any]) -> Any:
+        """What the torch operator returns, of its results in one tuple."""
+        if self.steps:
+            return list(found)
+        parts, at = [], 0
+        for count in self.counts:
+            parts.append(found[at] if count < 0 else list(found[at : at + count]))
+            at += max(count, 1) if count < 0 else count
+        returned = self.exported.signature.returned
+        return tuple(parts) if returned == "many" else parts[0] if parts else None
+
+    def note_batched(self, total: int) -> None:
+        """Note the lengths of results, when not the operator has run, but a batch of it."""
+        outputs = self.exported.signature.outputs
+        lists = [leaf for leaf in outputs if leaf.is_list]
+        if len(lists) > 1 or not all(leaf.is_array for leaf in outputs):
+            seen = "several lists" if len(lists) > 1 else "a number"
+            raise self.exported.op.error(
+                VmapError,
+                f" returns {seen}, which torch.vmap cannot batch",
+                do="return arrays, or one list of arrays",
+                parameter="return",
+            )
+        rest = total - (len(outputs) - len(lists))
+        self.counts = [rest if leaf.is_list else -1 for leaf in outputs]
+
+
+# ---- torch.autograd.Function ----
+
+
+def _forward_alone(ctx: Any, call: TorchCall, *tensors: Any) -> tuple[Any, ...]:
+    output = call.run(tensors)
+    _keep(ctx, call, tensors, output)
+    return output
+
+
+def _forward(call: TorchCall, *tensors: Any) -> tuple[Any, ...]:
+    return call.run(tensors)
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
+    _keep(ctx, inputs[0], inputs[1:], output)
+
+
+def _keep(
+    ctx: Any, call: TorchCall, tensors: tuple[Any, ...], output: tuple[Any, ...]
+) -> None:
+    """Keep what gradients and tangents are computed from."""
+    ctx.call = call
+    ctx.set_materialize_grads(False)
+    # With its results, a formula need not run the operator a second time.
+    known = output if not call.steps and call.exported.knows_results else ()
+    ctx.known = len(known)
+    ctx.save_for_backward(*tensors, *known)
+    if has_tangents():
+        ctx.save_for_forward(*tensors, *known)
+    whole = [v for v in output if isinstance(v, torch.Tensor) and not _moves(v)]
+    if whole:
+        ctx.mark_non_differentiable(*whole)
+
+
+def _moves(x: Any) -> bool:
+    return bool(x.is_floating_point() or x.is_complex())
+
+
+def _backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+    needs = ctx.needs_input_grad[1:]
+    found: list[Any] = [None] * len(needs)
+    wanted = tuple([i for i, need in enumerate(needs) if need])
+    outputs = tuple([i for i, grad in enumerate(grads) if grad is not None])
+    if wanted and outputs:
+        step = Pull(wanted, outputs, ctx.known)
+        given = (*ctx.saved_tensors, *[grads[i] for i in outputs])
+        for i, grad in zip(wanted, ctx.call.then(step).run(given), strict=True):
+            found[i] = _or_none(grad)
+    return (None, *found)
+
+
+def _or_none(value: Any) -> Any:
+    """A result of a derivative; an empty tensor of bools says that there is none."""
+    return None if value.dtype is torch.bool else value
+
+
+def _jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
+    moving = tuple([i for i, t in enumerate(tangents[1:]) if t is not None])
+    tensors = ctx.saved_tensors
+    tensors = tensors[: len(tensors) - ctx.known]
+    given = (*tensors, *[tangents[i + 1] for i in moving])
+    found = ctx.call.then(Push(moving)).run(given)
+    return tuple([_or_none(tangent) for tangent in found])
+
+
+def _vmap(
+    info: Any, in_dims: tuple[Any, ...], call: TorchCall, *tensors: Any
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    step = Batch(tuple(in_dims[1:]), info.randomness)
+    found = call.then(step).run(tensors)
+    if not call.steps:
+        call.note_batched(len(found))
+    return found, tuple([0] * len(found))
+
+
+def functions_of(name: str) -> tuple[Any, Any]:
+    """Two classes for torch's autograd, whose name torch shows as ``grad_fn``.
+
+    The second is for functional transforms, which want a separate setup. The first takes
+    half of the time: torch binds no signature for it (torch 2.13).
+    """
+    shared = {"backward": staticmethod(_backward), "jvp": staticmethod(_jvp)}
+    alone = {**shared, "forward": staticmethod(_forward_alone)}
+    parts = {
+        **shared,
+        "forward": staticmethod(_forward),
+        "setup_context": staticmethod(_setup_context),
+        "vmap": staticmethod(_vmap),
+    }
+    bases = (torch.autograd.Function,)
+    return type(name, bases, alone), type(name, bases, parts)
+
+
+# ---- the vmap inside of torch.autograd ----
+
+
+def run_batch(call: TorchCall, tensors: Sequence[Any]) -> Any:
+    """Run a call on the batched tensors of torch.autograd.grad(is_grads_batched=True)."""
+    level = batch_level()
+    # The batch comes first; a tensor without one gets an axis of length 1.
+    rows = [None if x is None else remove_batch_axis(x, level, 1, 0) for x in tensors]
+    size = max(x.shape[0] for x in rows if x is not None)
+    axes = [0 if x is not None and x.shape[0] == size else None for x in rows]
+    given = [
+        x if x is None or axis == 0 else x[0]
+        for x, axis in zip(rows, axes, strict=True)
+    ]
+    found = call.then(Batch(tuple(axes), "error")).run(given)
+    if not call.steps:
+        call.note_batched(len(found))
+    return call.nested([add_batch_axis(x, 0, level) for x in found])

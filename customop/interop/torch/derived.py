@@ -1,0 +1,220 @@
+"""Derivatives and batches of an operator, as functions of flat lists of arrays.
+
+Torch asks for the gradient of an operator, for the gradient of that gradient, for a batch
+of it, and so on. Each is the function before it under one more transform of this package,
+which is a `Step`. The steps are written as text, so that one more torch operator runs
+them all, in any order and number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from customop.arrays.dtypes import is_inexact
+from customop.arrays.kinds import is_array
+from customop.arrays.nested import flat
+from customop.arrays.numpy_functions import call_numpy
+from customop.core.interpreter import Mode
+from customop.core.rule_kind import RuleKind
+from customop.core.table import RuleTable
+from customop.transforms.autograd.interpreter import GradInterpreter
+from customop.transforms.autograd.sweep import sweep
+from customop.transforms.autograd.tracer import end_of
+from customop.transforms.jvp import jvp
+from customop.transforms.values import Fresh
+from customop.transforms.vmap import vmap
+
+__all__ = ["Batch", "Pull", "Push", "Step", "run_steps", "steps_of", "text_of_steps"]
+
+Arrays = Sequence[Any]
+
+
+class Pull(NamedTuple):
+    """Reverse mode: gradients of inputs, from those of outputs, which come last.
+
+    Attributes
+    ----------
+    wanted : tuple of int
+        Inputs whose gradients are returned.
+    outputs : tuple of int
+        Outputs that have a gradient.
+    known : int
+        How many results of the operator itself come before the gradients; with them it
+        does not run again.
+    """
+
+    wanted: tuple[int, ...]
+    outputs: tuple[int, ...]
+    known: int = 0
+
+
+class Push(NamedTuple):
+    """Forward mode: tangents of the outputs, from those of inputs, which come last.
+
+    Attributes
+    ----------
+    moving : tuple of int
+        Inputs that have a tangent.
+    """
+
+    moving: tuple[int, ...]
+
+
+class Batch(NamedTuple):
+    """A batch: every result has its axis first.
+
+    Attributes
+    ----------
+    axes : tuple of int or None
+        For each input the axis of the batch.
+    randomness : str
+    """
+
+    axes: tuple[int | None, ...]
+    randomness: str
+
+
+Step = Pull | Push | Batch
+_CLASSES: dict[str, Any] = {cls.__name__: cls for cls in (Pull, Push, Batch)}
+
+
+@lru_cache(maxsize=4096)
+def text_of_steps(steps: tuple[Step, ...]) -> str:
+    """Steps as text."""
+    return json.dumps([(type(step).__name__, *step) for step in steps])
+
+
+@lru_cache(maxsize=4096)
+def steps_of(text: str) -> tuple[Step, ...]:
+    """The steps of a text."""
+    return tuple(
+        _CLASSES[name](*[tuple(p) if isinstance(p, list) else p for p in parts])
+        for name, *parts in json.loads(text)
+    )
+
+
+def run_steps(
+    op: RuleTable, steps: Sequence[Step], call: Callable[[Arrays], Any], arrays: Arrays
+) -> list[Any]:
+    """The arrays that an operator gives after some steps.
+
+    Parameters
+    ----------
+    op : Operator
+    steps : sequence of Step
+        The first is nearest to the operator.
+    call : callable
+        Calls the operator with its arrays.
+    arrays : sequence of array or None
+        Those of the call, and then those that each step adds.
+
+    Returns
+    -------
+    list of array or None
+    """
+    if not steps:
+        return [leaf for leaf in flat(call(arrays)) if is_array(leaf) or leaf is None]
+    *before, step = steps
+
+    def inner(given: Arrays) -> list[Any]:
+        return run_steps(op, before, call, given)
+
+    if isinstance(step, Pull):
+        return _pulled(op, inner, step, arrays)
+    if isinstance(step, Push):
+        return _pushed(inner, step, arrays)
+    return _batched(inner, step, arrays)
+
+
+class _Known(Mode):
+    """Answers the first call of an operator with results that are known."""
+
+    kind: ClassVar[RuleKind] = RuleKind("known")
+
+    def __init__(self, op: RuleTable, results: Arrays) -> None:
+        super().__init__()
+        self._op: RuleTable | None = op
+        self._results = results
+
+    def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
+        """Give the results, or run any other operator."""
+        if op is not self._op:
+            return op.invoke(args)
+        self._op = None
+        return tuple(self._results) if op.schema.is_tuple else self._results[0]
+
+
+def _pulled(
+    op: RuleTable, inner: Callable[[Arrays], list[Any]], step: Pull, arrays: Arrays
+) -> list[Any]:
+    count = len(arrays) - len(step.outputs) - step.known
+    primals = list(arrays[:count])
+    known = arrays[count : count + step.known]
+    # Torch's gradients are the complex conjugates of ours.
+    cotangents = [_conjugate(g) for g in arrays[count + step.known :]]
+    # The mode is opened first, so that the gradient, made second, is asked first.
+    with _Known(op, known) if known else nullcontext():
+        interpreter = GradInterpreter()
+        tracers = {i: interpreter.variable(primals[i]) for i in step.wanted}
+        nodes = {i: tracer.node for i, tracer in tracers.items()}
+        for i, tracer in tracers.items():
+            primals[i] = tracer
+        with interpreter:
+            results = inner(primals)
+    ends = [end_of(results[i], interpreter) for i in step.outputs]
+    pairs = zip(ends, cotangents, strict=True)
+    found = sweep([(end, g) for end, g in pairs if end is not None], retain=False)
+    fresh = Fresh(*cotangents)
+    grads = [found.get(nodes[i]) for i in step.wanted]
+    return [None if g is None else _conjugate(fresh(g)) for g in grads]
+
+
+def _conjugate(value: Any) -> Any:
+    return call_numpy(np.conj, value) if value.dtype.kind == "c" else value
+
+
+def _pushed(
+    inner: Callable[[Arrays], list[Any]], step: Push, arrays: Arrays
+) -> list[Any]:
+    count = len(arrays) - len(step.moving)
+    primals, tangents = list(arrays[:count]), arrays[count:]
+    moves: list[bool] = []
+
+    def of_moving(*moving: Any) -> tuple[Any, ...]:
+        for i, value in zip(step.moving, moving, strict=True):
+            primals[i] = value
+        results = inner(primals)
+        moves[:] = [r is not None and is_inexact(r.dtype) for r in results]
+        return tuple(r for r, m in zip(results, moves, strict=True) if m)
+
+    moving = tuple(primals[i] for i in step.moving)
+    push: Any = jvp  # its overloads know no tuple of any length
+    found = iter(push(of_moving, moving, tuple(tangents))[1])
+    return [next(found) if m else None for m in moves]
+
+
+def _batched(
+    inner: Callable[[Arrays], list[Any]], step: Batch, arrays: Arrays
+) -> list[Any]:
+    given = [i for i, value in enumerate(arrays) if value is not None]
+    has_value: list[bool] = []
+
+    def of_rows(*rows: Any) -> tuple[Any, ...]:
+        all_rows: list[Any] = [None] * len(arrays)
+        for i, row in zip(given, rows, strict=True):
+            all_rows[i] = row
+        results = inner(all_rows)
+        has_value[:] = [r is not None for r in results]
+        return tuple(r for r in results if r is not None)
+
+    axes = tuple(step.axes[i] for i in given)
+    randomness: Any = step.randomness  # one of three words, as torch has it
+    batched = vmap(of_rows, in_dims=axes, randomness=randomness)
+    found = iter(batched(*[arrays[i] for i in given]))
+    return [next(found) if has else None for has in has_value]

@@ -1,0 +1,145 @@
+"""Tensors as arrays of NumPy and back, on the same memory where that is possible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from customop.errors import ArgumentError, ContractError
+from customop.interop.torch.framework import torch
+
+__all__ = [
+    "as_array",
+    "as_tensor",
+    "dtype_of_numpy",
+    "dtype_of_torch",
+    "fresh_tensors",
+]
+
+_NAMES: Final = (
+    "bool",
+    "uint8",
+    "int8",
+    "uint16",
+    "int16",
+    "uint32",
+    "int32",
+    "uint64",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+)
+_TO_NUMPY: Final = {getattr(torch, name): np.dtype(name) for name in _NAMES}
+_TO_TORCH: Final = {np.dtype(name): getattr(torch, name) for name in _NAMES}
+
+
+def dtype_of_torch(dtype: np.dtype[Any]) -> Any:
+    """Torch's dtype for one of NumPy.
+
+    Raises
+    ------
+    ContractError
+        If torch has none.
+    """
+    found = _TO_TORCH.get(dtype if dtype.isnative else dtype.newbyteorder("="))
+    if found is None:
+        raise ContractError(
+            f"a result has dtype {dtype}, which torch does not have",
+            do="return an array of a dtype that both have: out.astype(np.float64)",
+        )
+    return found
+
+
+def dtype_of_numpy(dtype: Any) -> np.dtype[Any]:
+    """NumPy's dtype for one of torch.
+
+    Raises
+    ------
+    ArgumentError
+        If NumPy has none.
+    """
+    found = _TO_NUMPY.get(dtype)
+    if found is None:
+        raise ArgumentError(
+            f"a tensor has dtype {dtype}, which NumPy does not have",
+            do="convert it before the call: x.float(), and the result back",
+        )
+    return found
+
+
+def as_array(x: Any) -> Any:
+    """The array of a tensor in main memory, which shares its memory."""
+    try:
+        return x.detach().numpy() if x.requires_grad else x.numpy()
+    except (TypeError, RuntimeError) as error:
+        return _explained(x, error)
+
+
+def _explained(x: Any, error: Exception) -> Any:
+    """The array of a tensor that is conjugated or negated lazily; raise for others."""
+    if x.layout is not torch.strided:
+        raise ArgumentError(
+            f"a tensor has the layout {x.layout}, which is not that of an array",
+            do="pass x.to_dense()",
+        ) from None
+    dtype_of_numpy(x.dtype)
+    if x.is_conj() or x.is_neg():
+        return x.detach().resolve_conj().resolve_neg().numpy()
+    raise ArgumentError(
+        f"a tensor on {x.device} has no array: {error}", do="pass x.cpu()"
+    ) from error
+
+
+def as_tensor(out: Any, *, keeps_strides: bool = False) -> Any:
+    """The tensor of a result, on its memory if it is in C order and may be written.
+
+    Parameters
+    ----------
+    out : array or number
+    keeps_strides : bool
+        Whether other orders stay; torch has no negative strides.
+    """
+    if type(out) is not np.ndarray:
+        out = np.asarray(out)
+    if not out.size:
+        return torch.empty(out.shape, dtype=dtype_of_torch(out.dtype))
+    flags = out.flags
+    fits = flags.writeable and flags.aligned and out.dtype.isnative
+    is_ordered = flags.c_contiguous or (keeps_strides and min(out.strides) > 0)
+    if not (fits and is_ordered):
+        out = np.array(out, dtype_native(out), order="K" if keeps_strides else "C")
+    try:
+        return torch.from_numpy(out)
+    except TypeError:
+        dtype_of_torch(out.dtype)
+        raise
+
+
+def dtype_native(x: Any) -> np.dtype[Any]:
+    """The dtype of an array in the byte order of the machine."""
+    dtype: np.dtype[Any] = x.dtype
+    return dtype if dtype.isnative else dtype.newbyteorder("=")
+
+
+def fresh_tensors(found: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    """Tensors of results that share no memory with inputs, nor with each other.
+
+    None becomes an empty tensor of bools: torch has no lists of results with None.
+    """
+    taken = [x for x in inputs if type(x) is np.ndarray]
+    tensors = []
+    for value in found:
+        if value is None:
+            tensors.append(torch.empty(0, dtype=torch.bool))
+            continue
+        out = np.asarray(value)
+        if any(np.may_share_memory(out, x) for x in taken):
+            out = out.copy()
+        taken.append(out)
+        tensors.append(as_tensor(out))
+    return tensors
