@@ -22,19 +22,56 @@ from customop.core.boxes import frozen
 from customop.errors import ArgumentError, CustomOpError, place
 from customop.shapes.sizes import same_shape
 
-__all__ = ["Kept", "checked_carry", "own_carry", "pair_of"]
+__all__ = [
+    "NOT_PLAIN",
+    "Kept",
+    "checked_carry",
+    "is_same",
+    "own_carry",
+    "pair_of",
+    "plain_copy",
+]
 
 
 def own_carry(init: Any) -> Any:
     """A carry that a body may write in place, without changing the caller's arrays."""
-    if type(init) is np.ndarray:
-        return init.copy(order="K")
-    if type(init) is tuple:  # most trees: 1 us less
-        return tuple([own_carry(item) for item in init])
-    if type(init) in (int, float, np.float64):
-        return init
+    carry = plain_copy(init)
+    if carry is not NOT_PLAIN:
+        return carry
     found, structure = flatten(init)
     return unflatten(structure, [_own(leaf) for leaf in found])
+
+
+_NUMBERS = frozenset((float, int, bool, np.float64, np.int64, np.bool_, type(None)))
+
+
+class _NotPlain:
+    """What `plain_copy` returns for a carry that it does not copy."""
+
+
+NOT_PLAIN = _NotPlain()
+
+
+def plain_copy(init: Any) -> Any:
+    """As `own_carry`, for arrays of NumPy and numbers, and tuples of them."""
+    cls = type(init)
+    if cls is np.ndarray:
+        return init.copy("K")
+    if cls in _NUMBERS:
+        return init
+    if cls is not tuple:
+        return NOT_PLAIN
+    found = []
+    for item in init:
+        cls = type(item)
+        if cls is np.ndarray:
+            item = item.copy("K")  # noqa: PLW2901  # a third of the time
+        elif cls not in _NUMBERS:
+            item = plain_copy(item)  # noqa: PLW2901
+            if item is NOT_PLAIN:
+                return NOT_PLAIN
+        found.append(item)
+    return tuple(found)
 
 
 def _own(leaf: Any) -> Any:
@@ -55,6 +92,8 @@ class Kept:
         The function that loops, for messages.
     body : callable
         The steps.
+    first : pytree, optional
+        The carry after the first step, if that was checked.
 
     Attributes
     ----------
@@ -64,11 +103,13 @@ class Kept:
 
     __slots__ = ("_first", "_name", "body", "started")
 
-    def __init__(self, name: str, body: Callable[..., Any]) -> None:
+    def __init__(
+        self, name: str, body: Callable[..., Any], first: Any = NOT_PLAIN
+    ) -> None:
         self._name = name
-        self._first: Any = None
+        self._first: Any = first
         self.body: Callable[..., Any] = body
-        self.started: bool = False
+        self.started: bool = first is not NOT_PLAIN
 
     def first(self, old: Any, new: Any) -> Any:
         """The carry after a step that is checked; raise if the step does not keep it."""
@@ -126,7 +167,7 @@ def _changed_carry(name: str, body: Callable[..., Any], fault: str) -> ArgumentE
 
 def _compared(old: Any, new: Any) -> tuple[Any, str]:
     """The new carry, and what differs, or an empty text."""
-    if _is_same(old, new):
+    if is_same(old, new):
         return new, ""
     before, structure = flatten(old)
     after, other = flatten(new)
@@ -142,7 +183,7 @@ def _compared(old: Any, new: Any) -> tuple[Any, str]:
     return unflatten(other, found), ""
 
 
-def _is_same(old: Any, new: Any) -> bool:
+def is_same(old: Any, new: Any) -> bool:
     """Whether a carry is kept for certain: a quick answer for most carries."""
     cls = type(new)
     if new is old or cls is not type(old):
@@ -150,7 +191,12 @@ def _is_same(old: Any, new: Any) -> bool:
     if cls is np.ndarray:
         return new.dtype is old.dtype and new.shape == old.shape
     if cls is tuple or cls is list:
-        return len(old) == len(new) and all(map(_is_same, old, new))
+        if len(old) != len(new):
+            return False
+        for a, b in zip(old, new, strict=True):  # a third of the time of all(map())
+            if a is not b and not is_same(a, b):
+                return False
+        return True
     return cls in (int, float, np.float64, np.int64)
 
 

@@ -24,6 +24,7 @@ from customop.control.recorded import record
 from customop.control.rows import truth
 from customop.control.scans import step_through
 from customop.control.stacks import Slices
+from customop.core.observe import open_modes
 from customop.errors import check_flag, check_function
 
 __all__ = ["cond", "fori_loop", "map", "scan", "while_loop", "while_scan"]
@@ -141,7 +142,7 @@ def while_loop(cond_fn: Callable[[T], Any], body_fn: Callable[[T], T], init: T) 
     """
     check_function("while_loop", cond_fn)
     check_function("while_loop", body_fn)
-    if tracing():
+    if open_modes and tracing():
         return captured_while(cond_fn, body_fn, init)  # type: ignore[no-any-return]  # as init
     return repeat(cond_fn, body_fn, init)  # type: ignore[no-any-return]  # as init
 
@@ -193,7 +194,7 @@ def fori_loop(lower: Any, upper: Any, body: Callable[[Any, T], T], init: T) -> T
     """
     check_function("fori_loop", body)
     start, stop = as_limit(lower, "lower"), as_limit(upper, "upper")
-    if not tracing():
+    if not open_modes or not tracing():
         return repeat_range(start, stop, body, init)  # type: ignore[no-any-return]  # as init
     if type(start) is int and type(stop) is int:
         return captured_range(start, stop, body, init)  # type: ignore[no-any-return]  # as init

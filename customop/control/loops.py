@@ -11,9 +11,17 @@ import numpy as np
 from customop.arrays.describe import abbreviated, show
 from customop.arrays.kinds import is_array, is_fake, is_traced
 from customop.arrays.pytree import flatten, map_leaves, unflatten
-from customop.control.carry import Kept, checked_carry, own_carry
+from customop.control.carry import (
+    NOT_PLAIN,
+    Kept,
+    checked_carry,
+    is_same,
+    own_carry,
+    plain_copy,
+)
 from customop.control.rows import Mask, has_no_elements, plain_value, selected, truth
 from customop.control.virtual import as_unknown, is_virtual
+from customop.core.observe import open_modes
 from customop.errors import ArgumentError
 
 __all__ = ["as_counted", "as_limit", "check_goes_on", "repeat", "repeat_range"]
@@ -26,15 +34,56 @@ def check_goes_on(value: Any) -> Any:
 
 def repeat(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any) -> Any:
     """The carry when a condition does not hold any more."""
+    if not open_modes:
+        carry = plain_copy(init)
+        if carry is not NOT_PLAIN:
+            return _repeat_plain(cond_fn, body_fn, carry)
     if is_virtual(init):
         return _once(cond_fn, body_fn, init)
-    carry: Any = own_carry(init)
+    carry = own_carry(init)
     kept = Kept("while_loop", body_fn)
-    true, is_checked = np.True_, False
+    return _repeat(kept, cond_fn, carry, cond_fn(carry))
+
+
+_TRUE, _FALSE = np.True_, np.False_
+
+
+def _repeat_plain(
+    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carry: Any
+) -> Any:
+    """As `_repeat`, without an object for checks: most calls are short."""
+    goes_on = cond_fn(carry)
+    if goes_on is False or goes_on is _FALSE:
+        return carry
+    kept = None
+    if goes_on is True or goes_on is _TRUE:
+        first = body_fn(carry)
+        if not is_same(carry, first):
+            first = checked_carry("while_loop", body_fn, carry, first)
+        carry, before = first, goes_on
+        try:
+            while (goes_on := cond_fn(carry)) is before:
+                carry = body_fn(carry)
+        except (ValueError, TypeError) as error:
+            Kept("while_loop", body_fn, first).explain(error, carry)
+            raise
+        if goes_on is False or goes_on is _FALSE:
+            if carry is first or is_same(first, carry):
+                return carry
+            return checked_carry("while_loop", body_fn, first, carry)
+        kept = Kept("while_loop", body_fn, first)
+    return _repeat(kept or Kept("while_loop", body_fn), cond_fn, carry, goes_on)
+
+
+def _repeat(kept: Kept, cond_fn: Callable[..., Any], carry: Any, goes_on: Any) -> Any:
+    """The last carry of a loop whose steps are checked, or of which only some rows go on.
+
+    `goes_on` is what `cond_fn` says of the first carry.
+    """
+    body_fn, is_checked = kept.body, False
     try:
         while True:
-            goes_on = cond_fn(carry)
-            while is_checked and (goes_on is True or goes_on is true):
+            while is_checked and (goes_on is True or goes_on is _TRUE):
                 carry = body_fn(carry)
                 goes_on = cond_fn(carry)
             found, goes_on = goes_on, check_goes_on(goes_on)
@@ -49,6 +98,7 @@ def repeat(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any) 
                 break
             else:
                 carry = _some_rows(kept, carry, goes_on)
+            goes_on = cond_fn(carry)
     except (ValueError, TypeError) as error:
         kept.explain(error, carry)
         raise
@@ -77,21 +127,28 @@ def _once(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any) -
 
 def repeat_range(start: Any, stop: Any, body: Callable[..., Any], init: Any) -> Any:
     """The carry after a step for each number of a range."""
-    if is_virtual(init) or type(start) is not int or type(stop) is not int:
+    carry: Any = NOT_PLAIN if open_modes else plain_copy(init)
+    is_known = type(start) is int and type(stop) is int
+    if not is_known or (carry is NOT_PLAIN and is_virtual(init)):
         goes_on, as_step, first = as_counted(start, stop, init)
         return repeat(goes_on, as_step(body), first)[1]
-    carry: Any = own_carry(init)
+    if carry is NOT_PLAIN:
+        carry = own_carry(init)
     if start >= stop:
         return carry
-    kept = Kept("fori_loop", body)
-    carry = kept.first(carry, body(start, carry))
+    first = body(start, carry)
+    if not is_same(carry, first):
+        first = checked_carry("fori_loop", body, carry, first)
+    carry = first
     try:
         for i in range(start + 1, stop):
             carry = body(i, carry)
     except (ValueError, TypeError) as error:
-        kept.explain(error, carry)
+        Kept("fori_loop", body, first).explain(error, carry)
         raise
-    return kept.result(carry)
+    if carry is first or is_same(first, carry):
+        return carry
+    return checked_carry("fori_loop", body, first, carry)
 
 
 def as_limit(value: Any, name: str) -> Any:
