@@ -226,10 +226,11 @@ def scan(
     length : int, optional
         Number of steps; that of the rows by default.
     reverse : bool
-        Whether the last row comes first. StepResults stay in the places of their rows.
+        Whether the last row comes first. Results stay in the places of their rows.
     checkpoint : bool
         Whether the gradient keeps only the carries and runs each step again; it takes
-        less memory and more time.
+        less memory and more time. `f` then is a `checkpoint`: outside of a captured graph
+        it takes values from its closure under reverse mode only.
 
     Returns
     -------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,14 +18,13 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "bend": lambda a, b: np.tanh(a) + 0.2 * b * b,
     "turn": lambda a, b: a[::-1] + 0.1 * np.sum(b),
 }
-KINDS = ("cond", "while", "fori", "scan", "map")
 
 
 def program(rng: np.random.Generator, depth: int, size: int = 2) -> Program:
     """A list of steps: each computes a new value from those before it."""
     steps: Program = []
     for _ in range(size):
-        kind = KINDS[rng.integers(len(KINDS))]
+        kind = [*KINDS][rng.integers(len(KINDS))]
         if depth == 0 or rng.random() < 0.4:
             name = [*BINARY][rng.integers(len(BINARY))]
             steps.append(("op", name, *rng.random(2)))
@@ -61,7 +60,9 @@ class Plain:
             init = body(i, init)
         return init
 
-    def scan(self, f: Any, init: Any, xs: Any, reverse: bool) -> Any:
+    def scan(
+        self, f: Any, init: Any, xs: Any, reverse: bool, *, checkpoint: bool = False
+    ) -> Any:
         ys = []
         for x in xs[::-1] if reverse else xs:
             init, y = f(init, x)
@@ -71,59 +72,8 @@ class Plain:
     def map(self, f: Any, xs: Any) -> Any:
         return np.stack([f(x) for x in xs])
 
-
-def run(steps: Program, given: list[Any], by: Any) -> Any:
-    """The last value of a program; `by` has the functions of control flow."""
-    values = list(given)
-    for kind, *rest in steps:
-        if kind == "op":
-            name, a, b = rest
-            values.append(BINARY[name](pick(values, a), pick(values, b)))
-            continue
-        (first, second), number, shift, *at = rest
-        a, b, c = (pick(values, place) for place in at)
-        values.append(_control(kind, first, second, number, shift, a, b, c, by))
-    return values[-1]
-
-
-def _control(
-    kind: str,
-    first: Program,
-    second: Program,
-    number: int,
-    shift: float,
-    a: Any,
-    b: Any,
-    c: Any,
-    by: Any,
-) -> Any:
-    """One step: `a` and `b` go in, and `c` is used from outside."""
-    if kind == "cond":
-        return by.cond(
-            level(a) > shift,
-            lambda a, b: run(first, [c, a, b], by),
-            lambda a, b: run(second, [a, b, c], by),
-            a,
-            b,
-        )
-    if kind == "while":
-        return by.while_loop(
-            lambda carry: (carry[0] < number) & (level(carry[1]) < 3 + shift),
-            lambda carry: (carry[0] + 1, run(first, [b, c, carry[1]], by)),
-            (0, a),
-        )[1]
-    if kind == "fori":
-        return by.fori_loop(0, number, lambda i, x: run(first, [b * i, c, x], by), a)
-    rows = np.stack([a, b, 0.5 * c])
-    if kind == "map":
-        return by.map(lambda x: run(first, [c, x], by), rows)[number % 3]
-    last, ys = by.scan(
-        lambda carry, x: (run(first, [c, x, carry], by), run(second, [carry, x], by)),
-        b,
-        rows,
-        reverse=shift > 0,
-    )
-    return last + ys[number % 3] - 0.1 * np.sum(ys, 0)
+    def vmap(self, f: Any) -> Any:
+        return lambda *xs: np.stack([f(*parts) for parts in zip(*xs, strict=True)])
 
 
 class Functions(Plain):
@@ -134,6 +84,132 @@ class Functions(Plain):
     fori_loop = staticmethod(co.fori_loop)
     scan = staticmethod(co.scan)
     map = staticmethod(co.map)
+    vmap = staticmethod(co.vmap)
+
+
+class Step(NamedTuple):
+    """A step with programs in it: `a` and `b` go in, and `c` is used from outside."""
+
+    first: Program
+    second: Program
+    number: int
+    shift: float
+    a: Any
+    b: Any
+    c: Any
+    by: Any
+
+    def one(self, *given: Any) -> Any:
+        """The result of the first program."""
+        return run(self.first, [*given], self.by)
+
+    def two(self, *given: Any) -> Any:
+        """The result of the second one."""
+        return run(self.second, [*given], self.by)
+
+    @property
+    def rows(self) -> Any:
+        return np.stack([self.a, self.b, 0.5 * self.c])
+
+
+def a_cond(s: Step) -> Any:
+    yes, no = lambda a, b: s.one(s.c, a, b), lambda a, b: s.two(a, b, s.c)  # short
+    return s.by.cond(level(s.a) > s.shift, yes, no, s.a, s.b)
+
+
+def a_while(s: Step) -> Any:
+    return s.by.while_loop(
+        lambda carry: (carry[0] < s.number) & (level(carry[1]) < 3 + s.shift),
+        lambda carry: (carry[0] + 1, s.one(s.b, s.c, carry[1])),
+        (0, s.a),
+    )[1]
+
+
+def a_fori(s: Step) -> Any:
+    return s.by.fori_loop(0, s.number, lambda i, x: s.one(s.b * i, s.c, x), s.a)
+
+
+def a_range(s: Step) -> Any:
+    """A limit that depends on values."""
+    limit = (np.floor(np.abs(level(s.a))) % 4).astype(int)
+    return s.by.fori_loop(0, limit, lambda i, x: s.one(s.b, s.c + 0.1 * i, x), s.a)
+
+
+def a_scan(s: Step) -> Any:
+    last, ys = s.by.scan(
+        lambda carry, x: (s.one(s.c, x, carry), s.two(carry, x)),
+        s.b,
+        s.rows,
+        reverse=s.shift > 0,
+    )
+    return last + ys[s.number % 3] - 0.1 * np.sum(ys, 0)
+
+
+def a_checkpoint(s: Step) -> Any:
+    """It takes no values from outside, which forward mode refuses."""
+    (last, _), ys = s.by.scan(
+        lambda carry, x: ((s.one(carry[1], x, carry[0]), carry[1]), s.two(carry[0], x)),
+        (s.b, s.c),
+        s.rows,
+        reverse=s.shift > 0,
+        checkpoint=True,
+    )
+    return last * ys[s.number % 3]
+
+
+def a_map(s: Step) -> Any:
+    return s.by.map(lambda x: s.one(s.c, x), s.rows)[s.number % 3]
+
+
+def a_batch(s: Step) -> Any:
+    of_rows = s.by.vmap(lambda x, y: s.one(y, s.c, x))
+    return of_rows(s.rows, s.rows[::-1])[1]
+
+
+def a_nest(s: Step) -> Any:
+    """A loop on a nested carry with an int, a flag, and a branch in its body."""
+
+    def body(carry: Any) -> Any:
+        values, (count, _) = carry
+        x, y = values["x"], values["y"]
+        flag = level(x) > level(y) + s.shift
+        yes = lambda x, y: {"x": s.one(y, s.c, x), "y": y}  # short
+        no = lambda x, y: {"x": y, "y": s.two(s.c, x)}  # short
+        return s.by.cond(flag, yes, no, x, y), (count + 1, flag)
+
+    def test(carry: Any) -> Any:
+        return (carry[1][0] < s.number) & (level(carry[0]["x"]) < 4)
+
+    init = ({"x": s.a, "y": s.b}, (0, level(s.b) > 0))
+    values, (count, flag) = s.by.while_loop(test, body, init)
+    return values["x"] - 0.3 * count * values["y"] + 0.2 * flag
+
+
+KINDS: dict[str, Callable[[Step], Any]] = {
+    "cond": a_cond,
+    "while": a_while,
+    "fori": a_fori,
+    "scan": a_scan,
+    "checkpoint": a_checkpoint,
+    "map": a_map,
+    "range": a_range,
+    "batch": a_batch,
+    "nest": a_nest,
+}
+
+
+def run(steps: Program, given: list[Any], by: Any) -> Any:
+    """The last value of a program; `by` has the functions of control flow."""
+    values = list(given)
+    for kind, *rest in steps:
+        if kind == "op":
+            name, a, b = rest
+            values.append(BINARY[name](pick(values, a), pick(values, b)))
+            continue
+        inner, number, shift, *at = rest
+        picked = [pick(values, place) for place in at]
+        values.append(KINDS[kind](Step(*inner, number, shift, *picked, by)))
+    return values[-1]
 
 
 def plain(steps: Program) -> Callable[[Any], Any]:
