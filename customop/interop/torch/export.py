@@ -128,7 +128,7 @@ def export(op: Operator[..., Any] | str, name: str | None = None) -> Any:
             if before.op is not found and not before.op.closed:
                 raise found.error(
                     RegistrationError,
-                    f": torch has {where} already, exported from {before.op.qualname}",
+                    f"torch has {where} already, exported from {before.op.qualname}",
                     do="give one of them another name: export(op, name=...)",
                     parameter=None,
                 )
@@ -150,14 +150,14 @@ def _checked_name(op: Operator[..., Any], name: str) -> str:
     if not colons or not all(p.isidentifier() and p.isascii() for p in parts):
         raise op.error(
             RegistrationError,
-            f": {name!r} cannot be the name of a torch operator",
+            f"{name!r} cannot be the name of a torch operator",
             do='give it a name of ASCII letters: export(op, name="mylib::name")',
             parameter=None,
         )
     if namespace in _RESERVED:
         raise op.error(
             RegistrationError,
-            f": the namespace '{namespace}' belongs to torch",
+            f"the namespace '{namespace}' belongs to torch",
             do=f'give it another one: export(op, name="mylib::{short}")',
             parameter=None,
         )

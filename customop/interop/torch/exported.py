@@ -141,7 +141,7 @@ class Exported:
         except RuntimeError as error:
             raise self.op.error(
                 RegistrationError,
-                f": torch refuses the operator {name}{text}",
+                f"torch refuses the operator {name}{text}",
                 *[line for line in str(error).splitlines() if line.strip()][:4],
                 do='give it another name: export(op, name="mylib::name")',
                 parameter=None,

@@ -120,7 +120,7 @@ def _codec(op: RuleTable, name: str, declared: Any) -> Codec:
         place = "a result" if name == "return" else f"'{name}'"
         raise op.error(
             RegistrationError,
-            f": export to torch: {place} is {declared}: {why}",
+            f"export to torch: {place} is {declared}: {why}",
             do="export an operator that takes numbers, arrays, and lists or objects of"
             " them",
             parameter=name,
