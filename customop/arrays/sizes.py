@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from customop.arrays.describe import abbreviated
@@ -77,10 +77,17 @@ def _size(context: SizeContext, source: str, length: int, name: Any) -> Any:
     return length
 
 
-def symbolic_like(fake: FakeArray, source: str, context: SizeContext) -> FakeArray:
-    """A fake array with a symbolic size without a name for each axis."""
+def symbolic_like(
+    fake: FakeArray,
+    source: str,
+    context: SizeContext,
+    axes: Collection[int] | None = None,
+) -> FakeArray:
+    """A fake array with a symbolic size without a name for each axis, or for some."""
     found = [
         context.input_size(length, f"{source}.shape[{axis}]")
+        if axes is None or axis in axes
+        else length
         for axis, length in enumerate(fake.shape)
     ]
     return _with_shape(fake, tuple(found))

@@ -39,6 +39,7 @@ __all__ = [
     "box_of",
     "connect",
     "connect_results",
+    "empty_views",
     "fill",
     "frozen",
     "handle_boxes",
@@ -212,8 +213,8 @@ def _empty(view: Any) -> None:
     view.__class__ = view.box_stale_class
 
 
-def _empty_views(box: Tracer) -> None:
-    """Empty all views of a box, and views of these."""
+def empty_views(box: Tracer) -> None:
+    """Have all views of a box taken again before they are read, and views of these."""
     known: dict[int, Any] = {}
     parents: list[Any] = [box]
     while parents:
@@ -366,7 +367,7 @@ def write(box: Tracer, new: Any) -> None:
     box.interpreter.note_write(box)
     if origin is not None:
         box.interpreter.guard(origin)
-    _empty_views(box)
+    empty_views(box)
 
 
 def box_of(like: Tracer, constant: Any) -> Any:

@@ -106,6 +106,8 @@ class Trace(Mode):
         self.kept: Chosen | None = None
         self.opened: dict[RuleTable, Callable[..., Any]] = {}
         self.is_real: bool = tracing_mode == "real"
+        # Whether an array was written in place.
+        self.has_writes: bool = False
         self.sizes: SizeContext = self.graph.sizes or SizeContext()
         if not self.is_real:
             self.graph.sizes = self.sizes
@@ -183,6 +185,10 @@ class Trace(Mode):
 
     def _below(self, value: Any) -> Any:
         return self.node_and_value(value)[1]
+
+    def see_write(self, box: Tracer) -> None:  # noqa: ARG002  # any array counts
+        """Note that an array was written."""
+        self.has_writes = True
 
     # ---- calls ----
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeVar
@@ -10,7 +10,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.pytree import Structure, flatten, unflatten
 from customop.arrays.sizes import symbolic_like, with_sizes
-from customop.core.boxes import frozen, pin
+from customop.core.boxes import empty_views, frozen, pin
 from customop.errors import ArgumentError, caller_place, check_function, shown
 from customop.graph.guards import GENERATOR
 from customop.graph.module import GraphModule
@@ -26,7 +26,7 @@ from customop.transforms.trace.opened import Operators, Table, as_chosen, as_tab
 from customop.transforms.trace.operators import assign
 from customop.transforms.trace.paths import names_for, paths_of
 
-__all__ = ["graph_of", "make_fx"]
+__all__ = ["capture", "graph_of", "make_fx"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -148,6 +148,42 @@ def graph_of(
     return GraphModule(capture.trace.graph, None, spec)
 
 
+def capture(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    sizes: Mapping[str, Any] | None = None,
+    axes: Mapping[int, Collection[int]] | None = None,
+    same: Mapping[int, int] | None = None,
+) -> tuple[GraphModule, bool]:
+    """Capture a function by shapes and dtypes, for `compile`.
+
+    Parameters
+    ----------
+    fn : callable
+    args, kwargs
+        Its arguments.
+    sizes : mapping, optional
+        As for `make_fx`.
+    axes : mapping, optional
+        Number of a leaf of the arguments -> its axes whose sizes are symbolic, as they
+        are in the mode ``"symbolic"``.
+    same : mapping, optional
+        Number of a leaf -> number of the earlier leaf that is the same array.
+
+    Returns
+    -------
+    GraphModule
+    bool
+        Whether the function writes in place. Then strides have decided what is a view.
+    """
+    run = _Capture(fn, "fake", sizes or {}, caller_place())
+    run.axes, run.same = axes or {}, same or {}
+    module = run.run(args, kwargs)
+    return module, run.trace.has_writes
+
+
 class _Capture:
     """One run of a function for a graph."""
 
@@ -164,6 +200,8 @@ class _Capture:
         self.trace: Trace = Trace(tracing_mode)
         self.trace.fn = fn
         self.place: str = place
+        self.axes: Mapping[int, Collection[int]] = {}
+        self.same: Mapping[int, int] = {}
         # The tracers of inputs, with the nodes that they began as.
         self.inputs: list[tuple[GraphTracer, Any]] = []
 
@@ -195,17 +233,21 @@ class _Capture:
     ) -> Structure:
         """Make the nodes of a call with these leaves; the structure of its result."""
         trace = self.trace
-        trace.inputs = leaves
+        trace.inputs = [leaf for i, leaf in enumerate(leaves) if i not in self.same]
         with trace:
             triples = zip(leaves, sources, names, strict=True)
-            given = [self._input(leaf, source, axes) for leaf, source, axes in triples]
+            given: list[Any] = []
+            for number, (leaf, source, axes) in enumerate(triples):
+                made = self._input(number, leaf, source, axes)
+                given.append(given[self.same[number]] if number in self.same else made)
             found, out_spec = flatten(call(given))
-            nodes = [self._output(leaf) for leaf in found]
             self._write_inputs()
-            trace.graph.output(nodes)
+            trace.graph.output([self._output(leaf) for leaf in found])
         return out_spec
 
-    def _input(self, leaf: Any, source: str, axes: Sequence[Any] | None) -> Any:
+    def _input(
+        self, number: int, leaf: Any, source: str, axes: Sequence[Any] | None
+    ) -> Any:
         trace = self.trace
         if is_generator(leaf):
             node = trace.graph.placeholder(source, GENERATOR)
@@ -215,8 +257,8 @@ class _Capture:
         fake = fake_of(leaf) if is_input else leaf
         if is_input and axes is not None:
             fake = with_sizes(fake, axes, source, trace.sizes)
-        elif is_input and self.is_symbolic:
-            fake = symbolic_like(fake, source, trace.sizes)
+        elif is_input and (self.is_symbolic or number in self.axes):
+            fake = symbolic_like(fake, source, trace.sizes, self.axes.get(number))
         node = trace.graph.placeholder(source, fake)
         node.note(fake, self.place)
         node.meta["source"] = source
@@ -232,17 +274,20 @@ class _Capture:
 
     def _output(self, leaf: Any) -> Any:
         """What stands in the output for a leaf of the result."""
-        for tracer, node in self.inputs:
-            if leaf is tracer:
-                return node  # it is written before the output
         return self.trace.node_and_value(leaf)[0]
 
     def _write_inputs(self) -> None:
-        """Write to the inputs what the function has written to them."""
+        """Write to the inputs what the function has written to them.
+
+        Afterwards an input has its own node again, and its views are taken anew: those
+        that are returned are views of the input, as in the function.
+        """
         graph = self.trace.graph
         for tracer, node in self.inputs:
             if tracer.node is not node:
                 graph.call(assign, (node, tracer.node)).note(None, self.place)
+                tracer.node = node
+                empty_views(tracer)
 
 
 def _is_box(leaf: Any) -> bool:
