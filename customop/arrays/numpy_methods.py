@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from customop.arrays.foreign import (
 from customop.arrays.numpy_functions import call_numpy, run
 from customop.arrays.on_demand import CALLS
 
-__all__ = ["as_method", "binary", "both", "reflected_of", "squaring", "unary"]
+__all__ = ["as_method", "binary", "both", "raising", "reflected_of", "unary"]
 
 
 def unary(function: Any) -> Callable[[Any], Any]:
@@ -54,17 +55,42 @@ def reflected_of(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
     return method
 
 
-def squaring(power: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """``x ** y`` that squares for 2, as arrays of NumPy do: flags become int8."""
+def raising(power: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """``x ** y``, which is another ufunc for some numbers, as for arrays of NumPy.
+
+    ``x ** 0.5`` is np.sqrt(x), whose bits differ from those of np.power(x, 0.5).
+    """
 
     def method(self: Any, other: Any) -> Any:
-        if type(other) is not int or other != 2:
+        # NumPy's scalars have code of their own, which rounds as np.power.
+        if type(other) not in _PLAIN or other not in _QUICK or self.box_is_scalar:
             return power(self, other)
-        if self.dtype == np.bool_ and self.box_is_scalar:
-            return power(self, other)  # NumPy's scalars of bool become int64
-        return call_numpy(np.square, self)
+        ufunc = _ufunc_of_power(np.dtype(self.dtype), type(other) is int, other)
+        return power(self, other) if ufunc is np.power else call_numpy(ufunc, self)
 
     return method
+
+
+_PLAIN = frozenset((int, float))
+# Exponents that some version of NumPy has another ufunc for.
+_QUICK = frozenset((-1, 0, 0.5, 1, 2))
+
+
+@cache
+def _ufunc_of_power(dtype: np.dtype[Any], is_int: bool, exponent: float) -> np.ufunc:
+    """The ufunc that NumPy runs for ``array ** exponent``."""
+    asked: list[np.ufunc] = []
+
+    class Asked(np.ndarray[Any, Any]):
+        def __array_ufunc__(self, ufunc: Any, *args: Any, **kwargs: Any) -> Any:
+            asked.append(ufunc)
+            return 0
+
+    try:
+        np.ones(1, dtype).view(Asked) ** (int if is_int else float)(exponent)
+    except ValueError:  # integers have no negative powers
+        return np.power
+    return asked[0]
 
 
 def both(ufunc: np.ufunc, reflected: str) -> tuple[Any, Any]:

@@ -33,8 +33,8 @@ from customop.arrays.numpy_methods import (
     as_method,
     binary,
     both,
+    raising,
     reflected_of,
-    squaring,
     unary,
 )
 from customop.arrays.numpy_names import missing
@@ -210,7 +210,6 @@ class ArrayMethods(WritingMethods):
         def swapaxes(self, *args: Any, **kwargs: Any) -> Any: ...
         def diagonal(self, *args: Any, **kwargs: Any) -> Any: ...
         def trace(self, *args: Any, **kwargs: Any) -> Any: ...
-        def copy(self, *args: Any, **kwargs: Any) -> Any: ...
 
     else:
 
@@ -226,7 +225,7 @@ class ArrayMethods(WritingMethods):
         __floordiv__, __rfloordiv__ = both(np.floor_divide, "__rfloordiv__")
         __mod__, __rmod__ = both(np.remainder, "__rmod__")
         __pow__, __rpow__ = (
-            squaring(binary(np.power, "__rpow__")),
+            raising(binary(np.power, "__rpow__")),
             reflected_of(np.power),
         )
         __matmul__, __rmatmul__ = both(np.matmul, "__rmatmul__")
@@ -259,7 +258,7 @@ class ArrayMethods(WritingMethods):
         argpartition = as_method(np.argpartition)
         searchsorted = as_method(np.searchsorted)
         swapaxes, diagonal = as_method(np.swapaxes), as_method(np.diagonal)
-        trace, copy = as_method(np.trace), as_method(np.copy)
+        trace = as_method(np.trace)
 
     def clip(
         self,
@@ -300,6 +299,10 @@ class ArrayMethods(WritingMethods):
     def astype(self, dtype: Any, **kwargs: Any) -> Any:
         """As `numpy.astype`."""
         return call_numpy(np.astype, self, dtype, **kwargs)
+
+    def copy(self, order: Any = "C") -> Any:
+        """As `numpy.ndarray.copy`, whose order is C by default."""
+        return call_numpy(np.copy, self, order)
 
     def flatten(self, order: str = "C") -> Any:
         """As `numpy.ndarray.flatten`: a copy."""

@@ -17,7 +17,7 @@ from customop.errors import (
 )
 from customop.graph.module import GraphModule
 
-__all__ = ["Backend", "find_backend", "register_backend"]
+__all__ = ["Backend", "find_backend", "register_backend", "returns_lists"]
 
 Backend: TypeAlias = Callable[[GraphModule], Callable[..., Any]]
 
@@ -33,6 +33,14 @@ _backends: dict[str, Backend | str] = {
     "numpy": "customop.compiling.default",
     "numba": "customop.compiling.numba_backend",
 }
+
+# Those that return a list of leaves, so that nothing looks whether they do.
+_returns_lists: set[Any] = {*_backends}
+
+
+def returns_lists(given: str | Backend) -> bool:
+    """Whether the code of a back end certainly returns a list."""
+    return given in _returns_lists
 
 
 def register_backend(name: str, fn: Backend, *, override: bool = False) -> None:
@@ -79,6 +87,7 @@ def register_backend(name: str, fn: Backend, *, override: bool = False) -> None:
                 do="choose another name, or pass override=True",
             )
         _backends[name] = fn
+        _returns_lists.discard(name)
 
 
 def find_backend(given: str | Backend) -> Backend:

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import update_wrapper
 from types import MethodType
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, NoReturn, ParamSpec, TypeVar, overload
 
 import numpy as np
 
-from customop.arrays.kinds import is_array, is_fake, is_traced
-from customop.arrays.pytree import flatten, unflatten
-from customop.compiling.backends import Backend, find_backend
+from customop.arrays.kinds import is_fake, is_traced
+from customop.compiling.backends import Backend, find_backend, returns_lists
+from customop.compiling.calls import MISS, strict_settings
+from customop.compiling.capturing import Axes, Captured, captured
+from customop.compiling.entries import Arguments, Entry, eager_entry, make_entry
+from customop.compiling.parameters import Parameters, parameters_of
+from customop.compiling.report import Report, reason_for
+from customop.compiling.surroundings import Slot, Surroundings
+from customop.config import config
 from customop.core.interpreter import current_mode
 from customop.core.observe import current_observers
-from customop.errors import check_function
+from customop.errors import (
+    ArgumentError,
+    DataDependentError,
+    GraphError,
+    LeakedTracerError,
+    MissingRuleError,
+    SizeError,
+    check_flag,
+    check_function,
+    place,
+    shown,
+    warn_caller,
+)
 from customop.graph.module import GraphModule
-from customop.graph.passes.common import eliminate_common_subexpressions
-from customop.graph.passes.dead import eliminate_dead_code
-from customop.transforms.trace.make import make_fx
 
 __all__ = ["Compiled", "compile"]
 
@@ -30,101 +45,313 @@ R = TypeVar("R")
 _capturing = threading.RLock()
 
 
-class Entry:
-    """A graph for one kind of arguments, and its code.
+def _read_settings() -> None:
+    """Note the settings with which each operator is called as such."""
+    asked = {
+        "config.checks": config.checks == "always",
+        "config.check_nans": config.check_nans,
+        "config.sample_checks": config.sample_checks > 0,
+    }
+    strict_settings[:] = [name for name, is_on in asked.items() if is_on]
 
-    Attributes
-    ----------
-    module : GraphModule
-    run : callable
-        Takes the leaves of the arguments, and returns those of the result.
-    """
 
-    def __init__(self, module: GraphModule, backend: Backend) -> None:
-        self.module: GraphModule = module
-        self.run: Callable[..., Any] = backend(module)
-
-    def __call__(self, leaves: Sequence[Any]) -> Any:
-        """Run the code on the leaves of arguments."""
-        out = self.run(*leaves)
-        if not isinstance(out, list):
-            out = [*out] if isinstance(out, tuple) else [out]
-        assert self.module.out_spec is not None
-        return unflatten(self.module.out_spec, out)
+config.on_change(_read_settings)
+_read_settings()
 
 
 class Compiled(Generic[P, R]):
-    """A function that `compile` returns.
+    """A function that `compile` returns. It takes and returns what the function does.
 
     Attributes
     ----------
     backend : str or callable
     """
 
-    def __init__(self, fn: Callable[P, R], backend: str | Backend) -> None:
+    def __init__(
+        self,
+        fn: Callable[P, R],
+        backend: str | Backend,
+        sizes: Mapping[str, Any] | None,
+        fallback: bool,
+        limit: int,
+    ) -> None:
         update_wrapper(self, fn)
         self._fn: Callable[P, R] = fn
         self.backend: str | Backend = backend
         self._build: Backend = find_backend(backend)
-        self._entries: dict[Any, Entry] = {}
+        self._sizes: Mapping[str, Any] | None = sizes
+        self._fallback: bool = fallback
+        self._limit: int = limit
+        self._parameters: Parameters = parameters_of(fn)
+        self._bind: Callable[..., Any] = self._parameters.binder()
+        # Family -> its entries, the last one first. The lists are replaced, not changed.
+        self._families: dict[Any, list[Entry]] = {}
+        self._entries: list[Entry] = []
+        self._has_warned: bool = False
 
     def __repr__(self) -> str:
         return f"<compiled {getattr(self._fn, '__qualname__', self._fn)}>"
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the code for such arguments; capture the function if there is none."""
-        leaves, spec = flatten((args, kwargs))
-        is_plain = not any(is_traced(v) or is_fake(v) for v in leaves)
-        if not is_plain or current_mode.get() is not None or current_observers():
-            return self._fn(*args, **kwargs)
-        key = (spec, *map(_key_of, leaves))
-        entry = self._entries.get(key)
-        if entry is None:
-            with _capturing:
-                entry = self._entries.get(key) or self._captured(args, kwargs)
-                self._entries[key] = entry
-        found: R = entry(leaves)
+        found: R = self._slow(*self._bind(*args, **kwargs))
         return found
-
-    def _captured(self, args: Any, kwargs: Any) -> Entry:
-        module = make_fx(self._fn, "fake")(*args, **kwargs)
-        module = eliminate_common_subexpressions(eliminate_dead_code(module))
-        return Entry(module, self._build)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
+    def __reduce__(self) -> Any:
+        options = (self.backend, self._sizes, self._fallback, self._limit)
+        return Compiled, (self._fn, *options)
+
+    # ---- what it has compiled ----
+
     @property
     def graphs(self) -> list[GraphModule]:
-        """The graphs that were captured so far."""
-        return [entry.module for entry in self._entries.values()]
+        """The graphs that were captured and are kept, in order."""
+        return [entry.module for entry in self._entries if entry.module is not None]
+
+    @property
+    def code(self) -> str:
+        """The Python code of all graphs."""
+        return "\n".join(
+            str(getattr(entry.code_of_backend, "code", None) or entry.module.code)
+            for entry in self._entries
+            if entry.module is not None
+        )
+
+    def explain(self) -> Report:
+        """What was compiled, and why more than once; print it.
+
+        Returns
+        -------
+        Report
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> f = co.compile(lambda x: np.sin(x) + 1.0)
+        >>> f(np.zeros(2))
+        array([1., 1.])
+        >>> print(f.explain())
+        <lambda>, back end 'numpy', compiled once
+          1. x = float64 array of shape (2,): 2 calls
+        """
+        return Report(self._title(), self.backend, tuple(self._entries))
 
     def clear(self) -> None:
-        """Forget what was captured."""
-        self._entries = {}
+        """Forget what was compiled."""
+        with _capturing:
+            self._families, self._entries = {}, []
+            if type(self) is not Compiled:
+                self.__class__ = Compiled
+
+    def _title(self) -> str:
+        return getattr(self._fn, "__name__", type(self._fn).__name__)
+
+    # ---- calls ----
+
+    def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call whose arguments do not meet the guards of the last entry."""
+        given = Arguments(args, kwargs)
+        if _is_for_function(given.leaves):
+            return self._fn(*args, **kwargs)
+        family = given.family
+        out = self._tried(family, given)
+        if out is not MISS:
+            return out
+        with _capturing:
+            out = self._tried(family, given)
+            if out is not MISS:  # another thread has compiled it
+                return out
+            entry = self._new_entry(family, given)
+        if entry is None:
+            return self._fn(*args, **kwargs)
+        return entry.run(given)
+
+    def _tried(self, family: Any, given: Arguments) -> Any:
+        """The result of an entry that there is, or MISS."""
+        for entry in self._families.get(family, ()):
+            out = entry.tried(*given.args, **given.kwargs)
+            if out is not MISS:
+                self._use(entry)
+                return out
+        return MISS
+
+    def _use(self, entry: Entry) -> None:
+        """Let the next call look at the guards of this entry first."""
+        if type(self) is Compiled:  # a class of its own, since Python asks the class
+            self.__class__ = type("Compiled", (Compiled,), {"__module__": "customop"})
+        type(self).__call__ = staticmethod(entry.call)  # type: ignore[method-assign]  # of the same parameters
+
+    # ---- new entries ----
+
+    def _new_entry(self, family: Any, given: Arguments) -> Entry | None:
+        """Compile for new arguments; None where the function itself must run."""
+        surroundings = Surroundings([(self._fn, ""), *given.objects(self._fn)])
+        if not surroundings.is_plain:
+            return None
+        entries = self._families.get(family, [])
+        why = reason_for(self._entries, entries, given, self._fn)
+        found = self._captured(entries, given, surroundings)
+        if isinstance(found, Captured):
+            if any(is_traced(v) for v in found.module.constants.values()):
+                return None
+            if not all(_is_writable(given.leaves[i]) for i in found.written):
+                return None  # it raises where it writes
+            entry = make_entry(
+                given,
+                found,
+                surroundings,
+                self._parameters,
+                self._fn,
+                self._build,
+                self._slow,
+                is_checked=not returns_lists(self.backend),
+            )
+        else:
+            entry = eager_entry(
+                given, found, surroundings, self._parameters, self._fn, self._slow
+            )
+        entry.why = why
+        self._enter(family, entry)
+        return entry
+
+    def _enter(self, family: Any, entry: Entry) -> None:
+        self._entries = [*self._entries, entry]
+        self._families[family] = [entry, *self._families.get(family, [])]
+        if len(self._entries) > self._limit:
+            self._forget(self._entries[0])
+            if not self._has_warned:
+                self._has_warned = True
+                warn_caller(
+                    f"compile: '{self._title()}' was compiled {self._limit + 1} times, and"
+                    f" keeps {self._limit}\n{self.explain()}\n  do: pass what changes as"
+                    " arrays, or limit=... for more"
+                )
+        self._use(entry)
+
+    def _forget(self, entry: Entry) -> None:
+        self._entries = [e for e in self._entries if e is not entry]
+        rest = [e for e in self._families.get(entry.family, []) if e is not entry]
+        self._families[entry.family] = rest
+
+    def _captured(
+        self, entries: Sequence[Entry], given: Arguments, surroundings: Surroundings
+    ) -> Captured | BaseException:
+        """Capture the function; the error if it cannot be and may run eagerly."""
+        free = _free_axes(entries, given.shapes)
+        try:
+            found = captured(
+                self._fn, given.args, given.kwargs, given.leaves, self._sizes, free
+            )
+            self._check_unchanged(surroundings)
+        except Exception as error:  # noqa: BLE001  # any of the function
+            refused = error
+        else:
+            return found
+        if not isinstance(refused, _REFUSALS):
+            self._run_to_fail(given)
+        if self._fallback:
+            return refused
+        refused.add_note(
+            f"  compile: '{self._title()}' cannot be captured; with"
+            " compile(f, fallback=True) it runs as it is"
+        )
+        raise refused
+
+    def _run_to_fail(self, given: Arguments) -> None:
+        """Run the function if it raises: its own error, where capturing has another."""
+        trial = given.copied()
+        try:
+            self._fn(*trial.args, **trial.kwargs)
+        except Exception:  # noqa: BLE001  # the run below raises it again
+            is_failing = True
+        else:
+            is_failing = False
+        if is_failing:
+            self._fn(*given.args, **given.kwargs)
+
+    def _check_unchanged(self, surroundings: Surroundings) -> None:
+        """Raise if the function has assigned what a graph would not assign."""
+        changed = surroundings.changed()
+        for slot, _ in changed:
+            slot.restore()
+        if changed:
+            self._refuse_assignment(changed[0][0])
+        surroundings.leave_out_written()
+
+    def _refuse_assignment(self, slot: Slot) -> NoReturn:
+        raise GraphError(
+            f"compile: '{self._title()}' assigns {slot.label}, which its graph would not do",
+            f"it is at {place(self._fn)}",
+            do="return the new value, and pass it as an argument",
+        )
 
 
-def _key_of(leaf: Any) -> Any:
-    if is_array(leaf):
-        return (type(leaf), leaf.dtype, tuple(leaf.shape))
-    if isinstance(leaf, np.random.Generator):
-        return np.random.Generator
-    return (type(leaf), leaf)
+# What capturing alone raises: the function itself would not.
+_REFUSALS = (
+    DataDependentError,
+    GraphError,
+    LeakedTracerError,
+    MissingRuleError,
+    SizeError,
+)
 
 
-@overload
-def compile(fn: Callable[P, R], *, backend: str | Backend = ...) -> Compiled[P, R]: ...  # noqa: A001
+def _is_for_function(leaves: Sequence[Any]) -> bool:
+    """Whether the function itself runs: under a transform, a mode or strict settings."""
+    if current_mode.get() is not None or strict_settings or current_observers():
+        return True
+    return any(is_traced(v) or is_fake(v) for v in leaves)
+
+
+def _is_writable(leaf: Any) -> bool:
+    return not isinstance(leaf, np.ndarray) or leaf.flags.writeable
+
+
+def _free_axes(entries: Sequence[Entry], shapes: Sequence[tuple[int, ...]]) -> Axes:
+    """The axes whose lengths differ between calls."""
+    found: dict[int, set[int]] = {}
+    for entry in entries:
+        for i, (now, before) in enumerate(zip(shapes, entry.shapes, strict=True)):
+            for axis, (n, m) in enumerate(zip(now, before, strict=True)):
+                if n != m and n > 1 and m > 1:
+                    found.setdefault(i, set()).add(axis)
+    return found
+
+
 @overload
 def compile(  # noqa: A001
-    *, backend: str | Backend = ...
+    fn: Callable[P, R],
+    *,
+    backend: str | Backend = ...,
+    sizes: Mapping[str, Any] | None = ...,
+    fallback: bool = ...,
+    limit: int = ...,
+) -> Compiled[P, R]: ...
+@overload
+def compile(  # noqa: A001
+    *,
+    backend: str | Backend = ...,
+    sizes: Mapping[str, Any] | None = ...,
+    fallback: bool = ...,
+    limit: int = ...,
 ) -> Callable[[Callable[P, R]], Compiled[P, R]]: ...
 def compile(  # noqa: A001  # the usual name
-    fn: Callable[..., Any] | None = None, *, backend: str | Backend = "numpy"
+    fn: Callable[..., Any] | None = None,
+    *,
+    backend: str | Backend = "numpy",
+    sizes: Mapping[str, Any] | None = None,
+    fallback: bool = False,
+    limit: int = 64,
 ) -> Any:
     """Make a function run as the graph of its operators, with the same results.
 
     The first call with arguments of new shapes and dtypes captures the function; later
-    calls run the code that was made of its graph.
+    calls run the code that was made of its graph. A length that differs between calls is
+    symbolic from its second value on. Under a transform, a mode or an observer the
+    function itself runs.
 
     Parameters
     ----------
@@ -132,16 +359,25 @@ def compile(  # noqa: A001  # the usual name
         Takes and returns pytrees. Without it, a decorator is returned.
     backend : str or callable
         ``"numpy"``, ``"eager"``, or one of `register_backend`.
+    sizes : mapping, optional
+        Names for sizes that are symbolic from the first call on, as for `make_fx`:
+        ``{"x": ("batch", None)}``.
+    fallback : bool
+        Whether a function that cannot be captured runs as it is.
+    limit : int
+        How many graphs are kept. One more, and a warning says why.
 
     Returns
     -------
     Compiled
-        Takes and returns what `fn` does.
+        Takes and returns what `fn` does, and has `explain`.
 
     Raises
     ------
     ArgumentError
-        If `fn` is not a function, or there is no such back end.
+        If `fn` is not a function, there is no such back end, or an option is wrong.
+    DataDependentError, GraphError
+        From the function, if it cannot be captured.
 
     Examples
     --------
@@ -150,7 +386,15 @@ def compile(  # noqa: A001  # the usual name
     >>> f(np.zeros(2))
     array([1., 1.])
     """
-    if fn is None:
-        return lambda fn: Compiled(fn, backend)
-    check_function("compile", fn)
-    return Compiled(fn, backend)
+    check_flag("compile: fallback", fallback)
+    if type(limit) is not int or limit < 1:
+        raise ArgumentError(
+            f"compile: limit={shown(limit)} is not a number of graphs",
+            do="write limit=64",
+        )
+
+    def make(fn: Callable[..., Any]) -> Any:
+        check_function("compile", fn)
+        return Compiled(fn, backend, sizes, fallback, limit)
+
+    return make if fn is None else make(fn)

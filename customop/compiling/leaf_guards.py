@@ -90,7 +90,9 @@ def _array_tests(
         yield f"{bind('device_of', device_of)}({name}) == {device_of(leaf)!r}"
 
 
-def _shape_tests(name: str, shape: Sequence[int], free: Collection[int]) -> Iterator[str]:
+def _shape_tests(
+    name: str, shape: Sequence[int], free: Collection[int]
+) -> Iterator[str]:
     if not free:
         yield f"{name}.shape == {shape}"
         return

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache, partial
 from operator import is_
 from types import (
@@ -66,6 +66,13 @@ class Slot(NamedTuple):
             return _content(self.owner)
         return self.owner.get(self.key, MISSING)
 
+    def restore(self) -> None:
+        """Put the value back."""
+        if isinstance(self.owner, CellType):
+            self.owner.cell_contents = self.value
+        elif isinstance(self.owner, dict):
+            self.owner[self.key] = self.value
+
     def test(self, bind: Bind) -> str:
         """A condition for it to hold the same; KeyError or ValueError if it is gone."""
         if isinstance(self.owner, CellType):
@@ -83,23 +90,37 @@ class Contents(NamedTuple):
     Attributes
     ----------
     owner : list, dict or set
+    items : list
+        What was in it; of a dict the keys, then the values.
     label : str
     """
 
     owner: Any
+    items: list[Any]
     label: str
 
     def test(self, bind: Bind) -> str:
-        """A condition for it to hold the same objects as it does now."""
-        owner = self.owner
-        name = bind("container", owner)
-        parts = [f"len({name}) == {len(owner)}"]
-        if isinstance(owner, dict):
-            parts.append(_all_are(f"{name}.values()", [*owner.values()], bind))
-            parts.append(_all_are(name, [*owner], bind))
-        else:
-            parts.append(_all_are(name, [*owner], bind))
-        return " and ".join(parts)
+        """A condition for it to hold the same objects."""
+        name = bind("container", self.owner)
+        length = f"len({name}) == {len(self.owner)}"
+        if not isinstance(self.owner, dict):
+            return f"{length} and {_all_are(name, self.items, bind)}"
+        half = len(self.owner)
+        keys, values = self.items[:half], self.items[half:]
+        return (
+            f"{length} and {_all_are(f'{name}.values()', values, bind)}"
+            f" and {_all_are(name, keys, bind)}"
+        )
+
+    @property
+    def is_same(self) -> bool:
+        """Whether it holds the same objects."""
+        now = _items(self.owner)
+        return len(now) == len(self.items) and all(map(is_, now, self.items))
+
+
+def _items(owner: Any) -> list[Any]:
+    return [*owner, *owner.values()] if isinstance(owner, dict) else [*owner]
 
 
 def _all_are(place: str, values: list[Any], bind: Bind) -> str:
@@ -112,8 +133,8 @@ class Surroundings:
 
     Parameters
     ----------
-    items : iterable
-        The function, and what else it is given that may hold functions.
+    items : iterable of pairs
+        The function, and what else it is given that may hold functions, with labels.
 
     Attributes
     ----------
@@ -123,7 +144,7 @@ class Surroundings:
         False if a value of a running transform, or a fake array, is among them.
     """
 
-    def __init__(self, items: Iterable[Any]) -> None:
+    def __init__(self, items: Iterable[tuple[Any, str]]) -> None:
         self.slots: list[Slot] = []
         self.contents: list[Contents] = []
         self.is_plain: bool = True
@@ -131,7 +152,7 @@ class Surroundings:
         self._objects: list[tuple[Any, str]] = []
         self._seen: dict[int, Any] = {}
         self._known: set[tuple[int, str]] = set()
-        self._waiting: list[tuple[Any, str]] = [(item, "") for item in items]
+        self._waiting: list[tuple[Any, str]] = [*items]
         while self._waiting:
             while self._waiting:
                 self._look_at(*self._waiting.pop())
@@ -144,7 +165,8 @@ class Surroundings:
             return
         self._seen[id(value)] = value
         if is_array(value) or is_generator(value):
-            self.is_plain = self.is_plain and not (is_traced(value) or is_fake(value))
+            is_running = is_traced(value) and value.interpreter.alive
+            self.is_plain = self.is_plain and not is_running and not is_fake(value)
         elif isinstance(value, FunctionType):
             self._function(value)
         elif isinstance(value, MethodType):
@@ -165,12 +187,16 @@ class Surroundings:
         self._waiting += [(v, "") for v in (fn.__defaults__ or ())]
         self._waiting += [(v, "") for v in (fn.__kwdefaults__ or {}).values()]
         is_foreign = _is_foreign(fn.__module__, fn)
-        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        for name, cell in zip(
+            fn.__code__.co_freevars, fn.__closure__ or (), strict=True
+        ):
             value = _content(cell)
             if is_foreign:
                 self._waiting.append((value, name))
             else:
-                self._slot(cell, name, value, f"'{name}' of the closure of {fn.__name__}")
+                self._slot(
+                    cell, name, value, f"'{name}' of the closure of {fn.__name__}"
+                )
         if is_foreign:
             return
         names, attributes = _names_in(fn.__code__)
@@ -193,7 +219,7 @@ class Surroundings:
 
     def _container(self, value: Any, label: str) -> None:
         if not isinstance(value, tuple | frozenset):
-            self.contents.append(Contents(value, label))
+            self.contents.append(Contents(value, _items(value), label))
         inner = value.values() if isinstance(value, dict) else value
         self._waiting += [(item, label) for item in inner]
 
@@ -226,20 +252,14 @@ class Surroundings:
         pairs = [(slot, slot.now()) for slot in self.slots]
         return [(slot, now) for slot, now in pairs if now is not slot.value]
 
-    def tests(self, bind: Bind) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Conditions, each with a function that says what is in the place now."""
-        for slot in self.slots:
-            yield slot.test(bind), partial(_slot_report, slot)
-        for contents in self.contents:
-            yield contents.test(bind), partial(_contents_report, contents)
+    def leave_out_written(self) -> None:
+        """Do not look at containers that the function has changed itself."""
+        self.contents = [contents for contents in self.contents if contents.is_same]
 
-
-def _slot_report(slot: Slot) -> str:
-    return slot.label
-
-
-def _contents_report(contents: Contents) -> str:
-    return f"what is in {contents.label}"
+    def tests(self, bind: Bind) -> Iterator[str]:
+        """Conditions for all of them."""
+        yield from (slot.test(bind) for slot in self.slots)
+        yield from (contents.test(bind) for contents in self.contents)
 
 
 # Classes of values that hold nothing.

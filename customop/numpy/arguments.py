@@ -101,7 +101,8 @@ def copied(x: Any, order: Any = "K") -> Any:
 
     np.copy computes arrays of other libraries, or moves them to NumPy.
     """
-    return np.copy(x, order) if isinstance(x, np.ndarray) else x.copy()
+    is_own = isinstance(x, np.ndarray | np.generic)
+    return np.copy(x, order) if is_own else x.copy()
 
 
 def in_c_order(x: Any) -> Any:

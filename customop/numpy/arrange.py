@@ -211,10 +211,21 @@ _copy = numpy_operator(
 _copy.register_fake(lambda x: fake_like(x))
 register_linear(_copy, lambda g, shape: g)
 
+_c_copy = numpy_operator(
+    "c_copy",
+    "(Array x) -> Array",
+    lambda x: copied(x, "C"),
+    tags=Tag.pointwise,
+)
+_c_copy.register_fake(lambda x: FakeArray(x.shape, x.dtype, device=device_of(x)))
+register_linear(_c_copy, lambda g, shape: g)
+
 
 @register_numpy_function(np.copy)
 def _(a: Any, order: str = "K", subok: bool = False) -> Any:
     only("np.copy", order=(order, "K", "C", "F", "A"), subok=(subok, False, True))
+    if order == "C" and len(a.shape) > 1:
+        return _c_copy(a)
     return _copy(in_order(a, order))
 
 

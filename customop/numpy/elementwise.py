@@ -263,8 +263,11 @@ sign.register_jvp(_sign_jvp)
 
 @custom_op("np::round", mutates_args=(), tags=Tag.pointwise)
 def _rounded(x: Array, decimals: int = 0) -> Array:
+    found = np.round(x, decimals)
+    if not found.ndim:  # a scalar
+        return found
     # NumPy 2.4 keeps the order of the axes only without decimals.
-    return np.copy(np.round(x, decimals), order="C")
+    return np.copy(found, order="C")
 
 
 @_rounded.register_fake

@@ -267,6 +267,9 @@ def _is_array_in(items: Sequence[Any]) -> bool:
 
 @register_numpy_function(getitem)
 def _getitem(x: Any, key: Any) -> Any:
+    if key is Ellipsis and not x.shape:  # an array, also of a scalar
+        is_scalar = getattr(x, "box_is_scalar", False)
+        return np.copy(x) if is_scalar else np.reshape(x, ())
     quick = _quick_entries(x, key)
     if quick is not None:
         return slice_.run(x, quick)

@@ -355,7 +355,7 @@ def _(A: Any, reps: Any) -> Any:  # noqa: N803  # NumPy's name
     shape = (1,) * (rank - A.ndim) + tuple(A.shape)
     spread = [n for length in shape for n in (1, length)]
     wide = [n for pair in zip(counts, shape, strict=True) for n in pair]
-    tiled = np.broadcast_to(np.reshape(A, spread), wide)
+    tiled = np.copy(np.broadcast_to(np.reshape(A, spread), wide), order="C")
     return np.reshape(tiled, [c * n for c, n in zip(counts, shape, strict=True)])
 
 
@@ -411,4 +411,7 @@ def _repeated(a: Any, count: Any, axis: int) -> Any:
     wide = np.broadcast_to(
         np.expand_dims(a, axis + 1), (*shape[: axis + 1], count, *shape[axis + 1 :])
     )
-    return np.reshape(wide, (*shape[:axis], shape[axis] * count, *shape[axis + 1 :]))
+    repeated = np.copy(wide, order="C")  # a reshape alone may be a view
+    return np.reshape(
+        repeated, (*shape[:axis], shape[axis] * count, *shape[axis + 1 :])
+    )

@@ -192,16 +192,12 @@ def _(a: Any, /, shape: Any, order: str = "C", *, copy: Any = None) -> Any:
 
 
 # As reshape to one axis, but a view only of an array that lies in C order.
-_ravel = numpy_operator(
-    "ravel", "(Array(a) x) -> Array(a)", lambda x: np.reshape(x, (-1,))
-)
+_ravel = numpy_operator("ravel", "(Array(a) x) -> Array(a)", lambda x: np.ravel(x))
 
 
 @_ravel.register_fake
 def _(x: Any) -> FakeArray:
-    lengths = (product(x.shape),)
-    strides = _reshaped_strides(x.shape, x.strides, lengths)
-    return FakeArray(lengths, x.dtype, strides, device_of(x))
+    return FakeArray((product(x.shape),), x.dtype, device=device_of(x))
 
 
 @_ravel.register_vmap

@@ -253,6 +253,7 @@ _REST = [
     _row("triu_k", lambda x: np.triu(x, 1), _TURNED),
     _row("triu_empty", np.triu, _NONE),
     _row("copy", np.copy, _M),
+    _row("copy_c", lambda x: np.copy(x, order="C"), _FORTRAN),
     _row("copy_fortran", np.copy, _FORTRAN),
     _row("copy_0d", np.copy, _DOT),
     _row("astype", lambda x: x.astype(np.complex128).real, _M),

@@ -186,7 +186,7 @@ class Trace(Mode):
     def _below(self, value: Any) -> Any:
         return self.node_and_value(value)[1]
 
-    def see_write(self, box: Tracer) -> None:  # noqa: ARG002  # any array counts
+    def see_write(self, box: Tracer) -> None:  # any array counts
         """Note that an array was written."""
         self.has_writes = True
 

@@ -1,0 +1,256 @@
+"""The generated function of a compiled one: guards, then the code of its graph.
+
+It has the parameters of the function. Where a guard does not hold, it hands its arguments
+to a slow path. A guard costs about 100 ns an array (CPython 3.11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.fake import FakeArray
+from customop.arrays.pytree import Structure, flatten
+from customop.compiling.leaf_guards import leaf_tests
+from customop.compiling.parameters import Parameters
+from customop.compiling.surroundings import Surroundings
+from customop.core.boxes import share
+from customop.core.codegen import generate
+from customop.core.observe import open_modes
+from customop.graph.module import GraphModule
+from customop.graph.node import Node
+from customop.graph.unpack import packer, unpacker
+from customop.shapes.symbolic import SymInt
+
+__all__ = ["MISS", "Apart", "Call", "CallLines", "strict_settings"]
+
+Call = Callable[..., Any]
+# Names of settings that ask for a look at each call of an operator.
+strict_settings: list[str] = []
+
+
+class _Miss:
+    """What a call returns whose arguments do not meet the guards."""
+
+
+MISS = _Miss()
+
+
+def give_miss(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The slow path of a call that is tried."""
+    return MISS
+
+
+class CallLines:
+    """Writes the function for one graph.
+
+    Parameters
+    ----------
+    parameters : Parameters
+    slow : callable
+        Takes the positional and the keyword arguments for which a guard does not hold.
+    """
+
+    def __init__(self, parameters: Parameters, slow: Call) -> None:
+        self.parameters: Parameters = parameters
+        self.names: dict[str, Any] = {
+            **parameters.defaults,
+            "_slow": slow,
+            "_modes": open_modes,
+            "_strict": strict_settings,
+        }
+        self._miss: str = f"return _slow({parameters.given})"
+        self._lines: list[str] = [f"if _modes or _strict: {self._miss}"]
+        # The variable of each leaf.
+        self.leaves: list[str] = []
+
+    def bind(self, wanted: str, value: Any) -> str:
+        """A global name for an object."""
+        clean = "".join(c if c.isalnum() else "_" for c in wanted)
+        name = f"_{clean}"
+        while name in self.names and self.names[name] is not value:
+            name = f"_{clean}_{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def unless(self, tests: Sequence[str]) -> None:
+        """Go to the slow path unless all conditions hold."""
+        if tests:
+            self._lines.append(f"if not ({' and '.join(tests)}): {self._miss}")
+
+    # ---- arguments ----
+
+    def take_apart(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Write the lines that take the leaves out of the arguments, in optree's order."""
+        names = self.parameters.names
+        if names is None:
+            self.unless([f"len(args) == {len(args)}", f"len(kwargs) == {len(kwargs)}"])
+            names = tuple([f"_a{i}" for i in range(len(args))])
+            if names:
+                self._lines.append(f"{', '.join(names)}, = args")
+        for name, value in zip(names, args, strict=True):
+            self._take(name, value)
+        for key in sorted(kwargs):  # as optree
+            name = f"_k{len(self.leaves)}"
+            self._lines.append(f"{name} = kwargs.get({key!r}, _slow)")
+            self.unless([f"{name} is not _slow"])
+            self._take(name, kwargs[key])
+
+    def _take(self, name: str, value: Any) -> None:
+        leaves, structure = flatten(value)
+        if value is None:
+            self.unless([f"{name} is None"])
+        elif structure.type is None:
+            self.leaves.append(name)
+        else:
+            self._unpack(name, value, len(leaves))
+
+    def _unpack(self, name: str, value: Any, count: int) -> None:
+        whole: Structure = flatten(((value,), {}))[1]
+        title = f"arguments of {self.parameters.title}"
+        unpack = self.bind(f"unpack_{name}", unpacker(whole, title))
+        first = len(self.leaves)
+        own = [f"_v{first + i}" for i in range(count)]
+        self._lines.append(f"_found = {unpack}(({name},), {{}})")
+        self.unless(["_found is not None"])
+        if own:
+            self._lines.append(f"{', '.join(own)}, = _found")
+        self.leaves += own
+
+    # ---- guards ----
+
+    def check_leaves(
+        self, leaves: Sequence[Any], free: Mapping[int, Collection[int]]
+    ) -> None:
+        """Write the conditions for the leaves."""
+        tests: list[str] = []
+        for i, (name, leaf) in enumerate(zip(self.leaves, leaves, strict=True)):
+            tests += leaf_tests(name, leaf, self.bind, free.get(i, ()))
+        self.unless(tests)
+
+    def check_same(self, same: Mapping[int, int]) -> None:
+        """Write the conditions for leaves that are one array."""
+        pairs = same.items()
+        self.unless([f"{self.leaves[i]} is {self.leaves[j]}" for i, j in pairs])
+
+    def check_strides(self, leaves: Sequence[Any]) -> None:
+        """Write the conditions for the strides of arrays."""
+        pairs = zip(self.leaves, leaves, strict=True)
+        self.unless(
+            [
+                f"{name}.strides == {leaf.strides}"
+                for name, leaf in pairs
+                if isinstance(leaf, np.ndarray) and leaf.ndim
+            ]
+        )
+
+    def check_writable(self, written: Sequence[int]) -> None:
+        """Write the conditions for arrays that are written."""
+        names = [self.leaves[i] for i in written]
+        self.unless([f"{name}.flags.writeable" for name in names])
+
+    def check_apart(self, check: Call) -> None:
+        """Write the condition for written arrays to share no memory with others."""
+        own = "".join(f"{name}, " for name in self.leaves)
+        self.unless([f"{self.bind('are_apart', check)}(({own}))"])
+
+    def check_surroundings(self, surroundings: Surroundings) -> None:
+        """Write the conditions for cells, globals, attributes and containers."""
+        tests = [*surroundings.tests(self.bind)]
+        if tests:
+            self._lines.append("try:")
+            condition = " and ".join(tests)
+            self._lines.append(f"    if not ({condition}): {self._miss}")
+            self._lines.append(f"except (KeyError, ValueError): {self._miss}")
+
+    def check_sizes(self, module: GraphModule) -> None:
+        """Write the conditions for symbolic sizes, which have a function of their own."""
+        sizes = [*_sizes_of(module.inputs)]
+        if not sizes:
+            return
+        text, scope = _size_text(sizes, module)
+        holds = self.bind("sizes_hold", generate("sizes", text, "sizes_hold", scope))
+        given = [f"{self.leaves[i]}.shape[{axis}]" for i, axis, _ in sizes]
+        self.unless([f"{holds}({', '.join(given)})"])
+
+    # ---- the function ----
+
+    def made(self, run: Call, out_spec: Structure) -> tuple[Call, Call]:
+        """Two functions: with the slow path, and one that returns MISS for it."""
+        self.names["_run"] = run
+        call = f"_run({', '.join(self.leaves)})"
+        if out_spec.type is None:
+            self._lines += [f"_out, = {call}", "return _out"]
+        else:
+            self.names["_pack"] = packer(out_spec, f"result of {self.parameters.title}")
+            self._lines.append(f"return _pack({call})")
+        return self._generated()
+
+    def made_eager(self, fn: Call) -> tuple[Call, Call]:
+        """The same two functions, which run a function as it is."""
+        self.names["_run"] = fn
+        names = self.parameters.names
+        given = "*args, **kwargs" if names is None else ", ".join(names)
+        self._lines.append(f"return _run({given})")
+        return self._generated()
+
+    def _generated(self) -> tuple[Call, Call]:
+        title = self.parameters.title
+        lines = [f"    {line}" for line in self._lines]
+        text = "\n".join([f"def {title}({self.parameters.text}):", *lines, ""])
+        made = generate(f"compiled {title}", text, title, self.names)
+        names = {**self.names, "_slow": give_miss, "_modes": (), "_strict": ()}
+        tried = FunctionType(made.__code__, names, title, made.__defaults__)
+        return made, tried
+
+
+def _sizes_of(inputs: Sequence[Node]) -> Iterator[tuple[int, int, Any]]:
+    """Number of the input, axis and symbolic size."""
+    for i, node in enumerate(inputs):
+        if isinstance(node.val, FakeArray):
+            shape: Sequence[Any] = node.val.shape
+            for axis, size in enumerate(shape):
+                if isinstance(size, SymInt):
+                    yield i, axis, size
+
+
+def _size_text(
+    sizes: Sequence[tuple[int, int, Any]], module: GraphModule
+) -> tuple[str, dict[str, Any]]:
+    """A function of the lengths that says whether they meet the guards."""
+    names: list[str] = []
+    tests: list[str] = []
+    for number, (_, _, size) in enumerate(sizes):
+        text = str(size)
+        is_new = text.isidentifier() and text not in names
+        names.append(text if is_new else f"_n{number}")
+        # Sizes of 0 and 1 have graphs of their own.
+        tests.append(f"{text} > 1" if is_new else f"_n{number} == {text}")
+    known = frozenset(names)
+    guards = [g for g in module.graph.sizes.guards if g.names <= known]
+    tests += [f"({guard.text})" for guard in guards]
+    text = f"def sizes_hold({', '.join(names)}):\n    return {' and '.join(tests)}\n"
+    return text, {"np": np}
+
+
+class Apart:
+    """Whether written arguments share no memory with others, or with constants."""
+
+    def __init__(
+        self, written: Sequence[int], others: Sequence[int], constants: Sequence[Any]
+    ) -> None:
+        self._written = written
+        self._others = others
+        self._constants = constants
+
+    def __call__(self, leaves: Sequence[Any]) -> bool:
+        """Whether that holds for leaves."""
+        for i in self._written:
+            own = leaves[i]
+            rest = [leaves[j] for j in self._others if j != i]
+            if any(share(own, other) for other in (*rest, *self._constants)):
+                return False
+        return True

@@ -1,0 +1,185 @@
+"""From a function and its arguments to a graph that is ready for a back end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from customop.core.contract.memory import owner
+from customop.errors import ArgumentError, CustomOpError
+from customop.graph.graph import Graph
+from customop.graph.memory import OUTSIDE, Memory
+from customop.graph.module import GraphModule
+from customop.graph.node import CONSTANT, PLACEHOLDER, Node
+from customop.graph.passes.common import eliminate_common_subexpressions
+from customop.graph.passes.dead import eliminate_dead_code
+from customop.library.ops import ops
+from customop.transforms.trace.make import capture
+from customop.transforms.trace.operators import assign
+
+__all__ = ["Captured", "captured"]
+
+Axes = Mapping[int, Collection[int]]
+
+
+class Captured(NamedTuple):
+    """A graph, and what its guards must look at.
+
+    Attributes
+    ----------
+    module : GraphModule
+    free : mapping
+        Number of an input -> axes of symbolic size.
+    same : mapping
+        Number of an input -> number of the earlier one that is the same array.
+    written : list of int
+        Numbers of the inputs that it writes.
+    has_strides : bool
+        Whether the strides of the inputs have decided what is a view.
+    why_fixed : str
+        Why sizes are not symbolic that differ between calls.
+    """
+
+    module: GraphModule
+    free: Axes
+    same: Mapping[int, int]
+    written: Sequence[int]
+    has_strides: bool
+    why_fixed: str
+
+
+def captured(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    leaves: Sequence[Any],
+    sizes: Mapping[str, Any] | None,
+    free: Axes,
+) -> Captured:
+    """Capture a function.
+
+    Parameters
+    ----------
+    fn : callable
+    args, kwargs
+        Its arguments.
+    leaves : sequence
+        Their leaves.
+    sizes : mapping or None
+        Names for sizes, as for `make_fx`.
+    free : mapping
+        Number of a leaf -> axes whose lengths differ between calls.
+    """
+    same: Mapping[int, int] = {}
+    why_fixed = ""
+
+    def run(free: Axes) -> tuple[GraphModule, bool]:
+        nonlocal same
+        try:
+            return capture(fn, args, kwargs, sizes=sizes, axes=free)
+        except ArgumentError:
+            same = _same(leaves)
+            if not same:
+                raise
+            return capture(fn, args, kwargs, sizes=sizes, axes=free, same=same)
+
+    try:
+        module, has_writes = run(free)
+    except CustomOpError as error:
+        if not free:
+            raise
+        why_fixed, free = str(error).partition("\n")[0], {}
+        module, has_writes = run(free)
+    written = _written(module.graph)
+    module = _cleaned(module)
+    return Captured(module, free, same, written, has_writes, why_fixed)
+
+
+def _same(leaves: Sequence[Any]) -> dict[int, int]:
+    """The leaves that are an earlier one."""
+    first: dict[int, int] = {}
+    found: dict[int, int] = {}
+    for i, leaf in enumerate(leaves):
+        if isinstance(leaf, np.ndarray) and first.setdefault(id(leaf), i) != i:
+            found[i] = first[id(leaf)]
+    return found
+
+
+def _written(graph: Graph) -> list[int]:
+    """Numbers of the inputs that a graph writes."""
+    inputs = [node for node in graph.nodes if node.op == PLACEHOLDER]
+    found: set[Node] = set()
+    for node, places in Memory(graph).writes.items():
+        if node.target is assign:
+            found.add(node.args[0])
+        elif OUTSIDE in places:
+            found.update(inputs)
+    return [i for i, node in enumerate(inputs) if node in found]
+
+
+def _cleaned(module: GraphModule) -> GraphModule:
+    """Without dead code, without what is computed twice, and with copies of new arrays."""
+    _copy_new_constants(module.graph)
+    return eliminate_dead_code(
+        eliminate_common_subexpressions(eliminate_dead_code(module))
+    )
+
+
+# ---- arrays that were made while the function was captured ----
+
+
+def _copy_new_constants(graph: Graph) -> None:
+    """Copy in each run what the function makes anew in each run, where it matters.
+
+    ``np.zeros(3)`` in a function is a constant of its graph. The caller may write to it
+    if it is returned, so each run returns a copy.
+    """
+    memory = Memory(graph)
+    outside = frozenset({OUTSIDE})
+    for node in graph.nodes:
+        if node.op != CONSTANT or not (memory.places[node] - outside) & (
+            memory.output | memory.written
+        ):
+            continue
+        if _is_new(graph.constants, node.target):
+            _copy(graph, node)
+
+
+def _is_new(constants: Mapping[str, Any], name: str) -> bool:
+    """Whether nothing but the graph has a reference to an array or to its memory."""
+    if (
+        not isinstance(constants[name], np.ndarray)
+        or not constants[name].flags.writeable
+    ):
+        return False
+    found = _references(constants, name)
+    pairs = zip(found, _LEAST[found[0]], strict=True)
+    return all(count <= least for count, least in pairs)
+
+
+def _references(constants: Mapping[str, Any], name: str) -> tuple[bool, int, int]:
+    """Whether an array owns its memory, references to it, and to what owns the memory."""
+    count = sys.getrefcount(constants[name])
+    memory = owner(constants[name])
+    return memory is constants[name], count, sys.getrefcount(memory)
+
+
+def _least(constants: Mapping[str, Any]) -> tuple[bool, int, int]:
+    return _references(constants, "probe")
+
+
+# The same for arrays to which nobody else has a reference.
+_LEAST = {
+    True: _least({"probe": np.zeros(2)}),
+    False: _least({"probe": np.zeros(2)[1:]}),
+}
+
+
+def _copy(graph: Graph, node: Node) -> None:
+    with graph.inserting_after(node):
+        copy = graph.call(ops.np.copy.default, (node,))
+    copy.note(node.val, node.meta.get("place"))
+    node.replace_all_uses_with(copy, unless=lambda user: user is copy)

@@ -1,0 +1,211 @@
+"""Entries: what a compiled function has for one kind of arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.describe import describe
+from customop.arrays.kinds import is_array
+from customop.arrays.pytree import Structure, flatten, leaf_classes, unflatten
+from customop.compiling.backends import Backend
+from customop.compiling.calls import Apart, Call, CallLines
+from customop.compiling.capturing import Captured
+from customop.compiling.leaf_guards import family_of
+from customop.compiling.parameters import Parameters
+from customop.compiling.surroundings import Surroundings
+from customop.errors import shown
+from customop.graph.module import GraphModule
+from customop.graph.unpack import packer
+from customop.transforms.trace.generators import is_generator
+from customop.transforms.trace.paths import paths_of
+
+__all__ = ["Arguments", "Entry", "eager_entry", "make_entry"]
+
+
+class Arguments:
+    """The arguments of a call, taken apart.
+
+    Attributes
+    ----------
+    args, kwargs
+        As the generated function passes them on.
+    leaves : list
+    structure : Structure
+    """
+
+    __slots__ = ("args", "kwargs", "leaves", "structure")
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.args: tuple[Any, ...] = args
+        self.kwargs: dict[str, Any] = kwargs
+        self.leaves: list[Any]
+        self.structure: Structure
+        self.leaves, self.structure = flatten((args, kwargs))
+
+    @property
+    def family(self) -> Any:
+        """Equal for arguments that differ in the lengths of axes alone."""
+        return (self.structure, *map(family_of, self.leaves))
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The shapes of the arrays; of other leaves an empty one."""
+        return [tuple(v.shape) if is_array(v) else () for v in self.leaves]
+
+    def copied(self) -> Arguments:
+        """The same with copies of arrays and generators."""
+        copies = [
+            deepcopy(v) if is_array(v) or is_generator(v) else v for v in self.leaves
+        ]
+        return Arguments(*unflatten(self.structure, copies))
+
+    def objects(self, fn: Callable[..., Any]) -> list[tuple[Any, str]]:
+        """Leaves that may hold functions and values, as the user writes them."""
+        if all(is_array(v) or type(v) in leaf_classes for v in self.leaves):
+            return []
+        paths = [path.text for path in paths_of(fn, self.structure)]
+        pairs = zip(self.leaves, paths, strict=True)
+        return [(v, text) for v, text in pairs if not is_array(v)]
+
+    def described(self, fn: Callable[..., Any]) -> dict[str, str]:
+        """Each leaf as the user writes it, and what it is."""
+        paths = [path.text for path in paths_of(fn, self.structure)]
+        pairs = zip(paths, self.leaves, strict=True)
+        return {p: describe(v) if is_array(v) else shown(v) for p, v in pairs}
+
+
+class Entry:
+    """A graph for one kind of arguments, and its code.
+
+    Attributes
+    ----------
+    module : GraphModule or None
+        None where the function itself runs.
+    call : callable
+        Takes the arguments; where a guard does not hold, they go to the slow path.
+    tried : callable
+        As `call`, and returns MISS where a guard does not hold.
+    run : callable
+        Runs it for leaves, whatever the guards say.
+    found : Captured or None
+    surroundings : Surroundings
+    shapes : list
+        Of the arrays that it was captured for.
+    arguments : dict
+        What it was captured for, in words.
+    why : str
+        Why there was no entry for them.
+    """
+
+    module: GraphModule | None
+    call: Call
+    tried: Call
+    run: Callable[[Arguments], Any]
+    code: str
+    code_of_backend: Any
+
+    def __init__(
+        self, given: Arguments, fn: Callable[..., Any], surroundings: Surroundings
+    ) -> None:
+        self.family: Any = given.family
+        self.shapes: list[tuple[int, ...]] = given.shapes
+        self.arguments: dict[str, str] = given.described(fn)
+        self.surroundings: Surroundings = surroundings
+        self.found: Captured | None = None
+        self.module = None
+        self.why: str = ""
+        self.refused: BaseException | None = None
+
+
+def make_entry(
+    given: Arguments,
+    found: Captured,
+    surroundings: Surroundings,
+    parameters: Parameters,
+    fn: Callable[..., Any],
+    backend: Backend,
+    slow: Call,
+    *,
+    is_checked: bool,
+) -> Entry:
+    """Make the entry of a graph; see whether its code returns a list if asked for."""
+    entry = Entry(given, fn, surroundings)
+    entry.found, entry.module = found, found.module
+    code = backend(found.module)
+    entry.code_of_backend = code
+    out_spec = found.module.out_spec
+    assert out_spec is not None
+    run = _checked(code, out_spec) if is_checked else code
+    lines = _guards(given, parameters, slow, surroundings, found.free)
+    lines.check_sizes(found.module)
+    lines.check_same(found.same)
+    if found.has_strides:
+        lines.check_strides(given.leaves)
+    if found.written:
+        lines.check_writable(found.written)
+        lines.check_apart(_apart(given.leaves, found))
+    entry.call, entry.tried = lines.made(run, out_spec)
+    pack = packer(out_spec, f"result of {parameters.title}")
+    entry.run = lambda given: pack(run(*given.leaves))
+    return entry
+
+
+def eager_entry(
+    given: Arguments,
+    error: BaseException,
+    surroundings: Surroundings,
+    parameters: Parameters,
+    fn: Callable[..., Any],
+    slow: Call,
+) -> Entry:
+    """Make an entry that runs the function itself, whatever the shapes."""
+    entry = Entry(given, fn, surroundings)
+    entry.refused = error
+    free = {i: range(len(shape)) for i, shape in enumerate(given.shapes)}
+    lines = _guards(given, parameters, slow, Surroundings([]), free)
+    entry.call, entry.tried = lines.made_eager(fn)
+    entry.run = lambda given: fn(*given.args, **given.kwargs)
+    return entry
+
+
+def _guards(
+    given: Arguments,
+    parameters: Parameters,
+    slow: Call,
+    surroundings: Surroundings,
+    free: Mapping[int, Collection[int]],
+) -> CallLines:
+    lines = CallLines(parameters, slow)
+    lines.take_apart(given.args, given.kwargs)
+    lines.check_leaves(given.leaves, free)
+    lines.check_surroundings(surroundings)
+    return lines
+
+
+def _apart(leaves: Sequence[Any], found: Captured) -> Apart:
+    others = [
+        i
+        for i, leaf in enumerate(leaves)
+        if isinstance(leaf, np.ndarray) and i not in found.same
+    ]
+    constants = [
+        v for v in found.module.constants.values() if isinstance(v, np.ndarray)
+    ]
+    return Apart(found.written, others, constants)
+
+
+def _checked(code: Callable[..., Any], out_spec: Structure) -> Callable[..., Any]:
+    """The code of a back end as a function that returns a list of leaves."""
+    count = out_spec.num_leaves
+
+    def run(*leaves: Any) -> Any:
+        out = code(*leaves)
+        if type(out) is list or type(out) is tuple:
+            return out
+        return [out] if count == 1 else [*out]
+
+    return run

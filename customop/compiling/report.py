@@ -1,0 +1,161 @@
+"""What a compiled function has compiled, and why it compiled again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from customop.arrays.describe import describe
+from customop.arrays.kinds import is_array
+from customop.compiling.entries import Arguments, Entry
+from customop.compiling.surroundings import Slot
+from customop.errors import counted, shown
+from customop.frozen import Frozen
+from customop.graph.node import CALL
+from customop.shapes.guards import Guard
+
+__all__ = ["Group", "Report", "reason_for"]
+
+
+class Group(NamedTuple):
+    """What a back end has done with some nodes.
+
+    Attributes
+    ----------
+    nodes : sequence of str
+        Names of the nodes, in order.
+    done : str
+        Such as ``"block of 3 ufuncs"``.
+    why : str
+        Why not more; empty if there is nothing to say.
+    """
+
+    nodes: Sequence[str]
+    done: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        names = ", ".join(self.nodes)
+        return f"{self.done}: {names}{f' ({self.why})' if self.why else ''}"
+
+
+class Report(Frozen):
+    """What `Compiled.explain` returns; its text is for people.
+
+    Attributes
+    ----------
+    title : str
+        The function.
+    backend : str or callable
+    entries : tuple of Entry
+        What was compiled and is kept, in order.
+    """
+
+    title: str
+    backend: Any
+    entries: tuple[Entry, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _lines(self) -> Iterator[str]:
+        times = {0: "not called yet", 1: "compiled once", 2: "compiled twice"}
+        count = len(self.entries)
+        backend = shown(self.backend)
+        how_often = times.get(count, f"compiled {count} times")
+        yield f"{self.title}, back end {backend}, {how_often}"
+        for number, entry in enumerate(self.entries, 1):
+            arguments = [f"{name} = {text}" for name, text in entry.arguments.items()]
+            yield f"  {number}. {', '.join(arguments) or 'no arguments'}{_size(entry)}"
+            for line in _facts(entry):
+                yield f"     {line}"
+
+
+def _size(entry: Entry) -> str:
+    if entry.module is None:
+        return ""
+    calls = [node for node in entry.module.graph.nodes if node.op == CALL]
+    return f": {counted(len(calls), 'call')}"
+
+
+def _facts(entry: Entry) -> Iterator[str]:
+    if entry.why:
+        yield f"compiled again: {entry.why}"
+    if entry.refused is not None:
+        text = str(entry.refused).partition("\n")[0]
+        yield f"runs as it is, since it cannot be captured: {text}"
+    if entry.found is None or entry.module is None:
+        return
+    if entry.found.free and entry.module.graph.sizes is not None:
+        sources = [size.sources[0] for size in _inputs(entry)]
+        yield f"for all sizes: {', '.join(sources)}"
+        guards: Sequence[Guard] = entry.module.graph.sizes.guards
+        for guard in guards:
+            yield f"only where {guard.text}, asked at {guard.place}"
+    if entry.found.why_fixed:
+        yield f"for these sizes alone: {entry.found.why_fixed}"
+    explain = getattr(entry.code_of_backend, "explain", None)
+    for group in explain() if explain is not None else ():
+        yield str(group)
+
+
+def _inputs(entry: Entry) -> Iterator[Any]:
+    assert entry.module is not None
+    for size in entry.module.graph.sizes.sizes.values():
+        if size.kind != "data":
+            yield size
+
+
+# ---- why ----
+
+
+def reason_for(
+    entries: Sequence[Entry],
+    family: Sequence[Entry],
+    given: Arguments,
+    fn: Callable[..., Any],
+) -> str:
+    """Why no entry fits arguments.
+
+    Parameters
+    ----------
+    entries : sequence of Entry
+        All of them, in order.
+    family : sequence of Entry
+        Those for arguments that differ in the lengths of axes alone, the last one first.
+    given : Arguments
+    fn : callable
+    """
+    if not entries:
+        return ""
+    nearest = family[0] if family else entries[-1]
+    now = given.described(fn)
+    before = nearest.arguments
+    if now.keys() != before.keys():
+        return f"called with {', '.join(now) or 'nothing'}, before with {', '.join(before) or 'nothing'}"
+    pairs = [(name, now[name], before[name]) for name in now]
+    parts = [f"{name} is {new}, was {old}" for name, new, old in pairs if new != old]
+    parts += [_of_slot(*pair) for pair in nearest.surroundings.changed()]
+    parts += _of_sizes(nearest)
+    return (
+        "; ".join(parts) or "arguments lie otherwise in memory, or a container changed"
+    )
+
+
+def _of_slot(slot: Slot, now: Any) -> str:
+    return f"{slot.label} is {_brief(now)}, was {_brief(slot.value)}"
+
+
+def _brief(value: Any) -> str:
+    return describe(value) if is_array(value) else shown(value, 60)
+
+
+def _of_sizes(entry: Entry) -> list[str]:
+    """The conditions under which a graph is for all sizes."""
+    if entry.found is None or not entry.found.free or entry.module is None:
+        return []
+    guards: Sequence[Guard] = entry.module.graph.sizes.guards
+    return [f"the graph needs {g.text}, asked at {g.place}" for g in guards]

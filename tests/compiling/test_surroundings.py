@@ -1,0 +1,212 @@
+"""What a compiled function uses without getting it as an argument."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+
+rate = 0.5
+table = np.array([1.0, 2.0])
+settings = {"scale": 2.0, "inner": [1.0]}
+
+
+def _helper(x: Any) -> Any:
+    return x * rate
+
+
+def _uses_globals(x: Any) -> Any:
+    return _helper(x) + table * settings["scale"] + settings["inner"][0]
+
+
+def test_globals_of_all_functions_that_run_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    f = co.compile(_uses_globals)
+    x = np.ones(2)
+
+    def check(count: int) -> None:
+        for _ in range(2):
+            assert np.array_equal(f(x), _uses_globals(x))
+        assert len(f.graphs) == count
+
+    check(1)
+    monkeypatch.setitem(globals(), "rate", 0.25)
+    check(2)
+    assert "the global 'rate' is 0.25, was 0.5" in str(f.explain())
+    monkeypatch.setitem(globals(), "rate", 1.0 / 4.0)  # another object, the same number
+    check(2)
+    monkeypatch.setitem(settings, "scale", 3.0)
+    check(3)
+    monkeypatch.setitem(settings, "inner", [4.0])
+    check(4)
+    settings["inner"].append(0.0)
+    check(5)
+    monkeypatch.setitem(globals(), "table", np.array([0.0, 1.0]))
+    check(6)
+    monkeypatch.setitem(globals(), "_helper", lambda x: x - rate)
+    check(7)
+
+
+def test_what_is_written_into_an_array_of_a_closure_is_seen() -> None:
+    w = np.ones(2)
+    f = co.compile(lambda x: x * w)
+    assert f(np.ones(2)).tolist() == [1, 1]
+    w[:] = 3.0
+    assert f(np.ones(2)).tolist() == [3, 3]
+    w = np.zeros(2)
+    assert f(np.ones(2)).tolist() == [0, 0]
+    assert len(f.graphs) == 2
+
+
+class Layer:
+    """Has parameters as attributes, and a compiled method."""
+
+    bias = 1.0
+
+    def __init__(self, w: Any) -> None:
+        self.w = w
+        self.calls = 0
+
+    @property
+    def double(self) -> Any:
+        return 2.0 * self.w
+
+    @co.compile
+    def apply(self, x: Any, *, power: int = 1) -> Any:
+        return (x @ self.double + self.bias) ** power
+
+    @co.compile
+    def counts(self, x: Any) -> Any:
+        self.calls += 1
+        return x
+
+    def __call__(self, x: Any) -> Any:
+        return np.tanh(x @ self.w)
+
+
+def test_methods_and_attributes() -> None:
+    x = np.ones((2, 3))
+    layer, other = Layer(np.ones((3, 2))), Layer(np.zeros((3, 2)))
+    for _ in range(2):
+        assert np.array_equal(layer.apply(x), np.full((2, 2), 7.0))
+        assert np.array_equal(other.apply(x, power=2), np.full((2, 2), 1.0))
+    layer.w = np.zeros((3, 2))
+    layer.bias = 3.0
+    assert np.array_equal(layer.apply(x), np.full((2, 2), 3.0))
+
+
+def test_objects_that_are_called_and_given_as_arguments() -> None:
+    layer = Layer(np.full((3, 2), 0.1))
+    x = np.ones((2, 3))
+    for f in (co.compile(layer), co.compile(lambda x: layer(x))):
+        assert np.array_equal(f(x), layer(x))
+        layer.w = layer.w * 2
+        assert np.array_equal(f(x), layer(x))
+    given = co.compile(lambda layer, x: layer(x))
+    for w in (1.0, 2.0):
+        layer.w = np.full((3, 2), w)
+        assert np.array_equal(given(layer, x), layer(x))
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """Equal ones are the same."""
+
+    rate: float
+
+
+@dataclass
+class Open:
+    """Compared by its attributes."""
+
+    rate: float
+
+
+def test_config_objects_as_arguments() -> None:
+    f = co.compile(lambda x, config: x * config.rate)
+    x = np.ones(1)
+    assert [f(x, Frozen(r))[0] for r in (1.0, 2.0, 1.0)] == [1, 2, 1]
+    assert len(f.graphs) == 2
+    config = Open(3.0)
+    assert f(x, config)[0] == 3
+    config.rate = 4.0
+    assert f(x, config)[0] == 4
+
+
+def test_assigning_what_a_graph_does_not_assign_is_refused() -> None:
+    layer = Layer(np.ones(2))
+    with pytest.raises(co.GraphError) as error:
+        layer.counts(np.ones(2))
+    text = str(error.value)
+    assert "compile: 'counts' assigns self.calls, which its graph would not do" in text
+    assert layer.calls == 0
+    count = 0
+
+    def f(x: Any) -> Any:
+        nonlocal count
+        count += 1
+        return x
+
+    with pytest.raises(co.GraphError, match="'count' of the closure of f"):
+        co.compile(f)(np.ones(1))
+    eager = co.compile(f, fallback=True)
+    assert count == 0
+    eager(np.ones(1)), eager(np.ones(1))
+    assert count == 2
+
+
+def test_a_list_that_the_function_appends_to_is_not_looked_at() -> None:
+    seen = []
+
+    @co.compile
+    def f(x: Any) -> Any:
+        seen.append(len(seen))
+        return x
+
+    f(np.ones(1)), f(np.ones(1)), f(np.ones(2))
+    assert seen == [0, 1]
+
+
+def test_generators_draw_anew_in_each_call() -> None:
+    def noise(x: Any, rng: Any) -> Any:
+        return x + rng.normal(size=x.shape)
+
+    own = np.random.default_rng(1)
+    f, g = co.compile(noise), co.compile(lambda x: noise(x, own))
+    x = np.zeros(3)
+    first, second = np.random.default_rng(1), np.random.default_rng(1)
+    for _ in range(3):
+        expected = noise(x, first)
+        assert np.array_equal(f(x, second), expected)
+        assert np.array_equal(g(x), expected)
+    assert len(f.graphs) == len(g.graphs) == 1
+
+
+def test_a_closure_over_a_value_of_a_transform_runs_the_function() -> None:
+    def outer(w: Any) -> Any:
+        inner = co.compile(lambda x: np.sum(x * w))
+        return inner(np.arange(3.0)) * w.sum()
+
+    w = np.ones(3)
+    assert np.array_equal(co.grad(outer)(w), 3 * np.arange(3.0) + 3)
+
+
+def test_recursion_and_compiled_functions_in_each_other() -> None:
+    @co.compile
+    def power(x: Any, n: int) -> Any:
+        return x if n == 1 else x * power(x, n - 1)
+
+    @co.compile
+    def both(x: Any) -> Any:
+        return power(x, 3) + power(x, 2)
+
+    x = np.array([2.0])
+    assert power(x, 5) == 32
+    assert both(x) == both(x) == 12
+    assert len(both.graphs) == 1
+    assert len(power.graphs) == 1
