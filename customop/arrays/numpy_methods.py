@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from customop.arrays.dtypes import dtype_of
 from customop.arrays.foreign import (
     UNDECIDED,
     answer,
@@ -65,7 +66,7 @@ def raising(power: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         # NumPy's scalars have code of their own, which rounds as np.power.
         if type(other) not in _PLAIN or other not in _QUICK or self.box_is_scalar:
             return power(self, other)
-        ufunc = _ufunc_of_power(np.dtype(self.dtype), type(other) is int, other)
+        ufunc = _ufunc_of_power(dtype_of(self), type(other) is int, other)
         return power(self, other) if ufunc is np.power else call_numpy(ufunc, self)
 
     return method

@@ -302,7 +302,8 @@ class ArrayMethods(WritingMethods):
 
     def copy(self, order: Any = "C") -> Any:
         """As `numpy.ndarray.copy`, whose order is C by default."""
-        return call_numpy(np.copy, self, order)
+        is_scalar = not self.shape and getattr(self, "box_is_scalar", False)
+        return self[()] if is_scalar else call_numpy(np.copy, self, order)
 
     def flatten(self, order: str = "C") -> Any:
         """As `numpy.ndarray.flatten`: a copy."""
