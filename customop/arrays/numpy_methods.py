@@ -82,13 +82,13 @@ def _ufunc_of_power(dtype: np.dtype[Any], is_int: bool, exponent: float) -> np.u
     """The ufunc that NumPy runs for ``array ** exponent``."""
     asked: list[np.ufunc] = []
 
-    class Asked(np.ndarray[Any, Any]):
+    class AskedUfunc(np.ndarray[Any, Any]):
         def __array_ufunc__(self, ufunc: Any, *args: Any, **kwargs: Any) -> Any:
             asked.append(ufunc)
             return 0
 
     try:
-        np.ones(1, dtype).view(Asked) ** (int if is_int else float)(exponent)
+        np.ones(1, dtype).view(AskedUfunc) ** (int if is_int else float)(exponent)
     except ValueError:  # integers have no negative powers
         return np.power
     return asked[0]

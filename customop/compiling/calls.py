@@ -25,7 +25,7 @@ from customop.graph.node import Node
 from customop.graph.unpack import packer, unpacker
 from customop.shapes.symbolic import SymInt
 
-__all__ = ["MISS", "Apart", "Call", "CallLines", "strict_settings"]
+__all__ = ["MISS", "Call", "CallLines", "SeparateMemory", "strict_settings"]
 
 Call = Callable[..., Any]
 # Names of settings that ask for a look at each call of an operator.
@@ -236,7 +236,7 @@ def _size_text(
     return text, {"np": np}
 
 
-class Apart:
+class SeparateMemory:
     """Whether written arguments share no memory with others, or with constants."""
 
     def __init__(

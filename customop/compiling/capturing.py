@@ -20,12 +20,12 @@ from customop.library.ops import ops
 from customop.transforms.trace.make import capture
 from customop.transforms.trace.operators import assign
 
-__all__ = ["Captured", "captured"]
+__all__ = ["CapturedCall", "captured"]
 
 Axes = Mapping[int, Collection[int]]
 
 
-class Captured(NamedTuple):
+class CapturedCall(NamedTuple):
     """A graph, and what its guards must look at.
 
     Attributes
@@ -58,7 +58,7 @@ def captured(
     leaves: Sequence[Any],
     sizes: Mapping[str, Any] | None,
     free: Axes,
-) -> Captured:
+) -> CapturedCall:
     """Capture a function.
 
     Parameters
@@ -95,7 +95,7 @@ def captured(
         module, has_writes = run(free)
     written = _written(module.graph)
     module = _cleaned(module)
-    return Captured(module, free, same, written, has_writes, why_fixed)
+    return CapturedCall(module, free, same, written, has_writes, why_fixed)
 
 
 def _same(leaves: Sequence[Any]) -> dict[int, int]:

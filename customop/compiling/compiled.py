@@ -13,11 +13,11 @@ import numpy as np
 from customop.arrays.kinds import is_fake, is_traced
 from customop.compiling.backends import Backend, find_backend, returns_lists
 from customop.compiling.calls import MISS, strict_settings
-from customop.compiling.capturing import Axes, Captured, captured
-from customop.compiling.entries import Arguments, Entry, eager_entry, make_entry
+from customop.compiling.capturing import Axes, CapturedCall, captured
+from customop.compiling.entries import CallArguments, Entry, eager_entry, make_entry
 from customop.compiling.parameters import Parameters, parameters_of
-from customop.compiling.report import Report, reason_for
-from customop.compiling.surroundings import Slot, Surroundings
+from customop.compiling.report import CompileReport, reason_for
+from customop.compiling.surroundings import Surroundings, WatchedName
 from customop.config import config
 from customop.core.interpreter import current_mode
 from customop.core.observe import current_observers
@@ -120,12 +120,12 @@ class Compiled(Generic[P, R]):
             if entry.module is not None
         )
 
-    def explain(self) -> Report:
+    def explain(self) -> CompileReport:
         """What was compiled, and why more than once; print it.
 
         Returns
         -------
-        Report
+        CompileReport
 
         Examples
         --------
@@ -137,7 +137,7 @@ class Compiled(Generic[P, R]):
         <lambda>, back end 'numpy', compiled once
           1. x = float64 array of shape (2,): 2 calls
         """
-        return Report(self._title(), self.backend, tuple(self._entries))
+        return CompileReport(self._title(), self.backend, tuple(self._entries))
 
     def clear(self) -> None:
         """Forget what was compiled."""
@@ -153,7 +153,7 @@ class Compiled(Generic[P, R]):
 
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call whose arguments do not meet the guards of the last entry."""
-        given = Arguments(args, kwargs)
+        given = CallArguments(args, kwargs)
         if _is_for_function(given.leaves):
             return self._fn(*args, **kwargs)
         family = given.family
@@ -169,7 +169,7 @@ class Compiled(Generic[P, R]):
             return self._fn(*args, **kwargs)
         return entry.run(given)
 
-    def _tried(self, family: Any, given: Arguments) -> Any:
+    def _tried(self, family: Any, given: CallArguments) -> Any:
         """The result of an entry that there is, or MISS."""
         for entry in self._families.get(family, ()):
             out = entry.tried(*given.args, **given.kwargs)
@@ -186,7 +186,7 @@ class Compiled(Generic[P, R]):
 
     # ---- new entries ----
 
-    def _new_entry(self, family: Any, given: Arguments) -> Entry | None:
+    def _new_entry(self, family: Any, given: CallArguments) -> Entry | None:
         """Compile for new arguments; None where the function itself must run."""
         surroundings = Surroundings([(self._fn, ""), *given.objects(self._fn)])
         if not surroundings.is_plain:
@@ -194,7 +194,7 @@ class Compiled(Generic[P, R]):
         entries = self._families.get(family, [])
         why = reason_for(self._entries, entries, given, self._fn)
         found = self._captured(entries, given, surroundings)
-        if isinstance(found, Captured):
+        if isinstance(found, CapturedCall):
             if any(is_traced(v) for v in found.module.constants.values()):
                 return None
             if not all(_is_writable(given.leaves[i]) for i in found.written):
@@ -237,8 +237,8 @@ class Compiled(Generic[P, R]):
         self._families[entry.family] = rest
 
     def _captured(
-        self, entries: Sequence[Entry], given: Arguments, surroundings: Surroundings
-    ) -> Captured | BaseException:
+        self, entries: Sequence[Entry], given: CallArguments, surroundings: Surroundings
+    ) -> CapturedCall | BaseException:
         """Capture the function; the error if it cannot be and may run eagerly."""
         free = _free_axes(entries, given.shapes)
         try:
@@ -260,7 +260,7 @@ class Compiled(Generic[P, R]):
         )
         raise refused
 
-    def _run_to_fail(self, given: Arguments) -> None:
+    def _run_to_fail(self, given: CallArguments) -> None:
         """Run the function if it raises: its own error, where capturing has another."""
         trial = given.copied()
         try:
@@ -281,7 +281,7 @@ class Compiled(Generic[P, R]):
             self._refuse_assignment(changed[0][0])
         surroundings.leave_out_written()
 
-    def _refuse_assignment(self, slot: Slot) -> NoReturn:
+    def _refuse_assignment(self, slot: WatchedName) -> NoReturn:
         raise GraphError(
             f"compile: '{self._title()}' assigns {slot.label}, which its graph would not do",
             f"it is at {place(self._fn)}",

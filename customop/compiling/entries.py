@@ -12,8 +12,8 @@ from customop.arrays.describe import describe
 from customop.arrays.kinds import is_array
 from customop.arrays.pytree import Structure, flatten, leaf_classes, unflatten
 from customop.compiling.backends import Backend
-from customop.compiling.calls import Apart, Call, CallLines
-from customop.compiling.capturing import Captured
+from customop.compiling.calls import Call, CallLines, SeparateMemory
+from customop.compiling.capturing import CapturedCall
 from customop.compiling.leaf_guards import family_of
 from customop.compiling.parameters import Parameters
 from customop.compiling.surroundings import Surroundings
@@ -23,10 +23,10 @@ from customop.graph.unpack import packer
 from customop.transforms.trace.generators import is_generator
 from customop.transforms.trace.paths import paths_of
 
-__all__ = ["Arguments", "Entry", "eager_entry", "make_entry"]
+__all__ = ["CallArguments", "Entry", "eager_entry", "make_entry"]
 
 
-class Arguments:
+class CallArguments:
     """The arguments of a call, taken apart.
 
     Attributes
@@ -56,12 +56,12 @@ class Arguments:
         """The shapes of the arrays; of other leaves an empty one."""
         return [tuple(v.shape) if is_array(v) else () for v in self.leaves]
 
-    def copied(self) -> Arguments:
+    def copied(self) -> CallArguments:
         """The same with copies of arrays and generators."""
         copies = [
             deepcopy(v) if is_array(v) or is_generator(v) else v for v in self.leaves
         ]
-        return Arguments(*unflatten(self.structure, copies))
+        return CallArguments(*unflatten(self.structure, copies))
 
     def objects(self, fn: Callable[..., Any]) -> list[tuple[Any, str]]:
         """Leaves that may hold functions and values, as the user writes them."""
@@ -91,7 +91,7 @@ class Entry:
         As `call`, and returns MISS where a guard does not hold.
     run : callable
         Runs it for leaves, whatever the guards say.
-    found : Captured or None
+    found : CapturedCall or None
     surroundings : Surroundings
     shapes : list
         Of the arrays that it was captured for.
@@ -104,26 +104,26 @@ class Entry:
     module: GraphModule | None
     call: Call
     tried: Call
-    run: Callable[[Arguments], Any]
+    run: Callable[[CallArguments], Any]
     code: str
     code_of_backend: Any
 
     def __init__(
-        self, given: Arguments, fn: Callable[..., Any], surroundings: Surroundings
+        self, given: CallArguments, fn: Callable[..., Any], surroundings: Surroundings
     ) -> None:
         self.family: Any = given.family
         self.shapes: list[tuple[int, ...]] = given.shapes
         self.arguments: dict[str, str] = given.described(fn)
         self.surroundings: Surroundings = surroundings
-        self.found: Captured | None = None
+        self.found: CapturedCall | None = None
         self.module = None
         self.why: str = ""
         self.refused: BaseException | None = None
 
 
 def make_entry(
-    given: Arguments,
-    found: Captured,
+    given: CallArguments,
+    found: CapturedCall,
     surroundings: Surroundings,
     parameters: Parameters,
     fn: Callable[..., Any],
@@ -155,7 +155,7 @@ def make_entry(
 
 
 def eager_entry(
-    given: Arguments,
+    given: CallArguments,
     error: BaseException,
     surroundings: Surroundings,
     parameters: Parameters,
@@ -173,7 +173,7 @@ def eager_entry(
 
 
 def _guards(
-    given: Arguments,
+    given: CallArguments,
     parameters: Parameters,
     slow: Call,
     surroundings: Surroundings,
@@ -186,7 +186,7 @@ def _guards(
     return lines
 
 
-def _apart(leaves: Sequence[Any], found: Captured) -> Apart:
+def _apart(leaves: Sequence[Any], found: CapturedCall) -> SeparateMemory:
     others = [
         i
         for i, leaf in enumerate(leaves)
@@ -195,7 +195,7 @@ def _apart(leaves: Sequence[Any], found: Captured) -> Apart:
     constants = [
         v for v in found.module.constants.values() if isinstance(v, np.ndarray)
     ]
-    return Apart(found.written, others, constants)
+    return SeparateMemory(found.written, others, constants)
 
 
 def _checked(code: Callable[..., Any], out_spec: Structure) -> Callable[..., Any]:

@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 
 from customop.arrays.describe import describe
 from customop.arrays.kinds import is_array
-from customop.compiling.entries import Arguments, Entry
-from customop.compiling.surroundings import Slot
+from customop.compiling.entries import CallArguments, Entry
+from customop.compiling.surroundings import WatchedName
 from customop.errors import counted, shown
 from customop.frozen import Frozen
 from customop.graph.node import CALL
 from customop.shapes.guards import Guard
 
-__all__ = ["Group", "Report", "reason_for"]
+__all__ = ["CompileReport", "NodeGroup", "reason_for"]
 
 
-class Group(NamedTuple):
+class NodeGroup(NamedTuple):
     """What a back end has done with some nodes.
 
     Attributes
@@ -39,7 +39,7 @@ class Group(NamedTuple):
         return f"{self.done}: {names}{f' ({self.why})' if self.why else ''}"
 
 
-class Report(Frozen):
+class CompileReport(Frozen):
     """What `Compiled.explain` returns; its text is for people.
 
     Attributes
@@ -115,7 +115,7 @@ def _inputs(entry: Entry) -> Iterator[Any]:
 def reason_for(
     entries: Sequence[Entry],
     family: Sequence[Entry],
-    given: Arguments,
+    given: CallArguments,
     fn: Callable[..., Any],
 ) -> str:
     """Why no entry fits arguments.
@@ -126,7 +126,7 @@ def reason_for(
         All of them, in order.
     family : sequence of Entry
         Those for arguments that differ in the lengths of axes alone, the last one first.
-    given : Arguments
+    given : CallArguments
     fn : callable
     """
     if not entries:
@@ -145,7 +145,7 @@ def reason_for(
     )
 
 
-def _of_slot(slot: Slot, now: Any) -> str:
+def _of_slot(slot: WatchedName, now: Any) -> str:
     return f"{slot.label} is {_brief(now)}, was {_brief(slot.value)}"
 
 

@@ -29,20 +29,20 @@ from customop.arrays.kinds import is_array, is_fake, is_traced
 from customop.compiling.leaf_guards import Bind, number_test
 from customop.transforms.trace.generators import is_generator
 
-__all__ = ["Contents", "Slot", "Surroundings"]
+__all__ = ["Surroundings", "WatchedContainer", "WatchedName"]
 
 
-class _Missing:
+class _Gone:
     """What a slot holds after it was deleted."""
 
     def __repr__(self) -> str:
         return "nothing"
 
 
-MISSING = _Missing()
+GONE = _Gone()
 
 
-class Slot(NamedTuple):
+class WatchedName(NamedTuple):
     """A cell, or a name in a namespace, and the value in it.
 
     Attributes
@@ -64,7 +64,7 @@ class Slot(NamedTuple):
         """What it holds now."""
         if isinstance(self.owner, CellType):
             return _content(self.owner)
-        return self.owner.get(self.key, MISSING)
+        return self.owner.get(self.key, GONE)
 
     def restore(self) -> None:
         """Put the value back."""
@@ -84,7 +84,7 @@ class Slot(NamedTuple):
         return number_test(place, self.value, bind)
 
 
-class Contents(NamedTuple):
+class WatchedContainer(NamedTuple):
     """A list, dict or set, and what was in it.
 
     Attributes
@@ -138,15 +138,15 @@ class Surroundings:
 
     Attributes
     ----------
-    slots : list of Slot
-    contents : list of Contents
+    slots : list of WatchedName
+    contents : list of WatchedContainer
     is_plain : bool
         False if a value of a running transform, or a fake array, is among them.
     """
 
     def __init__(self, items: Iterable[tuple[Any, str]]) -> None:
-        self.slots: list[Slot] = []
-        self.contents: list[Contents] = []
+        self.slots: list[WatchedName] = []
+        self.contents: list[WatchedContainer] = []
         self.is_plain: bool = True
         self._attributes: set[str] = set()
         self._objects: list[tuple[Any, str]] = []
@@ -211,15 +211,15 @@ class Surroundings:
         if (id(owner), key) in self._known:
             return
         self._known.add((id(owner), key))
-        if value is MISSING:
+        if value is GONE:
             return
         if not isinstance(value, ModuleType | type | BuiltinFunctionType | np.ufunc):
-            self.slots.append(Slot(owner, key, value, label))
+            self.slots.append(WatchedName(owner, key, value, label))
         self._waiting.append((value, label))
 
     def _container(self, value: Any, label: str) -> None:
         if not isinstance(value, tuple | frozenset):
-            self.contents.append(Contents(value, _items(value), label))
+            self.contents.append(WatchedContainer(value, _items(value), label))
         inner = value.values() if isinstance(value, dict) else value
         self._waiting += [(item, label) for item in inner]
 
@@ -231,7 +231,7 @@ class Surroundings:
                     self._attribute(names, key, owner, label)
 
     def _attribute(self, names: Any, key: str, owner: Any, label: str) -> None:
-        value = names.get(key, MISSING)
+        value = names.get(key, GONE)
         if (id(owner), key) in self._known:
             return
         self._known.add((id(owner), key))
@@ -241,13 +241,13 @@ class Surroundings:
             self._waiting.append((value.__func__, ""))
         elif isinstance(value, FunctionType) and isinstance(owner, type):
             self._waiting.append((value, ""))  # a method
-        elif value is not MISSING:
+        elif value is not GONE:
             self._known.discard((id(owner), key))
             text = f"{label or type(owner).__name__}.{key}"
             self._slot(names, key, value, text)
             self._known.add((id(owner), key))
 
-    def changed(self) -> list[tuple[Slot, Any]]:
+    def changed(self) -> list[tuple[WatchedName, Any]]:
         """The slots that hold something else than they did, with what they hold now."""
         pairs = [(slot, slot.now()) for slot in self.slots]
         return [(slot, now) for slot, now in pairs if now is not slot.value]
@@ -272,7 +272,7 @@ def _content(cell: CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:  # not assigned yet
-        return MISSING
+        return GONE
 
 
 @cache
