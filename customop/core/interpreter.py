@@ -310,9 +310,15 @@ class Mode(Interpreter):
     sees_all : bool
         False for a mode that only operators with `Tag.nondeterministic_seeded`
         concern: it leaves the fast path of all others open.
+    is_capture : bool
+        Whether it records what runs, so that variables made meanwhile belong to it.
+    tapes : tuple of Interpreter
+        Those of such variables. They end with the mode.
     """
 
     sees_all: ClassVar[bool] = True
+    is_capture: ClassVar[bool] = False
+    tapes: tuple[Interpreter, ...] = ()
 
     def __init__(self) -> None:
         super().__init__()
@@ -361,6 +367,8 @@ class Mode(Interpreter):
             open_modes.remove(self)
         current_mode.reset(self._token)
         super().__exit__(*exc)
+        for tape in self.tapes:
+            tape.end()
 
 
 def _name_of_users(fn: Callable[..., Any] | None) -> str:

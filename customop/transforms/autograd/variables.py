@@ -19,6 +19,7 @@ from customop.config import config
 from customop.core.contract.memory import readonly
 from customop.core.interpreter import Mode, current_mode
 from customop.core.kinds import AUTOGRAD
+from customop.core.observe import open_modes
 from customop.core.operator import Operator
 from customop.core.rule_kind import RuleKind
 from customop.core.rule_types import Context
@@ -109,7 +110,7 @@ def _apart(x: Any) -> Any:
 
 
 class _Tape(GradInterpreter):
-    """The one transform that never ends: its level is below all others."""
+    """The transform of variables."""
 
     kind = AUTOGRAD
     title = "variable(x)"
@@ -118,7 +119,6 @@ class _Tape(GradInterpreter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.level = 0
         # Calls are watched from a new call of `variable` or `backward` to a backward.
         self.watched: list[Subject] = []
         self.runs_plans = True
@@ -178,9 +178,48 @@ class _Tape(GradInterpreter):
             leaf.grad = uncarried(total)
 
 
+class _CaptureTape(_Tape):
+    """The variables that a function makes while a graph is captured."""
+
+    def watch_from(self) -> None:
+        """Nothing is watched: the graph runs later."""
+
+    def backward(self, y: Any, gradient: Any, retain_graph: bool) -> None:
+        """Add the gradient of `y` to its variables; raise where some are outside."""
+        below = y.below
+        while is_traced(below):
+            if isinstance(below.interpreter, _Tape) and below.node is not None:
+                raise GradientError(
+                    f"backward: {show(y)} depends on variables that were made in the"
+                    " function of a transform, and on others that were made outside of it",
+                    do="make all of them outside, or take the gradient by grad",
+                )
+            below = below.below
+        super().backward(y, gradient, retain_graph)
+
+
+# It never ends: its level is below all others.
 _tape = _Tape()
+_tape.level = 0
 # Carries the variables that need it.
 _carrier = Carrier()
+
+
+def _tape_for(value: Any) -> _Tape:
+    """Who differentiates for a new variable of this value."""
+    mode = current_mode.get() if open_modes else None
+    while mode is not None and not (mode.alive and mode.is_capture):
+        mode = mode.outer
+    if mode is None:
+        return _tape
+    # A tape holds values of lower levels.
+    around = value.interpreter.level if is_traced(value) else 0
+    for tape in mode.tapes:
+        if isinstance(tape, _Tape) and tape.level > around:
+            return tape
+    new = _CaptureTape()
+    mode.tapes = (*mode.tapes, new)
+    return new
 
 
 def variable(x: Array | float) -> GradTracer:
@@ -201,6 +240,12 @@ def variable(x: Array | float) -> GradTracer:
     GradientError
         If `x` is not an array of floats.
 
+    Notes
+    -----
+    A variable that a function makes while `make_fx` captures it belongs to the graph, which
+    then has the operators of `backward` too. One that was made before is a constant of the
+    graph.
+
     Examples
     --------
     >>> import numpy as np, customop as co
@@ -213,13 +258,14 @@ def variable(x: Array | float) -> GradTracer:
         value = as_input(x, "variable: x")
     except NeedsCarrier:
         value = _carrier.carry(x)
-    if isinstance(value, GradTracer) and value.interpreter is _tape:
+    tape = _tape_for(value)
+    if isinstance(value, GradTracer) and value.interpreter is tape:
         raise GradientError(
             f"variable: {show(x)} already is a variable or depends on one",
             do="use it as it is, or variable(stop_gradient(x)) for a new start",
         )
-    _tape.watch_from()
-    return _tape.variable(value)
+    tape.watch_from()
+    return tape.variable(value)
 
 
 def backward(

@@ -25,6 +25,7 @@ from customop.graph.node import Node, nodes_in
 from customop.schema.parameters import MISSING
 from customop.schema.tags import Tag
 from customop.shapes.size_context import SizeContext, set_active
+from customop.transforms.autograd.tracer import GradTracer
 from customop.transforms.fake_mode import FakeMode
 from customop.transforms.trace.generators import is_generator, traced_generator
 from customop.transforms.trace.opened import Chosen
@@ -34,6 +35,9 @@ from customop.transforms.trace.records import Record, make_record
 __all__ = ["GraphTracer", "Trace", "fake_of"]
 
 TRACE = RuleKind("trace")
+
+
+_OUTSIDE = "variables that were made outside of it are constants of the graph"
 
 
 class GraphTracer(Tracer):
@@ -62,11 +66,22 @@ class GraphTracer(Tracer):
         )
 
     def backward(self, gradient: Any = None) -> NoReturn:
-        """Refused: variables record what runs, and here nothing runs."""
+        """Refused: a value of variables made in the capture is not one of the graph."""
+        trace: Any = self.interpreter
+        known = [v for v in trace.graph.constants.values() if type(v) is GradTracer]
+        outside = " that was made in the function" if known else ""
+        do = "make variables in the function, w = variable(w), or capture make_fx(grad(f))"
+        if known:
+            do = (
+                "pass their arrays as arguments, and make the variables in the function:"
+                " w = variable(w)"
+            )
         raise GraphError(
-            f"backward() of {describe(self)}, a value of {self.interpreter.describe()}",
+            f"backward() of {describe(self)}, a value of {trace.describe()}, which depends"
+            f" on no variable{outside}",
             f"at {caller_place()}",
-            do="capture a gradient instead: make_fx(grad(f))",
+            *([_OUTSIDE] if known else []),
+            do=do,
         )
 
     def _refused(self, asked: str, instead: str) -> DataDependentError:
@@ -99,6 +114,7 @@ class Trace(Mode):
     kind: ClassVar[RuleKind] = TRACE
     tracer_class: ClassVar[type[Tracer]] = GraphTracer
     title: str = "make_fx"
+    is_capture: ClassVar[bool] = True
 
     def __init__(self, tracing_mode: str, graph: Graph | None = None) -> None:
         super().__init__()
@@ -170,6 +186,8 @@ class Trace(Mode):
         if isinstance(value, GraphTracer) and value.interpreter is self:
             return value.node, value.below
         if is_array(value):
+            if self.tapes and is_traced(value) and value.interpreter in self.tapes:
+                return self.node_and_value(frozen(value.below))
             return self.constant_of(value)
         if is_generator(value):
             own = getattr(value, "trace", None) is self

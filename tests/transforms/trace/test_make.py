@@ -159,15 +159,3 @@ def test_the_place_of_a_node_is_not_in_numpys_own_code() -> None:
     places = [node.meta["place"] for node in graph.nodes if node.op == "call"]
 
     assert all(place.startswith(f"{__file__}:") for place in places)
-
-
-def test_backward_of_variables_is_refused() -> None:
-    """Variables record what runs; a graph of a gradient comes from grad."""
-
-    def f(x: Any) -> Any:
-        v = co.variable(x)
-        np.sum(v * v).backward()
-        return v.grad
-
-    with pytest.raises(co.GraphError, match=r"^backward\(\) of GraphTracer f64\[\]"):
-        co.make_fx(f)(np.ones(3))
