@@ -104,6 +104,7 @@ __all__ = [
     "array_kind",
     "assert_close",
     "autocast",
+    "axis_rule",
     "backward",
     "check",
     "checkpoint",
@@ -149,6 +150,7 @@ __all__ = [
     "opcheck",
     "ops",
     "partials",
+    "prepared",
     "profile",
     "register",
     "register_array_dispatch",
@@ -192,7 +194,9 @@ _LATER: dict[str, str] = {
     "customop.compiling.compiled": "Compiled compile",
     "customop.control.functions": "cond fori_loop map scan while_loop",
     "customop.core.explain": "Candidate Explanation",
+    "customop.core.axis_rules": "axis_rule",
     "customop.core.partials": "partials",
+    "customop.core.prepared": "prepared",
     "customop.core.rule_types": "BatchInfo Context",
     "customop.graph.graph": "Graph",
     "customop.graph.load": "load_graph",
@@ -249,9 +253,11 @@ if TYPE_CHECKING:
         scan,
         while_loop,
     )
+    from customop.core.axis_rules import axis_rule
     from customop.core.explain import Candidate, Explanation
     from customop.core.fake_context import get_ctx
     from customop.core.partials import partials
+    from customop.core.prepared import prepared
     from customop.core.rule_types import BatchInfo, Context
     from customop.graph.graph import Graph
     from customop.graph.load import load_graph

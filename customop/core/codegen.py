@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from customop.arrays.kinds import TRACED, kind_of
+from customop.core.fast_kernel import Never
 from customop.core.shape_guards import argument_check, shape_guards
 from customop.core.table import Plans, RuleTable
 from customop.errors import GENERATED, shorten
@@ -83,10 +84,6 @@ class GeneratedCall(NamedTuple):
     text: str
 
 
-class _Never:
-    """A class without objects: a guard for it always fails."""
-
-
 def _all_arrays(values: Any) -> bool:
     """Whether a list or tuple holds at least one array, and only plain arrays."""
     return {*map(type, values)} == _only_arrays
@@ -137,7 +134,7 @@ def compile_call(
     source.names["_op"] = op
     source.names["_modes"] = modes
     source.names["_plans"] = op.plans.by_tracer
-    source.names.setdefault("_array", _Never)
+    source.names.setdefault("_array", Never)
     source.names.setdefault("_kernel", None)
     call = generate(qualname, text, name, source.names)
     call.__module__ = __name__
@@ -168,13 +165,14 @@ RESERVED = (
 )
 
 
-def set_fast_kernel(call: Callable[..., Any], kernel: Any) -> None:
-    """Open the fast path of a call to a kernel, or close it with None."""
-    assert isinstance(call, FunctionType)
-    names = call.__globals__
+def set_fast_kernel(op: RuleTable, kernel: Any) -> None:
+    """Open the fast path of the calls of an operator to a kernel, or close it with None."""
+    assert isinstance(op.call, FunctionType)
+    names = op.call.__globals__
     # Closed first, and the kernel never removed: a thread that is past the guard
     # calls the old kernel or the new one, never None.
-    names["_array"] = _Never
+    names["_array"] = Never
+    op.fast.set(kernel)
     if kernel is not None:
         names["_kernel"] = kernel
         names["_array"] = np.ndarray
@@ -391,7 +389,7 @@ def _guards(source: _Source) -> list[str]:
         found.append(f"not ({source.bind('_made', made)} and ({test}))")
     if not any(is_array_type(p.type) for p in source.schema.parameters):
         # No other guard shows whether the fast path is open.
-        found.insert(0, f"_array is not {source.bind('_never', _Never)}")
+        found.insert(0, f"_array is not {source.bind('_never', Never)}")
     return found
 
 

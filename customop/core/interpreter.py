@@ -53,10 +53,13 @@ __all__ = [
     "leaked",
     "mode_for",
     "nested_leaves",
+    "next_level",
     "top_interpreter",
 ]
 
 _levels = itertools.count(1)
+# The level of a new interpreter.
+next_level: Callable[[], int] = _levels.__next__
 current_mode: ContextVar[Mode | None] = ContextVar("customop_mode", default=None)
 
 
@@ -109,6 +112,8 @@ class Interpreter(ABC):
     handle: Callable[[Any, Sequence[Any]], Any]
 
     def __init__(self) -> None:
+        # Attributes of objects, since generated code reads them more often than these are
+        # set, and those of classes take 20 ns more (Python 3.11).
         self.level: int = next(_levels)
         self.alive: bool = True
         self.runs_plans: bool = self.has_plans
@@ -320,10 +325,8 @@ class Mode(Interpreter):
     is_capture: ClassVar[bool] = False
     tapes: tuple[Interpreter, ...] = ()
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.outer: Mode | None = None
-        self._token: Token[Mode | None] | None = None
+    outer: Mode | None = None
+    _token: Token[Mode | None] | None = None
 
     def __enter__(self) -> Self:
         if self._token is not None or not self.alive:

@@ -32,6 +32,7 @@ from customop.core.codegen import (
 from customop.core.contract.memory import note_writes
 from customop.core.definition import Definition
 from customop.core.dispatch import dispatch, dispatch_composite, kernel_for
+from customop.core.fast_kernel import FastKernel
 from customop.core.grad_rules import as_formula
 from customop.core.kinds import (
     ARRAY_CLASS,
@@ -146,11 +147,12 @@ class Operator(RuleTable, Generic[P, R]):
         self.__doc__ = fn.__doc__
         self.__wrapped__ = fn
         self.__annotations__: dict[str, Any] = getattr(fn, "__annotations__", {})
-        before = self.__dict__.pop("call", None)
-        self.__dict__.pop("run", None)
-        if before is not None:
+        if "call" in self.__dict__:
             # Callers that hold the old function must not run the old kernel.
-            set_fast_kernel(before, None)
+            set_fast_kernel(self, None)
+        self.fast: FastKernel = FastKernel()
+        self.__dict__.pop("call", None)
+        self.__dict__.pop("run", None)
         if "__call__" in vars(type(self)):  # that of the old function
             type(self).__call__ = _FirstCall()  # type: ignore[assignment]  # a descriptor
         self.invoke: Callable[[Sequence[Any]], Any] = lambda args: self.run(*args)
@@ -216,6 +218,7 @@ class Operator(RuleTable, Generic[P, R]):
 
     def _generate(self) -> GeneratedCall:
         self._share = config.sample_checks
+        self.fast.draw(bool(self._share))
         return compile_call(
             self.qualname,
             self.name,
@@ -352,7 +355,7 @@ class Operator(RuleTable, Generic[P, R]):
         """Have every kernel prove its contract again, on the slow path."""
         super().forget_proofs()
         if self._source:
-            set_fast_kernel(self.call, None)
+            set_fast_kernel(self, None)
 
     # ---- registration ----
 

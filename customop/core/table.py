@@ -8,6 +8,7 @@ from typing import Any
 from customop.arrays.kinds import DEFAULT, FAKE
 from customop.core.changes import changing
 from customop.core.definition import Definition, ErrorT, Row, fallthrough_kernel
+from customop.core.fast_kernel import FastKernel
 from customop.core.rule_kind import COMPOSITE, RuleKind, rule_kind
 from customop.errors import MissingRuleError, RegistrationError, place
 from customop.schema.parameters import MISSING
@@ -85,6 +86,8 @@ class RuleTable:
     # Checks of opcheck that it fails on purpose -> why.
     waivers: Mapping[str, str]
     plans: Plans
+    # What plans of transforms call for plain arrays of NumPy.
+    fast: FastKernel
 
     def __init__(self, definition: Definition) -> None:
         self.define(definition)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ __all__ = [
     "AnyGenerator",
     "InputGuard",
     "ResultGuard",
-    "guard_lines",
+    "guard_line",
     "guards_of",
     "result_guard",
 ]
@@ -122,20 +122,15 @@ def guards_of(inputs: Sequence[Node], place: str) -> list[InputGuard]:
     ]
 
 
-def guard_lines(
-    inputs: Sequence[tuple[Node, str]], place: str, bind: Callable[[str, Any], str]
-) -> Iterator[str]:
-    """Lines that check inputs, each with the name of its variable.
+def guard_line(
+    name: str, guard: InputGuard, check: str, bind: Callable[[str, Any], str]
+) -> str:
+    """The line that checks an input, the variable `name`.
 
-    The usual case is a condition, others are a call.
+    The usual case is a condition, others are a call of `check`.
     """
-    guards = guards_of([node for node, _ in inputs], place)
-    for (_, name), guard in zip(inputs, guards, strict=True):
-        if guard.expected is None:
-            continue
-        check = bind(f"check_{name}", guard.check)
-        fast = _fast(name, guard.expected, bind)
-        yield f"if not ({fast}): {check}({name})" if fast else f"{check}({name})"
+    fast = _fast(name, guard.expected, bind)
+    return f"if not ({fast}): {check}({name})" if fast else f"{check}({name})"
 
 
 def _fast(name: str, expected: Any, bind: Callable[[str, Any], str]) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from customop.arrays.nested import flat, map_nested
 from customop.core.table import RuleTable
 from customop.graph.graph import Graph
-from customop.graph.guards import guard_lines, result_guard
+from customop.graph.guards import InputGuard, guard_line, guards_of, result_guard
 from customop.graph.node import (
     CALL,
     CONSTANT,
@@ -59,6 +59,8 @@ class GraphLines:
         Line -> the node that it runs.
     operators : dict
         Global name -> the operator that it calls.
+    guards : dict
+        Global name of a check -> the guard of an input; empty if an input has none.
     """
 
     def __init__(self, graph: Graph, where: str = "") -> None:
@@ -80,6 +82,7 @@ class GraphLines:
         self._kept: list[Any] = []
         self._of_operator: dict[RuleTable, str] = {}
         self.operators: dict[str, RuleTable] = {}
+        self.guards: dict[str, InputGuard] = {}
         self.sizes: SizeLines | None = None
         if sizes is not None:
             self.sizes = SizeLines(sizes, where, self.bind)
@@ -134,9 +137,15 @@ class GraphLines:
         named = [(node, self.local(node)) for node in inputs]
         if inputs:
             self.add(f"{', '.join(name for _, name in named)}, = inputs")
+        guards = guards_of(inputs, self.where)
+        for (_, name), guard in zip(named, guards, strict=True):
+            if guard.expected is not None:
+                check = self.bind(f"check_{name}", guard.check)
+                self.guards[check] = guard
+                self.add(guard_line(name, guard, check, self.bind))
+        if len(self.guards) < len(inputs):
+            self.guards.clear()
         self.add("inputs.clear()")
-        for line in guard_lines(named, self.where, self.bind):
-            self.add(line)
         self.write_sizes(named)
 
     def write_sizes(self, named: Sequence[tuple[Node, str]]) -> None:

@@ -86,6 +86,8 @@ class GraphModule:
         self._count: int = 0
         self._is_flat: bool = False
         self._unpack: Unpack | None = None
+        # As that, without the check that leaves are leaves.
+        self._take: Unpack | None = None
         self._pack: Pack | None = None
 
     def __repr__(self) -> str:
@@ -163,7 +165,8 @@ class GraphModule:
 
     def recompile(self) -> None:
         """Generate the code again, after the graph was edited."""
-        self._replay = self._schema = self._unpack = self._pack = None
+        self._replay = self._schema = None
+        self._unpack = self._take = self._pack = None
 
     def _compiled(self) -> Replay | GivenCode:
         if self._replay is None:
@@ -173,7 +176,9 @@ class GraphModule:
             self._is_flat = self.in_spec is None or self._is_flat_spec()
             title = f"graph of {self.__name__}"
             if self.in_spec is not None and self._unpack is None:
-                self._unpack = unpacker(self.in_spec, f"arguments of {self.__name__}")
+                names = f"arguments of {self.__name__}"
+                self._unpack = unpacker(self.in_spec, names)
+                self._take = unpacker(self.in_spec, names, checks_leaves=False)
             if self.out_spec is not None and self._pack is None:
                 self._pack = packer(self.out_spec, f"result of {self.__name__}")
             self._replay = compile_graph(self.graph, title, self.place)
@@ -187,20 +192,25 @@ class GraphModule:
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the graph."""
         replay = self._replay or self._compiled()
-        if self._is_flat and not kwargs and len(args) == self._count:
-            leaves = [*args]
-        else:
-            leaves = self._leaves(args, kwargs)
-        # What is made here does not keep the arguments alive until the end.
-        del args, kwargs
         try:
-            out = replay.run(leaves)
+            out = None
+            leaves = self._taken(args, kwargs)
+            if leaves is not None:
+                out = replay.run_plain(leaves)
+            if out is None:
+                out = replay.run(self._leaves(args, kwargs))
         except Exception as error:
             replay.note(error)
             raise
         if self._pack is not None:
             return self._pack(out)
         return out[0] if len(out) == 1 else out
+
+    def _taken(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
+        """The leaves of arguments, if they seem to be nested as they should be."""
+        if self._is_flat and not kwargs and len(args) == self._count:
+            return [*args]
+        return None if self._take is None else self._take(args, kwargs)
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         found = None if self._unpack is None else self._unpack(args, kwargs)

@@ -20,7 +20,7 @@ Unpack = Callable[[tuple[Any, ...], dict[str, Any]], list[Any] | None]
 Pack = Callable[[Sequence[Any]], Any]
 
 
-def unpacker(structure: Structure, title: str) -> Unpack:
+def unpacker(structure: Structure, title: str, *, checks_leaves: bool = True) -> Unpack:
     """Generate the function that takes the arguments of a call apart.
 
     Parameters
@@ -29,6 +29,8 @@ def unpacker(structure: Structure, title: str) -> Unpack:
         Of the pair of positional and keyword arguments.
     title : str
         Of the generated file, for tracebacks.
+    checks_leaves : bool
+        False where the caller checks that leaves are not lists and the like.
 
     Returns
     -------
@@ -49,7 +51,8 @@ def unpacker(structure: Structure, title: str) -> Unpack:
     args, kwargs = structure.children()
     lines.sequence("args", args)
     lines.mapping("kwargs", kwargs)
-    return generate(title, lines.text(), "unpack", lines.names)  # type: ignore[no-any-return]  # this function
+    text = lines.text(checks_leaves=checks_leaves)
+    return generate(title, text, "unpack", lines.names)  # type: ignore[no-any-return]  # this function
 
 
 def packer(structure: Structure, title: str) -> Pack:
@@ -107,8 +110,9 @@ class _Unpacking(_Bound):
         self._count: int = 0
         self._depth: int = 0
 
-    def text(self) -> str:
+    def text(self, *, checks_leaves: bool) -> str:
         """The whole function."""
+        check = " if are_leaves(map(type, leaves)) else None" if checks_leaves else ""
         self.names["are_leaves"] = leaf_classes.issuperset
         return "\n".join(
             [
@@ -118,7 +122,7 @@ class _Unpacking(_Bound):
                 "    except KeyError:",
                 "        return None",
                 f"    leaves = [{', '.join(self._leaves)}]",
-                "    return leaves if are_leaves(map(type, leaves)) else None",
+                f"    return leaves{check}",
                 "",
             ]
         )

@@ -151,7 +151,12 @@ def listed_axes(axis: Any) -> list[int] | None:
 
 def reduced_axes(a: Any, axis: Any) -> list[int] | None:
     """The axes of a reduction; 0 and -1 of an array without axes are none, as in NumPy."""
+    if type(axis) is int:  # as usual
+        return [axis] if axis not in _FIRST or shape_of(a) else None
     return None if _is_first_of_none(a, axis) else listed_axes(axis)
+
+
+_FIRST = frozenset((0, -1))
 
 
 def lined(a: Any, axis: Any) -> Any:

@@ -8,6 +8,7 @@ add a gradient into zeros, are operators too.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,10 @@ from customop import (
     Tag,
     Tracer,
     array_kind,
+    axis_rule,
     get_ctx,
     is_view,
+    prepared,
     register_numpy_function,
 )
 from customop.numpy.arguments import copied, in_c_order
@@ -75,7 +78,7 @@ def key_of(entries: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
 slice_: Operator[..., Any] = numpy_operator(
     "slice",
     "(Array(a) x, int?[][] key) -> Array(a)",
-    lambda x, key: x[key_of(key)],
+    prepared(lambda x, key: x[key_of(key)], lambda key: itemgetter(key_of(key))),
 )
 
 
@@ -106,9 +109,20 @@ def _(x: Any, key: Any) -> FakeArray:
     return FakeArray(shape, x.dtype, strides, device_of(x))
 
 
-@slice_.register_vmap
-def _(info: Any, in_dims: Any, x: Any, key: Any) -> Any:
-    return slice_.run(batch_first(x, in_dims[0]), [ALL, *key]), 0
+def _moved_key(shape: Any, dim: int, key: Any) -> tuple[Sequence[Any], int]:
+    """The key for a batch, whose axis stays in front of the entry that comes next."""
+    at = number = 0
+    for entry in key:
+        if number == dim:
+            break
+        number += len(entry) > 0
+        at += 1
+    moved = [*key[:at], *[ALL] * (dim - number + 1), *key[at:]]
+    kept = sum(len(entry) != 1 for entry in key[:at])
+    return [moved], kept + dim - number
+
+
+slice_.register_vmap(axis_rule(slice_, _moved_key))
 
 
 def view_shape(shape: Sequence[int], key: Sequence[Sequence[Any]]) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from customop import (
     FakeArray,
     Operator,
     ShapeError,
+    axis_rule,
+    prepared,
     register_numpy_function,
     vjp,
 )
@@ -120,17 +123,14 @@ def reduction_of(
             check_elements(name, x.shape, axis)
         return reduced(x, axis, keepdims, _reduced_dtype(kernel, x.dtype, rest))
 
-    def batch(
-        info: Any, in_dims: Any, x: Any, axis: Any, keepdims: Any, *rest: Any
-    ) -> Any:
-        (dim, *_), rank = in_dims, len(x.shape)
-        if axis is None and dim == 0 and not keepdims:  # as usual
-            return op.run(x, [*range(1, rank)], False, *rest), 0
-        axes = batched_axes(axis, dim, rank)
-        return op.run(x, axes, keepdims, *rest), _batched_dim(axes, dim, keepdims)
+    def move(
+        shape: Sequence[int], dim: int, axis: Any, keepdims: bool, *rest: Any
+    ) -> tuple[Sequence[Any], int]:
+        axes = batched_axes(axis, dim, len(shape))
+        return (axes, keepdims, *rest), _batched_dim(axes, dim, keepdims)
 
     op.register_fake(fake)
-    op.register_vmap(batch)
+    op.register_vmap(axis_rule(op, move))
     return op
 
 
@@ -153,8 +153,12 @@ def _method(name: str) -> Callable[..., Any]:
         axes = None if axis is None else tuple(axis)
         return getattr(x, name)(axis=axes, keepdims=keepdims)
 
+    def prepare(axis: Any, keepdims: bool) -> Callable[..., Any]:
+        axes = None if axis is None else tuple(axis)
+        return methodcaller(name, axis=axes, keepdims=keepdims)
+
     kernel.__name__ = kernel.__qualname__ = name
-    return kernel
+    return prepared(kernel, prepare)
 
 
 def _reduction(name: str, ufunc: np.ufunc) -> Callable[..., Any]:
@@ -170,8 +174,14 @@ def _reduction(name: str, ufunc: np.ufunc) -> Callable[..., Any]:
             return reduce(x, axes, keepdims=keepdims)
         return getattr(x, name)(axis=axes, keepdims=keepdims)
 
+    def prepare(axis: Any, keepdims: bool) -> Callable[..., Any]:
+        axes = None if axis is None else tuple(axis)
+        if keepdims:
+            return lambda x: reduce(x, axes, keepdims=True)
+        return lambda x: reduce(x, axes)
+
     kernel.__name__ = kernel.__qualname__ = name
-    return kernel
+    return prepared(kernel, prepare)
 
 
 def _serve(function: Any, op: Operator[..., Any], ufunc: np.ufunc) -> None:
@@ -185,6 +195,8 @@ def _serve(function: Any, op: Operator[..., Any], ufunc: np.ufunc) -> None:
         initial: Any = NO_VALUE,
         where: Any = True,
     ) -> Any:
+        if initial is NO_VALUE and where is True and axis is None and keepdims is False:
+            return op.run(a, None, False)  # the usual call, the short way
         if initial is not NO_VALUE or where is not True:
             given = {"keepdims": is_set(keepdims), "initial": initial, "where": where}
             return ufunc.reduce(a, axis, **given)
@@ -206,7 +218,10 @@ def _serve_cast(function: Any, op: Operator[..., Any], ufunc: np.ufunc) -> None:
         initial: Any = NO_VALUE,
         where: Any = True,
     ) -> Any:
-        if initial is not NO_VALUE or where is not True:
+        is_whole = initial is NO_VALUE and where is True
+        if is_whole and axis is dtype is None and keepdims is False:
+            return op.run(a, None, False)  # the usual call, the short way
+        if not is_whole:
             kept = is_set(keepdims)
             given = {"keepdims": kept, "initial": initial, "where": where}
             return ufunc.reduce(a, axis, dtype, **given)
@@ -231,16 +246,29 @@ sum_.register_kernel("cpu", _quick_sum)
 mean: Operator[..., Any] = reduction_of("mean", _by_function("mean"))
 
 
-@mean.register_kernel("cpu")
-def _(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def _quick_mean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """As `numpy.mean`, which takes twice the time for a small array of floats."""
-    axes = None if axis is None else tuple(axis)
+    return _mean_along(x, None if axis is None else tuple(axis), keepdims)
+
+
+def _mean_along(x: Any, axes: tuple[int, ...] | None, keepdims: bool) -> Any:
     # NumPy divides by a number of 64 bits, which a count below 2**24 cannot tell.
     if x.dtype.char not in "fdFD" or not 0 < x.size < 1 << 24:
         return x.mean(axis=axes, keepdims=keepdims)
-    total = x.sum(axes, None, None, keepdims)
+    total = _add_up(x, axes, keepdims=keepdims)
     share = total / (x.size / max(total.size, 1))
     return share if share.dtype == x.dtype else share.astype(x.dtype)
+
+
+_add_up: Callable[..., Any] = np.add.reduce
+
+
+def _prepare_mean(axis: Any, keepdims: bool) -> Callable[..., Any]:
+    axes = None if axis is None else tuple(axis)
+    return lambda x: _mean_along(x, axes, keepdims)
+
+
+mean.register_kernel("cpu", prepared(_quick_mean, _prepare_mean))
 
 
 def _widened(g: Any, x_shape: Any, axis: Any, keepdims: bool) -> Any:

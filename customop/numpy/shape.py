@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,10 @@ from customop import (
     Operator,
     ShapeError,
     SymInt,
+    axis_rule,
     fake_like,
     is_view,
+    prepared,
     register_numpy_function,
     write_back,
 )
@@ -131,7 +134,12 @@ _reshape = numpy_operator(
     lambda x, shape: np.reshape(x, tuple(shape)),
 )
 # Methods of NumPy's arrays take a quarter of the time of functions.
-_reshape.register_kernel("cpu", lambda x, shape: x.reshape(shape))
+_reshape.register_kernel(
+    "cpu",
+    prepared(
+        lambda x, shape: x.reshape(shape), lambda n: methodcaller("reshape", tuple(n))
+    ),
+)
 
 
 @_reshape.register_fake
@@ -145,11 +153,11 @@ def _(x: Any, shape: Any) -> FakeArray:
     )
 
 
-@_reshape.register_vmap
-def _(info: Any, in_dims: Any, x: Any, shape: Any) -> Any:
-    first = batch_first(x, in_dims[0])
-    lengths = [first.shape[0], *_lengths(first.shape[1:], shape)]
-    return _reshape.run(first, lengths), 0
+def _moved_lengths(batch: Any, dim: int, shape: Any) -> Any:
+    return None if dim else ([[batch[0], *_lengths(batch[1:], shape)]], 0)
+
+
+_reshape.register_vmap(axis_rule(_reshape, _moved_lengths))
 
 
 @_reshape.register(write_back)
@@ -274,7 +282,12 @@ _transpose = numpy_operator(
     "(Array(a) x, int[] axes) -> Array(a)",
     lambda x, axes: np.transpose(x, tuple(axes)),
 )
-_transpose.register_kernel("cpu", lambda x, axes: x.transpose(axes))
+_transpose.register_kernel(
+    "cpu",
+    prepared(
+        lambda x, axes: x.transpose(axes), lambda n: methodcaller("transpose", tuple(n))
+    ),
+)
 
 
 @_transpose.register_fake
@@ -283,10 +296,12 @@ def _(x: Any, axes: Any) -> FakeArray:
     return view_of(x, [x.shape[a] for a in order], [x.strides[a] for a in order])
 
 
-@_transpose.register_vmap
-def _(info: Any, in_dims: Any, x: Any, axes: Any) -> Any:
-    others = [axis for axis in range(x.ndim) if axis != in_dims[0]]
-    return _transpose.run(x, [in_dims[0], *[others[a] for a in axes]]), 0
+def _moved_axes(shape: Any, dim: int, axes: Any) -> tuple[Sequence[Any], int]:
+    others = [axis for axis in range(len(shape)) if axis != dim]
+    return [[dim, *[others[a] for a in axes]]], 0
+
+
+_transpose.register_vmap(axis_rule(_transpose, _moved_axes))
 
 
 @_transpose.register(write_back)
@@ -385,11 +400,14 @@ def _(x: Any, axis: Any) -> FakeArray:
     return view_of(x, *expanded(x, sorted(axes)))
 
 
-@_expand_dims.register_vmap
-def _(info: Any, in_dims: Any, x: Any, axis: Any) -> Any:
-    first = batch_first(x, in_dims[0])
-    axes = counted(axis, x.ndim - 1 + len(axis))
-    return np.expand_dims(first, tuple([a + 1 for a in axes])), 0
+def _moved_new_axes(shape: Any, dim: int, axis: Any) -> Any:
+    if dim:
+        return None
+    axes = counted(axis, len(shape) - 1 + len(axis))
+    return [[a + 1 for a in axes]], 0
+
+
+_expand_dims.register_vmap(axis_rule(_expand_dims, _moved_new_axes))
 
 
 @_expand_dims.register(write_back)
@@ -411,7 +429,13 @@ _squeeze: Operator[..., Any] = numpy_operator(
     "(Array(a) x, int[] axis) -> Array(a)",
     lambda x, axis: np.squeeze(x, tuple(axis)),
 )
-_squeeze.register_kernel("cpu", lambda x, axis: x.squeeze(tuple(axis)))
+_squeeze.register_kernel(
+    "cpu",
+    prepared(
+        lambda x, axis: x.squeeze(tuple(axis)),
+        lambda axis: methodcaller("squeeze", tuple(axis)),
+    ),
+)
 
 
 @_squeeze.register_fake
@@ -421,10 +445,11 @@ def _(x: Any, axis: Any) -> FakeArray:
     return view_of(x, [x.shape[i] for i in kept], [x.strides[i] for i in kept])
 
 
-@_squeeze.register_vmap
-def _(info: Any, in_dims: Any, x: Any, axis: Any) -> Any:
-    first = batch_first(x, in_dims[0])
-    return np.squeeze(first, tuple([a + 1 for a in counted(axis, x.ndim - 1)])), 0
+def _moved_old_axes(shape: Any, dim: int, axis: Any) -> Any:
+    return None if dim else ([[a + 1 for a in counted(axis, len(shape) - 1)]], 0)
+
+
+_squeeze.register_vmap(axis_rule(_squeeze, _moved_old_axes))
 
 
 @_squeeze.register(write_back)

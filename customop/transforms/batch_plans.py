@@ -8,14 +8,24 @@ from weakref import ref
 
 import numpy as np
 
-from customop.arrays.kinds import is_array
+from customop.arrays.kinds import CPU, is_array
+from customop.core.axis_rules import AxisRule
 from customop.core.codegen import generate
 from customop.core.derived.pointwise import align
+from customop.core.dispatch import find_kernel
 from customop.core.kinds import VMAP
+from customop.core.prepared import constants_key, fixed
 from customop.core.table import RuleTable
 from customop.schema.tags import Tag
 from customop.shapes.symbols import number_classes
-from customop.transforms.plan_lines import inputs_of, taken, tracer_lines
+from customop.transforms.plan_lines import (
+    inputs_of,
+    plain_test,
+    run_lines,
+    run_names,
+    taken,
+    tracer_lines,
+)
 
 __all__ = ["batch_plan"]
 
@@ -36,32 +46,24 @@ def batch_plan(
         ``finish(op, rule, interpreter, args, in_dims, values, pair)``: the rows, from
         what the rule has returned, with all checks.
     """
-    dims = ", ".join(
-        f"dim{i}" if i in op.array_slots else "None"
-        for i in range(len(op.schema.parameters))
-    )
+    slots, count = op.array_slots, len(op.schema.parameters)
+    given = "".join(f"dim{i}, " if i in slots else "None, " for i in range(count))
     inputs = inputs_of(op)
-    given = f"({dims},)"
-    own = op.rows.get(VMAP)
+    end = f"return finish(op, rule, self, args, ({given}), ({inputs}), "
+    is_own = op.rows.get(VMAP) is not None
+    moves = isinstance(rule, AxisRule) and _move_lines(op, inputs, end)
     lines = [
         "def plan(self, args):",
         f"    {inputs}= args",
         *taken(op, "Row", "dim"),
-        "    dim = None",
-        *(_elementwise(op) if own is None and Tag.pointwise in op.tags else []),
-        "    if dim is not None:",
-        f"        out = run({inputs})",
-        "        pair = (out, dim)",
-        "    else:",
-        f"        pair = rule(self.info, {given}, {inputs})",
-        "        if type(pair) is tuple and len(pair) == 2 and type(pair[1]) is int:",
-        "            out, dim = pair",
-        "        else: out = None",
-        "    if type(out) is not ndarray and not is_array(out):",
-        f"        return finish(op, rule, self, args, {given}, ({inputs}), pair)",
-        "    shape = out.shape",
-        "    if not len(shape) > dim >= 0 or shape[dim] != self.info.batch_size:",
-        f"        return finish(op, rule, self, args, {given}, ({inputs}), pair)",
+        *(moves or []),
+        *([] if is_own or Tag.pointwise not in op.tags else _elementwise(op, end)),
+        f"    pair = rule(self.info, ({given}), {inputs})",
+        "    if type(pair) is tuple and len(pair) == 2 and type(pair[1]) is int:",
+        "        out, dim = pair",
+        "    else: out = None",
+        *_check_lines(end),
+        *(["    if key: learn(known, key, rule, dim0, v0, args)"] if moves else []),
         *tracer_lines(op, "Row", "dim", "dim"),
     ]
     scope = {
@@ -69,13 +71,15 @@ def batch_plan(
         "align": align,
         "finish": finish,
         "is_array": is_array,
-        "ndarray": np.ndarray,
+        "known": {},
+        "learn": _learn,
         "numbers": number_classes,
         "new": object.__new__,
         "op": op,
         "ref": ref,
         "rule": rule,
-        "run": op.run,
+        "wider": _WIDER,
+        **run_names(op),
     }
     plan: Callable[[Any, Sequence[Any]], Any] = generate(
         f"{op.qualname} vmap", "\n".join(lines), "plan", scope
@@ -83,22 +87,95 @@ def batch_plan(
     return plan
 
 
-def _elementwise(op: RuleTable) -> list[str]:
+def _check_lines(end: str) -> list[str]:
+    """Lines that leave the plan unless `out` has the rows along `dim`."""
+    return [
+        "    if type(out) is not ndarray and not is_array(out):",
+        f"        {end}pair)",
+        "    shape = out.shape",
+        "    if not len(shape) > dim >= 0 or shape[dim] != self.info.batch_size:",
+        f"        {end}pair)",
+    ]
+
+
+# ---- operators of one array that have an axis rule ----
+
+# Calls that a plan keeps, each for a shape and constants.
+_MOST_KNOWN = 256
+
+
+def _move_lines(op: RuleTable, inputs: str, end: str) -> list[str]:
+    """Lines for a plain batch whose shape and constants were met before."""
+    test, texts = plain_test(op), constants_key(op)
+    if not test or texts is None:
+        return []
+    key = "".join(f"{text}, " for text in ["v0.shape", "dim0", *texts])
+    return [
+        "    key = None",
+        f"    if {test}:",
+        f"        key = ({key})",
+        "        found = known.get(key)",
+        "        if found is not None:",
+        "            call, dim = found",
+        "            out = call(v0)",
+        "            if type(out) is not ndarray:",
+        f"                {end}(out, dim))",
+        *[f"        {line}" for line in tracer_lines(op, "Row", "dim", "dim")[:-1]],
+    ]
+
+
+def _learn(
+    known: dict[Any, Any],
+    key: Any,
+    rule: AxisRule,
+    dim: int,
+    batch: Any,
+    args: Sequence[Any],
+) -> None:
+    """Keep what a call does with these constants, after it has been checked."""
+    kernel = rule.op.fast.kernel
+    if kernel is None:
+        return
+    moved = rule.move(batch.shape, dim, *args[1:])
+    if moved is not None:
+        constants, out_dim = moved
+        if len(known) >= _MOST_KNOWN:
+            known.clear()
+        known[key] = fixed(kernel, constants), out_dim
+
+
+# ---- pointwise operators ----
+
+
+def _elementwise(op: RuleTable, end: str) -> list[str]:
     """Lines for a pointwise operator whose rows lie as NumPy broadcasts them.
 
     They note the batch axis of the result as `dim`.
     """
-    if len(op.array_slots) == 1:
-        return [f"    dim = dim{op.array_slots[0]}"]
-    if len(op.array_slots) != 2:
+    slots = op.array_slots
+    if len(slots) > 2:
         return []
-    text = _OF_TWO
-    for name, slot in zip("ab", op.array_slots, strict=True):
-        text = text.replace(f"v_{name}", f"v{slot}").replace(
-            f"dim_{name}", f"dim{slot}"
-        )
-    return [f"    {line}" for line in text.splitlines()]
+    done = tracer_lines(op, "Row", "dim", "dim")[:-1]
+    run = run_lines(op)
+    if len(slots) == 1:
+        aligned = [f"    dim = dim{slots[0]}"]
+    else:
+        text = _OF_TWO
+        for name, slot in zip("ab", slots, strict=True):
+            text = text.replace(f"v_{name}", f"v{slot}")
+            text = text.replace(f"dim_{name}", f"dim{slot}")
+        aligned = ["    dim = None", *[f"    {line}" for line in text.splitlines()]]
+    # Of arrays with a batch axis a ufunc gives one with that axis.
+    is_ufunc = isinstance(find_kernel(op, CPU.name), np.ufunc)
+    checks = ["    pair = out, dim", *_check_lines(end)]
+    if is_ufunc:
+        checks = ["    if type(out) is not ndarray:", *[f"    {c}" for c in checks]]
+    lines = [*run, *checks, *done]
+    return [*aligned, "    if dim is not None:", *[f"    {line}" for line in lines]]
 
+
+# Batches of scalars beside those of rows with so many axes more.
+_WIDER: tuple[Any, ...] = tuple((slice(None), *(None,) * n) for n in range(9))
 
 _OF_TWO = """\
 if dim_b is None:
@@ -109,6 +186,9 @@ elif dim_a == dim_b:
     rank = len(v_a.shape) - len(v_b.shape)
     if rank == 0: dim = dim_a
     elif dim_a == 0:
-        if rank > 0: v_b = align(v_b, 0, len(v_a.shape) - 1)
+        if rank > 0:
+            if type(v_b) is ndarray and rank < 9: v_b = v_b[wider[rank]]
+            else: v_b = align(v_b, 0, len(v_a.shape) - 1)
+        elif type(v_a) is ndarray and rank > -9: v_a = v_a[wider[-rank]]
         else: v_a = align(v_a, 0, len(v_b.shape) - 1)
         dim = 0"""

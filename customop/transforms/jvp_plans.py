@@ -10,7 +10,13 @@ from customop.core.codegen import generate
 from customop.core.partials import RESULT, Pushforward, fitted
 from customop.core.table import RuleTable
 from customop.transforms.autograd.node import inexact
-from customop.transforms.plan_lines import inputs_of, taken, tracer_lines
+from customop.transforms.plan_lines import (
+    inputs_of,
+    run_lines,
+    run_names,
+    taken,
+    tracer_lines,
+)
 
 __all__ = ["jvp_plan"]
 
@@ -45,10 +51,10 @@ def jvp_plan(
         "op": op,
         "ref": ref,
         "rule": rule,
-        "run": op.run,
+        **run_names(op),
     }
     if isinstance(rule, Pushforward):
-        body = _by_formulas(rule, inputs)
+        body = _by_formulas(op, rule)
         scope |= {f"f{slot}": row.formula for slot, row in rule.rows.items()}
     else:
         body = [
@@ -82,9 +88,9 @@ def jvp_plan(
     return plan
 
 
-def _by_formulas(rule: Pushforward, inputs: str) -> list[str]:
+def _by_formulas(op: RuleTable, rule: Pushforward) -> list[str]:
     """Lines that sum the parts of the tangent."""
-    lines = [f"    out = run({inputs})", "    total = None"]
+    lines = [*run_lines(op), "    total = None"]
     for slot, row in rule.rows.items():
         given = [f"tangent{slot}"]
         for at, of_shape in row.needs:

@@ -10,7 +10,7 @@ from weakref import ref
 import numpy as np
 
 from customop.arrays.nested import flat, map_outline
-from customop.core.interpreter import Interpreter, Mode, current_mode
+from customop.core.interpreter import Interpreter, Mode, current_mode, next_level
 from customop.core.kinds import VMAP
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
@@ -40,15 +40,18 @@ class RandomnessMode(Mode):
 
     kind: ClassVar[RuleKind] = VMAP
     sees_all = False
+    # Of the class, since most runs of vmap set none of these: that takes 200 ns.
+    alive = True
+    runs_plans = False
+    # Arrays of transforms outside that were written for all rows at once.
+    written: Sequence[ref[Tracer]] = ()
+    # Looks for draws outside of random operators, if this run is watched.
+    watch: DrawWatch | None = None
 
     def __init__(self, batch: BatchInterpreter) -> None:
-        super().__init__()
+        self.level = next_level()
         self.batch = batch
-        # Arrays of transforms outside that were written for all rows at once.
-        self.written: list[ref[Tracer]] = []
-        self.outer: Mode | None = current_mode.get()
-        # Looks for draws outside of random operators, if this run is watched.
-        self.watch: DrawWatch | None = None
+        self.outer = current_mode.get()
 
     def describe(self) -> str:
         """How messages name it: by the vmap it belongs to."""
@@ -61,7 +64,7 @@ class RandomnessMode(Mode):
     def see_write(self, box: Tracer) -> None:
         """Note a write to an array that may come from outside."""
         if box.interpreter.level < self.batch.level:
-            self.written.append(ref(box))
+            self.written = [*self.written, ref(box)]
 
     def check_writes(self) -> None:
         """Raise if such an array is still there: it was not made inside."""

@@ -101,7 +101,7 @@ def vmap(
             x: Any = args[0]
             if type(x) is np.ndarray and x.ndim:
                 batch = BatchInterpreter(x.shape[0], randomness, draws)
-                return _run(run, batch, args, (0,), None, 0, name)  # type: ignore[no-any-return]  # as fn
+                return _run_one(run, batch, x, name)  # type: ignore[no-any-return]  # as fn
         leaves: Sequence[Any] = args
         structure = None
         dims = None if kwargs else _plain_axes(in_dims, args)
@@ -301,6 +301,38 @@ def _run(
     finally:
         current_mode.reset(token)
         batch.end()
+
+
+def _run_one(
+    fn: Callable[..., Any], batch: BatchInterpreter, x: np.ndarray, name: str
+) -> Any:
+    """As `_run` for a single batch of NumPy along axis 0, in two thirds of the time."""
+    batch.fn = fn
+    row = BatchTracer(batch, x, 0)
+    row.box_origin = x
+    mode = RandomnessMode(batch)
+    token = current_mode.set(mode)
+    try:
+        out = fn(row)
+        if type(out) is BatchTracer and out.interpreter is batch and out.dim == 0:
+            found = out.below
+            found = found if type(found) is np.ndarray else frozen(found)
+        else:
+            found = _outputs(batch, name, out, 0)
+    except ValueError as error:
+        batch.raise_refused(error)
+        _explain_read_only(error, batch, (0,), {})
+        raise
+    else:
+        if mode.written:
+            out = row = None  # type: ignore[assignment]  # what was made inside dies
+            mode.check_writes()
+        return found
+    finally:
+        current_mode.reset(token)
+        batch.alive = batch.runs_plans = False
+        if batch.written_inputs:
+            batch.end()
 
 
 def _explain_read_only(

@@ -55,6 +55,28 @@ def operators(x: Any, w: Any) -> Any:
     return x
 
 
+def slices(x: Any, w: Any) -> Any:
+    """Slices and changes of shape, which do no work of their own."""
+    for _ in range(20):
+        x = np.reshape(x[::-1], (3, 2))[:, ::-1]
+        x = np.reshape(x, (2, 3))
+    return x
+
+
+_random = np.random.default_rng(0)
+NESTED = {
+    name: {"w": _random.normal(size=(n, m)), "b": np.zeros(m)}
+    for name, n, m in (("first", 3, 8), ("second", 8, 8), ("last", 8, 2))
+}
+
+
+def nested(x: Any, w: Any) -> Any:
+    """A network of small arrays with parameters in dicts of dicts."""
+    for name in ("first", "second"):
+        x = np.tanh(x @ w[name]["w"] + w[name]["b"])
+    return np.mean((x @ w["last"]["w"] + w["last"]["b"]) ** 2)
+
+
 def test_tracing(compare: Callable[..., None]) -> None:
     """A chain of NumPy calls, with symbolic sizes; the time is that of one call."""
     trace = co.make_fx(chain(np), "symbolic")
@@ -69,20 +91,22 @@ def test_tracing(compare: Callable[..., None]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "program"),
+    ("what", "program", "w"),
     [
-        ("chain of small arrays", chain(np)),
-        ("layers", layers),
-        ("scalars", scalars),
-        ("custom operators", operators),
+        ("chain of small arrays", chain(np), W),
+        ("layers", layers, W),
+        ("scalars", scalars, W),
+        ("slices and reshapes", slices, W),
+        ("network, nested parameters", nested, NESTED),
+        ("custom operators", operators, W),
     ],
 )
-def test_replay(compare: Callable[..., None], what: str, program: Any) -> None:
+def test_replay(compare: Callable[..., None], what: str, program: Any, w: Any) -> None:
     """A graph, and the function that it was made of."""
-    graph = co.make_fx(program)(X, W)
-    np.testing.assert_allclose(graph(X, W), program(X, W), rtol=1e-14)
+    graph = co.make_fx(program)(X, w)
+    np.testing.assert_allclose(graph(X, w), program(X, w), rtol=1e-14)
     statements = {
-        "ours": Statement("fn(x, w)", {"fn": graph, "x": X, "w": W}),
-        "by hand": Statement("fn(x, w)", {"fn": program, "x": X, "w": W}),
+        "ours": Statement("fn(x, w)", {"fn": graph, "x": X, "w": w}),
+        "by hand": Statement("fn(x, w)", {"fn": program, "x": X, "w": w}),
     }
     compare(f"replay: {what}", statements, ratio("by hand", 1.1))

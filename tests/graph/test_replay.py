@@ -25,9 +25,9 @@ def test_the_code_is_straight_python() -> None:
     assert graph.code.splitlines() == [
         "def forward(inputs):",
         "    x, k, = inputs",
-        "    inputs.clear()",
         f"    if not ({FAST}): check_x(x)",
         "    check_k(k)",
+        "    inputs.clear()",
         "    n = x.shape[0]",
         "    del k",
         "    sin = np_sin(x)",
@@ -150,3 +150,28 @@ def test_long_graphs(mode: Any) -> None:
 
     assert graph.graph.count == 100_002
     np.testing.assert_array_equal(graph(X), f(X))
+
+
+def test_arguments_of_other_kinds_between_plain_ones() -> None:
+    """A graph tries the shortest way first, and takes another one where it has to."""
+
+    class Sub(np.ndarray):
+        pass
+
+    def f(x: Any, k: int, y: Any) -> Any:
+        return np.sum(np.reshape(x, (3, 1))[:, 0] * y) * k
+
+    graph = co.make_fx(f)(X, 2, X)
+    slope = co.make_fx(co.grad(f))(X, 2, X)
+    for _ in range(20):
+        np.testing.assert_array_equal(graph(X, 2, X + 1.0), f(X, 2, X + 1.0))
+        np.testing.assert_array_equal(co.grad(graph)(X, 2, X), slope(X, 2, X))
+        np.testing.assert_array_equal(graph(X.view(Sub), 2, X), f(X, 2, X))
+        rows = co.vmap(graph, in_dims=(0, None, None))(np.stack([X, X]), 2, X)
+        np.testing.assert_array_equal(rows, [f(X, 2, X)] * 2)
+        with pytest.raises(co.GuardError, match="another value: k is int 3"):
+            graph(X, 3, X)
+        with pytest.raises(co.GuardError, match="another shape: y is"):
+            graph(X, 2, X[:2])
+        with pytest.raises(co.GuardError, match="is called as"):
+            graph(X, 2, [X])

@@ -132,4 +132,4 @@ def note_proof(
         else:
             op.proven |= {kind}
         if kind == CPU.name:
-            set_fast_kernel(op.call, None if copies else kernel)
+            set_fast_kernel(op, None if copies else kernel)

@@ -12,7 +12,13 @@ from customop.core.partials import RESULT, Partial, Partials
 from customop.core.table import RuleTable
 from customop.transforms.autograd.node import GradNode, UnaryNode, hidden, inexact
 from customop.transforms.autograd.tracer import GradTracer
-from customop.transforms.plan_lines import inputs_of, taken, tracer_lines
+from customop.transforms.plan_lines import (
+    inputs_of,
+    run_lines,
+    run_names,
+    taken,
+    tracer_lines,
+)
 
 __all__ = ["make_partial_plan"]
 
@@ -45,7 +51,7 @@ def make_partial_plan(
         "def plan(self, args):",
         f"    {inputs}= args",
         *taken(op, "GradTracer", "node"),
-        f"    out = run({inputs})",
+        *run_lines(op),
         "    dtype = out.dtype",
         "    known = inexact[dtype]",
         "    if not known:",
@@ -58,7 +64,7 @@ def make_partial_plan(
     scope: dict[str, Any] = {
         "GradTracer": GradTracer,
         "op": op,
-        "run": op.run,
+        **run_names(op),
         "hidden": hidden,
         "inexact": inexact,
         "new": object.__new__,

@@ -34,7 +34,7 @@ from customop.transforms.autograd.node import (
 )
 from customop.transforms.autograd.partial_plans import make_partial_plan
 from customop.transforms.autograd.tracer import GradTracer
-from customop.transforms.plan_lines import inputs_of, view_lines
+from customop.transforms.plan_lines import inputs_of, run_lines, run_names, view_lines
 
 if TYPE_CHECKING:
     from customop.transforms.autograd.interpreter import GradInterpreter
@@ -109,7 +109,7 @@ def _plain_plan(op: RuleTable, rule: Any, nodes: type[GradNode]) -> Plan:
         "def plan(self, args):",
         f"    {inputs}= args",
         *_edge_lines(op, is_unary=issubclass(nodes, UnaryNode)),
-        f"    out = run({inputs})",
+        *run_lines(op),
         "    dtype = out.dtype",
         "    known = inexact[dtype]",
         "    if not known:",
@@ -135,7 +135,7 @@ def _plain_plan(op: RuleTable, rule: Any, nodes: type[GradNode]) -> Plan:
     scope = {
         "GradTracer": GradTracer,
         "op": op,
-        "run": op.run,
+        **run_names(op),
         "hidden": hidden,
         "inexact": inexact,
         "nodes": nodes,

@@ -12,9 +12,11 @@ from customop.arrays.kinds import FAKE, is_array, is_traced
 from customop.core.codegen import generate
 from customop.core.contract.results import finish_fake
 from customop.core.dispatch import find_kernel
+from customop.core.prepared import again
 from customop.core.table import RuleTable
 from customop.graph.node import CALL, Node
 from customop.schema.parameters import MISSING, Parameter
+from customop.schema.types import ListOf, Maybe
 from customop.transforms.plan_lines import inputs_of
 from customop.transforms.trace.places import place_here
 
@@ -44,6 +46,7 @@ def make_record(op: RuleTable, tracer: type, fake_of: Callable[[Any], Any]) -> R
     lines = [
         "def record(self, args):",
         f"    {inputs}= args",
+        *_list_lines(op),
         *_entry_lines(op),
         "    if self.is_real:",
         f"        out = run({inputs})",
@@ -64,6 +67,7 @@ def make_record(op: RuleTable, tracer: type, fake_of: Callable[[Any], Any]) -> R
     ]
     scope = {
         "CALL": CALL,
+        "again": again,
         "as_before": _as_before,
         "FakeArray": FakeArray,
         "Node": Node,
@@ -95,6 +99,16 @@ def _names(op: RuleTable) -> list[str]:
     held = (*op.array_slots, *op.nested_slots)
     count = len(op.schema.parameters)
     return [f"n{i}" if i in held else f"v{i}" for i in range(count)]
+
+
+def _list_lines(op: RuleTable) -> list[str]:
+    """Lines that copy lists of constants, which the caller may change later."""
+    lines = []
+    for i, p in enumerate(op.schema.parameters):
+        declared = p.type.item if isinstance(p.type, Maybe) else p.type
+        if isinstance(declared, ListOf) and i not in op.nested_slots:
+            lines.append(f"    v{i} = again(v{i})")
+    return lines
 
 
 def _entry_lines(op: RuleTable) -> list[str]:

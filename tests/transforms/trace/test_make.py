@@ -159,3 +159,11 @@ def test_the_place_of_a_node_is_not_in_numpys_own_code() -> None:
     places = [node.meta["place"] for node in graph.nodes if node.op == "call"]
 
     assert all(place.startswith(f"{__file__}:") for place in places)
+
+
+def test_lists_that_change_after_tracing() -> None:
+    """A graph has the lists of a call as they were."""
+    shape = [3, 2]
+    graph = co.make_fx(lambda x: co.ops.np.reshape.default(x, shape))(np.arange(6.0))
+    shape[:] = [2, 3]
+    assert graph(np.arange(6.0)).shape == (3, 2)
