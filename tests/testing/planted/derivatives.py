@@ -8,7 +8,7 @@ import numpy as np
 
 import customop as co
 
-from . import A, Window, define, kept, modeled, planted, square
+from . import A, Window, define, kept, modeled, numbers, planted, square
 
 # ---- registration of gradients ----
 
@@ -452,3 +452,44 @@ def kernel_counts_its_calls(wrong: bool) -> Any:
 
     fake = lambda x: co.fake_like(x, dtype=np.result_type(x.dtype, 1.0))
     return define(counted).register_fake(fake)
+
+
+def of_two_lengths() -> Any:
+    """Arrays of two lengths: a graph of the first is run on the second."""
+    return [(np.array([0.5, 1.5, 2.5]),), (np.array([0.5, 1.5, 2.5, 3.0, 4.0]),)]
+
+
+# The next two are right at every length that is traced, and only there.
+
+
+@planted(
+    test_aot_dispatch_dynamic="the gradient by x differs between the formula and a graph of it: 5 of 5 elements (100.0 %) are not close",
+)
+def formula_bakes_the_traced_length(wrong: bool) -> Any:
+    def mean(x: A) -> A:
+        return np.asarray(np.sum(x) / x.size)
+
+    def backward(ctx, g):
+        size = ctx.x.shape[0]
+        return (
+            np.ones_like(ctx.x) * g / (getattr(size, "hint", size) if wrong else size)
+        )
+
+    fake = lambda x: co.FakeArray((), np.result_type(x.dtype, 1.0))
+    op = define(mean).register_fake(fake)
+    op.register_autograd(backward, setup_context=kept("x"))
+    return op.register_sample_inputs(of_two_lengths)
+
+
+@planted(
+    test_aot_dispatch_dynamic="the output differs between the operator and a graph of its call: 5 of 5 elements (100.0 %) are not close",
+)
+def body_bakes_the_traced_length(wrong: bool) -> Any:
+    def body(x: Any) -> Any:
+        size = x.shape[0]
+        return x * float(getattr(size, "hint", size) if wrong else size)
+
+    name = f"planted::weighted{next(numbers)}"
+    op = co.define(name, "(Array x) -> Array", tags=co.Tag.flexible_layout)
+    co.impl(name, "composite")(body)
+    return op.register_sample_inputs(of_two_lengths)
