@@ -6,7 +6,13 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from customop.arrays.describe import abbreviated
-from customop.arrays.fake import FakeArray, axis_order, make_fake
+from customop.arrays.fake import (
+    FakeArray,
+    all_plain,
+    axis_order,
+    dense_fake,
+    make_fake,
+)
 from customop.arrays.kinds import is_array, is_fake
 from customop.arrays.nested import flat, map_nested
 from customop.arrays.pytree import register_node
@@ -99,7 +105,8 @@ def _with_shape(fake: FakeArray, shape: tuple[Any, ...]) -> FakeArray:
         order = list(range(len(shape)))
     else:
         order = axis_order(fake.shape, fake.strides)
-    return FakeArray(shape, fake.dtype, device=fake.device, order=order)
+    sizes = shape if all_plain(shape) else as_sizes(shape)
+    return dense_fake(sizes, fake.dtype, order, fake.device)
 
 
 # ---- dynamic sizes and the sizes of real results ----

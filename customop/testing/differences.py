@@ -88,7 +88,9 @@ def _check_backward(problem: Problem, push: Linear, options: CheckOptions) -> No
     if options.undefined and len(problem.outputs.arrays) > 1:
         _check_undefined(problem, pull, rng, options)
     if options.batched:
-        check_batched(problem, [problem.outputs.random(rng) for _ in range(2)], options)
+        pull, pullback = adjoint(problem)
+        rows = [problem.outputs.random(rng) for _ in range(2)]
+        check_batched(problem, pullback, [(row, pull(row)) for row in rows], options)
 
 
 def _check_linear(
@@ -184,20 +186,25 @@ def _check_undefined(
 
 
 def check_batched(
-    problem: Problem, vectors: Sequence[Vector], options: CheckOptions
+    problem: Problem,
+    pullback: Callable[..., Any],
+    pairs: Sequence[tuple[Vector, Vector]],
+    options: CheckOptions,
 ) -> None:
-    """Raise `Fault` unless a batch of cotangents gives the batch of gradients."""
-    pull, pullback = adjoint(problem)
-    rows = [[conjugated(w) for w in problem.outputs.split(v)] for v in vectors]
+    """Raise `Fault` unless a batch of cotangents gives the batch of gradients.
+
+    `pairs` has some cotangents, each with the gradient that it has alone.
+    """
+    rows = [[conjugated(w) for w in problem.outputs.split(v)] for v, _ in pairs]
     stacked = tuple(call_numpy(np.stack, list(row)) for row in zip(*rows, strict=True))
     batch = vmap(pullback)(stacked)
-    for i, vector in enumerate(vectors):
+    for i, (_, alone) in enumerate(pairs):
         grads = [np.conjugate(to_host(call_numpy(INDEXING, g, i))) for g in batch]
         _check_gradient(
             problem,
             f"has {with_article(problem.rule)} that vmap gets wrong",
             (problem.inputs.vector(grads), f"as row {i} of a batch"),
-            (pull(vector), "alone"),
+            (alone, "alone"),
             options,
             do="correct the vmap rules of the operators in the backward formula",
         )

@@ -90,11 +90,14 @@ def _combinations(ranks: Sequence[int]) -> list[tuple[int | None, ...]]:
     )
     if 1 < count <= _FEW_ARRAYS:
         found += itertools.product([0, -1, None], repeat=count)
-    # The last axis of an array without axes is its first.
-    rows = (zip(dims, ranks, strict=True) for dims in found)
-    plain = (tuple(0 if d == -1 and r == 0 else d for d, r in row) for row in rows)
-    kept = [dims for dims in dict.fromkeys(plain) if any(d is not None for d in dims)]
-    return kept[:_MOST_COMBINATIONS]
+    # Rules get axes counted from the start, so that -1 is another name for the last one.
+    kept: dict[tuple[int | None, ...], tuple[int | None, ...]] = {}
+    for dims in found:
+        pairs = zip(dims, ranks, strict=True)
+        key = tuple([d if d is None else d % (rank + 1) for d, rank in pairs])
+        kept.setdefault(key, dims)
+    kept.pop((None,) * count, None)
+    return [*kept.values()][:_MOST_COMBINATIONS]
 
 
 class _BatchRows:
@@ -119,6 +122,8 @@ class _BatchRows:
         self.arrays = arrays_of(values)
         self.put = placer(values, is_array)
         self.rows: list[list[Any]] = []
+        # The results under vmap along the first axis of all arrays, if they are known.
+        self.outs: list[Any] | None = None
         self.runs: list[Run] = (
             self._run(batched) if unlike is None else self._run_rows(batched, unlike)
         )
@@ -214,6 +219,8 @@ def _check_dims(rows: _BatchRows, dims: Sequence[int | None]) -> None:
     outs = _batched(rows, dims, arrays)
     if outs is None:
         return
+    if not any(dims):
+        rows.outs = outs
     found = [*outs, *_written(rows, dims, arrays)]
     for i, run in enumerate(rows.runs):
         _compare_row(rows, dims, run, [leaf[i] for leaf in found], i)
@@ -287,7 +294,7 @@ def _compare_row(
 def _check_out_dims(rows: _BatchRows) -> None:
     """`out_dims` moves the batch axis of the results."""
     arrays = rows.stacked((0,) * len(rows.arrays))
-    expected = vmap(rows.call)(*arrays)
+    expected = vmap(rows.call)(*arrays) if rows.outs is None else rows.outs
     for axis in {-1, min((leaf.ndim - 1 for leaf in expected), default=0)}:
         found = vmap(rows.call, 0, axis)(*arrays)
         for i, (a, b) in enumerate(zip(found, expected, strict=True)):

@@ -24,6 +24,7 @@ from customop.testing.checks.session import (
     prove,
 )
 from customop.testing.fault import Fault
+from customop.testing.inputs.memory import CONSTANT
 
 __all__ = [
     "call_noted",
@@ -79,22 +80,24 @@ def call_noted(session: Session, values: Sequence[Any]) -> tuple[Run, Fault | No
     kept = [
         (p, leaf, leaf.tobytes())
         for p, value in zip(session.op.schema.parameters, values, strict=True)
+        if type(value) not in CONSTANT
         for leaf in flat(value)
-        if not p.is_written and isinstance(leaf, np.ndarray) and leaf.size
+        if isinstance(leaf, np.ndarray) and leaf.size and not p.is_written
     ]
     run = session.call(values)
     for p, leaf, before in kept:
         if not leaf.dtype.hasobject and leaf.tobytes() != before:
             return run, _undeclared(session, p.name)
-    if any(_may_share(leaf, kept) for _, leaf in run.effects):
-        return run, _shared_fault(session, values, run.out)
+    for _, leaf in run.effects:
+        if _may_share(leaf, kept):
+            return run, _shared_fault(session, values, run.out)
     return run, None
 
 
 def _may_share(out: Any, kept: Sequence[tuple[Any, Any, bytes]]) -> bool:
     if not isinstance(out, np.ndarray):
         return False
-    return any(np.may_share_memory(out, leaf) for _, leaf, _ in kept)
+    return True in [np.may_share_memory(out, leaf) for _, leaf, _ in kept]
 
 
 def halves_nothing(op: Operator[..., Any]) -> bool:

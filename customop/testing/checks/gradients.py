@@ -37,6 +37,7 @@ from customop.testing.fault import Fault
 from customop.testing.inputs.trials import call_of
 from customop.testing.jacobians import (
     CheckOptions,
+    Linear,
     Problem,
     adjoint,
     difference,
@@ -131,30 +132,34 @@ def check_gradients(session: Session, sample: Sample) -> str:
     if isinstance(problem, str):
         return problem
     size = problem.inputs.size
-    _check_formula(session, problem, size)
-    _check_kept(session, problem)
+    pull, pullback = adjoint(problem)
+    before = pull(fixed_random(problem.outputs.size))
+    _check_formula(session, problem, size, before)
+    _check_kept(session, problem, pull, before)
     try:
         cotangents = problem.outputs.split(fixed_random(problem.outputs.size).copy())
         second = second_problem(problem, cotangents, "second gradient")
-        _check_formula(session, second, size)
+        of_second = adjoint(second)[0](fixed_random(second.outputs.size))
+        _check_formula(session, second, size, of_second)
         with _remedy(session, "under vmap"):
-            options = _bounded(session, _EXACT)
-            rows = [fixed_random(problem.outputs.size, seed) for seed in _ROWS]
-            check_batched(problem, rows, options)
+            other = fixed_random(problem.outputs.size, SEED + 1)
+            rows = [(fixed_random(problem.outputs.size), before), (other, pull(other))]
+            check_batched(problem, pullback, rows, _bounded(session, _EXACT))
     except (MissingRuleError, DataDependentError) as error:
         # A formula that cannot be traced raises and never returns a wrong number.
         session.notes.append(f"first gradients alone, their formula: {error.what}")
     return ""
 
 
-# Seeds of the rows of a batch of cotangents.
-_ROWS = (SEED, SEED + 1)
 # A batch runs the same formula, so that only rounding may differ.
 _EXACT = CheckOptions(rtol=1e-7, atol=1e-7)
 
 
-def _check_formula(session: Session, problem: Problem, size: int) -> None:
-    if _are_differences(problem, size):
+def _check_formula(
+    session: Session, problem: Problem, size: int, gradient: Vector
+) -> None:
+    """Check a gradient, of which the one for a fixed cotangent is known."""
+    if _are_differences(problem, size, gradient):
         return
     is_large = problem.inputs.size * problem.outputs.size > _MOST_ENTRIES
     with _remedy(session, problem.rule):
@@ -200,14 +205,13 @@ _MOST_COMPONENTS = 24
 _LARGE = 10_000
 
 
-def _are_differences(problem: Problem, size: int) -> bool:
+def _are_differences(problem: Problem, size: int, gradient: Vector) -> bool:
     """Whether the gradient by the first components is that of differences.
 
     It takes one random cotangent. The full comparison, which runs where this fails,
     takes one for each component of the outputs.
     """
     cotangent = fixed_random(problem.outputs.size)
-    gradient = adjoint(problem)[0](cotangent)
     point = problem.start.copy()
     for i in _components(size):
         values = []
@@ -223,14 +227,14 @@ def _are_differences(problem: Problem, size: int) -> bool:
     )
 
 
-def _check_kept(session: Session, problem: Problem) -> None:
+def _check_kept(
+    session: Session, problem: Problem, pull: Linear, before: Vector
+) -> None:
     """Raise unless a gradient stays the same when the operator is called again."""
-    pull, cotangent = adjoint(problem)[0], fixed_random(problem.outputs.size)
-    before = pull(cotangent)
     moved = problem.start + 0.01 * fixed_random(problem.inputs.size)
     with suppress(Exception):  # a point that the kernel refuses
         vjp(problem.call, *problem.inputs.split(moved))
-    after = pull(cotangent)
+    after = pull(fixed_random(problem.outputs.size))
     if not same_vector(before, after):
         raise Fault(
             "has a gradient that another call of the operator changes",

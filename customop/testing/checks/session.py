@@ -21,7 +21,7 @@ from customop.schema.tags import Tag
 from customop.testing.checks.state import KernelState
 from customop.testing.close import assert_close
 from customop.testing.fault import Fault
-from customop.testing.inputs.memory import fresh, plain_copies
+from customop.testing.inputs.memory import CONSTANT, fresh, plain_copies
 from customop.testing.inputs.places import leaves_in
 from customop.testing.inputs.trials import call_of
 from customop.testing.watch import about_to_run
@@ -75,6 +75,7 @@ class Session:
     """
 
     __slots__ = (
+        "_bound",
         "_has_one_result",
         "_known",
         "atol",
@@ -113,19 +114,26 @@ class Session:
         # so that no other gets its identity.
         self.by_content: dict[Any, Any] = {}
         self._known: dict[tuple[str, int], tuple[Sample, Any]] = {}
+        # Identity of a sample -> the sample and its values.
+        self._bound: dict[int, tuple[Sample, Sequence[Any]]] = {}
 
     # ---- running ----
 
     def bound(self, sample: Sample) -> list[Any]:
         """The values of all parameters in a call, which must not be written."""
-        return list(self.op.bind(*sample.args, **sample.kwargs))
+        known = self._bound.get(id(sample))
+        if known is None:
+            values = self.op.bind(*sample.args, **sample.kwargs)
+            known = self._bound[id(sample)] = sample, values
+        return list(known[1])
 
     def values(self, sample: Sample) -> list[Any]:
         """The values of all parameters for one call: copies of the same layout."""
-        copies = plain_copies(sample)
+        copies = plain_copies(self.bound(sample))
         if copies is not None:
-            return list(self.op.bind(*copies))
-        return self.bound(fresh(sample))
+            return copies
+        own = fresh(sample)
+        return list(self.op.bind(*own.args, **own.kwargs))
 
     def call(
         self, values: Sequence[Any], kernel: Callable[..., Any] | None = None
@@ -135,6 +143,9 @@ class Session:
         about_to_run(lambda: call_of(op.schema, values))
         self.seed()
         chosen, positional, keywords, proof = select(op, values)
+        if kernel is None and not isinstance(proof, Proof):
+            out = chosen(*positional, **keywords)
+            return self.run_of(out, [*positional, *keywords.values()])
         given = [*positional, *keywords.values()]
         if isinstance(proof, Proof):
             given = list(proof.args)
@@ -285,7 +296,13 @@ def _kind_among(values: Sequence[Any]) -> str:
 
 def arrays_of(values: Sequence[Any]) -> list[Any]:
     """The arrays among the arguments, nested or not."""
-    return [leaf for leaf in flat(list(values)) if is_array(leaf)]
+    found = []
+    for value in values:
+        if type(value) is np.ndarray:
+            found.append(value)
+        elif type(value) not in CONSTANT:
+            found += [leaf for leaf in flat(value) if is_array(leaf)]
+    return found
 
 
 def floats_of(op: Operator[..., Any], values: Sequence[Any]) -> dict[str, Any]:
@@ -293,6 +310,7 @@ def floats_of(op: Operator[..., Any], values: Sequence[Any]) -> dict[str, Any]:
     return {
         place: leaf
         for p, value in zip(op.schema.parameters, values, strict=True)
+        if type(value) not in CONSTANT
         for place, leaf in leaves_in(value, p.name)
         if is_floats(leaf)
     }
@@ -307,8 +325,13 @@ def placer(
     values: Sequence[Any], is_wanted: Callable[[Any], bool]
 ) -> Callable[[Sequence[Any]], list[Any]]:
     """A function that returns the arguments with other arrays in place of some leaves."""
-    if all(children(value) is None for value in values):
-        places = [i for i, value in enumerate(values) if is_wanted(value)]
+    nested = [v for v in values if type(v) not in CONSTANT and children(v) is not None]
+    if not nested:
+        places = [
+            i
+            for i, value in enumerate(values)
+            if type(value) not in CONSTANT and is_wanted(value)
+        ]
 
         def put_flat(arrays: Sequence[Any]) -> list[Any]:
             out = list(values)
@@ -346,4 +369,6 @@ def same_bits(a: Any, b: Any) -> bool:
 
 def host(value: Any) -> Any:
     """Convert an array of any kind to NumPy; return other values unchanged."""
+    if type(value) is np.ndarray:
+        return value
     return to_host(value) if is_array(value) else value

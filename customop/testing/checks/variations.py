@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from customop.arrays.kinds import (
 from customop.arrays.nested import flat, map_nested
 from customop.core.dispatch import find_kernel
 from customop.core.samples import Sample
-from customop.errors import ContractError
+from customop.errors import ContractError, DataDependentError
 from customop.schema.tags import Tag
 from customop.testing.checks.agreement import compare_fake
 from customop.testing.checks.behavior import check_determinism
@@ -28,10 +28,11 @@ from customop.testing.checks.session import (
     arrays_of,
     host,
     outputs_of,
-    split_call,
+    same_bits,
 )
 from customop.testing.fault import Fault
-from customop.testing.inputs.oracle import outcome_of
+from customop.testing.inputs.memory import copy_leaf
+from customop.testing.inputs.oracle import Oracle, announced, outcome_of
 from customop.testing.inputs.variations import dtypes, layouts
 
 __all__ = ["check_dtypes", "check_layouts", "in_dtypes", "in_layouts"]
@@ -157,19 +158,39 @@ def _check_fake_of(session: Session, sample: Sample, found: Run) -> str:
     is_native = all(x.dtype.isnative for x in arrays if isinstance(x, np.ndarray))
     if fake is None or not arrays or not is_native:
         return ""
-    if not _matches(session, fake, values, found):
+    if not _matches(session, fake, sample, found):
         compare_fake(session, session.values(sample), fake)
     return ""
 
 
-def _matches(session: Session, fake: Any, values: Sequence[Any], found: Run) -> bool:
+def _matches(session: Session, fake: Any, sample: Sample, found: Run) -> bool:
     """Whether results have the outlines of their fakes: 30 us less than the proof."""
-    try:
-        out = split_call(session.op, fake, [map_nested(v, to_fake) for v in values])
-    except Exception:  # noqa: BLE001  # the proof says what is wrong
+    out, error = _announced(session, sample, fake)
+    if error is not None:  # the proof says what is wrong
         return False
     reals, fakes = flat(found.out), flat(outputs_of(session.op, out))
     return len(reals) == len(fakes) and all(map(_has_outline, reals, fakes))
+
+
+def _announced(
+    session: Session, sample: Sample, fake: Any
+) -> tuple[Any, Exception | None]:
+    """What the fake kernel announces for a sample, or its error; asked once."""
+    known: tuple[Any, Exception | None] = session.once(
+        "announced", sample, lambda: _asked(session, sample, fake)
+    )
+    return known
+
+
+def _asked(session: Session, sample: Sample, fake: Any) -> tuple[Any, Exception | None]:
+    values = [map_nested(value, to_fake) for value in session.bound(sample)]
+    try:
+        out, sizes = announced(session.op, fake, values)
+    except Exception as error:  # noqa: BLE001  # whatever it raises
+        return None, error
+    if sizes:  # which only the proof compares with those of the results
+        return None, DataDependentError("it announces sizes that depend on data")
+    return out, None
 
 
 def _has_outline(real: Any, fake: Any) -> bool:
@@ -187,11 +208,29 @@ def _has_outline(real: Any, fake: Any) -> bool:
 
 def in_dtypes(session: Session, sample: Sample) -> Iterator[Sample]:
     """The sample in other dtypes."""
+    oracle = _NotingOracle(session)
+    if not oracle.fits_sample(sample):
+        oracle.fake = None
+    return dtypes(session.op, sample, oracle)
 
-    def run(varied: Sample) -> tuple[int, Any]:
-        return outcome_of(lambda: _noted(session, varied)[0].out)
 
-    return dtypes(session.op, sample, run)
+class _NotingOracle(Oracle):
+    """An oracle that keeps what it has asked of a sample, for the check of it."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session.op)
+        self.session: Session = session
+
+    def run(self, sample: Sample) -> tuple[int, Any]:
+        """How the kernel takes a sample, within `strict_numbers`, and its results."""
+        return outcome_of(lambda: _noted(self.session, sample)[0].out)
+
+    def fits_sample(self, sample: Sample) -> bool:
+        """Whether annotations and fake kernel accept a sample."""
+        if self.op.schema.has_shapes or self.fake is not find_kernel(self.op, FAKE):
+            return super().fits_sample(sample)
+        error = _announced(self.session, sample, self.fake)[1]
+        return error is None or isinstance(error, DataDependentError)
 
 
 _NOTED = "noted"
@@ -213,7 +252,7 @@ def check_dtypes(session: Session, sample: Sample) -> str:
         return "the kernel refuses this dtype"
     values = session.bound(sample)
     for widen in _WIDER:
-        others = [map_nested(value, widen) for value in session.values(sample)]
+        others = [map_nested(value, partial(_in_own_memory, widen)) for value in values]
         if not _are_changed(values, others):
             continue
         if fault is not None and not _has_fault(session, others):
@@ -248,7 +287,7 @@ def _has_fault(session: Session, values: Sequence[Any]) -> bool:
 
 def _are_changed(values: Sequence[Any], others: Sequence[Any]) -> bool:
     pairs = zip(arrays_of(values), arrays_of(others), strict=True)
-    return any(a.dtype != b.dtype for a, b in pairs)
+    return True in [a.dtype != b.dtype for a, b in pairs]
 
 
 # ---- what to do about a wrong dtype ----
@@ -325,13 +364,23 @@ def _as_float(leaf: Any) -> Any:
     """Floats as float64, complex numbers as complex128, integers as floats."""
     if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in "ifc":
         return leaf
-    return leaf.astype(np.result_type(leaf.dtype, np.float64).newbyteorder("="))
+    return leaf.astype(_wide(leaf.dtype))
+
+
+@lru_cache(maxsize=64)
+def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.result_type(dtype, np.float64).newbyteorder("=")
 
 
 def _as_integer(leaf: Any) -> Any:
     """Integers as int64, which holds what short ones cannot."""
     is_whole = isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iu"
     return leaf.astype(np.int64) if is_whole else leaf
+
+
+def _in_own_memory(widen: Callable[[Any], Any], leaf: Any) -> Any:
+    made = widen(leaf)
+    return copy_leaf(leaf) if made is leaf else made
 
 
 _WIDER = (_as_float, _as_integer)
@@ -406,7 +455,7 @@ def _same_numbers(short: Any, wide: Any, bound: float) -> bool:
     if short.dtype.kind == wide.dtype.kind == "f":
         with np.errstate(over="ignore"):
             wide = wide.astype(short.dtype)  # too large a number becomes infinite
-    if np.array_equal(short, wide):
+    if same_bits(short, wide) or np.array_equal(short, wide):
         return True
     bound = max(bound, _loosest(short.dtype))
     return _are_close(short, wide.astype(np.result_type(short, wide)), bound)

@@ -27,6 +27,7 @@ __all__ = [
     "NOISY",
     "REJECTED",
     "Oracle",
+    "announced",
     "outcome_of",
 ]
 
@@ -80,7 +81,7 @@ class Oracle:
 
     def bound(self, sample: Sample) -> Sequence[Any]:
         """The values of all parameters, in arrays that a kernel may write."""
-        copies = plain_copies(sample)
+        copies = None if sample.kwargs else plain_copies(sample.args)
         if copies is not None:
             return self.op.bind(*copies)
         own = fresh(sample)
@@ -96,10 +97,8 @@ class Oracle:
     def _call_fake(
         self, fake: Callable[..., Any], values: Sequence[Any]
     ) -> tuple[Any, list[Any]]:
-        """Its results, and the context of sizes that depend on data, if it has any."""
         self._left -= 1
-        sizes: list[Any] = []
-        return FakeCall(self.op, values, sizes).run(fake), sizes
+        return announced(self.op, fake, values)
 
     def fits(self, values: Sequence[Any]) -> bool:
         """Whether annotations and fake kernel accept arrays of these shapes."""
@@ -122,6 +121,10 @@ class Oracle:
         if self.fake is None and not self.op.schema.has_shapes:
             return True
         return self._fits(trial.values(self.op.schema, trial.fakes()))
+
+    def fits_sample(self, sample: Sample) -> bool:
+        """Whether annotations and fake kernel accept a sample, of which these are right."""
+        return self.fits(self.op.bind(*sample.args, **sample.kwargs))
 
     # ---- the kernel ----
 
@@ -210,6 +213,14 @@ class Oracle:
         return _outline(out)
 
 
+def announced(
+    op: Operator[..., Any], fake: Callable[..., Any], values: Sequence[Any]
+) -> tuple[Any, list[Any]]:
+    """Results of a fake kernel, and the context of sizes that depend on data, if any."""
+    sizes: list[Any] = []
+    return FakeCall(op, values, sizes).run(fake), sizes
+
+
 def outcome_of(
     call: Callable[[], Any], note: Callable[[Exception], None] = lambda error: None
 ) -> tuple[int, Any]:
@@ -231,4 +242,8 @@ def _outline(out: Any) -> list[tuple[Any, Any]]:
 
 def _is_finite(value: Any) -> bool:
     letter = getattr(getattr(value, "dtype", None), "kind", "")
-    return letter not in ("f", "c") or bool(np.isfinite(value).all())
+    if letter not in ("f", "c"):
+        return True
+    if type(value) is np.ndarray:  # as below, without a frame of NumPy
+        return bool(np.logical_and.reduce(np.isfinite(value), None))
+    return bool(np.isfinite(value).all())

@@ -17,7 +17,7 @@ from customop.testing.inputs.patterns import is_symmetric
 from customop.testing.inputs.places import Array, Place, arrays_in, replaced
 from customop.testing.quiet import strict_numbers
 
-__all__ = ["LAYOUTS", "Run", "complex_of", "dtypes", "layouts"]
+__all__ = ["LAYOUTS", "complex_of", "dtypes", "layouts"]
 
 # Makes a variation of an array, or None where it has none.
 _Vary: TypeAlias = Callable[[Array], Array | None]
@@ -229,12 +229,8 @@ class _Variation(NamedTuple):
     is_whole: bool = True
 
 
-# How the kernel takes a sample, as an oracle says it, and its results if there are any.
-Run: TypeAlias = Callable[[Sample], tuple[int, Any]]
-
-
 def dtypes(
-    op: Operator[..., Any], sample: Sample, run: Run | None = None
+    op: Operator[..., Any], sample: Sample, oracle: Oracle | None = None
 ) -> Iterator[Sample]:
     """The arrays of a sample in other dtypes: all at once, then each by itself.
 
@@ -245,9 +241,8 @@ def dtypes(
     ----------
     op : Operator
     sample : Sample
-    run : callable, optional
-        Runs the kernel on a sample, within `strict_numbers`; whoever has use for the
-        results can keep them.
+    oracle : Oracle, optional
+        Of whoever has use for the results of the kernels, and keeps them.
 
     Yields
     ------
@@ -256,31 +251,29 @@ def dtypes(
         dtype can hold them.
     """
     arrays = [(place, x) for place, x, _ in arrays_in(op, sample)]
-    oracle = Oracle.around(op, sample)
+    asked = Oracle.around(op, sample) if oracle is None else oracle
     with strict_numbers():  # once for all: it takes as long as three calls
         trials = [
             (trial, replaced(op, sample, trial.new, trial.note))
             for trial in _dtype_trials(arrays)
         ]
-        found = [
-            varied
-            for trial, varied in trials
-            if _is_meant(oracle, run or oracle.run, varied, trial)
-        ]
+        found = [varied for trial, varied in trials if _is_meant(asked, varied, trial)]
     yield from found
 
 
-def _is_meant(oracle: Oracle, run: Run, varied: Sample, trial: _Variation) -> bool:
+def _is_meant(oracle: Oracle, varied: Sample, trial: _Variation) -> bool:
     """Whether the operator takes a variation, and has to be right for it."""
-    outcome, out = run(varied)
+    outcome, out = oracle.run(varied)
     if outcome > (NOISY if trial.is_certain else CLEAN):
         return False
     if trial.is_certain or oracle.fake is None:
         return True
-    values = oracle.op.bind(*varied.args, **varied.kwargs)
-    if not oracle.fits(values):
+    if not oracle.fits_sample(varied):
         return False
-    return trial.is_whole or oracle.announces(values, out) is not False
+    if trial.is_whole:
+        return True
+    values = oracle.op.bind(*varied.args, **varied.kwargs)
+    return oracle.announces(values, out) is not False
 
 
 def _dtype_trials(arrays: Sequence[tuple[str, Array]]) -> Iterator[_Variation]:
