@@ -1,0 +1,9 @@
+"""The bridge to JAX: operators as functions of JAX, and JAX's arrays as a kind.
+
+May import all of customop below the bridges, and JAX. Start with `export`; `primitives` has
+the two primitives that JAX traces, and `functions` what they run.
+"""
+
+from customop.interop.jax.export import JaxFunction, export
+
+__all__ = ["JaxFunction", "export"]
