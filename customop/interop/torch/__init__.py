@@ -5,5 +5,6 @@ call does is in `exported`, gradients and batches in `calls` and `derived`.
 """
 
 from customop.interop.torch.export import TorchOperator, export, remove_export
+from customop.interop.torch.imported import from_torch
 
-__all__ = ["TorchOperator", "export", "remove_export"]
+__all__ = ["TorchOperator", "export", "from_torch", "remove_export"]

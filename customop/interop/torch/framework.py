@@ -12,13 +12,19 @@ from typing import Any, Final
 __all__ = [
     "AFTER_AUTOGRAD",
     "BelowAutograd",
+    "OpOverload",
+    "OpOverloadPacket",
     "TransformType",
     "add_batch_axis",
     "any_requires_grad",
     "batch_level",
     "destroy",
+    "fake_tensor_module",
+    "has_batching_rule",
     "has_tangents",
+    "is_dispatched",
     "is_forward_mode",
+    "name_of_overload",
     "no_autocast",
     "remove_batch_axis",
     "require",
@@ -98,6 +104,31 @@ def transform_of_torch() -> Any:
 # ---- operators ----
 
 require: Final = torch._check
+
+
+OpOverload: Final = torch._ops.OpOverload
+OpOverloadPacket: Final = torch._ops.OpOverloadPacket
+
+
+def name_of_overload(overload: Any) -> str:
+    """The name of a torch operator: ``"aten::sin"``, ``"aten::add.Tensor"``."""
+    return str(overload.name())
+
+
+def is_dispatched(overload: Any) -> bool:
+    """Whether an operator takes part in dispatch: some are of TorchScript alone."""
+    return bool(torch._C._dispatch_has_kernel(overload.name()))
+
+
+def fake_tensor_module() -> Any:
+    """The module of torch's fake tensors."""
+    return import_module("torch._subclasses.fake_tensor")
+
+
+def has_batching_rule(overload: Any) -> bool:
+    """Whether a torch operator has a rule of its own for torch.vmap."""
+    ask = torch._C._dispatch_has_kernel_for_dispatch_key
+    return bool(ask(overload.name(), "FuncTorchBatched"))
 
 
 def schema_of(overload: Any) -> Any:

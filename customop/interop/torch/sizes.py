@@ -37,6 +37,20 @@ class TorchSizes:
             self._context = SizeContext()
         return self._context
 
+    def adopt(self, context: SizeContext) -> None:
+        """Take the sizes of another call as ours, if there are none yet."""
+        if self._context is None:
+            self._context = context
+
+    def knows(self, name: str) -> bool:
+        """Whether a name of ours has a size of torch."""
+        return name in self._torchs
+
+    def pair(self, name: str, theirs: Any, ours: Any) -> None:
+        """Take a size of torch and one of ours as the same."""
+        self._torchs[name] = theirs
+        self._ours[theirs.node.expr] = ours
+
     # ---- torch's as ours ----
 
     def ours(self, size: Any) -> Any:
@@ -46,12 +60,13 @@ class TorchSizes:
         expr = size.node.expr
         if expr.is_Integer:
             return int(expr)
-        made = self._expressed(expr, size.node.shape_env)
+        made = self.expressed(expr, size.node.shape_env)
         if expr.is_Symbol:
             self._torchs[str(made)] = size
         return made
 
-    def _expressed(self, expr: Any, shapes: Any) -> Any:
+    def expressed(self, expr: Any, shapes: Any) -> Any:
+        """Our size of an expression of torch."""
         found = self._ours.get(expr)
         if found is None:
             found = self._ours[expr] = self._composed(expr, shapes)
@@ -63,7 +78,7 @@ class TorchSizes:
         compose = _COMPOSED.get(type(expr).__name__)
         if compose is None or (expr.is_Pow and not expr.exp.is_Integer):
             return self._symbol(expr, shapes)
-        return compose(self.context, [self._expressed(a, shapes) for a in expr.args])
+        return compose(self.context, [self.expressed(a, shapes) for a in expr.args])
 
     def _symbol(self, expr: Any, shapes: Any) -> Any:
         """A new size of ours, for a symbol of torch or a function that we do not have."""
@@ -71,11 +86,15 @@ class TorchSizes:
         low, high = max(_whole(bounds.lower, 0), 0), _whole(bounds.upper, None)
         hint = _hint(shapes, expr)
         if hint is None:
-            made = self.context.new_dynamic_size(low, high, f"{expr} of torch")
+            made = self.data_size(low, high, expr)
         else:
             made = self.context.input_size(hint, str(expr), min=low, max=high)
         self._torchs[str(made)] = shapes.create_symintnode(expr, hint=hint)
         return made
+
+    def data_size(self, low: int, high: int | None, expr: Any) -> Any:
+        """A new size of ours that depends on data."""
+        return self.context.new_dynamic_size(low, high, f"{expr} of torch")
 
     # ---- ours as torch's ----
 
@@ -83,8 +102,7 @@ class TorchSizes:
         """An int or size of ours as an int or size of torch."""
         if not isinstance(size, SymInt):
             return size
-        if self._context is None:  # a size that depends on data, of other arguments
-            self._context = size.context
+        self.adopt(size.context)
         return self._valued(size.expr)
 
     def _valued(self, side: Any) -> Any:

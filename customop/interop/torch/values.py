@@ -16,6 +16,7 @@ __all__ = [
     "dtype_of_numpy",
     "dtype_of_torch",
     "fresh_tensors",
+    "tensor_of",
 ]
 
 _NAMES: Final = (
@@ -118,6 +119,18 @@ def as_tensor(out: Any, *, keeps_strides: bool = False) -> Any:
     except TypeError:
         dtype_of_torch(out.dtype)
         raise
+
+
+def tensor_of(x: Any) -> Any:
+    """The tensor of an array, on its memory where torch can read that."""
+    array = np.asarray(x)
+    is_odd = not array.dtype.isnative or min(array.strides, default=0) < 0
+    if is_odd or array.dtype not in _TO_TORCH:
+        dtype_of_torch(array.dtype)
+        array = np.array(array, dtype_native(array))
+    if array.flags.writeable:
+        return torch.from_numpy(array)
+    return torch.from_dlpack(array)  # which does not warn that it cannot be written
 
 
 def dtype_native(x: Any) -> np.dtype[Any]:
