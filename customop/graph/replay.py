@@ -191,12 +191,13 @@ def note_nodes(error: BaseException, code: Any, nodes: Mapping[int, Node]) -> No
     ----------
     error : BaseException
     code : code object
+        Of a function in the generated file.
     nodes : mapping
-        Line of the code -> the node that it runs.
+        Line of the file -> the node that it runs.
     """
     trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code is code:
+        if trace.tb_frame.f_code.co_filename == code.co_filename:
             node = nodes.get(trace.tb_lineno)
             if node is not None:
                 place = node.meta.get("place", "an unknown place")

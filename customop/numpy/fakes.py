@@ -43,7 +43,9 @@ def fake_of_ufunc(ufunc: Any) -> Callable[..., FakeArray]:
     """The fake kernel of a ufunc with one output."""
 
     def unary(x: Any) -> FakeArray:
-        return fake_like(x, dtype=result_dtype(ufunc, (x.dtype,)))
+        dtype = result_dtype(ufunc, (x.dtype,))
+        # Unlike numpy.empty_like, ufuncs do not look at axes of stride 0.
+        return keep_order((x,), dtype) if _repeats(x) else fake_like(x, dtype=dtype)
 
     def binary(x1: Any, x2: Any) -> FakeArray:
         return keep_order((x1, x2), result_dtype(ufunc, (kind_of(x1), kind_of(x2))))
@@ -64,13 +66,21 @@ def keep_order(operands: Sequence[Any], dtype: Any) -> FakeArray:
     """
     arrays = [x for x in operands if hasattr(x, "shape")]
     first = next((x for x in arrays if isinstance(x, FakeArray)), arrays[0])
-    if all(x.shape is first.shape and x.strides is first.strides for x in arrays):
+    are_alike = all(
+        x.shape is first.shape and x.strides is first.strides for x in arrays
+    )
+    if are_alike and not _repeats(first):
         return fake_like(first, dtype=dtype)  # of one array, or of arrays alike
     shapes = [tuple(x.shape) for x in arrays]
     shape = shapes[0] if len(set(shapes)) == 1 else broadcast(*shapes)
     strides = tuple(typical(_broadcast_strides(x, shape)) for x in arrays)
     order = _axis_order(len(shape), strides)
     return FakeArray(shape, dtype, device=device_of(first), order=order)
+
+
+def _repeats(x: Any) -> bool:
+    """Whether an array has elements that are one in memory, along an axis of stride 0."""
+    return any(type(step) is int and step == 0 for step in getattr(x, "strides", ()))
 
 
 def _broadcast_strides(x: Any, shape: Sequence[int]) -> tuple[int, ...]:

@@ -7,12 +7,16 @@ from typing import Any
 
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import CPU
+from customop.compiling.numpy_backend.runs import CallRun, find_runs
 from customop.compiling.numpy_backend.simplify import simplified
 from customop.compiling.numpy_backend.straight import StraightLines
+from customop.compiling.report import NodeGroup
 from customop.config import config
 from customop.core.changes import changing
 from customop.core.codegen import generate
+from customop.errors import counted
 from customop.graph.module import GraphModule
+from customop.graph.node import Node
 from customop.graph.replay import GivenCode, is_plain, kernel_of, note_nodes
 
 __all__ = ["build"]
@@ -28,7 +32,8 @@ def build(module: GraphModule) -> Callable[..., list[Any]]:
     Returns
     -------
     callable
-        It does not check the guards of the graph. Its attribute `code` is its source.
+        It does not check the guards of the graph. Its attribute `code` is its source, and
+        `explain` gives the elementwise calls that run over blocks.
     """
     return module.run_list if _is_foreign(module) else NumpyCode(module).function
 
@@ -48,6 +53,9 @@ class NumpyCode:
     ----------
     function : callable
         Of the leaves of the inputs.
+    runs : list of CallRun
+    alone : list of pairs
+        Large elementwise calls that are in no run, and why.
     """
 
     def __init__(self, module: GraphModule) -> None:
@@ -62,6 +70,10 @@ class NumpyCode:
         lines = StraightLines(self._simple.graph, _compiled)
         changes, seen = lines.bind("changing", changing), lines.bind("seen", self._seen)
         settings = lines.bind("config", config)
+        self.runs: list[CallRun]
+        self.alone: list[tuple[Node, str]]
+        self.runs, self.alone = find_runs(self._simple.graph)
+        lines.take_runs(self.runs)
         lines.write_function(
             f"{changes}.count != {seen}[0] or {settings}.checks != 'first'",
             lines.bind("again", self._run_again),
@@ -72,8 +84,19 @@ class NumpyCode:
         function = generate(
             f"compiled {self._module.name}", text, "forward", lines.names
         )
+        lines.link()
         function.code = text
+        function.explain = self.explain
         self.function = function
+
+    def explain(self) -> list[NodeGroup]:
+        """The runs, where they end and why, and the large calls in none."""
+        found: list[NodeGroup] = []
+        for run in self.runs:
+            names = [call.name for call in run.calls]
+            done = f"blocks of {counted(len(run.members), 'elementwise call')}"
+            found.append(NodeGroup(names, done, f"ends where {run.why}"))
+        return [*found, *[NodeGroup([n.name], "call", why) for n, why in self.alone]]
 
     def _run_again(self, *leaves: Any) -> list[Any]:
         """Run where an operator has changed, or each call is to be checked."""

@@ -14,7 +14,14 @@ import numpy as np
 from customop.arrays.fake import FakeArray
 from customop.graph.node import Node
 
-__all__ = ["WRITERS", "Texts", "is_array_node", "ufunc_text"]
+__all__ = [
+    "WRITERS",
+    "Texts",
+    "is_array_node",
+    "resolved_dtypes",
+    "strong_operands",
+    "ufunc_text",
+]
 
 
 class Texts(Protocol):
@@ -85,6 +92,14 @@ def strong_operands(ufunc: np.ufunc, operands: Sequence[Any]) -> Sequence[Any]:
     if any(v is None for v in new) or _resolved(ufunc, kinds) != found:
         return operands
     return new
+
+
+def resolved_dtypes(
+    ufunc: np.ufunc, operands: Sequence[Any]
+) -> Sequence[np.dtype[Any]] | None:
+    """Dtypes to which a ufunc converts its operands, and of its results; None for others."""
+    kinds = [np.dtype(bool) if type(v) is bool else _kind(v) for v in operands]
+    return None if any(kind is None for kind in kinds) else _resolved(ufunc, kinds)
 
 
 def _kind(value: Any) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 
 from customop.arrays.fake import FakeArray
 from customop.compiling.numpy_backend.known import is_builtin, ufunc_of
+from customop.compiling.numpy_backend.runs import VIEWS
 from customop.graph.graph import Graph
 from customop.graph.memory import Memory
 from customop.graph.module import GraphModule
@@ -24,17 +25,6 @@ from customop.graph.passes.fold import fold_constants
 __all__ = ["simplified"]
 
 _MOST_BYTES = 1 << 17
-_VIEWS = frozenset(
-    f"np::{name}"
-    for name in (
-        "broadcast_to",
-        "reshape",
-        "transpose",
-        "expand_dims",
-        "squeeze",
-        "slice",
-    )
-)
 
 
 def simplified(module: GraphModule) -> GraphModule:
@@ -64,7 +54,7 @@ class _Numbers:
 
     def _look_at(self, node: Node) -> None:
         name = node.target.qualname
-        if name in _VIEWS:
+        if name in VIEWS:
             self._follow_view(node)
         elif name in {"np::full_like", "np::full"}:
             self._set_number(node, node.values()[1])

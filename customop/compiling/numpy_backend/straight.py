@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from customop.compiling.numpy_backend.blocks import BlockRun
 from customop.compiling.numpy_backend.calls import WRITERS, ufunc_text
 from customop.compiling.numpy_backend.known import builtin_kernel, ufunc_of
+from customop.compiling.numpy_backend.runs import CallRun
 from customop.core.table import RuleTable
 from customop.graph.graph import Graph
 from customop.graph.lines import GraphLines, last_uses, name_of
 from customop.graph.module import GraphModule
-from customop.graph.node import PLACEHOLDER, Node
+from customop.graph.node import CALL, CONSTANT, ITEM, PLACEHOLDER, Node
 from customop.graph.replay import can_be_direct, kernel_of
 
 __all__ = ["StraightLines"]
@@ -40,6 +42,9 @@ class StraightLines(GraphLines):
         self._inner: Inner = inner
         self._of_module: dict[int, GraphModule] = {}
         self.kernels: dict[RuleTable, Any] = {}
+        self._run_of: dict[Node, CallRun] = {}
+        self._name_of_run: dict[CallRun, str] = {}
+        self._blocks: dict[str, BlockRun] = {}
 
     def add(self, line: str, node: Node | None = None, indent: str = _IN_TRY) -> None:
         """Add a line of the body, inside its ``try``."""
@@ -75,10 +80,89 @@ class StraightLines(GraphLines):
                     self.add(line)
 
     def write_nodes(self) -> None:
-        """Write the lines of all nodes."""
-        last = last_uses(self.graph)
+        """Write the lines of all nodes; a run takes the place of its last call."""
+        last = self._last_uses()
         for node in self.graph.nodes:
-            self.write(node, last.get(node, []))
+            run = self._run_of.get(node)
+            if run is None:
+                self.write(node, last.get(node, []))
+            elif node is run.calls[-1]:
+                self._write_run(run, last.get(node, []))
+
+    def _last_uses(self) -> dict[Node, list[Node]]:
+        """For each node, those whose values are not needed after it."""
+        if not self._run_of:
+            return last_uses(self.graph)
+        found: dict[Node, list[Node]] = {}
+        seen: set[Node] = set()
+        for node in reversed(self.graph.nodes):
+            run = self._run_of.get(node)
+            if run is not None and node is not run.calls[-1]:
+                continue
+            for used in node.inputs if run is None else run.given:
+                if used not in seen and used.op != CONSTANT:
+                    seen.add(used)
+                    found.setdefault(node, []).append(used)
+            for made in [node] if run is None else run.results:
+                if made not in seen and made.op in (CALL, ITEM, PLACEHOLDER):
+                    found.setdefault(node, []).append(made)
+        return found
+
+    # ---- runs ----
+
+    def take_runs(self, runs: Sequence[CallRun]) -> None:
+        """Write the functions of runs, before that of the graph."""
+        for run in runs:
+            block = BlockRun(run)
+            name = self.bind("run", block)
+            self._blocks[name] = block
+            self._run_of.update(dict.fromkeys(run.calls, run))
+            self._name_of_run[run] = name
+            self._write_calls(f"{name}_one_by_one", run, run.calls, run.results)
+            if run.before:
+                self._write_calls(f"{name}_first", run, run.before, run.before)
+
+    def _write_calls(
+        self, name: str, run: CallRun, calls: Sequence[Node], results: Sequence[Node]
+    ) -> None:
+        """Write a function of a list of operands, which calls one after the other."""
+        body = "    "
+        self.add(f"def {name}(given):", indent="")
+        given = run.given
+        if given:
+            self.add(
+                f"{', '.join([self.local(n) for n in given])}, = given", indent=body
+            )
+        is_all = calls is run.calls
+        if is_all:
+            self.add("given.clear()", indent=body)
+        ends = {n: call for call in calls for n in call.inputs} if is_all else {}
+        kept = {*results}
+        ending: dict[Node, list[str]] = {}
+        for node, call in ends.items():
+            if node not in kept and node.op != CONSTANT:
+                ending.setdefault(call, []).append(self.local(node))
+        for call in calls:
+            self.add(f"{self.local(call)} = {self.call(call)}", call, body)
+            if call in ending:
+                self.add(f"del {', '.join(ending[call])}", indent=body)
+        values = ", ".join([self.local(n) for n in results])
+        self.add(f"return [{values}]", indent=body)
+
+    def _write_run(self, run: CallRun, unused: Sequence[Node]) -> None:
+        texts = [self.value(n) for n in run.given]
+        self.add(f"given = [{', '.join(texts)}]")
+        ending = [self.local(n) for n in unused if n not in run.results]
+        if ending:
+            self.add(f"del {', '.join(ending)}")
+        results = [self.local(n) for n in run.results]
+        self.add(f"{', '.join(results)}, = {self._name_of_run[run]}(given)")
+
+    def link(self) -> None:
+        """Give the runs their functions, after the text was run."""
+        for name, block in self._blocks.items():
+            block.one_by_one = self.names[f"{name}_one_by_one"]
+            block.first = self.names.get(f"{name}_first")
 
     # ---- calls ----
 

@@ -1,0 +1,291 @@
+"""Runs over blocks: each block of the operands goes through all calls while it is in cache.
+
+It is decided at each call, by the sizes and strides that come, and once for those.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import Any, Final
+
+import numpy as np
+
+from customop.arrays.fake import FakeArray
+from customop.compiling.numpy_backend.body import BlockBody
+from customop.compiling.numpy_backend.flags import Flags, usual_errors
+from customop.compiling.numpy_backend.layout import (
+    Cuts,
+    Fold,
+    cuts_of,
+    fold_arrays,
+    packed_order,
+    strides_of,
+)
+from customop.compiling.numpy_backend.runs import SMALLEST, CallRun
+from customop.core.codegen import generate
+from customop.graph.node import Node
+
+__all__ = ["BlockRun"]
+
+# Bytes of one array in a block, and of all of them: a part of the cache of a core.
+_MOST_BYTES: Final = 1 << 17
+_LEAST_BYTES: Final = 1 << 14
+_ALL_BYTES: Final = 1 << 20
+_MOST_PLANS: Final = 64
+
+
+class Plan:
+    """How a run goes over arrays of some sizes and strides.
+
+    Attributes
+    ----------
+    folds : list of Fold or None
+        For each operand; None for a number.
+    out : Fold
+        For each result.
+    shape, order : tuple of int
+        Of the results, and of their axes in memory.
+    cuts : list of Cuts
+    """
+
+    __slots__ = ("cuts", "folds", "order", "out", "shape")
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        order: tuple[int, ...],
+        folds: list[Fold | None],
+        out: Fold,
+        cuts: list[Cuts],
+    ) -> None:
+        self.shape: tuple[int, ...] = shape
+        self.order: tuple[int, ...] = order
+        self.folds: list[Fold | None] = folds
+        self.out: Fold = out
+        self.cuts: list[Cuts] = cuts
+
+    def empty(self, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        """A new array like the results of NumPy."""
+        axes = [i for i in self.order if self.shape[i] != 1]
+        if axes == sorted(axes):
+            return np.empty(self.shape, dtype)
+        if axes == sorted(axes, reverse=True):
+            return np.empty(self.shape, dtype, "F")
+        sizes = [self.shape[i] for i in self.order]
+        back = np.argsort(self.order)
+        one = np.lib.stride_tricks.as_strided(
+            np.empty(1, dtype), self.shape, strides_of(sizes, dtype.itemsize)[back]
+        )
+        return np.empty_like(one)  # of which no element is read
+
+
+class BlockRun:
+    """A run as a function of a list of its operands, which it empties.
+
+    Parameters
+    ----------
+    run : CallRun
+
+    Attributes
+    ----------
+    one_by_one : callable
+        Does the same by one call of NumPy after the other.
+    first : callable or None
+        Gives the values of the small calls, from the same list.
+    """
+
+    def __init__(self, run: CallRun) -> None:
+        self.run: CallRun = run
+        self.one_by_one: Callable[[list[Any]], Sequence[Any]] = list
+        self.first: Callable[[list[Any]], Sequence[Any]] | None = None
+        self._body: BlockBody = BlockBody(run)
+        held = {n: i for i, n in enumerate([*run.given, *run.before])}
+        self._picks: list[int] = [held[n] for n in self._body.given]
+        own = {n: i for i, n in enumerate([*self._body.results, *run.before])}
+        self._returns: list[int] = [own[n] for n in run.results]
+        self._plans: dict[Any, Plan | None] = {}
+        self._call: Any = None
+
+    def __call__(self, given: list[Any]) -> Sequence[Any]:
+        """Run it."""
+        errors = usual_errors()
+        if errors is None:
+            return self.one_by_one(given)
+        first: Sequence[Any] = ()
+        if self.first is not None:
+            try:
+                with np.errstate(**errors.strict):
+                    first = self.first(given)
+            except Exception:  # noqa: BLE001  # it comes again, in its turn
+                return self.one_by_one(given)
+        held = [*given, *first]
+        values = [held[i] for i in self._picks]
+        plan = self._plan_for(values)
+        if plan is None:
+            del held, values
+            return self.one_by_one(given)
+        del held
+        outs = self._outs(plan, values, given)
+        given.clear()
+        flags = Flags(self._code(), self._body.nodes)
+        with np.errstate(**errors.recording, call=flags.note):
+            self._go(plan, values, outs)
+        if flags.found:
+            flags.report(errors)
+        return [[*outs, *first][i] for i in self._returns]
+
+    # ---- plans ----
+
+    def _plan_for(self, values: Sequence[Any]) -> Plan | None:
+        key = tuple(
+            [(v.shape, v.strides) if type(v) is np.ndarray else None for v in values]
+        )
+        try:
+            return self._plans[key]
+        except KeyError:
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            plan = self._plans[key] = self._plan(values)
+            return plan
+
+    def _plan(self, values: Sequence[Any]) -> Plan | None:
+        """How to go over such operands; None if the calls are to be run one by one."""
+        arrays = [v for v in values if type(v) is np.ndarray and v.ndim]
+        if not arrays:
+            return None
+        shape = np.broadcast_shapes(*[v.shape for v in arrays])
+        results = self._body.results
+        if math.prod(shape) < SMALLEST:
+            return None
+        orders = {*self._orders(values, shape)}
+        if len(orders) != 1 or None in orders:
+            return None
+        (order,) = orders
+        assert order is not None
+        pairs = [(v.shape, v.strides) for v in arrays]
+        sizes = strides_of([shape[i] for i in order], 1)
+        out = tuple(sizes[np.argsort(order)].tolist())
+        lengths, folds = fold_arrays(shape, order, [*pairs, (shape, out)])
+        rest = iter(folds)
+        of_values = [
+            next(rest) if type(v) is np.ndarray and v.ndim else None for v in values
+        ]
+        most = self._block_size(len(arrays) + len(results))
+        return Plan(shape, order, of_values, folds[-1], cuts_of(lengths, most))
+
+    def _orders(
+        self, values: Sequence[Any], shape: tuple[int, ...]
+    ) -> Iterator[tuple[int, ...] | None]:
+        """The order of the axes in memory of each result, as NumPy would lay it out."""
+        if len(shape) == 1 or all(_is_in_c_order(v) for v in values):
+            ones = [i for i, n in enumerate(shape) if n == 1]
+            yield (*ones, *[i for i, n in enumerate(shape) if n != 1])
+            return
+        known: dict[Node, Any] = {
+            node: FakeArray(v.shape, v.dtype, v.strides)
+            if type(v) is np.ndarray
+            else FakeArray((), node.val.dtype)
+            for node, v in zip(self._body.given, values, strict=True)
+        }
+        for member in self.run.members:
+            operands = [known[v] if isinstance(v, Node) else v for v in member.values()]
+            found = known[member] = member.target.run(*operands)
+            if member in self._body.results:
+                yield packed_order(found.shape, found.strides, found.dtype.itemsize)
+
+    def _block_size(self, count: int) -> int:
+        """How many elements a block has."""
+        widest: int = max(m.val.dtype.itemsize for m in self.run.members)
+        share = _ALL_BYTES // (count + len(self._body.scratch))
+        return max(min(share, _MOST_BYTES), _LEAST_BYTES) // widest
+
+    # ---- running ----
+
+    def _outs(
+        self, plan: Plan, values: list[Any], given: list[Any]
+    ) -> list[np.ndarray[Any, Any]]:
+        """Arrays for the results: those of operands that end here, or new ones."""
+        outs: list[np.ndarray[Any, Any]] = []
+        taken: set[int] = set()
+        for node, takes in zip(self._body.results, self._body.takes, strict=True):
+            found = None
+            for i in takes:
+                # Held by `given`, by `values`, and by the argument of the call.
+                is_free = i not in taken and sys.getrefcount(values[i]) == _HELD
+                if is_free and _is_like_result(values[i], plan, node.val.dtype):
+                    found = values[i]
+                    taken.add(i)
+                    break
+            outs.append(plan.empty(node.val.dtype) if found is None else found)
+        return outs
+
+    def _code(self) -> Any:
+        if self._call is None:
+            title = f"blocks of {self.run.members[-1].name}"
+            self._call = generate(title, self._body.text, "body", self._body.names)
+        return self._call
+
+    def _go(
+        self, plan: Plan, values: list[Any], outs: Sequence[np.ndarray[Any, Any]]
+    ) -> None:
+        views = [
+            v if fold is None else fold.of(v)
+            for v, fold in zip(values, plan.folds, strict=True)
+        ]
+        views += [plan.out.of(out) for out in outs]
+        scratch = [
+            np.empty(max([math.prod(c.shape) for c in plan.cuts]), dtype)
+            for dtype in self._body.scratch
+        ]
+        call = self._call
+        for cuts in plan.cuts:
+            size = math.prod(cuts.shape)
+            own = [t[:size].reshape(cuts.shape) for t in scratch]
+            if len(plan.cuts) == 1 and len(cuts.keys) == 1:
+                call(*views, *own)
+                return
+            columns = [_blocks(v, cuts) for v in views]
+            blocks = zip(*columns, *map(repeat, own), strict=False)
+            deque((call(*b) for b in blocks), maxlen=0)
+
+
+# Of a value that nothing but a run holds.
+_HELD: Final = 3
+
+
+def _blocks(view: Any, cuts: Cuts) -> Iterable[Any]:
+    """The blocks of an array, one after the other."""
+    if type(view) is not np.ndarray or view.ndim == 0:
+        return repeat(view)
+    ones = [i for i, n in enumerate(view.shape) if n == 1]
+    if len(ones) == view.ndim:
+        return repeat(view)
+    if not ones:
+        keys: Iterable[Any] = cuts.keys
+    else:
+        every = slice(None)
+        keys = [
+            tuple([every if i in ones else k for i, k in enumerate(key)])
+            for key in cuts.keys
+        ]
+    if view.ndim == 1:
+        keys = [key[0] for key in keys]
+    return map(view.__getitem__, keys)
+
+
+def _is_in_c_order(value: Any) -> bool:
+    """Whether an operand leaves the results in C order."""
+    return type(value) is not np.ndarray or value.flags.c_contiguous
+
+
+def _is_like_result(value: Any, plan: Plan, dtype: np.dtype[Any]) -> bool:
+    """Whether an operand is an array of its own, laid out as the results."""
+    if type(value) is not np.ndarray or value.base is not None:
+        return False
+    if value.shape != plan.shape or value.dtype != dtype or not value.flags.writeable:
+        return False
+    return packed_order(value.shape, value.strides, dtype.itemsize) == plan.order

@@ -1,0 +1,164 @@
+"""The body of a run: what is done for one block, written into scratch arrays.
+
+Each value has a place: a block of a result, or a scratch array, which later values take
+over when it is not needed any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from customop.compiling.numpy_backend.calls import is_array_node, strong_operands
+from customop.compiling.numpy_backend.known import ufunc_of
+from customop.compiling.numpy_backend.runs import CallRun, is_reusable
+from customop.graph.node import Node, nodes_in
+
+__all__ = ["BlockBody"]
+
+
+class BlockBody:
+    """The text of the body of a run, and what it needs.
+
+    Parameters
+    ----------
+    run : CallRun
+
+    Attributes
+    ----------
+    given : list of Node
+        The operands from outside; values computed before the run are among them.
+    results : list of Node
+        The members whose values are used outside.
+    scratch : list of dtype
+        Of the scratch arrays.
+    takes : list of tuple
+        For each result the numbers of operands whose memory it may take over.
+    names : dict
+        The globals of the function.
+    text : str
+        The function `body` of a block of each operand, result and scratch array.
+    nodes : dict
+        Line of the text -> the member that it runs.
+    """
+
+    def __init__(self, run: CallRun) -> None:
+        self.run: CallRun = run
+        own = set(run.members)
+        used = [n for m in run.members for n in nodes_in(m.values())]
+        self.given: list[Node] = [*dict.fromkeys(n for n in used if n not in own)]
+        self.results: list[Node] = [m for m in run.results if m in own]
+        self.scratch: list[np.dtype[Any]] = []
+        self._free: dict[np.dtype[Any], list[str]] = {}
+        # Value -> the variable of its block.
+        self._places: dict[Node, str] = {n: f"x{i}" for i, n in enumerate(self.given)}
+        self._places |= {m: f"out{i}" for i, m in enumerate(self.results)}
+        position = {m: i for i, m in enumerate(run.members)}
+        self._last: dict[Node, int] = {}
+        for m in run.members:
+            for n in nodes_in(m.values()):
+                self._last[n] = position[m]
+        self.takes: list[tuple[int, ...]] = [*map(self._takes, self.results)]
+        self.names: dict[str, Any] = {"copyto": np.copyto}
+        self.nodes: dict[int, Node] = {}
+        self._lines: list[str] = [self._head()]
+        self._write(own)
+        self._lines[0] = self._head()
+        self.text: str = "\n".join([*self._lines, ""])
+
+    def _takes(self, result: Node) -> tuple[int, ...]:
+        """Operands that are not read after a result is written."""
+        at = self.run.members.index(result)
+        found = [
+            i
+            for i, node in enumerate(self.given)
+            if is_array_node(node)
+            and node.val.dtype == result.val.dtype
+            and self._last[node] <= at - (not _is_at_once(result))
+            and is_reusable(node, self.run)
+        ]
+        return tuple(found)
+
+    def _write(self, own: set[Node]) -> None:
+        for at, member in enumerate(self.run.members):
+            ending = [
+                n for n in dict.fromkeys(nodes_in(member.values()))
+                if n in own and self._last[n] == at and n not in self.results
+            ]  # fmt: skip
+            if member not in self._places:
+                self._places[member] = self._scratch(member, ending)
+            self._write_member(member)
+            for node in ending:
+                if self._places[node] != self._places[member]:
+                    self._free.setdefault(node.val.dtype, []).append(self._places[node])
+
+    def _scratch(self, member: Node, ending: Sequence[Node]) -> str:
+        """A scratch array for a value: that of an operand that ends, if it can."""
+        dtype = member.val.dtype
+        if _is_at_once(member):
+            for node in ending:
+                if node.val.dtype == dtype:
+                    return self._places[node]
+        free = self._free.get(dtype)
+        if free:
+            return free.pop()
+        self.scratch.append(dtype)
+        return f"t{len(self.scratch) - 1}"
+
+    # ---- lines ----
+
+    def _write_member(self, member: Node) -> None:
+        out = self._places[member]
+        name = member.target.qualname
+        values = member.values()
+        if name == "np::astype":
+            self._add(f"copyto({out}, {self._text(values[0])}, 'unsafe')", member)
+        elif name == "np::where":
+            condition, x, y = [*values[:1], *_of_dtype(values[1:], member.val.dtype)]
+            self._add(f"copyto({out}, {self._text(y)}, 'unsafe')", member)
+            where = self._condition(condition)
+            self._add(f"copyto({out}, {self._text(x)}, 'unsafe', {where})", member)
+        else:
+            ufunc = ufunc_of(member.target)
+            assert ufunc is not None
+            texts = [self._text(v) for v in strong_operands(ufunc, values)]
+            self.names[ufunc.__name__] = ufunc
+            # NumPy 2.4 warns of three positional arguments of these.
+            is_extreme = ufunc in (np.maximum, np.minimum)
+            texts.append(f"out={out}" if is_extreme else out)
+            self._add(f"{ufunc.__name__}({', '.join(texts)})", member)
+
+    def _add(self, line: str, member: Node) -> None:
+        self._lines.append(f"    {line}")
+        self.nodes[len(self._lines)] = member
+
+    def _text(self, value: Any) -> str:
+        if isinstance(value, Node):
+            return self._places[value]
+        if type(value) in (bool, int):
+            return repr(value)
+        name = f"c{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def _condition(self, condition: Any) -> str:
+        text = self._text(condition)
+        is_mask = condition.val.dtype == np.dtype(bool)
+        return text if is_mask else f"{text} != 0"
+
+    def _head(self) -> str:
+        given = [f"x{i}" for i in range(len(self.given))]
+        results = [f"out{i}" for i in range(len(self.results))]
+        scratch = [f"t{i}" for i in range(len(self.scratch))]
+        return f"def body({', '.join([*given, *results, *scratch])}):"
+
+
+def _is_at_once(member: Node) -> bool:
+    """Whether each element is read before it is written: by one ufunc."""
+    return member.target.qualname not in {"np::where", "np::astype"}
+
+
+def _of_dtype(values: Sequence[Any], dtype: np.dtype[Any]) -> list[Any]:
+    return [v if isinstance(v, Node) else np.array(v, dtype) for v in values]

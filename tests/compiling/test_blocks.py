@@ -1,0 +1,256 @@
+"""Elementwise calls over blocks: eager's bits, layouts, warnings and memory."""
+
+import gc
+import threading
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+
+import customop as co
+from tests.compiling._array_programs import bits, outcome
+from tests.compiling.test_numpy_backend import built, check_programs
+
+# Around the borders of blocks, in one, two and three axes; some broadcast to others.
+LARGE = (
+    *((40000,), (200, 203), (3, 16385), (2, 3, 7000), (16384, 2), (1, 20000)),
+    *((32769,), (20000, 1), (16384,), (8191,), (2, 8193)),
+)
+
+
+def chain(x, y):
+    return np.sqrt(np.square(x * 2.0 + y) + 1.0) - y
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+# ---- bits ----
+
+
+def test_random_programs_over_blocks_have_eagers_bits_and_warnings() -> None:
+    assert check_programs(range(25), LARGE) == 75
+
+
+@pytest.mark.exhaustive
+def test_many_random_programs_over_blocks_have_eagers_bits_and_warnings() -> None:
+    assert check_programs(range(2000, 2120), LARGE, 16) == 360
+
+
+@pytest.mark.parametrize("name", ["sin", "exp", "log", "tanh", "power", "arctan2"])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c16"])
+def test_no_bit_depends_on_where_a_block_begins(name, dtype) -> None:
+    ufunc = getattr(np, name)
+    if name == "arctan2" and dtype == "c16":
+        pytest.skip("np.arctan2 is for real numbers")
+    x = np.abs(normal(50001)).astype(dtype) * 3
+    args = (x, x[::-1])[: ufunc.nin]
+    code, _ = built(lambda *a: ufunc(*a) * 1.0 + 0.0, *args)
+    want = ufunc(*args) * 1.0 + 0.0
+    assert bits(code(*args)) == bits([want])
+    for length in (8193, 16385, 32767, 49000):
+        part = [a[:length] for a in args]
+        assert bits(code(*part)) == bits([ufunc(*part) * 1.0 + 0.0])
+
+
+# ---- layouts ----
+
+
+LAYOUTS = {
+    "c": lambda: (normal(130, 150), normal(130, 150)),
+    "fortran": lambda: (np.asfortranarray(normal(130, 150)), normal(150, 130).T),
+    "mixed": lambda: (np.asfortranarray(normal(130, 150)), normal(130, 150)),
+    "steps and rows": lambda: (normal(130, 300)[:, ::2], normal(150)),
+    "columns": lambda: (normal(130, 150), normal(130, 1)),
+    "outer": lambda: (normal(130, 1), normal(1, 150)),
+    "reversed": lambda: (normal(20000)[::-1], normal(40000)[::2]),
+    "turned": lambda: (normal(20, 30, 40).transpose(1, 2, 0), normal(40, 20)),
+    "repeated": lambda: (np.broadcast_to(normal(150), (130, 150)), normal(1)),
+    "long rows": lambda: (normal(4, 10000), normal(4, 1)),
+}
+
+
+@pytest.mark.parametrize("make", LAYOUTS.values(), ids=LAYOUTS)
+def test_results_are_laid_out_as_eagers(make) -> None:
+    args = make()
+    code, _ = built(chain, *args)
+    assert "run(given)" in code.code
+    assert bits(code(*args)) == bits([chain(*args)])
+
+
+def test_other_strides_than_those_of_the_capture_are_seen_at_each_call() -> None:
+    code, _ = built(chain, normal(130, 150), normal(130, 150))
+    for x in (normal(130, 150), normal(150, 130).T, normal(260, 150)[::2]):
+        for y in (normal(130, 150, seed=1), normal(150, 130, seed=1).T):
+            assert bits(code(x, y)) == bits([chain(x, y)])
+
+
+def test_operands_may_overlap_and_are_never_written() -> None:
+    x = normal(40001)
+    before = x.tobytes()
+    code, _ = built(chain, x[1:], x[:-1])
+    assert bits(code(x[1:], x[:-1])) == bits([chain(x[1:], x[:-1])])
+    assert x.tobytes() == before
+
+
+def test_small_calls_within_a_run_come_first() -> None:
+    def f(x, a):
+        y = x * 2.0
+        scale = np.exp(a) + 1.0
+        return np.sin(y) * scale
+
+    args = normal(20000), np.float64(0.3)
+    code, _ = built(f, *args)
+    assert code.code.count("run(given)") == 1
+    assert bits(code(*args)) == bits([f(*args)])
+
+
+def test_a_symbolic_size_is_looked_at_when_called() -> None:
+    module = co.make_fx(chain, sizes={"x": ("n",), "y": ("n",)})(normal(4), normal(4))
+    code = co.compiling.numpy_backend.build.build(module)
+    for n in (1, 2, 5000, 20000, 40001):
+        x, y = normal(n), normal(n, seed=1)
+        assert bits(code(x, y)) == bits([chain(x, y)])
+
+
+# ---- warnings and errors ----
+
+
+def noisy(x):
+    y = x * 2.0
+    z = np.log(y) + 1.0 / y
+    return np.exp(z * 1e6) - np.sqrt(y)
+
+
+@pytest.mark.parametrize("mode", ["ignore", "warn", "raise", "call", "print", "log"])
+def test_flags_are_reported_as_if_the_calls_ran_one_by_one(mode, capfd) -> None:
+    x = normal(70000)
+    x[60000] = 0.0
+    code, module = built(noisy, x)
+
+    def heard(run):
+        told = []
+        log = type("Log", (), {"write": lambda _, text: told.append(text)})()
+        with np.errstate(call=log if mode == "log" else lambda *a: told.append(a)):
+            found = outcome(run, all=mode)
+        return bits(found), told, capfd.readouterr()
+
+    assert heard(lambda: code(x)) == heard(lambda: module.run_list(x))
+
+
+def test_warnings_that_are_errors_come_from_the_first_call_that_warns() -> None:
+    x = np.zeros(20000)
+    code, _ = built(noisy, x)
+    with (
+        warnings.catch_warnings(action="error"),
+        pytest.raises(RuntimeWarning) as error,
+    ):
+        code(x)
+    assert str(error.value) == "divide by zero encountered in log"
+
+
+def test_an_error_names_the_node_and_the_users_line() -> None:
+    code, _ = built(noisy, np.ones(20000))
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError) as error:
+        code(np.zeros(20000))
+    assert str(error.value) == "divide by zero encountered in log"
+    assert [note[:24] for note in error.value.__notes__] == ["in the node 'log', trace"]
+
+
+# ---- memory ----
+
+
+def peak(run):
+    gc.collect()
+    tracemalloc.start()
+    try:
+        run()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def spread(x):
+    y = x * 2.0
+    return [np.sin(y), np.cos(y), y + 1.0]
+
+
+PROGRAMS = {
+    "chain": lambda x: chain(x, x),
+    "several results": spread,
+    "gradient": co.grad(lambda x: np.sum(np.tanh(np.sin(x) * x))),
+    "value": co.value_and_grad(lambda x: np.sum(np.exp(np.sin(x) * x))),
+    "where": lambda x: np.where(x > 0, x * 2.0, np.cumsum(x) + 1.0),
+}
+
+
+@pytest.mark.parametrize("fn", PROGRAMS.values(), ids=PROGRAMS)
+def test_peak_memory_is_at_most_eagers(fn) -> None:
+    x = normal(200_000)
+    code, _ = built(fn, x)
+    code(x)
+    # Names, frames and lists of Python take some hundred bytes.
+    assert peak(lambda: code(x)) <= peak(lambda: fn(x)) + 4000
+
+
+def test_memory_that_ends_in_a_run_is_taken_over() -> None:
+    def f(x):
+        y = np.cumsum(x)
+        return np.sin(y) * 2.0
+
+    x = normal(200_000)
+    code, _ = built(f, x)
+    code(x)
+    assert peak(lambda: code(x)) < 1.2 * x.nbytes
+    assert bits(code(x)) == bits([f(x)])
+
+
+def test_memory_that_a_kernel_keeps_is_not_written() -> None:
+    kept = []
+
+    @co.custom_op("compiled_blocks::keeps", mutates_args=())
+    def keeps(x: co.Array) -> co.Array:
+        kept.append(np.copy(x))
+        return kept[-1]
+
+    keeps.register_fake(co.fake_like)
+    x = normal(20000)
+    code, _ = built(lambda x: np.sin(keeps(x)) * 2.0, x)
+    for _ in range(3):
+        assert bits(code(x)) == bits([np.sin(x) * 2.0])
+    assert all(np.array_equal(k, x) for k in kept)
+
+
+# ---- threads, and what is said ----
+
+
+def test_threads_share_a_function() -> None:
+    inputs = [normal(30000, seed=i) for i in range(4)]
+    code, _ = built(lambda x: chain(np.cumsum(x), x), inputs[0])
+    wants = [bits([chain(np.cumsum(x), x)]) for x in inputs]
+    wrong = []
+
+    def work(i):
+        wrong.extend(i for _ in range(30) if bits(code(inputs[i])) != wants[i])
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_explain_names_the_runs_and_why_they_end() -> None:
+    def f(x):
+        y = np.cumsum(np.sin(x) * 2.0)
+        return y + np.ones(20000)[::-1] @ y
+
+    code, _ = built(f, normal(20000))
+    first = "sin, multiply (ends where 'reshape' is a view of 'multiply')"
+    assert [*map(str, code.explain())] == [
+        f"blocks of 2 elementwise calls: {first}",
+        "blocks of 1 elementwise call: add (ends where the graph ends)",
+    ]
