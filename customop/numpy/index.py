@@ -476,7 +476,8 @@ def _(info: Any, in_dims: Any, x: Any) -> Any:
     raise DataDependentError(
         f"np.nonzero, or a mask as an index, under vmap of {info.batch_size} rows: the"
         " shape of the result depends on data",
-        do="use np.where(mask, x, 0), which keeps the shape",
+        do="use np.where(mask, x, 0), which keeps the shape; or map(f, rows), which runs f"
+        " once for each row",
     )
 
 

@@ -401,7 +401,7 @@ def _(info: Any, in_dims: Any, counts: Any) -> Any:
         f"np.repeat by counts that are not known, under vmap of {info.batch_size} rows:"
         " the shape of the result depends on data",
         do="give plain integers, or np.take(x, places, axis) with a place for each"
-        " element",
+        " element; or map(f, rows), which runs f once for each row",
     )
 
 

@@ -91,7 +91,8 @@ def _(
     raise DataDependentError(
         f"np.unique, or a function of sets, under vmap of {info.batch_size} rows: the shape"
         " of the result depends on data",
-        do="keep the shape: s = np.sort(x), and s[1:] != s[:-1] marks the new elements",
+        do="keep the shape: s = np.sort(x), and s[1:] != s[:-1] marks the new elements;"
+        " or map(f, rows), which runs f once for each row",
     )
 
 

@@ -58,7 +58,8 @@ NUMPY: Table = {
         TypeError,
         "a mask as an index, under vmap, is used as an array: each row takes another"
         " number of elements\n"
-        "  do: use np.where(mask, x, 0), which keeps the shape",
+        "  do: use np.where(mask, x, 0), which keeps the shape; or map(f, rows), which runs f"
+        " once for each row",
     ),
     "take by floats": (
         lambda: np.take(F, [0.5]),
@@ -229,7 +230,7 @@ NUMPY: Table = {
         TypeError,
         "np.unique, or a function of sets, under vmap of 2 rows: the shape of the result"
         " depends on data\n  do: keep the shape: s = np.sort(x), and s[1:] != s[:-1] marks the"
-        " new elements",
+        " new elements; or map(f, rows), which runs f once for each row",
     ),
     "partition beyond the axis": (
         lambda: np.partition(F, 9),
