@@ -354,3 +354,4 @@ add_modules("np_out", "customop.numpy", {"outs": ""})
 # Graphs that are loaded may call these.
 add_modules("customop", "customop.transforms.trace", {"operators": ""})
 add_modules("control", "customop.control", {"operators": ""})
+add_modules("functions", "customop.transforms.functions", {"graphs": ""})

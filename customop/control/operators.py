@@ -17,10 +17,9 @@ from customop.control.loops import repeat
 from customop.control.recorded import record
 from customop.control.scans import step_through
 from customop.core.operator import Operator
+from customop.graph.argument import GRAPH
 from customop.graph.module import GraphModule
 from customop.library.define import custom_op
-from customop.schema.classes import ClassFields, declare
-from customop.schema.types import ClassOf, classes
 from customop.transforms.functions.parts import own
 
 __all__ = [
@@ -35,18 +34,6 @@ __all__ = [
 ]
 
 Arrays = Sequence[Any]
-
-
-def _allow_graphs() -> None:
-    """Let graphs be arguments of operators: constants, of which no transform sees a part."""
-    GraphModule.__module__ = "customop"
-    declare(GraphModule)
-    name = "customop.GraphModule"
-    fields = ClassFields(GraphModule, {}, frozenset(), None, False)
-    classes[name] = ClassOf(name, fields, {})
-
-
-_allow_graphs()
 
 
 # ---- what they do ----
@@ -157,14 +144,14 @@ def _operator(name: str, run: Any, schema: str) -> Operator[..., Any]:
 cond_op: Operator[..., Any] = _operator(
     "cond",
     run_cond,
-    "(Array pred, Array[] operands, customop.GraphModule true_graph,"
-    " customop.GraphModule false_graph, *, Generator[]? generators=None)",
+    f"(Array pred, Array[] operands, {GRAPH} true_graph, {GRAPH} false_graph,"
+    " *, Generator[]? generators=None)",
 )
 while_op: Operator[..., Any] = _operator(
     "while_loop",
     run_while,
-    "(Array[] outside, Array[] init, customop.GraphModule cond_graph,"
-    " customop.GraphModule body_graph, *, Generator[]? generators=None)",
+    f"(Array[] outside, Array[] init, {GRAPH} cond_graph, {GRAPH} body_graph,"
+    " *, Generator[]? generators=None)",
 )
 # A while_loop that keeps a result of each step: what its gradient needs. All rows of a
 # batch have as many results as the row with the most steps: the last result, of bools,
@@ -172,13 +159,13 @@ while_op: Operator[..., Any] = _operator(
 while_scan_op: Operator[..., Any] = _operator(
     "while_scan",
     run_while_scan,
-    "(Array[] outside, Array[] init, customop.GraphModule cond_graph,"
-    " customop.GraphModule body_graph, *, Generator[]? generators=None)",
+    f"(Array[] outside, Array[] init, {GRAPH} cond_graph, {GRAPH} body_graph,"
+    " *, Generator[]? generators=None)",
 )
 scan_op: Operator[..., Any] = _operator(
     "scan",
     run_scan,
-    "(Array[] outside, Array[] init, Array[] xs, customop.GraphModule body,"
+    f"(Array[] outside, Array[] init, Array[] xs, {GRAPH} body,"
     " int? length=None, bool reverse=False, bool checkpoint=False, *,"
     " Generator[]? generators=None)",
 )

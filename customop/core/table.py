@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from customop.arrays.kinds import DEFAULT, FAKE
 from customop.core.changes import changing
@@ -16,7 +16,30 @@ from customop.schema.schema import Schema, array_names
 from customop.schema.tags import Tag
 from customop.schema.types import GENERATOR, ListOf, is_array_type, parts
 
-__all__ = ["Plans", "RuleTable", "fallbacks"]
+__all__ = ["CallWriter", "Plans", "RuleTable", "fallbacks"]
+
+
+class CallWriter(Protocol):
+    """Writes a call of a function that is not an operator to a graph file."""
+
+    # What it captures, for messages.
+    part: str
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What is the same for calls that are written alike."""
+        ...
+
+    def operator(self, key: str) -> tuple[RuleTable, list[Any]]:
+        """The operator that the file calls, and its arguments after the first.
+
+        `key` is a name for the call.
+        """
+        ...
+
+    def again(self, key: str) -> tuple[RuleTable, list[Any]]:
+        """The same for a call inside the graphs of the call of this name."""
+        ...
 
 
 class Plans:
@@ -91,6 +114,10 @@ class RuleTable:
 
     def __init__(self, definition: Definition) -> None:
         self.define(definition)
+
+    def writer(self, args: Sequence[Any], sizes: Any) -> CallWriter | None:
+        """Who writes a call to a graph file, if this is not the table of an operator."""
+        return None
 
     def define(self, definition: Definition) -> None:
         """Take this definition, with an empty table."""

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from customop.arrays.pytree import Structure, unflatten
-from customop.core.table import RuleTable
+from customop.core.table import CallWriter, RuleTable
 from customop.errors import GraphFileError
 from customop.graph.files.archive import ArchiveWriter, replacing, writing
 from customop.graph.files.fields import one_line
@@ -76,6 +76,11 @@ class _Document:
         self._vals: dict[str, int] = {}
         self._val_entries: list[Any] = []
         self._graphs: dict[int, int] = {}
+        # Calls of functions with derivatives of their own: their keys, graphs by key, and
+        # the keys of those whose graphs are being written.
+        self._keys: dict[Any, str] = {}
+        self._functions: dict[str, Any] = {}
+        self._writing: list[str] = []
         self._graph_entries: list[Any] = []
 
     def write(self, archive: ArchiveWriter) -> None:
@@ -162,6 +167,10 @@ class _Document:
         with _naming(f"the node '{node.name}'", place):
             found: dict[str, Any] = {"op": node.op, "name": node.name}
             if node.op == CALL:
+                writer = self._writer_of(node)
+                if writer is not None:
+                    found |= self._function(node, writer)
+                    return found | self._facts(node, place)
                 if isinstance(node.target, RuleTable):
                     found["target"] = self._operator(node.target)
                 else:  # a graph module
@@ -174,6 +183,41 @@ class _Document:
             if node.kwargs:
                 found["kwargs"] = {k: self.values(v) for k, v in node.kwargs.items()}
         return found | self._facts(node, place)
+
+    def _writer_of(self, node: Node) -> CallWriter | None:
+        """Who writes a call of a function that has derivatives of its own."""
+        if not isinstance(node.target, RuleTable):
+            return None
+        return node.target.writer(node.args, node.graph.sizes)
+
+    def _function(self, node: Node, writer: CallWriter) -> dict[str, Any]:
+        """The operator and the arguments of such a call."""
+        name = node.target.qualname
+        key = self._keys.setdefault(writer.identity, f"{name}#{len(self._keys)}")
+        if len(self._writing) > _DEPTH:
+            raise NotWritable(f"the rules of {name} call functions again and again")
+        if key in self._writing:
+            op, given = writer.again(key)
+        else:
+            op, given = self._captured(key, name, writer)
+        self._writing.append(key)
+        try:
+            args = [self.values(value) for value in (node.args[0], *given)]
+        finally:
+            self._writing.pop()
+        return {"target": self._operator(op), "args": args}
+
+    def _captured(self, key: str, name: str, writer: CallWriter) -> Any:
+        """The graphs of a call, which are captured once."""
+        if key not in self._functions:
+            try:
+                self._functions[key] = writer.operator(key)
+            except Exception as error:  # whatever the user's functions raise
+                why = getattr(error, "what", f"{type(error).__name__}: {error}")
+                raise NotWritable(
+                    f"{writer.part} of {name} cannot be captured: {why}"
+                ) from error
+        return self._functions[key]
 
     def _facts(self, node: Node, place: Any) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -292,6 +336,8 @@ def _roots(value: Any) -> list[Node]:
 
 # The number of a graph that is being written.
 _OPEN = -1
+# How deep functions with derivatives of their own may call each other.
+_DEPTH = 40
 
 
 def _first_place(module: GraphModule, name: str) -> str | None:

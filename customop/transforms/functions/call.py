@@ -12,6 +12,8 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from importlib import import_module
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +27,9 @@ from customop.core.interpreter import Interpreter, current_mode, highest, leaked
 from customop.core.kinds import AUTOGRAD, JVP, VMAP
 from customop.core.observe import observed, observers
 from customop.core.rule_types import BatchInfo
-from customop.core.table import Plans, RuleTable
+from customop.core.table import CallWriter, Plans, RuleTable
 from customop.errors import GradientError, LeakedTracerError, place
+from customop.later import later
 from customop.schema.schema import Schema
 from customop.transforms.autograd.calls import TrackedCall
 from customop.transforms.autograd.grad import pull_back
@@ -49,6 +52,9 @@ __all__ = [
 
 Arrays = Sequence[Any]
 
+# Captures calls for graph files.
+saved: ModuleType = later(import_module, "customop.transforms.functions.saved")
+
 
 class Forward(NamedTuple):
     """What the first half of reverse mode gives.
@@ -70,6 +76,9 @@ class Forward(NamedTuple):
 class FunctionTable(RuleTable):
     """The table of one function; a copy of it has the rules of one call."""
 
+    # That call.
+    made_for: FunctionCall
+
     def __init__(self, title: str, fn: Callable[..., Any]) -> None:
         name = getattr(fn, "__name__", type(fn).__name__)
         super().__init__(
@@ -83,9 +92,16 @@ class FunctionTable(RuleTable):
             )
         )
 
+    def writer(self, args: Sequence[Any], sizes: Any) -> CallWriter:
+        """Who writes the call to a graph file; `args` are those of its node."""
+        inputs = [node.val for node in args[0]]
+        writer: CallWriter = saved.FunctionWriter(self.made_for, inputs, sizes)
+        return writer
+
     def of_call(self, fn: FunctionCall, top: Interpreter) -> FunctionTable:
         """The table for a call that an interpreter handles."""
         table = copy.copy(self)
+        table.made_for = fn
         table.plans = Plans()
         table.plans.by_tracer[GradTracer] = partial(_plan, fn, table)
         table.run = lambda arrays: enter(fn, arrays)
@@ -113,6 +129,16 @@ class FunctionCall(ABC):
     # ``push(primals, tangents)`` gives the outputs and their tangents; those of constants
     # are None. Without it forward mode transposes the rule of reverse mode.
     push: Any = None
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What is the same for calls that compute the same from the same arrays."""
+        return (self,)
+
+    @property
+    def has_rule(self) -> bool:
+        """Whether its derivatives are known."""
+        return True
 
     @abstractmethod
     def run(self, inputs: Arrays) -> Arrays:
@@ -435,6 +461,20 @@ class _BatchedVjp(VjpCall):
         self.inner: VjpCall = inner
         self.rows: Rows = Rows(self, batch, dims)
 
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        rows = self.rows
+        return (
+            type(self),
+            rows.batch.info.batch_size,
+            *rows.dims,
+            *self.inner.identity,
+        )
+
+    @property
+    def has_rule(self) -> bool:
+        return self.inner.has_rule
+
     def run(self, inputs: Arrays) -> Arrays:
         rows = self.rows.around(*inputs)
         return [rows.front(v) for v in self.inner.run(rows.of(inputs))]
@@ -466,6 +506,20 @@ class _BatchedJvp(JvpCall):
         self.table: FunctionTable = inner.table
         self.inner: JvpCall = inner
         self.rows: Rows = Rows(self, batch, dims)
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        rows = self.rows
+        return (
+            type(self),
+            rows.batch.info.batch_size,
+            *rows.dims,
+            *self.inner.identity,
+        )
+
+    @property
+    def has_rule(self) -> bool:
+        return self.inner.has_rule
 
     def run(self, inputs: Arrays) -> Arrays:
         rows = self.rows.around(*inputs)

@@ -311,8 +311,17 @@ class _VjpOfUser(VjpCall):
         self.given: Given = given
         self.constants: dict[int, Any] = constants
 
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        constants = tuple(self.constants.items())
+        return (self.custom, self.given.parts.identity, constants)
+
     def _all(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *args: fn(*_with_constants(args, self.constants))
+
+    @property
+    def has_rule(self) -> bool:
+        return self.custom.fwd is not None
 
     def run(self, inputs: Arrays) -> Arrays:
         result = self.given.call(self._all(self.custom.fn), inputs)
@@ -503,6 +512,15 @@ class _JvpOfUser(JvpCall):
         self.custom: custom_jvp[..., Any] = custom
         self.given: Given = given
         self.constants: dict[int, Any] = constants
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        constants = tuple(self.constants.items())
+        return (self.custom, self.given.parts.identity, constants)
+
+    @property
+    def has_rule(self) -> bool:
+        return self.custom.jvp is not None
 
     def run(self, inputs: Arrays) -> Arrays:
         def run(*args: Any) -> Any:

@@ -37,6 +37,13 @@ class Parts:
         self.leaves, self.structure = flatten(tree)
         self.at: list[int] = [i for i, v in enumerate(self.leaves) if is_array(v)]
 
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What is the same for trees that differ in their arrays alone."""
+        at = set(self.at)
+        others = [v for i, v in enumerate(self.leaves) if i not in at]
+        return (self.structure, *((type(v), repr(v)) for v in others))
+
     @classmethod
     def of(cls, tree: Any) -> tuple[Parts, list[Any]]:
         """The parts of a tree, and its arrays."""
