@@ -41,12 +41,22 @@ def built_in_kinds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     kinds.kind_of.clear()
 
 
-@pytest.fixture(scope="module")
-def own_kinds() -> Iterator[None]:
-    """Forget the kinds of array that a module registers when its tests are done."""
+def _kinds_restored() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_kinds", "_by_class", "_by_path"):
             patch.setattr(kinds, name, dict(getattr(kinds, name)))
         kinds.kind_of.clear()
         yield
     kinds.kind_of.clear()
+
+
+@pytest.fixture(scope="module")
+def own_kinds() -> Iterator[None]:
+    """Forget the kinds of array that a module registers when its tests are done."""
+    yield from _kinds_restored()
+
+
+@pytest.fixture
+def own_kinds_here() -> Iterator[None]:
+    """Forget the kinds of array that a test registers."""
+    yield from _kinds_restored()

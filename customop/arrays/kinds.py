@@ -75,17 +75,23 @@ class ArrayKind:
         Whether transforms send also the plain code of formulas on such arrays to
         operators, so that the kernels of the kind run. NumPy and CuPy need no kernels of
         their own.
+    is_lazy : bool
+        Whether the elements of an array are computed later, on demand.
+    derive : callable or None
+        Makes the kernel of an operator that has none registered for the kind.
     """
 
     __slots__ = (
         "_device",
         "_is_at_hand",
         "accepts",
+        "derive",
         "from_numpy",
         "has_data",
         "has_device",
         "has_memory",
         "is_carried",
+        "is_lazy",
         "name",
         "to_numpy",
     )
@@ -110,6 +116,8 @@ class ArrayKind:
         self.to_numpy: Callable[[Any], Any] | None = to_numpy
         self.accepts: tuple[str, ...] = ()
         self.is_carried: bool = False
+        self.is_lazy: bool = False
+        self.derive: Callable[[Any], Callable[..., Any] | None] | None = None
         self._device = device
         self._is_at_hand = is_at_hand
 
@@ -308,6 +316,8 @@ def register_array_type(
     to_numpy: Callable[[Any], Any] | None = None,
     accepts: Iterable[str] = (),
     immutable: bool = False,
+    lazy: bool = False,
+    derive: Callable[[Any], Callable[..., Any] | None] | None = None,
 ) -> None:
     """Name a class of arrays, so that kernels can be registered for it.
 
@@ -330,12 +340,19 @@ def register_array_type(
         ``("cpu",)`` for NumPy's. Kernels of the kind get them as they are.
     immutable : bool
         Whether nobody can write arrays of the kind. Results may then share memory.
+    lazy : bool
+        Whether the elements of an array are computed later, on demand. Functions of
+        NumPy then ask for none: they take the way that is right for all values.
+    derive : callable, optional
+        ``derive(op)`` gives the kernel of an operator that has none registered for the
+        kind, or None. It is asked before the default kernel is taken, once for each
+        operator as long as its rules stay as they are.
 
     Raises
     ------
     RegistrationError
         If the kind is not an identifier, the class is not a class or belongs to
-        another kind, or a conversion is not a function.
+        another kind, or a conversion or `derive` is not a function.
 
     Examples
     --------
@@ -351,11 +368,17 @@ def register_array_type(
         )
     _check_class(kind, cls_or_path)
     others = _accepted(kind, accepts)
-    for name, fn in (("from_numpy", from_numpy), ("to_numpy", to_numpy)):
+    functions: dict[str, object] = {
+        "from_numpy": from_numpy,
+        "to_numpy": to_numpy,
+        "derive": derive,
+    }
+    for name, fn in functions.items():
         if fn is not None and not callable(fn):
+            takes = "an operator" if name == "derive" else "one array"
             raise RegistrationError(
                 f"register_array_type: {name}={shown(fn)} is not a function",
-                do=f"pass a function of one array: {name}=convert",
+                do=f"pass a function of {takes}: {name}=convert",
             )
     is_new = kind not in _kinds
     known = _kinds.setdefault(kind, ArrayKind(kind))
@@ -364,9 +387,11 @@ def register_array_type(
     if known.accepts:
         hosts.add(kind)
     known.is_carried = is_new or known.is_carried
+    known.is_lazy = known.is_lazy or lazy
     known.has_memory = known.has_memory and not immutable
     known.from_numpy = known.from_numpy if from_numpy is None else from_numpy
     known.to_numpy = known.to_numpy if to_numpy is None else to_numpy
+    known.derive = known.derive if derive is None else derive
 
 
 def _accepted(kind: str, accepts: Iterable[str]) -> tuple[str, ...]:

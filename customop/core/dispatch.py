@@ -223,6 +223,9 @@ def find_kernel(op: RuleTable, kind: str) -> Callable[..., Any] | None:
         return op.definition.fn
     row = table.get(kind)
     if row is None and kind != FAKE:
+        derived = op.derived_for(kind)
+        if derived is not None:
+            return derived
         row = table.get(DEFAULT)
     if row is None:
         row = table.get(COMPOSITE)

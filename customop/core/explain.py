@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from customop.arrays.describe import show_values
@@ -165,8 +165,19 @@ def _by_kind(op: RuleTable, args: Sequence[Any], kind: str) -> Candidate:
         why = f"{why}, whose kernel is disabled"
         return Candidate("function that the operator was made from", why, "", kernel)
     rows = op.rows
+    title = rule_kind(kind).title
     if kind in rows:
-        return _candidate(rule_kind(kind).title, why, rows[kind])
+        return _candidate(title, why, rows[kind])
+    if kernel is op.derived_for(kind):
+        return Candidate(title, f"{why}, which derives it", "", kernel)
+    return _by_default(op, kind, kernel, why)
+
+
+def _by_default(
+    op: RuleTable, kind: str, kernel: Callable[..., Any], why: str
+) -> Candidate:
+    """A kernel that is not registered for the kind of array alone."""
+    rows = op.rows
     if kind != FAKE and DEFAULT in rows:
         why = f"{why}, which does not have its own kernel"
         return _candidate(rule_kind(DEFAULT).title, why, rows[DEFAULT])

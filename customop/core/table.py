@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from customop.arrays.kinds import DEFAULT, FAKE
+from customop.arrays.kinds import DEFAULT, FAKE, find_kind
 from customop.core.changes import changing
 from customop.core.definition import Definition, ErrorT, Row, fallthrough_kernel
 from customop.core.fast_kernel import FastKernel
@@ -48,6 +48,7 @@ class Plans:
     __slots__ = (
         "bind",
         "by_tracer",
+        "derived",
         "fake",
         "fallbacks",
         "kernel",
@@ -68,6 +69,8 @@ class Plans:
         self.fake: Any = MISSING
         self.vmap: Any = MISSING
         self.fallbacks: dict[RuleKind | str, Callable[..., Any]] = {}
+        # Function of a kind of array -> the kernel that it derives.
+        self.derived: dict[Callable[..., Any], Callable[..., Any] | None] = {}
         # The `in_dims` for which the vmap rule has returned rows of the right shapes.
         self.proven_rows: set[tuple[int | None, ...]] = set()
         # Inputs that opcheck has found.
@@ -215,6 +218,16 @@ class RuleTable:
         derived = None if kind.derive is None else kind.derive(self)
         return self.fallback_for(kind) if derived is None else derived
 
+    def derived_for(self, kind: str) -> Callable[..., Any] | None:
+        """The kernel that a kind of array derives for the operator, or None."""
+        derive = None if kind == FAKE else find_kind(kind).derive
+        if derive is None or self.closed:
+            return None
+        known = self.plans.derived
+        if derive not in known:
+            known[derive] = derive(self)
+        return known[derive]
+
     def fallback_for(self, kind: RuleKind | str) -> Callable[..., Any] | None:
         """The fallback of a kind for the operator, or None."""
         # One object for as long as the table holds: a kernel is proven once. Read before
@@ -247,6 +260,9 @@ class RuleTable:
 
     def _kernel_without(self, kind: str) -> Callable[..., Any]:
         """The kernel for a kind of array if it had no row."""
+        derived = None if kind == DEFAULT else self.derived_for(kind)
+        if derived is not None:
+            return derived
         for other in (DEFAULT, COMPOSITE):
             row = self.rows.get(other)
             if row is not None and (other is COMPOSITE or kind not in (FAKE, other)):

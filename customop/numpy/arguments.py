@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from customop import ArgumentError, fake_like
+from customop import ArgumentError, FakeArray, Tracer, array_kind, fake_like
 from customop.numpy.sizes import SIZES, product, size_of, wide_to
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "refuse",
     "shape_of",
     "spread",
+    "value_of",
     "warn_user",
 ]
 
@@ -75,6 +76,20 @@ def dtype_of(x: Any) -> np.dtype[Any]:
     """NumPy's dtype of an array whose own dtype may be of another library."""
     dtype = x.dtype
     return dtype if isinstance(dtype, np.dtype) else fake_like(x).dtype
+
+
+def value_of(x: Any) -> Any:
+    """The plain value of an array, or None where it is unknown.
+
+    It is unknown under vmap, of fake arrays, and of arrays that are computed later.
+    """
+    while isinstance(x, Tracer):
+        if not x.is_concrete:
+            return None
+        x = x.below
+    if isinstance(x, np.ndarray | np.generic) or not hasattr(x, "dtype"):
+        return x
+    return None if isinstance(x, FakeArray) or array_kind(x).is_lazy else x
 
 
 def is_inexact(x: Any) -> bool:

@@ -20,8 +20,16 @@ from customop import (
     register_numpy_function,
     write_back,
 )
-from customop.numpy.arguments import copied, counted, dtype_of, in_order, only, shape_of
-from customop.numpy.compare import is_plain, value_of
+from customop.numpy.arguments import (
+    copied,
+    counted,
+    dtype_of,
+    in_order,
+    only,
+    shape_of,
+    value_of,
+)
+from customop.numpy.compare import is_plain
 from customop.numpy.fakes import device_of, keep_order, view_of
 from customop.numpy.index import numbers
 from customop.numpy.rules import (

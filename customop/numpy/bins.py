@@ -21,8 +21,7 @@ from customop import (
     partials,
     register_numpy_function,
 )
-from customop.numpy.arguments import as_array, cast, dtype_of
-from customop.numpy.compare import value_of
+from customop.numpy.arguments import as_array, cast, dtype_of, value_of
 from customop.numpy.fakes import device_of
 from customop.numpy.rules import (
     batch_first,

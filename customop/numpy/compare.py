@@ -12,25 +12,14 @@ import numpy as np
 from customop import (
     ArgumentError,
     DataDependentError,
-    FakeArray,
-    Tracer,
     register_numpy_function,
     stop_gradient,
 )
-from customop.numpy.arguments import as_array, dtype_of, shape_of
+from customop.numpy.arguments import as_array, dtype_of, shape_of, value_of
 from customop.numpy.rules import is_complex
 from customop.numpy.sizes import NUMBERS, broadcast
 
-__all__ = ["is_plain", "value_of"]
-
-
-def value_of(x: Any) -> Any:
-    """The plain value of an array, or None where it is unknown: under vmap, and of fakes."""
-    while isinstance(x, Tracer):
-        if not x.is_concrete:
-            return None
-        x = x.below
-    return None if isinstance(x, FakeArray) else x
+__all__ = ["is_plain"]
 
 
 def is_plain(x: Any) -> bool:

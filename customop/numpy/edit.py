@@ -17,8 +17,8 @@ from customop import (
     getitem,
     register_numpy_function,
 )
-from customop.numpy.arguments import as_array, as_ints, dtype_of, only
-from customop.numpy.compare import is_plain, value_of
+from customop.numpy.arguments import as_array, as_ints, dtype_of, only, value_of
+from customop.numpy.compare import is_plain
 from customop.numpy.create import array_like
 from customop.numpy.index import numbers
 from customop.numpy.keys import value_for

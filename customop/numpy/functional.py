@@ -17,8 +17,14 @@ from customop import (
     register_numpy_function,
     vmap,
 )
-from customop.numpy.arguments import as_array, cast, dtype_of, in_order, shape_of
-from customop.numpy.compare import value_of
+from customop.numpy.arguments import (
+    as_array,
+    cast,
+    dtype_of,
+    in_order,
+    shape_of,
+    value_of,
+)
 from customop.numpy.fakes import keep_order
 from customop.numpy.masked import mask_of
 from customop.numpy.rules import no_gradient, numpy_operator

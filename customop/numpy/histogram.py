@@ -18,9 +18,15 @@ from customop import (
     partials,
     register_numpy_function,
 )
-from customop.numpy.arguments import as_array, cast, dtype_of, shape_of, warn_user
+from customop.numpy.arguments import (
+    as_array,
+    cast,
+    dtype_of,
+    shape_of,
+    value_of,
+    warn_user,
+)
 from customop.numpy.bins import bin_sum, bincount, real_weights
-from customop.numpy.compare import value_of
 from customop.numpy.create import array_like
 from customop.numpy.rules import (
     batch_first,

@@ -17,8 +17,7 @@ from customop import (
     register_numpy_function,
     vmap,
 )
-from customop.numpy.arguments import as_array, cast, dtype_of
-from customop.numpy.compare import value_of
+from customop.numpy.arguments import as_array, cast, dtype_of, value_of
 from customop.numpy.fakes import device_of
 from customop.numpy.index import scatter_add
 from customop.numpy.rules import is_complex, numpy_operator, sum_of

@@ -17,9 +17,8 @@ from customop import (
     GradientError,
     Operator,
     ShapeError,
-    Tracer,
 )
-from customop.numpy.arguments import dtype_of
+from customop.numpy.arguments import dtype_of, value_of
 from customop.numpy.fakes import device_of, stack_strides
 from customop.numpy.rules import batch_first, is_complex, numpy_operator
 from customop.numpy.sizes import product
@@ -95,11 +94,7 @@ def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def is_known(x: Any) -> bool:
     """Whether the values of an array can be looked at."""
-    while isinstance(x, Tracer):
-        if not x.is_concrete:
-            return False
-        x = x.below
-    return not isinstance(x, FakeArray)
+    return value_of(x) is not None
 
 
 def stack_of(x: Any, core: Sequence[int], dtype: Any) -> FakeArray:

@@ -22,8 +22,8 @@ from customop import (
     get_ctx,
     register_numpy_function,
 )
-from customop.numpy.arguments import as_array, as_ints, dtype_of, lined, only
-from customop.numpy.compare import is_plain, value_of
+from customop.numpy.arguments import as_array, as_ints, dtype_of, lined, only, value_of
+from customop.numpy.compare import is_plain
 from customop.numpy.fakes import device_of
 from customop.numpy.index import numbers
 from customop.numpy.rules import batch_first, no_gradient, numpy_operator

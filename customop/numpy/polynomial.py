@@ -13,8 +13,14 @@ from typing import Any
 import numpy as np
 
 from customop import FakeArray, Operator, ShapeError, partials, register_numpy_function
-from customop.numpy.arguments import as_array, cast, dtype_of, shape_of, warn_user
-from customop.numpy.compare import value_of
+from customop.numpy.arguments import (
+    as_array,
+    cast,
+    dtype_of,
+    shape_of,
+    value_of,
+    warn_user,
+)
 from customop.numpy.fakes import device_of, keep_order, result_dtype
 from customop.numpy.index import constant, numbers
 from customop.numpy.rules import (

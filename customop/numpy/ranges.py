@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from customop import SymInt, register_numpy_function, stop_gradient
-from customop.numpy.arguments import as_array, cast, dtype_of, only, shape_of
-from customop.numpy.compare import value_of
+from customop.numpy.arguments import as_array, cast, dtype_of, only, shape_of, value_of
 from customop.numpy.create import arange, array_like, eye, full
 from customop.numpy.index import numbers
 from customop.numpy.sizes import NUMBERS, is_below, larger, plain, size_of

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from customop import DataDependentError, register_numpy_function
-from customop.numpy.arguments import as_array, dtype_of
-from customop.numpy.compare import value_of
+from customop.numpy.arguments import as_array, dtype_of, value_of
 from customop.numpy.create import array_like
 from customop.numpy.rules import is_complex
 

@@ -14,6 +14,7 @@ import numpy as np
 from scipy import linalg
 
 from customop import FakeArray, GradientError, ShapeError, custom_op, fake_like
+from customop.numpy.fakes import device_of
 from customop.numpy.matrices import linalg_dtype, transposed
 from customop.numpy.rules import batch_first, fit, no_gradient, padded_rows
 from customop.numpy.sizes import broadcast, smaller
@@ -67,7 +68,8 @@ def _(a: Any, b: Any, turned: bool, lower: bool, unit_diagonal: bool) -> FakeArr
             do="give b as a vector, or as matrices with as many rows as those of a",
         )
     batch = broadcast(a.shape[:-2], b.shape[:-2])
-    return FakeArray((*batch, *b.shape[-2:]), linalg_dtype(a, b))
+    shape = (*batch, *b.shape[-2:])
+    return FakeArray(shape, linalg_dtype(a, b), device=device_of(a))
 
 
 def _triangle(x: Any, lower: bool, unit_diagonal: bool) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 from scipy import special
 
 from customop import FakeArray, custom_op, register_numpy_function
+from customop.numpy.fakes import device_of
 from customop.numpy.sizes import typical
 
 __all__ = ["PAIRS"]
@@ -41,7 +42,9 @@ def _register(name: str, slopes: Slopes) -> None:
         made = ufunc(np.ones(1, x.dtype))[0].dtype
         strides = typical(x.strides)
         axes = sorted(range(len(x.shape)), key=lambda i: -abs(strides[i]))
-        first, second = (FakeArray(x.shape, made, order=axes) for _ in range(2))
+        first, second = (
+            FakeArray(x.shape, made, order=axes, device=device_of(x)) for _ in range(2)
+        )
         return first, second
 
     def backward(ctx: Any, *grads: Any) -> Any:

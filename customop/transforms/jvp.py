@@ -34,7 +34,7 @@ from customop.transforms.autograd.interpreter import GradInterpreter
 from customop.transforms.autograd.node import hidden, inexact
 from customop.transforms.autograd.sweep import sweep
 from customop.transforms.autograd.tracer import GradTracer
-from customop.transforms.carrier import carries
+from customop.transforms.carrier import Carrier, carries
 from customop.transforms.jvp_plans import jvp_plan
 from customop.transforms.values import as_input, as_tangent, check_outputs, split_aux
 
@@ -276,8 +276,10 @@ def _transposed(
         )
 
     zeros = [call_numpy(np.zeros_like, e.below) for e in ends]
-    _, push, _ = pull_back(GradInterpreter(), pull, tuple(zeros))
-    found = iter(push(tuple(given)))
+    with Carrier() as carrier:
+        carried = carrier.carry(tuple(zeros))
+        _, push, _ = pull_back(GradInterpreter(), pull, carried)
+        found = iter(carrier.uncarry(push(carrier.carry(tuple(given)))))
     return lowered, map_outline(
         out, lambda leaf: next(found) if _is_own(leaf, grads) else None
     )

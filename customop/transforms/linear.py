@@ -15,6 +15,7 @@ from customop.core.contract.memory import copied
 from customop.errors import GradientError, check_function
 from customop.transforms.autograd.grad import grad, pull_back
 from customop.transforms.autograd.interpreter import GradInterpreter, interpreter_for
+from customop.transforms.carrier import Carrier, NeedsCarrier
 from customop.transforms.jvp import jvp
 from customop.transforms.runs import subject_of
 from customop.transforms.values import Fresh, as_tangent
@@ -79,7 +80,10 @@ def linearize(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[*Ts],
     def arrays(*args: Any) -> Any:
         return map_leaves(_as_array, call(*args))
 
-    value, pullback, _ = pull_back(interpreter, arrays, primals)
+    try:
+        value, pullback, _ = pull_back(interpreter, arrays, primals)
+    except NeedsCarrier:
+        return _carried_linearize(fn, primals)  # type: ignore[no-any-return]  # a pair
     outputs, out_structure = flatten(value)
     zeros = [call_numpy(np.zeros_like, y) for y in outputs]
     at = [i for i, zero in enumerate(zeros) if is_inexact(zero.dtype)]
@@ -88,18 +92,31 @@ def linearize(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[*Ts],
     def pull(*cotangents: Any) -> tuple[Any, ...]:
         return pullback(unflatten(out_structure, _placed(zeros, at, cotangents)))
 
+    carrier = Carrier()  # without an end, for the pushforward
     transposed = GradInterpreter()
     transposed.title = "linearize"
-    _, push, _ = pull_back(transposed, pull, tuple([zeros[i] for i in at]))
+    starts = carrier.carry(tuple([zeros[i] for i in at]))
+    _, push, _ = pull_back(transposed, pull, starts)
 
     def pushforward(*tangents: *Ts) -> Any:
         given = _tangents(tangents, models, structure)
-        found = push(unflatten(structure, given))
+        found = carrier.uncarry(push(carrier.carry(unflatten(structure, given))))
         fresh = Fresh(*zeros)
         placed = _placed(zeros, at, found)
         return unflatten(out_structure, [fresh(t) for t in placed])
 
     return map_leaves(copied, value), pushforward
+
+
+def _carried_linearize(fn: Any, primals: Any) -> Any:
+    """As `linearize`, of arrays that are carried; the pushforward carries too."""
+    carrier = Carrier()  # without an end, for the pushforward
+    value, push = linearize(fn, *carrier.carry(primals))
+
+    def carried_push(*tangents: Any) -> Any:
+        return carrier.uncarry(push(*carrier.carry(tangents)))
+
+    return carrier.uncarry(value), carried_push
 
 
 def _as_array(value: Any) -> Any:

@@ -359,3 +359,44 @@ def test_array_kind_takes_arrays_and_names() -> None:
         co.array_kind(3.0)
     with pytest.raises(co.ArgumentError, match="unknown device"):
         co.array_kind("gpu")
+
+
+def test_a_kind_derives_kernels() -> None:
+    """Before the default kernel, after one that is registered, and once for a table."""
+    asked: list[str] = []
+
+    def derive(op: Any) -> Any:
+        asked.append(op.name)
+        return None if op.name == "plain" else lambda x: Column([-1.0])
+
+    co.register_array_type("column", Column, derive=derive)
+    ops = {
+        name: co.custom_op(
+            f"kinds_test::{name}",
+            lambda x: Column([1.0]),
+            mutates_args=(),
+            schema="(Array x) -> Array",
+        )
+        for name in ("plain", "derived", "own")
+    }
+    ops["own"].register_kernel("column", lambda x: Column([2.0]))
+    x = Column([0.0])
+    assert [op(x).values for op in ops.values()] == [[1.0], [-1.0], [2.0]]
+    assert [op(x).values for op in ops.values()] == [[1.0], [-1.0], [2.0]]
+    assert asked == ["plain", "derived"]
+    assert "'x' is an array of the kind 'column', which derives it" in str(
+        ops["derived"].explain(x)
+    )
+    assert not co.array_kind("column").is_lazy
+    co.register_array_type("column", Column, lazy=True)
+    assert co.array_kind("column").is_lazy
+
+
+def test_derive_must_be_a_function() -> None:
+    """The error says what to pass."""
+    with pytest.raises(co.RegistrationError) as caught:
+        co.register_array_type("column", Column, derive="no")  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        "register_array_type: derive='no' is not a function\n"
+        "  do: pass a function of an operator: derive=convert"
+    )

@@ -336,6 +336,8 @@ class Proof:
     def compare_fake(self, values: Sequence[Any]) -> None:
         """Raise unless results have the shapes, dtypes and layout of the fake kernel."""
         assert self.fake is not None
+        if any(map(_is_open, flat(list(self.args)))):
+            return
         fakes: Sequence[Any] = [map_nested(v, to_fake) for v in self.args]
         if hosts:
             fakes = on_one_device(fakes)
@@ -484,6 +486,11 @@ _WRITES = (
     "putmask: output array is read-only",
     "cannot modify read-only memory",
 )
+
+
+def _is_open(value: Any) -> bool:
+    """Whether a value is an array with an axis of unknown length: nan, as in dask."""
+    return is_array(value) and any(type(n) is float for n in value.shape)
 
 
 def _outline(values: Sequence[Any]) -> str:

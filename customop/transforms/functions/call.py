@@ -38,6 +38,7 @@ from customop.transforms.autograd.node import GradNode
 from customop.transforms.autograd.tracer import GradTracer
 from customop.transforms.autograd.variables import stop_gradient
 from customop.transforms.batch import BatchInterpreter, BatchTracer
+from customop.transforms.carrier import Carrier
 
 __all__ = [
     "Forward",
@@ -353,14 +354,20 @@ class JvpCall(FunctionCall):
             return list(found[1])
 
         at = [x for x, w in zip(inputs, wanted, strict=True) if w]
-        zeros = tuple([call_numpy(np.zeros_like, x) for x in at])
+        carrier = Carrier()  # without an end, for the pullback
+        zeros = carrier.carry(tuple([call_numpy(np.zeros_like, x) for x in at]))
         interpreter = GradInterpreter()
         interpreter.title = self.table.qualname
         tangents, pullback, _ = pull_back(interpreter, push, zeros)
         check_closed(self, interpreter, outputs)
+        tangents = carrier.uncarry(tangents)
+
+        def carried_pullback(cotangents: Any) -> Any:
+            return carrier.uncarry(pullback(carrier.carry(cotangents)))
+
         # The tangents are checked as results: they may depend on a value from outside.
         is_moved = [t is not None for t in tangents]
-        rest = (pullback, wanted, is_moved)
+        rest = (carried_pullback, wanted, is_moved)
         return Forward(outputs, [t for t in tangents if is_traced(t)], rest)
 
     def backward(self, saved: Arrays, rest: Any, cotangents: Arrays) -> Arrays:

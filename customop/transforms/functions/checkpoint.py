@@ -18,6 +18,7 @@ from customop.errors import GradientError, check_function
 from customop.transforms.autograd.grad import pull_back
 from customop.transforms.autograd.interpreter import GradInterpreter
 from customop.transforms.batch import BatchInterpreter
+from customop.transforms.carrier import Carrier
 from customop.transforms.functions.call import (
     Forward,
     FunctionCall,
@@ -152,12 +153,15 @@ class _Checkpoint(FunctionCall):
         def moving(*values: Any) -> list[Any]:
             return list(self.run(_replaced(inputs, wanted, values)))
 
-        interpreter = GradInterpreter()
-        interpreter.title = self.table.qualname
-        at = tuple([x for x, w in zip(inputs, wanted, strict=True) if w])
-        outputs, pullback, _ = pull_back(interpreter, moving, at)
-        pairs = zip(cotangents, outputs, strict=True)
-        return outputs, pullback([_zeros(y) if g is None else g for g, y in pairs])
+        with Carrier() as carrier:
+            interpreter = GradInterpreter()
+            interpreter.title = self.table.qualname
+            at = carrier.carry([x for x, w in zip(inputs, wanted, strict=True) if w])
+            outputs, pullback, _ = pull_back(interpreter, moving, tuple(at))
+            pairs = zip(cotangents, outputs, strict=True)
+            given = [_zeros(y) if g is None else g for g, y in pairs]
+            found = pullback(carrier.carry(given))
+            return carrier.uncarry(outputs), carrier.uncarry(found)
 
     def push(self, primals: Arrays, tangents: Arrays) -> tuple[Arrays, Arrays]:
         wanted = [t is not None for t in tangents]

@@ -1,0 +1,55 @@
+"""Operators on dask arrays: lazily, chunk by chunk, on any scheduler of dask.
+
+Importing it registers ``dask.array.Array`` as the kind of array ``"dask"``; dask itself is
+imported once such an array turns up. Start reading in ``derive.py``, which decides how an
+operator runs; ``chunks.py`` builds the graph.
+
+NumPy code, its gradients, tangents and batches stay lazy: nothing is computed while they are
+built. An operator of yours runs on each chunk
+
+- if it has ``tags=Tag.pointwise``;
+- if its schema has the shapes of its arrays: on each chunk of the axes ``...`` or ``*batch``.
+  The other axes must not be chunked;
+- if it has a fake kernel and no default kernel: then no axis may be chunked.
+
+The fake kernel says what the result is before anything is computed. Any other operator with
+a default kernel gets the dask arrays themselves. ``register_kernel("dask")`` goes before all
+of these.
+
+Examples
+--------
+>>> import numpy as np, dask.array as da, customop as co
+>>> import customop.interop.dask
+>>> x = da.arange(6.0, chunks=2)
+>>> slope = co.grad(lambda x: np.sum(np.sin(x) * x))(x)  # nothing is computed
+>>> np.round(slope.compute(), 1)
+array([ 0. ,  1.4,  0.1, -2.8, -3.4,  0.5])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from customop import register_array_type
+from customop.core.table import RuleTable
+
+__all__: list[str] = []
+
+
+def _derive(op: RuleTable) -> Callable[..., Any] | None:
+    kernels = import_module("customop.interop.dask.derive")  # it imports dask
+    return kernels.derive(op)  # type: ignore[no-any-return]  # a kernel or None
+
+
+register_array_type(
+    "dask",
+    "dask.array.Array",
+    from_numpy=lambda x: import_module("dask.array").from_array(x),
+    to_numpy=lambda x: x.compute(),
+    accepts=("cpu",),
+    immutable=True,
+    lazy=True,
+    derive=_derive,
+)

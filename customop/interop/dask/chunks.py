@@ -1,0 +1,391 @@
+"""Calls of operators on the chunks of dask arrays.
+
+Each axis of the arrays of a call has a label, a number. Axes of one label are cut at the same
+places, and a task gets one chunk of each. A label that no result has is whole in every task:
+its chunks are joined. This is the notation of ``dask.array.blockwise``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import Any, NamedTuple
+
+import cloudpickle
+import dask.array as da
+import numpy as np
+from dask.array.utils import meta_from_array
+from dask.base import normalize_token, tokenize
+
+from customop import FakeArray
+from customop.arrays.kinds import is_array
+from customop.arrays.nested import flat, map_nested
+from customop.core.dispatch import kernel_for
+from customop.core.table import RuleTable
+
+__all__ = [
+    "ChunkCall",
+    "Labels",
+    "arrays_of",
+    "fakes_of",
+    "is_chunked",
+    "on_chunks",
+    "rows",
+    "summed",
+]
+
+
+# ---- what a task runs ----
+
+
+class Hole(NamedTuple):
+    """The place of an array among the arguments of a call."""
+
+    number: int
+
+
+class ChunkCall:
+    """An operator with all its arguments but the arrays, as a task calls it.
+
+    In another process it is the operator of that name. One that is defined in a script,
+    a notebook or a function is not found there: its kernel travels instead.
+
+    Parameters
+    ----------
+    op : Operator
+    args : sequence
+        Values of all parameters, with whole arrays.
+    adapt : callable, optional
+        Gives the values of a call on chunks, where they depend on the chunks.
+    """
+
+    __slots__ = ("adapt", "args", "op")
+
+    def __init__(
+        self,
+        op: RuleTable,
+        args: Sequence[Any],
+        adapt: Callable[[list[Any]], list[Any]] | None = None,
+    ) -> None:
+        numbers = count()
+        self.op = op
+        self.adapt = adapt
+        self.args: list[Any] = [
+            map_nested(v, lambda x: Hole(next(numbers)) if is_chunked(x) else x)
+            for v in args
+        ]
+
+    def __call__(self, *chunks: Any) -> Any:
+        """Results for chunks in the places of the arrays."""
+        values = _filled(self.args, chunks)
+        return self.op.invoke(values if self.adapt is None else self.adapt(values))
+
+    def __dask_tokenize__(self) -> Any:
+        kernel = kernel_for(self.op, "cpu")
+        return self.op.qualname, normalize_token(kernel), tokenize(self.args)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        definition = self.op.definition
+        name = getattr(definition.fn, "__qualname__", "")
+        if definition.module == "__main__" or "<locals>" in name:
+            kernel = cloudpickle.dumps(kernel_for(self.op, "cpu"))
+            return ShippedCall, (
+                kernel,
+                self.op.positional_count,
+                self.names,
+                self.args,
+            )
+        return ChunkCall, (self.op, self.args, self.adapt)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the keyword-only parameters."""
+        return tuple(p.name for p in self.op.schema.keyword_only)
+
+
+class ShippedCall:
+    """The kernel of an operator that other processes cannot import, as bytes."""
+
+    __slots__ = ("_count", "_kernel", "_loaded", "_names", "args")
+
+    def __init__(
+        self, kernel: bytes, positional: int, names: Sequence[str], args: Sequence[Any]
+    ) -> None:
+        self._kernel = kernel
+        self._count = positional
+        self._names = names
+        self._loaded: Callable[..., Any] | None = None
+        self.args: Sequence[Any] = args
+
+    def __call__(self, *chunks: Any) -> Any:
+        """Results of the kernel for chunks in the places of the arrays."""
+        if self._loaded is None:
+            self._loaded = cloudpickle.loads(self._kernel)
+        values = _filled(self.args, chunks)
+        keywords = dict(zip(self._names, values[self._count :], strict=True))
+        return self._loaded(*values[: self._count], **keywords)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ShippedCall, (self._kernel, self._count, self._names, self.args)
+
+
+def _filled(args: Sequence[Any], chunks: Sequence[Any]) -> list[Any]:
+    """The arguments with arrays in their places."""
+    return [
+        map_nested(v, lambda x: chunks[x.number] if type(x) is Hole else x)
+        for v in args
+    ]
+
+
+def is_chunked(value: Any) -> bool:
+    """Whether a value is an array that tasks get chunks of; a NumPy scalar is not."""
+    return isinstance(value, da.Array | np.ndarray)
+
+
+def arrays_of(args: Sequence[Any]) -> list[Any]:
+    """The arrays of a call, as arrays of dask."""
+    found = [v for value in args for v in flat(value) if is_chunked(v)]
+    return [v if isinstance(v, da.Array) else da.asarray(v) for v in found]
+
+
+# ---- labels ----
+
+
+class Labels(NamedTuple):
+    """Labels of the axes of all arrays, and how many results share them.
+
+    Attributes
+    ----------
+    arrays : list of tuple of int
+        Of each array of the call.
+    loop : tuple of int
+        Those that begin the axes of every result.
+    """
+
+    arrays: list[tuple[int, ...]]
+    loop: tuple[int, ...]
+
+
+def rows(arrays: Sequence[Any], core: Sequence[int]) -> Labels:
+    """Labels of a kernel that treats each row separately, as a gufunc does.
+
+    Parameters
+    ----------
+    arrays : sequence of array
+    core : sequence of int
+        How many of the last axes of each array make a row.
+    """
+    ranks = [x.ndim - n for x, n in zip(arrays, core, strict=True)]
+    rank = max(ranks, default=0)
+    fresh = count(rank)
+    found = [
+        (*range(rank - own, rank), *[next(fresh) for _ in range(n)])
+        for own, n in zip(ranks, core, strict=True)
+    ]
+    return Labels(found, tuple(range(rank)))
+
+
+# ---- results ----
+
+
+def fakes_of(op: RuleTable, args: Sequence[Any]) -> Any:
+    """The results of a call as the fake kernel announces them, nested as they are.
+
+    An axis of unknown length counts as one of length 1: only dtypes and the axes that are
+    new are read.
+    """
+    return op.invoke([map_nested(v, _fake) for v in args])
+
+
+def _fake(value: Any) -> Any:
+    if not is_chunked(value):
+        return value
+    lengths = [1 if np.isnan(n) else int(n) for n in value.shape]
+    return FakeArray(lengths, value.dtype)
+
+
+def on_chunks(
+    op: RuleTable,
+    args: Sequence[Any],
+    labels: Labels,
+    outs: Sequence[tuple[int, ...]],
+    fakes: Any,
+) -> Any:
+    """The lazy results of a call, nested as the operator returns them.
+
+    Parameters
+    ----------
+    op : Operator
+    args : sequence
+        Values of all parameters.
+    labels : Labels
+        Of the arrays among them.
+    outs : sequence of tuple of int
+        Labels of each result. A label that no array has is an axis in one chunk.
+    fakes : FakeArray, or nested
+        What `fakes_of` gives.
+    """
+    arrays = arrays_of(args)
+    run = ChunkCall(op, args)
+    meta = meta_from_array(arrays[0])
+    if is_array(fakes):
+        return _blockwise(run, op.name, outs[0], arrays, labels, fakes, meta)
+    kept = tuple(label for label in labels.loop if all(label in out for out in outs))
+    is_open = _has_open_core(arrays, labels)
+    every = da.blockwise(
+        _AllResults(run),
+        kept,
+        *_paired(arrays, labels.arrays),
+        concatenate=True,
+        token=op.name,
+        dtype=object,
+        meta=np.empty((0,) * len(kept), object),
+    )
+    own = Labels([kept], kept)
+    found = [
+        _blockwise(partial(_item, i), op.name, out, [every], own, fake, meta, is_open)
+        for i, (out, fake) in enumerate(zip(outs, flat(fakes), strict=True))
+    ]
+    each = iter(found)
+    return map_nested(fakes, lambda _: next(each))
+
+
+@dataclass(frozen=True, slots=True)
+class _AllResults:
+    """A run that gives its results as one tuple."""
+
+    run: ChunkCall
+
+    def __call__(self, *chunks: Any) -> Any:
+        return tuple(flat(self.run(*chunks)))
+
+    def __dask_tokenize__(self) -> Any:
+        return "every", self.run.__dask_tokenize__()
+
+
+def _item(number: int, every: Any) -> Any:
+    return every[number]
+
+
+def _paired(arrays: Sequence[Any], labels: Sequence[tuple[int, ...]]) -> list[Any]:
+    return [part for pair in zip(arrays, labels, strict=True) for part in pair]
+
+
+def _blockwise(
+    run: Callable[..., Any],
+    name: str,
+    out: tuple[int, ...],
+    arrays: Sequence[Any],
+    labels: Labels,
+    fake: Any,
+    meta: Any,
+    is_open: bool = False,
+) -> Any:
+    known = {label for own in labels.arrays for label in own}
+    is_open = is_open or _has_open_core(arrays, labels)
+    new = {
+        label: np.nan if is_open else n
+        for label, n in zip(out, fake.shape, strict=True)
+        if label not in known
+    }
+    return da.blockwise(
+        run,
+        out,
+        *_paired(arrays, labels.arrays),
+        new_axes=_new_axes(new),
+        concatenate=True,
+        token=name,
+        dtype=fake.dtype,
+        meta=_example(meta, len(out), fake.dtype),
+    )
+
+
+def _example(like: Any, rank: int, dtype: Any) -> Any:
+    """A chunk without elements, of the library of other chunks."""
+    return np.empty_like(like, dtype=dtype, shape=(0,) * rank)
+
+
+def _has_open_core(arrays: Sequence[Any], labels: Labels) -> bool:
+    """Whether a kernel gets an axis whole whose length is not known."""
+    pairs = zip(arrays, labels.arrays, strict=True)
+    return any(
+        np.isnan(n) and label not in labels.loop
+        for x, own in pairs
+        for label, n in zip(own, x.shape, strict=True)
+    )
+
+
+def _new_axes(new: Mapping[int, Any]) -> dict[int, float] | None:
+    return {label: _length(n) for label, n in new.items()} or None
+
+
+def _length(n: Any) -> Any:
+    """A length that dask takes: nan for one that depends on values."""
+    return n if type(n) is int else np.nan
+
+
+def summed(
+    op: RuleTable,
+    args: Sequence[Any],
+    labels: Labels,
+    places: tuple[int, ...],
+    kept: tuple[int, ...],
+    own: tuple[int, ...],
+    adapt: Callable[[list[Any]], list[Any]] | None = None,
+) -> Any:
+    """The sum of the results for the chunks along some axes.
+
+    Parameters
+    ----------
+    op : Operator
+    args : sequence
+        Values of all parameters.
+    labels : Labels
+        Of the arrays among them.
+    places : tuple of int
+        Labels of the axes that are summed over.
+    kept : tuple of int
+        Labels of the result that arrays have; its other axes are whole.
+    own : tuple of int
+        Labels of the axes of the result.
+    adapt : callable, optional
+        As `ChunkCall` takes it.
+    """
+    arrays = arrays_of(args)
+    fake = fakes_of(op, args)
+    new = [label if label in kept else label + _FRESH for label in own]
+    sizes = {k: n for k, n in zip(new, fake.shape, strict=True) if k >= _FRESH}
+    meta = meta_from_array(arrays[0])
+    parts = da.blockwise(
+        _Addend(ChunkCall(op, args, adapt), len(places)),
+        (*places, *new),
+        *_paired(arrays, labels.arrays),
+        new_axes=_new_axes(sizes),
+        adjust_chunks=dict.fromkeys(places, 1),
+        concatenate=True,
+        token=op.name,
+        dtype=fake.dtype,
+        meta=_example(meta, len(places) + len(new), fake.dtype),
+    )
+    return parts.sum(tuple(range(len(places))), dtype=fake.dtype)
+
+
+# Above all labels of arrays.
+_FRESH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Addend:
+    """A run whose result gets axes of length 1 at the front."""
+
+    run: ChunkCall
+    added: int
+
+    def __call__(self, *chunks: Any) -> Any:
+        out = np.asanyarray(self.run(*chunks))
+        return out.reshape((1,) * self.added + out.shape)
+
+    def __dask_tokenize__(self) -> Any:
+        return "part", self.added, self.run.__dask_tokenize__()

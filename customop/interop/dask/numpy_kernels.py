@@ -1,0 +1,317 @@
+"""Kernels of NumPy's operators for dask arrays that are more than a plan of their chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
+from typing import Any
+
+import dask.array as da
+import numpy as np
+
+from customop.arrays.nested import flat
+from customop.core.registry import find_operator
+from customop.core.table import RuleTable
+from customop.errors import DataDependentError
+from customop.interop.dask.chunks import Labels, summed
+from customop.interop.dask.plans import by_rows, joined
+from customop.numpy.index import ALL, key_of, layout
+
+__all__ = ["KERNELS"]
+
+
+def _plain(op: RuleTable) -> Callable[..., Any]:
+    """The default kernel, in NumPy's functions: dask has them."""
+    kernel: Callable[..., Any] = op.rows["default"].fn
+    return kernel
+
+
+def _with_lengths(op: RuleTable) -> Callable[..., Any]:
+    """The default kernel for arrays whose lengths are known: dask cuts others wrongly."""
+    plain = _plain(op)
+
+    def kernel(*args: Any, **keywords: Any) -> Any:
+        for x in flat(list(args)):
+            if isinstance(x, da.Array):
+                _check_known(op, x, range(x.ndim))
+        return plain(*args, **keywords)
+
+    return kernel
+
+
+def _check_known(op: RuleTable, x: Any, axes: Iterable[int]) -> None:
+    """Raise for an axis whose length depends on values that are not computed yet."""
+    for axis in axes:
+        if np.isnan(x.shape[axis]):
+            raise op.error(
+                DataDependentError,
+                f" needs the length of axis {axis}, which depends on data",
+                do="call x.compute_chunk_sizes() first, which computes it",
+                kind="dask",
+            )
+
+
+# ---- shapes ----
+
+
+def _slice(op: RuleTable) -> Callable[..., Any]:
+    """Dask's own; axes of unknown length can only be taken whole."""
+    plain = _plain(op)
+
+    def kernel(x: Any, key: Sequence[Sequence[Any]]) -> Any:
+        cut = [entry != ALL for entry in key if entry]
+        _check_known(op, x, [axis for axis, is_cut in enumerate(cut) if is_cut])
+        return plain(x, key)
+
+    return kernel
+
+
+def _unless_empty(op: RuleTable) -> Callable[..., Any]:
+    """The default kernel for arrays with elements; dask has no answer for some others."""
+    plain, whole = _plain(op), joined(op, by_rows(None))
+
+    def kernel(x: Any, *rest: Any) -> Any:
+        _check_known(op, x, range(x.ndim))
+        return plain(x, *rest) if 0 not in x.shape else whole(x, *rest)
+
+    return kernel
+
+
+def _reshape(op: RuleTable) -> Callable[..., Any]:
+    """Dask's own where it merges or splits axes; else the array is joined."""
+    whole = joined(op, by_rows(None))
+
+    def kernel(x: Any, shape: Sequence[int]) -> Any:
+        if tuple(shape) == (-1,) or prod(x.shape):
+            _check_known(op, x, [] if tuple(shape) == (-1,) else range(x.ndim))
+            try:
+                return da.reshape(x, tuple(shape))
+            except NotImplementedError:  # neither merged nor split
+                pass
+        size = int(prod(x.shape))
+        lengths = [n if n >= 0 else size // -prod(shape) for n in shape]
+        return whole(x, lengths)
+
+    return kernel
+
+
+def _ravel(op: RuleTable) -> Callable[..., Any]:
+    reshape = _reshape(find_operator("np::reshape"))
+    return lambda x: reshape(x, (-1,))
+
+
+def _triangle(op: RuleTable) -> Callable[..., Any]:
+    """A choice by flags in the same chunks; a vector is made a matrix by NumPy.
+
+    dask's own warns of complex arrays.
+    """
+    whole, is_lower = joined(op, by_rows(None)), op.name == "tril"
+
+    def kernel(x: Any, k: int) -> Any:
+        _check_known(op, x, range(x.ndim))
+        if x.ndim < 2:
+            return whole(x, k)
+        shift = k if is_lower else k - 1
+        below = da.tri(*x.shape[-2:], k=shift, dtype=bool, chunks=x.chunks[-2:])
+        zero = np.zeros((), x.dtype)
+        return da.where(below, x, zero) if is_lower else da.where(below, zero, x)
+
+    return kernel
+
+
+# ---- indices ----
+
+
+def _labels(
+    indices: Sequence[Any], rank: int
+) -> tuple[list[int], list[int], list[int]]:
+    """Labels of the array, of the elements at the indices, and of the indices."""
+    slots = [i for i, a in enumerate(indices) if a is not None]
+    own = list(range(rank))
+    places = list(range(rank, rank + max(indices[i].ndim for i in slots)))
+    at = layout(indices)[1]
+    kept = [i for i in own if i not in slots]
+    return own, [*kept[:at], *places, *kept[at:]], places
+
+
+def _even(indices: Sequence[Any]) -> list[Any]:
+    """Index arrays of one shape."""
+    slots = [i for i, a in enumerate(indices) if a is not None]
+    if len(slots) == 1:
+        return list(indices)
+    lazy = any(isinstance(indices[i], da.Array) for i in slots)
+    spread = (da if lazy else np).broadcast_arrays(*[indices[i] for i in slots])
+    found = list(indices)
+    for i, a in zip(slots, spread, strict=True):
+        found[i] = a
+    return found
+
+
+def _index(op: RuleTable) -> Callable[..., Any]:
+    """Dask's own; axes of no elements or of unknown length are joined."""
+    plain = _plain(op)
+
+    def kernel(x: Any, indices: Sequence[Any]) -> Any:
+        given = [a for a in indices if a is not None]
+        x = da.asarray(x)
+        if all(prod(a.shape) > 0 for a in (x, *given)):
+            return plain(x, indices)
+        indices = _even(indices)
+        own, found, places = _labels(indices, x.ndim)
+        labels = [own, *[places] * len(given)]
+        return joined(op, _fixed(labels, [found]))(x, indices)
+
+    return kernel
+
+
+def _of_chunk(values: list[Any]) -> list[Any]:
+    """The arguments of `np::scatter_add` with the lengths that a chunk has."""
+    g, shape, indices = values
+    slots = [i for i, a in enumerate(indices) if a is not None]
+    at = layout(indices)[1]
+    kept = [*g.shape[:at], *g.shape[at + indices[slots[0]].ndim :]]
+    lengths = [shape[i] if i in slots else kept.pop(0) for i in range(len(shape))]
+    return [g, lengths, indices]
+
+
+def _scatter_add(op: RuleTable) -> Callable[..., Any]:
+    """The sum of what the chunks of the indices add."""
+
+    def kernel(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> Any:
+        indices = _even(indices)
+        own, found, places = _labels(indices, len(shape))
+        count = sum(a is not None for a in indices)
+        kept = [label for label in own if label in found]
+        values = [g, list(shape), indices]
+        labels = Labels([tuple(found), *[tuple(places)] * count], tuple(found))
+        return summed(
+            op, values, labels, tuple(places), tuple(kept), tuple(own), _of_chunk
+        )
+
+    return kernel
+
+
+def _index_set(op: RuleTable) -> Callable[..., Any]:
+    def kernel(x: Any, v: Any, indices: Sequence[Any]) -> Any:
+        indices = _even(indices)
+        own, found, places = _labels(indices, x.ndim)
+        lengths = dict(zip(own, x.shape, strict=True))
+        first = next(a for a in indices if a is not None)
+        lengths.update(zip(places, first.shape, strict=True))
+        v = da.broadcast_to(v, tuple(lengths[label] for label in found))
+        count = sum(a is not None for a in indices)
+        out = [label if label in found else label + 1000 for label in own]
+        labels = [own, found, *[places] * count]
+        return joined(op, _fixed(labels, [out]))(x, v, indices)
+
+    return kernel
+
+
+def _fixed(labels: Sequence[Sequence[int]], outs: Sequence[Sequence[int]]) -> Any:
+    """A plan of certain labels; what no result has is joined."""
+    loop = tuple({label for out in outs for label in out})
+    found = Labels([tuple(own) for own in labels], loop)
+    return lambda op, values, arrays, fakes: (found, [tuple(out) for out in outs])
+
+
+def _slice_set(op: RuleTable) -> Callable[..., Any]:
+    """As dask assigns, which does not know new axes."""
+
+    def kernel(x: Any, v: Any, key: Sequence[Any]) -> Any:
+        entries = key_of(key)
+        axes = [e for e in entries if type(e) is not int]
+        pick = tuple([0 if e is None else slice(None) for e in axes])
+        _check_known(op, x, range(x.ndim))
+        if 0 in v.shape:
+            return x
+        out = da.asarray(x).copy()
+        out[tuple([e for e in entries if e is not None])] = v[pick]
+        return out
+
+    return kernel
+
+
+def _unslice(op: RuleTable) -> Callable[..., Any]:
+    """Zeros around what was sliced, in the chunks that were sliced; steps as dask assigns."""
+    plain = _plain(op)
+
+    def kernel(g: Any, shape: Sequence[int], key: Sequence[Any]) -> Any:
+        if 0 in g.shape:
+            return da.zeros(tuple(shape), dtype=g.dtype)
+        entries = key_of(key)
+        if any(type(e) is slice and e.step not in (None, 1) for e in entries):
+            return plain(g, shape, key)
+        kept = [e for e in entries if type(e) is not int]
+        at = iter([0 if e is None else slice(None) for e in kept])
+        axes = [e for e in entries if e is not None]
+        g = g[tuple([None if type(e) is int else next(at) for e in entries])]
+        for axis, (entry, n) in enumerate(zip(axes, shape, strict=False)):
+            start = entry % n if type(entry) is int else entry.indices(n)[0]
+            g = _with_zeros(g, axis, start, n - start - g.shape[axis])
+        return g
+
+    return kernel
+
+
+def _with_zeros(g: Any, axis: int, before: int, after: int) -> Any:
+    """An array with zeros on both sides; few of them join the chunks beside them."""
+    widths = [0 if i != axis else before for i in range(g.ndim)]
+    ends = [0 if i != axis else after for i in range(g.ndim)]
+    if not before and not after:
+        return g
+    chunks, most = list(g.chunks[axis]), max(g.chunks[axis])
+    out = da.pad(g, list(zip(widths, ends, strict=True)))
+    if before >= most or after >= most:
+        return out
+    chunks[0] += before
+    chunks[-1] += after
+    return out.rechunk({axis: tuple(chunks)})
+
+
+# ---- counts ----
+
+
+def _counted(op: RuleTable) -> Callable[..., Any]:
+    """The sum of what is counted in each chunk."""
+
+    def kernel(*args: Any) -> Any:
+        count = sum(hasattr(v, "ndim") for v in args)
+        *rows, last = range(args[0].ndim)
+        own = (*rows, last)
+        labels = Labels([own] * count, own)
+        return summed(op, args, labels, (last,), tuple(rows), (*rows, last + 1))
+
+    return kernel
+
+
+# Makes the kernel of an operator.
+KERNELS: dict[str, Callable[[RuleTable], Callable[..., Any]]] = {
+    **{
+        f"np::{name}": _plain
+        for name in (
+            *("from_list", "sum", "mean", "max", "min", "any", "all", "prod", "var"),
+            *("std", "norm", "cumsum", "cumprod", "einsum", "matmul", "tensordot"),
+            *("transpose", "expand_dims", "squeeze", "concatenate"),
+        )
+    },
+    **{
+        f"np::{name}": _with_lengths
+        for name in (
+            *("full_like", "flip", "roll", "argmax", "argmin", "diagonal", "stack"),
+            "broadcast_to",
+        )
+    },
+    "np::slice": _slice,
+    "np::pad": _unless_empty,
+    "np::reshape": _reshape,
+    "np::ravel": _ravel,
+    "np::tril": _triangle,
+    "np::triu": _triangle,
+    "np::index": _index,
+    "np::scatter_add": _scatter_add,
+    "np::index_set": _index_set,
+    "np::slice_set": _slice_set,
+    "np::unslice": _unslice,
+    "np::bincount": _counted,
+    "np::bin_sum": _counted,
+}

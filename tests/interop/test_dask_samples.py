@@ -1,0 +1,92 @@
+"""Every sample on dask arrays with the bridge: NumPy's values, and nothing computed early.
+
+All contracts are checked. What cannot be is listed in ``refused_dask_bridge.txt``, with the
+reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.conformance import checks
+from tests.conformance.foreign import BATCHED, DIFFERENTIABLE, SAMPLES, Library
+from tests.conformance.samples import Sample
+
+da = pytest.importorskip("dask.array", reason="dask is not installed")
+dask = pytest.importorskip("dask", reason="dask is not installed")
+
+pytestmark = [
+    pytest.mark.usefixtures("dask_kind"),
+    pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning"),
+    # dask casts its examples of complex chunks, which have no elements.
+    pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning"),
+]
+
+
+def _refuse(*args: Any, **keywords: Any) -> Any:
+    raise AssertionError("a graph ran while another was built")
+
+
+@contextmanager
+def _computes_nothing(sample: Sample) -> Iterator[None]:
+    with dask.config.set(scheduler=_refuse):
+        yield
+
+
+def _lazy(value: Any) -> Any:
+    """An array in two chunks along each axis."""
+    chunks = tuple([max(1, (n + 1) // 2) for n in value.shape])
+    return da.from_array(value, chunks=chunks)
+
+
+def _computed(x: Any) -> Any:
+    return x.compute(scheduler="sync")
+
+
+DASK = Library("dask_bridge", da.Array, _lazy, _computed, _computes_nothing)
+
+
+# SciPy's functions of numbers take one way: a few of them are enough.
+_MANY = re.compile(r"special (?!erf|gammaln|sici|xlogy)")
+WITHOUT_MANY = [s for s in SAMPLES if not _MANY.match(s.name)]
+VALUES = [s for s in WITHOUT_MANY if not s.diff]
+GRADIENTS = [s for s in DIFFERENTIABLE if s in WITHOUT_MANY]
+
+
+def _of_functions(samples: list[Sample]) -> list[Sample]:
+    """The first sample of each function."""
+    firsts: dict[str, Sample] = {}
+    for sample in samples:
+        firsts.setdefault(re.split("[-_ ]", sample.name)[0], sample)
+    return list(firsts.values())
+
+
+@checks.over(VALUES)
+def test_operators_give_numpys_values(sample: Sample) -> None:
+    """Values of lazy arrays; where there is a derivative the next test has them too."""
+    DASK.check("kernel", sample)
+
+
+@checks.over(GRADIENTS)
+def test_gradients_are_lazy(sample: Sample) -> None:
+    """Gradients are arrays of dask, with NumPy's values."""
+    DASK.check("vjp", sample)
+
+
+@pytest.mark.exhaustive
+@checks.over(_of_functions(GRADIENTS))
+def test_tangents_are_lazy(sample: Sample) -> None:
+    """So are tangents."""
+    DASK.check("jvp", sample)
+
+
+@pytest.mark.exhaustive
+@checks.over(_of_functions([s for s in BATCHED if s in WITHOUT_MANY]))
+def test_batches_are_lazy(sample: Sample) -> None:
+    """So are the rows of vmap."""
+    DASK.check("vmap", sample)
