@@ -16,7 +16,6 @@ from customop.arrays.array import Array
 from customop.arrays.attributes import FIXED, refuse_setting
 from customop.arrays.describe import abbreviated, describe
 from customop.arrays.dtypes import dtype_of
-from customop.arrays.fit import plain_refused
 from customop.arrays.kinds import (
     FAKE_ARRAY,
     add_array_class,
@@ -45,6 +44,7 @@ from customop.shapes.symbols import Symbolic, made
 if TYPE_CHECKING:
     from customop.arrays.array import HintT
 
+fit: ModuleType = later(import_module, "customop.arrays.fit")
 sizes: ModuleType = later(import_module, "customop.shapes.sizes")
 size_arrays: ModuleType = later(import_module, "customop.arrays.sizes")
 
@@ -170,7 +170,7 @@ class FakeArray(_Settable):
     def box_write(self, new: Any) -> None:
         """Write a whole new value of this shape and dtype: there is no data to change."""
         if is_traced(new):
-            raise plain_refused("a write", new)
+            raise fit.plain_refused("a write", new)
         self.nonzero_count = None
 
     def box_like(self, constant: Any) -> Any:

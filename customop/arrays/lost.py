@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dis
+import re
 import sys
-from pathlib import PurePath
 from types import CodeType, FrameType
 
 from customop.errors import DataDependentError, is_ours
@@ -45,7 +45,8 @@ def _position() -> tuple[CodeType, int]:
 def installed_caller() -> str | None:
     """The function that asks, if it is one of an installed package: 'numpy.kron'."""
     frame = _asking()
-    if not _INSTALLED.intersection(PurePath(frame.f_code.co_filename).parts):
+    # Not by pathlib, which takes 3 ms to import.
+    if not _INSTALLED.intersection(re.split(r"[\\/]", frame.f_code.co_filename)):
         return None
     function = frame.f_code.co_qualname.partition(".<locals>")[0]
     return f"{frame.f_globals.get('__name__')}.{function}"

@@ -5,15 +5,19 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from types import ModuleType
 from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 
-from customop.arrays.fit import check_outs, write_out
 from customop.arrays.numpy_names import numpy_name
 from customop.arrays.on_demand import CALLS, enter_function, find_function
-from customop.arrays.ufunc_keywords import call_with, for_out, hide, is_reduction
 from customop.errors import RegistrationError
+from customop.later import later
+
+fit: ModuleType = later(import_module, "customop.arrays.fit")
+ufunc_keywords: ModuleType = later(import_module, "customop.arrays.ufunc_keywords")
 
 __all__ = [
     "INDEXING",
@@ -143,27 +147,30 @@ def run(
         return _computed(function, args, keywords)
     outs = out if isinstance(out, tuple) else (out,)
     name = numpy_name(function)
-    check_outs(outs, name, value)
+    fit.check_outs(outs, name, value)
     is_ufunc = isinstance(function, np.ufunc)
     where = keywords.pop("where", True) if is_ufunc else True
     casting = keywords.get("casting", "same_kind")
     if where is not True and isinstance(function, np.ufunc):
-        args = hide(function, args, where)
-    elif is_reduction(function):
-        args, casting = for_out(outs[0], function, args, keywords), "unsafe"
+        args = ufunc_keywords.hide(function, args, where)
+    elif ufunc_keywords.is_reduction(function):
+        args, casting = (
+            ufunc_keywords.for_out(outs[0], function, args, keywords),
+            "unsafe",
+        )
     found = _computed(function, args, keywords)
     news = found if isinstance(found, tuple) else (found,)
     for one, new in zip(outs, news, strict=True):
         if one is not None:
             widens = is_ufunc and function is not np.matmul
-            write_out(one, new, name, casting, where, widens=widens)
+            fit.write_out(one, new, name, casting, where, widens=widens)
     return outs[0] if len(outs) == 1 else outs
 
 
 def _computed(function: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
     if not keywords or not isinstance(function, np.ufunc):
         return call_numpy(function, *args, **keywords)
-    return call_with(find_function(function), function, args, keywords)
+    return ufunc_keywords.call_with(find_function(function), function, args, keywords)
 
 
 class _Places(dict[Any, int]):

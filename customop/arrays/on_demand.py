@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import importlib
 import sys
+from _thread import RLock, get_ident  # `threading` takes 0.5 ms more to import
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from threading import RLock, get_ident
 from typing import Any
 
 import numpy as np

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from customop.arrays.fit import fit_into
 from customop.arrays.kinds import is_array
+from customop.later import later
+
+fit: ModuleType = later(import_module, "customop.arrays.fit")
 
 __all__ = ["WritingMethods"]
 
@@ -21,7 +25,7 @@ def _in_place(ufunc: np.ufunc, compute: Callable[[Any, Any], Any]) -> Any:
         new = compute(self, other)
         if not is_array(new):
             return new  # another library has decided
-        self.box_write(fit_into(self, new, f"np.{ufunc.__name__}"))
+        self.box_write(fit.fit_into(self, new, f"np.{ufunc.__name__}"))
         return self
 
     return method

@@ -12,20 +12,20 @@ import itertools
 import linecache
 import weakref
 from collections.abc import Callable
-from types import FunctionType
+from importlib import import_module
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from customop.arrays.kinds import TRACED, kind_of
 from customop.core.fast_kernel import Never
-from customop.core.shape_guards import argument_check, shape_guards
 from customop.core.table import Plans, RuleTable
 from customop.errors import GENERATED, shorten
+from customop.later import later
 from customop.schema.coerce import exact_class, needs_guard
 from customop.schema.parameters import KEYWORD_ONLY, MISSING, POSITIONAL_ONLY, Parameter
 from customop.schema.schema import Schema, coercion
-from customop.schema.shape_check import argument_fault
 from customop.schema.types import (
     SCALAR,
     ArrayType,
@@ -38,6 +38,10 @@ from customop.schema.types import (
     parts,
 )
 from customop.shapes.symbols import has_sizes, made
+
+# Few operators have shapes in their schemas.
+shape_check: ModuleType = later(import_module, "customop.schema.shape_check")
+shape_guards: ModuleType = later(import_module, "customop.core.shape_guards")
 
 __all__ = [
     "RESERVED",
@@ -229,8 +233,8 @@ def _write(
             fast.append(f"    if {draw}: return _dispatch(_op, {drawn})")
         fast += [f"    {line}" for line in _kernel_call(source, after_write)]
     rest = []
-    check = argument_check(source.qualname, schema)
-    if check is not None:
+    check = schema.has_shapes and shape_guards.argument_check(source.qualname, schema)
+    if check:
         rest.append(f"{source.bind('_check_shapes', check)}(({names}))")
     if has_fast_path and list_slot >= 0:
         rest += _to_list_plan(source, schema.parameters[list_slot].name, names)
@@ -422,11 +426,16 @@ def _guard_of(source: _Source, name: str, declared: SchemaType) -> str:
 
 
 def _shape_guards(source: _Source) -> list[str]:
-    return shape_guards(
+    if not source.schema.has_shapes:
+        return []
+    found: list[str] = shape_guards.shape_guards(
         source.schema,
         source.bind,
-        lambda args: argument_fault(source.qualname, source.schema, args) is None,
+        lambda args: (
+            shape_check.argument_fault(source.qualname, source.schema, args) is None
+        ),
     )
+    return found
 
 
 def _kernel_call(source: _Source, after_write: Callable[..., None]) -> list[str]:

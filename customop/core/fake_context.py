@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import CodeType, FrameType, ModuleType
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from customop.arrays.kinds import is_fake
 from customop.arrays.nested import flat
@@ -96,33 +96,34 @@ def _context_in(values: Sequence[Any]) -> Any:
 # ---- which call asks ----
 
 
-class _FakeKernelCall(Protocol):
-    """A call of a fake kernel."""
+if TYPE_CHECKING:
 
-    @property
-    def op(self) -> RuleTable:
-        """The operator."""
-        ...
+    class _FakeKernelCall(Protocol):
+        """A call of a fake kernel."""
 
-    @property
-    def values(self) -> Sequence[Any]:
-        """The values of all parameters."""
-        ...
+        @property
+        def op(self) -> RuleTable:
+            """The operator."""
+            ...
 
-    @property
-    def sizes(self) -> list[Any] | None:
-        """Gets the sizes of this call alone; None where they are those of the arguments."""
-        ...
+        @property
+        def values(self) -> Sequence[Any]:
+            """The values of all parameters."""
+            ...
+
+        @property
+        def sizes(self) -> list[Any] | None:
+            """Gets the sizes of this call alone; None where they are those of the arguments."""
+            ...
+
+    class _HasContexts(Protocol):
+        """A mode whose fake kernels run."""
+
+        contexts: list[Any]
 
 
-class _HasContexts(Protocol):
-    """A mode whose fake kernels run."""
-
-    contexts: list[Any]
-
-
-CallT = TypeVar("CallT", bound=_FakeKernelCall)
-ModeT = TypeVar("ModeT", bound=_HasContexts)
+CallT = TypeVar("CallT", bound="_FakeKernelCall")
+ModeT = TypeVar("ModeT", bound="_HasContexts")
 P = ParamSpec("P")
 R = TypeVar("R")
 

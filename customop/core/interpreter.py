@@ -16,6 +16,8 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar, Token
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from customop.arrays.describe import describe
@@ -25,7 +27,6 @@ from customop.arrays.nested import flat, map_nested, map_result
 from customop.arrays.pytree import flatten
 from customop.config import config
 from customop.core.boxes import fill, frozen, origins, share
-from customop.core.given import name_of
 from customop.core.observe import open_modes
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
@@ -41,9 +42,12 @@ from customop.errors import (
     place,
     place_of_call,
 )
+from customop.later import later
 
 if TYPE_CHECKING:  # users see operators, and Operator imports this module
     from customop.core.operator import Operator
+
+names: ModuleType = later(import_module, "customop.core.given")
 
 __all__ = [
     "Interpreter",
@@ -237,7 +241,7 @@ class Interpreter(ABC):
     def _stale(
         self, op: RuleTable, parameter: str, value: Any, origin: Any
     ) -> ArgumentError:
-        name = name_of(origin, self.fn, self.inputs)
+        name = names.name_of(origin, self.fn, self.inputs)
         plain = name.split("'")[1] if "'" in name else "x"
         return op.error(
             ArgumentError,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
 
 from customop.errors import SchemaError, quoted
+from customop.later import later
 from customop.schema.parameters import Alias, Parameter, Return
 from customop.schema.schema import Schema
-from customop.schema.shape_check import check_definition
 from customop.schema.types import (
     Base,
     ListOf,
@@ -18,6 +20,8 @@ from customop.schema.types import (
     shapes_in,
 )
 from customop.shapes.notation import Shape
+
+shape_check: ModuleType = later(import_module, "customop.schema.shape_check")
 
 __all__ = ["BY_DATA", "Tag", "apply_tags", "check_shapes_of_tags"]
 
@@ -113,7 +117,8 @@ def apply_tags(qualname: str, schema: Schema, tags: frozenset[Tag]) -> Schema:
             raise schema.error(SchemaError, qualname, what, do="keep one of them")
     if Tag.reduction in tags:
         _check_axis(qualname, schema)
-    check_definition(qualname, schema)
+    if schema.has_shapes:
+        shape_check.check_definition(qualname, schema)
     check_shapes_of_tags(qualname, schema, tags)
     if Tag.inplace in tags:
         _check_inplace(qualname, schema)

@@ -323,7 +323,8 @@ def test_a_call_that_does_not_fit_says_which_axis(
     fn = taking(schema)
     op = define(schema, fn)
     if path == "later":
-        set_fast_kernel(op.compile(), fn)
+        op.compile()
+        set_fast_kernel(op, fn)
     call = op.dispatch if path == "dispatch" else op
     with pytest.raises(co.errors.CustomOpError) as caught:
         call(*args)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,10 +24,10 @@ from customop.errors import (
     ContractError,
     place,
 )
+from customop.later import later
 from customop.schema.coerce import exact_class
 from customop.schema.fit import Mismatch, NestedType, Visitor
 from customop.schema.schema import Schema
-from customop.schema.shape_check import check_results
 from customop.schema.types import (
     ArrayType,
     Base,
@@ -36,6 +38,8 @@ from customop.schema.types import (
     SchemaType,
     TupleOf,
 )
+
+shape_check: ModuleType = later(import_module, "customop.schema.shape_check")
 
 __all__ = [
     "COMPOSITE_RULE",
@@ -87,7 +91,7 @@ def check_shapes(
     """Raise unless results, which fit the schema in number and type, fit its shapes."""
     schema: Schema = op.schema
     values = list(out) if schema.is_tuple else [out] if schema.returns else []
-    reason = check_results(schema, args, values)
+    reason = shape_check.check_results(schema, args, values)
     if reason:
         raise _wrong_return(op, kernel, kind, f"returns {reason}")
 
