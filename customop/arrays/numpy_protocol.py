@@ -298,7 +298,10 @@ class ArrayMethods(WritingMethods):
 
     def astype(self, dtype: Any, **kwargs: Any) -> Any:
         """As `numpy.astype`."""
-        return call_numpy(np.astype, self, dtype, **kwargs)
+        found = call_numpy(np.astype, self, dtype, **kwargs)
+        if not self.shape and is_traced(found) and not self.box_is_scalar:
+            found.box_pin()  # an array gives an array
+        return found
 
     def copy(self, order: Any = "C") -> Any:
         """As `numpy.ndarray.copy`, whose order is C by default."""

@@ -136,16 +136,15 @@ class CallLines:
         pairs = same.items()
         self.unless([f"{self.leaves[i]} is {self.leaves[j]}" for i, j in pairs])
 
-    def check_strides(self, leaves: Sequence[Any]) -> None:
+    def check_strides(self, leaves: Sequence[Any], free: Collection[int]) -> None:
         """Write the conditions for the strides of arrays."""
-        pairs = zip(self.leaves, leaves, strict=True)
-        self.unless(
-            [
-                f"{name}.strides == {leaf.strides}"
-                for name, leaf in pairs
-                if isinstance(leaf, np.ndarray) and leaf.ndim
-            ]
-        )
+        tests = []
+        for i, (name, leaf) in enumerate(zip(self.leaves, leaves, strict=True)):
+            if i in free:
+                tests.append(f"{name}.flags.c_contiguous")
+            elif isinstance(leaf, np.ndarray) and leaf.ndim:
+                tests.append(f"{name}.strides == {leaf.strides}")
+        self.unless(tests)
 
     def check_writable(self, written: Sequence[int]) -> None:
         """Write the conditions for arrays that are written."""

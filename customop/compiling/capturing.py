@@ -93,9 +93,17 @@ def captured(
             raise
         why_fixed, free = str(error).partition("\n")[0], {}
         module, has_writes = run(free)
+    if has_writes and not all(_is_packed(leaves[i]) for i in free):
+        why_fixed, free = "strides decide what is a view", {}
+        module, has_writes = run(free)
     written = _written(module.graph)
     module = _cleaned(module)
     return CapturedCall(module, free, same, written, has_writes, why_fixed)
+
+
+def _is_packed(leaf: Any) -> bool:
+    """Whether an array lies in memory as symbolic sizes say."""
+    return isinstance(leaf, np.ndarray) and leaf.flags.c_contiguous
 
 
 def _same(leaves: Sequence[Any]) -> dict[int, int]:

@@ -6,7 +6,16 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import update_wrapper
 from types import MethodType
-from typing import Any, Generic, NoReturn, ParamSpec, TypeVar, overload
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    NoReturn,
+    ParamSpec,
+    Self,
+    TypeVar,
+    overload,
+)
 
 import numpy as np
 
@@ -39,7 +48,9 @@ from customop.graph.module import GraphModule
 __all__ = ["Compiled", "compile"]
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
+S = TypeVar("S")
 
 # One function is captured at a time: two locks could wait for each other.
 _capturing = threading.RLock()
@@ -97,6 +108,12 @@ class Compiled(Generic[P, R]):
         found: R = self._slow(*self._bind(*args, **kwargs))
         return found
 
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self: Compiled[Concatenate[S, Q], R], instance: S, owner: type | None = None
+    ) -> Callable[Q, R]: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 

@@ -144,7 +144,7 @@ def make_entry(
     lines.check_sizes(found.module)
     lines.check_same(found.same)
     if found.has_strides:
-        lines.check_strides(given.leaves)
+        lines.check_strides(given.leaves, found.free)
     if found.written:
         lines.check_writable(found.written)
         lines.check_apart(_apart(given.leaves, found))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +40,7 @@ REDUCTIONS = (
     *("np.sum({a})", "{a}.sum(axis=0)", "{a}.mean()", "np.max({a}, axis=-1)"),
     *("{a}.sum(axis=-1, keepdims=True)", "np.prod({a})", "np.cumsum({a}, axis=0)"),
     *("np.std({a})", "np.any({a} > 0)", "np.argmax({a}, axis=0)", "{a}.min()"),
-    *("np.sort({a}, axis=-1)", "np.dot({a}, {a}.T)", "{a} @ {a}.T", "np.trace({a})"),
+    *("np.sort({a}, axis=-1)", "{a} @ {a}.T", "np.trace({a})"),
 )
 VIEWS = (
     *("{a}.T", "{a}.reshape(-1)", "{a}[None]", "{a}[..., ::-1]", "{a}[1:]", "{a}[0]"),
@@ -78,6 +78,8 @@ WORLD = {
     "scale": 0.75,
     "count": np.int64(3),
 }
+# Constants that a program may use.
+OTHERS = ("weights", "table", "scale", "count", "2.5")
 # Errors of the package, which say that a function cannot be captured.
 REFUSALS = tuple(
     kind.__name__
@@ -133,10 +135,11 @@ class Program:
         shapes: Any = SHAPES,
         dtypes: Any = None,
         lines: int = 8,
+        others: Any = OTHERS,
     ) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
-        self.kinds, self.shapes = kinds, shapes
+        self.kinds, self.shapes, self.others = kinds, shapes, others
         known = dtypes or (FLOATS if self.rng.random() < 0.6 else FLOATS + INTS)
         self.inputs = self._inputs(known)
         self.names = [name for name, _ in self.inputs]
@@ -172,8 +175,13 @@ class Program:
     def _shape(self) -> Any:
         return self.rng.choice(self.shapes)
 
-    def arguments(self, offset: int = 0) -> list[Any]:
-        """New arguments, which share memory in the same places; others for an offset."""
+    def arguments(
+        self, offset: int = 0, lengths: Mapping[int, int] | None = None
+    ) -> list[Any]:
+        """New arguments, which share memory in the same places.
+
+        For an offset with other numbers; with `lengths` in the place of lengths.
+        """
         rng = np.random.default_rng(self.seed + 1_000_003 * offset)
         found: dict[str, Any] = {}
         for name, (kind, *how) in self.inputs:
@@ -185,7 +193,9 @@ class Program:
                 whole = found[how[0]]
                 found[name] = whole.T if isinstance(whole, np.ndarray) else whole
             else:
-                found[name] = array(rng, *how)
+                dtype, shape, layout = how
+                new = tuple([(lengths or {}).get(n, n) for n in shape])
+                found[name] = array(rng, dtype, new, layout)
         return list(found.values())
 
     # ---- lines ----
@@ -215,7 +225,7 @@ class Program:
         recent = [*known, *known[-3:], *known[-3:]]
         # What is computed of numbers alone is a constant of the graph.
         arrays = [name for name in recent if name not in self.numbers] or ["weights"]
-        others = [*recent, "weights", "table", "scale", "count", "2.5"]
+        others = [*recent, *self.others]
         text = rng.choice(table).format(a=rng.choice(arrays), b=rng.choice(others))
         if table is WRITES:
             return text, ""
@@ -261,9 +271,17 @@ def observe(fn: Callable[..., Any], arguments: list[Any], errors: str = "warn") 
         [bits(v) for v in arguments],
         _shared(leaves, outside),
         # NumPy says "scalar multiply" for ``a * b`` and "multiply" for np.multiply(a, b).
-        [f"{w.message}".replace("scalar ", "") for w in caught],
-        error and (type(error).__name__, str(error)),
+        [
+            text.replace("scalar ", "")
+            for text in map(_text, caught)
+            if "Casting" not in text
+        ],
+        error and (type(error).__name__, str(error).replace("scalar ", "")),
     )
+
+
+def _text(warned: Any) -> str:
+    return str(warned.message)
 
 
 def bits(value: Any) -> Any:
@@ -292,6 +310,7 @@ def differences(
     offset: int = 0,
     *,
     is_whole: bool = True,
+    lengths: Mapping[int, int] | None = None,
 ) -> list[str]:
     """What differs between a program and its compiled function; empty if nothing does.
 
@@ -305,12 +324,14 @@ def differences(
         For `np.errstate`.
     offset : int
         Other numbers in the arguments.
+    lengths : mapping, optional
+        Lengths of axes in the place of others.
     is_whole : bool
         False if some calls were left out because nothing uses their results: they do not
         warn or raise.
     """
-    expected = observe(program.fn, program.arguments(offset), errors)
-    found = observe(compiled, program.arguments(offset), errors)
+    expected = observe(program.fn, program.arguments(offset, lengths), errors)
+    found = observe(compiled, program.arguments(offset, lengths), errors)
     if found.error and found.error[0] in REFUSALS and found.error != expected.error:
         return [f"refused: {found.error[1].splitlines()[0]}"]
     if not is_whole:

@@ -1,4 +1,7 @@
-"""All nestings to length five of grad, vmap-and-sum, tracing and an identity transform."""
+"""All nestings to length five of grad, vmap-and-sum, tracing and an identity transform.
+
+Those with compile among them to length four.
+"""
 
 from __future__ import annotations
 
@@ -102,6 +105,17 @@ def trace(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return captured
 
 
+def compiled(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The function compiled; a call captures it, and then runs the code."""
+    fast = co.compile(f)
+
+    def twice(x: Any) -> Any:
+        fast(x)
+        return fast(x)
+
+    return twice
+
+
 def derivative(c: list[int]) -> list[int]:
     return [k * a for k, a in enumerate(c)][1:] or [0]
 
@@ -115,10 +129,17 @@ TRANSFORMS: dict[str, tuple[Any, Any]] = {
     "v": (vmap_and_sum, scaled_sum),
     "i": (identity, list),
     "t": (trace, list),
+    "c": (compiled, list),
 }
 WORDS = ["".join(w) for n in range(6) for w in itertools.product("gvit", repeat=n)]
+WORDS += [
+    "".join(w)
+    for n in range(5)
+    for w in itertools.product("gvitc", repeat=n)
+    if "c" in w
+]
 # Long words, by their first letters.
-STARTS = ["".join(w) for w in itertools.product("gvit", repeat=2)]
+STARTS = ["".join(w) for w in itertools.product("gvitc", repeat=2)]
 
 
 def check(word: str, polynomial: Any) -> None:
@@ -132,9 +153,9 @@ def check(word: str, polynomial: Any) -> None:
     assert float(f(np.array(AT))) == expected, word
 
 
-def test_there_are_1365_words() -> None:
-    """The words are all those of length zero to five."""
-    assert len(set(WORDS)) == 1365
+def test_there_are_1805_words() -> None:
+    """The words are all of length zero to five, and with compile to four."""
+    assert len(set(WORDS)) == 1365 + 440
 
 
 @pytest.mark.parametrize("polynomial", [by_operator, by_numpy])

@@ -10,10 +10,12 @@ from typing import Any, Literal, ParamSpec, TypeVar
 from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.pytree import Structure, flatten, unflatten
 from customop.arrays.sizes import symbolic_like, with_sizes
-from customop.core.boxes import empty_views, frozen, pin
+from customop.core.boxes import Pinned, empty_views, frozen, pin
 from customop.errors import ArgumentError, caller_place, check_function, shown
 from customop.graph.guards import GENERATOR
 from customop.graph.module import GraphModule
+from customop.graph.node import CALL, Node
+from customop.library.ops import ops
 from customop.transforms.trace.generators import (
     check_undrawn,
     is_generator,
@@ -274,7 +276,15 @@ class _Capture:
 
     def _output(self, leaf: Any) -> Any:
         """What stands in the output for a leaf of the result."""
-        return self.trace.node_and_value(leaf)[0]
+        node, value = self.trace.node_and_value(leaf)
+        if not isinstance(node, Node) or node.op != CALL or value.shape:
+            return node
+        if type(leaf.box_place) is not Pinned or node.target is ops.np.copy.default:
+            return node
+        # An array without axes that was written: operators give scalars.
+        copy = self.trace.graph.call(ops.np.copy.default, (node,))
+        copy.note(node.val, self.place)
+        return copy
 
     def _write_inputs(self) -> None:
         """Write to the inputs what the function has written to them.

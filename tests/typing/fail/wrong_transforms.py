@@ -93,3 +93,15 @@ def by_hand(x: F64) -> None:
     untracked("x")  # mypy: arg-type  pyright: reportArgumentType
     text: str = co.stop_gradient(x)  # mypy: assignment  pyright: reportAssignmentType
     del text
+
+
+@co.compile
+def compiled(x: F64) -> F64:
+    return x
+
+
+def by_compiled(x: F64) -> None:
+    compiled("x")  # mypy: arg-type  pyright: reportArgumentType
+    compiled()  # mypy: call-arg  pyright: reportCallIssue
+    text: str = compiled(x)  # mypy: assignment  pyright: reportAssignmentType
+    del text
