@@ -152,7 +152,7 @@ class Compiled(Generic[P, R]):
         array([1., 1.])
         >>> print(f.explain())
         <lambda>, back end 'numpy', compiled once
-          1. x = float64 array of shape (2,): 2 calls
+          1. x = f64[2]: 2 calls
         """
         return CompileReport(self._title(), self.backend, tuple(self._entries))
 

@@ -75,7 +75,10 @@ class CallArguments:
         """Each leaf as the user writes it, and what it is."""
         paths = [path.text for path in paths_of(fn, self.structure)]
         pairs = zip(paths, self.leaves, strict=True)
-        return {p: describe(v) if is_array(v) else shown(v) for p, v in pairs}
+        return {
+            p: describe(v).removeprefix("ndarray ") if is_array(v) else shown(v)
+            for p, v in pairs
+        }
 
 
 class Entry:

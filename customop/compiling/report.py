@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from customop.arrays.describe import describe
+from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import is_array
 from customop.compiling.entries import CallArguments, Entry
 from customop.compiling.surroundings import WatchedName
 from customop.errors import counted, shown
 from customop.frozen import Frozen
 from customop.graph.node import CALL
+from customop.later import later
 from customop.shapes.guards import Guard
 
 __all__ = ["CompileReport", "NodeGroup", "reason_for"]
@@ -94,7 +97,7 @@ def _facts(entry: Entry) -> Iterator[str]:
         yield f"for all sizes: {', '.join(sources)}"
         guards: Sequence[Guard] = entry.module.graph.sizes.guards
         for guard in guards:
-            yield f"only where {guard.text}, asked at {guard.place}"
+            yield f"only where {_written_out(guard, entry)}, asked at {guard.place}"
     if entry.found.why_fixed:
         yield f"for these sizes alone: {entry.found.why_fixed}"
     explain = getattr(entry.code_of_backend, "explain", None)
@@ -135,14 +138,29 @@ def reason_for(
     now = given.described(fn)
     before = nearest.arguments
     if now.keys() != before.keys():
-        return f"called with {', '.join(now) or 'nothing'}, before with {', '.join(before) or 'nothing'}"
+        return f"called with {_listed(now)}, before with {_listed(before)}"
     pairs = [(name, now[name], before[name]) for name in now]
-    parts = [f"{name} is {new}, was {old}" for name, new, old in pairs if new != old]
+    parts = _broken_guards(nearest, given) if family else []
+    differ = [pair for pair in pairs if pair[1] != pair[2]]
+    if not family:  # lengths alone do not make another family
+        others = [p for p in differ if len({*map(_without_lengths, p[1:])}) > 1]
+        differ = others or differ
+    if not parts:
+        parts = [f"{name} is {new}, was {old}" for name, new, old in differ]
     parts += [_of_slot(*pair) for pair in nearest.surroundings.changed()]
-    parts += _of_sizes(nearest)
     return (
         "; ".join(parts) or "arguments lie otherwise in memory, or a container changed"
     )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "nothing"
+
+
+def _without_lengths(text: str) -> str:
+    """What stands before the brackets of an array, and the number of its axes."""
+    kind, bracket, lengths = text.partition("[")
+    return f"{kind}{bracket}{lengths.count(',')}"
 
 
 def _of_slot(slot: WatchedName, now: Any) -> str:
@@ -153,9 +171,33 @@ def _brief(value: Any) -> str:
     return describe(value) if is_array(value) else shown(value, 60)
 
 
-def _of_sizes(entry: Entry) -> list[str]:
-    """The conditions under which a graph is for all sizes."""
+def _broken_guards(entry: Entry, given: CallArguments) -> list[str]:
+    """The conditions on sizes that arguments do not meet, for a graph for all sizes."""
     if entry.found is None or not entry.found.free or entry.module is None:
         return []
+    shapes = zip(entry.module.inputs, given.shapes, strict=True)
+    sizes = {
+        str(size): length
+        for node, shape in shapes
+        if isinstance(node.val, FakeArray)
+        for size, length in zip(node.val.shape, shape, strict=True)
+    }
     guards: Sequence[Guard] = entry.module.graph.sizes.guards
-    return [f"the graph needs {g.text}, asked at {g.place}" for g in guards]
+    broken = [g for g in guards if g.names <= sizes.keys() and not g.holds(sizes)]
+    texts = [(_written_out(g, entry), g.place) for g in broken]
+    return [f"the graph needs {text}, asked at {place}" for text, place in texts]
+
+
+def _written_out(guard: Guard, entry: Entry) -> str:
+    """A condition with the lengths of arguments in the place of names."""
+    assert entry.module is not None
+    sizes = entry.module.graph.sizes.sizes
+
+    def source(found: Any) -> str:
+        size = sizes.get(found[0])
+        return size.sources[0] if size is not None and size.sources else str(found[0])
+
+    return _NAME.sub(source, guard.text)
+
+
+_NAME = later(re.compile, r"[A-Za-z_]\w*")

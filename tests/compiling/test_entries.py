@@ -321,8 +321,8 @@ def test_explain_is_readable() -> None:
     f(np.ones(4), 0.25)
     lines = str(f.explain()).splitlines()
     assert lines[0] == "step, back end 'numpy', compiled 3 times"
-    assert "  1. x = ndarray f64[3], rate = 0.5: 3 calls" in lines
-    assert "     compiled again: x is ndarray f64[4], was ndarray f64[3]" in lines
+    assert "  1. x = f64[3], rate = 0.5: 3 calls" in lines
+    assert "     compiled again: x is f64[4], was f64[3]" in lines
     assert "     for all sizes: x.shape[0]" in lines
     assert "     compiled again: rate is 0.25, was 0.5" in lines
     f.clear()
