@@ -25,7 +25,14 @@ from customop.graph.node import Node
 from customop.graph.unpack import packer, unpacker
 from customop.shapes.symbolic import SymInt
 
-__all__ = ["MISS", "Call", "CallLines", "SeparateMemory", "strict_settings"]
+__all__ = [
+    "MISS",
+    "Call",
+    "CallLines",
+    "SeparateMemory",
+    "strict_settings",
+    "symbolic_axes",
+]
 
 Call = Callable[..., Any]
 # Names of settings that ask for a look at each call of an operator.
@@ -206,6 +213,14 @@ class CallLines:
         return made, tried
 
 
+def symbolic_axes(module: GraphModule) -> dict[int, list[int]]:
+    """Number of an input -> its axes of symbolic size."""
+    found: dict[int, list[int]] = {}
+    for i, axis, _ in _sizes_of(module.inputs):
+        found.setdefault(i, []).append(axis)
+    return found
+
+
 def _sizes_of(inputs: Sequence[Node]) -> Iterator[tuple[int, int, Any]]:
     """Number of the input, axis and symbolic size."""
     for i, node in enumerate(inputs):
@@ -226,12 +241,15 @@ def _size_text(
         text = str(size)
         is_new = text.isidentifier() and text not in names
         names.append(text if is_new else f"_n{number}")
-        # Sizes of 0 and 1 have graphs of their own.
-        tests.append(f"{text} > 1" if is_new else f"_n{number} == {text}")
+        if not is_new:
+            tests.append(f"_n{number} == {text}")
+        elif module.graph.sizes.sizes[text].kind != "named":
+            tests.append(f"{text} > 1")  # 0 and 1 have graphs of their own
     known = frozenset(names)
     guards = [g for g in module.graph.sizes.guards if g.names <= known]
     tests += [f"({guard.text})" for guard in guards]
-    text = f"def sizes_hold({', '.join(names)}):\n    return {' and '.join(tests)}\n"
+    held = " and ".join(tests) or "True"
+    text = f"def sizes_hold({', '.join(names)}):\n    return {held}\n"
     return text, {"np": np}
 
 

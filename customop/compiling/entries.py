@@ -12,7 +12,7 @@ from customop.arrays.describe import describe
 from customop.arrays.kinds import is_array
 from customop.arrays.pytree import Structure, flatten, leaf_classes, unflatten
 from customop.compiling.backends import Backend
-from customop.compiling.calls import Call, CallLines, SeparateMemory
+from customop.compiling.calls import Call, CallLines, SeparateMemory, symbolic_axes
 from customop.compiling.capturing import CapturedCall
 from customop.compiling.leaf_guards import family_of
 from customop.compiling.parameters import Parameters
@@ -143,11 +143,12 @@ def make_entry(
     out_spec = found.module.out_spec
     assert out_spec is not None
     run = _checked(code, out_spec) if is_checked else code
-    lines = _guards(given, parameters, slow, surroundings, found.free)
+    free = symbolic_axes(found.module)
+    lines = _guards(given, parameters, slow, surroundings, free)
     lines.check_sizes(found.module)
     lines.check_same(found.same)
     if found.has_strides:
-        lines.check_strides(given.leaves, found.free)
+        lines.check_strides(given.leaves, free)
     if found.written:
         lines.check_writable(found.written)
         lines.check_apart(_apart(given.leaves, found))

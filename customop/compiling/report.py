@@ -92,8 +92,8 @@ def _facts(entry: Entry) -> Iterator[str]:
         yield f"runs as it is, since it cannot be captured: {text}"
     if entry.found is None or entry.module is None:
         return
-    if entry.found.free and entry.module.graph.sizes is not None:
-        sources = [size.sources[0] for size in _inputs(entry)]
+    sources = [size.sources[0] for size in _inputs(entry)]
+    if sources:
         yield f"for all sizes: {', '.join(sources)}"
         guards: Sequence[Guard] = entry.module.graph.sizes.guards
         for guard in guards:
@@ -173,7 +173,7 @@ def _brief(value: Any) -> str:
 
 def _broken_guards(entry: Entry, given: CallArguments) -> list[str]:
     """The conditions on sizes that arguments do not meet, for a graph for all sizes."""
-    if entry.found is None or not entry.found.free or entry.module is None:
+    if entry.module is None or not [*_inputs(entry)]:
         return []
     shapes = zip(entry.module.inputs, given.shapes, strict=True)
     sizes = {

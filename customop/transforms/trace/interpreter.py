@@ -124,6 +124,8 @@ class Trace(Mode):
         self.is_real: bool = tracing_mode == "real"
         # Whether an array was written in place.
         self.has_writes: bool = False
+        # Arrays without axes that were written: their nodes may give scalars.
+        self.written_dots: list[Tracer] = []
         self.sizes: SizeContext = self.graph.sizes or SizeContext()
         if not self.is_real:
             self.graph.sizes = self.sizes
@@ -204,9 +206,11 @@ class Trace(Mode):
     def _below(self, value: Any) -> Any:
         return self.node_and_value(value)[1]
 
-    def see_write(self, box: Tracer) -> None:  # any array counts
+    def see_write(self, box: Tracer) -> None:
         """Note that an array was written."""
         self.has_writes = True
+        if not box.shape:
+            self.written_dots.append(box)
 
     # ---- calls ----
 

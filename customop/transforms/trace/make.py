@@ -10,7 +10,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.pytree import Structure, flatten, unflatten
 from customop.arrays.sizes import symbolic_like, with_sizes
-from customop.core.boxes import Pinned, empty_views, frozen, pin
+from customop.core.boxes import empty_views, frozen, pin
 from customop.errors import ArgumentError, caller_place, check_function, shown
 from customop.graph.guards import GENERATOR
 from customop.graph.module import GraphModule
@@ -204,6 +204,7 @@ class _Capture:
         self.place: str = place
         self.axes: Mapping[int, Collection[int]] = {}
         self.same: Mapping[int, int] = {}
+        self.dots: dict[Node, Node] = {}
         # The tracers of inputs, with the nodes that they began as.
         self.inputs: list[tuple[GraphTracer, Any]] = []
 
@@ -276,15 +277,17 @@ class _Capture:
 
     def _output(self, leaf: Any) -> Any:
         """What stands in the output for a leaf of the result."""
-        node, value = self.trace.node_and_value(leaf)
-        if not isinstance(node, Node) or node.op != CALL or value.shape:
+        node, _ = self.trace.node_and_value(leaf)
+        if not any(leaf is box for box in self.trace.written_dots):
             return node
-        if type(leaf.box_place) is not Pinned or node.target is ops.np.copy.default:
+        if node.op != CALL or node.target is ops.np.copy.default:
             return node
-        # An array without axes that was written: operators give scalars.
-        copy = self.trace.graph.call(ops.np.copy.default, (node,))
-        copy.note(node.val, self.place)
-        return copy
+        # Operators give scalars, and an array that was written stays an array.
+        if node not in self.dots:
+            copy = self.trace.graph.call(ops.np.copy.default, (node,))
+            copy.note(node.val, self.place)
+            self.dots[node] = copy
+        return self.dots[node]
 
     def _write_inputs(self) -> None:
         """Write to the inputs what the function has written to them.
