@@ -10,8 +10,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import IO, TYPE_CHECKING, Any
 
+from customop.arrays.describe import show
 from customop.arrays.pytree import Structure, flatten, unflatten
-from customop.errors import GuardError, counted
+from customop.errors import ArgumentError, GuardError, counted
 from customop.graph.graph import Graph
 from customop.graph.guards import InputGuard, guards_of
 from customop.graph.node import CALL, PLACEHOLDER, Node
@@ -202,6 +203,53 @@ class GraphModule:
         except Exception as error:
             replay.note(error)
             raise
+        return self._result(out)
+
+    def consume(self, args: list[Any]) -> Any:
+        """Run the graph on arguments that it frees early.
+
+        Parameters
+        ----------
+        args : list
+            The positional arguments. The list is emptied, so that an array which nobody
+            else has is freed after its last use. Python keeps the arguments of a usual
+            call until it returns.
+
+        Returns
+        -------
+        object
+            As a call does.
+
+        Raises
+        ------
+        ArgumentError
+            If `args` is not a list.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> graph = co.make_fx(lambda x: np.sin(x) + 1.0)(np.zeros(2))
+        >>> args = [np.zeros(2)]
+        >>> graph.consume(args), args
+        (array([1., 1.]), [])
+        """
+        if type(args) is not list:
+            raise ArgumentError(
+                f"{self.__name__}.consume: args is {show(args)}, must be a list",
+                do="write graph.consume([x, y])",
+            )
+        replay = self._replay or self._compiled()
+        try:
+            leaves = self._leaves((*args,), {})
+            args.clear()
+            out = replay.run(leaves)
+        except Exception as error:
+            replay.note(error)
+            raise
+        return self._result(out)
+
+    def _result(self, out: list[Any]) -> Any:
+        """The result, from its leaves."""
         if self._pack is not None:
             return self._pack(out)
         return out[0] if len(out) == 1 else out
