@@ -100,7 +100,29 @@ def dispatched(count: int, x: Any) -> Statements:
 
 def traced(program: Program, *args: Any) -> Statements:
     """A program captured with symbolic sizes."""
-    return {TORCH: _torch().traced(program, *args)} if _has(TORCH) else {}
+    found = {TORCH: _torch().traced(program, *args)} if _has(TORCH) else {}
+    if _has(JAX):
+        jax, export = import_module("jax"), import_module("jax.export")
+        scope = export.SymbolicScope()
+        specs = []
+        for x in args:
+            names = ", ".join("ab"[2 - x.ndim :])  # as NumPy aligns them
+            shape = export.symbolic_shape(names, scope=scope)
+            specs.append(jax.ShapeDtypeStruct(shape, np.float32))
+        found[JAX] = _jaxpr(program, specs)
+    return found
+
+
+def traced_as_given(program: Program, *args: Any) -> Statements:
+    """A program captured with the sizes of its arguments."""
+    return {JAX: _jaxpr(program, args)} if _has(JAX) else {}
+
+
+def _jaxpr(program: Program, args: Any) -> Statement:
+    """JAX keeps the trace of a function, so each run gets a new one."""
+    jax = import_module("jax")
+    names = {"make": jax.make_jaxpr, "fn": program(jax.numpy), "args": args}
+    return Statement("make(lambda x, w: fn(x, w))(*args)", names)
 
 
 # ---- gradients ----

@@ -87,7 +87,20 @@ def test_tracing(compare: Callable[..., None]) -> None:
         **peers.traced(chain, X, W),
     }
     limits = ratio("singledispatch", 40.0), ratio(peers.TORCH, 0.01)
+    limits = *limits, ratio(peers.JAX, 1.0)
     compare("tracing, symbolic sizes", statements, *limits, per=LENGTH, rounds=6)
+
+
+def test_tracing_as_given(compare: Callable[..., None]) -> None:
+    """The same with the sizes of the arguments: only shapes and dtypes are computed."""
+    trace = co.make_fx(chain(np), "fake")
+    statements = {
+        "ours": Statement("trace(x, w)", {"trace": trace, "x": X, "w": W}),
+        **peers.traced_as_given(chain, X, W),
+    }
+    compare(
+        "tracing, fixed sizes", statements, ratio(peers.JAX, 1.0), per=LENGTH, rounds=6
+    )
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ def peak(run: Callable[[], Any], array: Any = X) -> float:
     """The most memory that was allocated at one time, in arrays of this size."""
     run()  # compiles, and proves kernels
     run()
-    gc.collect()
     gc.disable()
     tracemalloc.start()
     try:
