@@ -112,6 +112,9 @@ def _(info: Any, in_dims: Any, x1: Any, x2: Any) -> Any:
     dim1, dim2 = in_dims
     if 0 in (x1.ndim - (dim1 is not None), x2.ndim - (dim2 is not None)):
         raise _no_axes()
+    if dim2 is None and len(x2.shape) <= 2:
+        # The rows are further rows of a matrix: one product in the place of many.
+        return np.matmul(x1 if dim1 == 0 else np.moveaxis(x1, dim1, 0), x2), 0
     is_vector1 = x1.ndim - (dim1 is not None) == 1
     is_vector2 = x2.ndim - (dim2 is not None) == 1
     a = x1 if dim1 is None else np.moveaxis(x1, dim1, 0)
