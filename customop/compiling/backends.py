@@ -32,6 +32,7 @@ _backends: dict[str, Backend | str] = {
     "eager": _eager,
     "numpy": "customop.compiling.default",
     "numba": "customop.compiling.numba_backend",
+    "jax": "customop.interop.jax.backend",
 }
 
 # Those that return a list of leaves, so that nothing looks whether they do.

@@ -5,5 +5,6 @@ the two primitives that JAX traces, and `functions` what they run.
 """
 
 from customop.interop.jax.export import JaxFunction, export
+from customop.interop.jax.kind import register_jax_arrays
 
-__all__ = ["JaxFunction", "export"]
+__all__ = ["JaxFunction", "export", "register_jax_arrays"]

@@ -1,0 +1,99 @@
+"""JAX's arrays as a kind: operators and NumPy's functions run on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from customop.arrays.fake import FakeArray
+from customop.arrays.kinds import is_array, register_array_type
+from customop.arrays.nested import flat, map_outline
+from customop.core.changes import changing
+from customop.core.operator import Operator
+from customop.core.table import RuleTable
+from customop.errors import ArgumentError
+from customop.interop.jax.export import JaxFunction
+from customop.interop.jax.native import NATIVE
+from customop.interop.jax.places import ArraySlot, CallPlaces
+
+__all__ = ["register_jax_arrays"]
+
+
+def register_jax_arrays() -> None:
+    """Make arrays of JAX, also traced ones, a kind of array with the name ``"jax"``.
+
+    Operators of NumPy run as functions of JAX where it has them; all others run on the
+    host, by a callback where JAX traces.
+    """
+    for cls in (type(jnp.zeros(())), jax.core.Tracer):
+        register_array_type(
+            "jax",
+            cls,
+            from_numpy=jnp.asarray,
+            to_numpy=np.asarray,
+            accepts=("cpu",),
+            immutable=True,
+            derive=_kernel,
+        )
+
+
+def _kernel(op: RuleTable) -> Callable[..., Any]:
+    """The kernel of an operator for JAX's arrays."""
+    assert isinstance(op, Operator)
+    if op.schema.written or op.sees_seed:
+        return _refusing(op)
+    native = NATIVE.get(op.name) if op.namespace == "np" else None
+    if native is None:
+        return JaxFunction(op)
+    run = native
+
+    def kernel(*values: Any) -> Any:
+        arrays: list[Any] = []
+
+        def slot(leaf: Any) -> Any:
+            if not is_array(leaf):
+                return leaf
+            arrays.append(leaf)
+            return ArraySlot(len(arrays) - 1)
+
+        places = CallPlaces([map_outline(value, slot) for value in values])
+        types = tuple([(tuple(x.shape), np.dtype(x.dtype)) for x in arrays])
+        wanted = _result_dtype(op, places, types, changing.count)
+        found = run(*values)
+        return found.astype(jax.dtypes.canonicalize_dtype(wanted))
+
+    return kernel
+
+
+def _refusing(op: RuleTable) -> Callable[..., Any]:
+    """What raises, since JAX's arrays cannot be written and its programs do not draw."""
+
+    def refuse(*values: Any, **named: Any) -> Any:
+        if op.schema.written:
+            raise op.error(
+                ArgumentError,
+                "arrays of JAX cannot be written",
+                do="call customop.interop.jax.export(op), which returns what it wrote",
+            )
+        raise op.error(
+            ArgumentError,
+            "random numbers are not drawn for arrays of JAX",
+            do="draw before the call, and pass the numbers as an array",
+        )
+
+    return refuse
+
+
+@lru_cache(maxsize=4096)
+def _result_dtype(
+    op: RuleTable, places: CallPlaces, types: Sequence[Any], changes: int
+) -> Any:
+    """The dtype that NumPy gives; asked again after a rule was registered."""
+    values = places.filled([FakeArray(shape, dtype) for shape, dtype in types])
+    (found,) = flat(op.invoke(values))
+    return found.dtype
