@@ -22,7 +22,14 @@ from customop.numpy.compare import is_plain
 from customop.numpy.create import array_like
 from customop.numpy.index import numbers
 from customop.numpy.keys import value_for
-from customop.numpy.sizes import is_below, is_known, larger, product, smaller
+from customop.numpy.sizes import (
+    is_below,
+    is_known,
+    larger,
+    product,
+    sliced,
+    smaller,
+)
 from customop.numpy.write import spread_to
 
 __all__: list[str] = []
@@ -60,8 +67,10 @@ def _(arr: Any, obj: Any, axis: int | None = None) -> Any:
         return getitem(array, (*(slice(None),) * at, _without(obj, length)))
     if type(length) is not int:
         obj = value_of(obj)
-        if isinstance(obj, slice) and obj.step in (None, 1, -1):
-            return _without_part(array, at, obj)
+        if isinstance(obj, slice):
+            if obj.step in (None, 1, -1):
+                return _without_part(array, at, obj)
+            return np.take(array, _places_between(array, length, obj), at)
         gone = _sorted_places(obj, length, length - 1)
         if gone is not None:
             return np.take(array, _places_left(array, length, gone), at)
@@ -90,6 +99,43 @@ def _without_part(array: Any, at: int, part: slice) -> Any:
     return np.concatenate([array[(*key, part)] for part in parts], at)
 
 
+def _steps_of(part: slice, length: Any) -> tuple[Any, Any, int]:
+    """The first place, the number of places and the distance of a slice, going up."""
+    count, step = sliced((part.start, part.stop, part.step), length)
+    if step > 0:
+        first = 0 if part.start is None else _bounded(part.start, 0, length)
+        return first, count, step
+    last = -1 if part.start is None else part.start
+    return _bounded(last, -1, length - 1) + (count - 1) * step, count, -step
+
+
+def _bounded(place: Any, least: int, most: Any) -> Any:
+    """A place counted from the front, no further out than the ends."""
+    if (place >= 0) is not True:
+        place = place + most - least
+    return smaller(larger(place, least), most)
+
+
+def _places_between(array: Any, length: Any, part: slice) -> Any:
+    """The places that a slice in steps leaves out."""
+    first, count, step = _steps_of(part, length)
+    at = numbers(0, length - count, array)
+    gone = np.minimum((at - first) // (step - 1) + 1, count)
+    return np.where(np.less(at, first), at, at + gone)
+
+
+def _places_with_steps(array: Any, length: Any, part: slice) -> Any:
+    """Which element is at each place after an insertion in steps; the new ones come last."""
+    first, count, step = _steps_of(part, length)
+    at = numbers(0, length + count, array)
+    turn = (at - first) // (step + 1)
+    is_new = np.equal((at - first) % (step + 1), 0) & np.less(turn, count)
+    number = turn if part.step is None or part.step > 0 else count - 1 - turn
+    old = at - np.minimum(turn + 1, count)
+    found = np.where(is_new, length + number, old)
+    return np.where(np.less(at, first), at, found)
+
+
 def _sorted_places(obj: Any, length: Any, last: Any) -> list[Any] | None:
     """Places of an axis of a length that is not known, counted from the front and sorted.
 
@@ -98,9 +144,15 @@ def _sorted_places(obj: Any, length: Any, last: Any) -> list[Any] | None:
     given = None if isinstance(obj, slice) else np.asarray(obj)
     if given is None or given.ndim > 1 or (given.size and given.dtype.kind not in "iu"):
         return None
-    places = sorted(given.ravel().tolist())
-    if not places or places[0] < 0 <= places[-1]:
+    places = sorted(given.ravel().tolist(), key=_from_the_front)
+    if not places:
         return None
+    if (
+        places[-1] < 0 <= places[0]
+    ):  # the order depends on the length, unless it is long
+        most, least = (max(n for n in places if n >= 0), min(places))
+        if (length + least > most) is not True:
+            return None
     for place in places:
         if is_below(place, -length) or is_below(last, place):
             raise IndexError(
@@ -108,6 +160,11 @@ def _sorted_places(obj: Any, length: Any, last: Any) -> list[Any] | None:
             )
         check(last >= place if place >= 0 else length >= -place)
     return [i + length if i < 0 else i for i in places]
+
+
+def _from_the_front(place: int) -> tuple[bool, int]:
+    """Sorts the places that are counted from the end behind the others."""
+    return place < 0, place
 
 
 def _places_left(array: Any, length: Any, gone: Sequence[Any]) -> Any:
@@ -134,6 +191,8 @@ def _(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     obj = _known("np.insert", obj)
     new = _new_elements(array, values)
     sorted_places = None
+    if type(length) is not int and isinstance(obj, slice):
+        return _inserted_in_steps(array, at, obj, new)
     if type(length) is not int:
         sorted_places = _sorted_places(obj, length, length)
         length = length if sorted_places else int(length)
@@ -144,12 +203,22 @@ def _(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
         shape[at] = new.shape[at]
     part = spread_to(new, shape)
     if sorted_places is not None:
-        order = np.argsort(np.ravel(obj), kind="stable").tolist()
+        raw = np.ravel(obj).tolist()
+        order = sorted(range(len(raw)), key=lambda i: _from_the_front(raw[i]))
         places = _places_with(array, length, sorted_places, order, shape[at])
     else:
         added = np.arange(length, length + shape[at])
         places = np.insert(np.arange(length), obj, added)
     return np.take(np.concatenate([array, part], at), places, at)
+
+
+def _inserted_in_steps(array: Any, at: int, part: slice, new: Any) -> Any:
+    """An insertion before the places of a slice, along an axis of symbolic length."""
+    length = array.shape[at]
+    shape = list(array.shape)
+    shape[at] = _steps_of(part, length)[1]
+    whole = np.concatenate([array, spread_to(new, shape)], at)
+    return np.take(whole, _places_with_steps(array, length, part), at)
 
 
 def _places_with(

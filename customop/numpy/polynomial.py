@@ -12,7 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from customop import FakeArray, Operator, ShapeError, partials, register_numpy_function
+from customop import (
+    FakeArray,
+    Operator,
+    ShapeError,
+    Tracer,
+    getitem,
+    partials,
+    register_numpy_function,
+)
 from customop.numpy.arguments import (
     as_array,
     cast,
@@ -32,7 +40,15 @@ from customop.numpy.rules import (
     sum_of,
 )
 from customop.numpy.signal import convolve
-from customop.numpy.sizes import is_below, is_known, is_one, larger, size_of
+from customop.numpy.sizes import (
+    is_below,
+    is_known,
+    is_one,
+    is_symbolic,
+    larger,
+    size_of,
+    smaller,
+)
 
 __all__ = ["polyval"]
 
@@ -205,6 +221,8 @@ def _(a1: Any, a2: Any) -> Any:
 @register_numpy_function(np.polydiv)
 def _(u: Any, v: Any) -> Any:
     p, q = _coefficients(u) + 0.0, _coefficients(v) + 0.0
+    if is_symbolic((p.shape[0], q.shape[0])):
+        return _divided(p, q)
     dtype = np.result_type(dtype_of(p), dtype_of(q))
     rest, scale = cast(p, dtype), 1.0 / q[0]
     count = q.shape[0]
@@ -220,6 +238,29 @@ def _(u: Any, v: Any) -> Any:
     length = _remainder_length(u, v, p, q)
     rest = whole[whole.shape[0] - length :]
     return _wrapped(quotient, u, v), _wrapped(rest, u, v)
+
+
+def _divided(p: Any, q: Any) -> tuple[Any, Any]:
+    """Quotient and remainder for all sizes: the first coefficients are a linear system."""
+    count, degree = p.shape[0], q.shape[0] - 1
+    steps = larger(count - degree, 0)
+    place = _counted_up(0, steps, p, q)
+    shift = place[:, None] - place
+    is_met = (shift >= 0) & (shift <= degree)
+    matrix = np.where(is_met, getitem(q, np.where(is_met, shift, 0)), 0.0)
+    first = np.linalg.solve(matrix, getitem(p, place))
+    # The quotient of a polynomial of smaller degree is [0].
+    quotient = np.pad(first, (0, larger(1 - steps, 0)))
+    taken = convolve(quotient, q, "full")
+    before = taken.shape[0] - count
+    rest = p - getitem(taken, _counted_up(before, before + count, p, q))
+    kept = smaller(count, larger(degree, 1))
+    return quotient, getitem(rest, _counted_up(count - kept, count, p, q))
+
+
+def _counted_up(start: Any, stop: Any, p: Any, q: Any) -> Any:
+    """The numbers of a range, traced as one of two polynomials is."""
+    return numbers(start, stop, p if isinstance(p, Tracer | FakeArray) else q)
 
 
 def _remainder_length(u: Any, v: Any, p: Any, q: Any) -> int:

@@ -246,7 +246,7 @@ def _quantiles(
     else:
         found = np.take_along_axis(line, _weighted_places(line, along, n, flat), -1)
     if absent is not None and not skips_nan:
-        last = _last(line)  # nan comes last
+        last = _last_of(line)  # nan comes last
         found = np.where(np.isnan(last), cast(last, found.dtype), found)
     shape = kept_shape(a.shape, axes) if keepdims else found.shape[:-1]
     return np.reshape(np.moveaxis(found, -1, 0), (*q.shape, *shape))
@@ -304,9 +304,17 @@ def _(
     middle = line[..., larger((count - 1) // 2, 0) : count // 2 + 1]
     middle = np.mean(middle, axis=-1)
     if is_inexact(a) and not is_known(count, 0):
-        last = line[-1] if line.ndim == 1 else line[..., -1]  # nan comes last
+        last = _last_of(line)  # nan comes last
         middle = np.where(np.isnan(last), last, middle)
     return np.reshape(middle, kept_shape(a.shape, axes)) if is_set(keepdims) else middle
+
+
+def _last_of(line: Any) -> Any:
+    """The last elements of an axis, which is not empty; 0 for a symbolic size of 0."""
+    count = line.shape[-1]
+    if type(count) is not int:
+        return np.sum(line[..., larger(count - 1, 0) :], axis=-1)
+    return line[-1] if line.ndim == 1 else line[..., -1]
 
 
 @register_numpy_function(np.nanmedian)
@@ -328,6 +336,8 @@ def _(
     warn_unless(np.greater(present, 0), "All-NaN slice encountered")
     n = np.maximum(present, 1)
     places = np.concatenate([(n - 1) // 2, n // 2], axis=-1)
+    if type(line.shape[-1]) is not int:  # the median of nothing is nan
+        line = np.concatenate([line, np.full_like(present, np.nan, line.dtype)], -1)
     both = np.take_along_axis(line, places, axis=-1)
     middle = np.where(np.equal(n[..., 0] % 2, 1), both[..., 0], np.mean(both, axis=-1))
     return np.reshape(middle, kept_shape(a.shape, axes)) if kept else middle

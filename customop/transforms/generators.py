@@ -61,7 +61,7 @@ def _state(source: Any) -> Any:
 def _raw_state(source: Any) -> Any:
     if source is np.random:
         return np.random.get_state()  # noqa: NPY002  # what is watched
-    known = source.bit_generator if hasattr(source, "bit_generator") else source
+    known = getattr(source, "bit_generator", source)
     return known.get_state() if hasattr(known, "get_state") else known.state
 
 
@@ -87,7 +87,8 @@ def set_states(states: Sequence[tuple[Any, Any]]) -> None:
         if hasattr(source, "set_state"):  # np.random, or a RandomState
             source.set_state(state)
         else:
-            source.bit_generator.state = copy.deepcopy(state)
+            known = getattr(source, "bit_generator", source)
+            known.state = copy.deepcopy(state)
 
 
 def _plain(state: Any) -> Any:
@@ -109,4 +110,5 @@ def _is_source(item: Any) -> bool:
     module: Any = sys.modules.get("numpy.random")
     if module is None:
         return False
-    return item is module or isinstance(item, module.Generator | module.RandomState)
+    classes = (module.Generator, module.RandomState, module.BitGenerator)
+    return item is module or isinstance(item, classes)

@@ -109,6 +109,17 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "diag": lambda x: np.diag(x[:, 0], 1),
     "triangle": lambda x: np.tril(x @ x.T) - np.triu(x, 1) @ x.T,
     "last": lambda x: x[-1] + x[x.shape[0] - 1] + x[0],
+    # ---- other lengths ----
+    "delete in steps": lambda x: np.delete(x, slice(1, None, 2), 0),
+    "delete backward": lambda x: np.delete(x, slice(-2, None, -3), 0),
+    "insert in steps": lambda x: np.insert(x, slice(0, -1, 2), 7.5, 0),
+    "insert backward": lambda x: np.insert(x, slice(None, None, -2), x[::-2], 0),
+    "quotient": lambda x: np.polydiv(x[:, 0], np.array([2.0, 1.0]))[0],
+    "remainder": lambda x: np.polydiv(np.array([2.0, 1.0, 0.5]), x[:, 0])[1],
+    "median": lambda x: np.median(x, axis=0) + np.nanmedian(x),
+    "loop": lambda x: co.fori_loop(
+        1, x.shape[0], lambda i, y: np.sin(y) + 0.5 * i, x[0] + x[-1]
+    ),
     # ---- sizes that depend on data ----
     "mask": lambda x: x[x > 0.0],
     "rows of a mask": lambda x: x[x[:, 0] > 0.0].sum(0),
@@ -171,6 +182,33 @@ def _fake_result(graph: Any) -> Any:
     """The fake array of the result of a graph."""
     ((result,),) = list(graph.graph.nodes)[-1].args
     return result.meta["val"]
+
+
+@pytest.mark.parametrize("name", ["median", "nanmedian"])
+@pytest.mark.filterwarnings(
+    "ignore:All-NaN", "ignore:Mean of empty", "ignore:invalid value"
+)
+def test_the_median_of_nothing_is_nan(name: str) -> None:
+    """In graphs that were made for arrays of elements, too."""
+    for axis in (0, None):
+        fn = lambda x, axis=axis: getattr(np, name)(x, axis=axis)
+        found = _captured(fn)(np.zeros((0, 3)))
+        _same(found, np.full((3,) if axis == 0 else (), np.nan))
+
+
+@pytest.mark.parametrize("size", [2, 3, 6])
+def test_places_from_both_ends(size: int) -> None:
+    """Of sizes that are said to be large enough."""
+    places = [-1, 0]
+
+    def fn(x: Any) -> Any:
+        co.check(x.shape[0] >= 2)
+        return np.delete(x, places, 0), np.insert(x, places, [[7.0], [8.0]], 0)
+
+    x = _of(size)
+    for found, name in zip(_captured(fn)(x), ("delete", "insert"), strict=True):
+        values = ([[7.0], [8.0]],) if name == "insert" else ()
+        _same(found, getattr(np, name)(x, places, *values, axis=0))
 
 
 SMOOTH = [name for name in PROGRAMS if name not in ("argmax", "any", "flatnonzero")]

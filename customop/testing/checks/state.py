@@ -89,7 +89,12 @@ class KernelState:
         return [name for name, value in now.items() if value != before[name]]
 
 
-_GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
+_GENERATORS = (
+    np.random.Generator,
+    np.random.RandomState,
+    np.random.BitGenerator,
+    random.Random,
+)
 _CONTAINERS = (dict, list, set, bytearray)
 _CACHE = type(functools.cache(len))
 
@@ -161,7 +166,9 @@ def _saved(value: Any) -> _Restore:
 
 def _saved_seed(value: Any) -> _Restore:
     if isinstance(value, np.random.Generator):
-        bits = value.bit_generator
+        return _saved_seed(value.bit_generator)
+    if isinstance(value, np.random.BitGenerator):
+        bits: Any = value
         return functools.partial(setattr, bits, "state", bits.state)
     if isinstance(value, np.random.RandomState):
         return functools.partial(value.set_state, value.get_state())

@@ -75,6 +75,7 @@ def test_tracing_leaves_generators_as_they_are() -> None:
 
 
 RNG = np.random.default_rng(0)
+LEGACY, BITS = np.random.RandomState(0), np.random.PCG64(0)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +86,11 @@ RNG = np.random.default_rng(0)
             "draws from a Generator, whose numbers",
         ),
         (lambda x, rng: x * np.random.rand(3), "draws from np.random, whose numbers"),  # noqa: NPY002  # what is tried
+        (lambda x, rng: x * LEGACY.rand(3), "draws from a RandomState, whose numbers"),
+        (
+            lambda x, rng: x * np.random.Generator(BITS).normal(size=3),
+            "draws from a PCG64, whose numbers",
+        ),
         (lambda x, rng: x * rng.normal(), "do: write rng.normal.size=..., which is"),
         (lambda x, rng: rng.shuffle(x), "do: x = rng.permutation"),
         (lambda x, rng: rng.normal(x), "do: write loc . scale . rng.normal"),
@@ -97,3 +103,20 @@ def test_draws_that_a_graph_cannot_have(fn: Any, message: str) -> None:
     """Draws that no operator sees, or that give Python numbers, are errors."""
     with pytest.raises(co.GraphError, match=message):
         co.make_fx(fn)(X, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("source", [LEGACY, BITS], ids=["RandomState", "PCG64"])
+def test_other_sources_of_numbers_as_arguments(source: Any) -> None:
+    """A graph takes them, but a function that draws from them is refused."""
+
+    def draws(x: Any, source: Any) -> Any:
+        is_bits = isinstance(source, np.random.BitGenerator)
+        rng = np.random.Generator(source) if is_bits else source
+        return x + rng.normal(size=3)
+
+    graph = co.make_fx(lambda x, source: 2.0 * x)(X, source)
+    np.testing.assert_array_equal(graph(X, source), 2.0 * X)
+    with pytest.raises(co.GraphError, match=f"draws from a {type(source).__name__}, "):
+        co.make_fx(draws)(X, source)
+    with pytest.raises(co.VmapError, match=f"draws from a {type(source).__name__}, "):
+        co.vmap(lambda x: draws(x, source))(np.stack([X, X]))
