@@ -172,6 +172,7 @@ __all__ = [
     "sizes",
     "split_graph",
     "stop_gradient",
+    "traceable",
     "tree",
     "value_and_grad",
     "variable",
@@ -189,6 +190,7 @@ __version__ = "0.1.0"
 # imported at the first access: the import takes 19 ms and not 32.
 _LATER: dict[str, str] = {
     "customop.arrays.making": "array",
+    "customop.arrays.traceable": "traceable",
     "customop.arrays.tree": "tree",  # the module itself
     "customop.compiling.backends": "register_backend",
     "customop.compiling.compiled": "Compiled compile",
@@ -244,6 +246,7 @@ _LATER: dict[str, str] = {
 if TYPE_CHECKING:
     from customop.arrays import tree
     from customop.arrays.making import array
+    from customop.arrays.traceable import traceable
     from customop.compiling.backends import register_backend
     from customop.compiling.compiled import Compiled, compile  # noqa: A004  # torch's name
     from customop.control.functions import (

@@ -16,12 +16,18 @@ import numpy as np
 
 from customop.arrays.kinds import is_fake, is_traced
 
-__all__ = ["CONVERSIONS", "namespace_of"]
+__all__ = [
+    "CONVERSIONS",
+    "KeepingNamespace",
+    "first_virtual",
+    "keeping",
+    "namespace_of",
+]
 
 CONVERSIONS = ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray")
 
 
-class _KeepingNamespace(ModuleType):
+class KeepingNamespace(ModuleType):
     """The functions of a module, of which the conversions keep traced and fake arrays.
 
     It equals the module: array-api-compat compares the namespaces of its arguments.
@@ -34,7 +40,7 @@ class _KeepingNamespace(ModuleType):
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._module, name)
         if name in CONVERSIONS:
-            found = _keeping(name, found)
+            found = keeping(name, found)
         setattr(self, name, found)
         return found
 
@@ -51,12 +57,12 @@ class _KeepingNamespace(ModuleType):
         return hash(self._module)
 
 
-def _keeping(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def keeping(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """A conversion that calls the operator for traced and fake arrays."""
 
     @wraps(function)
     def convert(obj: Any, /, *args: Any, **kwargs: Any) -> Any:
-        like = _first(obj)
+        like = first_virtual(obj)
         if like is None or "like" in kwargs:
             return function(obj, *args, **kwargs)
         return getattr(np, name)(obj, *args, **kwargs, like=like)
@@ -64,14 +70,14 @@ def _keeping(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return convert
 
 
-def _first(value: Any) -> Any:
+def first_virtual(value: Any) -> Any:
     """The first traced or fake array among nested values, or None."""
     if isinstance(value, list | tuple):
-        return next((x for x in map(_first, value) if x is not None), None)
+        return next((x for x in map(first_virtual, value) if x is not None), None)
     return value if is_traced(value) or is_fake(value) else None
 
 
 @lru_cache(8)
 def namespace_of(module: ModuleType) -> ModuleType:
     """The namespace of traced and fake arrays that has the functions of a module."""
-    return _KeepingNamespace(module)
+    return KeepingNamespace(module)

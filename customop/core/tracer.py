@@ -169,7 +169,7 @@ class Tracer(ArrayMethods):
         if caller is not None:
             raise self._lost(
                 f"np.array(), called by {caller}, is given",
-                "custom_op for the function that converts its arguments",
+                "customop.traceable(f) for the function f that converts its arguments",
             )
         raise self._lost(
             "np.array(), or a NumPy kernel, is given",

@@ -16,8 +16,13 @@ from customop.numpy.arguments import as_array, cast, only
 __all__: list[str] = []
 
 
+# Names in NumPy's enumeration of ways to copy -> the argument `copy`.
+_COPIES = {"ALWAYS": True, "IF_NEEDED": None, "NEVER": False}
+
+
 def _array_of(value: Any, dtype: Any, *, copy: Any) -> Any:
     """An array that is not a scalar: of a value of another dtype, a copy."""
+    copy = _COPIES.get(getattr(copy, "name", ""), copy)
     array = as_array(value)
     found = cast(array, dtype)
     if found is not array:

@@ -98,4 +98,6 @@ def test_the_error_names_the_installed_function_that_converts() -> None:
         co.grad(lambda x: np.sum(np.polynomial.Polynomial(x)(2.0)))(X)
     asked = "np.array(), called by numpy.polynomial.polyutils.as_series, is given"
     assert caught.value.what.startswith(f"{asked} GradTracer f64[3]")
-    assert "custom_op for the function that converts" in str(caught.value)
+    assert "use customop.traceable(f) for the function f that converts" in str(
+        caught.value
+    )
