@@ -69,6 +69,8 @@ MODULES: dict[str, str] = {
     " lib.scimath.arccos lib.scimath.arcsin lib.scimath.arctanh lib.scimath.logn"
     " lib.scimath.power",
     "selected": "",
+    "series": "polynomial.polynomial.polyval2d polynomial.polynomial.polygrid2d"
+    " polynomial.polynomial.polyvalnd",
     "sets": "unique unique_all unique_counts unique_inverse unique_values union1d"
     " intersect1d setxor1d setdiff1d isin",
     "shape": "reshape ravel atleast_1d atleast_2d atleast_3d transpose moveaxis swapaxes"

@@ -41,8 +41,15 @@ def run(program: str, folder: Path | None = None) -> str:
 def test_the_table_lists_what_modules_register() -> None:
     """Each name is registered by its module, and each registered function is a name."""
     program = """
-    import importlib, pkgutil
+    import importlib, operator, pkgutil
     import customop.numpy
+
+    def exists(name):
+        try:
+            operator.attrgetter(name)(np)
+        except AttributeError:  # of another version of NumPy, or not a function of it
+            return name.startswith((".", "_operator."))
+        return True
 
     real, seen = co.register_numpy_function, {}
 
@@ -67,7 +74,7 @@ def test_the_table_lists_what_modules_register() -> None:
     assert {*dir(co.ops.np)} == before  # modules without functions are listed too
     for module in {*table, *seen}:
         listed, registered = table.get(module, set()), seen.get(module, set())
-        there = {n for n in listed if "." in n or hasattr(np, n)}
+        there = {*filter(exists, listed)}
         assert there == registered, (module, there ^ registered)
     """
     assert run(program) == ""
