@@ -25,16 +25,13 @@ from customop.compiling.numpy_backend.layout import (
     packed_order,
     strides_of,
 )
-from customop.compiling.numpy_backend.runs import SMALLEST, CallRun
+from customop.compiling.numpy_backend.limits import limits
+from customop.compiling.numpy_backend.runs import CallRun
 from customop.core.codegen import generate
 from customop.graph.node import Node
 
 __all__ = ["BlockRun"]
 
-# Bytes of one array in a block, and of all of them: a part of the cache of a core.
-_MOST_BYTES: Final = 1 << 17
-_LEAST_BYTES: Final = 1 << 14
-_ALL_BYTES: Final = 1 << 20
 _MOST_PLANS: Final = 64
 
 
@@ -50,9 +47,11 @@ class Plan:
     shape, order : tuple of int
         Of the results, and of their axes in memory.
     cuts : list of Cuts
+    is_whole : bool
+        Whether there is one block.
     """
 
-    __slots__ = ("cuts", "folds", "order", "out", "shape")
+    __slots__ = ("cuts", "folds", "is_whole", "order", "out", "shape")
 
     def __init__(
         self,
@@ -67,6 +66,7 @@ class Plan:
         self.folds: list[Fold | None] = folds
         self.out: Fold = out
         self.cuts: list[Cuts] = cuts
+        self.is_whole: bool = len(cuts) == 1 and len(cuts[0].keys) == 1
 
     def empty(self, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         """A new array like the results of NumPy."""
@@ -103,12 +103,15 @@ class BlockRun:
         self.one_by_one: Callable[[list[Any]], Sequence[Any]] = list
         self.first: Callable[[list[Any]], Sequence[Any]] | None = None
         self._body: BlockBody = BlockBody(run)
+        # For whole arrays, when it is first needed.
+        self._whole: BlockBody | None = None
         held = {n: i for i, n in enumerate([*run.given, *run.before])}
         self._picks: list[int] = [held[n] for n in self._body.given]
         own = {n: i for i, n in enumerate([*self._body.results, *run.before])}
         self._returns: list[int] = [own[n] for n in run.results]
         self._plans: dict[Any, Plan | None] = {}
-        self._call: Any = None
+        # Body -> its function.
+        self._functions: dict[BlockBody, Any] = {}
 
     def __call__(self, given: list[Any]) -> Sequence[Any]:
         """Run it."""
@@ -131,9 +134,11 @@ class BlockRun:
         del held
         outs = self._outs(plan, values, given)
         given.clear()
-        flags = Flags(self._code(), self._body.nodes)
+        body = self._body_for(plan)
+        function = self._functions[body]
+        flags = Flags(function, body.nodes)
         with np.errstate(**errors.recording, call=flags.note):
-            self._go(plan, values, outs)
+            _go(function, plan, values, outs, body.scratch)
         if flags.found:
             flags.report(errors)
         return [[*outs, *first][i] for i in self._returns]
@@ -158,8 +163,8 @@ class BlockRun:
         if not arrays:
             return None
         shape = np.broadcast_shapes(*[v.shape for v in arrays])
-        results = self._body.results
-        if math.prod(shape) < SMALLEST:
+        size = math.prod(shape)
+        if size < limits.elements or size * len(self.run.members) < limits.work:
             return None
         orders = {*self._orders(values, shape)}
         if len(orders) != 1 or None in orders:
@@ -174,8 +179,9 @@ class BlockRun:
         of_values = [
             next(rest) if type(v) is np.ndarray and v.ndim else None for v in values
         ]
-        most = self._block_size(len(arrays) + len(results))
-        return Plan(shape, order, of_values, folds[-1], cuts_of(lengths, most))
+        usual, most = self._block_sizes(size, len(arrays) + len(self._body.results))
+        cuts = cuts_of(lengths, usual, max(most, usual))
+        return None if cuts is None else Plan(shape, order, of_values, folds[-1], cuts)
 
     def _orders(
         self, values: Sequence[Any], shape: tuple[int, ...]
@@ -197,11 +203,14 @@ class BlockRun:
             if member in self._body.results:
                 yield packed_order(found.shape, found.strides, found.dtype.itemsize)
 
-    def _block_size(self, count: int) -> int:
-        """How many elements a block has."""
+    def _block_sizes(self, size: int, count: int) -> tuple[int, int]:
+        """How many elements a block has, and how many it may have."""
         widest: int = max(m.val.dtype.itemsize for m in self.run.members)
-        share = _ALL_BYTES // (count + len(self._body.scratch))
-        return max(min(share, _MOST_BYTES), _LEAST_BYTES) // widest
+        if size * widest <= limits.whole:
+            return size, size  # what is written stays in cache
+        share = limits.together // (count + len(self._body.scratch))
+        usual = max(min(share, limits.most), limits.least) // widest
+        return usual, limits.together // widest
 
     # ---- running ----
 
@@ -223,34 +232,40 @@ class BlockRun:
             outs.append(plan.empty(node.val.dtype) if found is None else found)
         return outs
 
-    def _code(self) -> Any:
-        if self._call is None:
+    def _body_for(self, plan: Plan) -> BlockBody:
+        body = self._body
+        if plan.is_whole:
+            body = self._whole = self._whole or BlockBody(self.run, is_whole=True)
+        if body not in self._functions:
             title = f"blocks of {self.run.members[-1].name}"
-            self._call = generate(title, self._body.text, "body", self._body.names)
-        return self._call
+            made = generate(title, body.text, "body", body.names)
+            self._functions[body] = made
+        return body
 
-    def _go(
-        self, plan: Plan, values: list[Any], outs: Sequence[np.ndarray[Any, Any]]
-    ) -> None:
-        views = [
-            v if fold is None else fold.of(v)
-            for v, fold in zip(values, plan.folds, strict=True)
-        ]
-        views += [plan.out.of(out) for out in outs]
-        scratch = [
-            np.empty(max([math.prod(c.shape) for c in plan.cuts]), dtype)
-            for dtype in self._body.scratch
-        ]
-        call = self._call
-        for cuts in plan.cuts:
-            size = math.prod(cuts.shape)
-            own = [t[:size].reshape(cuts.shape) for t in scratch]
-            if len(plan.cuts) == 1 and len(cuts.keys) == 1:
-                call(*views, *own)
-                return
-            columns = [_blocks(v, cuts) for v in views]
-            blocks = zip(*columns, *map(repeat, own), strict=False)
-            deque((call(*b) for b in blocks), maxlen=0)
+
+def _go(
+    function: Any,
+    plan: Plan,
+    values: Sequence[Any],
+    outs: Sequence[np.ndarray[Any, Any]],
+    dtypes: Sequence[np.dtype[Any]],
+) -> None:
+    """Call the function of a body for each block."""
+    views = [
+        v if fold is None else fold.of(v)
+        for v, fold in zip(values, plan.folds, strict=True)
+    ]
+    views += [plan.out.of(out) for out in outs]
+    sizes = [math.prod(cuts.shape) for cuts in plan.cuts]
+    scratch = [np.empty(max(sizes), dtype) for dtype in dtypes]
+    for size, cuts in zip(sizes, plan.cuts, strict=True):
+        own = [t[:size].reshape(cuts.shape) for t in scratch]
+        if plan.is_whole:
+            function(*views, *own)
+            return
+        columns = [_blocks(v, cuts) for v in views]
+        blocks = zip(*columns, *map(repeat, own), strict=False)
+        deque((function(*b) for b in blocks), maxlen=0)
 
 
 # Of a value that nothing but a run holds.

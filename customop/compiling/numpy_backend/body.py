@@ -25,6 +25,9 @@ class BlockBody:
     Parameters
     ----------
     run : CallRun
+    is_whole : bool
+        Whether there is one block. Then results serve as scratch until they are written,
+        so that less memory is in use; else that would bring them into cache too early.
 
     Attributes
     ----------
@@ -44,7 +47,7 @@ class BlockBody:
         Line of the text -> the member that it runs.
     """
 
-    def __init__(self, run: CallRun) -> None:
+    def __init__(self, run: CallRun, is_whole: bool = False) -> None:
         self.run: CallRun = run
         own = set(run.members)
         used = [n for m in run.members for n in nodes_in(m.values())]
@@ -55,12 +58,18 @@ class BlockBody:
         # Value -> the variable of its block.
         self._places: dict[Node, str] = {n: f"x{i}" for i, n in enumerate(self.given)}
         self._places |= {m: f"out{i}" for i, m in enumerate(self.results)}
-        position = {m: i for i, m in enumerate(run.members)}
+        # Where results that serve as scratch arrays will be.
+        self._result_at: dict[str, Node] = {}
+        self._position: dict[Node, int] = {m: i for i, m in enumerate(run.members)}
         self._last: dict[Node, int] = {}
         for m in run.members:
             for n in nodes_in(m.values()):
-                self._last[n] = position[m]
+                self._last[n] = self._position[m]
         self.takes: list[tuple[int, ...]] = [*map(self._takes, self.results)]
+        for m, takes in zip(self.results, self.takes, strict=True):
+            if is_whole and not takes:
+                self._free.setdefault(m.val.dtype, []).append(self._places[m])
+                self._result_at[self._places[m]] = m
         self.names: dict[str, Any] = {"copyto": np.copyto}
         self.nodes: dict[int, Node] = {}
         self._lines: list[str] = [self._head()]
@@ -70,7 +79,7 @@ class BlockBody:
 
     def _takes(self, result: Node) -> tuple[int, ...]:
         """Operands that are not read after a result is written."""
-        at = self.run.members.index(result)
+        at = self._position[result]
         found = [
             i
             for i, node in enumerate(self.given)
@@ -89,23 +98,41 @@ class BlockBody:
             ]  # fmt: skip
             if member not in self._places:
                 self._places[member] = self._scratch(member, ending)
+            else:
+                self._end_of_scratch(member)
             self._write_member(member)
             for node in ending:
                 if self._places[node] != self._places[member]:
                     self._free.setdefault(node.val.dtype, []).append(self._places[node])
+
+    def _end_of_scratch(self, result: Node) -> None:
+        """Let nothing else use the memory of a result, which is written now."""
+        free, place = self._free.get(result.val.dtype, []), self._places[result]
+        if place in free:
+            free.remove(place)
+        self._result_at.pop(place, None)
 
     def _scratch(self, member: Node, ending: Sequence[Node]) -> str:
         """A scratch array for a value: that of an operand that ends, if it can."""
         dtype = member.val.dtype
         if _is_at_once(member):
             for node in ending:
-                if node.val.dtype == dtype:
+                if node.val.dtype == dtype and self._fits(member, self._places[node]):
                     return self._places[node]
-        free = self._free.get(dtype)
-        if free:
-            return free.pop()
+        free = self._free.get(dtype, [])
+        for place in reversed(free):
+            if self._fits(member, place):
+                free.remove(place)
+                return place
         self.scratch.append(dtype)
         return f"t{len(self.scratch) - 1}"
+
+    def _fits(self, member: Node, place: str) -> bool:
+        """Whether a value ends before a result is written to its place."""
+        result = self._result_at.get(place)
+        if result is None:
+            return True
+        return self._last[member] <= self._position[result] - (not _is_at_once(result))
 
     # ---- lines ----
 

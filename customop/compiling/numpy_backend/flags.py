@@ -48,10 +48,10 @@ _known: dict[tuple[str, ...], Errors] = {}
 
 def usual_errors() -> Errors | None:
     """What the user wants to know; None if it is printed, logged or told to a function."""
-    modes: dict[str, str] = {k: str(v) for k, v in np.geterr().items()}
-    key = (*modes.values(),)
+    key: Any = (*np.geterr().values(),)
     found = _known.get(key)
     if found is None:
+        modes = dict(zip(_TEXTS, key, strict=True))
         if not {"ignore", "warn", "raise"}.issuperset(key):
             return None
         strict = {k: "ignore" if v == "ignore" else "raise" for k, v in modes.items()}

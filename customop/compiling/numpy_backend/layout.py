@@ -8,10 +8,13 @@ length one there.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from customop.compiling.numpy_backend.limits import limits
 
 __all__ = ["Cuts", "Fold", "cuts_of", "fold_arrays", "packed_order", "strides_of"]
 
@@ -145,30 +148,57 @@ class Cuts(NamedTuple):
     keys: list[tuple[slice, ...]]
 
 
-def cuts_of(lengths: Sequence[int], most: int) -> list[Cuts]:
-    """Cut an array into blocks of at most about so many elements."""
+def cuts_of(lengths: Sequence[int], usual: int, most: int) -> list[Cuts] | None:
+    """Cut an array into blocks.
+
+    Parameters
+    ----------
+    lengths : sequence of int
+        Of the axes, which lie in this order in memory.
+    usual, most : int
+        Numbers of elements of a block.
+
+    Returns
+    -------
+    list of Cuts or None
+        None if there are no such blocks that begin at whole registers of the processor.
+        NumPy computes the elements after the last whole register by other instructions,
+        of which the sum of two nan has the sign of the other one (NumPy 2.4, x86).
+    """
+    if math.prod(lengths) <= usual:
+        return [Cuts(tuple(lengths), [tuple([slice(0, n) for n in lengths])])]
+    keys = _keys(lengths, usual, most)
+    if keys is None:
+        return None
     found: dict[tuple[int, ...], Cuts] = {}
-    for key in _keys(lengths, most):
+    for key in keys:
         shape = tuple([k.stop - k.start for k in key])
         found.setdefault(shape, Cuts(shape, [])).keys.append(key)
     return [*found.values()]
 
 
-def _keys(lengths: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
+def _keys(
+    lengths: Sequence[int], usual: int, most: int
+) -> list[tuple[slice, ...]] | None:
     inner = math.prod(lengths[1:])
-    step = max(most // inner, 1)
-    count = -(-lengths[0] // step)
-    # Blocks of about the same length: none of one element, where NumPy does otherwise.
-    step = -(-lengths[0] // count)
-    if len(lengths) == 1:
-        step = -(-step // _MULTIPLE) * _MULTIPLE
-    rest = [*_keys(lengths[1:], most)] if inner > most else None
-    whole = tuple([slice(0, n) for n in lengths[1:]])
-    for start in range(0, lengths[0], step):
-        own = slice(start, min(start + step, lengths[0]))
-        for key in [whole] if rest is None else rest:
-            yield (own, *key)
+    unit = limits.multiple // math.gcd(inner, limits.multiple)
+    step = max(usual // (inner * unit), 1) * unit
+    if step * inner <= most:
+        whole = tuple([slice(0, n) for n in lengths[1:]])
+        return [(own, *whole) for own in _steps(lengths[0], step, unit, inner)]
+    if inner % limits.multiple:
+        return None
+    rest = _keys(lengths[1:], usual, most)
+    if rest is None:
+        return None
+    return [(slice(i, i + 1), *key) for i in range(lengths[0]) for key in rest]
 
 
-# Of elements: whole registers of the processor.
-_MULTIPLE = 64
+def _steps(length: int, step: int, unit: int, inner: int) -> list[slice]:
+    """Blocks of about the same length, the last one of more than a register."""
+    count = -(-length // step)
+    step = -(-length // (count * unit)) * unit
+    starts = [*range(0, length, step)]
+    if len(starts) > 1 and (length - starts[-1]) * inner < limits.multiple:
+        del starts[-1]
+    return [slice(a, b) for a, b in pairwise([*starts, length])]

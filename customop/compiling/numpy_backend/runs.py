@@ -16,12 +16,12 @@ import numpy as np
 from customop.arrays.fake import FakeArray
 from customop.compiling.numpy_backend.calls import resolved_dtypes, strong_operands
 from customop.compiling.numpy_backend.known import is_builtin, ufunc_of
+from customop.compiling.numpy_backend.limits import limits
 from customop.graph.graph import Graph
 from customop.graph.node import CALL, CONSTANT, OUTPUT, PLACEHOLDER, Node, nodes_in
 from customop.shapes.sizes import same_shape
 
 __all__ = [
-    "SMALLEST",
     "VIEWS",
     "CallRun",
     "ends_in",
@@ -30,8 +30,6 @@ __all__ = [
     "is_reusable",
 ]
 
-# Below so many elements calls one by one take less time.
-SMALLEST: Final = 1 << 13
 # The most calls of a run: the code of each is compiled once more.
 _MOST_CALLS: Final = 1000
 VIEWS: Final = frozenset(
@@ -150,7 +148,7 @@ def _is_large(val: FakeArray) -> bool:
     if not val.shape:
         return False
     size = _size(val)
-    return size is None or size >= SMALLEST
+    return size is None or size >= limits.elements
 
 
 def _is_small(val: FakeArray, of_run: FakeArray) -> bool:
@@ -235,7 +233,10 @@ def _is_known(val: Any) -> bool:
 
 def _parts(run: CallRun) -> Iterator[CallRun]:
     """A run, or its halves where it would need more memory than its calls one by one."""
-    if len(run.members) == 1:
+    size = _size(run.members[0].val)
+    if size is not None and size * len(run.members) < limits.work:
+        run.why = "it is small"
+    elif len(run.members) == 1:
         if any(is_reusable(n, run) for n in run.given):
             yield run
     elif _needs_more(run):

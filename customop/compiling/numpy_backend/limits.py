@@ -1,0 +1,40 @@
+"""From which size on arrays are cut into blocks, and into which.
+
+Measured on a processor with 48 KB and 2 MB of cache for each core, NumPy 2.4.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Limits", "limits"]
+
+
+class Limits:
+    """Numbers of elements and bytes; tests set smaller ones.
+
+    Attributes
+    ----------
+    elements : int
+        Below so many in one call, calls one by one take less time.
+    work : int
+        The same, for the elements of all calls of a run.
+    whole : int
+        An array of so many bytes is one block: what is written stays in cache.
+    most, least : int
+        Bytes of an array in a block.
+    together : int
+        Bytes of all arrays in a block, about half of the cache.
+    multiple : int
+        Blocks have a multiple of so many elements: whole registers of the processor.
+    """
+
+    def __init__(self) -> None:
+        self.elements: int = 1 << 13
+        self.work: int = 1 << 17
+        self.whole: int = 1 << 20
+        self.most: int = 1 << 17
+        self.least: int = 1 << 14
+        self.together: int = 1 << 20
+        self.multiple: int = 64
+
+
+limits: Limits = Limits()
