@@ -23,7 +23,14 @@ SHAPES = (
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Blocks of 64 elements, for arrays of any size."""
-    small = {"elements": 2, "work": 2, "whole": 512, "most": 512, "least": 512}
+    small = {
+        "elements": 2,
+        "work": 2,
+        "certain": 2,
+        "whole": 512,
+        "most": 512,
+        "least": 512,
+    }
     for name, value in small.items():
         monkeypatch.setattr(limits, name, value)
 

@@ -26,7 +26,7 @@ from customop.compiling.numpy_backend.layout import (
     strides_of,
 )
 from customop.compiling.numpy_backend.limits import limits
-from customop.compiling.numpy_backend.runs import CallRun
+from customop.compiling.numpy_backend.runs import CallRun, is_worth_it
 from customop.core.codegen import generate
 from customop.graph.node import Node
 
@@ -106,7 +106,9 @@ class BlockRun:
         # For whole arrays, when it is first needed.
         self._whole: BlockBody | None = None
         held = {n: i for i, n in enumerate([*run.given, *run.before])}
-        self._picks: list[int] = [held[n] for n in self._body.given]
+        picks = [held[n] for n in self._body.given]
+        # None where all are taken in order.
+        self._picks: list[int] | None = picks if picks != [*range(len(held))] else None
         own = {n: i for i, n in enumerate([*self._body.results, *run.before])}
         self._returns: list[int] = [own[n] for n in run.results]
         self._plans: dict[Any, Plan | None] = {}
@@ -126,7 +128,7 @@ class BlockRun:
             except Exception:  # noqa: BLE001  # it comes again, in its turn
                 return self.one_by_one(given)
         held = [*given, *first]
-        values = [held[i] for i in self._picks]
+        values = held if self._picks is None else [held[i] for i in self._picks]
         plan = self._plan_for(values)
         if plan is None:
             del held, values
@@ -164,7 +166,7 @@ class BlockRun:
             return None
         shape = np.broadcast_shapes(*[v.shape for v in arrays])
         size = math.prod(shape)
-        if size < limits.elements or size * len(self.run.members) < limits.work:
+        if not is_worth_it(size, len(self.run.members)):
             return None
         orders = {*self._orders(values, shape)}
         if len(orders) != 1 or None in orders:
@@ -256,13 +258,14 @@ def _go(
         for v, fold in zip(values, plan.folds, strict=True)
     ]
     views += [plan.out.of(out) for out in outs]
+    if plan.is_whole:
+        shape = plan.cuts[0].shape
+        function(*views, *[np.empty(shape, dtype) for dtype in dtypes])
+        return
     sizes = [math.prod(cuts.shape) for cuts in plan.cuts]
     scratch = [np.empty(max(sizes), dtype) for dtype in dtypes]
     for size, cuts in zip(sizes, plan.cuts, strict=True):
         own = [t[:size].reshape(cuts.shape) for t in scratch]
-        if plan.is_whole:
-            function(*views, *own)
-            return
         columns = [_blocks(v, cuts) for v in views]
         blocks = zip(*columns, *map(repeat, own), strict=False)
         deque((function(*b) for b in blocks), maxlen=0)

@@ -17,6 +17,9 @@ class Limits:
         Below so many in one call, calls one by one take less time.
     work : int
         The same, for the elements of all calls of a run.
+    certain : int
+        From so many elements on a run takes less time in any case: as of temporaries in
+        expressions, NumPy takes over their memory.
     whole : int
         An array of so many bytes is one block: what is written stays in cache.
     most, least : int
@@ -30,6 +33,7 @@ class Limits:
     def __init__(self) -> None:
         self.elements: int = 1 << 13
         self.work: int = 1 << 17
+        self.certain: int = 1 << 15
         self.whole: int = 1 << 20
         self.most: int = 1 << 17
         self.least: int = 1 << 14

@@ -28,6 +28,7 @@ __all__ = [
     "find_runs",
     "is_elementwise",
     "is_reusable",
+    "is_worth_it",
 ]
 
 # The most calls of a run: the code of each is compiled once more.
@@ -234,7 +235,7 @@ def _is_known(val: Any) -> bool:
 def _parts(run: CallRun) -> Iterator[CallRun]:
     """A run, or its halves where it would need more memory than its calls one by one."""
     size = _size(run.members[0].val)
-    if size is not None and size * len(run.members) < limits.work:
+    if size is not None and not is_worth_it(size, len(run.members)):
         run.why = "it is small"
     elif len(run.members) == 1:
         if any(is_reusable(n, run) for n in run.given):
@@ -254,6 +255,13 @@ def _parts(run: CallRun) -> Iterator[CallRun]:
                 yield from _parts(part)
     else:
         yield run
+
+
+def is_worth_it(size: int, count: int) -> bool:
+    """Whether calls of so many elements take less time in a run."""
+    if size < limits.elements:
+        return False
+    return size >= limits.certain or size * count >= limits.work
 
 
 def _needs_more(run: CallRun) -> bool:
