@@ -35,6 +35,7 @@ __all__ = [
     "LeakedTracerError",
     "MissingRuleError",
     "NanError",
+    "NoDerivativeError",
     "OpCheckError",
     "RegistrationError",
     "SchemaError",
@@ -137,6 +138,14 @@ class ContractError(CustomOpError, RuntimeError):
 
 class GradientError(CustomOpError, ValueError):
     """A gradient cannot be computed, or does not fit its array."""
+
+
+class NoDerivativeError(GradientError):
+    """An operator has no derivative by an argument, or none at these values.
+
+    Raise it in a formula: `opcheck` then checks the derivatives by the other arguments, or
+    at other values, and says so.
+    """
 
 
 class GraphFileError(CustomOpError, ValueError):

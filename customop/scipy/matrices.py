@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from customop import FakeArray, GradientError, ShapeError, custom_op, fake_like
+from customop import FakeArray, NoDerivativeError, ShapeError, custom_op, fake_like
 from customop.numpy.fakes import device_of
 from customop.numpy.matrices import linalg_dtype, transposed
 from customop.numpy.rules import batch_first, fit, no_gradient, padded_rows
@@ -46,7 +46,7 @@ def solve_triangular(
     shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     if not math.prod(shape) * b.size * a.size:
         core = b.shape[-2:]
-        return np.zeros((*shape, *core), np.result_type(_floats(a), _floats(b)))
+        return np.zeros((*shape, *core), _lapack_dtype(a, b))
     wide = np.broadcast_to(b, (*shape, *b.shape[-2:])) if a.ndim > 2 else b
     found = linalg.solve_triangular(
         a, wide, int(turned), lower, unit_diagonal, check_finite=False
@@ -54,8 +54,10 @@ def solve_triangular(
     return np.ascontiguousarray(found)
 
 
-def _floats(x: Any) -> Any:
-    return x.dtype if x.dtype.kind in "fc" else np.dtype(float)
+def _lapack_dtype(*arrays: Any) -> Any:
+    """The dtype in which LAPACK computes: the shortest that holds the numbers, or double."""
+    found = np.result_type(np.float32, *[x.dtype for x in arrays])
+    return np.dtype({"g": "d", "G": "D"}.get(found.char, found.char))
 
 
 @solve_triangular.register_fake
@@ -69,7 +71,7 @@ def _(a: Any, b: Any, turned: bool, lower: bool, unit_diagonal: bool) -> FakeArr
         )
     batch = broadcast(a.shape[:-2], b.shape[:-2])
     shape = (*batch, *b.shape[-2:])
-    return FakeArray(shape, linalg_dtype(a, b), device=device_of(a))
+    return FakeArray(shape, _lapack_dtype(a, b), device=device_of(a))
 
 
 def _triangle(x: Any, lower: bool, unit_diagonal: bool) -> Any:
@@ -125,13 +127,24 @@ def _(info: Any, in_dims: Any, a: Any, b: Any, *options: Any) -> Any:
 )
 def expm(a: Any) -> Any:
     """Exponentials of matrices."""
-    return np.ascontiguousarray(linalg.expm(a))
+    return np.ascontiguousarray(linalg.expm(a), _exponential_dtype(a))
+
+
+@expm.register_sample_inputs
+def _() -> list[Any]:
+    square = np.array([[0.5, 1.0], [-0.25, 0.75]])
+    return [(square,), (np.stack([square, square.T]),)]
+
+
+def _exponential_dtype(a: Any) -> Any:
+    """The dtype of an exponential: SciPy takes float16 for float32, but for one element."""
+    return np.dtype(np.float32) if a.dtype == np.float16 else linalg_dtype(a)
 
 
 @expm.register_fake
 def _(a: Any) -> FakeArray:
     _check_square("expm", a.shape)
-    return FakeArray(tuple(a.shape), linalg_dtype(a), device=fake_like(a).device)
+    return FakeArray(tuple(a.shape), _exponential_dtype(a), device=fake_like(a).device)
 
 
 def _frechet(a: Any, t: Any) -> Any:
@@ -167,7 +180,9 @@ expm.register_vmap(lambda info, in_dims, a: (expm(batch_first(a, in_dims[0])), 0
 def lu_factor(a: Any) -> Any:
     """LU factors in one matrix, and the swaps of rows."""
     found, places = linalg.lu_factor(a, check_finite=False)
-    return np.ascontiguousarray(found), np.ascontiguousarray(places)
+    # Of matrices without elements SciPy keeps the dtype.
+    packed = np.ascontiguousarray(found, _lapack_dtype(a))
+    return packed, np.ascontiguousarray(places, np.int32)
 
 
 @lu_factor.register_fake
@@ -180,8 +195,15 @@ def _(a: Any) -> Any:
         )
     places = (*shape[:-2], smaller(*shape[-2:]))
     device = fake_like(a).device
-    packed = FakeArray(shape, linalg_dtype(a), device=device)
+    packed = FakeArray(shape, _lapack_dtype(a), device=device)
     return packed, FakeArray(places, np.int32, device=device)
+
+
+@lu_factor.register_sample_inputs
+def _() -> list[Any]:
+    square = np.array([[1.0, 2.0], [3.0, 1.0]])
+    wide = np.array([[1.0, 2.0, 0.5], [3.0, 1.0, -1.0]])
+    return [(square,), (wide,), (np.stack([square, square.T]),)]
 
 
 @custom_op(
@@ -233,7 +255,7 @@ def _parts(packed: Any) -> tuple[Any, Any]:
 
 def _check_derivative(shape: Any) -> None:
     if shape[-1] != shape[-2]:
-        raise GradientError(
+        raise NoDerivativeError(
             f"scipy.linalg.lu has derivatives of square matrices, got shape {tuple(shape)}",
             do="pad the matrix to a square with a part of the identity",
         )

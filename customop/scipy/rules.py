@@ -9,7 +9,7 @@ from scipy import special
 
 from customop import (
     FakeArray,
-    GradientError,
+    NoDerivativeError,
     Operator,
     Tag,
     Tracer,
@@ -34,7 +34,7 @@ def no_formula(function: str, parameter: str) -> Callable[[Any], Any]:
     """The formula of a parameter whose derivative has no closed form: it raises."""
 
     def raising(g: Any) -> Any:
-        raise GradientError(
+        raise NoDerivativeError(
             f"scipy.special.{function} has no derivative by '{parameter}' in closed form",
             do=f"pass stop_gradient({parameter}), or wrap the function with custom_jvp",
         )

@@ -83,6 +83,20 @@ def _(matrix: Fixed, x: Any) -> FakeArray:
     return FakeArray(shape, dtype, device=fake_like(x).device)
 
 
+@fixed_matmul.register_sample_inputs
+def _() -> list[Any]:
+    matrix = sparse.csr_array([[0.0, 2.0, 0.0], [1.5, 0.0, -1.0]])
+    return [(Fixed.of(matrix), np.array(x)) for x in _FACTORS]
+
+
+# A vector, and matrices.
+_FACTORS = (
+    [1.0, -2.0, 0.5],
+    [[1.0, 0.25], [-2.0, 3.0], [0.5, 1.5]],
+    [[1.0], [2.0], [3.0]],
+)
+
+
 def _keep_matrix(ctx: Any, inputs: Any, output: Any) -> None:
     # A copy, since its numbers may be written before backward.
     ctx.turned, ctx.like = Fixed.of(inputs[0].value.copy().T), inputs[1]
@@ -161,6 +175,13 @@ def _(data: Any, pattern: SparsePattern, x: Any) -> FakeArray:
     return FakeArray(
         _product_shape(pattern.shape, x), dtype, device=fake_like(x).device
     )
+
+
+@sparse_matmul.register_sample_inputs
+def _() -> list[Any]:
+    pattern = SparsePattern.of(np.array([0, 1, 1]), np.array([1, 0, 2]), (2, 3))
+    data = np.array([2.0, 1.5, -1.0])
+    return [(data, pattern, np.array(x)) for x in _FACTORS]
 
 
 def _at_places(pattern: SparsePattern, g: Any, x: Any) -> Any:

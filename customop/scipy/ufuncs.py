@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from customop import GradientError, Operator, register_numpy_function
+from customop import NoDerivativeError, Operator, register_numpy_function
 from customop.numpy.rules import is_complex, no_gradient, register_formulas
 from customop.scipy.rules import Formula, no_formula, register_ufunc, ufunc_operator
 
@@ -43,7 +43,7 @@ register_formulas(
 
 def _trigamma(x: Any) -> Any:
     if is_complex(x):
-        raise GradientError(
+        raise NoDerivativeError(
             "scipy.special.digamma has no derivative at complex numbers: SciPy has no"
             " complex polygamma",
             do="keep to real numbers, or wrap the function with custom_jvp",
@@ -75,6 +75,32 @@ def _psi_between(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g * y * (special.digamma(a) - special.digamma(a + b))
 
 
+def _poch_base(g: Any, z: Any, m: Any, y: Any) -> Any:
+    """G y (psi(z + m) - psi(z)), where z is a pole of psi too.
+
+    Poch(z, m) is gamma(z + m) / gamma(z); 1 for m = 0, whatever z is.
+    """
+    is_one, at_pole = np.equal(m, 0), np.equal(special.rgamma(z), 0)
+    safe = np.where(at_pole, 0.5, z)
+    usual = y * (special.digamma(safe + m) - special.digamma(safe))
+    there = special.gamma(z + m) * _rgamma(1.0, z, special.rgamma(z))
+    return g * np.where(is_one, 0.0, np.where(at_pole, there, usual))
+
+
+def _expn_before(n: Any, x: Any) -> Any:
+    """The exponential integral of the order n - 1, which SciPy has from 0 on."""
+    is_first = np.equal(n, 0)
+    known = special.expn(np.where(is_first, 0, n - 1), x)
+    return np.where(is_first, np.exp(-x) * (1.0 + x) / (x * x), known)
+
+
+def _hyp2f1(g: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
+    """The derivative by x; 0 for a b = 0, where the function is 1 for every c."""
+    is_one = np.equal(a * b, 0)
+    slope = a * b / np.where(is_one, 1.0, c)
+    return g * np.where(is_one, 0.0, slope * special.hyp2f1(a + 1, b + 1, c + 1, x))
+
+
 # Below this distance from 0 the derivative of exprel is summed as a series, whose
 # coefficients are (k + 1) / (k + 2)!.
 _NEAR = 0.5
@@ -102,6 +128,11 @@ def _boxcox_power(g: Any, x: Any, lmbda: Any) -> Any:
 
 def _scaled_i(g: Any, v: Any, x: Any, y: Any) -> Any:
     """The derivative of exp(-|x|) I_v(x)."""
+    if is_complex(x):
+        raise NoDerivativeError(
+            "scipy.special.ive has no derivative at complex numbers: it is not holomorphic",
+            do="keep to real numbers, or use iv(v, x)",
+        )
     around = 0.5 * (special.ive(v - 1, x) + special.ive(v + 1, x))
     return g * (around - np.sign(x) * y)
 
@@ -175,7 +206,7 @@ UFUNCS: dict[str, Mapping[str, Formula]] = {
         "b": lambda g, a, b: _psi_between(g, 1.0, b, a),
     },
     "poch": {
-        "z": lambda g, z, m, y: -_psi_between(g, y, z, m),
+        "z": _poch_base,
         "m": lambda g, z, m, y: g * y * special.digamma(z + m),
     },
     "gammainc": {"a": None, "x": lambda g, a, x: g * _gamma_density(a, x)},
@@ -229,7 +260,7 @@ UFUNCS: dict[str, Mapping[str, Formula]] = {
     # ---- exponential integrals ----
     "exp1": {"x": lambda g, x: -g * np.exp(-x) / x},
     "expi": {"x": lambda g, x: g * np.exp(x) / x},
-    "expn": {"n": None, "x": lambda g, n, x: -g * special.expn(n - 1, x)},
+    "expn": {"n": None, "x": lambda g, n, x: -g * _expn_before(n, x)},
     "exprel": {"x": _exprel},
     "spence": {"x": lambda g, x: -g * _log_over(x)},
     # ---- hypergeometric functions ----
@@ -243,9 +274,7 @@ UFUNCS: dict[str, Mapping[str, Formula]] = {
         "a": None,
         "b": None,
         "c": None,
-        "x": lambda g, a, b, c, x: (
-            g * (a * b / c) * special.hyp2f1(a + 1, b + 1, c + 1, x)
-        ),
+        "x": _hyp2f1,
     },
     # ---- powers and angles ----
     "cbrt": {"x": lambda g, y: g / (3.0 * y * y)},
@@ -266,8 +295,20 @@ UFUNCS: dict[str, Mapping[str, Formula]] = {
 
 
 def _log_over(x: Any) -> Any:
-    """log(x) / (x - 1), which is 1 / exprel(log(x))."""
-    return 1.0 / special.exprel(np.log(x))
+    """log(x) / (x - 1), which is 1 / exprel(log(x)), near 1 as a series."""
+    if not is_complex(x):
+        return 1.0 / special.exprel(np.log(x))
+    d = x - 1.0
+    is_near = np.less(np.absolute(d), _CLOSE)
+    near, far = np.where(is_near, d, 0.0), np.where(is_near, 1.0, d)
+    total = np.zeros_like(near)
+    for k in range(16, 0, -1):
+        total = 1.0 / k - total * near
+    return np.where(is_near, total, np.log(far + 1.0) / far)
+
+
+# Below this distance from 1 the series has 16 digits.
+_CLOSE = 0.1
 
 
 def _register() -> None:

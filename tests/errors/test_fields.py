@@ -36,6 +36,7 @@ BUILTIN = {
     co.MissingRuleError: (NotImplementedError,),
     co.ContractError: (RuntimeError,),
     co.GradientError: (ValueError,),
+    co.NoDerivativeError: (co.GradientError, ValueError),
     co.GraphError: (ValueError,),
     co.GraphFileError: (ValueError,),
     co.GuardError: (ValueError,),

@@ -12,7 +12,10 @@ import pytest
 import customop as co
 
 special: Any = pytest.importorskip("scipy.special", reason="SciPy is not installed")
-import customop.scipy.special as ours  # noqa: E402  # after the test for SciPy
+import customop.scipy.linalg  # noqa: E402  # after the test for SciPy
+import customop.scipy.sparse  # noqa: E402  # as above
+import customop.scipy.special as ours  # noqa: E402  # as above
+from customop.core.registry import operators  # noqa: E402  # as above
 from customop.scipy.ufuncs import SCALED, STEPS, UFUNCS  # noqa: E402
 
 HALF, ZERO = 0.5, np.array(0.0)
@@ -39,6 +42,11 @@ EDGES: dict[str, tuple[Any, float, float]] = {
     "huber": (lambda r: special.huber(1.0, r), 3.0, 1.0),
     "polygamma 0": (lambda x: ours.polygamma(0, x), 1.0, np.pi**2 / 6),
     "zeta": (lambda q: ours.zeta(3.0, q), 1.0, -3 * np.pi**4 / 90),
+    "expn 0": (lambda x: special.expn(0, x), 2.0, -0.75 * np.exp(-2.0)),
+    "poch 0": (lambda z: special.poch(z, 0.0), 0.0, 0.0),
+    "poch pole": (lambda z: special.poch(z, 2.5), 0.0, special.gamma(2.5)),
+    "poch": (lambda z: special.poch(z, 2.0), 3.0, 7.0),
+    "hyp2f1 0": (lambda x: special.hyp2f1(0.0, 0.0, 0.0, x), 0.0, 0.0),
     "logsumexp": (lambda x: ours.logsumexp(np.stack([x, -np.inf])), 1e3, 1.0),
 }
 
@@ -253,6 +261,33 @@ def test_parameters_without_a_formula() -> None:
         co.vmap(lambda n: ours.polygamma(n, 1.0))(np.array([1, 2]))
     with pytest.raises(co.ArgumentError, match="complex values have no operator"):
         co.vmap(ours.softmax)(np.ones((2, 2)) * 1j)
+
+
+def test_complex_numbers() -> None:
+    """Complex derivatives by central differences; an error where there is none."""
+    for z in (np.array(0.3 + 0.1j), np.array(1.0 + 0.05j), np.array(1.0 + 0.0j)):
+        slope = co.vjp(special.spence, z)[1](np.array(1.0 + 0.0j))[0]
+        want = (special.spence(z + 1e-6) - special.spence(z - 1e-6)) / 2e-6
+        np.testing.assert_allclose(slope, want, rtol=1e-7)
+    with pytest.raises(co.NoDerivativeError, match="it is not holomorphic"):
+        co.vjp(lambda x: special.ive(0.5, x), np.array(1j))[1](np.array(1j))
+
+
+@pytest.mark.exhaustive
+def test_operators_pass_opcheck() -> None:
+    """Every check of every operator, by the arguments that have derivatives."""
+    for op in [o for o in operators.values() if o.namespace == "scipy"]:
+        found = co.opcheck(op, raise_exception=False)
+        assert found.failed == [], "\n".join(str(found[name]) for name in found.failed)
+
+
+def test_opcheck_names_what_has_no_derivative() -> None:
+    """A table that says which derivatives were not checked."""
+    found = co.opcheck(co.ops.scipy.jv.default, test_utils="test_gradients")
+    assert found.notes == {
+        "test_gradients": "no derivative by 'v': scipy.special.jv has no derivative by 'v'"
+        " in closed form"
+    }
 
 
 def test_without_the_import() -> None:

@@ -16,7 +16,12 @@ from customop.core.dispatch import find_kernel
 from customop.core.kinds import AUTOGRAD
 from customop.core.operator import Operator
 from customop.core.samples import Sample
-from customop.errors import CustomOpError, DataDependentError, GuardError
+from customop.errors import (
+    CustomOpError,
+    DataDependentError,
+    GuardError,
+    NoDerivativeError,
+)
 from customop.graph.module import GraphModule
 from customop.graph.once import run_once
 from customop.schema.tags import BY_DATA
@@ -149,7 +154,7 @@ def _compare_call(session: Session, sample: Sample, found: Run) -> None:
 
 def _compare_gradient(session: Session, sample: Sample, found: Sequence[Any]) -> None:
     expected = session.once("gradients", sample, lambda: _gradients(session, sample))
-    names = floats_of(session.op, session.bound(sample))
+    names = session.floats(session.bound(sample))
     for name, a, b in zip(names, found, expected, strict=True):
         session.compare_leaf(
             f"the gradient by {name}",
@@ -175,6 +180,8 @@ def _captured(session: Session, sample: Sample, mode: _Mode) -> Iterator[_Captur
         return
     try:
         both = call.graph(_BOTH, mode)
+    except NoDerivativeError:
+        raise
     except Exception:  # noqa: BLE001  # raised again below, by the part that it is of
         yield call.graph(_CALL, mode)
         try:
@@ -211,9 +218,9 @@ class _OfArrays:
         values = session.values(sample)
         self.put = placer(values, has_device)
         self.arrays: list[Any] = [*filter(has_device, flat(values))]
-        self.floats: list[int] = [
-            i for i, leaf in enumerate(self.arrays) if is_floats(leaf)
-        ]
+        places = [i for i, leaf in enumerate(self.arrays) if is_floats(leaf)]
+        pairs = zip(places, floats_of(session.op, values), strict=True)
+        self.floats: list[int] = [i for i, name in pairs if name not in session.fixed]
 
     def graph(self, what: _Captures, mode: _Mode) -> _Captured:
         """Capture the function; for a gradient, that of the sum of all results."""

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, TypeAlias
 from customop.core.dispatch import find_kernel
 from customop.core.operator import Operator
 from customop.core.samples import Sample
-from customop.errors import CustomOpError, OpCheckError
+from customop.errors import CustomOpError, NoDerivativeError, OpCheckError
 from customop.testing.checks.session import Session
+from customop.testing.checks.without import without_derivative
 from customop.testing.fault import Fault
 from customop.testing.inputs.shrink import shrink
 from customop.testing.reproduce import repro, show_sample
@@ -149,8 +150,30 @@ def _found_by(
     about_to_run(lambda: sample)
     try:
         return check.run(session, sample), None
+    except NoDerivativeError as error:
+        return _found_without(check, session, sample, error)
     except Exception as error:  # noqa: BLE001  # reported as a fault
         return "", error
+
+
+def _found_without(
+    check: Check, session: Session, sample: Sample, error: NoDerivativeError
+) -> tuple[str, Exception | None]:
+    """As `_found_by`, for derivatives by the arguments that the operator has them by."""
+    try:
+        fixed = without_derivative(session, sample)
+        if not fixed:
+            return "", error
+        names = " and ".join(f"'{place}'" for place in fixed)
+        reason = f"no derivative by {names}: {next(iter(fixed.values()))}"
+        if fixed.keys() >= session.floats(session.bound(sample)).keys():
+            return reason, None
+        with session.without(fixed):
+            found = check.run(session, sample)
+    except Exception as other:  # noqa: BLE001  # reported as a fault
+        return "", other
+    session.notes.append(reason)
+    return found, None
 
 
 # ---- the smallest input ----

@@ -13,7 +13,7 @@ from customop.arrays.nested import map_nested
 from customop.arrays.numpy_functions import call_numpy
 from customop.core.kinds import AUTOGRAD, COMPOSITE
 from customop.core.samples import Sample
-from customop.errors import DataDependentError, MissingRuleError
+from customop.errors import DataDependentError, MissingRuleError, NoDerivativeError
 from customop.testing.checks.session import Session
 from customop.testing.checks.smooth import (
     SEED,
@@ -145,7 +145,7 @@ def check_gradients(session: Session, sample: Sample) -> str:
             other = fixed_random(problem.outputs.size, SEED + 1)
             rows = [(fixed_random(problem.outputs.size), before), (other, pull(other))]
             check_batched(problem, pullback, rows, _bounded(session, _EXACT))
-    except (MissingRuleError, DataDependentError) as error:
+    except (MissingRuleError, DataDependentError, NoDerivativeError) as error:
         # A formula that cannot be traced raises and never returns a wrong number.
         session.notes.append(f"first gradients alone, their formula: {error.what}")
     return ""

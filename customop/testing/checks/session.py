@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,6 +71,9 @@ class Session:
         The state of the kernel and of the program before the first call.
     notes : list of str
         Remarks of the running check, for the table.
+    fixed : frozenset of str
+        Places of arguments that are constants in the running check, since the operator
+        says that it has no derivative by them.
     by_content : dict
         Content of arguments -> what a check has found for them.
     """
@@ -80,6 +84,7 @@ class Session:
         "_known",
         "atol",
         "by_content",
+        "fixed",
         "is_given",
         "keeps_shapes",
         "notes",
@@ -108,6 +113,7 @@ class Session:
         self.keeps_shapes: bool = keeps_shapes
         self.start: KernelState = KernelState(op) if start is None else start
         self.notes: list[str] = []
+        self.fixed: frozenset[str] = frozenset()
         schema = op.schema
         self._has_one_result: bool = schema.single_return and not schema.written
         # Purpose and identity of a sample -> the sample and a result. The sample is kept
@@ -189,6 +195,23 @@ class Session:
         again = self.call(self.values(sample))
         pairs = zip(self.expected(sample).effects, again.effects, strict=True)
         return all(same_bits(a, b) for (_, a), (_, b) in pairs)
+
+    def floats(self, values: Sequence[Any]) -> dict[str, Any]:
+        """The arguments by which the operator has derivatives, by their places."""
+        found = floats_of(self.op, values)
+        for place in self.fixed:
+            found.pop(place, None)
+        return found
+
+    @contextmanager
+    def without(self, places: Iterable[str]) -> Iterator[None]:
+        """Take arguments as constants, for which all is computed anew."""
+        fixed, known, by_content = self.fixed, self._known, self.by_content
+        self.fixed, self._known, self.by_content = frozenset(places), {}, {}
+        try:
+            yield
+        finally:
+            self.fixed, self._known, self.by_content = fixed, known, by_content
 
     def once(self, what: str, sample: Sample, work: Callable[[], Any]) -> Any:
         """The result of `work` for a sample, computed for the first check that asks."""
@@ -306,7 +329,7 @@ def arrays_of(values: Sequence[Any]) -> list[Any]:
 
 
 def floats_of(op: Operator[..., Any], values: Sequence[Any]) -> dict[str, Any]:
-    """The arguments that have derivatives, by their places: ``x``, ``arrays[0]``."""
+    """The arguments that are arrays of floats, by their places: ``x``, ``arrays[0]``."""
     return {
         place: leaf
         for p, value in zip(op.schema.parameters, values, strict=True)

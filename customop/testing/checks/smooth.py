@@ -26,6 +26,7 @@ __all__ = [
     "STEP",
     "as_double",
     "as_single",
+    "at_point",
     "at_special_values",
     "check_there",
     "fixed_random",
@@ -57,11 +58,14 @@ def function_of(
 ) -> tuple[Callable[..., tuple[Any, ...]], dict[str, Any]]:
     """The operator as a function of some of its arrays of floats, and these arrays.
 
-    By default of all of them. The function returns the outputs of floats.
+    By default of those by which it has derivatives. The function returns the outputs of floats.
     """
     op = session.op
     arrays = floats_of(op, values)
-    chosen = arrays if moving is None else {name: arrays[name] for name in moving}
+    if moving is None:
+        chosen = session.floats(values) if session.fixed else arrays
+    else:
+        chosen = {name: arrays[name] for name in moving}
     put = placer(values, is_floats)
     is_whole = len(chosen) == len(arrays)
 
@@ -102,7 +106,7 @@ def why_no_derivative(session: Session, sample: Sample) -> str:
     """Why the operator has no derivatives at a sample, or nothing."""
     if session.op.schema.written:
         return f"it writes {', '.join(session.op.schema.written)}"
-    if not floats_of(session.op, session.bound(sample)):
+    if not session.floats(session.bound(sample)):
         return "no argument is an array of floats"
     run = session.expected(sample)
     if not any(is_float_array(leaf) for _, leaf in run.effects):
@@ -148,7 +152,7 @@ def _smooth_problem(session: Session, sample: Sample) -> Problem | str:
     if reason:
         return reason
     values = [map_nested(value, as_double) for value in session.values(sample)]
-    if not any(x.size for x in floats_of(session.op, values).values()):
+    if not any(x.size for x in session.floats(values).values()):
         return "arrays without elements have no derivative"
     try:
         problem = problem_of(session, values)
@@ -158,9 +162,18 @@ def _smooth_problem(session: Session, sample: Sample) -> Problem | str:
     if point is None:
         return "differences from both sides disagree: it has a kink or a jump there"
     if point is not problem.start:
-        moved = problem.inputs.split(point)
-        problem = problem_of(session, placer(values, is_floats)(moved))
+        values = at_point(session, values, problem, problem.inputs.split(point))
+        problem = problem_of(session, values)
     return problem
+
+
+def at_point(
+    session: Session, values: Sequence[Any], problem: Problem, moved: Sequence[Any]
+) -> list[Any]:
+    """The values of all parameters with other arrays for the inputs of a problem."""
+    arrays = floats_of(session.op, values)
+    arrays.update(zip(problem.inputs.labels, moved, strict=True))
+    return placer(values, is_floats)([*arrays.values()])
 
 
 _ATTEMPTS = 5

@@ -7,11 +7,12 @@ import numpy as np
 from customop.arrays.nested import map_nested
 from customop.core.kinds import AUTOGRAD, JVP
 from customop.core.samples import Sample
-from customop.testing.checks.session import Session, is_floats, placer
+from customop.testing.checks.session import Session
 from customop.testing.checks.smooth import (
     STEP,
     as_double,
     as_single,
+    at_point,
     check_there,
     fixed_random,
     function_of,
@@ -49,7 +50,7 @@ def check_jvp(session: Session, sample: Sample) -> str:
     tangent = _check_tangent(session, problem, direction)
     if len(problem.inputs.arrays) > 1:
         values = [map_nested(value, as_double) for value in session.values(sample)]
-        point = placer(values, is_floats)(problem.inputs.arrays)
+        point = at_point(session, values, problem, problem.inputs.arrays)
         for name, block in zip(
             problem.inputs.labels, problem.inputs.blocks, strict=True
         ):

@@ -406,6 +406,35 @@ def gradient_under_vmap(wrong: bool) -> Any:
     return with_gradient(cube, lambda ctx, g: inner(g, 3.0 * ctx.x**2), "x")
 
 
+@planted(
+    test_gradients="has a wrong gradient, in 1 of 1 derivatives",
+)
+def formula_beside_one_that_is_not_known(wrong: bool) -> Any:
+    def scaled(x: A, y: A) -> A:
+        return x * x * y
+
+    def unknown(g):
+        raise co.NoDerivativeError("there is no derivative by 'y'", do="use x alone")
+
+    op = define(scaled).register_fake(broadcast)
+    factor = 1.5 if wrong else 1
+    op.register_autograd(
+        co.partials({"x": lambda g, x, y: factor * g * y * 2 * x, "y": unknown})
+    )
+    return op.register_sample_inputs(lambda: [(np.array(0.5), np.array(2.0))])
+
+
+@planted(
+    test_gradients="there is no derivative by 'x'",
+)
+def formula_that_is_not_known_only_by_accident(wrong: bool) -> Any:
+    def backward(ctx, g):
+        kind = co.GradientError if wrong else co.NoDerivativeError
+        raise kind("there is no derivative by 'x'", do="use another operator")
+
+    return with_gradient(cube, backward, "x")
+
+
 # ---- graphs ----
 
 
