@@ -246,7 +246,7 @@ def _quantiles(
     else:
         found = np.take_along_axis(line, _weighted_places(line, along, n, flat), -1)
     if absent is not None and not skips_nan:
-        last = _last_of(line)  # nan comes last
+        last = _last(line)  # nan comes last
         found = np.where(np.isnan(last), cast(last, found.dtype), found)
     shape = kept_shape(a.shape, axes) if keepdims else found.shape[:-1]
     return np.reshape(np.moveaxis(found, -1, 0), (*q.shape, *shape))
