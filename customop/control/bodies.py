@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.kinds import is_traced
+from customop.arrays.numpy_functions import call_numpy
 from customop.arrays.pytree import flatten
 from customop.control.virtual import is_faked
 from customop.core.interpreter import Mode, current_mode
@@ -17,7 +18,9 @@ from customop.graph.graph import Graph
 from customop.graph.guards import GENERATOR
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, CONSTANT, PLACEHOLDER, Node
+from customop.graph.size_uses import missing_sizes
 from customop.library.ops import ops
+from customop.shapes.expressions import symbol
 from customop.shapes.size_context import captured_sizes
 from customop.transforms.autocast import autocast
 from customop.transforms.trace.generators import (
@@ -205,6 +208,7 @@ class FromOutside:
     def __init__(self, *bodies: Body) -> None:
         found = {_identity(v): v for body in bodies for v in body.outside}.values()
         self.arrays: list[Any] = [v for v in found if is_traced(v)]
+        self.arrays += _with_sizes(bodies)
         self.generators: list[Any] = [v for v in found if not is_traced(v)]
 
     @property
@@ -216,6 +220,17 @@ class FromOutside:
     def named(self) -> dict[str, Any]:
         """The keyword argument of an operator."""
         return {"generators": self.generators} if self.generators else {}
+
+
+def _with_sizes(bodies: Sequence[Body]) -> list[Any]:
+    """An array without elements whose shape has the sizes that no input of a body has."""
+    names = set[str]().union(*(missing_sizes(body.graph.nodes) for body in bodies))
+    if not names:
+        return []
+    context = bodies[0].graph.sizes
+    assert context is not None
+    shape = [context.wrap(symbol(name)) for name in sorted(names)]
+    return [call_numpy(np.zeros, (*shape, 0), bool)]
 
 
 def _comes_from_outside(value: Any) -> bool:

@@ -18,6 +18,7 @@ from customop.control.loops import check_goes_on
 from customop.control.operators import cond_op, scan_op, while_op, while_scan_op
 from customop.errors import ArgumentError, place
 from customop.graph.node import Node
+from customop.shapes.sizes import sym_max
 from customop.transforms.trace.interpreter import fake_of
 
 __all__ = [
@@ -296,7 +297,7 @@ def captured_scan(
     )
 
 
-def captured_range(start: int, stop: int, body: Callable[..., Any], init: Any) -> Any:
+def captured_range(start: int, stop: Any, body: Callable[..., Any], init: Any) -> Any:
     """The last carry of a range, as a scan: it has a gradient."""
 
     def as_step(body: Callable[..., Any]) -> Callable[..., Any]:
@@ -306,7 +307,7 @@ def captured_range(start: int, stop: int, body: Callable[..., Any], init: Any) -
 
         return step
 
-    first, count = np.asarray(start)[()], max(stop - start, 0)
+    first, count = np.asarray(start)[()], sym_max(stop - start, 0)
     given = ((first, init), None, count, False, False, "fori_loop")
     return captured_scan(body, *given, as_step)[0][1]
 

@@ -19,6 +19,7 @@ from customop.control.loops import (
     as_limit,
     repeat,
     repeat_range,
+    shifted,
 )
 from customop.control.recorded import record
 from customop.control.rows import truth
@@ -26,6 +27,7 @@ from customop.control.scans import step_through
 from customop.control.stacks import Slices
 from customop.core.observe import open_modes
 from customop.errors import check_flag, check_function
+from customop.shapes.sizes import is_size
 
 __all__ = ["cond", "fori_loop", "map", "scan", "while_loop", "while_scan"]
 
@@ -166,7 +168,8 @@ def fori_loop(lower: Any, upper: Any, body: Callable[[Any, T], T], init: T) -> T
     Parameters
     ----------
     lower, upper : int, or array of ints without axes
-        The range, without `upper`. They may differ between the rows of a `vmap`.
+        The range, without `upper`. They may differ between the rows of a `vmap`, and be
+        symbolic sizes in a capture.
     body : callable
         Takes a number and the carry; returns the next carry, of the same structure,
         shapes and dtypes. The number is an int; in a batch of ranges, on fake arrays and
@@ -194,9 +197,11 @@ def fori_loop(lower: Any, upper: Any, body: Callable[[Any, T], T], init: T) -> T
     """
     check_function("fori_loop", body)
     start, stop = as_limit(lower, "lower"), as_limit(upper, "upper")
+    if is_size(start):
+        body, start, stop = shifted(start, body), 0, stop - start
     if not open_modes or not tracing():
         return repeat_range(start, stop, body, init)  # type: ignore[no-any-return]  # as init
-    if type(start) is int and type(stop) is int:
+    if type(start) is int and (type(stop) is int or is_size(stop)):
         return captured_range(start, stop, body, init)  # type: ignore[no-any-return]  # as init
     goes_on, as_step, first = as_counted(start, stop, init)
     return captured_while(goes_on, body, first, as_step)[1]  # type: ignore[no-any-return]  # as init

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from operator import index
 from typing import Any
 
@@ -26,7 +27,14 @@ from customop.core.observe import open_modes
 from customop.errors import ArgumentError
 from customop.shapes.sizes import is_size
 
-__all__ = ["as_counted", "as_limit", "check_goes_on", "repeat", "repeat_range"]
+__all__ = [
+    "as_counted",
+    "as_limit",
+    "check_goes_on",
+    "repeat",
+    "repeat_range",
+    "shifted",
+]
 
 
 def check_goes_on(value: Any) -> Any:
@@ -129,6 +137,8 @@ def _once(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any) -
 
 def repeat_range(start: Any, stop: Any, body: Callable[..., Any], init: Any) -> Any:
     """The carry after a step for each number of a range."""
+    if is_size(stop):
+        return _once_in_range(body, init)
     carry: Any = NOT_PLAIN if open_modes else plain_copy(init)
     is_known = type(start) is int and type(stop) is int
     if not is_known or (carry is NOT_PLAIN and is_virtual(init)):
@@ -153,9 +163,25 @@ def repeat_range(start: Any, stop: Any, body: Callable[..., Any], init: Any) -> 
     return checked_carry("fori_loop", body, first, carry)
 
 
+def _once_in_range(body: Callable[..., Any], init: Any) -> Any:
+    """The carry of a range of unknown length, of which only shapes and dtypes matter."""
+    new = body(as_unknown(np.asarray(0)), init)
+    return map_leaves(as_unknown, checked_carry("fori_loop", body, init, new))
+
+
+def shifted(start: Any, body: Callable[..., Any]) -> Callable[..., Any]:
+    """The body of a range that begins at 0 in place of `start`."""
+
+    @wraps(body)
+    def step(i: Any, carry: Any) -> Any:
+        return body(i + start, carry)
+
+    return step
+
+
 def as_limit(value: Any, name: str) -> Any:
-    """A limit of a range: an int, or a traced or fake array of ints."""
-    if type(value) is int:
+    """A limit of a range: an int, a size, or a traced or fake array of ints."""
+    if type(value) is int or is_size(value):
         return value
     if is_size(value):
         return call_numpy(np.full, (), value, np.int64)

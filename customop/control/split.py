@@ -12,6 +12,7 @@ from customop.arrays.pytree import flatten
 from customop.graph.graph import Graph
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, PLACEHOLDER, Node
+from customop.graph.size_uses import gives_sizes, missing_sizes
 
 __all__ = ["Halves", "differing_outputs", "moving_outputs", "split"]
 
@@ -56,6 +57,9 @@ def split(
     given = joint.inputs
     late = _depending(graph, given[inputs:])
     wanted = _needed(graph, leaves[outputs:], late, recomputes=recomputes)
+    if graph.sizes is not None and graph.sizes.sizes:
+        early = [node for node in graph.nodes if node not in late]
+        wanted = _with_sizes(joint, wanted, leaves[outputs:], inputs, early)
     kept = [i for i, node in enumerate(given[:inputs]) if node in wanted]
     saved = [node for node in wanted if node.op in (CALL, ITEM)]
     forward = _part(joint, given[:inputs], [*leaves[:outputs], *saved])
@@ -63,6 +67,26 @@ def split(
     once = {node for node in graph.nodes if node.has_effects and node not in late}
     backward = _part(joint, starts, leaves[outputs:], once)
     return Halves(forward, backward, kept, [node.meta["val"] for node in saved])
+
+
+def _with_sizes(
+    joint: GraphModule,
+    wanted: dict[Node, None],
+    ends: Sequence[Any],
+    inputs: int,
+    early: Sequence[Node],
+) -> dict[Node, None]:
+    """The nodes that the backward graph takes, and those that have sizes for it."""
+    starts = [*wanted, *joint.inputs[inputs:]]
+    missing = missing_sizes(_part(joint, starts, ends).graph.nodes)
+    if not missing:
+        return wanted
+    more: set[Node] = set()
+    for node in early:
+        if node.op != OUTPUT and is_array(node.val) and missing & gives_sizes(node.val):
+            missing -= gives_sizes(node.val)
+            more.add(node)
+    return {n: None for n in joint.graph.nodes if n in more or n in wanted}
 
 
 def _depending(graph: Graph, starts: Sequence[Node]) -> set[Node]:

@@ -12,7 +12,7 @@ from customop.shapes.conditions import names_in_side
 from customop.shapes.symbolic import SymBool, as_side
 from customop.shapes.symbols import Symbolic
 
-__all__ = ["gives_sizes", "has_sizes", "makes_sizes", "sizes_in"]
+__all__ = ["gives_sizes", "has_sizes", "makes_sizes", "missing_sizes", "sizes_in"]
 
 
 def sizes_in(values: Iterable[Any]) -> frozenset[str]:
@@ -49,6 +49,17 @@ def gives_sizes(value: Any) -> frozenset[str]:
     if not is_array(value) and len(leaves) == 1 and leaves[0] is value:
         return frozenset()
     return frozenset().union(*map(gives_sizes, leaves))
+
+
+def missing_sizes(nodes: Iterable[Node]) -> set[str]:
+    """Names of the sizes that nodes use and that none before them gives."""
+    known: set[str] = set()
+    missing: set[str] = set()
+    for node in nodes:
+        used = sizes_in((*node.args, *node.kwargs.values()))
+        missing |= used - known
+        known |= gives_sizes(node.val) | used
+    return missing
 
 
 def makes_sizes(node: Node) -> frozenset[str]:

@@ -270,11 +270,17 @@ class _BrokenGuard:
                 f"checked at {guard.place}",
                 do="pass arrays of other sizes, or change the check",
             )
+        do = "trace the function again for such sizes"
+        if guard.kind == "number":
+            do += (
+                "; or keep the size there: co.scan(f, init, x) or co.fori_loop(0, n, ...) in"
+                " place of a loop over it, np.arange(n, like=x)"
+            )
         raise GuardError(
             f"the graph holds only where {guard.text}: {now}",
             f"asked at {guard.place}",
             *_traced(self._place),
-            do="trace the function again for such sizes",
+            do=do,
         )
 
 

@@ -63,8 +63,9 @@ class Guard(Frozen, compare=("condition", "text", "kind")):
     place : str
         File and line of the user's code that asked.
     kind : str
-        ``"guard"`` for a branch that was taken, ``"check"`` for what `check` says or
-        an operation needs, such as a divisor that is not zero.
+        ``"guard"`` for a branch that was taken, ``"number"`` where a size was taken as a
+        number, such as by ``range(n)``, ``"check"`` for what `check` says or an operation
+        needs, such as a divisor that is not zero.
     message : str
         The message given to `check`.
     """

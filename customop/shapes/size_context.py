@@ -254,7 +254,7 @@ class SizeContext:
         if value.hint is None or not self.known(condition):
             asked = f"the number {value} is asked"
             self._check_askable(asked, condition.names, _FOR_NUMBERS)
-            self.decide(condition)
+            self.decide(condition, "number")
         return value.hint
 
     # ---- real sizes ----
@@ -308,8 +308,8 @@ class SizeContext:
         found = self._decided.get(condition)
         return condition.known(self.knowledge) if found is None else found
 
-    def decide(self, condition: Condition) -> bool:
-        """Whether a condition holds; a guard records what was assumed.
+    def decide(self, condition: Condition, kind: str = "guard") -> bool:
+        """Whether a condition holds; a guard of this kind records what was assumed.
 
         Raises
         ------
@@ -324,7 +324,7 @@ class SizeContext:
         self._check_decidable(condition)
         hints = {name: self.sizes[name].hint for name in condition.names}
         found = condition.holds(hints)  # type: ignore[arg-type]  # no data: all have hints
-        self._record(condition if found else condition.opposite, "guard")
+        self._record(condition if found else condition.opposite, kind)
         self._decided[condition] = found
         return found
 
@@ -437,7 +437,8 @@ _FOR_DATA: Final = (
 )
 _FOR_NUMBERS: Final = (
     "keep the size: np.arange(n, like=x) and np.zeros_like(x, shape=(n,)) with an array x"
-    " of the function, math.prod(x.shape), co.fori_loop(0, n, ...)"
+    " of the function, math.prod(x.shape); co.scan(f, init, x) and co.fori_loop(0, n, ...)"
+    " in place of a loop"
 )
 _FOR_NAMES: Final = (
     "say the answer before, by co.check(...) of what holds for all sizes that you mean,"

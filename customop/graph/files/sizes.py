@@ -146,7 +146,7 @@ def _read_size_name(written: Any) -> Size:
 def _read_guard(written: Any) -> Guard:
     entries = as_entries(written, "a condition", "condition place kind message")
     condition = read_condition(entries["condition"], ExpressionReader())
-    if entries["kind"] not in ("guard", "check"):
+    if entries["kind"] not in ("guard", "number", "check"):
         raise GraphFileError(f"{shown(entries['kind'])} is not a kind of condition")
     # Its text goes into generated code, so it is not read from the file.
     return Guard(
