@@ -29,7 +29,6 @@ __all__ = [
     "MISS",
     "Call",
     "CallLines",
-    "SeparateMemory",
     "strict_settings",
     "symbolic_axes",
 ]
@@ -158,10 +157,28 @@ class CallLines:
         names = [self.leaves[i] for i in written]
         self.unless([f"{name}.flags.writeable" for name in names])
 
-    def check_apart(self, check: Call) -> None:
-        """Write the condition for written arrays to share no memory with others."""
-        own = "".join(f"{name}, " for name in self.leaves)
-        self.unless([f"{self.bind('are_apart', check)}(({own}))"])
+    def check_apart(
+        self, pairs: Sequence[tuple[int, int]], constants: Mapping[int, Sequence[Any]]
+    ) -> None:
+        """Write the conditions for arrays that are written to share no memory.
+
+        Parameters
+        ----------
+        pairs : sequence of pairs
+            Numbers of leaves that must lie apart.
+        constants : mapping
+            Number of a leaf -> arrays that it must lie apart from.
+        """
+        may, is_shared = (
+            self.bind("may_share", np.may_share_memory),
+            self.bind("share", share),
+        )
+        texts = [(self.leaves[i], self.leaves[j]) for i, j in pairs]
+        for i, arrays in constants.items():
+            texts += [(self.leaves[i], self.bind("array", array)) for array in arrays]
+        self.unless(
+            [f"not ({may}({a}, {b}) and {is_shared}({a}, {b}))" for a, b in texts]
+        )
 
     def check_surroundings(self, surroundings: Surroundings) -> None:
         """Write the conditions for cells, globals, attributes and containers."""
@@ -251,23 +268,3 @@ def _size_text(
     held = " and ".join(tests) or "True"
     text = f"def sizes_hold({', '.join(names)}):\n    return {held}\n"
     return text, {"np": np}
-
-
-class SeparateMemory:
-    """Whether written arguments share no memory with others, or with constants."""
-
-    def __init__(
-        self, written: Sequence[int], others: Sequence[int], constants: Sequence[Any]
-    ) -> None:
-        self._written = written
-        self._others = others
-        self._constants = constants
-
-    def __call__(self, leaves: Sequence[Any]) -> bool:
-        """Whether that holds for leaves."""
-        for i in self._written:
-            own = leaves[i]
-            rest = [leaves[j] for j in self._others if j != i]
-            if any(share(own, other) for other in (*rest, *self._constants)):
-                return False
-        return True

@@ -12,7 +12,7 @@ from customop.arrays.describe import describe
 from customop.arrays.kinds import is_array
 from customop.arrays.pytree import Structure, flatten, leaf_classes, unflatten
 from customop.compiling.backends import Backend
-from customop.compiling.calls import Call, CallLines, SeparateMemory, symbolic_axes
+from customop.compiling.calls import Call, CallLines, symbolic_axes
 from customop.compiling.capturing import CapturedCall
 from customop.compiling.leaf_guards import family_of
 from customop.compiling.parameters import Parameters
@@ -151,7 +151,7 @@ def make_entry(
         lines.check_strides(given.leaves, free)
     if found.written:
         lines.check_writable(found.written)
-        lines.check_apart(_apart(given.leaves, found))
+        _check_apart(lines, given.leaves, found)
     entry.call, entry.tried = lines.made(run, out_spec)
     pack = packer(out_spec, f"result of {parameters.title}")
     entry.run = lambda given: pack(run(*given.leaves))
@@ -190,16 +190,21 @@ def _guards(
     return lines
 
 
-def _apart(leaves: Sequence[Any], found: CapturedCall) -> SeparateMemory:
-    others = [
+def _check_apart(lines: CallLines, leaves: Sequence[Any], found: CapturedCall) -> None:
+    """Have the call look whether written arrays share memory with others."""
+    arrays = [
         i
         for i, leaf in enumerate(leaves)
         if isinstance(leaf, np.ndarray) and i not in found.same
     ]
-    constants = [
-        v for v in found.module.constants.values() if isinstance(v, np.ndarray)
-    ]
-    return SeparateMemory(found.written, others, constants)
+    pairs = {(min(i, j), max(i, j)) for i in found.written for j in arrays if i != j}
+    written = [i for i in found.written if i in arrays]
+    held = found.module.constants.values()
+    constants = [v for v in held if isinstance(v, np.ndarray) and v.ndim]
+    lines.check_apart(
+        sorted(pair for pair in pairs if {*pair} <= {*arrays}),
+        dict.fromkeys(written, constants),
+    )
 
 
 def _checked(code: Callable[..., Any], out_spec: Structure) -> Callable[..., Any]:

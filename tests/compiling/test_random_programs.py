@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 
 import customop as co
-from tests.compiling.programs import Program, differences, is_whole
+from tests.compiling.programs import (
+    BINARY,
+    COPIES,
+    UNARY,
+    VIEWS,
+    WRITES,
+    Program,
+    differences,
+    is_whole,
+)
 
 SIZES: tuple[Mapping[int, int], ...] = ({}, {4: 5}, {4: 5, 3: 2}, {4: 6, 3: 7}, {4: 1})
 
@@ -66,6 +75,12 @@ def test_random_programs() -> None:
 @pytest.mark.parametrize("backend", ["numpy", "eager"])
 def test_many_random_programs(backend: str) -> None:
     check([found_wrong(Program(seed), backend) for seed in range(1000, 1250)])
+
+
+@pytest.mark.exhaustive
+def test_random_programs_that_mostly_write() -> None:
+    kinds = ((WRITES, 6), (VIEWS, 3), (UNARY, 2), (BINARY, 2), (COPIES, 1))
+    check([found_wrong(Program(s, kinds=kinds, lines=12)) for s in range(4000, 4150)])
 
 
 @pytest.mark.exhaustive

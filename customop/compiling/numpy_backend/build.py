@@ -7,6 +7,7 @@ from typing import Any
 
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import CPU
+from customop.compiling.numpy_backend.in_place import write_in_place
 from customop.compiling.numpy_backend.runs import CallRun, find_runs
 from customop.compiling.numpy_backend.simplify import simplified
 from customop.compiling.numpy_backend.straight import StraightLines
@@ -61,6 +62,7 @@ class NumpyCode:
     def __init__(self, module: GraphModule) -> None:
         self._module: GraphModule = module
         self._simple: GraphModule = simplified(module)
+        write_in_place(self._simple.graph)
         self.function: Any = None
         self._make()
 

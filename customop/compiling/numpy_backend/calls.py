@@ -7,6 +7,7 @@ expression, or None where the kernel is to be called.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import setitem
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +17,7 @@ from customop.graph.node import Node
 
 __all__ = [
     "WRITERS",
+    "WRITING",
     "Texts",
     "is_array_node",
     "resolved_dtypes",
@@ -212,6 +214,27 @@ def _placed(
     out[key] = g
     return out
 
+
+def _assign(lines: Texts, node: Node) -> str:
+    target, value = node.values()
+    write = lines.bind("setitem", setitem)
+    return f"{write}({lines.value(target)}, ..., {lines.value(value)})"
+
+
+def _set_slice(lines: Texts, node: Node) -> str | None:
+    target, value, key = node.values()
+    if not all(type(n) is int or n is None for entry in key for n in entry):
+        return None
+    made = [slice(*e) if len(e) == 3 else e[0] if len(e) == 1 else None for e in key]
+    write, at = lines.bind("setitem", setitem), lines.bind("key", tuple(made))
+    return f"{write}({lines.value(target)}, {at}, {lines.value(value)})"
+
+
+# Operators that write, and have no kernel of their own -> what writes their calls.
+WRITING: Mapping[str, Callable[[Texts, Node], str | None]] = {
+    "customop::assign": _assign,
+    "customop::set_slice": _set_slice,
+}
 
 # Name of an operator -> what writes its calls.
 WRITERS: Mapping[str, Callable[[Texts, Node], str | None]] = {

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from customop.compiling.numpy_backend.blocks import BlockRun
-from customop.compiling.numpy_backend.calls import WRITERS, ufunc_text
+from customop.compiling.numpy_backend.calls import WRITERS, WRITING, ufunc_text
 from customop.compiling.numpy_backend.known import builtin_kernel, ufunc_of
 from customop.compiling.numpy_backend.runs import CallRun
 from customop.core.table import RuleTable
@@ -169,6 +169,8 @@ class StraightLines(GraphLines):
     def call(self, node: Node) -> str:
         """The text of a call."""
         op = node.target
+        if isinstance(op, RuleTable) and op.qualname in WRITING:
+            return WRITING[op.qualname](self, node) or super().call(node)
         if not isinstance(op, RuleTable) or not can_be_direct(op):
             return super().call(node)
         kernel = self.kernels[op] = kernel_of(op)

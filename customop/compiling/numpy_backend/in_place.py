@@ -1,0 +1,139 @@
+"""Writes of views that the functions wrote in place, and that graphs compute as copies.
+
+``x[1:] += y`` is a node that gives a copy of `x` with another part. Where nothing reads
+the old `x` afterwards, the part is written to `x` itself. Inputs that a graph writes share
+no memory with others, which is a guard of compiled functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from customop.arrays.fake import FakeArray
+from customop.graph.graph import Graph
+from customop.graph.node import CALL, ITEM, Node
+from customop.graph.passes.common import frozen_key
+from customop.transforms.trace.operators import assign, set_slice
+
+__all__ = ["write_in_place"]
+
+
+def write_in_place(graph: Graph) -> None:
+    """Write to arrays whose old values nothing reads.
+
+    Parameters
+    ----------
+    graph : Graph
+        It is changed.
+    """
+    calls = [node for node in graph.nodes if node.op == CALL]
+    writers = [node for node in calls if node.target.schema.written]
+    is_plain = all(node.target is assign for node in writers)
+    if not is_plain or any(node.subgraphs for node in calls):
+        return
+    for node in calls:
+        if _is_set(node):
+            _leave_out_own(node)
+    _Writing(graph).run()
+    graph.eliminate_dead_code()
+
+
+def _is_set(node: Node) -> bool:
+    is_call = node.op == CALL and not node.is_erased
+    return is_call and node.target.qualname == "np::slice_set"
+
+
+def _leave_out_own(node: Node) -> None:
+    """Leave out ``x[key] = x[key]``, which Python does after ``x[key] += y``."""
+    base, value, key = node.values()
+    if not isinstance(value, Node) or value.op != CALL:
+        return
+    if value.target.qualname != "np::slice" or value.args[0] is not base:
+        return
+    if base.op != CALL or _gives_views(base):
+        return
+    if frozen_key(value.values()[1]) == frozen_key(key):
+        node.replace_all_uses_with(base)
+        node.graph.erase_node(node)
+
+
+class _Writing:
+    """Turns the nodes of one graph into writes."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._at: dict[Node, int] = {node: i for i, node in enumerate(graph.nodes)}
+        self._returned: set[Node] = {*graph.output_node.inputs}
+        self._views: dict[Node, bool] = {}
+
+    def run(self) -> None:
+        """Look at the inputs that are written, then at all other arrays."""
+        for node in [*self._graph.nodes]:
+            if not node.is_erased and node.op == CALL and node.target is assign:
+                self._look_at_input(node)
+        for node in [*self._graph.nodes]:
+            if _is_set(node) and self._is_own(node.args[0]):
+                self._write(node, node.args[0], len(self._at))
+
+    def _look_at_input(self, last: Node) -> None:
+        """Write to an input itself what is assigned to it at the end."""
+        target, value = last.args
+        chain = [*_chain(value)]
+        if not chain or chain[-1].args[0] is not target or {*chain} & self._returned:
+            return
+        for node in reversed(chain):
+            if not self._write(node, target, self._at[last]):
+                return
+        self._graph.erase_node(last)
+
+    def _is_own(self, node: Node) -> bool:
+        """Whether an array was made by a call, and is not a view."""
+        return (
+            node.op == CALL
+            and isinstance(node.val, FakeArray)
+            and bool(node.val.shape)
+            and not _gives_views(node)
+        )
+
+    def _write(self, node: Node, target: Node, end: int) -> bool:
+        """Turn a node into a write to its first argument, if that may be written.
+
+        Nodes from the place `end` on read the new value anyway.
+        """
+        here = self._at[node]
+        for alias in self._aliases(target):
+            users = (user for user in alias.users if user is not node)
+            if any(here < self._at[user] < end for user in users):
+                return False
+        with self._graph.inserting_before(node):
+            new = self._graph.call(set_slice, (target, *node.values()[1:]))
+        new.note(None, node.meta.get("place"))
+        self._at[new] = here
+        node.replace_all_uses_with(target)
+        self._graph.erase_node(node)
+        return True
+
+    def _aliases(self, target: Node) -> Iterator[Node]:
+        """An array, and nodes that may be views of it."""
+        waiting, seen = [target], {target}
+        while waiting:
+            node = waiting.pop()
+            yield node
+            for user in node.users:
+                if user not in seen and _gives_views(user):
+                    seen.add(user)
+                    waiting.append(user)
+
+
+def _chain(node: Node) -> Iterator[Node]:
+    """A node that replaces a part, the one of its first argument, and so on."""
+    while _is_set(node):
+        yield node
+        node = node.args[0]
+
+
+def _gives_views(node: Node) -> bool:
+    """Whether the result of a node may share memory with its arguments."""
+    if node.op == CALL:
+        return any(r.alias is not None for r in node.target.schema.returns)
+    return node.op == ITEM
