@@ -271,8 +271,15 @@ def _go(
         deque((function(*b) for b in blocks), maxlen=0)
 
 
-# Of a value that nothing but a run holds.
-_HELD: Final = 3
+def _held_by_run() -> int:
+    """The count of references to a value that nothing but a run holds."""
+    given = [np.empty(1)]
+    values = [*given]
+    return sys.getrefcount(values[0])
+
+
+# Versions of Python count differently.
+_HELD: Final = _held_by_run()
 
 
 def _blocks(view: Any, cuts: Cuts) -> Iterable[Any]:

@@ -116,6 +116,7 @@ class NumpyCode:
             self._seen[0] = count
         else:
             self._simple = simplified(self._module)
+            write_in_place(self._simple.graph)
             self._make()
 
     def _note(self, error: BaseException) -> None:

@@ -8,32 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import setitem
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from customop.arrays.fake import FakeArray
+from customop.graph.lines import GraphLines
 from customop.graph.node import Node
 
 __all__ = [
     "WRITERS",
     "WRITING",
-    "Texts",
     "is_array_node",
     "resolved_dtypes",
     "strong_operands",
     "ufunc_text",
 ]
-
-
-class Texts(Protocol):
-    """What writers use of the lines under construction."""
-
-    def value(self, value: Any) -> str:
-        """The text of an argument."""
-
-    def bind(self, wanted: str, value: Any) -> str:
-        """A global name for an object."""
 
 
 def is_array_node(value: Any) -> bool:
@@ -50,6 +40,8 @@ _SYMBOLS: Mapping[np.ufunc, str] = {
     np.subtract: "-",
     np.multiply: "*",
     np.divide: "/",
+    np.equal: "==",
+    np.not_equal: "!=",
     np.less: "<",
     np.less_equal: "<=",
     np.greater: ">",
@@ -62,7 +54,7 @@ _SYMBOLS: Mapping[np.ufunc, str] = {
 _OF_SCALARS = frozenset((np.add, np.subtract, np.multiply, np.divide))
 
 
-def ufunc_text(lines: Texts, ufunc: np.ufunc, operands: Sequence[Any]) -> str:
+def ufunc_text(lines: GraphLines, ufunc: np.ufunc, operands: Sequence[Any]) -> str:
     """The call of a ufunc."""
     has_array = any(map(is_array_node, operands))
     if has_array:
@@ -139,7 +131,7 @@ def _as_dtype(value: complex, dtype: np.dtype[Any]) -> Any:
 # ---- other operators ----
 
 
-def _slice(lines: Texts, node: Node) -> str | None:
+def _slice(lines: GraphLines, node: Node) -> str | None:
     x, key = node.values()
     if not all(type(n) is int or n is None for entry in key for n in entry):
         return None
@@ -147,7 +139,7 @@ def _slice(lines: Texts, node: Node) -> str | None:
     return f"{lines.value(x)}[{lines.bind('key', tuple(made))}]"
 
 
-def _expand_dims(lines: Texts, node: Node) -> str | None:
+def _expand_dims(lines: GraphLines, node: Node) -> str | None:
     x, axes = node.values()
     key: list[Any] = [slice(None)] * (len(node.val.shape))
     for axis in axes:
@@ -155,10 +147,19 @@ def _expand_dims(lines: Texts, node: Node) -> str | None:
     return f"{lines.value(x)}[{lines.bind('key', tuple(key))}]"
 
 
-def _method(name: str) -> Callable[[Texts, Node], str | None]:
+def _squeeze(lines: GraphLines, node: Node) -> str | None:
+    x, axes = node.values()
+    if not (is_array_node(x) and is_array_node(node)):
+        return None  # an index for each axis would give a scalar
+    ones = {axis % len(x.val.shape) for axis in axes}
+    key = tuple([0 if i in ones else slice(None) for i in range(len(x.val.shape))])
+    return f"{lines.value(x)}[{lines.bind('key', key)}]"
+
+
+def _method(name: str) -> Callable[[GraphLines, Node], str | None]:
     """The method of arrays that a kernel calls with its second argument."""
 
-    def write(lines: Texts, node: Node) -> str | None:
+    def write(lines: GraphLines, node: Node) -> str | None:
         x, given = node.values()
         if type(given) is list:
             given = tuple(given)
@@ -167,23 +168,23 @@ def _method(name: str) -> Callable[[Texts, Node], str | None]:
     return write
 
 
-def _matmul(lines: Texts, node: Node) -> str | None:
+def _matmul(lines: GraphLines, node: Node) -> str | None:
     a, b = node.values()
     if not (is_array_node(a) and is_array_node(b)):
         return None
     return f"{lines.value(a)} @ {lines.value(b)}"
 
 
-def _where(lines: Texts, node: Node) -> str | None:
+def _where(lines: GraphLines, node: Node) -> str | None:
     texts = [lines.value(v) for v in node.values()]
     return f"{lines.bind('where', np.where)}({', '.join(texts)})"
 
 
-def _reduction(ufunc: np.ufunc) -> Callable[[Texts, Node], str | None]:
+def _reduction(ufunc: np.ufunc) -> Callable[[GraphLines, Node], str | None]:
     """The reduction by a ufunc, which the kernel calls with keywords."""
     method = ufunc.reduce  # one object, so that it has one name
 
-    def write(lines: Texts, node: Node) -> str | None:
+    def write(lines: GraphLines, node: Node) -> str | None:
         x, axis, keepdims = node.values()
         if not is_array_node(x):
             return None
@@ -194,7 +195,7 @@ def _reduction(ufunc: np.ufunc) -> Callable[[Texts, Node], str | None]:
     return write
 
 
-def _unslice(lines: Texts, node: Node) -> str | None:
+def _unslice(lines: GraphLines, node: Node) -> str | None:
     g, shape, key = node.values()
     is_fixed = all(type(n) is int for n in shape) and is_array_node(g)
     if not is_fixed or not all(type(n) is int or n is None for e in key for n in e):
@@ -215,13 +216,13 @@ def _placed(
     return out
 
 
-def _assign(lines: Texts, node: Node) -> str:
+def _assign(lines: GraphLines, node: Node) -> str:
     target, value = node.values()
     write = lines.bind("setitem", setitem)
     return f"{write}({lines.value(target)}, ..., {lines.value(value)})"
 
 
-def _set_slice(lines: Texts, node: Node) -> str | None:
+def _set_slice(lines: GraphLines, node: Node) -> str | None:
     target, value, key = node.values()
     if not all(type(n) is int or n is None for entry in key for n in entry):
         return None
@@ -231,18 +232,18 @@ def _set_slice(lines: Texts, node: Node) -> str | None:
 
 
 # Operators that write, and have no kernel of their own -> what writes their calls.
-WRITING: Mapping[str, Callable[[Texts, Node], str | None]] = {
+WRITING: Mapping[str, Callable[[GraphLines, Node], str | None]] = {
     "customop::assign": _assign,
     "customop::set_slice": _set_slice,
 }
 
 # Name of an operator -> what writes its calls.
-WRITERS: Mapping[str, Callable[[Texts, Node], str | None]] = {
+WRITERS: Mapping[str, Callable[[GraphLines, Node], str | None]] = {
     "np::slice": _slice,
     "np::expand_dims": _expand_dims,
     "np::reshape": _method("reshape"),
     "np::transpose": _method("transpose"),
-    "np::squeeze": _method("squeeze"),
+    "np::squeeze": _squeeze,
     "np::astype": _method("astype"),
     "np::matmul": _matmul,
     "np::where": _where,
