@@ -187,3 +187,11 @@ def checked(x: Any) -> Statement:
         "x": torch.asarray(x.copy()).requires_grad_(),
     }
     return Statement("opcheck(op, (x,))", names)
+
+
+def compiled(program: Callable[[Any, Any], Any], x: Any) -> Statement:
+    """A program of the module and a tensor, by torch's compiler."""
+    run = torch.compile(functools.partial(program, torch))
+    given = torch.from_numpy(x)
+    run(given)
+    return Statement("fn(x)", {"fn": run, "x": given})

@@ -23,6 +23,8 @@ __all__ = [
     "by_sample",
     "chained",
     "checked",
+    "compiled",
+    "compiled_on_numpy",
     "constants",
     "dispatched",
     "faked",
@@ -269,3 +271,30 @@ def overloaded(x: Any, y: Any) -> Statements:
 def checked(x: Any) -> Statements:
     """An operator with all rules under opcheck, on one input."""
     return {TORCH: _torch().checked(x)} if _has(TORCH) else {}
+
+
+def compiled(program: Callable[[Any, Any], Any], x: Any) -> Statements:
+    """A program of the module and an array, by compilers."""
+    found: Statements = {}
+    if _has(JAX):
+        jax: Any = import_module("jax")
+        with jax.enable_x64(True):
+            given = jax.numpy.asarray(x)
+            run = jax.jit(functools.partial(program, jax.numpy))
+            run(given).block_until_ready()
+        found[JAX] = Statement("fn(x).block_until_ready()", {"fn": run, "x": given})
+    if _has(TORCH):
+        found["torch.compile"] = _torch().compiled(program, x)
+    return found
+
+
+def compiled_on_numpy(program: Callable[[Any, Any], Any], x: Any) -> Statements:
+    """The same by JAX, from an array of NumPy to one."""
+    jax: Any = import_module("jax")
+
+    def call(x: Any) -> Any:
+        with jax.enable_x64(True):
+            return np.asarray(run(x))
+
+    run = jax.jit(functools.partial(program, jax.numpy))
+    return {JAX: Statement("fn(x)", {"fn": call, "x": x})}
