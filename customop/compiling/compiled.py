@@ -258,11 +258,13 @@ class Compiled(Generic[P, R]):
     ) -> CapturedCall | BaseException:
         """Capture the function; the error if it cannot be and may run eagerly."""
         free = _free_axes(entries, given.shapes)
+        arrays = surroundings.contents_of_arrays()
         try:
             found = captured(
                 self._fn, given.args, given.kwargs, given.leaves, self._sizes, free
             )
             self._check_unchanged(surroundings)
+            self._check_unwritten(arrays)
         except Exception as error:  # noqa: BLE001  # any of the function
             refused = error
         else:
@@ -297,6 +299,18 @@ class Compiled(Generic[P, R]):
         if changed:
             self._refuse_assignment(changed[0][0])
         surroundings.leave_out_written()
+
+    def _check_unwritten(self, arrays: Sequence[tuple[str, Any, Any]]) -> None:
+        """Raise if the function has written to an array from outside of it."""
+        for label, array, before in arrays:
+            if array.tobytes() != before.tobytes():
+                array[...] = before
+                raise GraphError(
+                    f"compile: '{self._title()}' writes to {label} by values that do not"
+                    " depend on its arguments, which its graph would not do",
+                    f"it is at {place(self._fn)}",
+                    do="pass the array as an argument",
+                )
 
     def _refuse_assignment(self, slot: WatchedName) -> NoReturn:
         raise GraphError(

@@ -252,6 +252,16 @@ class Surroundings:
         pairs = [(slot, slot.now()) for slot in self.slots]
         return [(slot, now) for slot, now in pairs if now is not slot.value]
 
+    def contents_of_arrays(self) -> list[tuple[str, Any, Any]]:
+        """Label, array and a copy of it, for arrays that plain NumPy code could write."""
+        values = [(slot.label, slot.value) for slot in self.slots]
+        values += [(c.label, v) for c in self.contents for v in c.items]
+        return [
+            (label, value, value.copy())
+            for label, value in values
+            if isinstance(value, np.ndarray) and value.nbytes <= _MOST_BYTES
+        ]
+
     def leave_out_written(self) -> None:
         """Do not look at containers that the function has changed itself."""
         self.contents = [contents for contents in self.contents if contents.is_same]
@@ -262,6 +272,8 @@ class Surroundings:
         yield from (contents.test(bind) for contents in self.contents)
 
 
+# Larger arrays are not compared: a copy of 16 MB takes 3 ms.
+_MOST_BYTES = 1 << 24
 # Classes of values that hold nothing.
 _LEAVES = frozenset((int, float, complex, bool, str, bytes, type(None), np.ufunc))
 # Methods that run without being named.

@@ -210,3 +210,18 @@ def test_recursion_and_compiled_functions_in_each_other() -> None:
     assert both(x) == both(x) == 12
     assert len(both.graphs) == 1
     assert len(power.graphs) == 1
+
+
+def test_writing_to_an_array_from_outside_without_arguments_is_refused() -> None:
+    counts = np.zeros(2)
+
+    def f(x: Any) -> Any:
+        counts[0] += 1.0
+        return x * counts
+
+    with pytest.raises(co.GraphError) as error:
+        co.compile(f)(np.ones(2))
+    assert "compile: 'f' writes to 'counts' of the closure of f by values" in str(
+        error.value
+    )
+    assert counts.tolist() == [0.0, 0.0]
