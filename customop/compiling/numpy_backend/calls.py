@@ -156,6 +156,13 @@ def _squeeze(lines: GraphLines, node: Node) -> str | None:
     return f"{lines.value(x)}[{lines.bind('key', key)}]"
 
 
+def _transpose(lines: GraphLines, node: Node) -> str | None:
+    x, axes = node.values()
+    if [*axes] == [*range(len(axes))][::-1]:
+        return f"{lines.value(x)}.T"
+    return f"{lines.value(x)}.transpose({tuple(axes)})"
+
+
 def _method(name: str) -> Callable[[GraphLines, Node], str | None]:
     """The method of arrays that a kernel calls with its second argument."""
 
@@ -242,7 +249,7 @@ WRITERS: Mapping[str, Callable[[GraphLines, Node], str | None]] = {
     "np::slice": _slice,
     "np::expand_dims": _expand_dims,
     "np::reshape": _method("reshape"),
-    "np::transpose": _method("transpose"),
+    "np::transpose": _transpose,
     "np::squeeze": _squeeze,
     "np::astype": _method("astype"),
     "np::matmul": _matmul,

@@ -34,7 +34,7 @@ class Limits:
         self.elements: int = 1 << 13
         self.work: int = 1 << 17
         self.certain: int = 1 << 15
-        self.whole: int = 1 << 20
+        self.whole: int = 1 << 19
         self.most: int = 1 << 17
         self.least: int = 1 << 14
         self.together: int = 1 << 20
