@@ -21,6 +21,7 @@ __all__ = [
     "as_axis",
     "as_ints",
     "as_line",
+    "below_of",
     "cast",
     "copied",
     "count_of",
@@ -80,6 +81,18 @@ def dtype_of(x: Any) -> np.dtype[Any]:
 
 def value_of(x: Any) -> Any:
     """The plain value of an array, or None where it is unknown.
+
+    An array without NumPy's protocols is given as one of NumPy.
+    """
+    value = below_of(x)
+    if hasattr(value, "dtype") and not hasattr(value, "__array_ufunc__"):
+        to_numpy = array_kind(value).to_numpy
+        return value if to_numpy is None else to_numpy(value)
+    return value
+
+
+def below_of(x: Any) -> Any:
+    """The array below all transforms, or None where its value is unknown.
 
     It is unknown under vmap, of fake arrays, and of arrays that are computed later.
     """

@@ -15,7 +15,7 @@ from customop import (
     register_numpy_function,
     stop_gradient,
 )
-from customop.numpy.arguments import as_array, dtype_of, shape_of, value_of
+from customop.numpy.arguments import as_array, below_of, dtype_of, shape_of, value_of
 from customop.numpy.rules import is_complex
 from customop.numpy.sizes import NUMBERS, broadcast
 
@@ -24,7 +24,7 @@ __all__ = ["is_plain"]
 
 def is_plain(x: Any) -> bool:
     """Whether NumPy can read a value: it is known, and not an array of another kind."""
-    value = value_of(x)
+    value = below_of(x)
     return value is not None and (
         isinstance(value, np.ndarray | np.generic) or not hasattr(value, "dtype")
     )

@@ -19,7 +19,7 @@ from customop import (
     register_numpy_function,
     write_back,
 )
-from customop.numpy.arguments import as_array, lined, only, shape_of
+from customop.numpy.arguments import as_array, lined, only, shape_of, value_of
 from customop.numpy.create import array_like
 from customop.numpy.fakes import view_of
 from customop.numpy.index import (
@@ -86,7 +86,9 @@ def _item(item: Any) -> Any:
         return np.zeros(0, np.intp) if len(item) == 0 else as_array(item)
     if isinstance(item, np.ndarray) and item.ndim == 0 and item.dtype.kind in "iu":
         return int(item)
-    return item
+    # A constant index of a library that takes no part in NumPy's protocols.
+    is_foreign = hasattr(item, "shape") and not hasattr(item, "__array_ufunc__")
+    return value_of(item) if is_foreign else item
 
 
 def _is_python_index(item: Any) -> bool:

@@ -109,9 +109,10 @@ class ImportSchema:
         text = _type_text(str(r.real_type))
         if text is None:
             raise self._untranslatable(f"a result is {r.real_type}")
-        info: Any = r.alias_info
-        is_written = info is not None and info.is_write
-        return text, next(iter(info.before_set)) if is_written else ""
+        info = r.alias_info
+        if info is None or not info.is_write:
+            return text, ""
+        return text, next(iter(info.before_set))
 
     def _schema_text(self) -> str:
         texts, has_star = [], False
