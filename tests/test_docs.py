@@ -81,15 +81,18 @@ PAGES = {
     for path in (ROOT / "README.md", *sorted((ROOT / "examples").rglob("*.md")))
 }
 page = pytest.mark.parametrize("page", PAGES)
-# Pages whose code needs SciPy, which the exhaustive tests have.
-_OF_SCIPY = ("examples/guide/scipy.md",)
+# Pages whose code needs another library, which the exhaustive tests have.
+_OTHERS = {"examples/guide/scipy.md": "scipy", "examples/guide/torch.md": "torch"}
 runnable = pytest.mark.parametrize(
     "page",
     [
-        pytest.param(name, marks=[pytest.mark.exhaustive] * (name in _OF_SCIPY))
+        pytest.param(name, marks=[pytest.mark.exhaustive] * (name in _OTHERS))
         for name in PAGES
     ],
 )
+
+# Of torch itself, where it is first imported.
+torch_warns = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 
 # How each language of a code block is checked.
 LANGUAGES = {
@@ -132,6 +135,8 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run_page(page: str) -> dict[str, Any]:
     """Run the Python code of a page, compare its output, and return its names."""
+    if page in _OTHERS:
+        pytest.importorskip(_OTHERS[page], reason=f"{_OTHERS[page]} is not installed")
     names: dict[str, Any] = {"__name__": "page"}
     path = str(ROOT / page)
     for block in blocks(page, "python", "pycon"):
@@ -145,6 +150,7 @@ def run_page(page: str) -> dict[str, Any]:
     return names
 
 
+@torch_warns
 @runnable
 @pytest.mark.usefixtures("_folder")
 def test_code_runs(page: str) -> None:
@@ -156,6 +162,7 @@ def test_code_runs(page: str) -> None:
 WRONG = {"mylib::gauss", "checking::price", "checking::head", "schema::forgot"}
 
 
+@torch_warns
 @page
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("_folder")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.interop import torch_table
 from tests.interop.torch_operators import (
     CASES,
     NS,
@@ -275,3 +276,8 @@ def test_exported_programs_are_eager(name: str) -> None:
     torch.testing.assert_close(
         torch.export.load(file).module()(*copies()), program(*copies())
     )
+
+
+def test_tables_of_the_guide() -> None:
+    """They are made by ``python -m tests.interop.torch_table``."""
+    assert torch_table.PAGE.read_text(encoding="utf-8").endswith(torch_table.text())

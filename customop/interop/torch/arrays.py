@@ -57,7 +57,7 @@ def _derived(op: RuleTable) -> Callable[..., Any] | None:
     run: Callable[..., Any] = kernel
 
     def on_tensors(*args: Any, **kwargs: Any) -> Any:
-        given = _Given()
+        given = _GivenTensors()
         arrays = [map_nested(value, given.lower) for value in args]
         named = {name: map_nested(v, given.lower) for name, v in kwargs.items()}
         out = map_nested(run(*arrays, **named), given.raised)
@@ -68,7 +68,7 @@ def _derived(op: RuleTable) -> Callable[..., Any] | None:
     return on_tensors
 
 
-class _Given:
+class _GivenTensors:
     """The tensors of one call, with the arrays on their memory."""
 
     __slots__ = ("_pairs",)
