@@ -365,7 +365,7 @@ class ArrayMethods(WritingMethods):
     def __array_function__(
         self, function: Any, classes: Any, args: Any, kwargs: Any
     ) -> Any:
-        if len(args) == 1 and args[0] is self and not kwargs:
+        if len(classes) == len(args) == 1 and args[0] is self and not kwargs:
             if function not in _MAKERS:  # the usual calls, the short way
                 return CALLS[function](self)
         elif len(classes) > 1 and any_foreign(classes, "__array_function__"):
