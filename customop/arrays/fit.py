@@ -59,7 +59,8 @@ def _widened(box: Any, new: Any, name: str, *, widens: bool) -> Any:
             " of the array that it is written into",
             do=f"use a new array: x = {name}(...)",
         )
-    return np.broadcast_to(new, shape)
+    # A broadcast array alone would be read-only, and its elements one in memory.
+    return np.copy(np.broadcast_to(new, shape), order="C")
 
 
 def check_outs(outs: tuple[Any, ...], name: str, value: Any) -> None:

@@ -85,6 +85,22 @@ def test_an_old_value_that_is_read_later_is_copied() -> None:
         assert np.array_equal(a, b)
 
 
+def test_a_result_that_is_spread_into_an_array_can_be_written() -> None:
+    def f(x: Any) -> Any:
+        y = np.zeros_like(x)
+        np.negative(x[:1], out=y)
+        return y
+
+    found = _twice(co.compile(f), np.ones(3))
+    found[0] = 2.0
+    assert found.tolist() == [2.0, -1.0, -1.0]
+
+
+def _twice(fn: Any, *args: Any) -> Any:
+    fn(*args)
+    return fn(*args)
+
+
 def test_other_back_ends_get_a_graph_that_writes_at_its_end_alone() -> None:
     seen = []
 
