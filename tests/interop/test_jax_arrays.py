@@ -125,6 +125,20 @@ def test_an_operator_that_writes_refuses_them() -> None:
     )
 
 
+def test_sizes_that_depend_on_data_need_values() -> None:
+    x = jnp.asarray(np.array([0.0, 2.0, 0.0, 3.0]))
+    found = co.jvp(lambda x: x[np.nonzero(x)], (x,), (jnp.ones(4),))
+    assert_same(found[0], np.array([2.0, 3.0]))
+    with pytest.raises(co.DataDependentError, match="JAX must know shapes before"):
+        jax.jit(lambda x: co.jvp(lambda x: x[np.nonzero(x)], (x,), (x,)))(x)
+
+
+def test_decompositions_make_arrays_of_the_kind() -> None:
+    a = np.array([[2.0, 1.0], [0.5, 3.0]])
+    gradient = co.grad(lambda a: np.sum(np.linalg.qr(a, mode="r") ** 2))
+    assert_same(gradient(jnp.asarray(a)), gradient(a))
+
+
 # ---- the back end ----
 
 

@@ -10,11 +10,17 @@ import jax
 import numpy as np
 
 from customop.arrays.fake import FakeArray
+from customop.arrays.kinds import is_array
 from customop.arrays.nested import map_outline
 from customop.arrays.pytree import flatten
 from customop.core.changes import changing
 from customop.core.operator import Operator
-from customop.errors import ArgumentError, check_function
+from customop.errors import (
+    ArgumentError,
+    DataDependentError,
+    check_function,
+    shown,
+)
 from customop.interop.jax.functions import NumpyCall, OperatorCall
 from customop.interop.jax.places import ArraySlot, CallPlaces
 from customop.interop.jax.primitives import call
@@ -129,7 +135,24 @@ class JaxFunction:
             leaves, spec = flatten((args, kwargs))
             fn = NumpyCall(self.op, CallPlaces([slot(mark(v)) for v in leaves]), spec)
         types = tuple([(x.shape, np.dtype(x.dtype)) for x in arrays])
-        return fn.rebuilt(_example(fn, types, changing.count), call(fn, arrays))
+        example = _example(fn, types, changing.count)
+        for leaf in fn.leaves(example):
+            self._check_result(leaf)
+        return fn.rebuilt(example, call(fn, arrays))
+
+    def _check_result(self, leaf: Any) -> None:
+        """Raise unless JAX can have a result: an array of a known shape."""
+        if not is_array(leaf):
+            raise ArgumentError(
+                f"{self._name()} returns {shown(leaf)}, JAX's functions return arrays",
+                do="return np.asarray(...) of it",
+            )
+        if any(type(n) is not int for n in leaf.shape):
+            raise DataDependentError(
+                f"{self._name()} gives {leaf}, and JAX must know shapes before it has"
+                " values",
+                do="give results of a fixed length, or call it outside of JAX's programs",
+            )
 
 
 @lru_cache(maxsize=4096)

@@ -12,7 +12,7 @@ import numpy as np
 
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import is_array, register_array_type
-from customop.arrays.nested import flat, map_outline
+from customop.arrays.nested import flat, map_outline, map_result
 from customop.core.changes import changing
 from customop.core.operator import Operator
 from customop.core.table import RuleTable
@@ -42,14 +42,16 @@ def register_jax_arrays() -> None:
         )
 
 
-def _kernel(op: RuleTable) -> Callable[..., Any]:
-    """The kernel of an operator for JAX's arrays."""
+def _kernel(op: RuleTable) -> Callable[..., Any] | None:
+    """The kernel of an operator for JAX's arrays; None if it makes arrays of nothing."""
     assert isinstance(op, Operator)
+    if op.is_factory:
+        return None
     if op.schema.written or op.sees_seed:
         return _refusing(op)
     native = NATIVE.get(op.name) if op.namespace == "np" else None
     if native is None:
-        return JaxFunction(op)
+        return _on_host(op)
     run = native
 
     def kernel(*values: Any) -> Any:
@@ -68,6 +70,25 @@ def _kernel(op: RuleTable) -> Callable[..., Any]:
         return found.astype(jax.dtypes.canonicalize_dtype(wanted))
 
     return kernel
+
+
+def _on_host(op: Operator[..., Any]) -> Callable[..., Any]:
+    """NumPy's kernel: at once for arrays with values, by a callback for traced ones."""
+    in_program = JaxFunction(op)
+
+    def kernel(*values: Any, **named: Any) -> Any:
+        leaves = flat([*values, *named.values()])
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            return in_program(*values, **named)
+        given = [map_outline(value, _to_numpy) for value in values]
+        others = {name: map_outline(value, _to_numpy) for name, value in named.items()}
+        return map_result(op.invoke([*given, *others.values()]), jnp.asarray)
+
+    return kernel
+
+
+def _to_numpy(leaf: Any) -> Any:
+    return np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf
 
 
 def _refusing(op: RuleTable) -> Callable[..., Any]:
