@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -46,8 +47,15 @@ def _kinds_restored() -> Iterator[None]:
         for name in ("_kinds", "_by_class", "_by_path"):
             patch.setattr(kinds, name, dict(getattr(kinds, name)))
         kinds.kind_of.clear()
+        for bridge in _BRIDGES:  # it registers its kind when it is imported
+            sys.modules.pop(bridge, None)
         yield
+    for bridge in _BRIDGES:
+        sys.modules.pop(bridge, None)
     kinds.kind_of.clear()
+
+
+_BRIDGES = ("customop.interop.dask",)
 
 
 @pytest.fixture(scope="module")

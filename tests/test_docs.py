@@ -152,7 +152,7 @@ def run_page(page: str) -> dict[str, Any]:
 
 @torch_warns
 @runnable
-@pytest.mark.usefixtures("_folder")
+@pytest.mark.usefixtures("_folder", "own_kinds_here")
 def test_code_runs(page: str) -> None:
     """Python code runs from the top of a page to its end, and prints what is shown."""
     run_page(page)
@@ -165,7 +165,7 @@ WRONG = {"mylib::gauss", "checking::price", "checking::head", "schema::forgot"}
 @torch_warns
 @page
 @pytest.mark.exhaustive
-@pytest.mark.usefixtures("_folder")
+@pytest.mark.usefixtures("_folder", "own_kinds_here")
 def test_operators_are_right(page: str) -> None:
     """Every operator of a page passes opcheck, though it may have no fake kernel."""
     for op in run_page(page).values():

@@ -26,6 +26,7 @@ EXTRAS = {
     "12_typing.py": (["mypy"], "typing"),
     "deblur.py": (["matplotlib", "sklearn"], "examples"),
     "digits.py": (["matplotlib", "sklearn", "tqdm"], "examples"),
+    "larger_than_memory.py": (["distributed", "matplotlib"], "dask,draw"),
     "handover.py": (["matplotlib", "sklearn", "tqdm"], "examples"),
     "terrain.py": (["matplotlib", "scipy"], "examples"),
     "waves.py": (["matplotlib", "scipy"], "examples"),

@@ -11,9 +11,9 @@ import pytest
 
 @pytest.fixture(scope="module")
 def dask_kind(own_kinds: None) -> Any:
-    """The bridge, imported once more: it registers the kind."""
+    """The bridge, imported for these tests: it registers the kind."""
     pytest.importorskip("dask.array", reason="dask is not installed")
-    return importlib.reload(importlib.import_module("customop.interop.dask"))
+    return importlib.import_module("customop.interop.dask")
 
 
 @pytest.fixture

@@ -9,12 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conformance import checks
-from tests.conformance.foreign import BATCHED, DIFFERENTIABLE, SAMPLES, Library
+from tests.conformance.foreign import (
+    BATCHED,
+    DIFFERENTIABLE,
+    SAMPLES,
+    Library,
+    listed,
+)
 from tests.conformance.samples import Sample
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
@@ -48,7 +55,11 @@ def _computed(x: Any) -> Any:
     return x.compute(scheduler="sync")
 
 
-DASK = Library("dask_bridge", da.Array, _lazy, _computed, _computes_nothing)
+NAME = "dask_bridge"
+ROOT = Path(__file__).parents[2]
+LIST = ROOT / f"tests/conformance/refused_{NAME}.txt"
+GUIDE = ROOT / "examples/guide/larger_than_memory.md"
+DASK = Library(NAME, da.Array, _lazy, _computed, _computes_nothing)
 
 
 # SciPy's functions of numbers take one way: a few of them are enough.
@@ -90,3 +101,21 @@ def test_tangents_are_lazy(sample: Sample) -> None:
 def test_batches_are_lazy(sample: Sample) -> None:
     """So are the rows of vmap."""
     DASK.check("vmap", sample)
+
+
+def test_the_guide_has_the_table() -> None:
+    """Its tables are those of the list of what is refused."""
+    refused = listed(NAME)
+    pools = {"kernel": SAMPLES, "vjp": DIFFERENTIABLE, "jvp": DIFFERENTIABLE}
+    names = ("the value", "the gradient", "the tangent", "the rows of `vmap`")
+    rows = []
+    for name, way in zip(names, ("kernel", "vjp", "jvp", "vmap"), strict=True):
+        count = len(pools.get(way, BATCHED))
+        failing = sum(way in ways for _, ways in refused)
+        rows.append(f"| {name} | {100 * (1 - failing / count):.1f} |")
+    text = LIST.read_text(encoding="utf-8")
+    for group in text.split("\n# ")[1:]:
+        reason, *lines = group.splitlines()
+        rows.append(f"| {len(lines)} | {reason} |")
+    page = GUIDE.read_text(encoding="utf-8")
+    assert [row for row in rows if row not in page] == []

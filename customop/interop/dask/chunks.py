@@ -121,11 +121,12 @@ class ShippedCall:
 
     def __call__(self, *chunks: Any) -> Any:
         """Results of the kernel for chunks in the places of the arrays."""
-        if self._loaded is None:
-            self._loaded = cloudpickle.loads(self._kernel)
+        loaded = self._loaded
+        if loaded is None:
+            loaded = self._loaded = cloudpickle.loads(self._kernel)
         values = _filled(self.args, chunks)
         keywords = dict(zip(self._names, values[self._count :], strict=True))
-        return self._loaded(*values[: self._count], **keywords)
+        return loaded(*values[: self._count], **keywords)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ShippedCall, (self._kernel, self._count, self._names, self.args)

@@ -11,6 +11,7 @@ from customop.core.derived.shape_fake import loop_name, result_types
 from customop.core.rule_kind import COMPOSITE
 from customop.core.table import RuleTable
 from customop.errors import MissingRuleError
+from customop.interop.dask.broadcasts import on_sources
 from customop.interop.dask.chunks import Labels
 from customop.interop.dask.numpy_kernels import KERNELS
 from customop.interop.dask.plans import OURS, PLANS, Plan, by_rows, joined, typed
@@ -34,7 +35,10 @@ def derive(op: RuleTable) -> Callable[..., Any] | None:
     if op.sees_seed:
         return _refused(op, " draws random numbers: each chunk would draw the same")
     plan = _plan_of(op)
-    return None if plan is None else joined(op, plan)
+    if plan is None:
+        return None
+    kernel = joined(op, plan)
+    return on_sources(kernel) if Tag.pointwise in op.tags else kernel
 
 
 def _plan_of(op: RuleTable) -> Plan | None:
@@ -57,9 +61,9 @@ def _by_shapes(
     name = loop_name(op.schema)
     core: list[int | None] = []
     for _, _, shape in typed(op, values):
-        has_loop = name is not None and shape is not None and shape.leads
-        is_own = has_loop and shape.loop is not None and shape.loop.name == name
-        core.append(len(shape.after) if is_own else None)
+        loop = shape.loop if shape is not None and shape.leads else None
+        is_own = loop is not None and loop.name == name
+        core.append(len(shape.after) if is_own and shape is not None else None)
     return by_rows(*core)(op, values, arrays, fakes)
 
 

@@ -13,6 +13,7 @@ from customop.arrays.nested import flat
 from customop.core.registry import find_operator
 from customop.core.table import RuleTable
 from customop.errors import DataDependentError
+from customop.interop.dask.broadcasts import broadcast
 from customop.interop.dask.chunks import Labels, summed
 from customop.interop.dask.plans import by_rows, joined
 from customop.numpy.index import ALL, key_of, layout
@@ -115,6 +116,16 @@ def _triangle(op: RuleTable) -> Callable[..., Any]:
         below = da.tri(*x.shape[-2:], k=shift, dtype=bool, chunks=x.chunks[-2:])
         zero = np.zeros((), x.dtype)
         return da.where(below, x, zero) if is_lower else da.where(below, zero, x)
+
+    return kernel
+
+
+def _broadcast_to(op: RuleTable) -> Callable[..., Any]:
+    """One chunk along new axes, and a note of what it is made of."""
+
+    def kernel(x: Any, shape: Sequence[int]) -> Any:
+        _check_known(op, x, range(x.ndim))
+        return broadcast(x, tuple(shape))
 
     return kernel
 
@@ -298,9 +309,9 @@ KERNELS: dict[str, Callable[[RuleTable], Callable[..., Any]]] = {
         f"np::{name}": _with_lengths
         for name in (
             *("full_like", "flip", "roll", "argmax", "argmin", "diagonal", "stack"),
-            "broadcast_to",
         )
     },
+    "np::broadcast_to": _broadcast_to,
     "np::slice": _slice,
     "np::pad": _unless_empty,
     "np::reshape": _reshape,

@@ -10,7 +10,7 @@ from itertools import count
 from math import prod
 from typing import Any, TypeAlias
 
-import dask
+from dask import config
 from dask.utils import format_bytes, parse_bytes
 
 from customop.arrays.kinds import is_array
@@ -202,7 +202,7 @@ def _check_whole(
 
 
 def _limit() -> int:
-    return int(parse_bytes(dask.config.get("array.chunk-size")))
+    return int(parse_bytes(config.get("array.chunk-size")))
 
 
 def _joined(x: Any, core: Sequence[int]) -> float:
