@@ -151,7 +151,9 @@ def fresh_tensors(found: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
             tensors.append(torch.empty(0, dtype=torch.bool))
             continue
         out = np.asarray(value)
-        if any(np.may_share_memory(out, x) for x in taken):
+        # An array that owns its memory shares it with views alone, which come later.
+        is_own = out.base is None and not any(out is x for x in taken)
+        if not is_own and any(np.may_share_memory(out, x) for x in taken):
             out = out.copy()
         taken.append(out)
         tensors.append(as_tensor(out))
