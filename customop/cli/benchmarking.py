@@ -20,6 +20,7 @@ from customop.cli.finding import find_operator
 from customop.cli.plain import Plain
 from customop.cli.rules import rules_of
 from customop.cli.showing import call_text
+from customop.compiling.compiled import compile as compiled
 from customop.core.dispatch import select
 from customop.core.operator import Operator
 from customop.core.samples import Sample
@@ -124,6 +125,15 @@ def _is_float(value: Any) -> bool:
     return bool(found) and all(is_array(x) and x.dtype.kind in "fc" for x in found)
 
 
+def _compiled(op: Operator[..., Any], sample: Sample) -> Call:
+    return partial(compiled(op.__call__), *sample.args, **sample.kwargs)
+
+
+def _compiled_gradient(op: Operator[..., Any], sample: Sample) -> Call:
+    both = _gradient(op, sample)
+    return partial(compiled(both.func), *both.args)
+
+
 # Title, the rule that it needs, and the function that makes the call.
 _MEASURES = (
     ("kernel", "", _kernel),
@@ -133,6 +143,11 @@ _MEASURES = (
     ("forward and backward", "autograd", _gradient),
     ("jvp", "jvp", _forward),
     (f"vmap, {_ROWS} rows", "vmap", _batch),
+)
+# Those with --compile.
+_COMPILED = (
+    ("compiled", "fake", _compiled),
+    ("forward and backward, compiled", "autograd", _compiled_gradient),
 )
 
 
@@ -158,17 +173,18 @@ def _seconds(call: Call, budget: float) -> float:
 
 
 def _measured(
-    op: Operator[..., Any], sample: Sample, budget: float
+    op: Operator[..., Any], sample: Sample, options: Namespace
 ) -> Iterator[dict[str, Any]]:
     """Each measure with its time, or with the reason why it cannot be timed."""
     names = {rule.name for rule in rules_of(op) if rule.origin != "loop"}
-    for title, rule, make in _MEASURES:
+    measures = (*_MEASURES, *_COMPILED) if options.compile else _MEASURES
+    for title, rule, make in measures:
         if rule and rule not in names:
             continue
         seconds, reason = None, None
         try:
             # A copy, because operators may write their arguments.
-            seconds = _seconds(make(op, fresh(sample)), budget)
+            seconds = _seconds(make(op, fresh(sample)), options.time)
         except CustomOpError as error:
             reason = error.what
         except Exception as error:  # noqa: BLE001  # the user's rule: print its error
@@ -225,6 +241,12 @@ def _add_arguments(parser: ArgumentParser) -> None:
         help="how long to measure each call (0.2)",
     )
 
+    parser.add_argument(
+        "--compile",
+        action="store_true",
+        help="time the operator and its gradient under customop.compile, too",
+    )
+
 
 def _samples(options: Namespace, op: Operator[..., Any]) -> list[Sample]:
     if options.args:
@@ -253,7 +275,7 @@ def _run(options: Namespace, output: Plain) -> int:
     with np.errstate(all="ignore"):
         for sample in _samples(options, op):
             _try(op, sample)
-            measures = list(_measured(op, sample, options.time))
+            measures = list(_measured(op, sample, options))
             document.append(
                 {"call": call_text(op, sample), "note": sample.note, "times": measures}
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,15 @@ def test_bench_times_what_there_is(run: Run) -> None:
         [""],
         ["cli_ops::scale(f64[2], factor=0.5)", "# a note"],
     ]
+
+
+def test_bench_times_compiled_calls_where_asked(run: Run) -> None:
+    """The operator, and its gradient."""
+    argv = ("bench", "cli_ops::scale", "--samples", "1", "--time", "1e-5", "--compile")
+    (sample,) = run.json("-m", "cli_ops", *argv)["samples"]
+    times = {m["what"]: m["seconds"] for m in sample["times"]}
+    assert [*times][-2:] == ["compiled", "forward and backward, compiled"]
+    assert min(times.values()) > 0
 
 
 def test_bench_leaves_out_missing_rules(run: Run) -> None:
@@ -101,7 +111,8 @@ def test_bench_leaves_inputs_alone(run: Run) -> None:
     run("list", "cli_ops", "-m", "cli_ops")
     x = np.zeros(2)
     sample = co.testing.Sample((x, np.ones(2)))
-    measures = [*benchmarking._measured(co.ops.cli_ops.add_.default, sample, 1e-5)]
+    options = SimpleNamespace(time=1e-5, compile=True)
+    measures = [*benchmarking._measured(co.ops.cli_ops.add_.default, sample, options)]
     assert x.tolist() == [0.0, 0.0]
     assert [m["what"] for m in measures if m["seconds"] is not None][:2] == [
         "kernel",

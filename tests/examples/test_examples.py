@@ -28,6 +28,7 @@ EXTRAS = {
     "digits.py": (["matplotlib", "sklearn", "tqdm"], "examples"),
     "larger_than_memory.py": (["distributed", "matplotlib"], "dask,draw"),
     "handover.py": (["matplotlib", "sklearn", "tqdm"], "examples"),
+    "patterns.py": (["matplotlib"], "examples"),
     "terrain.py": (["matplotlib", "scipy"], "examples"),
     "waves.py": (["matplotlib", "scipy"], "examples"),
 }
