@@ -20,6 +20,7 @@ __all__ = [
     "TreeRules",
     "add_leaf_class",
     "flatten",
+    "key_orders",
     "leaf_classes",
     "leaves",
     "map_leaves",
@@ -156,6 +157,19 @@ def unflatten(structure: Structure, found: Sequence[Any]) -> Any:
 def leaves(tree: Any) -> list[Any]:
     """Leaves of a pytree in order, without None."""
     found: list[Any] = _optree.tree_leaves(tree, namespace=_NAMESPACE)
+    return found
+
+
+def key_orders(tree: Any) -> list[list[Any]]:
+    """The keys of all dicts in a pytree, as they were put in; `flatten` sorts them."""
+    found: list[list[Any]] = []
+
+    def look(value: Any) -> bool:
+        if isinstance(value, dict):
+            found.append([*value])
+        return False
+
+    _optree.tree_leaves(tree, is_leaf=look, namespace=_NAMESPACE)
     return found
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.fake import FakeArray
-from customop.arrays.pytree import Structure, flatten
+from customop.arrays.pytree import Structure, flatten, key_orders
 from customop.compiling.leaf_guards import leaf_tests
 from customop.compiling.parameters import Parameters
 from customop.compiling.surroundings import Surroundings
@@ -93,7 +93,10 @@ class CallLines:
         """Write the lines that take the leaves out of the arguments, in optree's order."""
         names = self.parameters.names
         if names is None:
-            self.unless([f"len(args) == {len(args)}", f"len(kwargs) == {len(kwargs)}"])
+            same = f"len(kwargs) == {len(kwargs)}"
+            if self.parameters.takes_any and len(kwargs) > 1:
+                same = f"[*kwargs] == {[*kwargs]}"
+            self.unless([f"len(args) == {len(args)}", same])
             names = tuple([f"_a{i}" for i in range(len(args))])
             if names:
                 self._lines.append(f"{', '.join(names)}, = args")
@@ -117,7 +120,9 @@ class CallLines:
     def _unpack(self, name: str, value: Any, count: int) -> None:
         whole: Structure = flatten(((value,), {}))[1]
         title = f"arguments of {self.parameters.title}"
-        unpack = self.bind(f"unpack_{name}", unpacker(whole, title))
+        has_order = any(len(keys) > 1 for keys in key_orders(value))
+        example: Any = ((value,), {}) if has_order else None
+        unpack = self.bind(f"unpack_{name}", unpacker(whole, title, example=example))
         first = len(self.leaves)
         own = [f"_v{first + i}" for i in range(count)]
         self._lines.append(f"_found = {unpack}(({name},), {{}})")

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from customop.arrays.foreign import has_own_rules
 from customop.core.contract.memory import owner
-from customop.errors import ArgumentError, CustomOpError
+from customop.errors import ArgumentError, CustomOpError, GraphError
 from customop.graph.graph import Graph
 from customop.graph.memory import OUTSIDE, Memory
 from customop.graph.module import GraphModule
@@ -73,6 +81,7 @@ def captured(
     free : mapping
         Number of a leaf -> axes whose lengths differ between calls.
     """
+    _refuse_classes(leaves)
     same: Mapping[int, int] = {}
     why_fixed = ""
 
@@ -96,9 +105,38 @@ def captured(
     if has_writes and not all(_is_packed(leaves[i]) for i in free):
         why_fixed, free = "strides decide what is a view", {}
         module, has_writes = run(free)
+    _refuse_iterators(module)
     written = _written(module.graph)
     module = _cleaned(module)
     return CapturedCall(module, free, same, written, has_writes, why_fixed)
+
+
+def _refuse_classes(leaves: Sequence[Any]) -> None:
+    """Raise for arrays whose results a graph cannot foresee."""
+    for leaf in leaves:
+        cls = type(leaf)
+        if has_own_rules(cls):
+            raise GraphError(
+                f"compile: an argument is a {cls.__name__}, whose own arithmetic would"
+                " be lost",
+                do="pass plain arrays, such as np.asarray(x)",
+            )
+        if isinstance(leaf, np.ndarray) and leaf.dtype.hasobject:
+            raise GraphError(
+                "compile: an argument is an array of Python objects, of which NumPy"
+                " makes results of any class",
+                do="pass an array of numbers",
+            )
+
+
+def _refuse_iterators(module: GraphModule) -> None:
+    """Raise if a result is an iterator, which one call would use up for all."""
+    for value in module.graph.output_node.args[0]:
+        if isinstance(value, Iterator | Coroutine):
+            raise GraphError(
+                f"compile: a result is a {type(value).__name__}, which runs after the call",
+                do="return a list of its values",
+            )
 
 
 def _is_packed(leaf: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import update_wrapper
@@ -118,6 +119,11 @@ class Compiled(Generic[P, R]):
         return self if instance is None else MethodType(self, instance)
 
     def __reduce__(self) -> Any:
+        name = getattr(self._fn, "__qualname__", "")
+        if _found(getattr(self._fn, "__module__", None), name) is self:
+            return (
+                name  # it has the place of its function, as a decorator puts it there
+            )
         options = (self.backend, self._sizes, self._fallback, self._limit)
         return Compiled, (self._fn, *options)
 
@@ -335,6 +341,14 @@ def _is_for_function(leaves: Sequence[Any]) -> bool:
     if current_mode.get() is not None or strict_settings or current_observers():
         return True
     return any(is_traced(v) or is_fake(v) for v in leaves)
+
+
+def _found(module: str | None, name: str) -> Any:
+    """What a module has by a dotted name; None if there is nothing."""
+    value: Any = sys.modules.get(module or "")
+    for part in name.split("."):
+        value = getattr(value, part, None)
+    return value
 
 
 def _is_writable(leaf: Any) -> bool:

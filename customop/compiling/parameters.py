@@ -31,12 +31,15 @@ class Parameters(NamedTuple):
         Name in the text -> default value.
     title : str
         The name of the function.
+    takes_any : bool
+        Whether it takes keywords of any name, and may see their order.
     """
 
     text: str
     names: tuple[str, ...] | None
     defaults: dict[str, Any]
     title: str
+    takes_any: bool = True
 
     @property
     def given(self) -> str:
@@ -65,6 +68,8 @@ def parameters_of(fn: Callable[..., Any]) -> Parameters:
         found = inspect.signature(fn, follow_wrapped=False).parameters.values()
     except (TypeError, ValueError):  # of a ufunc, say
         return general
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in found)
+    general = general._replace(takes_any=takes_any)
     if any(p.kind not in _POSITIONAL or p.name.startswith("_") for p in found):
         return general
     parts: list[str] = []

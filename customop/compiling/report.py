@@ -149,7 +149,8 @@ def reason_for(
         parts = [f"{name} is {new}, was {old}" for name, new, old in differ]
     parts += [_of_slot(*pair) for pair in nearest.surroundings.changed()]
     return (
-        "; ".join(parts) or "arguments lie otherwise in memory, or a container changed"
+        "; ".join(parts)
+        or "arguments lie otherwise in memory, or a container or the order of keys changed"
     )
 
 

@@ -11,7 +11,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from customop.arrays.pytree import Structure, flatten, leaf_classes, unflatten
+from customop.arrays.pytree import (
+    Structure,
+    flatten,
+    key_orders,
+    leaf_classes,
+    unflatten,
+)
 from customop.core.codegen import generate
 
 __all__ = ["Pack", "Unpack", "packer", "unpacker"]
@@ -20,7 +26,13 @@ Unpack = Callable[[tuple[Any, ...], dict[str, Any]], list[Any] | None]
 Pack = Callable[[Sequence[Any]], Any]
 
 
-def unpacker(structure: Structure, title: str, *, checks_leaves: bool = True) -> Unpack:
+def unpacker(
+    structure: Structure,
+    title: str,
+    *,
+    checks_leaves: bool = True,
+    example: Any = None,
+) -> Unpack:
     """Generate the function that takes the arguments of a call apart.
 
     Parameters
@@ -31,6 +43,8 @@ def unpacker(structure: Structure, title: str, *, checks_leaves: bool = True) ->
         Of the generated file, for tracebacks.
     checks_leaves : bool
         False where the caller checks that leaves are not lists and the like.
+    example : object, optional
+        The pair: other dicts must have their keys in its order. Without it, in any.
 
     Returns
     -------
@@ -49,8 +63,9 @@ def unpacker(structure: Structure, title: str, *, checks_leaves: bool = True) ->
     """
     lines = _Unpacking()
     args, kwargs = structure.children()
-    lines.sequence("args", args)
-    lines.mapping("kwargs", kwargs)
+    positional, named = (None, None) if example is None else example
+    lines.sequence("args", args, positional)
+    lines.mapping("kwargs", kwargs, named)
     text = lines.text(checks_leaves=checks_leaves)
     return generate(title, text, "unpack", lines.names)  # type: ignore[no-any-return]  # this function
 
@@ -134,7 +149,7 @@ class _Unpacking(_Bound):
         self._count += 1
         return f"v{self._count}"
 
-    def value(self, name: str, structure: Structure) -> None:
+    def value(self, name: str, structure: Structure, example: Any = None) -> None:
         """Write the lines for the value of a variable."""
         cls = structure.type
         if cls is None:
@@ -142,16 +157,16 @@ class _Unpacking(_Bound):
         elif cls is type(None):
             self._unless(f"{name} is None")
         elif self._depth == _DEEPEST or not _has_lines(structure):
-            self._other(name, structure)
+            self._other(name, structure, example)
         else:
             own = cls.__name__ if cls in _BUILTIN else self.bind(cls, "named")
             self._unless(f"type({name}) is {own}")
             write = self.mapping if cls is dict else self.sequence
             self._depth += 1
-            write(name, structure)
+            write(name, structure, example)
             self._depth -= 1
 
-    def sequence(self, name: str, structure: Structure) -> None:
+    def sequence(self, name: str, structure: Structure, example: Any = None) -> None:
         """Write the lines for a tuple or list."""
         parts = structure.children()
         self._unless(f"len({name}) == {len(parts)}")
@@ -160,21 +175,26 @@ class _Unpacking(_Bound):
             return
         names = [self._new() for _ in parts]
         self._lines.append(f"{', '.join(names)}, = {name}")
-        for own, part in zip(names, parts, strict=True):
-            self.value(own, part)
+        items = [None] * len(parts) if example is None else example
+        for own, part, item in zip(names, parts, items, strict=True):
+            self.value(own, part, item)
 
-    def mapping(self, name: str, structure: Structure) -> None:
+    def mapping(self, name: str, structure: Structure, example: Any = None) -> None:
         """Write the lines for a dict: of this length, it has no other keys."""
         parts = structure.children()
-        self._unless(f"len({name}) == {len(parts)}")
+        if example is None or len(parts) <= 1:
+            self._unless(f"len({name}) == {len(parts)}")
+        else:
+            self._unless(f"[*{name}] == [{', '.join(map(self.key, example))}]")
         for key, part in zip(structure.entries(), parts, strict=True):
             own = self._new()
             self._lines.append(f"{own} = {name}[{self.key(key)}]")
-            self.value(own, part)
+            self.value(own, part, None if example is None else example[key])
 
-    def _other(self, name: str, structure: Structure) -> None:
+    def _other(self, name: str, structure: Structure, example: Any) -> None:
         """Write the lines for a class that optree takes apart."""
-        part = self.bind(_OtherTree(structure).leaves, "leaves_of")
+        orders = None if example is None else key_orders(example)
+        part = self.bind(_OtherTree(structure, orders).leaves, "leaves_of")
         own = self._new()
         self._lines.append(f"{own} = {part}({name})")
         self._unless(f"{own} is not None")
@@ -241,13 +261,18 @@ def _has_lines(structure: Structure) -> bool:
 class _OtherTree:
     """A part of a pytree whose class optree takes apart."""
 
-    def __init__(self, structure: Structure) -> None:
+    def __init__(
+        self, structure: Structure, orders: list[list[Any]] | None = None
+    ) -> None:
         self._structure = structure
+        self._orders = orders
 
     def leaves(self, value: Any) -> list[Any] | None:
-        """Leaves of a value; None if it has another structure."""
+        """Leaves of a value; None if it has another structure or dicts of another order."""
         leaves, structure = flatten(value)
-        return leaves if structure == self._structure else None
+        if structure != self._structure:
+            return None
+        return leaves if self._orders in (None, key_orders(value)) else None
 
     def make(self, leaves: Sequence[Any]) -> Any:
         """The part with these leaves."""

@@ -1,0 +1,108 @@
+"""Arguments of a compiled function that are unusual: order of keys, classes of arrays."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+
+ONES = np.ones(2)
+
+
+def first_value(d: Any) -> Any:
+    return next(iter(d.values())) * 2.0
+
+
+@pytest.mark.parametrize("make", [dict, lambda d: defaultdict(int, d)])
+def test_the_order_of_keys_is_looked_at(make) -> None:
+    f = co.compile(lambda items: first_value(items[0]))
+    for _ in range(2):
+        assert f([make({"a": ONES, "b": ONES * 5.0})])[0] == 2.0
+        assert f([make({"b": ONES * 5.0, "a": ONES})])[0] == 10.0
+    assert len(f.graphs) == 2
+    assert "the order of keys changed" in str(f.explain())
+
+
+def test_results_have_the_order_of_keys_of_the_arguments() -> None:
+    f = co.compile(lambda d: {k: v * 2.0 for k, v in d.items()})
+    for keys in ("ab", "ba", "ab"):
+        assert [*f(dict.fromkeys(keys, ONES))] == [*keys]
+
+
+def test_the_order_of_keywords_is_looked_at_where_they_have_any_names() -> None:
+    f = co.compile(lambda **named: first_value(named))
+    g = co.compile(lambda *, a, b: a * b)
+    for _ in range(2):
+        assert f(a=ONES, b=ONES * 5.0)[0] == 2.0
+        assert f(b=ONES * 5.0, a=ONES)[0] == 10.0
+        assert g(a=ONES, b=ONES)[0] == g(b=ONES, a=ONES)[0] == 1.0
+    assert len(f.graphs) == 2
+    assert len(g.graphs) == 1
+
+
+def test_dicts_in_registered_classes_have_an_order() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Layer:
+        weights: dict[str, Any]
+
+    co.register_dataclass(Layer)
+    f = co.compile(lambda layer: first_value(layer.weights))
+    assert f(Layer({"a": ONES, "b": ONES * 5.0}))[0] == 2.0
+    assert f(Layer({"b": ONES * 5.0, "a": ONES}))[0] == 10.0
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+@pytest.mark.parametrize("cls", [np.matrix, np.ma.MaskedArray])
+def test_classes_with_arithmetic_of_their_own_are_refused(cls) -> None:
+    x = cls(np.eye(2))
+    with pytest.raises(co.GraphError, match=f"an argument is a {cls.__name__}, whose"):
+        co.compile(np.sum)(x)
+    found = co.compile(lambda x: x * x + x.sum(axis=1), fallback=True)(x)
+    assert type(found) is cls
+    assert np.array_equal(found, x * x + x.sum(axis=1))
+
+
+def test_a_masked_sum_runs_as_it_is_with_fallback() -> None:
+    x = np.ma.MaskedArray([1.0, 2.0], mask=[False, True])
+    assert co.compile(lambda x: np.sum(x) + 1.0, fallback=True)(x) == 2.0
+
+
+def test_arrays_of_objects_are_refused() -> None:
+    x = np.array([1, 2.5], dtype=object)
+    with pytest.raises(co.GraphError, match="an array of Python objects, of which"):
+        co.compile(lambda x: np.sum(x) + 1)(x)
+    assert co.compile(lambda x: np.sum(x) + 1, fallback=True)(x) == 4.5
+
+
+@pytest.mark.parametrize(
+    "f",
+    [lambda x: (x * n for n in (1, 2)), lambda x: [iter([x])]],
+    ids=["generator", "iterator"],
+)
+def test_a_result_that_runs_after_the_call_is_refused(f) -> None:
+    with pytest.raises(co.GraphError, match="which runs after the call"):
+        co.compile(f)(ONES)
+
+
+# ---- pickles ----
+
+
+@co.compile
+def doubled(x: Any) -> Any:
+    return x * 2.0
+
+
+def test_a_decorated_function_is_pickled_by_its_name() -> None:
+    assert pickle.loads(pickle.dumps(doubled)) is doubled
+    assert copy.deepcopy(doubled) is doubled
+    f = co.compile(first_value)
+    again = pickle.loads(pickle.dumps(f))
+    assert again is not f
+    assert again({"a": ONES})[0] == 2.0
