@@ -20,6 +20,7 @@ from customop.compiling.groups import (
     with_kernels,
 )
 from customop.compiling.kernel import Kernel, is_in_c_order
+from customop.compiling.numpy_backend.build import build
 from customop.compiling.scalar_code import C_TYPES, in_c, in_python
 from customop.graph.passes.partition import split_graph
 
@@ -271,3 +272,22 @@ def test_order_of_the_result(array: Any, is_like: bool) -> None:
     assert is_in_c_order([array]) is is_like
     if is_like:
         assert np.add(array, 1.0).flags.c_contiguous  # as NumPy lays it out
+
+
+def test_the_default_back_end_runs_the_fused_function_of_a_kernel() -> None:
+    runs = []
+
+    def kernel_for(group: co.GraphModule, program: Any) -> Kernel:
+        def fused(x: Any, y: Any) -> Any:
+            runs.append(1)
+            return (x + y) * x
+
+        return Kernel(group, fused, lambda x, y: x[0, 0] > 0.0)
+
+    x = np.ones((2, 3))
+    module = co.make_fx(lambda x, y: np.sin((x + y) * x), "fake")(x, x)
+    code = build(with_kernels(module, kernel_for))
+    assert np.array_equal(code(x, x)[0], np.sin((x + x) * x))
+    assert len(runs) == 1
+    assert np.array_equal(code(-x, x)[0], np.sin((-x + x) * -x))
+    assert len(runs) == 1
