@@ -101,6 +101,7 @@ LANGUAGES = {
     "console": "commands run in a folder with the files of the page",
     "sh": "commands and options exist",
     "py": "a file of the page, which the commands use",
+    "toml": "the same; a package of that pyproject.toml is installed",
     "ini": "the same",
 }
 
@@ -229,6 +230,7 @@ def test_every_page_is_linked() -> None:
 
 PROGRAMS = {
     "customop": [sys.executable, "-m", "customop"],
+    "python": [sys.executable],
     "mypy": [sys.executable, "-m", "mypy"],
     "pytest": [sys.executable, "-m", "pytest", "-p", "customop.pytest.plugin"],
 }
@@ -239,6 +241,21 @@ def write_files(page: str, folder: Path) -> None:
     for block in blocks(page):
         if block.file:
             (folder / block.file).write_text(block.text, encoding="utf-8")
+        if block.file == "pyproject.toml":
+            install(tomllib.loads(block.text)["project"], folder)
+
+
+def install(project: dict[str, Any], folder: Path) -> None:
+    """Write what pip writes about a package, so that its entry points are found."""
+    name, version = project["name"], project["version"]
+    about = folder / f"{name}-{version}.dist-info"
+    about.mkdir()
+    fields = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    (about / "METADATA").write_text(fields, encoding="utf-8")
+    lines = []
+    for group, entries in project["entry-points"].items():
+        lines += [f"[{group}]", *[f"{key} = {value}" for key, value in entries.items()]]
+    (about / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
 
 
 def run_command(command: str, folder: Path) -> str:

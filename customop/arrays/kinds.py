@@ -24,6 +24,7 @@ from customop.errors import (
     shown,
 )
 from customop.later import later
+from customop.plugins import KINDS, load, plugins_of
 
 __all__ = [
     "ArrayKind",
@@ -35,10 +36,13 @@ __all__ = [
     "is_array",
     "is_array_class",
     "is_fake",
+    "is_known_device",
     "is_traced",
     "kind_name",
     "kind_of",
     "known_kinds",
+    "load_kind",
+    "load_kinds",
     "normalize_device",
     "register_array_type",
     "registered_base",
@@ -206,7 +210,8 @@ class _Classes(dict[type, ArrayKind | None]):
     """Class -> kind, found on a miss through base classes and named classes."""
 
     def __missing__(self, cls: type) -> ArrayKind | None:
-        kind = _resolve(cls)
+        base = registered_base(cls)
+        kind = None if base is None else _by_class[base]
         if kind is not None and speaks_standard_only(cls):
             standard_kinds.add(kind.name)
         # Python's own classes are never arrays; others may be registered later.
@@ -219,24 +224,21 @@ class _Classes(dict[type, ArrayKind | None]):
 kind_of: _Classes = _Classes()
 
 
-def _resolve(cls: type) -> ArrayKind | None:
-    found = _registered(cls)
-    return None if found is None else found[1]
-
-
 def registered_base(cls: type) -> type | None:
     """The class of a known kind that `cls` is or derives from, or None."""
-    found = _registered(cls)
-    return None if found is None else found[0]
+    base = _registered(cls)
+    if base is None and not _plugins_loaded and _looks_like_array(cls):
+        load_kinds()
+        base = _registered(cls)
+    return base
 
 
-def _registered(cls: type) -> tuple[type, ArrayKind] | None:
+def _registered(cls: type) -> type | None:
     if _by_path:
         _read_paths()
     for base in cls.__mro__:
-        kind = _by_class.get(base)
-        if kind is not None:
-            return base, kind
+        if base in _by_class:
+            return base
     return None
 
 
@@ -250,6 +252,29 @@ def _read_paths() -> None:
             found = getattr(sys.modules[module], name, None)
             if found is not None:  # the module may be importing still
                 _by_class.setdefault(found, kind)
+
+
+# ---- kinds of plug-ins ----
+
+_plugins_loaded = False
+
+
+def _looks_like_array(cls: type) -> bool:
+    """Whether instances have a shape, as far as the class says."""
+    return hasattr(cls, "shape") or "shape" in getattr(cls, "__dataclass_fields__", ())
+
+
+def load_kinds() -> None:
+    """Load all plug-ins for kinds of array: their names do not say their classes."""
+    global _plugins_loaded  # noqa: PLW0603  # so that later misses cost nothing
+    for name in plugins_of(KINDS):
+        load_kind(name)
+    _plugins_loaded = True
+
+
+def load_kind(name: str) -> bool:
+    """Load the plug-in for a kind of array; return whether there is such a kind now."""
+    return load(KINDS, name, _kinds.__contains__)
 
 
 # ---- questions about a value ----
@@ -426,7 +451,8 @@ def _check_class(kind: str, cls_or_path: object) -> None:
             f"register_array_type: {cls_or_path.__qualname__} is not a class of arrays",
             do="pass the class that has shape and dtype",
         )
-    known = _resolve(cls_or_path)
+    base = _registered(cls_or_path)
+    known = _by_class[base] if base is not None else None
     if known is not None and known.name != kind:
         raise RegistrationError(
             f"register_array_type: {cls_or_path.__qualname__} is already of the kind"
@@ -496,6 +522,11 @@ def known_devices() -> list[str]:
     return [name for name in known_kinds() if name != FAKE]
 
 
+def is_known_device(name: str) -> bool:
+    """Whether a kind that is a device has a name; loads its plug-in where needed."""
+    return name not in _RESERVED and (name in _kinds or load_kind(name))
+
+
 def normalize_device(device: Any) -> str:
     """Name of a device, such as ``"cpu"`` or ``"cuda:1"``.
 
@@ -517,9 +548,10 @@ def normalize_device(device: Any) -> str:
         device = f"cuda:{device.id}"
     text = str(device) if isinstance(device, str) else shown(device)
     kind, colon, number = text.partition(":")
+    is_known = is_known_device(kind)
     known = known_devices()
-    if kind not in known or (colon and not number.isdecimal()):
-        near = "" if kind in known else did_you_mean(kind, known)
+    if not is_known or (colon and not number.isdecimal()):
+        near = "" if is_known else did_you_mean(kind, known)
         raise ArgumentError(
             f"unknown device {shown(device)}{near}; known: {quoted(known)}",
             do="use a known one, or register_array_type first",

@@ -16,7 +16,12 @@ from typing import Any
 
 from customop.cli.command import UsageError
 from customop.core.operator import Operator
-from customop.core.registry import all_operators, in_namespace, namespaces
+from customop.core.registry import (
+    all_operators,
+    load_namespace_plugin,
+    namespaces,
+    operators_of,
+)
 from customop.errors import did_you_mean, is_ours, quoted
 from customop.library.ops import OperatorPacket, ops
 
@@ -154,6 +159,7 @@ def matching(patterns: Sequence[str]) -> list[Operator[..., Any]]:
     """Operators that match a pattern, by name; all operators without patterns."""
     chosen: dict[str, Operator[..., Any]] = {}
     for pattern in patterns or ["*"]:
+        load_namespace_plugin(pattern.partition("::")[0])
         found = {
             op.qualname: op for op in all_operators().values() if _matches(op, pattern)
         }
@@ -172,7 +178,7 @@ def _matches(op: Operator[..., Any], pattern: str) -> bool:
 def find_packet(name: str) -> OperatorPacket:
     """All overloads of ``"namespace::name"`` or ``"namespace.name"``."""
     namespace, last = _split_name(name)
-    if last not in in_namespace(namespace):
+    if last not in operators_of(namespace, last):
         raise _unknown(name, f"no operator is named '{name}'", all_operators())
     packet: OperatorPacket = getattr(getattr(ops, namespace), last)
     return packet
@@ -192,6 +198,7 @@ def find_operator(name: str) -> Operator[..., Any]:
         If it does not exist, or `name` has several overloads.
     """
     namespace, last = _split_name(name)
+    operators_of(namespace, last.partition(".")[0])
     found = all_operators().get(f"{namespace}::{last.removesuffix('.default')}")
     if found is not None:
         return found

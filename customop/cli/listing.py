@@ -1,18 +1,22 @@
-"""``customop list``: the operators of each namespace with their rules."""
+"""``customop list``: the operators of each namespace with their rules, and plug-ins."""
 
 from __future__ import annotations
 
+import warnings
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from customop.cli.command import Command
+from customop.arrays.kinds import load_kind
+from customop.cli.command import Command, UsageError
 from customop.cli.finding import matching
 from customop.cli.plain import Plain
 from customop.cli.rules import ORIGINS, Rule, rules_of
 from customop.core.operator import Operator
-from customop.errors import counted
+from customop.core.registry import in_namespace, load_namespace_plugin
+from customop.errors import CustomOpWarning, counted
+from customop.plugins import GROUPS, KINDS, Plugin, plugins_of
 
 __all__ = ["COLUMNS", "COMMAND", "as_json", "cells"]
 
@@ -62,9 +66,16 @@ def _add_arguments(parser: ArgumentParser) -> None:
         metavar="NAMESPACE|GLOB",
         help="a namespace, or a glob of names such as 'np::arg*' or '*sum*'",
     )
+    parser.add_argument(
+        "--plugins",
+        action="store_true",
+        help="load the plug-ins of all installed packages and list them instead",
+    )
 
 
 def _run(options: Namespace, output: Plain) -> int:
+    if options.plugins:
+        return _run_plugins(options, output)
     found = [(op, rules_of(op)) for op in matching(options.patterns)]
     for index, (namespace, group) in enumerate(
         groupby(found, key=lambda pair: pair[0].namespace)
@@ -79,18 +90,79 @@ def _run(options: Namespace, output: Plain) -> int:
     return 0
 
 
+# ---- plug-ins ----
+
+_PLUGIN_COLUMNS = ("gives", "package", "version", "module", "loaded")
+
+
+def _run_plugins(options: Namespace, output: Plain) -> int:
+    if options.patterns:
+        raise UsageError(
+            "--plugins lists all plug-ins, and takes no pattern",
+            do="leave out the pattern, or --plugins",
+        )
+    found = [_loaded(group, name) for group in GROUPS for name in plugins_of(group)]
+    plugins = [plugin for same in found for plugin in same]
+    if plugins:
+        rows = [[_gives(p), p.package, p.version, p.value, _state(p)] for p in plugins]
+        output.table(_PLUGIN_COLUMNS, rows)
+    else:
+        output.line("no plug-ins are installed")
+    output.document({"plugins": [_plugin_as_json(plugin) for plugin in plugins]})
+    return 0
+
+
+def _loaded(group: str, name: str) -> list[Plugin]:
+    """Load the plug-in of a name; return all that have the name."""
+    with warnings.catch_warnings():
+        # The table has the errors, and who shares a name.
+        warnings.simplefilter("ignore", CustomOpWarning)
+        (load_kind if group == KINDS else load_namespace_plugin)(name)
+    return plugins_of(group)[name]
+
+
+def _gives(plugin: Plugin) -> str:
+    if plugin.group == KINDS:
+        return f"kind {plugin.name}"
+    count = len(in_namespace(plugin.name)) if plugin.error == "" else 0
+    return f"{plugin.name}: {counted(count, 'operator')}" if count else plugin.name
+
+
+def _state(plugin: Plugin) -> str:
+    if plugin.error is None:
+        return "no: another package has this name"
+    return f"no: {plugin.error}" if plugin.error else "yes"
+
+
+def _plugin_as_json(plugin: Plugin) -> dict[str, Any]:
+    is_kind = plugin.group == KINDS
+    return {
+        "group": plugin.group,
+        "name": plugin.name,
+        "package": plugin.package,
+        "version": plugin.version,
+        "module": plugin.value,
+        "operators": [] if is_kind else sorted(in_namespace(plugin.name)),
+        "is_loaded": plugin.error == "",
+        "state": _state(plugin),
+    }
+
+
 _ORIGINS = "\n".join(f"  {word:<9} {text}" for word, text in ORIGINS.items())
 
 COMMAND = Command(
     "list",
-    "operators by namespace, with their rules",
+    "operators by namespace, with their rules; plug-ins",
     "List operators by namespace, with their kernels, rules and schemas. Without a"
     f" pattern,\nlist all operators.\n\nwords in the columns:\n{_ORIGINS}\n"
     "  -         missing",
     '{"operators": [{"name": str, "schema": str, "tags": [str], "module": str,\n'
     '  "place": "FILE:LINE", "rules": [{"name": "kernel" | "fake" | "autograd" | "jvp" |\n'
     '  "vmap" | "composite" | "autocast" | "array_class" | your own kind,\n'
-    '  "target": str, "origin": a word from above, "places": ["FILE:LINE"]}]}]}',
+    '  "target": str, "origin": a word from above, "places": ["FILE:LINE"]}]}]}\n'
+    'with --plugins: {"plugins": [{"group": "customop.kinds" | "customop.operators",\n'
+    '  "name": str, "package": str, "version": str, "module": str, "operators": [str],\n'
+    '  "is_loaded": bool, "state": str}]}',
     _add_arguments,
     _run,
 )

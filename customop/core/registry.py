@@ -12,6 +12,7 @@ from customop.arrays.on_demand import load_all, load_namespace, load_operator
 from customop.core.changes import changing
 from customop.core.registration import Registration, register
 from customop.errors import MissingRuleError, RegistrationError, did_you_mean
+from customop.plugins import OPERATORS, load
 
 if TYPE_CHECKING:  # operators are pickled by name, so Operator imports this module
     from customop.core.operator import Operator
@@ -23,8 +24,10 @@ __all__ = [
     "find_operator",
     "forget_registrations",
     "in_namespace",
+    "load_namespace_plugin",
     "namespaces",
     "operators",
+    "operators_of",
     "registrations",
     "taken",
     "unknown",
@@ -88,6 +91,8 @@ def find_operator(qualname: str, module: str = "") -> Operator[..., Any]:
     if qualname not in operators and module and module not in sys.modules:
         importlib.import_module(module)
     found = operators.get(qualname) or _known(qualname)
+    if found is None and load_namespace_plugin(qualname.partition("::")[0]):
+        found = operators.get(qualname)
     if found is None and module == "__main__":
         absent: Any = AbsentOperator(qualname)
         return absent  # type: ignore[no-any-return]  # it raises at its first use
@@ -112,6 +117,22 @@ def in_namespace(namespace: str) -> dict[str, dict[str, Operator[..., Any]]]:
     """The operators of a namespace, as `namespaces` has them."""
     load_namespace(namespace)
     return namespaces.get(namespace, {})
+
+
+def operators_of(
+    namespace: str, name: str = ""
+) -> dict[str, dict[str, Operator[..., Any]]]:
+    """As `in_namespace`; loads the plug-in of the namespace if it lacks the name."""
+    known = in_namespace(namespace)
+    if not known or (name and name not in known and not name.startswith("__")):
+        load_namespace_plugin(namespace)
+        known = in_namespace(namespace)
+    return known
+
+
+def load_namespace_plugin(namespace: str) -> bool:
+    """Load the plug-in for a namespace; return whether the namespace has operators."""
+    return load(OPERATORS, namespace, lambda name: bool(namespaces.get(name)))
 
 
 def unknown(qualname: str, known: Iterable[str], module: str = "") -> MissingRuleError:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from customop.arrays.kinds import DEFAULT, FAKE, known_devices
+from customop.arrays.kinds import DEFAULT, FAKE, is_known_device, known_devices
 from customop.core.definition import Definition, Row, fallthrough_kernel, same_place
 from customop.errors import (
     RegistrationError,
@@ -423,9 +423,9 @@ def check_device_types(
             do='write "cpu", ("cpu", "cuda"), or None for all kinds',
             op=qualname,
         )
-    known = known_devices()
     for kind in kinds:
-        if not isinstance(kind, str) or kind not in known:
+        if not isinstance(kind, str) or not is_known_device(kind):
+            known = known_devices()
             hint = did_you_mean(kind, known) if isinstance(kind, str) else ""
             raise RegistrationError(
                 f"{qualname}: unknown device type {shown(kind)}{hint}",

@@ -6,7 +6,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from customop.arrays.kinds import DEFAULT, FAKE, known_kinds
+from customop.arrays.kinds import DEFAULT, FAKE, is_known_device, known_kinds
 from customop.core.kinds import AUTOGRAD, COMPOSITE, JVP, VMAP
 from customop.core.rule_kind import RuleKind
 from customop.errors import RegistrationError, quoted, shown
@@ -38,6 +38,8 @@ def kind_of_key(what: str, key: Any) -> str | RuleKind:
     if isinstance(key, RuleKind) or (isinstance(key, str) and key in known_kinds()):
         return key
     found = _BY_LOWER.get(key.lower()) if isinstance(key, str) else None
+    if found is None and isinstance(key, str) and is_known_device(key):
+        return key
     if found is None:
         names = [*KEYS, *(k for k in known_kinds() if k.lower() not in _BY_LOWER)]
         lower = {name.lower(): name for name in names}

@@ -9,7 +9,12 @@ from typing import Any, NoReturn
 from customop.arrays.describe import abbreviated
 from customop.arrays.kinds import is_array
 from customop.core.operator import Operator
-from customop.core.registry import all_operators, in_namespace, namespaces
+from customop.core.registry import (
+    all_operators,
+    in_namespace,
+    namespaces,
+    operators_of,
+)
 from customop.errors import (
     ArgumentError,
     RegistrationError,
@@ -18,6 +23,7 @@ from customop.errors import (
     did_you_mean,
     quoted,
 )
+from customop.plugins import OPERATORS, plugins_of
 from customop.schema.coerce import exact_class
 from customop.schema.fit import ARGUMENTS
 from customop.schema.parameters import MISSING
@@ -47,13 +53,13 @@ class Namespaces:
     __slots__ = ()
 
     def __getattr__(self, name: str) -> OperatorNamespace:
-        if not in_namespace(name):
+        if not operators_of(name):
             raise _unknown("namespace", f"ops.{name}", name, namespaces)
         return OperatorNamespace(name)
 
     def __dir__(self) -> list[str]:
         all_operators()
-        return [*namespaces]
+        return [*dict.fromkeys([*namespaces, *plugins_of(OPERATORS)])]
 
     def __repr__(self) -> str:
         return "ops"
@@ -68,7 +74,7 @@ class OperatorNamespace:
         self._name = name
 
     def __getattr__(self, name: str) -> OperatorPacket:
-        known = in_namespace(self._name)
+        known = operators_of(self._name, name)
         if name not in known:
             raise unknown_operator(f"{self._name}::{name}", known)
         return OperatorPacket(self._name, name)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from customop import cli
+from customop import cli, plugins
 from tests.cli._commands import Run
 
 DOCUMENTS = {
@@ -34,13 +36,34 @@ def keys(document: Any) -> set[str]:
     return set()
 
 
+def plugin_document(run: Run) -> Any:
+    """The document of `list --plugins` with one plug-in, which does not exist."""
+    about = Path("cli_absent-1.dist-info")
+    about.mkdir(exist_ok=True)
+    (about / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: cli_absent\nVersion: 1\n"
+    )
+    (about / "entry_points.txt").write_text(
+        "[customop.operators]\ncli_absent = cli_absent\n"
+    )
+    plugins._scan.cache_clear()
+    try:
+        return run.json("list", "--plugins")
+    finally:
+        plugins._scan.cache_clear()
+        shutil.rmtree(about)
+
+
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_documents_have_their_shape(run: Run, name: str) -> None:
     """--json prints the fields that the help text names."""
     found = keys(run.json("-m", "cli_ops", *DOCUMENTS[name]))
+    if name == "list":
+        found |= keys(plugin_document(run))
     named = set(re.findall(r'"(\w+)":', cli.COMMANDS[name].shape))
     if name in OF_LIST:
-        named |= set(re.findall(r'"(\w+)":', cli.COMMANDS["list"].shape))
+        shape = cli.COMMANDS["list"].shape.partition("with --plugins")[0]
+        named |= set(re.findall(r'"(\w+)":', shape))
         named -= {"operators"} - found
     assert found - named == set()
     assert named - found == set()
