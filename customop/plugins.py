@@ -18,7 +18,7 @@ from typing import Any
 from customop.errors import warn_caller
 from customop.later import later
 
-__all__ = ["GROUPS", "KINDS", "OPERATORS", "Plugin", "load", "plugins_of"]
+__all__ = ["GROUPS", "KINDS", "OPERATORS", "InstalledPlugin", "load", "plugins_of"]
 
 metadata: ModuleType = later(import_module, "importlib.metadata")
 
@@ -26,7 +26,7 @@ KINDS, OPERATORS = GROUPS = ("customop.kinds", "customop.operators")
 _GIVES = {KINDS: "kind of array", OPERATORS: "operator of the namespace"}
 
 
-class Plugin:
+class InstalledPlugin:
     """One entry point of a package.
 
     Attributes
@@ -116,7 +116,7 @@ class Plugin:
 _scanning: AbstractContextManager[bool] = RLock()
 
 
-def plugins_of(group: str) -> dict[str, list[Plugin]]:
+def plugins_of(group: str) -> dict[str, list[InstalledPlugin]]:
     """The plug-ins of a group by name; nothing is imported.
 
     Several packages may have one name: the first one, by the name of the package, is
@@ -127,12 +127,14 @@ def plugins_of(group: str) -> dict[str, list[Plugin]]:
 
 
 @cache
-def _scan() -> dict[str, dict[str, list[Plugin]]]:
-    plugins: dict[str, dict[str, list[Plugin]]] = {group: {} for group in GROUPS}
+def _scan() -> dict[str, dict[str, list[InstalledPlugin]]]:
+    plugins: dict[str, dict[str, list[InstalledPlugin]]] = {
+        group: {} for group in GROUPS
+    }
     for group, named in plugins.items():
         entries = metadata.entry_points(group=group)
         for entry in sorted(entries, key=lambda e: (e.name, e.dist.name, e.value)):
-            named.setdefault(entry.name, []).append(Plugin(entry))
+            named.setdefault(entry.name, []).append(InstalledPlugin(entry))
     return plugins
 
 
@@ -163,7 +165,7 @@ def load(group: str, name: str, gives: Callable[[str], bool]) -> bool:
     return gives(name)
 
 
-def _warn_of_several(plugins: Sequence[Plugin]) -> None:
+def _warn_of_several(plugins: Sequence[InstalledPlugin]) -> None:
     first, *others = plugins
     if others and (first.group, first.name) not in _warned:
         _warned.add((first.group, first.name))

@@ -16,7 +16,7 @@ from customop.cli.rules import ORIGINS, Rule, rules_of
 from customop.core.operator import Operator
 from customop.core.registry import in_namespace, load_namespace_plugin
 from customop.errors import CustomOpWarning, counted
-from customop.plugins import GROUPS, KINDS, Plugin, plugins_of
+from customop.plugins import GROUPS, KINDS, InstalledPlugin, plugins_of
 
 __all__ = ["COLUMNS", "COMMAND", "as_json", "cells"]
 
@@ -112,7 +112,7 @@ def _run_plugins(options: Namespace, output: Plain) -> int:
     return 0
 
 
-def _loaded(group: str, name: str) -> list[Plugin]:
+def _loaded(group: str, name: str) -> list[InstalledPlugin]:
     """Load the plug-in of a name; return all that have the name."""
     with warnings.catch_warnings():
         # The table has the errors, and who shares a name.
@@ -121,20 +121,20 @@ def _loaded(group: str, name: str) -> list[Plugin]:
     return plugins_of(group)[name]
 
 
-def _gives(plugin: Plugin) -> str:
+def _gives(plugin: InstalledPlugin) -> str:
     if plugin.group == KINDS:
         return f"kind {plugin.name}"
     count = len(in_namespace(plugin.name)) if plugin.error == "" else 0
     return f"{plugin.name}: {counted(count, 'operator')}" if count else plugin.name
 
 
-def _state(plugin: Plugin) -> str:
+def _state(plugin: InstalledPlugin) -> str:
     if plugin.error is None:
         return "no: another package has this name"
     return f"no: {plugin.error}" if plugin.error else "yes"
 
 
-def _plugin_as_json(plugin: Plugin) -> dict[str, Any]:
+def _plugin_as_json(plugin: InstalledPlugin) -> dict[str, Any]:
     is_kind = plugin.group == KINDS
     return {
         "group": plugin.group,
