@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from customop.arrays.foreign import has_own_rules
+from customop.compiling.settings import with_settings
 from customop.core.contract.memory import owner
 from customop.errors import ArgumentError, CustomOpError, GraphError
 from customop.graph.graph import Graph
@@ -107,7 +108,7 @@ def captured(
         module, has_writes = run(free)
     _refuse_iterators(module)
     written = _written(module.graph)
-    module = _cleaned(module)
+    module = _cleaned(with_settings(module))
     return CapturedCall(module, free, same, written, has_writes, why_fixed)
 
 

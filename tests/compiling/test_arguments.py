@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+import warnings
 from collections import defaultdict
 from typing import Any
 
@@ -106,3 +107,51 @@ def test_a_decorated_function_is_pickled_by_its_name() -> None:
     again = pickle.loads(pickle.dumps(f))
     assert again is not f
     assert again({"a": ONES})[0] == 2.0
+
+
+# ---- np.errstate inside of a function ----
+
+
+def guarded(x: Any) -> Any:
+    y = np.sqrt(x) + 1.0
+    with np.errstate(divide="ignore", invalid="raise"):
+        z = 1.0 / x + 2.0
+        z[0] *= 2.0
+        w = np.log(x.reshape(-1, 1)[:, 0])
+    return z * y + w / x
+
+
+def outcome(f: Any, x: Any) -> Any:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            found = f(x).tobytes()
+        except FloatingPointError as error:
+            found = str(error)
+    return found, [str(w.message) for w in caught]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "eager"])
+def test_errstate_of_the_function_holds_for_its_calls(backend) -> None:
+    f = co.compile(guarded, backend=backend)
+    values = ([1.0, 2.0], [0.0, 2.0], [-1.0, 2.0], [-1.0, 0.0], [1.0, 2.0, 0.0])
+    for value in values * 2:
+        x = np.array(value)
+        assert outcome(f, x) == outcome(guarded, x)
+        with np.errstate(all="ignore"):
+            assert outcome(f, x) == outcome(guarded, x)
+    assert len(f.graphs) == 2
+
+
+def test_errstate_holds_for_calls_of_operators_and_of_control_flow() -> None:
+    def f(x: Any) -> Any:
+        with np.errstate(all="ignore"):
+            out, _ = co.scan(lambda c, v: (c + np.log(v), c), np.zeros(()), x)
+            parts = np.frexp(1.0 / x)
+        return out + parts[0]
+
+    x = np.array([0.0, -1.0, 2.0])
+    compiled = co.compile(f)
+    for _ in range(2):
+        assert outcome(compiled, x) == outcome(f, x)
+        assert outcome(compiled, x)[1] == []

@@ -133,6 +133,8 @@ class Trace(Mode):
         self._fake_mode.contexts.append(self.sizes)
         # Of NumPy's global generator, before an operator drew from it.
         self._state: Any = None
+        # What NumPy did about floating-point errors before; None where nobody asks.
+        self.settings: Any = None
         self._sizes_outside: SizeContext | None = None
         # Fake results of operators, by what they follow from.
         self.remembered: dict[Any, tuple[Any, ...]] = {}
@@ -256,6 +258,8 @@ class Trace(Mode):
         """Make the node of a call, and the tracers of its results."""
         node = self._call(op, entries)
         node.note(map_nested(out, fake_of), place_here())
+        if self.settings is not None:
+            self.note_settings(node)
         if self.is_real and Tag.dynamic_output_shape in op.tags and is_array(out):
             node.meta["must_be"] = node.val
         return self._wrapped(op, node, out)
@@ -292,6 +296,13 @@ class Trace(Mode):
         for slot, p in enumerate(op.schema.parameters):
             if p.is_written:
                 values[slot] = map_nested(args[slot], copy)
+
+    def note_settings(self, node: Node) -> None:
+        """Note in ``meta["errstate"]`` what the function has set by np.errstate."""
+        now: Any = np.geterr()
+        found = {k: v for k, v in now.items() if v != self.settings[k]}
+        if found:
+            node.meta["errstate"] = found
 
     def _call(self, op: RuleTable, entries: Sequence[Any]) -> Node:
         """Make the node, without the arguments at the end that equal their defaults."""

@@ -7,6 +7,8 @@ from copy import deepcopy
 from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
+import numpy as np
+
 from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.pytree import Structure, flatten, unflatten
 from customop.arrays.sizes import symbolic_like, with_sizes
@@ -182,6 +184,7 @@ def capture(
     """
     run = _Capture(fn, "fake", sizes or {}, caller_place())
     run.axes, run.same = axes or {}, same or {}
+    run.trace.settings = np.geterr()
     module = run.run(args, kwargs)
     return module, run.trace.has_writes
 

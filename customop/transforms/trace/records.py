@@ -219,7 +219,8 @@ def _node_lines(op: RuleTable) -> list[str]:
         f"    if type(n{i}) is Node: n{i}.users[node] = None" for i in op.array_slots
     ]
     lines += [f"    self.note_users(node, n{i})" for i in op.nested_slots]
-    return [*lines, "    graph.enter(node)"]
+    settings = "    if self.settings is not None: self.note_settings(node)"
+    return [*lines, "    graph.enter(node)", settings]
 
 
 def _args_lines(parameters: Sequence[Parameter], names: Sequence[str]) -> list[str]:
