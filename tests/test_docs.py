@@ -43,6 +43,7 @@ def modules() -> list[Any]:
         ("scipy", "scipy"),
         ("interop.dask", "dask.array"),
         ("interop.torch", "torch"),
+        ("interop.xarray", "xarray"),
     ):
         if importlib.util.find_spec(other) is None:
             start = f"customop.{package}"
@@ -82,7 +83,11 @@ PAGES = {
 }
 page = pytest.mark.parametrize("page", PAGES)
 # Pages whose code needs another library, which the exhaustive tests have.
-_OTHERS = {"examples/guide/scipy.md": "scipy", "examples/guide/torch.md": "torch"}
+_OTHERS = {
+    "examples/guide/scipy.md": "scipy",
+    "examples/guide/torch.md": "torch",
+    "examples/guide/xarray.md": "xarray",
+}
 runnable = pytest.mark.parametrize(
     "page",
     [

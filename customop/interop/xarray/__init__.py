@@ -1,0 +1,26 @@
+"""Operators and transforms on xarray: dims, coordinates and attributes are kept.
+
+Importing it makes `DataArray`, `Variable` and `Dataset` pytrees, so that `grad` and others
+take and return them. `export` gives operators that take DataArrays, and `vmap` batches over
+a dim. Start reading in ``export.py``, which finds the dims of a call; ``trees.py`` has the
+pytrees.
+
+Examples
+--------
+>>> import xarray as xr, customop as co
+>>> import customop.interop.xarray
+>>> x = xr.DataArray([1.0, 2.0], coords={"place": [10, 20]}, attrs={"unit": "m"})
+>>> slope = co.grad(lambda x: (x**2).sum().data)(x)
+>>> slope.values, slope.place.values, slope.attrs
+(array([2., 4.]), array([10, 20]), {'unit': 'm'})
+"""
+
+from __future__ import annotations
+
+from customop.interop.xarray.batch import vmap
+from customop.interop.xarray.export import export
+from customop.interop.xarray.trees import register_trees
+
+__all__ = ["export", "vmap"]
+
+register_trees()

@@ -1,0 +1,262 @@
+"""Operators and transforms on objects of xarray, beside formulas in NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop.errors import ArgumentError, RegistrationError, ShapeError
+
+xr = pytest.importorskip("xarray", reason="xarray is not installed")
+
+from customop.interop.xarray import export, vmap  # noqa: E402
+
+pytestmark = pytest.mark.exhaustive
+
+VALUES = np.array([[0.5, 1.0, 2.0], [3.0, -1.0, 0.25]])
+WEIGHTS = np.array([1.0, -2.0, 3.0])
+
+
+@co.custom_op("xarray_tests::square", mutates_args=(), tags=(co.Tag.pointwise,))
+def raw_square(x: np.ndarray) -> np.ndarray:
+    return x * x
+
+
+raw_square.register_autograd(co.native)
+
+
+@co.custom_op(
+    "xarray_tests::dot",
+    mutates_args=(),
+    schema="(float[...,n] x, float[...,n] w) -> float[...]",
+)
+def raw_dot(x, w):
+    return np.sum(x * w, axis=-1)
+
+
+raw_dot.register_autograd(co.native)
+
+
+@co.custom_op(
+    "xarray_tests::blend",
+    mutates_args=(),
+    schema="(float[*batch,n] x, float[*batch,m] y, *, float a=1.0)"
+    " -> (float[*batch,m,n], float[*batch])",
+)
+def raw_blend(x, y, *, a):
+    return a * y[..., :, None] * x[..., None, :], np.sum(x, axis=-1)
+
+
+square, dot, blend = export(raw_square), export(raw_dot), export(raw_blend)
+
+
+@pytest.fixture
+def x() -> Any:
+    return xr.DataArray(
+        VALUES.copy(),
+        dims=("day", "place"),
+        coords={"day": [10, 20], "height": ("place", [1.0, 5.0, 9.0])},
+        attrs={"unit": "m"},
+        name="rain",
+    )
+
+
+@pytest.fixture
+def w() -> Any:
+    return xr.DataArray(WEIGHTS.copy(), dims="place")
+
+
+# ---- values of transforms ----
+
+
+def test_traced_values_stand_on_both_sides(x: Any) -> None:
+    for fn in (lambda t: (t * x).data, lambda t: (x * t).data):
+        slope = co.grad(lambda t, fn=fn: np.sum(fn(t)))(np.ones((2, 3)))
+        np.testing.assert_array_equal(slope, VALUES)
+
+
+def test_dims_methods_run_on_traced_values(x: Any) -> None:
+    slope = co.grad(
+        lambda t: (x.copy(data=t).isel(day=1).transpose() ** 2).mean("place").data
+    )(VALUES)
+    np.testing.assert_allclose(slope, [[0.0] * 3, 2 * VALUES[1] / 3])
+
+
+# ---- pytrees ----
+
+
+def test_gradient_of_an_array_keeps_its_labels(x: Any) -> None:
+    slope = co.grad(lambda x: (x**3).sum().data)(x)
+    xr.testing.assert_identical(slope, x.copy(data=3 * VALUES**2))
+
+
+def test_second_order_and_tangents(x: Any) -> None:
+    def slope(x: Any) -> Any:
+        return co.grad(lambda x: (x**3).sum().data)(x)
+
+    second = co.grad(lambda x: slope(x).sum().data)(x)
+    np.testing.assert_allclose(second, 6 * VALUES)
+    value, tangent = co.jvp(np.sin, (x,), (x,))
+    xr.testing.assert_identical(value, np.sin(x))
+    xr.testing.assert_allclose(tangent, np.cos(x) * x)
+
+
+def test_gradient_of_a_dataset(x: Any, w: Any) -> None:
+    data = xr.Dataset({"rain": x, "weight": w}, attrs={"source": "gauge"})
+    slope = co.grad(lambda d: (d.rain * d.weight).sum().data)(data)
+    assert slope.attrs == {"source": "gauge"}
+    assert slope.rain.dims == ("day", "place")
+    np.testing.assert_array_equal(slope.rain, np.broadcast_to(WEIGHTS, (2, 3)))
+    np.testing.assert_array_equal(slope.weight, VALUES.sum(0))
+    assert list(slope.coords) == list(data.coords)
+
+
+def test_trees_of_labels_are_mapped_together(x: Any) -> None:
+    stepped = co.tree.map(lambda a, b: a - 0.5 * b, x, x)
+    xr.testing.assert_identical(stepped, 0.5 * x)
+    with pytest.raises(ValueError, match="ismatch"):
+        co.tree.map(np.add, x, x.assign_coords(day=[1, 2]))
+
+
+def test_other_shapes_are_refused(x: Any) -> None:
+    with pytest.raises(ShapeError, match="DataArray 'rain' has dims"):
+        co.vmap(lambda row: row)(x)
+
+
+# ---- operators ----
+
+
+def test_pointwise(x: Any, w: Any) -> None:
+    xr.testing.assert_identical(square(x), x.copy(data=VALUES**2))
+    slope = co.grad(lambda x: (square(x) * w).sum().data)(x)
+    np.testing.assert_array_equal(slope, 2 * VALUES * WEIGHTS)
+    np.testing.assert_array_equal(square(VALUES), VALUES**2)  # no DataArray at all
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["last dims", "by name"])
+def test_dims_from_shapes(x: Any, w: Any, *, named: bool) -> None:
+    if named:
+        x, w = x.rename(place="n").transpose("n", "day"), w.rename(place="n")
+    found = dot(x, w)
+    assert found.dims == ("day",)
+    assert found.attrs == {"unit": "m"}
+    np.testing.assert_array_equal(found.day, [10, 20])
+    np.testing.assert_array_equal(found, VALUES @ WEIGHTS)
+    slope, of_w = co.grad(lambda x, w: dot(x, w).sum().data, argnums=(0, 1))(x, w)
+    assert slope.dims == x.dims
+    np.testing.assert_array_equal(
+        slope.transpose("day", ...), np.broadcast_to(WEIGHTS, (2, 3))
+    )
+    np.testing.assert_array_equal(of_w, VALUES.sum(0))
+
+
+def test_plain_and_traced_arrays_beside(x: Any) -> None:
+    np.testing.assert_array_equal(dot(x, WEIGHTS), VALUES @ WEIGHTS)
+    slope = co.grad(lambda t: dot(x, t).sum().data)(WEIGHTS)
+    np.testing.assert_array_equal(slope, VALUES.sum(0))
+
+
+def test_several_results_new_dims_and_loops_that_must_be_equal(x: Any) -> None:
+    y = xr.DataArray([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dims=("run", "m"))
+    outer, total = blend(x, y, a=2.0)
+    assert outer.dims == ("day", "run", "m", "place")
+    expected = 2.0 * np.einsum("dp,rm->drmp", VALUES, y.values)
+    np.testing.assert_allclose(outer, expected)
+    np.testing.assert_array_equal(outer.height, [1.0, 5.0, 9.0])
+    np.testing.assert_allclose(total.isel(run=0), VALUES.sum(1))
+
+
+def test_what_is_not_clear_is_refused(x: Any, w: Any) -> None:
+    with pytest.raises(ShapeError, match="'n' is 'place' of another argument"):
+        dot(x, w.rename(place="spot"))
+    with pytest.raises(ArgumentError, match=r"'w' has shape \(2, 3\) and no dims"):
+        dot(x, VALUES)
+    with pytest.raises(ValueError, match="exact"):
+        square_of_two(x, x.assign_coords(day=[10, 21]))
+    y = x.rename(place="run").assign_coords(day=[10, 21]).expand_dims(more=2)
+    with pytest.raises(ValueError, match="exact"):
+        blend(x, y.transpose("more", ...))
+    with pytest.raises(RegistrationError, match="does not say which dims"):
+        export(no_shapes)
+
+
+@co.custom_op("xarray_tests::no_shapes", mutates_args=())
+def no_shapes(x: np.ndarray) -> np.ndarray:
+    return x + 0.0
+
+
+@co.custom_op("xarray_tests::product", mutates_args=(), tags=(co.Tag.pointwise,))
+def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return x * y
+
+
+square_of_two = export(product)
+
+
+# ---- apply_ufunc and dask ----
+
+
+def test_apply_ufunc(x: Any, w: Any) -> None:
+    core = [["place"], ["place"]]
+    plain = xr.apply_ufunc(raw_dot, x, w, input_core_dims=core)
+    np.testing.assert_array_equal(plain, VALUES @ WEIGHTS)
+    slope = co.grad(
+        lambda x: xr.apply_ufunc(raw_dot, x, w, input_core_dims=core).sum().data
+    )(x)
+    np.testing.assert_array_equal(slope, np.broadcast_to(WEIGHTS, (2, 3)))
+
+
+def test_chunks(x: Any, w: Any, dask_kind: Any) -> None:
+    chunked = x.chunk(day=1)
+    core = [["place"], ["place"]]
+    lazy = xr.apply_ufunc(
+        raw_dot,
+        chunked,
+        w,
+        input_core_dims=core,
+        dask="parallelized",
+        output_dtypes=[float],
+    )
+    for found in (lazy, dot(chunked, w)):
+        assert found.chunks == ((1, 1),)
+        np.testing.assert_array_equal(found.compute(), VALUES @ WEIGHTS)
+    slope = co.grad(lambda x: dot(x, w).sum().data)(chunked)
+    assert slope.chunks is not None
+    np.testing.assert_array_equal(slope.compute(), np.broadcast_to(WEIGHTS, (2, 3)))
+
+
+# ---- batches ----
+
+
+def test_batches_over_a_dim(x: Any, w: Any) -> None:
+    found = vmap(lambda row, w: (row * w).sum(), "day")(x, w)
+    np.testing.assert_array_equal(found.day, [10, 20])
+    np.testing.assert_array_equal(found, VALUES @ WEIGHTS)
+    column = vmap(lambda column: column - column.max("day"), "place")(x)
+    assert column.dims == ("place", "day")
+    np.testing.assert_array_equal(column.height, [1.0, 5.0, 9.0])
+    np.testing.assert_array_equal(column, (VALUES - VALUES.max(0)).T)
+
+
+def test_batches_of_datasets_gradients_and_plain_results(x: Any, w: Any) -> None:
+    data = xr.Dataset({"rain": x, "weight": w})
+    slope = vmap(co.grad(lambda d: (d.rain**2 * d.weight).sum().data), "day")(data)
+    assert slope.rain.dims == ("day", "place")
+    np.testing.assert_array_equal(slope.rain, 2 * VALUES * WEIGHTS)
+    np.testing.assert_array_equal(slope.weight, VALUES**2)
+    plain = vmap(lambda row: {"sum": row.data.sum()}, "day")(x)
+    np.testing.assert_array_equal(plain["sum"], VALUES.sum(1))
+
+
+def test_batches_that_do_not_fit(x: Any, w: Any) -> None:
+    with pytest.raises(ArgumentError, match="no argument has the dim 'time'"):
+        vmap(lambda a: a, "time")(x)
+    with pytest.raises(ShapeError, match="has the length 2 and 3"):
+        vmap(lambda a, b: a, "day")(x, w.rename(place="day"))
+    with pytest.raises(ShapeError, match="different coordinates along 'day'"):
+        vmap(lambda a, b: a, "day")(x, x.assign_coords(day=[1, 2]))
+    with pytest.raises(ShapeError, match="'day' of its own"):
+        vmap(lambda a: x, "day")(x)
