@@ -10,7 +10,7 @@ import optree
 
 from customop.errors import ArgumentError, ShapeError, shown
 from customop.interop.xarray.framework import xarray
-from customop.interop.xarray.trees import Labels, arrays_of
+from customop.interop.xarray.trees import Labelling, arrays_of
 from customop.transforms.vmap import vmap as vmap_axes
 
 __all__ = ["vmap"]
@@ -55,7 +55,7 @@ def vmap(fn: Callable[..., Any], dim: Hashable) -> Callable[..., Any]:
         leaves, structure = _flat(args)
         found = [x for x in leaves if _has(x, dim)]
         coordinates = _coordinates(found, dim)
-        batches = [_Batch(x, dim) for x in found]
+        batches = [_BatchedDim(x, dim) for x in found]
         shapes: list[
             Any
         ] = []  # of the result: its structure and the labels of its leaves
@@ -64,7 +64,7 @@ def vmap(fn: Callable[..., Any], dim: Hashable) -> Callable[..., Any]:
             rows = iter([b.row(x) for b, x in zip(batches, given, strict=True)])
             inputs = [next(rows) if _has(x, dim) else x for x in leaves]
             out, spec = _flat(fn(*optree.tree_unflatten(structure, inputs)))
-            shapes[:] = [spec, [Labels(x) if _is_labelled(x) else None for x in out]]
+            shapes[:] = [spec, [Labelling(x) if _is_labelled(x) else None for x in out]]
             return [arrays_of(x) if _is_labelled(x) else [x] for x in out]
 
         axes = [b.axes for b in batches]
@@ -97,7 +97,7 @@ def _flat(tree: Any) -> tuple[list[Any], Any]:
     return leaves, structure
 
 
-class _Batch:
+class _BatchedDim:
     """An argument with the dim.
 
     Attributes
@@ -109,12 +109,12 @@ class _Batch:
 
     def __init__(self, x: Any, dim: Hashable) -> None:
         self.arrays: list[Any] = arrays_of(x)
-        own = Labels(x)
+        own = Labelling(x)
         self.axes = [dims.index(dim) if dim in dims else None for dims in own.dims]
         coords = getattr(own.empty, "coords", {})
         along = [name for name, c in coords.items() if dim in c.dims]
         rest = own.empty.drop_vars(along) if along else own.empty
-        self._row = Labels(rest.isel({dim: 0}))
+        self._row = Labelling(rest.isel({dim: 0}))
 
     def row(self, arrays: list[Any]) -> Any:
         """The argument at one place."""
@@ -134,7 +134,9 @@ def _coordinates(found: Sequence[Any], dim: Hashable) -> Any:
             f"vmap: the dim {shown(dim)} has the length {' and '.join(map(str, lengths))}",
             do="select the same places of all arguments, at least one",
         )
-    own = [Labels(x).empty.coords for x in found if not isinstance(x, xarray.Variable)]
+    own = [
+        Labelling(x).empty.coords for x in found if not isinstance(x, xarray.Variable)
+    ]
     along = [
         coords.to_dataset()[[name for name, c in coords.items() if c.dims == (dim,)]]
         for coords in own
@@ -148,7 +150,9 @@ def _coordinates(found: Sequence[Any], dim: Hashable) -> Any:
     return xarray.merge(along, compat="override", join="override").coords
 
 
-def _joined(own: Labels, arrays: Sequence[Any], dim: Hashable, coordinates: Any) -> Any:
+def _joined(
+    own: Labelling, arrays: Sequence[Any], dim: Hashable, coordinates: Any
+) -> Any:
     """A result at all places."""
     if dim in own.empty.dims or dim in getattr(own.empty, "coords", ()):
         raise ShapeError(
@@ -160,4 +164,4 @@ def _joined(own: Labels, arrays: Sequence[Any], dim: Hashable, coordinates: Any)
         return xarray.Variable((dim, *own.empty.dims), data, own.empty.attrs)
     size = arrays[0].shape[0] if arrays else 1
     wider = own.empty.expand_dims({dim: size}).assign_coords(coordinates)
-    return Labels(wider).filled(arrays)
+    return Labelling(wider).filled(arrays)

@@ -21,7 +21,7 @@ from customop.schema.tags import Tag
 from customop.schema.types import shapes_in
 from customop.shapes.notation import Axis, Shape
 
-__all__ = ["Names", "export"]
+__all__ = ["DimNames", "export"]
 
 Dims = tuple[Hashable, ...]
 
@@ -62,7 +62,7 @@ def export(op: Operator[..., Any]) -> Callable[..., Any]:
     array([2., 2., 2.])
     Dimensions without coordinates: place
     """
-    run = _Export(op, _result_shapes(op))
+    run = _OfDataArrays(op, _result_shapes(op))
     signature = _signature(op)
 
     @wraps(op)
@@ -118,11 +118,11 @@ def _result_shapes(op: Operator[..., Any]) -> list[Shape | None]:
     return shapes
 
 
-class _Slot:
+class _DataSlot:
     """The place of an array among the values of a call."""
 
 
-class _Given(NamedTuple):
+class _NamedAxes(NamedTuple):
     """An array of a call: its parameter, its place in words, and its axes."""
 
     name: str
@@ -135,7 +135,7 @@ class _Given(NamedTuple):
         return self.shape.axes if self.shape is not None else ()
 
 
-class _Export:
+class _OfDataArrays:
     """An operator with shapes or of single elements, by ``xarray.apply_ufunc``."""
 
     def __init__(self, op: Operator[..., Any], results: list[Shape | None]) -> None:
@@ -147,17 +147,17 @@ class _Export:
         if not any(isinstance(x.array, xarray.DataArray) for x in given):
             return self.op.invoke(values)
         pattern = [
-            map_outline(value, lambda x: _Slot() if _is_data(x) else x)
+            map_outline(value, lambda x: _DataSlot() if _is_data(x) else x)
             for value in values
         ]
-        inputs, outputs = Names(self.op).dims(given, self.results)
+        inputs, outputs = DimNames(self.op).dims(given, self.results)
         if any(_is_chunked(x.array) for x in given):
             import_module("customop.interop.dask")
 
         def on_data(*data: Any) -> Any:
             rest = iter(data)
             filled = [
-                map_outline(value, lambda x: next(rest) if type(x) is _Slot else x)
+                map_outline(value, lambda x: next(rest) if type(x) is _DataSlot else x)
                 for value in pattern
             ]
             return self.op.invoke(filled)
@@ -171,10 +171,10 @@ class _Export:
             keep_attrs="override",
         )
 
-    def _given(self, values: Sequence[Any]) -> list[_Given]:
+    def _given(self, values: Sequence[Any]) -> list[_NamedAxes]:
         is_pointwise = Tag.pointwise in self.op.tags
         return [
-            _Given(
+            _NamedAxes(
                 p.name,
                 f"argument '{p.name}'{where}",
                 x,
@@ -198,7 +198,7 @@ def _has_loop(shape: Shape | None) -> bool:
     return shape is not None and shape.loop is not None
 
 
-def _same_loops(given: Sequence[_Given], inputs: Sequence[Dims]) -> list[Any]:
+def _same_loops(given: Sequence[_NamedAxes], inputs: Sequence[Dims]) -> list[Any]:
     """The arrays; spread over each other's dims where the kernel does not broadcast."""
     arrays = [x.array for x in given]
     loops = [x.shape.loop for x in given if x.shape is not None and x.shape.loop]
@@ -215,7 +215,7 @@ def _same_loops(given: Sequence[_Given], inputs: Sequence[Dims]) -> list[Any]:
     return arrays
 
 
-class Names:
+class DimNames:
     """The dims that the axes of a call are, as far as they are found.
 
     An axis is the dim of its name. Other axes are the last dims that are left, and the
@@ -228,7 +228,7 @@ class Names:
         self.known: dict[tuple[Any, int], Hashable] = {}
 
     def dims(
-        self, given: Sequence[_Given], results: Sequence[Shape | None]
+        self, given: Sequence[_NamedAxes], results: Sequence[Shape | None]
     ) -> tuple[list[Dims], list[Dims]]:
         """The core dims of the arrays and of the results."""
         found = [
@@ -241,7 +241,7 @@ class Names:
         ]
         return inputs, [self._written(s.axes if s else ()) for s in results]
 
-    def _of_labelled(self, x: _Given) -> Dims:
+    def _of_labelled(self, x: _NamedAxes) -> Dims:
         keys = _keys(x.axes)
         dims: list[Any] = [self._dim(key, x) for key in keys]
         rest = [dim for dim in x.array.dims if dim not in dims]
@@ -257,7 +257,7 @@ class Names:
             self.known.setdefault(key, dim)
         return tuple(dims)
 
-    def _dim(self, key: tuple[Any, int], x: _Given) -> Hashable:
+    def _dim(self, key: tuple[Any, int], x: _NamedAxes) -> Hashable:
         length, number = key
         if length is None or isinstance(length, int):
             return None
@@ -267,7 +267,7 @@ class Names:
             return self.known[key]
         return length if length in x.array.dims and not number else None
 
-    def _unknown(self, x: _Given, lengths: Sequence[Any]) -> ShapeError:
+    def _unknown(self, x: _NamedAxes, lengths: Sequence[Any]) -> ShapeError:
         names = ", ".join([f"'{length}'" for length in lengths])
         same = [
             f"'{key[0]}' is {shown(dim)} of another argument"
@@ -283,7 +283,7 @@ class Names:
             parameter=x.name,
         )
 
-    def _of_plain(self, x: _Given) -> Dims:
+    def _of_plain(self, x: _NamedAxes) -> Dims:
         if len(x.array.shape) == len(x.axes):
             return self._written(x.axes)
         raise self.op.error(

@@ -10,10 +10,10 @@ from customop.arrays.pytree import register_node
 from customop.errors import ShapeError
 from customop.interop.xarray.framework import xarray
 
-__all__ = ["Labels", "arrays_of", "register_trees"]
+__all__ = ["Labelling", "arrays_of", "register_trees"]
 
 
-class Labels:
+class Labelling:
     """An object of xarray without its data: dims, coordinates, names and attributes.
 
     Attributes
@@ -29,7 +29,9 @@ class Labels:
 
     def __eq__(self, other: object) -> bool:
         """Dims, coordinates and names of variables are the same; attributes may differ."""
-        if not isinstance(other, Labels) or type(self.empty) is not type(other.empty):
+        if not isinstance(other, Labelling) or type(self.empty) is not type(
+            other.empty
+        ):
             return NotImplemented
         return self is other or bool(self.empty.equals(other.empty))
 
@@ -87,15 +89,15 @@ def arrays_of(value: Any) -> list[Any]:
     return [value.data]
 
 
-def _flatten_one(value: Any) -> tuple[list[Any], Labels]:
-    return arrays_of(value), Labels(value)
+def _flatten_one(value: Any) -> tuple[list[Any], Labelling]:
+    return arrays_of(value), Labelling(value)
 
 
-def _flatten_all(value: Any) -> tuple[list[Any], Labels, tuple[Any, ...]]:
-    return arrays_of(value), Labels(value), tuple(value.data_vars)
+def _flatten_all(value: Any) -> tuple[list[Any], Labelling, tuple[Any, ...]]:
+    return arrays_of(value), Labelling(value), tuple(value.data_vars)
 
 
-def _filled(labels: Labels, leaves: Any) -> Any:
+def _filled(labels: Labelling, leaves: Any) -> Any:
     return labels.filled(leaves)
 
 
