@@ -250,7 +250,7 @@ class Compiled(Generic[P, R]):
                 warn_caller(
                     f"compile: '{self._title()}' was compiled {self._limit + 1} times, and"
                     f" keeps {self._limit}\n{self.explain()}\n  do: pass what changes as"
-                    " arrays, or limit=... for more"
+                    " arrays, a number as np.float64(number), or limit=... for more"
                 )
         self._use(entry)
 
@@ -432,6 +432,11 @@ def compile(  # noqa: A001  # the usual name
     array([1., 1.])
     """
     check_flag("compile: fallback", fallback)
+    if sizes is not None and not isinstance(sizes, Mapping):
+        raise ArgumentError(
+            f"compile: sizes={shown(sizes)} is not a mapping",
+            do='write sizes={"x": ("n",)}, by the names of parameters',
+        )
     if type(limit) is not int or limit < 1:
         raise ArgumentError(
             f"compile: limit={shown(limit)} is not a number of graphs",

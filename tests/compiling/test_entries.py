@@ -287,6 +287,7 @@ def test_too_many_graphs_are_a_warning_that_says_why() -> None:
     text = str(caught[0].message)
     assert "compile: '<lambda>' was compiled 3 times, and keeps 2" in text
     assert "compiled again: n is 3, was 2" in text
+    assert "pass what changes as arrays, a number as np.float64(number), or" in text
     with warnings.catch_warnings(action="error"):
         assert [float(f(x, n)[0]) for n in (4, 3, 1)] == [4, 3, 1]
     assert len(f.graphs) == 2
@@ -297,6 +298,8 @@ def test_limits_and_options_are_checked() -> None:
         co.compile(np.sin, limit=0)
     with pytest.raises(co.ArgumentError, match=r"compile: fallback=1 is neither"):
         co.compile(np.sin, fallback=1)
+    with pytest.raises(co.ArgumentError, match=r"compile: sizes=3 is not a mapping"):
+        co.compile(np.sin, sizes=3)
     with pytest.raises(co.ArgumentError, match=r"compile: 3 is not a function"):
         co.compile(3)
 

@@ -225,12 +225,20 @@ class _Inexact(dict[Any, bool | None]):
     """Dtype -> whether its values have derivatives; None for those that hide numbers.
 
     Arrays of objects, dates and durations are computed with, and no gradient can follow.
+    Dtypes of other libraries are in a dict of their own: some have the hash of NumPy's,
+    and warn when they are compared with them.
     """
 
     def __missing__(self, dtype: Any) -> bool | None:
-        hides = getattr(dtype, "kind", "") in ("O", "m", "M")
-        self[dtype] = found = None if hides else is_inexact(dtype)
+        if not isinstance(dtype, np.dtype):
+            if dtype not in _foreign:
+                _foreign[dtype] = is_inexact(dtype)
+            return _foreign[dtype]
+        self[dtype] = found = None if dtype.kind in "OmM" else is_inexact(dtype)
         return found
+
+
+_foreign: dict[Any, bool] = {}
 
 
 def hidden(op: RuleTable, out: Any) -> GradientError:
