@@ -227,7 +227,8 @@ kind_of: _Classes = _Classes()
 def registered_base(cls: type) -> type | None:
     """The class of a known kind that `cls` is or derives from, or None."""
     base = _registered(cls)
-    if base is None and not _plugins_loaded and _looks_like_array(cls):
+    # One attribute alone: each value that is not an array comes here.
+    if base is None and not _plugins_loaded and hasattr(cls, "shape"):
         load_kinds()
         base = _registered(cls)
     return base
@@ -257,11 +258,6 @@ def _read_paths() -> None:
 # ---- kinds of plug-ins ----
 
 _plugins_loaded = False
-
-
-def _looks_like_array(cls: type) -> bool:
-    """Whether instances have a shape, as far as the class says."""
-    return hasattr(cls, "shape") or "shape" in getattr(cls, "__dataclass_fields__", ())
 
 
 def load_kinds() -> None:
