@@ -155,3 +155,43 @@ def test_errstate_holds_for_calls_of_operators_and_of_control_flow() -> None:
     for _ in range(2):
         assert outcome(compiled, x) == outcome(f, x)
         assert outcome(compiled, x)[1] == []
+
+
+# ---- containers that the function changes ----
+
+
+CHANGES = {
+    "append": lambda d: d["list"].append(d["a"] * 2.0),
+    "update": lambda d: d.update(a=d["a"] * 2.0),
+    "pop": lambda d: d.pop("a"),
+    "reverse": lambda d: d["list"].reverse(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_changing_a_container_that_is_an_argument_is_refused(change) -> None:
+    def f(d: Any) -> Any:
+        change(d)
+        return d["list"][0] * 2.0
+
+    d = {"a": ONES, "list": [ONES, ONES * 3.0]}
+    with pytest.raises(
+        co.GraphError, match="f changes a container that is an argument"
+    ):
+        co.compile(f)(d)
+    expected = copy.deepcopy(d)
+    assert np.array_equal(co.compile(f, fallback=True)(d), f(expected))
+    assert d.keys() == expected.keys()
+    assert len(d["list"]) == len(expected["list"])
+
+
+def test_arrays_in_containers_are_written_in_place() -> None:
+    @co.compile
+    def f(d: Any) -> Any:
+        d["a"] -= 0.5
+        return d["a"] * 2.0
+
+    d = {"a": np.ones(2)}
+    for value in (0.5, 0.0):
+        assert np.array_equal(f(d), np.full(2, 2.0 * value))
+        assert np.array_equal(d["a"], np.full(2, value))

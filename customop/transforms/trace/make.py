@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from functools import wraps
+from operator import is_not
 from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
@@ -13,7 +14,13 @@ from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.pytree import Structure, flatten, unflatten
 from customop.arrays.sizes import symbolic_like, with_sizes
 from customop.core.boxes import empty_views, frozen, pin
-from customop.errors import ArgumentError, caller_place, check_function, shown
+from customop.errors import (
+    ArgumentError,
+    GraphError,
+    caller_place,
+    check_function,
+    shown,
+)
 from customop.graph.guards import GENERATOR
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, Node
@@ -185,6 +192,7 @@ def capture(
     run = _Capture(fn, "fake", sizes or {}, caller_place())
     run.axes, run.same = axes or {}, same or {}
     run.trace.settings = np.geterr()
+    run.keeps_containers = True
     module = run.run(args, kwargs)
     return module, run.trace.has_writes
 
@@ -205,6 +213,7 @@ class _Capture:
         self.trace: Trace = Trace(tracing_mode)
         self.trace.fn = fn
         self.place: str = place
+        self.keeps_containers: bool = False
         self.axes: Mapping[int, Collection[int]] = {}
         self.same: Mapping[int, int] = {}
         self.dots: dict[Node, Node] = {}
@@ -220,15 +229,30 @@ class _Capture:
 
         def call(given: list[Any]) -> Any:
             positional, named = unflatten(in_spec, given)
-            return with_generators(self.fn, self.trace.generator_of)(
+            out = with_generators(self.fn, self.trace.generator_of)(
                 *positional, **named
             )
+            if self.keeps_containers:
+                self._check_containers(given, flatten((positional, named)), in_spec)
+            return out
 
         out_spec = self.take(leaves, [path.text for path in paths], names, call)
         name = getattr(self.fn, "__name__", type(self.fn).__name__)
         check_undrawn(watch, name)
         graph = self.trace.graph
         return GraphModule(graph, in_spec, out_spec, name=name, place=self.place)
+
+    def _check_containers(
+        self, given: list[Any], found: tuple[list[Any], Structure], in_spec: Structure
+    ) -> None:
+        """Raise if the function has put something else into a list or dict that it was given."""
+        leaves, structure = found
+        if structure != in_spec or any(map(is_not, leaves, given)):
+            raise GraphError(
+                f"{getattr(self.fn, '__name__', 'the function')} changes a container that"
+                " is an argument, which its graph would not do",
+                do="return the new container",
+            )
 
     def take(
         self,
