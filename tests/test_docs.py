@@ -44,6 +44,7 @@ def modules() -> list[Any]:
         ("interop.dask", "dask.array"),
         ("interop.torch", "torch"),
         ("interop.xarray", "xarray"),
+        ("interop.numba", "numba"),
     ):
         if importlib.util.find_spec(other) is None:
             start = f"customop.{package}"
