@@ -85,9 +85,7 @@ PAGES = {
 page = pytest.mark.parametrize("page", PAGES)
 # Pages whose code needs another library, which the exhaustive tests have.
 _OTHERS = {
-    "examples/guide/scipy.md": "scipy",
-    "examples/guide/torch.md": "torch",
-    "examples/guide/xarray.md": "xarray",
+    f"examples/guide/{name}.md": name for name in ("scipy", "torch", "xarray", "jax")
 }
 runnable = pytest.mark.parametrize(
     "page",

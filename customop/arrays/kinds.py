@@ -81,6 +81,8 @@ class ArrayKind:
         their own.
     is_lazy : bool
         Whether the elements of an array are computed later, on demand.
+    is_checked : bool
+        Whether opcheck runs kernels on such arrays.
     derive : callable or None
         Makes the kernel of an operator that has none registered for the kind.
     """
@@ -95,6 +97,7 @@ class ArrayKind:
         "has_device",
         "has_memory",
         "is_carried",
+        "is_checked",
         "is_lazy",
         "name",
         "to_numpy",
@@ -121,6 +124,7 @@ class ArrayKind:
         self.accepts: tuple[str, ...] = ()
         self.is_carried: bool = False
         self.is_lazy: bool = False
+        self.is_checked: bool = True
         self.derive: Callable[[Any], Callable[..., Any] | None] | None = None
         self._device = device
         self._is_at_hand = is_at_hand
@@ -136,8 +140,8 @@ class ArrayKind:
         return self.name if self._device is None else self._device(x)
 
     def can_be_made(self) -> bool:
-        """Whether NumPy arrays can be turned into arrays of this kind here."""
-        return self.from_numpy is not None and self._is_at_hand()
+        """Whether checks can turn NumPy arrays into arrays of this kind here."""
+        return self.is_checked and self.from_numpy is not None and self._is_at_hand()
 
 
 @cache
@@ -339,6 +343,7 @@ def register_array_type(
     immutable: bool = False,
     lazy: bool = False,
     derive: Callable[[Any], Callable[..., Any] | None] | None = None,
+    checked: bool = True,
 ) -> None:
     """Name a class of arrays, so that kernels can be registered for it.
 
@@ -368,6 +373,9 @@ def register_array_type(
         ``derive(op)`` gives the kernel of an operator that has none registered for the
         kind, or None. It is asked before the default kernel is taken, once for each
         operator as long as its rules stay as they are.
+    checked : bool
+        Whether opcheck makes arrays of the kind and compares its kernels. It runs them in
+        a forked process, which some libraries with threads do not survive.
 
     Raises
     ------
@@ -409,6 +417,7 @@ def register_array_type(
         hosts.add(kind)
     known.is_carried = is_new or known.is_carried
     known.is_lazy = known.is_lazy or lazy
+    known.is_checked = known.is_checked and checked
     known.has_memory = known.has_memory and not immutable
     known.from_numpy = known.from_numpy if from_numpy is None else from_numpy
     known.to_numpy = known.to_numpy if to_numpy is None else to_numpy

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from tests.interop import jax_table
 from tests.interop._jax_cases import BOTH, CASES, X, Y
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
@@ -99,6 +100,11 @@ def test_rows_are_those_of_a_loop(name: str) -> None:
 
 def test_more_than_twenty_operators_are_tried() -> None:
     assert len(CASES) >= 25
+
+
+def test_the_guide_has_the_table_of_these_cases() -> None:
+    """It is made by ``python -m tests.interop.jax_table``."""
+    assert jax_table.PAGE.read_text(encoding="utf-8").endswith(jax_table.text())
 
 
 # ---- nestings ----

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from customop.arrays.convert import devices_at_hand
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 jnp = jax.numpy
@@ -58,7 +59,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.fixture(autouse=True, scope="module")
-def registered() -> Iterator[None]:
+def registered(own_kinds: None) -> Iterator[None]:
     """JAX's arrays as a kind, with numbers of 64 bits."""
     register_jax_arrays()
     with jax.enable_x64(True):
@@ -111,6 +112,16 @@ def test_dtypes_are_numpys_where_jax_has_others() -> None:
     assert_same(product, wide * narrow)  # float64: JAX itself gives float32
 
 
+def test_arrays_of_64_bits_stay_so() -> None:
+    x = jnp.asarray(X)
+    with jax.enable_x64(False):  # JAX's own functions give 32 bits here
+        assert_same(
+            co.grad(lambda x: np.sum(on_host(np.sin(x))))(x),
+            co.grad(lambda x: np.sum(on_host(np.sin(x))))(X),
+        )
+        assert co.vmap(np.sin)(jnp.ones(3, np.float32)).dtype == np.float32
+
+
 def test_an_operator_that_writes_refuses_them() -> None:
     @co.custom_op("jax_array_tests::zero_", mutates_args=("x",))
     def zero_(x: co.Array) -> None:
@@ -137,6 +148,10 @@ def test_decompositions_make_arrays_of_the_kind() -> None:
     a = np.array([[2.0, 1.0], [0.5, 3.0]])
     gradient = co.grad(lambda a: np.sum(np.linalg.qr(a, mode="r") ** 2))
     assert_same(gradient(jnp.asarray(a)), gradient(a))
+
+
+def test_opcheck_leaves_the_kind_out() -> None:
+    assert "jax" not in devices_at_hand()
 
 
 # ---- the back end ----

@@ -101,7 +101,7 @@ class JaxFunction:
 
     def _checked(self, array: Any) -> np.dtype[Any]:
         dtype: np.dtype[Any] = np.dtype(array.dtype)
-        if dtype.isbuiltin != 1:
+        if dtype.isbuiltin == 2:  # registered by another library
             raise ArgumentError(
                 f"{self._name()}: an array of {dtype}, which NumPy does not have",
                 do="convert it: x.astype(np.float32)",

@@ -34,12 +34,36 @@ def register_jax_arrays() -> None:
         register_array_type(
             "jax",
             cls,
-            from_numpy=jnp.asarray,
+            from_numpy=_from_numpy,
             to_numpy=np.asarray,
             accepts=("cpu",),
             immutable=True,
             derive=_kernel,
+            checked=False,  # JAX warns that its threads end where a process forks
         )
+
+
+def _from_numpy(x: Any) -> Any:
+    with jax.enable_x64(True):
+        return jnp.asarray(x)
+
+
+def _wide(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel that keeps 64 bits of its arguments where JAX has 32 by default."""
+
+    def run(*values: Any, **named: Any) -> Any:
+        leaves = flat([*values, *named.values()])
+        dtypes = [np.dtype(leaf.dtype) for leaf in leaves if is_array(leaf)]
+        if jax.config.read("jax_enable_x64") or not any(map(_is_wide, dtypes)):
+            return kernel(*values, **named)
+        with jax.enable_x64(True):
+            return kernel(*values, **named)
+
+    return run
+
+
+def _is_wide(dtype: np.dtype[Any]) -> bool:
+    return dtype.itemsize >= (16 if dtype.kind == "c" else 8)
 
 
 def _kernel(op: RuleTable) -> Callable[..., Any] | None:
@@ -51,7 +75,7 @@ def _kernel(op: RuleTable) -> Callable[..., Any] | None:
         return _refusing(op)
     native = NATIVE.get(op.name) if op.namespace == "np" else None
     if native is None:
-        return _on_host(op)
+        return _wide(_on_host(op))
     run = native
 
     def kernel(*values: Any) -> Any:
@@ -69,7 +93,7 @@ def _kernel(op: RuleTable) -> Callable[..., Any] | None:
         found = run(*values)
         return found.astype(jax.dtypes.canonicalize_dtype(wanted))
 
-    return kernel
+    return _wide(kernel)
 
 
 def _on_host(op: Operator[..., Any]) -> Callable[..., Any]:
