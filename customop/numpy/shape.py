@@ -464,6 +464,8 @@ register_linear(_squeeze, lambda g, shape, axis: _expand_dims.run(g, axis))
 def _(a: Any, axis: Any = None) -> Any:
     if reduced_axes(a, axis) is None:
         axis = tuple([i for i, length in enumerate(a.shape) if length == 1])
+        if not axis:
+            return a  # NumPy returns the array itself
     axes = sorted(normalize_axis_tuple(axis, a.ndim))
     if any(a.shape[i] != 1 for i in axes):
         raise ShapeError(
