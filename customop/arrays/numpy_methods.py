@@ -88,7 +88,7 @@ def _ufunc_of_power(dtype: np.dtype[Any], is_int: bool, exponent: float) -> np.u
             return 0
 
     try:
-        np.ones(1, dtype).view(AskedUfunc) ** (int if is_int else float)(exponent)
+        _ = np.ones(1, dtype).view(AskedUfunc) ** (int if is_int else float)(exponent)
     except ValueError:  # integers have no negative powers
         return np.power
     return asked[0]

@@ -341,7 +341,7 @@ class ArrayMethods(WritingMethods):
         package = sys._getframe(1).f_globals.get("__package__") or ""
         if package.endswith("array_api_compat.common"):
             return namespace_of(import_module(package.removesuffix("common") + "numpy"))
-        return namespace_of(np)
+        return namespace_of(_numpy)
 
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
@@ -433,12 +433,15 @@ for _name in ABSENT:
     setattr(ArrayMethods, _name, AbsentAttribute(_name))
 
 
+_numpy: Any = np
+
 # The flag of classes that `match` takes for sequences: Py_TPFLAGS_SEQUENCE.
 _SEQUENCE = 1 << 5
 if np.ndarray.__flags__ & _SEQUENCE:  # since NumPy 2.5
     # An abstract class that has the flag gives it to the classes that register with it.
     # Unlike collections.abc.Sequence, it does not make tracers sequences for isinstance.
-    ABCMeta("_Matched", (), {"__abc_tpflags__": _SEQUENCE}).register(ArrayMethods)
+    _matched: Any = ABCMeta("_Matched", (), {"__abc_tpflags__": _SEQUENCE})
+    _matched.register(ArrayMethods)
 
 
 def _one(items: tuple[Any, ...]) -> Any:

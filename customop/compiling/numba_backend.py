@@ -25,11 +25,11 @@ from customop.graph.module import GraphModule
 
 try:
     import numba
-except ImportError as error:  # pragma: no cover  # tried where it is not installed
+except ImportError as _error:  # pragma: no cover  # tried where it is not installed
     raise ArgumentError(
         "compile: the back end 'numba' needs numba, which is not installed",
         do="pip install 'customop[numba]'",
-    ) from error
+    ) from _error
 
 __all__ = ["build"]
 

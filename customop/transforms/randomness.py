@@ -49,9 +49,9 @@ class RandomnessMode(Mode):
     watch: DrawWatch | None = None
 
     def __init__(self, batch: BatchInterpreter) -> None:
-        self.level = next_level()
+        self.level: int = next_level()
         self.batch = batch
-        self.outer = current_mode.get()
+        self.outer: Mode | None = current_mode.get()
 
     def describe(self) -> str:
         """How messages name it: by the vmap it belongs to."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import (
@@ -80,7 +80,6 @@ class FakeProof(_Unproven):
     """A call of a fake kernel, whose result becomes fake at any depth."""
 
     __slots__ = ("kernel", "op", "plans", "values")
-    sizes: ClassVar[None] = None
 
     def __init__(
         self,
@@ -94,8 +93,13 @@ class FakeProof(_Unproven):
         self.kernel: Callable[..., Any] = kernel
         self.values: Sequence[Any] = values
 
-    @runs_fake_kernels
+    @property
+    def sizes(self) -> list[Any] | None:
+        """None: the sizes are those of the arguments."""
+        return None
+
     @runs_kernels
+    @runs_fake_kernels
     def run(
         self,
         kernel: Callable[..., Any],

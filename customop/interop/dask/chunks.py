@@ -70,8 +70,8 @@ class ChunkCall:
         adapt: Callable[[list[Any]], list[Any]] | None = None,
     ) -> None:
         numbers = count()
-        self.op = op
-        self.adapt = adapt
+        self.op: RuleTable = op
+        self.adapt: Callable[[list[Any]], list[Any]] | None = adapt
         self.args: list[Any] = [
             map_nested(v, lambda x: Hole(next(numbers)) if is_chunked(x) else x)
             for v in args

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import is_array, register_array_type
@@ -30,7 +31,7 @@ def register_jax_arrays() -> None:
     Operators of NumPy run as functions of JAX where it has them; all others run on the
     host, by a callback where JAX traces.
     """
-    for cls in (type(jnp.zeros(())), jax.core.Tracer):
+    for cls in (type(jnp.zeros(())), Tracer):
         register_array_type(
             "jax",
             cls,
@@ -102,7 +103,7 @@ def _on_host(op: Operator[..., Any]) -> Callable[..., Any]:
 
     def kernel(*values: Any, **named: Any) -> Any:
         leaves = flat([*values, *named.values()])
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        if any(isinstance(leaf, Tracer) for leaf in leaves):
             return in_program(*values, **named)
         given = [map_outline(value, _to_numpy) for value in values]
         others = {name: map_outline(value, _to_numpy) for name, value in named.items()}

@@ -49,7 +49,7 @@ class FakeTensors:
     """Fake tensors for fake arrays, in one call of torch."""
 
     def __init__(self) -> None:
-        self.sizes = OwnSizes()
+        self.sizes: OwnSizes = OwnSizes()
         fakes: Any = fake_tensor_module()
         self._mode: Any = fakes.FakeTensorMode(
             shape_env=self.sizes.shapes, allow_non_fake_inputs=True

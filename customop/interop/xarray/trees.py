@@ -25,7 +25,7 @@ class Labelling:
     __slots__ = ("empty",)
 
     def __init__(self, value: Any) -> None:
-        self.empty = value.copy(deep=False, data=_zeros(value))
+        self.empty: Any = value.copy(deep=False, data=_zeros(value))
 
     def __eq__(self, other: object) -> bool:
         """Dims, coordinates and names of variables are the same; attributes may differ."""
