@@ -43,6 +43,8 @@ def modules() -> list[Any]:
         ("scipy", "scipy"),
         ("interop.dask", "dask.array"),
         ("interop.torch", "torch"),
+        ("interop.jax", "jax"),
+        ("compiling.numba_backend", "numba"),
         ("interop.xarray", "xarray"),
         ("interop.numba", "numba"),
     ):

@@ -8,6 +8,7 @@ of the table below.
 from __future__ import annotations
 
 import io
+import os
 import signal
 import sys
 from argparse import (
@@ -18,7 +19,7 @@ from argparse import (
     RawDescriptionHelpFormatter,
 )
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from importlib import metadata
 from typing import NoReturn
 
@@ -101,10 +102,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"customop: error: {text}\n")
         return MISUSED
     except BrokenPipeError:
+        _drop_output()
         return _BROKEN_PIPE
     except KeyboardInterrupt:
         return _INTERRUPTED
     return status
+
+
+def _drop_output() -> None:
+    """Let what is left in the buffer go nowhere, or the interpreter complains at its end.
+
+    Source: the note on SIGPIPE in the documentation of Python's `signal`.
+    """
+    with suppress(OSError):  # a stream of a test has no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(arguments: Sequence[str]) -> int:

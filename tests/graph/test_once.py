@@ -33,6 +33,9 @@ def total(x: Array) -> float:
 positive = co.custom_op("once::positive", kernel, mutates_args=())
 positive.register_fake(fake)
 summed = co.custom_op("once::total", total, mutates_args=())
+# The first calls are compared with the fake kernels, in words of their own.
+positive(np.array([1.0, -1.0, 3.0]))
+summed(np.ones(3))
 
 
 def checked(x: Any) -> Any:

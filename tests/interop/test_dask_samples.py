@@ -103,8 +103,10 @@ def test_batches_are_lazy(sample: Sample) -> None:
     DASK.check("vmap", sample)
 
 
+@pytest.mark.exhaustive
 def test_the_guide_has_the_table() -> None:
     """Its tables are those of the list of what is refused."""
+    pytest.importorskip("scipy", reason="samples of SciPy's functions count, too")
     refused = listed(NAME)
     pools = {"kernel": SAMPLES, "vjp": DIFFERENTIABLE, "jvp": DIFFERENTIABLE}
     names = ("the value", "the gradient", "the tangent", "the rows of `vmap`")
