@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -144,6 +145,21 @@ def run_page(page: str) -> dict[str, Any]:
     """Run the Python code of a page, compare its output, and return its names."""
     if page in _OTHERS:
         pytest.importorskip(_OTHERS[page], reason=f"{_OTHERS[page]} is not installed")
+    with _bits_of(page):
+        return _names_of(page)
+
+
+def _bits_of(page: str) -> AbstractContextManager[Any]:
+    """JAX with 32 bits, as it begins: other tests may have set more."""
+    if page not in _OTHERS or _OTHERS[page] != "jax":
+        return nullcontext()
+    found: AbstractContextManager[Any] = importlib.import_module("jax").enable_x64(
+        False
+    )
+    return found
+
+
+def _names_of(page: str) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "page"}
     path = str(ROOT / page)
     for block in blocks(page, "python", "pycon"):

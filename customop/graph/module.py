@@ -359,6 +359,11 @@ class GraphModule:
         -------
         list
 
+        Raises
+        ------
+        GuardError
+            If an input is not as it was when the graph was traced.
+
         Examples
         --------
         >>> import numpy as np, customop as co
