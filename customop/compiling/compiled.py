@@ -367,7 +367,7 @@ def _free_axes(entries: Sequence[Entry], shapes: Sequence[tuple[int, ...]]) -> A
 
 
 @overload
-def compile(  # noqa: A001
+def compile(  # noqa: A001  # the usual name
     fn: Callable[P, R],
     *,
     backend: str | Backend = ...,
@@ -376,7 +376,7 @@ def compile(  # noqa: A001
     limit: int = ...,
 ) -> Compiled[P, R]: ...
 @overload
-def compile(  # noqa: A001
+def compile(  # noqa: A001  # the usual name
     *,
     backend: str | Backend = ...,
     sizes: Mapping[str, Any] | None = ...,
@@ -420,7 +420,7 @@ def compile(  # noqa: A001  # the usual name
     Raises
     ------
     ArgumentError
-        If `fn` is not a function, there is no such back end, or an option is wrong.
+        If `fn` is not a function, the back end is unknown, or an option is wrong.
     DataDependentError, GraphError
         From the function, if it cannot be captured.
 

@@ -14,9 +14,11 @@ from functools import lru_cache
 from typing import Any
 
 from customop.arrays.fake import FakeArray
-from customop.compiling.groups import ElementProgram, with_kernels
+from customop.compiling.groups import ElementProgram, kernels_of, with_kernels
 from customop.compiling.kernel import Kernel
+from customop.compiling.report import NodeGroup
 from customop.compiling.scalar_code import in_c
+from customop.core.changes import changing
 from customop.graph.memory import OUTSIDE, Memory
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, Node
@@ -29,8 +31,7 @@ CUDA = "cuda"
 def build(module: GraphModule) -> Callable[..., list[Any]]:
     """A function of the leaves of the inputs, which are CuPy arrays."""
     fused = with_kernels(module, _kernel, CUDA)
-    reason = _reason_not_to_record(fused)
-    return fused.run_list if reason else _Recorded(fused.run_list)
+    return _OnDevice(fused, _reason_not_to_record(fused))
 
 
 # ---- groups ----
@@ -38,7 +39,7 @@ def build(module: GraphModule) -> Callable[..., list[Any]]:
 
 def _kernel(group: GraphModule, program: ElementProgram) -> Kernel:
     def can_run(*arrays: Any) -> bool:
-        return all(array.flags.c_contiguous for array in arrays)
+        return all(map(_is_contiguous, arrays))
 
     return Kernel(group, _elementwise(program), can_run)
 
@@ -66,23 +67,41 @@ def _cupy() -> Any:
 # ---- CUDA graphs ----
 
 
-class _Recorded:
-    """A function that is recorded at its second call, and replayed from then on."""
+class _OnDevice:
+    """A graph that is recorded at its second call and replayed from then on, if it can be."""
 
-    def __init__(self, run: Callable[..., list[Any]]) -> None:
-        self._run = run
+    def __init__(self, module: GraphModule, reason: str) -> None:
+        self._module = module
+        self._reason = reason
         self._calls = 0
         self._recording: _Recording | None = None
+        # The count of changes of tables for which it was recorded.
+        self._seen: int = -1
         self._lock = threading.Lock()
 
     def __call__(self, *leaves: Any) -> list[Any]:
+        if self._reason or not all(map(_is_contiguous, leaves)):
+            return self._module.run_list(*leaves)
         with self._lock:  # the recording has one set of inputs
             self._calls += 1
             if self._calls == 1:  # CuPy compiles its kernels
-                return self._run(*leaves)
-            if self._recording is None:
-                self._recording = _Recording(self._run, leaves)
+                return self._module.run_list(*leaves)
+            if self._recording is None or self._seen != changing.count:
+                self._seen = changing.count
+                self._recording = _Recording(self._module.run_list, leaves)
             return self._recording.play(leaves)
+
+    def explain(self) -> list[NodeGroup]:
+        """The kernels, and whether they are recorded."""
+        names = [node.name for node in self._module.graph.nodes if node.op == CALL]
+        how = "started one by one" if self._reason else "recorded at the second call"
+        kernels = kernels_of(self._module, "kernel")
+        return [*kernels, NodeGroup(names, how, self._reason)]
+
+
+def _is_contiguous(leaf: Any) -> bool:
+    """Whether a copy of an array lies in memory as the array does."""
+    return not hasattr(leaf, "dtype") or bool(leaf.flags.c_contiguous)
 
 
 class _Recording:

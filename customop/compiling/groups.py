@@ -10,13 +10,21 @@ import numpy as np
 from customop.arrays.kinds import CPU
 from customop.compiling.kernel import Kernel
 from customop.compiling.pointwise import Pointwise, pointwise_of
+from customop.compiling.report import NodeGroup
 from customop.graph.graph import Graph
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, CONSTANT, PLACEHOLDER, Node
 from customop.graph.passes.partition import split_graph
 from customop.shapes.sizes import same_shape
 
-__all__ = ["ElementProgram", "Line", "find_groups", "program_of", "with_kernels"]
+__all__ = [
+    "ElementProgram",
+    "Line",
+    "find_groups",
+    "kernels_of",
+    "program_of",
+    "with_kernels",
+]
 
 
 def find_groups(graph: Graph, kind: str = CPU.name) -> dict[Node, str]:
@@ -119,13 +127,13 @@ class Line(NamedTuple):
         The variable of its value.
     pointwise : Pointwise
     operands : tuple
-        For each a pair: the name of a variable and its dtype, or a number of the dtype
-        that the pointwise takes and None.
+        For each a pair: the name of a variable and its dtype, or the bytes of a number of
+        the dtype that the pointwise takes and None. 0.0 equals -0.0, their bytes do not.
     """
 
     name: str
     pointwise: Pointwise
-    operands: tuple[tuple[Any, np.dtype[Any] | None], ...]
+    operands: tuple[tuple[str | bytes, np.dtype[Any] | None], ...]
 
 
 class ElementProgram(NamedTuple):
@@ -164,10 +172,10 @@ def program_of(graph: Graph, kind: str = CPU.name) -> ElementProgram:
 
 def _operand(
     value: Any, dtype: np.dtype[Any], names: dict[Node, str]
-) -> tuple[Any, np.dtype[Any] | None]:
+) -> tuple[str | bytes, np.dtype[Any] | None]:
     if isinstance(value, Node):
         return names[value], value.val.dtype
-    return np.asarray(value).astype(dtype)[()], None
+    return np.asarray(value).astype(dtype).tobytes(), None
 
 
 def with_kernels(
@@ -185,3 +193,14 @@ def with_kernels(
         if node.op == CALL and node.name in names:
             node.target = kernel_for(node.target, program_of(node.target.graph, kind))
     return found
+
+
+def kernels_of(module: GraphModule, title: str) -> list[NodeGroup]:
+    """What is said of each kernel of a module, such as that it is one ufunc."""
+    targets = [node.target for node in module.graph.nodes if node.op == CALL]
+    return [
+        NodeGroup([node.name for node in calls], f"one {title} of {len(calls)} calls")
+        for target in targets
+        if isinstance(target, Kernel)
+        for calls in [[n for n in target.graph.nodes if n.op == CALL]]
+    ]

@@ -126,13 +126,7 @@ class _Same:
     """Whether a number is the same to the last bit: -0.0 is not 0.0, and nan is nan."""
 
     def __init__(self, value: Any) -> None:
-        self._key = _bits(value)
+        self._key = frozen_key(value)
 
     def __call__(self, value: Any) -> bool:
-        return bool(_bits(value) == self._key)
-
-
-def _bits(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return (type(value), value.dtype, value.tobytes())
-    return frozen_key(value)
+        return frozen_key(value) == self._key

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from customop.compiling.groups import ElementProgram, with_kernels
+from customop.compiling.groups import ElementProgram, kernels_of, with_kernels
 from customop.compiling.kernel import Kernel, is_in_c_order
 from customop.compiling.numpy_backend.build import build as build_numpy
 from customop.compiling.scalar_code import in_python
@@ -39,7 +39,12 @@ _compiling = threading.Lock()
 
 def build(module: GraphModule) -> Callable[..., list[Any]]:
     """A function of the leaves of the inputs; numba compiles groups of pointwise calls."""
-    return build_numpy(with_kernels(module, _kernel))
+    fused = with_kernels(module, _kernel)
+    run: Any = build_numpy(fused)
+    others = run.explain
+    run.explain = lambda: [*kernels_of(fused, "ufunc"), *others()]
+    made: Callable[..., list[Any]] = run
+    return made
 
 
 def _kernel(group: GraphModule, program: ElementProgram) -> Kernel:

@@ -25,7 +25,7 @@ class Parameters(NamedTuple):
     text : str
         As they stand in a ``def``.
     names : tuple of str or None
-        Names of positional parameters, if there are no others. Else the function takes
+        Names of the parameters, if all are positional. Else the function takes
         ``*args`` and ``**kwargs``.
     defaults : dict
         Name in the text -> default value.

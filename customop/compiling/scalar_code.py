@@ -76,8 +76,8 @@ def _expressions(
     for name, pointwise, operands in program.lines:
         texts = []
         for (value, dtype), wanted in zip(operands, pointwise.operands, strict=True):
-            if dtype is None:
-                texts.append(literal(value))
+            if isinstance(value, bytes):
+                texts.append(literal(np.frombuffer(value, wanted)[0]))
             else:
                 texts.append(value if dtype == wanted else cast(value, wanted))
         form: str = getattr(pointwise, language)

@@ -212,36 +212,28 @@ def _until_all_are_done(condition: Any, step: Any, init: Any, *, records: bool) 
     return last, *(found or ([], None))
 
 
-@while_op.register_vmap
-def _(
-    info: Any,
-    in_dims: Any,
-    outside: Any,
-    init: Any,
-    cond_graph: Any,
-    body_graph: Any,
-    *,
-    generators: Any = None,
-) -> Any:
-    graphs = cond_graph, body_graph
-    given = _While(outside, init, *graphs, generators, run_while, records=False)
-    return _while_in_rows(info, in_dims, given)
+def _while_rule(run: Callable[..., Any], *, records: bool) -> Callable[..., Any]:
+    """The batching rule of a loop, which may keep what each step records."""
+
+    def rule(
+        info: Any,
+        in_dims: Any,
+        outside: Any,
+        init: Any,
+        cond_graph: Any,
+        body_graph: Any,
+        *,
+        generators: Any = None,
+    ) -> Any:
+        graphs = cond_graph, body_graph
+        given = _While(outside, init, *graphs, generators, run, records=records)
+        return _while_in_rows(info, in_dims, given)
+
+    return rule
 
 
-@while_scan_op.register_vmap
-def _(
-    info: Any,
-    in_dims: Any,
-    outside: Any,
-    init: Any,
-    cond_graph: Any,
-    body_graph: Any,
-    *,
-    generators: Any = None,
-) -> Any:
-    graphs = cond_graph, body_graph
-    given = _While(outside, init, *graphs, generators, run_while_scan, records=True)
-    return _while_in_rows(info, in_dims, given)
+while_op.register_vmap(_while_rule(run_while, records=False))
+while_scan_op.register_vmap(_while_rule(run_while_scan, records=True))
 
 
 @scan_op.register_vmap

@@ -67,7 +67,7 @@ def plain_copy(init: Any) -> Any:
         if cls is np.ndarray:
             item = item.copy("K")  # noqa: PLW2901  # a third of the time
         elif cls not in _NUMBERS:
-            item = plain_copy(item)  # noqa: PLW2901
+            item = plain_copy(item)  # noqa: PLW2901  # the same item
             if item is NOT_PLAIN:
                 return NOT_PLAIN
         found.append(item)

@@ -27,7 +27,7 @@ def arithmetic(xp: Any, x: Any) -> Any:
 
 
 def transcendental(xp: Any, x: Any) -> Any:
-    """A chain of ten calls; two of them are no arithmetic."""
+    """A chain of ten calls, two of them sines."""
     for _ in range(2):
         x = xp.sin(x * 0.9 + 0.1) - x * 0.5
     return x

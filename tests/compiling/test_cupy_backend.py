@@ -65,6 +65,7 @@ class Kernels:
 
     texts: ClassVar[list[tuple[str, str, str]]] = []
     captured: ClassVar[list[Callable[[], None]]] = []
+    calls: ClassVar[int] = 0
 
     def __init__(
         self, inputs: str, outputs: str, code: str, name: str, options: Any
@@ -73,6 +74,7 @@ class Kernels:
         self.texts.append((inputs, outputs, code))
 
     def __call__(self, x: Any, y: Any) -> Any:
+        Kernels.calls += 1
         out = (x * y + x) / y
 
         def again() -> None:
@@ -87,7 +89,7 @@ class Kernels:
 def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A module that stands in for CuPy."""
     Stream.log, Stream.current = [], [Stream("user")]
-    Kernels.texts, Kernels.captured = [], []
+    Kernels.texts, Kernels.captured, Kernels.calls = [], [], 0
 
     @contextmanager
     def using_allocator(allocator: Any) -> Iterator[None]:
@@ -149,6 +151,7 @@ def test_work_is_recorded_at_the_second_call(cupy: Any) -> None:
     run = build(traced(fn, (2, 3), (2, 3)))
     assert np.array_equal(run(X, Y)[0], fn(X, Y))
     assert Stream.log == []  # the first call runs the kernels
+    assert Kernels.calls == 1
     first = run(X + 1.0, Y)[0]
     assert np.array_equal(first, fn(X + 1.0, Y))
     assert Stream.log == [
@@ -197,4 +200,30 @@ def test_large_arrays_are_not_copied_to_be_recorded(cupy: Any) -> None:
 def test_arrays_in_another_order_run_call_by_call(cupy: Any) -> None:
     run = build(traced(lambda x, y: fn(x, y)[0], (3, 3), (3, 3)))
     x = np.asfortranarray(np.arange(9.0).reshape(3, 3))
-    assert np.array_equal(run(x, x + 1.0)[0], fn(x, x + 1.0)[0])
+    for _ in range(3):
+        assert np.array_equal(run(x, x + 1.0)[0], fn(x, x + 1.0)[0])
+    assert Kernels.calls == 0
+    assert Stream.log == []
+
+
+def test_a_kernel_that_is_registered_later_is_recorded_anew(cupy: Any) -> None:
+    run = build(traced(lambda x, y: np.sum(fn(x, y)), (2, 3), (2, 3)))
+    for _ in range(2):
+        run(X, Y)
+    Stream.log.clear()
+    with co.Library("np", "IMPL") as library:
+        library.impl("sum", lambda x, axis, keepdims: x[0, 0] * 0.0, "cpu")
+        run(X, Y)
+    assert "own begin" in Stream.log
+
+
+def test_explain_says_what_is_recorded(cupy: Any) -> None:
+    rows = build(traced(fn, (2, 3), (2, 3))).explain()
+    assert [*map(str, rows)] == [
+        "one kernel of 3 calls: multiply, add, divide",
+        "recorded at the second call: fused_divide",
+    ]
+    (row,) = build(traced(lambda x: x[0], (2, 3))).explain()
+    assert str(row) == (
+        "started one by one: slice (a result is an input, or a view of one)"
+    )

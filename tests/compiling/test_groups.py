@@ -134,7 +134,7 @@ def test_python_of_an_element_has_the_bits_of_the_ufunc(dtype: str) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.exhaustive
-@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler is installed")
 def test_c_of_an_element_has_the_bits_of_the_ufunc(tmp_path: Path) -> None:
     programs: list[ElementProgram] = []
     cases = []

@@ -82,6 +82,21 @@ def test_warnings_are_those_of_the_calls() -> None:
 
 
 @pytest.mark.exhaustive
+def test_zeros_of_both_signs_are_two_numbers() -> None:
+    x = np.array([0.0, -0.0, 1.0])
+    plus, minus = lambda x: x * 2.0 + 0.0, lambda x: x * 2.0 + -0.0
+    for fn in (plus, minus):
+        assert compiled(fn)(x).tobytes() == fn(x).tobytes()
+
+
+@pytest.mark.exhaustive
+def test_explain_names_the_ufuncs() -> None:
+    fast = compiled(chain)
+    fast(X, X)
+    assert "one ufunc of 8 calls: multiply, add, " in str(fast.explain())
+
+
+@pytest.mark.exhaustive
 def test_integers_wrap_around() -> None:
     x = np.array([-128, 127, 100, 3], np.int8)
     fn = lambda x: x * x - x + np.int8(100)

@@ -300,3 +300,13 @@ def test_passes_keep_what_is_known_of_nodes() -> None:
         before = {n.name: n.meta for n in module.graph.nodes}
         for node in smaller.graph.nodes:
             assert node.meta == before[node.name]
+
+
+def test_scalars_of_numpy_are_the_same_to_the_last_bit() -> None:
+    module = co.make_fx(lambda x: (x * 2.0, x * 3.0))(np.ones(2))
+    first, second = [node for node in module.graph.nodes if node.op == "call"]
+    first.args = (module.inputs[0], np.float64(0.0))
+    second.args = (module.inputs[0], np.float64(-0.0))
+    module.recompile()
+    found = co.eliminate_common_subexpressions(module)(np.ones(2))
+    assert [np.signbit(y).any() for y in found] == [False, True]

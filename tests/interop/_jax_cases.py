@@ -237,7 +237,7 @@ compared.register_fake(lambda x: co.fake_like(x, dtype="bool"))
 
 
 def _plain(name: str, fn: Callable[..., Any], *arrays: Any, **options: Any) -> None:
-    """A case of NumPy code that is no operator."""
+    """A case of NumPy code without an operator."""
     CASES[name] = Case(fn, lambda op, *xs: op(*xs, **options), arrays)
 
 

@@ -161,6 +161,14 @@ def test_pmap_on_one_device() -> None:
     assert_same(jax.pmap(cube)(x), x**3)
 
 
+def test_zeros_of_both_signs_are_two_constants() -> None:
+    shifted = export(lambda x, by: x * 1.0 + by)
+    x = jnp.asarray(np.array([0.0, -0.0]))
+    both = jax.jit(lambda x: (shifted(x, 0.0), shifted(x, -0.0)))(x)
+    signs = [np.signbit(y).tolist() for y in both]
+    assert signs == [[False, False], [False, True]]
+
+
 def test_one_compilation_serves_calls_with_the_same_constants() -> None:
     op = export(CASES["chosen"].fn)
     counts = []

@@ -166,6 +166,20 @@ def test_the_back_end_gives_numpys_numbers(name: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-13)
 
 
+def test_the_back_end_runs_by_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    jit, seen = jax.jit, []
+
+    def watched(fn: Callable[..., Any]) -> Any:
+        run = jit(fn)
+        return lambda *args: seen.append(len(args)) or run(*args)
+
+    monkeypatch.setattr(jax, "jit", watched)
+    fast = co.compile(FUNCTIONS["arithmetic"], backend="jax")
+    for _ in range(2):
+        fast(X, Y)
+    assert seen == [3, 3]  # constants, and two arrays
+
+
 def test_a_gradient_through_the_back_end() -> None:
     gradient = co.grad(lambda x: np.sum(FUNCTIONS["arithmetic"](x, Y)))
     found = co.compile(gradient, backend="jax")(X)

@@ -161,7 +161,7 @@ def cuts_of(lengths: Sequence[int], usual: int, most: int) -> list[Cuts] | None:
     Returns
     -------
     list of Cuts or None
-        None if there are no such blocks that begin at whole registers of the processor.
+        None where blocks of these lengths cannot begin at whole registers of the processor.
         NumPy computes the elements after the last whole register by other instructions,
         of which the sum of two nan has the sign of the other one (NumPy 2.4, x86).
     """

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Hashable
 from typing import Any
+
+import numpy as np
 
 from customop.arrays.nested import children, steps
 from customop.graph.graph import Graph
@@ -14,7 +15,7 @@ from customop.graph.passes.apply import GraphT, edited
 from customop.graph.size_uses import makes_sizes
 from customop.shapes.symbolic import SymBool, SymFloat, SymInt
 
-__all__ = ["eliminate_common_subexpressions"]
+__all__ = ["eliminate_common_subexpressions", "frozen_key"]
 
 
 def eliminate_common_subexpressions(graph: GraphT) -> GraphT:
@@ -112,10 +113,9 @@ def frozen_key(value: Any) -> Hashable:
     cls = type(value)
     if cls in _NUMBERS:
         return (cls, value)
-    if cls is float:
-        return (cls, struct.pack("d", value))
-    if cls is complex:
-        return (cls, struct.pack("dd", value.real, value.imag))
+    if isinstance(value, float | complex | np.generic):
+        bits = np.asarray(value)
+        return (cls, bits.dtype, bits.tobytes())
     if isinstance(value, Node):
         return (Node, id(value))
     found = children(value)

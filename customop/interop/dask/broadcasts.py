@@ -1,8 +1,8 @@
 """Broadcast arrays that remember what they are made of.
 
 A gradient of a sum is one number in the shape of what was summed. dask would cut it into as
-many chunks as the arrays beside it have, each with a task. A pointwise operator takes the
-number itself.
+many chunks as the other arrays have, each with a task. A pointwise operator takes the number
+itself.
 """
 
 from __future__ import annotations

@@ -265,7 +265,7 @@ def _unslice(op: RuleTable) -> Callable[..., Any]:
 
 
 def _with_zeros(g: Any, axis: int, before: int, after: int) -> Any:
-    """An array with zeros on both sides; few of them join the chunks beside them."""
+    """An array with zeros on both sides; where they are few, they join its outer chunks."""
     widths = [0 if i != axis else before for i in range(g.ndim)]
     ends = [0 if i != axis else after for i in range(g.ndim)]
     if not before and not after:

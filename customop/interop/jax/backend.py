@@ -32,25 +32,26 @@ def build(module: GraphModule) -> Callable[..., list[Any]]:
     _check(module)
     register_jax_arrays()
     inputs = module.inputs
+    constants = _constants(module)
     given = [i for i, node in enumerate(inputs) if hasattr(node.val, "dtype")]
     leaves = module.graph.output_node.args[0]
     # What is returned as it came is not copied; the rest once each.
     computed = [*dict.fromkeys(v for v in leaves if _is_computed(v))]
 
-    def traced(constants: list[Any], *arrays: Any) -> list[Any]:
+    def traced(outer: list[Any], *arrays: Any) -> list[Any]:
         known = dict(zip([inputs[i] for i in given], arrays, strict=True))
-        known |= zip(_constants(module), constants, strict=True)
+        known |= zip(constants, outer, strict=True)
         return _values(module, known, computed)
 
     run = jax.jit(traced)
 
     def call(*values: Any) -> list[Any]:
-        constants = [module.graph.constants[n.target] for n in _constants(module)]
+        outer = [module.graph.constants[node.target] for node in constants]
         with jax.enable_x64(True):
-            found = run(constants, *[values[i] for i in given])
+            found = run(outer, *[values[i] for i in given])
         known = dict(zip(computed, map(_to_numpy, found), strict=True))
         known |= zip(inputs, values, strict=True)
-        known |= zip(_constants(module), constants, strict=True)
+        known |= zip(constants, outer, strict=True)
         return [known[v] if isinstance(v, Node) else v for v in leaves]
 
     return call

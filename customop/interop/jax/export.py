@@ -136,23 +136,7 @@ class JaxFunction:
             fn = NumpyCall(self.op, CallPlaces([slot(mark(v)) for v in leaves]), spec)
         types = tuple([(x.shape, np.dtype(x.dtype)) for x in arrays])
         example = _example(fn, types, changing.count)
-        for leaf in fn.leaves(example):
-            self._check_result(leaf)
         return fn.rebuilt(example, call(fn, arrays))
-
-    def _check_result(self, leaf: Any) -> None:
-        """Raise unless JAX can have a result: an array of a known shape."""
-        if not is_array(leaf):
-            raise ArgumentError(
-                f"{self._name()} returns {shown(leaf)}, JAX's functions return arrays",
-                do="return np.asarray(...) of it",
-            )
-        if any(type(n) is not int for n in leaf.shape):
-            raise DataDependentError(
-                f"{self._name()} gives {leaf}, and JAX must know shapes before it has"
-                " values",
-                do="give results of a fixed length, or call it outside of JAX's programs",
-            )
 
 
 @lru_cache(maxsize=4096)
@@ -160,4 +144,21 @@ def _example(
     fn: OperatorCall | NumpyCall, types: Sequence[tuple[Any, Any]], changes: int
 ) -> Any:
     """A result without data; asked again after a rule was registered."""
-    return fn.result([FakeArray(shape, dtype) for shape, dtype in types])
+    found = fn.result([FakeArray(shape, dtype) for shape, dtype in types])
+    for leaf in fn.leaves(found):
+        _check_result(fn, leaf)
+    return found
+
+
+def _check_result(fn: OperatorCall | NumpyCall, leaf: Any) -> None:
+    """Raise unless JAX can have a result: an array of a known shape."""
+    if not is_array(leaf):
+        raise ArgumentError(
+            f"{fn} returns {shown(leaf)}, JAX's functions return arrays",
+            do="return np.asarray(...) of it",
+        )
+    if any(type(n) is not int for n in leaf.shape):
+        raise DataDependentError(
+            f"{fn} gives {leaf}, and JAX must know shapes before it has values",
+            do="give results of a fixed length, or call it outside of JAX's programs",
+        )

@@ -5,34 +5,34 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from customop.arrays.nested import children, map_outline, steps
+from customop.arrays.nested import map_outline
+from customop.frozen import Frozen
+from customop.graph.passes.common import frozen_key
 
 __all__ = ["ArraySlot", "CallPlaces"]
 
 
-class ArraySlot:
+class ArraySlot(Frozen):
     """The place of an array."""
 
-    __slots__ = ("index",)
-
-    def __init__(self, index: int) -> None:
-        self.index: int = index
+    index: int
 
 
 class CallPlaces:
-    """The arguments of a call without its arrays; the same for the same other values.
+    """The arguments of a call without its arrays; equal where the others are, to the bit.
 
     Parameters
     ----------
     values : sequence
-        Nested, with a `ArraySlot` in the place of each array.
+        Nested, with an `ArraySlot` in the place of each array.
     """
 
     __slots__ = ("_key", "_values")
 
     def __init__(self, values: Sequence[Any]) -> None:
         self._values = [*values]
-        self._key = _key(self._values)
+        # Of an object that has no hash it is the identity: the values keep it alive.
+        self._key: Hashable = frozen_key(self._values)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CallPlaces) and self._key == other._key
@@ -50,30 +50,3 @@ class CallPlaces:
             return arrays[leaf.index] if isinstance(leaf, ArraySlot) else leaf
 
         return [map_outline(nested, value) for nested in self._values]
-
-
-def _key(value: Any) -> Hashable:
-    """Equal for values that mean the same; of others the identity."""
-    if isinstance(value, ArraySlot):
-        return (ArraySlot, value.index)
-    parts = children(value)
-    if parts is not None:
-        return (type(value), tuple(steps(value)), tuple([_key(part) for part in parts]))
-    try:
-        hash(value)
-    except TypeError:
-        return _OneObject(value)
-    return (type(value), value)
-
-
-class _OneObject:
-    """Equal to the same object alone, which it keeps."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _OneObject) and self._value is other._value
-
-    def __hash__(self) -> int:
-        return id(self._value)

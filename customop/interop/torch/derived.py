@@ -30,7 +30,16 @@ from customop.transforms.jvp import jvp
 from customop.transforms.values import Fresh
 from customop.transforms.vmap import vmap
 
-__all__ = ["Batch", "Pull", "Push", "Step", "run_steps", "steps_of", "text_of_steps"]
+__all__ = [
+    "Batch",
+    "Pull",
+    "Push",
+    "Step",
+    "over_given",
+    "run_steps",
+    "steps_of",
+    "text_of_steps",
+]
 
 Arrays = Sequence[Any]
 
@@ -202,6 +211,33 @@ def _pushed(
 def _batched(
     inner: Callable[[Arrays], list[Any]], step: Batch, arrays: Arrays
 ) -> list[Any]:
+    randomness: Any = step.randomness  # one of three words, as torch has it
+
+    def batch(fn: Any, axes: tuple[int | None, ...], rows: Arrays) -> Any:
+        return vmap(fn, in_dims=axes, randomness=randomness)(*rows)
+
+    return over_given(inner, step.axes, arrays, batch)
+
+
+def over_given(
+    inner: Callable[[Arrays], list[Any]],
+    axes: Sequence[int | None],
+    arrays: Arrays,
+    batch: Callable[[Any, tuple[int | None, ...], Arrays], Any],
+) -> list[Any]:
+    """Batch a function whose arguments and results may be None, which have no rows.
+
+    Parameters
+    ----------
+    inner : callable
+        Takes and returns lists.
+    axes : sequence of int or None
+        For each argument the axis of the batch.
+    arrays : sequence of array or None
+    batch : callable
+        ``batch(fn, axes, arrays)`` gives the results for all rows of a function whose
+        arguments and results are arrays.
+    """
     given = [i for i, value in enumerate(arrays) if value is not None]
     has_value: list[bool] = []
 
@@ -213,8 +249,6 @@ def _batched(
         has_value[:] = [r is not None for r in results]
         return tuple(r for r in results if r is not None)
 
-    axes = tuple(step.axes[i] for i in given)
-    randomness: Any = step.randomness  # one of three words, as torch has it
-    batched = vmap(of_rows, in_dims=axes, randomness=randomness)
-    found = iter(batched(*[arrays[i] for i in given]))
+    chosen = tuple([axes[i] for i in given])
+    found = iter(batch(of_rows, chosen, [arrays[i] for i in given]))
     return [next(found) if has else None for has in has_value]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from customop.interop.torch.derived import Batch, Pull
+from customop.interop.torch.derived import Batch, Pull, over_given
 from customop.interop.torch.framework import torch
 
 __all__ = ["batched_rows", "pulled"]
@@ -70,25 +70,13 @@ def batched_rows(
     is_functional: bool,
 ) -> list[Any]:
     """Results with the axis of a batch first, by torch.vmap or row by row."""
-    given = [i for i, value in enumerate(tensors) if value is not None]
-    has_value: list[bool] = []
 
-    def of_rows(*rows: Any) -> tuple[Any, ...]:
-        all_rows: list[Any] = [None] * len(tensors)
-        for i, row in zip(given, rows, strict=True):
-            all_rows[i] = row
-        results = inner(all_rows)
-        has_value[:] = [r is not None for r in results]
-        return tuple(r for r in results if r is not None)
+    def batch(fn: Any, axes: tuple[int | None, ...], rows: Sequence[Any]) -> Any:
+        if not is_functional:
+            return _looped(fn, axes, rows)
+        return torch.vmap(fn, in_dims=axes, randomness=step.randomness)(*rows)
 
-    axes = tuple(step.axes[i] for i in given)
-    rows = [tensors[i] for i in given]
-    if is_functional:
-        batched = torch.vmap(of_rows, in_dims=axes, randomness=step.randomness)
-        found = iter(batched(*rows))
-    else:
-        found = iter(_looped(of_rows, axes, rows))
-    return [next(found) if has else None for has in has_value]
+    return over_given(inner, step.axes, tensors, batch)
 
 
 def _looped(

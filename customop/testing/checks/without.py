@@ -19,7 +19,7 @@ __all__ = ["without_derivative"]
 
 
 def without_derivative(session: Session, sample: Sample) -> dict[str, str]:
-    """Place of an argument -> why there is no derivative by it at these values.
+    """Place of an argument -> why the call has no derivative by it at these values.
 
     Each is asked for alone: its formula raises `NoDerivativeError`.
     """

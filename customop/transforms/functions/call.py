@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -460,12 +460,17 @@ class Rows:
         return batch if dim == 0 else call_numpy(np.moveaxis, batch, 0, dim)
 
 
-class _BatchedVjp(VjpCall):
+CallT = TypeVar("CallT", bound=FunctionCall)
+
+
+class _BatchOf(FunctionCall, Generic[CallT]):
+    """A batch of a call, by a rule of either mode."""
+
     def __init__(
-        self, inner: VjpCall, batch: BatchInterpreter, dims: Sequence[int | None]
+        self, inner: CallT, batch: BatchInterpreter, dims: Sequence[int | None]
     ) -> None:
         self.table: FunctionTable = inner.table
-        self.inner: VjpCall = inner
+        self.inner: CallT = inner
         self.rows: Rows = Rows(self, batch, dims)
 
     @property
@@ -486,6 +491,8 @@ class _BatchedVjp(VjpCall):
         rows = self.rows.around(*inputs)
         return [rows.front(v) for v in self.inner.run(rows.of(inputs))]
 
+
+class _BatchedVjp(_BatchOf[VjpCall], VjpCall):
     def forward(self, inputs: Arrays, wanted: Sequence[bool]) -> Forward:
         rows = self.rows.around(*inputs)
         found = self.inner.forward(rows.of(inputs), wanted)
@@ -506,32 +513,7 @@ class _BatchedVjp(VjpCall):
         return [rows.gradient(g, dim) for g, dim in pairs]
 
 
-class _BatchedJvp(JvpCall):
-    def __init__(
-        self, inner: JvpCall, batch: BatchInterpreter, dims: Sequence[int | None]
-    ) -> None:
-        self.table: FunctionTable = inner.table
-        self.inner: JvpCall = inner
-        self.rows: Rows = Rows(self, batch, dims)
-
-    @property
-    def identity(self) -> tuple[Any, ...]:
-        rows = self.rows
-        return (
-            type(self),
-            rows.batch.info.batch_size,
-            *rows.dims,
-            *self.inner.identity,
-        )
-
-    @property
-    def has_rule(self) -> bool:
-        return self.inner.has_rule
-
-    def run(self, inputs: Arrays) -> Arrays:
-        rows = self.rows.around(*inputs)
-        return [rows.front(v) for v in self.inner.run(rows.of(inputs))]
-
+class _BatchedJvp(_BatchOf[JvpCall], JvpCall):
     def push(self, primals: Arrays, tangents: Arrays) -> tuple[Arrays, Arrays]:
         rows = self.rows.around(*primals, *tangents)
         outputs, moved = self.inner.push(rows.of(primals), rows.of(tangents))
