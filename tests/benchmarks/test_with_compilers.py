@@ -1,4 +1,8 @@
-"""Compiled functions beside the same functions, and beside the compilers of others."""
+"""Compiled functions beside the same functions, and beside the compilers of others.
+
+They come last, by the name of the file: the back end of JAX registers a kind of array, after
+which a fake call takes 0.6 us more.
+"""
 
 from __future__ import annotations
 
