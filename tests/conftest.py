@@ -9,6 +9,9 @@ import pytest
 
 import customop as co
 from customop.arrays import kinds
+from tests.browser import chromium, visit
+
+__all__ = ["chromium", "visit"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import random
 import re
-import shutil
-import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -22,6 +19,10 @@ import customop as co
 from customop.graph.pictures.costs import bytes_of, cost_of
 from customop.graph.pictures.layers import lay_out
 from customop.graph.pictures.page import page_html
+from tests.browser import Visit
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "</script><script>alert(1)</script>\"'&<b>\0\ud800\u2028$x$]]>"
@@ -329,128 +330,81 @@ def test_notebooks_show_so_many_nodes() -> None:
 
 # ---- in a browser ----
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
-    None,
-)
-# Flags without which a browser asks, updates itself or needs a screen.
-FLAGS = [
-    *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
-    *(
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-    ),
-]
-# Runs in the page after its own script, and leaves what it has seen in the document.
-SEEING = """
-<pre id="seen"></pre><script>
-const seen = { errors: faults, blocked };
-const texts = () => [...document.querySelectorAll("#space .row")].map(e => e.textContent);
-const type = text => { at("search").value = text; const before = elements;
-  at("search").dispatchEvent(new Event("input")); return elements - before; };
-const choose = mode => { at("mode").value = mode; at("mode").dispatchEvent(new Event("change")); };
-SCRIPT
-at("seen").textContent = JSON.stringify(seen);
-</script></body>"""
-WATCHING = """<head><script>
-const faults = [], blocked = [], make_element = document.createElement.bind(document);
-let elements = 0;
-document.createElement = tag => { elements++; return make_element(tag); };
-addEventListener("error", e => faults.push(e.message));
-console.error = (...a) => faults.push(a.join(" "));
-window.alert = text => faults.push("alert " + text);
-addEventListener("securitypolicyviolation", e => blocked.push(e.blockedURI));
-</script>"""
+ROWS = "#space .row"
 
 
-def in_browser(graph: co.GraphModule, script: str, folder: Path) -> Any:
-    """What a script sees in the page of a graph."""
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed")
-    page = page_html(graph).replace("<head>", WATCHING, 1)
-    path = folder / "page.html"
-    path.write_text(page.replace("</body>", SEEING.replace("SCRIPT", script)), "utf-8")
-    done = subprocess.run(
-        [
-            *(CHROMIUM, *FLAGS, f"--user-data-dir={folder / 'profile'}"),
-            *("--window-size=1200,600", "--virtual-time-budget=5000", "--dump-dom"),
-            path.as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-        env=os.environ | {"HOME": str(folder)},
-    )
-    found = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert found is not None, done.stderr[-2000:]
-    seen = json.loads(html.unescape(found[1]))
-    assert seen.pop("errors") == []
-    assert seen.pop("blocked") == []
-    return seen
+def texts(page: Page) -> list[str]:
+    """The rows that are in the document."""
+    return page.locator(ROWS).all_text_contents()
 
 
-FOLDING = """
-seen.all = texts().length; seen.first = texts()[0];
-at("fold").click(); choose("place"); at("fold").click(); seen.folded = texts();
-document.querySelectorAll("#space .fold")[1].click(); seen.open = texts();
-at("unfold").click(); seen.unfolded = texts().length;
-choose("depth"); seen.depth = texts()[0]; choose("cost"); seen.dearest = texts()[0];
-choose("order"); type("matmul"); seen.matmul = texts(); seen.found = at("found").textContent;
-seen.marks = document.querySelectorAll("mark").length;
-type("f64[] slogdet"); seen.words = at("found").textContent; type("");
-document.querySelectorAll("#space .row")[2].click(); seen.detail = at("detail").textContent;
-document.querySelector("#detail dd:last-of-type button").click();
-seen.next = document.querySelector("#detail h2").textContent;
-"""
+def work(page: Page, text: str) -> int:
+    """How many elements the page makes when a text is searched."""
+    before = page.evaluate("elements")
+    page.fill("#search", text)
+    made: int = page.evaluate("elements") - before
+    return made
 
 
 @pytest.mark.exhaustive
-def test_the_page_folds_and_searches(graph: co.GraphModule, tmp_path: Path) -> None:
-    """Groups fold and open, words are found, and links lead to other nodes."""
-    seen = in_browser(graph, FOLDING, tmp_path)
+def test_the_page_folds(graph: co.GraphModule, visit: Visit) -> None:
+    """Groups fold and open, by the mouse."""
+    page = visit(page_html(graph))
     count = graph.graph.count
-    assert seen["all"] == count
-    assert seen["first"].startswith("x placeholderf64[4, 3]4x396 B")
-    assert 0 < len(seen["folded"]) < len(seen["open"]) < count
-    assert any("nodes" in text for text in seen["folded"])
-    assert seen["unfolded"] > count
-    assert "depth 0 2 nodes" in seen["depth"]
-    assert "matmul" in seen["dearest"]
-    assert len(seen["matmul"]) == 2
-    assert seen["found"] == f"2 of {count} nodes"
-    assert seen["marks"] >= 2
-    assert seen["words"].startswith("3 of ")
-    assert seen["detail"].startswith("matmulkindcalloperatornp::matmul(Array x1,")
-    assert seen["next"] == "tanh"
+    assert len(texts(page)) == count
+    assert texts(page)[0].startswith("x placeholderf64[4, 3]4x396 B")
+    page.select_option("#mode", "place")
+    page.click("#fold")
+    folded = texts(page)
+    page.locator(f"{ROWS} .fold").nth(1).click()
+    assert 0 < len(folded) < len(texts(page)) < count
+    assert any("nodes" in text for text in folded)
+    page.click("#unfold")
+    assert len(texts(page)) > count
 
 
 @pytest.mark.exhaustive
-def test_texts_of_users_stay_texts(hostile: co.GraphModule, tmp_path: Path) -> None:
+def test_the_page_sorts(graph: co.GraphModule, visit: Visit) -> None:
+    """Nodes are in the order that was chosen."""
+    page = visit(page_html(graph))
+    page.select_option("#mode", "depth")
+    assert "depth 0 2 nodes" in texts(page)[0]
+    page.select_option("#mode", "cost")
+    assert "matmul" in texts(page)[0]
+
+
+@pytest.mark.exhaustive
+def test_the_page_searches(graph: co.GraphModule, visit: Visit) -> None:
+    """Words are found and marked, and links lead to other nodes."""
+    page = visit(page_html(graph))
+    page.keyboard.press("/")
+    page.keyboard.type("matmul")
+    assert len(texts(page)) == 2
+    found = page.locator("#found")
+    assert found.text_content() == f"2 of {graph.graph.count} nodes"
+    assert page.locator("mark").count() >= 2
+    page.fill("#search", "f64[] slogdet")
+    assert str(found.text_content()).startswith("3 of ")
+    page.keyboard.press("Escape")
+    page.locator(ROWS).nth(2).click()
+    detail = str(page.text_content("#detail"))
+    assert detail.startswith("matmulkindcalloperatornp::matmul(Array x1,")
+    page.locator("#detail dd:last-of-type button").first.click()
+    assert page.text_content("#detail h2") == "tanh"
+
+
+@pytest.mark.exhaustive
+def test_texts_of_users_stay_texts(hostile: co.GraphModule, visit: Visit) -> None:
     """No script, tag or link comes from a name or a place."""
-    script = (
-        "document.querySelectorAll('#space .row')[1].click();"
-        "seen.scripts = document.querySelectorAll('script').length;"
-        "seen.bold = document.querySelectorAll('main b').length;"
-        "seen.title = document.title;"
-    )
-    seen = in_browser(hostile, script, tmp_path)
-    assert (seen["scripts"], seen["bold"]) == (4, 0)
-    assert seen["title"].startswith("</script><script>alert(1)")
-
-
-MANY = """
-seen.total = at("total").textContent; seen.rows = texts().length;
-seen.narrow = type("sin_4321"); seen.one = texts(); seen.wide = type("multiply");
-seen.found = at("found").textContent; seen.drawn = texts().length; type("");
-at("scroll").scrollTop = 1e7; render(); seen.last = texts().at(-1);
-reveal(5000); seen.there = document.querySelector(".picked").textContent;
-"""
+    page = visit(page_html(hostile))
+    page.locator(ROWS).nth(1).click()
+    assert page.locator("script").count() == 2
+    assert page.locator("main b").count() == 0
+    assert page.title().startswith("</script><script>alert(1)")
 
 
 @pytest.mark.exhaustive
-def test_ten_thousand_nodes_are_usable(tmp_path: Path) -> None:
+def test_ten_thousand_nodes_are_usable(visit: Visit) -> None:
     """Only rows on the screen are in the document, also while a word is typed."""
 
     def chain(x: Any) -> Any:
@@ -458,14 +412,20 @@ def test_ten_thousand_nodes_are_usable(tmp_path: Path) -> None:
             x = np.sin(x) * 2.0
         return x
 
-    seen = in_browser(co.make_fx(chain)(np.zeros(3)), MANY, tmp_path)
-    assert seen["total"].startswith("10002 nodes")
-    assert seen["rows"] < 100
-    assert len(seen["one"]) == 1
-    assert seen["found"] == "5000 of 10002 nodes"
-    assert seen["drawn"] < 100
-    assert seen["last"].startswith("output")
-    assert "multiply_2499" in seen["there"]
+    page = visit(page_html(co.make_fx(chain)(np.zeros(3))))
+    assert str(page.text_content("#total")).startswith("10002 nodes")
+    assert len(texts(page)) < 100
     # Elements that were made: some for each row on the screen, not for each node found.
-    assert 0 < seen["narrow"] < 20
-    assert seen["narrow"] < seen["wide"] < 20 * seen["drawn"]
+    narrow = work(page, "sin_4321")
+    assert len(texts(page)) == 1
+    assert 0 < narrow < 20
+    wide = work(page, "multiply")
+    drawn = len(texts(page))
+    assert page.text_content("#found") == "5000 of 10002 nodes"
+    assert drawn < 100
+    assert narrow < wide < 20 * drawn
+    page.fill("#search", "")
+    page.evaluate("at('scroll').scrollTop = 1e7; render()")
+    assert texts(page)[-1].startswith("output")
+    page.evaluate("reveal(5000)")
+    assert "multiply_2499" in str(page.text_content(".picked"))
