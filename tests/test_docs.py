@@ -81,9 +81,12 @@ def run_doctest(test: doctest.DocTest) -> list[str]:
 
 # ---- pages: README.md, the index of the examples, and the guide ----
 
+# Pages that a build of the site makes of the others.
+_MADE = ("guide", "gallery")
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
     for path in (ROOT / "README.md", *sorted((ROOT / "examples").rglob("*.md")))
+    if path.parent not in [ROOT / "examples" / "site" / name for name in _MADE]
 }
 page = pytest.mark.parametrize("page", PAGES)
 # Pages whose code needs another library, which the exhaustive tests have.

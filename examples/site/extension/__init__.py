@@ -1,0 +1,21 @@
+"""Makes the pages that are not written by hand, before Sphinx looks for pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from extension import gallery, guide
+
+
+def make_pages(app: Any) -> None:
+    """Write the pages made of other files into the folder of the site."""
+    site = Path(app.srcdir)
+    guide.make(site.parent / "guide", site / "guide")
+    gallery.make(site.parent, site / "gallery")
+
+
+def setup(app: Any) -> dict[str, Any]:
+    """Connect to Sphinx."""
+    app.connect("builder-inited", make_pages)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

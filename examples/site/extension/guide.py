@@ -1,0 +1,34 @@
+"""The guide of the site: the pages of `examples/guide`, with links that hold here."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from extension.files import write, write_bytes
+
+# Files beside the guide -> pages of the site.
+_ELSEWHERE = {
+    r"\.\./(\w+)\.py": r"../gallery/\1.md",
+    r"\.\./plugin/README\.md": "../gallery/plugin.md",
+    r"\.\./\.\./customop/mypy/__init__\.py": "../api.md",
+}
+
+
+def make(source: Path, target: Path) -> None:
+    """Copy pages and pictures."""
+    for path in sorted(source.iterdir()):
+        if path.suffix == ".md":
+            write(target / path.name, with_links_of_site(path.read_text("utf-8")))
+        else:
+            write_bytes(target / path.name, path.read_bytes())
+    gone = {path.name for path in target.iterdir()} - {p.name for p in source.iterdir()}
+    for name in gone:
+        (target / name).unlink()
+
+
+def with_links_of_site(text: str) -> str:
+    """The text with links to files outside of the guide turned into links to pages."""
+    for file, page in _ELSEWHERE.items():
+        text = re.sub(rf"\]\({file}(#[\w-]+)?\)", rf"]({page})", text)
+    return text
