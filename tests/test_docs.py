@@ -26,6 +26,8 @@ from customop.cli import main as command_line
 from customop.pytest import plugin
 from customop.testing.opcheck import CHECKS
 from tests import numpy_functions
+from tests.benchmarks import pages as benchmark_pages
+from tests.benchmarks.table import read_json
 
 ROOT = Path(__file__).parent.parent
 FLAGS = doctest.ELLIPSIS
@@ -447,6 +449,13 @@ def test_page_of_numpy_functions_is_as_generated() -> None:
     if f"of NumPy {numpy_functions.release()} have" not in NUMPY:
         pytest.skip("the page was made with another release of NumPy")
     assert numpy_functions.page() == NUMPY
+
+
+@pytest.mark.parametrize("name", benchmark_pages.PAGES)
+def test_figures_are_those_of_the_stored_run(name: str) -> None:
+    """The figures of the benchmarks in a page are those of benchmarks.json."""
+    run = read_json(benchmark_pages.RUN.read_text(encoding="utf-8"))
+    assert benchmark_pages.PAGES[name](run, PAGES[name]) == PAGES[name]
 
 
 # ---- docstrings that run ----

@@ -2,6 +2,7 @@
 
 Run with ``python tests/benchmarks``, or, with any options of pytest-benchmark,
 ``python -m pytest tests/benchmarks -n 0 -p benchmark --benchmark-table table.md``.
+``python tests/benchmarks --update`` stores the run and renews every figure in the pages.
 Without ``-p benchmark`` nothing here is collected, so the ordinary suite needs none
 of the packages. No test asserts a time; the table says which budgets are met.
 """
@@ -14,19 +15,19 @@ from typing import Any
 
 import peers
 import pytest
-from table import Limit, Row, as_markdown, as_text, machine
+from table import Limit, Row, as_json, as_markdown, as_text, machine, this_run
 from timing import ROUNDS, Statement, alternate
 
 import customop as co
 
+_FORMS = {"--benchmark-table": "Markdown", "--benchmark-json-table": "JSON"}
 _rows = pytest.StashKey[list[Row]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that writes the table to a file."""
-    parser.addoption(
-        "--benchmark-table", metavar="PATH", help="write the budgets as Markdown"
-    )
+    """Add the options that write the table to a file."""
+    for name, form in _FORMS.items():
+        parser.addoption(name, metavar="PATH", help=f"write the budgets as {form}")
 
 
 def pytest_ignore_collect(config: pytest.Config) -> bool | None:
@@ -93,7 +94,7 @@ def _repeat(benchmark: Any, statement: Statement, seconds: float) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Print the table, and write it where it is asked for."""
+    """Print the table, and write it to the files that are asked for."""
     rows = config.stash.get(_rows, [])
     if not rows:
         return
@@ -101,6 +102,7 @@ def pytest_terminal_summary(
     left_out = [f"left out, not installed: {peer}" for peer in peers.missing()]
     for line in [*as_text(rows), "", machine(), *left_out]:
         terminalreporter.write_line(line)
-    path = config.getoption("--benchmark-table", None)
-    if path:
-        Path(path).write_text(as_markdown(rows), encoding="utf-8")
+    for name, form in zip(_FORMS, (as_markdown, as_json), strict=True):
+        path = config.getoption(name, None)
+        if path:
+            Path(path).write_text(form(this_run(rows)), encoding="utf-8")

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 
 __all__ = [
     "Limit",
     "Row",
+    "Run",
+    "as_json",
     "as_markdown",
     "as_text",
     "at_most",
     "machine",
     "over",
     "ratio",
+    "read_json",
+    "this_run",
 ]
 
 _HEAD = ("what", "ours", "against", "measured", "budget", "met", "others")
@@ -135,11 +142,46 @@ def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True))
 
 
-def as_markdown(rows: Iterable[Row]) -> str:
-    """The table and the machine, as Markdown."""
-    lines = [_HEAD, ("---",) * len(_HEAD), *(row.cells() for row in rows)]
+class Run(NamedTuple):
+    """All rows of one run, with its date and the machine."""
+
+    date: str
+    machine: str
+    rows: list[Row]
+
+
+def this_run(rows: Iterable[Row]) -> Run:
+    """The run that ends now, on this machine."""
+    today = dt.datetime.now(dt.UTC).date()
+    return Run(today.isoformat(), machine(), list(rows))
+
+
+def as_markdown(run: Run) -> str:
+    """The table, the machine and the date, as Markdown."""
+    lines = [_HEAD, ("---",) * len(_HEAD), *(row.cells() for row in run.rows)]
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-    return f"{table}\n\n{machine()}\n"
+    return f"{table}\n\n{run.machine}\nMeasured on {run.date}.\n"
+
+
+def as_json(run: Run) -> str:
+    """A run as JSON, with a line for each row; times in seconds, memory in bytes."""
+    rows = ",\n".join(json.dumps(_rounded(asdict(row))) for row in run.rows)
+    head = f'"date": {json.dumps(run.date)}, "machine": {json.dumps(run.machine)}'
+    return f'{{{head}, "rows": [\n{rows}\n]}}\n'
+
+
+def _rounded(value: object) -> object:
+    """Four digits of each number are more than a run repeats."""
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def read_json(text: str) -> Run:
+    """The run that `as_json` has written."""
+    found = json.loads(text)
+    rows = [Row(**row | {"limit": Limit(**row["limit"])}) for row in found["rows"]]
+    return Run(found["date"], found["machine"], rows)
 
 
 def machine() -> str:

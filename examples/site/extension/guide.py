@@ -13,6 +13,7 @@ _ELSEWHERE = {
     r"\.\./plugin/README\.md": "../gallery/plugin.md",
     r"\.\./\.\./customop/mypy/__init__\.py": "../api.md",
 }
+_PICTURES = (".png", ".svg")
 
 
 def make(source: Path, target: Path) -> None:
@@ -20,7 +21,7 @@ def make(source: Path, target: Path) -> None:
     for path in sorted(source.iterdir()):
         if path.suffix == ".md":
             write(target / path.name, with_links_of_site(path.read_text("utf-8")))
-        else:
+        elif path.suffix in _PICTURES:
             write_bytes(target / path.name, path.read_bytes())
     gone = {path.name for path in target.iterdir()} - {p.name for p in source.iterdir()}
     for name in gone:
