@@ -197,7 +197,7 @@ def check_batched(
     """
     rows = [[conjugated(w) for w in problem.outputs.split(v)] for v, _ in pairs]
     stacked = tuple(call_numpy(np.stack, list(row)) for row in zip(*rows, strict=True))
-    batch = vmap(pullback)(stacked)
+    batch = vmap(lambda *given: pullback(given))(*stacked)
     for i, (_, alone) in enumerate(pairs):
         grads = [np.conjugate(to_host(call_numpy(INDEXING, g, i))) for g in batch]
         _check_gradient(

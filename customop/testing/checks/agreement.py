@@ -38,6 +38,7 @@ from customop.testing.checks.session import (
     split_call,
 )
 from customop.testing.fault import Fault
+from customop.testing.inputs.memory import map_values
 from customop.testing.inputs.places import leaves_in
 from customop.testing.inputs.specials import SPECIAL, specials
 
@@ -95,7 +96,7 @@ def _check_fake_results(
 ) -> str:
     """The results of a registered fake kernel are fake, new, and made without values."""
     where = f"fake kernel at {place(fake)}"
-    fakes = [map_nested(value, to_fake) for value in values]
+    fakes = map_values(to_fake, values)
     try:
         out = FakeCall(op, fakes).run(fake)
     except DataDependentError as error:
@@ -136,7 +137,7 @@ def check_sizes(session: Session, sample: Sample) -> str:
     if Tag.dynamic_output_shape in op.tags:
         return f"{Tag.dynamic_output_shape} lets sizes depend on data"
     values = session.values(sample)
-    others = [map_nested(value, _with_one_value) for value in values]
+    others = map_values(_with_one_value, values)
     if all(a is b for a, b in zip(flat(values), flat(others), strict=True)):
         return "no array holds values to change"
     run = session.expected(sample)
@@ -163,7 +164,7 @@ def _free_sizes(session: Session, values: Sequence[Any]) -> set[tuple[int, int]]
     """Results and axes whose sizes depend on data, as the fake kernel announces."""
     if find_kernel(session.op, FAKE) is None:
         return set()
-    fakes = [map_nested(value, to_fake) for value in values]
+    fakes = map_values(to_fake, values)
     try:
         found = session.run_of(session.op.invoke(fakes), fakes)
     except Exception:  # noqa: BLE001  # test_faketensor reports it

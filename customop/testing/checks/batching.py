@@ -154,10 +154,10 @@ class _BatchRows:
             for k, (x, d) in enumerate(zip(self.arrays, dims, strict=True))
         ]
 
-    def call(self, *arrays: Any) -> list[Any]:
+    def call(self, *arrays: Any) -> tuple[Any, ...]:
         """The operator as a function of its arrays, to its results that are arrays."""
         out = outputs_of(self.session.op, self.session.op.invoke(self.put(arrays)))
-        return [leaf for leaf in flat(out) if is_array(leaf)]
+        return tuple([leaf for leaf in flat(out) if is_array(leaf)])
 
     def remedy(self, more: str = "") -> str:
         """The remedy for a wrong rule."""
@@ -232,7 +232,7 @@ def _batched(
     """The results under vmap; None where it may refuse these arguments."""
     op = rows.session.op
     try:
-        outs: list[Any] = vmap(rows.call, tuple(dims))(*arrays)
+        outs = vmap(rows.call, tuple(dims))(*arrays)
     except (VmapError, DataDependentError):
         # One array for all rows cannot be written, and uneven rows cannot be stacked.
         if op.schema.written or Tag.dynamic_output_shape in op.tags:
@@ -250,7 +250,7 @@ def _batched(
             f" and not for each row alone: {error}",
             do=rows.remedy(),
         ) from error
-    return outs
+    return [*outs]
 
 
 def _text(dims: Sequence[int | None]) -> str:

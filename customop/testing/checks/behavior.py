@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.kinds import is_array
-from customop.arrays.nested import flat, map_nested
+from customop.arrays.nested import flat
 from customop.core.dispatch import select
 from customop.core.samples import Sample
 from customop.errors import CustomOpError, innermost
 from customop.schema.types import ClassOf, Maybe, place_in, typed_items
 from customop.testing.checks.session import Run, Session, same_bits
 from customop.testing.fault import Fault
+from customop.testing.inputs.memory import map_values
 
 __all__ = ["check_determinism", "check_pickle", "check_threads"]
 
@@ -120,7 +121,7 @@ def _attempt(session: Session, values: Sequence[Any]) -> Run | None:
 
 def _others(session: Session, sample: Sample) -> Iterator[list[Any]]:
     """Other arguments than those of a sample: its values in reverse, other samples."""
-    yield [map_nested(value, _reversed) for value in session.values(sample)]
+    yield map_values(_reversed, session.values(sample))
     others = [other for other in session.samples if other is not sample]
     if others:
         yield session.values(others[0])
@@ -221,7 +222,7 @@ def check_threads(session: Session, sample: Sample) -> str:
     expected = session.expected(sample)
     others = next(_others(session, sample))
     try:
-        session.call([map_nested(value, _copied) for value in others])
+        session.call(map_values(_copied, others))
     except Exception:  # noqa: BLE001  # values it does not take
         others = session.values(sample)
     found = _interleaved(session, sample, others)
@@ -298,7 +299,7 @@ class _OtherThread:
             self.wanted.acquire()
             if self.is_over:
                 return
-            _ignoring(self.session.call, [map_nested(v, _copied) for v in self.others])
+            _ignoring(self.session.call, map_values(_copied, self.others))
             self.done.set()
 
     def end(self) -> None:
@@ -323,7 +324,7 @@ def _ignoring(call: Callable[[Any], Any], values: Any) -> None:
 
 def _with_other_calls(session: Session, sample: Sample, others: Sequence[Any]) -> Run:
     """Run a kernel several times while another thread runs it too."""
-    copies = [map_nested(value, _copied) for value in others]
+    copies = map_values(_copied, others)
 
     def keep_calling() -> None:
         for _ in range(_REPEATS):

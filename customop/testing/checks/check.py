@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from itertools import chain
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
@@ -79,27 +80,37 @@ class Check(NamedTuple):
     @property
     def whole(self) -> Check:
         """The check with all that it makes up."""
-        run, made_up, values = self.run, self.made_up, self.made_up_values
-        found = self._replace(made_up=None, made_up_values=None)
-        if made_up is not None:
-            return found._replace(run=lambda s, x: run(s, x) or made_up(s, x))
-        if values is not None:
-            return found._replace(vary=lambda s, x: chain([x], values(s, x)))
-        return self
+        return _whole(self)
 
     @property
     def rest(self) -> Check | None:
         """What the check makes up, if anything."""
-        if self.made_up is None and self.made_up_values is None:
-            return None
-        return self._replace(
-            run=self.made_up or self.run,
-            vary=self.made_up_values,
-            over_all=None,
-            made_up=None,
-            made_up_values=None,
-            is_rest=True,
-        )
+        return _rest(self)
+
+
+@cache
+def _whole(check: Check) -> Check:
+    run, made_up, values = check.run, check.made_up, check.made_up_values
+    found = check._replace(made_up=None, made_up_values=None)
+    if made_up is not None:
+        return found._replace(run=lambda s, x: run(s, x) or made_up(s, x))
+    if values is not None:
+        return found._replace(vary=lambda s, x: chain([x], values(s, x)))
+    return check
+
+
+@cache
+def _rest(check: Check) -> Check | None:
+    if check.made_up is None and check.made_up_values is None:
+        return None
+    return check._replace(
+        run=check.made_up or check.run,
+        vary=check.made_up_values,
+        over_all=None,
+        made_up=None,
+        made_up_values=None,
+        is_rest=True,
+    )
 
 
 # Reports a fault of a check on a sample, at a smaller one if there is one.

@@ -24,7 +24,7 @@ from customop.testing.checks.session import (
     prove,
 )
 from customop.testing.fault import Fault
-from customop.testing.inputs.memory import CONSTANT
+from customop.testing.inputs.memory import CONSTANT, map_values
 
 __all__ = [
     "call_noted",
@@ -158,7 +158,7 @@ def _check_shape_by_tag(
     fake_kernel = pointwise.derive_fake(op) or reduction.derive_fake(op)
     if fake_kernel is None or op.schema.written:
         return
-    fakes, keywords = op.schema.split([map_nested(value, to_fake) for value in args])
+    fakes, keywords = op.schema.split(map_values(to_fake, args))
     try:
         found = fake_kernel(*fakes, **keywords)
     except CustomOpError:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.kinds import is_traced
-from customop.arrays.nested import map_nested
 from customop.arrays.numpy_functions import call_numpy
 from customop.core.kinds import AUTOGRAD, COMPOSITE
 from customop.core.samples import Sample
@@ -34,6 +33,7 @@ from customop.testing.differences import (
     second_problem,
 )
 from customop.testing.fault import Fault
+from customop.testing.inputs.memory import map_values
 from customop.testing.inputs.trials import call_of
 from customop.testing.jacobians import (
     CheckOptions,
@@ -76,7 +76,7 @@ def check_short_floats(session: Session, sample: Sample) -> str:
     """Gradients of short floats are as short: the engine refuses others."""
     if session.op.find_rule(AUTOGRAD) is None or why_no_derivative(session, sample):
         return ""
-    values = [map_nested(value, as_single) for value in session.values(sample)]
+    values = map_values(as_single, session.values(sample))
     about_to_run(lambda: call_of(session.op.schema, values))
     try:
         with strict_numbers():
@@ -209,22 +209,25 @@ def _are_differences(problem: Problem, size: int, gradient: Vector) -> bool:
     """Whether the gradient by the first components is that of differences.
 
     It takes one random cotangent. The full comparison, which runs where this fails,
-    takes one for each component of the outputs.
+    takes one for each component of the outputs. A difference ahead alone, in half of
+    the time, is enough where it agrees: it is off by the bend over a millionth.
     """
-    cotangent = fixed_random(problem.outputs.size)
-    point = problem.start.copy()
     for i in _components(size):
-        values = []
-        for step in (STEP, -STEP):
-            point[i] = problem.start[i] + step
-            values.append(problem.at(point))
-        point[i] = problem.start[i]
-        expected = float(cotangent @ (values[0] - values[1])) / (2 * STEP)
-        if not abs(gradient[i] - expected) <= _ATOL + _RTOL * abs(expected):
+        if not _is_slope(problem, problem.inputs.unit(i), float(gradient[i])):
             return False
-    return size == problem.inputs.size or _is_difference_along_the_rest(
+    return size == problem.inputs.size or _is_slope_along_the_rest(
         problem, size, gradient
     )
+
+
+def _is_slope(problem: Problem, direction: Vector, found: float) -> bool:
+    """Whether a number is the slope along a direction, of a random sum of outputs."""
+    cotangent = fixed_random(problem.outputs.size)
+    ahead = problem.at(problem.start + STEP * direction)
+    if _is_near(found, float(cotangent @ (ahead - problem.value)) / STEP):
+        return True
+    behind = problem.at(problem.start - STEP * direction)
+    return _is_near(found, float(cotangent @ (ahead - behind)) / (2 * STEP))
 
 
 def _check_kept(
@@ -248,18 +251,14 @@ def _check_kept(
 _SHOWN = 4
 
 
-def _is_difference_along_the_rest(
-    problem: Problem, size: int, gradient: Vector
-) -> bool:
+def _is_slope_along_the_rest(problem: Problem, size: int, gradient: Vector) -> bool:
     """Whether the gradient by the components from `size` on is that of differences.
 
     For the gradient as a function these are the cotangents, in which it is linear.
     """
     direction = fixed_random(problem.inputs.size, SEED + 1).copy()
     direction[:size] = 0.0
-    cotangent = fixed_random(problem.outputs.size)
-    expected = float(cotangent @ difference(problem, STEP)(direction))
-    return bool(abs(gradient @ direction - expected) <= _ATOL + _RTOL * abs(expected))
+    return _is_slope(problem, direction, float(gradient @ direction))
 
 
 def _components(size: int) -> Sequence[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from time import perf_counter
 from typing import Any, Self
@@ -58,12 +58,27 @@ def outcomes(session: Session, checks: Sequence[Check]) -> Generator[Done, None,
     others = [part for part in parts if part is not None]
     warm_up(others)
     with _Apart(session, others, patience) as apart:
+        own = _done_ahead(session, [c for c in checks if _runs_here(session, c)])
         for check, part in zip(checks, parts, strict=True):
             if not _runs_here(session, check):
                 yield apart.next()
             else:
-                done = done_of(check, session, _at_smallest_apart)
+                done = own.pop(check.name, None) or _done_here(check, session)
                 yield done if part is None else both(done, apart.next())
+
+
+def _done_ahead(session: Session, checks: Iterable[Check]) -> dict[str, Done]:
+    """Outcomes up to the first fault, by name: work that needs no wait for the child."""
+    found: dict[str, Done] = {}
+    for check in checks:
+        done = found[check.name] = _done_here(check, session)
+        if not isinstance(done.outcome, str):
+            break
+    return found
+
+
+def _done_here(check: Check, session: Session) -> Done:
+    return done_of(check, session, _at_smallest_apart)
 
 
 def _runs_here(session: Session, check: Check) -> bool:

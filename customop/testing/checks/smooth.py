@@ -11,11 +11,12 @@ import numpy as np
 
 from customop.arrays.dtypes import is_inexact
 from customop.arrays.kinds import is_array
-from customop.arrays.nested import flat, map_nested
+from customop.arrays.nested import flat
 from customop.core.rule_kind import RuleKind
 from customop.core.samples import Sample
 from customop.testing.checks.session import Session, floats_of, is_floats, placer
 from customop.testing.fault import Fault
+from customop.testing.inputs.memory import map_values
 from customop.testing.inputs.specials import SMOOTH, specials
 from customop.testing.jacobians import Problem
 from customop.testing.quiet import strict_numbers
@@ -151,7 +152,7 @@ def _smooth_problem(session: Session, sample: Sample) -> Problem | str:
         reason = "it draws from a random state"
     if reason:
         return reason
-    values = [map_nested(value, as_double) for value in session.values(sample)]
+    values = map_values(as_double, session.values(sample))
     if not any(x.size for x in session.floats(values).values()):
         return "arrays without elements have no derivative"
     try:
@@ -261,7 +262,7 @@ def check_there(
     """Check derivatives at the very values of a sample, if the function is smooth there."""
     if session.op.sees_seed or session.op.schema.written:
         return "it draws from a random state, or writes"
-    values = [map_nested(value, as_double) for value in session.values(sample)]
+    values = map_values(as_double, session.values(sample))
     try:
         with strict_numbers():
             problem = problem_of(session, values)

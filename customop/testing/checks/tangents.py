@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from customop.arrays.nested import map_nested
 from customop.core.kinds import AUTOGRAD, JVP
 from customop.core.samples import Sample
 from customop.testing.checks.session import Session
@@ -23,6 +22,7 @@ from customop.testing.checks.smooth import (
     smooth_problem,
 )
 from customop.testing.fault import Fault
+from customop.testing.inputs.memory import map_values
 from customop.testing.inputs.trials import call_of
 from customop.testing.jacobians import Problem, adjoint, difference, pushforward
 from customop.testing.quiet import strict_numbers
@@ -49,7 +49,7 @@ def check_jvp(session: Session, sample: Sample) -> str:
     direction = fixed_random(problem.inputs.size)
     tangent = _check_tangent(session, problem, direction)
     if len(problem.inputs.arrays) > 1:
-        values = [map_nested(value, as_double) for value in session.values(sample)]
+        values = map_values(as_double, session.values(sample))
         point = at_point(session, values, problem, problem.inputs.arrays)
         for name, block in zip(
             problem.inputs.labels, problem.inputs.blocks, strict=True
@@ -64,7 +64,7 @@ def check_jvp(session: Session, sample: Sample) -> str:
 
 def _check_short_tangents(session: Session, sample: Sample) -> None:
     """Tangents of short results are as short: the engine refuses others."""
-    values = [map_nested(value, as_single) for value in session.values(sample)]
+    values = map_values(as_single, session.values(sample))
     about_to_run(lambda: call_of(session.op.schema, values))
     try:
         with strict_numbers():

@@ -14,7 +14,7 @@ from customop.arrays.kinds import (
     is_array,
     is_fake,
 )
-from customop.arrays.nested import flat, map_nested
+from customop.arrays.nested import flat
 from customop.core.dispatch import find_kernel
 from customop.core.samples import Sample
 from customop.errors import ContractError, DataDependentError
@@ -22,16 +22,16 @@ from customop.schema.tags import Tag
 from customop.testing.checks.agreement import compare_fake
 from customop.testing.checks.behavior import check_determinism
 from customop.testing.checks.contract import call_noted
+from customop.testing.checks.same_numbers import same_numbers
 from customop.testing.checks.session import (
     Run,
     Session,
     arrays_of,
     host,
     outputs_of,
-    same_bits,
 )
 from customop.testing.fault import Fault
-from customop.testing.inputs.memory import copy_leaf
+from customop.testing.inputs.memory import copy_leaf, map_values
 from customop.testing.inputs.oracle import Oracle, announced, outcome_of
 from customop.testing.inputs.variations import dtypes, layouts
 
@@ -61,7 +61,7 @@ def check_layouts(session: Session, sample: Sample) -> str:
     values = session.bound(sample)
     if not all(map(_stays, flat(list(values)))):
         values = session.values(sample)
-    plain = [map_nested(value, _in_c_order) for value in values]
+    plain = map_values(_in_c_order, values)
     try:
         expected, is_usual = _noted_once(session, plain)
     except Exception:  # noqa: BLE001  # it refuses these values in any layout
@@ -183,7 +183,7 @@ def _announced(
 
 
 def _asked(session: Session, sample: Sample, fake: Any) -> tuple[Any, Exception | None]:
-    values = [map_nested(value, to_fake) for value in session.bound(sample)]
+    values = map_values(to_fake, session.bound(sample))
     try:
         out, sizes = announced(session.op, fake, values)
     except Exception as error:  # noqa: BLE001  # whatever it raises
@@ -252,7 +252,7 @@ def check_dtypes(session: Session, sample: Sample) -> str:
         return "the kernel refuses this dtype"
     values = session.bound(sample)
     for widen in _WIDER:
-        others = [map_nested(value, partial(_in_own_memory, widen)) for value in values]
+        others = map_values(partial(_in_own_memory, widen), values)
         if not _are_changed(values, others):
             continue
         if fault is not None and not _has_fault(session, others):
@@ -286,8 +286,7 @@ def _has_fault(session: Session, values: Sequence[Any]) -> bool:
 
 
 def _are_changed(values: Sequence[Any], others: Sequence[Any]) -> bool:
-    pairs = zip(arrays_of(values), arrays_of(others), strict=True)
-    return True in [a.dtype != b.dtype for a, b in pairs]
+    return [x.dtype for x in arrays_of(values)] != [x.dtype for x in arrays_of(others)]
 
 
 # ---- what to do about a wrong dtype ----
@@ -343,9 +342,7 @@ def _seen_dtypes(
 ) -> Iterator[tuple[np.dtype[Any], np.dtype[Any]]]:
     """Dtypes that the kernel takes in all arrays, with those of its first result."""
     for dtype in map(np.dtype, _TRIED):
-        values = [
-            map_nested(v, partial(_in_dtype, dtype)) for v in session.values(sample)
-        ]
+        values = map_values(partial(_in_dtype, dtype), session.values(sample))
         try:
             out = arrays_of(session.call(values).out)
         except Exception:  # noqa: BLE001, S112  # a dtype that it refuses
@@ -398,13 +395,13 @@ def _are_compared(
         expected, _ = _noted_once(session, others)
     except Exception:  # noqa: BLE001  # integers that are indices, say
         return False
-    given = [_loosest(x.dtype) for x in arrays_of(session.bound(sample))]
-    is_tied = any(map(_has_ties, arrays_of(others)))
+    given = [x.dtype for x in arrays_of(session.bound(sample))]
     for (name, a), (_, b) in zip(found.effects, expected.effects, strict=True):
         short, wide = host(a), host(b)
-        if is_tied and is_array(short) and short.dtype.kind in "iu":
+        if same_numbers(short, wide, given):
             continue
-        if _same_numbers(short, wide, max(given, default=0.0)):
+        is_whole = is_array(short) and short.dtype.kind in "iu"
+        if is_whole and any(map(_has_ties, arrays_of(others))):
             continue
         wider = next(x.dtype.name for x in arrays_of(others) if x.dtype.kind in "ifc")
         raise Fault(
@@ -437,59 +434,3 @@ def _to_compute(session: Session, sample: Sample) -> str:
         "compute in the dtype of the arguments, or raise a TypeError for dtypes that the"
         " kernel does not take"
     )
-
-
-def _same_numbers(short: Any, wide: Any, bound: float) -> bool:
-    """Whether results are equal, as far as the dtype of the first can hold.
-
-    `bound` is that of the arguments: a result may be wider than what it is made of.
-    """
-    if not (is_array(short) and is_array(wide)):
-        return True
-    if short.dtype.kind not in "iufc":
-        return True
-    if short.shape != wide.shape or wide.dtype.kind not in "iufc":
-        return bool(short.shape == wide.shape)
-    if short.dtype.kind in "iu":
-        return np.array_equal(short, wide) or _are_near(*_held(short, wide))
-    if short.dtype.kind == wide.dtype.kind == "f":
-        with np.errstate(over="ignore"):
-            wide = wide.astype(short.dtype)  # too large a number becomes infinite
-    if same_bits(short, wide) or np.array_equal(short, wide):
-        return True
-    bound = max(bound, _loosest(short.dtype))
-    return _are_close(short, wide.astype(np.result_type(short, wide)), bound)
-
-
-def _are_near(short: Any, wide: Any) -> bool:
-    """Whether whole numbers are as close as rounding leaves them."""
-    return bool(np.all(np.abs(short - wide) <= 1.0))
-
-
-def _are_close(short: Any, wide: Any, bound: float) -> bool:
-    """Whether numbers are as close as a share of the greatest; np.allclose takes 30 us."""
-    finite = np.isfinite(wide)
-    scale = np.abs(wide[finite]).max(initial=1.0)
-    with np.errstate(all="ignore"):
-        apart = np.abs(short - wide)
-    is_nan = np.isnan(wide)
-    same = np.where(finite, apart <= bound * scale, (short == wide) | is_nan)
-    return bool(np.all(same & (np.isnan(short) == is_nan)))
-
-
-def _held(short: Any, wide: Any) -> tuple[Any, Any]:
-    """The elements that the integers of `short` can hold; the others wrap around."""
-    limits = np.iinfo(short.dtype)
-    fits = (wide >= limits.min) & (wide <= limits.max)
-    return short[fits].astype(np.float64), wide[fits].astype(np.float64)
-
-
-# How far results may be off, relative to the greatest of them; integers by one. Loose:
-# memory that is read as another dtype is off by far.
-_LOOSE = {2: 1e-1, 4: 1e-2}
-
-
-def _loosest(dtype: np.dtype[Any]) -> float:
-    if dtype.kind not in "fc":
-        return 0.0
-    return _LOOSE.get(dtype.itemsize // (2 if dtype.kind == "c" else 1), 1e-3)

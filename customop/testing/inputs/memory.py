@@ -19,6 +19,7 @@ __all__ = [
     "fresh",
     "laid_out",
     "map_arrays",
+    "map_values",
     "plain_copies",
 ]
 
@@ -70,6 +71,18 @@ def map_arrays(fn: Callable[[Any], Any], sample: Sample) -> Sample:
     args = tuple(map_nested(value, fn) for value in sample.args)
     kwargs = {name: map_nested(value, fn) for name, value in sample.kwargs.items()}
     return Sample(args, kwargs, sample.note)
+
+
+def map_values(fn: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
+    """Apply `fn` to every leaf of the values of parameters but constants."""
+    return [
+        value
+        if type(value) in CONSTANT
+        else fn(value)
+        if type(value) is np.ndarray
+        else map_nested(value, fn)
+        for value in values
+    ]
 
 
 def copy_leaf(value: Any) -> Any:

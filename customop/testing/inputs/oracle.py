@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.fake import to_c_order, to_fake
-from customop.arrays.nested import flat, map_nested
+from customop.arrays.nested import flat
 from customop.arrays.sizes import with_numbers
 from customop.core.derived.find import find_fake
 from customop.core.dispatch import find_kernel
@@ -17,7 +17,7 @@ from customop.core.fake_context import FakeCall
 from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.errors import DataDependentError
-from customop.testing.inputs.memory import fresh, plain_copies
+from customop.testing.inputs.memory import fresh, map_values, plain_copies
 from customop.testing.inputs.trials import Trial, call_of
 from customop.testing.quiet import strict_numbers
 from customop.testing.watch import about_to_run
@@ -102,7 +102,7 @@ class Oracle:
 
     def fits(self, values: Sequence[Any]) -> bool:
         """Whether annotations and fake kernel accept arrays of these shapes."""
-        return self._fits([map_nested(v, to_fake) for v in values])
+        return self._fits(map_values(to_fake, values))
 
     def _fits(self, fakes: Sequence[Any]) -> bool:
         try:
@@ -136,7 +136,7 @@ class Oracle:
 
     def _run(self, values: Sequence[Any]) -> tuple[int, Any]:
         if self.op.needs_contiguous:
-            values = [map_nested(v, to_c_order) for v in values]
+            values = map_values(to_c_order, values)
         kernel: Any = self.kernel
         return outcome_of(lambda: self._call(kernel, values), self._note)
 
@@ -190,9 +190,7 @@ class Oracle:
         if self.fake is None:
             return None
         try:
-            found, sizes = self._call_fake(
-                self.fake, [map_nested(v, to_fake) for v in values]
-            )
+            found, sizes = self._call_fake(self.fake, map_values(to_fake, values))
         except Exception:  # noqa: BLE001  # whatever a kernel raises
             return None
         fault = ""
