@@ -84,7 +84,7 @@ def run_doctest(test: doctest.DocTest) -> list[str]:
 # ---- pages: README.md, the index of the examples, and the guide ----
 
 # Pages that a build of the site makes of the others.
-_MADE = ("guide", "gallery")
+_MADE = ("api", "gallery", "guide")
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
     for path in (ROOT / "README.md", *sorted((ROOT / "examples").rglob("*.md")))

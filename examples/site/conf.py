@@ -1,12 +1,13 @@
 """Settings of the site: ``python -m sphinx examples/site build/site -W``.
 
-The folders `guide` and `gallery` here are made by the build, from the files in
+The folders `api`, `gallery` and `guide` here are made by the build, from the files in
 `examples`. Edit those.
 """
 
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -20,7 +21,6 @@ html_title = "customop"
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.autosummary",
     "numpydoc",
     "sphinx_design",
     "sphinx_copybutton",
@@ -32,6 +32,17 @@ exclude_patterns = ["extension"]
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
+
+# ---- docstrings ----
+
+default_role = "py:obj"
+add_module_names = False
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+# What is not installed is not run: pages of bridges have docstrings only.
+_OTHERS = ("torch", "jax", "dask", "numba", "xarray", "scipy", "hypothesis")
+autodoc_mock_imports = [name for name in _OTHERS if find_spec(name) is None]
 
 # ---- looks: nothing comes from the network ----
 

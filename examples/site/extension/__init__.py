@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from extension import gallery, guide
+from extension import gallery, guide, reference
 
 
 def make_pages(app: Any) -> None:
@@ -13,9 +13,11 @@ def make_pages(app: Any) -> None:
     site = Path(app.srcdir)
     guide.make(site.parent / "guide", site / "guide")
     gallery.make(site.parent, site / "gallery")
+    reference.make(site / "api", app.config.autodoc_mock_imports)
 
 
 def setup(app: Any) -> dict[str, Any]:
     """Connect to Sphinx."""
+    app.connect("autodoc-skip-member", reference.is_shown)
     app.connect("builder-inited", make_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

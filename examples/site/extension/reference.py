@@ -1,0 +1,127 @@
+"""The API reference: a page for each theme, with the docstrings of its names."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sphinx.ext.autodoc.mock import mock
+
+import customop as co
+from extension.files import write
+from extension.themes import THEMES, Theme
+
+__all__ = ["is_shown", "make", "names_of"]
+
+# The names of these modules are attributes of customop, which import does not find.
+for _name in ("sizes", "tree"):
+    sys.modules[f"customop.{_name}"] = getattr(co, _name)
+
+# Classes whose readers need what their base classes have, too.
+_WITH_INHERITED = {"Operator", "GraphModule", "FakeArray", "Mode", "Library"}
+
+
+def make(target: Path, missing: Sequence[str]) -> None:
+    """Write a page for each theme; `missing` are packages that are not installed."""
+    with mock(list(missing)):
+        for name, theme in THEMES.items():
+            write(target / f"{name}.rst", "\n".join(_page(theme)) + "\n")
+
+
+def names_of(theme: Theme) -> dict[str, list[str]]:
+    """Section -> full names."""
+    module = importlib.import_module(theme.module)
+    found = {}
+    for section, text in theme.sections.items():
+        names = module.__all__ if text == "*" else text.split()
+        found[section] = [n if "." in n else f"{theme.module}.{n}" for n in names]
+    return found
+
+
+def _page(theme: Theme) -> Iterator[str]:
+    yield from _heading(theme.title, "=")
+    yield theme.about
+    links = [f":doc:`/guide/{page}`" for page in theme.guide.split()]
+    yield f"The guide explains: {', '.join(links)}."
+    yield ""
+    if theme.modules:
+        yield from (f".. automodule:: {theme.modules}", "   :no-index:", "")
+    yield from (f".. currentmodule:: {theme.module}", "")
+    sections = names_of(theme)
+    every = [
+        name
+        for names in sections.values()
+        for name in names
+        if not isinstance(_value(name), np.ufunc)
+    ]
+    if len(every) > 1:
+        yield from (".. list-table::", "   :class: summary", "   :widths: auto", "")
+        for name in every:
+            yield f"   * - :py:obj:`~{name}`"
+            yield f"     - {_first_line(name)}"
+        yield ""
+    for section, names in sections.items():
+        if section:
+            yield from _heading(section, "-")
+        ufuncs = [name for name in names if isinstance(_value(name), np.ufunc)]
+        for name in names:
+            if name not in ufuncs:
+                yield from _entry(name)
+        if ufuncs:
+            yield from _ufuncs(ufuncs)
+
+
+def _heading(text: str, line: str) -> tuple[str, ...]:
+    return text, line * len(text), ""
+
+
+def _entry(name: str) -> Iterator[str]:
+    value = _value(name)
+    if not inspect.isclass(value):
+        directive = "autofunction" if inspect.isroutine(value) else "autodata"
+        yield from (f".. {directive}:: {name}", "")
+        return
+    if issubclass(value, BaseException):
+        yield from (f".. autoexception:: {name}", "   :show-inheritance:", "")
+        return
+    yield from (f".. autoclass:: {name}", "   :members:")
+    if name.rpartition(".")[2] in _WITH_INHERITED:
+        yield "   :inherited-members:"
+    yield ""
+
+
+def _ufuncs(names: Sequence[str]) -> Iterator[str]:
+    """Functions of another package, whose own pages explain them."""
+    yield from _heading("Its ufuncs", "-")
+    signatures = [f"{name}({', '.join(_inputs(_value(name)))})" for name in names]
+    yield f".. py:function:: {signatures[0]}"
+    yield from (f"              {signature}" for signature in signatures[1:])
+    yield ""
+    yield "   They are SciPy's own objects. With this module imported they take traced"
+    yield "   values and fake arrays, too."
+    yield ""
+
+
+def _inputs(ufunc: np.ufunc) -> list[str]:
+    return ["x"] if ufunc.nin == 1 else [f"x{i + 1}" for i in range(ufunc.nin)]
+
+
+def _first_line(name: str) -> str:
+    return (inspect.getdoc(_value(name)) or "").partition("\n")[0]
+
+
+def _value(name: str) -> Any:
+    module, _, last = name.rpartition(".")
+    return getattr(importlib.import_module(module), last)
+
+
+def is_shown(
+    app: Any, what: str, name: str, value: Any, skip: bool, options: Any
+) -> bool | None:
+    """Whether autodoc leaves a member out: what only this package calls is."""
+    return True if name.startswith("box_") else None
