@@ -95,6 +95,9 @@ page = pytest.mark.parametrize("page", PAGES)
 _OTHERS = {
     f"examples/guide/{name}.md": name for name in ("scipy", "torch", "xarray", "jax")
 }
+# Blocks of the tutorial that import one of these may be left out.
+TUTORIAL = "examples/site/tutorial.md"
+_OPTIONAL = ("matplotlib", "numba", "torch", "jax", "dask")
 runnable = pytest.mark.parametrize(
     "page",
     [
@@ -146,6 +149,12 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(co.config, name, getattr(co.config, name))
 
 
+def is_optional(page: str, block: Block) -> bool:
+    """Whether readers may leave out a block, as it needs a library that they may lack."""
+    imported = re.findall(r"^(?:import|from) (\w+)", block.text, re.MULTILINE)
+    return page == TUTORIAL and not {*_OPTIONAL}.isdisjoint(imported)
+
+
 def run_page(page: str) -> dict[str, Any]:
     """Run the Python code of a page, compare its output, and return its names."""
     if page in _OTHERS:
@@ -168,6 +177,8 @@ def _names_of(page: str) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "page"}
     path = str(ROOT / page)
     for block in blocks(page, "python", "pycon"):
+        if is_optional(page, block):
+            continue
         if block.language == "python":
             exec(compile("\n" * block.line + block.text, path, "exec"), names)
         else:
@@ -186,8 +197,34 @@ def test_code_runs(page: str) -> None:
     run_page(page)
 
 
+@pytest.mark.exhaustive
+def test_the_tutorial_is_a_file(tmp_path: Path) -> None:
+    """Its blocks without `>>>`, one after the other, are a program, and draw its pictures."""
+    for library in _OPTIONAL:
+        pytest.importorskip(library, reason=f"{library} is in the extra 'dev'")
+    code = "\n\n".join([block.text for block in blocks(TUTORIAL, "python")])
+    (tmp_path / "photo.py").write_text(code, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "photo.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("photo::smooth(f64[96, 96], 0.05)\n")
+    shown = re.findall(r"\]\(pictures/(\w+\.png)\)", PAGES[TUTORIAL])
+    assert {path.name for path in tmp_path.glob("*.png")} == set(shown)
+
+
 # Operators with a mistake that a page shows.
-WRONG = {"mylib::gauss", "checking::price", "checking::head", "schema::forgot"}
+WRONG = {
+    "mylib::gauss",
+    "checking::price",
+    "checking::head",
+    "schema::forgot",
+    "photo::brighten",
+}
 
 
 @torch_warns

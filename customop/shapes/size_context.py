@@ -437,8 +437,9 @@ _FOR_DATA: Final = (
 )
 _FOR_NUMBERS: Final = (
     "keep the size: np.arange(n, like=x) and np.zeros_like(x, shape=(n,)) with an array x"
-    " of the function, math.prod(x.shape); co.scan(f, init, x) and co.fori_loop(0, n, ...)"
-    " in place of a loop"
+    " of the function, math.prod(x.shape); co.sizes.broadcast_sizes(s, t) in place of"
+    " np.broadcast_shapes(s, t); co.scan(f, init, x) and co.fori_loop(0, n, ...) in place"
+    " of a loop"
 )
 _FOR_NAMES: Final = (
     "say the answer before, by co.check(...) of what holds for all sizes that you mean,"

@@ -94,7 +94,8 @@ def test_numpy_converts_a_size_to_a_number() -> None:
         f"  at {__file__}:{error.traceback[0].lineno + 1}\n"
         "  batch: the size of y.shape[0], at least 0, now 3\n"
         "  do: keep the size: np.arange(n, like=x) and np.zeros_like(x, shape=(n,)) with"
-        " an array x of the function, math.prod(x.shape); co.scan(f, init, x) and"
+        " an array x of the function, math.prod(x.shape); co.sizes.broadcast_sizes(s, t)"
+        " in place of np.broadcast_shapes(s, t); co.scan(f, init, x) and"
         " co.fori_loop(0, n, ...) in place of a loop"
     )
 

@@ -20,4 +20,5 @@ def setup(app: Any) -> dict[str, Any]:
     """Connect to Sphinx."""
     app.connect("autodoc-skip-member", reference.is_shown)
     app.connect("builder-inited", make_pages)
+    app.connect("source-read", guide.read_own_page)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from extension.files import write, write_bytes
 
@@ -33,3 +34,18 @@ def with_links_of_site(text: str) -> str:
     for file, page in _ELSEWHERE.items():
         text = re.sub(rf"\]\({file}(#[\w-]+)?\)", rf"]({page})", text)
     return text
+
+
+# Files of the project -> pages of the site, for the pages that are written here.
+_FROM_HERE = {
+    r"\.\./guide/": "guide/",
+    r"\.\./README\.md": "gallery.md",
+    r"\.\./(\w+)\.py": r"gallery/\1.md",
+}
+
+
+def read_own_page(app: Any, name: str, source: list[str]) -> None:
+    """Turn links of pages in this folder, which hold in the project, into those of the site."""
+    if "/" not in name:
+        for file, page in _FROM_HERE.items():
+            source[0] = re.sub(rf"\]\({file}", f"]({page}", source[0])
