@@ -134,12 +134,16 @@ class CallLines:
     # ---- guards ----
 
     def check_leaves(
-        self, leaves: Sequence[Any], free: Mapping[int, Collection[int]]
+        self,
+        leaves: Sequence[Any],
+        free: Mapping[int, Collection[int]],
+        numbers: Collection[int] = (),
     ) -> None:
-        """Write the conditions for the leaves."""
+        """Write the conditions for the leaves; `numbers` may be any of their class."""
         tests: list[str] = []
         for i, (name, leaf) in enumerate(zip(self.leaves, leaves, strict=True)):
-            tests += leaf_tests(name, leaf, self.bind, free.get(i, ()))
+            axes, is_free = free.get(i, ()), i in numbers
+            tests += leaf_tests(name, leaf, self.bind, axes, is_free=is_free)
         self.unless(tests)
 
     def check_same(self, same: Mapping[int, int]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from customop.errors import ArgumentError, CustomOpError, GraphError
 from customop.graph.graph import Graph
 from customop.graph.memory import OUTSIDE, Memory
 from customop.graph.module import GraphModule
-from customop.graph.node import CONSTANT, PLACEHOLDER, Node
+from customop.graph.node import CALL, CONSTANT, PLACEHOLDER, Node
 from customop.graph.passes.common import eliminate_common_subexpressions
 from customop.graph.passes.dead import eliminate_dead_code
 from customop.library.ops import ops
@@ -50,6 +51,10 @@ class CapturedCall(NamedTuple):
         Whether the strides of the inputs have decided what is a view.
     why_fixed : str
         Why sizes are not symbolic that differ between calls.
+    numbers : collection of int
+        Numbers of the inputs that are Python's ints and floats, and may be others.
+    fixed : mapping
+        Number of such an input that differs between calls and must be the same -> why.
     """
 
     module: GraphModule
@@ -58,6 +63,8 @@ class CapturedCall(NamedTuple):
     written: Sequence[int]
     has_strides: bool
     why_fixed: str
+    numbers: Collection[int] = ()
+    fixed: Mapping[int, str] = MappingProxyType({})
 
 
 def captured(
@@ -67,6 +74,7 @@ def captured(
     leaves: Sequence[Any],
     sizes: Mapping[str, Any] | None,
     free: Axes,
+    numbers: Collection[int] = (),
 ) -> CapturedCall:
     """Capture a function.
 
@@ -81,35 +89,101 @@ def captured(
         Names for sizes, as for `make_fx`.
     free : mapping
         Number of a leaf -> axes whose lengths differ between calls.
+    numbers : collection of int
+        Numbers of leaves that are ints or floats, and differ between calls.
     """
     _refuse_classes(leaves)
-    same: Mapping[int, int] = {}
-    why_fixed = ""
+    return _Capturing(fn, args, kwargs, leaves, sizes, free, numbers).run()
 
-    def run(free: Axes) -> tuple[GraphModule, bool]:
-        nonlocal same
+
+class _Capturing:
+    """Captures a function, with fewer symbolic sizes and numbers until that is possible."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        leaves: Sequence[Any],
+        sizes: Mapping[str, Any] | None,
+        free: Axes,
+        numbers: Collection[int],
+    ) -> None:
+        self._given: Any = (fn, args, kwargs)
+        self._leaves: Sequence[Any] = leaves
+        self._sizes: Mapping[str, Any] | None = sizes
+        self._free: Axes = free
+        self._same: Mapping[int, int] = {}
+        self._why_fixed: str = ""
+        self._numbers: Collection[int] = numbers
+        self._fixed: dict[int, str] = {}
+
+    def run(self) -> CapturedCall:
+        """Capture it."""
+        found = None
+        while found is None:
+            found = self._try()
+        module, has_writes = found
+        _refuse_iterators(module)
+        written = _written(module.graph)
+        module = _cleaned(with_settings(module))
+        same, free = self._same, self._free
+        why, numbers, fixed = self._why_fixed, self._numbers, self._fixed
+        return CapturedCall(
+            module, free, same, written, has_writes, why, numbers, fixed
+        )
+
+    def _try(self) -> tuple[GraphModule, bool] | None:
+        """The graph, and whether it has writes; None if less is symbolic from now on."""
+        reads: dict[int, str] = {}
         try:
-            return capture(fn, args, kwargs, sizes=sizes, axes=free)
-        except ArgumentError:
-            same = _same(leaves)
-            if not same:
-                raise
-            return capture(fn, args, kwargs, sizes=sizes, axes=free, same=same)
+            module, has_writes = self._capture(reads)
+        except Exception as error:  # noqa: BLE001  # any of the function
+            if not reads:
+                self._leave_out(error)
+            module, has_writes = None, False
+        if reads:
+            for i, why in reads.items():
+                self._fix([i], f"its value is asked {why}")
+        elif module is None:
+            pass
+        elif self._numbers and _has_graphs(module.graph):
+            self._fix(self._numbers, "there are graphs of control flow")
+        elif has_writes and not all(_is_packed(self._leaves[i]) for i in self._free):
+            self._why_fixed, self._free = "strides decide what is a view", {}
+        else:
+            return module, has_writes
+        return None
 
-    try:
-        module, has_writes = run(free)
-    except CustomOpError as error:
-        if not free:
-            raise
-        why_fixed, free = str(error).partition("\n")[0], {}
-        module, has_writes = run(free)
-    if has_writes and not all(_is_packed(leaves[i]) for i in free):
-        why_fixed, free = "strides decide what is a view", {}
-        module, has_writes = run(free)
-    _refuse_iterators(module)
-    written = _written(module.graph)
-    module = _cleaned(with_settings(module))
-    return CapturedCall(module, free, same, written, has_writes, why_fixed)
+    def _capture(self, reads: dict[int, str]) -> tuple[GraphModule, bool]:
+        given: Any = {"sizes": self._sizes, "axes": self._free}
+        given |= {"numbers": self._numbers, "reads": reads}
+        try:
+            return capture(*self._given, **given)
+        except ArgumentError:
+            self._same = _same(self._leaves)
+            if not self._same:
+                raise
+            return capture(*self._given, same=self._same, **given)
+
+    def _leave_out(self, error: Exception) -> None:
+        """Leave out what may have been the reason of an error; else raise it."""
+        why = str(error).partition("\n")[0]
+        if self._numbers:
+            self._fix(self._numbers, f"else capturing says: {why}")
+        elif self._free and isinstance(error, CustomOpError):
+            self._why_fixed, self._free = why, {}
+        else:
+            raise error
+
+    def _fix(self, numbers: Collection[int], why: str) -> None:
+        self._fixed |= dict.fromkeys(numbers, why)
+        self._numbers = [i for i in self._numbers if i not in self._fixed]
+
+
+def _has_graphs(graph: Graph) -> bool:
+    """Whether there are graphs inside, which take arrays alone."""
+    return any(node.op == CALL and node.subgraphs for node in graph.nodes)
 
 
 def _refuse_classes(leaves: Sequence[Any]) -> None:

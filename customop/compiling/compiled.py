@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import update_wrapper
 from types import MethodType
@@ -26,7 +27,7 @@ from customop.compiling.calls import MISS, strict_settings
 from customop.compiling.capturing import Axes, CapturedCall, captured
 from customop.compiling.entries import CallArguments, Entry, eager_entry, make_entry
 from customop.compiling.parameters import Parameters, parameters_of
-from customop.compiling.report import CompileReport, reason_for
+from customop.compiling.report import CompileReport, EntryFacts, facts_of, reason_for
 from customop.compiling.surroundings import Surroundings, WatchedName
 from customop.config import config
 from customop.core.interpreter import current_mode
@@ -52,6 +53,9 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 S = TypeVar("S")
+
+# So many entries that are not kept any more are explained.
+_MOST_FORGOTTEN = 100
 
 # One function is captured at a time: two locks could wait for each other.
 _capturing = threading.RLock()
@@ -97,8 +101,14 @@ class Compiled(Generic[P, R]):
         self._parameters: Parameters = parameters_of(fn)
         self._bind: Callable[..., Any] = self._parameters.binder()
         # Family -> its entries, the last one first. The lists are replaced, not changed.
+        # Where ints and floats of Python may be any, the kind of arguments is the family.
         self._families: dict[Any, list[Entry]] = {}
+        # Kind of arguments -> all entries for it, the last one first.
+        self._kinds: dict[Any, list[Entry]] = {}
         self._entries: list[Entry] = []
+        # How often it was compiled, and facts of the last entries that were forgotten.
+        self._count: int = 0
+        self._forgotten: deque[EntryFacts] = deque(maxlen=_MOST_FORGOTTEN)
         self._has_warned: bool = False
 
     def __repr__(self) -> str:
@@ -160,12 +170,17 @@ class Compiled(Generic[P, R]):
         <lambda>, back end 'numpy', compiled once
           1. x = f64[2]: 2 calls
         """
-        return CompileReport(self._title(), self.backend, tuple(self._entries))
+        entries, forgotten = tuple(self._entries), tuple(self._forgotten)
+        return CompileReport(
+            self._title(), self.backend, entries, forgotten, self._count
+        )
 
     def clear(self) -> None:
         """Forget what was compiled."""
         with _capturing:
-            self._families, self._entries = {}, []
+            self._families, self._kinds, self._entries = {}, {}, []
+            self._count = 0
+            self._forgotten.clear()
             if type(self) is not Compiled:
                 self.__class__ = Compiled
 
@@ -179,26 +194,26 @@ class Compiled(Generic[P, R]):
         given = CallArguments(args, kwargs)
         if _is_for_function(given.leaves):
             return self._fn(*args, **kwargs)
-        family = given.family
-        out = self._tried(family, given)
+        out = self._tried(given)
         if out is not MISS:
             return out
         with _capturing:
-            out = self._tried(family, given)
+            out = self._tried(given)
             if out is not MISS:  # another thread has compiled it
                 return out
-            entry = self._new_entry(family, given)
+            entry = self._new_entry(given)
         if entry is None:
             return self._fn(*args, **kwargs)
         return entry.run(given)
 
-    def _tried(self, family: Any, given: CallArguments) -> Any:
+    def _tried(self, given: CallArguments) -> Any:
         """The result of an entry that there is, or MISS."""
-        for entry in self._families.get(family, ()):
-            out = entry.tried(*given.args, **given.kwargs)
-            if out is not MISS:
-                self._use(entry)
-                return out
+        for family in dict.fromkeys((given.family, given.kind)):
+            for entry in self._families.get(family, ()):
+                out = entry.tried(*given.args, **given.kwargs)
+                if out is not MISS:
+                    self._use(entry)
+                    return out
         return MISS
 
     def _use(self, entry: Entry) -> None:
@@ -209,12 +224,12 @@ class Compiled(Generic[P, R]):
 
     # ---- new entries ----
 
-    def _new_entry(self, family: Any, given: CallArguments) -> Entry | None:
+    def _new_entry(self, given: CallArguments) -> Entry | None:
         """Compile for new arguments; None where the function itself must run."""
         surroundings = Surroundings([(self._fn, ""), *given.objects(self._fn)])
         if not surroundings.is_plain:
             return None
-        entries = self._families.get(family, [])
+        entries = self._kinds.get(given.kind, [])
         why = reason_for(self._entries, entries, given, self._fn)
         found = self._captured(entries, given, surroundings)
         if isinstance(found, CapturedCall):
@@ -237,12 +252,16 @@ class Compiled(Generic[P, R]):
                 given, found, surroundings, self._parameters, self._fn, self._slow
             )
         entry.why = why
-        self._enter(family, entry)
+        self._enter(given.kind, entry)
         return entry
 
-    def _enter(self, family: Any, entry: Entry) -> None:
+    def _enter(self, kind: Any, entry: Entry) -> None:
+        family = entry.family
+        self._count += 1
+        entry.number = self._count
         self._entries = [*self._entries, entry]
         self._families[family] = [entry, *self._families.get(family, [])]
+        self._kinds[kind] = [entry, *self._kinds.get(kind, [])]
         if len(self._entries) > self._limit:
             self._forget(self._entries[0])
             if not self._has_warned:
@@ -250,31 +269,41 @@ class Compiled(Generic[P, R]):
                 warn_caller(
                     f"compile: '{self._title()}' was compiled {self._limit + 1} times, and"
                     f" keeps {self._limit}\n{self.explain()}\n  do: pass what changes as"
-                    " arrays, a number as np.float64(number), or limit=... for more"
+                    " arrays, or limit=... for more"
                 )
         self._use(entry)
 
     def _forget(self, entry: Entry) -> None:
         self._entries = [e for e in self._entries if e is not entry]
-        rest = [e for e in self._families.get(entry.family, []) if e is not entry]
-        self._families[entry.family] = rest
+        self._forgotten.append(facts_of(entry))
+        for table in (self._families, self._kinds):
+            for key, found in [*table.items()]:
+                if entry in found:
+                    table[key] = [e for e in found if e is not entry]
 
     def _captured(
         self, entries: Sequence[Entry], given: CallArguments, surroundings: Surroundings
     ) -> CapturedCall | BaseException:
         """Capture the function; the error if it cannot be and may run eagerly."""
         free = _free_axes(entries, given.shapes)
+        numbers = _free_numbers(entries, given.numbers)
         arrays = surroundings.contents_of_arrays()
         try:
             found = captured(
-                self._fn, given.args, given.kwargs, given.leaves, self._sizes, free
+                self._fn,
+                given.args,
+                given.kwargs,
+                given.leaves,
+                self._sizes,
+                free,
+                numbers,
             )
             self._check_unchanged(surroundings)
             self._check_unwritten(arrays)
         except Exception as error:  # noqa: BLE001  # any of the function
             refused = error
         else:
-            return found
+            return found._replace(fixed={**_fixed_numbers(entries), **found.fixed})
         if not isinstance(refused, _REFUSALS):
             self._run_to_fail(given)
         if self._fallback:
@@ -364,6 +393,22 @@ def _free_axes(entries: Sequence[Entry], shapes: Sequence[tuple[int, ...]]) -> A
                 if n != m and n > 1 and m > 1:
                     found.setdefault(i, set()).add(axis)
     return found
+
+
+def _free_numbers(entries: Sequence[Entry], numbers: Mapping[int, Any]) -> list[int]:
+    """The ints and floats that differ between calls, and whose values nothing asks for."""
+    fixed = _fixed_numbers(entries)
+    return [
+        i
+        for i, key in numbers.items()
+        if i not in fixed and any(entry.numbers[i] != key for entry in entries)
+    ]
+
+
+def _fixed_numbers(entries: Sequence[Entry]) -> dict[int, str]:
+    """Those whose values were asked for, and why."""
+    known = [entry.found.fixed for entry in entries if entry.found is not None]
+    return {i: why for fixed in known for i, why in fixed.items()}
 
 
 @overload

@@ -14,11 +14,12 @@ from customop.arrays.pytree import Structure, flatten, leaf_classes, unflatten
 from customop.compiling.backends import Backend
 from customop.compiling.calls import Call, CallLines, symbolic_axes
 from customop.compiling.capturing import CapturedCall
-from customop.compiling.leaf_guards import family_of
+from customop.compiling.leaf_guards import family_of, kind_of_leaf
 from customop.compiling.parameters import Parameters
 from customop.compiling.surroundings import Surroundings
 from customop.errors import shown
 from customop.graph.module import GraphModule
+from customop.graph.passes.common import frozen_key
 from customop.graph.unpack import packer
 from customop.transforms.trace.generators import is_generator
 from customop.transforms.trace.paths import paths_of
@@ -50,6 +51,17 @@ class CallArguments:
     def family(self) -> Any:
         """Equal for arguments that differ in the lengths of axes alone."""
         return (self.structure, *map(family_of, self.leaves))
+
+    @property
+    def kind(self) -> Any:
+        """Equal also for arguments that differ in ints and floats of Python."""
+        return (self.structure, *map(kind_of_leaf, self.leaves))
+
+    @property
+    def numbers(self) -> dict[int, Any]:
+        """Number of a leaf that is an int or float -> what is equal for the same one."""
+        pairs = enumerate(self.leaves)
+        return {i: frozen_key(v) for i, v in pairs if type(v) in (int, float)}
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -98,10 +110,14 @@ class Entry:
     surroundings : Surroundings
     shapes : list
         Of the arrays that it was captured for.
+    numbers : dict
+        Number of a leaf -> the int or float that it was captured for.
     arguments : dict
         What it was captured for, in words.
     why : str
         Why there was no entry for them.
+    number : int
+        1 for the first that was compiled.
     """
 
     module: GraphModule | None
@@ -116,11 +132,13 @@ class Entry:
     ) -> None:
         self.family: Any = given.family
         self.shapes: list[tuple[int, ...]] = given.shapes
+        self.numbers: dict[int, Any] = given.numbers
         self.arguments: dict[str, str] = given.described(fn)
         self.surroundings: Surroundings = surroundings
         self.found: CapturedCall | None = None
         self.module = None
         self.why: str = ""
+        self.number: int = 0
         self.refused: BaseException | None = None
 
 
@@ -138,13 +156,15 @@ def make_entry(
     """Make the entry of a graph; see whether its code returns a list if asked for."""
     entry = Entry(given, fn, surroundings)
     entry.found, entry.module = found, found.module
+    if found.numbers:
+        entry.family = given.kind
     code = backend(found.module)
     entry.code_of_backend = code
     out_spec = found.module.out_spec
     assert out_spec is not None
     run = _checked(code, out_spec) if is_checked else code
     free = symbolic_axes(found.module)
-    lines = _guards(given, parameters, slow, surroundings, free)
+    lines = _guards(given, parameters, slow, surroundings, free, found.numbers)
     lines.check_sizes(found.module)
     lines.check_same(found.same)
     if found.has_strides:
@@ -182,10 +202,11 @@ def _guards(
     slow: Call,
     surroundings: Surroundings,
     free: Mapping[int, Collection[int]],
+    numbers: Collection[int] = (),
 ) -> CallLines:
     lines = CallLines(parameters, slow)
     lines.take_apart(given.args, given.kwargs)
-    lines.check_leaves(given.leaves, free)
+    lines.check_leaves(given.leaves, free, numbers)
     lines.check_surroundings(surroundings)
     return lines
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
-
 from customop.graph.graph import Graph
 from customop.graph.module import GraphModule
 from customop.graph.node import CONSTANT
@@ -58,13 +56,16 @@ class Kernel(GraphModule):
             return super().run(*leaves)
 
 
-def is_in_c_order(arrays: Iterable[np.ndarray[Any, Any] | np.generic]) -> bool:
+def is_in_c_order(arrays: Iterable[Any]) -> bool:
     """Whether ufuncs of these give results in C order, in whatever steps.
 
     A ufunc lays out its result as its operands are laid out. Axes of stride 0 have no
-    say. Source: NumPy's ``order="K"``.
+    say. Source: NumPy's ``order="K"``. Numbers of Python are left to the calls.
     """
-    return all(a.flags.c_contiguous or _descends(a.strides) for a in arrays)
+    return all(
+        type(a) not in (int, float) and (a.flags.c_contiguous or _descends(a.strides))
+        for a in arrays
+    )
 
 
 def _descends(strides: tuple[int, ...]) -> bool:

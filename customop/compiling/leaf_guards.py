@@ -15,7 +15,7 @@ from customop.arrays.kinds import device_of, is_array
 from customop.graph.passes.common import frozen_key
 from customop.transforms.trace.generators import is_generator
 
-__all__ = ["Bind", "family_of", "leaf_tests", "number_test"]
+__all__ = ["Bind", "family_of", "kind_of_leaf", "leaf_tests", "number_test"]
 
 Bind = Callable[[str, Any], str]
 _EXACT = (int, str, bytes)
@@ -31,6 +31,11 @@ def family_of(leaf: Any) -> Any:
     if is_generator(leaf):
         return type(leaf)
     return _key(leaf)
+
+
+def kind_of_leaf(leaf: Any) -> Any:
+    """What is equal also for ints, and for floats, that differ."""
+    return type(leaf) if type(leaf) in (int, float) else family_of(leaf)
 
 
 def _key(value: Any) -> Any:
@@ -49,7 +54,12 @@ def _has_values(value: Any) -> bool:
 
 
 def leaf_tests(
-    name: str, leaf: Any, bind: Bind, free: Collection[int] = ()
+    name: str,
+    leaf: Any,
+    bind: Bind,
+    free: Collection[int] = (),
+    *,
+    is_free: bool = False,
 ) -> Iterator[str]:
     """Conditions for one argument; some hold only where those before them do.
 
@@ -63,8 +73,12 @@ def leaf_tests(
         Gives the global name of an object.
     free : collection of int
         Axes that may have another length.
+    is_free : bool
+        Whether an int or float may be another one.
     """
-    if is_array(leaf):
+    if is_free:
+        yield f"type({name}) is {type(leaf).__name__}"
+    elif is_array(leaf):
         yield from _array_tests(name, leaf, bind, free)
     elif is_generator(leaf):
         yield f"type({name}) is {bind(type(leaf).__name__, type(leaf))}"

@@ -18,6 +18,7 @@ import numpy as np
 from customop.compiling.groups import ElementProgram, kernels_of, with_kernels
 from customop.compiling.kernel import Kernel, is_in_c_order
 from customop.compiling.numpy_backend.build import build as build_numpy
+from customop.compiling.numpy_backend.number_arrays import with_number_arrays
 from customop.compiling.scalar_code import in_python
 from customop.core.codegen import generate
 from customop.errors import ArgumentError
@@ -39,7 +40,7 @@ _compiling = threading.Lock()
 
 def build(module: GraphModule) -> Callable[..., list[Any]]:
     """A function of the leaves of the inputs; numba compiles groups of pointwise calls."""
-    fused = with_kernels(module, _kernel)
+    fused = with_kernels(with_number_arrays(module), _kernel)
     run: Any = build_numpy(fused)
     others = run.explain
     run.explain = lambda: [*kernels_of(fused, "ufunc"), *others()]

@@ -17,7 +17,7 @@ from customop.graph.node import CALL
 from customop.later import later
 from customop.shapes.guards import Guard
 
-__all__ = ["CompileReport", "NodeGroup", "reason_for"]
+__all__ = ["CompileReport", "EntryFacts", "NodeGroup", "facts_of", "reason_for"]
 
 
 class NodeGroup(NamedTuple):
@@ -42,6 +42,32 @@ class NodeGroup(NamedTuple):
         return f"{self.done}: {names}{f' ({self.why})' if self.why else ''}"
 
 
+class EntryFacts(NamedTuple):
+    """What is said of an entry that is not kept any more.
+
+    Attributes
+    ----------
+    number : int
+        1 for the first that was compiled.
+    arguments, why : str
+        What it was compiled for, and why there was none for that.
+    """
+
+    number: int
+    arguments: str
+    why: str
+
+
+def facts_of(entry: Entry) -> EntryFacts:
+    """What is said of an entry that is not kept any more."""
+    return EntryFacts(entry.number, _arguments(entry), entry.why)
+
+
+def _arguments(entry: Entry) -> str:
+    texts = [f"{name} = {text}" for name, text in entry.arguments.items()]
+    return ", ".join(texts) or "no arguments"
+
+
 class CompileReport(Frozen):
     """What `Compiled.explain` returns; its text is for people.
 
@@ -52,11 +78,17 @@ class CompileReport(Frozen):
     backend : str or callable
     entries : tuple of Entry
         What was compiled and is kept, in order.
+    forgotten : tuple of EntryFacts
+        The last ones that are not kept any more.
+    count : int
+        How often it was compiled.
     """
 
     title: str
     backend: Any
     entries: tuple[Entry, ...]
+    forgotten: tuple[EntryFacts, ...] = ()
+    count: int = 0
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -66,13 +98,16 @@ class CompileReport(Frozen):
 
     def _lines(self) -> Iterator[str]:
         times = {0: "not called yet", 1: "compiled once", 2: "compiled twice"}
-        count = len(self.entries)
+        count = self.count
         backend = shown(self.backend)
         how_often = times.get(count, f"compiled {count} times")
         yield f"{self.title}, back end {backend}, {how_often}"
-        for number, entry in enumerate(self.entries, 1):
-            arguments = [f"{name} = {text}" for name, text in entry.arguments.items()]
-            yield f"  {number}. {', '.join(arguments) or 'no arguments'}{_size(entry)}"
+        for facts in self.forgotten:
+            yield f"  {facts.number}. {facts.arguments}: not kept any more"
+            if facts.why:
+                yield f"     compiled again: {facts.why}"
+        for entry in self.entries:
+            yield f"  {entry.number}. {_arguments(entry)}{_size(entry)}"
             for line in _facts(entry):
                 yield f"     {line}"
 
@@ -92,17 +127,30 @@ def _facts(entry: Entry) -> Iterator[str]:
         yield f"runs as it is, since it cannot be captured: {text}"
     if entry.found is None or entry.module is None:
         return
-    sources = [size.sources[0] for size in _inputs(entry)]
-    if sources:
-        yield f"for all sizes: {', '.join(sources)}"
-        guards: Sequence[Guard] = entry.module.graph.sizes.guards
-        for guard in guards:
-            yield f"only where {_written_out(guard, entry)}, asked at {guard.place}"
+    yield from _symbolic(entry)
     if entry.found.why_fixed:
         yield f"for these sizes alone: {entry.found.why_fixed}"
+    names = [*entry.arguments]
+    for i, why in entry.found.fixed.items():
+        yield f"for this {names[i]} alone: {why}"
     explain = getattr(entry.code_of_backend, "explain", None)
     for group in explain() if explain is not None else ():
         yield str(group)
+
+
+def _symbolic(entry: Entry) -> Iterator[str]:
+    """Which sizes and numbers may be any, and where."""
+    assert entry.module is not None
+    sizes = [*_inputs(entry)]
+    for what in ("sizes", "numbers"):
+        is_number = what == "numbers"
+        found = [s.sources[0] for s in sizes if (s.kind == "number") == is_number]
+        if found:
+            yield f"for all {what}: {', '.join(found)}"
+    if sizes:
+        guards: Sequence[Guard] = entry.module.graph.sizes.guards
+        for guard in guards:
+            yield f"only where {_written_out(guard, entry)}, asked at {guard.place}"
 
 
 def _inputs(entry: Entry) -> Iterator[Any]:
@@ -142,7 +190,7 @@ def reason_for(
     pairs = [(name, now[name], before[name]) for name in now]
     parts = _broken_guards(nearest, given) if family else []
     differ = [pair for pair in pairs if pair[1] != pair[2]]
-    if not family:  # lengths alone do not make another family
+    if not family or _has_sizes(nearest):  # it is not for the lengths
         others = [p for p in differ if len({*map(_without_lengths, p[1:])}) > 1]
         differ = others or differ
     if not parts:
@@ -152,6 +200,13 @@ def reason_for(
         "; ".join(parts)
         or "arguments lie otherwise in memory, or a container or the order of keys changed"
     )
+
+
+def _has_sizes(entry: Entry) -> bool:
+    """Whether an entry is for all sizes that its guards allow."""
+    if entry.module is None:
+        return False
+    return any(size.kind != "number" for size in _inputs(entry))
 
 
 def _listed(names: Iterable[str]) -> str:

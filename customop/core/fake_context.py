@@ -89,7 +89,7 @@ def _context_in(values: Sequence[Any]) -> Any:
         for leaf in flat(value):
             for size in (*leaf.shape, *leaf.strides) if is_fake(leaf) else (leaf,):
                 if isinstance(size, Symbolic):
-                    return size.context  # type: ignore[attr-defined]  # its classes have it
+                    return size.context
     return None
 
 

@@ -14,6 +14,7 @@ from customop.arrays.kinds import is_array
 from customop.errors import GuardError
 from customop.frozen import Frozen
 from customop.graph.node import ITEM, Node
+from customop.shapes.symbols import Symbolic
 
 __all__ = [
     "GENERATOR",
@@ -65,6 +66,9 @@ class InputGuard(Frozen):
         expected = self.expected
         if expected is None:
             return ""
+        if isinstance(expected, Symbolic):
+            is_right = type(value) is type(expected.hint)
+            return "" if is_right else "another kind of number"
         if isinstance(expected, AnyGenerator):
             is_right = isinstance(value, np.random.Generator)
             return "" if is_right else "what is not a random generator"

@@ -12,6 +12,7 @@ from customop.shapes.conditions import side_value
 from customop.shapes.guards import Guard
 from customop.shapes.size_context import SizeContext
 from customop.shapes.symbolic import SymBool, SymInt, as_side
+from customop.shapes.symbols import Symbolic
 
 __all__ = ["SizeLines", "SizeValues"]
 
@@ -48,6 +49,9 @@ class SizeLines:
             else:
                 self._known.add(symbol)
                 yield f"{symbol} = {name}.shape[{axis}]"
+        for symbol, name in _numbers(inputs):
+            self._known.add(symbol)
+            yield f"{symbol} = {name}"
         for node, name, axis, size in rest:
             source = f"{node.meta.get('source', node.name)}.shape[{axis}]"
             fail = self._bind("wrong_size", _WrongSize(self._place))
@@ -105,7 +109,7 @@ class SizeValues:
         self._sizes: SizeContext = sizes
         self._waiting: list[Guard] = [*sizes.guards, *sizes.checks]
         # Name -> the number that it has.
-        self.numbers: dict[str, int] = {}
+        self.numbers: dict[str, Any] = {}
 
     def of(self, value: Any) -> Any:
         """The number that a size, a float or a condition has."""
@@ -117,6 +121,7 @@ class SizeValues:
 
     def read_inputs(self, inputs: Sequence[tuple[Node, Any]]) -> None:
         """Read the sizes of the inputs, each with its value; check them and the guards."""
+        self.numbers.update(_numbers(inputs))
         rest = []
         for node, value, axis, size in _axes(inputs):
             symbol = _symbol(size)
@@ -186,6 +191,13 @@ def _axes(
             for axis, size in enumerate(shape):
                 if isinstance(size, SymInt):
                     yield node, name, axis, size
+
+
+def _numbers(inputs: Sequence[tuple[Node, _Named]]) -> Iterator[tuple[str, _Named]]:
+    """The names of inputs that are numbers, each with its variable or value."""
+    for node, name in inputs:
+        if isinstance(node.val, Symbolic):
+            yield str(node.val), name
 
 
 def _sizes_in(value: Any) -> list[tuple[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from math import gcd
+from math import gcd, isfinite
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -25,6 +25,7 @@ __all__ = [
     "Calculation",
     "Compared",
     "Condition",
+    "FloatName",
     "Logic",
     "Side",
     "names_in_side",
@@ -70,6 +71,22 @@ class Calculation(Frozen):
         return calculate(self.name, values)
 
 
+class FloatName(Calculation):
+    """A float that is an input of a graph, by its name in the text; it has no parts."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The name."""
+        return frozenset({self.name})
+
+    def value(self, sizes: Mapping[str, Any]) -> Any:
+        """What it is among these values."""
+        return sizes[self.name]
+
+
 _OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -101,7 +118,11 @@ def _in_calculation(side: Side) -> str:
 
 
 def _side_text(side: Side) -> str:
-    return repr(side) if isinstance(side, float) else str(side)
+    if not isinstance(side, float | np.generic):
+        return str(side)
+    if type(side) is float and not isfinite(side):
+        return f"np.{side}".replace("np.-", "-np.")
+    return repr(side)
 
 
 def side_value(side: Side, sizes: Mapping[str, int]) -> Any:

@@ -21,16 +21,17 @@ class Size:
     ----------
     name : str
     kind : str
-        ``"input"``, ``"named"``, or ``"data"`` for a size that depends on the values of
-        arrays.
-    hint : int or None
+        ``"input"``, ``"named"``, ``"data"`` for a size that depends on the values of
+        arrays, or ``"number"`` for an input that is a number.
+    hint : int, float or None
         Its value in the call that was captured.
     sources : list of str
         Where an input gives it, such as ``x.shape[0]``.
     origin : str
         Where it comes from, in words.
     bounds : tuple
-        The least and the largest value that were given; None without a largest one.
+        The least and the largest value that were given; None without a largest one. Those
+        of a number say nothing.
     """
 
     __slots__ = ("bounds", "hint", "kind", "name", "origin", "sources")

@@ -18,6 +18,7 @@ from customop.shapes.conditions import (
     Calculation,
     Compared,
     Condition,
+    FloatName,
     Side,
     names_in_side,
     side_value,
@@ -82,7 +83,11 @@ class SizeContext:
         self.results: dict[tuple[str, Number, Number], Number] = {}
         self._decided: dict[Condition, bool] = {}
         self._compared: dict[tuple[str, Side, Side], bool | None] = {}
-        self._numbers = {"s": 0, "u": 0}
+        self._numbers = {"s": 0, "u": 0, "v": 0}
+        # Inputs that are numbers: name -> number of the input; and those whose values were
+        # asked for, each with the line that asked.
+        self.numbers: dict[str, int] = {}
+        self.reads: dict[int, str] = {}
 
     # ---- new sizes ----
 
@@ -135,6 +140,49 @@ class SizeContext:
         self.knowledge.set_bounds(name, min, inf if max is None else max)
         self._compared.clear()
         return make_int(self, symbol(name), hint)
+
+    def input_number(self, value: Any, source: str, number: int) -> Any:
+        """Make the number that an input is: any int or float, by the class of `value`.
+
+        Parameters
+        ----------
+        value : int or float
+            What it is in the call that is captured.
+        source : str
+            Its text in messages, such as ``rate``.
+        number : int
+            Number of the input.
+
+        Returns
+        -------
+        SymInt or SymFloat
+        """
+        name = self._next("v")
+        self.numbers[name] = number
+        found = self.add(Size(name, "number", value, source, source, (0, None)))
+        if type(value) is int:
+            return found
+        return make_float(self, FloatName(name, ()), value)
+
+    def read_number(self, names: Iterable[str]) -> None:
+        """Raise, and note the line, if the value of an input that is a number is asked for.
+
+        Raises
+        ------
+        DataDependentError
+            If one of the names is such an input.
+        """
+        asked = self.numbers.keys() & names
+        if not asked:
+            return
+        place = caller_place()
+        self.reads.update((self.numbers[name], f"at {place}") for name in asked)
+        texts = " and ".join(sorted(self.sizes[name].origin for name in asked))
+        raise DataDependentError(
+            f"the value of {texts} is asked",
+            f"at {place}",
+            do="capture the function for this value",
+        )
 
     def new_dynamic_size(
         self,
@@ -195,10 +243,13 @@ class SizeContext:
     def add(self, size: Size) -> Any:
         """Take a size that was made elsewhere, and give its `SymInt`."""
         name, hint = size.name, size.hint
+        is_number = size.kind == "number"
         low, high = size.bounds
         self.sizes[name] = size
-        self.knowledge.set_bounds(name, low, inf if high is None else high)
-        self.typical[name] = 2 if hint is None or hint < 2 else hint
+        self.knowledge.set_bounds(
+            name, -inf if is_number else low, inf if high is None else high
+        )
+        self.typical[name] = 2 if hint is None or (hint < 2 and not is_number) else hint
         return make_int(self, symbol(name), hint)
 
     def restore(self, guard: Guard) -> None:
@@ -250,6 +301,7 @@ class SizeContext:
         DataDependentError, SizeError
             As `decide` does.
         """
+        self.read_number(names_in_side(value.side))
         condition = Compared(value.side, "==", value.hint)
         if value.hint is None or not self.known(condition):
             asked = f"the number {value} is asked"
@@ -321,6 +373,7 @@ class SizeContext:
         found = self.known(condition)
         if found is not None:
             return found
+        self.read_number(condition.names)
         self._check_decidable(condition)
         hints = {name: self.sizes[name].hint for name in condition.names}
         found = condition.holds(hints)  # type: ignore[arg-type]  # no data: all have hints
@@ -425,6 +478,8 @@ class SizeContext:
             if not side and not isinstance(side, Calculation):
                 raise ZeroDivisionError("division by zero")
             return
+        if not self.numbers.keys().isdisjoint(names_in_side(side)):
+            return  # Python raises when the graph runs
         if self.hint_of(side) == 0:
             raise ZeroDivisionError(f"division by zero: {divisor} is 0")
         if not self.compare(side, "!=", 0):

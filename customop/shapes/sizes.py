@@ -11,6 +11,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from customop.errors import ShapeError
 from customop.later import later
 from customop.shapes.symbols import Symbolic
@@ -54,7 +56,8 @@ def number_class(value: Any) -> type:
         return int
     cls = type(value)
     if issubclass(cls, Symbolic) and cls is symbolic.SymFloat:
-        return type(value.calculation.value(value.context.typical))
+        with np.errstate(all="ignore"):
+            return type(value.calculation.value(value.context.typical))
     return cls
 
 

@@ -22,6 +22,7 @@ from customop.shapes.conditions import (
     Logic,
     Side,
     calculate,
+    names_in_side,
 )
 from customop.shapes.division import modulo
 from customop.shapes.expressions import (
@@ -44,8 +45,10 @@ __all__ = [
     "SymInt",
     "as_side",
     "context_of",
+    "has_numbers",
     "make_float",
     "make_int",
+    "read_numbers",
 ]
 
 
@@ -87,6 +90,17 @@ class _Real(_InContext):
         """The expression or calculation."""
         raise NotImplementedError
 
+    @property
+    def __class__(self) -> type:
+        """What isinstance sees: of an input that is a number, the class of numbers."""
+        if not has_numbers(self):
+            return type(self)
+        return int if type(self) is SymInt else float
+
+    @__class__.setter
+    def __class__(self, new: type) -> NoReturn:
+        raise TypeError("the class of a symbolic number cannot be set")
+
     def __truediv__(self, other: Any) -> Any:
         return _divided(self, other)
 
@@ -114,6 +128,8 @@ class _Real(_InContext):
         return _compared(self, ">=", other)
 
     def __hash__(self) -> int:
+        if self.context.numbers:
+            read_numbers(self)  # it may be a key
         return hash(self.side)
 
     def __bool__(self) -> bool:
@@ -379,6 +395,8 @@ class SymFloat(_Real):
     def _quotient(self) -> tuple[Any, Any] | None:
         """Both sides of a division of integers, whose rounding is exact in integers."""
         parts = self.calculation.parts
+        if has_numbers(self):
+            return None
         if self.calculation.name != "/" or not all(
             isinstance(part, int | Expr) for part in parts
         ):
@@ -462,11 +480,49 @@ def make_int(context: SizeContext, value: Number, hint: int | None) -> Any:
 
 def make_float(context: SizeContext, value: Calculation, hint: Any = None) -> SymFloat:
     """A calculation as a `SymFloat`, with its hint if none is given."""
+    if context.numbers and _is_deep(value):
+        context.read_number(value.names)  # its text would have too many brackets
     made = SymFloat.__new__(SymFloat)
     made.context = context
     made.calculation = value
     made.hint = context.hint_of(value) if hint is None else hint
     return made
+
+
+# ---- inputs that are numbers ----
+
+
+def has_numbers(*values: Any) -> bool:
+    """Whether a symbolic number depends on an input that is a number."""
+    return any(
+        isinstance(v, _Real)
+        and bool(v.context.numbers)
+        and not v.context.numbers.keys().isdisjoint(names_in_side(v.side))
+        for v in values
+    )
+
+
+def read_numbers(*values: Any) -> None:
+    """Ask for the values of the inputs that are numbers, on which these depend."""
+    for value in values:
+        if isinstance(value, _Real):
+            value.context.read_number(names_in_side(value.side))
+
+
+def _is_deep(side: Side, most: int = 40) -> bool:
+    """Whether a calculation has more calculations one inside the other than Python reads."""
+    if not isinstance(side, Calculation):
+        return False
+    return most == 0 or any(_is_deep(part, most - 1) for part in side.parts)
+
+
+def _is_certain_power(base: Any, exponent: Any) -> bool:
+    """Whether a power of inputs that are numbers has one class, whatever they are."""
+    is_positive = isinstance(base, float) and base > 0
+    is_whole = type(exponent) is int and type(base) is not SymInt
+    is_integer = type(base) is SymInt and type(exponent) is SymInt
+    is_base = type(base) is int and base > 0 and type(exponent) is SymFloat
+    return (is_positive or is_whole or is_base) and not is_integer
 
 
 # ---- operations ----
@@ -523,6 +579,11 @@ def _operated(sign: str, left: Any, right: Any) -> Any:
     if not isinstance(a, _NUMBERS) or not isinstance(b, _NUMBERS):
         return _calculated(sign, left, right)
     context = left.context if type(left) is SymInt else right.context
+    if context.numbers:
+        if isinstance(left, np.generic) or isinstance(right, np.generic):
+            read_numbers(left, right)
+        if sign in _DIVISIONS:
+            read_numbers(right)
     if type(left) is type(right) and left.context is not right.context:
         raise _mixed((left, right))
     if sign in _DIVISIONS:
@@ -557,6 +618,13 @@ def _calculated(sign: str, left: Any, right: Any) -> Any:
         return NotImplemented
     context = context_of(left, right)
     assert context is not None
+    if context.numbers:
+        if sign == "**" and not _is_certain_power(left, right):
+            read_numbers(left, right)
+        # NumPy's integers are of their own class, too.
+        pairs: Any = zip((left, right), (a, b), strict=True)
+        exact: Any = [v if isinstance(v, np.generic) else s for v, s in pairs]
+        a, b = exact
     return make_float(context, Calculation(sign, (a, b)))
 
 
@@ -574,7 +642,7 @@ def _compared(left: Any, sign: str, right: object) -> Any:
     context = left.context
     if isinstance(right, _InContext) and right.context is not context:
         raise _mixed((left, right))
-    if a is b:
+    if a is b and not (context.numbers and has_numbers(left)):  # it may be nan
         return sign in ("==", "<=", ">=")
     known = context.compare(a, sign, b)
     return SymBool(context, Compared(a, sign, b)) if known is None else known

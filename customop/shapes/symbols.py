@@ -13,6 +13,9 @@ class Symbolic:
 
     __slots__ = ()
 
+    hint: Any
+    context: Any
+
     @property
     def value(self) -> Any:
         """The number that it is in this call, which becomes a guard."""

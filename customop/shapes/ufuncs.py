@@ -12,7 +12,7 @@ import numpy as np
 from customop.errors import ArgumentError, shown
 from customop.shapes.conditions import Calculation
 from customop.shapes.expressions import Expr
-from customop.shapes.symbolic import as_side, context_of, make_float
+from customop.shapes.symbolic import as_side, context_of, make_float, read_numbers
 from customop.shapes.symbols import with_arrays
 
 __all__ = ["apply_ufunc"]
@@ -66,6 +66,7 @@ def apply_ufunc(
     if name in _COMPARISONS:
         return _COMPARISONS[name](*map(_plain, inputs))
     if name in _INTEGERS and all(isinstance(side, int | Expr) for side in sides):
+        read_numbers(*inputs)  # as a scalar of NumPy
         return _INTEGERS[name](*map(_plain, inputs))
     if not _gives_float(ufunc):
         raise ArgumentError(

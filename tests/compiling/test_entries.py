@@ -278,7 +278,7 @@ def test_strict_settings_run_the_function_itself() -> None:
 
 
 def test_too_many_graphs_are_a_warning_that_says_why() -> None:
-    f = co.compile(lambda x, n: x * n, limit=2)
+    f = co.compile(lambda x, n: x * len(range(n)), limit=2)
     x = np.ones(1)
     f(x, 1)
     f(x, 2)
@@ -287,10 +287,17 @@ def test_too_many_graphs_are_a_warning_that_says_why() -> None:
     text = str(caught[0].message)
     assert "compile: '<lambda>' was compiled 3 times, and keeps 2" in text
     assert "compiled again: n is 3, was 2" in text
-    assert "pass what changes as arrays, a number as np.float64(number), or" in text
+    assert "  do: pass what changes as arrays, or limit=... for more" in text
     with warnings.catch_warnings(action="error"):
         assert [float(f(x, n)[0]) for n in (4, 3, 1)] == [4, 3, 1]
     assert len(f.graphs) == 2
+    lines = str(f.explain()).splitlines()
+    assert lines[0] == "<lambda>, back end 'numpy', compiled 5 times"
+    assert lines[1:3] == [
+        "  1. x = f64[1], n = 1: not kept any more",
+        "  2. x = f64[1], n = 2: not kept any more",
+    ]
+    assert "  5. x = f64[1], n = 1: 1 call" in lines
 
 
 def test_limits_and_options_are_checked() -> None:

@@ -149,7 +149,7 @@ class BlockRun:
 
     def _plan_for(self, values: Sequence[Any]) -> Plan | None:
         key = tuple(
-            [(v.shape, v.strides) if type(v) is np.ndarray else None for v in values]
+            [(v.shape, v.strides) if type(v) is np.ndarray else type(v) for v in values]
         )
         try:
             return self._plans[key]
@@ -162,8 +162,8 @@ class BlockRun:
     def _plan(self, values: Sequence[Any]) -> Plan | None:
         """How to go over such operands; None if the calls are to be run one by one."""
         arrays = [v for v in values if type(v) is np.ndarray and v.ndim]
-        if not arrays:
-            return None
+        if not arrays or any(type(v) in (int, float) for v in values):
+            return None  # of a number of Python, NumPy may warn that it overflows
         shape = np.broadcast_shapes(*[v.shape for v in arrays])
         size = math.prod(shape)
         if not is_worth_it(size, len(self.run.members)):

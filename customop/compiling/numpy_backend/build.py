@@ -8,6 +8,7 @@ from typing import Any
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import CPU
 from customop.compiling.numpy_backend.in_place import write_in_place
+from customop.compiling.numpy_backend.number_arrays import with_number_arrays
 from customop.compiling.numpy_backend.runs import CallRun, find_runs
 from customop.compiling.numpy_backend.simplify import simplified
 from customop.compiling.numpy_backend.straight import StraightLines
@@ -36,7 +37,10 @@ def build(module: GraphModule) -> Callable[..., list[Any]]:
         It does not check the guards of the graph. Its attribute `code` is its source, and
         `explain` gives the elementwise calls that run over blocks.
     """
-    return module.run_list if _is_foreign(module) else NumpyCode(module).function
+    if _is_foreign(module):
+        return module.run_list
+    run: Callable[..., list[Any]] = NumpyCode(with_number_arrays(module)).function
+    return run
 
 
 def _is_foreign(module: GraphModule) -> bool:

@@ -7,6 +7,7 @@ expression, or None where the kernel is to be called.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from operator import setitem
 from typing import Any
 
@@ -19,7 +20,9 @@ from customop.graph.node import Node
 __all__ = [
     "WRITERS",
     "WRITING",
+    "as_dtype",
     "is_array_node",
+    "resolved",
     "resolved_dtypes",
     "strong_operands",
     "ufunc_text",
@@ -75,15 +78,15 @@ def strong_operands(ufunc: np.ufunc, operands: Sequence[Any]) -> Sequence[Any]:
     kinds = [_kind(v) for v in operands]
     if any(kind is None for kind in kinds):  # a dtype may equal None
         return operands
-    found = _resolved(ufunc, kinds)
+    found = resolved(ufunc, kinds)
     if found is None:
         return operands
     new = [
-        v if isinstance(v, Node) else _as_dtype(v, dtype)
+        v if isinstance(v, Node) else as_dtype(v, dtype)
         for v, dtype in zip(operands, found, strict=False)
     ]
     kinds = [k if isinstance(k, np.dtype) else found[i] for i, k in enumerate(kinds)]
-    if any(v is None for v in new) or _resolved(ufunc, kinds) != found:
+    if any(v is None for v in new) or resolved(ufunc, kinds) != found:
         return operands
     return new
 
@@ -93,7 +96,7 @@ def resolved_dtypes(
 ) -> Sequence[np.dtype[Any]] | None:
     """Dtypes to which a ufunc converts its operands, and of its results; None for others."""
     kinds = [np.dtype(bool) if type(v) is bool else _kind(v) for v in operands]
-    return None if any(kind is None for kind in kinds) else _resolved(ufunc, kinds)
+    return None if any(kind is None for kind in kinds) else resolved(ufunc, kinds)
 
 
 def _kind(value: Any) -> Any:
@@ -103,29 +106,31 @@ def _kind(value: Any) -> Any:
     return type(value) if type(value) in (int, float, complex) else None
 
 
-def _resolved(ufunc: np.ufunc, kinds: Sequence[Any]) -> Sequence[np.dtype[Any]] | None:
+def resolved(ufunc: np.ufunc, kinds: Sequence[Any]) -> Sequence[np.dtype[Any]] | None:
+    """The dtypes that a ufunc takes and gives for dtypes and classes; None for others."""
     try:
         return ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))
     except (TypeError, ValueError):  # the call raises, as it should
         return None
 
 
-# Integers up to this are the same number in all dtypes of floats but the smallest.
-_EXACT = 1 << 11
-
-
-def _as_dtype(value: complex, dtype: np.dtype[Any]) -> Any:
-    """A number as an array without axes; None if it is not certain to be the same one."""
+def as_dtype(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A number as an array without axes; None if NumPy may warn, raise or round twice."""
     if dtype.kind not in "iufc" or (isinstance(value, float) and dtype.kind in "iu"):
         return None
-    if isinstance(value, int) and dtype.kind in "fc" and abs(value) > _EXACT:
-        return None
     try:
-        with np.errstate(all="ignore"):
-            found = np.array(value, dtype)
-    except (OverflowError, TypeError):
+        if isinstance(value, int) and dtype.kind in "fc":
+            return np.array(value, dtype) if abs(value) <= _exact_up_to(dtype) else None
+        with np.errstate(all="raise"):
+            return np.array(value, dtype)
+    except (OverflowError, TypeError, FloatingPointError):
         return None
-    return found if np.isfinite(found) or not np.isfinite(value) else None
+
+
+@cache
+def _exact_up_to(dtype: np.dtype[Any]) -> int:
+    """Integers up to this are the same number in a dtype of floats."""
+    return int(2 ** (np.finfo(dtype).nmant + 1))
 
 
 # ---- other operators ----
@@ -223,6 +228,18 @@ def _placed(
     return out
 
 
+def _number(lines: GraphLines, node: Node) -> str:
+    value, dtype = node.values()
+    convert, kind = lines.bind("converted", _converted), lines.bind("dtype", dtype)
+    return f"{convert}({lines.value(value)}, {kind})"
+
+
+def _converted(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A number as an array without axes; the number itself, if NumPy may warn or raise."""
+    found = as_dtype(value, dtype)
+    return value if found is None else found
+
+
 def _assign(lines: GraphLines, node: Node) -> str:
     target, value = node.values()
     write = lines.bind("setitem", setitem)
@@ -238,8 +255,9 @@ def _set_slice(lines: GraphLines, node: Node) -> str | None:
     return f"{write}({lines.value(target)}, {at}, {lines.value(value)})"
 
 
-# Operators that write, and have no kernel of their own -> what writes their calls.
+# Operators that only graphs have -> what writes their calls.
 WRITING: Mapping[str, Callable[[GraphLines, Node], str | None]] = {
+    "customop::number": _number,
     "customop::assign": _assign,
     "customop::set_slice": _set_slice,
 }

@@ -13,7 +13,7 @@ from customop.graph.memory import Memory, Places
 from customop.graph.node import CALL, CONSTANT, ITEM, Node
 from customop.graph.passes.apply import GraphT, edited
 from customop.graph.size_uses import makes_sizes
-from customop.shapes.symbolic import SymBool, SymFloat, SymInt
+from customop.shapes.symbols import Symbolic
 
 __all__ = ["eliminate_common_subexpressions", "frozen_key"]
 
@@ -113,6 +113,8 @@ def frozen_key(value: Any) -> Hashable:
     cls = type(value)
     if cls in _NUMBERS:
         return (cls, value)
+    if isinstance(value, Symbolic):  # a comparison of two would become a guard
+        return (cls, str(value), id(value.context))
     if isinstance(value, float | complex | np.generic):
         bits = np.asarray(value)
         return (cls, bits.dtype, bits.tobytes())
@@ -127,10 +129,6 @@ def frozen_key(value: Any) -> Hashable:
 
 def _key_of_object(value: Any) -> Hashable:
     """An object without arrays: equal ones of a class count as the same."""
-    if isinstance(
-        value, SymInt | SymFloat | SymBool
-    ):  # a comparison of two would become a guard
-        return (type(value), str(value), id(value.context))
     try:
         hash(value)
     except TypeError:

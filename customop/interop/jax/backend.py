@@ -6,17 +6,22 @@ The numbers are NumPy's to rounding: XLA orders and fuses arithmetic as it likes
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from customop.arrays.nested import map_outline
+from customop.arrays.nested import flat, map_outline
+from customop.compiling.numpy_backend.number_arrays import number, with_number_arrays
 from customop.errors import ArgumentError
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, PLACEHOLDER, Node
+from customop.graph.passes.common import frozen_key
+from customop.graph.sizes import SizeValues
 from customop.interop.jax.kind import register_jax_arrays
+from customop.shapes.size_context import SizeContext
+from customop.shapes.symbols import Symbolic
 
 __all__ = ["build"]
 
@@ -30,6 +35,7 @@ def build(module: GraphModule) -> Callable[..., list[Any]]:
         If the graph writes to its inputs or draws random numbers.
     """
     _check(module)
+    module = with_number_arrays(module, of_scalars=True)
     register_jax_arrays()
     inputs = module.inputs
     constants = _constants(module)
@@ -38,23 +44,74 @@ def build(module: GraphModule) -> Callable[..., list[Any]]:
     # What is returned as it came is not copied; the rest once each.
     computed = [*dict.fromkeys(v for v in leaves if _is_computed(v))]
 
-    def traced(outer: list[Any], *arrays: Any) -> list[Any]:
-        known = dict(zip([inputs[i] for i in given], arrays, strict=True))
-        known |= zip(constants, outer, strict=True)
-        return _values(module, known, computed)
+    numbers = [node for node in module.graph.nodes if node.target is number]
+    others = _other_numbers(module)
 
-    run = jax.jit(traced)
+    def traced(
+        fixed: Sequence[_ProgramNumber],
+        free: Sequence[Any],
+        outer: Sequence[Any],
+        *arrays: Any,
+    ) -> list[Any]:
+        known = dict(zip([inputs[i] for i in given], arrays, strict=True))
+        known |= zip([*constants, *numbers], [*outer, *free], strict=True)
+        sizes = dict(zip(others, [v.value for v in fixed], strict=True))
+        return _values(module, known, computed, sizes)
+
+    run = jax.jit(traced, static_argnums=0)
 
     def call(*values: Any) -> list[Any]:
         outer = [module.graph.constants[node.target] for node in constants]
+        sizes = SizeValues(module.graph.sizes or SizeContext())
+        sizes.read_inputs([*zip(inputs, values, strict=True)])
+        fixed = [_ProgramNumber(sizes.of(v)) for v in others.values()]
+        free = [np.array(sizes.of(n.args[0]), n.args[1]) for n in numbers]
         with jax.enable_x64(True):
-            found = run(outer, *[values[i] for i in given])
+            found = run((*fixed,), free, outer, *[values[i] for i in given])
         known = dict(zip(computed, map(_to_numpy, found), strict=True))
         known |= zip(inputs, values, strict=True)
         known |= zip(constants, outer, strict=True)
-        return [known[v] if isinstance(v, Node) else v for v in leaves]
+        return [_returned(leaf, known, sizes) for leaf in leaves]
 
     return call
+
+
+def _returned(leaf: Any, known: Mapping[Node, Any], sizes: SizeValues) -> Any:
+    if isinstance(leaf, Symbolic):
+        return sizes.of(leaf)
+    return known[leaf] if isinstance(leaf, Node) else leaf
+
+
+# ---- symbolic numbers ----
+
+
+def _other_numbers(module: GraphModule) -> dict[str, Any]:
+    """The symbolic numbers that are not operands of ufuncs, such as lengths, by their texts.
+
+    XLA compiles a program for each of their values.
+    """
+    return {
+        str(leaf): leaf
+        for node in module.graph.nodes
+        if node.op == CALL and node.target is not number
+        for value in node.values()
+        for leaf in flat(value)
+        if isinstance(leaf, Symbolic)
+    }
+
+
+class _ProgramNumber:
+    """A number that is part of the program; nan is equal to nan, and 0.0 is not -0.0."""
+
+    def __init__(self, value: Any) -> None:
+        self.value: Any = value
+        self._key = frozen_key(value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ProgramNumber) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
 
 
 def _check(module: GraphModule) -> None:
@@ -82,11 +139,16 @@ def _constants(module: GraphModule) -> list[Node]:
 
 
 def _values(
-    module: GraphModule, known: dict[Node, Any], wanted: list[Node]
+    module: GraphModule,
+    known: dict[Node, Any],
+    wanted: list[Node],
+    sizes: Mapping[str, Any],
 ) -> list[Any]:
-    """The values of nodes, from those of inputs and constants."""
+    """The values of nodes, from those of inputs, constants and symbolic numbers."""
 
     def value(leaf: Any) -> Any:
+        if isinstance(leaf, Symbolic):
+            return sizes[str(leaf)]
         return known[leaf] if isinstance(leaf, Node) else leaf
 
     for node in module.graph.nodes:

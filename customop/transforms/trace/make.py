@@ -167,6 +167,8 @@ def capture(
     sizes: Mapping[str, Any] | None = None,
     axes: Mapping[int, Collection[int]] | None = None,
     same: Mapping[int, int] | None = None,
+    numbers: Collection[int] = (),
+    reads: dict[int, str] | None = None,
 ) -> tuple[GraphModule, bool]:
     """Capture a function by shapes and dtypes, for `compile`.
 
@@ -182,6 +184,10 @@ def capture(
         are in the mode ``"symbolic"``.
     same : mapping, optional
         Number of a leaf -> number of the earlier leaf that is the same array.
+    numbers : collection of int, optional
+        Numbers of leaves that are ints and floats, and may be others when the graph runs.
+    reads : dict, optional
+        Gets those of them whose values the function has asked for, each with the line.
 
     Returns
     -------
@@ -190,7 +196,9 @@ def capture(
         Whether the function writes in place. Then strides have decided what is a view.
     """
     run = _Capture(fn, "fake", sizes or {}, caller_place())
-    run.axes, run.same = axes or {}, same or {}
+    run.axes, run.same, run.numbers = axes or {}, same or {}, numbers
+    if reads is not None:
+        run.trace.sizes.reads = reads
     run.trace.settings = np.geterr()
     run.keeps_containers = True
     module = run.run(args, kwargs)
@@ -216,6 +224,7 @@ class _Capture:
         self.keeps_containers: bool = False
         self.axes: Mapping[int, Collection[int]] = {}
         self.same: Mapping[int, int] = {}
+        self.numbers: Collection[int] = ()
         self.dots: dict[Node, Node] = {}
         # The tracers of inputs, with the nodes that they began as.
         self.inputs: list[tuple[GraphTracer, Any]] = []
@@ -283,6 +292,8 @@ class _Capture:
             node = trace.graph.placeholder(source, GENERATOR)
             node.meta.update(place=self.place, source=source)
             return traced_generator(trace, node, deepcopy(leaf))
+        if number in self.numbers:
+            leaf = trace.sizes.input_number(leaf, source, number)
         is_input = is_array(leaf)
         fake = fake_of(leaf) if is_input else leaf
         if is_input and axes is not None:
