@@ -12,7 +12,7 @@ def make_pages(app: Any) -> None:
     """Write the pages made of other files into the folder of the site."""
     site = Path(app.srcdir)
     guide.make(site.parent / "guide", site / "guide")
-    gallery.make(site.parent, site / "gallery")
+    gallery.make(site.parent, site / "gallery", Path(app.doctreedir) / "programs")
     reference.make(site / "api", app.config.autodoc_mock_imports)
 
 

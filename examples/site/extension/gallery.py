@@ -1,29 +1,158 @@
-"""The gallery: a page for each program in `examples`."""
+"""The gallery: a page for each program in `examples`, with its output and its picture."""
 
 from __future__ import annotations
 
-import ast
+import hashlib
+import json
+import os
 import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
-from extension.files import write
+import customop
+from extension.files import write, write_bytes
+from extension.programs import about, blocks
+
+__all__ = ["STORED", "make"]
+
+# Programs that a build does not run, since they take long, need a cluster, or measure times. Their
+# pictures lie in the guide and their output in the index of the examples; the tests run them.
+STORED = ("digits", "handover", "larger_than_memory", "patterns")
+_RUNNER = Path(__file__).with_name("programs.py")
 
 
-def make(source: Path, target: Path) -> None:
-    """Write a page for each program."""
-    for path in sorted(source.glob("*.py")):
-        write(target / f"{path.stem}.md", page(path))
-    write(target / "plugin.md", plugin(source / "plugin"))
+class Done(NamedTuple):
+    """What a program has printed after each block, and its picture."""
+
+    printed: list[str]
+    picture: bytes | None
 
 
-def page(path: Path) -> str:
-    """The page of a program: what it does, and its source."""
+def make(source: Path, target: Path, cache: Path) -> None:
+    """Write a page for each program, and the cards that lead to them."""
+    paths = sorted(source.glob("*.py"))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        done = dict(
+            zip(paths, pool.map(lambda p: _result(p, cache), paths), strict=True)
+        )
+    for path, result in done.items():
+        name = ""
+        if result.picture:
+            name = f"{path.stem}{'.svg' if b'<svg' in result.picture[:500] else '.png'}"
+            write_bytes(target / name, result.picture)
+        write(target / f"{path.stem}.md", "\n".join(_page(path, result, name)))
+    write(target / "plugin.md", _plugin(source / "plugin"))
+    for group, names in _groups(paths).items():
+        cards = [card for path in names for card in _card(path, target)]
+        write(target / f"{group}.txt", "\n".join(cards))
+
+
+# ---- run ----
+
+
+def _result(path: Path, cache: Path) -> Done:
+    if path.stem in STORED:
+        return _stored(path)
+    kept = cache / f"{path.stem}-{_key(path)}"
+    if not kept.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        for old in cache.glob(f"{path.stem}-*"):
+            old.unlink()
+        _run(path, kept)
+    picture = kept.with_suffix(".picture")
+    printed = json.loads(kept.read_text(encoding="utf-8"))
+    return Done(printed, picture.read_bytes() if picture.exists() else None)
+
+
+def _key(path: Path) -> str:
+    """A digest of all that the output of a program depends on."""
+    digest = hashlib.sha256(sys.version.encode())
+    package = Path(customop.__file__).parent
+    for each in (path, _RUNNER, *sorted(package.rglob("*.py"))):
+        digest.update(each.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _run(path: Path, kept: Path) -> None:
+    """Run a program in an empty folder; store what it prints and what it draws."""
     text = path.read_text(encoding="utf-8")
-    title, _, rest = (ast.get_docstring(ast.parse(text)) or "").partition("\n")
-    return f"# {title.rstrip('.')}\n\n{rest}\n\n```python\n{text}```\n"
+    with tempfile.TemporaryDirectory() as folder:
+        output, picture = Path(folder, "printed.json"), Path(folder, "picture.png")
+        option = ["--output"] if '"--output"' in text else []
+        draws = option or "sys.argv" in text
+        command = [sys.executable, str(_RUNNER), str(path), str(output)]
+        command += [*option, str(picture)] if draws else []
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"{path.name} failed:\n{done.stderr}")
+        if draws:
+            kept.with_suffix(".picture").write_bytes(picture.read_bytes())
+        printed = output.read_text("utf-8").replace(str(picture), "picture.png")
+    kept.write_text(printed.replace(str(path.parent) + "/", ""), encoding="utf-8")
 
 
-def plugin(folder: Path) -> str:
+def _stored(path: Path) -> Done:
+    """The output in the index of the examples, and the picture in the guide."""
+    index = (path.parent / "README.md").read_text(encoding="utf-8")
+    shown = rf"^```console\n\$ python {path.name}\n(.*?)^```$"
+    found = re.search(shown, index, re.MULTILINE | re.DOTALL)
+    if found is None:
+        raise ValueError(f"examples/README.md shows no output of {path.name}")
+    count = len(blocks(path.read_text(encoding="utf-8")))
+    picture = path.parent / "guide" / f"{path.stem}.png"
+    return Done(
+        [*[""] * (count - 1), found[1]],
+        picture.read_bytes() if picture.exists() else None,
+    )
+
+
+# ---- pages ----
+
+
+def _page(path: Path, done: Done, picture: str) -> Iterator[str]:
+    text = path.read_text(encoding="utf-8")
+    title, rest = about(text)
+    yield f"# {title}\n\n{rest}\n"
+    if picture:
+        yield f"![What {path.name} draws]({picture}){{.drawn}}\n"
+    for block, printed in zip(blocks(text), done.printed, strict=True):
+        yield f"{block.prose}\n"
+        if block.code.strip():
+            yield f"````python\n{block.code.strip(chr(10))}\n````\n"
+        if printed:
+            yield f":::{{code-block}} none\n:class: printed\n\n{printed.rstrip()}\n:::\n"
+    yield f"The whole program is {{download}}`{path.name} <../../{path.name}>`.\n"
+
+
+def _groups(paths: list[Path]) -> Mapping[str, list[Path]]:
+    course = [path for path in paths if path.stem[0].isdigit()]
+    return {"course": course, "programs": [p for p in paths if p not in course]}
+
+
+def _card(path: Path, target: Path) -> Iterator[str]:
+    title, _ = about(path.read_text(encoding="utf-8"))
+    short = title.partition(":")[0]
+    pictures = [
+        p.name for p in sorted(target.glob(f"{path.stem}.*")) if p.suffix in _DRAWN
+    ]
+    yield f"::::{{grid-item-card}} {short}"
+    yield f":link: gallery/{path.stem}\n:link-type: doc"
+    if pictures:
+        yield f":img-top: gallery/{pictures[0]}"
+    yield "::::\n"
+
+
+_DRAWN = (".png", ".svg")
+
+
+def _plugin(folder: Path) -> str:
     """The page of the package of a plug-in: its README.md, and the files that it names."""
     text = (folder / "README.md").read_text(encoding="utf-8")
     link = r"\[[^\]]*\]\(((?!\.\.|https)[^)#]+)\)"
@@ -31,5 +160,6 @@ def plugin(folder: Path) -> str:
     text = re.sub(link, r"[`\1`](#\1)", text)
     for name in files:
         source = (folder / name).read_text(encoding="utf-8")
-        text += f"\n({name})=\n## `{name}`\n\n```{Path(name).suffix[1:]}\n{source}```\n"
+        lines = f"```{Path(name).suffix[1:]}\n{source}```\n"
+        text += f"\n({name})=\n## `{name}`\n\n{lines}"
     return text
