@@ -25,7 +25,7 @@ RUN = _ROOT / "examples/guide/benchmarks.json"
 
 
 class Comparison(NamedTuple):
-    """A row of the comparison in README.md: the row of the run, and a peer a column."""
+    """A row of the comparison with others: the row of the run, and a peer a column."""
 
     what: str
     torch: Mapping[str, str]
@@ -118,19 +118,20 @@ def _costs(run: Run, text: str) -> str:
     return _between("benchmarks", text, as_markdown(run))
 
 
-def _readme(run: Run, text: str) -> str:
+def _compared(run: Run, text: str) -> str:
     for label in _COMPARISONS:
         line = rf"^\| {re.escape(label)} \|.*$"
         text, count = re.subn(line, _comparison(run, label), text, flags=re.MULTILINE)
         if count != 1:
-            raise ValueError(f"README.md has {count} rows '{label}'")
+            raise ValueError(f"the page has {count} rows '{label}'")
     return _between("measured", text, _measured(run))
 
 
 # Page -> what makes its text of a run and its text of before.
 PAGES: dict[str, Callable[[Run, str], str]] = {
     "examples/guide/costs.md": _costs,
-    "README.md": _readme,
+    "README.md": _compared,
+    "examples/site/index.md": _compared,
 }
 
 
