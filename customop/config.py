@@ -44,6 +44,10 @@ class Config:
         Whether each call of an operator, and each backward formula, raises `NanError` if
         its result has nan and nothing that it was given has one. It costs nothing while
         it is False (the default). NumPy on plain arrays is not seen.
+    compile_threads : int or None
+        How many threads run elementwise calls of a compiled function on large arrays,
+        with the one that calls it: None (the default) is one for each processor that the
+        process may use. The numbers are the same for all.
 
     Examples
     --------
@@ -61,6 +65,7 @@ class Config:
         "_aliasing",
         "_check_nans",
         "_checks",
+        "_compile_threads",
         "_listeners",
         "_on_breach",
         "_random",
@@ -74,6 +79,7 @@ class Config:
         self._share = 0.0
         self._on_breach = "error"
         self._check_nans = False
+        self._compile_threads: int | None = None
         self._random: Any = None
         self._seed: int | None = None
         self._listeners: list[Callable[[], None]] = []
@@ -156,6 +162,20 @@ class Config:
         self._tell()
 
     @property
+    def compile_threads(self) -> int | None:
+        """How many threads run large elementwise calls of a compiled function."""
+        return self._compile_threads
+
+    @compile_threads.setter
+    def compile_threads(self, value: int | None) -> None:
+        if value is not None and (type(value) is not int or value < 1):
+            raise ArgumentError(
+                f"config.compile_threads is {shown(value)}, must be an int above 0 or None",
+                do="set it to 1 for no more threads, None for one for each processor",
+            )
+        self._compile_threads = value
+
+    @property
     def random(self) -> Callable[[], float]:
         """Function that returns a random number from 0 to 1; safe in any thread."""
         if self._random is None:
@@ -179,7 +199,7 @@ class Config:
 
     def __repr__(self) -> str:
         names = ["checks", "aliasing", "sample_checks", "sample_seed", "on_breach"]
-        names.append("check_nans")
+        names += ["check_nans", "compile_threads"]
         return f"config({', '.join(f'{n}={getattr(self, n)!r}' for n in names)})"
 
 

@@ -34,7 +34,8 @@ def test_each_setting_is_taken(settings: Config, value: str) -> None:
     settings.checks = value
     assert repr(settings) == (
         f"config(checks={value!r}, aliasing='error', sample_checks=0.0,"
-        " sample_seed=None, on_breach='error', check_nans=False)"
+        " sample_seed=None, on_breach='error', check_nans=False,"
+        " compile_threads=None)"
     )
 
 
@@ -89,3 +90,18 @@ def test_never_proves_nothing() -> None:
     co.config.checks = "never"
     x = np.zeros(2)
     assert same(x) is x
+
+
+def test_the_number_of_threads_of_compiled_functions(settings: Config) -> None:
+    """A number from one on, or None for as many as there are processors."""
+    settings.compile_threads = 3
+    assert settings.compile_threads == 3
+    for value in (0, 1.5, True, "2"):
+        with pytest.raises(co.ArgumentError) as error:
+            settings.compile_threads = value  # type: ignore[assignment]  # on purpose
+        assert str(error.value) == (
+            f"config.compile_threads is {value!r}, must be an int above 0 or None\n"
+            "  do: set it to 1 for no more threads, None for one for each processor"
+        )
+    settings.compile_threads = None
+    assert settings.compile_threads is None

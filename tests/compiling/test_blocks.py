@@ -28,6 +28,7 @@ def small_blocks(monkeypatch):
         "work": 2,
         "certain": 2,
         "whole": 512,
+        "alone": 512,
         "most": 512,
         "least": 512,
     }

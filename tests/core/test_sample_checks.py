@@ -741,5 +741,6 @@ def test_repr_shows_all_settings(settings: Config) -> None:
     settings.on_breach = "warn"
     assert repr(settings) == (
         "config(checks='first', aliasing='error', sample_checks=0.5, sample_seed=3,"
-        " on_breach='warn', check_nans=False)"
+        " on_breach='warn', check_nans=False,"
+        " compile_threads=None)"
     )

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -18,15 +16,15 @@ from customop.arrays.fake import FakeArray
 from customop.compiling.numpy_backend.body import BlockBody
 from customop.compiling.numpy_backend.flags import Flags, usual_errors
 from customop.compiling.numpy_backend.layout import (
-    Cuts,
-    Fold,
     cuts_of,
     fold_arrays,
     packed_order,
     strides_of,
 )
 from customop.compiling.numpy_backend.limits import limits
+from customop.compiling.numpy_backend.plans import Plan
 from customop.compiling.numpy_backend.runs import CallRun, is_worth_it
+from customop.compiling.team import team
 from customop.core.codegen import generate
 from customop.graph.node import Node
 
@@ -34,53 +32,16 @@ __all__ = ["BlockRun"]
 
 _MOST_PLANS: Final = 64
 
-
-class Plan:
-    """How a run goes over arrays of some sizes and strides.
-
-    Attributes
-    ----------
-    folds : list of Fold or None
-        For each operand; None for a number.
-    out : Fold
-        For each result.
-    shape, order : tuple of int
-        Of the results, and of their axes in memory.
-    cuts : list of Cuts
-    is_whole : bool
-        Whether there is one block.
-    """
-
-    __slots__ = ("cuts", "folds", "is_whole", "order", "out", "shape")
-
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        order: tuple[int, ...],
-        folds: list[Fold | None],
-        out: Fold,
-        cuts: list[Cuts],
-    ) -> None:
-        self.shape: tuple[int, ...] = shape
-        self.order: tuple[int, ...] = order
-        self.folds: list[Fold | None] = folds
-        self.out: Fold = out
-        self.cuts: list[Cuts] = cuts
-        self.is_whole: bool = len(cuts) == 1 and len(cuts[0].keys) == 1
-
-    def empty(self, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-        """A new array like the results of NumPy."""
-        axes = [i for i in self.order if self.shape[i] != 1]
-        if axes == sorted(axes):
-            return np.empty(self.shape, dtype)
-        if axes == sorted(axes, reverse=True):
-            return np.empty(self.shape, dtype, "F")
-        sizes = [self.shape[i] for i in self.order]
-        back = np.argsort(self.order)
-        one = np.lib.stride_tricks.as_strided(
-            np.empty(1, dtype), self.shape, strides_of(sizes, dtype.itemsize)[back]
-        )
-        return np.empty_like(one)  # of which no element is read
+# Name of a ufunc -> about how many sums of arrays take its time.
+_SLOW: Final = dict.fromkeys(
+    (
+        *("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "exp2", "expm1", "log"),
+        *("log2", "log10", "log1p", "cbrt", "arcsin", "arccos", "arctan", "arcsinh"),
+        *("arccosh", "arctanh", "hypot", "arctan2", "power", "float_power"),
+        *("logaddexp", "logaddexp2"),
+    ),
+    8,
+)
 
 
 class BlockRun:
@@ -103,8 +64,8 @@ class BlockRun:
         self.one_by_one: Callable[[list[Any]], Sequence[Any]] = list
         self.first: Callable[[list[Any]], Sequence[Any]] | None = None
         self._body: BlockBody = BlockBody(run)
-        # For whole arrays, when it is first needed.
-        self._whole: BlockBody | None = None
+        self._whole: BlockBody = BlockBody(run, is_whole=True)
+        self._work: int = sum(_SLOW.get(m.target.name, 1) for m in run.members)
         held = {n: i for i, n in enumerate([*run.given, *run.before])}
         picks = [held[n] for n in self._body.given]
         # None where all are taken in order.
@@ -136,11 +97,10 @@ class BlockRun:
         del held
         outs = self._outs(plan, values, given)
         given.clear()
-        body = self._body_for(plan)
-        function = self._functions[body]
-        flags = Flags(function, body.nodes)
+        function = self._function_of(plan.body)
+        flags = Flags(function, plan.body.nodes)
         with np.errstate(**errors.recording, call=flags.note):
-            _go(function, plan, values, outs, body.scratch)
+            plan.go(function, values, outs)
         if flags.found:
             flags.report(errors)
         return [[*outs, *first][i] for i in self._returns]
@@ -148,18 +108,23 @@ class BlockRun:
     # ---- plans ----
 
     def _plan_for(self, values: Sequence[Any]) -> Plan | None:
-        key = tuple(
-            [(v.shape, v.strides) if type(v) is np.ndarray else type(v) for v in values]
+        threads = team.size
+        key = (
+            threads,
+            *[
+                (v.shape, v.strides) if type(v) is np.ndarray else type(v)
+                for v in values
+            ],
         )
         try:
             return self._plans[key]
         except KeyError:
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
-            plan = self._plans[key] = self._plan(values)
+            plan = self._plans[key] = self._plan(values, threads)
             return plan
 
-    def _plan(self, values: Sequence[Any]) -> Plan | None:
+    def _plan(self, values: Sequence[Any], threads: int) -> Plan | None:
         """How to go over such operands; None if the calls are to be run one by one."""
         arrays = [v for v in values if type(v) is np.ndarray and v.ndim]
         if not arrays or any(type(v) in (int, float) for v in values):
@@ -181,9 +146,14 @@ class BlockRun:
         of_values = [
             next(rest) if type(v) is np.ndarray and v.ndim else None for v in values
         ]
-        usual, most = self._block_sizes(size, len(arrays) + len(self._body.results))
-        cuts = cuts_of(lengths, usual, max(most, usual))
-        return None if cuts is None else Plan(shape, order, of_values, folds[-1], cuts)
+        widest: int = max(m.val.dtype.itemsize for m in self.run.members)
+        count = len(arrays) + len(self._body.results)
+        for n in (max(min(threads, size * self._work // limits.share), 1), 1):
+            body, usual, most = self._blocks(size, widest, count, n)
+            cuts = cuts_of(lengths, usual, most)
+            if cuts is not None:
+                return Plan(shape, order, of_values, folds[-1], cuts, body, n)
+        return None
 
     def _orders(
         self, values: Sequence[Any], shape: tuple[int, ...]
@@ -205,14 +175,22 @@ class BlockRun:
             if member in self._body.results:
                 yield packed_order(found.shape, found.strides, found.dtype.itemsize)
 
-    def _block_sizes(self, size: int, count: int) -> tuple[int, int]:
-        """How many elements a block has, and how many it may have."""
-        widest: int = max(m.val.dtype.itemsize for m in self.run.members)
-        if size * widest <= limits.whole:
-            return size, size  # what is written stays in cache
+    def _blocks(
+        self, size: int, widest: int, count: int, threads: int
+    ) -> tuple[BlockBody, int, int]:
+        """The body, how many elements a block has, and how many it may have."""
+        body = self._whole
+        if threads > 1:
+            share = limits.together_shared // (count + len(body.scratch))
+            usual = max(min(share, limits.most_shared), limits.least) // widest
+            usual = min(usual, max(size // (4 * threads), limits.multiple))
+            return body, usual, max(limits.together_shared // widest, usual)
+        is_alone = not body.scratch and size * widest * count <= limits.alone
+        if is_alone or size * widest <= limits.whole:
+            return body, size, size  # what is written stays in cache
         share = limits.together // (count + len(self._body.scratch))
         usual = max(min(share, limits.most), limits.least) // widest
-        return usual, limits.together // widest
+        return self._body, usual, max(limits.together // widest, usual)
 
     # ---- running ----
 
@@ -234,41 +212,12 @@ class BlockRun:
             outs.append(plan.empty(node.val.dtype) if found is None else found)
         return outs
 
-    def _body_for(self, plan: Plan) -> BlockBody:
-        body = self._body
-        if plan.is_whole:
-            body = self._whole = self._whole or BlockBody(self.run, is_whole=True)
+    def _function_of(self, body: BlockBody) -> Any:
         if body not in self._functions:
             title = f"blocks of {self.run.members[-1].name}"
             made = generate(title, body.text, "body", body.names)
             self._functions[body] = made
-        return body
-
-
-def _go(
-    function: Any,
-    plan: Plan,
-    values: Sequence[Any],
-    outs: Sequence[np.ndarray[Any, Any]],
-    dtypes: Sequence[np.dtype[Any]],
-) -> None:
-    """Call the function of a body for each block."""
-    views = [
-        v if fold is None else fold.of(v)
-        for v, fold in zip(values, plan.folds, strict=True)
-    ]
-    views += [plan.out.of(out) for out in outs]
-    if plan.is_whole:
-        shape = plan.cuts[0].shape
-        function(*views, *[np.empty(shape, dtype) for dtype in dtypes])
-        return
-    sizes = [math.prod(cuts.shape) for cuts in plan.cuts]
-    scratch = [np.empty(max(sizes), dtype) for dtype in dtypes]
-    for size, cuts in zip(sizes, plan.cuts, strict=True):
-        own = [t[:size].reshape(cuts.shape) for t in scratch]
-        columns = [_blocks(v, cuts) for v in views]
-        blocks = zip(*columns, *map(repeat, own), strict=False)
-        deque((function(*b) for b in blocks), maxlen=0)
+        return self._functions[body]
 
 
 def _held_by_run() -> int:
@@ -280,26 +229,6 @@ def _held_by_run() -> int:
 
 # Versions of Python count differently.
 _HELD: Final = _held_by_run()
-
-
-def _blocks(view: Any, cuts: Cuts) -> Iterable[Any]:
-    """The blocks of an array, one after the other."""
-    if type(view) is not np.ndarray or view.ndim == 0:
-        return repeat(view)
-    ones = [i for i, n in enumerate(view.shape) if n == 1]
-    if len(ones) == view.ndim:
-        return repeat(view)
-    if not ones:
-        keys: Iterable[Any] = cuts.keys
-    else:
-        every = slice(None)
-        keys = [
-            tuple([every if i in ones else k for i, k in enumerate(key)])
-            for key in cuts.keys
-        ]
-    if view.ndim == 1:
-        keys = [key[0] for key in keys]
-    return map(view.__getitem__, keys)
 
 
 def _is_in_c_order(value: Any) -> bool:

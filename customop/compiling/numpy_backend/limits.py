@@ -22,10 +22,18 @@ class Limits:
         expressions, NumPy takes over their memory.
     whole : int
         An array of so many bytes is one block: what is written stays in cache.
+    alone : int
+        The same for all operands and results together, where no scratch array is needed.
     most, least : int
         Bytes of an array in a block.
     together : int
         Bytes of all arrays in a block, about half of the cache.
+    share : int
+        What a thread should do at least: the elements of all calls of a run. To wake one
+        takes about 50 us.
+    most_shared, together_shared : int
+        Bytes of an array, and of all arrays, in a block where several threads run: only
+        one of them can begin a call of NumPy at a time, so these must take some 10 us.
     multiple : int
         Blocks have a multiple of so many elements: whole registers of the processor.
     """
@@ -35,9 +43,13 @@ class Limits:
         self.work: int = 1 << 17
         self.certain: int = 1 << 15
         self.whole: int = 1 << 19
+        self.alone: int = 1 << 21
         self.most: int = 1 << 17
         self.least: int = 1 << 14
         self.together: int = 1 << 20
+        self.share: int = 1 << 21
+        self.most_shared: int = 1 << 20
+        self.together_shared: int = 1 << 21
         self.multiple: int = 64
 
 

@@ -1,0 +1,157 @@
+"""Threads that help with large arrays, and wait between calls.
+
+Work is a function that takes what is left to do until nothing is left; any number of threads
+may run it at once. The caller runs it too, so that it never waits for a thread to be free.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from queue import SimpleQueue
+from typing import Any
+
+from customop.config import config
+
+__all__ = ["Team", "team"]
+
+Work = Callable[[], object]
+
+
+class _Job:
+    """One work, and the threads that run it beside the caller."""
+
+    def __init__(self, work: Work) -> None:
+        self._work: Work | None = work  # None when it is over
+        self._lock = threading.Lock()
+        self._running = 0
+        self._ended = threading.Lock()
+        self._ended.acquire()
+        self._error: BaseException | None = None
+
+    def help(self, context: Context) -> None:
+        """Run the work in another thread, unless it is over."""
+        with self._lock:
+            work = self._work
+            if work is None:
+                return
+            self._running += 1
+        try:
+            context.run(work)
+        except BaseException as error:  # noqa: BLE001  # the caller raises it
+            self._error = self._error or error
+        del work
+        with self._lock:
+            self._running -= 1
+            is_last = self._work is None and not self._running
+        if is_last:
+            self._ended.release()
+
+    def end(self) -> bool:
+        """Let no more threads begin; whether none runs."""
+        with self._lock:
+            self._work = None
+            return not self._running
+
+    def wait(self) -> None:
+        """Wait for the threads that have begun."""
+        if not self.end():
+            self._ended.acquire()
+        if self._error is not None:
+            raise self._error
+
+
+class Team:
+    """The threads of a process that help."""
+
+    def __init__(self) -> None:
+        self._cores = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin without threads, as in a process that was forked."""
+        self._jobs: SimpleQueue[tuple[_Job, Context] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def size(self) -> int:
+        """How many threads may run, with the one that calls."""
+        asked = config.compile_threads
+        if asked is not None:
+            return asked
+        if not self._cores:
+            self._cores = _cores()
+        return self._cores
+
+    def run(self, work: Work, threads: int) -> None:
+        """Run a work in this thread and in others.
+
+        Parameters
+        ----------
+        work : callable
+            It takes what is left to do until nothing is left.
+        threads : int
+            With this one. Fewer run it if others are busy.
+        """
+        if len(self._threads) < threads - 1:
+            self._grow(threads - 1)
+        job = _Job(work)
+        for _ in range(threads - 1):
+            # Each needs a context of its own, which has the settings of np.errstate.
+            self._jobs.put((job, copy_context()))
+        try:
+            work()
+        except BaseException:
+            job.end()  # nobody will see the results
+            raise
+        job.wait()
+
+    def _grow(self, count: int) -> None:
+        with self._lock:
+            try:
+                while len(self._threads) < count:
+                    # A daemon: the interpreter may end while it waits.
+                    thread = threading.Thread(
+                        target=_serve,
+                        args=(self._jobs,),
+                        name="customop helper",
+                        daemon=True,
+                    )
+                    thread.start()
+                    self._threads.append(thread)
+            except RuntimeError:
+                pass  # there are too many, or the interpreter ends: the others do it
+
+    def stop(self) -> None:
+        """End the threads. Python warns of a fork where there are some."""
+        with self._lock:
+            threads, self._threads = self._threads, []
+        for _ in threads:
+            self._jobs.put(None)
+        for thread in threads:
+            thread.join()
+
+
+def _serve(jobs: SimpleQueue[tuple[_Job, Context] | None]) -> None:
+    """Help with jobs until there is None."""
+    while (found := jobs.get()) is not None:
+        job, context = found
+        del found
+        job.help(context)
+        del job, context  # and what they hold
+
+
+def _cores() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+team: Team = Team()
+_register: Any = getattr(os, "register_at_fork", None)  # not on Windows
+if _register is not None:
+    _register(before=team.stop, after_in_child=team.reset)
