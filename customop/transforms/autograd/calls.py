@@ -95,11 +95,11 @@ class TrackedCall:
                 if is_array(out) and inexact[out.dtype] is None:
                     raise hidden(self.op, out)
                 return out
-            node.node_metas = (out.shape, out.dtype)
+            node.node_shape, node.node_dtype = out.shape, out.dtype
             return GradTracer(self.interpreter, out, node)
         parts = list(out) if schema.is_tuple else [out]
-        node.node_metas = [metas_of(part, blocked) for part in parts]
-        metas = enumerate(flat_metas(node.node_metas))
+        node.node_metas = found = [metas_of(part, blocked) for part in parts]
+        metas = enumerate(flat_metas(found))
 
         def wrap(value: Any) -> Any:
             at, meta = next(metas)

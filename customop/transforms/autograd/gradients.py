@@ -43,7 +43,7 @@ def spread(node: GradNode, grads: Sequence[Any]) -> list[Any]:
             return call_numpy(np.zeros, shape, dtype, device=device)
         return grad
 
-    return [_map_metas(meta, take) for meta in node.node_metas]
+    return [_map_metas(meta, take) for meta in node.node_metas or ()]
 
 
 def _map_metas(meta: Any, take: Callable[[Any], Any]) -> Any:
@@ -76,12 +76,12 @@ def pairs_of(
             grad = _item(node, grad, slot, path)
         if grad is None:
             continue
-        meta = origin.node_metas
         try:
-            fits = (grad.shape == meta[0]) is True and grad.dtype == meta[1]
+            shape, dtype = grad.shape, grad.dtype
+            fits = (shape == origin.node_shape) is True and dtype == origin.node_dtype
         except AttributeError:
             fits = False
-        pairs.append((origin, grad if fits else _fitted(node, grad, slot, meta)))
+        pairs.append((origin, grad if fits else _fitted(node, grad, slot, origin)))
     if len(found) > 1:
         _check_untracked(node, found)
     return pairs
@@ -95,12 +95,12 @@ def _partial_pairs(
     # As many gradients as edges: the generated formula returns one for each.
     grads = found if len(edges) > 1 else (found,)
     for (slot, _, origin), grad in zip(edges, grads):  # noqa: B905  # of one length
-        meta = origin.node_metas
         try:
-            fits = (grad.shape == meta[0]) is True and grad.dtype == meta[1]
+            shape, dtype = grad.shape, grad.dtype
+            fits = (shape == origin.node_shape) is True and dtype == origin.node_dtype
         except AttributeError:
             fits = False
-        pairs.append((origin, grad if fits else _fitted(node, grad, slot, meta)))
+        pairs.append((origin, grad if fits else _fitted(node, grad, slot, origin)))
     return pairs
 
 
@@ -211,9 +211,9 @@ def _misaligned(node: GradNode, grad: Any, inputs: Any, slot: int) -> GradientEr
     )
 
 
-def _fitted(node: GradNode, grad: Any, slot: int, meta: Meta) -> Any:
+def _fitted(node: GradNode, grad: Any, slot: int, origin: Any) -> Any:
     """A gradient summed to the shape of its input; raise where it cannot fit."""
-    shape, dtype = meta[:2]
+    shape, dtype = origin.node_shape, origin.node_dtype
     p = node.node_op.schema.parameters[slot]
     if type(grad) is np.ndarray and grad.dtype == dtype and not p.lead:
         extra = grad.ndim - len(shape)

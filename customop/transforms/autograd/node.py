@@ -23,6 +23,7 @@ __all__ = [
     "Meta",
     "Output",
     "UnaryNode",
+    "double",
     "flat_metas",
     "hidden",
     "inexact",
@@ -32,30 +33,38 @@ __all__ = [
 ]
 
 
-# Shape and dtype of an output, to check its gradient, and its device where a gradient
-# of zeros may be needed. A plain tuple is cheaper than an object.
+# Without a look into NumPy's namespace.
+_ndarray = np.ndarray
+
+# Shape and dtype of one of several outputs, to check its gradient, and its device, as a
+# gradient of zeros may be needed.
 Meta = tuple[Any, ...]
 
 
 class Leaf:
     """Where a gradient ends: an input of the transform, or a variable."""
 
-    __slots__ = ("grad", "node_metas")
+    __slots__ = ("grad", "node_dtype", "node_shape")
+
+    node_is_unary = False
 
     def __init__(self, value: Any) -> None:
-        self.node_metas: Meta = (value.shape, value.dtype)
+        self.node_shape: Any = value.shape
+        self.node_dtype: Any = value.dtype
         self.grad: Any = None
 
 
 class Output:
     """One of several outputs of a call, as edges name it."""
 
-    __slots__ = ("index", "node", "node_metas")
+    __slots__ = ("index", "node", "node_dtype", "node_shape")
+
+    node_is_unary = False
 
     def __init__(self, node: GradNode, index: int, metas: Meta) -> None:
         self.node: GradNode = node
         self.index: int = index
-        self.node_metas: Meta = metas
+        self.node_shape, self.node_dtype, *_ = metas
 
 
 # From a tracked input of a call to its origin: number of the parameter, path inside the
@@ -83,17 +92,20 @@ class GradNode:
     __slots__ = (
         "__dict__",
         "__weakref__",
+        "node_blocked",
+        "node_dtype",
         "node_edges",
-        "node_metas",
         "node_number",
+        "node_shape",
         "saved_arrays",
     )
 
     # Defaults are on the class, so that most calls set few attributes.
-    node_blocked: tuple[Any, ...] = ()
     node_materialize: bool = True
     # When arrays were saved, if that is later than the node.
     node_moment: int = 0
+    # Metas of several results, or of one that is nested.
+    node_metas: list[Any] | None = None
     # The arguments without their arrays, where arguments are nested.
     node_inputs: Sequence[Any] = ()
     node_is_unary = False
@@ -112,7 +124,12 @@ class GradNode:
         self.saved_arrays: tuple[Any, ...] = ()
         # None once the node is freed.
         self.node_edges: Sequence[Edge] | None = edges
-        self.node_metas: Any = None
+        # Of the result, to check its gradient. They take 50 ns less than a tuple.
+        self.node_shape: Any = None
+        self.node_dtype: Any = None
+        # The results that `mark_non_differentiable` names. A slot, which is read in a
+        # fifth of the time that a default on the class takes.
+        self.node_blocked: tuple[Any, ...] = ()
         # Nodes are numbered in the order of their calls.
         self.node_number: int = next(moments)
 
@@ -139,7 +156,7 @@ class GradNode:
             If a value is not an array.
         """
         for value in arrays:
-            if type(value) is np.ndarray or value is None:
+            if type(value) is _ndarray or value is None:
                 continue
             if not is_array(value):
                 raise self.node_op.error(
@@ -252,3 +269,5 @@ def hidden(op: RuleTable, out: Any) -> GradientError:
 
 
 inexact: _Inexact = _Inexact()
+# NumPy's object for most arrays: to compare it takes less than to look it up.
+double: np.dtype[Any] = np.dtype(np.float64)

@@ -10,7 +10,13 @@ from customop.core.codegen import generate
 from customop.core.contract.memory import moments
 from customop.core.partials import RESULT, Partial, Partials
 from customop.core.table import RuleTable
-from customop.transforms.autograd.node import GradNode, UnaryNode, hidden, inexact
+from customop.transforms.autograd.node import (
+    GradNode,
+    UnaryNode,
+    double,
+    hidden,
+    inexact,
+)
 from customop.transforms.autograd.tracer import GradTracer
 from customop.transforms.plan_lines import (
     inputs_of,
@@ -20,7 +26,18 @@ from customop.transforms.plan_lines import (
     tracer_lines,
 )
 
-__all__ = ["make_partial_plan"]
+__all__ = ["DTYPE_LINES", "make_partial_plan"]
+
+# Lines that return a result without derivatives; most have those of NumPy's floats.
+DTYPE_LINES = (
+    "    dtype = out.dtype",
+    "    if dtype is not double:",
+    "        known = inexact[dtype]",
+    "        if not known:",
+    "            if known is None:",
+    "                raise hidden(op, out)",
+    "            return out",
+)
 
 # Slots of the tracked arguments of a call.
 Tracked = tuple[int, ...]
@@ -52,12 +69,7 @@ def make_partial_plan(
         f"    {inputs}= args",
         *taken(op, "GradTracer", "node"),
         *run_lines(op),
-        "    dtype = out.dtype",
-        "    known = inexact[dtype]",
-        "    if not known:",
-        "        if known is None:",
-        "            raise hidden(op, out)",
-        "        return out",
+        *DTYPE_LINES,
         *_choices(rows, sets),
         *tracer_lines(op, "GradTracer", "node", "node"),
     ]
@@ -66,6 +78,7 @@ def make_partial_plan(
         "op": op,
         **run_names(op),
         "hidden": hidden,
+        "double": double,
         "inexact": inexact,
         "new": object.__new__,
         "moments": moments,
@@ -95,7 +108,8 @@ def _choices(rows: dict[int, Partial], sets: Sequence[Tracked]) -> list[str]:
             f"        node = new({_class_name(tracked)})",
             f"        node.node_edges = {edges}",
             f"        node.saved_arrays = ({saved})",
-            "        node.node_metas = (out.shape, dtype)",
+            "        node.node_shape = out.shape",
+            "        node.node_dtype = dtype",
             "        node.node_number = next(moments)",
         ]
     return lines

@@ -28,11 +28,12 @@ from customop.transforms.autograd.calls import TrackedCall, observed_setup
 from customop.transforms.autograd.node import (
     GradNode,
     UnaryNode,
+    double,
     hidden,
     inexact,
     is_in,
 )
-from customop.transforms.autograd.partial_plans import make_partial_plan
+from customop.transforms.autograd.partial_plans import DTYPE_LINES, make_partial_plan
 from customop.transforms.autograd.tracer import GradTracer
 from customop.transforms.plan_lines import inputs_of, run_lines, run_names, view_lines
 
@@ -111,15 +112,12 @@ def _plain_plan(op: RuleTable, rule: Any, nodes: type[GradNode]) -> Plan:
         *_edge_lines(op, is_unary=issubclass(nodes, UnaryNode)),
         *run_lines(op),
         "    dtype = out.dtype",
-        "    known = inexact[dtype]",
-        "    if not known:",
-        "        if known is None:",
-        "            raise hidden(op, out)",
-        "        return out",
+        *DTYPE_LINES,
         *_constant_lines(op),
         "    node = new(nodes)",
         "    node.node_edges = edges",
-        "    node.node_metas = (out.shape, dtype)",
+        "    node.node_shape = out.shape",
+        "    node.node_dtype = dtype",
         "    node.node_number = next(moments)",
         "    node.saved_arrays = ()",
         *_outline_lines(op),
@@ -137,6 +135,7 @@ def _plain_plan(op: RuleTable, rule: Any, nodes: type[GradNode]) -> Plan:
         "op": op,
         **run_names(op),
         "hidden": hidden,
+        "double": double,
         "inexact": inexact,
         "nodes": nodes,
         "setup": rule.setup_context,
@@ -215,6 +214,7 @@ def _setup_lines(setup: Any, inputs: str) -> list[str]:
     if setup is None:
         return []
     return [
+        "    node.node_blocked = ()",
         "    set_up = observed if observers else setup",
         f"    set_up({_setup_arguments(setup, inputs)})",
         "    if node.node_blocked and is_in(out, node.node_blocked):",

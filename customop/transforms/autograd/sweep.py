@@ -50,7 +50,7 @@ def sweep(  # noqa: C901, PLR0912  # one frame
                 if node.node_is_unary and not observers:
                     pairs = _chain(node, grad, retain, floor)
                     continue
-                if type(node.node_metas) is not list:
+                if node.node_metas is None:
                     pairs = _pull(node, (grad,), retain)
                     continue
         for node, grad in pairs:
@@ -58,7 +58,7 @@ def sweep(  # noqa: C901, PLR0912  # one frame
             if kind is Leaf:
                 before = found.get(node)
                 found[node] = grad if before is None else plus(before, grad)
-            elif kind is Output or type(node.node_metas) is list:
+            elif kind is Output or node.node_metas is not None:
                 _add(pending, heap, node, grad)
             else:
                 entry = pending.get(node.node_number)
@@ -72,7 +72,7 @@ def sweep(  # noqa: C901, PLR0912  # one frame
         if not heap:
             return found
         node, grad = pending.pop(-heappop(heap))
-        if type(node.node_metas) is list:
+        if node.node_metas is not None:
             pairs = _pull(node, grad, retain)
         else:
             pairs = [(node, grad)]
@@ -85,7 +85,7 @@ def _pull(node: GradNode, grads: Sequence[Any], retain: bool) -> list[tuple[Any,
         raise _freed(node)
     if node.node_is_unary:
         edges = ((node.node_slots[0], (), edges),)
-    if type(node.node_metas) is list:  # several outputs, or one that is nested
+    if node.node_metas is not None:  # several outputs, or one that is nested
         grads = spread(node, grads)
     if writes:
         check_unwritten(node)
@@ -114,14 +114,16 @@ def _chain(node: Any, grad: Any, retain: bool, floor: int) -> list[tuple[Any, An
         if not retain:
             node.node_edges = None
             node.saved_arrays = ()
-        meta = origin.node_metas
         try:
-            fits = (grad.shape == meta[0]) is True and grad.dtype == meta[1]
+            dtype = grad.dtype
+            fits = (grad.shape == origin.node_shape) is True and (
+                dtype is origin.node_dtype or dtype == origin.node_dtype
+            )
         except AttributeError:  # None, a tuple, or a wrong value: see `pairs_of`
             fits = False
         if not fits:
             return pairs_of(node, ((node.node_slots[0], (), origin),), grad)
-        if type(origin) in _STOPS or not origin.node_is_unary:
+        if not origin.node_is_unary:
             return [(origin, grad)]
         if origin.node_number <= floor:
             return [(origin, grad)]
