@@ -12,6 +12,8 @@ from customop.errors import shown
 __all__ = ["abbreviated", "describe", "show", "show_values"]
 
 _LETTERS = frozenset("fiuc")
+# Of the repr of one value in a call.
+_LONGEST = 1000
 
 
 def abbreviated(value: Any) -> str:
@@ -55,4 +57,5 @@ class _InShort:
         self.value = value
 
     def __repr__(self) -> str:
-        return abbreviated(self.value) if is_array(self.value) else repr(self.value)
+        value = self.value
+        return abbreviated(value) if is_array(value) else shown(value, _LONGEST)

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 fit: ModuleType = later(import_module, "customop.arrays.fit")
 sizes: ModuleType = later(import_module, "customop.shapes.sizes")
 size_arrays: ModuleType = later(import_module, "customop.arrays.sizes")
+page: ModuleType = later(import_module, "customop.arrays.page")
 
 __all__ = ["FakeArray", "fake_like"]
 
@@ -151,6 +152,9 @@ class FakeArray(_Settable):
 
     def __repr__(self) -> str:
         return f"FakeArray({abbreviated(self)}, device={self.device!r})"
+
+    def _repr_html_(self) -> str:
+        return str(page.fake_html(self))
 
     def _no_data(self, asked: str) -> DataDependentError:
         asked, do = f"{asked} of", "compute with shapes and dtypes only"

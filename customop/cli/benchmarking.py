@@ -18,12 +18,11 @@ from customop.cli import arguments
 from customop.cli.command import Command, UsageError
 from customop.cli.finding import find_operator
 from customop.cli.plain import Plain
-from customop.cli.rules import rules_of
-from customop.cli.showing import call_text
 from customop.compiling.compiled import compile as compiled
 from customop.core.dispatch import select
 from customop.core.operator import Operator
-from customop.core.samples import Sample
+from customop.core.rules import rules_of
+from customop.core.samples import Sample, call_text
 from customop.errors import CustomOpError
 from customop.profiling.report import show_time
 from customop.testing.inputs.find import base_samples
@@ -264,7 +263,7 @@ def _try(op: Operator[..., Any], sample: Sample) -> None:
         raise
     except Exception as error:
         raise UsageError(
-            f"{call_text(op, sample)} raises {type(error).__name__}: {error}",
+            f"{call_text(op.qualname, sample)} raises {type(error).__name__}: {error}",
             do="pass arguments that it takes, or fix it; --traceback shows where",
         ) from error
 
@@ -277,7 +276,11 @@ def _run(options: Namespace, output: Plain) -> int:
             _try(op, sample)
             measures = list(_measured(op, sample, options))
             document.append(
-                {"call": call_text(op, sample), "note": sample.note, "times": measures}
+                {
+                    "call": call_text(op.qualname, sample),
+                    "note": sample.note,
+                    "times": measures,
+                }
             )
             _show(document[-1], output, is_first=len(document) == 1)
     output.document({"operator": op.qualname, "samples": document})

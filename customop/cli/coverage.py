@@ -14,8 +14,8 @@ from customop.cli import listing
 from customop.cli.command import Command
 from customop.cli.finding import matching
 from customop.cli.plain import Plain
-from customop.cli.rules import Rule, rules_of
 from customop.core.operator import Operator
+from customop.core.rules import Rule, rules_of
 
 __all__ = ["COMMAND"]
 

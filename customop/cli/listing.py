@@ -12,9 +12,9 @@ from customop.arrays.kinds import load_kind
 from customop.cli.command import Command, UsageError
 from customop.cli.finding import matching
 from customop.cli.plain import Plain
-from customop.cli.rules import ORIGINS, Rule, rules_of
 from customop.core.operator import Operator
 from customop.core.registry import in_namespace, load_namespace_plugin
+from customop.core.rules import ORIGINS, Rule, rules_of
 from customop.errors import CustomOpWarning, counted
 from customop.plugins import GROUPS, KINDS, InstalledPlugin, plugins_of
 

@@ -7,19 +7,18 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from customop.arrays.describe import show_values
 from customop.cli import arguments, listing
 from customop.cli.command import Command, UsageError
 from customop.cli.finding import find_operator, find_packet
 from customop.cli.plain import Plain
-from customop.cli.rules import ORIGINS, Rule, hidden_rules, rules_of
 from customop.core.explain import Candidate, Explanation
 from customop.core.operator import Operator
-from customop.core.samples import Sample
+from customop.core.rules import ORIGINS, Rule, hidden_rules, rules_of
+from customop.core.samples import call_text
 from customop.errors import CustomOpError
 from customop.schema.parameters import MISSING, Parameter
 
-__all__ = ["EXPLAIN", "SHOW", "call_text"]
+__all__ = ["EXPLAIN", "SHOW"]
 
 # ---- show ----
 
@@ -35,7 +34,9 @@ def _document(op: Operator[..., Any], rules: Sequence[Rule]) -> dict[str, Any]:
         "parameters": [_parameter(p) for p in op.schema.parameters],
         "returns": [_return(r) for r in op.schema.returns],
         "source": op.source,
-        "samples": [{"call": call_text(op, s), "note": s.note} for s in samples],
+        "samples": [
+            {"call": call_text(op.qualname, s), "note": s.note} for s in samples
+        ],
         "waivers": dict(op.waivers),
     }
 
@@ -57,13 +58,6 @@ def _return(r: Any) -> dict[str, Any]:
         "alias": None if r.alias is None else r.alias.name,
         "written": r.alias is not None and r.alias.is_write,
     }
-
-
-def call_text(op: Operator[..., Any], sample: Sample) -> str:
-    """Return a call with its arrays in short: ``mylib::scale(f64[3], k=2.0)``."""
-    texts = [show_values([value]) for value in sample.args]
-    texts += [f"{name}={show_values([v])}" for name, v in sample.kwargs.items()]
-    return f"{op.qualname}({', '.join(texts)})"
 
 
 def _facts(op: Operator[..., Any], found: dict[str, Any]) -> dict[str, str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from customop.arrays.describe import describe
@@ -13,11 +15,23 @@ from customop.compiling.entries import CallArguments, Entry
 from customop.compiling.surroundings import WatchedName
 from customop.errors import counted, shown
 from customop.frozen import Frozen
+from customop.graph.module import GraphModule
 from customop.graph.node import CALL
 from customop.later import later
 from customop.shapes.guards import Guard
 
-__all__ = ["CompileReport", "EntryFacts", "NodeGroup", "facts_of", "reason_for"]
+__all__ = [
+    "CompileReport",
+    "EntryFacts",
+    "NodeGroup",
+    "calls_text",
+    "facts_of",
+    "groups_of",
+    "lines_of",
+    "reason_for",
+]
+
+page: ModuleType = later(import_module, "customop.compiling.page")
 
 
 class NodeGroup(NamedTuple):
@@ -96,6 +110,9 @@ class CompileReport(Frozen):
     def __repr__(self) -> str:
         return str(self)
 
+    def _repr_html_(self) -> str:
+        return str(page.report_html(self))
+
     def _lines(self) -> Iterator[str]:
         times = {0: "not called yet", 1: "compiled once", 2: "compiled twice"}
         count = self.count
@@ -108,18 +125,21 @@ class CompileReport(Frozen):
                 yield f"     compiled again: {facts.why}"
         for entry in self.entries:
             yield f"  {entry.number}. {_arguments(entry)}{_size(entry)}"
-            for line in _facts(entry):
+            for line in [*lines_of(entry), *map(str, groups_of(entry))]:
                 yield f"     {line}"
 
 
 def _size(entry: Entry) -> str:
-    if entry.module is None:
-        return ""
-    calls = [node for node in entry.module.graph.nodes if node.op == CALL]
-    return f": {counted(len(calls), 'call')}"
+    return "" if entry.module is None else f": {calls_text(entry.module)}"
 
 
-def _facts(entry: Entry) -> Iterator[str]:
+def calls_text(module: GraphModule) -> str:
+    """How many operators a graph calls."""
+    return counted(sum(node.op == CALL for node in module.graph.nodes), "call")
+
+
+def lines_of(entry: Entry) -> Iterator[str]:
+    """Why an entry was compiled, and for which arguments it holds."""
     if entry.why:
         yield f"compiled again: {entry.why}"
     if entry.refused is not None:
@@ -133,9 +153,14 @@ def _facts(entry: Entry) -> Iterator[str]:
     names = [*entry.arguments]
     for i, why in entry.found.fixed.items():
         yield f"for this {names[i]} alone: {why}"
+
+
+def groups_of(entry: Entry) -> list[NodeGroup]:
+    """What the back end says that it has done."""
+    if entry.found is None or entry.module is None:
+        return []
     explain = getattr(entry.code_of_backend, "explain", None)
-    for group in explain() if explain is not None else ():
-        yield str(group)
+    return [] if explain is None else list(explain())
 
 
 def _symbolic(entry: Entry) -> Iterator[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from customop.arrays.describe import show_values
@@ -17,8 +19,11 @@ from customop.core.kinds import ARRAY_CLASS, COMPOSITE
 from customop.core.rule_kind import RuleKind, rule_kind
 from customop.core.table import RuleTable
 from customop.errors import CustomOpError, DataDependentError, MissingRuleError, place
+from customop.later import later
 
 __all__ = ["Candidate", "Explanation", "explain"]
+
+page: ModuleType = later(import_module, "customop.core.page")
 
 
 class Candidate(NamedTuple):
@@ -88,6 +93,9 @@ class Explanation(NamedTuple):
             lines += [f"  {line}" for line in str(self.error).splitlines()[1:]]
         lines += [f"not the {other}" for other in self.others]
         return "\n  ".join(lines)
+
+    def _repr_html_(self) -> str:
+        return str(page.explanation_html(self))
 
 
 def explain(op: RuleTable, args: Sequence[Any]) -> Explanation:

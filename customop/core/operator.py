@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     )
 
 explaining: ModuleType = later(import_module, "customop.core.explain")
+page: ModuleType = later(import_module, "customop.core.page")
 
 __all__ = ["KernelSwitch", "Operator"]
 
@@ -192,6 +193,9 @@ class Operator(RuleTable, Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<Operator {self.schema.show(self.qualname)}>"
+
+    def _repr_html_(self) -> str:
+        return str(page.operator_html(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (find_operator, (self.qualname, self.definition.module))

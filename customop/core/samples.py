@@ -6,10 +6,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from customop.arrays.describe import show_values
 from customop.errors import ArgumentError, place
 from customop.frozen import Frozen
 
-__all__ = ["Sample", "as_samples"]
+__all__ = ["Sample", "as_samples", "call_text"]
 
 
 class Sample(Frozen, compare=()):
@@ -46,6 +47,13 @@ class Sample(Frozen, compare=()):
         put(self, "args", args)
         put(self, "kwargs", {} if kwargs is None else kwargs)
         put(self, "note", note)
+
+
+def call_text(qualname: str, sample: Sample) -> str:
+    """A call with its arrays in short: ``mylib::scale(f64[3], k=2.0)``."""
+    texts = [show_values([value]) for value in sample.args]
+    texts += [f"{name}={show_values([v])}" for name, v in sample.kwargs.items()]
+    return f"{qualname}({', '.join(texts)})"
 
 
 def as_samples(qualname: str, fn: Any, found: Any) -> tuple[Sample, ...]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 from itertools import repeat
+from types import ModuleType
 from typing import Any, NoReturn
 
 from customop.arrays.describe import abbreviated
@@ -23,6 +25,7 @@ from customop.errors import (
     did_you_mean,
     quoted,
 )
+from customop.later import later
 from customop.plugins import OPERATORS, plugins_of
 from customop.schema.coerce import exact_class
 from customop.schema.fit import ARGUMENTS
@@ -36,6 +39,8 @@ __all__ = [
     "unknown_operator",
     "unknown_overload",
 ]
+
+page: ModuleType = later(import_module, "customop.core.page")
 
 
 class Namespaces:
@@ -242,6 +247,9 @@ class OperatorPacket:
 
     def __repr__(self) -> str:
         return f"<OperatorPacket {self.qualname}: {', '.join(self.overloads())}>"
+
+    def _repr_html_(self) -> str:
+        return str(page.operator_html(*self._operators().values()))
 
 
 def check_reachable(qualname: str) -> None:

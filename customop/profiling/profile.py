@@ -17,6 +17,7 @@ from customop.core.observe import Observer
 from customop.core.table import RuleTable
 from customop.errors import ArgumentError
 from customop.profiling.names import names_of
+from customop.profiling.page import notebook_html
 from customop.profiling.report import save, table_of
 from customop.profiling.tree import ProfileRow, Running, Track, rows_of
 
@@ -175,6 +176,9 @@ class profile(Observer):  # noqa: N801  # used like a function, as `autocast` is
         state = "open" if self.is_open else "closed"
         return f"<profile, {state}, {sum(r.count for r in self.rows)} calls>"
 
+    def _repr_html_(self) -> str:
+        return notebook_html(self._tracks, self.wall_ns)
+
     def to_dict(self) -> dict[str, Any]:
         """The rows as numbers, strings, lists and dicts, ready for JSON.
 
@@ -199,6 +203,7 @@ class profile(Observer):  # noqa: N801  # used like a function, as `autocast` is
         Parameters
         ----------
         path : str or path
+            ``.html`` for a page with a flame graph, a timeline and a table;
             ``.json`` for trace events, which Perfetto and chrome://tracing open;
             ``.folded`` for collapsed stacks with nanoseconds of self time, for
             speedscope and flame graphs.
@@ -208,7 +213,7 @@ class profile(Observer):  # noqa: N801  # used like a function, as `autocast` is
         ArgumentError
             If the suffix is another one.
         """
-        save(path, self._tracks, self.dropped)
+        save(path, self._tracks, self.dropped, self.wall_ns)
 
 
 def _synchronize(values: Sequence[Any]) -> None:

@@ -7,11 +7,18 @@ import os
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from customop.arrays.describe import abbreviated
 from customop.errors import ArgumentError, did_you_mean, quoted
-from customop.profiling.tree import Event, Outline, ProfileRow, Track, root_of, size_of
+from customop.profiling.page import page_html
+from customop.profiling.tree import (
+    Event,
+    ProfileRow,
+    Track,
+    outline_text,
+    root_of,
+    size_of,
+)
 
 __all__ = ["save", "table_of"]
 
@@ -113,7 +120,9 @@ def _with_unit(number: float, step: int, units: Sequence[str]) -> str:
 # ---- files ----
 
 
-def save(path: str | PathLike[str], tracks: Sequence[Track], dropped: int) -> None:
+def save(
+    path: str | PathLike[str], tracks: Sequence[Track], dropped: int, wall_ns: int
+) -> None:
     """Write the calls of threads to a file; its suffix names the format."""
     file = Path(path)
     write = _WRITERS.get(file.suffix)
@@ -122,17 +131,10 @@ def save(path: str | PathLike[str], tracks: Sequence[Track], dropped: int) -> No
             f"profile.save: {file.name!r} has no known suffix",
             do=f"end the name in one of {quoted(_WRITERS)}",
         )
-    file.write_text(write(tracks, dropped), encoding="utf-8")
+    file.write_text(write(tracks, dropped, wall_ns), encoding="utf-8")
 
 
-class _Outlined(NamedTuple):
-    """Shape and dtype as attributes, which `abbreviated` reads."""
-
-    shape: Any
-    dtype: Any
-
-
-def _chrome(tracks: Sequence[Track], dropped: int) -> str:
+def _chrome(tracks: Sequence[Track], dropped: int, wall_ns: int) -> str:
     """Trace events as JSON.
 
     Source: "Trace Event Format", a document of the Chromium project; times in us.
@@ -166,8 +168,8 @@ def _complete(pid: int, tid: int, zero: int, event: Event) -> dict[str, Any]:
     """The event of one call."""
     begin, end, branch, given, returned, error = event
     args: dict[str, Any] = {
-        "in": [_outline(v) for v in given],
-        "out": [_outline(v) for v in returned],
+        "in": [outline_text(v) for v in given],
+        "out": [outline_text(v) for v in returned],
     }
     return {
         "name": branch.name,
@@ -197,11 +199,7 @@ def _counters(pid: int, zero: int, events: Sequence[Event]) -> Iterator[dict[str
         }
 
 
-def _outline(pair: Outline) -> str:
-    return abbreviated(_Outlined(*pair))
-
-
-def _folded(tracks: Sequence[Track], dropped: int) -> str:
+def _folded(tracks: Sequence[Track], dropped: int, wall_ns: int) -> str:
     """A line for each stack: its calls, the outermost first, and its self time.
 
     Source: the format of stackcollapse in Gregg's FlameGraph. All calls are in, also
@@ -216,4 +214,8 @@ def _folded(tracks: Sequence[Track], dropped: int) -> str:
     return "".join(f"{stack} {own}\n" for stack, own in sorted(stacks.items()))
 
 
-_WRITERS = {".json": _chrome, ".folded": _folded}
+def _html(tracks: Sequence[Track], dropped: int, wall_ns: int) -> str:
+    return page_html(tracks, wall_ns)
+
+
+_WRITERS = {".json": _chrome, ".folded": _folded, ".html": _html}

@@ -7,14 +7,26 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy import ndarray
 
+from customop.arrays.describe import abbreviated
 from customop.arrays.kinds import TRACED, ArrayKind, kind_of
 from customop.arrays.nested import children, nests
 
-__all__ = ["Event", "Outline", "ProfileRow", "Running", "Track", "rows_of"]
+__all__ = [
+    "Branch",
+    "Event",
+    "Outline",
+    "ProfileRow",
+    "Running",
+    "Track",
+    "outline_text",
+    "root_of",
+    "rows_of",
+    "size_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +264,18 @@ def _bytes_of(value: Any) -> int:
 def size_of(shape: Any, dtype: Any) -> int:
     """Bytes of an array; 0 where its dtype has no `itemsize`."""
     return int(math.prod(shape) * getattr(dtype, "itemsize", 0))
+
+
+class _Outlined(NamedTuple):
+    """Shape and dtype as attributes, which `abbreviated` reads."""
+
+    shape: Any
+    dtype: Any
+
+
+def outline_text(outline: Outline) -> str:
+    """An array of a call in short: ``f64[3]``."""
+    return abbreviated(_Outlined(*outline))
 
 
 # ---- rows ----

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from types import FrameType
+from importlib import import_module
+from types import FrameType, ModuleType
 from typing import Any, TypeVar
 
 from customop.errors import ArgumentError, CustomOpError, SchemaError, ShapeError, shown
 from customop.frozen import Frozen, cached
+from customop.later import later
 from customop.schema.coerce import coerce, exact_test, remedy
 from customop.schema.fit import Mismatch
 from customop.schema.infer import infer, key_of
@@ -35,6 +37,7 @@ from customop.shapes.notation import Shape, least_sizes
 
 __all__ = ["Schema", "coercion", "infer_schema"]
 
+page: ModuleType = later(import_module, "customop.schema.page")
 ErrorT = TypeVar("ErrorT", bound=CustomOpError)
 
 
@@ -259,9 +262,13 @@ class Schema(Frozen):
         return [p.name for p in self.parameters].index(name)
 
     def __str__(self) -> str:
-        return f"({', '.join(self._parameter_texts())}) -> {self._returns_text()}"
+        return f"({', '.join(self.parameter_texts())}) -> {self.returns_text()}"
 
-    def _parameter_texts(self) -> list[str]:
+    def _repr_html_(self) -> str:
+        return str(page.schema_html(self))
+
+    def parameter_texts(self) -> list[str]:
+        """The parameters as they are printed, with ``/`` and ``*`` between them."""
         texts: list[str] = []
         previous = ""
         for p in self.parameters:
@@ -273,7 +280,8 @@ class Schema(Frozen):
             previous = p.kind
         return [*texts, "/"] if previous == POSITIONAL_ONLY else texts
 
-    def _returns_text(self) -> str:
+    def returns_text(self) -> str:
+        """The results as they are printed after the arrow."""
         if not self.is_tuple and len(self.returns) == 1:
             text = str(self.returns[0])
             needs_parentheses = text.startswith("(") or " " in text
@@ -329,11 +337,11 @@ class Schema(Frozen):
         """The schema on one line, with carets under a parameter, or its ``"return"``."""
         text = f"{qualname}{self}"
         if parameter == "return":
-            width = len(self._returns_text())
+            width = len(self.returns_text())
             return f"{text}\n{' ' * (len(text) - width)}{'^' * width}"
         for p in self.parameters:
             if p.name == parameter:
-                texts = self._parameter_texts()
+                texts = self.parameter_texts()
                 before = texts[: texts.index(str(p))]
                 at = len(qualname) + 1 + len("".join(f"{part}, " for part in before))
                 return f"{text}\n{' ' * at}{'^' * len(str(p))}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from customop.arrays.convert import as_kind
@@ -12,9 +14,10 @@ from customop.arrays.kinds import CPU, has_data, has_device, kind_of
 from customop.arrays.nested import flat
 from customop.core.dispatch import find_kernel
 from customop.core.operator import Operator
-from customop.core.samples import Sample
+from customop.core.samples import Sample, call_text
 from customop.core.table import RuleTable
 from customop.errors import ArgumentError, OpCheckError, did_you_mean, quoted
+from customop.later import later
 from customop.library.ops import OperatorPacket
 from customop.testing.checks.check import SUCCESS, WAIVED, Check
 from customop.testing.checks.found import found_samples
@@ -37,6 +40,8 @@ __all__ = [
     "status_of",
 ]
 
+page: ModuleType = later(import_module, "customop.testing.page")
+
 
 class OpCheckResult(dict[str, "str | Exception"]):
     """The outcome of `opcheck` by name of the check, in order.
@@ -54,11 +59,15 @@ class OpCheckResult(dict[str, "str | Exception"]):
         Name of a check that succeeded -> what it leaves open.
     waived : dict
         Name of a check -> its fault, which `Operator.waive` says is meant.
+    inputs : list of str
+        The calls that were checked, with their arrays in short. Variations of them were
+        checked, too.
     """
 
     def __init__(self, op: str) -> None:
         super().__init__()
         self.op = op
+        self.inputs: list[str] = []
         self.seconds: dict[str, float] = {}
         self.notes: dict[str, str] = {}
         self.waived: dict[str, OpCheckError] = {}
@@ -81,6 +90,9 @@ class OpCheckResult(dict[str, "str | Exception"]):
         return "\n".join([self.op, *lines])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return str(page.result_html(self))
 
 
 def status_of(found: str | Exception) -> tuple[str, str]:
@@ -172,7 +184,7 @@ def opcheck(
     check_bounds("opcheck", rtol, atol)
     operator = _operator(op)
     found = OpCheckResult(operator.qualname)
-    work = _done(operator, args, kwargs, chosen, rtol, atol)
+    work = _done(operator, args, kwargs, chosen, rtol, atol, found.inputs)
     with quieted(), closing(work) as all_done:
         for check, done in zip(chosen, all_done, strict=True):
             outcome: str | OpCheckError = done.outcome
@@ -196,8 +208,9 @@ def _done(
     checks: Sequence[Check],
     rtol: float | None,
     atol: float | None,
+    inputs: list[str],
 ) -> Generator[Done, None, None]:
-    """The outcomes of checks, in order."""
+    """The outcomes of checks, in order; `inputs` gets the calls."""
     start = KernelState(op)
     is_call = args is not None or kwargs is not None
     given = [_given(op, args, kwargs)] if is_call else registered_samples(op)
@@ -207,6 +220,7 @@ def _done(
         yield Done(error, 0.0)
         yield from [Done("SKIPPED: no inputs are found", 0.0)] * (len(checks) - 1)
         return
+    inputs += [call_text(op.qualname, sample) for sample in samples]
     how = {"is_given": bool(given), "keeps_shapes": is_call}
     session = Session(op, samples, rtol, atol, start=start, **how)
     yield from outcomes(session, checks)

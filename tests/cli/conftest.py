@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from customop.cli import finding, rules
+from customop.cli import finding
+from customop.core import rules
 from customop.core.registry import all_operators, namespaces
 from tests.cli._commands import FILES, Run, forget
 

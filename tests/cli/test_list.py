@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import customop as co
-from customop.cli import finding, rules
+from customop.cli import finding
+from customop.core import rules
 from customop.core.registry import all_operators
 from tests.cli._commands import Run, at, lines
 

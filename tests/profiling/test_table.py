@@ -112,7 +112,7 @@ def test_repr() -> None:
 
 
 SORTS = "do: sort by one of 'self', 'total', 'count', 'bytes'"
-SUFFIXES = "do: end the name in one of '.json', '.folded'"
+SUFFIXES = "do: end the name in one of '.json', '.folded', '.html'"
 MESSAGES: list[tuple[Callable[..., Any], str, str]] = [
     (
         lambda p, path: p.table(sort="slef"),

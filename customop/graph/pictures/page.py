@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import html
-import json
-from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from customop.arrays.kinds import is_array
-from customop.errors import printable
 from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, Node
 from customop.graph.pictures.costs import bytes_of, cost_of, is_estimate, shape_of
 from customop.graph.pictures.facts import (
@@ -19,6 +14,8 @@ from customop.graph.pictures.facts import (
     type_of,
     val_of,
 )
+from customop.pages.markup import visible
+from customop.pages.write import application, frame
 
 if TYPE_CHECKING:
     from customop.graph.module import GraphModule
@@ -38,27 +35,16 @@ def page_html(module: GraphModule, most: int | None = None) -> str:
     most : int, optional
         The largest number of nodes to show.
     """
-    text = json.dumps(_Page(module, most).as_json(), separators=(",", ":"))
-    # No sign of the data can end the element that holds it.
-    for sign in "<>&":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return _template().replace("__DATA__", text)
+    files = ("graph.css", "graph.html", "graph.js")
+    name = str(module.__name__)
+    return application(
+        name, "customop.graph.pictures", files, _Page(module, most).as_json()
+    )
 
 
 def notebook_html(module: GraphModule) -> str:
-    """The page in a frame, which keeps its styles and scripts apart from the notebook."""
-    page = html.escape(page_html(module, _MOST_IN_NOTEBOOK))
-    style = "width: 100%; height: 420px; border: 1px solid #cbd5e1; resize: vertical"
-    return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'
-
-
-@cache
-def _template() -> str:
-    return (
-        resources.files("customop.graph.pictures")
-        .joinpath("page.html")
-        .read_text("utf-8")
-    )
+    """The page in a frame of a notebook."""
+    return frame(page_html(module, _MOST_IN_NOTEBOOK))
 
 
 class _Page:
@@ -80,7 +66,7 @@ class _Page:
         calls = [row for row in self._rows if row[9]]
         note = f"{self._left_out} nodes are left out: draw('graph.html') has all"
         return {
-            "title": printable(str(self._module.__name__)),
+            "title": visible(str(self._module.__name__)),
             "count": sum(row[2] != "graph" for row in self._rows),
             "flops": sum(row[8] for row in calls),
             "bytes": sum(row[7] for row in self._rows if row[2] != CONSTANT),
@@ -117,7 +103,7 @@ class _Page:
         """A graph among the arguments of a node, under a row of its own."""
         title = self._text(f"graph of {module.graph.count} nodes")
         none = self._text("")
-        row = [parent, level, "graph", _plain(name), title, none, "", 0, 0, 0, 0, none]
+        row = [parent, level, "graph", visible(name), title, none, "", 0, 0, 0, 0, none]
         self._rows.append([*row, 0, "", [], none])
         self._add(module, len(self._rows) - 1, level + 1)
 
@@ -130,7 +116,7 @@ class _Page:
         )
         return [
             node.op,
-            _plain(node.name),
+            visible(node.name),
             self._text(_label(node)),
             self._text(type_of(node)),
             "x".join(map(str, shape_of(val))) if is_array(val) else "",
@@ -140,19 +126,14 @@ class _Page:
             int(is_estimate(val)),
             self._text(str(node.meta.get("place") or "")),
             depth,
-            _plain(_arguments(node)),
+            visible(_arguments(node)),
             [],
             self._text(schema),
         ]
 
     def _text(self, text: str) -> int:
         """The number of a text, which many rows have."""
-        return self._texts.setdefault(_plain(text), len(self._texts))
-
-
-def _plain(text: str) -> str:
-    """A text without lone surrogates, which no file in UTF-8 can hold."""
-    return printable(text)
+        return self._texts.setdefault(visible(text), len(self._texts))
 
 
 def _label(node: Node) -> str:
