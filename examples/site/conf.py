@@ -10,6 +10,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from numpydoc.xref import DEFAULT_LINKS
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))  # for the package `extension`
 
@@ -40,6 +42,9 @@ add_module_names = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
+numpydoc_xref_param_type = True
+# Links of numpydoc to the pages of Python and NumPy, which the build would have to ask for.
+DEFAULT_LINKS.clear()
 # What is not installed is not run: pages of bridges have docstrings only.
 _OTHERS = ("torch", "jax", "dask", "numba", "xarray", "scipy", "hypothesis")
 autodoc_mock_imports = [name for name in _OTHERS if find_spec(name) is None]
@@ -47,6 +52,18 @@ autodoc_mock_imports = [name for name in _OTHERS if find_spec(name) is None]
 # ---- looks: nothing comes from the network ----
 
 html_theme = "furo"
+html_theme_options = {
+    "light_css_variables": {
+        "color-brand-primary": "#1f6f54",
+        "color-brand-content": "#1f6f54",
+        "color-brand-visited": "#1f6f54",
+    },
+    "dark_css_variables": {
+        "color-brand-primary": "#5fc39e",
+        "color-brand-content": "#6fd0ac",
+        "color-brand-visited": "#6fd0ac",
+    },
+}
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from extension import gallery, guide, reference
+from extension import coverage, gallery, guide, reference
 
 
 def make_pages(app: Any) -> None:
@@ -13,6 +13,7 @@ def make_pages(app: Any) -> None:
     site = Path(app.srcdir)
     guide.make(site.parent / "guide", site / "guide")
     gallery.make(site.parent, site / "gallery", Path(app.doctreedir) / "programs")
+    coverage.make(site / "api")
     reference.make(site / "api", app.config.autodoc_mock_imports)
 
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from extension import costs
 from extension.files import write, write_bytes
 
 # Files beside the guide -> pages of the site.
@@ -21,12 +22,15 @@ def make(source: Path, target: Path) -> None:
     """Copy pages and pictures."""
     for path in sorted(source.iterdir()):
         if path.suffix == ".md":
-            write(target / path.name, with_links_of_site(path.read_text("utf-8")))
+            text = with_links_of_site(path.read_text("utf-8"))
+            if path.name == "costs.md":
+                text = with_plots(text, path.with_name("benchmarks.json"), target)
+            write(target / path.name, text)
         elif path.suffix in _PICTURES:
             write_bytes(target / path.name, path.read_bytes())
-    gone = {path.name for path in target.iterdir()} - {p.name for p in source.iterdir()}
-    for name in gone:
-        (target / name).unlink()
+    for page in target.glob("*.md"):
+        if not (source / page.name).exists():
+            page.unlink()
 
 
 def with_links_of_site(text: str) -> str:
@@ -49,3 +53,9 @@ def read_own_page(app: Any, name: str, source: list[str]) -> None:
     if "/" not in name:
         for file, page in _FROM_HERE.items():
             source[0] = re.sub(rf"\]\({file}", f"]({page}", source[0])
+
+
+def with_plots(text: str, stored: Path, target: Path) -> str:
+    """The page on costs with plots before its table."""
+    before, mark, after = text.partition("<!-- benchmarks -->\n")
+    return f"{before}{costs.make(stored, target)}{mark}{after}"
