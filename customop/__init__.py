@@ -209,7 +209,8 @@ _LATER: dict[str, str] = {
     "customop.core.fake_context": "get_ctx",
     "customop.shapes.size_context": "check",
     "customop.shapes.sizes": "sizes",  # the module itself
-    "customop.shapes.symbolic": "SymBool SymFloat SymInt",
+    "customop.shapes.sym_bool": "SymBool",
+    "customop.shapes.symbolic": "SymFloat SymInt",
     "customop.graph.passes.common": "eliminate_common_subexpressions",
     "customop.graph.passes.dead": "eliminate_dead_code",
     "customop.graph.passes.fold": "fold_constants",
@@ -293,7 +294,8 @@ if TYPE_CHECKING:
     from customop.schema.dataclass_trees import register_dataclass
     from customop.shapes import sizes
     from customop.shapes.size_context import check
-    from customop.shapes.symbolic import SymBool, SymFloat, SymInt
+    from customop.shapes.sym_bool import SymBool
+    from customop.shapes.symbolic import SymFloat, SymInt
 
     # Each from its own file: mypy 2.4 may take the files for the functions of their names.
     from customop.testing.close import assert_close

@@ -10,6 +10,7 @@ import numpy as np
 
 from customop.arrays.kinds import registered_base
 from customop.errors import ArgumentError
+from customop.shapes.sizes import SymShape
 from customop.shapes.symbols import Symbolic
 
 __all__ = [
@@ -33,7 +34,7 @@ class _AtHome(dict[type, bool]):
     """
 
     def __missing__(self, cls: type) -> bool:
-        if issubclass(cls, Symbolic):
+        if issubclass(cls, Symbolic | SymShape):
             return True
         is_known = registered_base(cls) is not None or cls.__module__ == "builtins"
         found = is_known and not _decides(cls, "__array_ufunc__")

@@ -22,12 +22,13 @@ from customop.control.loops import (
     shifted,
 )
 from customop.control.recorded import record
-from customop.control.rows import truth
+from customop.control.rows import as_predicate, truth
 from customop.control.scans import step_through
 from customop.control.stacks import Slices
 from customop.core.observe import open_modes
 from customop.errors import check_flag, check_function
 from customop.shapes.sizes import is_size
+from customop.shapes.symbols import Symbolic
 
 __all__ = ["cond", "fori_loop", "map", "scan", "while_loop", "while_scan"]
 
@@ -90,6 +91,8 @@ def cond(
     """
     check_function("cond", true_fn)
     check_function("cond", false_fn)
+    if isinstance(pred, Symbolic):
+        pred = as_predicate(pred) if tracing() else bool(pred)
     if tracing() and truth(pred, "cond: pred") is None:
         found: Any = captured_cond(pred, true_fn, false_fn, operands)
         return found  # type: ignore[no-any-return]  # as the functions

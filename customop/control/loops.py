@@ -11,7 +11,6 @@ import numpy as np
 
 from customop.arrays.describe import abbreviated, show
 from customop.arrays.kinds import is_array, is_fake, is_traced
-from customop.arrays.numpy_functions import call_numpy
 from customop.arrays.pytree import flatten, map_leaves, unflatten
 from customop.control.carry import (
     NOT_PLAIN,
@@ -25,7 +24,7 @@ from customop.control.rows import Mask, has_no_elements, plain_value, selected, 
 from customop.control.virtual import as_unknown, is_virtual
 from customop.core.observe import open_modes
 from customop.errors import ArgumentError
-from customop.shapes.sizes import is_size
+from customop.shapes.sizes import as_length, is_size
 
 __all__ = [
     "as_counted",
@@ -182,9 +181,7 @@ def shifted(start: Any, body: Callable[..., Any]) -> Callable[..., Any]:
 def as_limit(value: Any, name: str) -> Any:
     """A limit of a range: an int, a size, or a traced or fake array of ints."""
     if type(value) is int or is_size(value):
-        return value
-    if is_size(value):
-        return call_numpy(np.full, (), value, np.int64)
+        return as_length(value)
     is_known = not is_traced(value) and not is_fake(value)
     if is_known:
         try:

@@ -14,7 +14,14 @@ from customop.errors import ArgumentError, ShapeError
 from customop.transforms.batch import BatchTracer
 from customop.transforms.trace.interpreter import GraphTracer
 
-__all__ = ["Mask", "has_no_elements", "plain_value", "selected", "truth"]
+__all__ = [
+    "Mask",
+    "as_predicate",
+    "has_no_elements",
+    "plain_value",
+    "selected",
+    "truth",
+]
 
 
 def has_no_elements(value: Any) -> bool:
@@ -133,6 +140,14 @@ def truth(value: Any, what: str) -> bool | Mask | None:
         return Mask(value, rows)
     is_true = call_numpy(np.not_equal, value, 0)
     return Mask(is_true, rows._replace(array=rows.array != 0))
+
+
+def as_predicate(value: Any) -> Any:
+    """A condition on symbolic sizes as an array of the graph, if it is not certain."""
+    condition = value if value.number_class in (bool, np.bool_) else value != 0
+    if isinstance(condition, bool):
+        return condition
+    return call_numpy(np.full, (), condition, np.bool_)
 
 
 def _check_condition(value: Any, what: str) -> None:

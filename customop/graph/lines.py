@@ -223,7 +223,7 @@ class GraphLines:
 
 _LITERALS = frozenset((int, bool, str, type(None)))
 # Names in the texts of sizes, and of the generated function.
-_RESERVED = frozenset(("abs", "inputs", "max", "min", "np"))
+_RESERVED = frozenset(("abs", "complex", "float", "inputs", "int", "max", "min", "np"))
 
 
 class _Fill:

@@ -9,7 +9,8 @@ from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat
 from customop.graph.node import CALL, Node
 from customop.shapes.conditions import names_in_side
-from customop.shapes.symbolic import SymBool, as_side
+from customop.shapes.sym_bool import SymBool
+from customop.shapes.symbolic import as_side
 from customop.shapes.symbols import Symbolic
 
 __all__ = ["gives_sizes", "has_sizes", "makes_sizes", "missing_sizes", "sizes_in"]

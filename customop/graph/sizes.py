@@ -11,7 +11,8 @@ from customop.graph.node import Node
 from customop.shapes.conditions import side_value
 from customop.shapes.guards import Guard
 from customop.shapes.size_context import SizeContext
-from customop.shapes.symbolic import SymBool, SymInt, as_side
+from customop.shapes.sym_bool import SymBool
+from customop.shapes.symbolic import SymInt, as_side
 from customop.shapes.symbols import Symbolic
 
 __all__ = ["SizeLines", "SizeValues"]

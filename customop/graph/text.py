@@ -79,7 +79,14 @@ class GraphText(PythonText):
         self.taken.update({*_RESERVED, *(n.name for n in nodes if n.op != CONSTANT)})
         own: tuple[str, ...] = _RESERVED
         if any(getattr(m.graph.sizes, "sizes", None) for m in _all_modules(module)):
-            own += ("min", "max")  # texts of sizes call them
+            own += (
+                "abs",
+                "complex",
+                "float",
+                "int",
+                "max",
+                "min",
+            )  # texts of sizes call them
         self._names = _NodeNames(self.taken, own)
 
     def text(self) -> str:

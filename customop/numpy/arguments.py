@@ -163,7 +163,7 @@ _INT = {int}
 
 def lengths(shape: Any) -> Any:
     """A shape argument as a sequence."""
-    return [shape] if isinstance(shape, SIZES) else shape
+    return [shape] if isinstance(shape, (*SIZES, np.integer)) else shape
 
 
 def listed_axes(axis: Any) -> list[int] | None:

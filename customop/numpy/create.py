@@ -25,11 +25,20 @@ from customop import (
 from customop.numpy.arguments import as_array, lengths, only, shape_of
 from customop.numpy.fakes import device_of
 from customop.numpy.rules import no_gradient
-from customop.numpy.sizes import NUMBERS, is_below, is_one, larger, plain, wide_to
+from customop.numpy.sizes import (
+    NUMBERS,
+    class_of,
+    is_below,
+    is_one,
+    larger,
+    plain,
+    wide_to,
+)
 
 __all__ = [
     "arange",
     "array_like",
+    "as_held",
     "eye",
     "from_list",
     "full",
@@ -80,7 +89,15 @@ def _(
     if _is_array(fill_value):
         target = lengths(shape_of(a) if shape is None else shape)
         return _spread_over(fill_value, target, a.dtype if dtype is None else dtype)
-    return full_like(a, fill_value, dtype, lengths(shape))
+    number = as_held(fill_value, a.dtype if dtype is None else dtype)
+    return full_like(a, number, dtype, lengths(shape))
+
+
+def as_held(value: Any, dtype: Any) -> Any:
+    """A number as arrays of a dtype hold it: NumPy's integers wrap, Python's may not."""
+    number = value[()] if type(value) is np.ndarray else value
+    is_int = issubclass(class_of(number), np.integer) and np.dtype(dtype).kind in "iu"
+    return number.astype(dtype) if is_int else number
 
 
 def _is_array(value: Any) -> bool:
@@ -204,7 +221,8 @@ def _steps_between(start: Any, stop: Any, step: Any) -> Any:
     """How many numbers there are from `start` to `stop`, without it."""
     if not any(isinstance(v, SymInt | SymFloat) for v in (start, stop, step)):
         return max(math.ceil((stop - start) / step), 0)
-    if any(isinstance(v, float | SymFloat) for v in (start, stop, step)):
+    classes = [*map(class_of, (start, stop, step))]
+    if any(issubclass(cls, float | np.inexact) for cls in classes):
         # There is no size of a quotient of floats: the numbers at tracing decide.
         return max(math.ceil(float((stop - start) / step)), 0)
     if step < 0:
@@ -278,7 +296,7 @@ def _(
     if _is_array(fill_value):
         return _spread_over(fill_value, lengths(shape), dtype)
     kind = np.asarray(plain(fill_value)).dtype if dtype is None else dtype
-    return full(lengths(shape), fill_value, kind, device or "cpu")
+    return full(lengths(shape), as_held(fill_value, kind), kind, device or "cpu")
 
 
 @register_numpy_function(np.eye)

@@ -29,6 +29,7 @@ from customop.schema.types import (
     TupleOf,
     holds_arrays,
 )
+from customop.shapes.sizes import number_class
 from customop.shapes.symbols import Symbolic
 
 __all__ = [
@@ -213,9 +214,24 @@ def fits_symbolic(value: Symbolic, name: str) -> bool:
 
     A kernel of real arrays never gets one.
     """
+    if number_class(value) is bool:
+        return name in ("bool", "Scalar")
     if isinstance(value, numbers.Integral):
         return name in ("int", "float", "complex", "Scalar")
     return isinstance(value, numbers.Real) and name in ("float", "complex", "Scalar")
+
+
+def _as_declared(value: Any, name: str) -> Any:
+    """A symbolic number in the class of Python that a kernel gets."""
+    own = number_class(value)
+    cls = _SYMBOLIC_CLASSES.get(name)
+    if cls is None:  # any number
+        letter = np.dtype(own).kind
+        cls = own if own.__module__ == "builtins" else _CLASSES[letter]
+    return value if cls is own else value.context.as_class(value, cls)
+
+
+_SYMBOLIC_CLASSES: dict[str, type] = {"int": int, "float": float, "complex": complex}
 
 
 class _Coercion(Visitor):
@@ -229,7 +245,7 @@ class _Coercion(Visitor):
         if type(value) is plain.exact and declared.name in PROVEN_BY_CLASS:
             return value
         if isinstance(value, Symbolic) and fits_symbolic(value, declared.name):
-            return value
+            return _as_declared(value, declared.name)
         try:
             return plain.convert(value)
         except OverflowError:

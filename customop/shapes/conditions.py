@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from math import gcd, isfinite
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from customop.frozen import Frozen
+from customop.frozen import Frozen, cached
 from customop.shapes.division import floor_divide
 from customop.shapes.expressions import (
     Expr,
@@ -29,18 +30,21 @@ __all__ = [
     "Logic",
     "Side",
     "names_in_side",
+    "result_class",
+    "side_class",
     "side_value",
 ]
 
 
-class Calculation(Frozen):
-    """A number that is calculated from sizes in floating point, such as ``n**0.5``.
+class Calculation(Frozen, compare=("text",)):
+    """A number that is calculated from sizes: a float, such as ``n**0.5``, or NumPy's.
 
     Attributes
     ----------
     name : str
-        One of ``+ - * / // % **``, ``abs``, ``min``, ``max``, or the name of a function
-        of NumPy.
+        One of ``+ - * / // % **``, ``abs``, ``min``, ``max``, ``int``, ``float``,
+        ``complex``, or the name of a function or a class of numbers of NumPy: ``np.int64(s0)`` is the
+        calculation of a size that NumPy has made.
     parts : tuple
         Expressions, numbers and calculations that it is made of.
     """
@@ -48,7 +52,9 @@ class Calculation(Frozen):
     name: str
     parts: tuple[Any, ...]
 
-    def __str__(self) -> str:
+    @cached
+    def text(self) -> str:
+        """Its Python text, in which 2, 2.0 and np.float32(2.0) differ."""
         texts = [_in_calculation(part) for part in self.parts]
         if self.name not in _OPERATIONS:
             module = "" if self.name in _BUILTINS else "np."
@@ -58,6 +64,9 @@ class Calculation(Frozen):
             if len(texts) == 1
             else f" {self.name} ".join(texts)
         )
+
+    def __str__(self) -> str:
+        return self.text
 
     @property
     def names(self) -> frozenset[str]:
@@ -74,7 +83,9 @@ class Calculation(Frozen):
 class FloatName(Calculation):
     """A float that is an input of a graph, by its name in the text; it has no parts."""
 
-    def __str__(self) -> str:
+    @property
+    def text(self) -> str:
+        """The name."""
         return self.name
 
     @property
@@ -97,9 +108,16 @@ _OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
     "**": operator.pow,
 }
 
-_BUILTINS: Final[dict[str, Callable[..., Any]]] = {"abs": abs, "min": min, "max": max}
+_BUILTINS: Final[dict[str, Callable[..., Any]]] = {
+    "abs": abs,
+    "min": min,
+    "max": max,
+    "int": int,
+    "float": float,
+    "complex": complex,
+}
 
-Side: TypeAlias = "Number | float | Calculation"
+Side: TypeAlias = "Number | complex | np.generic | Calculation"
 
 
 def calculate(name: str, values: Sequence[Any]) -> Any:
@@ -113,16 +131,19 @@ def calculate(name: str, values: Sequence[Any]) -> Any:
 def _in_calculation(side: Side) -> str:
     text = _side_text(side)
     is_call = isinstance(side, Calculation) and side.name not in _OPERATIONS
-    is_bare = text.isalnum() or is_call or isinstance(side, float)
+    is_bare = text.isalnum() or is_call or isinstance(side, float | np.generic)
     return text if is_bare and not text.startswith("-") else f"({text})"
 
 
 def _side_text(side: Side) -> str:
-    if not isinstance(side, float | np.generic):
-        return str(side)
-    if type(side) is float and not isfinite(side):
-        return f"np.{side}".replace("np.-", "-np.")
-    return repr(side)
+    """The Python text of a side, with the class of a number of NumPy."""
+    if isinstance(side, np.generic):
+        return f"np.{type(side).__name__}({_side_text(side.item())})"
+    if isinstance(side, float):
+        return repr(side) if isfinite(side) else f"float('{side}')"
+    if isinstance(side, complex):
+        return f"complex({_side_text(side.real)}, {_side_text(side.imag)})"
+    return str(side)
 
 
 def side_value(side: Side, sizes: Mapping[str, int]) -> Any:
@@ -135,6 +156,37 @@ def side_value(side: Side, sizes: Mapping[str, int]) -> Any:
 def names_in_side(side: Side) -> frozenset[str]:
     """Names of the sizes in a side of a relation."""
     return side.names if isinstance(side, Expr | Calculation) else frozenset()
+
+
+def side_class(side: Side, sizes: Mapping[str, int]) -> type:
+    """The class of the number that a side is: of Python or of NumPy.
+
+    That of a power depends on the numbers; it is as for these sizes.
+    """
+    if isinstance(side, Expr):
+        return int
+    if not isinstance(side, Calculation):
+        return type(side)
+    if isinstance(side, FloatName):
+        return float
+    if side.name in _BY_VALUE:
+        with np.errstate(all="ignore"):
+            return type(side.value(sizes))
+    parts = tuple(side_class(part, sizes) for part in side.parts)
+    found: type = result_class(side.name, parts)
+    return found
+
+
+# Of Python's numbers, the class of the result is not known from those of the operands.
+_BY_VALUE: Final = ("**", "min", "max")
+
+
+@lru_cache(maxsize=4096)
+def result_class(name: str, classes: tuple[type, ...]) -> Any:
+    """The class of the result of a calculation, or a tuple of them, for such numbers."""
+    with np.errstate(all="ignore"):
+        found = calculate(name, [cls(1) for cls in classes])
+    return (*map(type, found),) if isinstance(found, tuple) else type(found)
 
 
 _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {

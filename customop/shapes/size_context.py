@@ -31,8 +31,17 @@ from customop.shapes.expressions import (
     symbol,
 )
 from customop.shapes.guards import Guard, Size, check_bounds, check_name
+from customop.shapes.operations import compared, operated, with_class
 from customop.shapes.proofs import Knowledge
-from customop.shapes.symbolic import SymBool, SymInt, as_side, make_float, make_int
+from customop.shapes.sym_bool import SymBool
+from customop.shapes.symbolic import (
+    SymInt,
+    as_side,
+    class_of,
+    make_float,
+    make_int,
+    whole_of,
+)
 from customop.shapes.symbols import made
 from customop.shapes.ufuncs import apply_ufunc
 
@@ -260,6 +269,18 @@ class SizeContext:
 
     # ---- values ----
 
+    def operate(self, sign: str, left: Any, right: Any) -> Any:
+        """The result of an operation of Python on sizes and other numbers."""
+        return operated(self, sign, left, right)
+
+    def compared(self, left: Any, sign: str, right: object) -> Any:
+        """Whether a comparison holds; a `SymBool` where that is not certain."""
+        return compared(left, sign, right)
+
+    def as_class(self, value: Any, cls: type) -> Any:
+        """A size or another number in a class of Python or NumPy."""
+        return with_class(self, value, cls)
+
     def apply_ufunc(
         self, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
@@ -286,12 +307,10 @@ class SizeContext:
         return found
 
     def _extreme(self, sign: str, first: Any, second: Any) -> Any:
-        a, b = as_side(first), as_side(second)
-        if isinstance(a, int | Expr) and isinstance(b, int | Expr):
+        a, b = whole_of(first), whole_of(second)
+        if a is not None and b is not None:
             return self.wrap(self.knowledge.extreme(sign, a, b))
-        assert a is not None
-        assert b is not None
-        return make_float(self, Calculation(sign, (a, b)))
+        return make_float(self, Calculation(sign, (as_side(first), as_side(second))))
 
     def number(self, value: Any) -> Any:
         """The value of a symbolic number, which becomes a guard.
@@ -302,12 +321,14 @@ class SizeContext:
             As `decide` does.
         """
         self.read_number(names_in_side(value.side))
-        condition = Compared(value.side, "==", value.hint)
+        whole = whole_of(value)
+        side = value.side if whole is None else whole
+        condition = Compared(side, "==", value.hint)
         if value.hint is None or not self.known(condition):
             asked = f"the number {value} is asked"
             self._check_askable(asked, condition.names, _FOR_NUMBERS)
             self.decide(condition, "number")
-        return value.hint
+        return value.hint if whole is None else class_of(value)(value.hint)
 
     # ---- real sizes ----
 
@@ -473,7 +494,8 @@ class SizeContext:
         """
         if type(divisor) is int and divisor:
             return
-        side = as_side(divisor)
+        whole = whole_of(divisor)
+        side = as_side(divisor) if whole is None else whole
         if not isinstance(side, Expr):
             if not side and not isinstance(side, Calculation):
                 raise ZeroDivisionError("division by zero")

@@ -6,10 +6,10 @@ Sizes are ints or `SymInt`. Fake kernels that use these functions work on both.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -24,6 +24,7 @@ symbolic: ModuleType = later(import_module, "customop.shapes.symbolic")
 
 __all__ = [
     "SymShape",
+    "as_length",
     "broadcast_sizes",
     "is_known",
     "is_negative",
@@ -49,16 +50,13 @@ def is_size(value: Any) -> bool:
 def number_class(value: Any) -> type:
     """The class of a number: of a symbolic one that which its value will have.
 
-    It is int for a `SymInt`; float for a `SymFloat` such as ``n / 2``, and np.float64 for
-    one such as ``np.sqrt(n)``.
+    It is int for a size, and np.int64 for ``np.minimum(n, 3)``; float for a `SymFloat`
+    such as ``n / 2``, and np.float64 for one such as ``np.sqrt(n)``.
     """
-    if is_size(value):
-        return int
     cls = type(value)
-    if issubclass(cls, Symbolic) and cls is symbolic.SymFloat:
-        with np.errstate(all="ignore"):
-            return type(value.calculation.value(value.context.typical))
-    return cls
+    is_symbolic = issubclass(cls, Symbolic)
+    found: type = symbolic.class_of(value) if is_symbolic else cls
+    return found
 
 
 def typical(size: Any) -> int:
@@ -71,6 +69,13 @@ def typical(size: Any) -> int:
     return expressions.value_of(size.expr, size.context.typical)  # type: ignore[no-any-return]  # an int
 
 
+def as_length(size: Any) -> Any:
+    """A size as an int of Python, where it is one that NumPy has calculated."""
+    if type(size) is int:
+        return size
+    return size.weak if is_size(size) else int(size)
+
+
 class SymShape(tuple[Any, ...]):
     """The shape of an array that has symbolic sizes.
 
@@ -79,6 +84,10 @@ class SymShape(tuple[Any, ...]):
     """
 
     __slots__ = ()
+
+    def __new__(cls, sizes: Iterable[Any] = ()) -> Self:
+        """Lengths are ints of Python, also those that NumPy has calculated."""
+        return tuple.__new__(cls, [as_length(n) for n in sizes])
 
     def __eq__(self, other: object) -> Any:
         if not isinstance(other, tuple):
@@ -111,6 +120,25 @@ class SymShape(tuple[Any, ...]):
     def __radd__(self, other: Any) -> Any:
         return SymShape((*other, *self))
 
+    def __array_function__(
+        self, function: Any, classes: Any, args: Any, kwargs: Any
+    ) -> Any:
+        """The result of a function of NumPy, such as ``np.prod(x.shape)``."""
+        reduce = _REDUCTIONS.get(function.__name__)
+        if reduce is not None and len(args) == 1 and not kwargs and is_symbolic(self):
+            # NumPy makes an array of the lengths, and its numbers have its class.
+            return _context_of(self).as_class(reduce(self), np.int64)
+        given = {name: _as_tuples(value) for name, value in kwargs.items()}
+        return function(*map(_as_tuples, args), **given)
+
+
+def _as_tuples(value: Any) -> Any:
+    """A shape, or several in a list, as plain tuples."""
+    if type(value) is SymShape:
+        return tuple(value)
+    is_nested = type(value) in (list, tuple)
+    return type(value)(map(_as_tuples, value)) if is_nested else value
+
 
 def is_symbolic(shape: Iterable[Any]) -> bool:
     """Whether one of several sizes is a `SymInt`.
@@ -142,7 +170,8 @@ def is_known(size: Any, value: Any) -> bool:
         size, value = value, size
     if not is_size(size):
         return bool(size == value)
-    side = symbolic.as_side(value)
+    whole = symbolic.whole_of(value)
+    side = symbolic.as_side(value) if whole is None else whole
     if side is None:
         return False
     symbolic.context_of(size, value)  # raises for sizes of different captures
@@ -249,6 +278,17 @@ def sym_max(*sizes: Any) -> Any:
     """
     context = _context_of(sizes)
     return max(sizes) if context is None else context.extreme("max", *sizes)
+
+
+# Functions of NumPy of the lengths of a shape.
+_REDUCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    "prod": product,
+    "sum": sum,
+    "max": lambda shape: sym_max(*shape),
+    "amax": lambda shape: sym_max(*shape),
+    "min": lambda shape: sym_min(*shape),
+    "amin": lambda shape: sym_min(*shape),
+}
 
 
 def broadcast_sizes(*shapes: Sequence[Any]) -> tuple[Any, ...]:

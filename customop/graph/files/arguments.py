@@ -27,6 +27,7 @@ from customop.schema.types import (
     SchemaType,
     TupleOf,
 )
+from customop.shapes.sym_bool import SymBool
 from customop.shapes.symbolic import SymFloat, SymInt
 
 __all__ = ["check_arguments"]
@@ -47,7 +48,8 @@ _SYMBOLIC: dict[str, tuple[type, ...]] = {
     "int": (SymInt,),
     "float": (SymInt, SymFloat),
     "complex": (SymInt, SymFloat),
-    "Scalar": (SymInt, SymFloat),
+    "Scalar": (SymInt, SymFloat, SymBool),
+    "bool": (SymBool,),
 }
 
 
@@ -124,7 +126,7 @@ class _Fits(Visitor):
 
 
 _FITS: Visitor = _Fits()
-_NUMBERS = (int, float, complex, SymInt, SymFloat)
+_NUMBERS = (int, float, complex, SymInt, SymFloat, SymBool)
 
 
 def _is_open(value: Any, declared: SchemaType) -> bool:

@@ -39,6 +39,13 @@ _MOST_PARTS = 20_000
 _MOST_WORK = 200_000
 _DEEPEST = 50
 _OPERATIONS = ("+", "-", "*", "/", "//", "%", "**")
+# Functions of Python and others that are not ufuncs -> how many operands they have.
+_FUNCTIONS = {"min": 2, "max": 2, "int": 1, "float": 1, "complex": 1, "clip": 3}
+# Name -> a class of numbers of NumPy.
+_CLASSES = {
+    cls.__name__: cls
+    for cls in (np.bool_, *(np.dtype(c).type for c in "bBhHiIlLqQefdFD"))
+}
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 
 
@@ -52,7 +59,11 @@ def written_expression(value: Any) -> Any:
         return {"sum": [_term(monomial, c) for monomial, c in terms]}
     if isinstance(value, Calculation):
         return {"calculation": [value.name, *map(written_expression, value.parts)]}
-    return written_number(value)
+    if isinstance(value, np.generic):
+        return {"numpy": [type(value).__name__, written_expression(value.item())]}
+    if isinstance(value, complex):
+        return {"complex": [written_number(value.real), written_number(value.imag)]}
+    return written_number(int(value) if isinstance(value, bool) else value)
 
 
 def _term(monomial: Monomial, coefficient: int) -> list[Any]:
@@ -91,6 +102,29 @@ _SIGNS: dict[str, Callable[..., Number]] = {
 }
 
 
+def _of_numpy(name: Any, number: Any) -> Any:
+    """A number of NumPy, of the class with this name."""
+    cls = _CLASSES.get(name) if isinstance(name, str) else None
+    if cls is None or isinstance(number, np.generic):
+        raise GraphFileError(f"{shown(name)} is not a class of numbers of NumPy")
+    try:
+        return cls(number)
+    except (OverflowError, TypeError, ValueError):
+        raise GraphFileError(f"{shown(number)} is not a number of {name}") from None
+
+
+def _operands(name: str) -> tuple[int, ...]:
+    """How many operands a calculation may have; nothing if there is none of the name."""
+    if name in _OPERATIONS:
+        return (1, 2) if name == "-" else (2,)
+    if name in _FUNCTIONS:
+        return (_FUNCTIONS[name],)
+    ufunc = vars(np).get(name)
+    if isinstance(ufunc, np.ufunc):
+        return (ufunc.nin,)
+    return (1,) if name in _CLASSES else ()
+
+
 class ExpressionReader:
     """Reads one expression, within bounds of the work that it takes."""
 
@@ -108,6 +142,15 @@ class ExpressionReader:
             return self._sum(terms, depth)
         if isinstance(written, dict) and "calculation" in written:
             return self._calculation(written, depth)
+        return self._number(written)
+
+    def _number(self, written: Any) -> Any:
+        if isinstance(written, dict) and written.keys() == {"numpy"}:
+            name, number = as_list(written["numpy"], "a number of NumPy", 2)
+            return _of_numpy(name, self._number(number))
+        if isinstance(written, dict) and written.keys() == {"complex"}:
+            parts = as_list(written["complex"], "a complex number", 2)
+            return complex(*map(read_float, parts))
         if isinstance(written, float) or (
             isinstance(written, dict) and "float" in written
         ):
@@ -164,12 +207,8 @@ class ExpressionReader:
     def _calculation(self, written: Any, depth: int) -> Calculation:
         entries = as_entries(written, "a calculation", "calculation")
         name, *parts = as_list(entries["calculation"], "a calculation") or [None]
-        found = vars(np).get(name) if isinstance(name, str) else None
-        if isinstance(found, np.ufunc):
-            operands: tuple[int, ...] = (found.nin,)
-        elif isinstance(name, str) and name in _OPERATIONS:
-            operands = (1, 2) if name == "-" else (2,)
-        else:
+        operands = _operands(name) if isinstance(name, str) else ()
+        if not operands:
             raise GraphFileError(f"{shown(name)} is not a calculation with sizes")
         if len(parts) not in operands:
             raise GraphFileError(f"{shown(name)} has {len(parts)} operands")

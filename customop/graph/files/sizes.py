@@ -23,12 +23,12 @@ from customop.graph.files.fields import (
     entry_of,
     one_line,
 )
-from customop.graph.files.numbers import read_float, written_number
 from customop.shapes.conditions import Calculation
 from customop.shapes.expressions import Expr
 from customop.shapes.guards import Guard, Size
 from customop.shapes.size_context import SizeContext
-from customop.shapes.symbolic import SymFloat, SymInt, make_float, make_int
+from customop.shapes.sym_bool import SymBool
+from customop.shapes.symbolic import SymFloat, SymInt, make_int, make_number
 
 __all__ = ["SizeWriter", "read_context", "read_size"]
 
@@ -46,17 +46,14 @@ class SizeWriter:
         # They are found by their ids, so they must not be freed.
         self._kept: list[SizeContext] = []
 
-    def __call__(self, size: SymInt | SymFloat) -> int:
+    def __call__(self, size: SymInt | SymFloat | SymBool) -> int:
         """The number of a size in the table."""
         context = self.context(size.context)
         number = self._size_numbers.setdefault(
-            (context, size.side), len(self._size_numbers)
+            (context, str(size)), len(self._size_numbers)
         )
         if number == len(self.sizes):
-            entry = {"context": context, "size": written_expression(size.side)}
-            if isinstance(size, SymFloat) and size.hint is not None:
-                entry["hint"] = written_number(float(size.hint))
-            self.sizes.append(entry)
+            self.sizes.append({"context": context, **_written_size(size)})
         return number
 
     def context(self, context: SizeContext) -> int:
@@ -66,6 +63,15 @@ class SizeWriter:
             self._kept.append(context)
             self.contexts.append(_written_context(context))
         return number
+
+
+def _written_size(size: SymInt | SymFloat | SymBool) -> dict[str, Any]:
+    if isinstance(size, SymBool):
+        return {"condition": written_condition(size.condition)}
+    found = {"size": written_expression(size.side)}
+    if isinstance(size, SymFloat) and size.hint is not None:
+        found["hint"] = written_expression(size.hint)
+    return found
 
 
 def _written_context(context: SizeContext) -> dict[str, Any]:
@@ -159,7 +165,9 @@ def _read_guard(written: Any) -> Guard:
 
 
 def read_size(written: Any, contexts: list[SizeContext]) -> Any:
-    """A size of one of these captures."""
+    """A size of one of these captures, or a condition on them."""
+    if isinstance(written, dict) and "condition" in written:
+        return _read_truth(written, contexts)
     entries = as_entries(written, "a size", "context size", "hint")
     context: SizeContext = entry_of(contexts, entries["context"], "context")
     found = ExpressionReader().read(entries["size"])
@@ -168,12 +176,28 @@ def read_size(written: Any, contexts: list[SizeContext]) -> Any:
     _check_names(found.names, context)
     if isinstance(found, Calculation):
         hint = entries.get("hint")
-        made = make_float(context, found, 0.0)
-        # It is not worked out: a power can take all time and memory.
-        made.hint = None if hint is None else read_float(hint)
+        made = make_number(context, found, 0.0)
+        if isinstance(made, SymFloat):
+            # It is not worked out: a power can take all time and memory.
+            made.hint = None if hint is None else _read_hint(hint)
         return made
     with _overflow():
         return make_int(context, found, context.hint_of(found))
+
+
+def _read_truth(written: Any, contexts: list[SizeContext]) -> SymBool:
+    entries = as_entries(written, "a condition on sizes", "context condition")
+    context: SizeContext = entry_of(contexts, entries["context"], "context")
+    condition = read_condition(entries["condition"], ExpressionReader())
+    _check_names(condition.names, context)
+    return SymBool(context, condition)
+
+
+def _read_hint(written: Any) -> Any:
+    found = ExpressionReader().read(written)
+    if isinstance(found, Expr | Calculation):
+        raise GraphFileError(f"the value of a size is {shown(found)}")
+    return found
 
 
 def _check_names(names: frozenset[str], context: SizeContext) -> None:

@@ -27,6 +27,7 @@ from customop.graph.files.sizes import SizeWriter
 from customop.graph.guards import AnyGenerator
 from customop.graph.node import Node
 from customop.shapes.sizes import same_shape
+from customop.shapes.sym_bool import SymBool
 from customop.shapes.symbolic import SymFloat, SymInt
 
 __all__ = ["FACTORIES", "LeafMark", "NotWritable", "ValueWriter"]
@@ -241,5 +242,6 @@ _WRITERS: dict[type, Callable[[ValueWriter, Any, int], Any]] = {
     AnyGenerator: lambda write, value, depth: {"any generator": None},
     SymInt: lambda write, value, depth: {"size": write.sizes(value)},
     SymFloat: lambda write, value, depth: {"size": write.sizes(value)},
+    SymBool: lambda write, value, depth: {"size": write.sizes(value)},
     FakeArray: lambda write, value, depth: {"fake": write.fake(value)},
 }
