@@ -8,9 +8,10 @@ warn as they do without a compiler.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,10 @@ import numpy as np
 from customop.compiling.groups import ElementProgram, kernels_of, with_kernels
 from customop.compiling.kernel import Kernel, is_in_c_order
 from customop.compiling.numpy_backend.build import build as build_numpy
+from customop.compiling.numpy_backend.limits import limits
 from customop.compiling.numpy_backend.number_arrays import with_number_arrays
 from customop.compiling.scalar_code import in_python
+from customop.compiling.team import team
 from customop.core.codegen import generate
 from customop.errors import ArgumentError
 from customop.graph.module import GraphModule
@@ -49,7 +52,7 @@ def build(module: GraphModule) -> Callable[..., list[Any]]:
 
 
 def _kernel(group: GraphModule, program: ElementProgram) -> Kernel:
-    ufunc = _ufunc(program)
+    ufunc = partial(_call, _ufunc(program), program.result)
 
     def fused(*arrays: Any) -> Any:
         asked = np.geterr()
@@ -62,6 +65,27 @@ def _kernel(group: GraphModule, program: ElementProgram) -> Kernel:
             return ufunc(*arrays)
 
     return Kernel(group, fused, lambda *arrays: is_in_c_order(arrays))
+
+
+def _call(ufunc: Any, dtype: np.dtype[Any], *arrays: Any) -> Any:
+    """The result of a ufunc; large ones are written by several threads."""
+    shape = np.broadcast_shapes(*[a.shape for a in arrays])
+    threads = min(team.size, math.prod(shape) // limits.share_of_one)
+    if threads < 2:
+        return ufunc(*arrays)
+    inner = math.prod(shape[1:])
+    unit = limits.multiple // math.gcd(inner, limits.multiple)
+    step = -(-shape[0] // (4 * threads * unit)) * unit
+    out = np.empty(shape, dtype)
+    ndim = len(shape)
+
+    def run_part(part: slice) -> None:
+        given = [a[part] if a.ndim == ndim and len(a) > 1 else a for a in arrays]
+        ufunc(*given, out[part])
+
+    parts = [slice(i, i + step) for i in range(0, shape[0], step)]
+    team.run_over(parts, lambda: run_part, threads)
+    return out
 
 
 @lru_cache(maxsize=1024)

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from contextvars import Context, copy_context
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 from customop.config import config
 
 __all__ = ["Team", "team"]
 
 Work = Callable[[], object]
+T = TypeVar("T")
 
 
 class _Job:
@@ -108,6 +110,41 @@ class Team:
             job.end()  # nobody will see the results
             raise
         job.wait()
+
+    def run_over(
+        self,
+        parts: Iterable[T],
+        begin: Callable[[], Callable[[T], object]],
+        threads: int,
+    ) -> None:
+        """Call a function for each of several parts, in this thread and in others.
+
+        Parameters
+        ----------
+        parts : iterable
+        begin : callable
+            Called in each thread; gives the function of a part.
+        threads : int
+        """
+        left = deque(parts)
+
+        def work() -> None:
+            try:
+                do = begin()
+                while left:
+                    try:
+                        part = left.popleft()
+                    except IndexError:  # another thread has the last one
+                        return
+                    do(part)
+            except BaseException:
+                left.clear()  # so that the other threads end, too
+                raise
+
+        if threads > 1:
+            self.run(work, threads)
+        else:
+            work()
 
     def _grow(self, count: int) -> None:
         with self._lock:

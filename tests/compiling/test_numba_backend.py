@@ -12,6 +12,8 @@ import pytest
 
 import customop as co
 from customop.compiling import backends
+from customop.compiling.numpy_backend.limits import limits
+from customop.compiling.team import team
 
 X = np.linspace(0.5, 2.0, 24).reshape(4, 6)
 
@@ -131,3 +133,34 @@ def test_threads_share_a_compiled_function() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.exhaustive
+def test_large_arrays_are_written_by_several_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fast = compiled(chain)
+    random = np.random.default_rng(0)
+    shapes = [((1000,), (1000,)), ((40, 33), (33,)), ((40, 33), (1, 33))]
+    pairs = [[random.normal(size=shape) for shape in both] for both in shapes]
+    monkeypatch.setattr(co.config, "compile_threads", 3)
+    monkeypatch.setattr(limits, "share_of_one", 64)
+    calls = 0
+    run = team.run
+
+    def counted(*given: Any) -> None:
+        nonlocal calls
+        calls += 1
+        run(*given)
+
+    monkeypatch.setattr(team, "run", counted)
+    for x, y in pairs:
+        found, expected = fast(x, y), chain(x, y)
+        assert found.tobytes() == expected.tobytes()
+        assert found.strides == expected.strides
+    assert calls == len(pairs)
+    x, y = pairs[0]
+    y[700] = -2.0
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError) as caught:
+        fast(x, y)
+    assert str(caught.value) == "divide by zero encountered in divide"

@@ -31,6 +31,8 @@ class Limits:
     share : int
         What a thread should do at least: the elements of all calls of a run. To wake one
         takes about 50 us.
+    share_of_one : int
+        The same, of the elements of one call, which are read and written in memory.
     most_shared, together_shared : int
         Bytes of an array, and of all arrays, in a block where several threads run: only
         one of them can begin a call of NumPy at a time, so these must take some 10 us.
@@ -48,6 +50,7 @@ class Limits:
         self.least: int = 1 << 14
         self.together: int = 1 << 20
         self.share: int = 1 << 21
+        self.share_of_one: int = 1 << 18
         self.most_shared: int = 1 << 20
         self.together_shared: int = 1 << 21
         self.multiple: int = 64

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -101,35 +102,19 @@ class Plan:
             function(*views, *[np.empty(shape, dtype) for dtype in dtypes])
             return
         most = max(math.prod(cuts.shape) for cuts in self.cuts)
-        left = deque(self.shares)
 
-        def work() -> None:
-            try:
-                scratch = [np.empty(most, dtype) for dtype in dtypes]
-                while (cuts := _taken(left)) is not None:
-                    _go_over(function, cuts, views, scratch)
-            except BaseException:
-                left.clear()  # so that the other threads end, too
-                raise
+        def begin() -> Any:
+            scratch = [np.empty(most, dtype) for dtype in dtypes]
+            return partial(_go_over, function, views, scratch)
 
-        if self.threads > 1:
-            team.run(work, self.threads)
-        else:
-            work()
-
-
-def _taken(left: deque[Cuts]) -> Cuts | None:
-    try:
-        return left.popleft()
-    except IndexError:  # another thread has the last ones
-        return None
+        team.run_over(self.shares, begin, self.threads)
 
 
 def _go_over(
     function: Any,
-    cuts: Cuts,
     views: Sequence[Any],
     scratch: Sequence[np.ndarray[Any, Any]],
+    cuts: Cuts,
 ) -> None:
     """Call the function of a body for some blocks."""
     size = math.prod(cuts.shape)
