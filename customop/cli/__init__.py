@@ -33,7 +33,7 @@ from customop.cli import (
 )
 from customop.cli.command import Command, UsageError
 from customop.cli.finding import import_target
-from customop.cli.output import COLORS, make_output
+from customop.cli.output import COLORS, check_path, make_output
 from customop.errors import CustomOpError, did_you_mean, quoted
 
 __all__ = ["main"]
@@ -133,7 +133,11 @@ def _run(arguments: Sequence[str]) -> int:
     if command is None:
         parser.print_help(sys.stderr)
         return MISUSED
-    output = make_output(sys.stdout, color=options.color, as_json=options.json)
+    if options.html is not None:
+        _check_page(command, options)
+    output = make_output(
+        sys.stdout, color=options.color, as_json=options.json, html=options.html
+    )
     # Keep what modules and kernels print out of the report.
     with _searching_here(), redirect_stdout(sys.stderr):
         for module in options.imports:
@@ -151,6 +155,30 @@ def _command(options: Namespace) -> Command | None:
             do="see customop --help",
         )
     return None if name is None else COMMANDS[name]
+
+
+def _check_page(command: Command, options: Namespace) -> None:
+    """Raise if there is no page, or nowhere to write it."""
+    path: str = options.html
+    if not command.has_page:
+        raise UsageError(f"customop {command.name} has no page", do="leave out --html")
+    if path == "" and options.json:
+        raise UsageError(
+            "--html and --json would both print to standard output",
+            do="name a file for the page: --html page.html",
+        )
+    if path:
+        check_path("--html", path)
+
+
+def _page_path(text: str) -> str:
+    """The file of a page; a word that argparse takes for it may be another argument."""
+    if text and not text.lower().endswith((".html", ".htm")):
+        raise UsageError(
+            f"--html: {text!r} does not end in .html",
+            do="name such a file, or write --html last to print the page",
+        )
+    return text
 
 
 def _version() -> str:
@@ -221,6 +249,14 @@ def _common() -> ArgumentParser:
         help="a module or file.py to import first, for its operators",
     )
     group.add_argument("--json", action="store_true", help="print JSON")
+    group.add_argument(
+        "--html",
+        nargs="?",
+        const="",
+        type=_page_path,
+        metavar="FILE",
+        help="print a page in HTML; with FILE, print text and write the page to FILE",
+    )
     group.add_argument(
         "--color",
         choices=COLORS,

@@ -14,9 +14,10 @@ import numpy as np
 from customop.arrays.fake import fake_like
 from customop.arrays.kinds import is_array
 from customop.arrays.pytree import leaves, map_leaves
-from customop.cli import arguments
+from customop.cli import arguments, pages
 from customop.cli.command import Command, UsageError
 from customop.cli.finding import find_operator
+from customop.cli.pages import BENCH_COLUMNS
 from customop.cli.plain import Plain
 from customop.compiling.compiled import compile as compiled
 from customop.core.dispatch import select
@@ -284,6 +285,8 @@ def _run(options: Namespace, output: Plain) -> int:
             )
             _show(document[-1], output, is_first=len(document) == 1)
     output.document({"operator": op.qualname, "samples": document})
+    tables = [(found, _rows(found)) for found in document]
+    output.page(lambda: pages.bench_page(op.qualname, tables))
     return 0
 
 
@@ -292,9 +295,12 @@ def _show(found: dict[str, Any], output: Plain, *, is_first: bool) -> None:
         output.line()
     note = f"  # {found['note']}" if found["note"] else ""
     output.heading(f"{found['call']}{note}")
+    output.table(BENCH_COLUMNS, _rows(found))
+
+
+def _rows(found: dict[str, Any]) -> list[list[str]]:
     times = {m["what"]: m["seconds"] for m in found["times"]}
-    rows = [_row(measure, times["kernel"]) for measure in found["times"]]
-    output.table(["what", "median", "over the kernel", "of the kernel"], rows)
+    return [_row(measure, times["kernel"]) for measure in found["times"]]
 
 
 COMMAND = Command(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from customop.cli import junit
+from customop.cli import junit, pages
 from customop.cli.command import Command, UsageError
 from customop.cli.finding import (
     import_submodules,
@@ -18,6 +18,7 @@ from customop.cli.finding import (
     split_target,
 )
 from customop.cli.outcomes import STATUSES, CheckOutcome, Report, total
+from customop.cli.output import check_path
 from customop.cli.plain import Plain
 from customop.core.operator import Operator
 from customop.errors import counted
@@ -93,6 +94,7 @@ def _report(
     op: Operator[..., Any], settings: dict[str, Any], *, reraise: bool
 ) -> Report:
     start = perf_counter()
+    result = None
     try:
         result = opcheck(op, raise_exception=False, **settings)
     # A kernel that calls sys.exit must not end the run with success.
@@ -103,7 +105,7 @@ def _report(
         outcomes = [CheckOutcome("inputs", "error", f"{name}: {error}", name)]
     else:
         outcomes = [_outcome(check, result) for check in result]
-    return Report(op.qualname, tuple(outcomes), perf_counter() - start)
+    return Report(op.qualname, tuple(outcomes), perf_counter() - start, result)
 
 
 def _outcome(check: str, result: OpCheckResult) -> CheckOutcome:
@@ -233,7 +235,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 def _run(options: Namespace, output: Plain) -> int:
     if options.junit is not None:
-        junit.check_path(options.junit)
+        check_path("--junit", options.junit)
     chosen = _chosen(options.targets)
     if chosen.wrong and not (chosen.operators or chosen.broken):
         raise chosen.wrong[0]
@@ -245,6 +247,7 @@ def _run(options: Namespace, output: Plain) -> int:
         junit.write(options.junit, reports)
     _summarize(reports, output)
     output.document(_document(reports))
+    output.page(lambda: pages.check_page(reports))
     # The other targets were checked first.
     for error in chosen.wrong:
         raise error

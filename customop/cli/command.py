@@ -32,8 +32,10 @@ class Command:
     add_arguments : callable
         ``add_arguments(parser)`` adds the arguments of this command.
     run : callable
-        ``run(options, output)`` prints, and returns the exit status. It prints both
-        text and a document; the output shows one of them.
+        ``run(options, output)`` prints, and returns the exit status. It prints text,
+        a document and a page; the output shows those that are asked for.
+    has_page : bool
+        Whether it makes a page.
     """
 
     name: str
@@ -42,3 +44,4 @@ class Command:
     shape: str
     add_arguments: Callable[[ArgumentParser], None]
     run: Callable[[Namespace, Plain], int]
+    has_page: bool = True

@@ -10,7 +10,7 @@ import numpy as np
 
 from customop.arrays.numpy_reasons import reason_of
 from customop.arrays.on_demand import FUNCTIONS, load_all
-from customop.cli import listing
+from customop.cli import listing, pages
 from customop.cli.command import Command
 from customop.cli.finding import matching
 from customop.cli.plain import Plain
@@ -165,6 +165,7 @@ def _run(options: Namespace, output: Plain) -> int:
     output.table([*_COLUMNS, "share"], _module_rows(modules))
     if options.missing:
         _show_missing(counts, modules, output)
+    output.page(lambda: pages.coverage_page(found, counts, modules))
     output.document(
         {
             "numpy": np.__version__,

@@ -7,28 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from customop.cli.command import UsageError
 from customop.cli.outcomes import CheckOutcome, Report, total
 
-__all__ = ["check_path", "write"]
+__all__ = ["write"]
 
 # Characters that XML does not allow. Source: XML 1.0, section 2.2.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
-def check_path(path: str) -> None:
-    """Raise before the checks run if the file cannot be written."""
-    try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).open("a").close()
-    except OSError as error:
-        raise UsageError(
-            f"--junit: {path!r} cannot be written: {error.strerror}",
-            do="name another file",
-        ) from error
 
 
 def write(path: str, reports: Sequence[Report]) -> None:

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from customop.arrays.kinds import load_kind
+from customop.cli import pages
 from customop.cli.command import Command, UsageError
 from customop.cli.finding import matching
 from customop.cli.plain import Plain
@@ -87,6 +88,9 @@ def _run(options: Namespace, output: Plain) -> int:
         rows = [[*cells(op, rules), str(op.schema)] for op, rules in members]
         output.table([*COLUMNS, "schema"], rows)
     output.document({"operators": [as_json(op, rules) for op, rules in found]})
+    output.page(
+        lambda: pages.list_page([(op, cells(op, rules)) for op, rules in found])
+    )
     return 0
 
 
@@ -103,12 +107,13 @@ def _run_plugins(options: Namespace, output: Plain) -> int:
         )
     found = [_loaded(group, name) for group in GROUPS for name in plugins_of(group)]
     plugins = [plugin for same in found for plugin in same]
+    rows = [[_gives(p), p.package, p.version, p.value, _state(p)] for p in plugins]
     if plugins:
-        rows = [[_gives(p), p.package, p.version, p.value, _state(p)] for p in plugins]
         output.table(_PLUGIN_COLUMNS, rows)
     else:
         output.line("no plug-ins are installed")
     output.document({"plugins": [_plugin_as_json(plugin) for plugin in plugins]})
+    output.page(lambda: pages.table_page("plug-ins", _PLUGIN_COLUMNS, rows))
     return 0
 
 

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from customop.testing.opcheck import OpCheckResult
+
 __all__ = ["STATUSES", "CheckOutcome", "Report", "total"]
 
 # Status -> its word in tables, in the order of the counts.
@@ -47,11 +49,12 @@ class CheckOutcome(NamedTuple):
 
 
 class Report(NamedTuple):
-    """All outcomes of one operator, and how long they took."""
+    """All outcomes of one operator, how long they took, and the result itself."""
 
     qualname: str
     outcomes: tuple[CheckOutcome, ...]
     seconds: float
+    result: OpCheckResult | None = None
 
     @property
     def status(self) -> str:

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import os
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TextIO
 
-from customop.cli.plain import Json, Plain
+from customop.cli.command import UsageError
+from customop.cli.plain import Html, Json, Plain
 from customop.errors import CustomOpError
 
-__all__ = ["COLORS", "make_output"]
+__all__ = ["COLORS", "check_path", "make_output"]
 
 COLORS = ("auto", "always", "never")
 
 
-def make_output(stream: TextIO, *, color: str = "auto", as_json: bool = False) -> Plain:
+def make_output(
+    stream: TextIO,
+    *,
+    color: str = "auto",
+    as_json: bool = False,
+    html: str | None = None,
+) -> Plain:
     """The output that the options, the environment and the stream ask for.
+
+    `html` is a file for a page, empty for the stream, or None for no page.
 
     `NO_COLOR` and `FORCE_COLOR` count where `color` is ``"auto"``. Source:
     no-color.org and force-color.org, read in 2026: any value but the empty one.
@@ -25,8 +35,28 @@ def make_output(stream: TextIO, *, color: str = "auto", as_json: bool = False) -
     CustomOpError
         If `color` is ``"always"`` and rich is not installed.
     """
-    if as_json:
-        return Json(stream)
+    if html == "":
+        return Html(stream)
+    output = Json(stream) if as_json else _text_output(stream, color)
+    output.page_path = html or ""
+    return output
+
+
+def check_path(option: str, path: str) -> None:
+    """Raise before a command runs if the file of an option cannot be written."""
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).open("a").close()
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{option}: {path!r} cannot be written:"
+            f" {getattr(error, 'strerror', None) or error}",
+            do="name another file",
+        ) from error
+
+
+def _text_output(stream: TextIO, color: str) -> Plain:
+    """Text with colors or without."""
     if color == "auto" and os.environ.get("NO_COLOR"):
         color = "never"
     elif color == "auto" and os.environ.get("FORCE_COLOR"):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TextIO
 
-__all__ = ["STYLES", "Json", "Plain"]
+__all__ = ["STYLES", "Html", "Json", "Plain"]
 
 # Words in tables and lines -> how rich shows them.
 STYLES = {
@@ -28,7 +29,15 @@ STYLES = {
 
 
 class Plain:
-    """Aligned text without colors or line breaks."""
+    """Aligned text without colors or line breaks.
+
+    Attributes
+    ----------
+    page_path : str
+        The file for the page of a command; empty for none.
+    """
+
+    page_path: str = ""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -59,6 +68,11 @@ class Plain:
     def document(self, value: Mapping[str, Any]) -> None:
         """Take what the command found; only `Json` prints it."""
 
+    def page(self, make: Callable[[], str]) -> None:
+        """Write what was found as a page in HTML, if one is asked for."""
+        if self.page_path:
+            Path(self.page_path).write_text(make(), encoding="utf-8")
+
     def _write(self, text: str) -> None:
         self._stream.write(text)
         self._stream.flush()
@@ -73,3 +87,14 @@ class Json(Plain):
     def document(self, value: Mapping[str, Any]) -> None:
         """Print the document."""
         self._write(json.dumps(value, indent=2) + "\n")
+
+
+class Html(Plain):
+    """One page in HTML and no text."""
+
+    def line(self, text: str = "", style: str = "") -> None:
+        """Print nothing."""
+
+    def page(self, make: Callable[[], str]) -> None:
+        """Print the page."""
+        self._write(make())

@@ -13,9 +13,11 @@ from customop.cli.finding import find_operator, find_packet
 from customop.cli.plain import Plain
 from customop.core.explain import Candidate, Explanation
 from customop.core.operator import Operator
+from customop.core.page import explanation_card, operator_card
 from customop.core.rules import ORIGINS, Rule, hidden_rules, rules_of
 from customop.core.samples import call_text
 from customop.errors import CustomOpError
+from customop.pages.write import page
 from customop.schema.parameters import MISSING, Parameter
 
 __all__ = ["EXPLAIN", "SHOW"]
@@ -118,6 +120,7 @@ def _show(options: Namespace, output: Plain) -> int:
     output.heading("generated call")
     output.source(op.source)
     output.document({"operator": found})
+    output.page(lambda: page(op.qualname, operator_card(op, with_samples=True)))
     return 0
 
 
@@ -150,6 +153,7 @@ def _explain(options: Namespace, output: Plain) -> int:
         raise UsageError(str(error), do=f"see customop show {options.name}") from error
     output.line(str(why))
     output.document(_explained(why))
+    output.page(lambda: page(why.call, explanation_card(why)))
     return 0
 
 

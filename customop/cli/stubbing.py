@@ -64,4 +64,5 @@ COMMAND = Command(
     '{"written": [str], "differences": a unified diff as str}',
     _add_arguments,
     _run,
+    has_page=False,
 )

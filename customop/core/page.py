@@ -29,6 +29,7 @@ from customop.pages.write import in_notebook
 from customop.schema.page import parameter_tables, signature
 
 __all__ = [
+    "TONES",
     "explanation_card",
     "explanation_html",
     "operator_card",
@@ -38,7 +39,7 @@ __all__ = [
 # ---- an operator ----
 
 # Origin of a rule -> the tone of its word.
-_TONES = {"own": "good", "loop": "warn", "hidden": "soft", "disabled": "warn"}
+TONES = {"own": "good", "loop": "warn", "hidden": "soft", "disabled": "warn"}
 # Registered for the operator itself, whether or not a call takes it.
 _OWN = ("own", "disabled")
 

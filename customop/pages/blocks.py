@@ -8,6 +8,7 @@ from customop.pages.markup import Child, Element, element, visible
 
 __all__ = [
     "badge",
+    "bar",
     "card",
     "code",
     "fact_list",
@@ -95,9 +96,10 @@ def grid(
         for row in rows
     ]
     # On narrow screens each cell shows the title of its column.
-    table = element(
-        "table", element("thead", element("tr", *heads)), element("tbody", *lines)
-    )
+    head, body = element("thead", element("tr", *heads)), element("tbody", *lines)
+    has_numbers_alone = len(numbers) == len(columns) - 1 > 0
+    width = "compact" if has_numbers_alone else ""
+    table = element("table", head, body, class_=width)
     return element("div", table, class_="grid")
 
 
@@ -105,6 +107,12 @@ def badge(text: str, tone: str = "plain") -> Element:
     """A word on a colored ground."""
     assert tone in TONES
     return element("span", text, class_=f"badge {tone}")
+
+
+def bar(share: float) -> Element:
+    """A bar whose length is a share of its cell."""
+    width = f"width: {100 * min(max(share, 0.0), 1.0):.1f}%"
+    return element("span", element("span", style=width), class_="bar")
 
 
 def mono(*texts: Child) -> Element:

@@ -46,6 +46,7 @@ for (const fold of folds) fold.querySelector("summary").addEventListener("click"
 const setAll = state => { for (const fold of folds) { fold.open = state; opened.set(fold, state); } };
 document.getElementById("fold").onclick = () => setAll(false);
 document.getElementById("unfold").onclick = () => setAll(true);
+if (!folds.length) for (const id of ["fold", "unfold"]) document.getElementById(id).hidden = true;
 search.oninput = update;
 addEventListener("keydown", event => {
   if (event.key === "/" && event.target !== search) { event.preventDefault(); search.focus(); search.select(); }

@@ -1,0 +1,285 @@
+"""Pages in a browser: they load without faults, search, fold, sort and zoom."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import customop as co
+from customop.core.page import operator_card
+from customop.pages.blocks import card, fold, grid, mono, title
+from customop.pages.write import page as page_of
+from tests.browser import Visit
+from tests.pages._reading import HOSTILE
+from tests.pages.test_objects import CASES, NASTY, operator
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.exhaustive
+
+# As a notebook shows what `_repr_html_` returns.
+NOTEBOOK = '<!doctype html><meta charset="utf-8"><body style="margin: 0">{}</body>'
+
+
+@pytest.fixture(scope="module")
+def table() -> str:
+    """A page with a table of thousand rows, and folds."""
+    rows = [
+        [mono(f"row {i}"), f"{'even' if i % 2 == 0 else 'odd'}", str(i)]
+        for i in range(1000)
+    ]
+    inner = [fold(f"fold {i}", grid(["x"], [[f"inside {i}"]])) for i in range(3)]
+    first = card(
+        title("table", ""), grid(["name", "kind", "number"], rows, numbers=[2])
+    )
+    return page_of("t", first, card(*inner))
+
+
+def visible_rows(page: Page) -> list[str]:
+    return page.locator("tbody tr:visible").all_text_contents()
+
+
+def test_tables_are_searched(table: str, visit: Visit) -> None:
+    """Rows without the words go, folds with them open, and Escape brings all back."""
+    page = visit(table)
+    assert len(visible_rows(page)) == 1000
+    page.keyboard.press("/")
+    page.keyboard.type("even 99")
+    # 990 to 998, and 99 is not even.
+    assert len(visible_rows(page)) == len(
+        [i for i in range(0, 1000, 2) if "99" in str(i)]
+    )
+    assert page.text_content("#found") == f"{len(visible_rows(page))} of 1003 rows"
+    page.fill("#search", "inside 2")
+    assert visible_rows(page) == ["inside 2"]
+    page.keyboard.press("Escape")
+    assert len(visible_rows(page)) == 1000
+    assert page.text_content("#found") == ""
+
+
+def test_folds_and_orders(table: str, visit: Visit) -> None:
+    """Buttons fold all, keys fold one, and a head of a column sorts."""
+    page = visit(table)
+    page.click("#unfold")
+    assert page.locator("details[open]").count() == 3
+    page.locator("summary").first.press("Enter")
+    assert page.locator("details[open]").count() == 2
+    page.click("#fold")
+    assert page.locator("details[open]").count() == 0
+    number = page.get_by_role("columnheader", name="number")
+    number.click()
+    number.press("Enter")
+    assert number.get_attribute("aria-sort") == "descending"
+    assert visible_rows(page)[:2] == ["row 999odd999", "row 998even998"]
+
+
+def contrast(page: Page) -> list[str]:
+    """Texts whose color is too near to what is behind them; WCAG 2.2, 1.4.3: 4.5."""
+    found: list[str] = page.evaluate(CONTRAST)
+    return found
+
+
+CONTRAST = """() => {
+const rgb = color => {
+  const c = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  c.fillStyle = color; c.fillRect(0, 0, 1, 1); return [...c.getImageData(0, 0, 1, 1).data]; };
+const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+  .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+  .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+const over = (front, back) => front.slice(0, 3).map((v, i) => v * front[3] / 255 + back[i] * (1 - front[3] / 255));
+const exact = color => { // of "color(srgb r g b / a)" or "rgb(...)"
+  const n = color.match(/[\\d.]+(?:e-?\\d+)?/g).map(Number), unit = color.startsWith("color") ? 255 : 1;
+  return [n[0] * unit, n[1] * unit, n[2] * unit, 255 * (n[3] ?? 1)]; };
+const behind = e => {
+  const list = []; for (; e; e = e.parentElement) list.unshift(exact(getComputedStyle(e).backgroundColor));
+  return list.reduce((back, front) => over(front, back), matchMedia("(prefers-color-scheme: dark)").matches ? [18, 18, 18] : [255, 255, 255]); };
+const bad = [];
+for (const e of document.querySelectorAll("body *")) {
+  if (!e.offsetParent || ![...e.childNodes].some(n => n.nodeType === 3 && n.data.trim())) continue;
+  const a = light(exact(getComputedStyle(e).color)), b = light(behind(e));
+  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  if (ratio < 4.5) bad.push(`${e.className} ${e.textContent.slice(0, 20)} ${ratio.toFixed(2)}`);
+}
+return bad; }"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1200])
+def test_pages_can_be_read(width: int, dark: bool, visit: Visit) -> None:
+    """Nothing is wider than the window, and colors have contrast, in both themes."""
+    op = operator()
+    op.register_autograd(lambda ctx, g: (3 * g, None))
+    found = co.opcheck(op, (np.ones(3),), raise_exception=False)
+    long = operator(where="/home/" + "directory/" * 30 + "x.py", doc="x" * 500)
+    cards = (
+        operator_card(op),
+        operator_card(long),
+        operator_card(co.ops.np.sin.default),
+    )
+    for text in (page_of("p", *cards), NOTEBOOK.format(found._repr_html_())):
+        page = visit(text, width=width, dark=dark)
+        page.evaluate(
+            "document.querySelectorAll('details').forEach(d => d.open = true)"
+        )
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert contrast(page) == []
+        paper = page.evaluate(
+            "getComputedStyle(document.querySelector('.card')).backgroundColor"
+        )
+        assert (int(re.findall(r"\d+", paper)[0]) < 128) == dark
+
+
+@pytest.mark.parametrize(
+    ("before", "dark"),
+    [
+        ('<body data-jp-theme-light="false">', True),
+        ('<body class="vscode-dark">', True),
+        ('<body data-jp-theme-light="true">', False),
+        ('<body data-theme="light">', False),
+    ],
+)
+def test_the_theme_of_a_notebook_decides(before: str, dark: bool, visit: Visit) -> None:
+    """Where a notebook says light or dark, the system does not count."""
+    shown = co.FakeArray((2,))._repr_html_()
+    for system in (False, True):
+        page = visit(f"<!doctype html>{before}{shown}", dark=system)
+        paper = page.evaluate(
+            "getComputedStyle(document.querySelector('.card')).backgroundColor"
+        )
+        assert (int(re.findall(r"\d+", paper)[0]) < 128) == dark
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_nothing_of_users_runs(case: str, visit: Visit) -> None:
+    """In a notebook no script, image or handler comes from a text of a user."""
+    page = visit(NOTEBOOK.format(CASES[case](NASTY)._repr_html_()))
+    assert page.locator("script, img, iframe, a, [onclick], [onerror]").count() == 0
+    assert "alert(1)" in str(page.locator(".customop").first.text_content())
+
+
+# ---- profiles ----
+
+
+def nested(x: Any) -> Any:
+    return np.sum(np.tanh(x) * np.sin(x))
+
+
+@pytest.fixture(scope="module")
+def profile() -> Any:
+    with co.profile() as p:
+        for _ in range(20):
+            co.grad(nested)(np.ones(100))
+    return p
+
+
+def saved(p: Any, tmp_path: Any) -> Any:
+    path = tmp_path / "profile.html"
+    p.save(path)
+    return path
+
+
+def width_of_view(page: Page) -> float:
+    found: float = page.evaluate("view.to - view.from")
+    return found
+
+
+def test_a_profile_zooms(profile: Any, visit: Visit, tmp_path: Any) -> None:
+    """A click on a box, the wheel, buttons and keys zoom; others bring all back."""
+    page = visit(saved(profile, tmp_path))
+    whole = width_of_view(page)
+    assert whole == sum(r.self_ns for r in profile.rows)
+    canvas = page.locator("#canvas")
+    canvas.click(position={"x": 20, "y": 24 + 10})
+    first = width_of_view(page)
+    assert 0 < first < whole
+    assert page.text_content("#detail h2") == page.evaluate("picked.branch.operator")
+    page.keyboard.press("Escape")
+    assert width_of_view(page) == whole
+    canvas.hover(position={"x": 300, "y": 35})
+    page.mouse.wheel(0, -400)
+    page.wait_for_function("whole => view.to - view.from < whole / 2", arg=whole)
+    page.keyboard.press("0")
+    for press, factor in (("+", 0.5), ("ArrowRight", 0.5), ("-", 1.0)):
+        page.keyboard.press(press)
+        assert width_of_view(page) == pytest.approx(whole * factor)
+    page.click("#closer")
+    page.click("#closer")
+    assert width_of_view(page) == pytest.approx(whole / 4)
+    page.click("#all")
+    assert width_of_view(page) == whole
+
+
+def test_a_profile_is_searched(profile: Any, visit: Visit, tmp_path: Any) -> None:
+    """Rows with the words stay, with their share of the time; other boxes fade."""
+    page = visit(saved(profile, tmp_path))
+    rows = page.locator("#space .row")
+    assert rows.count() == len(profile.rows)
+    page.keyboard.press("/")
+    page.keyboard.type("np::tanh")
+    mine = [r for r in profile.rows if r.operator == "np::tanh"]
+    assert rows.count() == len(mine)
+    share = sum(r.self_ns for r in mine) / sum(r.self_ns for r in profile.rows)
+    assert str(page.text_content("#found")).endswith(f"{100 * share:.1f} % of the time")
+    faded = page.evaluate(
+        "laidOut().lanes.flat().filter(isFaded).map(b => b.branch.operator)"
+    )
+    assert faded
+    assert "np::tanh" not in faded
+    page.keyboard.press("Escape")
+    rows.first.click()
+    assert page.evaluate("over.own") == profile.rows[0].self_ns
+    page.get_by_role("columnheader", name="calls").click()
+    counts = page.evaluate("listed.map(r => r.count)")
+    assert counts == sorted(counts, reverse=True)
+
+
+def test_the_timeline_shows_calls(profile: Any, visit: Visit, tmp_path: Any) -> None:
+    """Each call has a box with its arrays, which the pointer tells."""
+    page = visit(saved(profile, tmp_path))
+    page.click("#timeline")
+    assert page.evaluate("laidOut().lanes.flat().length") == sum(
+        r.count for r in profile.rows
+    )
+    box = page.evaluate("laidOut().lanes[0][0]")
+    assert "f64[100]" in box["arrays"]
+    page.evaluate("show(laidOut().lanes[0][0].from, laidOut().lanes[0][0].to)")
+    page.locator("#canvas").hover(position={"x": 200, "y": 35})
+    assert box["branch"]["operator"] in str(page.text_content("#tip"))
+    page.locator("#canvas").click(position={"x": 200, "y": 35})
+    assert "this call" in str(page.text_content("#detail"))
+
+
+def test_a_long_profile_draws_what_can_be_seen(visit: Visit, tmp_path: Any) -> None:
+    """The work of drawing depends on the width of the screen, not on the calls."""
+    op = operator()
+    x = np.ones(2)
+    with co.profile() as p:
+        for _ in range(20_000):
+            op(x)
+    page = visit(saved(p, tmp_path), width=800)
+    page.click("#timeline")
+    assert page.evaluate("laidOut().lanes.flat().length") == 20_000
+    assert 0 < page.evaluate("view.drawn") <= 2 * 800
+
+
+def test_an_empty_profile(visit: Visit, tmp_path: Any) -> None:
+    """A profile without calls says so."""
+    with co.profile() as p:
+        pass
+    page = visit(saved(p, tmp_path))
+    assert "no operator has run" in str(page.text_content("#picture"))
+
+
+def test_names_in_profiles_stay_texts(visit: Visit, tmp_path: Any) -> None:
+    """Nothing of a kind of rule or an error runs in the page."""
+    assert HOSTILE
+    op = operator(fail=NASTY)
+    with co.profile() as p, pytest.raises(ValueError, match="alert"):
+        op(np.ones(2))
+    page = visit(saved(p, tmp_path), width=400, dark=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert page.locator("script").count() == 2
