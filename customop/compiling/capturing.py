@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from customop.arrays.foreign import has_own_rules
+from customop.compiling.quiet import keep_what_warns
 from customop.compiling.settings import with_settings
 from customop.core.contract.memory import owner
 from customop.errors import ArgumentError, CustomOpError, GraphError
@@ -123,8 +124,9 @@ class _Capturing:
         found = None
         while found is None:
             found = self._try()
-        module, has_writes = found
+        module, has_writes, derived = found
         _refuse_iterators(module)
+        keep_what_warns(module.graph, derived)
         written = _written(module.graph)
         module = _cleaned(with_settings(module))
         same, free = self._same, self._free
@@ -133,15 +135,15 @@ class _Capturing:
             module, free, same, written, has_writes, why, numbers, fixed
         )
 
-    def _try(self) -> tuple[GraphModule, bool] | None:
-        """The graph, and whether it has writes; None if less is symbolic from now on."""
+    def _try(self) -> tuple[GraphModule, bool, set[Node]] | None:
+        """What `capture` gives; None if less is symbolic from now on."""
         reads: dict[int, str] = {}
         try:
-            module, has_writes = self._capture(reads)
+            module, has_writes, derived = self._capture(reads)
         except Exception as error:  # noqa: BLE001  # any of the function
             if not reads:
                 self._leave_out(error)
-            module, has_writes = None, False
+            module, has_writes, derived = None, False, set()
         if reads:
             for i, why in reads.items():
                 self._fix([i], f"its value is asked {why}")
@@ -152,10 +154,10 @@ class _Capturing:
         elif has_writes and not all(_is_packed(self._leaves[i]) for i in self._free):
             self._why_fixed, self._free = "strides decide what is a view", {}
         else:
-            return module, has_writes
+            return module, has_writes, derived
         return None
 
-    def _capture(self, reads: dict[int, str]) -> tuple[GraphModule, bool]:
+    def _capture(self, reads: dict[int, str]) -> tuple[GraphModule, bool, set[Node]]:
         given: Any = {"sizes": self._sizes, "axes": self._free}
         given |= {"numbers": self._numbers, "reads": reads}
         try:

@@ -103,6 +103,8 @@ class Interpreter(ABC):
     # Whether `process` does nothing but run the plan that an operator keeps for this class
     # of tracers. A call then runs the plan itself, as long as `runs_plans` is true.
     has_plans: ClassVar[bool] = False
+    # Whether it goes on when the function that it runs has returned.
+    is_lasting: ClassVar[bool] = False
     # The last error for one of its tracers whose value was asked for.
     refused: Refusal | None = None
     tracer_class: ClassVar[type[Tracer]] = Tracer
@@ -121,6 +123,10 @@ class Interpreter(ABC):
         self.level: int = next(_levels)
         self.alive: bool = True
         self.runs_plans: bool = self.has_plans
+        mode = current_mode.get()
+        while mode is not None:
+            mode.see_start(self)
+            mode = mode.outer
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -359,6 +365,9 @@ class Mode(Interpreter):
 
     def see_write(self, box: Tracer) -> None:
         """Look at a tracer that was written in place while the mode is open."""
+
+    def see_start(self, interpreter: Interpreter) -> None:
+        """Look at a transform that begins while the mode is open."""
 
     def find_outer(self) -> Mode | None:
         """The mode that is current while this one handles a call."""

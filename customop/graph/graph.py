@@ -269,7 +269,8 @@ class Graph:
         sizes: frozenset[str] = frozenset()  # that nodes which stay use
         for node in reversed(self.nodes):
             is_free = node.op in (CALL, ITEM, CONSTANT) and not node.users
-            if is_free and not node.has_effects and not sizes & makes_sizes(node):
+            is_free = is_free and not (node.has_effects or node.must_run)
+            if is_free and not sizes & makes_sizes(node):
                 self.erase_node(node)
                 count += 1
             elif self.sizes is not None:

@@ -262,6 +262,22 @@ class Node:
         return self._meta is not None and "must_be" in self._meta
 
     @property
+    def must_run(self) -> bool:
+        """Whether the call stays, by itself, also where nothing uses it.
+
+        `compile` sets ``meta["must_run"]`` where it may warn or raise.
+        """
+        return self._meta is not None and self._meta.get("must_run", False)
+
+    @property
+    def written(self) -> str:
+        """How a call is written by an operator of Python, such as ``{0} ** {1}``; or empty.
+
+        It is noted for NumPy's scalars, whose operators are not the ufuncs.
+        """
+        return "" if self._meta is None else self._meta.get("written", "")
+
+    @property
     def has_effects(self) -> bool:
         """Whether a node does more than give a value.
 

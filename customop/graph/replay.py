@@ -320,6 +320,8 @@ class _ReplayLines(GraphLines):
     def call(self, node: Node) -> str:
         """The text of a call, with the constants of a prepared kernel behind it."""
         op, values = node.target, node.values()
+        if node.written:
+            return node.written.format(*map(self.value, values))
         if not _is_prepared(op, values):
             return super().call(node)
         count = len(op.array_slots)

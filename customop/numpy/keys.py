@@ -320,8 +320,6 @@ def value_for(x: Any, value: Any) -> Any:
         return cast
     if value.dtype == x.dtype:
         return value
-    if value.dtype.kind == "c" and x.dtype.kind not in "cb":  # 1j is True
-        value = np.real(value)
     return value.astype(x.dtype)
 
 

@@ -58,6 +58,7 @@ class Carrier(Interpreter):
 
     kind: ClassVar[RuleKind] = RuleKind("carrier")
     tracer_class: ClassVar[type[Tracer]] = Carried
+    is_lasting: ClassVar[bool] = True
 
     def process(self, op: RuleTable, args: Sequence[Any]) -> Any:
         """Run the operator on the arrays themselves."""

@@ -270,18 +270,9 @@ def observe(fn: Callable[..., Any], arguments: list[Any], errors: str = "warn") 
         [bits(v) for v in leaves],
         [bits(v) for v in arguments],
         _shared(leaves, outside),
-        # NumPy says "scalar multiply" for ``a * b`` and "multiply" for np.multiply(a, b).
-        [
-            text.replace("scalar ", "")
-            for text in map(_text, caught)
-            if "Casting" not in text
-        ],
-        error and (type(error).__name__, str(error).replace("scalar ", "")),
+        [str(w.message) for w in caught],
+        error and (type(error).__name__, str(error)),
     )
-
-
-def _text(warned: Any) -> str:
-    return str(warned.message)
 
 
 def bits(value: Any) -> Any:
@@ -309,7 +300,6 @@ def differences(
     errors: str = "warn",
     offset: int = 0,
     *,
-    is_whole: bool = True,
     lengths: Mapping[int, int] | None = None,
 ) -> list[str]:
     """What differs between a program and its compiled function; empty if nothing does.
@@ -326,29 +316,12 @@ def differences(
         Other numbers in the arguments.
     lengths : mapping, optional
         Lengths of axes in the place of others.
-    is_whole : bool
-        False if some calls were left out because nothing uses their results: they do not
-        warn or raise.
     """
     expected = observe(program.fn, program.arguments(offset, lengths), errors)
     found = observe(compiled, program.arguments(offset, lengths), errors)
     if found.error and found.error[0] in REFUSALS and found.error != expected.error:
         return [f"refused: {found.error[1].splitlines()[0]}"]
-    if not is_whole:
-        if expected.error:
-            return []
-        rest = [text for text in found.warned if text not in expected.warned]
-        found = found._replace(warned=rest or expected.warned)
     if expected.error and found.error:  # writes to arguments may have come or not
         found = found._replace(arguments=expected.arguments)
     pairs = zip(Seen._fields, expected, found, strict=True)
     return [f"{name}: {a} became {b}" for name, a, b in pairs if a != b]
-
-
-def is_whole(program: Program, compiled: Any) -> bool:
-    """Whether the compiled function has all the calls that were captured."""
-    try:
-        module = co.make_fx(program.fn, "fake")(*program.arguments())
-    except Exception:  # noqa: BLE001  # it could not be captured
-        return False
-    return bool(module.graph.count == compiled.graphs[-1].graph.count)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import customop as co
-from tests.compiling.programs import bits, observe
+from tests.compiling.programs import observe
 
 X = np.linspace(-1.0, 2.0, 6).reshape(2, 3)
 FLOATS = (0.1, 0.25, -0.0, 0.0, math.nan, math.inf, -math.inf, 5e-324, 1e300, 0.5)
@@ -159,22 +159,3 @@ def test_other_back_ends_take_numbers(backend: str) -> None:
         pytest.importorskip("numba", reason="the back end needs numba")
     calls = [(X.astype("f4"), r) for r in FLOATS if abs(r) < 1e30]
     check(lambda x, r: (x * r + 1.0) * r - x, calls, backend=backend)
-
-
-def test_jax_takes_numbers_without_a_new_program() -> None:
-    pytest.importorskip("jax", reason="the back end needs JAX")
-
-    def fn(x, r, t):
-        return x * r + x / (t + 1), r * 2, x * (1 - 0.9**t), np.sum(x) * r
-
-    compiled = co.compile(fn, backend="jax")
-    for dtype in ("f4", "f8"):
-        for t in range(1, 4):
-            found, expected = (
-                compiled(X.astype(dtype), t / 3, t),
-                fn(X.astype(dtype), t / 3, t),
-            )
-            for a, b in zip(found, expected, strict=True):
-                assert bits(a)[:2] == bits(b)[:2]
-                np.testing.assert_allclose(a, b, rtol=1e-6)
-    assert len(compiled.graphs) == 4

@@ -224,3 +224,17 @@ def test_writes_and_random_numbers_are_refused() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(co.ArgumentError, match="writes, draws or gives a number"):
         co.compile(lambda x, rng: x + rng.normal(size=3), backend="jax")(X, rng)
+
+
+def test_numbers_that_differ_between_calls_need_no_new_program() -> None:
+    def fn(x: Any, r: float, t: int) -> Any:
+        return x * r + x / (t + 1), r * 2, x * (1 - 0.9**t), np.sum(x) * r
+
+    compiled = co.compile(fn, backend="jax")
+    for x in (X, X.astype("f4")):
+        for t in range(1, 4):
+            pairs = zip(compiled(x, t / 3, t), fn(x, t / 3, t), strict=True)
+            for found, expected in pairs:
+                assert np.asarray(found).dtype == np.asarray(expected).dtype
+                np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert len(compiled.graphs) == 4

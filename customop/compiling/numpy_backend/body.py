@@ -132,7 +132,9 @@ class BlockBody:
         result = self._result_at.get(place)
         if result is None:
             return True
-        return self._last[member] <= self._position[result] - (not _is_at_once(result))
+        at = self._position
+        last = self._last.get(member, at[member])
+        return last <= at[result] - (not _is_at_once(result))
 
     # ---- lines ----
 

@@ -57,14 +57,18 @@ _SYMBOLS: Mapping[np.ufunc, str] = {
 _OF_SCALARS = frozenset((np.add, np.subtract, np.multiply, np.divide))
 
 
-def ufunc_text(lines: GraphLines, ufunc: np.ufunc, operands: Sequence[Any]) -> str:
+def ufunc_text(lines: GraphLines, ufunc: np.ufunc, node: Node) -> str:
     """The call of a ufunc."""
+    operands: Sequence[Any] = node.values()
+    if node.written:
+        return node.written.format(*[lines.value(v) for v in operands])
     has_array = any(map(is_array_node, operands))
     if has_array:
         operands = strong_operands(ufunc, operands)
     texts = [lines.value(v) for v in operands]
     symbol = _SYMBOLS.get(ufunc)
-    if symbol and (has_array or ufunc in _OF_SCALARS):
+    # A function of scalars warns in other words than their operators do.
+    if symbol and (has_array or (ufunc in _OF_SCALARS and not node.must_run)):
         return f"{texts[0]} {symbol} {texts[1]}"
     return f"{lines.bind(ufunc.__name__, ufunc)}({', '.join(texts)})"
 

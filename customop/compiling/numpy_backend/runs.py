@@ -302,7 +302,8 @@ def is_reusable(node: Node, run: CallRun) -> bool:
 
 
 def _last(node: Node, position: dict[Node, int]) -> int:
-    return max([position.get(user, 0) for user in node.users], default=0)
+    own = position.get(node, 0)  # of a call that runs though nothing uses it
+    return max([position.get(user, 0) for user in node.users], default=own)
 
 
 def _bytes(node: Node) -> int:

@@ -96,10 +96,13 @@ class _Numbers:
         self._values[new] = array
         if not node.val.shape:
             node.replace_all_uses_with(new, unless=lambda user: user.op == "output")
+        node.meta.pop("must_run", None)  # it has run
 
     # ---- elementwise functions ----
 
     def _look_at_ufunc(self, node: Node, ufunc: np.ufunc) -> None:
+        if node.written:
+            return  # an operator of scalars
         operands = node.values()
         known = [self._number(v) for v in operands]
         if all(v is not None for v in known):
@@ -160,6 +163,7 @@ class _Numbers:
                 continue
             same = _like(other.val, node.val) and self._is_arithmetic(other)
             if same and self._memory.places[node].isdisjoint(self._memory.output):
+                node.meta.pop("must_run", None)  # it would not warn
                 node.replace_all_uses_with(other)
                 return
 

@@ -155,8 +155,11 @@ class StraightLines(GraphLines):
         ending = [self.local(n) for n in unused if n not in run.results]
         if ending:
             self.add(f"del {', '.join(ending)}")
-        results = [self.local(n) for n in run.results]
-        self.add(f"{', '.join(results)}, = {self._name_of_run[run]}(given)")
+        results = "".join([f"{self.local(n)}, " for n in run.results])
+        takes = (
+            f"{results}= " if results else ""
+        )  # of a run whose warnings alone matter
+        self.add(f"{takes}{self._name_of_run[run]}(given)")
 
     def link(self) -> None:
         """Give the runs their functions, after the text was run."""
@@ -178,7 +181,7 @@ class StraightLines(GraphLines):
             return super().call(node)
         ufunc = ufunc_of(op)
         if ufunc is not None:
-            return ufunc_text(self, ufunc, node.values())
+            return ufunc_text(self, ufunc, node)
         write = WRITERS.get(op.qualname)
         text = write(self, node) if write and builtin_kernel(op) else None
         if text is not None:

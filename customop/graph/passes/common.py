@@ -80,7 +80,7 @@ class _Merging:
     def _can_merge(self, node: Node) -> bool:
         if node.op not in (CALL, ITEM, CONSTANT):
             return False
-        return not node.has_effects and not makes_sizes(node)
+        return not (node.has_effects or node.must_run or makes_sizes(node))
 
     def _may_share(self, first: Node, node: Node) -> bool:
         """Whether users of two nodes may get one array."""

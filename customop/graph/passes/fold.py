@@ -81,7 +81,7 @@ class _Folding:
         self._graph.eliminate_dead_code()
 
     def _can_fold(self, node: Node) -> bool:
-        if node.op not in (CALL, ITEM) or not node.is_pure:
+        if node.op not in (CALL, ITEM) or not node.is_pure or node.written:
             return False
         if any(source not in self._values for source in node.inputs):
             return False
@@ -121,6 +121,7 @@ class _Folding:
     def _put_in_place(self, node: Node) -> None:
         """Give the users of a node its value: a constant, or the number itself."""
         value = self._values[node]
+        node.meta.pop("must_run", None)  # it has run
         if not is_array(value):
             if len(flat(value)) == 1 and not isinstance(value, list | tuple | dict):
                 for user in [*node.users]:

@@ -114,6 +114,7 @@ class _Tape(GradInterpreter):
 
     kind = AUTOGRAD
     title = "variable(x)"
+    is_lasting = True
     # A step of an optimizer leaves the first value of a variable to whoever has it.
     has_looked = True
 

@@ -21,12 +21,13 @@ from customop.core.table import RuleTable
 from customop.core.tracer import Tracer
 from customop.errors import DataDependentError, GraphError, caller_place
 from customop.graph.graph import Graph
-from customop.graph.node import Node, nodes_in
+from customop.graph.node import CALL, Node, nodes_in
 from customop.schema.parameters import MISSING
 from customop.schema.tags import Tag
 from customop.shapes.size_context import SizeContext, set_active
 from customop.transforms.autograd.tracer import GradTracer
 from customop.transforms.fake_mode import FakeMode
+from customop.transforms.trace.error_settings import ErrorSettings
 from customop.transforms.trace.generators import is_generator, traced_generator
 from customop.transforms.trace.opened import Chosen
 from customop.transforms.trace.places import place_here
@@ -93,6 +94,41 @@ class GraphTracer(Tracer):
         )
 
 
+def _noted(name: str, symbol: str, ufunc: str) -> Callable[[Any, Any], Any]:
+    """The method of an operator of Python, which notes in the node that it was called.
+
+    NumPy's scalars have arithmetic of their own: ``a ** b`` may differ in the last bit
+    from np.power(a, b), and warns of "scalar power".
+    """
+    usual = getattr(Tracer, name)
+
+    def method(self: GraphTracer, other: Any) -> Any:
+        out = usual(self, other)
+        trace: Any = self.interpreter
+        if self.shape or trace.settings is None or type(out) is not GraphTracer:
+            return out
+        node = out.node
+        is_own = node.op == CALL and node.target.qualname == ufunc
+        if is_own and not out.shape:
+            node.meta["written"] = f"{{0}} {symbol} {{1}}"
+        return out
+
+    return method
+
+
+for _name, _symbol, _ufunc in (
+    ("add", "+", "add"),
+    ("sub", "-", "subtract"),
+    ("mul", "*", "multiply"),
+    ("truediv", "/", "divide"),
+    ("floordiv", "//", "floor_divide"),
+    ("mod", "%", "remainder"),
+    ("pow", "**", "power"),
+):
+    for _method in (f"__{_name}__", f"__r{_name}__"):
+        setattr(GraphTracer, _method, _noted(_method, _symbol, f"np::{_ufunc}"))
+
+
 class Trace(Mode):
     """Runs a function once, and makes a graph of the operators that it calls.
 
@@ -133,8 +169,11 @@ class Trace(Mode):
         self._fake_mode.contexts.append(self.sizes)
         # Of NumPy's global generator, before an operator drew from it.
         self._state: Any = None
-        # What NumPy did about floating-point errors before; None where nobody asks.
-        self.settings: Any = None
+        # Of NumPy, about floating-point errors; None where nobody asks.
+        self.settings: ErrorSettings | None = None
+        # Transforms that began while it was open, and the calls that they made.
+        self._transforms: list[Interpreter] = []
+        self.derived: set[Node] = set()
         self._sizes_outside: SizeContext | None = None
         # Fake results of operators, by what they follow from.
         self.remembered: dict[Any, tuple[Any, ...]] = {}
@@ -297,12 +336,24 @@ class Trace(Mode):
             if p.is_written:
                 values[slot] = map_nested(args[slot], copy)
 
+    def see_start(self, interpreter: Interpreter) -> None:
+        """Note that a transform begins."""
+        if interpreter.is_lasting or isinstance(interpreter, Mode):
+            return
+        running = [other for other in self._transforms if other.alive]
+        self._transforms = [*running, interpreter]
+
     def note_settings(self, node: Node) -> None:
-        """Note in ``meta["errstate"]`` what the function has set by np.errstate."""
-        now: Any = np.geterr()
-        found = {k: v for k, v in now.items() if v != self.settings[k]}
+        """Note in ``meta["errstate"]`` what the function has set by np.errstate.
+
+        Also note whether a transform inside of the function makes the call.
+        """
+        assert self.settings is not None  # else nobody calls this
+        found = self.settings.changed()
         if found:
             node.meta["errstate"] = found
+        if any(other.alive for other in self._transforms):
+            self.derived.add(node)
 
     def _call(self, op: RuleTable, entries: Sequence[Any]) -> Node:
         """Make the node, without the arguments at the end that equal their defaults."""

@@ -8,8 +8,6 @@ from functools import wraps
 from operator import is_not
 from typing import Any, Literal, ParamSpec, TypeVar
 
-import numpy as np
-
 from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.pytree import Structure, flatten, unflatten
 from customop.arrays.sizes import symbolic_like, with_sizes
@@ -25,6 +23,7 @@ from customop.graph.guards import GENERATOR
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, Node
 from customop.library.ops import ops
+from customop.transforms.trace.error_settings import ErrorSettings
 from customop.transforms.trace.generators import (
     check_undrawn,
     is_generator,
@@ -169,7 +168,7 @@ def capture(
     same: Mapping[int, int] | None = None,
     numbers: Collection[int] = (),
     reads: dict[int, str] | None = None,
-) -> tuple[GraphModule, bool]:
+) -> tuple[GraphModule, bool, set[Node]]:
     """Capture a function by shapes and dtypes, for `compile`.
 
     Parameters
@@ -194,15 +193,24 @@ def capture(
     GraphModule
     bool
         Whether the function writes in place. Then strides have decided what is a view.
+    set of Node
+        The calls that transforms inside of the function made.
+
+    Raises
+    ------
+    GraphError
+        If the function leaves NumPy's settings for errors changed.
     """
     run = _Capture(fn, "fake", sizes or {}, caller_place())
     run.axes, run.same, run.numbers = axes or {}, same or {}, numbers
     if reads is not None:
         run.trace.sizes.reads = reads
-    run.trace.settings = np.geterr()
     run.keeps_containers = True
-    module = run.run(args, kwargs)
-    return module, run.trace.has_writes
+    with ErrorSettings() as settings:
+        run.trace.settings = settings
+        module = run.run(args, kwargs)
+        settings.check_same(module.name)
+    return module, run.trace.has_writes, run.trace.derived
 
 
 class _Capture:
