@@ -4,6 +4,8 @@ Run it with ``python examples/01_first_operator.py``. The other examples continu
 here, in the order of their numbers.
 """
 
+import sys
+
 import numpy as np
 
 import customop as co
@@ -84,3 +86,19 @@ assert str(softplus.schema) == "(Array x, float beta=1.0) -> Array"
 assert "argument 'x'" in complaint
 assert (planned.shape, planned.dtype) == ((1000, 1000), np.float32)
 print("all as promised")
+
+# ---- a picture: python 01_first_operator.py --picture FILE, with matplotlib ----
+
+if "--picture" in sys.argv:
+    from matplotlib.figure import Figure  # optional
+
+    line = np.linspace(-3.0, 3.0, 121)
+    figure = Figure(figsize=(6, 2.6), layout="constrained")
+    values, slopes = figure.subplots(1, 2)
+    for beta in (1.0, 2.0, 5.0):
+        values.plot(line, softplus(line, beta), label=f"beta {beta:g}")
+        slopes.plot(line, co.grad(lambda x, b=beta: np.sum(softplus(x, b)))(line))
+    values.set_title("softplus")
+    values.legend()
+    slopes.set_title("its gradient")
+    figure.savefig(sys.argv[-1])

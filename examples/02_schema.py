@@ -5,6 +5,7 @@ written. It comes from type hints. Kernels and calls are checked against it.
 """
 
 import enum
+import sys
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -162,3 +163,19 @@ assert low.tolist() == [1.0, 2.0]
 assert high.tolist() == [3.0, 8.0]
 assert "memory" in messages["alias"]
 assert "dict" in messages["hint"]
+
+# ---- a picture: python 02_schema.py --picture FILE, with matplotlib ----
+
+if "--picture" in sys.argv:
+    from matplotlib.figure import Figure  # optional
+
+    days = np.arange(120.0)
+    walk = np.cumsum(np.random.default_rng(1).normal(size=120))
+    figure = Figure(figsize=(6, 2.6), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(days, walk, ".", markersize=3, label="a series")
+    for window in (Window.FLAT, Window.TRIANGLE):
+        label = f"smooth: {window.value} window"
+        axes.plot(days, split(walk, Filter(np.ones(9), window)).smooth, label=label)
+    axes.legend()
+    figure.savefig(sys.argv[-1])

@@ -5,6 +5,7 @@ NumPy, "cuda" for CuPy, and the kinds that a program adds.
 """
 
 import importlib.util
+import sys
 
 import numpy as np
 
@@ -137,3 +138,21 @@ assert logged.log == ("norm",)
 assert "logged" in complaint
 assert "'x' is on logged" in mixture
 assert calls == ["fast"]
+
+# ---- a picture: python 03_devices.py --picture FILE, with matplotlib ----
+
+if "--picture" in sys.argv:
+    from matplotlib.figure import Figure  # optional
+
+    given = {
+        "np.ndarray": points,
+        "LoggedArray": LoggedArray(points),
+        "MaskedArray": np.ma.MaskedArray(points),
+    }
+    taken = [str(norm.explain(x).taken.name) for x in given.values()]
+    figure = Figure(figsize=(6, 2.0), layout="constrained")
+    axes = figure.subplots()
+    axes.scatter(taken, list(given), s=200)
+    axes.set(title="which kernel a call takes", ylim=(-0.6, 2.6))
+    axes.grid(alpha=0.3)
+    figure.savefig(sys.argv[-1])

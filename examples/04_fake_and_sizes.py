@@ -5,6 +5,8 @@ functions run on it and return fake arrays. Use it to plan memory, to find a sha
 before a long run, or to check a kernel against its fake kernel.
 """
 
+import sys
+
 import numpy as np
 
 import customop as co
@@ -134,3 +136,22 @@ assert str(pairs.shape[0]) == "batch"
 assert "whether batch > 1 is asked" in open_question
 assert found.shape[0] <= 12
 assert nonzero(np.eye(3)).shape == (3, 2)
+
+# ---- a picture: python 04_fake_and_sizes.py --picture FILE, with matplotlib ----
+
+if "--picture" in sys.argv:
+    from matplotlib.figure import Figure  # optional
+
+    numbers = 10 ** np.arange(9)
+    figure = Figure(figsize=(6, 2.8), layout="constrained")
+    axes = figure.subplots()
+    for bins in (16, 128, 1024):
+        # 52 TB at the end, and none of it is allocated.
+        many = [co.FakeArray((int(n), 64, 64), np.float32) for n in numbers]
+        sizes = [histogram(x, bins, 0.0, 1.0).nbytes / 1e9 for x in many]
+        axes.loglog(numbers, sizes, "o-", label=f"{bins} bins")
+    axes.axhline(16.0, color="gray", linewidth=1)
+    axes.text(1.0, 25.0, "16 GB")
+    axes.set(xlabel="images", ylabel="GB", title="memory, planned without data")
+    axes.legend()
+    figure.savefig(sys.argv[-1])

@@ -4,6 +4,8 @@ You write a rule once, for plain arrays. It calls operators, so it can be differ
 again, batched, or run on fake arrays without more work.
 """
 
+import sys
+
 import numpy as np
 
 import customop as co
@@ -110,3 +112,19 @@ np.testing.assert_allclose(held, b / (a + np.exp(x)))
 np.testing.assert_allclose(by_name["a"], by_a)
 np.testing.assert_allclose(v.grad, by_b)
 assert "shop::opaque has no 'autograd' rule" in missing
+
+# ---- a picture: python 05_gradients.py --picture FILE, with matplotlib ----
+
+if "--picture" in sys.argv:
+    from matplotlib.figure import Figure  # optional
+
+    grid = np.meshgrid(np.linspace(0.2, 4.0, 60), np.linspace(0.2, 6.0, 60))
+    coarse = [axis[4::8, 4::8] for axis in grid]
+    uphill = co.grad(lambda a, b: np.sum(root(a, b)), argnums=(0, 1))(*coarse)
+    figure = Figure(figsize=(6, 3.2), layout="constrained")
+    axes = figure.subplots()
+    drawn = axes.contourf(*grid, root(*grid), 24, cmap="viridis")
+    axes.quiver(*coarse, *uphill, color="white", width=0.005)
+    axes.set(xlabel="a", ylabel="b", title="x where a x + exp(x) = b, and its gradient")
+    figure.colorbar(drawn, ax=axes, label="x")
+    figure.savefig(sys.argv[-1])

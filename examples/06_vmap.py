@@ -4,6 +4,7 @@
 array has the shape of one row. The batching rule of an operator gets all rows at once.
 """
 
+import sys
 import warnings
 
 import numpy as np
@@ -122,3 +123,21 @@ for i in range(10):
 assert len(np.unique(same[:, 0])) == 1
 assert len(np.unique(different[:, 0])) == 4
 assert "randomness" in refused
+
+# ---- a picture: python 06_vmap.py --picture FILE, with matplotlib ----
+
+if "--picture" in sys.argv:
+    from matplotlib.figure import Figure  # optional
+
+    # How each sample would change the weights, for samples all over the plane.
+    where = rng.uniform(-2.0, 2.0, (160, 2))
+    wanted = np.where(where[:, 0] * where[:, 1] > 0.0, 0.8, -0.8)
+    push = -co.vmap(co.grad(loss), in_dims=(None, 0, 0))(w[:2], where, wanted)
+    figure = Figure(figsize=(6, 3.4), layout="constrained")
+    axes = figure.subplots()
+    for sign, color in ((1.0, "C0"), (-1.0, "C1")):
+        mine = wanted * sign > 0.0
+        axes.plot(*where[mine].T, "o", color=color, markersize=3)
+        axes.quiver(*where[mine].T, *push[mine].T, color=color, width=0.004, scale=25)
+    axes.set(title="how each sample pulls at the weights: 160 gradients by one call")
+    figure.savefig(sys.argv[-1])

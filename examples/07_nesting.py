@@ -5,6 +5,8 @@ A call goes to the highest level among its arguments. The rule of that transform
 operators, which the lower levels see. So `grad` of `vmap` of `grad` needs no extra code.
 """
 
+import sys
+
 import numpy as np
 
 import customop as co
@@ -117,3 +119,17 @@ assert planned.shape == (1000, 1000)
 # 1.5 ** 9 = 38.4 and 1.5 ** 27 = 56815: three turns of the loop.
 np.testing.assert_allclose(through_loop, 27.0 * 1.5**26)
 assert "which has ended" in leak
+
+# ---- a picture: python 07_nesting.py --picture FILE, with matplotlib ----
+
+if "--picture" in sys.argv:
+    from matplotlib.figure import Figure  # optional
+
+    line, fn = np.linspace(-2.0, 2.0, 200), lambda x: np.exp(-x * cube(x))
+    figure = Figure(figsize=(6, 3.0), layout="constrained")
+    axes = figure.subplots()
+    for label in ("f(x) = exp(-x cube(x))", "grad(f)", "grad(grad(f))"):
+        axes.plot(line, co.vmap(fn)(line), label=label)
+        fn = co.grad(fn)
+    axes.legend()
+    figure.savefig(sys.argv[-1])

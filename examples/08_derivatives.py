@@ -4,6 +4,8 @@ There is no operator of your own here. Under a transform, NumPy's functions are 
 and code that writes into its arrays works as well.
 """
 
+import sys
+
 import numpy as np
 
 import customop as co
@@ -153,3 +155,20 @@ np.testing.assert_allclose(
     all_kept, numeric(lambda x: swing(x, step), x), rtol=1e-6, atol=1e-7
 )
 np.testing.assert_allclose(in_place.T, numeric(relaxed, x), atol=1e-9)
+
+# ---- a picture: python 08_derivatives.py --picture FILE, with matplotlib ----
+
+if "--picture" in sys.argv:
+    from matplotlib.figure import Figure  # optional
+
+    figure = Figure(figsize=(6, 2.8), layout="constrained")
+    axes = figure.subplots()
+    for heavy in many:
+        rope = np.concatenate([[0.0], at_rest(heavy), [0.0]])
+        axes.plot(rope, "o-", label=f"weight {heavy:g}")
+    down = -co.grad(energy)(x, weight)
+    axes.quiver(np.arange(1, 5), x, 0 * down, down, color="gray", width=0.004)
+    axes.plot(np.arange(1, 5), x, "o", color="gray", label="pulled to its rest")
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    axes.set(title="a rope at rest, for five weights", xticks=[])
+    figure.savefig(sys.argv[-1])

@@ -5,6 +5,8 @@ transform that reads such rules walks over the graph of a function. The one belo
 part of the library, and nests with those that are.
 """
 
+import sys
+
 import numpy as np
 
 import customop as co
@@ -131,3 +133,22 @@ for name, value in state.items():
 assert "np::sin has no 'inverse' rule" in missing
 assert "do: @sin.register(inverse)" in missing
 assert "has the parameter 'principal' where the schema has 'capital'" in refused
+
+# ---- a picture: python 09_new_rule_kind.py --picture FILE, with matplotlib ----
+
+if "--picture" in sys.argv:
+    from matplotlib.figure import Figure  # optional
+
+    capital, goals = np.geomspace(3.0, 3e3, 100), np.linspace(4.0, 16.0, 9)
+    found = inverse_of(savings)(goals)
+    tangent = co.vmap(co.grad(inverse_of(savings)))(goals)
+    figure = Figure(figsize=(6, 2.8), layout="constrained")
+    axes = figure.subplots()
+    axes.semilogy(savings(capital), capital, color="gray", label="savings")
+    for start, goal, slope in zip(found, goals, tangent, strict=True):
+        near = np.array([-0.5, 0.5])
+        axes.plot(goal + near, start + slope * near, color="C1")
+    axes.plot(goals, found, "o", label="its inverse, with its slope")
+    axes.set(xlabel="reached, logarithmic", ylabel="needed at the start")
+    axes.legend()
+    figure.savefig(sys.argv[-1])

@@ -6,6 +6,7 @@ reports a mistake with the smallest input that shows it and code that repeats it
 """
 
 import json
+import sys
 import tempfile
 from pathlib import Path
 
@@ -140,3 +141,20 @@ co.config.sample_checks = 0.0
 #
 #     python -m customop check shop --junit report.xml
 #     python -m pytest --opcheck shop
+
+# ---- a picture: python 10_checking.py --picture FILE, with matplotlib ----
+
+if "--picture" in sys.argv:
+    from matplotlib.figure import Figure  # optional
+
+    costs = np.linspace(1.0, 10.0, 10)
+    ahead, behind = (price(costs, np.full(10, 0.2 + step)) for step in (1e-5, -1e-5))
+    figure = Figure(figsize=(6, 2.8), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(costs, (ahead - behind) / 2e-5, color="gray", label="by differences")
+    axes.plot(costs, costs, "x", color="C3", label="the formula with the mistake")
+    by_tax = co.grad(lambda tax: np.sum(price(costs, tax)))(np.full(10, 0.2))
+    axes.plot(costs, by_tax, "o", label="the corrected one")
+    axes.set(xlabel="cost", ylabel="d price / d tax")
+    axes.legend()
+    figure.savefig(sys.argv[-1])

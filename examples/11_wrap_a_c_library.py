@@ -10,6 +10,7 @@ import ctypes.util
 import enum
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -188,3 +189,24 @@ np.testing.assert_allclose(batched, (up - down) / (2 * step), rtol=1e-7)
 np.testing.assert_array_equal(bessel(rows.T, Function(0)), bessel(rows, Function(0)).T)
 assert "pass Function(order: int, kind: " in messages["tuple"]
 assert "at field 'kind' expects" in messages["member"]
+
+# ---- a picture: python 11_wrap_a_c_library.py --picture FILE, with matplotlib ----
+
+if "--picture" in sys.argv:
+    from matplotlib.figure import Figure  # optional
+
+    # A drum rings where a Bessel function is 0 at its edge: Newton's method finds where.
+    radius, angle = np.meshgrid(np.linspace(0, 1, 60), np.linspace(0, 2 * np.pi, 120))
+    figure = Figure(figsize=(6, 1.9), layout="constrained")
+    modes = [(0, 2.0), (1, 4.0), (2, 5.0), (1, 7.0)]
+    for axes, (order, start) in zip(figure.subplots(1, 4), modes, strict=True):
+        edge, which = np.array(start), Function(order)
+        for _ in range(5):
+            edge -= bessel(edge, which) / co.grad(bessel)(edge, which)
+        height = bessel(edge * radius, which) * np.cos(order * angle)
+        across, up = radius * np.cos(angle), radius * np.sin(angle)
+        levels = np.linspace(-1.0, 1.0, 32) * np.max(np.abs(height))
+        axes.contourf(across, up, height, levels, cmap="RdBu")
+        axes.set(aspect="equal", title=f"{edge:.3f}")
+        axes.axis("off")
+    figure.savefig(sys.argv[-1])

@@ -120,3 +120,20 @@ for text in REPORTED:
 # pyright has no plugins. This command writes stubs of a module's operators for it:
 #
 #     python -m customop stubs camera
+
+# ---- a picture: python 12_typing.py --picture FILE, with matplotlib ----
+
+if "--picture" in sys.argv:
+    from matplotlib.figure import Figure  # optional
+
+    turn = np.linspace(0.0, 12.0 * np.pi, 600)
+    spring = np.stack([np.cos(turn), np.sin(turn), 0.15 * turn], axis=-1)
+    cameras = np.array([[0.0, 0.0, 2.0], [0.6, 0.2, 3.0], [1.5, 0.5, 4.0]])
+    seen = co.vmap(lambda camera: project(spring + camera, 100.0))(cameras)
+    figure = Figure(figsize=(6, 2.2), layout="constrained")
+    for axes, pixels in zip(figure.subplots(1, 3), seen, strict=True):
+        axes.plot(*pixels.T, linewidth=1)
+        axes.set_aspect("equal")
+        axes.axis("off")
+    figure.suptitle("a spring in front of three cameras", fontsize=10)
+    figure.savefig(sys.argv[-1])

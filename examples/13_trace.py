@@ -4,6 +4,7 @@
 function again, without the Python code that made it.
 """
 
+import sys
 import tempfile
 from pathlib import Path
 
@@ -98,3 +99,25 @@ assert "control::scan" in picture
 assert misfits.argmin() > 0
 assert robust(speed, volts, air) < np.sqrt(graph(speed, volts, air))
 assert any(node.target is calibrate for node in again.graph.nodes)
+
+# ---- a picture: python 13_trace.py --picture FILE, with matplotlib ----
+
+if "--picture" in sys.argv:
+    from matplotlib.figure import Figure  # optional
+
+    line = np.linspace(0.02, 0.98, 97)
+    errors = co.vmap(any_length, in_dims=(0, None, None))(line, volts, air)
+    best = float(line[errors.argmin()])
+    follow = [calibrate(volts)[0]]
+    for now in air:
+        follow.append(follow[-1] + best * (now - follow[-1]))
+    figure = Figure(figsize=(6, 2.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.plot(air, "o-", label="air")
+    left.plot(calibrate(volts), "o", label="read")
+    left.plot(follow[1:], label=f"speed {best:.2f}")
+    left.set(xlabel="time", ylabel="degrees")
+    left.legend()
+    right.plot(line, errors, color="C2")
+    right.set(xlabel="speed", title="misfit, by the graph")
+    figure.savefig(sys.argv[-1])

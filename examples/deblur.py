@@ -10,7 +10,7 @@ blurred, is closest to what the camera saw. There are no custom operators here: 
 is plain NumPy code, and `co.value_and_grad` differentiates it, Fourier transforms
 included.
 
-It saves a picture in the temporary directory, or where ``--output`` says: the photograph,
+It saves a picture in the temporary directory, or where ``--picture`` says: the photograph,
 what the camera saw, what dividing the spectra gives, and what the program found.
 """
 
@@ -175,7 +175,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--weight", type=float, default=0.001, help="of smoothness")
     parser.add_argument("--steps", type=int, default=150, help="of the descent")
-    parser.add_argument("--output", type=Path, default=picture, help="the picture")
+    parser.add_argument("--picture", type=Path, default=picture, help="the picture")
     parser.add_argument("--quick", action="store_true", help="a small part, few steps")
     return parser.parse_args(arguments)
 
@@ -205,13 +205,13 @@ def main(arguments: Sequence[str] | None = None) -> float:
     }
     for name, image in list(images.items())[1:]:
         print(f"{name + ':':19} {quality(image, scene):5.1f} dB")
-    save_picture(chosen.output, images)
-    print(f"picture: {chosen.output}")
+    save_picture(chosen.picture, images)
+    print(f"picture: {chosen.picture}")
 
     check_gradient(found, picture, kernel)
     assert costs[-1] < costs[0]
     assert quality(found, scene) > quality(picture, scene) + 1
-    assert chosen.output.stat().st_size > 0
+    assert chosen.picture.stat().st_size > 0
     return quality(found, scene)
 
 

@@ -10,7 +10,7 @@ kernel, a backward formula and a batching rule. The rest of the network is plain
 
 The program trains the network, which takes a few seconds on two cores, and measures it
 on the fifth of the digits that it has not seen. It saves a picture of the three digits
-whose gradients are longest, in the temporary directory or where ``--output`` says.
+whose gradients are longest, in the temporary directory or where ``--picture`` says.
 """
 
 from __future__ import annotations
@@ -449,7 +449,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     picture = Path(tempfile.gettempdir(), "strangest_digits.png")
     parser.add_argument("--epochs", type=int, default=20, help="passes over the digits")
     parser.add_argument("--seed", type=int, default=0, help="seed of all randomness")
-    parser.add_argument("--output", type=Path, default=picture, help="the picture")
+    parser.add_argument("--picture", type=Path, default=picture, help="the picture")
     parser.add_argument("--quick", action="store_true", help="few digits, two epochs")
     return parser.parse_args(arguments)
 
@@ -506,11 +506,11 @@ def main(arguments: Sequence[str] | None = None) -> float:
         )
     accuracy = float(np.mean(read(parameters, images[unseen]) == labels[unseen]))
     print(f"accuracy on {len(unseen)} unseen digits: {accuracy:.4f}")
-    show_strangest(parameters, images, labels, chosen.output)
+    show_strangest(parameters, images, labels, chosen.picture)
 
     check_mean(parameters, images[:32], labels[:32])
     assert history[-1] < history[0]
-    assert chosen.output.stat().st_size > 0
+    assert chosen.picture.stat().st_size > 0
     assert chosen.quick or accuracy >= 0.97
     return accuracy
 

@@ -10,7 +10,7 @@ operator of our own. `co.value_and_grad` of it is a graph of tasks: nothing is c
 ``dask.compute``, and no worker ever holds more than a few chunks.
 
 The program fits a logistic regression by gradients with momentum. It saves a picture of what
-the workers did in the temporary directory, or where ``--output`` says.
+the workers did in the temporary directory, or where ``--picture`` says.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--limit", type=int, default=350, help="MB of each worker")
     parser.add_argument(
-        "--output", type=Path, default=default, help="path of the picture"
+        "--picture", type=Path, default=default, help="path of the picture"
     )
     return parser.parse_args(arguments)
 
@@ -180,8 +180,8 @@ def main(arguments: Sequence[str] | None = None) -> float:
     print(f"loss: {losses[0]:.3f}, then {losses[-1]:.3f}")
     print(f"error of the direction: {direction_error(w):.1e}")
     print(f"most memory of a worker: {most:.0f} MB")
-    save_picture(chosen.output, stream.data)
-    print(f"picture: {chosen.output}")
+    save_picture(chosen.picture, stream.data)
+    print(f"picture: {chosen.picture}")
 
     assert x.nbytes > WORKERS * chosen.limit * MB
     assert most < chosen.limit

@@ -10,7 +10,7 @@ a step once for each size of the grid, and runs its arithmetic over blocks that 
 cache: the numbers are the same to the last bit. With ``jax`` or ``numba`` installed, the
 same function runs by them too, for comparison.
 
-It saves a picture in the temporary directory, or where ``--output`` says: the pattern, and
+It saves a picture in the temporary directory, or where ``--picture`` says: the pattern, and
 the time of a step by the size of the grid.
 """
 
@@ -120,7 +120,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=2500, help="of the pattern (2500)")
     parser.add_argument("--largest", type=int, default=1536, help="grid to time (1536)")
     default = Path(tempfile.gettempdir()) / "patterns.png"
-    parser.add_argument("--output", type=Path, default=default, help=f"({default})")
+    parser.add_argument("--picture", type=Path, default=default, help=f"({default})")
     return parser.parse_args(arguments)
 
 
@@ -160,8 +160,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, list[float]]:
         cells = ", ".join([f"{1e3 * t:.3g}" for t in values])
         print(f"{name}: {cells} ms for grids of {', '.join(map(str, sizes))}")
     print(fast.explain())
-    save_picture(chosen.output, pattern, sizes, times)
-    print(f"picture: {chosen.output}")
+    save_picture(chosen.picture, pattern, sizes, times)
+    print(f"picture: {chosen.picture}")
     return times
 
 

@@ -9,7 +9,7 @@ comes with matplotlib. Everything below is plain NumPy: ``co.value_and_grad`` an
 ``co.hessian`` differentiate through ``np.linalg.cholesky``, ``solve`` and ``slogdet``.
 
 The program learns from 200 places how heights vary, and draws the map in between, with
-its uncertainty. It saves a picture in the temporary directory or where ``--output`` says.
+its uncertainty. It saves a picture in the temporary directory or where ``--picture`` says.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     picture = Path(tempfile.gettempdir(), "terrain.png")
     parser.add_argument("--places", type=int, default=200, help="heights to learn from")
     parser.add_argument("--seed", type=int, default=0, help="seed of the choice")
-    parser.add_argument("--output", type=Path, default=picture, help="the picture")
+    parser.add_argument("--picture", type=Path, default=picture, help="the picture")
     return parser.parse_args(arguments)
 
 
@@ -216,8 +216,8 @@ def main(arguments: Sequence[str] | None = None) -> float:
     shape = terrain.shape
     images = (terrain, (mean + middle).reshape(shape), deviation.reshape(shape))
     steepness = slopes(theta, places, heights, arrows)
-    save_picture(chosen.output, grid, images, places, (arrows, steepness))
-    print(f"picture: {chosen.output}")
+    save_picture(chosen.picture, grid, images, places, (arrows, steepness))
+    print(f"picture: {chosen.picture}")
 
     assert wrong < 0.75 * np.std(truth[unseen])
     assert 0.9 < inside < 0.99

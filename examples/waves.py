@@ -10,7 +10,7 @@ operators here.
 
 Speakers around a body play, and microphones listen; both are simulated. From what they
 hear the program finds the speed of sound at each place: it goes down the gradient of the
-misfit. It saves a picture in the temporary directory, or where ``--output`` says.
+misfit. It saves a picture in the temporary directory, or where ``--picture`` says.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Find what is inside, by sound.")
     picture = Path(tempfile.gettempdir(), "waves.png")
     parser.add_argument("--rounds", type=int, default=10, help="steps of the descent")
-    parser.add_argument("--output", type=Path, default=picture, help="the picture")
+    parser.add_argument("--picture", type=Path, default=picture, help="the picture")
     return parser.parse_args(arguments)
 
 
@@ -199,8 +199,8 @@ def main(arguments: Sequence[str] | None = None) -> float:
     before, after = error_inside(water, speed), error_inside(found, speed)
     print(f"misfit: {misfits[0]:.2f}, then {misfits[-1]:.2f}")
     print(f"error of the speeds: {before:.0f} m/s, then {after:.0f} m/s")
-    save_picture(chosen.output, heard[0], speed, found)
-    print(f"picture: {chosen.output}")
+    save_picture(chosen.picture, heard[0], speed, found)
+    print(f"picture: {chosen.picture}")
 
     assert misfits[-1] < 0.05 * misfits[0]
     assert after < before / 3.0

@@ -87,7 +87,15 @@ def test_quick_run_draws_a_picture(tmp_path: Path) -> None:
     """The program runs without a screen and writes its picture."""
     picture = tmp_path / "quick.png"
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(PATH), "--quick", "--output", str(picture)],
+        [
+            sys.executable,
+            "-W",
+            "error",
+            str(PATH),
+            "--quick",
+            "--picture",
+            str(picture),
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -102,10 +110,10 @@ def test_full_run_gains_five_decibels(
 ) -> None:
     """The program is as good as it says, and prints what is shown."""
     co.config.checks = "first"
-    assert deblur.main(["--output", str(tmp_path / "full.png")]) >= 26.4
+    assert deblur.main(["--picture", str(tmp_path / "full.png")]) >= 26.4
     assert prints_what_is_shown("deblur.py", capsys.readouterr().out)
 
 
 def test_picture_goes_to_the_temporary_folder() -> None:
-    """Without `--output` the picture does not land in the current folder."""
-    assert deblur.options([]).output.parent == Path(tempfile.gettempdir())
+    """Without `--picture` the picture does not land in the current folder."""
+    assert deblur.options([]).picture.parent == Path(tempfile.gettempdir())

@@ -535,7 +535,15 @@ def test_quick_run_names_three_digits_and_draws_them(tmp_path: Path) -> None:
     """The program runs without a screen and writes its picture."""
     picture = tmp_path / "quick.png"
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(PATH), "--quick", "--output", str(picture)],
+        [
+            sys.executable,
+            "-W",
+            "error",
+            str(PATH),
+            "--quick",
+            "--picture",
+            str(picture),
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -555,13 +563,13 @@ def test_full_run_reads_97_of_100_unseen_digits(
 ) -> None:
     """The program reaches its accuracy on unseen digits, and prints what is shown."""
     co.config.checks = "first"
-    assert digits.main(["--output", str(tmp_path / "full.png")]) >= 0.97
+    assert digits.main(["--picture", str(tmp_path / "full.png")]) >= 0.97
     assert prints_what_is_shown("digits.py", capsys.readouterr().out)
 
 
 def test_picture_goes_to_the_temporary_folder() -> None:
-    """Without `--output` the picture does not land in the current folder."""
-    assert digits.options([]).output.parent == Path(tempfile.gettempdir())
+    """Without `--picture` the picture does not land in the current folder."""
+    assert digits.options([]).picture.parent == Path(tempfile.gettempdir())
 
 
 def test_an_eight_is_written_with_an(

@@ -63,14 +63,20 @@ def test_the_index_shows_every_example() -> None:
     ids=lambda path: path.stem,
 )
 def test_example_runs(path: Path, tmp_path: Path) -> None:
-    """An example ends well in an empty folder, which stays empty."""
+    """An example ends well in an empty folder, which stays empty, and draws a picture."""
     packages, _ = EXTRAS.get(path.name, ([], ""))
     for package in packages:
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{package} is not installed")
+    folder, picture = tmp_path / "empty", tmp_path / "picture.png"
+    folder.mkdir()
+    draws = importlib.util.find_spec("matplotlib") is not None
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(path)],
-        cwd=tmp_path,
+        [
+            *[sys.executable, "-W", "error", str(path)],
+            *["--picture", str(picture)] * draws,
+        ],
+        cwd=folder,
         env=os.environ | {"PYTHONOPTIMIZE": "0"},
         capture_output=True,
         text=True,
@@ -79,13 +85,16 @@ def test_example_runs(path: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert prints_what_is_shown(path.name, done.stdout), done.stdout
-    assert [*tmp_path.iterdir()] == []
+    assert [*folder.iterdir()] == []
+    assert not draws or picture.read_bytes().startswith(b"\x89PNG")
 
 
 @each
 def test_example_asserts(path: Path) -> None:
     """An example proves what it says at its end."""
-    lines = path.read_text(encoding="utf-8").splitlines()
+    text, _, picture = path.read_text(encoding="utf-8").partition("# ---- a picture: ")
+    assert f"python {path.name} --picture FILE" in picture
+    lines = text.rstrip().splitlines()
     assert any(line.startswith(("assert", "np.testing.assert")) for line in lines[-25:])
 
 

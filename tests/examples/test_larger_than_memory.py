@@ -21,7 +21,7 @@ def test_less_memory_than_data(tmp_path: Path) -> None:
     picture = tmp_path / "tasks.png"
     sizes = ["--rows", "1400000", "--limit", "270", "--steps", "2"]
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(PATH), *sizes, "--output", str(picture)],
+        [sys.executable, "-W", "error", str(PATH), *sizes, "--picture", str(picture)],
         cwd=tmp_path,
         capture_output=True,
         text=True,

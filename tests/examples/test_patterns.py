@@ -65,7 +65,7 @@ def test_run_prints_what_is_shown(
     """The program draws its picture."""
     picture = tmp_path / "patterns.png"
     times = patterns.main(
-        ["--output", str(picture), "--steps", "20", "--largest", "96"]
+        ["--picture", str(picture), "--steps", "20", "--largest", "96"]
     )
     assert {"NumPy", "compiled"} <= times.keys()
     printed = capsys.readouterr().out.replace(
@@ -76,5 +76,5 @@ def test_run_prints_what_is_shown(
 
 
 def test_picture_goes_to_the_temporary_folder() -> None:
-    """Without `--output` the picture does not land in the current folder."""
-    assert patterns.options([]).output.parent == Path(tempfile.gettempdir())
+    """Without `--picture` the picture does not land in the current folder."""
+    assert patterns.options([]).picture.parent == Path(tempfile.gettempdir())

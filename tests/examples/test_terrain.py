@@ -99,11 +99,11 @@ def test_run_prints_what_is_shown(
 ) -> None:
     """The program draws its picture."""
     picture = tmp_path / "map.png"
-    assert terrain.main(["--output", str(picture)]) < 100.0
+    assert terrain.main(["--picture", str(picture)]) < 100.0
     assert prints_what_is_shown("terrain.py", capsys.readouterr().out)
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_picture_goes_to_the_temporary_folder() -> None:
-    """Without `--output` the picture does not land in the current folder."""
-    assert terrain.options([]).output.parent == Path(tempfile.gettempdir())
+    """Without `--picture` the picture does not land in the current folder."""
+    assert terrain.options([]).picture.parent == Path(tempfile.gettempdir())

@@ -97,11 +97,11 @@ def test_run_prints_what_is_shown(
 ) -> None:
     """The program draws its picture."""
     picture = tmp_path / "waves.png"
-    assert waves.main(["--output", str(picture)]) < 15.0
+    assert waves.main(["--picture", str(picture)]) < 15.0
     assert prints_what_is_shown("waves.py", capsys.readouterr().out)
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_picture_goes_to_the_temporary_folder() -> None:
-    """Without `--output` the picture does not land in the current folder."""
-    assert waves.options([]).output.parent == Path(tempfile.gettempdir())
+    """Without `--picture` the picture does not land in the current folder."""
+    assert waves.options([]).picture.parent == Path(tempfile.gettempdir())

@@ -24,6 +24,8 @@ __all__ = ["STORED", "make"]
 # pictures lie in the guide and their output in the index of the examples; the tests run them.
 STORED = ("digits", "handover", "larger_than_memory", "patterns")
 _RUNNER = Path(__file__).with_name("programs.py")
+# Colors of matplotlib for light and dark pages.
+_STYLE = Path(__file__).parents[1] / "matplotlibrc"
 
 
 class Done(NamedTuple):
@@ -73,7 +75,7 @@ def _key(path: Path) -> str:
     """A digest of all that the output of a program depends on."""
     digest = hashlib.sha256(sys.version.encode())
     package = Path(customop.__file__).parent
-    for each in (path, _RUNNER, *sorted(package.rglob("*.py"))):
+    for each in (path, _RUNNER, _STYLE, *sorted(package.rglob("*.py"))):
         digest.update(each.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -83,12 +85,16 @@ def _run(path: Path, kept: Path) -> None:
     text = path.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         output, picture = Path(folder, "printed.json"), Path(folder, "picture.png")
-        option = ["--output"] if '"--output"' in text else []
-        draws = option or "sys.argv" in text
+        draws = "--picture" in text
         command = [sys.executable, str(_RUNNER), str(path), str(output)]
-        command += [*option, str(picture)] if draws else []
+        command += ["--picture", str(picture)] if draws else []
         done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, check=False
+            command,
+            cwd=folder,
+            env=os.environ | {"MATPLOTLIBRC": str(_STYLE)},
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode:
             raise RuntimeError(f"{path.name} failed:\n{done.stderr}")
