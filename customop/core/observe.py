@@ -204,6 +204,10 @@ def observed(
     `fn` itself where there are none. The `proof` of a kernel says after which errors the
     kernel is called again.
     """
+    found = _here.get()
+    if len(found) == 1 and not _everywhere:  # as below, in half of the time
+        (observer,) = found
+        return observer.around(op, by, fn, args, proof, fn) if observer.is_open else fn
     run = fn
     for observer in current_observers()[::-1]:  # the first one sees what others add
         run = observer.around(op, by, fn, args, proof, run)

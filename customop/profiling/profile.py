@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from os import PathLike
 from typing import Any, Literal, Self
 
@@ -19,7 +20,7 @@ from customop.errors import ArgumentError
 from customop.profiling.names import names_of
 from customop.profiling.page import notebook_html
 from customop.profiling.report import save, table_of
-from customop.profiling.tree import ProfileRow, Running, Track, rows_of
+from customop.profiling.tree import ProfileRow, Running, Track, rows_of, timed
 
 __all__ = ["profile"]
 
@@ -88,6 +89,13 @@ class profile(Observer):  # noqa: N801  # used like a function, as `autocast` is
         self._tracks: list[Track] = []
         self._began = 0
         self._wall = 0
+        # Whether no subclass sees the calls too.
+        cls = type(self)
+        self._is_whole: bool = (cls.enter, cls.leave, cls.fail) == (
+            profile.enter,
+            profile.leave,
+            profile.fail,
+        )
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -109,13 +117,17 @@ class profile(Observer):  # noqa: N801  # used like a function, as `autocast` is
         args: Sequence[Any],
     ) -> Running:
         """Note that something begins: see `Observer.enter`."""
+        return self._track().enter(names_of(op, by, fn, args), args)
+
+    def _track(self) -> Track:
+        """The track of this thread."""
         try:
             track: Track = self._local.track
         except AttributeError:
             track = Track(self._clock, self._tickets, self._synchronize)
             self._local.track = track
             self._tracks.append(track)
-        return track.enter(names_of(op, by, fn, args), args)
+        return track
 
     def leave(self, entered: Running, out: Any) -> None:
         """Note that it has returned."""
@@ -124,6 +136,22 @@ class profile(Observer):  # noqa: N801  # used like a function, as `autocast` is
     def fail(self, entered: Running, error: BaseException, *, again: bool) -> None:
         """Note that it has raised."""
         entered[0].fail(entered, error, again=again)
+
+    def around(
+        self,
+        op: RuleTable,
+        by: str | Interpreter,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        proof: Any,
+        run: Callable[..., Any],
+    ) -> Callable[..., Any]:
+        """As `Observer.around`, without the frames of `enter` and `leave`."""
+        if self._is_whole:
+            return partial(
+                timed, self._track(), names_of(op, by, fn, args), args, proof, run
+            )
+        return super().around(op, by, fn, args, proof, run)
 
     # ---- results ----
 

@@ -14,6 +14,7 @@ from numpy import ndarray
 from customop.arrays.describe import abbreviated
 from customop.arrays.kinds import TRACED, ArrayKind, kind_of
 from customop.arrays.nested import children, nests
+from customop.errors import runs_kernels
 
 __all__ = [
     "Branch",
@@ -26,6 +27,7 @@ __all__ = [
     "root_of",
     "rows_of",
     "size_of",
+    "timed",
 ]
 
 
@@ -216,6 +218,32 @@ class Track:
             branch.longest = spent
 
 
+@runs_kernels
+def timed(
+    track: Track,
+    names: tuple[str, str],
+    shown: Sequence[Any],
+    proof: Any,
+    run: Callable[..., Any],
+    /,
+    *args: Any,
+    **keywords: Any,
+) -> Any:
+    """Run what a track notes under these names."""
+    running = track.enter(names, shown)
+    try:
+        out = run(*args, **keywords)
+    except BaseException as error:
+        again = proof is not None and proof.retries(error)
+        track.fail(running, error, again=again)
+        # Hide this frame: a traceback is the same as without a profile.
+        trace = error.__traceback__
+        error.__traceback__ = None if trace is None else trace.tb_next
+        raise
+    track.leave(running, out)
+    return out
+
+
 # ---- arrays of calls ----
 
 _CONSTANT = frozenset((int, float, bool, complex, str, type(None)))
@@ -253,7 +281,7 @@ def _kind_name(kind: ArrayKind, value: Any) -> str:
 
 def _bytes_of(value: Any) -> int:
     """Bytes of an array; of the one below a tracer, or the one that a fake one describes."""
-    while kind_of[type(value)] is TRACED:
+    while type(value) is not ndarray and kind_of[type(value)] is TRACED:
         value = value.below
     known = getattr(value, "nbytes", None)
     if known is not None:

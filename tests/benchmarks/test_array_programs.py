@@ -105,6 +105,7 @@ def test_rows(compare: Callable[..., None]) -> None:
     rows = co.vmap(lambda v: programs.softmax(np, v))
     statements = {
         "ours": Statement(CALL, {"fn": rows, "x": x}),
+        "by hand on the batch": Statement(CALL, {"fn": programs.softmax_rows, "x": x}),
         **peers.batched(programs.softmax, x),
     }
     _agree(statements)

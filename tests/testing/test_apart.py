@@ -15,6 +15,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -353,20 +354,15 @@ def test_child_ends_with_the_first_fault_that_raises() -> None:
 @pytest.mark.filterwarnings("error")
 def test_opcheck_in_threads_while_others_run() -> None:
     """Threads take turns, and their children do not hold up each other."""
-    done: list[list[str]] = []
 
-    def check(number: int) -> None:
+    def check(number: int) -> co.testing.OpCheckResult:
         op = _operator(lambda x: x.size or os.abort(), f"kernel_{number}")
-        done.append(opcheck(op, (_MATRIX,), raise_exception=False).failed)
+        return opcheck(op, (_MATRIX,), raise_exception=False)
 
-    threads = [threading.Thread(target=check, args=(i,)) for i in range(3)]
     # Not in the threads: it changes the filters of all, which opcheck would notice.
-    with warnings.catch_warnings():
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert done == [["test_layouts"]] * 3
+    with warnings.catch_warnings(), ThreadPoolExecutor(3) as pool:
+        tables = list(pool.map(check, range(3)))
+    assert [table.failed for table in tables] == [["test_layouts"]] * 3, tables
 
 
 def test_kernel_that_does_not_survive_a_fork() -> None:

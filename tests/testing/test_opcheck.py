@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import customop as co
 from customop.testing import OpCheckResult, Sample, opcheck
@@ -416,6 +418,39 @@ def test_fault_in_a_large_array() -> None:
         stretch, (np.ones(100_000), 3.0), test_utils=utils, raise_exception=False
     )
     assert found[utils].sample.args[0].shape == ()  # type: ignore[union-attr]
+
+
+_Real = Annotated[NDArray[np.floating], "n"]
+_Inexact = Annotated[NDArray[np.inexact], "n"]
+
+
+def _product_of(name: str, by_y: Callable[[Any, Any], Any]) -> Any:
+    """Multiply real x and any y, with a gradient by y that is given."""
+
+    def product(x: _Real, y: _Inexact) -> _Inexact:
+        return x * y
+
+    def keep(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    def pull(ctx: Any, g: Any) -> Any:
+        x, y = ctx.saved_arrays
+        return np.real(g * y), by_y(g, x)
+
+    op = co.custom_op(f"checked::{name}", product, mutates_args=())
+    op.register_fake(lambda x, y: co.fake_like(x, dtype=np.result_type(x, y)))
+    op.register_autograd(pull, setup_context=keep)
+    return op
+
+
+def test_annotations_that_exclude_complex_numbers() -> None:
+    """Gradients are checked at complex numbers where the annotations admit them."""
+    right = _product_of("product", lambda g, x: g * x)
+    wrong = _product_of("conjugated", lambda g, x: np.conjugate(g) * x)
+    args = np.ones(2), np.ones(2)
+    assert opcheck(right, args, test_utils="test_gradients").failed == []
+    found = opcheck(wrong, args, test_utils="test_gradients", raise_exception=False)
+    assert found.failed == ["test_gradients"]
 
 
 # ---- operators of other kinds ----

@@ -9,6 +9,7 @@ import numpy as np
 
 from customop.core.operator import Operator
 from customop.core.samples import Sample
+from customop.errors import CustomOpError
 from customop.testing.inputs.places import Array, arrays_in, replaced
 from customop.testing.inputs.variations import complex_of
 
@@ -96,11 +97,23 @@ def specials(
     Yields
     ------
     Sample
-        Of the same shapes. The kernel may refuse it.
+        Of the same shapes, and as the annotations declare. The kernel may refuse it.
     """
     arrays = [(p, x) for p, x, _ in arrays_in(op, sample)]
     for note, make in table.items():
         made = {p: make(x) for p, x in arrays}
         new = {p: x for p, x in made.items() if x is not None}
+        if op.schema.has_shapes:
+            new = {p: x for p, x in new.items() if _is_declared(op, sample, p, x)}
         if new:
             yield replaced(op, sample, new, f"{note} in all arrays")
+
+
+def _is_declared(op: Operator[..., Any], sample: Sample, place: str, x: Array) -> bool:
+    """Whether the annotations admit an array: not complex numbers where they say floats."""
+    varied = replaced(op, sample, {place: x})
+    try:
+        op.bind(*varied.args, **varied.kwargs)
+    except CustomOpError:
+        return False
+    return True
