@@ -18,10 +18,13 @@ __all__ = [
     "by_sample",
     "call",
     "checked",
+    "compiled",
+    "compiled_gradient",
     "faked",
     "gradient",
     "gradient_of",
     "looked_up",
+    "new_gradient",
     "overloaded",
     "registered",
     "traced",
@@ -195,3 +198,21 @@ def compiled(program: Callable[[Any, Any], Any], x: Any) -> Statement:
     given = torch.from_numpy(x)
     run(given)
     return Statement("fn(x)", {"fn": run, "x": given})
+
+
+def compiled_gradient(program: Any, x: Any) -> Statement:
+    """The gradient of a program, by torch's compiler."""
+    run = torch.compile(torch.func.grad(program(torch)))
+    given = _tensors(x)
+    run(given)
+    return Statement("fn(x)", {"fn": run, "x": given})
+
+
+def new_gradient(program: Any, x: Any) -> Statement:
+    """Compiling the gradient of a program, and one call."""
+    names = {"make": compiled_gradient, "program": program, "x": x}
+    return Statement("make(program, x)", names)
+
+
+def _tensors(x: Any) -> Any:
+    return [*map(torch.from_numpy, x)] if isinstance(x, list) else torch.from_numpy(x)

@@ -18,12 +18,17 @@ from timing import Statement
 __all__ = [
     "FIVE",
     "HIPS",
+    "JAX",
+    "PYTENSOR",
     "TORCH",
+    "TORCH_COMPILE",
     "batched",
     "by_sample",
     "chained",
     "checked",
     "compiled",
+    "compiled_by_jax",
+    "compiled_gradient",
     "compiled_on_numpy",
     "constants",
     "dispatched",
@@ -33,6 +38,8 @@ __all__ = [
     "gradient",
     "looked_up",
     "missing",
+    "new_chain",
+    "new_gradient",
     "one",
     "overloaded",
     "registered",
@@ -44,7 +51,14 @@ __all__ = [
 Statements = dict[str, Statement]
 
 HIPS, JAX, PLUM, TORCH = "HIPS autograd", "jax", "plum", "torch"
-_MODULES = {HIPS: "autograd", JAX: "jax", PLUM: "plum", TORCH: "torch"}
+PYTENSOR, TORCH_COMPILE = "PyTensor", "torch.compile"
+_MODULES = {
+    HIPS: "autograd",
+    JAX: "jax",
+    PLUM: "plum",
+    PYTENSOR: "pytensor",
+    TORCH: "torch",
+}
 
 
 def _has(peer: str) -> bool:
@@ -275,17 +289,74 @@ def checked(x: Any) -> Statements:
 
 def compiled(program: Callable[[Any, Any], Any], x: Any) -> Statements:
     """A program of the module and an array, by compilers."""
+    found = compiled_by_jax(program, x)
+    if _has(TORCH):
+        found[TORCH_COMPILE] = _torch().compiled(program, x)
+    return found
+
+
+def compiled_by_jax(program: Callable[[Any, Any], Any], x: Any) -> Statements:
+    """A program by JAX, in 64 bits, on an array of its own."""
+    if not _has(JAX):
+        return {}
+    jax: Any = import_module("jax")
+    run = jax.jit(functools.partial(program, jax.numpy))
+
+    def call(x: Any) -> Any:
+        # Outside of this setting the same function computes in 32 bits.
+        with jax.enable_x64(True):
+            return run(x).block_until_ready()
+
+    with jax.enable_x64(True):
+        given = jax.numpy.asarray(x)
+    assert call(given).dtype == x.dtype
+    return {JAX: Statement("fn(x)", {"fn": call, "x": given})}
+
+
+def compiled_gradient(program: Program, x: Any) -> Statements:
+    """The gradient of a program, by HIPS autograd, torch, and compilers."""
+    found = gradient(program, x)
+    if _has(TORCH):
+        found[TORCH_COMPILE] = _torch().compiled_gradient(program, x)
+    if _has(JAX):
+        found[JAX] = _jax_gradient(program, x)
+    if _has(PYTENSOR):
+        found[PYTENSOR] = import_module("peer_pytensor").gradient(program, x)
+    return found
+
+
+def _jax_gradient(program: Program, x: Any) -> Statement:
+    jax: Any = import_module("jax")
+    run = jax.jit(jax.grad(program(jax.numpy)))
+
+    def call(x: Any) -> Any:
+        with jax.enable_x64(True):
+            return jax.block_until_ready(run(x))
+
+    with jax.enable_x64(True):
+        given = jax.tree.map(jax.numpy.asarray, x)
+    call(given)
+    return Statement("fn(x)", {"fn": call, "x": given})
+
+
+def new_gradient(program: Program, x: Any) -> Statements:
+    """Compiling the gradient of a program, and one call."""
     found: Statements = {}
     if _has(JAX):
-        jax: Any = import_module("jax")
-        with jax.enable_x64(True):
-            given = jax.numpy.asarray(x)
-            run = jax.jit(functools.partial(program, jax.numpy))
-            run(given).block_until_ready()
-        found[JAX] = Statement("fn(x).block_until_ready()", {"fn": run, "x": given})
+        names = {"make": _jax_gradient, "program": program, "x": x}
+        found[JAX] = Statement("make(program, x)", names)
     if _has(TORCH):
-        found["torch.compile"] = _torch().compiled(program, x)
+        found[TORCH_COMPILE] = _torch().new_gradient(program, x)
+    if _has(PYTENSOR):
+        found[PYTENSOR] = import_module("peer_pytensor").new_gradient(program, x)
     return found
+
+
+def new_chain(count: int, x: Any) -> Statements:
+    """Compiling the gradient of a chain of custom operators, and one call."""
+    if not _has(PYTENSOR):
+        return {}
+    return {PYTENSOR: import_module("peer_pytensor").new_chain(count, x)}
 
 
 def compiled_on_numpy(program: Callable[[Any, Any], Any], x: Any) -> Statements:
