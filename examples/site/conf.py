@@ -65,6 +65,7 @@ html_theme_options = {
     },
 }
 html_static_path = ["static"]
+html_logo = html_favicon = "static/logo.svg"
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
