@@ -7,6 +7,7 @@ import timeit
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -125,13 +126,16 @@ def _is_float(value: Any) -> bool:
     return bool(found) and all(is_array(x) and x.dtype.kind in "fc" for x in found)
 
 
-def _compiled(op: Operator[..., Any], sample: Sample) -> Call:
-    return partial(compiled(op.__call__), *sample.args, **sample.kwargs)
+def _compiled(op: Operator[..., Any], sample: Sample, backend: str = "numpy") -> Call:
+    fn = compiled(op.__call__, backend=backend)
+    return partial(fn, *sample.args, **sample.kwargs)
 
 
-def _compiled_gradient(op: Operator[..., Any], sample: Sample) -> Call:
+def _compiled_gradient(
+    op: Operator[..., Any], sample: Sample, backend: str = "numpy"
+) -> Call:
     both = _gradient(op, sample)
-    return partial(compiled(both.func), *both.args)
+    return partial(compiled(both.func, backend=backend), *both.args)
 
 
 # Title, the rule that it needs, and the function that makes the call.
@@ -144,11 +148,24 @@ _MEASURES = (
     ("jvp", "jvp", _forward),
     (f"vmap, {_ROWS} rows", "vmap", _batch),
 )
-# Those with --compile.
-_COMPILED = (
-    ("compiled", "fake", _compiled),
-    ("forward and backward, compiled", "autograd", _compiled_gradient),
-)
+# Back ends of packages that may be installed.
+_BACKENDS = ("numba", "jax")
+_Measure = tuple[str, str, Callable[[Operator[..., Any], Sample], Call]]
+
+
+def _measures(*, is_compiled: bool) -> Iterator[_Measure]:
+    """The rows above, and where asked those of each back end of compile."""
+    yield from _MEASURES
+    if not is_compiled:
+        return
+    both = "forward and backward, compiled"
+    yield "compiled", "fake", _compiled
+    yield both, "autograd", _compiled_gradient
+    for name in _BACKENDS:
+        if find_spec(name) is not None:
+            yield f"compiled by {name}", "fake", partial(_compiled, backend=name)
+            gradient = partial(_compiled_gradient, backend=name)
+            yield f"{both} by {name}", "autograd", gradient
 
 
 # ---- timing ----
@@ -177,8 +194,7 @@ def _measured(
 ) -> Iterator[dict[str, Any]]:
     """Each measure with its time, or with the reason why it cannot be timed."""
     names = {rule.name for rule in rules_of(op) if rule.origin != "loop"}
-    measures = (*_MEASURES, *_COMPILED) if options.compile else _MEASURES
-    for title, rule, make in measures:
+    for title, rule, make in _measures(is_compiled=options.compile):
         if rule and rule not in names:
             continue
         seconds, reason = None, None
@@ -244,7 +260,8 @@ def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--compile",
         action="store_true",
-        help="time the operator and its gradient under customop.compile, too",
+        help="time the operator and its gradient under customop.compile, too, by each back"
+        " end that is installed",
     )
 
 
