@@ -15,6 +15,7 @@ from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat, nests
 from customop.arrays.python_text import PythonText, dtype_text
 from customop.arrays.pytree import flatten, unflatten
+from customop.core.registry import operators
 from customop.core.table import RuleTable
 from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, Node
 from customop.graph.size_uses import sizes_in
@@ -126,13 +127,13 @@ class GraphText(PythonText):
             return super().class_name(cls)
         return self._named(cls, cls.__name__)
 
-    def _named(self, value: Any, name: str) -> str:
+    def _named(self, value: Any, name: str, note: str = "") -> str:
         """A value that the reader has to give: large, or without a text."""
 
         def lines(chosen: str) -> list[str]:
             self.named[chosen] = value
-            note = f"  # {abbreviated(value)}" if is_array(value) else ""
-            return [f"{chosen} = constants[{chosen!r}]{note}"]
+            said = abbreviated(value) if is_array(value) else note
+            return [f"{chosen} = constants[{chosen!r}]{f'  # {said}' * bool(said)}"]
 
         return self.add(name, lines, value)
 
@@ -239,6 +240,10 @@ class GraphText(PythonText):
     def _target(self, target: Any) -> str:
         if _is_module(target):
             return self._function(target)
+        if id(operators.get(target.qualname)) != id(target):
+            # The function of a user, with derivatives of its own.
+            note = f"{target.qualname}, defined at {target.definition.place}"
+            return self._named(target.run, f"run_{target.name}", note)
         text = "co.ops"
         for part in (target.namespace, target.name, target.overload or "default"):
             text = f"getattr({text}, {part!r})" if iskeyword(part) else f"{text}.{part}"

@@ -23,7 +23,7 @@ from customop import (
     register_numpy_function,
 )
 from customop.numpy.arguments import as_array, lengths, only, shape_of
-from customop.numpy.fakes import device_of
+from customop.numpy.fakes import check_held, device_of
 from customop.numpy.rules import no_gradient
 from customop.numpy.sizes import (
     NUMBERS,
@@ -60,6 +60,7 @@ def full_like(
 
 @full_like.register_fake
 def _(x: Any, value: Any, dtype: Any, shape: Any) -> FakeArray:
+    check_held(value, x.dtype if dtype is None else dtype)
     return fake_like(x, dtype=dtype, shape=shape)
 
 
@@ -175,7 +176,9 @@ def full(
 
 @full.register_fake
 def _(shape: Any, value: Any, dtype: Any, device: Any) -> FakeArray:
-    return FakeArray(shape, np.asarray(plain(value), dtype).dtype, device=device)
+    found = np.asarray(plain(value), dtype).dtype
+    check_held(value, found)
+    return FakeArray(shape, found, device=device)
 
 
 no_gradient(full)

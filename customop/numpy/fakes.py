@@ -12,6 +12,8 @@ from customop import FakeArray, fake_like
 from customop.numpy.sizes import broadcast, class_of, is_one, product, typical
 
 __all__ = [
+    "check_held",
+    "check_range",
     "device_of",
     "fake_of_ufunc",
     "keep_order",
@@ -48,9 +50,41 @@ def fake_of_ufunc(ufunc: Any) -> Callable[..., FakeArray]:
         return keep_order((x,), dtype) if _repeats(x) else fake_like(x, dtype=dtype)
 
     def binary(x1: Any, x2: Any) -> FakeArray:
-        return keep_order((x1, x2), result_dtype(ufunc, (kind_of(x1), kind_of(x2))))
+        kinds = kind_of(x1), kind_of(x2)
+        if int in kinds:
+            check_range(ufunc, x1, x2)
+        return keep_order((x1, x2), result_dtype(ufunc, kinds))
 
     return unary if ufunc.nin == 1 else binary
+
+
+def check_range(ufunc: Any, *operands: Any) -> None:
+    """Raise as NumPy does for an int of Python that an array beside it cannot hold."""
+    samples = [np.empty(0, x.dtype) if hasattr(x, "dtype") else x for x in operands]
+    is_whole = any(getattr(s, "dtype", _FLOAT).kind in "biu" for s in samples)
+    numbers = [_large_int(s) for s in samples]
+    if is_whole and any(n is not None for n in numbers):
+        pairs = zip(samples, numbers, strict=True)
+        ufunc(*[s if n is None else n for s, n in pairs])
+
+
+def check_held(value: Any, dtype: Any) -> None:
+    """Raise as NumPy does for an int of Python that arrays of a dtype cannot hold."""
+    number = _large_int(value)
+    if number is not None and np.dtype(dtype).kind in "iu":
+        np.asarray(number, dtype)
+
+
+def _large_int(value: Any) -> int | None:
+    """An int of Python, which a symbolic one is at tracing, unless every dtype holds it."""
+    if hasattr(value, "dtype") or class_of(value) is not int:
+        return None
+    number = getattr(value, "hint", value)
+    return None if number is None or 0 <= number <= _SMALLEST else number
+
+
+_FLOAT = np.dtype(float)
+_SMALLEST = np.iinfo(np.int8).max
 
 
 def kind_of(x: Any) -> Any:

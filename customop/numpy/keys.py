@@ -14,13 +14,14 @@ from customop import (
     ArgumentError,
     FakeArray,
     ShapeError,
+    SymFloat,
     SymInt,
     check,
     register_numpy_function,
     write_back,
 )
 from customop.numpy.arguments import as_array, lined, only, shape_of, value_of
-from customop.numpy.create import array_like
+from customop.numpy.create import array_like, as_held, full_like
 from customop.numpy.fakes import view_of
 from customop.numpy.index import (
     ALL,
@@ -312,11 +313,14 @@ def _without_axes(x: Any, entries: Sequence[Any]) -> Any:
 
 def value_for(x: Any, value: Any) -> Any:
     """A value in the dtype of the array that takes it, cast as NumPy does there."""
+    given = value
+    if isinstance(value, SymInt | SymFloat):
+        return full_like(x, as_held(value, x.dtype), x.dtype, [])
     if not hasattr(value, "shape"):
         value = as_array(value)
     if type(value) is np.ndarray and value.dtype != x.dtype:
         cast = np.empty(value.shape, x.dtype)
-        cast[...] = value  # with NumPy's errors and warnings
+        cast[...] = given  # with NumPy's errors and warnings
         return cast
     if value.dtype == x.dtype:
         return value

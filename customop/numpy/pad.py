@@ -68,6 +68,8 @@ def is_fortran(x: Any) -> bool:
 
 @_pad.register_fake
 def _(x: Any, pad_width: Any, value: Any) -> FakeArray:
+    if type(value) is int:
+        np.pad(np.zeros(1, x.dtype), 1, constant_values=value)  # raises as NumPy does
     shape = [b + n + a for n, (b, a) in zip(x.shape, pad_width, strict=True)]
     device = device_of(x)
     if not is_fortran(x):

@@ -10,7 +10,7 @@ import numpy as np
 
 from customop import FakeArray, Operator, Tag, register_numpy_function
 from customop.numpy.arguments import cast
-from customop.numpy.fakes import keep_order, kind_of
+from customop.numpy.fakes import check_range, keep_order, kind_of
 from customop.numpy.rules import fit, numpy_operator
 
 __all__: list[str] = []
@@ -32,7 +32,10 @@ def _pair(ufunc: np.ufunc, schema: str) -> Operator[..., Any]:
     )
 
     def fake(*inputs: Any) -> tuple[FakeArray, ...]:
-        dtypes = _dtypes(ufunc, tuple([kind_of(x) for x in inputs]))
+        kinds = tuple([kind_of(x) for x in inputs])
+        if int in kinds:
+            check_range(ufunc, *inputs)
+        dtypes = _dtypes(ufunc, kinds)
         return tuple([keep_order(inputs, dtype) for dtype in dtypes])
 
     op.register_fake(fake)

@@ -16,7 +16,7 @@ from customop import (
     partials,
     register_numpy_function,
 )
-from customop.numpy.arguments import listed_axes, shape_of
+from customop.numpy.arguments import as_array, listed_axes, shape_of
 from customop.numpy.fakes import result_dtype, stack_strides
 from customop.numpy.rules import fit, is_complex, padded_rows, sum_of
 from customop.numpy.sizes import broadcast, product
@@ -253,6 +253,7 @@ def _matrices(batch: Any, rows: Sequence[int], columns: Sequence[int]) -> Any:
 
 @register_numpy_function(np.tensordot)
 def _(a: Any, b: Any, axes: Any = 2) -> Any:
+    a, b = as_array(a), as_array(b)
     if isinstance(axes, int):
         count = len(shape_of(a))
         return tensordot(a, b, list(range(count - axes, count)), list(range(axes)))
@@ -267,7 +268,7 @@ def _(a: Any, b: Any, axes: Any = 2) -> Any:
 def _(a: Any, b: Any, out: None = None) -> Any:
     ndim = len(shape_of(b))
     if not ndim or not shape_of(a):
-        return np.multiply(a, b)
+        return np.multiply(as_array(a), as_array(b))
     return matmul(a, b) if ndim <= 2 else tensordot(a, b, [-1], [-2])
 
 
@@ -275,7 +276,7 @@ def _(a: Any, b: Any, out: None = None) -> Any:
 def _(a: Any, b: Any) -> Any:
     ranks = {len(shape_of(a)), len(shape_of(b))}
     if 0 in ranks:
-        return np.multiply(a, b)
+        return np.multiply(as_array(a), as_array(b))
     return matmul(a, b) if ranks == {1} else tensordot(a, b, [-1], [-1])
 
 

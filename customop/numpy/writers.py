@@ -68,6 +68,8 @@ def _check_safe(values: Any, x: Any) -> None:
 def _(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     _check_box("np.copyto", dst)
     _check_cast(src, dst, casting)
+    if type(src) in (bool, int, float, complex):
+        np.copyto(np.empty(0, dst.dtype), src, casting)  # raises as NumPy does
     if src is dst:
         return
     value = spread_to(value_for(dst, src), dst.shape)
@@ -78,8 +80,8 @@ def _(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None
 def _(a: Any, mask: Any, values: Any) -> None:
     _check_box("np.putmask", a)
     _check_safe(values, a)
-    line = _repeated(values, product(a.shape))
-    a[...] = np.where(mask, np.reshape(value_for(a, line), a.shape), a)
+    line = _repeated(value_for(a, values), product(a.shape))
+    a[...] = np.where(mask, np.reshape(line, a.shape), a)
 
 
 @register_numpy_function(np.place)
@@ -117,7 +119,7 @@ def _(a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
         raise IndexError(f"an index of np.put is out of bounds for {size} elements")
     if not places.size:
         return
-    values = _repeated(v, places.size)
+    values = _repeated(value_for(a, v), places.size)
     if not a.shape:
         a[...] = values[-1]
         return
@@ -161,7 +163,7 @@ def _fill_diagonal(a: Any, val: Any, wrap: bool) -> None:
     if a.ndim == 2 and wrap:
         flat = places * (columns + 1)
         key = [flat // columns, np.remainder(flat, columns)]
-    a[tuple(key)] = _repeated(val, count)
+    a[tuple(key)] = _repeated(value_for(a, val), count)
 
 
 @register_numpy_function(np.put_along_axis)
@@ -218,6 +220,8 @@ def _register_at(ufunc: np.ufunc) -> None:
     def at(a: Any, indices: Any, *operands: Any) -> None:
         name = _at_name(ufunc)
         _check_box(name, a)
+        if a.dtype.kind in "iu":  # NumPy makes arrays of numbers, and casts in the end
+            operands = tuple([as_array(v) if type(v) is int else v for v in operands])
         entries, arrays, is_split = parts_of(a, indices)
         view = a if all(e == ALL for e in entries) else slice_(a, entries)
         if not arrays:
