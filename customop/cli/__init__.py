@@ -264,6 +264,11 @@ def _common() -> ArgumentParser:
         help="colors; auto: in a terminal, if rich is installed",
     )
     group.add_argument(
+        "--no-progress",
+        action="store_true",
+        help="do not show how far long work is, on standard error",
+    )
+    group.add_argument(
         "--traceback", action="store_true", help="show the traceback of an error"
     )
     return parser

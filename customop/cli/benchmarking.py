@@ -5,10 +5,10 @@ from __future__ import annotations
 import statistics
 import timeit
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from customop.arrays.pytree import leaves, map_leaves
 from customop.cli import arguments, pages
 from customop.cli.command import Command, UsageError
 from customop.cli.finding import find_operator
+from customop.cli.output import watched
 from customop.cli.pages import BENCH_COLUMNS
 from customop.cli.plain import Plain
 from customop.compiling.compiled import compile as compiled
@@ -27,6 +28,7 @@ from customop.core.rules import rules_of
 from customop.core.samples import Sample, call_text
 from customop.errors import CustomOpError
 from customop.profiling.report import show_time
+from customop.progress import Progress
 from customop.testing.inputs.find import base_samples
 from customop.testing.inputs.memory import fresh, map_arrays
 from customop.transforms.autograd.grad import vjp
@@ -139,7 +141,8 @@ def _compiled_gradient(
 
 
 # Title, the rule that it needs, and the function that makes the call.
-_MEASURES = (
+Measure: TypeAlias = tuple[str, str, Callable[[Operator[..., Any], Sample], Call]]
+_MEASURES: tuple[Measure, ...] = (
     ("kernel", "", _kernel),
     ("op(...)", "", _operator),
     ("op.call(...)", "", _function),
@@ -150,10 +153,9 @@ _MEASURES = (
 )
 # Back ends of packages that may be installed.
 _BACKENDS = ("numba", "jax")
-_Measure = tuple[str, str, Callable[[Operator[..., Any], Sample], Call]]
 
 
-def _measures(*, is_compiled: bool) -> Iterator[_Measure]:
+def _measures(*, is_compiled: bool) -> Iterator[Measure]:
     """The rows above, and where asked those of each back end of compile."""
     yield from _MEASURES
     if not is_compiled:
@@ -189,23 +191,27 @@ def _seconds(call: Call, budget: float) -> float:
     return statistics.median(timer.repeat(_RUNS, number)) / number
 
 
-def _measured(
-    op: Operator[..., Any], sample: Sample, options: Namespace
-) -> Iterator[dict[str, Any]]:
-    """Each measure with its time, or with the reason why it cannot be timed."""
+def _measures_of(op: Operator[..., Any], options: Namespace) -> list[Measure]:
+    """The measures for which the operator has rules."""
     names = {rule.name for rule in rules_of(op) if rule.origin != "loop"}
-    for title, rule, make in _measures(is_compiled=options.compile):
-        if rule and rule not in names:
-            continue
-        seconds, reason = None, None
-        try:
-            # A copy, because operators may write their arguments.
-            seconds = _seconds(make(op, fresh(sample)), options.time)
-        except CustomOpError as error:
-            reason = error.what
-        except Exception as error:  # noqa: BLE001  # the user's rule: print its error
-            reason = f"{type(error).__name__}: {error}"
-        yield {"what": title, "seconds": seconds, "reason": reason}
+    measures = _measures(is_compiled=options.compile)
+    return [m for m in measures if not m[1] or m[1] in names]
+
+
+def _measured(
+    op: Operator[..., Any], sample: Sample, measure: Measure, budget: float
+) -> dict[str, Any]:
+    """A measure with its time, or with the reason why it cannot be timed."""
+    title, _, make = measure
+    seconds, reason = None, None
+    try:
+        # A copy, because operators may write their arguments.
+        seconds = _seconds(make(op, fresh(sample)), budget)
+    except CustomOpError as error:
+        reason = error.what
+    except Exception as error:  # noqa: BLE001  # the user's rule: print its error
+        reason = f"{type(error).__name__}: {error}"
+    return {"what": title, "seconds": seconds, "reason": reason}
 
 
 def _row(measure: dict[str, Any], kernel: float | None) -> list[str]:
@@ -290,21 +296,37 @@ def _run(options: Namespace, output: Plain) -> int:
     op = find_operator(options.name)
     document: list[dict[str, Any]] = []
     with np.errstate(all="ignore"):
-        for sample in _samples(options, op):
-            _try(op, sample)
-            measures = list(_measured(op, sample, options))
-            document.append(
-                {
-                    "call": call_text(op.qualname, sample),
-                    "note": sample.note,
-                    "times": measures,
-                }
-            )
-            _show(document[-1], output, is_first=len(document) == 1)
+        samples = _samples(options, op)
+        measures = _measures_of(op, options)
+        total = len(samples) * len(measures)
+        with watched(options, f"bench {op.qualname}", total) as shown:
+            for sample in samples:
+                _try(op, sample)
+                found = _found(op, sample, measures, options.time, shown)
+                document.append(found)
+                with shown.hidden():
+                    _show(found, output, is_first=len(document) == 1)
     output.document({"operator": op.qualname, "samples": document})
     tables = [(found, _rows(found)) for found in document]
     output.page(lambda: pages.bench_page(op.qualname, tables))
     return 0
+
+
+def _found(
+    op: Operator[..., Any],
+    sample: Sample,
+    measures: Sequence[Measure],
+    budget: float,
+    shown: Progress,
+) -> dict[str, Any]:
+    """The times for one input."""
+    call = call_text(op.qualname, sample)
+    times = []
+    for measure in measures:
+        shown.stage(f"{call}: {measure[0]}")
+        times.append(_measured(op, sample, measure, budget))
+        shown.advance()
+    return {"call": call, "note": sample.note, "times": times}
 
 
 def _show(found: dict[str, Any], output: Plain, *, is_first: bool) -> None:

@@ -18,10 +18,11 @@ from customop.cli.finding import (
     split_target,
 )
 from customop.cli.outcomes import STATUSES, CheckOutcome, Report, total
-from customop.cli.output import check_path
+from customop.cli.output import check_path, watched
 from customop.cli.plain import Plain
 from customop.core.operator import Operator
 from customop.errors import counted
+from customop.progress import check_channel
 from customop.testing import opcheck
 from customop.testing.checks.kept import undisturbed
 from customop.testing.close import check_bounds
@@ -128,6 +129,7 @@ def _reports(chosen: _Chosen, options: Namespace) -> Iterator[Report]:
     with undisturbed():
         for op in chosen.operators.values():
             report = _report(op, settings, reraise=options.traceback)
+            check_channel.advance()
             yield report
             if options.exitfirst and report.has_failed:
                 return
@@ -240,9 +242,12 @@ def _run(options: Namespace, output: Plain) -> int:
     if chosen.wrong and not (chosen.operators or chosen.broken):
         raise chosen.wrong[0]
     reports = []
-    for report in _reports(chosen, options):
-        reports.append(report)
-        _show(report, output, quiet=options.quiet)
+    count = len(chosen.operators)
+    with watched(options, "customop check", count, is_quiet=options.quiet) as shown:
+        for report in _reports(chosen, options):
+            reports.append(report)
+            with shown.hidden():
+                _show(report, output, quiet=options.quiet)
     if options.junit is not None:
         junit.write(options.junit, reports)
     _summarize(reports, output)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from argparse import Namespace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TextIO
@@ -10,8 +12,9 @@ from typing import TextIO
 from customop.cli.command import UsageError
 from customop.cli.plain import Html, Json, Plain
 from customop.errors import CustomOpError
+from customop.progress import Progress, check_channel, progress
 
-__all__ = ["COLORS", "check_path", "make_output"]
+__all__ = ["COLORS", "check_path", "make_output", "watched"]
 
 COLORS = ("auto", "always", "never")
 
@@ -53,6 +56,19 @@ def check_path(option: str, path: str) -> None:
             f" {getattr(error, 'strerror', None) or error}",
             do="name another file",
         ) from error
+
+
+def watched(
+    options: Namespace, title: str, total: int, *, is_quiet: bool = False
+) -> Progress:
+    """Show how far a command is, unless that would be in the way of a program.
+
+    Programs that read JSON or a page may read standard error with it.
+    """
+    for_program = options.json or options.html == ""
+    is_quiet = is_quiet or options.no_progress
+    is_quiet = is_quiet or (for_program and not sys.stderr.isatty())
+    return progress(title, total, channel=check_channel, is_quiet=is_quiet)
 
 
 def _text_output(stream: TextIO, color: str) -> Plain:

@@ -46,6 +46,7 @@ from customop.errors import (
     warn_caller,
 )
 from customop.graph.module import GraphModule
+from customop.progress import node_channel, progress
 
 __all__ = ["Compiled", "compile"]
 
@@ -90,6 +91,7 @@ class Compiled(Generic[P, R]):
         sizes: Mapping[str, Any] | None,
         fallback: bool,
         limit: int,
+        verbose: bool = False,
     ) -> None:
         update_wrapper(self, fn)
         self._fn: Callable[P, R] = fn
@@ -98,6 +100,7 @@ class Compiled(Generic[P, R]):
         self._sizes: Mapping[str, Any] | None = sizes
         self._fallback: bool = fallback
         self._limit: int = limit
+        self._verbose: bool = verbose
         self._parameters: Parameters = parameters_of(fn)
         self._bind: Callable[..., Any] = self._parameters.binder()
         # Family -> its entries, the last one first. The lists are replaced, not changed.
@@ -134,7 +137,8 @@ class Compiled(Generic[P, R]):
             return (
                 name  # it has the place of its function, as a decorator puts it there
             )
-        options = (self.backend, self._sizes, self._fallback, self._limit)
+        options: tuple[Any, ...] = (self.backend, self._sizes, self._fallback)
+        options += (self._limit, self._verbose)
         return Compiled, (self._fn, *options)
 
     # ---- what it has compiled ----
@@ -201,7 +205,11 @@ class Compiled(Generic[P, R]):
             out = self._tried(given)
             if out is not MISS:  # another thread has compiled it
                 return out
-            entry = self._new_entry(given)
+            if self._verbose:
+                with progress(f"compile {self._title()}", channel=node_channel):
+                    entry = self._new_entry(given)
+            else:
+                entry = self._new_entry(given)
         if entry is None:
             return self._fn(*args, **kwargs)
         return entry.run(given)
@@ -419,6 +427,7 @@ def compile(  # noqa: A001  # the usual name
     sizes: Mapping[str, Any] | None = ...,
     fallback: bool = ...,
     limit: int = ...,
+    verbose: bool = ...,
 ) -> Compiled[P, R]: ...
 @overload
 def compile(  # noqa: A001  # the usual name
@@ -427,6 +436,7 @@ def compile(  # noqa: A001  # the usual name
     sizes: Mapping[str, Any] | None = ...,
     fallback: bool = ...,
     limit: int = ...,
+    verbose: bool = ...,
 ) -> Callable[[Callable[P, R]], Compiled[P, R]]: ...
 def compile(  # noqa: A001  # the usual name
     fn: Callable[..., Any] | None = None,
@@ -435,6 +445,7 @@ def compile(  # noqa: A001  # the usual name
     sizes: Mapping[str, Any] | None = None,
     fallback: bool = False,
     limit: int = 64,
+    verbose: bool = False,
 ) -> Any:
     """Make a function run as the graph of its operators, with the same results.
 
@@ -456,6 +467,9 @@ def compile(  # noqa: A001  # the usual name
         Whether a function that cannot be captured runs as it is.
     limit : int
         How many graphs are kept. One more, and a warning says why.
+    verbose : bool
+        Whether to show on standard error how far it is while it compiles, for functions
+        of many operators.
 
     Returns
     -------
@@ -477,6 +491,7 @@ def compile(  # noqa: A001  # the usual name
     array([1., 1.])
     """
     check_flag("compile: fallback", fallback)
+    check_flag("compile: verbose", verbose)
     if sizes is not None and not isinstance(sizes, Mapping):
         raise ArgumentError(
             f"compile: sizes={shown(sizes)} is not a mapping",
@@ -490,6 +505,6 @@ def compile(  # noqa: A001  # the usual name
 
     def make(fn: Callable[..., Any]) -> Any:
         check_function("compile", fn)
-        return Compiled(fn, backend, sizes, fallback, limit)
+        return Compiled(fn, backend, sizes, fallback, limit, verbose)
 
     return make if fn is None else make(fn)

@@ -74,6 +74,8 @@ class GraphLines:
         # What the text of a size may name: variables of these names get others.
         reserved = _RESERVED if sizes is None else {*_RESERVED, *sizes.sizes}
         self._taken: set[str] = {*names, *reserved}
+        # Wished name -> the number of the last one: names are never free again.
+        self._last: dict[str, int] = {}
         self._locals: dict[str, str] = {}
         for name in names:
             if name in reserved:
@@ -94,11 +96,13 @@ class GraphLines:
     # ---- names ----
 
     def _free(self, wanted: str) -> str:
-        name, number = wanted, 0
+        number = self._last.get(wanted, 0)
+        name = f"{wanted}_{number}" if number else wanted
         while name in self._taken:
             number += 1
             name = f"{wanted}_{number}"
         self._taken.add(name)
+        self._last[wanted] = number
         return name
 
     def local(self, node: Node) -> str:

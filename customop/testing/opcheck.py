@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -19,6 +19,7 @@ from customop.core.table import RuleTable
 from customop.errors import ArgumentError, OpCheckError, did_you_mean, quoted
 from customop.later import later
 from customop.library.ops import OperatorPacket
+from customop.progress import Progress, check_channel, progress
 from customop.testing.checks.check import SUCCESS, WAIVED, Check
 from customop.testing.checks.found import found_samples
 from customop.testing.checks.jobs import Done
@@ -123,6 +124,7 @@ def opcheck(
     raise_exception: bool = True,
     rtol: float | None = None,
     atol: float | None = None,
+    verbose: bool = False,
 ) -> OpCheckResult:
     """Check that an operator does what its schema, tags and rules promise.
 
@@ -142,6 +144,9 @@ def opcheck(
     rtol, atol : float, optional
         How close results must be. Give both or none; the defaults are those of
         `assert_close`.
+    verbose : bool
+        Whether to show each check on standard error as it ends, and in a terminal what
+        runs.
 
     Returns
     -------
@@ -185,13 +190,18 @@ def opcheck(
     operator = _operator(op)
     found = OpCheckResult(operator.qualname)
     work = _done(operator, args, kwargs, chosen, rtol, atol, found.inputs)
-    with quieted(), closing(work) as all_done:
-        for check, done in zip(chosen, all_done, strict=True):
+    shown = _Shown(found, chosen) if verbose else None
+    with shown or nullcontext(), quieted(), closing(work) as all_done:
+        for check, done in zip(
+            chosen, _staged(all_done, found.op, chosen), strict=True
+        ):
             outcome: str | OpCheckError = done.outcome
             waiver = operator.waivers.get(check.name)
             if isinstance(outcome, OpCheckError) and waiver and not done.has_crashed:
                 found.waived[check.name] = outcome
                 outcome = f"{WAIVED}: {waiver}"
+            if shown is not None:
+                shown.note(check, outcome, done)
             if isinstance(outcome, OpCheckError) and raise_exception:
                 raise outcome.with_traceback(None) from outcome.__cause__
             found[check.name] = outcome
@@ -199,6 +209,40 @@ def opcheck(
             if done.note:
                 found.notes[check.name] = done.note
     return found
+
+
+class _Shown:
+    """The checks of a verbose run: the table of the result, line by line."""
+
+    def __init__(self, found: OpCheckResult, checks: Sequence[Check]) -> None:
+        self._progress: Progress = progress(
+            f"opcheck {found.op}", len(checks), channel=check_channel
+        )
+        self._width: int = max((len(check.name) for check in checks), default=0)
+        self._title: str = found.op
+
+    def __enter__(self) -> None:
+        self._progress.__enter__()
+        self._progress.line(self._title)
+
+    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        self._progress.__exit__(kind, *exc)
+
+    def note(self, check: Check, outcome: str | OpCheckError, done: Done) -> None:
+        """Write the line of a check."""
+        state, text = _cells(outcome, done.note)
+        line = f"  {check.name.ljust(self._width)}  {done.seconds:6.2f} s  {state}"
+        self._progress.line(f"{line}  {text}".rstrip())
+        self._progress.advance()
+
+
+def _staged(
+    work: Generator[Done, None, None], op: str, checks: Sequence[Check]
+) -> Iterator[Done]:
+    """The outcomes; whoever watches is told which check runs."""
+    for check in checks:
+        check_channel.stage(f"{op} {check.name}")
+        yield next(work)
 
 
 def _done(

@@ -15,6 +15,7 @@ from customop.graph.lines import GraphLines, last_uses, name_of
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, CONSTANT, ITEM, PLACEHOLDER, Node
 from customop.graph.replay import can_be_direct, kernel_of
+from customop.progress import node_channel
 
 __all__ = ["StraightLines"]
 
@@ -82,7 +83,8 @@ class StraightLines(GraphLines):
     def write_nodes(self) -> None:
         """Write the lines of all nodes; a run takes the place of its last call."""
         last = self._last_uses()
-        for node in self.graph.nodes:
+        found, count = self.graph.nodes, self.graph.count
+        for node in node_channel.each(found, "writing code", count):
             run = self._run_of.get(node)
             if run is None:
                 self.write(node, last.get(node, []))

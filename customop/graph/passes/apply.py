@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from customop.arrays.nested import map_nested
-from customop.errors import ArgumentError, shown
+from customop.errors import ArgumentError, counted, shown
 from customop.graph.graph import Graph
 from customop.graph.module import GraphModule
 from customop.graph.node import Node
+from customop.progress import node_channel
 
 __all__ = ["GraphT", "edited", "graph_of", "with_graph"]
 
@@ -47,7 +48,9 @@ def edited(given: GraphT, edit: Callable[[Graph], None]) -> GraphT:
     -------
     Graph or GraphModule
     """
-    new = graph_of(given).copy()
+    old = graph_of(given)
+    node_channel.stage(f"simplifying {counted(old.count, 'node')}")
+    new = old.copy()
     for node in new.nodes:
         if node.subgraphs:
             _edit_inner(node, edit)

@@ -19,10 +19,12 @@ from customop.errors import (
     check_function,
     shown,
 )
+from customop.graph.graph import Graph
 from customop.graph.guards import GENERATOR
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, Node
 from customop.library.ops import ops
+from customop.progress import node_channel
 from customop.transforms.trace.error_settings import ErrorSettings
 from customop.transforms.trace.generators import (
     check_undrawn,
@@ -201,6 +203,7 @@ def capture(
     GraphError
         If the function leaves NumPy's settings for errors changed.
     """
+    node_channel.stage("capturing")
     run = _Capture(fn, "fake", sizes or {}, caller_place())
     run.axes, run.same, run.numbers = axes or {}, same or {}, numbers
     if reads is not None:
@@ -211,6 +214,15 @@ def capture(
         module = run.run(args, kwargs)
         settings.check_same(module.name)
     return module, run.trace.has_writes, run.trace.derived
+
+
+class _WatchedGraph(Graph):
+    """A graph that counts its nodes while they are made, for whoever watches."""
+
+    def enter(self, node: Node) -> None:
+        """Put a new node at the place for new ones."""
+        super().enter(node)
+        node_channel.advance()
 
 
 class _Capture:
@@ -226,7 +238,8 @@ class _Capture:
         self.fn = fn
         self.is_symbolic: bool = tracing_mode == "symbolic"
         self.names: Mapping[str, Any] = sizes
-        self.trace: Trace = Trace(tracing_mode)
+        graph = _WatchedGraph() if node_channel.is_watched else None
+        self.trace: Trace = Trace(tracing_mode, graph)
         self.trace.fn = fn
         self.place: str = place
         self.keeps_containers: bool = False
