@@ -207,7 +207,7 @@ def progress(
 
 def _display(stream: TextIO, *, is_quiet: bool) -> _Display:
     if is_quiet:
-        return _Nothing()
+        return _NoDisplay()
     if stream.isatty():
         if find_spec("rich") is not None:
             return _RichBar(stream)
@@ -219,7 +219,7 @@ def _display(stream: TextIO, *, is_quiet: bool) -> _Display:
 # ---- displays ----
 
 
-class _Nothing:
+class _NoDisplay:
     """Shows nothing."""
 
     def show(self, state: Progress) -> None:
@@ -236,7 +236,7 @@ class _Nothing:
         return nullcontext()
 
 
-class ProgressLines(_Nothing):
+class ProgressLines(_NoDisplay):
     """Whole lines, not too many, for pipes and files."""
 
     def __init__(self, stream: TextIO) -> None:

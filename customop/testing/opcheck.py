@@ -190,7 +190,7 @@ def opcheck(
     operator = _operator(op)
     found = OpCheckResult(operator.qualname)
     work = _done(operator, args, kwargs, chosen, rtol, atol, found.inputs)
-    shown = _Shown(found, chosen) if verbose else None
+    shown = _VerboseTable(found, chosen) if verbose else None
     with shown or nullcontext(), quieted(), closing(work) as all_done:
         for check, done in zip(
             chosen, _staged(all_done, found.op, chosen), strict=True
@@ -211,7 +211,7 @@ def opcheck(
     return found
 
 
-class _Shown:
+class _VerboseTable:
     """The checks of a verbose run: the table of the result, line by line."""
 
     def __init__(self, found: OpCheckResult, checks: Sequence[Check]) -> None:
