@@ -328,7 +328,17 @@ USES: list[Callable[[Any], Any]] = [
 ]
 
 
+@pytest.fixture
+def _few_objects() -> Iterator[None]:
+    """Collections that go over what a test makes alone: other objects do not hold it."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.mark.exhaustive
+@pytest.mark.usefixtures("_few_objects")
 @pytest.mark.filterwarnings("ignore::customop.CustomOpWarning")
 def test_who_holds_an_operator_is_known_as_by_a_collection() -> None:
     """Whatever was done with it, and whoever holds it: the collector is the oracle."""
