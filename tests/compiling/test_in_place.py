@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from tests.compiling.programs import observe
 
 
 def _steps(x: Any, v: Any) -> Any:
@@ -111,3 +112,94 @@ def test_other_back_ends_get_a_graph_that_writes_at_its_end_alone() -> None:
     co.compile(_steps, backend=look)(np.ones(4), np.zeros(4))
     assert seen[-2:] == ["assign", "assign"]
     assert "set_slice" not in seen
+
+
+# ---- whole arguments ----
+
+
+def _add(u: Any, v: Any) -> Any:
+    u += v
+    return u
+
+
+def _chain(u: Any, v: Any) -> Any:
+    u += v
+    u *= 2.0
+    u -= v
+    return u.sum()
+
+
+def _out(u: Any, v: Any) -> None:
+    np.add(np.sin(v), v, out=u)
+
+
+def _both(u: Any, v: Any) -> None:
+    u += v
+    v += u
+
+
+def _old_value_is_read(u: Any, v: Any) -> Any:
+    before = u * 2.0
+    u += v
+    return before + u
+
+
+def _view_is_read(u: Any, v: Any) -> Any:
+    part = u[1:]
+    u += v
+    return part * 2.0, u[::-1]
+
+
+def _overlap(u: Any, v: Any) -> None:
+    u += u[::-1]
+
+
+def _sum_is_returned(u: Any, v: Any) -> Any:
+    w = u + v
+    u[...] = w
+    return w
+
+
+def _then_a_part(u: Any, v: Any) -> Any:
+    u *= np.maximum(u, v)
+    u[1:] = 0.5
+    return u
+
+
+def _of_another_dtype(u: Any, v: Any) -> Any:
+    u += v.astype("f4")
+    v[...] = u.astype("f4") * 1.1
+    return v
+
+
+WHOLE = (_add, _chain, _out, _both, _old_value_is_read, _view_is_read, _overlap)
+WHOLE = (*WHOLE, _sum_is_returned, _then_a_part, _of_another_dtype)
+LAYOUTS = {
+    "packed": lambda x: x,
+    "turned": lambda x: x.reshape(2, -1).T,
+    "step": lambda x: np.repeat(x, 2)[::2],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("fn", WHOLE)
+def test_whole_arguments_are_written_as_in_the_function(fn: Any, layout: str) -> None:
+    compiled = co.compile(fn)
+    for size in (6, 1 << 18):
+        for errors in ("raise", "warn"):
+            x = np.linspace(-1.0, 2.0, size)
+            x[size // 2] = np.inf if errors == "warn" else 0.0
+            pairs = [[LAYOUTS[layout](x + k) for k in (0.0, 1.0)] for _ in "ab"]
+            found, expected = (
+                observe(f, arguments, errors)
+                for f, arguments in zip((compiled, fn), pairs, strict=True)
+            )
+            assert found == expected
+
+
+@pytest.mark.parametrize("fn", [_add, _chain, _out, _view_is_read, _both])
+def test_nothing_is_copied_to_an_argument_that_can_take_the_result(fn: Any) -> None:
+    compiled = co.compile(fn)
+    compiled(np.ones(4), np.ones(4))
+    is_late = fn is _view_is_read  # a view of the old value is read later
+    assert ("setitem" in compiled.code) == is_late

@@ -14,6 +14,7 @@ import numpy as np
 
 from customop.arrays.fake import FakeArray
 from customop.compiling.numpy_backend.body import BlockBody
+from customop.compiling.numpy_backend.calls import out_of
 from customop.compiling.numpy_backend.flags import Flags, usual_errors
 from customop.compiling.numpy_backend.layout import (
     cuts_of,
@@ -72,6 +73,12 @@ class BlockRun:
         self._picks: list[int] | None = picks if picks != [*range(len(held))] else None
         own = {n: i for i, n in enumerate([*self._body.results, *run.before])}
         self._returns: list[int] = [own[n] for n in run.results]
+        # Result -> number of the operand that takes it.
+        self._written: dict[Node, int] = {
+            node: self._body.given.index(out)
+            for node in self._body.results
+            if (out := out_of(node)) is not None
+        }
         self._plans: dict[Any, Plan | None] = {}
         # Body -> its function.
         self._functions: dict[BlockBody, Any] = {}
@@ -133,7 +140,9 @@ class BlockRun:
         size = math.prod(shape)
         if not is_worth_it(size, len(self.run.members)):
             return None
-        orders = {*self._orders(values, shape)}
+        if self._written and size < limits.in_place:
+            return None
+        orders = {*self._orders(values, shape), *self._orders_written(values, shape)}
         if len(orders) != 1 or None in orders:
             return None
         (order,) = orders
@@ -175,6 +184,15 @@ class BlockRun:
             if member in self._body.results:
                 yield packed_order(found.shape, found.strides, found.dtype.itemsize)
 
+    def _orders_written(
+        self, values: Sequence[Any], shape: tuple[int, ...]
+    ) -> Iterator[tuple[int, ...] | None]:
+        """The orders of the axes of arrays that are written; None where that is not easy."""
+        for at in self._written.values():
+            v = values[at]
+            is_whole = type(v) is np.ndarray and v.shape == shape
+            yield packed_order(shape, v.strides, v.itemsize) if is_whole else None
+
     def _blocks(
         self, size: int, widest: int, count: int, threads: int
     ) -> tuple[BlockBody, int, int]:
@@ -201,8 +219,8 @@ class BlockRun:
         outs: list[np.ndarray[Any, Any]] = []
         taken: set[int] = set()
         for node, takes in zip(self._body.results, self._body.takes, strict=True):
-            found = None
-            for i in takes:
+            found = values[self._written[node]] if node in self._written else None
+            for i in () if found is not None else takes:
                 # Held by `given`, by `values`, and by the argument of the call.
                 is_free = i not in taken and sys.getrefcount(values[i]) == _HELD
                 if is_free and _is_like_result(values[i], plan, node.val.dtype):

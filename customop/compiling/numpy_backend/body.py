@@ -11,7 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from customop.compiling.numpy_backend.calls import is_array_node, strong_operands
+from customop.compiling.numpy_backend.calls import (
+    is_array_node,
+    out_of,
+    strong_operands,
+)
 from customop.compiling.numpy_backend.known import ufunc_of
 from customop.compiling.numpy_backend.runs import CallRun, is_reusable
 from customop.graph.node import Node, nodes_in
@@ -51,6 +55,7 @@ class BlockBody:
         self.run: CallRun = run
         own = set(run.members)
         used = [n for m in run.members for n in nodes_in(m.values())]
+        used += [out for m in run.members if (out := out_of(m)) is not None]
         self.given: list[Node] = [*dict.fromkeys(n for n in used if n not in own)]
         self.results: list[Node] = [m for m in run.results if m in own]
         self.scratch: list[np.dtype[Any]] = []
@@ -67,7 +72,7 @@ class BlockBody:
                 self._last[n] = self._position[m]
         self.takes: list[tuple[int, ...]] = [*map(self._takes, self.results)]
         for m, takes in zip(self.results, self.takes, strict=True):
-            if is_whole and not takes:
+            if is_whole and not takes and out_of(m) is None:
                 self._free.setdefault(m.val.dtype, []).append(self._places[m])
                 self._result_at[self._places[m]] = m
         self.names: dict[str, Any] = {"copyto": np.copyto}
@@ -85,7 +90,7 @@ class BlockBody:
             for i, node in enumerate(self.given)
             if is_array_node(node)
             and node.val.dtype == result.val.dtype
-            and self._last[node] <= at - (not _is_at_once(result))
+            and self._last.get(node, at + 1) <= at - (not _is_at_once(result))
             and is_reusable(node, self.run)
         ]
         return tuple(found)

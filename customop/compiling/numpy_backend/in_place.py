@@ -1,18 +1,24 @@
-"""Writes of views that the functions wrote in place, and that graphs compute as copies.
+"""What functions wrote in place, and graphs compute as copies, is written in place again.
 
 ``x[1:] += y`` is a node that gives a copy of `x` with another part. Where nothing reads
-the old `x` afterwards, the part is written to `x` itself. Inputs that a graph writes share
-no memory with others, which is a guard of compiled functions.
+the old `x` afterwards, the part is written to `x` itself. ``x += y`` is a sum that is
+assigned to `x` in the end, and becomes ``np.add(x, y, out=x)``. Inputs that a graph writes
+share no memory with others, which is a guard of compiled functions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from customop.arrays.fake import FakeArray
+from customop.compiling.kernel import Kernel
+from customop.compiling.numpy_backend.known import is_builtin, ufunc_of
+from customop.core.table import RuleTable
 from customop.graph.graph import Graph
-from customop.graph.node import CALL, ITEM, Node
+from customop.graph.node import CALL, ITEM, OUTPUT, Node
 from customop.graph.passes.common import frozen_key
+from customop.shapes.sizes import same_shape
 from customop.transforms.trace.operators import assign, set_slice
 
 __all__ = ["write_in_place"]
@@ -29,13 +35,18 @@ def write_in_place(graph: Graph) -> None:
     calls = [node for node in graph.nodes if node.op == CALL]
     writers = [node for node in calls if node.target.schema.written]
     is_plain = all(node.target is assign for node in writers)
-    if not is_plain or any(node.subgraphs for node in calls):
+    if not is_plain or any(map(_has_graphs, calls)):
         return
     for node in calls:
         if _is_set(node):
             _leave_out_own(node)
     _Writing(graph).run()
     graph.eliminate_dead_code()
+
+
+def _has_graphs(node: Node) -> bool:
+    """Whether a call runs graphs that may write; kernels do not."""
+    return not isinstance(node.target, Kernel) and bool(node.subgraphs)
 
 
 def _is_set(node: Node) -> bool:
@@ -79,12 +90,44 @@ class _Writing:
         """Write to an input itself what is assigned to it at the end."""
         target, value = last.args
         chain = [*_chain(value)]
+        if not chain and isinstance(value, Node) and self._can_take(target, value):
+            self._graph.erase_node(last)
+            self._take(target, value)
         if not chain or chain[-1].args[0] is not target or {*chain} & self._returned:
             return
         for node in reversed(chain):
             if not self._write(node, target, self._at[last]):
                 return
         self._graph.erase_node(last)
+
+    def _take(self, target: Node, value: Node) -> None:
+        """Let an input take a result, and those that lead to it: ``x += y; x *= z``."""
+        value.meta.update(out=target, must_run=True)
+        for before in value.inputs:
+            only = [*before.users] == [value]
+            if only and before is not target and self._can_take(target, before):
+                self._take(target, before)
+                return
+
+    def _can_take(self, target: Node, value: Node) -> bool:
+        """Whether an input may take the result of a ufunc at once.
+
+        From there on nothing may read the old values, in which views count too.
+        """
+        here = self._at[value]
+        if not _is_ufunc(value) or not _is_like(value.val, target.val):
+            return False
+        readers = [user for user in value.users if user.target is not assign]
+        if not all(map(_computes, readers)):
+            return False  # it may be returned
+        for alias in self._aliases(target):
+            is_view = alias is not target
+            last = here - is_view
+            for user in alias.users:
+                is_late = self._at[user] > last and user.op != OUTPUT
+                if is_late and not (user.target is assign and user.args[1] is value):
+                    return False
+        return True
 
     def _is_own(self, node: Node) -> bool:
         """Whether an array was made by a call, and is not a view."""
@@ -130,6 +173,27 @@ def _chain(node: Node) -> Iterator[Node]:
     while _is_set(node):
         yield node
         node = node.args[0]
+
+
+def _computes(node: Node) -> bool:
+    """Whether a node is a call of NumPy that reads its operands, and gives new arrays."""
+    return node.op == CALL and is_builtin(node.target) and not _gives_views(node)
+
+
+def _is_ufunc(node: Node) -> bool:
+    """Whether a node is a ufunc of arrays that gives one array."""
+    if node.op != CALL or not isinstance(node.target, RuleTable):
+        return False
+    ufunc = ufunc_of(node.target)
+    return ufunc is not None and ufunc.nout == 1 and ufunc.signature is None
+
+
+def _is_like(val: Any, other: Any) -> bool:
+    """Whether two arrays have one dtype and one shape with axes."""
+    is_array = isinstance(val, FakeArray) and isinstance(other, FakeArray)
+    if not is_array or not val.shape or val.dtype != other.dtype:
+        return False
+    return same_shape(val.shape, other.shape)
 
 
 def _gives_views(node: Node) -> bool:

@@ -20,6 +20,9 @@ class Limits:
     certain : int
         From so many elements on a run takes less time in any case: as of temporaries in
         expressions, NumPy takes over their memory.
+    in_place : int
+        From so many elements on a run that writes in place takes less time: its calls one
+        by one make no temporaries.
     whole : int
         An array of so many bytes is one block: what is written stays in cache.
     alone : int
@@ -44,6 +47,7 @@ class Limits:
         self.elements: int = 1 << 13
         self.work: int = 1 << 17
         self.certain: int = 1 << 15
+        self.in_place: int = 1 << 17
         self.whole: int = 1 << 19
         self.alone: int = 1 << 21
         self.most: int = 1 << 17

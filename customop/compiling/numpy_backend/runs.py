@@ -14,7 +14,11 @@ from typing import Any, Final
 import numpy as np
 
 from customop.arrays.fake import FakeArray
-from customop.compiling.numpy_backend.calls import resolved_dtypes, strong_operands
+from customop.compiling.numpy_backend.calls import (
+    out_of,
+    resolved_dtypes,
+    strong_operands,
+)
 from customop.compiling.numpy_backend.known import is_builtin, ufunc_of
 from customop.compiling.numpy_backend.limits import limits
 from customop.graph.graph import Graph
@@ -82,12 +86,17 @@ class CallRun:
     def given(self) -> list[Node]:
         """The operands from outside, each once."""
         found = [n for call in self.calls for n in nodes_in(call.values())]
+        found += [out for call in self.calls if (out := out_of(call)) is not None]
         return [*dict.fromkeys(n for n in found if n not in self._own)]
 
     @property
     def results(self) -> list[Node]:
-        """The calls whose values are used outside."""
-        return [c for c in self.calls if any(u not in self._own for u in c.users)]
+        """The calls whose values are used outside, or written to arrays that there are."""
+        return [c for c in self.calls if self._is_result(c)]
+
+    def _is_result(self, call: Node) -> bool:
+        is_used = any(user not in self._own for user in call.users)
+        return is_used or out_of(call) is not None
 
 
 def find_runs(graph: Graph) -> tuple[list[CallRun], list[tuple[Node, str]]]:
@@ -284,7 +293,7 @@ def _needs_more(run: CallRun) -> bool:
     for step in change:
         living += step
         most = max(most, living)
-    return sum(_bytes(n) for n in own) > most
+    return sum(_bytes(n) for n in own if out_of(n) is None) > most
 
 
 def ends_in(node: Node, run: CallRun) -> bool:

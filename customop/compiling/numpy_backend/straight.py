@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from customop.compiling.numpy_backend.blocks import BlockRun
-from customop.compiling.numpy_backend.calls import WRITERS, WRITING, ufunc_text
+from customop.compiling.numpy_backend.calls import WRITERS, WRITING, out_of, ufunc_text
 from customop.compiling.numpy_backend.known import builtin_kernel, ufunc_of
 from customop.compiling.numpy_backend.runs import CallRun
 from customop.core.table import RuleTable
 from customop.graph.graph import Graph
-from customop.graph.lines import GraphLines, last_uses, name_of
+from customop.graph.lines import GraphLines, name_of
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, CONSTANT, ITEM, PLACEHOLDER, Node
 from customop.graph.replay import can_be_direct, kernel_of
@@ -93,15 +93,13 @@ class StraightLines(GraphLines):
 
     def _last_uses(self) -> dict[Node, list[Node]]:
         """For each node, those whose values are not needed after it."""
-        if not self._run_of:
-            return last_uses(self.graph)
         found: dict[Node, list[Node]] = {}
         seen: set[Node] = set()
         for node in reversed(self.graph.nodes):
             run = self._run_of.get(node)
             if run is not None and node is not run.calls[-1]:
                 continue
-            for used in node.inputs if run is None else run.given:
+            for used in _used(node) if run is None else run.given:
                 if used not in seen and used.op != CONSTANT:
                     seen.add(used)
                     found.setdefault(node, []).append(used)
@@ -138,7 +136,7 @@ class StraightLines(GraphLines):
         is_all = calls is run.calls
         if is_all:
             self.add("given.clear()", indent=body)
-        ends = {n: call for call in calls for n in call.inputs} if is_all else {}
+        ends = {n: call for call in calls for n in _used(call)} if is_all else {}
         kept = {*results}
         ending: dict[Node, list[str]] = {}
         for node, call in ends.items():
@@ -210,3 +208,9 @@ class StraightLines(GraphLines):
         if known is None:
             known = self._of_module[id(module)] = self._inner(module)
         return known
+
+
+def _used(node: Node) -> list[Node]:
+    """The values that a node needs: operands, and an array that takes its result."""
+    out = out_of(node)
+    return node.inputs if out is None else [*node.inputs, out]
