@@ -43,6 +43,10 @@ partials: ModuleType = later(import_module, "customop.core.partials")
 class AutogradKind(RuleKind):
     """Rules of reverse mode: a `GradRule`, or a function in place of the operator."""
 
+    shorter: ClassVar[str] = (
+        ", or {name}.register_autograd(co.native) if the kernel is made of NumPy functions"
+    )
+
     __slots__ = ()
     falls_through: ClassVar[bool] = True
     call_title: ClassVar[str] = "autograd forward"

@@ -86,6 +86,8 @@ class RuleKind:
     falls_through: ClassVar[bool] = False
     # How a transform runs an operator without a rule; empty if it raises.
     last_resort: ClassVar[str] = ""
+    # What else to write where a rule is missing, with the {name} of the operator.
+    shorter: ClassVar[str] = ""
     # How messages say that a rule of another kind is used instead.
     how_instead: ClassVar[str] = ""
     # Whether a rule returns a tuple of two.

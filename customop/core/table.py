@@ -190,6 +190,7 @@ class RuleTable:
             return self.closed_error()
         method = f"register_{kind.name}"
         do = f"@{self.name}.{method}" if hasattr(self, method) else ""
+        do += kind.shorter.format(name=self.name)
         return self.error(
             MissingRuleError,
             f" has no '{kind.name}' rule",

@@ -30,7 +30,7 @@ from customop.later import later
 from customop.library.ops import check_reachable
 from customop.schema.agreement import check_agrees
 from customop.schema.overloads import check_overloads
-from customop.schema.parameters import Alias
+from customop.schema.parameters import MISSING, Alias
 from customop.schema.schema import Schema
 from customop.schema.signatures import check_returns_at_once
 from customop.schema.tags import Tag
@@ -102,7 +102,7 @@ def custom_op(
     fn: Callable[P, R] | None = None,
     /,
     *,
-    mutates_args: Iterable[str] | str,
+    mutates_args: Any = MISSING,
     device_types: str | Iterable[str] | None = None,
     schema: str | None = None,
     tags: Iterable[Tag] | Tag = (),
@@ -135,7 +135,7 @@ def custom_op(
     Raises
     ------
     SchemaError
-        If no schema can be inferred, or `schema` does not agree with `fn` or with
+        If `mutates_args` is missing, no schema can be inferred, or `schema` does not agree with `fn` or with
         `mutates_args`.
     RegistrationError
         If the name is malformed or defined in another file, or a kind is unknown.
@@ -151,7 +151,18 @@ def custom_op(
     >>> print(scale.schema)
     (Array x, float factor=2.0) -> Array
     """
+    if callable(name):
+        raise RegistrationError(
+            f"custom_op: the function '{getattr(name, '__name__', name)}' is given in the place of a name",
+            do='write @custom_op("mylib::name", mutates_args=())',
+        )
     check_name("custom_op", name)
+    if mutates_args is MISSING:
+        raise SchemaError(
+            f"{name}: custom_op needs mutates_args, the arguments that the kernel writes to",
+            do="write mutates_args=() if it writes to none, else mutates_args=('x',)",
+            op=name,
+        )
     scope = sys._getframe(1)
 
     def make(given: Callable[P, R]) -> Operator[P, R]:

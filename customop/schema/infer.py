@@ -317,8 +317,10 @@ def _annotate(source: _Inferred, p: inspect.Parameter) -> str:
     if p.name in ("self", "cls"):
         return "use a function or a static method, which have no self"
     if source.is_plain:
-        return f"annotate every parameter, or {_GIVE_SCHEMA}"
-    return f"write {p.name}: Array, or its type"
+        return (
+            f"annotate every parameter, such as {p.name}: np.ndarray, or {_GIVE_SCHEMA}"
+        )
+    return f"write {p.name}: np.ndarray, or its type"
 
 
 def _at(
@@ -364,7 +366,8 @@ def _infer_returns(
 ) -> tuple[tuple[Return, ...], bool]:
     if "return" not in hints:
         raise source.error(
-            "the result has no annotation", do="write -> Array, or -> None"
+            "the result has no annotation",
+            do="write -> np.ndarray, or its type, or -> None",
         )
     hint = hints["return"]
     if hint is None or hint is type(None):

@@ -69,4 +69,8 @@ html_logo = html_favicon = "static/logo.svg"
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
-copybutton_exclude = ".linenos, .gp, .go"
+# Of a session only what is typed is copied, without prompts and output.
+copybutton_exclude = ".linenos"
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+copybutton_copy_empty_lines = False

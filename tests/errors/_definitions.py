@@ -115,6 +115,18 @@ DEFINITIONS: dict[str, Row] = {
         "m::x: mutates_args='x' is neither names nor 'unknown'\n"
         "  do: write mutates_args=() or mutates_args=('x',)",
     ),
+    "mutates_args is missing": (
+        lambda: co.custom_op("m::x", plain),  # type: ignore[call-overload]
+        co.SchemaError,
+        "m::x: custom_op needs mutates_args, the arguments that the kernel writes to\n"
+        "  do: write mutates_args=() if it writes to none, else mutates_args=('x',)",
+    ),
+    "a decorator without arguments": (
+        lambda: co.custom_op(plain),  # type: ignore[call-overload]
+        co.RegistrationError,
+        "custom_op: the function 'plain' is given in the place of a name\n"
+        '  do: write @custom_op("mylib::name", mutates_args=())',
+    ),
     "mutates_args is a number": (
         define("m::x", plain, mutates_args=3),
         co.SchemaError,
@@ -154,7 +166,7 @@ DEFINITIONS: dict[str, Row] = {
         "  unannotated(x, y: int) -> None\n"
         "              ^\n"
         f"  at {at(unannotated)}\n"
-        "  do: write x: Array, or its type",
+        "  do: write x: np.ndarray, or its type",
     ),
     "a lambda": (
         define("m::x", (hintless := lambda x: x)),
@@ -163,7 +175,7 @@ DEFINITIONS: dict[str, Row] = {
         "  <lambda>(x)\n"
         "           ^\n"
         f"  at {at(hintless)}\n"
-        f"  do: annotate every parameter, or {GIVE}",
+        f"  do: annotate every parameter, such as x: np.ndarray, or {GIVE}",
     ),
     "a method": (
         define("m::x", Holder.method),
@@ -185,7 +197,7 @@ DEFINITIONS: dict[str, Row] = {
         "m::x: unreturned: the result has no annotation\n"
         "  unreturned(x: int)\n"
         f"  at {at(unreturned)}\n"
-        "  do: write -> Array, or -> None",
+        "  do: write -> np.ndarray, or its type, or -> None",
     ),
     "star arguments": (
         define("m::x", starred),

@@ -35,7 +35,7 @@ def test_no_formula_is_an_error_when_a_gradient_flows() -> None:
     assert text.startswith("grads::bare has no 'autograd' rule\n  grads::bare(Array x)")
     line = test_no_formula_is_an_error_when_a_gradient_flows.__code__.co_firstlineno + 4
     assert f"through the call at {__file__}:{line}" in text
-    assert text.endswith("do: @bare.register_autograd")
+    assert text.endswith("(co.native) if the kernel is made of NumPy functions")
 
 
 def test_no_formula_is_an_error_for_variables() -> None:

@@ -62,7 +62,8 @@ GRADIENTS: Table = {
         "  texts::bare(Array x) -> Array\n"
         f"  a gradient is needed through the call at {inside(through_bare)}\n"
         f"  at {at(bare)}\n"
-        "  do: @bare.register_autograd",
+        "  do: @bare.register_autograd, or bare.register_autograd(co.native) if the kernel is"
+        " made of NumPy functions",
     ),
     "no formula for the second of two calls": (
         lambda: graded(through_both),
@@ -72,7 +73,8 @@ GRADIENTS: Table = {
         "  texts::bare(Array x) -> Array\n"
         f"  a gradient is needed through the call at {inside(through_bare_below)}\n"
         f"  at {at(bare)}\n"
-        "  do: @bare.register_autograd",
+        "  do: @bare.register_autograd, or bare.register_autograd(co.native) if the kernel is"
+        " made of NumPy functions",
     ),
     "grad of no function": (
         lambda: co.grad(3),
