@@ -18,7 +18,7 @@ SITE = Path(__file__).parents[2] / "examples" / "site"
 
 
 def load_table() -> Any:
-    """Import the table of pages, which needs no Sphinx."""
+    """Import the module with the table of pages, which needs no Sphinx."""
     path = SITE / "extension" / "themes.py"
     spec = importlib.util.spec_from_file_location("themes_of_site", path)
     assert spec is not None
@@ -26,10 +26,11 @@ def load_table() -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    return module.THEMES
+    return module
 
 
-THEMES = load_table()
+TABLE = load_table()
+THEMES = TABLE.THEMES
 # Modules that are public names have pages of their own.
 MODULES = {"sizes", "tree"}
 # They are in customop.testing as well.
@@ -77,6 +78,12 @@ def test_pages_of_the_guide_exist(name: str) -> None:
         assert (SITE.parent / "guide" / f"{page}.md").exists(), page
     index = (SITE / "api.md").read_text(encoding="utf-8")
     assert f"\napi/{name}\n" in index
+
+
+def test_every_page_is_in_a_group() -> None:
+    """The index of the reference has every page, once."""
+    pages = [name for names in TABLE.GROUPS.values() for name in names.split()]
+    assert sorted(pages) == sorted([*THEMES, "numpy"])
 
 
 def test_scipy_pages_are_its_public_modules() -> None:

@@ -45,9 +45,16 @@ def blocks(text: str) -> list[Block]:
         while below < end and lines[below].startswith("#"):
             below += 1
         prose = "\n".join(line[2:] for line in lines[start:below])
-        prose = re.sub(r"^---- (.*) ----", r"## \1\n", prose, flags=re.MULTILINE)
+        prose = re.sub(r"^---- (.*) ----", _heading, prose, flags=re.MULTILINE)
         found.append(Block(prose, _code(lines, below, end), below + 1))
     return [block for block in found if block.prose or block.code.strip()]
+
+
+def _heading(found: re.Match[str]) -> str:
+    title, _, rest = found[1].partition(": python ")
+    heading = f"## {title[0].upper()}{title[1:]}\n"
+    command, _, needs = rest.partition(", ")
+    return f"{heading}\n`python {command}` draws it, {needs}.\n" if rest else heading
 
 
 def _code(lines: list[str], start: int, end: int) -> str:

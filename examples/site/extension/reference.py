@@ -14,7 +14,7 @@ from sphinx.ext.autodoc.mock import mock
 
 import customop as co
 from extension.files import write
-from extension.themes import THEMES, Theme
+from extension.themes import GROUPS, THEMES, Theme
 
 __all__ = ["is_shown", "make", "names_of"]
 
@@ -31,6 +31,25 @@ def make(target: Path, missing: Sequence[str]) -> None:
     with mock(list(missing)):
         for name, theme in THEMES.items():
             write(target / f"{name}.rst", "\n".join(_page(theme)) + "\n")
+        write(target / "overview.txt", "\n".join(_overview()) + "\n")
+
+
+def _overview() -> Iterator[str]:
+    """All pages with all their names, as Markdown."""
+    for group, pages in GROUPS.items():
+        yield f"\n## {group}\n\n| page | names |\n| --- | --- |"
+        for page in pages.split():
+            if page not in THEMES:
+                yield "| [NumPy functions](api/numpy.md) | how each function of NumPy runs |"
+                continue
+            every = [
+                name for names in names_of(THEMES[page]).values() for name in names
+            ]
+            # A page of one module of SciPy has too many.
+            links = [f"{{py:obj}}`~{name}`" for name in every[:24]]
+            links += ["..."] * (len(every) > len(links))
+            shown = ", ".join(links) or THEMES[page].about
+            yield f"| [{THEMES[page].title}](api/{page}.rst) | {shown} |"
 
 
 def names_of(theme: Theme) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["THEMES", "Theme"]
+__all__ = ["GROUPS", "THEMES", "Theme"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,15 @@ class Theme:
     module: str = "customop"
     modules: str = ""
 
+
+# The index of the reference: names of pages; that of NumPy's functions has no theme.
+GROUPS = {
+    "Operators": "operators rules schemas errors",
+    "Transforms": "gradients batching shapes sizes trees arrays transforms",
+    "Graphs": "graphs compile",
+    "Checks": "checking strategies",
+    "Libraries": "numpy scipy_special scipy_linalg scipy_sparse torch jax xarray dask numba",
+}
 
 THEMES = {
     "operators": Theme(
