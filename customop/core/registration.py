@@ -8,6 +8,7 @@ from typing import Any
 
 from customop.core.changes import changing
 from customop.core.definition import Definition, Row, fallthrough_kernel
+from customop.core.gufuncs import as_kernel
 from customop.core.rule_kind import RuleKind, rule_kind
 from customop.core.table import RuleTable
 from customop.errors import check_flag
@@ -49,7 +50,7 @@ class Registration:
     ) -> None:
         self.qualname: str = qualname
         self.key: RuleKind | str = key
-        self.fn: Any = fn
+        self.fn: Any = as_kernel(fn) if isinstance(key, str) else fn
         self.owner: object = owner
         self.with_below: bool = with_below
         self.kind: RuleKind = rule_kind(key)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
+from customop.arrays.kinds import FAKE
 from customop.core.declared import Declared
 from customop.core.define import (
     check_name,
@@ -16,6 +17,8 @@ from customop.core.define import (
     define_operator,
 )
 from customop.core.definition import Definition, Site
+from customop.core.dispatch import kernel_for
+from customop.core.gufuncs import GufuncKernel, as_kernel
 from customop.core.operator import Operator
 from customop.core.rule_kind import check_device_types, check_factory
 from customop.errors import (
@@ -123,7 +126,8 @@ def custom_op(
         None for all.
     schema : str, optional
         For example ``"(Array x, float k=1.0) -> Array"``. By default it is inferred from
-        the type hints of `fn`.
+        the type hints of `fn`, or from the signature of a function of
+        ``numba.guvectorize``.
     tags : Tag or iterable of Tag
         Properties that the schema cannot express.
 
@@ -189,9 +193,12 @@ def _make(
             do="pass the function that computes the result",
             op=name,
         )
+    fn = as_kernel(fn)
     check_returns_at_once(name, "function", fn)
     listed = items_of(mutates_args)  # a generator can be read only once
     names = mutates_args if listed is None else listed
+    is_own = schema is None and isinstance(fn, GufuncKernel)
+    schema = fn.schema if isinstance(fn, GufuncKernel) and is_own else schema
     found = _schema(name, fn, names, schema, scope)
     kinds = check_device_types(name, device_types)
     check_factory(name, found, kinds)
@@ -206,7 +213,10 @@ def _make(
         _module(fn, scope),
         Site.of(scope),
     )
-    return define_operator(definition, kinds)
+    op = define_operator(definition, kinds)
+    if isinstance(fn, GufuncKernel) and is_own and fn.has_loops:
+        op.register_fake(fn.fake(kernel_for(op, FAKE)))
+    return op
 
 
 def _place(fn: Callable[..., Any], scope: FrameType) -> str:

@@ -139,6 +139,14 @@ def share(name: str, way: str) -> int:
     return round(100 * len(given) / len(numpys))
 
 
+def errors_table(name: str, arrays: str) -> str:
+    """How many samples end in an error on arrays of a library, in words of the guide."""
+    refused = [way for _, ways in listed(name) for way in ways]
+    rows = [[f"samples on {arrays}", "that end in an error"], ["---"] * 2]
+    rows += [[way, str(refused.count(way))] for way in ("kernel", "vjp", "jvp", "vmap")]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
 # How names of samples of SciPy's functions begin.
 _SCIPY = ("linalg ", "special ", "multigammaln")
 

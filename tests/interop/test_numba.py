@@ -10,7 +10,7 @@ from customop.errors import RegistrationError
 
 numba = pytest.importorskip("numba", reason="numba is not installed")
 
-from customop.interop.numba import gufunc_op  # noqa: E402
+import customop.interop.numba  # noqa: E402
 
 pytestmark = pytest.mark.exhaustive
 
@@ -43,7 +43,7 @@ def product(x, y):
     return x * y
 
 
-@gufunc_op("numba_tests::moments")
+@co.custom_op("numba_tests::moments", mutates_args=())
 @numba.guvectorize("(n),(n)->(),(n)")
 def moments(x, w, total, part):
     total[0] = 0
@@ -94,11 +94,53 @@ def test_gufuncs() -> None:
     co.opcheck(moments, (X, W))
 
 
-def test_gufuncs_that_are_refused() -> None:
-    with pytest.raises(
-        RegistrationError, match=r"takes a function of numba.guvectorize"
-    ):
-        gufunc_op("numba_tests::none", np.sin)
+def test_loops_of_gufuncs_say_the_dtypes() -> None:
+    @co.custom_op("numba_tests::root_sum", mutates_args=())
+    @numba.guvectorize(["f4[:], f4[:]", "f8[:], f8[:]"], "(n)->()")
+    def root_sum(x, out):
+        out[0] = np.sqrt(np.sum(x))
+
+    for dtype, wanted in (("f4", "f4"), ("i2", "f4"), ("i8", "f8"), ("f8", "f8")):
+        found = root_sum(np.arange(6).reshape(2, 3).astype(dtype))
+        assert found.dtype == np.dtype(wanted)
+        np.testing.assert_allclose(found, np.sqrt([3.0, 12.0]), rtol=1e-6)
+        fake = root_sum(co.FakeArray((5, 3), dtype))
+        assert (fake.shape, fake.dtype) == ((5,), found.dtype)
+    co.opcheck(root_sum, (np.arange(6.0).reshape(2, 3),))
+    with pytest.raises(co.ArgumentError) as caught:
+        root_sum(np.ones(3, complex))
+    assert str(caught.value) == (
+        "root_sum has no loop for 'complex128'; it has f->f, d->d\n"
+        "  do: convert the arguments: x.astype(np.float64)"
+    )
+
+
+def test_gufuncs_as_kernels_of_a_kind() -> None:
+    @co.custom_op("numba_tests::last", mutates_args=(), device_types="cuda")
+    def last(x: co.Array) -> co.Array:
+        raise AssertionError
+
+    @last.register_kernel("cpu")
+    @numba.guvectorize("(n)->()")
+    def kernel(x, out):
+        out[0] = x[-1]
+
+    np.testing.assert_array_equal(last(X), X[:, -1])
+    assert kernel.signature == "(n)->()"  # the decorated function stays
+
+
+def test_gufuncs_that_write_their_inputs_are_refused() -> None:
+    @numba.guvectorize("(n)->()", writable_args=(0,))
+    def cleared(x, out):
+        x[:] = 0
+        out[0] = 0
+
+    with pytest.raises(RegistrationError) as caught:
+        co.custom_op("numba_tests::cleared", mutates_args=())(cleared)
+    assert str(caught.value) == (
+        "cleared is a function of guvectorize that writes its inputs\n"
+        "  do: leave writable_args out, and give what it writes as a result"
+    )
 
 
 def test_operators_in_compiled_code() -> None:

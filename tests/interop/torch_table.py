@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.foreign import listed
+from tests.conformance.foreign import errors_table
 from tests.interop.torch_operators import CASES
 
 PAGE = Path(__file__).parents[2] / "examples" / "guide" / "torch.md"
@@ -32,17 +32,9 @@ def operators_table() -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def kinds_table() -> str:
-    """How many samples of operators end in an error on tensors; all others pass."""
-    refused = [way for _, ways in listed("torch") for way in ways]
-    rows = [["samples on tensors", "that end in an error"], ["---"] * 2]
-    rows += [[way, str(refused.count(way))] for way in ("kernel", "vjp", "jvp", "vmap")]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
-
-
 def text() -> str:
     """Both tables."""
-    return f"{operators_table()}\n{kinds_table()}"
+    return f"{operators_table()}\n{errors_table('torch', 'tensors')}"
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from customop.errors import (
     check_function,
     shown,
 )
-from customop.interop.jax.functions import NumpyCall, OperatorCall
+from customop.interop.jax.functions import Derived, NumpyCall, OperatorCall
 from customop.interop.jax.places import ArraySlot, CallPlaces
 from customop.interop.jax.primitives import call
 
@@ -136,7 +136,7 @@ class JaxFunction:
             fn = NumpyCall(self.op, CallPlaces([slot(mark(v)) for v in leaves]), spec)
         types = tuple([(x.shape, np.dtype(x.dtype)) for x in arrays])
         example = _example(fn, types, changing.count)
-        return fn.rebuilt(example, call(fn, arrays))
+        return fn.rebuilt(example, call(Derived(fn, ()), arrays))
 
 
 @lru_cache(maxsize=4096)

@@ -1,4 +1,4 @@
-"""Functions of arrays that JAX runs: an operator, and what transforms make of it.
+"""Functions of arrays that JAX runs: a call, and what steps make of it.
 
 They are compared by what they are made of, so that JAX compiles each of them once.
 """
@@ -8,32 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-import customop as co
 from customop.arrays.nested import flat, map_outline, map_result
 from customop.arrays.pytree import flatten, unflatten
 from customop.core.table import RuleTable
 from customop.frozen import Frozen
 from customop.interop.jax.places import CallPlaces
+from customop.interop.steps import Step, run_steps
 
-__all__ = [
-    "Batched",
-    "Differential",
-    "Function",
-    "NumpyCall",
-    "OperatorCall",
-    "Pullback",
-    "is_inexact",
-]
-
-# Takes arrays and returns a list of arrays.
-Function = Callable[..., list[Any]]
-
-
-def is_inexact(dtype: Any) -> bool:
-    """Whether arrays of a dtype have derivatives."""
-    return bool(np.issubdtype(dtype, np.inexact))
+__all__ = ["Derived", "NumpyCall", "OperatorCall"]
 
 
 class OperatorCall(Frozen):
@@ -120,69 +102,22 @@ class NumpyCall(Frozen):
         return str(getattr(self.fn, "__qualname__", self.fn))
 
 
-class Pullback(Frozen):
-    """From arguments and cotangents of the results to cotangents of arguments.
+class Derived(Frozen):
+    """A call after steps: derivatives and rows of it.
 
     Attributes
     ----------
-    fn : Function
-    wanted : tuple of bool
-        Which arguments have one.
+    base : OperatorCall or NumpyCall
+    steps : tuple of Step
     """
 
-    fn: Function
-    wanted: tuple[bool, ...]
+    base: OperatorCall | NumpyCall
+    steps: tuple[Step, ...]
+
+    def then(self, step: Step) -> Derived:
+        """The function after one more step."""
+        return Derived(self.base, (*self.steps, step))
 
     def __call__(self, *arrays: Any) -> list[Any]:
-        """The derivatives, in order."""
-        count = len(self.wanted)
-        free = _free(self.fn, arrays[:count], self.wanted)
-        inputs = [x for x, w in zip(arrays, self.wanted, strict=False) if w]
-        results, pull = co.vjp(free, *inputs)
-        # Those of JAX may be of 32 bits where the results are of 64.
-        pairs = zip(arrays[count:], results, strict=True)
-        return [*pull([ct.astype(y.dtype) for ct, y in pairs])]
-
-
-class Differential(Frozen):
-    """From arguments and tangents of some of them to tangents of the results."""
-
-    fn: Function
-    wanted: tuple[bool, ...]
-
-    def __call__(self, *arrays: Any) -> list[Any]:
-        """The derivatives, in order."""
-        count = len(self.wanted)
-        free = _free(self.fn, arrays[:count], self.wanted)
-        inputs = [x for x, w in zip(arrays, self.wanted, strict=False) if w]
-        _, tangents = co.jvp(free, inputs, [*arrays[count:]])
-        return [*tangents]
-
-
-class Batched(Frozen):
-    """A function of rows: of the first axis of arguments.
-
-    Attributes
-    ----------
-    fn : Function
-    axes : tuple of int or None
-        0 for an argument with rows.
-    """
-
-    fn: Function
-    axes: tuple[int | None, ...]
-
-    def __call__(self, *arrays: Any) -> list[Any]:
-        """The results, each with rows."""
-        return [*co.vmap(self.fn, in_dims=self.axes)(*arrays)]
-
-
-def _free(fn: Function, arrays: Sequence[Any], wanted: Sequence[bool]) -> Function:
-    """A function of some arguments, with the others fixed, and its inexact results."""
-
-    def free(*changed: Any) -> list[Any]:
-        rest = iter(changed)
-        given = [next(rest) if w else x for x, w in zip(arrays, wanted, strict=True)]
-        return [y for y in fn(*given) if is_inexact(y.dtype)]
-
-    return free
+        """The arrays of the results."""
+        return run_steps(self.steps, lambda given: self.base(*given), arrays)

@@ -19,7 +19,8 @@ from customop.core.operator import Operator
 from customop.core.table import RuleTable
 from customop.errors import ArgumentError
 from customop.interop.jax.export import JaxFunction
-from customop.interop.jax.native import NATIVE
+from customop.interop.jax.ffi import is_fixed
+from customop.interop.jax.native import NATIVE, ON_HOST_IF_COMPLEX
 from customop.interop.jax.places import ArraySlot, CallPlaces
 
 __all__ = ["register_jax_arrays"]
@@ -75,8 +76,9 @@ def _kernel(op: RuleTable) -> Callable[..., Any] | None:
     if op.schema.written or op.sees_seed:
         return _refusing(op)
     native = NATIVE.get(op.name) if op.namespace == "np" else None
+    on_host = _on_host(op)
     if native is None:
-        return _wide(_on_host(op))
+        return _wide(on_host)
     run = native
 
     def kernel(*values: Any) -> Any:
@@ -90,6 +92,8 @@ def _kernel(op: RuleTable) -> Callable[..., Any] | None:
 
         places = CallPlaces([map_outline(value, slot) for value in values])
         types = tuple([(tuple(x.shape), np.dtype(x.dtype)) for x in arrays])
+        if op.name in ON_HOST_IF_COMPLEX and arrays[0].dtype.kind == "c":
+            return on_host(*values)
         wanted = _result_dtype(op, places, types, changing.count)
         found = run(*values)
         return found.astype(jax.dtypes.canonicalize_dtype(wanted))
@@ -105,8 +109,9 @@ def _on_host(op: Operator[..., Any]) -> Callable[..., Any]:
         leaves = flat([*values, *named.values()])
         if any(isinstance(leaf, Tracer) for leaf in leaves):
             return in_program(*values, **named)
-        given = [map_outline(value, _to_numpy) for value in values]
-        others = {name: map_outline(value, _to_numpy) for name, value in named.items()}
+        convert = _to_copy if is_fixed(op) else _to_numpy
+        given = [map_outline(value, convert) for value in values]
+        others = {name: map_outline(value, convert) for name, value in named.items()}
         return map_result(op.invoke([*given, *others.values()]), jnp.asarray)
 
     return kernel
@@ -114,6 +119,10 @@ def _on_host(op: Operator[..., Any]) -> Callable[..., Any]:
 
 def _to_numpy(leaf: Any) -> Any:
     return np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf
+
+
+def _to_copy(leaf: Any) -> Any:
+    return np.array(leaf) if isinstance(leaf, jax.Array) else leaf
 
 
 def _refusing(op: RuleTable) -> Callable[..., Any]:

@@ -15,7 +15,11 @@ import numpy as np
 
 from customop.numpy.index import key_of
 
-__all__ = ["NATIVE"]
+__all__ = ["NATIVE", "ON_HOST_IF_COMPLEX"]
+
+# XLA drops the sign of a zero imaginary part, which chooses the side of a branch cut
+# (jaxlib 0.10.2).
+ON_HOST_IF_COMPLEX = frozenset(("sqrt", "arcsin", "arccos", "arcsinh", "arccosh"))
 
 
 def _of_ufunc(name: str) -> Callable[..., Any]:
@@ -59,6 +63,11 @@ def _unslice(g: Any, shape: Any, key: Any) -> Any:
 
 def _scatter_add(g: Any, shape: Any, indices: Any) -> Any:
     return jnp.zeros(shape, g.dtype).at[_places(indices)].add(g)
+
+
+def _square(x: Any) -> Any:
+    """NumPy takes one row for all rows of a square."""
+    return x if x.ndim > 1 else jnp.broadcast_to(x, (x.size, x.size))
 
 
 def _full_like(x: Any, value: Any, dtype: Any, shape: Any) -> Any:
@@ -129,14 +138,14 @@ NATIVE: Mapping[str, Callable[..., Any]] = {
     "tensordot": _tensordot,
     "slice": lambda x, key: x[key_of(key)],
     "unslice": _unslice,
-    "index": lambda x, indices: x[_places(indices)],
+    "index": lambda x, indices: jnp.asarray(x)[_places(indices)],
     "scatter_add": _scatter_add,
     "full_like": _full_like,
     "flip": lambda x, axis: jnp.flip(x, tuple(axis)),
     "roll": lambda x, shift, axis: jnp.roll(x, tuple(shift), tuple(axis)),
     "cumsum": jnp.cumsum,
-    "tril": jnp.tril,
-    "triu": jnp.triu,
+    "tril": lambda x, k: jnp.tril(_square(x), k),
+    "triu": lambda x, k: jnp.triu(_square(x), k),
     "diagonal": jnp.diagonal,
     "det": lambda a: jnp.linalg.det(_inexact(a)),
     "solve": lambda a, b: jnp.linalg.solve(*_promoted([_inexact(a), _inexact(b)])),

@@ -43,6 +43,20 @@ class CallPlaces:
     def __repr__(self) -> str:
         return "..."
 
+    @property
+    def count(self) -> int:
+        """How many arrays there are."""
+        found = 0
+
+        def seen(leaf: Any) -> Any:
+            nonlocal found
+            found += isinstance(leaf, ArraySlot)
+            return leaf
+
+        for nested in self._values:
+            map_outline(nested, seen)
+        return found
+
     def filled(self, arrays: Sequence[Any]) -> list[Any]:
         """The values with these arrays."""
 

@@ -7,8 +7,9 @@ operator without rules for one of them works in the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from importlib import import_module
 from typing import Any
 
 import jax
@@ -17,15 +18,20 @@ from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from customop.arrays.dtypes import is_inexact
 from customop.arrays.fake import FakeArray
 from customop.core.changes import changing
-from customop.interop.jax.functions import (
-    Batched,
-    Differential,
-    Function,
-    Pullback,
-    is_inexact,
+from customop.errors import DataDependentError
+from customop.interop.jax.ffi import (
+    call_target,
+    has_own_kernel,
+    has_target,
+    is_fixed,
+    run_own_kernel,
 )
+from customop.interop.jax.functions import Derived, OperatorCall
+from customop.interop.steps import Batch, Pull, Push
+from customop.transforms.carrier import carried
 
 __all__ = ["call"]
 
@@ -35,7 +41,7 @@ _differential = Primitive("customop_differential")
 _differential.multiple_results = True
 
 
-def call(fn: Function, arrays: Sequence[Any]) -> list[Any]:
+def call(fn: Derived, arrays: Sequence[Any]) -> list[Any]:
     """Call a function with arrays of JAX, concrete or traced."""
     found: list[Any] = _call.bind(*arrays, fn=fn)
     return found
@@ -44,22 +50,25 @@ def call(fn: Function, arrays: Sequence[Any]) -> list[Any]:
 # ---- values ----
 
 
-def _run(*arrays: Any, fn: Function) -> list[Any]:
+def _run(*arrays: Any, fn: Derived) -> list[Any]:
+    if not fn.steps and has_own_kernel(fn.base):
+        return run_own_kernel(fn.base, arrays)
     avals = [jax.typeof(x) for x in arrays]
     found = _on_host(fn, avals, _results(fn, avals), *arrays)
     return [jax.numpy.asarray(y) for y in found]
 
 
 def _on_host(
-    fn: Function, given: Sequence[Any], wanted: Sequence[Any], *arrays: Any
+    fn: Derived, given: Sequence[Any], wanted: Sequence[Any], *arrays: Any
 ) -> list[np.ndarray[Any, Any]]:
     """Run a function on NumPy's arrays; dtypes are those that JAX says."""
-    inputs = [np.asarray(x, a.dtype) for x, a in zip(arrays, given, strict=True)]
-    found = fn(*inputs)
+    is_copied = (isinstance(fn.base, OperatorCall) and is_fixed(fn.base.op)) or None
+    pairs = zip(arrays, given, strict=True)
+    found = fn(*[np.array(x, a.dtype, copy=is_copied) for x, a in pairs])
     return [np.asarray(y, a.dtype) for y, a in zip(found, wanted, strict=True)]
 
 
-def _results(fn: Function, avals: Sequence[Any]) -> Sequence[Any]:
+def _results(fn: Derived, avals: Sequence[Any]) -> Sequence[Any]:
     """Shapes and dtypes of the results."""
     given = tuple([(a.shape, np.dtype(a.dtype)) for a in avals])
     return _result_types(fn, given, changing.count, jax.config.read("jax_enable_x64"))
@@ -67,7 +76,7 @@ def _results(fn: Function, avals: Sequence[Any]) -> Sequence[Any]:
 
 @lru_cache(maxsize=4096)
 def _result_types(
-    fn: Function, given: Sequence[tuple[Any, Any]], changes: int, is_wide: bool
+    fn: Derived, given: Sequence[tuple[Any, Any]], changes: int, is_wide: bool
 ) -> Sequence[Any]:
     """The same; asked again after a rule was registered."""
     found = fn(*[FakeArray(shape, dtype) for shape, dtype in given])
@@ -79,19 +88,54 @@ _call.def_impl(_run)
 _call.def_abstract_eval(lambda *avals, fn: [*_results(fn, avals)])
 
 
-def _lowered(*arrays: Any, fn: Function) -> Any:
+def _lowered(is_on_cpu: bool, *arrays: Any, fn: Derived) -> Any:
+    """The call in a program: of functions that XLA calls, or back to Python."""
     avals = [jax.typeof(x) for x in arrays]
     wanted = _results(fn, avals)
     results = [jax.ShapeDtypeStruct(y.shape, y.dtype) for y in wanted]
+    base = fn.base
+    found: list[Any] | None = None
+    if has_own_kernel(base) or (is_on_cpu and has_target(base)):
+        if fn.steps:
+            found = _inlined(fn, arrays, results)
+        elif has_own_kernel(base):
+            found = run_own_kernel(base, arrays)
+        else:
+            found = call_target(base, arrays, results)
+    if found is not None:
+        return [x.astype(y.dtype) for x, y in zip(found, results, strict=True)]
     return jax.pure_callback(partial(_on_host, fn, avals, wanted), results, *arrays)
 
 
-mlir.register_lowering(_call, mlir.lower_fun(_lowered, multiple_results=True))
+def _inlined(fn: Derived, arrays: Sequence[Any], results: Sequence[Any]) -> Any:
+    """Derivatives and rows as a program, in which the operator is called.
+
+    None if a rule asks for the values of its arrays: it is then run on the host.
+    """
+    # Late, since arrays of JAX become a kind, on which rules run.
+    import_module("customop.interop.jax.kind").register_jax_arrays()
+    try:
+        found = carried(fn, arrays, {})
+    except (DataDependentError, jax.errors.ConcretizationTypeError):
+        return None
+    # A rule may give a constant of NumPy.
+    return [jax.numpy.asarray(x, y.dtype) for x, y in zip(found, results, strict=True)]
+
+
+def _register(primitive: Primitive, of_call: Callable[..., Any]) -> None:
+    """Tell JAX how a primitive becomes a program."""
+    for platform in (None, "cpu"):
+        lowered = partial(_lowered, platform is not None)
+        rule = mlir.lower_fun(partial(of_call, lowered), multiple_results=True)
+        mlir.register_lowering(primitive, rule, platform=platform)
+
+
+_register(_call, lambda lowered, *arrays, fn: lowered(*arrays, fn=fn))
 
 # ---- the differential ----
 
 
-def _differential_results(*avals: Any, fn: Function, wanted: tuple[bool, ...]) -> Any:
+def _differential_results(*avals: Any, fn: Derived, wanted: tuple[bool, ...]) -> Any:
     """Those of the function: a rule for forward mode is not needed to know them."""
     found = _results(fn, avals[: len(wanted)])
     return [aval for aval in found if is_inexact(aval.dtype)]
@@ -99,20 +143,27 @@ def _differential_results(*avals: Any, fn: Function, wanted: tuple[bool, ...]) -
 
 _differential.def_abstract_eval(_differential_results)
 _differential.def_impl(
-    lambda *arrays, fn, wanted: _run(*arrays, fn=Differential(fn, wanted))
+    lambda *arrays, fn, wanted: _run(*arrays, fn=_pushed(fn, wanted))
 )
-mlir.register_lowering(
+_register(
     _differential,
-    mlir.lower_fun(
-        lambda *arrays, fn, wanted: _lowered(*arrays, fn=Differential(fn, wanted)),
-        multiple_results=True,
-    ),
+    lambda lowered, *arrays, fn, wanted: lowered(*arrays, fn=_pushed(fn, wanted)),
 )
+
+
+def _pushed(fn: Derived, wanted: Sequence[bool]) -> Derived:
+    """From arguments and tangents of some of them to tangents of the results."""
+    return fn.then(Push(_places(wanted), is_dense=True))
+
+
+def _places(wanted: Sequence[bool]) -> tuple[int, ...]:
+    return tuple([i for i, is_wanted in enumerate(wanted) if is_wanted])
+
 
 # ---- derivatives ----
 
 
-def _call_jvp(primals: Any, tangents: Any, *, fn: Function) -> Any:
+def _call_jvp(primals: Any, tangents: Any, *, fn: Derived) -> Any:
     results = _call.bind(*primals, fn=fn)
     wanted = tuple([not _is_zero(t) for t in tangents])
     if not any(wanted):
@@ -133,7 +184,7 @@ def _zero(value: Any) -> Any:
 
 
 def _differential_jvp(
-    primals: Any, tangents: Any, *, fn: Function, wanted: tuple[bool, ...]
+    primals: Any, tangents: Any, *, fn: Derived, wanted: tuple[bool, ...]
 ) -> Any:
     count = len(wanted)
     results = _differential.bind(*primals, fn=fn, wanted=wanted)
@@ -146,18 +197,21 @@ def _differential_jvp(
         given = [t for t in tangents[:count] if not _is_zero(t)]
         rest = (False,) * (len(primals) - count)
         more = _differential.bind(
-            *primals, *given, fn=Differential(fn, wanted), wanted=(*changed, *rest)
+            *primals, *given, fn=_pushed(fn, wanted), wanted=(*changed, *rest)
         )
         found = [ad.add_tangents(x, y) for x, y in zip(found, more, strict=True)]
     return results, found
 
 
 def _transposed(
-    cotangents: Any, *arrays: Any, fn: Function, wanted: tuple[bool, ...]
+    cotangents: Any, *arrays: Any, fn: Derived, wanted: tuple[bool, ...]
 ) -> Any:
     count = len(wanted)
     given = [ad.instantiate_zeros(ct) for ct in cotangents]
-    found = _call.bind(*arrays[:count], *given, fn=Pullback(fn, wanted))
+    results = _results(fn, [jax.typeof(x) for x in arrays[:count]])
+    outputs = _places([is_inexact(y.dtype) for y in results])
+    step = Pull(_places(wanted), outputs, is_dense=True)
+    found = _call.bind(*arrays[:count], *given, fn=fn.then(step))
     return [*[None] * count, *found]
 
 
@@ -168,20 +222,20 @@ ad.primitive_transposes[_differential] = _transposed
 # ---- rows ----
 
 
-def _call_batch(arrays: Any, dims: Any, *, fn: Function) -> Any:
+def _call_batch(arrays: Any, dims: Any, *, fn: Derived) -> Any:
     rows = [_first(x, d) for x, d in zip(arrays, dims, strict=True)]
     axes = tuple([None if d is None else 0 for d in dims])
-    found = _call.bind(*rows, fn=Batched(fn, axes))
+    found = _call.bind(*rows, fn=fn.then(Batch(axes)))
     return found, [0] * len(found)
 
 
 def _differential_batch(
-    arrays: Any, dims: Any, *, fn: Function, wanted: tuple[bool, ...]
+    arrays: Any, dims: Any, *, fn: Derived, wanted: tuple[bool, ...]
 ) -> Any:
     """The differential of the function of rows; an argument has rows as its tangent has."""
     count = len(wanted)
     size = next(x.shape[d] for x, d in zip(arrays, dims, strict=True) if d is not None)
-    places = [i for i, is_wanted in enumerate(wanted) if is_wanted]
+    places = _places(wanted)
     has_rows = [d is not None for d in dims]
     for i, place in enumerate(places):
         either = has_rows[place] or has_rows[count + i]
@@ -191,7 +245,7 @@ def _differential_batch(
         for x, d, has in zip(arrays, dims, has_rows, strict=True)
     ]
     axes = tuple([0 if has else None for has in has_rows[:count]])
-    found = _differential.bind(*given, fn=Batched(fn, axes), wanted=wanted)
+    found = _differential.bind(*given, fn=fn.then(Batch(axes)), wanted=wanted)
     return found, [0] * len(found)
 
 

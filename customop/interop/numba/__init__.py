@@ -1,9 +1,9 @@
-"""Functions of numba as operators, and operators in code that numba compiles.
+"""Operators in code that numba compiles; imported for its effect.
 
-Functions of ``numba.njit`` and ``numba.vectorize`` are kernels as they are, for
-`customop.custom_op` and ``register_kernel``. `gufunc_op` makes an operator from a function of
-``numba.guvectorize``, with the shapes of its signature. With this module imported, an
-operator can be called in ``njit`` code where its kernel for NumPy is such a function.
+Functions of numba are kernels as they are, for `customop.custom_op` and ``register_kernel``:
+those of ``njit`` and ``vectorize``, and those of ``guvectorize``, whose signatures are
+schemas. With this module imported, an operator can be called in ``njit`` code where its
+kernel for NumPy is such a function. ``handlers`` compiles what XLA calls without Python.
 
 Examples
 --------
@@ -24,9 +24,8 @@ array([4., 4.])
 
 from __future__ import annotations
 
-from customop.interop.numba.gufuncs import gufunc_op
 from customop.interop.numba.in_njit import register_type
 
-__all__ = ["gufunc_op"]
+__all__: list[str] = []
 
 register_type()

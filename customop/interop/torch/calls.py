@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from customop.errors import VmapError
-from customop.interop.torch.derived import Batch, Pull, Push, Step, text_of_steps
+from customop.interop.steps import Batch, Pull, Push, Step, text_of_steps
 from customop.interop.torch.framework import (
     BelowAutograd,
     add_batch_axis,
@@ -156,7 +156,7 @@ def _backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
     wanted = tuple([i for i, need in enumerate(needs) if need])
     outputs = tuple([i for i, grad in enumerate(grads) if grad is not None])
     if wanted and outputs:
-        step = Pull(wanted, outputs, ctx.known)
+        step = Pull(wanted, outputs, ctx.known, is_conjugate=True)
         given = (*ctx.saved_tensors, *[grads[i] for i in outputs])
         for i, grad in zip(wanted, ctx.call.then(step).run(given), strict=True):
             found[i] = _or_none(grad)

@@ -9,8 +9,8 @@ from customop.arrays.kinds import CPU
 from customop.core.kinds import AUTOCAST, AUTOGRAD
 from customop.core.operator import Operator
 from customop.errors import GradientError, RegistrationError
+from customop.interop.steps import Step, run_steps, steps_of
 from customop.interop.torch.calls import TorchCall, functions_of, run_batch
-from customop.interop.torch.derived import Step, run_steps, steps_of
 from customop.interop.torch.fakes import TorchFakeCall, plain
 from customop.interop.torch.framework import (
     AFTER_AUTOGRAD,
@@ -249,7 +249,7 @@ class Exported:
         def call(given: Sequence[Any]) -> list[Any]:
             return self._call(self.filled(leaves, given)[0])
 
-        return run_steps(self.op, steps, call, arrays)
+        return run_steps(steps, call, arrays, self.op)
 
     def _run_derived(self, steps: str, extra: Sequence[Any], *values: Any) -> list[Any]:
         leaves, tensors = self.taken_out(values)

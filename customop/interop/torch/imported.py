@@ -11,7 +11,7 @@ from customop.arrays.kinds import is_array
 from customop.core.operator import Operator
 from customop.core.rule_types import BatchInfo, Context
 from customop.errors import ArgumentError, shown
-from customop.interop.torch.derived import Batch, Pull, Step, steps_of, text_of_steps
+from customop.interop.steps import Batch, Pull, Step, steps_of, text_of_steps
 from customop.interop.torch.framework import (
     OpOverload,
     OpOverloadPacket,
@@ -287,7 +287,7 @@ class _Imported:
         outputs = tuple(i for i, g in enumerate(grads) if g is not None)
         found: list[Any] = [None] * len(arrays)
         if wanted and outputs:
-            text = text_of_steps((*steps, Pull(wanted, outputs)))
+            text = text_of_steps((*steps, Pull(wanted, outputs, is_conjugate=True)))
             given = [*arrays, *[grads[i] for i in outputs]]
             results = self.derived(text, given, list(counts), *rest)
             for i, grad in zip(wanted, results, strict=True):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from customop.errors import GradientError, VmapError
-from customop.interop.torch.derived import Batch, Step, steps_of, text_of_steps
+from customop.interop.steps import Batch, Step, steps_of, text_of_steps
 from customop.interop.torch.framework import (
     TransformType,
     transform_of_torch,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from customop.interop.torch.derived import Batch, Pull, over_given
+from customop.interop.steps import Batch, Pull, over_given
 from customop.interop.torch.framework import torch
 
 __all__ = ["batched_rows", "pulled"]

@@ -1,9 +1,10 @@
 """Derivatives and batches of an operator, as functions of flat lists of arrays.
 
-Torch asks for the gradient of an operator, for the gradient of that gradient, for a batch
-of it, and so on. Each is the function before it under one more transform of this package,
-which is a `Step`. The steps are written as text, so that one more torch operator runs
-them all, in any order and number.
+Other frameworks ask for the gradient of an operator, for the gradient of that gradient,
+for a batch of it, and so on. Each is the function before it under one more transform of
+this package, which is a `Step`. A bridge keeps the steps of a call beside its arrays: as
+text for an operator of torch, as a value that is compared for a primitive of JAX. Then one
+more operator of the framework runs all of them, in any order and number.
 """
 
 from __future__ import annotations
@@ -17,8 +18,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from customop.arrays.dtypes import is_inexact
-from customop.arrays.kinds import is_array
-from customop.arrays.nested import flat
 from customop.arrays.numpy_functions import call_numpy
 from customop.core.interpreter import Mode
 from customop.core.rule_kind import RuleKind
@@ -56,11 +55,17 @@ class Pull(NamedTuple):
     known : int
         How many results of the operator itself come before the gradients; with them it
         does not run again.
+    is_conjugate : bool
+        Whether gradients are the complex conjugates of ours, as those of torch are.
+    is_dense : bool
+        Whether a gradient that does not exist is an array of zeros; None otherwise.
     """
 
     wanted: tuple[int, ...]
     outputs: tuple[int, ...]
     known: int = 0
+    is_conjugate: bool = False
+    is_dense: bool = False
 
 
 class Push(NamedTuple):
@@ -70,9 +75,13 @@ class Push(NamedTuple):
     ----------
     moving : tuple of int
         Inputs that have a tangent.
+    is_dense : bool
+        Whether results without a tangent, those of integers, are left out; None stands in
+        their places otherwise.
     """
 
     moving: tuple[int, ...]
+    is_dense: bool = False
 
 
 class Batch(NamedTuple):
@@ -86,7 +95,7 @@ class Batch(NamedTuple):
     """
 
     axes: tuple[int | None, ...]
-    randomness: str
+    randomness: str = "error"
 
 
 Step = Pull | Push | Batch
@@ -109,33 +118,37 @@ def steps_of(text: str) -> tuple[Step, ...]:
 
 
 def run_steps(
-    op: RuleTable, steps: Sequence[Step], call: Callable[[Arrays], Any], arrays: Arrays
+    steps: Sequence[Step],
+    call: Callable[[Arrays], list[Any]],
+    arrays: Arrays,
+    op: RuleTable | None = None,
 ) -> list[Any]:
-    """The arrays that an operator gives after some steps.
+    """The arrays that an operator, or another function, gives after some steps.
 
     Parameters
     ----------
-    op : Operator
     steps : sequence of Step
         The first is nearest to the operator.
     call : callable
-        Calls the operator with its arrays.
+        Calls the operator with its arrays, and lists those of its result.
     arrays : sequence of array or None
         Those of the call, and then those that each step adds.
+    op : Operator, optional
+        The operator whose results a `Pull` knows.
 
     Returns
     -------
     list of array or None
     """
     if not steps:
-        return [leaf for leaf in flat(call(arrays)) if is_array(leaf) or leaf is None]
+        return call(arrays)
     *before, step = steps
 
     def inner(given: Arrays) -> list[Any]:
-        return run_steps(op, before, call, given)
+        return run_steps(before, call, given, op)
 
     if isinstance(step, Pull):
-        return _pulled(op, inner, step, arrays)
+        return _pulled(inner, step, arrays, op)
     if isinstance(step, Push):
         return _pushed(inner, step, arrays)
     return _batched(inner, step, arrays)
@@ -160,15 +173,18 @@ class _Known(Mode):
 
 
 def _pulled(
-    op: RuleTable, inner: Callable[[Arrays], list[Any]], step: Pull, arrays: Arrays
+    inner: Callable[[Arrays], list[Any]],
+    step: Pull,
+    arrays: Arrays,
+    op: RuleTable | None,
 ) -> list[Any]:
     count = len(arrays) - len(step.outputs) - step.known
     primals = list(arrays[:count])
     known = arrays[count : count + step.known]
-    # Torch's gradients are the complex conjugates of ours.
-    cotangents = [_conjugate(g) for g in arrays[count + step.known :]]
+    conjugate = _conjugate if step.is_conjugate else _same
+    cotangents = [conjugate(g) for g in arrays[count + step.known :]]
     # The mode is opened first, so that the gradient, made second, is asked first.
-    with _Known(op, known) if known else nullcontext():
+    with _Known(op, known) if op is not None and known else nullcontext():
         interpreter = GradInterpreter()
         tracers = {i: interpreter.variable(primals[i]) for i in step.wanted}
         nodes = {i: tracer.node for i, tracer in tracers.items()}
@@ -176,16 +192,32 @@ def _pulled(
             primals[i] = tracer
         with interpreter:
             results = inner(primals)
-    ends = [end_of(results[i], interpreter) for i in step.outputs]
-    pairs = zip(ends, cotangents, strict=True)
+    chosen = [results[i] for i in step.outputs]
+    # A framework without 64 bits has cotangents of 32.
+    cotangents = [_like(g, y) for g, y in zip(cotangents, chosen, strict=True)]
+    pairs = zip([end_of(y, interpreter) for y in chosen], cotangents, strict=True)
     found = sweep([(end, g) for end, g in pairs if end is not None], retain=False)
     fresh = Fresh(*cotangents)
-    grads = [found.get(nodes[i]) for i in step.wanted]
-    return [None if g is None else _conjugate(fresh(g)) for g in grads]
+    grads = {i: found.get(nodes[i]) for i in step.wanted}
+    return [
+        (call_numpy(np.zeros_like, arrays[i]) if step.is_dense else None)
+        if g is None
+        else conjugate(fresh(g))
+        for i, g in grads.items()
+    ]
 
 
 def _conjugate(value: Any) -> Any:
     return call_numpy(np.conj, value) if value.dtype.kind == "c" else value
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _like(cotangent: Any, result: Any) -> Any:
+    is_same = cotangent.dtype == result.dtype
+    return cotangent if is_same else cotangent.astype(result.dtype)
 
 
 def _pushed(
@@ -205,13 +237,13 @@ def _pushed(
     moving = tuple(primals[i] for i in step.moving)
     push: Any = jvp  # its overloads know no tuple of any length
     found = iter(push(of_moving, moving, tuple(tangents))[1])
-    return [next(found) if m else None for m in moves]
+    return [next(found) if m else None for m in moves if m or not step.is_dense]
 
 
 def _batched(
     inner: Callable[[Arrays], list[Any]], step: Batch, arrays: Arrays
 ) -> list[Any]:
-    randomness: Any = step.randomness  # one of three words, as torch has it
+    randomness: Any = step.randomness  # one of three words, which torch has too
 
     def batch(fn: Any, axes: tuple[int | None, ...], rows: Arrays) -> Any:
         return vmap(fn, in_dims=axes, randomness=randomness)(*rows)
