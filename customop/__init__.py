@@ -9,6 +9,7 @@ from customop.arrays.fake import FakeArray, fake_like
 from customop.arrays.kinds import array_kind, register_array_type
 from customop.arrays.numpy_functions import getitem, register_numpy_function
 from customop.arrays.on_demand import add_modules
+from customop.arrays.wrappers import register_array_wrapper
 from customop.config import config
 from customop.core.boxes import is_view, write_back
 from customop.core.definition import fallthrough_kernel
@@ -157,6 +158,7 @@ __all__ = [
     "register",
     "register_array_dispatch",
     "register_array_type",
+    "register_array_wrapper",
     "register_autocast",
     "register_autograd",
     "register_backend",

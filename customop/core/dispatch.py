@@ -27,6 +27,7 @@ from customop.arrays.kinds import (
     standard_kinds,
 )
 from customop.arrays.nested import map_nested
+from customop.arrays.wrappers import may_wrap
 from customop.core.arguments import (
     as_array,
     as_kernel_takes,
@@ -34,7 +35,7 @@ from customop.core.arguments import (
     in_c_order,
     kind_of_call,
 )
-from customop.core.array_classes import find_array_rule
+from customop.core.array_classes import find_array_rule, find_wrapper
 from customop.core.boxes import handle_boxes
 from customop.core.contract.proof import Proof, proof_of
 from customop.core.contract.proven import AfterCall, FakeProof
@@ -92,7 +93,12 @@ def dispatch(op: RuleTable, args: Sequence[Any]) -> Any:  # noqa: C901, PLR0912 
         watched_by = observers
     for slot in op.array_slots:
         value = args[slot]
-        if kind_of[type(value)] is TRACED:
+        kind = kind_of[type(value)]
+        if kind is None and type(value) not in _PLAIN:
+            wrapper = find_wrapper(op, args)
+            if wrapper is not None:
+                return wrapper.handle(op, args)
+        if kind is TRACED:
             interpreter = value.interpreter
             if top is None:
                 top = interpreter
@@ -101,6 +107,9 @@ def dispatch(op: RuleTable, args: Sequence[Any]) -> Any:  # noqa: C901, PLR0912 
                 if interpreter.level > top.level:
                     top = interpreter
     if op.nested_slots:
+        wrapper = find_wrapper(op, args) if may_wrap() else None
+        if wrapper is not None:
+            return wrapper.handle(op, args)
         leaves = nested_leaves(op, args)
         top = highest(top, leaves)
         is_mixed = is_mixed or any(
@@ -133,6 +142,8 @@ def dispatch_composite(op: RuleTable, args: Sequence[Any]) -> Any:
     row = op.rows.get(COMPOSITE)
     if top is None or row is None or not top.alive or not top.opens(op):
         return dispatch(op, args)
+    if may_wrap() and find_wrapper(op, args) is not None:
+        return dispatch(op, args)
     positional, keywords = op.schema.split(args)
     body = observed(op, top, row.fn, args) if observers else row.fn
     out = body(*positional, **keywords)
@@ -140,6 +151,9 @@ def dispatch_composite(op: RuleTable, args: Sequence[Any]) -> Any:
         check_returns(op, row.fn, out, COMPOSITE_RULE)
     return out
 
+
+# Classes of what stands in the place of an array, and is none.
+_PLAIN = frozenset((type(None), float, int, bool, complex))
 
 # ---- which kernel ----
 

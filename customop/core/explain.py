@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from customop.arrays.describe import show_values
 from customop.arrays.kinds import DEFAULT, FAKE, kind_name
 from customop.core.arguments import kind_of_call
-from customop.core.array_classes import find_array_rule
+from customop.core.array_classes import find_array_rule, find_wrapper
 from customop.core.definition import Row
 from customop.core.derived.find import find_fake, source_of
 from customop.core.dispatch import kernel_for
@@ -108,7 +108,8 @@ def explain(op: RuleTable, args: Sequence[Any]) -> Explanation:
         error = missing
     used = None if taken is None else taken.fn
     top = top_interpreter(op, args)
-    kind = None if top is not None else kind_of_call(op, args)[0]
+    is_whole = top is not None or find_wrapper(op, args) is not None
+    kind = None if is_whole else kind_of_call(op, args)[0]
     return Explanation(
         f"{op.qualname}({show_values(args)})",
         op.schema.show(op.qualname),
@@ -121,6 +122,13 @@ def explain(op: RuleTable, args: Sequence[Any]) -> Explanation:
 def _taken(op: RuleTable, args: Sequence[Any]) -> Candidate:
     if op.closed:
         raise op.closed_error()
+    wrapper = find_wrapper(op, args)
+    if wrapper is not None:
+        why = f"an object of the class {wrapper.cls.__name__} is among the arguments"
+        handle = wrapper.handle
+        return Candidate(
+            "handler of objects that hold arrays", why, place(handle), handle
+        )
     top = top_interpreter(op, args)
     if top is not None:
         return _by_interpreter(op, args, top)

@@ -159,6 +159,83 @@ def test_plain_and_traced_arrays_beside(x: Any) -> None:
     np.testing.assert_array_equal(slope, VALUES.sum(0))
 
 
+def test_operators_take_data_arrays_themselves(x: Any, w: Any) -> None:
+    xr.testing.assert_identical(raw_square(x), square(x))
+    xr.testing.assert_identical(raw_dot(x, w), dot(x, w))
+    slopes = co.grad(lambda x, w: (raw_dot(x, w) ** 2).sum().data, (0, 1))(x, w)
+    inner = VALUES @ WEIGHTS
+    np.testing.assert_allclose(slopes[0].values, 2 * np.outer(inner, WEIGHTS))
+    np.testing.assert_allclose(slopes[1].values, 2 * inner @ VALUES)
+    beside = co.grad(lambda t: raw_dot(x, 2.0 * t).sum().data)(WEIGHTS)
+    np.testing.assert_allclose(beside, 2.0 * VALUES.sum(axis=0))
+    found = xr.Dataset({"a": x, "b": x + 1}).map(raw_square)
+    np.testing.assert_array_equal(found["b"].values, (VALUES + 1) ** 2)
+
+
+def test_what_operators_refuse_of_xarray(x: Any) -> None:
+    for given, name, remedy in (
+        (x.to_dataset(), "Dataset", "call it on its variables: dataset.map(op)"),
+        (x.variable, "Variable", "make a DataArray of it: xarray.DataArray(variable)"),
+    ):
+        with pytest.raises(ArgumentError) as caught:
+            raw_square(given)
+        assert f"takes arrays and DataArrays, got a {name}" in str(caught.value)
+        assert str(caught.value).endswith(f"  do: {remedy}")
+
+
+def _named_steps(rng: Any) -> Any:
+    """A random loss of DataArrays, and the same with formulas for the operators."""
+    names = rng.choice(["square", "dot", "plus", "turn", "sum", "first"], size=4)
+    places = rng.integers(0, 9, (4, 2))
+
+    def loss(own: bool, *given: Any) -> Any:
+        values = list(given)
+        for name, (i, j) in zip(names, places, strict=True):
+            u, v = values[i % len(values)], values[j % len(values)]
+            shared = [d for d in u.dims if d in v.dims]
+            if name == "square":
+                values.append(raw_square(u) if own else u * u)
+            elif name == "dot" and shared:
+                u, v = u.transpose(..., shared[0]), v.transpose(..., shared[0])
+                values.append(raw_dot(u, v) if own else (u * v).sum(shared[0]))
+            elif name == "plus":
+                values.append(u + 0.5 * v)
+            elif name == "turn":
+                values.append(u.transpose(*u.dims[::-1]))
+            elif name == "sum" and u.dims:
+                values.append(u.sum(u.dims[0]))
+            elif name == "first" and u.dims:
+                values.append(u.isel({u.dims[-1]: 0}))
+        total: Any = sum(np.sin(v).sum() for v in values)
+        return total.data
+
+    return loss
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_gradients_of_random_programs_are_those_of_differences(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    shapes = {"a": ("x", "y"), "b": ("y",), "c": ("y", "x")}
+    sizes = {"x": 2, "y": 3}
+    given = {
+        name: xr.DataArray(rng.normal(size=[sizes[d] for d in dims]), dims=dims)
+        for name, dims in shapes.items()
+    }
+    loss, step = _named_steps(rng), 1e-6
+    whole = co.grad(lambda s: loss(True, *[s[n] for n in "abc"]))(xr.Dataset(given))
+    single = co.grad(lambda *s: loss(True, *s), (0, 1, 2))(*given.values())
+    for place, name in enumerate("abc"):
+        for index in np.ndindex(given[name].shape):
+            ends = []
+            for change in (step, -step):
+                moved = {n: v.copy(deep=True) for n, v in given.items()}
+                moved[name].values[index] += change
+                ends.append(loss(False, *moved.values()))
+            slope = (ends[0] - ends[1]) / (2 * step)
+            for found in (whole[name], single[place]):
+                assert found.values[index] == pytest.approx(slope, rel=1e-5, abs=1e-5)
+
+
 def test_several_results_new_dims_and_loops_that_must_be_equal(x: Any) -> None:
     y = xr.DataArray([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dims=("run", "m"))
     outer, total = blend(x, y, a=2.0)

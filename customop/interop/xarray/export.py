@@ -21,7 +21,7 @@ from customop.schema.tags import Tag
 from customop.schema.types import shapes_in
 from customop.shapes.notation import Axis, Shape
 
-__all__ = ["DimNames", "export"]
+__all__ = ["DimNames", "call_on_arrays", "export"]
 
 Dims = tuple[Hashable, ...]
 
@@ -62,16 +62,21 @@ def export(op: Operator[..., Any]) -> Callable[..., Any]:
     array([2., 2., 2.])
     Dimensions without coordinates: place
     """
-    run = _OfDataArrays(op, _result_shapes(op))
+    _result_shapes(op)  # an error comes here, not with the first call
     signature = _signature(op)
 
     @wraps(op)
     def call(*args: Any, **keywords: Any) -> Any:
         bound = signature.bind(*args, **keywords)
         bound.apply_defaults()
-        return run(list(bound.arguments.values()))
+        return call_on_arrays(op, list(bound.arguments.values()))
 
     return call
+
+
+def call_on_arrays(op: RuleTable, values: Sequence[Any]) -> Any:
+    """Call an operator with the values of all parameters, DataArrays among them."""
+    return _OfDataArrays(op, _result_shapes(op))(values)
 
 
 def _signature(op: Operator[..., Any]) -> inspect.Signature:
@@ -88,7 +93,7 @@ def _signature(op: Operator[..., Any]) -> inspect.Signature:
     )
 
 
-def _result_shapes(op: Operator[..., Any]) -> list[Shape | None]:
+def _result_shapes(op: RuleTable) -> list[Shape | None]:
     """The shapes of the results; None for those of a pointwise operator."""
     if op.schema.written:
         raise op.error(
@@ -138,7 +143,7 @@ class _NamedAxes(NamedTuple):
 class _OfDataArrays:
     """An operator with shapes or of single elements, by ``xarray.apply_ufunc``."""
 
-    def __init__(self, op: Operator[..., Any], results: list[Shape | None]) -> None:
+    def __init__(self, op: RuleTable, results: list[Shape | None]) -> None:
         self.op = op
         self.results = results
 
