@@ -104,9 +104,9 @@ def _loader(cls: type, handler: Handler | str) -> Handler:
         return handler
     module, _, name = handler.partition(":")
 
-    def call_imported(op: Any, values: Sequence[Any]) -> Any:
+    def call_imported(target: Any, values: Sequence[Any]) -> Any:
         found: Handler = getattr(import_module(module), name)
         _by_class[cls] = found
-        return found(op, values)
+        return found(target, values)
 
     return call_imported

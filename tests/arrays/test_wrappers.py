@@ -45,8 +45,13 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     co.register_array_wrapper(Metres, in_metres)
 
 
-@co.custom_op("wrapper_tests::product", mutates_args=(), tags=(co.Tag.pointwise,))
-def product(x: co.Array, y: co.Array) -> co.Array:
+@co.custom_op(
+    "wrapper_tests::product",
+    mutates_args=(),
+    schema="(Array x, Array y) -> Array",
+    tags=(co.Tag.pointwise,),
+)
+def product(x: Any, y: Any) -> Any:
     return x * y
 
 
@@ -109,8 +114,8 @@ def test_bodies_of_operators_see_what_is_inside() -> None:
 
 
 def test_a_rule_of_the_operator_comes_first() -> None:
-    @co.custom_op("wrapper_tests::own", mutates_args=())
-    def own(x: np.ndarray) -> np.ndarray:
+    @co.custom_op("wrapper_tests::own", mutates_args=(), schema="(Array x) -> Array")
+    def own(x: Any) -> Any:
         return x + 1
 
     own.register_array_dispatch(Metres, lambda op, args, kwargs: "own")
