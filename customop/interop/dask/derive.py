@@ -38,7 +38,7 @@ def derive(op: RuleTable) -> Callable[..., Any] | None:
     if plan is None:
         return None
     kernel = joined(op, plan)
-    return on_sources(kernel) if Tag.pointwise in op.tags else kernel
+    return on_sources(op, kernel) if Tag.pointwise in op.tags else kernel
 
 
 def _plan_of(op: RuleTable) -> Plan | None:

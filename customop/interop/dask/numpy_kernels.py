@@ -13,7 +13,7 @@ from customop.arrays.nested import flat
 from customop.core.registry import find_operator
 from customop.core.table import RuleTable
 from customop.errors import DataDependentError
-from customop.interop.dask.broadcasts import broadcast
+from customop.interop.dask.broadcasts import broadcast, filled
 from customop.interop.dask.chunks import Labels, summed
 from customop.interop.dask.plans import by_rows, joined
 from customop.numpy.index import ALL, key_of, layout
@@ -279,6 +279,18 @@ def _with_zeros(g: Any, axis: int, before: int, after: int) -> Any:
     return out.rechunk({axis: tuple(chunks)})
 
 
+def _full_like(op: RuleTable) -> Callable[..., Any]:
+    """Dask's own, with a note of the number."""
+    plain = _with_lengths(op)
+
+    def kernel(x: Any, value: Any, dtype: Any, shape: Any) -> Any:
+        out = plain(x, value, dtype, shape)
+        is_number = isinstance(value, int | float | complex | np.generic)
+        return filled(out, value) if is_number else out
+
+    return kernel
+
+
 # ---- counts ----
 
 
@@ -307,11 +319,10 @@ KERNELS: dict[str, Callable[[RuleTable], Callable[..., Any]]] = {
     },
     **{
         f"np::{name}": _with_lengths
-        for name in (
-            *("full_like", "flip", "roll", "argmax", "argmin", "diagonal", "stack"),
-        )
+        for name in (*("flip", "roll", "argmax", "argmin", "diagonal", "stack"),)
     },
     "np::broadcast_to": _broadcast_to,
+    "np::full_like": _full_like,
     "np::slice": _slice,
     "np::pad": _unless_empty,
     "np::reshape": _reshape,
