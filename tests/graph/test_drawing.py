@@ -364,6 +364,21 @@ def test_the_page_folds(graph: co.GraphModule, visit: Visit) -> None:
     assert len(texts(page)) > count
 
 
+COLUMNS = """() => [...document.querySelectorAll(".row:not(.group-row)")].map(row =>
+  [...row.children].map(cell => Math.round(cell.getBoundingClientRect().left)))"""
+
+
+@pytest.mark.exhaustive
+def test_columns_are_aligned(graph: co.GraphModule, visit: Visit) -> None:
+    """The cells of each row stand below the heads, also where some are empty."""
+    for width in (400, 1200):
+        heads, *rows = visit(page_html(graph), width=width).evaluate(COLUMNS)
+        # The list may have a bar to scroll, which the heads do not have.
+        assert rows
+        assert all(row == rows[0] for row in rows)
+        assert max(abs(a - b) for a, b in zip(heads, rows[0], strict=True)) <= 20
+
+
 @pytest.mark.exhaustive
 def test_the_page_sorts(graph: co.GraphModule, visit: Visit) -> None:
     """Nodes are in the order that was chosen."""

@@ -11,6 +11,7 @@ import pytest
 import customop as co
 from customop.core.page import operator_card
 from customop.pages.blocks import card, fold, grid, mono, title
+from customop.pages.write import in_notebook
 from customop.pages.write import page as page_of
 from tests.browser import Visit
 from tests.pages._reading import HOSTILE
@@ -131,6 +132,62 @@ def test_pages_can_be_read(width: int, dark: bool, visit: Visit) -> None:
             "getComputedStyle(document.querySelector('.card')).backgroundColor"
         )
         assert (int(re.findall(r"\d+", paper)[0]) < 128) == dark
+
+
+# What JupyterLab says of tables in outputs. Source: its rendermime package, base.css, 4.2.
+JUPYTER = """<style>
+.jp-RenderedHTMLCommon { color: #444; font-size: 14px; line-height: 1.6; padding-right: 20px }
+.jp-RenderedHTMLCommon table { border-collapse: collapse; border-spacing: 0; border: none;
+  color: #111; font-size: 12px; table-layout: fixed; margin-left: auto; margin-bottom: 1em; margin-right: auto }
+.jp-RenderedHTMLCommon thead { border-bottom: 1px solid #999; vertical-align: bottom }
+.jp-RenderedHTMLCommon td, .jp-RenderedHTMLCommon th, .jp-RenderedHTMLCommon tr {
+  vertical-align: middle; padding: 0.5em; line-height: normal; white-space: normal; max-width: none; border: none }
+.jp-RenderedHTMLCommon :not(.jp-RenderedMarkdown) > table td { text-align: right }
+.jp-RenderedHTMLCommon tbody tr:nth-child(odd) { background: #f00 }
+.jp-RenderedHTMLCommon tbody tr:hover { background: #0f0 }
+.jp-RenderedHTMLCommon pre, .jp-RenderedHTMLCommon code { border: 1px solid; font-size: 30px; padding: 9px }
+.jp-RenderedHTMLCommon dt, .jp-RenderedHTMLCommon dd { float: left; padding: 9px; font-size: 30px; font-weight: 700 }
+</style><div class="jp-RenderedHTMLCommon">{}</div>"""
+STYLES = """() => ["tbody tr", "tbody td", "tbody td:last-child", "code", "dt", "dd", "pre"].map(name => {
+const e = document.querySelector(".customop " + name), s = getComputedStyle(e), b = e.getBoundingClientRect();
+return [name, s.textAlign, s.backgroundColor, s.fontSize, s.fontWeight, s.padding, s.borderTopWidth, s.float, s.color, b.width, b.height]; })"""
+
+
+def test_notebooks_do_not_change_the_look(visit: Visit) -> None:
+    """The rules of a notebook for its own tables and code do not count inside."""
+    op = operator()
+    shown = card(operator_card(op), fold("x", grid(["a"], [["1"]]), is_open=True))
+    text = in_notebook(shown, grid(["a", "b"], [["1", "2"]]))
+    wide = NOTEBOOK.format(f'<div style="padding-right: 20px">{text}</div>')
+    page, other = visit(wide), visit(NOTEBOOK.format(JUPYTER.replace("{}", text)))
+    for seen in (page, other):
+        seen.evaluate(
+            "document.querySelectorAll('details').forEach(d => d.open = true)"
+        )
+    pairs = zip(page.evaluate(STYLES), other.evaluate(STYLES), strict=True)
+    assert [pair for pair in pairs if pair[0] != pair[1]] == []
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1200])
+def test_applications_can_be_read(
+    profile: Any, width: int, dark: bool, visit: Visit, tmp_path: Any
+) -> None:
+    """So with graphs and profiles, while something is searched and picked."""
+    graph = tmp_path / "graph.html"
+    co.make_fx(nested)(np.ones(3)).draw(graph)
+    for path in (graph, saved(profile, tmp_path)):
+        page = visit(path, width=width, dark=dark)
+        page.fill("#search", "tanh")
+        page.locator("#space .row").first.click()
+        if page.locator("canvas").count():
+            page.locator("#canvas").click(position={"x": 20, "y": 34})
+        assert page.locator("#detail dd").first.is_visible()
+        bottom = page.locator("#detail").bounding_box()
+        assert bottom is not None
+        assert bottom["y"] + bottom["height"] <= 801
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert contrast(page) == []
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,31 @@ def test_texts_of_users_are_escaped(case: str) -> None:
     assert "\u202e" not in nasty.text
 
 
+class Loud:
+    """An object that cannot be shown."""
+
+    def __repr__(self) -> str:
+        raise ValueError("no repr")
+
+
+def test_any_value_can_be_shown() -> None:
+    """A repr that raises, or has a megabyte, does not break or fill a page."""
+
+    def fn(x: Any, other: Any) -> Any:
+        return x + 1.0
+
+    for value in (Loud(), "x" * 1_000_000, "\U0001f600" * 1_000_000):
+        made = co.compile(fn)
+        made(np.ones(2), value)
+        assert len(made.explain()._repr_html_()) < 50_000
+    why = operator().explain(np.ones(2), "y" * 1_000_000)
+    assert len(why._repr_html_()) < 50_000
+    op = operator(doc="z" * 1_000_000, default="w" * 1_000_000)
+    assert len(op._repr_html_()) < 200_000
+    found = co.opcheck(op, (np.ones(2),), test_utils="test_schema")
+    assert len(found._repr_html_()) < 50_000
+
+
 def test_an_operator_shows_its_table() -> None:
     """Rules with file and line, own ones apart from derived ones; tags; the docstring."""
     op = operator(doc="Twice.\n\nMore about it.", where="/home/me/ops.py")

@@ -12,6 +12,7 @@ const roots = rows.filter(r => r.parent < 0), highest = rows.reduce((most, r) =>
 const folded = new Set(); let shown = [], picked = -1;
 
 const costText = r => r.cost ? (r.guess ? "~" : "") + numberText(r.cost) + (r.flops ? " flop" : " el") : "";
+const flopsText = n => n ? numberText(n) + " flop" : "";
 const baseOf = place => place.replace(/^.*[\\/]/, "");
 const sum = (list, key) => list.reduce((total, r) => total + r[key], 0);
 
@@ -72,7 +73,7 @@ function rowElement(index) {
   } else {
     first.append(make("span", "group", line.title), make("span", "soft", " " + counted(line.rows.length, "node")));
     first.style.gridColumn = "span 3"; e.classList.add("group-row");
-    e.append(make("span", "number", bytesText(sum(line.rows, "bytes"))), make("span", "number", numberText(sum(line.rows.filter(x => x.flops), "cost")) + " flop"), make("span"));
+    e.append(make("span", "number", bytesText(sum(line.rows, "bytes"))), make("span", "number", flopsText(sum(line.rows.filter(x => x.flops), "cost"))), make("span"));
   }
   e.onclick = event => { if (event.target === fold || !r) toggle(line); else pick(r.i); };
   return e;
