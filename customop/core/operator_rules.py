@@ -1,0 +1,356 @@
+"""Registration of the rules of transforms and of checks, as methods of an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+
+import numpy.typing as npt
+
+from customop.core.grad_rules import as_formula
+from customop.core.kinds import (
+    ARRAY_CLASS,
+    AUTOCAST,
+    AUTOGRAD,
+    JVP,
+    SAMPLE_INPUTS,
+    VMAP,
+)
+from customop.core.operator_kernels import OperatorKernels
+from customop.core.registration import chained
+from customop.core.samples import Sample, as_samples
+from customop.core.waivers import with_waiver
+
+if TYPE_CHECKING:
+    from customop.core.rule_types import (
+        BackwardFn,
+        ContextT,
+        JvpFn,
+        SetupFn,
+        ShortBackwardFn,
+        ShortVmapFn,
+        VmapFn,
+    )
+
+__all__ = ["OperatorRules"]
+
+FnT = TypeVar("FnT", bound=Callable[..., Any])
+
+
+class OperatorRules(OperatorKernels):
+    """A table whose methods register kernels and every kind of rule of the package."""
+
+    @overload
+    def register_autograd(
+        self,
+        backward: ShortBackwardFn[ContextT],
+        /,
+        *,
+        setup_context: SetupFn[ContextT] | None = None,
+        override: bool = False,
+    ) -> Self: ...
+    @overload
+    def register_autograd(
+        self,
+        backward: BackwardFn[ContextT],
+        /,
+        *,
+        setup_context: SetupFn[ContextT] | None = None,
+        override: bool = False,
+    ) -> Self: ...
+    def register_autograd(
+        self,
+        backward: Callable[..., Any],
+        /,
+        *,
+        setup_context: Callable[..., Any] | None = None,
+        override: bool = False,
+    ) -> Self:
+        """Register the backward formula.
+
+        Parameters
+        ----------
+        backward : callable
+            ``backward(ctx, *grads)`` takes a gradient for each output and returns one
+            for each positional input: a tuple, a single value where there is one
+            input, or a dict by name. None means no gradient; `ctx`
+            is a `Context`.
+        setup_context : callable, optional
+            ``setup_context(ctx, inputs, output)`` saves what `backward` needs:
+            ``ctx.save_for_backward(...)``. It takes `keyword_only_inputs` too, a dict,
+            where the operator has keyword-only parameters.
+        override : bool
+            Replace one that is registered already.
+
+        Returns
+        -------
+        Operator
+
+        Raises
+        ------
+        RegistrationError
+            If a function does not take these parameters, the operator writes its
+            arguments or returns nothing, or there is a formula already.
+        """
+        rule = as_formula(backward, setup_context)
+        return self._register((AUTOGRAD,), rule, override=override)  # type: ignore[no-any-return]  # self: a rule is given
+
+    @overload
+    def register_jvp(self, fn: JvpFn, /, *, override: bool = False) -> Self: ...
+    @overload
+    def register_jvp(
+        self, fn: None = None, /, *, override: bool = False
+    ) -> Callable[[FnT], FnT]: ...
+    def register_jvp(self, fn: Any = None, /, *, override: bool = False) -> Any:
+        """Register the forward-mode rule.
+
+        Parameters
+        ----------
+        fn : callable, optional
+            ``fn(primals, tangents, **keyword_only)`` returns ``(output, tangent)``. A
+            tangent is None where it is zero, and so is that of an output without.
+        override : bool
+            Replace one that is registered already.
+
+        Returns
+        -------
+        Operator or decorator
+
+        Raises
+        ------
+        RegistrationError
+            If `fn` does not take these parameters, or there is a rule already.
+        """
+        return self._register((JVP,), fn, override=override)
+
+    @overload
+    def register_vmap(self, fn: ShortVmapFn, /, *, override: bool = False) -> Self: ...
+    @overload
+    def register_vmap(  # type: ignore[overload-cannot-match]  # a longer one does
+        self, fn: VmapFn, /, *, override: bool = False
+    ) -> Self: ...
+    @overload
+    def register_vmap(
+        self, fn: None = None, /, *, override: bool = False
+    ) -> Callable[[FnT], FnT]: ...
+    def register_vmap(self, fn: Any = None, /, *, override: bool = False) -> Any:
+        """Register the batching rule.
+
+        Parameters
+        ----------
+        fn : callable, optional
+            ``fn(info, in_dims, *inputs)`` returns ``(output, out_dims)``. `in_dims`
+            has, for each parameter, the axis of its batch or None, nested as the
+            argument is; `info` has `batch_size` and `randomness`.
+        override : bool
+            Replace one that is registered already.
+
+        Returns
+        -------
+        Operator or decorator
+
+        Raises
+        ------
+        RegistrationError
+            If `fn` does not take these parameters, or there is a rule already.
+        """
+        return self._register((VMAP,), fn, override=override)
+
+    def register_autocast(self, device_type: str, dtype: npt.DTypeLike, /) -> Self:
+        """Register the dtype that the operator computes in under `autocast`.
+
+        A later registration for the same kind wins.
+
+        Parameters
+        ----------
+        device_type : str
+            Kind of array, such as ``"cpu"``. Each kind has its own dtype.
+        dtype : dtype
+            One of floats.
+
+        Returns
+        -------
+        Operator
+
+        Raises
+        ------
+        RegistrationError
+            If the kind is unknown, the dtype is not one of floats, or the operator
+            writes its arguments or returns views of them.
+        """
+        self.add(AUTOCAST, (device_type, dtype), override=True)
+        return self
+
+    @overload
+    def register_array_dispatch(
+        self,
+        array_class: type,
+        fn: Callable[..., Any],
+        /,
+        *,
+        override: bool = False,
+    ) -> Self: ...
+    @overload
+    def register_array_dispatch(
+        self, array_class: type, fn: None = None, /, *, override: bool = False
+    ) -> Callable[[FnT], FnT]: ...
+    def register_array_dispatch(
+        self, array_class: type, fn: Any = None, /, *, override: bool = False
+    ) -> Any:
+        """Register what the operator does with arrays of a class.
+
+        The rule runs in place of kernels, after all transforms, in every call with an
+        array of the class or of a subclass without its own rule. The class need
+        not be known by `register_array_type`.
+
+        Parameters
+        ----------
+        array_class : type
+            A subclass of ``np.ndarray``, or any other class of arrays.
+        fn : callable, optional
+            ``fn(op, args, kwargs)`` takes the operator, its positional arguments as a
+            tuple and its keyword-only ones as a dict, defaults filled in, and returns
+            the result, which is not checked. It may call ``op(...)`` on what the
+            arrays hold.
+        override : bool
+            Replace a rule for the class that is registered already.
+
+        Returns
+        -------
+        Operator or decorator
+            The operator when `fn` is given. As a decorator, `fn` comes back unchanged.
+
+        Raises
+        ------
+        RegistrationError
+            If `array_class` is not a class of arrays other than plain ones, `fn`
+            does not take these parameters, or the class has a rule already.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> @co.custom_op("doc::triple", mutates_args=())
+        ... def triple(x: np.ndarray) -> np.ndarray:
+        ...     return x * 3
+        >>> @triple.register_array_dispatch(np.ma.MaskedArray)
+        ... def _(op, args, kwargs):
+        ...     (x,) = args
+        ...     return np.ma.MaskedArray(op(x.data), x.mask)
+        >>> print(triple(np.ma.MaskedArray([1.0, 2.0], [False, True])))
+        [3.0 --]
+        """
+
+        def enter(given: Any) -> None:
+            self.add(ARRAY_CLASS, (array_class, given), override=override)
+
+        return chained(self, fn, enter)
+
+    @overload
+    def register_sample_inputs(
+        self, fn: Callable[[], object], /, *, override: bool = False
+    ) -> Self: ...
+    @overload
+    def register_sample_inputs(
+        self, fn: None = None, /, *, override: bool = False
+    ) -> Callable[[FnT], FnT]: ...
+    def register_sample_inputs(
+        self, fn: Any = None, /, *, override: bool = False
+    ) -> Any:
+        """Register inputs that the operator is checked with.
+
+        Where there are none, `customop.testing.opcheck` looks for inputs that the
+        kernels accept, by giving them arrays of all shapes. A kernel that trusts its
+        arguments blindly, as one in C may, is not for that: register inputs for it, or
+        a fake kernel, which is asked first, that refuses what does not fit.
+
+        Parameters
+        ----------
+        fn : callable, optional
+            ``fn()`` returns an iterable of `customop.testing.Sample` or of tuples of
+            positional arguments, or a hypothesis strategy of these.
+        override : bool
+            Replace one that is registered already.
+
+        Returns
+        -------
+        Operator or decorator
+            The operator when `fn` is given. As a decorator, `fn` comes back unchanged.
+
+        Raises
+        ------
+        RegistrationError
+            If `fn` takes parameters, or there is one already.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> @co.custom_op("doc::quarter", mutates_args=())
+        ... def quarter(x: np.ndarray) -> np.ndarray:
+        ...     return x / 4
+        >>> @quarter.register_sample_inputs
+        ... def _():
+        ...     return [(np.ones(3),), (np.ones((2, 3)),)]
+        >>> [sample.args[0].shape for sample in quarter.sample_inputs()]
+        [(3,), (2, 3)]
+        """
+        return self._register((SAMPLE_INPUTS,), fn, override=override)
+
+    def sample_inputs(self) -> tuple[Sample, ...]:
+        """The registered sample inputs, or an empty tuple.
+
+        Returns
+        -------
+        tuple of Sample
+
+        Raises
+        ------
+        ArgumentError
+            If the function returns something else.
+        """
+        fn = self.find_rule(SAMPLE_INPUTS)
+        return () if fn is None else as_samples(self.qualname, fn, fn())
+
+    def waive(self, check: str, /, *, reason: str, override: bool = False) -> Self:
+        """Say that the operator fails a check of `opcheck` on purpose.
+
+        `opcheck` still runs the check. It reports a fault as waived, with the reason,
+        and a waiver that is not needed. A crash of the kernel cannot be waived.
+
+        Parameters
+        ----------
+        check : str
+            Name of the check.
+        reason : str
+            Why the operator is meant to be so. Tables and reports show it.
+        override : bool
+            Whether to replace the reason of an earlier waiver.
+
+        Returns
+        -------
+        Operator
+            The operator itself.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such check, or the reason is empty.
+        RegistrationError
+            If the check is waived already.
+
+        Examples
+        --------
+        >>> import numpy as np, customop as co
+        >>> from customop.testing import opcheck
+        >>> @co.custom_op("doc::rounded", mutates_args=())
+        ... def rounded(x: np.ndarray) -> np.ndarray:
+        ...     return np.round(x)
+        >>> _ = rounded.register_autograd(lambda ctx, g: g)
+        >>> _ = rounded.waive("test_gradients", reason="a straight-through estimator")
+        >>> print(opcheck(rounded, (np.array([0.6]),), test_utils="test_gradients"))
+        doc::rounded
+          test_gradients  WAIVED  a straight-through estimator
+        """
+        self.waivers: Mapping[str, str] = with_waiver(
+            self, check, reason, override=override
+        )
+        return self
