@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from customop.arrays.describe import abbreviated
-from customop.arrays.fake import FakeArray, c_strides
+from customop.arrays.fake import FakeArray
+from customop.arrays.strides import c_strides
 from customop.errors import counted
 from customop.pages.blocks import card, fact_list, mono, title
 from customop.pages.markup import Child

@@ -6,16 +6,11 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from customop.arrays.describe import abbreviated
-from customop.arrays.fake import (
-    FakeArray,
-    all_plain,
-    axis_order,
-    dense_fake,
-    make_fake,
-)
+from customop.arrays.fake import FakeArray, dense_fake, make_fake
 from customop.arrays.kinds import is_array, is_fake
 from customop.arrays.nested import flat, map_nested
 from customop.arrays.pytree import register_node
+from customop.arrays.strides import all_plain, axis_order
 from customop.errors import ArgumentError, ShapeError, shown
 from customop.shapes.size_context import SizeContext
 from customop.shapes.sizes import SymShape

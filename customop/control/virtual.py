@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.fake import make_fake, packed_strides
+from customop.arrays.fake import make_fake
 from customop.arrays.kinds import device_of, is_array, is_fake, is_traced
 from customop.arrays.nested import map_nested
 from customop.arrays.pytree import leaves, map_leaves
+from customop.arrays.strides import packed_strides
 from customop.control.leaf_types import is_number
 from customop.control.rows import has_no_elements
 from customop.core.interpreter import Mode, current_mode

@@ -23,9 +23,10 @@ from weakref import ref
 import numpy as np
 
 from customop.arrays.dtypes import dtype_of
-from customop.arrays.fake import axis_order, make_fake, packed_strides, strides_of
+from customop.arrays.fake import make_fake
 from customop.arrays.kinds import FAKE, is_fake, is_traced
 from customop.arrays.nested import flat, map_nested
+from customop.arrays.strides import axis_order, packed_strides, strides_of
 from customop.core.rule_kind import RuleKind
 from customop.core.table import RuleTable
 from customop.errors import ArgumentError

@@ -11,9 +11,9 @@ from typing_extensions import TypeIs
 from customop.arrays.convert import to_host
 from customop.arrays.describe import abbreviated, describe, show
 from customop.arrays.dtypes import dtype_of
-from customop.arrays.fake import strides_of
 from customop.arrays.kinds import device_of, is_array, is_fake, is_traced
 from customop.arrays.pytree import flatten
+from customop.arrays.strides import strides_of
 from customop.errors import ArgumentError, OpCheckError
 from customop.testing.vectors import Vector
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from customop.arrays.describe import abbreviated, describe, show
 from customop.arrays.dtypes import dtype_of, is_complex, is_inexact
-from customop.arrays.fake import strides_of
 from customop.arrays.kinds import has_data, is_array
 from customop.arrays.pytree import Structure, flatten, unflatten
+from customop.arrays.strides import strides_of
 from customop.errors import (
     ArgumentError,
     GradientError,

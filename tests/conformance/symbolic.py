@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import customop as co
-from customop.arrays.fake import axis_order
+from customop.arrays.strides import axis_order
 from customop.shapes.expressions import value_of
 from customop.shapes.size_context import SizeContext, set_active
 from tests.conformance import checks

@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from customop.arrays.fake import axis_order, strides_of
 from customop.arrays.kinds import (
     has_device,
 )
+from customop.arrays.strides import axis_order, strides_of
 
 __all__ = [
     "differ_in_order",

@@ -11,7 +11,7 @@ import numpy as np
 
 from customop.arrays.describe import abbreviated
 from customop.arrays.dtypes import dtype_of
-from customop.arrays.fake import strides_of, to_fake
+from customop.arrays.fake import to_fake
 from customop.arrays.kinds import (
     FAKE,
     device_of,
@@ -19,6 +19,7 @@ from customop.arrays.kinds import (
     is_array,
 )
 from customop.arrays.nested import flat, map_nested
+from customop.arrays.strides import strides_of
 from customop.config import config
 from customop.core.arguments import on_one_device
 from customop.core.codegen import Drawn

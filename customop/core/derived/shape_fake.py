@@ -16,16 +16,10 @@ import numpy as np
 
 from customop.arrays.describe import abbreviated
 from customop.arrays.dtypes import ELEMENTS, as_element, dtype_of
-from customop.arrays.fake import (
-    FakeArray,
-    all_plain,
-    fake_like,
-    is_symbolic_call,
-    make_fake,
-    strides_of,
-)
+from customop.arrays.fake import FakeArray, fake_like, is_symbolic_call, make_fake
 from customop.arrays.kinds import FAKE, device_of, is_array
 from customop.arrays.nested import flat
+from customop.arrays.strides import all_plain, strides_of
 from customop.core.table import RuleTable
 from customop.errors import MissingRuleError, ShapeError
 from customop.later import later

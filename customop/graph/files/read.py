@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.fake import FakeArray, c_strides, make_fake
+from customop.arrays.fake import FakeArray, make_fake
 from customop.arrays.kinds import normalize_device
+from customop.arrays.strides import c_strides
 from customop.errors import ArgumentError, CustomOpError, GraphFileError, shown
 from customop.graph.files.classes import KnownClass
 from customop.graph.files.dtypes import read_dtype

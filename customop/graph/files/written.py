@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.fake import FakeArray, c_strides
+from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import is_array
+from customop.arrays.strides import c_strides
 from customop.errors import shown, with_article
 from customop.graph.files.classes import (
     KnownClass,

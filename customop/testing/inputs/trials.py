@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.fake import FakeArray, c_strides, make_fake
+from customop.arrays.fake import FakeArray, make_fake
+from customop.arrays.strides import c_strides
 from customop.core.samples import Sample
 from customop.schema.parameters import KEYWORD_ONLY, POSITIONAL_ONLY
 from customop.schema.schema import Schema

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from customop.arrays.fake import c_strides
+from customop.arrays.strides import c_strides
 from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.testing.inputs.memory import laid_out
