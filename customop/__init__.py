@@ -237,7 +237,8 @@ _LATER: dict[str, str] = {
     "customop.transforms.derivatives": "hessian jacfwd jacrev",
     "customop.transforms.fake_mode": "FakeMode eval_shape",
     "customop.transforms.functions.checkpoint": "checkpoint",
-    "customop.transforms.functions.custom": "custom_jvp custom_vjp",
+    "customop.transforms.functions.custom": "custom_vjp",
+    "customop.transforms.functions.custom_forward": "custom_jvp",
     "customop.transforms.jvp": "jvp",
     "customop.transforms.linear": "hvp linearize",
     "customop.transforms.trace.decompose": "decompose",
@@ -317,7 +318,8 @@ if TYPE_CHECKING:
     from customop.transforms.derivatives import hessian, jacfwd, jacrev
     from customop.transforms.fake_mode import FakeMode, eval_shape
     from customop.transforms.functions.checkpoint import checkpoint
-    from customop.transforms.functions.custom import custom_jvp, custom_vjp
+    from customop.transforms.functions.custom import custom_vjp
+    from customop.transforms.functions.custom_forward import custom_jvp
     from customop.transforms.jvp import jvp
     from customop.transforms.linear import hvp, linearize
     from customop.transforms.trace.decompose import decompose

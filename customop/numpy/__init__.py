@@ -13,6 +13,8 @@ __all__ = ["MODULES"]
 MODULES: dict[str, str] = {
     "arrange": "flip flipud fliplr rot90 roll tril triu copy astype real imag",
     "bins": "bincount digitize",
+    "broadcasting": "expand_dims squeeze broadcast_to broadcast_arrays meshgrid ndim shape"
+    " iscomplexobj isrealobj size result_type",
     "choose": "where select clip",
     "checked": "",
     "compare": "isclose allclose array_equal array_equiv isreal iscomplex isposinf"
@@ -58,12 +60,12 @@ MODULES: dict[str, str] = {
     "partition": "partition argpartition lexsort sort_complex searchsorted",
     "places": "ravel_multi_index unravel_index ix_ tril_indices_from triu_indices_from"
     " diag_indices_from packbits unpackbits",
-    "polynomial": "polyval polyadd polysub polymul polydiv polyder polyint roots poly"
-    " vander polyfit",
+    "polynomial": "polyval polyadd polysub polymul polydiv polyder polyint",
     "products": "matmul tensordot dot inner vdot outer kron",
     "quantiles": "quantile percentile nanquantile nanpercentile median nanmedian",
     "ranges": "linspace logspace geomspace arange identity tri",
     "reduce": "sum mean max amax min amin any all prod",
+    "roots": "roots poly vander polyfit",
     "running": "cumsum cumprod cumulative_sum cumulative_prod",
     "scimath": "lib.scimath.sqrt lib.scimath.log lib.scimath.log2 lib.scimath.log10"
     " lib.scimath.arccos lib.scimath.arcsin lib.scimath.arctanh lib.scimath.logn"
@@ -74,8 +76,7 @@ MODULES: dict[str, str] = {
     "sets": "unique unique_all unique_counts unique_inverse unique_values union1d"
     " intersect1d setxor1d setdiff1d isin",
     "shape": "reshape ravel atleast_1d atleast_2d atleast_3d transpose moveaxis swapaxes"
-    " rollaxis matrix_transpose expand_dims squeeze broadcast_to broadcast_arrays"
-    " meshgrid ndim shape iscomplexobj isrealobj size result_type",
+    " rollaxis matrix_transpose",
     "shares": "",
     "signal": "convolve correlate",
     "singular": "linalg.svd linalg.svdvals",

@@ -17,9 +17,9 @@ from customop import (
     register_numpy_function,
 )
 from customop.numpy.arguments import as_array, cast, only, shape_of
+from customop.numpy.broadcasting import expanded
 from customop.numpy.fakes import device_of
 from customop.numpy.rules import batch_first, in_dtype, numpy_operator
-from customop.numpy.shape import expanded
 from customop.numpy.sizes import (
     are_equal,
     is_one,

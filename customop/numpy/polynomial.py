@@ -1,8 +1,7 @@
-"""Polynomials by their coefficients, the highest power first: polyval, roots, polyfit.
+"""Polynomials by their coefficients, the highest power first: polyval, polymul, polyint.
 
-NumPy leaves out leading zeros of products and remainders, and gives real roots a real
-dtype. Under vmap and for fake arrays the values are not known: there, products and
-remainders keep their zeros, and roots are complex.
+NumPy leaves out leading zeros of products and remainders. Under vmap and for fake arrays
+the values are not known: there, products and remainders keep their zeros.
 """
 
 from __future__ import annotations
@@ -27,14 +26,11 @@ from customop.numpy.arguments import (
     dtype_of,
     shape_of,
     value_of,
-    warn_user,
 )
-from customop.numpy.fakes import device_of, keep_order, result_dtype
+from customop.numpy.fakes import keep_order, result_dtype
 from customop.numpy.index import constant, numbers
 from customop.numpy.rules import (
     batch_first,
-    fit,
-    is_complex,
     numpy_operator,
     padded_rows,
     sum_of,
@@ -46,14 +42,13 @@ from customop.numpy.sizes import (
     is_one,
     is_symbolic,
     larger,
-    size_of,
     smaller,
 )
 
-__all__ = ["polyval"]
+__all__ = ["coefficients", "polyval", "powers_of", "slopes", "zeros_at_start"]
 
 
-def _coefficients(p: Any) -> Any:
+def coefficients(p: Any) -> Any:
     """The coefficients of a polynomial as an array of one axis or more."""
     array = as_array(p.coeffs if isinstance(p, np.poly1d) else p)
     return np.reshape(array, (1,)) if array.ndim == 0 else array
@@ -64,7 +59,7 @@ def _wrapped(value: Any, *given: Any) -> Any:
     return np.poly1d(value) if any(isinstance(p, np.poly1d) for p in given) else value
 
 
-def _powers(highest: int, like: Any, lowest: int = 0) -> Any:
+def powers_of(highest: int, like: Any, lowest: int = 0) -> Any:
     """The numbers from `highest` down to `lowest`."""
     if type(highest) is int:
         return constant(np.arange(highest, lowest - 1, -1), like)
@@ -76,10 +71,10 @@ def _zeros_before(p: Any) -> int | None:
     value = value_of(p)
     if value is None:
         return None
-    return _zeros_at_start(value, p.shape[0] - 1)
+    return zeros_at_start(value, p.shape[0] - 1)
 
 
-def _zeros_at_start(value: Any, most: int) -> int:
+def zeros_at_start(value: Any, most: int) -> int:
     """How many zeros an array begins with, up to a number."""
     found = 0
     while found < most and not np.not_equal(value[found], 0):
@@ -121,16 +116,16 @@ def _(p: Any, x: Any) -> FakeArray:
     return keep_order([x, each], result_dtype(np.add, (power, p.dtype)))
 
 
-def _slopes(p: Any) -> Any:
+def slopes(p: Any) -> Any:
     """The coefficients of the derivative."""
-    turn = _powers(p.shape[0] - 1, p, 1)
+    turn = powers_of(p.shape[0] - 1, p, 1)
     return p[:-1] * np.reshape(turn, (-1, *(1,) * (p.ndim - 1)))
 
 
 def _polyval_by_p(g: Any, shape: Sequence[int], x: Any) -> Any:
     count, inner = shape[0], len(shape) - 1
     wide = np.broadcast_to(x, g.shape)
-    exponents = np.reshape(_powers(count - 1, wide), (-1, *(1,) * wide.ndim))
+    exponents = np.reshape(powers_of(count - 1, wide), (-1, *(1,) * wide.ndim))
     found = g * wide**exponents
     return np.sum(found, tuple(range(1, 1 + g.ndim - inner)))
 
@@ -139,7 +134,7 @@ polyval.register_autograd(
     partials(
         {
             "p": (_polyval_by_p, ["p_shape", "x"]),
-            "x": lambda g, p, x: g * polyval(_slopes(p), x),
+            "x": lambda g, p, x: g * polyval(slopes(p), x),
         }
     )
 )
@@ -151,7 +146,7 @@ def _(primals: Any, tangents: Any) -> Any:
     y = polyval(p, x)
     parts = [] if tp is None else [np.broadcast_to(polyval(tp, x), y.shape)]
     if tx is not None:
-        parts.append(np.broadcast_to(tx * polyval(_slopes(p), x), y.shape))
+        parts.append(np.broadcast_to(tx * polyval(slopes(p), x), y.shape))
     return y, sum_of(parts, y)
 
 
@@ -175,9 +170,9 @@ def _(p: Any, x: Any) -> Any:
     if not isinstance(x, np.poly1d):
         if not shape_of(p) and not isinstance(p, np.poly1d | list | tuple):
             raise TypeError("np.polyval: iteration over a 0-d array")
-        return polyval(_coefficients(p), as_array(x))
+        return polyval(coefficients(p), as_array(x))
     y: Any = 0
-    for each in _coefficients(p):
+    for each in coefficients(p):
         y = y * x + each
     return y
 
@@ -187,7 +182,7 @@ def _(p: Any, x: Any) -> Any:
 
 def _aligned(a1: Any, a2: Any) -> tuple[Any, Any]:
     """Two polynomials with as many coefficients."""
-    p, q = _coefficients(a1), _coefficients(a2)
+    p, q = coefficients(a1), coefficients(a2)
     count = larger(p.shape[0], q.shape[0])
     return _lengthened(p, count), _lengthened(q, count)
 
@@ -212,7 +207,7 @@ def _(a1: Any, a2: Any) -> Any:
 
 @register_numpy_function(np.polymul)
 def _(a1: Any, a2: Any) -> Any:
-    p, q = _coefficients(a1), _coefficients(a2)
+    p, q = coefficients(a1), coefficients(a2)
     zeros = (_zeros_before(p) or 0) + (_zeros_before(q) or 0)
     # Cut from the product: what is left has a derivative by leading zeros, too.
     return _wrapped(convolve(p, q, "full")[zeros:], a1, a2)
@@ -220,7 +215,7 @@ def _(a1: Any, a2: Any) -> Any:
 
 @register_numpy_function(np.polydiv)
 def _(u: Any, v: Any) -> Any:
-    p, q = _coefficients(u) + 0.0, _coefficients(v) + 0.0
+    p, q = coefficients(u) + 0.0, coefficients(v) + 0.0
     if is_symbolic((p.shape[0], q.shape[0])):
         return _divided(p, q)
     dtype = np.result_type(dtype_of(p), dtype_of(q))
@@ -284,9 +279,9 @@ def _(p: Any, m: Any = 1) -> Any:
             "Order of derivative must be positive (see polyint)",
             do="call np.polyint(p, m) for integrals",
         )
-    found = _coefficients(p)
+    found = coefficients(p)
     for _ in range(m):
-        found = _slopes(found)
+        found = slopes(found)
     return _wrapped(found, p)
 
 
@@ -298,10 +293,10 @@ def _(p: Any, m: Any = 1, k: Any = None) -> Any:
             "Order of integral must be positive (see polyder)",
             do="call np.polyder(p, m) for derivatives",
         )
-    found = _coefficients(p)
+    found = coefficients(p)
     constants = _constants(k, m, found)
     for i in range(m):
-        powers = _powers(found.shape[0], found, 1)
+        powers = powers_of(found.shape[0], found, 1)
         found = np.concatenate([found / powers, constants[i, None]])
     return _wrapped(found, p)
 
@@ -320,229 +315,3 @@ def _constants(k: Any, m: int, like: Any) -> Any:
             do="give a constant for each integration",
         )
     return given
-
-
-# ---- roots ----
-
-
-def _roots(p: Any, skipped: int) -> Any:
-    """The roots of polynomials along the last axis, as complex numbers."""
-    shape = (*p.shape[:-1], p.shape[-1] - 1 - skipped)
-    dtype = _root_dtype(p.dtype)
-    if p.ndim == 1:
-        return _counted(np.roots(p[skipped:]), shape[-1]).astype(dtype)
-    found = np.zeros_like(p, shape=shape, dtype=dtype, order="C")
-    for row in np.ndindex(p.shape[:-1]):
-        found[row] = _counted(np.roots(p[row]), shape[-1])
-    return found
-
-
-def _counted(roots: Any, count: int) -> Any:
-    """Raise for a row that has a root less than its length says."""
-    if roots.shape[0] != count:
-        raise ShapeError(
-            f"np.roots: a polynomial has {roots.shape[0]} roots, not {count}, since it"
-            " begins with zeros",
-            do="leave out leading zeros: rows need as many roots each",
-        )
-    return roots
-
-
-def _root_dtype(dtype: Any) -> Any:
-    """The complex dtype of roots."""
-    return np.result_type(dtype if dtype.kind in "fc" else np.float64, np.complex64)
-
-
-roots: Operator[..., Any] = numpy_operator(
-    "roots",
-    "(Array p, int skipped) -> Array",
-    _roots,
-    device_types=("cpu", "cuda"),
-)
-
-
-@roots.register_fake
-def _(p: Any, skipped: int) -> FakeArray:
-    shape = (*p.shape[:-1], larger(p.shape[-1] - 1 - skipped, 0))
-    return FakeArray(shape, _root_dtype(p.dtype), device=device_of(p))
-
-
-@roots.register_vmap
-def _(info: Any, in_dims: Any, p: Any, skipped: int) -> Any:
-    return roots(batch_first(p, in_dims[0]), skipped), 0
-
-
-roots.register_sample_inputs(
-    lambda: [
-        (np.array([1.4, -0.7]), 0),
-        (np.array([0.8, 2.3, -0.6]), 0),
-        (np.array([0.9, -0.4, 1.2, 1.9]), 0),
-    ]
-)
-
-
-def _moved_by(t: Any, p: Any, y: Any) -> Any:
-    """The value of `t` over the slope of `p` at the roots, with the sign of a root.
-
-    A root moves by -t(y) / p'(y). A root that is met twice has no derivative: the slope
-    is 0 there.
-    """
-    first, slope = (np.expand_dims(np.moveaxis(c, -1, 0), -1) for c in (t, p))
-    return -polyval(first, y) / polyval(_slopes(slope), y)
-
-
-def _roots_pull(g: Any, p: Any, out: Any) -> Any:
-    slope = np.expand_dims(np.moveaxis(p, -1, 0), -1)
-    share = -g / polyval(_slopes(slope), out)
-    powers = np.expand_dims(out, -1) ** _powers(p.shape[-1] - 1, out)
-    return np.matmul(np.expand_dims(share, -2), powers)[..., 0, :]
-
-
-roots.register_autograd(partials({"p": _roots_pull}))
-
-
-@roots.register_jvp
-def _(primals: Any, tangents: Any) -> Any:
-    y = roots(*primals)
-    return y, fit(_moved_by(tangents[0], primals[0], y), y)
-
-
-@register_numpy_function(np.roots)
-def _(p: Any) -> Any:
-    p = _coefficients(p)
-    if p.ndim != 1:
-        raise ShapeError(
-            "Input must be a rank-1 array.", do="use customop.vmap for rows"
-        )
-    value = value_of(p)
-    if value is None:
-        return roots(p, 0)
-    length = int(p.shape[0])
-    before = _zeros_at_start(value, length)
-    after = _zeros_at_start(np.flip(value), length - before)
-    if before + after >= length - 1:
-        # Roots at 0 only, or none; NumPy makes them in double precision.
-        count = 0 if before == length else after
-        return np.zeros_like(p, shape=(count,), dtype=np.float64)
-    found = roots(p, before)
-    if is_complex(p) or np.any(np.not_equal(value_of(found).imag, 0)):
-        return found
-    return found.real
-
-
-@register_numpy_function(np.poly)
-def _(seq_of_zeros: Any) -> Any:
-    zeros = _coefficients(seq_of_zeros)
-    shape = tuple(zeros.shape)
-    if len(shape) == 2 and shape[0] == shape[1] and not is_known(shape[0], 0):
-        zeros = np.linalg.eigvals(zeros)
-    elif len(shape) != 1:
-        raise ShapeError(
-            "input must be 1d or non-empty square 2d array.",
-            f"np.poly: an array of shape {shape}",
-            do="give zeros, or a matrix",
-        )
-    else:
-        zeros = cast(zeros, np.dtype(np.mintypecode(dtype_of(zeros).char)))
-    if is_known(zeros.shape[0], 0):
-        return 1.0
-    found = np.ones_like(zeros[:1])
-    for i in range(zeros.shape[0]):
-        found = np.pad(found, (0, 1)) - zeros[i] * np.pad(found, (1, 0))
-    value = value_of(zeros)
-    if value is not None and is_complex(found) and _are_paired(value):
-        return found.real
-    return found
-
-
-def _are_paired(zeros: Any) -> bool:
-    """Whether complex numbers and their conjugates are the same: the product is real."""
-    return bool(np.all(np.sort(zeros) == np.sort(np.conjugate(zeros))))
-
-
-# ---- fits ----
-
-
-@register_numpy_function(np.vander)
-def _vander(x: Any, N: Any = None, increasing: bool = False) -> Any:  # noqa: N803  # NumPy's name
-    x = as_array(x)
-    if x.ndim != 1:
-        raise ShapeError(
-            "x must be a one-dimensional array or sequence.",
-            f"np.vander: x has the shape {tuple(x.shape)}",
-            do="use customop.vmap for rows",
-        )
-    count = x.shape[0] if N is None else size_of(N)
-    powers = _powers(count - 1, x)
-    wide = np.expand_dims(cast(x, np.promote_types(dtype_of(x), int)), 1)
-    return wide ** (powers[::-1] if increasing else powers)
-
-
-@register_numpy_function(np.polyfit)
-def _(
-    x: Any,
-    y: Any,
-    deg: Any,
-    rcond: Any = None,
-    full: bool = False,
-    w: Any = None,
-    cov: Any = False,
-) -> Any:
-    x, y = as_array(x) + 0.0, as_array(y) + 0.0
-    count = size_of(deg) + 1
-    _check_points(x, y, count)
-    if rcond is None:
-        rcond = x.shape[0] * float(np.finfo(dtype_of(x)).eps)
-    columns, sides = _vander(x, count), y
-    if w is not None:
-        w = np.expand_dims(_checked_weights(w, y), 1)
-        columns, sides = columns * w, sides * (w if y.ndim == 2 else w[:, 0])
-    scale = np.sqrt(np.sum(columns * columns, 0))
-    columns = columns / scale
-    c, misses, rank, s = np.linalg.lstsq(columns, sides, rcond)
-    c = (c.T / scale).T
-    known = value_of(rank)
-    if known is not None and known != count and not full:
-        warn_user("Polyfit may be poorly conditioned", np.exceptions.RankWarning)
-    if full:
-        return c, misses, rank, s, rcond
-    return (c, _covariance(columns, scale, misses, x, y, cov)) if cov else c
-
-
-def _check_points(x: Any, y: Any, count: int) -> None:
-    """Raise, in NumPy's words, for points that have no fit."""
-    if is_below(count, 1):
-        raise ShapeError("expected deg >= 0", do="give a degree of at least 0")
-    if x.ndim != 1:
-        raise TypeError("expected 1D vector for x")
-    if is_known(x.shape[0], 0):
-        raise TypeError("expected non-empty vector for x")
-    if y.ndim not in (1, 2):
-        raise TypeError("expected 1D or 2D array for y")
-    if x.shape[0] != y.shape[0]:
-        raise TypeError("expected x and y to have same length")
-
-
-def _checked_weights(w: Any, y: Any) -> Any:
-    w = as_array(w) + 0.0
-    if w.ndim != 1:
-        raise TypeError("expected a 1-d array for weights")
-    if w.shape[0] != y.shape[0]:
-        raise TypeError("expected w and y to have the same length")
-    return w
-
-
-def _covariance(columns: Any, scale: Any, misses: Any, x: Any, y: Any, cov: Any) -> Any:
-    """The covariance of the coefficients."""
-    count = scale.shape[0]
-    base = np.linalg.inv(np.matmul(columns.T, columns)) / np.outer(scale, scale)
-    factor: Any = 1
-    if not (isinstance(cov, str) and cov == "unscaled"):
-        if is_below(x.shape[0], count + 1):
-            raise ShapeError(
-                "the number of data points must exceed order to scale the covariance"
-                " matrix",
-                do='give more points, or cov="unscaled"',
-            )
-        factor = misses / (x.shape[0] - count)
-    return base * factor if y.ndim == 1 else np.expand_dims(base, 2) * factor
