@@ -11,7 +11,8 @@ it saves the graph, and the weights beside it in the format of safetensors.
 
 The second process imports customop and NumPy, and nothing else. It loads the graphs,
 trains on, and measures the network. At the end the first process does the same with the
-graph that it still has, and compares the weights: every bit is the same.
+graph that it still has, and compares the weights: every bit is the same. With
+``--picture FILE`` it draws the loss of each batch in both processes.
 """
 
 from __future__ import annotations
@@ -146,14 +147,15 @@ import customop as co
 
 
 def train_on(step, state, data, epochs):
-    rng = np.random.default_rng(1)
+    rng, losses = np.random.default_rng(1), []
     for _ in range(epochs):
         order = rng.permutation(len(data["images"]))
         for start in range(0, len(order), 50):
             batch = order[start : start + 50]
             images, labels = data["images"][batch], data["labels"][batch]
-            state, _ = step(state, images, labels, np.float32(0.003))
-    return state
+            state, loss = step(state, images, labels, np.float32(0.003))
+            losses.append(float(loss))
+    return state, losses
 
 
 def accuracy(network, state, data):
@@ -166,7 +168,7 @@ if __name__ == "__main__":
     network, step = co.load_graph("network.graph"), co.load_graph("step.graph")
     state = co.load_graph("state.graph")()
     before = accuracy(network, state, data)
-    state = train_on(step, state, data, epochs=int(sys.argv[1]))
+    state, _ = train_on(step, state, data, epochs=int(sys.argv[1]))
     assert "digits" not in sys.modules
     assert "sklearn" not in sys.modules
     print(f"second process: accuracy {before:.4f}, then {accuracy(network, state, data):.4f}")
@@ -205,7 +207,20 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description="Hand over the training of a network.")
     parser.add_argument("--epochs", type=int, default=4, help="of the second process")
+    parser.add_argument("--picture", type=Path, help="where to draw the losses")
     return parser.parse_args(arguments)
+
+
+def save_picture(path: Path, first: Sequence[float], second: Sequence[float]) -> None:
+    """Draw the loss of each batch, before and after the training was handed over."""
+    figure = digits.Figure(figsize=(6, 2.6), layout="constrained")
+    axes = figure.subplots()
+    axes.semilogy(first, label="first process")
+    after = np.arange(len(second)) + len(first)
+    axes.semilogy(after, second, label="second process, from the saved graph")
+    axes.set(xlabel="batch", ylabel="loss")
+    axes.legend()
+    figure.savefig(path)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -228,9 +243,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     calls = [node for node in step.graph.nodes if node.op == "call"]
     print(f"captured: {len(calls)} calls of NumPy operators, for a batch of any size")
 
+    losses = []
     for start in range(0, len(seen), 64):
         batch = seen[start : start + 64]  # the last one is smaller
-        state, _ = step(state, images[batch], labels[batch], np.float32(0.01))
+        state, loss = step(state, images[batch], labels[batch], np.float32(0.01))
+        losses.append(float(loss))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         step.save(folder / "step.graph")
@@ -243,13 +260,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # The functions of the second process, with the graph of this one.
     names: dict[str, Any] = {"__name__": "second"}
     exec(SECOND, names)  # noqa: S102  # our own text
-    ours = names["train_on"](step, state, data, chosen.epochs)
+    ours, after = names["train_on"](step, state, data, chosen.epochs)
     accuracy = names["accuracy"](network, ours, data)
     assert {node.target.namespace for node in calls} == {"np"}
     assert accuracy > 0.9
     for mine, other in zip(co.tree.leaves(ours), theirs, strict=True):
         assert mine.tobytes() == other.tobytes()
     print("both processes have the same weights, bit for bit")
+    if chosen.picture:
+        save_picture(chosen.picture, losses, after)
 
 
 if __name__ == "__main__":

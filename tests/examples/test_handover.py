@@ -90,13 +90,16 @@ def test_adam_is_that_of_the_digits(handover: Any, given: Any) -> None:
 
 def test_handover_prints_what_is_shown(tmp_path: Path) -> None:
     """The program runs in an empty folder, which stays empty, and without warnings."""
+    folder, picture = tmp_path / "empty", tmp_path / "losses.png"
+    folder.mkdir()
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(PATH)],
+        [sys.executable, "-W", "error", str(PATH), "--picture", str(picture)],
         capture_output=True,
         text=True,
         check=False,
-        cwd=tmp_path,
+        cwd=folder,
     )
     assert done.returncode == 0, done.stderr
     assert prints_what_is_shown("handover.py", done.stdout), done.stdout
-    assert [*tmp_path.iterdir()] == []
+    assert [*folder.iterdir()] == []
+    assert picture.read_bytes().startswith(b"\x89PNG")
