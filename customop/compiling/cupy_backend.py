@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from customop.arrays.fake import FakeArray
+from customop.arrays.kinds import device_kind
 from customop.compiling.groups import ElementProgram, kernels_of, with_kernels
 from customop.compiling.kernel import Kernel
 from customop.compiling.report import NodeGroup
@@ -55,7 +56,16 @@ def _elementwise(program: ElementProgram) -> Any:
         "customop_fused",
         # A multiplication and an addition in one round once, the calls round twice.
         options=("--fmad=false",),
+        preamble=_NAN,
     )
+
+
+# The bits of nan that CuPy's maximum and minimum give. Source: their routines in CuPy 13.
+_NAN = """
+#ifndef NAN
+#define NAN __int_as_float(0x7fffffff)
+#endif
+"""
 
 
 def _cupy() -> Any:
@@ -159,6 +169,9 @@ def _reason_not_to_record(module: GraphModule) -> str:
         return "sizes are symbolic"
     if OUTSIDE in Memory(graph).output:
         return "a result is an input, or a view of one"
+    outside = [node for node in module.inputs if not _is_on_device(node)]
+    if outside:
+        return f"'{outside[0].name}' is a number of NumPy, which kernels get by value"
     calls = [node for node in graph.nodes if node.op == CALL]
     for node in calls:
         if not _is_recordable(node):
@@ -166,6 +179,12 @@ def _reason_not_to_record(module: GraphModule) -> str:
     # A terabyte a second, and 5 us to start a kernel: orders of magnitude of devices.
     moved = sum(_bytes_of(v) for v in (*module.inputs, *graph.output_node.inputs))
     return "copies would take longer" if moved > len(calls) * 5e6 else ""
+
+
+def _is_on_device(node: Node) -> bool:
+    """Whether an input is an array of the device, or not an array at all."""
+    val = node.val
+    return not isinstance(val, FakeArray) or device_kind(val.device) == CUDA
 
 
 def _is_recordable(node: Node) -> bool:

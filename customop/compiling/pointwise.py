@@ -117,7 +117,7 @@ _ROWS: Mapping[str, Sequence[_Expression]] = {
 
 # What CuPy computes with functions of CUDA, of floats alone; there the same expression in
 # another kernel gives the same bits. Source: the routines of CuPy's ufuncs.
-_NAN = "(0.0 / 0.0)"
+_NAN = "NAN"
 _ON_DEVICE: Mapping[str, tuple[_Expression, ...]] = {
     **{
         name: (_Expression("f", "", f"{name.replace('arc', 'a')}({{0}})"),)

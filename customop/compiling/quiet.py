@@ -15,6 +15,7 @@ from customop.arrays.fake import FakeArray
 from customop.core.table import RuleTable
 from customop.graph.graph import Graph
 from customop.graph.node import CALL, Node
+from customop.shapes.symbols import Symbolic
 
 __all__ = ["is_quiet", "keep_what_warns"]
 
@@ -52,7 +53,7 @@ def is_quiet(node: Node) -> bool:
     if not isinstance(op, RuleTable) or op.namespace != "np":
         return False
     if op.name in _MOVES:
-        return True
+        return not any(map(_depends_on_data, node.inputs))
     return _is_quiet_on(op.name, node)
 
 
@@ -65,12 +66,19 @@ def _is_quiet_on(name: str, node: Node) -> bool:
     if name in ("astype", "slice_set", "concatenate"):
         return all(np.can_cast(v.dtype, val.dtype) for v in arrays)
     numbers = [v for v in node.values() if type(v) in (int, float)]
-    if not all(map(_is_small, numbers)):
+    is_known = not any(isinstance(v, Symbolic) for v in node.values())
+    if not is_known or not all(map(_is_small, numbers)):
         return False  # NumPy converts it to the dtype of an array
     if any(v.dtype.kind == "c" for v in arrays):
         return False  # to compare a nan raises a flag
     is_whole = all(v.dtype.kind in "biu" for v in (val, *arrays))
     return name in _OF_ALL or (name in _OF_INTEGERS and is_whole)
+
+
+def _depends_on_data(node: Node) -> bool:
+    """Whether the shape of an array does: an index may lie outside of it."""
+    sizes = [n for n in getattr(node.val, "shape", ()) if isinstance(n, Symbolic)]
+    return any(n.hint is None for n in sizes)
 
 
 def _is_small(value: float) -> bool:

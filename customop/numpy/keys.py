@@ -314,6 +314,12 @@ def _without_axes(x: Any, entries: Sequence[Any]) -> Any:
 def value_for(x: Any, value: Any) -> Any:
     """A value in the dtype of the array that takes it, cast as NumPy does there."""
     given = value
+    # An input that is a number says that it is an int or float, which sizes do not. One
+    # that does not fit into an array of integers is an error, so its value must be known.
+    number: Any = value
+    is_input = isinstance(value, int | float) and isinstance(value, SymInt | SymFloat)
+    if is_input and x.dtype.kind not in "fc":
+        value = given = number.value
     if isinstance(value, SymInt | SymFloat):
         return full_like(x, as_held(value, x.dtype), x.dtype, [])
     if not hasattr(value, "shape"):

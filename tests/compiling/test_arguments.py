@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 import pickle
 import warnings
 from collections import defaultdict
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from tests.compiling.programs import observe
 
 ONES = np.ones(2)
 
@@ -195,3 +197,20 @@ def test_arrays_in_containers_are_written_in_place() -> None:
     for value in (0.5, 0.0):
         assert np.array_equal(f(d), np.full(2, 2.0 * value))
         assert np.array_equal(d["a"], np.full(2, value))
+
+
+@pytest.mark.parametrize("value", [1e300, math.nan, 300, -1, 2**70, 2.5, True])
+@pytest.mark.parametrize("dtype", ["u1", "i8", "f4", "?"])
+def test_a_number_is_written_as_numpy_writes_it(value: Any, dtype: str) -> None:
+    def fn(x: Any, y: Any) -> Any:
+        x[0] = y
+        return x * 2
+
+    compiled = co.compile(fn)
+    with warnings.catch_warnings(action="ignore"):  # also in capturing
+        for given in (1, value, value):
+            seen = [
+                observe(f, [np.ones(3, dtype), given], "ignore") for f in (fn, compiled)
+            ]
+            assert seen[0].result == seen[1].result
+            assert seen[0].error == seen[1].error

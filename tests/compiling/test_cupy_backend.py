@@ -68,9 +68,16 @@ class Kernels:
     calls: ClassVar[int] = 0
 
     def __init__(
-        self, inputs: str, outputs: str, code: str, name: str, options: Any
+        self,
+        inputs: str,
+        outputs: str,
+        code: str,
+        name: str,
+        options: Any,
+        preamble: str,
     ) -> None:
         assert options == ("--fmad=false",)
+        assert "#define NAN" in preamble
         self.texts.append((inputs, outputs, code))
 
     def __call__(self, x: Any, y: Any) -> Any:
@@ -141,7 +148,7 @@ def test_functions_of_cuda_join_groups_on_a_device(cupy: Any) -> None:
     ((_, _, code),) = Kernels.texts
     assert code == (
         "const double v0 = (double)((a0 != a0 | ((double)0.5) != ((double)0.5) ?"
-        " (0.0 / 0.0) : fmax(a0, ((double)0.5))));\n"
+        " NAN : fmax(a0, ((double)0.5))));\n"
         "const double v1 = (double)(asin(v0));\n"
         "result = v1;"
     )
@@ -227,3 +234,10 @@ def test_explain_says_what_is_recorded(cupy: Any) -> None:
     assert str(row) == (
         "started one by one: slice (a result is an input, or a view of one)"
     )
+
+
+def test_numbers_of_numpy_are_not_recorded(cupy: Any) -> None:
+    """A kernel gets them by value, and they may differ at each call."""
+    arrays = [co.FakeArray((2, 3), "f8", device="cuda"), co.FakeArray((), "f8")]
+    module = co.make_fx(lambda x, y: co.ops.np.multiply(x, 2.0), "fake")(*arrays)
+    assert "'y' is a number of NumPy" in cupy_backend._reason_not_to_record(module)

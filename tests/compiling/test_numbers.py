@@ -108,8 +108,14 @@ READERS = {
     "shape": lambda x, r: np.full_like(x, r),
     "nan": lambda x, r: x if r == r else -x,  # noqa: PLR0124
     "remainder": lambda x, r: x * (r % 0.3) + r // 0.2,
+    "written to integers": lambda x, r: _written(x.astype("i4"), r * 1e10),
     "rounded": lambda x, r: x * round(r, 1),
 }
+
+
+def _written(x: Any, value: float) -> Any:
+    x[0] = value
+    return x
 
 
 def _caught(value: float) -> float:

@@ -90,9 +90,10 @@ class _Writing:
         """Write to an input itself what is assigned to it at the end."""
         target, value = last.args
         chain = [*_chain(value)]
-        if not chain and isinstance(value, Node) and self._can_take(target, value):
+        end = self._at[last]
+        if not chain and isinstance(value, Node) and self._can_take(target, value, end):
             self._graph.erase_node(last)
-            self._take(target, value)
+            self._take(target, value, end)
         if not chain or chain[-1].args[0] is not target or {*chain} & self._returned:
             return
         for node in reversed(chain):
@@ -100,32 +101,36 @@ class _Writing:
                 return
         self._graph.erase_node(last)
 
-    def _take(self, target: Node, value: Node) -> None:
+    def _take(self, target: Node, value: Node, end: int) -> None:
         """Let an input take a result, and those that lead to it: ``x += y; x *= z``."""
         value.meta.update(out=target, must_run=True)
         for before in value.inputs:
             only = [*before.users] == [value]
-            if only and before is not target and self._can_take(target, before):
-                self._take(target, before)
+            if only and before is not target and self._can_take(target, before, end):
+                self._take(target, before, end)
                 return
 
-    def _can_take(self, target: Node, value: Node) -> bool:
+    def _can_take(self, target: Node, value: Node, end: int) -> bool:
         """Whether an input may take the result of a ufunc at once.
 
-        From there on nothing may read the old values, in which views count too.
+        From there on nothing may read the old values, in which views count too. The place
+        `end` is that where it was assigned.
         """
         here = self._at[value]
         if not _is_ufunc(value) or not _is_like(value.val, target.val):
             return False
-        readers = [user for user in value.users if user.target is not assign]
-        if not all(map(_computes, readers)):
-            return False  # it may be returned
+        users = [user for alias in self._aliases(value) for user in alias.users]
+        if not all(user.target is assign or _is_call(user) for user in users):
+            return False  # it is returned, and is not the input itself
         for alias in self._aliases(target):
             is_view = alias is not target
             last = here - is_view
             for user in alias.users:
                 is_late = self._at[user] > last and user.op != OUTPUT
-                if is_late and not (user.target is assign and user.args[1] is value):
+                is_end = user.target is assign and user.args[1] is value
+                # What is a view of the new value is looked at as an alias, too.
+                is_new = self._at[user] > end and _gives_views(user)
+                if is_late and not (is_end or is_new):
                     return False
         return True
 
@@ -175,9 +180,9 @@ def _chain(node: Node) -> Iterator[Node]:
         node = node.args[0]
 
 
-def _computes(node: Node) -> bool:
-    """Whether a node is a call of NumPy that reads its operands, and gives new arrays."""
-    return node.op == CALL and is_builtin(node.target) and not _gives_views(node)
+def _is_call(node: Node) -> bool:
+    """Whether a node is a call of NumPy, which writes nothing."""
+    return node.op == CALL and is_builtin(node.target)
 
 
 def _is_ufunc(node: Node) -> bool:
