@@ -37,12 +37,13 @@ from customop.core.arguments import (
 )
 from customop.core.array_classes import find_array_rule, find_wrapper
 from customop.core.boxes import handle_boxes
-from customop.core.contract.proof import Proof, proof_of
+from customop.core.contract.proof import Proof
 from customop.core.contract.proven import AfterCall, FakeProof
 from customop.core.contract.results import (
     COMPOSITE_RULE,
     check_returns,
 )
+from customop.core.contract.which import proof_of
 from customop.core.derived.find import find_fake, missing_fake
 from customop.core.interpreter import (
     highest,

@@ -24,6 +24,7 @@ MODULES: dict[str, str] = {
     "covariance": "cov corrcoef",
     "create": "full_like zeros_like ones_like empty_like zeros ones empty full eye",
     "differences": "diff ediff1d gradient trapezoid unwrap cross",
+    "diagonals": "diagonal diag diagflat trace",
     "edit": "delete insert resize trim_zeros extract block"
     " lib.stride_tricks.sliding_window_view",
     "determinant": "linalg.det linalg.slogdet",
@@ -47,8 +48,7 @@ MODULES: dict[str, str] = {
     "interpolate": "interp",
     "join": "concatenate append stack vstack hstack dstack column_stack split"
     " array_split hsplit vsplit dsplit unstack",
-    "keys": "_operator.getitem _operator.setitem take take_along_axis compress diagonal"
-    " diag diagflat trace",
+    "keys": "_operator.getitem _operator.setitem take take_along_axis compress",
     "least_squares": "linalg.pinv linalg.lstsq linalg.matrix_rank linalg.cond",
     "masked": "",
     "matrices": "",

@@ -1,4 +1,4 @@
-"""Indexing as users write it, and functions that take elements: take, diag, trace."""
+"""Indexing as users write it, and functions that take elements along axes."""
 
 from __future__ import annotations
 
@@ -12,17 +12,14 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from customop import (
     ArgumentError,
-    FakeArray,
     ShapeError,
     SymFloat,
     SymInt,
     check,
     register_numpy_function,
-    write_back,
 )
 from customop.numpy.arguments import as_array, lined, only, shape_of, value_of
 from customop.numpy.create import array_like, as_held, full_like
-from customop.numpy.fakes import view_of
 from customop.numpy.index import (
     ALL,
     check_bounds,
@@ -32,7 +29,6 @@ from customop.numpy.index import (
     is_integer,
     layout,
     numbers,
-    scatter_add,
     slice_,
     view_shape,
 )
@@ -43,16 +39,13 @@ from customop.numpy.masked import (
     unknown_mask,
     where_masked,
 )
-from customop.numpy.rules import batch_first, numpy_operator, register_linear
 from customop.numpy.sizes import (
     SIZES,
     broadcast,
     has_none,
     is_below,
     is_known,
-    larger,
     size_of,
-    smaller,
 )
 from customop.numpy.write import index_set, slice_set, spread_to
 
@@ -421,96 +414,3 @@ def _(arr: Any, indices: Any, axis: int | None = -1) -> Any:
 @register_numpy_function(np.compress)
 def _(condition: Any, a: Any, axis: int | None = None, out: None = None) -> Any:
     return np.take(a, np.flatnonzero(as_array(condition)), axis)
-
-
-# ---- diagonals ----
-
-
-_diagonal = numpy_operator(
-    "diagonal",
-    "(Array(a) x, int offset, int axis1, int axis2) -> Array(a)",
-    lambda x, offset, axis1, axis2: np.diagonal(x, offset, axis1, axis2),
-)
-
-
-def _pair(ndim: int, axis1: int, axis2: int) -> tuple[int, int]:
-    """Two axes, counted from the front."""
-    first, second = (normalize_axis_index(axis, ndim) for axis in (axis1, axis2))
-    if first == second:
-        raise ValueError("axis1 and axis2 cannot be the same")
-    return first, second
-
-
-def _count(rows: Any, columns: Any, offset: int) -> Any:
-    """Length of a diagonal of a matrix."""
-    return larger(smaller(rows - max(-offset, 0), columns - max(offset, 0)), 0)
-
-
-@_diagonal.register_fake
-def _(x: Any, offset: int, axis1: int, axis2: int) -> FakeArray:
-    axis1, axis2 = _pair(len(x.shape), axis1, axis2)
-    kept = [i for i in range(x.ndim) if i not in (axis1, axis2)]
-    count = _count(x.shape[axis1], x.shape[axis2], offset)
-    step = x.strides[axis1] + x.strides[axis2]
-    shape = [*[x.shape[i] for i in kept], count]
-    return view_of(x, shape, [*[x.strides[i] for i in kept], step])
-
-
-@_diagonal.register_vmap
-def _(info: Any, in_dims: Any, x: Any, offset: int, axis1: int, axis2: int) -> Any:
-    axis1, axis2 = _pair(x.ndim - 1, axis1, axis2)
-    return _diagonal(batch_first(x, in_dims[0]), offset, axis1 + 1, axis2 + 1), 0
-
-
-@_diagonal.register(write_back)
-def _(new: Any, x: Any, offset: int, axis1: int, axis2: int) -> Any:
-    raise ValueError("assignment destination is read-only")
-
-
-def _undiagonal(g: Any, shape: Any, offset: int, axis1: int, axis2: int) -> Any:
-    """Zeros with `g` on a diagonal: the transpose of taking it."""
-    axis1, axis2 = _pair(len(shape), axis1, axis2)
-    rest = [n for i, n in enumerate(shape) if i not in (axis1, axis2)]
-    count = g.shape[-1]
-    starts = max(-offset, 0), max(offset, 0)
-    places = [*[None] * len(rest), *[numbers(i, i + count, g) for i in starts]]
-    whole = scatter_add(g, (*rest, shape[axis1], shape[axis2]), places)
-    return np.moveaxis(whole, (-2, -1), (axis1, axis2))
-
-
-register_linear(_diagonal, _undiagonal)
-
-
-@register_numpy_function(np.diagonal)
-def _(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    return _diagonal(a, as_int(offset), *_pair(a.ndim, axis1, axis2))
-
-
-@register_numpy_function(np.diag)
-def _(v: Any, k: int = 0) -> Any:
-    if v.ndim == 2:
-        return np.diagonal(v, k)
-    if v.ndim != 1:
-        raise ShapeError(
-            "Input must be 1- or 2-d.",
-            f"np.diag of an array of shape {tuple(v.shape)}",
-            do="use np.diagonal" if v.ndim else "use np.atleast_1d(x) first",
-        )
-    count, size = v.shape[0], v.shape[0] + abs(k)
-    places = [numbers(i, i + count, v) for i in (max(-k, 0), max(k, 0))]
-    return scatter_add(v, (size, size), places)
-
-
-register_numpy_function(np.diagflat, lambda v, k=0: np.diag(np.ravel(v), k))
-
-
-@register_numpy_function(np.trace)
-def _(
-    a: Any,
-    offset: int = 0,
-    axis1: int = 0,
-    axis2: int = 1,
-    dtype: Any = None,
-    out: None = None,
-) -> Any:
-    return np.sum(np.diagonal(a, offset, axis1, axis2), -1, dtype)

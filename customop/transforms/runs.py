@@ -13,7 +13,7 @@ from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
 from customop.config import config
-from customop.core.contract.proof import with_sampling
+from customop.core.contract.which import with_sampling
 from customop.errors import CustomOpError, is_ours, warn_caller
 
 __all__ = ["Subject", "is_watched", "report", "subject_of", "subject_of_caller"]

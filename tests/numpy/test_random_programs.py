@@ -94,9 +94,9 @@ def test_results_are_numpys(way: Callable[..., Any], seed: int) -> None:
         expected, error = run(fn, *arrays)
         found, mine = run(way, fn, arrays, draw)
         if error is not None:
-            # Without data an index or an exponent cannot be wrong.
+            # Without data an index or an exponent cannot be wrong, nor a set empty.
             depends = isinstance(error, IndexError | ZeroDivisionError | OverflowError)
-            said = ("negative integer", "All-NaN slice")
+            said = ("negative integer", "All-NaN slice", "zero-size array to reduction")
             depends = depends or any(words in str(error) for words in said)
             is_blind = way is faked and depends
             assert mine is not None or is_blind or _is_lenient(name), (told, error)

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from customop.schema.parameters import Alias
 from customop.schema.schema import Schema
 
 __all__ = [
+    "WRITE_ERRORS",
     "checksum",
     "copied",
     "equal",
@@ -202,3 +203,20 @@ def last_write(array: Any) -> int:
         return 0
     known = writes.get(id(owner(array)))
     return known[1] if known is not None else 0
+
+
+# Messages of NumPy itself when it is about to write a read-only array (NumPy 2.4).
+WRITE_ERRORS: Final = (
+    "assignment destination is read-only",
+    "output array is read-only",
+    "sort array is read-only",
+    "partition array is read-only",
+    "array is read-only",
+    "underlying array is read-only",
+    "array to be byte-swapped is read-only",
+    "operand array with iterator write flag set is read-only",
+    "WRITEBACKIFCOPY base is read-only",
+    "put: output array is read-only",
+    "putmask: output array is read-only",
+    "cannot modify read-only memory",
+)

@@ -22,7 +22,6 @@ from customop.arrays.nested import flat, map_nested
 from customop.arrays.strides import strides_of
 from customop.config import config
 from customop.core.arguments import on_one_device
-from customop.core.codegen import Drawn
 from customop.core.contract.layout import (
     differ_in_order,
     differ_in_strides,
@@ -30,6 +29,7 @@ from customop.core.contract.layout import (
     is_broadcast,
 )
 from customop.core.contract.memory import (
+    WRITE_ERRORS,
     checksum,
     copied,
     equal,
@@ -40,11 +40,10 @@ from customop.core.contract.memory import (
     with_copies,
     written_of,
 )
-from customop.core.contract.proven import AfterCall, note_proof
 from customop.core.contract.results import check_returns, check_shapes
-from customop.core.derived.find import Guess, find_fake
+from customop.core.derived.find import Guess
 from customop.core.fake_context import FakeCall
-from customop.core.table import Plans, RuleTable
+from customop.core.table import RuleTable
 from customop.errors import (
     ContractError,
     CustomOpError,
@@ -63,13 +62,7 @@ from customop.schema.types import (
 
 size_arrays: ModuleType = later(import_module, "customop.arrays.sizes")
 
-__all__ = [
-    "Proof",
-    "SampledProof",
-    "WarningProof",
-    "proof_of",
-    "with_sampling",
-]
+__all__ = ["Proof"]
 
 
 class Proof:
@@ -221,7 +214,7 @@ class Proof:
     def _check_copies(self) -> None:
         """Raise if the kernel wrote what it must not."""
         changed = self._changed(self.args)
-        if changed or str(self.error) in _WRITES:
+        if changed or str(self.error) in WRITE_ERRORS:
             name = changed or self._refused()
             raise self._undeclared_write(name) from self.error
 
@@ -434,61 +427,6 @@ class Proof:
         )
 
 
-class SampledProof(Proof):
-    """A proof of one of the calls after the first, drawn by chance."""
-
-    __slots__ = ()
-
-    def check(self, out: Any) -> Any:
-        """The proven result; an error says that the call was drawn."""
-        try:
-            return super().check(out)
-        except CustomOpError as error:
-            raise with_sampling(error) from error.__cause__
-
-
-class WarningProof(SampledProof):
-    """A proof that warns: the kernel gets the same arrays as without a proof."""
-
-    __slots__ = ()
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.values: list[Any] = list(self.args)
-
-    def check(self, out: Any) -> Any:
-        """The result as it is, after a warning where it breaks the contract."""
-        try:
-            return super().check(out)
-        except CustomOpError as error:
-            warn_caller(str(error))
-        return AfterCall(self.op, self.args, copies=False).check(out)
-
-
-def with_sampling(error: CustomOpError) -> CustomOpError:
-    """An error that says that a sampled check has found it."""
-    setting = f"config.sample_checks = {config.sample_checks}"
-    error.where = (*error.where, f"found by a sampled check: {setting}")
-    return error
-
-
-# Messages of NumPy itself when it is about to write a read-only array (NumPy 2.4).
-_WRITES = (
-    "assignment destination is read-only",
-    "output array is read-only",
-    "sort array is read-only",
-    "partition array is read-only",
-    "array is read-only",
-    "underlying array is read-only",
-    "array to be byte-swapped is read-only",
-    "operand array with iterator write flag set is read-only",
-    "WRITEBACKIFCOPY base is read-only",
-    "put: output array is read-only",
-    "putmask: output array is read-only",
-    "cannot modify read-only memory",
-)
-
-
 def _is_open(value: Any) -> bool:
     """Whether a value is an array with an axis of unknown length: nan, as in dask."""
     return is_array(value) and any(type(n) is float for n in value.shape)
@@ -499,33 +437,3 @@ def _outline(values: Sequence[Any]) -> str:
 
 
 # ---- which proof a call needs ----
-
-
-def proof_of(
-    op: RuleTable,
-    plans: Plans,
-    kernel: Callable[..., Any],
-    kind: str,
-    args: Sequence[Any],
-) -> Proof | AfterCall | None:
-    """The proof of a call, or what follows a call that needs none, or None."""
-    if kind in op.proven:
-        return _after_call(op, kind, args)
-    proves: type[Proof] = Proof
-    if config.checks != "always" and kind in op.sampled:
-        if type(args) is not Drawn and not config.draws():
-            return _after_call(op, kind, args)
-        proves = SampledProof if config.on_breach == "error" else WarningProof
-    elif config.checks == "never":
-        note_proof(op, plans, kind, kernel, copies=False)
-        return _after_call(op, kind, args)
-
-    def done(copies: bool) -> None:
-        note_proof(op, plans, kind, kernel, copies=copies)
-
-    return proves(op, kernel, kind, args, find_fake(op), done)
-
-
-def _after_call(op: RuleTable, kind: str, args: Sequence[Any]) -> AfterCall | None:
-    copies = kind in op.copied
-    return AfterCall(op, args, copies=copies) if copies or op.schema.written else None

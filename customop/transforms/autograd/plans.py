@@ -11,7 +11,7 @@ from customop.config import config
 from customop.core.boxes import connect_results
 from customop.core.codegen import generate
 from customop.core.contract.memory import moments, readonly
-from customop.core.contract.proof import with_sampling
+from customop.core.contract.which import with_sampling
 from customop.core.definition import Definition
 from customop.core.grad_rules import Formula, GradCall, GradRule
 from customop.core.kinds import AUTOGRAD
