@@ -150,7 +150,8 @@ class Operator(OperatorRules, Generic[P, R]):
 
         # Hidden from type checkers, which would accept every misspelled name.
         def __getattr__(self, name: str) -> Any:
-            near = "" if name.startswith("__") else did_you_mean(name, dir(self))
+            # Notebooks and libraries ask for names such as `_repr_mimebundle_`.
+            near = "" if name.startswith("_") else did_you_mean(name, dir(self))
             raise UnknownNameError(
                 f"an operator has no attribute '{name}'{near}",
                 do="see dir(op) for all names" if not near else "write that name",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from functools import cache
 
 from customop.core.explain import Candidate, Explanation
 from customop.core.operator import Operator
@@ -27,6 +28,7 @@ from customop.pages.blocks import (
 from customop.pages.markup import Child, Element, element
 from customop.pages.write import in_notebook
 from customop.schema.page import parameter_tables, signature
+from customop.schema.tags import Tag
 
 __all__ = [
     "TONES",
@@ -60,7 +62,9 @@ def operator_card(op: Operator[..., object], *, with_samples: bool = False) -> E
     """
     text = inspect.getdoc(op) or ""
     summary, _, rest = text.strip().partition("\n")
-    tags = [badge(tag.name) for tag in sorted(op.tags, key=lambda tag: tag.name)]
+    known = _meanings()
+    names = sorted(tag.name for tag in op.tags)
+    tags = [badge(name, hint=known.get(name, "")) for name in names]
     state = [badge("closed", "bad")] if op.closed else []
     return card(
         title(op.qualname, "operator", *state, *tags, lead=summary),
@@ -78,6 +82,19 @@ def operator_card(op: Operator[..., object], *, with_samples: bool = False) -> E
         *([fold("docstring", prose(text))] if rest.strip() else []),
         fold("generated call", code(op.source)),
     )
+
+
+@cache
+def _meanings() -> dict[str, str]:
+    """Name of a tag -> what it promises, from the docstring of `Tag`."""
+    found: dict[str, list[str]] = {}
+    lines = (inspect.getdoc(Tag) or "").splitlines()
+    for line in lines:
+        if line in Tag.__members__:
+            found[line] = texts = []
+        elif found and line.startswith("    "):
+            texts.append(line.strip())
+    return {name: " ".join(texts) for name, texts in found.items()}
 
 
 def _rule_sections(op: Operator[..., object]) -> list[Element]:

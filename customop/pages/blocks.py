@@ -103,10 +103,10 @@ def grid(
     return element("div", table, class_="grid")
 
 
-def badge(text: str, tone: str = "plain") -> Element:
-    """A word on a colored ground."""
+def badge(text: str, tone: str = "plain", hint: str = "") -> Element:
+    """A word on a colored ground; the pointer shows a hint."""
     assert tone in TONES
-    return element("span", text, class_=f"badge {tone}")
+    return element("span", text, class_=f"badge {tone}", title=hint)
 
 
 def bar(share: float) -> Element:

@@ -4,6 +4,7 @@ const search = document.getElementById("search"), found = document.getElementByI
 const rows = [...document.querySelectorAll("tbody tr")].map(row => ({ row, words: row.textContent.toLowerCase() }));
 const folds = [...document.querySelectorAll("details")];
 const opened = new Map(folds.map(fold => [fold, fold.open]));
+const inside = new Map(folds.map(fold => [fold, fold.textContent.toLowerCase()]));
 
 function update() {
   const wanted = search.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -18,7 +19,7 @@ function update() {
   }
   for (const [grid, has] of groups) grid.hidden = wanted.length > 0 && !has;
   for (const fold of folds) {
-    const has = wanted.length && wanted.every(word => fold.textContent.toLowerCase().includes(word));
+    const has = wanted.length && wanted.every(word => inside.get(fold).includes(word));
     fold.open = wanted.length ? Boolean(has) : opened.get(fold);
   }
   found.textContent = wanted.length ? `${count} of ${rows.length} rows` : "";

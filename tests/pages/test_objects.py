@@ -138,8 +138,10 @@ def test_an_operator_shows_its_table() -> None:
 
 def test_tags_and_disabled_rules_are_marked() -> None:
     """Badges say what an operator promises and which kernel does not run."""
-    op = co.ops.np.sin.default
-    assert "pointwise" in shown(op).text.partition("Rules")[0]
+    page = shown(co.ops.np.sin.default)
+    assert "pointwise" in page.text.partition("Rules")[0]
+    hints = [v for v in page.attributes if v.startswith("Each output element depends")]
+    assert hints[0].endswith("if the first call of a kernel shows otherwise.")
     mine = operator().register_kernel("cpu", lambda x, how="x": 2 * x)
     with mine.set_kernel_enabled("cpu", False):
         assert "kernel cpu disabled" in shown(mine).text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from customop.arrays.nested import flat
+from customop.core.table import RuleTable
 from customop.graph.node import CALL, CONSTANT, OUTPUT, Node
 from customop.graph.text import type_text
 
@@ -20,7 +21,8 @@ def graphs_in(node: Node) -> list[tuple[str, GraphModule]]:
     """The graphs that a node calls or has among its arguments, each with a name."""
     if node.op != CALL:
         return []
-    if hasattr(node.target, "in_spec"):
+    # An operator that is asked for another name seeks a near one for its message: 3 ms.
+    if not isinstance(node.target, RuleTable):
         return [(str(node.target.__name__), node.target)]
     names = [p.name for p in node.target.schema.positional]
     values = [*zip(names, node.args, strict=False), *node.kwargs.items()]
