@@ -164,3 +164,72 @@ def test_results_that_are_inputs_or_views_stay_so() -> None:
     assert same is x
     assert wide.base is x
     assert part.base is x
+
+
+# ---- memory that is written again ----
+
+
+def matrices(order="C"):
+    random = np.random.default_rng(1)
+    return [np.asarray(random.normal(size=(3, 4)), order=order) for _ in range(2)]
+
+
+def test_results_take_the_memory_of_operands_that_end() -> None:
+    def f(x, y):
+        z = x @ x
+        return np.tanh(1.0 - z * y) * 2.0
+
+    x, y = np.ones((3, 3)), np.full(3, 0.1)
+    code, _ = built(f, x, y)
+    for call in ("matmul, y, matmul)", "subtract, subtract)", ", tanh)"):
+        assert call in code.code
+    assert bits(code(x, y)) == bits([f(x, y)])
+
+
+TURNED = np.asfortranarray(np.ones((3, 4)))
+READERS = {
+    "a result": lambda x, y: [z := x + y, z * 2.0],
+    "a view of it": lambda x, y: [(z := x + y).T, z * 2.0],
+    "rows of both": lambda x, y: (z := x + y)[:2] + (z * 2.0)[:2],
+    "twice": lambda x, y: (z := x + y) * z - (x - y),
+    "another order": lambda x, y: (x + y) * TURNED,
+    "an argument in another order": lambda x, y: (x * 2.0) + y,
+    "one row": lambda x, y: (x[:1] * 2.0) + y,
+    "booleans": lambda x, y: (x > y) & (x > 0.0),
+    "maximum": lambda x, y: np.maximum(x + y, 0.5) * 2,
+    "small integers": lambda x, y: np.power((x + y).astype(np.int8), 2) + np.int8(100),
+}
+
+
+@pytest.mark.parametrize("fn", READERS.values(), ids=READERS)
+@pytest.mark.parametrize("orders", ["CC", "CF", "FC", "FF"])
+def test_memory_is_taken_only_where_no_bit_and_no_stride_changes(fn, orders) -> None:
+    x, y = matrices(orders[0])[0], matrices(orders[1])[1]
+    code, _ = built(fn, *matrices())
+    want = fn(x, y)
+    want = want if isinstance(want, list) else [want]
+    assert bits(code(x, y)) == bits(want)
+
+
+def test_memory_that_a_kernel_keeps_is_not_written() -> None:
+    kept = []
+
+    @co.custom_op("compiled_reuse::keeps", mutates_args=())
+    def keeps(x: co.Array) -> co.Array:
+        kept.append(x)
+        return x + 1.0
+
+    keeps.register_fake(co.fake_like)
+    x = np.arange(3.0)
+    code, _ = built(lambda x: keeps(y := x * 2.0) + y * 3.0, x)
+    for _ in range(2):
+        assert np.array_equal(code(x)[0], x * 8.0 + 1.0)
+    assert all(np.array_equal(k, x * 2.0) for k in kept)
+
+
+def test_a_number_of_a_gradient_is_computed_once() -> None:
+    gradient = co.grad(lambda x: np.mean(x * x))
+    x = np.arange(12.0).reshape(3, 4)
+    code, _ = built(gradient, x)
+    assert "/" not in code.code
+    assert bits(code(x)) == bits([gradient(x)])

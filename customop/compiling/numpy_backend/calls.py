@@ -76,8 +76,10 @@ def _is_in(array: Node, value: Any) -> bool:
     return isinstance(value, Node) and (value is array or out_of(value) is array)
 
 
-def ufunc_text(lines: GraphLines, ufunc: np.ufunc, node: Node) -> str:
-    """The call of a ufunc."""
+def ufunc_text(
+    lines: GraphLines, ufunc: np.ufunc, node: Node, out: Node | None = None
+) -> str:
+    """The call of a ufunc, which may write to an array."""
     operands: Sequence[Any] = node.values()
     if node.written:
         return node.written.format(*[lines.value(v) for v in operands])
@@ -85,14 +87,15 @@ def ufunc_text(lines: GraphLines, ufunc: np.ufunc, node: Node) -> str:
     if has_array:
         operands = strong_operands(ufunc, operands)
     texts = [lines.value(v) for v in operands]
-    out = out_of(node)
-    if out is not None and ufunc in _IN_PLACE and _is_in(out, operands[0]):
+    given = out_of(node)
+    if given is not None and ufunc in _IN_PLACE and _is_in(given, operands[0]):
         update = _IN_PLACE[ufunc]
         return f"{lines.bind(update.__name__, update)}({', '.join(texts)})"
-    if out is not None:  # NumPy 2.4 warns of three positional arguments of maximum
-        texts.append(f"out={lines.value(out)}")
-        return f"{lines.bind(ufunc.__name__, ufunc)}({', '.join(texts)})"
-    symbol = _SYMBOLS.get(ufunc)
+    if given is not None:  # NumPy 2.4 warns of three positional arguments of maximum
+        texts.append(f"out={lines.value(given)}")
+    elif out is not None:
+        texts.append(lines.value(out))
+    symbol = _SYMBOLS.get(ufunc) if given is None and out is None else None
     # A function of scalars warns in other words than their operators do.
     if symbol and (has_array or (ufunc in _OF_SCALARS and not node.must_run)):
         return f"{texts[0]} {symbol} {texts[1]}"

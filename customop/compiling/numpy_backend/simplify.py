@@ -6,8 +6,9 @@ broadcast it in the same way. Elementwise functions of such arrays are computed 
 
 from __future__ import annotations
 
+import operator
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -101,13 +102,12 @@ class _Numbers:
     # ---- elementwise functions ----
 
     def _look_at_ufunc(self, node: Node, ufunc: np.ufunc) -> None:
-        if node.written:
-            return  # an operator of scalars
-        operands = node.values()
-        known = [self._number(v) for v in operands]
+        known = [self._number(v) for v in node.values()]
         if all(v is not None for v in known):
             self._compute(node, ufunc, known)
             return
+        if node.written:
+            return  # an operator of scalars
         self._narrow(node)
         self._leave_out_one(node, ufunc)
 
@@ -119,17 +119,23 @@ class _Numbers:
 
     def _compute(self, node: Node, ufunc: np.ufunc, known: Sequence[Any]) -> None:
         """The elements of a function of such arrays; of 8, as in a long array."""
-        wide = [np.full(8, v) if isinstance(v, np.ndarray) else v for v in known]
+        run: Callable[..., Any] = ufunc
+        if node.written:  # NumPy's scalars have arithmetic of their own
+            if ufunc not in _OF_SCALARS:
+                return
+            run, wide = _OF_SCALARS[ufunc], [_scalar(v) for v in known]
+        else:
+            wide = [np.full(8, v) if isinstance(v, np.ndarray) else v for v in known]
         if not any(isinstance(v, np.ndarray) for v in known):
             return
         with warnings.catch_warnings(), np.errstate(all="raise"):
             warnings.simplefilter("error")
             try:
-                found = ufunc(*wide)
+                found = run(*wide)
             except Exception:  # noqa: BLE001  # whatever it is: as at each call
                 return
         if found.dtype == node.val.dtype:
-            self._set_constant(node, np.array(found[0]))
+            self._set_constant(node, np.array(found.flat[0]))
 
     def _narrow(self, node: Node) -> None:
         """Take numbers instead of arrays of them, where the result is the same."""
@@ -172,6 +178,19 @@ class _Numbers:
         if node.val.dtype.kind not in "iuf" or node.op != CALL:
             return False
         return is_builtin(node.target) and ufunc_of(node.target) in _ARITHMETIC
+
+
+# Ufunc -> the operator of Python, where a scalar is written with it.
+_OF_SCALARS: Mapping[np.ufunc, Callable[[Any, Any], Any]] = {
+    np.add: operator.add,
+    np.subtract: operator.sub,
+    np.multiply: operator.mul,
+    np.divide: operator.truediv,
+}
+
+
+def _scalar(value: Any) -> Any:
+    return value[()] if isinstance(value, np.ndarray) else value
 
 
 # Their results are never signaling nans, which a product would make quiet.

@@ -8,6 +8,7 @@ from typing import Any, Final
 from customop.compiling.numpy_backend.blocks import BlockRun
 from customop.compiling.numpy_backend.calls import WRITERS, WRITING, out_of, ufunc_text
 from customop.compiling.numpy_backend.known import builtin_kernel, ufunc_of
+from customop.compiling.numpy_backend.reuse import find_reuses
 from customop.compiling.numpy_backend.runs import CallRun
 from customop.core.table import RuleTable
 from customop.graph.graph import Graph
@@ -44,6 +45,7 @@ class StraightLines(GraphLines):
         self._of_module: dict[int, GraphModule] = {}
         self.kernels: dict[RuleTable, Any] = {}
         self._run_of: dict[Node, CallRun] = {}
+        self._reuses: dict[Node, Node] = {}
         self._name_of_run: dict[CallRun, str] = {}
         self._blocks: dict[str, BlockRun] = {}
 
@@ -83,6 +85,7 @@ class StraightLines(GraphLines):
     def write_nodes(self) -> None:
         """Write the lines of all nodes; a run takes the place of its last call."""
         last = self._last_uses()
+        self._reuses = find_reuses(self.graph, self._run_of)
         found, count = self.graph.nodes, self.graph.count
         for node in node_channel.each(found, "writing code", count):
             run = self._run_of.get(node)
@@ -181,7 +184,7 @@ class StraightLines(GraphLines):
             return super().call(node)
         ufunc = ufunc_of(op)
         if ufunc is not None:
-            return ufunc_text(self, ufunc, node)
+            return ufunc_text(self, ufunc, node, self._reuses.get(node))
         write = WRITERS.get(op.qualname)
         text = write(self, node) if write and builtin_kernel(op) else None
         if text is not None:
