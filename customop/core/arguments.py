@@ -28,6 +28,7 @@ from customop.core.table import RuleTable
 from customop.errors import (
     ArgumentError,
     DeviceMismatchError,
+    LeakedTracerError,
 )
 from customop.schema.fit import ARGUMENTS
 from customop.shapes.symbols import Symbolic
@@ -35,6 +36,7 @@ from customop.shapes.symbols import Symbolic
 __all__ = [
     "as_array",
     "as_kernel_takes",
+    "check_alive",
     "check_writable",
     "different_kinds",
     "in_c_order",
@@ -212,6 +214,19 @@ def as_kernel_takes(kind: str, args: Sequence[Any]) -> Sequence[Any]:
         if isinstance(value, Symbolic):
             return [map_nested(v, _as_number) for v in args]
     return args
+
+
+def check_alive(op: RuleTable, args: Sequence[Any]) -> None:
+    """Raise for a size of a capture that has ended, among real arrays."""
+    for leaf in flat(args):
+        if isinstance(leaf, Symbolic) and leaf.context.has_ended:
+            raise op.error(
+                LeakedTracerError,
+                f" gets the size {leaf} of a capture that has ended",
+                do="take the size inside of the function, from an array that it gets:"
+                " x.shape[0]",
+                parameter=None,
+            )
 
 
 def _as_number(value: Any) -> Any:

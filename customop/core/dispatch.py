@@ -31,6 +31,7 @@ from customop.arrays.wrappers import may_wrap
 from customop.core.arguments import (
     as_array,
     as_kernel_takes,
+    check_alive,
     check_writable,
     in_c_order,
     kind_of_call,
@@ -187,6 +188,7 @@ def _selected(
     kind, has_scalar = kind_of_call(op, args)
     if made and kind != FAKE and not op.schema.written and any(map(has_sizes, args)):
         # Real arrays beside symbolic sizes are constants of a fake call.
+        check_alive(op, args)
         kind, args = FAKE, [map_nested(value, to_fake) for value in args]
     args = as_kernel_takes(kind, args) if made or hosts else args
     # Before the kernel is looked up: a proof counts only while they are the operator's.

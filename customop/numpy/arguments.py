@@ -11,8 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from customop import ArgumentError, FakeArray, Tracer, array_kind, fake_like
-from customop.numpy.sizes import SIZES, product, size_of, wide_to
+from customop import (
+    ArgumentError,
+    FakeArray,
+    SymFloat,
+    SymInt,
+    Tracer,
+    array_kind,
+    fake_like,
+    ops,
+)
+from customop.numpy.sizes import SIZES, plain, product, size_of, wide_to
 
 __all__ = [
     "NO_VALUE",
@@ -62,14 +71,19 @@ def as_array(value: Any) -> Any:
     """An array unchanged; numbers and nested lists of arrays as an array."""
     if hasattr(value, "shape"):
         return value
+    if isinstance(value, SymInt | SymFloat):
+        return ops.np.full([], value, np.asarray(plain(value)).dtype)
     if isinstance(value, list | tuple) and any(_holds_array(v) for v in value):
         return np.stack([as_array(v) for v in value])
     return np.asarray(value)
 
 
 def _holds_array(value: Any) -> bool:
+    """Whether an array that is not NumPy's is among nested values, or a symbolic size."""
     if isinstance(value, list | tuple):
         return any(_holds_array(v) for v in value)
+    if isinstance(value, SymInt | SymFloat):
+        return True
     return hasattr(value, "shape") and not isinstance(value, np.generic)
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from customop import ArgumentError, register_numpy_function
+from customop import ArgumentError, ops, register_numpy_function
 from customop.numpy.arguments import as_array, cast, only
+from customop.numpy.sizes import is_symbolic, wide_to
 
 __all__: list[str] = []
 
@@ -107,4 +108,11 @@ def _listed(requirements: Any) -> Iterable[Any]:
 
 @register_numpy_function(np.fromfunction)
 def _(function: Any, shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
-    return np.fromfunction(function, shape, dtype=dtype, **kwargs)
+    if not is_symbolic(shape):
+        return np.fromfunction(function, shape, dtype=dtype, **kwargs)
+    lines = [ops.np.arange(0, n, 1, np.dtype(dtype)) for n in shape]
+    rank = len(lines)
+    open_grid = [
+        np.reshape(x, (-1, *(1,) * (rank - i))) for i, x in enumerate(lines, 1)
+    ]
+    return function(*[wide_to(x, tuple(shape)) for x in open_grid], **kwargs)

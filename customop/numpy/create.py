@@ -224,6 +224,9 @@ def _steps_between(start: Any, stop: Any, step: Any) -> Any:
     """How many numbers there are from `start` to `stop`, without it."""
     if not any(isinstance(v, SymInt | SymFloat) for v in (start, stop, step)):
         return max(math.ceil((stop - start) / step), 0)
+    start, stop, step = map(_whole, (start, stop, step))
+    if isinstance(stop, SymFloat) and (start, step) == (0, 1):
+        return larger(math.ceil(stop), 0)  # a size where it is a quotient
     classes = [*map(class_of, (start, stop, step))]
     if any(issubclass(cls, float | np.inexact) for cls in classes):
         # There is no size of a quotient of floats: the numbers at tracing decide.
@@ -231,6 +234,12 @@ def _steps_between(start: Any, stop: Any, step: Any) -> Any:
     if step < 0:
         start, stop, step = stop, start, -step
     return larger((stop - start + step - 1) // step, 0)
+
+
+def _whole(value: Any) -> Any:
+    """A float that is a whole number as an int; the count of numbers is the same."""
+    is_whole = isinstance(value, float) and value.is_integer()
+    return int(value) if is_whole else value
 
 
 no_gradient(arange)

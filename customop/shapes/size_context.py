@@ -97,6 +97,8 @@ class SizeContext:
         # asked for, each with the line that asked.
         self.numbers: dict[str, int] = {}
         self.reads: dict[int, str] = {}
+        # Whether the capture is over: then no call of real arrays may have its sizes.
+        self.has_ended: bool = False
 
     # ---- new sizes ----
 

@@ -19,7 +19,6 @@ from customop.shapes.symbols import Symbolic
 
 # Programs whose sizes all are numbers never need these.
 conditions: ModuleType = later(import_module, "customop.shapes.conditions")
-expressions: ModuleType = later(import_module, "customop.shapes.expressions")
 symbolic: ModuleType = later(import_module, "customop.shapes.symbolic")
 
 __all__ = [
@@ -66,7 +65,7 @@ def typical(size: Any) -> int:
     """
     if not is_size(size):
         return int(size)
-    return expressions.value_of(size.expr, size.context.typical)  # type: ignore[no-any-return]  # an int
+    return symbolic.typical(size)  # type: ignore[no-any-return]  # an int
 
 
 def as_length(size: Any) -> Any:

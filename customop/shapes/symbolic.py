@@ -9,13 +9,25 @@ from __future__ import annotations
 import math
 import numbers
 import operator
+import sys
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from customop.errors import ArgumentError
+from customop.later import later
 from customop.shapes.conditions import Calculation, Side, side_class
-from customop.shapes.expressions import Expr, Number, add, multiply, negate, power
+from customop.shapes.expressions import (
+    Expr,
+    Number,
+    add,
+    multiply,
+    negate,
+    power,
+    value_of,
+)
 from customop.shapes.real_number import (
     InContext,
     RealNumber,
@@ -26,6 +38,9 @@ from customop.shapes.symbols import number_classes
 
 if TYPE_CHECKING:
     from customop.shapes.size_context import SizeContext
+
+# Reads instructions, which most programs never need.
+like_calls: ModuleType = later(import_module, "customop.shapes.like_calls")
 
 __all__ = [
     "WHOLE",
@@ -38,6 +53,7 @@ __all__ = [
     "make_int",
     "make_number",
     "mixed",
+    "typical",
     "whole_of",
 ]
 
@@ -186,7 +202,8 @@ class SymInt(RealNumber):
     # ---- conversions ----
 
     def __index__(self) -> int:
-        return int(self.value)
+        is_read = not like_calls.is_handed_over(sys._getframe(1))
+        return int(self.value) if is_read else typical(self)
 
     def __int__(self) -> int:
         return int(self.value)
@@ -348,6 +365,11 @@ def make_number(context: SizeContext, value: Side, hint: Any = None) -> Any:
 
 
 # ---- what they are ----
+
+
+def typical(value: SymInt) -> int:
+    """A number in the place of a size, at least 2 for each name in it."""
+    return value_of(value.expr, value.context.typical)
 
 
 def context_of(*values: Any) -> SizeContext | None:

@@ -16,6 +16,8 @@ import numpy as np
 from customop.arrays.describe import show
 from customop.arrays.kinds import is_traced
 from customop.arrays.pytree import flatten, spread
+from customop.core.interpreter import highest
+from customop.core.kinds import AUTOGRAD, JVP
 from customop.errors import (
     ArgumentError,
     GradientError,
@@ -24,6 +26,7 @@ from customop.errors import (
     check_function,
     place,
 )
+from customop.shapes.symbols import Symbolic
 from customop.transforms.functions.call import (
     Forward,
     FunctionCall,
@@ -62,8 +65,21 @@ class Given:
         self.table: FunctionTable = table
         self.parts: Parts
         self.parts = Parts(tuple(args))
+        self._fix_sizes()
         # Filled when the function has run.
         self.results: Parts | None = None
+
+    def _fix_sizes(self) -> None:
+        """Replace symbolic sizes by numbers, with guards, in a call that is to be a node.
+
+        Its function runs again with arrays whose sizes may be others. Where derivatives
+        are taken, the call is opened, and its sizes stay as they are.
+        """
+        leaves = self.parts.leaves
+        if any(isinstance(v, Symbolic) for v in leaves):
+            top = highest(None, self.arrays)
+            if top is not None and top.kind not in (AUTOGRAD, JVP):
+                leaves[:] = [v.value if isinstance(v, Symbolic) else v for v in leaves]
 
     @property
     def arrays(self) -> list[Any]:

@@ -183,10 +183,12 @@ class Trace(Mode):
     def __enter__(self) -> Self:
         super().__enter__()
         self._sizes_outside = set_active(self.sizes)
+        self.sizes.has_ended = False
         return self
 
     def __exit__(self, *exc: object) -> None:
         set_active(self._sizes_outside)
+        self.sizes.has_ended = self._sizes_outside is not self.sizes
         super().__exit__(*exc)
 
     # ---- values ----
