@@ -9,7 +9,7 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import IO, Any
 
-from customop.arrays.pytree import Structure, flatten
+from customop.arrays.pytree import Structure, flatten, unflatten
 from customop.core.registry import find_operator
 from customop.core.table import RuleTable
 from customop.errors import (
@@ -334,6 +334,9 @@ class _Loader:
                 raise GraphFileError(
                     f"a structure has {len(spec.accessors())} leaves for {count} nodes"
                 )
+        spec = module.in_spec
+        if spec is not None and not _is_of_arguments(unflatten(spec, module.inputs)):
+            raise GraphFileError("the structure of the inputs is not one of arguments")
 
     # ---- nodes ----
 
@@ -407,3 +410,10 @@ def _import_of(module: str) -> str:
     if module == "__main__":
         return "define it in a module, import that, and capture the graph again"
     return f"import {shown(module)[1:-1]} first"
+
+
+def _is_of_arguments(found: Any) -> bool:
+    """Whether the inputs of a graph are a tuple and a dict, as of a call."""
+    if type(found) is not tuple or [*map(type, found)] != [tuple, dict]:
+        return False
+    return all(type(name) is str and name.isidentifier() for name in found[1])

@@ -406,6 +406,10 @@ HOSTILE: dict[str, tuple[Callable[[Any], None], str]] = {
         lambda d: d["graphs"][0].update(outputs={"tree": 3}),
         "a structure has values in the places of leaves",
     ),
+    "inputs of no call": (
+        lambda d: d["graphs"][0].update(inputs={"tree": {"tuple": [{"leaf": None}]}}),
+        "the structure of the inputs is not one of arguments",
+    ),
 }
 
 

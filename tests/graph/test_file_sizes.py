@@ -103,6 +103,31 @@ def test_expressions_are_checked(size: Any, expected: str) -> None:
     assert message(data).startswith(expected)
 
 
+def test_numbers_of_sizes_are_checked() -> None:
+    """Their classes go into generated code, and conditions have no other names."""
+    one = {"sum": [[1, "s0"]]}
+    for entry, expected in (
+        ({"size": {"calculation": ["object", one]}}, "'object' is not a calculation"),
+        ({"size": {"calculation": ["int64", one, 1]}}, "'int64' has 2 operands"),
+        ({"size": {"calculation": [{}, one]}}, "{} is not a calculation with sizes"),
+        (
+            {"size": {"calculation": ["+", one, {"numpy": ["int8", 300]}]}},
+            "300 is not a number of int8",
+        ),
+        (
+            {"size": {"calculation": ["+", one, {"numpy": ["void", 1]}]}},
+            "'void' is not a class of numbers of NumPy",
+        ),
+        ({"condition": {"<": [{"sum": [[1, "s9"]]}, 2]}}, "there is no size 's9'"),
+        ({"condition": {"is": [1, 2]}}, "'is' is not a comparison"),
+    ):
+
+        def change(d: Any, entry: Any = entry) -> None:
+            d["sizes"][0] = {"context": 0, **entry}
+
+        assert message(changed(saved(symbolic()), change)).startswith(expected)
+
+
 def test_powers_are_not_worked_out() -> None:
     """A calculation from a file is not evaluated when it is loaded."""
     tower: Any = {"calculation": ["**", 10, {"calculation": ["**", 10, 10]}]}
