@@ -243,6 +243,8 @@ def _staged(
     for check in checks:
         check_channel.stage(f"{op} {check.name}")
         yield next(work)
+    # There are no more. At its end the child is kept, which a close ends.
+    yield from work
 
 
 def _done(
