@@ -83,7 +83,7 @@ class Calculation(Frozen, compare=("text",)):
 class FloatName(Calculation):
     """A float that is an input of a graph, by its name in the text; it has no parts."""
 
-    @property
+    @cached
     def text(self) -> str:
         """The name."""
         return self.name

@@ -141,6 +141,17 @@ def test_powers_of_scalars_have_the_bits_of_scalars() -> None:
             assert [v.tobytes() for v in found] == [v.tobytes() for v in expected]
 
 
+def test_powers_of_arrays_without_axes_that_were_written_are_those_of_arrays() -> None:
+    def fn(x: Any) -> Any:
+        x *= 1.1
+        return [x**1.3, 2.5**x, x / (x - x)]
+
+    compiled, rng = co.compile(fn), np.random.default_rng(0)
+    for value in rng.uniform(0.1, 3.0, 200):
+        pair = [observe(f, [np.array(value)], "warn") for f in (fn, compiled)]
+        assert pair[0] == pair[1]
+
+
 NUMBERS = (0.0, -0.0, 1.0, -1.0, np.nan, np.inf, -np.inf, 1e300, 1e-310, 3e38, 100.0)
 
 

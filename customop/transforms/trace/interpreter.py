@@ -21,7 +21,7 @@ from customop.core.table import RuleTable
 from customop.core.tracer import Tracer
 from customop.errors import DataDependentError, GraphError, caller_place
 from customop.graph.graph import Graph
-from customop.graph.node import CALL, Node, nodes_in
+from customop.graph.node import CALL, CONSTANT, PLACEHOLDER, Node, nodes_in
 from customop.schema.parameters import MISSING
 from customop.schema.tags import Tag
 from customop.shapes.size_context import SizeContext, set_active
@@ -109,11 +109,22 @@ def _noted(name: str, symbol: str, ufunc: str) -> Callable[[Any, Any], Any]:
             return out
         node = out.node
         is_own = node.op == CALL and node.target.qualname == ufunc
-        if is_own and not out.shape:
+        is_kept = all(map(_is_as_in_graph, (self, other)))
+        if is_own and is_kept and not out.shape:
             node.meta["written"] = f"{{0}} {symbol} {{1}}"
         return out
 
     return method
+
+
+def _is_as_in_graph(value: Any) -> bool:
+    """Whether a value without axes is a scalar, or an array, where the graph runs too.
+
+    Calls give scalars, also where the function has an array without axes that it wrote.
+    """
+    if not isinstance(value, GraphTracer) or value.box_is_scalar:
+        return True
+    return value.node.op in (CONSTANT, PLACEHOLDER)
 
 
 for _name, _symbol, _ufunc in (
