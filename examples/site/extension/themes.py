@@ -95,7 +95,7 @@ THEMES = {
         "Kinds of array, arrays of traced values, and NumPy functions for them.",
         "rules gradients",
         {
-            "Kinds of array": "array_kind register_array_type",
+            "Kinds of array": "array_kind register_array_type register_array_wrapper",
             "Traced values": "array getitem traceable",
             "NumPy's functions": "register_numpy_function",
             "Precision": "autocast",
