@@ -72,16 +72,15 @@ class NumpyCode:
 
     def _make(self) -> None:
         # The count of changes of tables for which the kernels are right.
-        self._seen: list[int] = [changing.count]
+        self._seen: list[int] = [changing.count if config.checks == "first" else -1]
         lines = StraightLines(self._simple.graph, _compiled)
         changes, seen = lines.bind("changing", changing), lines.bind("seen", self._seen)
-        settings = lines.bind("config", config)
         self.runs: list[CallRun]
         self.alone: list[tuple[Node, str]]
         self.runs, self.alone = find_runs(self._simple.graph)
         lines.take_runs(self.runs)
         lines.write_function(
-            f"{changes}.count != {seen}[0] or {settings}.checks != 'first'",
+            f"{changes}.count != {seen}[0]",
             lines.bind("again", self._run_again),
             lines.bind("note", self._note),
         )
@@ -131,3 +130,15 @@ def _compiled(module: GraphModule) -> GraphModule:
     """A graph of control flow with code of its own."""
     run = build(module)
     return module.with_code(GivenCode(run, getattr(run, "code", "")))
+
+
+def _note_checks() -> None:
+    """Let all functions look again when `config.checks` changes; then they need not ask."""
+    if config.checks != _checks[0]:
+        _checks[0] = config.checks
+        with changing:
+            changing.count += 1
+
+
+_checks = [config.checks]
+config.on_change(_note_checks)
