@@ -93,7 +93,8 @@ PAGES = {
 page = pytest.mark.parametrize("page", PAGES)
 # Pages whose code needs another library, which the exhaustive tests have.
 _OTHERS = {
-    f"examples/guide/{name}.md": name for name in ("scipy", "torch", "xarray", "jax")
+    f"examples/guide/{name}.md": name
+    for name in ("scipy", "torch", "xarray", "jax", "numba")
 }
 # Blocks of the tutorial that import one of these may be left out.
 TUTORIAL = "examples/site/tutorial.md"

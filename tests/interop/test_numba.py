@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -11,45 +13,10 @@ from customop.errors import RegistrationError
 numba = pytest.importorskip("numba", reason="numba is not installed")
 
 import customop.interop.numba  # noqa: E402
+from tests.interop import numba_table  # noqa: E402
+from tests.interop.numba_table import CASES, W, X, product, scaled  # noqa: E402
 
 pytestmark = pytest.mark.exhaustive
-
-X = np.linspace(-1.0, 2.0, 6).reshape(2, 3)
-W = np.array([1.0, -2.0, 3.0])
-
-
-@co.custom_op(
-    "numba_tests::scaled", mutates_args=(), schema="(Array x, float k=2.0) -> Array"
-)
-@numba.njit
-def scaled(x, k):
-    return x * k
-
-
-@co.custom_op("numba_tests::hinted", mutates_args=())
-@numba.njit
-def hinted(x: np.ndarray, k: float = 2.0) -> np.ndarray:
-    return x * k
-
-
-@co.custom_op(
-    "numba_tests::product",
-    mutates_args=(),
-    schema="(Array x, Array y) -> Array",
-    tags=(co.Tag.pointwise,),
-)
-@numba.vectorize
-def product(x, y):
-    return x * y
-
-
-@co.custom_op("numba_tests::moments", mutates_args=())
-@numba.guvectorize("(n),(n)->(),(n)")
-def moments(x, w, total, part):
-    total[0] = 0
-    for i in range(len(x)):
-        part[i] = x[i] * w[i]
-        total[0] += part[i]
 
 
 @co.custom_op(
@@ -68,49 +35,56 @@ def plain(x: np.ndarray) -> np.ndarray:
     return x + 1.0
 
 
-def test_kernels_are_compiled_for_each_dtype() -> None:
-    for op in (scaled, hinted):
-        for dtype in (np.float64, np.complex128):
-            found = op(X.astype(dtype), 3.0)
-            assert found.dtype == dtype
-            np.testing.assert_array_equal(found, 3.0 * X)
-    for dtype in (np.float32, np.int64):
-        found = product(X.astype(dtype), W.astype(dtype))
-        assert found.dtype == dtype
-        np.testing.assert_array_equal(found, X.astype(dtype) * W.astype(dtype))
+@pytest.mark.parametrize("name", CASES)
+def test_kernels_give_numpys_numbers_and_dtypes(name: str) -> None:
+    case = CASES[name]
+    for dtype in case.dtypes:
+        args = [a.astype(dtype) if isinstance(a, np.ndarray) else a for a in case.args]
+        results, wanted = case.op(*args), case.expected(*args)
+        if not isinstance(wanted, tuple):
+            results, wanted = (results,), (wanted,)
+        for found, expected in zip(results, wanted, strict=True):
+            assert found.dtype == np.dtype(dtype)
+            np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_gufuncs() -> None:
-    assert "Array[...,n] x, Array[...,n] w) -> (Array[...], Array[...,n])" in str(
-        moments
-    )
-    for dtype in (np.float32, np.float64):
-        total, part = moments(X.astype(dtype), W.astype(dtype))
-        assert total.dtype == part.dtype == dtype
-        np.testing.assert_allclose(total, X.astype(dtype) @ W, rtol=1e-6)
-        np.testing.assert_allclose(part, X.astype(dtype) * W, rtol=1e-6)
-    rows, _ = co.vmap(moments, in_dims=(1, None))(np.stack([X, 2 * X], axis=1), W)
-    np.testing.assert_allclose(rows, np.stack([X @ W, 2 * X @ W]))
-    co.opcheck(moments, (X, W))
+def test_opcheck() -> None:
+    co.opcheck(CASES["`guvectorize`"].op, (X, W))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_programs_of_jax_call_no_python(name: str) -> None:
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    exported = importlib.import_module("customop.interop.jax").export(CASES[name].op)
+    arrays = [a for a in CASES[name].args if isinstance(a, np.ndarray)]
+    rest = CASES[name].args[len(arrays) :]
+    fn = jax.jit(lambda *given: exported(*given, *rest))
+    with jax.enable_x64(True):
+        assert "callback" not in fn.lower(*arrays).as_text()
+
+
+def test_the_guide_has_the_table() -> None:
+    """It is made by ``python -m tests.interop.numba_table``."""
+    assert numba_table.PAGE.read_text(encoding="utf-8").endswith(numba_table.table())
 
 
 def test_loops_of_gufuncs_say_the_dtypes() -> None:
-    @co.custom_op("numba_tests::root_sum", mutates_args=())
+    @co.custom_op("numba_tests::root", mutates_args=())
     @numba.guvectorize(["f4[:], f4[:]", "f8[:], f8[:]"], "(n)->()")
-    def root_sum(x, out):
+    def root(x, out):
         out[0] = np.sqrt(np.sum(x))
 
     for dtype, wanted in (("f4", "f4"), ("i2", "f4"), ("i8", "f8"), ("f8", "f8")):
-        found = root_sum(np.arange(6).reshape(2, 3).astype(dtype))
+        found = root(np.arange(6).reshape(2, 3).astype(dtype))
         assert found.dtype == np.dtype(wanted)
         np.testing.assert_allclose(found, np.sqrt([3.0, 12.0]), rtol=1e-6)
-        fake = root_sum(co.FakeArray((5, 3), dtype))
+        fake = root(co.FakeArray((5, 3), dtype))
         assert (fake.shape, fake.dtype) == ((5,), found.dtype)
-    co.opcheck(root_sum, (np.arange(6.0).reshape(2, 3),))
+    co.opcheck(root, (np.arange(6.0).reshape(2, 3),))
     with pytest.raises(co.ArgumentError) as caught:
-        root_sum(np.ones(3, complex))
+        root(np.ones(3, complex))
     assert str(caught.value) == (
-        "root_sum has no loop for 'complex128'; it has f->f, d->d\n"
+        "root has no loop for 'complex128'; it has f->f, d->d\n"
         "  do: convert the arguments: x.astype(np.float64)"
     )
 

@@ -396,6 +396,16 @@ def test_objects_are_taken_apart() -> None:
 # ---- errors ----
 
 
+def test_tensors_of_a_gpu_are_refused() -> None:
+    """Torch finds the kernel for its key CUDA, which says what to do."""
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
+    with pytest.raises(co.DeviceMismatchError) as caught:
+        case("cube").redispatch(keys, torch.ones(2))
+    lines = str(caught.value).splitlines()
+    assert lines[0].endswith("::cube runs on tensors in main memory, got one on a GPU")
+    assert lines[-1] == "  do: pass x.cpu(), and move the result: out.to(x.device)"
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e5m2"])
 def test_dtypes_that_numpy_lacks(dtype: str) -> None:
     """They are refused by name, also while torch traces."""

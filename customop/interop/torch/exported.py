@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from customop.arrays.kinds import CPU
+from customop.arrays.nested import flat
 from customop.core.kinds import AUTOCAST, AUTOGRAD
 from customop.core.operator import Operator
-from customop.errors import GradientError, RegistrationError
+from customop.errors import DeviceMismatchError, GradientError, RegistrationError
 from customop.interop.steps import Step, run_steps, steps_of
 from customop.interop.torch.calls import TorchCall, functions_of, run_batch
 from customop.interop.torch.fakes import TorchFakeCall, plain
@@ -196,6 +197,7 @@ class Exported:
         impl, name = self._library.impl, self.name
         if self._arrays:
             impl(name, self._kernel(), "CPU")
+            impl(name, self.refuse_device, "CUDA")
         else:
             impl(name, self._kernel(), "CompositeExplicitAutograd")
         torch.library.register_fake(name, self._fake, lib=self._library)
@@ -230,6 +232,23 @@ class Exported:
         }
         exec(self.signature.kernel, found)  # noqa: S102  # texts of this package
         return found[self.op.name]  # type: ignore[no-any-return]  # the function defined above
+
+    def refuse_device(self, *args: Any, **keywords: Any) -> Any:
+        """Say what to do with tensors of a GPU, whose memory NumPy cannot read.
+
+        Raises
+        ------
+        DeviceMismatchError
+        """
+        values = [*args, *keywords.values()]
+        tensors = [v for v in flat(values) if isinstance(v, torch.Tensor)]
+        others = sorted({str(x.device) for x in tensors if x.device.type != "cpu"})
+        raise self.op.error(
+            DeviceMismatchError,
+            f" runs on tensors in main memory, got one on {others[0] if others else 'a GPU'}",
+            do="pass x.cpu(), and move the result: out.to(x.device)",
+            parameter=None,
+        )
 
     def _call(self, leaves: Sequence[Any]) -> list[Any]:
         """TorchCall the operator; the arrays of its result, and None for other parts."""
