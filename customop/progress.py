@@ -35,15 +35,19 @@ class _Display(Protocol):
 
     def show(self, state: Progress) -> None:
         """Show a new state."""
+        ...
 
     def end(self, state: Progress, *, is_done: bool) -> None:
         """Show the last state, and leave the stream as it was."""
+        ...
 
     def line(self, text: str) -> None:
         """Write a line that stays."""
+        ...
 
     def hidden(self) -> AbstractContextManager[Any]:
         """A context in which others may write to the terminal."""
+        ...
 
 
 class Progress:

@@ -25,6 +25,13 @@ function update() {
   found.textContent = wanted.length ? `${count} of ${rows.length} rows` : "";
 }
 
+// A number, or a time in seconds; NaN for words.
+const UNITS = { ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1 };
+function number(text) {
+  const found = /^([+-]?\d+(?:\.\d+)?)(?: (ns|us|ms|s|x|%))?$/.exec(text);
+  return found ? Number(found[1]) * (UNITS[found[2]] ?? 1) : NaN;
+}
+
 function order(head) {
   const table = head.closest("table"), index = [...head.parentNode.children].indexOf(head);
   const up = head.getAttribute("aria-sort") !== "ascending";
@@ -32,7 +39,8 @@ function order(head) {
   head.setAttribute("aria-sort", up ? "ascending" : "descending");
   const text = row => row.children[index].textContent.trim();
   const body = table.tBodies[0];
-  const compare = new Intl.Collator("en", { numeric: true }).compare;
+  const words = new Intl.Collator("en", { numeric: true }).compare;
+  const compare = (a, b) => number(a) - number(b) || words(a, b);
   const list = [...body.children].sort((a, b) => (up ? 1 : -1) * compare(text(a), text(b)));
   body.replaceChildren(...list);
 }
