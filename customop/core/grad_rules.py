@@ -134,6 +134,8 @@ class Formula(Frozen, GradRule):
         _check_backward(op, self.backward)
         if self.setup_context is not None:
             _check_setup(op, self.setup_context)
+        else:
+            _check_saves(op, self.backward)
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -237,6 +239,21 @@ def _check_backward(definition: Definition, backward: Any) -> None:
             f"write def backward(ctx, {', '.join(grads)}): one gradient for each output"
         ),
     )
+
+
+def _check_saves(definition: Definition, backward: Any) -> None:
+    """Raise if a formula without `setup_context` reads what only that can save."""
+    code = getattr(backward, "__code__", None)
+    read = {"saved_arrays", "saved_tensors"}.intersection(getattr(code, "co_names", ()))
+    if read:
+        raise RegistrationError(
+            f"{definition.qualname}: backward reads ctx.{min(read)}, and there is no"
+            " setup_context that saves any",
+            f"at {place(backward)}",
+            do="def setup_context(ctx, inputs, output): ctx.save_for_backward(...), and"
+            " register_autograd(backward, setup_context=setup_context)",
+            op=definition.qualname,
+        )
 
 
 def _check_setup(definition: Definition, setup_context: Any) -> None:

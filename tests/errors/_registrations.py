@@ -25,6 +25,7 @@ from tests.errors._operators import (
     plain_op,
     scaled,
     short_setup,
+    unsaved,
     written_op,
 )
 
@@ -136,6 +137,14 @@ REGISTRATIONS: dict[str, Row] = {
         co.RegistrationError,
         "errors_test::scaled: backward takes (x) by position, is given (ctx, grad_0)\n"
         f"  at {at(few)}\n  do: write def backward(ctx, grad_0): one gradient for each output",
+    ),
+    "backward reads what nothing saves": (
+        lambda: op.register_autograd(unsaved),
+        co.RegistrationError,
+        "errors_test::scaled: backward reads ctx.saved_arrays, and there is no setup_context"
+        f" that saves any\n  at {at(unsaved)}\n"
+        "  do: def setup_context(ctx, inputs, output): ctx.save_for_backward(...), and"
+        " register_autograd(backward, setup_context=setup_context)",
     ),
     "setup_context of a misspelt parameter": (
         lambda: op.register_autograd(lambda ctx, g: g, setup_context=bad_setup),
