@@ -152,6 +152,12 @@ def test_numbers_in_containers_and_defaults_are_inputs() -> None:
     )
 
 
+def test_a_graph_that_takes_a_number_is_not_saved(tmp_path: Any) -> None:
+    compiled = check(lambda x, r: x * r, [(X, 0.1), (X, 0.2)])
+    with pytest.raises(co.GraphFileError, match="'r' is a number that differs between"):
+        compiled.graphs[1].save(tmp_path / "graph")
+
+
 def test_control_flow_operators_have_graphs_for_each_number() -> None:
     def fn(x, r):
         return co.cond(x.sum() > 0, lambda z: z * r, lambda z: z - r, x)

@@ -84,6 +84,12 @@ def _written_context(context: SizeContext) -> dict[str, Any]:
 
 
 def _written_name(size: Size) -> dict[str, Any]:
+    if size.kind == "number":
+        raise GraphFileError(
+            f"'{size.origin}' is a number that differs between calls of the graph, for"
+            " which files have no form",
+            do=f"pass it as an array, np.float64({size.origin}), before it is captured",
+        )
     return {
         "name": size.name,
         "kind": size.kind,
