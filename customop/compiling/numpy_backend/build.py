@@ -71,7 +71,8 @@ class NumpyCode:
         self._make()
 
     def _make(self) -> None:
-        # The count of changes of tables for which the kernels are right.
+        # The count of changes of tables for which the kernels are right. It goes up when
+        # `config.checks` changes, too.
         self._seen: list[int] = [changing.count if config.checks == "first" else -1]
         lines = StraightLines(self._simple.graph, _compiled)
         changes, seen = lines.bind("changing", changing), lines.bind("seen", self._seen)
@@ -130,15 +131,3 @@ def _compiled(module: GraphModule) -> GraphModule:
     """A graph of control flow with code of its own."""
     run = build(module)
     return module.with_code(GivenCode(run, getattr(run, "code", "")))
-
-
-def _note_checks() -> None:
-    """Let all functions look again when `config.checks` changes; then they need not ask."""
-    if config.checks != _checks[0]:
-        _checks[0] = config.checks
-        with changing:
-            changing.count += 1
-
-
-_checks = [config.checks]
-config.on_change(_note_checks)
