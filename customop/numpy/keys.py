@@ -306,18 +306,24 @@ def _without_axes(x: Any, entries: Sequence[Any]) -> Any:
 
 def value_for(x: Any, value: Any) -> Any:
     """A value in the dtype of the array that takes it, cast as NumPy does there."""
+    given = value
+    # An input that is a number says that it is an int or float, which sizes do not. One
+    # that does not fit into an array of integers is an error, so its value must be known.
+    number: Any = value
+    is_input = isinstance(value, int | float) and isinstance(value, SymInt | SymFloat)
+    if is_input and x.dtype.kind not in "fc":
+        value = given = number.value
     if isinstance(value, SymInt | SymFloat):
         return full_like(x, as_held(value, x.dtype), x.dtype, [])
-    found: Any = value if hasattr(value, "shape") else as_array(value)
-    if type(found) is np.ndarray and found.dtype != x.dtype:
-        cast = np.empty(found.shape, x.dtype)
-        cast[...] = value  # with NumPy's errors and warnings
+    if not hasattr(value, "shape"):
+        value = as_array(value)
+    if type(value) is np.ndarray and value.dtype != x.dtype:
+        cast = np.empty(value.shape, x.dtype)
+        cast[...] = given  # with NumPy's errors and warnings
         return cast
-    if found.dtype == x.dtype:
-        return found
-    if found.dtype.kind == "c" and x.dtype.kind not in "cb":  # 1j is True
-        found = np.real(found)
-    return found.astype(x.dtype)
+    if value.dtype == x.dtype:
+        return value
+    return value.astype(x.dtype)
 
 
 @register_numpy_function(setitem)
