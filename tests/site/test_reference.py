@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -78,6 +79,17 @@ def test_pages_of_the_guide_exist(name: str) -> None:
         assert (SITE.parent / "guide" / f"{page}.md").exists(), page
     index = (SITE / "api.md").read_text(encoding="utf-8")
     assert f"\napi/{name}\n" in index
+
+
+def test_every_page_is_in_the_sidebar() -> None:
+    """The lists of pages have every page of the guide, and every program."""
+    lists = [(SITE / name).read_text("utf-8") for name in ("index.md", "guide.md")]
+    gallery = (SITE / "gallery.md").read_text(encoding="utf-8")
+    for page in (SITE.parent / "guide").glob("*.md"):
+        listed = rf"^(.* <)?guide/{page.stem}>?$"
+        assert any(re.search(listed, text, re.MULTILINE) for text in lists), page.stem
+    for program in SITE.parent.glob("*.py"):
+        assert f" <gallery/{program.stem}>\n" in gallery, program.stem
 
 
 def test_every_page_is_in_a_group() -> None:

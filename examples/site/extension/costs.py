@@ -24,16 +24,8 @@ PEERS = {
     "plum": "#5b9bd5",
     "singledispatch": "#9aa5b1",
     "torch.compile": "#f29479",
+    "PyTensor": "#d36fae",
 }
-# The same work without customop, or without its transform.
-BASES = (
-    "kernel",
-    "by hand",
-    "hand-written loop",
-    "eager",
-    "torch.library by hand",
-    "forward",
-)
 _OURS, _MISSED = "#2a9d76", "#d64545"
 _MODES = {"light": ("#1f2933", "#cbd2d9"), "dark": ("#d9dee3", "#4b5560")}
 

@@ -247,7 +247,7 @@ THEMES = {
     "numba": Theme(
         "numba",
         "Functions of numba as operators, and operators in its code.",
-        "compile",
+        "numba",
         {"": "*"},
         "customop.interop.numba",
         "customop.interop.numba",
