@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,14 @@ X, V, ROWS = RNG.normal(size=3), RNG.normal(size=3), RNG.normal(size=(4, 3))
 def fx(fn: Callable[..., Any], like: Any = V) -> Any:
     """The graph of a function, which has seen no values."""
     return co.make_fx(fn, "fake")(like)
+
+
+def elsewhere(fn: Callable[..., Any]) -> Callable[[Any], Any]:
+    """The graph of a function at another length, after saving and loading."""
+    file = io.BytesIO()
+    co.make_fx(fn, "symbolic")(V[:2]).save(file)
+    file.seek(0)
+    return co.load_graph(file)
 
 
 def total(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,6 +51,8 @@ CAPTURED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "graph": (lambda f: fx(f)(X), "value"),
     "real": (lambda f: co.make_fx(f)(X)(X), "value"),
     "symbolic": (lambda f: co.make_fx(f, "symbolic")(V)(X), "value"),
+    "at another length": (lambda f: elsewhere(f)(X), "value"),
+    "gradient at another length": (lambda f: elsewhere(co.grad(f))(X), "gradient"),
     "grad of a graph": (lambda f: co.grad(fx(f))(X), "gradient"),
     "jvp of a graph": (lambda f: push(fx(f))(X), "tangent"),
     "vmap of a graph": (lambda f: co.vmap(fx(f))(ROWS), "values"),
