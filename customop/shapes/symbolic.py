@@ -93,7 +93,7 @@ class SymInt(RealNumber):
     >>> (6 * n + 5) // 3, n >= 0, n + 1 == n
     (2*batch + 1, True, False)
     >>> np.minimum(n, 3)
-    np.int64(min(batch, 3))
+    np.int64(min(3, batch))
     """
 
     __slots__ = ("expr", "number_class")
