@@ -51,16 +51,27 @@ class _Job:
         if is_last:
             self._ended.release()
 
-    def end(self) -> bool:
-        """Let no more threads begin; whether none runs."""
+    def end(self) -> None:
+        """Let no more threads begin."""
         with self._lock:
             self._work = None
-            return not self._running
 
     def wait(self) -> None:
-        """Wait for the threads that have begun."""
-        if not self.end():
-            self._ended.acquire()
+        """Wait for the threads that have begun, which write to arrays of the caller."""
+        interrupt: BaseException | None = None
+        while True:
+            try:
+                self.end()
+                while self._running:  # it is 0 before `_ended` is free
+                    self._ended.acquire()
+                break
+            except BaseException as error:  # noqa: BLE001  # raised when they have ended
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+    def raise_error(self) -> None:
+        """Raise the error of another thread."""
         if self._error is not None:
             raise self._error
 
@@ -101,15 +112,14 @@ class Team:
         if len(self._threads) < threads - 1:
             self._grow(threads - 1)
         job = _Job(work)
-        for _ in range(threads - 1):
-            # Each needs a context of its own, which has the settings of np.errstate.
-            self._jobs.put((job, copy_context()))
         try:
+            for _ in range(threads - 1):
+                # Each needs a context of its own, which has the settings of np.errstate.
+                self._jobs.put((job, copy_context()))
             work()
-        except BaseException:
-            job.end()  # nobody will see the results
-            raise
-        job.wait()
+        finally:
+            job.wait()  # after an error, too: the caller may read what the others write
+        job.raise_error()
 
     def run_over(
         self,
