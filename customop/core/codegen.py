@@ -148,6 +148,10 @@ def compile_call(
 
 def generate(title: str, text: str, name: str, names: dict[str, Any]) -> Any:
     """Run source text and return one name that it defines; tracebacks show its lines."""
+    if (
+        not title.isprintable()
+    ):  # a NUL is an error, a line break ends a traceback's line
+        title = repr(title)[1:-1]
     filename = f"{GENERATED}{title} {next(_versions)}>"
     exec(compile(text, filename, "exec"), names)  # noqa: S102  # text of our own
     linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)

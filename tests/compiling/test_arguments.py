@@ -214,3 +214,15 @@ def test_a_number_is_written_as_numpy_writes_it(value: Any, dtype: str) -> None:
             ]
             assert seen[0].result == seen[1].result
             assert seen[0].error == seen[1].error
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\nb", "a\ud800", ""])
+def test_functions_may_have_any_name(name: str) -> None:
+    """Their names are in the file names of generated code, which holds no NUL."""
+
+    def double(x: Any) -> Any:
+        return x * 2.0
+
+    double.__name__ = name
+    assert co.compile(double)(ONES).tolist() == [2.0, 2.0]
+    assert co.make_fx(double)(ONES)(ONES).tolist() == [2.0, 2.0]
