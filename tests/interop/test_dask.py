@@ -95,6 +95,25 @@ def test_values_are_not_asked_for() -> None:
     assert_same(through(steps, lazy(MATRIX)), steps(MATRIX))
 
 
+def test_gradients_that_were_written_have_their_new_numbers() -> None:
+    """A note that all elements are 1 ends where one of them is written."""
+    x = lazy(np.arange(4.0))
+    g = co.grad(np.sum)(x)
+    assert_same(softplus(g), np.logaddexp(0.0, np.ones(4)))
+    g[0] = 5.0
+    wanted = np.array([5.0, 1.0, 1.0, 1.0])
+    assert_same(softplus(g), np.logaddexp(0.0, wanted))
+    assert_same(through(np.sin, g), np.sin(wanted))
+    assert_same(co.grad(lambda y: np.sum(y * g))(x), wanted)
+
+
+def test_broadcast_arrays_that_were_written_have_their_new_numbers() -> None:
+    rows = through(lambda x: np.broadcast_to(x, (2, 4)), lazy(np.arange(4.0)))
+    rows[0, 0] = 5.0
+    wanted = np.array([[5.0, 1.0, 2.0, 3.0], [0.0, 1.0, 2.0, 3.0]])
+    assert_same(softplus(rows), np.logaddexp(0.0, wanted))
+
+
 def test_indices_add_up_over_chunks() -> None:
     """Rows that are read from several chunks of the indices."""
     table, places = np.arange(10.0).reshape(5, 2), np.array([0, 3, 3, 1, 4, 3])

@@ -135,6 +135,19 @@ def test_later_calls_share_a_child(forks: list[int]) -> None:
     assert len(forks) == 1
 
 
+@pytest.mark.parametrize("names", [_CHECKS, "test_layouts", "ALL"])
+def test_verbose_calls_share_a_child(
+    names: Any, forks: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The lines that are shown do not end the outcomes too early."""
+    op = _operator(scaled)
+    for _ in range(2):
+        opcheck(op, (np.ones(3),), test_utils=names, verbose=True)
+    assert capsys.readouterr().err.count("kept::scaled\n") == 2
+    opcheck(op, (np.ones(3),), test_utils=names)
+    assert len(forks) == 1
+
+
 def _redefine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "FACTOR", 3.0)
 
