@@ -167,15 +167,24 @@ class GivenCode:
         Takes the leaves of the inputs, and returns a list of those of the result.
     code : str
         Its source.
+    otherwise : callable
+        Does the same by calls of operators. It runs while a mode is open: the function
+        may call kernels, which take arrays that have elements.
     """
 
-    def __init__(self, fn: Callable[..., list[Any]], code: str = "") -> None:
+    def __init__(
+        self,
+        fn: Callable[..., list[Any]],
+        code: str,
+        otherwise: Callable[..., list[Any]],
+    ) -> None:
         self._fn = fn
         self.code: str = code
+        self._otherwise = otherwise
 
     def run(self, leaves: list[Any]) -> list[Any]:
         """Run the function."""
-        return self._fn(*leaves)
+        return (self._otherwise if open_modes else self._fn)(*leaves)
 
     def run_plain(self, leaves: list[Any]) -> list[Any] | None:
         """Leave all arguments to `run`."""

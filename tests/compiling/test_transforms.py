@@ -175,6 +175,19 @@ def test_control_flow_operators() -> None:
     assert len(fast.graphs) == 1
 
 
+def test_gradients_of_loops_whose_number_of_steps_is_data() -> None:
+    """Without steps the shapes of a step are found out, for which kernels cannot run."""
+
+    def turned(x: Any) -> Any:
+        count = np.floor(np.abs(np.sum(x))).astype(int)
+        return np.sum(co.fori_loop(0, count, lambda i, y: 2 * y[::-1] + i, x * x))
+
+    fast = co.compile(co.grad(turned))
+    # sum(x * x) times 2 ** count, and what does not depend on x
+    for x in (np.array([0.1, 0.2]), np.array([1.0, 2.0]), np.array([-0.5, 0.25, 0.25])):
+        assert np.array_equal(fast(x), 2 * x * 2.0 ** int(abs(x.sum())))
+
+
 @dataclass
 class State:
     """A pytree."""

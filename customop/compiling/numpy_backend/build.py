@@ -130,4 +130,4 @@ class NumpyCode:
 def _compiled(module: GraphModule) -> GraphModule:
     """A graph of control flow with code of its own."""
     run = build(module)
-    return module.with_code(GivenCode(run, getattr(run, "code", "")))
+    return module.with_code(GivenCode(run, getattr(run, "code", ""), module.run_list))
