@@ -88,11 +88,11 @@ def operator_card(op: Operator[..., object], *, with_samples: bool = False) -> E
 def _meanings() -> dict[str, str]:
     """Name of a tag -> what it promises, from the docstring of `Tag`."""
     found: dict[str, list[str]] = {}
-    lines = (inspect.getdoc(Tag) or "").splitlines()
-    for line in lines:
+    texts: list[str] = []  # those before the first tag are for nobody
+    for line in (inspect.getdoc(Tag) or "").splitlines():
         if line in Tag.__members__:
             found[line] = texts = []
-        elif found and line.startswith("    "):
+        elif line.startswith("    "):
             texts.append(line.strip())
     return {name: " ".join(texts) for name, texts in found.items()}
 

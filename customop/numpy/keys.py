@@ -309,10 +309,8 @@ def value_for(x: Any, value: Any) -> Any:
     given = value
     # An input that is a number says that it is an int or float, which sizes do not. One
     # that does not fit into an array of integers is an error, so its value must be known.
-    number: Any = value
-    is_input = isinstance(value, int | float) and isinstance(value, SymInt | SymFloat)
-    if is_input and x.dtype.kind not in "fc":
-        value = given = number.value
+    if _is_input_number(value) and x.dtype.kind not in "fc":
+        value = given = value.value
     if isinstance(value, SymInt | SymFloat):
         return full_like(x, as_held(value, x.dtype), x.dtype, [])
     if not hasattr(value, "shape"):
@@ -324,6 +322,10 @@ def value_for(x: Any, value: Any) -> Any:
     if value.dtype == x.dtype:
         return value
     return value.astype(x.dtype)
+
+
+def _is_input_number(value: object) -> bool:
+    return isinstance(value, int | float) and isinstance(value, SymInt | SymFloat)
 
 
 @register_numpy_function(setitem)
