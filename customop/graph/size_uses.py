@@ -2,18 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
 
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat
 from customop.graph.node import CALL, Node
 from customop.shapes.conditions import names_in_side
+from customop.shapes.expressions import Number, affine_in, names_of
 from customop.shapes.sym_bool import SymBool
 from customop.shapes.symbolic import as_side
 from customop.shapes.symbols import Symbolic
 
-__all__ = ["gives_sizes", "has_sizes", "makes_sizes", "missing_sizes", "sizes_in"]
+__all__ = [
+    "Solved",
+    "gives_sizes",
+    "has_sizes",
+    "makes_sizes",
+    "missing_sizes",
+    "sizes_in",
+    "solved",
+]
+
+
+class Solved(NamedTuple):
+    """A size that a length ``factor * name + rest`` gives."""
+
+    name: str
+    factor: int
+    rest: int
+
+    def text(self, length: str) -> str:
+        """The size as Python code, from that of the length."""
+        if self.rest:
+            length += f" {'-' if self.rest > 0 else '+'} {abs(self.rest)}"
+        return length if self.factor == 1 else f"({length}) // {self.factor}"
+
+    def value(self, length: int) -> int:
+        """The size, from the length."""
+        return (length - self.rest) // self.factor
+
+
+def solved(size: Any, known: Collection[str]) -> Solved | None:
+    """How a length gives the one size in it; None if that is known, or it does not."""
+    expr: Number = size.expr
+    names = names_of(expr)
+    if len(names) != 1 or not names.isdisjoint(known):
+        return None
+    (name,) = names
+    factor, rest = affine_in(expr, name, {}) or (0, 0)
+    return Solved(name, factor, rest) if factor else None
 
 
 def sizes_in(values: Iterable[Any]) -> frozenset[str]:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from customop.arrays.fake import FakeArray
 from customop.errors import GuardError, ShapeError
 from customop.graph.node import Node
+from customop.graph.size_uses import solved
 from customop.shapes.conditions import side_value
 from customop.shapes.guards import Guard
 from customop.shapes.size_context import SizeContext
@@ -53,7 +54,14 @@ class SizeLines:
         for symbol, name in _numbers(inputs):
             self._known.add(symbol)
             yield f"{symbol} = {name}"
+        for _, name, axis, size in rest:
+            found = solved(size, self._known)
+            if found is not None:
+                self._known.add(found.name)
+                yield f"{found.name} = {found.text(f'{name}.shape[{axis}]')}"
         for node, name, axis, size in rest:
+            if not size.expr.names <= self._known:
+                continue
             source = f"{node.meta.get('source', node.name)}.shape[{axis}]"
             fail = self._bind("wrong_size", _WrongSize(self._place))
             yield (
@@ -130,7 +138,13 @@ class SizeValues:
                 rest.append((node, value, axis, size))
             else:
                 self.numbers[symbol] = value.shape[axis]
+        for _, value, axis, size in rest:
+            found = solved(size, self.numbers)
+            if found is not None:
+                self.numbers[found.name] = found.value(value.shape[axis])
         for node, value, axis, size in rest:
+            if not size.expr.names <= self.numbers.keys():
+                continue
             length, expected = value.shape[axis], self.of(size)
             if length != expected:
                 source = f"{node.meta.get('source', node.name)}.shape[{axis}]"

@@ -19,12 +19,11 @@ from customop.core.registry import operators
 from customop.core.table import RuleTable
 from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, Node
 from customop.graph.size_uses import sizes_in
+from customop.graph.text_sizes import SizesInText, length_then
 from customop.shapes.symbols import Symbolic
 
 if TYPE_CHECKING:  # a module prints itself
     from customop.graph.module import GraphModule
-    from customop.shapes.guards import Guard
-    from customop.shapes.size_context import SizeContext
 
 __all__ = ["GraphText", "named_constants", "readable", "type_text"]
 
@@ -181,12 +180,12 @@ class GraphText(PythonText):
         """An array without data of the shape and dtype of an input."""
         if not is_array(val):
             return self.value(val, "value")
-        shape = tuple([_length(size) for size in val.shape])
+        shape = tuple([length_then(size) for size in val.shape])
         return f"co.FakeArray({shape}, {dtype_text(val.dtype)})"
 
     def _body(self, module: GraphModule) -> Iterator[str]:
         yield from self._input_lines(module)
-        sizes = _SizesInText(module.graph.sizes)
+        sizes = SizesInText(module.graph.sizes)
         names = [(node, self._names.of(node)) for node in module.inputs]
         yield from self._guard_lines(names)
         yield from sizes.of_inputs(names)
@@ -254,61 +253,6 @@ class GraphText(PythonText):
         if module.out_spec is not None:
             return self.value(unflatten(module.out_spec, leaves), "out")
         return self.value(leaves[0] if len(leaves) == 1 else leaves, "out")
-
-
-class _SizesInText:
-    """The lines for the sizes of a graph: where they come from, and what must hold."""
-
-    def __init__(self, sizes: SizeContext | None) -> None:
-        self._known: set[str] = set()
-        self._waiting: list[Guard] = [*sizes.guards, *sizes.checks] if sizes else []
-
-    def of_inputs(self, inputs: Sequence[tuple[Node, str]]) -> Iterator[str]:
-        """The lines for inputs, with their names."""
-        for node, name in inputs:
-            yield from self._new(node, name)
-        yield from self._ready()
-
-    def of_result(self, node: Node, name: str) -> Iterator[str]:
-        """The lines for the sizes that a call brings."""
-        found = [*self._new(node, name)]
-        if found:
-            yield from found
-            yield from self._ready()
-
-    def _new(self, node: Node, name: str) -> Iterator[str]:
-        for path, size in _sizes_of(node.val):
-            text = str(size)
-            if text.isidentifier() and text not in self._known:
-                self._known.add(text)
-                yield f"{text} = {name}{path}"
-
-    def _ready(self) -> Iterator[str]:
-        ready = [guard for guard in self._waiting if guard.names <= self._known]
-        self._waiting = [g for g in self._waiting if not g.names <= self._known]
-        for guard in ready:
-            yield f"assert {guard.text}  # {guard.place}"
-
-
-def _sizes_of(val: Any) -> list[tuple[str, Any]]:
-    """The symbolic sizes of a value, with the text that leads to each."""
-    if isinstance(val, Symbolic):
-        return [("", val)]
-    if is_array(val):
-        sizes = [(f".shape[{i}]", size) for i, size in enumerate(val.shape)]
-        return [(path, size) for path, size in sizes if isinstance(size, Symbolic)]
-    if isinstance(val, list | tuple):
-        parts = [(f"[{i}]", part) for i, part in enumerate(val)]
-        return [(f"{a}{b}", size) for a, part in parts for b, size in _sizes_of(part)]
-    return []
-
-
-def _length(size: Any) -> int:
-    """The length that an axis had, or 2 for one that depends on data."""
-    if not isinstance(size, Symbolic):
-        return int(size)
-    hint = getattr(size, "hint", None)
-    return 2 if hint is None else int(hint)
 
 
 _HOW = 'exec(text, {"constants": module.named_constants()})'

@@ -29,6 +29,14 @@ def elsewhere(fn: Callable[..., Any]) -> Callable[[Any], Any]:
     return co.load_graph(file)
 
 
+def from_text(fn: Callable[..., Any]) -> Any:
+    """The function that the text of a graph for any length defines."""
+    graph = co.make_fx(fn, "symbolic")(V[:2])
+    names: dict[str, Any] = {"constants": graph.named_constants()}
+    exec(graph.print_readable(print_output=False), names)
+    return names[graph.__name__ if graph.__name__.isidentifier() else "graph"]
+
+
 def total(fn: Callable[..., Any]) -> Callable[..., Any]:
     return lambda rows: np.sum(co.vmap(fn)(rows))
 
@@ -52,6 +60,7 @@ CAPTURED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "real": (lambda f: co.make_fx(f)(X)(X), "value"),
     "symbolic": (lambda f: co.make_fx(f, "symbolic")(V)(X), "value"),
     "at another length": (lambda f: elsewhere(f)(X), "value"),
+    "text at another length": (lambda f: from_text(f)(X), "value"),
     "gradient at another length": (lambda f: elsewhere(co.grad(f))(X), "gradient"),
     "grad of a graph": (lambda f: co.grad(fx(f))(X), "gradient"),
     "jvp of a graph": (lambda f: push(fx(f))(X), "tangent"),

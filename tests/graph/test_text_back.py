@@ -173,6 +173,39 @@ def test_every_kind_of_node_runs_back(name: str) -> None:
             check_same(given, expected)
 
 
+def related(x: Any, y: Any) -> Any:
+    """Branches in branches; no array in them is as long as `x` or `y`."""
+
+    def twice(a: Any, b: Any) -> Any:
+        return co.cond(np.sum(a) > 0, lambda: a * b, lambda: b[::-1] + a[0])
+
+    def inner(a: Any, b: Any) -> Any:
+        return co.cond(np.sum(b) > 0, lambda: a[2:], lambda: b.copy())
+
+    def other(a: Any, b: Any) -> Any:
+        return co.cond(np.sum(b) > 0, lambda: a + 1, lambda: b * 1)
+
+    both, longer = np.concatenate([x, x]), np.concatenate([x, np.zeros(1)])
+    outer, flag = np.outer(x, y).ravel(), np.sum(x) > 1
+    return [
+        co.cond(flag, twice, lambda a, b: twice(b, a), both, 1 - both),
+        co.cond(flag, inner, inner, longer, x[1:]),
+        co.cond(flag, other, other, outer, outer - 1),
+    ]
+
+
+def test_graphs_of_branches_keep_how_their_sizes_are_related() -> None:
+    """Their functions are captured again, on arrays of any lengths."""
+    graph = co.make_fx(related, "symbolic")(np.ones(3), np.ones(2))
+    again = run_back(graph)
+    for x in (np.arange(5.0), -np.arange(4.0), np.array([-0.5, 0.75])):
+        for y in (np.arange(3.0) - 1, np.array([2.0])):
+            check_same(again(x, y), related(x, y))
+            check_same(graph(x, y), related(x, y))
+    with pytest.raises(AssertionError):
+        again(np.ones(1), np.ones(2))  # its graph has such a guard
+
+
 def test_random_generators_run_back() -> None:
     """They draw the same numbers."""
     graph = co.make_fx(lambda x, r: noise(x, r) + r.normal(size=3))(
