@@ -337,6 +337,8 @@ def _setitem(x: Any, key: Any, value: Any) -> Any:
     if mask is not None:
         return where_masked(x, key, mask, value, value_for)
     entries, arrays, is_split = parts_of(x, key)
+    if not arrays and isinstance(value, np.generic):
+        value = _read_number(x, value)
     value = value_for(x, value)
     if not arrays:
         return slice_set(x, spread_to(value, view_shape(x.shape, entries)), entries)
@@ -345,6 +347,19 @@ def _setitem(x: Any, key: Any, value: Any) -> Any:
     values = values_at(value, view.shape, arrays, is_split=is_split)
     new = index_set(view, values, arrays)
     return new if is_whole else slice_set(x, new, entries)
+
+
+def _read_number(x: Any, value: np.generic[Any]) -> Any:
+    """A number of NumPy in the dtype of the array that takes it at a key without arrays.
+
+    It is read there as a number of Python is, so that one which does not fit into signed
+    integers is an error. At index arrays and masks it is cast. Source: NumPy 2.1 to 2.4.
+    """
+    if value.dtype == x.dtype:
+        return value
+    read = np.empty((), x.dtype)
+    read[()] = value
+    return read
 
 
 def values_at(value: Any, shape: Any, arrays: Any, *, is_split: bool) -> Any:

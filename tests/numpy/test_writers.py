@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import operator
+import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -248,3 +251,47 @@ def test_at_of_any_ufunc(name: str, dtype: str) -> None:
     with np.errstate(all="ignore"):
         found = co.vmap(fn)(x[None])[0]
         np.testing.assert_array_equal(found, fn(x), strict=True)
+
+
+# ---- numbers of NumPy ----
+
+NUMBERS = [
+    *(np.int64(300), np.uint64(2**63), np.float64(1e300), np.float64(math.nan)),
+    *(np.float64(-1.5), np.complex64(2.5 + 1j), np.bool_(True), np.array(300)),
+]
+WRITING = {
+    "make_fx": lambda fn, x: co.make_fx(fn)(x)(x),
+    "vmap": lambda fn, x: co.vmap(fn)(x[None])[0],
+    "compile": lambda fn, x: co.compile(fn)(x),
+    "jvp": lambda fn, x: co.jvp(
+        lambda t: fn(t.astype(x.dtype)), (x * 1.0,), (x * 1.0,)
+    )[0],
+}
+
+
+@pytest.mark.parametrize("key", [0, ..., [0], np.array([True, False])])
+@pytest.mark.parametrize("number", NUMBERS, ids=repr)
+def test_numbers_are_written_as_numpy_writes_them(number, key) -> None:
+    """At keys without arrays those that do not fit into signed integers are errors."""
+
+    def write(x):
+        y = x.copy()
+        y[key] = number
+        return y
+
+    for x in (np.zeros(2, dtype) for dtype in ("i1", "u2", "?", "f4")):
+        with warnings.catch_warnings(action="ignore"):
+            expected = _written(write, x)
+            for name, way in WRITING.items():
+                assert _written(partial(way, write), x) == expected, name
+            fake = _written(write, co.FakeArray(x.shape, x.dtype))
+        assert isinstance(fake, str) or fake == expected
+        assert isinstance(expected, str) or fake == expected
+
+
+def _written(fn, x):
+    """The numbers as text, or the error."""
+    try:
+        return repr(fn(x))
+    except (OverflowError, ValueError) as error:
+        return type(error), str(error)
