@@ -24,7 +24,7 @@ from customop import (
 from customop.numpy.arguments import SINCE_2_5, warn_user
 from customop.numpy.fakes import fake_of_ufunc
 from customop.numpy.rules import is_complex, no_gradient, register_formulas
-from customop.numpy.sizes import larger
+from customop.numpy.sizes import is_known, is_one, larger
 
 __all__: list[str] = []
 
@@ -264,16 +264,38 @@ sign.register_jvp(_sign_jvp)
 @custom_op("np::round", mutates_args=(), tags=Tag.pointwise)
 def _rounded(x: Array, decimals: int = 0) -> Array:
     found = np.round(x, decimals)
-    if not found.ndim:  # a scalar
-        return found
-    # NumPy 2.4 keeps the order of the axes only without decimals.
-    return np.copy(found, order="C")
+    return found if not found.ndim else np.copy(found, order="C")
+
+
+@_rounded.register_kernel("cpu")
+def _(x: Any, decimals: int) -> Any:
+    return np.round(x, decimals)
 
 
 @_rounded.register_fake
 def _(x: Any, decimals: int) -> Any:
     dtype = np.round(np.empty(0, x.dtype), decimals).dtype
-    return FakeArray(x.shape, dtype, device=fake_like(x).device)
+    device = fake_like(x).device
+    if device != "cpu":
+        return FakeArray(x.shape, dtype, device=device)
+    if dtype.kind == "c" or (dtype.kind in "iu" and decimals >= 0):
+        return fake_like(x)
+    if not decimals and dtype.kind == "f":
+        return fake_of_ufunc(np.rint)(x)
+    # With decimals NumPy 2.4 keeps the order of the axes of packed arrays alone.
+    last_to_first = range(x.ndim)[::-1]
+    by_columns = FakeArray(x.shape, dtype, order=last_to_first)
+    is_packed = _has_strides(x, FakeArray(x.shape, x.dtype, order=last_to_first))
+    is_in_c_order = _has_strides(x, FakeArray(x.shape, x.dtype))
+    if is_packed and not is_in_c_order:
+        return by_columns
+    return FakeArray(x.shape, dtype)
+
+
+def _has_strides(x: Any, other: Any) -> bool:
+    """Whether strides are equal, but for axes of length 1."""
+    axes = zip(x.shape, x.strides, other.strides, strict=True)
+    return all(is_one(n) or is_known(a, b) for n, a, b in axes)
 
 
 no_gradient(_rounded)

@@ -23,6 +23,7 @@ from customop import (
     Tracer,
     array_kind,
     axis_rule,
+    fake_like,
     get_ctx,
     is_view,
     prepared,
@@ -40,7 +41,7 @@ from customop.numpy.rules import (
     register_linear,
     register_linear_jvp,
 )
-from customop.numpy.sizes import broadcast, is_known, product, sliced
+from customop.numpy.sizes import broadcast, is_known, product, sliced, typical
 
 __all__ = [
     "ALL",
@@ -226,28 +227,41 @@ def is_integer(dtype: Any) -> bool:
     return getattr(dtype, "kind", "") in "iu" or "int" in str(dtype)
 
 
-def _gather(x: Any, indices: Sequence[Any]) -> Any:
-    """Elements by index arrays, in C order."""
+def _gather(x: Any, indices: Sequence[Any], packed: bool) -> Any:
+    """Elements by index arrays, which lie in memory as NumPy's."""
     _check_indices(indices, x.ndim)
     slots = [i for i, a in enumerate(indices) if a is not None]
-    # Without elements np.take does not look at the indices.
-    if len(slots) == 1 and x.size:
+    is_line = slots == [0] and x.flags.c_contiguous
+    # It is quicker, and in C order. Without elements it does not look at the indices.
+    if x.size and (is_line or (packed and len(slots) == 1)):
         return np.take(x, _as_index(indices[slots[0]]), axis=slots[0])
-    out = x[tuple([slice(None) if a is None else a for a in indices])]
-    return in_c_order(out)
+    out = x[tuple([slice(None) if a is None else _in_c_order(a) for a in indices])]
+    return in_c_order(out) if packed else out
 
 
-def _gather_any(x: Any, indices: Sequence[Any]) -> Any:
+def _in_c_order(indices: Any) -> Any:
+    """Index arrays whose order in memory does not become that of the elements."""
+    return indices if indices.ndim < 2 else np.ascontiguousarray(indices)
+
+
+def _gather_on_gpu(x: Any, indices: Sequence[Any], packed: bool) -> Any:
+    _check_indices(indices, x.ndim)
+    return in_c_order(x[tuple([slice(None) if a is None else a for a in indices])])
+
+
+def _gather_any(x: Any, indices: Sequence[Any], packed: bool) -> Any:
     _check_indices(indices, len(x.shape))
     return gathered(x, indices, layout(indices)[1])
 
 
+# `packed` is for results in C order, such as those of `numpy.take`.
 index_: Operator[..., Any] = numpy_operator(
     "index",
-    "(Array x, Array?[] indices) -> Array",
+    "(Array x, Array?[] indices, bool packed=False) -> Array",
     _gather_any,
 )
-index_.register_kernel(("cpu", "cuda"), _gather)
+index_.register_kernel("cpu", _gather)
+index_.register_kernel("cuda", _gather_on_gpu)
 
 
 def gathered_shape(shape: Sequence[int], indices: Sequence[Any]) -> tuple[int, ...]:
@@ -284,9 +298,32 @@ def check_bounds(x: Any, indices: Sequence[Any]) -> None:
 
 
 @index_.register_fake
-def _(x: Any, indices: Any) -> FakeArray:
-    shape = gathered_shape(x.shape, indices)
-    return FakeArray(shape, x.dtype, device=device_of(x))
+def _(x: Any, indices: Any, packed: bool) -> FakeArray:
+    shape, device = gathered_shape(x.shape, indices), device_of(x)
+    if packed or device != "cpu":
+        return FakeArray(shape, x.dtype, device=device)
+    return FakeArray(shape, x.dtype, _gathered_strides(x, shape, indices), device)
+
+
+def _gathered_strides(
+    x: Any, shape: Sequence[Any], indices: Sequence[Any]
+) -> tuple[Any, ...]:
+    """Strides of the elements that index arrays take.
+
+    The axes of the index arrays are the slowest, in C order, wherever they are in the
+    shape. Those of the array that stay are as in `numpy.empty_like`. Seen in NumPy 2.4.
+    """
+    at = layout(indices)[1]
+    stays = [i for i in range(len(x.shape)) if i >= len(indices) or indices[i] is None]
+    count = len(shape) - len(stays)
+    part = FakeArray(
+        [x.shape[i] for i in stays], x.dtype, [x.strides[i] for i in stays]
+    )
+    order = [i for i in range(len(shape)) if at <= i < at + count]
+    rest = [i for i in range(len(shape)) if not at <= i < at + count]
+    like = typical(fake_like(part).strides)
+    order += [i for _, i in sorted(zip([-s for s in like], rest, strict=True))]
+    return FakeArray(shape, x.dtype, order=order).strides
 
 
 def _check_scattered(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> None:
@@ -346,9 +383,13 @@ def _save_indices(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.save_for_backward(*inputs[-1])
 
 
+def _save_key(ctx: Any, inputs: Any, output: Any) -> None:
+    _save_indices(ctx, inputs[:2], output)
+
+
 index_.register_autograd(
-    lambda ctx, g: (scatter_add(g, ctx.shape, list(ctx.saved_arrays)), None),
-    setup_context=_save_indices,
+    lambda ctx, g: (scatter_add(g, ctx.shape, list(ctx.saved_arrays)), None, None),
+    setup_context=_save_key,
 )
 scatter_add.register_autograd(
     lambda ctx, g: (index_(g, list(ctx.saved_arrays)), None, None),
@@ -403,18 +444,18 @@ def with_rows(
 
 
 @index_.register_vmap
-def _(info: Any, in_dims: Any, x: Any, indices: Any) -> Any:
-    dim, dims = in_dims
+def _(info: Any, in_dims: Any, x: Any, indices: Any, packed: bool) -> Any:
+    dim, dims, _ = in_dims
     rank = rank_of(indices, dims)
     is_adjacent, at = layout(indices)
     if all(d is None for d in dims):
-        out = index_(batch_first(x, dim), [None, *indices])
+        out = index_(batch_first(x, dim), [None, *indices], packed)
         return out, 0 if is_adjacent else rank
     if dim is None:
         pairs = zip(indices, dims, strict=True)
-        return index_(x, [_aligned(a, d, rank) for a, d in pairs]), at
+        return index_(x, [_aligned(a, d, rank) for a, d in pairs], packed), at
     first = batch_first(x, dim)
-    out = index_(first, with_rows(x, info.batch_size, indices, dims, rank))
+    out = index_(first, with_rows(x, info.batch_size, indices, dims, rank), packed)
     if at and rank:
         own, there = range(1, 1 + rank), range(1 + at, 1 + at + rank)
         out = np.moveaxis(out, tuple(own), tuple(there))

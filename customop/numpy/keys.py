@@ -400,7 +400,7 @@ def _(
     # Not a key: one of an int is a view.
     key = [*[None] * axis, places]
     check_bounds(a, key)
-    return index_(a, [constant(k, a) for k in key])
+    return index_(a, [constant(k, a) for k in key], packed=True)
 
 
 @register_numpy_function(np.take_along_axis)

@@ -173,15 +173,15 @@ def _index(op: RuleTable) -> Callable[..., Any]:
     """Dask's own; axes of no elements or of unknown length are joined."""
     plain = _plain(op)
 
-    def kernel(x: Any, indices: Sequence[Any]) -> Any:
+    def kernel(x: Any, indices: Sequence[Any], packed: bool) -> Any:
         given = [a for a in indices if a is not None]
         x = da.asarray(x)
         if all(prod(a.shape) > 0 for a in (x, *given)):
-            return plain(x, indices)
+            return plain(x, indices, packed)
         indices = _even(indices)
         own, found, places = _labels(indices, x.ndim)
         labels = [own, *[places] * len(given)]
-        return joined(op, _fixed(labels, [found]))(x, indices)
+        return joined(op, _fixed(labels, [found]))(x, indices, packed)
 
     return kernel
 

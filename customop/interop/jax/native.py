@@ -138,7 +138,7 @@ NATIVE: Mapping[str, Callable[..., Any]] = {
     "tensordot": _tensordot,
     "slice": lambda x, key: x[key_of(key)],
     "unslice": _unslice,
-    "index": lambda x, indices: jnp.asarray(x)[_places(indices)],
+    "index": lambda x, indices, packed: jnp.asarray(x)[_places(indices)],
     "scatter_add": _scatter_add,
     "full_like": _full_like,
     "flip": lambda x, axis: jnp.flip(x, tuple(axis)),

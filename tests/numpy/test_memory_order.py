@@ -1,0 +1,106 @@
+"""Results lie in memory as NumPy's: sums over them then have the same bits."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+
+# How an array of three axes may lie in memory.
+ORDERS: dict[str, Any] = {
+    "C": lambda x: x,
+    "F": np.asfortranarray,
+    "turned": lambda x: np.ascontiguousarray(x.transpose(1, 2, 0)).transpose(2, 0, 1),
+    "steps": lambda x: np.repeat(np.repeat(x, 2, 0), 2, 2)[::2, :, ::2],
+    "backward": lambda x: np.ascontiguousarray(x[::-1, :, ::-1])[::-1, :, ::-1],
+}
+
+
+def _strides(x: Any) -> list[int]:
+    """Strides of axes that have any."""
+    return [s for s, n in zip(x.strides, x.shape, strict=True) if n > 1 and x.size]
+
+
+def _check(fn: Any, x: np.ndarray[Any, Any]) -> None:
+    """Fake, captured and compiled results lie as those of NumPy."""
+    expected = fn(x)
+    fake = co.eval_shape(fn, x)
+    for found in (fake, co.make_fx(fn)(x)(x), co.compile(fn)(x)):
+        assert found.shape == expected.shape
+        assert _strides(found) == _strides(expected)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("dtype", [float, np.float32, np.float16, int, complex, bool])
+def test_round(order: str, dtype: Any) -> None:
+    """With decimals NumPy makes C order, but for arrays in Fortran's."""
+    x = ORDERS[order](np.arange(24).reshape(2, 3, 4)).astype(dtype, order="K")
+    _check(np.round, x)
+    if dtype is not bool:
+        _check(lambda x: np.round(x, 2), x)
+        _check(lambda x: np.round(x, -1), x)
+
+
+KEYS: dict[str, Any] = {
+    "first": lambda i: i,
+    "middle": lambda i: np.s_[:, i],
+    "last": lambda i: np.s_[..., i],
+    "two": lambda i: np.s_[:, i, i],
+    "apart": lambda i: np.s_[i, :, i],
+    "all": lambda i: np.s_[i, i, i],
+    "sliced": lambda i: np.s_[::-1, i, 1:],
+    "number": lambda i: np.s_[1, :, i],
+    "new axis": lambda i: np.s_[:, None, i],
+    "mask": lambda i: np.s_[:, np.array([True, False, True])],
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("key", KEYS)
+def test_index_arrays(order: str, key: str) -> None:
+    """The axes of index arrays are the slowest ones, wherever they are in the shape."""
+    x = ORDERS[order](np.random.default_rng(0).normal(size=(2, 3, 4)))
+    for indices in (np.array([1, 0]), np.array([[1, 0, 1]]), np.array([], int)):
+        entry = KEYS[key](indices)
+        _check(lambda x, entry=entry: x[entry], x)
+    if key == "middle":
+        _check(lambda x: np.take(x, [1, 0], axis=1), x)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(5))
+def test_random_index_arrays(seed: int) -> None:
+    """Any axes, any shapes that broadcast, arrays in any order."""
+    rng = random.Random(seed)
+    for _ in range(60):
+        ndim = rng.randint(1, 4)
+        turn = rng.sample(range(ndim), ndim)
+        shape = [rng.choice([1, 2, 3, 5]) for _ in range(ndim)]
+        x = np.arange(np.prod(shape)).reshape(shape).transpose(turn)
+        x = x[tuple([slice(None, None, rng.choice([1, -1])) for _ in shape])]
+        wide = [rng.choice([0, 1, 2, 3]) for _ in range(rng.randint(1, 2))]
+        key: list[Any] = [slice(None)] * ndim
+        for axis in rng.sample(range(ndim), rng.randint(1, ndim)):
+            own = [n if rng.random() < 0.7 else 1 for n in wide]
+            found = np.array(
+                [rng.randrange(x.shape[axis]) for _ in range(np.prod(own))]
+            )
+            key[axis] = found.reshape(own).astype(int)
+        _check(lambda x, key=tuple(key): x[key], x)
+
+
+def test_sums_have_the_same_bits() -> None:
+    """NumPy adds in the order of memory."""
+    x = np.random.default_rng(1).normal(size=(37, 53)) * 1e3
+    columns = np.arange(0, 53, 2)
+    for fn in (
+        lambda x: np.sum(x[:, columns]),
+        lambda x: np.mean(x.T[columns]),
+        lambda x: np.sum(np.round(x.T, 3)),
+        lambda x: np.ravel(x[:, columns] * 2.0),
+    ):
+        np.testing.assert_array_equal(co.compile(fn)(x), fn(x), strict=True)
