@@ -64,7 +64,7 @@ def _(arr: Any, obj: Any, axis: int | None = None) -> Any:
     array, at = _lined(arr, axis)
     length = array.shape[at]
     if not is_plain(obj):
-        return getitem(array, (*(slice(None),) * at, _without(obj, length)))
+        return np.take(array, _without(obj, length), at)
     if type(length) is not int:
         obj = value_of(obj)
         if isinstance(obj, slice):
@@ -79,8 +79,19 @@ def _(arr: Any, obj: Any, axis: int | None = None) -> Any:
     places = np.arange(length).reshape(
         (1,) * at + (length,) + (1,) * (array.ndim - at - 1)
     )
-    kept = np.delete(places, value_of(obj), at).ravel()
-    return np.take(array, kept, at)
+    obj = value_of(obj)
+    kept = np.delete(places, obj, at).ravel()
+    if _is_one_part(obj):
+        return np.take(array, kept, at)
+    return getitem(array, (*(slice(None),) * at, kept))
+
+
+def _is_one_part(obj: Any) -> bool:
+    """Whether NumPy copies the parts around what goes; it indexes with a mask otherwise."""
+    if isinstance(obj, slice):
+        return True
+    places = np.asarray(obj)
+    return places.size == 1 and places.dtype != np.bool_
 
 
 def _without_part(array: Any, at: int, part: slice) -> Any:
