@@ -11,7 +11,9 @@ from __future__ import annotations
 import itertools
 import linecache
 import weakref
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -146,6 +148,11 @@ def compile_call(
     return GeneratedCall(call, source.names[run], text)
 
 
+# Files of functions that are gone. A function may go at any time, also while the standard
+# library goes over the files, which fails if one is missing then (Python 3.11).
+_gone: deque[str] = deque()
+
+
 def generate(title: str, text: str, name: str, names: dict[str, Any]) -> Any:
     """Run source text and return one name that it defines; tracebacks show its lines."""
     if (
@@ -156,8 +163,15 @@ def generate(title: str, text: str, name: str, names: dict[str, Any]) -> Any:
     exec(compile(text, filename, "exec"), names)  # noqa: S102  # text of our own
     linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
     made = names[name]
-    weakref.finalize(made, linecache.cache.pop, filename, None).atexit = False
+    weakref.finalize(made, _gone.append, filename).atexit = False
+    _forget_files()
     return made
+
+
+def _forget_files() -> None:
+    with suppress(IndexError):  # there are no more
+        while True:
+            linecache.cache.pop(_gone.popleft(), None)
 
 
 RESERVED = (

@@ -25,6 +25,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from customop.core.codegen import generate
 
 _numbers = itertools.count()
 X = np.arange(6.0).reshape(2, 3)
@@ -503,6 +504,15 @@ def test_source_is_what_runs() -> None:
     assert "".join(linecache.getlines(filename)) == text
     linecache.checkcache()
     assert "".join(linecache.getlines(filename)) == text
+
+
+def test_lines_go_when_the_next_function_is_made() -> None:
+    """Not when the collector runs: Python may be going over the files at that moment."""
+    filename = generate("one", "def f(): pass", "f", {}).__code__.co_filename
+    gc.collect()
+    assert filename in linecache.cache
+    generate("two", "def f(): pass", "f", {})
+    assert filename not in linecache.cache
 
 
 def test_traceback_shows_generated_lines() -> None:

@@ -43,6 +43,7 @@ def with_links_of_site(text: str) -> str:
 # Files of the project -> pages of the site, for the pages that are written here.
 _FROM_HERE = {
     r"\.\./guide/": "guide/",
+    r"\.\./plugin/README\.md": "gallery/plugin.md",
     r"\.\./README\.md": "gallery.md",
     r"\.\./(\w+)\.py": r"gallery/\1.md",
 }
