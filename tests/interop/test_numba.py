@@ -52,6 +52,18 @@ def test_opcheck() -> None:
     co.opcheck(CASES["`guvectorize`"].op, (X, W))
 
 
+def test_opcheck_of_a_function_that_refuses_another_byte_order() -> None:
+    """It is refused also where numba misreads it, after arrays that are not aligned."""
+
+    @co.custom_op("numba_tests::doubled", mutates_args=(), device_types="cpu")
+    @numba.njit
+    def doubled(x: np.ndarray) -> np.ndarray:
+        return x + x
+
+    doubled.register_fake(lambda x: co.fake_like(x))
+    co.opcheck(doubled, (np.ones(3),), test_utils=("test_layouts", "test_dtypes"))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_programs_of_jax_call_no_python(name: str) -> None:
     jax = pytest.importorskip("jax", reason="JAX is not installed")
