@@ -16,6 +16,7 @@ from customop.shapes.expressions import (
     Expr,
     Number,
     add,
+    depth_of,
     subtract,
     terms_of,
     value_of,
@@ -68,6 +69,11 @@ class Calculation(Frozen, compare=("text",)):
     def __str__(self) -> str:
         return self.text
 
+    @cached
+    def depth(self) -> int:
+        """How many parentheses may be in each other in its text."""
+        return 1 + max(map(_depth, self.parts), default=0)
+
     @property
     def names(self) -> frozenset[str]:
         """Names of the sizes in it."""
@@ -96,6 +102,12 @@ class FloatName(Calculation):
     def value(self, sizes: Mapping[str, Any]) -> Any:
         """What it is among these values."""
         return sizes[self.name]
+
+
+def _depth(side: Side) -> int:
+    if isinstance(side, Calculation):
+        return side.depth
+    return depth_of(side) if isinstance(side, Expr) else 2  # complex(float('inf'), 0.0)
 
 
 _OPERATIONS: Final[dict[str, Callable[..., Any]]] = {

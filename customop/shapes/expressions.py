@@ -16,11 +16,14 @@ __all__ = [
     "Atom",
     "Expr",
     "Factor",
+    "LargeSize",
     "Monomial",
     "Number",
     "add",
     "affine_in",
     "atom_of",
+    "check_text",
+    "depth_of",
     "joined",
     "made_of",
     "multiply",
@@ -38,8 +41,16 @@ __all__ = [
 # The largest degree and number of terms; beyond them a size is not worth keeping.
 _MOST_DEGREE: Final = 200
 _MOST_TERMS: Final = 5000
+# The longest text of an atom, and the most parentheses in each other: generated code has
+# them, and CPython reads 200.
+_MOST_TEXT: Final = 50_000
+_MOST_DEPTH: Final = 150
 # How many expressions are kept, so that equal ones are mostly the same object.
 _MOST_KNOWN: Final = 20_000
+
+
+class LargeSize(OverflowError):
+    """A size has too many parts to be kept."""
 
 
 class Atom:
@@ -52,17 +63,21 @@ class Atom:
     parts : tuple of Expr or int
         The two sides of a division; the arguments of a minimum or maximum, sorted by
         their text.
+    depth : int
+        How many parentheses may be in each other in its text.
     """
 
-    __slots__ = ("_hash", "parts", "sign", "text")
+    __slots__ = ("_hash", "depth", "parts", "sign", "text")
 
     def __init__(self, sign: str, parts: tuple[Number, ...]) -> None:
         self.sign: str = sign
         self.parts: tuple[Number, ...] = parts
+        self.depth: int = 2 + max(map(depth_of, parts))
         if sign == "//":
             self.text: str = "//".join(map(_in_quotient, parts))
         else:
             self.text = f"{sign}({', '.join(map(text_of, parts))})"
+        check_text(self.depth, self.text)
         self._hash: int = hash((sign, parts))
 
     def __hash__(self) -> int:
@@ -188,6 +203,22 @@ def terms_of(value: Number) -> Mapping[Monomial, int]:
     return value.terms  # type: ignore[union-attr]  # an Expr
 
 
+def depth_of(value: Number) -> int:
+    """How many parentheses may be in each other in the text of an expression or int."""
+    factors = [f for m in terms_of(value) for f in m if not isinstance(f, str)]
+    return max([factor.depth for factor in factors], default=0)
+
+
+def check_text(depth: int, text: str) -> None:
+    """Raise for a text that is too long, or has too many parentheses in each other."""
+    if depth > _MOST_DEPTH:
+        raise LargeSize(
+            f"a size has more than {_MOST_DEPTH} operations inside each other"
+        )
+    if len(text) > _MOST_TEXT:
+        raise LargeSize(f"a size has a text of more than {_MOST_TEXT} characters")
+
+
 # ---- sums and products ----
 
 
@@ -247,7 +278,7 @@ def multiply(a: Number, b: Number) -> Number:
             else:
                 del terms[monomial]
     if len(terms) > _MOST_TERMS:
-        raise OverflowError(f"a size has more than {_MOST_TERMS} terms")
+        raise LargeSize(f"a size has more than {_MOST_TERMS} terms")
     return made_of(terms)
 
 
@@ -258,7 +289,7 @@ def joined(first: Monomial, second: Monomial) -> Monomial:
     if not second:
         return first
     if len(first) + len(second) > _MOST_DEGREE:
-        raise OverflowError(f"a size has a product of more than {_MOST_DEGREE} sizes")
+        raise LargeSize(f"a size has a product of more than {_MOST_DEGREE} sizes")
     return tuple(sorted(first + second))
 
 
@@ -306,16 +337,21 @@ def value_of(value: Number, sizes: Mapping[str, int]) -> int:
     """
     if not isinstance(value, Expr):
         return value
+    # Loops, as a generator is one more frame for each operation inside another.
     total = 0
-    for monomial, c in value.terms.items():
-        total += prod((_value_of_factor(f, sizes) for f in monomial), start=c)
+    for monomial, product in value.terms.items():
+        for factor in monomial:
+            product *= _value_of_factor(factor, sizes)  # noqa: PLW2901  # of this term
+        total += product
     return total
 
 
 def _value_of_factor(factor: Factor, sizes: Mapping[str, int]) -> int:
     if isinstance(factor, str):
         return sizes[factor]
-    values = [value_of(part, sizes) for part in factor.parts]
+    values = []
+    for part in factor.parts:
+        values.append(value_of(part, sizes))  # noqa: PERF401  # as above
     if factor.sign == "//":
         return values[0] // values[1]
     return min(values) if factor.sign == "min" else max(values)

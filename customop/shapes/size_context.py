@@ -26,6 +26,7 @@ from customop.shapes.conditions import (
 from customop.shapes.division import substitute
 from customop.shapes.expressions import (
     Expr,
+    LargeSize,
     Number,
     solve_for_name,
     symbol,
@@ -273,7 +274,10 @@ class SizeContext:
 
     def operate(self, sign: str, left: Any, right: Any) -> Any:
         """The result of an operation of Python on sizes and other numbers."""
-        return operated(self, sign, left, right)
+        try:
+            return operated(self, sign, left, right)
+        except LargeSize as error:
+            raise _too_large(error) from None
 
     def compared(self, left: Any, sign: str, right: object) -> Any:
         """Whether a comparison holds; a `SymBool` where that is not certain."""
@@ -287,7 +291,10 @@ class SizeContext:
         self, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """The result of a ufunc of NumPy for sizes, and for other numbers or arrays."""
-        return apply_ufunc(ufunc, method, inputs, kwargs)
+        try:
+            return apply_ufunc(ufunc, method, inputs, kwargs)
+        except LargeSize as error:
+            raise _too_large(error) from None
 
     def wrap(self, value: Number) -> Any:
         """An expression of these sizes as a `SymInt`; an int as it is."""
@@ -304,8 +311,11 @@ class SizeContext:
     def extreme(self, sign: str, *values: Any) -> Any:
         """The minimum or maximum (``"min"`` or ``"max"``) of numbers."""
         found = values[0]
-        for value in values[1:]:
-            found = self._extreme(sign, found, value)
+        try:
+            for value in values[1:]:
+                found = self._extreme(sign, found, value)
+        except LargeSize as error:
+            raise _too_large(error) from None
         return found
 
     def _extreme(self, sign: str, first: Any, second: Any) -> Any:
@@ -508,6 +518,14 @@ class SizeContext:
             raise ZeroDivisionError(f"division by zero: {divisor} is 0")
         if not self.compare(side, "!=", 0):
             self._record(Compared(side, "!=", 0), "check")
+
+
+def _too_large(error: LargeSize) -> SizeError:
+    return SizeError(
+        str(error),
+        f"at {caller_place()}",
+        do="compute it with arrays, or from int(n): then the graph is for this size alone",
+    )
 
 
 _FOR_DATA: Final = (

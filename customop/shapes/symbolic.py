@@ -23,6 +23,7 @@ from customop.shapes.expressions import (
     Expr,
     Number,
     add,
+    check_text,
     multiply,
     negate,
     power,
@@ -338,8 +339,9 @@ def make_int(
 
 def make_float(context: SizeContext, value: Calculation, hint: Any = None) -> SymFloat:
     """A calculation as a `SymFloat`, with its hint if none is given."""
-    if context.numbers and _is_deep(value):
-        context.read_number(value.names)  # its text would have too many brackets
+    if context.numbers and value.depth > _MOST_OF_NUMBERS:
+        context.read_number(value.names)  # the graph is for this number alone
+    check_text(value.depth, value.text)
     made = SymFloat.__new__(SymFloat)
     made.context = context
     made.calculation = value
@@ -347,11 +349,8 @@ def make_float(context: SizeContext, value: Calculation, hint: Any = None) -> Sy
     return made
 
 
-def _is_deep(side: Side, most: int = 40) -> bool:
-    """Whether a calculation has more calculations one inside the other than Python reads."""
-    if not isinstance(side, Calculation):
-        return False
-    return most == 0 or any(_is_deep(part, most - 1) for part in side.parts)
+# Calculations in each other after which the value of an input is asked.
+_MOST_OF_NUMBERS: Final = 40
 
 
 def make_number(context: SizeContext, value: Side, hint: Any = None) -> Any:

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import io
 import math
 import pickle
 import weakref
@@ -449,3 +450,40 @@ def test_an_axis_that_may_be_one_keeps_its_name() -> None:
     one, six = context.input_size(1, "a.shape[0]"), context.input_size(6, "b.shape[0]")
     assert str(op(co.FakeArray((one,)), co.FakeArray((six,))).shape) == "(s1,)"
     assert [guard.text for guard in context.guards] == ["s0 == 1"]
+
+
+@pytest.mark.parametrize(
+    ("step", "most", "why"),
+    [
+        (lambda m, n, i: np.sqrt(m), 148, "more than 150 operations inside"),
+        (lambda m, n, i: m * 0.5 + i, 40, "more than 150 operations inside"),
+        (lambda m, n, i: 2 * m + m // 2, 10, "a text of more than 50000 char"),
+        (lambda m, n, i: m * m, 7, "a product of more than 200 sizes"),
+        (
+            lambda m, n, i: (n * n + i) // (m + 2),
+            70,
+            "more than 150 operations inside",
+        ),
+    ],
+    ids=["roots", "floats", "doubled", "squares", "quotients"],
+)
+def test_sizes_with_too_many_parts_are_refused(step: Any, most: int, why: str) -> None:
+    """And those that are not, run from the graph, from its text, and from a file."""
+
+    def scaled(x: Any, count: int) -> Any:
+        n = m = x.shape[0]
+        for i in range(count):
+            m = step(m, n, i)
+        return x * m
+
+    graph = co.make_fx(lambda x: scaled(x, most), "symbolic")(np.ones(5))
+    names: dict[str, Any] = {"constants": graph.named_constants()}
+    exec(graph.print_readable(print_output=False), names)
+    file = io.BytesIO()
+    graph.save(file)
+    file.seek(0)
+    x = np.ones(3)
+    for fn in (graph, names["graph"], co.load_graph(file)):
+        np.testing.assert_array_equal(fn(x), scaled(x, most))
+    with pytest.raises(co.SizeError, match=f"a size has {why}"):
+        co.make_fx(lambda x: scaled(x, 400), "symbolic")(np.ones(5))

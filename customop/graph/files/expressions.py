@@ -20,6 +20,7 @@ from customop.shapes.expressions import (
     Monomial,
     Number,
     add,
+    check_text,
     multiply,
     symbol,
     terms_of,
@@ -37,7 +38,7 @@ __all__ = [
 # far below.
 _MOST_PARTS = 20_000
 _MOST_WORK = 200_000
-_DEEPEST = 50
+_DEEPEST = 150  # as captures allow
 _OPERATIONS = ("+", "-", "*", "/", "//", "%", "**")
 # Functions of Python and others that are not ufuncs -> how many operands they have.
 _FUNCTIONS = {"min": 2, "max": 2, "int": 1, "float": 1, "complex": 1, "clip": 3}
@@ -212,7 +213,12 @@ class ExpressionReader:
             raise GraphFileError(f"{shown(name)} is not a calculation with sizes")
         if len(parts) not in operands:
             raise GraphFileError(f"{shown(name)} has {len(parts)} operands")
-        return Calculation(name, tuple(self.read(part, depth + 1) for part in parts))
+        found = Calculation(name, tuple(self.read(part, depth + 1) for part in parts))
+        try:
+            check_text(found.depth, found.text)
+        except OverflowError as error:
+            raise GraphFileError(str(error)) from None
+        return found
 
 
 def read_condition(written: Any, reader: ExpressionReader, depth: int = 0) -> Condition:
