@@ -44,7 +44,7 @@ MODULES: dict[str, str] = {
     " fft.ifftshift",
     "functional": "apply_along_axis apply_over_axes piecewise choose",
     "histogram": "histogram_bin_edges histogram histogramdd histogram2d",
-    "index": "nonzero flatnonzero argwhere",
+    "index": "",
     "interpolate": "interp",
     "join": "concatenate append stack vstack hstack dstack column_stack split"
     " array_split hsplit vsplit dsplit unstack",
@@ -54,6 +54,7 @@ MODULES: dict[str, str] = {
     "matrices": "",
     "nan_reductions": "nansum nanprod nancumsum nancumprod nanmax nanmin nanargmax"
     " nanargmin nanmean nanvar nanstd",
+    "nonzero": "nonzero flatnonzero argwhere",
     "norms": "linalg.norm linalg.matrix_norm linalg.vector_norm",
     "pad": "pad tile repeat",
     "pairs": "modf frexp divmod",

@@ -22,9 +22,9 @@ from customop import (
     register_numpy_function,
 )
 from customop.numpy.arguments import SINCE_2_5, warn_user
-from customop.numpy.fakes import fake_of_ufunc
+from customop.numpy.fakes import fake_of_ufunc, packed_as
 from customop.numpy.rules import is_complex, no_gradient, register_formulas
-from customop.numpy.sizes import is_known, is_one, larger
+from customop.numpy.sizes import larger
 
 __all__: list[str] = []
 
@@ -282,20 +282,7 @@ def _(x: Any, decimals: int) -> Any:
         return fake_like(x)
     if not decimals and dtype.kind == "f":
         return fake_of_ufunc(np.rint)(x)
-    # With decimals NumPy 2.4 keeps the order of the axes of packed arrays alone.
-    last_to_first = range(x.ndim)[::-1]
-    by_columns = FakeArray(x.shape, dtype, order=last_to_first)
-    is_packed = _has_strides(x, FakeArray(x.shape, x.dtype, order=last_to_first))
-    is_in_c_order = _has_strides(x, FakeArray(x.shape, x.dtype))
-    if is_packed and not is_in_c_order:
-        return by_columns
-    return FakeArray(x.shape, dtype)
-
-
-def _has_strides(x: Any, other: Any) -> bool:
-    """Whether strides are equal, but for axes of length 1."""
-    axes = zip(x.shape, x.strides, other.strides, strict=True)
-    return all(is_one(n) or is_known(a, b) for n, a, b in axes)
+    return packed_as(x, x.shape, dtype)  # seen in NumPy 2.4
 
 
 no_gradient(_rounded)

@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 
 from customop import FakeArray, fake_like
-from customop.numpy.sizes import broadcast, class_of, is_one, product, typical
+from customop.numpy.sizes import (
+    broadcast,
+    class_of,
+    has_none,
+    is_one,
+    product,
+    typical,
+)
 
 __all__ = [
     "check_held",
@@ -18,9 +25,11 @@ __all__ = [
     "fake_of_ufunc",
     "keep_order",
     "kind_of",
+    "packed_as",
     "result_dtype",
     "stack_strides",
     "view_of",
+    "without_ones",
 ]
 
 
@@ -32,6 +41,32 @@ def device_of(x: Any) -> str:
 def view_of(x: Any, shape: Iterable[int], strides: Iterable[int]) -> FakeArray:
     """The fake array of a view of another one."""
     return FakeArray(tuple(shape), x.dtype, tuple(strides), device_of(x))
+
+
+def without_ones(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
+    """Lengths and strides of the axes that are not of length one, as numbers."""
+    pairs = zip(typical(shape), typical(strides), strict=True)
+    return [(n, s) for n, s in pairs if n != 1]
+
+
+def packed_as(x: Any, shape: Sequence[int], dtype: Any) -> FakeArray:
+    """An array in F order if `x` is contiguous in F order and not in C order; else in C order."""
+    if not _is_fortran(x):
+        return FakeArray(shape, dtype, device=device_of(x))
+    last_to_first = range(len(shape))[::-1]
+    return FakeArray(shape, dtype, device=device_of(x), order=last_to_first)
+
+
+def _is_fortran(x: Any) -> bool:
+    pairs = without_ones(x.shape, x.strides)
+    if len(pairs) < 2 or has_none(x.shape):
+        return False
+    step = x.dtype.itemsize
+    for length, stride in pairs:
+        if stride != step:
+            return False
+        step *= length
+    return True
 
 
 @lru_cache(maxsize=4096)

@@ -15,33 +15,28 @@ import numpy as np
 
 from customop import (
     ArgumentError,
-    DataDependentError,
     FakeArray,
     Operator,
     ShapeError,
-    Tag,
     Tracer,
     array_kind,
     axis_rule,
     fake_like,
-    get_ctx,
     is_view,
     prepared,
-    register_numpy_function,
 )
-from customop.numpy.arguments import copied, in_c_order
+from customop.numpy.arguments import in_c_order
 from customop.numpy.create import arange, from_list
 from customop.numpy.fakes import device_of
 from customop.numpy.flat import gathered, scattered
 from customop.numpy.rules import (
     batch_first,
-    no_gradient,
     numpy_operator,
     padded_rows,
     register_linear,
     register_linear_jvp,
 )
-from customop.numpy.sizes import broadcast, is_known, product, sliced, typical
+from customop.numpy.sizes import broadcast, sliced, typical
 
 __all__ = [
     "ALL",
@@ -478,62 +473,3 @@ def _(info: Any, in_dims: Any, g: Any, shape: Any, indices: Any) -> Any:
     return scatter_add(
         first, wide, with_rows(g, info.batch_size, indices, dims, rank)
     ), 0
-
-
-# ---- places that depend on data ----
-
-_nonzero = numpy_operator(
-    "nonzero",
-    "(Array x) -> Array[]",
-    # NumPy returns columns of one array, and results must not share memory.
-    lambda x: [copied(places) for places in np.nonzero(x)],
-    tags=Tag.dynamic_output_shape,
-)
-
-
-@_nonzero.register_fake
-def _(x: Any) -> list[FakeArray]:
-    if not x.shape:
-        np.nonzero(np.zeros((), x.dtype))  # raises as NumPy does
-    count, device = _count_of(x), device_of(x)
-    return [FakeArray((count,), np.intp, device=device) for _ in x.shape]
-
-
-def _count_of(x: Any) -> Any:
-    """How many elements are not zero: a size that depends on data.
-
-    An array has one such size until it is written, so that ``x[mask] += 1`` fits.
-    """
-    size = product(x.shape)
-    if is_known(size, 0):
-        return 0
-    if getattr(x, "nonzero_count", None) is None:
-        x.nonzero_count = get_ctx().new_dynamic_size(max=size)
-    return x.nonzero_count
-
-
-@_nonzero.register_vmap
-def _(info: Any, in_dims: Any, x: Any) -> Any:
-    raise DataDependentError(
-        f"np.nonzero, or a mask as an index, under vmap of {info.batch_size} rows: the"
-        " shape of the result depends on data",
-        do="use np.where(mask, x, 0), which keeps the shape; or map(f, rows), which runs f"
-        " once for each row",
-    )
-
-
-no_gradient(_nonzero)
-
-
-@register_numpy_function(np.nonzero)
-def _(a: Any) -> Any:
-    return tuple(_nonzero(a))
-
-
-register_numpy_function(np.flatnonzero, lambda a: _nonzero(np.ravel(a))[0])
-
-
-@register_numpy_function(np.argwhere)
-def _(a: Any) -> Any:
-    places = np.stack(_nonzero(np.atleast_1d(a)), 1)
-    return places if a.ndim else places[:, :0]

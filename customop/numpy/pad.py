@@ -24,10 +24,9 @@ from customop import (
 )
 from customop.numpy.arguments import as_array, as_ints, dtype_of, lined, only, value_of
 from customop.numpy.compare import is_plain
-from customop.numpy.fakes import device_of
+from customop.numpy.fakes import device_of, packed_as
 from customop.numpy.index import numbers
 from customop.numpy.rules import batch_first, no_gradient, numpy_operator
-from customop.numpy.shape import without_ones
 from customop.numpy.sizes import (
     array_of_sizes,
     has_none,
@@ -38,7 +37,7 @@ from customop.numpy.sizes import (
     wide_to,
 )
 
-__all__ = ["is_fortran", "repeated_places"]
+__all__ = ["repeated_places"]
 
 
 def _padded(x: Any, pad_width: Sequence[Sequence[int]], value: Any) -> Any:
@@ -53,29 +52,12 @@ _pad = numpy_operator(
 )
 
 
-def is_fortran(x: Any) -> bool:
-    """Whether an array is contiguous in F order and not in C order."""
-    pairs = without_ones(x.shape, x.strides)
-    if len(pairs) < 2 or has_none(x.shape):
-        return False
-    step = x.dtype.itemsize
-    for length, stride in pairs:
-        if stride != step:
-            return False
-        step *= length
-    return True
-
-
 @_pad.register_fake
 def _(x: Any, pad_width: Any, value: Any) -> FakeArray:
     if type(value) is int:
         np.pad(np.zeros(1, x.dtype), 1, constant_values=value)  # raises as NumPy does
     shape = [b + n + a for n, (b, a) in zip(x.shape, pad_width, strict=True)]
-    device = device_of(x)
-    if not is_fortran(x):
-        return FakeArray(shape, x.dtype, device=device)
-    last_to_first = range(len(shape))[::-1]
-    return FakeArray(shape, x.dtype, device=device, order=last_to_first)
+    return packed_as(x, shape, x.dtype)
 
 
 @_pad.register_vmap

@@ -17,9 +17,8 @@ from customop import (
 )
 from customop.numpy.arguments import as_array, as_ints, dtype_of, lined, only
 from customop.numpy.create import full
-from customop.numpy.fakes import device_of, keep_order
+from customop.numpy.fakes import device_of, keep_order, packed_as
 from customop.numpy.index import numbers
-from customop.numpy.pad import is_fortran
 from customop.numpy.rules import (
     batch_first,
     no_gradient,
@@ -208,10 +207,7 @@ _unpackbits: Operator[..., Any] = numpy_operator(
 def _of_length(x: Any, axis: int, length: int) -> FakeArray:
     shape = list(x.shape)
     shape[axis] = length
-    if not is_fortran(x):
-        return FakeArray(shape, np.uint8, device=device_of(x))
-    last_to_first = range(len(shape))[::-1]
-    return FakeArray(shape, np.uint8, device=device_of(x), order=last_to_first)
+    return packed_as(x, shape, np.uint8)
 
 
 @_packbits.register_fake

@@ -29,7 +29,7 @@ from customop.numpy.arguments import (
     list_of_ints,
     only,
 )
-from customop.numpy.fakes import device_of, view_of
+from customop.numpy.fakes import device_of, view_of, without_ones
 from customop.numpy.rules import batch_first, numpy_operator, register_linear
 from customop.numpy.sizes import (
     is_known,
@@ -38,7 +38,7 @@ from customop.numpy.sizes import (
     typical_pair,
 )
 
-__all__ = ["without_ones"]
+__all__: list[str] = []
 
 
 # ---- reshape ----
@@ -75,12 +75,6 @@ def _divides(known: Any, size: Any) -> bool:
     if type(known) is int and type(size) is int:
         return known > 0 and size % known == 0
     return not is_known(known, 0) and bool(size % known == 0)
-
-
-def without_ones(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """Lengths and strides of the axes that are not of length one, as numbers."""
-    pairs = zip(typical(shape), typical(strides), strict=True)
-    return [(n, s) for n, s in pairs if n != 1]
 
 
 def _reshaped_strides(
