@@ -174,8 +174,8 @@ def _counting(
 
 
 # The checks of opcheck, and the nodes of graphs that are compiled.
-check_channel = Channel("checks")
-node_channel = Channel("nodes")
+check_channel: Channel = Channel("checks")
+node_channel: Channel = Channel("nodes")
 
 
 def progress(

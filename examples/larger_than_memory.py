@@ -169,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> float:
             threads_per_worker=1,
             processes=True,
             memory_limit=f"{chosen.limit}MB",
-            dashboard_address=None,
+            dashboard_address=":0",
             silence_logs=logging.ERROR,
         ) as cluster,
         Client(cluster) as client,

@@ -45,7 +45,7 @@ class GufuncKernel:
         self.gufunc: Any = gufunc
         self.__name__: str = gufunc.__name__
         self.__doc__ = gufunc.__doc__
-        self.__wrapped__ = gufunc.gufunc_builder.py_func
+        self.__wrapped__: Any = gufunc.gufunc_builder.py_func
         self._inputs, self._outputs = map(_cores, gufunc.signature.split("->"))
         self._names = [*inspect.signature(self.__wrapped__).parameters][
             : len(self._inputs)

@@ -45,7 +45,7 @@ def client(dask_kind: None) -> Iterator[Any]:
             n_workers=2,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address=":0",
             silence_logs=50,
         ) as cluster,
         distributed.Client(cluster, timeout=LIMIT) as found,

@@ -64,7 +64,8 @@ class Output:
     def __init__(self, node: GradNode, index: int, metas: Meta) -> None:
         self.node: GradNode = node
         self.index: int = index
-        self.node_shape, self.node_dtype, *_ = metas
+        self.node_shape: Any = metas[0]
+        self.node_dtype: Any = metas[1]
 
 
 # From a tracked input of a call to its origin: number of the parameter, path inside the
