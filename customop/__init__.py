@@ -197,7 +197,8 @@ _LATER: dict[str, str] = {
     "customop.arrays.traceable": "traceable",
     "customop.arrays.tree": "tree",  # the module itself
     "customop.compiling.backends": "register_backend",
-    "customop.compiling.compiled": "Compiled compile",
+    "customop.compiling.compile": "compile",
+    "customop.compiling.compiled": "Compiled",
     "customop.control.functions": "cond fori_loop map scan while_loop",
     "customop.core.explain": "Candidate Explanation",
     "customop.core.axis_rules": "axis_rule",
@@ -209,7 +210,7 @@ _LATER: dict[str, str] = {
     "customop.graph.module": "GraphModule",
     "customop.graph.node": "Node",
     "customop.core.fake_context": "get_ctx",
-    "customop.shapes.size_context": "check",
+    "customop.shapes.active_context": "check",
     "customop.shapes.sizes": "sizes",  # the module itself
     "customop.shapes.sym_bool": "SymBool",
     "customop.shapes.symbolic": "SymFloat SymInt",
@@ -254,7 +255,8 @@ if TYPE_CHECKING:
     from customop.arrays.making import array
     from customop.arrays.traceable import traceable
     from customop.compiling.backends import register_backend
-    from customop.compiling.compiled import Compiled, compile  # noqa: A004  # torch's name
+    from customop.compiling.compile import compile  # noqa: A004  # torch's name
+    from customop.compiling.compiled import Compiled
     from customop.control.functions import (
         cond,
         fori_loop,
@@ -296,7 +298,7 @@ if TYPE_CHECKING:
     from customop.profiling.profile import profile
     from customop.schema.dataclass_trees import register_dataclass
     from customop.shapes import sizes
-    from customop.shapes.size_context import check
+    from customop.shapes.active_context import check
     from customop.shapes.sym_bool import SymBool
     from customop.shapes.symbolic import SymFloat, SymInt
 

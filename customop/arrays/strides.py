@@ -64,16 +64,14 @@ def like_strides(
 ) -> tuple[int, ...]:
     """Strides of ``np.empty_like`` for an array of `shape` and `strides`."""
     if not made or all_plain((*shape, *new_shape, *strides)):
-        return _like_strides(shape, strides, itemsize, new_shape, new_itemsize)
+        return _known_like_strides(shape, strides, itemsize, new_shape, new_itemsize)
     if shape is new_shape and itemsize == new_itemsize:
         dense = packed_strides(shape, range(len(shape)), itemsize)
         if all(map(sizes.is_known, strides, dense)):
             return dense
-    order = _like_order(shape, strides, itemsize, len(new_shape))
-    return packed_strides(new_shape, order, new_itemsize)
+    return _like_strides(shape, strides, itemsize, new_shape, new_itemsize)
 
 
-@lru_cache(maxsize=4096)
 def _like_strides(
     shape: tuple[int, ...],
     strides: tuple[int, ...],
@@ -83,6 +81,9 @@ def _like_strides(
 ) -> tuple[int, ...]:
     order = _like_order(shape, strides, itemsize, len(new_shape))
     return packed_strides(new_shape, order, new_itemsize)
+
+
+_known_like_strides = lru_cache(maxsize=4096)(_like_strides)
 
 
 def _like_order(

@@ -54,14 +54,14 @@ def register_array_wrapper(cls_or_path: type | str, handler: Handler) -> None:
     Examples
     --------
     >>> import numpy as np, customop as co
-    >>> class Metres:
+    >>> class Meters:
     ...     def __init__(self, values):
     ...         self.values = values
     >>> def call(op, values):
-    ...     inner = [v.values if isinstance(v, Metres) else v for v in values]
-    ...     return Metres(op.run(*inner))
-    >>> co.register_array_wrapper(Metres, call)
-    >>> co.ops.np.negative(Metres(np.ones(2))).values
+    ...     inner = [v.values if isinstance(v, Meters) else v for v in values]
+    ...     return Meters(op.run(*inner))
+    >>> co.register_array_wrapper(Meters, call)
+    >>> co.ops.np.negative(Meters(np.ones(2))).values
     array([-1., -1.])
     """
     if not callable(handler):

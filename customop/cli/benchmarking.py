@@ -21,7 +21,7 @@ from customop.cli.finding import find_operator
 from customop.cli.output import watched
 from customop.cli.pages import BENCH_COLUMNS
 from customop.cli.plain import Plain
-from customop.compiling.compiled import compile as compiled
+from customop.compiling.compile import compile as compiled
 from customop.core.dispatch import select
 from customop.core.operator import Operator
 from customop.core.rules import rules_of

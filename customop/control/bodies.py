@@ -20,8 +20,8 @@ from customop.graph.module import GraphModule
 from customop.graph.node import CALL, CONSTANT, PLACEHOLDER, Node
 from customop.graph.size_uses import missing_sizes
 from customop.library.ops import ops
+from customop.shapes.active_context import captured_sizes
 from customop.shapes.expressions import symbol
-from customop.shapes.size_context import captured_sizes
 from customop.transforms.autocast import autocast
 from customop.transforms.trace.generators import (
     is_generator,

@@ -25,6 +25,7 @@ __all__ = [
     "runs_fake_kernels",
 ]
 
+active_context: ModuleType = later(import_module, "customop.shapes.active_context")
 size_context: ModuleType = later(import_module, "customop.shapes.size_context")
 
 
@@ -185,7 +186,7 @@ def _context_of(frame: FrameType) -> Any:
     """The sizes that new ones of a call belong to."""
     call: _FakeKernelCall = _first(frame)
     if call.sizes is None:
-        found = _context_in(call.values) or size_context.captured_sizes()
+        found = _context_in(call.values) or active_context.captured_sizes()
         if found is not None:
             return found
     return _context_around(frame)
@@ -200,7 +201,7 @@ def _context_around(start: FrameType) -> Any:
         if frame.f_code in _calls and _first(frame).sizes is not None:
             return own_context(_first(frame).sizes)
         frame = frame.f_back
-    return size_context.active_context()
+    return active_context.active_context()
 
 
 def new_size(origin: str, values: Sequence[Any]) -> Any:
@@ -209,8 +210,8 @@ def new_size(origin: str, values: Sequence[Any]) -> Any:
     if frame is not None:
         context = _context_of(frame)
     else:
-        context = _context_in(values) or size_context.captured_sizes()
-    return (context or size_context.active_context()).new_dynamic_size(origin=origin)
+        context = _context_in(values) or active_context.captured_sizes()
+    return (context or active_context.active_context()).new_dynamic_size(origin=origin)
 
 
 # ---- for users ----

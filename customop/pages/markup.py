@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from html import escape
 from typing import TypeAlias
 
 from customop.errors import shortened
@@ -25,7 +26,6 @@ _HIDDEN = later(
 )
 # Of a text in an element. A longer one has dots in its middle.
 _LONGEST = 20_000
-_ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"}
 
 
 class Element(Frozen):
@@ -70,18 +70,14 @@ def html_of(child: Child) -> str:
 
 def _parts(child: Child) -> Iterator[str]:
     if isinstance(child, str):
-        yield _escaped(visible(child))
+        yield escape(visible(child))
         return
-    pairs = [f' {k}="{_escaped(visible(v))}"' for k, v in child.attributes.items()]
+    pairs = [f' {k}="{escape(visible(v))}"' for k, v in child.attributes.items()]
     yield f"<{child.tag}{''.join(pairs)}>"
     if child.tag not in _EMPTY:
         for inner in child.children:
             yield from _parts(inner)
         yield f"</{child.tag}>"
-
-
-def _escaped(text: str) -> str:
-    return "".join(_ESCAPES.get(sign, sign) for sign in text)
 
 
 def visible(text: str, most: int = _LONGEST) -> str:

@@ -15,34 +15,34 @@ from customop.errors import RegistrationError
 X = np.array([0.5, 1.0, -2.0])
 
 
-class Metres:
+class Meters:
     """Numbers with a unit."""
 
     def __init__(self, values: Any) -> None:
         self.values = values
 
 
-class Kilometres(Metres):
+class Kilometers(Meters):
     """A subclass."""
 
 
-def in_metres(op: Any, values: Sequence[Any]) -> Any:
+def in_meters(op: Any, values: Sequence[Any]) -> Any:
     """Call the operator on the numbers."""
-    return Metres(op.run(*map(inside, values)))
+    return Meters(op.run(*map(inside, values)))
 
 
 def inside(value: Any) -> Any:
     """What objects hold, also in lists."""
     if isinstance(value, list):
         return [*map(inside, value)]
-    return value.values if isinstance(value, Metres) else value
+    return value.values if isinstance(value, Meters) else value
 
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     """The class, for each test alone."""
     monkeypatch.setattr(wrappers, "_by_class", {})
-    co.register_array_wrapper(Metres, in_metres)
+    co.register_array_wrapper(Meters, in_meters)
 
 
 @co.custom_op(
@@ -72,18 +72,18 @@ total.register_autograd(lambda ctx, g: ([g] * 2,))
 
 
 def test_the_handler_gets_the_call() -> None:
-    for cls in (Metres, Kilometres):
+    for cls in (Meters, Kilometers):
         found = product(cls(X), X)
-        assert type(found) is Metres
+        assert type(found) is Meters
         np.testing.assert_array_equal(found.values, X * X)
-    np.testing.assert_array_equal(total([Metres(X), X]).values, 2 * X)
+    np.testing.assert_array_equal(total([Meters(X), X]).values, 2 * X)
 
 
 @pytest.mark.filterwarnings("ignore:wrapper_tests..total has no vmap rule")
 def test_what_an_object_holds_keeps_its_gradient() -> None:
     def loss(x: Any) -> Any:
-        first, second = product(Metres(x), X), product(x, Metres(2.0 * x))
-        listed = total([Metres(x * x), x])
+        first, second = product(Meters(x), X), product(x, Meters(2.0 * x))
+        listed = total([Meters(x * x), x])
         return np.sum(first.values + second.values + listed.values)
 
     expected = X + 4 * X + 2 * X + 1
@@ -99,7 +99,7 @@ def test_what_an_object_holds_keeps_its_gradient() -> None:
 
 
 def test_a_graph_holds_the_inner_call() -> None:
-    graph = co.make_fx(lambda x: product(Metres(x), x).values)(X)
+    graph = co.make_fx(lambda x: product(Meters(x), x).values)(X)
     np.testing.assert_array_equal(graph(2 * X), 4 * X * X)
 
 
@@ -108,7 +108,7 @@ def test_bodies_of_operators_see_what_is_inside() -> None:
     co.impl("wrapper_tests::body", "CompositeImplicitAutograd", lambda x, y: x * y + x)
 
     def loss(x: Any) -> Any:
-        return np.sum(co.ops.wrapper_tests.body(Metres(x), x).values)
+        return np.sum(co.ops.wrapper_tests.body(Meters(x), x).values)
 
     np.testing.assert_allclose(co.grad(loss)(X), 2 * X + 1)
 
@@ -118,29 +118,29 @@ def test_a_rule_of_the_operator_comes_first() -> None:
     def own(x: Any) -> Any:
         return x + 1
 
-    own.register_array_dispatch(Metres, lambda op, args, kwargs: "own")
-    assert own(Metres(X)) == "own"
+    own.register_array_dispatch(Meters, lambda op, args, kwargs: "own")
+    assert own(Meters(X)) == "own"
 
 
 def test_explain_names_the_handler() -> None:
-    text = str(product.explain(Metres(X), X))
+    text = str(product.explain(Meters(X), X))
     assert "takes the handler of objects that hold arrays" in text
-    assert "an object of the class Metres is among the arguments" in text
+    assert "an object of the class Meters is among the arguments" in text
 
 
 def test_without_a_handler_the_object_is_refused() -> None:
     wrappers._by_class.clear()  # nothing else forgets a class
     with pytest.raises(
-        co.ArgumentError, match="argument 'x' expects Array, got Metres"
+        co.ArgumentError, match="argument 'x' expects Array, got Meters"
     ):
-        product(Metres(X), X)
+        product(Meters(X), X)
 
 
 def test_mistakes_are_refused() -> None:
     for given, text in (
-        (("Metres", in_metres), "'Metres' is neither a class nor a path"),
-        ((3, in_metres), "3 is neither a class nor a path"),
-        ((Metres, 3), "3 is not a function"),
+        (("Meters", in_meters), "'Meters' is neither a class nor a path"),
+        ((3, in_meters), "3 is neither a class nor a path"),
+        ((Meters, 3), "3 is not a function"),
     ):
         with pytest.raises(RegistrationError) as caught:
             co.register_array_wrapper(*given)  # type: ignore[arg-type]  # on purpose

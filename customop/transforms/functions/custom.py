@@ -39,16 +39,17 @@ from customop.transforms.values import as_tangent
 
 __all__ = [
     "Arrays",
+    "CallOfUser",
     "CustomFunction",
     "Given",
     "custom_vjp",
     "unwritten_inputs",
-    "with_constants",
 ]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 FnT = TypeVar("FnT", bound=Callable[..., Any])
+CustomT = TypeVar("CustomT", bound="CustomFunction[..., Any]")
 
 Arrays = Sequence[Any]
 
@@ -224,12 +225,44 @@ def _argnums(title: str, given: Any) -> tuple[int, ...]:
         ) from None
 
 
-def with_constants(args: Sequence[Any], constants: dict[int, Any]) -> list[Any]:
+def _with_constants(args: Sequence[Any], constants: dict[int, Any]) -> list[Any]:
     """All arguments in order, from those that move and the others."""
     found = list(args)
     for i in sorted(constants):
         found.insert(i, constants[i])
     return found
+
+
+class CallOfUser(FunctionCall, Generic[CustomT]):
+    """A call of a function that has a rule of its own."""
+
+    def __init__(
+        self, custom: CustomT, given: Given, constants: dict[int, Any]
+    ) -> None:
+        self.table: FunctionTable = custom.table
+        self.custom: CustomT = custom
+        self.given: Given = given
+        self.constants: dict[int, Any] = constants
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """Equal for calls that do the same."""
+        constants = tuple(self.constants.items())
+        return (self.custom, self.given.parts.identity, constants)
+
+    @property
+    def first(self) -> list[Any]:
+        """The arguments that are not differentiated, as rules get them."""
+        return [self.constants[i] for i in sorted(self.constants)]
+
+    def with_all(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of the arguments that move, which calls one of all arguments."""
+        return lambda *args: fn(*_with_constants(args, self.constants))
+
+    def run(self, inputs: Arrays) -> Arrays:
+        """Call the function itself."""
+        result = self.given.call(self.with_all(self.custom.fn), inputs)
+        return self.given.outputs(result, inputs)
 
 
 # ---- reverse mode by hand ----
@@ -323,35 +356,15 @@ class custom_vjp(CustomFunction[P, R]):  # noqa: N801  # JAX's name
         return _VjpOfUser(self, given, constants)
 
 
-class _VjpOfUser(VjpCall):
-    def __init__(
-        self, custom: custom_vjp[..., Any], given: Given, constants: dict[int, Any]
-    ) -> None:
-        self.table: FunctionTable = custom.table
-        self.custom: custom_vjp[..., Any] = custom
-        self.given: Given = given
-        self.constants: dict[int, Any] = constants
-
-    @property
-    def identity(self) -> tuple[Any, ...]:
-        constants = tuple(self.constants.items())
-        return (self.custom, self.given.parts.identity, constants)
-
-    def _all(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *args: fn(*with_constants(args, self.constants))
-
+class _VjpOfUser(CallOfUser["custom_vjp[..., Any]"], VjpCall):
     @property
     def has_rule(self) -> bool:
         return self.custom.fwd is not None
 
-    def run(self, inputs: Arrays) -> Arrays:
-        result = self.given.call(self._all(self.custom.fn), inputs)
-        return self.given.outputs(result, inputs)
-
     def forward(self, inputs: Arrays, wanted: Sequence[bool]) -> Forward:
         if self.custom.fwd is None:
             raise self.custom.missing("defvjp(fwd, bwd)")
-        found = self.given.call(self._all(self.custom.fwd), inputs)
+        found = self.given.call(self.with_all(self.custom.fwd), inputs)
         if not isinstance(found, tuple) or len(found) != 2:
             raise self._wrong(self.custom.fwd, f"fwd returned {show(found)}", _PAIR)
         outputs = self.given.outputs(found[0], inputs)
@@ -361,10 +374,9 @@ class _VjpOfUser(VjpCall):
     def backward(self, saved: Arrays, rest: Any, cotangents: Arrays) -> Arrays:
         residuals, results, wanted = rest
         assert self.custom.bwd is not None
-        first = [self.constants[i] for i in sorted(self.constants)]
         with unwritten_inputs(self.table):
             grads = self.custom.bwd(
-                *first,
+                *self.first,
                 residuals.tree(sealed_inputs(saved)),
                 results.beside(_sealed_or_none(cotangents)),
             )

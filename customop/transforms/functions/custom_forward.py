@@ -17,16 +17,12 @@ from customop.errors import (
     check_function,
     place,
 )
-from customop.transforms.functions.call import (
-    FunctionCall,
-    FunctionTable,
-    JvpCall,
-)
+from customop.transforms.functions.call import FunctionCall, JvpCall
 from customop.transforms.functions.custom import (
     Arrays,
+    CallOfUser,
     CustomFunction,
     Given,
-    with_constants,
 )
 from customop.transforms.functions.parts import moves, sealed_inputs
 from customop.transforms.values import as_tangent
@@ -150,39 +146,21 @@ class custom_jvp(CustomFunction[P, R]):  # noqa: N801  # JAX's name
         return _JvpOfUser(self, given, constants)
 
 
-class _JvpOfUser(JvpCall):
-    def __init__(
-        self, custom: custom_jvp[..., Any], given: Given, constants: dict[int, Any]
-    ) -> None:
-        self.table: FunctionTable = custom.table
-        self.custom: custom_jvp[..., Any] = custom
-        self.given: Given = given
-        self.constants: dict[int, Any] = constants
-
-    @property
-    def identity(self) -> tuple[Any, ...]:
-        constants = tuple(self.constants.items())
-        return (self.custom, self.given.parts.identity, constants)
-
+class _JvpOfUser(CallOfUser[custom_jvp[..., Any]], JvpCall):
     @property
     def has_rule(self) -> bool:
         return self.custom.jvp is not None
-
-    def run(self, inputs: Arrays) -> Arrays:
-        def run(*args: Any) -> Any:
-            return self.custom.fn(*with_constants(args, self.constants))
-
-        return self.given.outputs(self.given.call(run, inputs), inputs)
 
     def push(self, primals: Arrays, tangents: Arrays) -> tuple[Arrays, Arrays]:
         rule = self.custom.jvp
         if rule is None:
             raise self.custom.missing("defjvp(rule)")
-        first = [self.constants[i] for i in sorted(self.constants)]
         directions = self.given.parts.beside(
             [_direction(t, x) for t, x in zip(tangents, primals, strict=True)]
         )
-        found = self.given.call(lambda *args: rule(*first, args, directions), primals)
+        found = self.given.call(
+            lambda *args: rule(*self.first, args, directions), primals
+        )
         if not isinstance(found, tuple) or len(found) != 2:
             raise self._wrong(f"returned {show(found)}", "return (output, tangent)")
         outputs = self.given.outputs(found[0], primals)

@@ -24,7 +24,8 @@ from customop.graph.graph import Graph
 from customop.graph.node import CALL, CONSTANT, PLACEHOLDER, Node, nodes_in
 from customop.schema.parameters import MISSING
 from customop.schema.tags import Tag
-from customop.shapes.size_context import SizeContext, set_active
+from customop.shapes.active_context import set_active
+from customop.shapes.size_context import SizeContext
 from customop.transforms.autograd.tracer import GradTracer
 from customop.transforms.fake_mode import FakeMode
 from customop.transforms.trace.error_settings import ErrorSettings
