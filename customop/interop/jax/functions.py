@@ -34,6 +34,8 @@ class OperatorCall(Frozen):
     def result(self, arrays: Sequence[Any]) -> Any:
         """What the call returns, then what it wrote."""
         values = self.places.filled(arrays)
+        if not self.op.schema.written:
+            return self.op.invoke(values)
         names = [p.name for p in self.op.schema.parameters]
         given = dict(zip(names, values, strict=True))
         # JAX's arrays never change: what is written is a copy, which is returned.
@@ -41,8 +43,6 @@ class OperatorCall(Frozen):
             given[name] = map_result(given[name], lambda x: x.copy())
         found = self.op.invoke([*given.values()])
         written = [given[name] for name in self.op.schema.written]
-        if not written:
-            return found
         own = found if self.op.schema.is_tuple else (found,) * (found is not None)
         both = (*own, *written)
         return both[0] if len(both) == 1 else both
