@@ -244,9 +244,12 @@ def test_a_function_that_cannot_be_captured_says_where() -> None:
 
     with pytest.raises(co.DataDependentError, match=r"test_entries\.py:") as error:
         co.compile(f)(np.ones(2))
+    assert "bool() of GraphTracer bool[], a value of compile(f)" in str(error.value)
     assert (
         "with compile(f, fallback=True) it runs as it is" in error.value.__notes__[-1]
     )
+    with pytest.raises(co.ArgumentError, match=r"^compile: sizes has 'y'"):
+        co.compile(f, sizes={"y": ("n",)})(np.ones(2))
     eager = co.compile(f, fallback=True)
     assert [eager(np.full(n, -1.0)).tolist() for n in (1, 2)] == [[1.0], [1.0, 1.0]]
     assert "runs as it is, since it cannot be captured: bool() of" in str(

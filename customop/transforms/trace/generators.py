@@ -206,14 +206,17 @@ def watch_of(fn: Callable[..., Any], leaves: Sequence[Any]) -> DrawWatch:
     return DrawWatch(sources(fn, leaves))
 
 
-def check_undrawn(watch: DrawWatch, name: str) -> None:
-    """Raise for draws that would be constants of the graph."""
+def check_undrawn(watch: DrawWatch, what_runs: str) -> None:
+    """Raise for draws that would be constants of the graph.
+
+    `what_runs` is such as ``make_fx of loss``.
+    """
     watch.look()
     if watch.drawn:
         source = watch.drawn[0]
         what = "np.random" if source is np.random else f"a {type(source).__name__}"
         raise GraphError(
-            f"make_fx of {name}: the function draws from {what}, whose numbers would be"
+            f"{what_runs}: the function draws from {what}, whose numbers would be"
             " constants of the graph",
             do="pass a np.random.Generator as an argument, and draw from it",
         )

@@ -205,6 +205,7 @@ def capture(
     """
     node_channel.stage("capturing")
     run = _Capture(fn, "fake", sizes or {}, caller_place())
+    run.trace.title = "compile"
     run.axes, run.same, run.numbers = axes or {}, same or {}, numbers
     if reads is not None:
         run.trace.sizes.reads = reads
@@ -254,7 +255,7 @@ class _Capture:
         """Trace the function."""
         leaves, in_spec = flatten((args, kwargs))
         paths = paths_of(self.fn, in_spec)
-        names = names_for(self.names, paths, leaves)
+        names = names_for(self.trace.title, self.names, paths, leaves)
         watch = watch_of(self.fn, leaves)
 
         def call(given: list[Any]) -> Any:
@@ -268,7 +269,7 @@ class _Capture:
 
         out_spec = self.take(leaves, [path.text for path in paths], names, call)
         name = getattr(self.fn, "__name__", type(self.fn).__name__)
-        check_undrawn(watch, name)
+        check_undrawn(watch, f"{self.trace.title} of {name}")
         graph = self.trace.graph
         return GraphModule(graph, in_spec, out_spec, name=name, place=self.place)
 

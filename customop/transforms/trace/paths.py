@@ -62,42 +62,47 @@ _ONE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWO
 
 
 def names_for(
-    sizes: Mapping[str, Any], paths: Sequence[Path], leaves: Sequence[Any]
+    title: str, sizes: Mapping[str, Any], paths: Sequence[Path], leaves: Sequence[Any]
 ) -> list[Sequence[Any] | None]:
-    """For each leaf the names of its axes, or None where none are given."""
+    """For each leaf the names of its axes, or None where none are given.
+
+    `title` is the function of this package that was given `sizes`.
+    """
     if not sizes:
         return [None] * len(paths)
     known = [*dict.fromkeys(path.parameter for path in paths)]
     for name in sizes:
         if name not in known:
             raise ArgumentError(
-                f"make_fx: sizes has '{name}', which is not an argument"
+                f"{title}: sizes has '{name}', which is not an argument"
                 f"{did_you_mean(str(name), known)}",
                 do=f"use names of arguments: {', '.join(known)}",
             )
     pairs = zip(paths, leaves, strict=True)
     return [
-        _names(sizes[path.parameter], path, leaf) if path.parameter in sizes else None
+        _names(title, sizes[path.parameter], path, leaf)
+        if path.parameter in sizes
+        else None
         for path, leaf in pairs
     ]
 
 
-def _names(given: Any, path: Path, leaf: Any) -> Sequence[Any] | None:
+def _names(title: str, given: Any, path: Path, leaf: Any) -> Sequence[Any] | None:
     for step in path.steps:
         if given is None:
             return None
-        given = _step(given, step, path)
+        given = _step(title, given, step, path)
     if given is None or not is_array(leaf):
         return None
     if not isinstance(given, tuple | list):
         raise ArgumentError(
-            f"make_fx: sizes has {shown(given)} for {path.text}, which is not a tuple",
+            f"{title}: sizes has {shown(given)} for {path.text}, which is not a tuple",
             do=f"name each axis, or None: {('name',) * len(leaf.shape)}",
         )
     return given
 
 
-def _step(given: Any, step: Any, path: Path) -> Any:
+def _step(title: str, given: Any, step: Any, path: Path) -> Any:
     """What is given for one part of an argument; None for nothing."""
     if isinstance(given, Mapping):
         return given.get(step)
@@ -106,6 +111,6 @@ def _step(given: Any, step: Any, path: Path) -> Any:
     if isinstance(step, str) and hasattr(given, step):
         return getattr(given, step)
     raise ArgumentError(
-        f"make_fx: sizes has {shown(given)} on the way to {path.text}",
+        f"{title}: sizes has {shown(given)} on the way to {path.text}",
         do="nest dicts and tuples of names as the argument is nested",
     )
