@@ -27,7 +27,7 @@ from customop.core.operator import Operator
 from customop.core.rules import rules_of
 from customop.core.samples import Sample, call_text
 from customop.errors import CustomOpError
-from customop.profiling.report import show_time
+from customop.profiling.units import show_time
 from customop.progress import Progress
 from customop.testing.inputs.find import base_samples
 from customop.testing.inputs.memory import fresh, map_arrays

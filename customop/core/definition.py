@@ -10,7 +10,15 @@ from customop.errors import CustomOpError, MissingRuleError
 from customop.schema.schema import Schema
 from customop.schema.tags import Tag
 
-__all__ = ["Definition", "ErrorT", "Row", "Site", "fallthrough_kernel", "same_place"]
+__all__ = [
+    "Definition",
+    "ErrorT",
+    "Row",
+    "Site",
+    "fallthrough_kernel",
+    "is_interactive",
+    "same_place",
+]
 
 ErrorT = TypeVar("ErrorT", bound=CustomOpError)
 
@@ -130,8 +138,9 @@ def same_place(first: str, second: str) -> bool:
 
     Any two cells of notebooks count as the same place, since their files change.
     """
-    return first == second or (_is_interactive(first) and _is_interactive(second))
+    return first == second or (is_interactive(first) and is_interactive(second))
 
 
-def _is_interactive(where: str) -> bool:
+def is_interactive(where: str) -> bool:
+    """Whether a place is in a notebook or typed at a prompt, which no file keeps."""
     return where.startswith("<") or "ipykernel_" in where

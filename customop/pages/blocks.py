@@ -35,13 +35,14 @@ def card(*blocks: Child) -> Element:
 
 def title(name: str, kind: str, *more: Child, lead: str = "") -> Element:
     """The head of a card: a name, what it is, badges, and a line that explains it."""
-    head = element(
-        "div",
-        element("span", _short(name), class_="name", role="heading", aria_level="2"),
+    parts: list[Child] = [
+        element("strong", _short(name), class_="name", role="heading", aria_level="2"),
         *([element("span", kind, class_="kind")] if kind else []),
         *more,
-        class_="head",
-    )
+    ]
+    # Without the style, as in a notebook that is not trusted, only spaces part them.
+    apart = [child for part in parts for child in (part, " ")][:-1]
+    head = element("div", *apart, class_="head")
     below: list[Child] = [element("div", lead, class_="lead")] if lead else []
     return element("div", head, *below, class_="title")
 
@@ -50,7 +51,12 @@ def section(name: str, *blocks: Child, note: str = "") -> Element:
     """Blocks under a heading; nothing is folded."""
     extra: list[Child] = [" ", faint(note)] if note else []
     head = element(
-        "div", name, *extra, class_="heading", role="heading", aria_level="3"
+        "div",
+        element("strong", name),
+        *extra,
+        class_="heading",
+        role="heading",
+        aria_level="3",
     )
     return element("div", head, *blocks, class_="section")
 

@@ -70,14 +70,26 @@ def application(name: str, package: str, files: Sequence[str], data: object) -> 
     return _document(name, styles, content, _resource("application.js") + script)
 
 
-def frame(page_text: str, height: int = 480) -> str:
-    """A whole file in a frame of a notebook, whose styles and scripts stay in it."""
+def frame(page_text: str, height: int = 480, *, instead: Sequence[Child]) -> str:
+    """A whole file in a frame of a notebook, whose styles and scripts stay in it.
+
+    Parameters
+    ----------
+    page_text : str
+        The file, as `application` makes it.
+    height : int, pixels
+    instead : sequence of Element or str
+        Blocks that a notebook shows which is not trusted. It takes frames away, and
+        also the style that hides these blocks.
+    """
     text = html.escape(page_text)
     inner = (
         f'<iframe sandbox="allow-scripts" height="{height}" srcdoc="{text}"></iframe>'
     )
+    note = element("div", "Trust this notebook to see the page here.")
+    hidden = html_of(element("div", *instead, note, class_="instead"))
     style = f"<style>{_resource('style.css')}</style>"
-    return f'{style}<div class="customop">{inner}</div>'
+    return f'{style}<div class="customop">{hidden}{inner}</div>'
 
 
 def data_text(data: object) -> str:

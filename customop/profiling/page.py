@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
-from customop.pages.markup import visible
+from customop.errors import counted
+from customop.pages.blocks import grid, title
+from customop.pages.markup import Element, visible
 from customop.pages.write import application, frame
 from customop.profiling.tree import (
     Branch,
     Event,
+    ProfileRow,
     Track,
     outline_text,
     root_of,
     rows_of,
 )
+from customop.profiling.units import show_time
 
 __all__ = ["notebook_html", "page_html"]
 
@@ -40,8 +45,21 @@ def page_html(tracks: Sequence[Track], wall_ns: int, most: int | None = None) ->
 
 
 def notebook_html(tracks: Sequence[Track], wall_ns: int) -> str:
-    """The page in a frame of a notebook."""
-    return frame(page_html(tracks, wall_ns, _MOST_IN_NOTEBOOK), height=560)
+    """The page in a frame of a notebook, and a table for where it has no frames."""
+    text = page_html(tracks, wall_ns, _MOST_IN_NOTEBOOK)
+    ordered = sorted(rows_of(tracks), key=lambda row: -row.self_ns)
+    head = title("profile", counted(sum(row.count for row in ordered), "call"))
+    return frame(text, height=560, instead=[head, _longest_rows(ordered)])
+
+
+def _longest_rows(rows: Sequence[ProfileRow]) -> Element:
+    """A table of the rows that took the most time themselves."""
+    times_of = attrgetter("total_ns", "self_ns")
+    texts = [
+        [row.operator, row.rule, str(row.count), *map(show_time, times_of(row))]
+        for row in rows[:10]
+    ]
+    return grid(["operator", "rule", "calls", "total", "self"], texts)
 
 
 class _ProfileData:

@@ -226,10 +226,13 @@ searching(() => {
 });
 for (const name of Object.keys(VIEWS)) at(name).onclick = () => choose(name);
 at("closer").onclick = () => zoom(0.5); at("farther").onclick = () => zoom(2); at("all").onclick = showAll;
-addEventListener("resize", draw);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 at("total").textContent = [counted(rows.reduce((sum, r) => sum + r.count, 0), "call"), `${timeText(spent)} of ${timeText(data.wall)}`,
   data.hidden ? `${data.hidden} calls are not in the timeline` : ""].filter(Boolean).join(" \u00b7 ");
 if (!rows.length) at("picture").replaceChildren(make("div", "empty", "no operator has run while the profile was open"));
-else choose("flame");
+else {
+  choose("flame");
+  // A frame of a notebook may have no width until its tab is shown.
+  new ResizeObserver(draw).observe(at("picture"));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+}
 list();

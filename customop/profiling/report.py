@@ -19,6 +19,7 @@ from customop.profiling.tree import (
     root_of,
     size_of,
 )
+from customop.profiling.units import show_bytes, show_time
 
 __all__ = ["save", "table_of"]
 
@@ -92,29 +93,6 @@ def _summary(rows: Sequence[ProfileRow], wall_ns: int, dropped: int) -> str:
     spent = show_time(sum(row.self_ns for row in rows))
     text = f"{count} calls, {spent} of {show_time(wall_ns)}"
     return f"{text}; {dropped} not in the timeline" if dropped else text
-
-
-def show_time(nanoseconds: float) -> str:
-    """A time with three digits and a unit."""
-    return _with_unit(nanoseconds, 1000, ("ns", "us", "ms", "s"))
-
-
-def show_bytes(count: int) -> str:
-    """A number of bytes with three digits and a unit."""
-    return _with_unit(count, 1000, ("B", "kB", "MB", "GB", "TB"))
-
-
-def _with_unit(number: float, step: int, units: Sequence[str]) -> str:
-    """A number in the largest unit that leaves it at least one."""
-    scale, at = 1, 0
-    # Rounded to three digits, 999.5 of a unit is one of the next.
-    while at + 1 < len(units) and number >= 0.9995 * scale * step:
-        scale, at = scale * step, at + 1
-    if scale == 1:
-        return f"{number:.3g} {units[0]}"
-    value = number / scale
-    digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
-    return f"{value:.{digits}f} {units[at]}"
 
 
 # ---- files ----

@@ -61,7 +61,14 @@ def parameter_tables(schema: Schema) -> list[Element]:
         how = p.kind.replace("_", " ").replace("positional only", "by position only")
         how = {"positional": "", "keyword only": "by name only"}.get(how, how)
         notes = [badge("written", "warn")] if p.is_written else []
-        rows.append([mono(p.name), mono(kind), mono(default), _noted(how, notes)])
+        rows.append(
+            [
+                mono(p.name),
+                mono(kind),
+                mono(default) if default else "",
+                _noted(how, notes),
+            ]
+        )
     tables = (
         [_trimmed(["parameter", "type", "default", "passed"], rows)] if rows else []
     )

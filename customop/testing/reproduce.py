@@ -9,6 +9,7 @@ import numpy as np
 
 from customop.arrays.describe import abbreviated
 from customop.arrays.python_text import PythonText
+from customop.core.definition import is_interactive
 from customop.core.operator import Operator
 from customop.core.samples import Sample
 
@@ -87,8 +88,9 @@ def _definition(op: Operator[..., Any], script: PythonText) -> str:
         return (
             f"# {op.qualname} is defined within a function: call it first, at {where}"
         )
-    if where.startswith("<"):
-        return f"# {op.qualname} is defined at {where}: run that first"
+    if is_interactive(where):
+        cell = "in a cell of a notebook" if "ipykernel_" in where else f"at {where}"
+        return f"# {op.qualname} is defined {cell}: run that first"
     if module == "__main__":
         script.needs("import runpy")
         file = where.rpartition(":")[0]

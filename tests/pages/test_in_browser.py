@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -170,8 +171,14 @@ def test_notebooks_do_not_change_the_look(visit: Visit) -> None:
     assert [pair for pair in pairs if pair[0] != pair[1]] == []
 
 
+# The heads of columns that do not fit.
+CUT_OFF = """() => [...document.querySelectorAll(".heads > span")].filter(e => e.offsetWidth)
+.filter(e => e.getBoundingClientRect().right > e.parentNode.getBoundingClientRect().right)
+.map(e => e.textContent)"""
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1200])
+@pytest.mark.parametrize("width", [400, 740])
 def test_applications_can_be_read(
     profile: Any, width: int, dark: bool, visit: Visit, tmp_path: Any
 ) -> None:
@@ -189,6 +196,7 @@ def test_applications_can_be_read(
         assert bottom is not None
         assert bottom["y"] + bottom["height"] <= 801
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(CUT_OFF) == []
         assert contrast(page) == []
 
 
@@ -210,6 +218,40 @@ def test_the_theme_of_a_notebook_decides(before: str, dark: bool, visit: Visit) 
             "getComputedStyle(document.querySelector('.card')).backgroundColor"
         )
         assert (int(re.findall(r"\d+", paper)[0]) < 128) == dark
+
+
+@pytest.mark.parametrize("before", ["true", "false"], ids=["light", "dark"])
+def test_frames_follow_the_theme_of_a_notebook(before: str, visit: Visit) -> None:
+    """So do the pages in frames, which cannot see what is around them."""
+    pyplot = pytest.importorskip("matplotlib.pyplot", reason="reads pictures")
+    shown = co.make_fx(np.sin)(np.ones(3))._repr_html_()
+    body = f'<!doctype html><body data-jp-theme-light="{before}">{shown}'
+    for system in (False, True):
+        page = visit(body, dark=system)
+        page.frame_locator("iframe").locator(".row >> nth=1").wait_for()
+        picture = io.BytesIO(page.locator("iframe").screenshot())
+        light = np.median(pyplot.imread(picture)[..., :3])
+        assert light > 0.9 if before == "true" else light < 0.15
+
+
+def test_a_notebook_that_is_not_trusted_shows_texts(profile: Any, visit: Visit) -> None:
+    """It takes styles and frames away: words stay apart, and frames leave a remark."""
+    graph = co.make_fx(np.sin)(np.ones(3))
+    remark = "Trust this notebook to see the page here."
+    for value, text in [
+        (graph, "<GraphModule sin of 3 nodes>"),
+        (profile, f"profile {sum(row.count for row in profile.rows)} calls"),
+    ]:
+        page = visit(value._repr_html_())
+        assert remark not in page.inner_text("body")
+        page.evaluate(
+            "document.querySelectorAll('style, iframe').forEach(e => e.remove())"
+        )
+        assert text in page.inner_text("body")
+        assert remark in page.inner_text("body")
+    page = visit(operator()._repr_html_())
+    page.evaluate("document.querySelector('style').remove()")
+    assert re.match(r"pages::scale_\d+ operator\s", page.inner_text("body"))
 
 
 def test_nothing_of_users_runs(visit: Visit) -> None:

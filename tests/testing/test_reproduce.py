@@ -209,6 +209,26 @@ def test_script_of_a_main_program(tmp_path: Path) -> None:
     assert run_script(made.stdout, tmp_path).stdout == "4.5\n"
 
 
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("/tmp/ipykernel_12/34.py", "in a cell of a notebook"),
+        ("<stdin>", "at <stdin>:1"),
+    ],
+)
+def test_script_of_what_no_file_keeps(place: str, said: str) -> None:
+    """Of operators in cells and at a prompt it says where they are defined."""
+    names: dict[str, Any] = {"np": np, "__name__": "__main__"}
+    exec(
+        compile("def cell(x: np.ndarray) -> np.ndarray: return x + 1", place, "exec"),
+        names,
+    )
+    op = co.custom_op("reproduce::cell", names["cell"], mutates_args=())
+    script = repro(op, Sample((np.ones(2),)))
+    assert f"# reproduce::cell is defined {said}: run that first" in script.splitlines()
+    assert "run_path" not in script
+
+
 def test_script_text() -> None:
     """The text of a script."""
     op = co.ops.np.matmul.default

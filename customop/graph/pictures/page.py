@@ -14,6 +14,7 @@ from customop.graph.pictures.facts import (
     type_of,
     val_of,
 )
+from customop.pages.blocks import mono
 from customop.pages.markup import visible
 from customop.pages.write import application, frame
 
@@ -44,7 +45,8 @@ def page_html(module: GraphModule, most: int | None = None) -> str:
 
 def notebook_html(module: GraphModule) -> str:
     """The page in a frame of a notebook."""
-    return frame(page_html(module, _MOST_IN_NOTEBOOK))
+    text = page_html(module, _MOST_IN_NOTEBOOK)
+    return frame(text, instead=[mono(repr(module))])
 
 
 class _Page:
