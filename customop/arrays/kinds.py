@@ -252,8 +252,9 @@ def _read_paths() -> None:
 
     The paths stay: a module that is imported again has new classes.
     """
-    for module in [name for name in _by_path if name in sys.modules]:
-        for name, kind in _by_path[module].items():
+    # Copies: other threads may register paths meanwhile.
+    for module in [name for name in [*_by_path] if name in sys.modules]:
+        for name, kind in [*_by_path[module].items()]:
             found = getattr(sys.modules[module], name, None)
             if found is not None:  # the module may be importing still
                 _by_class.setdefault(found, kind)

@@ -90,7 +90,7 @@ def handler_of(cls: type) -> Handler | None:
     """Who calls operators on objects of a class; None for other classes."""
     if cls.__module__ == "builtins" or not may_wrap():
         return None
-    for module in [name for name in _by_path if name in sys.modules]:
+    for module in [name for name in [*_by_path] if name in sys.modules]:
         for name, handler in [*_by_path[module].items()]:
             found = getattr(sys.modules[module], name, None)
             if isinstance(found, type):  # the module may be importing still

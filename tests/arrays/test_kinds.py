@@ -23,6 +23,7 @@ from customop.arrays.kinds import (
     normalize_device,
 )
 from customop.testing import as_kind, devices_at_hand
+from tests.beside import beside
 
 pytestmark = pytest.mark.usefixtures("built_in_kinds")
 
@@ -400,3 +401,10 @@ def test_derive_must_be_a_function() -> None:
         "register_array_type: derive='no' is not a function\n"
         "  do: pass a function of an operator: derive=convert"
     )
+
+
+def test_other_threads_register_classes_meanwhile() -> None:
+    """By paths, which every class that was never seen before is compared with."""
+    with beside(lambda i: co.register_array_type(f"kind{i}", f"module{i}.Array")):
+        found = {is_array_class(type(f"Class{i}", (), {})) for i in range(300)}
+    assert found == {False}

@@ -19,6 +19,7 @@ from customop.testing import opcheck
 from customop.testing.apart.child import Child
 from customop.testing.checks import kept
 from customop.testing.checks.reach import reach_of
+from tests.beside import beside
 
 FACTOR = 2.0
 TABLE = [2.0]
@@ -368,3 +369,16 @@ def test_child_ends_with_its_parent() -> None:
             return
         time.sleep(0.1)
     pytest.fail("the child is still there")
+
+
+def test_other_threads_define_operators_meanwhile() -> None:
+    """No error of a dict that changes while it is read."""
+
+    def come_and_go(number: int) -> None:
+        with co.Library("beside", "FRAGMENT") as library:
+            library.define(f"op{number}(Array x) -> Array")
+
+    op = co.custom_op("beside::op", mutates_args=())(scaled)
+    with beside(come_and_go):
+        found = [kept.World(op) for _ in range(1000)]
+    assert len(found) == 1000

@@ -42,7 +42,9 @@ class World:
         self._program = program_state()
         self._tables = changing.count
         self._reaches: dict[Operator[..., Any], Reach | None] = {}
-        own = [other for other in operators.values() if other.namespace != "np"]
+        # A copy: other threads may define operators meanwhile.
+        known = [*operators.values()]
+        own = [other for other in known if other.namespace != "np"]
         for other in (op, *own[-_MOST_OPERATORS:]):
             self._reaches[other] = reach_of(other)
 
