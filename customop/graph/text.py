@@ -170,9 +170,8 @@ class GraphText(PythonText):
                 name += "_"
             self.taken.add(name)
             self._graphs[id(module)] = name
-            vals = [node.val for node in module.inputs]
-            mode = "symbolic" if sizes_in(vals) else "fake"
-            given = ", ".join(self._example(val) for val in vals)
+            mode = "symbolic" if _is_symbolic(module) else "fake"
+            given = ", ".join(self._example(node.val) for node in module.inputs)
             self._bodies.append(f"{name} = co.make_fx({function}, {mode!r})({given})\n")
         return self._graphs[id(module)]
 
@@ -185,7 +184,8 @@ class GraphText(PythonText):
 
     def _body(self, module: GraphModule) -> Iterator[str]:
         yield from self._input_lines(module)
-        sizes = SizesInText(module.graph.sizes)
+        tells_fixed = module is not self._module and _is_symbolic(module)
+        sizes = SizesInText(module.graph.sizes, tells_fixed=tells_fixed)
         names = [(node, self._names.of(node)) for node in module.inputs]
         yield from self._guard_lines(names)
         yield from sizes.of_inputs(names)
@@ -335,6 +335,11 @@ def _is_flat(
         return False
     leaves = (*range(len(positional)),)
     return bool(module.in_spec == flatten((leaves, {}))[1])
+
+
+def _is_symbolic(module: GraphModule) -> bool:
+    """Whether the inputs of a graph have symbolic sizes."""
+    return bool(sizes_in([node.val for node in module.inputs]))
 
 
 def _last_uses(module: GraphModule) -> dict[Node, list[Node]]:

@@ -20,8 +20,10 @@ __all__ = ["SizesInText", "length_then"]
 class SizesInText:
     """The lines for the sizes of a graph: where they come from, and what must hold."""
 
-    def __init__(self, sizes: SizeContext | None) -> None:
+    def __init__(self, sizes: SizeContext | None, *, tells_fixed: bool) -> None:
         self._known: set[str] = set()
+        # A second capture takes every length of its examples for a symbolic size.
+        self._tells_fixed: bool = tells_fixed
         self._waiting: list[Guard] = [*sizes.guards, *sizes.checks] if sizes else []
 
     def of_inputs(self, inputs: Sequence[tuple[Node, str]]) -> Iterator[str]:
@@ -34,6 +36,8 @@ class SizesInText:
                     yield line
                 elif is_array(node.val):
                     rest.append((f"{name}{path}", size))
+            if self._tells_fixed:
+                rest += [(f"{name}{path}", n) for path, n in _fixed_of(node.val)]
         yield from self._same(rest)
         yield from self._ready()
 
@@ -41,7 +45,7 @@ class SizesInText:
         """How lengths are related: who captures the text again, learns it from this."""
         rest: list[tuple[str, Any]] = []
         for length, size in lengths:
-            found = solved(size, self._known)
+            found = None if type(size) is int else solved(size, self._known)
             if found is not None:
                 self._known.add(found.name)
                 yield f"{found.name} = {found.text(length)}"
@@ -89,6 +93,12 @@ def _sizes_of(val: Any) -> list[tuple[str, Any]]:
         parts = [(f"[{i}]", part) for i, part in enumerate(val)]
         return [(f"{a}{b}", size) for a, part in parts for b, size in _sizes_of(part)]
     return []
+
+
+def _fixed_of(val: Any) -> list[tuple[str, int]]:
+    """The lengths of an array that are the same for all sizes."""
+    shape = enumerate(val.shape if is_array(val) else ())
+    return [(f".shape[{i}]", n) for i, n in shape if not isinstance(n, Symbolic)]
 
 
 def length_then(size: Any) -> int:

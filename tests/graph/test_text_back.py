@@ -185,9 +185,13 @@ def related(x: Any, y: Any) -> Any:
     def other(a: Any, b: Any) -> Any:
         return co.cond(np.sum(b) > 0, lambda: a + 1, lambda: b * 1)
 
+    def either(a: Any, b: Any) -> Any:
+        return co.cond(np.sum(a) > 0, lambda: a, lambda: b)
+
     both, longer = np.concatenate([x, x]), np.concatenate([x, np.zeros(1)])
-    outer, flag = np.outer(x, y).ravel(), np.sum(x) > 1
+    outer, flag, rows = np.outer(x, y).ravel(), np.sum(x) > 1, np.stack([x, -x])
     return [
+        co.cond(flag, either, lambda a, b: either(b, a), rows, rows[::-1]),
         co.cond(flag, twice, lambda a, b: twice(b, a), both, 1 - both),
         co.cond(flag, inner, inner, longer, x[1:]),
         co.cond(flag, other, other, outer, outer - 1),
