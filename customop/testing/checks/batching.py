@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,9 @@ from customop.testing.checks.session import (
     placer,
     same_bits,
 )
+from customop.testing.checks.smooth import at_other_lengths, with_longer_axes
 from customop.testing.fault import Fault
+from customop.testing.inputs.lengths import Longer
 from customop.transforms.vmap import vmap
 
 __all__ = ["check_vmap"]
@@ -43,8 +45,18 @@ _DO = (
 )
 
 
+def in_lengths(session: Session, sample: Sample) -> Iterator[Sample]:
+    """The sample, and then with longer axes, if a rule is to be checked."""
+    yield sample
+    op = session.op
+    if op.find_rule(VMAP) is not None and not op.sees_seed:
+        yield from with_longer_axes(session, sample)
+
+
 def check_vmap(session: Session, sample: Sample) -> str:
     """The vmap rule does what a loop over the rows does."""
+    if isinstance(sample, Longer):
+        return _check_longer(session, sample)
     op = session.op
     if op.find_rule(VMAP) is None:
         is_composite = COMPOSITE in op.rows
@@ -72,6 +84,18 @@ def check_vmap(session: Session, sample: Sample) -> str:
         _check_out_dims(known[every])
         _check_nested(_BatchRows(session, sample, every, 4))
     return ""
+
+
+def _check_longer(session: Session, sample: Longer) -> str:
+    """All arrays along their first axes: the others are checked at usual lengths."""
+    count = len(arrays_of(session.bound(sample)))
+    rows = _BatchRows(session, sample, (True,) * count, 2)
+
+    def work() -> str:
+        _check_dims(rows, (0,) * count)
+        return ""
+
+    return at_other_lengths(session, sample, work)
 
 
 def _combinations(ranks: Sequence[int]) -> list[tuple[int | None, ...]]:

@@ -13,9 +13,10 @@ from customop.arrays.dtypes import is_inexact
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat
 from customop.core.rule_kind import RuleKind
-from customop.core.samples import Sample
+from customop.core.samples import Sample, call_text
 from customop.testing.checks.session import Session, floats_of, is_floats, placer
 from customop.testing.fault import Fault
+from customop.testing.inputs.lengths import Longer, longer
 from customop.testing.inputs.memory import map_values
 from customop.testing.inputs.specials import SMOOTH, specials
 from customop.testing.jacobians import Problem
@@ -27,6 +28,7 @@ __all__ = [
     "STEP",
     "as_double",
     "as_single",
+    "at_other_lengths",
     "at_point",
     "at_special_values",
     "check_there",
@@ -39,6 +41,7 @@ __all__ = [
     "problem_of",
     "smooth_problem",
     "why_no_derivative",
+    "with_longer_axes",
 ]
 
 SEED = 20
@@ -236,13 +239,41 @@ def _is_smooth(problem: Problem, point: Vector) -> bool:
 def at_special_values(
     kind: RuleKind, session: Session, sample: Sample
 ) -> Iterator[Sample]:
-    """The sample, and then with special values if the function is smooth near it.
+    """The sample; then with special values and longer axes if it is smooth near it.
 
     They are for a check of the rule of this kind: without it there is nothing to check.
     """
     yield sample
     if session.op.find_rule(kind) is not None and _has_derivatives(session, sample):
         yield from specials(session.op, sample, SMOOTH)
+        yield from with_longer_axes(session, sample)
+
+
+def with_longer_axes(session: Session, sample: Sample) -> Iterator[Longer]:
+    """The sample with longer axes, unless another sample has them."""
+    found = session.once(
+        "longer", sample, lambda: longer(session.op, sample, session.samples)
+    )
+    if found is not None:
+        yield found
+
+
+def at_other_lengths(session: Session, sample: Sample, work: Callable[[], str]) -> str:
+    """Run a check; an error is a note where only the kernel says that a length is meant.
+
+    A kernel for three columns often takes four, of which it reads three. Its rules may
+    refuse them, but what they give must be right.
+    """
+    try:
+        return work()
+    except Exception as error:
+        is_wrong = isinstance(error, Fault) and error.__cause__ is None
+        if is_wrong or not isinstance(sample, Longer) or sample.is_declared:
+            raise
+        cause = error.__cause__ if isinstance(error, Fault) else error
+        shown = call_text(session.op.name, sample)
+        session.notes.append(f"at {shown} a rule raises {type(cause).__name__}")
+        return ""
 
 
 def _has_derivatives(session: Session, sample: Sample) -> bool:
@@ -260,6 +291,17 @@ def check_there(
     session: Session, sample: Sample, check: Callable[[Session, Problem, float], None]
 ) -> str:
     """Check derivatives at the very values of a sample, if the function is smooth there."""
+
+    def work() -> str:
+        return _check_there(session, sample, check)
+
+    is_longer = isinstance(sample, Longer)
+    return at_other_lengths(session, sample, work) if is_longer else work()
+
+
+def _check_there(
+    session: Session, sample: Sample, check: Callable[[Session, Problem, float], None]
+) -> str:
     if session.op.sees_seed or session.op.schema.written:
         return "it draws from a random state, or writes"
     values = map_values(as_double, session.values(sample))

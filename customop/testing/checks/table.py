@@ -60,7 +60,7 @@ CHECKS: Final = (
         as_given=_always,
         made_up_values=agreement.special_values,
     ),
-    Check("test_vmap", batching.check_vmap),
+    Check("test_vmap", batching.check_vmap, vary=batching.in_lengths),
     Check(
         "test_jvp",
         tangents.check_jvp,

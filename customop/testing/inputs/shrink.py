@@ -22,6 +22,7 @@ from customop.arrays.nested import children
 from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.schema.parameters import MISSING
+from customop.testing.inputs.lengths import Longer
 from customop.testing.inputs.memory import copy_array, fresh
 from customop.testing.inputs.oracle import NOISY, Oracle
 from customop.testing.inputs.places import arrays_in, places_in, replaced
@@ -81,8 +82,12 @@ def shrink(
 
 def _with_true_note(op: Operator[..., Any], sample: Sample, smaller: Sample) -> Sample:
     """The smaller sample, without its note where that is no longer true."""
+    is_longer = isinstance(sample, Longer)
     before, after = (
-        {place: _aspects(x) for place, x, _ in arrays_in(op, s)}
+        {
+            place: x.shape if is_longer else _aspects(x)
+            for place, x, _ in arrays_in(op, s)
+        }
         for s in (sample, smaller)
     )
     is_true = all(before.get(place) == aspects for place, aspects in after.items())
