@@ -201,8 +201,6 @@ class ArrayMethods(WritingMethods):
         def cumprod(self, *args: Any, **kwargs: Any) -> Any: ...
         def take(self, *args: Any, **kwargs: Any) -> Any: ...
         def repeat(self, *args: Any, **kwargs: Any) -> Any: ...
-        def conj(self, *args: Any, **kwargs: Any) -> Any: ...
-        def conjugate(self, *args: Any, **kwargs: Any) -> Any: ...
         def round(self, *args: Any, **kwargs: Any) -> Any: ...
         def dot(self, *args: Any, **kwargs: Any) -> Any: ...
         def ravel(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -252,13 +250,20 @@ class ArrayMethods(WritingMethods):
         argsort, nonzero = as_method(np.argsort), as_method(np.nonzero)
         cumsum, cumprod = as_method(np.cumsum), as_method(np.cumprod)
         take, repeat = as_method(np.take), as_method(np.repeat)
-        conj, round, dot = as_method(np.conj), as_method(np.round), as_method(np.dot)
-        conjugate = conj
+        round, dot = as_method(np.round), as_method(np.dot)
         ravel, squeeze = as_method(np.ravel), as_method(np.squeeze)
         argpartition = as_method(np.argpartition)
         searchsorted = as_method(np.searchsorted)
         swapaxes, diagonal = as_method(np.swapaxes), as_method(np.diagonal)
         trace = as_method(np.trace)
+
+    def conj(self, *args: Any, **kwargs: Any) -> Any:
+        """As `numpy.ndarray.conj`: the array itself, unless its numbers are complex."""
+        if self.dtype.kind != "c" and not args and not kwargs:
+            return self
+        return run(np.conj, (self, *args), kwargs, self)
+
+    conjugate = conj
 
     def clip(
         self,
@@ -299,14 +304,17 @@ class ArrayMethods(WritingMethods):
     def astype(self, dtype: Any, **kwargs: Any) -> Any:
         """As `numpy.astype`."""
         found = call_numpy(np.astype, self, dtype, **kwargs)
-        if not self.shape and is_traced(found) and not self.box_is_scalar:
+        if self.shape or not is_traced(found):
+            return found
+        if not self.box_is_scalar:
             found.box_pin()  # an array gives an array
-        return found
+            return found
+        return found if found.box_is_scalar else found[()]
 
     def copy(self, order: Any = "C") -> Any:
         """As `numpy.ndarray.copy`, whose order is C by default."""
         is_scalar = not self.shape and getattr(self, "box_is_scalar", False)
-        return self[()] if is_scalar else call_numpy(np.copy, self, order)
+        return self[()] if is_scalar else self._make(np.copy, (self, order), {})
 
     def flatten(self, order: str = "C") -> Any:
         """As `numpy.ndarray.flatten`: a copy."""
@@ -472,7 +480,9 @@ _FROM_VALUES: tuple[Any, ...] = (
 )
 _LIKE: tuple[Any, ...] = (np.zeros_like, np.ones_like, np.empty_like, np.full_like)
 # Functions whose results are arrays also where they have no axes.
-_NEVER_SCALARS: frozenset[Any] = frozenset((np.copy, np.where))
+_NEVER_SCALARS: frozenset[Any] = frozenset(
+    (np.copy, np.where, np.select, np.tensordot, np.astype, np.i0)
+)
 _MAKERS: frozenset[Any] = frozenset(
     (*_LIKE, *_BY_SHAPE, *_FROM_VALUES, *_NEVER_SCALARS)
 )

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from customop.arrays.kinds import is_array
+from customop.arrays.describe import describe
+from customop.arrays.kinds import is_array, is_traced
+from customop.errors import ArgumentError
 from customop.later import later
 
 fit: ModuleType = later(import_module, "customop.arrays.fit")
@@ -132,6 +134,12 @@ class FlatItems:
         return self.copy()[key]
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if is_traced(value) and value.box_shares(self._array):
+            raise ArgumentError(
+                f"the elements of {describe(self._array)} are written by x.flat, with values"
+                " of the same array, which change meanwhile",
+                do="write x.flat[key] = value.copy()",
+            )
         line = self.copy()
         values = value if hasattr(value, "shape") else np.asarray(value)
         places = np.arange(len(self))[key]

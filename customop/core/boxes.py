@@ -241,8 +241,11 @@ def is_scalar(box: Any) -> bool:
     """Whether NumPy's value would be a scalar: it never changes, and has no views."""
     if tuple(box.shape) != () or not is_traced(box):
         return is_fake(box) and not box.shape
-    if type(box.box_place) is Pinned or views_another(box):
+    place = box.box_place
+    if type(place) is Pinned or views_another(box):
         return False
+    if type(place) is tuple and is_scalar(place[1][place[0].view_slot]):
+        return True  # as what NumPy's methods of scalars return
     value = box
     while is_traced(value):
         if not value.is_concrete:

@@ -108,6 +108,10 @@ class Tracer(ArrayMethods):
         """Note that NumPy's value would be an array, although it has no axes."""
         boxes.pin(self)
 
+    def box_shares(self, other: Any) -> bool:
+        """Whether NumPy's value would lie in the memory of another traced one."""
+        return boxes.share(self, other)
+
     def row_strides(self, strides: tuple[int, ...]) -> tuple[int, ...]:
         """Strides of this value, from those of the value below."""
         return strides

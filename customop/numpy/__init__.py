@@ -25,8 +25,7 @@ MODULES: dict[str, str] = {
     "create": "full_like zeros_like ones_like empty_like zeros ones empty full eye",
     "differences": "diff ediff1d gradient trapezoid unwrap cross",
     "diagonals": "diagonal diag diagflat trace",
-    "edit": "delete insert resize trim_zeros extract block"
-    " lib.stride_tricks.sliding_window_view",
+    "edit": "delete insert resize trim_zeros extract block",
     "determinant": "linalg.det linalg.slogdet",
     "eigen": "linalg.eigh linalg.eigvalsh linalg.eig linalg.eigvals",
     "einsum": "einsum einsum_path",
@@ -92,5 +91,6 @@ MODULES: dict[str, str] = {
     " linalg.tensordot linalg.outer linalg.cross linalg.diagonal linalg.trace"
     " linalg.matrix_transpose",
     "write": "",
+    "windows": "lib.stride_tricks.sliding_window_view",
     "writers": "copyto putmask place put fill_diagonal put_along_axis .at",
 }

@@ -30,6 +30,7 @@ __all__ = [
     "as_axis",
     "as_ints",
     "as_line",
+    "as_scalar",
     "below_of",
     "cast",
     "copied",
@@ -136,6 +137,15 @@ def in_order(x: Any, order: Any) -> Any:
     if order == "F":
         return np.transpose(in_order(np.transpose(x), "C"))
     return np.reshape(np.ravel(x), x.shape)
+
+
+def as_scalar(found: Any) -> Any:
+    """A result, which is a scalar where it has no axes.
+
+    That is so for most of NumPy's functions, also where the operators that they are made
+    of give arrays.
+    """
+    return found[()] if isinstance(found, Tracer) and not found.shape else found
 
 
 def copied(x: Any, order: Any = "K") -> Any:

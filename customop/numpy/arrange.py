@@ -77,6 +77,8 @@ register_linear(_flip, lambda g, shape, axis: np.flip(g, tuple(axis)))
 @register_numpy_function(np.flip)
 def _(m: Any, axis: Any = None) -> Any:
     axes = range(m.ndim) if axis is None else normalize_axis_tuple(axis, m.ndim)
+    if not m.shape:
+        return m[()]  # a scalar
     return _flip(m, tuple(axes))
 
 
@@ -330,7 +332,10 @@ def _component(name: str, unit: complex) -> None:
     def _(val: Any) -> Any:
         if is_complex(val):
             return op(val)
-        return val if name == "real" else np.zeros_like(val)
+        if name == "real":
+            return val
+        zeros = np.zeros_like(val)
+        return np.broadcast_to(zeros, val.shape)  # cannot be written
 
 
 def _check_complex(name: str, x: Any) -> None:

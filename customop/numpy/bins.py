@@ -249,7 +249,7 @@ def _check_line(x: Any) -> None:
 
 def _digitized(x: Any, bins: Any, right: bool) -> Any:
     if bins.ndim == 1:
-        return np.asarray(np.digitize(x, bins, right))
+        return np.digitize(x, bins, right)
     wide = np.broadcast_to(x, (*bins.shape[:-1], *x.shape[bins.ndim - 1 :]))
     found = np.zeros_like(wide, dtype=np.intp, order="C")
     for row in np.ndindex(bins.shape[:-1]):

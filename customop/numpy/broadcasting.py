@@ -32,6 +32,7 @@ from customop.numpy.sizes import (
     broadcast,
     fits_into,
     product,
+    same_shape,
     same_size,
     wide_to,
 )
@@ -209,6 +210,8 @@ def _(*args: Any, subok: bool = False) -> Any:
     only("np.broadcast_arrays", subok=(subok, False))
     arrays = [as_array(a) for a in args]
     shape = broadcast(*[tuple(a.shape) for a in arrays])
+    if all(same_shape(a.shape, shape) for a in arrays):
+        return tuple(arrays)  # which can be written
     return tuple([np.broadcast_to(a, shape) for a in arrays])
 
 

@@ -10,6 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from customop import (
     FakeArray,
+    Operator,
     ShapeError,
     register_numpy_function,
     write_back,
@@ -25,7 +26,7 @@ from customop.numpy.sizes import (
     smaller,
 )
 
-__all__: list[str] = []
+__all__ = ["writable_diagonal"]
 
 
 # ---- diagonals ----
@@ -52,7 +53,7 @@ def _count(rows: Any, columns: Any, offset: int) -> Any:
 
 
 @_diagonal.register_fake
-def _(x: Any, offset: int, axis1: int, axis2: int) -> FakeArray:
+def _view(x: Any, offset: int, axis1: int, axis2: int) -> FakeArray:
     axis1, axis2 = _pair(len(x.shape), axis1, axis2)
     kept = [i for i in range(x.ndim) if i not in (axis1, axis2)]
     count = _count(x.shape[axis1], x.shape[axis2], offset)
@@ -72,6 +73,41 @@ def _(new: Any, x: Any, offset: int, axis1: int, axis2: int) -> Any:
     raise ValueError("assignment destination is read-only")
 
 
+def _whole_diagonal(x: Any, axis1: int, axis2: int) -> Any:
+    """The diagonal of two axes, as a view that can be written: np.einsum gives it."""
+    axes = list(range(x.ndim))
+    axes[axis2] = axis1
+    return np.einsum(
+        x, axes, [a for a in range(x.ndim) if a not in (axis1, axis2)] + [axis1]
+    )
+
+
+# Unlike that of np.diagonal, this view can be written.
+writable_diagonal: Operator[..., Any] = numpy_operator(
+    "writable_diagonal",
+    "(Array(a) x, int axis1, int axis2) -> Array(a)",
+    _whole_diagonal,
+)
+
+
+@writable_diagonal.register_fake
+def _(x: Any, axis1: int, axis2: int) -> FakeArray:
+    return _view(x, 0, axis1, axis2)
+
+
+@writable_diagonal.register_vmap
+def _(info: Any, in_dims: Any, x: Any, axis1: int, axis2: int) -> Any:
+    return writable_diagonal(batch_first(x, in_dims[0]), axis1 + 1, axis2 + 1), 0
+
+
+@writable_diagonal.register(write_back)
+def _(new: Any, x: Any, axis1: int, axis2: int) -> Any:
+    whole = np.copy(x)
+    places = numbers(0, x.shape[axis1], x)
+    np.moveaxis(whole, (axis1, axis2), (-2, -1))[..., places, places] = new
+    return whole
+
+
 def _undiagonal(g: Any, shape: Any, offset: int, axis1: int, axis2: int) -> Any:
     """Zeros with `g` on a diagonal: the transpose of taking it."""
     axis1, axis2 = _pair(len(shape), axis1, axis2)
@@ -84,6 +120,10 @@ def _undiagonal(g: Any, shape: Any, offset: int, axis1: int, axis2: int) -> Any:
 
 
 register_linear(_diagonal, _undiagonal)
+register_linear(
+    writable_diagonal,
+    lambda g, shape, axis1, axis2: _undiagonal(g, shape, 0, axis1, axis2),
+)
 
 
 @register_numpy_function(np.diagonal)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
-from numpy.lib.stride_tricks import sliding_window_view
 
 from customop import (
     ArgumentError,
@@ -17,7 +16,7 @@ from customop import (
     getitem,
     register_numpy_function,
 )
-from customop.numpy.arguments import as_array, as_ints, dtype_of, only, value_of
+from customop.numpy.arguments import as_array, as_ints, dtype_of, value_of
 from customop.numpy.compare import is_plain
 from customop.numpy.create import array_like
 from customop.numpy.index import numbers
@@ -332,43 +331,6 @@ def _(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
 @register_numpy_function(np.extract)
 def _(condition: Any, arr: Any) -> Any:
     return getitem(np.ravel(arr), np.flatnonzero(as_array(condition)))
-
-
-# ---- windows ----
-
-
-@register_numpy_function(sliding_window_view)
-def _(
-    x: Any,
-    window_shape: Any,
-    axis: Any = None,
-    *,
-    subok: bool = False,
-    writeable: bool = False,
-) -> Any:
-    name = "sliding_window_view"
-    only(name, subok=(subok, False), writeable=(writeable, False))
-    array, widths = as_array(x), as_ints(window_shape)
-    axes = range(array.ndim) if axis is None else as_ints(axis)
-    if len(widths) != len(axes):
-        raise ShapeError(
-            f"{name}: window_shape has {len(widths)} lengths for {len(axes)} axes",
-            do="give a length for each axis",
-        )
-    for at, width in zip(
-        normalize_axis_tuple(axes, array.ndim, None, True), widths, strict=True
-    ):
-        count = array.shape[at] - width + 1
-        if is_below(width, 0) or is_below(count, 1):
-            raise ShapeError(
-                f"{name}: a window of length {width} along axis {at}, which has the length"
-                f" {array.shape[at]}",
-                do="give lengths from 0 to those of the array",
-            )
-        first = np.expand_dims(numbers(0, count, array), 1)
-        places = first + numbers(0, width, array)
-        array = np.moveaxis(np.take(array, places, at), at + 1, -1)
-    return array
 
 
 # ---- blocks ----

@@ -26,6 +26,7 @@ from customop.numpy.arguments import (
     refuse,
 )
 from customop.numpy.create import eye
+from customop.numpy.diagonals import writable_diagonal
 from customop.numpy.rules import fit, sum_of
 from customop.numpy.sizes import broadcast, is_one, same_shape, typical
 
@@ -42,6 +43,8 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
 def einsum(subscripts: str, operands: Any, optimize: bool = False) -> Any:
     out = np.einsum(subscripts, *operands, optimize=optimize)
+    if not out.shape:
+        return out  # a scalar
     # NumPy may return a view of one operand, or an array in the order of the operands.
     return copied(out, "C") if len(operands) == 1 else in_c_order(out)
 
@@ -244,6 +247,24 @@ def _is_rearranged(text: str, arrays: Sequence[Any]) -> bool:
     return len(terms) == 1 and set(terms[0]) == set(result)
 
 
+def _rearranged(text: str, array: Any) -> Any:
+    """The view of an array that einsum gives, or None where it gives no view."""
+    (term,), result = _terms(text, _ranks([array]))
+    letters = list(term)
+    if not letters:
+        return None  # a scalar
+    for letter in dict.fromkeys(term):
+        while letters.count(letter) > 1:
+            first = letters.index(letter)
+            second = letters.index(letter, first + 1)
+            if not same_shape((array.shape[first],), (array.shape[second],)):
+                return None
+            array = writable_diagonal(array, first, second)
+            letters = [c for i, c in enumerate(letters) if i not in (first, second)]
+            letters.append(letter)
+    return np.transpose(array, [letters.index(c) for c in result])
+
+
 def _cast(arrays: Sequence[Any], dtype: Any, casting: Any) -> list[Any]:
     for x in arrays:
         if not np.can_cast(dtype_of(x), dtype, casting):
@@ -266,7 +287,11 @@ def _(
 ) -> Any:
     only("np.einsum", order=(order, "K", "C", "F"))
     text, arrays = _as_text(operands)
-    if dtype is not None and not _is_rearranged(text, arrays):
+    if _is_rearranged(text, arrays):
+        view = _rearranged(text, arrays[0])
+        if view is not None:
+            return view
+    elif dtype is not None:
         arrays = _cast(arrays, dtype, casting)
     if optimize not in (True, False):
         np.einsum_path(text, *arrays, optimize=optimize)  # raises for an unknown path

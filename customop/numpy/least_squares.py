@@ -24,7 +24,14 @@ from customop import (
     register_numpy_function,
     sizes,
 )
-from customop.numpy.arguments import NO_VALUE, as_array, cast, dtype_of, shape_of
+from customop.numpy.arguments import (
+    NO_VALUE,
+    as_array,
+    as_scalar,
+    cast,
+    dtype_of,
+    shape_of,
+)
 from customop.numpy.fakes import device_of
 from customop.numpy.matrices import (
     adjoint,
@@ -373,9 +380,8 @@ def _(x: Any, p: Any = None) -> Any:
     with np.errstate(all="ignore"):
         found = _condition(x, p)
     has_nan = np.any(np.isnan(x), axis=(-2, -1))
-    return np.where(
-        np.logical_and(np.isnan(found), np.logical_not(has_nan)), np.inf, found
-    )
+    is_singular = np.logical_and(np.isnan(found), np.logical_not(has_nan))
+    return as_scalar(np.where(is_singular, np.inf, found))
 
 
 def _condition(x: Any, p: Any) -> Any:

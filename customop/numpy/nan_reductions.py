@@ -12,6 +12,7 @@ from customop.numpy.arguments import (
     NO_VALUE,
     as_array,
     as_axis,
+    as_scalar,
     cast,
     dtype_of,
     is_inexact,
@@ -162,7 +163,7 @@ def _(
     count = _present(a, axis, is_set(keepdims), where)
     total = np.sum(_filled(a, 0), axis=axis, dtype=dtype, **more)
     warn_unless(count > 0, "Mean of empty slice")
-    return _over(total, count)
+    return as_scalar(_over(total, count))
 
 
 def _squares(x: Any) -> Any:
@@ -219,7 +220,7 @@ def _serve_deviation(function: Any, plain: Any, finish: Callable[[Any], Any]) ->
         if is_inexact(a):
             name = function.__name__
             found = _nan_variance(name, a, axis, dtype, keepdims, where, mean, ddof)
-            return finish(found)
+            return as_scalar(finish(found))
         if plain is np.std and dtype is not None and np.dtype(dtype).kind in "biu":
             refuse("nanstd", dtype=dtype)
         more = _keywords(keepdims, where=where)

@@ -16,6 +16,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from customop import ArgumentError, Operator, partials, register_numpy_function
 from customop.numpy.arguments import (
     as_axis,
+    as_scalar,
     counted_axes,
     is_inexact,
     listed_axes,
@@ -74,8 +75,8 @@ def _(x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Any: 
     if ord is None or (len(axes or ()) == 1 and ord == 2):
         return norm(floats, axes, bool(keepdims))
     if axes is not None and len(axes) == 1:
-        return _vector_norm(floats, ord, axes[0], bool(keepdims))
-    return _matrix_norm(floats, ord, axes, bool(keepdims))
+        return as_scalar(_vector_norm(floats, ord, axes[0], bool(keepdims)))
+    return as_scalar(_matrix_norm(floats, ord, axes, bool(keepdims)))
 
 
 def _vector_norm(x: Any, order: Any, axis: int, keepdims: bool) -> Any:

@@ -17,6 +17,7 @@ from customop.numpy.arguments import (
     NO_VALUE,
     as_array,
     as_line,
+    as_scalar,
     cast,
     counted_axes,
     dtype_of,
@@ -249,7 +250,7 @@ def _quantiles(
         last = _last(line)  # nan comes last
         found = np.where(np.isnan(last), cast(last, found.dtype), found)
     shape = kept_shape(a.shape, axes) if keepdims else found.shape[:-1]
-    return np.reshape(np.moveaxis(found, -1, 0), (*q.shape, *shape))
+    return as_scalar(np.reshape(np.moveaxis(found, -1, 0), (*q.shape, *shape)))
 
 
 def _serve(function: Any, scale: float, *, skips_nan: bool) -> None:
@@ -306,7 +307,8 @@ def _(
     if is_inexact(a) and not is_known(count, 0):
         last = _last_of(line)  # nan comes last
         middle = np.where(np.isnan(last), last, middle)
-    return np.reshape(middle, kept_shape(a.shape, axes)) if is_set(keepdims) else middle
+    wide = np.reshape(middle, kept_shape(a.shape, axes)) if is_set(keepdims) else middle
+    return as_scalar(wide)
 
 
 def _last_of(line: Any) -> Any:
@@ -340,4 +342,4 @@ def _(
         line = np.concatenate([line, np.full_like(present, np.nan, line.dtype)], -1)
     both = np.take_along_axis(line, places, axis=-1)
     middle = np.where(np.equal(n[..., 0] % 2, 1), both[..., 0], np.mean(both, axis=-1))
-    return np.reshape(middle, kept_shape(a.shape, axes)) if kept else middle
+    return as_scalar(np.reshape(middle, kept_shape(a.shape, axes)) if kept else middle)

@@ -16,7 +16,7 @@ from customop import (
     partials,
     register_numpy_function,
 )
-from customop.numpy.arguments import as_array, cast, dtype_of, is_inexact
+from customop.numpy.arguments import as_array, as_scalar, cast, dtype_of, is_inexact
 from customop.numpy.fakes import keep_order
 from customop.numpy.rules import is_complex, numpy_operator
 
@@ -176,10 +176,10 @@ def _(
         y = found[0] if len(found) == 1 else found[0] + 1j * found[1]
     else:
         y = np.copy(x) if copy else x
-    if copy or y is x:
-        return y
-    x[...] = y
-    return x
+    if not copy and y is not x:
+        x[...] = y
+        y = x
+    return as_scalar(y)
 
 
 def _numbers(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:

@@ -12,6 +12,7 @@ from customop.numpy.arguments import (
     NO_VALUE,
     as_array,
     as_axis,
+    as_scalar,
     cast,
     count_of,
     counted_axes,
@@ -182,7 +183,7 @@ def _serve_deviation(function: Any, op: Operator[..., Any]) -> None:
         if own and where is True and mean is NO_VALUE:
             return op(a, listed_axes(axis), is_set(keepdims), float(ddof), dtype)
         variance = _selected(a, axis, dtype, ddof, is_set(keepdims), where, mean)
-        return variance if op is var else root(variance)
+        return as_scalar(variance if op is var else root(variance))
 
     register_numpy_function(function, deviation)
 
@@ -221,7 +222,7 @@ def _(
         count: Any = count_of(a.shape, listed_axes(axis))
         if type(count) is int:  # with NumPy's error where there are no averages
             count = a.size / average.size
-        return average, np.full_like(average, count)
+        return average, as_scalar(np.full_like(average, count))
     a, wide = as_array(a), weights_like(as_array(a), as_array(weights), axis)
     dtype = np.result_type(
         a, wide, *([np.float64] if dtype_of(a).kind in "biu" else [])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from customop import ShapeError, register_numpy_function
-from customop.numpy.arguments import SINCE_2_5, as_array, shape_of
+from customop.numpy.arguments import SINCE_2_5, as_array, as_scalar, shape_of
 from customop.numpy.matrices import column, conj
 from customop.numpy.sizes import typical
 
@@ -37,7 +37,7 @@ def _(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     at = operator.index(axis)
     if at != -1:
         x1, x2 = np.moveaxis(x1, at, -1), np.moveaxis(x2, at, -1)
-    return np.matmul(np.expand_dims(conj(x1), -2), column(x2))[..., 0, 0]
+    return as_scalar(np.matmul(np.expand_dims(conj(x1), -2), column(x2))[..., 0, 0])
 
 
 def _matvec(x1: Any, x2: Any, /) -> Any:

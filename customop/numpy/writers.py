@@ -17,11 +17,12 @@ from customop import (
     register_numpy_function,
     sizes,
 )
-from customop.numpy.arguments import as_array, only
+from customop.numpy.arguments import as_array, only, shape_of
 from customop.numpy.index import ALL, numbers, scatter_add, slice_
 from customop.numpy.keys import parts_of, value_for, values_at
 from customop.numpy.sizes import (
     is_below,
+    is_known,
     larger,
     product,
     same_size,
@@ -80,6 +81,8 @@ def _(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None
 def _(a: Any, mask: Any, values: Any) -> None:
     _check_box("np.putmask", a)
     _check_safe(values, a)
+    if is_known(product(shape_of(values)), 0):
+        return
     line = _repeated(value_for(a, values), product(a.shape))
     a[...] = np.where(mask, np.reshape(line, a.shape), a)
 

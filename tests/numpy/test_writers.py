@@ -295,3 +295,27 @@ def _written(fn, x):
         return repr(fn(x))
     except (OverflowError, ValueError) as error:
         return type(error), str(error)
+
+
+def test_flat_is_not_written_with_elements_of_the_same_array() -> None:
+    """NumPy copies them one by one, so that later ones are those written before."""
+
+    def program(x):
+        y = x * 1.0
+        y.flat[1:] = y
+        return np.sum(y)
+
+    for transform in (co.grad, co.make_fx, co.compile):
+        with pytest.raises(
+            co.ArgumentError, match=r"do: write x\.flat\[key\] = value\.copy"
+        ):
+            transform(program)(np.arange(3.0))
+
+
+def test_putmask_with_no_values_writes_nothing() -> None:
+    def program(x):
+        y = x * 1.0
+        np.putmask(y, y > 0, y[:0])
+        return np.sum(y * y)
+
+    assert co.grad(program)(np.array([1.0, -2.0])).tolist() == [2.0, -4.0]
