@@ -49,6 +49,7 @@ __all__ = [
     "RESERVED",
     "Drawn",
     "GeneratedCall",
+    "all_constants",
     "compile_call",
     "generate",
     "is_open",
@@ -62,6 +63,8 @@ _numbers = frozenset((float, int, bool, complex))
 # Classes of arguments that no transform tracks.
 _constants = frozenset((np.ndarray, *_numbers, np.float64, np.float32, type(None)))
 _only_arrays = {np.ndarray}
+_arrays_and_scalars = {np.ndarray, np.float64, np.float32, np.complex128}
+_arrays_and_none = {np.ndarray, type(None)}
 _versions = itertools.count(1)
 
 
@@ -91,8 +94,18 @@ class GeneratedCall(NamedTuple):
 
 
 def _all_arrays(values: Any) -> bool:
-    """Whether a list or tuple holds at least one array, and only plain arrays."""
-    return {*map(type, values)} == _only_arrays
+    """Whether a list or tuple holds at least one array, and only plain ones or scalars."""
+    return bool(values) and _arrays_and_scalars.issuperset(map(type, values))
+
+
+def _arrays_or_none(values: Any) -> bool:
+    """Whether a list or tuple holds at least one array, and only plain arrays and None."""
+    return _only_arrays <= {*map(type, values)} <= _arrays_and_none
+
+
+def all_constants(values: Any) -> bool:
+    """Whether a list or tuple holds nothing that a transform tracks."""
+    return _constants.issuperset(map(type, values))
 
 
 class _Source:
@@ -256,7 +269,9 @@ def _write(
         rest.append(f"{source.bind('_check_shapes', check)}(({names}))")
     if has_fast_path and list_slot >= 0:
         rest += _to_list_plan(source, schema.parameters[list_slot].name, names)
-    elif has_fast_path and not schema.nested_slots:
+    elif has_fast_path and all(
+        _is_list_of_arrays(schema.parameters[i].type) for i in schema.nested_slots
+    ):
         rest += _to_plans(source, names)
     rest.append(f"return _dispatch(_op, ({names}))")
     text = _function(
@@ -290,12 +305,18 @@ def _to_plans(source: _Source, names: str) -> list[str]:
     schema = source.schema
     arrays = [schema.parameters[slot].name for slot in schema.array_slots]
     gives_views = any(r.alias is not None for r in schema.returns)
-    if not 1 <= len(arrays) <= (1 if gives_views else _MOST_ARRAYS):
+    is_alone = gives_views or schema.nested_slots
+    if not 1 <= len(arrays) <= (1 if is_alone else _MOST_ARRAYS):
         return []
     plan, top = source.bind("_plan", None), source.bind("_top", None)
+    lists = [
+        f"{source.bind('_all_constants', all_constants)}({schema.parameters[i].name})"
+        for i in schema.nested_slots
+    ]
     lines = []
     for name in arrays:
         rest = [_is_alike(source, other, name) for other in arrays if other != name]
+        rest += lists
         lines += [
             f"{plan} = _plans.get(_type({name}))",
             f"if {plan} is not None and not _modes:",
@@ -372,8 +393,21 @@ def _coerce_name(source: _Source, p: Parameter) -> str:
 
 def _has_guard(declared: SchemaType) -> bool:
     """Whether the fast path can take a parameter of this type."""
-    is_list = isinstance(declared, ListOf) and is_array_type(declared.item)
-    return not holds_arrays(declared) or is_single_array(declared) or is_list
+    return (
+        not holds_arrays(declared)
+        or is_single_array(declared)
+        or _is_list_of_arrays(declared)
+    )
+
+
+def _is_list_of_arrays(declared: SchemaType) -> bool:
+    """Whether a type is a list of arrays, with None in place of some if it says so."""
+    return isinstance(declared, ListOf) and is_array_type(_present(declared.item))
+
+
+def _present(declared: SchemaType) -> SchemaType:
+    """The type of a value that is not None."""
+    return declared.item if isinstance(declared, Maybe) else declared
 
 
 def _early_coercions(source: _Source) -> list[str]:
@@ -383,7 +417,7 @@ def _early_coercions(source: _Source) -> list[str]:
         if is_single_array(p.type) or needs_guard(p.type):
             continue
         line = f"{p.name} = {_coerce_name(source, p)}({p.name})"
-        if isinstance(p.type, ListOf) and is_array_type(p.type.item):
+        if isinstance(p.type, ListOf) and _is_list_of_arrays(p.type):
             own = "_tuple" if p.type.is_tuple else "_list"
             line = f"if _type({p.name}) is not {own}: {line}"
         if isinstance(p.type, Maybe):
@@ -421,8 +455,7 @@ def _may_hold_sizes(declared: SchemaType) -> bool:
 
 
 def _guard(source: _Source, p: Parameter) -> str:
-    declared = p.type.item if isinstance(p.type, Maybe) else p.type
-    text = _guard_of(source, p.name, declared)
+    text = _guard_of(source, p.name, _present(p.type))
     is_maybe = isinstance(p.type, Maybe) and text
     return f"({p.name} is None or {text})" if is_maybe else text
 
@@ -433,8 +466,9 @@ def _guard_of(source: _Source, name: str, declared: SchemaType) -> str:
             return f"_type({name}) is _array"
         numbers = source.bind("_numbers", _numbers)
         return f"(_type({name}) is _array or _type({name}) in {numbers})"
-    if isinstance(declared, ListOf) and is_array_type(declared.item):
-        return f"{source.bind('_all_arrays', _all_arrays)}({name})"
+    if isinstance(declared, ListOf) and _is_list_of_arrays(declared):
+        fits = _arrays_or_none if isinstance(declared.item, Maybe) else _all_arrays
+        return f"{source.bind(fits.__name__, fits)}({name})"
     if not needs_guard(declared):
         return ""
     if declared == SCALAR:

@@ -195,7 +195,7 @@ def partials(formulas: Mapping[str, Any], *, result: str = "out") -> Partials:
         the result times the partial derivative. Its other parameters are names of
         parameters of the operator, whose values it gets; ``x_shape`` is the shape of
         `x`. A pair is a formula and a sequence of these names. With None the
-        derivative is 0.
+        derivative is 0, as it must be for lists of arrays, such as indices.
     result : str
         The name by which formulas ask for the result of the call.
 
@@ -256,9 +256,24 @@ def _check_names(op: Definition, rule: Partials) -> None:
     """Raise for names that the operator lacks, and for an array without a formula."""
     schema = op.schema
     names = [p.name for p in schema.parameters]
-    arrays = [names[slot] for slot in schema.array_slots]
-    if not schema.single_return or schema.nested_slots:
-        raise _wrong(op, "is for operators of single arrays with one result", "")
+    arrays = [names[slot] for slot in (*schema.array_slots, *schema.nested_slots)]
+    if not schema.single_return:
+        raise _wrong(op, "is for operators with one result", "")
+    _check_arrays(op, rule, arrays)
+    for name in arrays[len(schema.array_slots) :]:
+        if rule.formulas[name] is not None:
+            what = f"has a formula for '{name}', which is not a single array"
+            raise _wrong(op, what, name)
+    known = [*names, rule.result, *(f"{name}_shape" for name in arrays)]
+    for name, given in rule.formulas.items():
+        for wanted in () if given is None else _taken_apart(given)[1]:
+            if wanted not in known:
+                near = did_you_mean(wanted, known)
+                raise _wrong(op, f"of '{name}' takes '{wanted}'{near}", name)
+
+
+def _check_arrays(op: Definition, rule: Partials, arrays: Sequence[str]) -> None:
+    """Raise unless the formulas are those of the array parameters."""
     for name in rule.formulas:
         if name not in arrays:
             near = did_you_mean(name, arrays)
@@ -268,12 +283,6 @@ def _check_names(op: Definition, rule: Partials) -> None:
     for name in arrays:
         if name not in rule.formulas:
             raise _wrong(op, f"lacks '{name}'", name)
-    known = [*names, rule.result, *(f"{name}_shape" for name in arrays)]
-    for name, given in rule.formulas.items():
-        for wanted in () if given is None else _taken_apart(given)[1]:
-            if wanted not in known:
-                near = did_you_mean(wanted, known)
-                raise _wrong(op, f"of '{name}' takes '{wanted}'{near}", name)
 
 
 def _wrong(op: Definition, what: str, parameter: str) -> RegistrationError:

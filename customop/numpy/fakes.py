@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from customop import FakeArray, fake_like
+from customop import FakeArray, Tracer, fake_like
 from customop.numpy.sizes import (
     broadcast,
     class_of,
@@ -35,6 +35,10 @@ __all__ = [
 
 def device_of(x: Any) -> str:
     """Name of the device of an array."""
+    while isinstance(x, Tracer):
+        x = x.below
+    if type(x) is np.ndarray:
+        return "cpu"
     return x.device if type(x) is FakeArray else fake_like(x).device
 
 

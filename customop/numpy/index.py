@@ -23,6 +23,7 @@ from customop import (
     axis_rule,
     fake_like,
     is_view,
+    partials,
     prepared,
 )
 from customop.numpy.arguments import in_c_order
@@ -219,12 +220,26 @@ def _check_indices(indices: Sequence[Any], rank: int) -> None:
 
 def is_integer(dtype: Any) -> bool:
     """Whether index arrays may have a dtype."""
-    return getattr(dtype, "kind", "") in "iu" or "int" in str(dtype)
+    kind = getattr(dtype, "kind", None)
+    return "int" in str(dtype) if kind is None else kind in ("i", "u")
+
+
+def _are_usual(indices: Sequence[Any], rank: int) -> bool:
+    """Whether these are plain arrays of integers of one shape, for the first axes."""
+    places = getattr(indices[0], "shape", None) if indices else None
+    return 0 < len(indices) <= rank and all(
+        type(a) is np.ndarray and a.dtype.kind in "iu" and a.shape == places
+        for a in indices
+    )
 
 
 def _gather(x: Any, indices: Sequence[Any], packed: bool) -> Any:
     """Elements by index arrays, which lie in memory as NumPy's."""
-    _check_indices(indices, x.ndim)
+    is_usual = _are_usual(indices, x.ndim)
+    if is_usual and len(indices) > 1 and indices[0].ndim == 1 and not packed:
+        return x[tuple(indices)]  # as below, in half of the time
+    if not is_usual:
+        _check_indices(indices, x.ndim)
     slots = [i for i, a in enumerate(indices) if a is not None]
     is_line = slots == [0] and x.flags.c_contiguous
     # It is quicker, and in C order. Without elements it does not look at the indices.
@@ -277,8 +292,10 @@ def check_bounds(x: Any, indices: Sequence[Any]) -> None:
     below = x
     while isinstance(below, Tracer):
         below = below.below
+    if type(below) is not FakeArray:
+        return
     plain = [a if type(a) is np.ndarray else None for a in indices]
-    if type(below) is not FakeArray or any(a is not None and not a.size for a in plain):
+    if any(a is not None and not a.size for a in plain):
         return  # NumPy does not look at indices into no elements
     for axis, (length, a) in enumerate(zip(x.shape, plain, strict=False)):
         if (
@@ -340,7 +357,9 @@ def _scatter(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> Any:
 
 
 def _scatter_in_place(g: Any, shape: Sequence[int], indices: Sequence[Any]) -> Any:
-    _check_scattered(g, shape, indices)
+    is_usual = _are_usual(indices, len(shape))
+    if not is_usual or g.shape != (*indices[0].shape, *shape[len(indices) :]):
+        _check_scattered(g, shape, indices)
     zeros = np.zeros(tuple(shape), g.dtype)
     key: Any = tuple([slice(None) if a is None else a for a in indices])
     if g.size:  # indices into no elements may be out of bounds
@@ -373,23 +392,22 @@ def _(g: Any, shape: Any, indices: Any) -> Any:
     return zeros
 
 
-def _save_indices(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.shape = tuple(inputs[0].shape)
-    ctx.save_for_backward(*inputs[-1])
-
-
-def _save_key(ctx: Any, inputs: Any, output: Any) -> None:
-    _save_indices(ctx, inputs[:2], output)
+def _read_at(g: Any, indices: Any) -> Any:
+    return index_.run(g, indices, False)
 
 
 index_.register_autograd(
-    lambda ctx, g: (scatter_add(g, ctx.shape, list(ctx.saved_arrays)), None, None),
-    setup_context=_save_key,
+    partials(
+        {
+            "x": (
+                lambda g, shape, indices: scatter_add.run(g, [*shape], indices),
+                ["x_shape", "indices"],
+            ),
+            "indices": None,
+        }
+    )
 )
-scatter_add.register_autograd(
-    lambda ctx, g: (index_(g, list(ctx.saved_arrays)), None, None),
-    setup_context=_save_indices,
-)
+scatter_add.register_autograd(partials({"g": _read_at, "indices": None}))
 
 
 register_linear_jvp(index_)

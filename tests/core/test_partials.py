@@ -238,8 +238,13 @@ WRONG: dict[str, tuple[Any, str, str]] = {
         "(Array x) -> Array",
         r"of 'x' takes 'outt' \(did you mean 'out'\?\)",
     ),
-    "list": ({"x": None}, "(Array[] x) -> Array", "is for operators of single arrays"),
-    "two": ({"x": None}, "(Array x) -> (Array, Array)", "is for operators of single"),
+    "list": (
+        {"x": lambda g: [g]},
+        "(Array[] x) -> Array",
+        "has a formula for 'x', which is not a single array",
+    ),
+    "list left out": ({"x": None}, "(Array x, Array[] y) -> Array", "lacks 'y'"),
+    "two": ({"x": None}, "(Array x) -> (Array, Array)", "is for operators with one"),
 }
 
 
@@ -254,6 +259,67 @@ def test_formulas_that_do_not_fit(name: str) -> None:
     with pytest.raises(co.RegistrationError, match=text):
         op.register_autograd(co.partials(formulas))
     assert dict(op.rows) == before
+
+
+def chosen() -> Any:
+    """Elements of an array at the places that a list of index arrays and None names."""
+
+    def key(places: Any) -> Any:
+        return tuple([slice(None) if i is None else i for i in places])
+
+    def pulled(g: Any, shape: Any, places: Any) -> Any:
+        found = np.zeros(shape, like=g)
+        np.add.at(found, key(places), g)
+        return found
+
+    formulas = {"x": (pulled, ["x_shape", "places"]), "places": None}
+    schema = "(Array x, Array?[] places) -> Array"
+    return define(lambda x, places: x[key(places)], formulas, schema)
+
+
+PLACES = {
+    "one": [np.array([0, 1, 1])],
+    "after None": [None, np.array([0, 0])],
+    "two": [np.array([0, 1]), np.array([0, 0])],
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_lists_of_arrays_beside_an_array(name: str) -> None:
+    """They have no derivative; the formula gets those of the call, not what they become."""
+    op, places = chosen(), PLACES[name]
+
+    def loss(x: Any) -> Any:
+        given = list(places)
+        y = op(x, given)
+        given.clear()
+        return np.sum(y * y)
+
+    wanted = slope(lambda x: loss(x), [Z], 0)
+    assert_allclose(co.grad(loss)(Z), wanted, rtol=1e-6)
+    assert_allclose(co.grad(lambda x: co.grad(loss)(x)[0, 0])(Z), _second(wanted))
+
+
+def _second(gradient: Any) -> Any:
+    """The derivative of the first element of the gradient of a sum of squares."""
+    found = np.zeros_like(Z)
+    found[0, 0] = gradient[0, 0] / Z[0, 0]
+    return found
+
+
+def test_lists_with_traced_arrays() -> None:
+    """Index arrays may be rows of a batch, outside and inside of the gradient."""
+    op = co.ops.np.index.default
+    x, rows = np.arange(6.0).reshape(2, 3), np.array([[0, 1], [2, 2]])
+
+    def loss(row: Any, places: Any) -> Any:
+        y = op(row, [places])
+        return np.sum(y * y)
+
+    wanted = np.array([[0.0, 2.0, 0.0], [0.0, 0.0, 20.0]])
+    assert_array_equal(co.vmap(co.grad(loss))(x, rows), wanted)
+    outer = co.grad(lambda x: np.sum(co.vmap(loss)(x, rows)))
+    assert_array_equal(outer(x), wanted)
 
 
 @pytest.fixture(autouse=True)

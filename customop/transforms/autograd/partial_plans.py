@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
-from customop.core.codegen import generate
+from customop.arrays.nested import map_nested
+from customop.core.codegen import all_constants, generate
 from customop.core.contract.memory import moments
 from customop.core.partials import RESULT, Partial, Partials
 from customop.core.table import RuleTable
@@ -68,6 +69,7 @@ def make_partial_plan(
         "def plan(self, args):",
         f"    {inputs}= args",
         *taken(op, "GradTracer", "node"),
+        *[line for slot in op.nested_slots for line in _lowered(f"v{slot}")],
         *run_lines(op),
         *DTYPE_LINES,
         *_choices(rows, sets),
@@ -80,6 +82,8 @@ def make_partial_plan(
         "hidden": hidden,
         "double": double,
         "inexact": inexact,
+        "all_constants": all_constants,
+        "map_nested": map_nested,
         "new": object.__new__,
         "moments": moments,
     }
@@ -87,6 +91,14 @@ def make_partial_plan(
         if tracked:
             scope[_class_name(tracked)] = _nodes(op, rows, tracked, make)
     return "\n".join(lines), scope
+
+
+def _lowered(v: str) -> list[str]:
+    """Lines that take a nested argument out of its tracers; a copy, which is kept."""
+    return [
+        f"    if type({v}) is list and all_constants({v}): {v} = [*{v}]",
+        f"    else: {v} = map_nested({v}, self.lower)",
+    ]
 
 
 def _choices(rows: dict[int, Partial], sets: Sequence[Tracked]) -> list[str]:

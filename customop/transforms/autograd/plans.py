@@ -52,7 +52,7 @@ def make_plan(op: RuleTable) -> Plan:
     nodes = _node_class(op, rule)
     if op.schema.written:
         plan = _write_plan(op)
-    elif op.is_plain and isinstance(rule, Partials) and rule.is_short:
+    elif isinstance(rule, Partials) and rule.is_short and not op.schema.keyword_only:
         plan = _partial_plan(op, rule)
     elif (op.is_plain or op.list_slot >= 0) and type(rule) is Formula:
         plan = _plain_plan(op, rule, nodes)
