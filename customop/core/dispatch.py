@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -166,16 +166,30 @@ def select(
     """Kernel, positional and keyword values, and the proof of a call, or None."""
     known = op.plans.kernel
     if known is not None and (not made or _CONCRETE.issuperset(map(type, args))):
+        has_scalar = False
         for slot in op.array_slots:
-            if type(args[slot]) is not np.ndarray:
-                break
+            cls = type(args[slot])
+            if cls is not np.ndarray:
+                if cls not in SCALARS:
+                    break
+                has_scalar = True
         else:  # as below, in a fifth of the time
-            return known, args, {}, None
+            return known, _as_arrays(op, args) if has_scalar else args, {}, None
     return _selected(op, args)
 
 
+def _as_arrays(op: RuleTable, args: Sequence[Any]) -> list[Any]:
+    """The values of a call with arrays in place of scalars of NumPy."""
+    slots = op.array_slots
+    return [as_array(v) if i in slots else v for i, v in enumerate(args)]
+
+
+# The classes of most scalars of NumPy, as ``x[0]`` gives them.
+SCALARS: Final = frozenset((np.float64, np.float32, np.complex128, np.int64, np.bool_))
 # Classes of arguments that are not symbolic sizes, and hold none.
-_CONCRETE = frozenset((np.ndarray, float, int, bool, complex, str, type(None)))
+_CONCRETE = frozenset(
+    (np.ndarray, *SCALARS, float, int, bool, complex, str, type(None))
+)
 
 
 def _selected(
@@ -199,8 +213,7 @@ def _selected(
     if has_scalar and kind != FAKE:
         if op.schema.written:
             check_writable(op, args)
-        slots = op.array_slots
-        args = [as_array(v) if i in slots else v for i, v in enumerate(args)]
+        args = _as_arrays(op, args)
     if op.needs_contiguous:
         args = in_c_order(op, args)
     proof: FakeProof | Proof | AfterCall | None

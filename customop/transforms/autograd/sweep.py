@@ -147,9 +147,12 @@ def _add(pending: dict[int, list[Any]], heap: list[int], node: Any, grad: Any) -
 
 def plus(a: Any, b: Any) -> Any:
     """The sum of two gradients, by the operator where they are traced or fake."""
-    if type(a) is np.ndarray and type(b) is np.ndarray:
+    if type(a) in _OF_NUMPY and type(b) in _OF_NUMPY:
         return np.add(a, b)
     return call_numpy(np.add, a, b)
+
+
+_OF_NUMPY = frozenset((np.ndarray, np.float64, np.float32, np.complex128))
 
 
 def _freed(node: GradNode) -> GradientError:
