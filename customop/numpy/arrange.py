@@ -137,7 +137,11 @@ register_linear(
 @register_numpy_function(np.roll)
 def _(a: Any, shift: Any, axis: Any = None) -> Any:
     if axis is None:
+        if len(a.shape) == 1:
+            return np.roll(a, shift, 0)
         return np.reshape(np.roll(np.ravel(a), shift, 0), a.shape)
+    if type(shift) is type(axis) is int and -1 <= axis < len(a.shape) > 0:
+        return _roll.run(a, [shift], [axis])  # the usual call, the short way
     axes = normalize_axis_tuple(axis, a.ndim, allow_duplicate=True)
     if not is_plain(shift):
         return _rolled_by(a, shift, axes)

@@ -115,7 +115,9 @@ def _undiagonal(g: Any, shape: Any, offset: int, axis1: int, axis2: int) -> Any:
     count = g.shape[-1]
     starts = max(-offset, 0), max(offset, 0)
     places = [*[None] * len(rest), *[numbers(i, i + count, g) for i in starts]]
-    whole = scatter_add(g, (*rest, shape[axis1], shape[axis2]), places)
+    whole = scatter_add.run(g, [*rest, shape[axis1], shape[axis2]], places)
+    if (axis1, axis2) == (len(rest), len(rest) + 1):
+        return whole
     return np.moveaxis(whole, (-2, -1), (axis1, axis2))
 
 
@@ -143,7 +145,7 @@ def _(v: Any, k: int = 0) -> Any:
         )
     count, size = v.shape[0], v.shape[0] + abs(k)
     places = [numbers(i, i + count, v) for i in (max(-k, 0), max(k, 0))]
-    return scatter_add(v, (size, size), places)
+    return scatter_add.run(v, [size, size], places)
 
 
 register_numpy_function(np.diagflat, lambda v, k=0: np.diag(np.ravel(v), k))

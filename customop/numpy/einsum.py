@@ -148,13 +148,22 @@ def _operand_grad(g: Any, index: int, operands: Sequence[Any], ctx: Any) -> Any:
     letter that the operand repeats.
     """
     term, x = ctx.terms[index], operands[index]
-    others = [t for i, t in enumerate(ctx.terms) if i != index]
-    known = set("".join([ctx.result, *others]))
-    letters = "".join(dict.fromkeys(term))
-    reached = "".join(c for c in letters if c in known)
-    arrays = [g, *(y for i, y in enumerate(operands) if i != index)]
-    found = einsum(_joined([ctx.result, *others], reached), arrays, ctx.optimize)
+    text, reached, letters = _pulled(ctx.terms, ctx.result, index)
+    arrays = [g, *operands[:index], *operands[index + 1 :]]
+    found = einsum.run(text, arrays, ctx.optimize)
+    if reached == term and found.shape == x.shape:
+        return found
     return _on_diagonal(_filled(found, reached, letters, term, x), letters, term)
+
+
+@lru_cache(maxsize=1024)
+def _pulled(terms: tuple[str, ...], result: str, index: int) -> tuple[str, str, str]:
+    """The subscripts for the gradient of an operand, its letters there, and all of them."""
+    others = [*terms[:index], *terms[index + 1 :]]
+    known = set("".join([result, *others]))
+    letters = "".join(dict.fromkeys(terms[index]))
+    reached = "".join(c for c in letters if c in known)
+    return _joined([result, *others], reached), reached, letters
 
 
 def _filled(found: Any, reached: str, letters: str, term: str, x: Any) -> Any:
@@ -285,7 +294,8 @@ def _(
     casting: Any = "safe",
     order: Any = "K",
 ) -> Any:
-    only("np.einsum", order=(order, "K", "C", "F"))
+    if order != "K":
+        only("np.einsum", order=(order, "K", "C", "F"))
     text, arrays = _as_text(operands)
     if _is_rearranged(text, arrays):
         view = _rearranged(text, arrays[0])
@@ -296,7 +306,7 @@ def _(
     if optimize not in (True, False):
         np.einsum_path(text, *arrays, optimize=optimize)  # raises for an unknown path
     if order != "F":
-        return einsum(text, arrays, bool(optimize))
+        return einsum.run(text, arrays, bool(optimize))
     # The result with its axes reversed is in C order.
     terms, result = _terms(text, _ranks(arrays))
     found = einsum(_joined(terms, result[::-1]), arrays, bool(optimize))

@@ -231,7 +231,7 @@ def _(
     given = _cast_all("np.stack", arrays, dtype, casting)
     if not given:
         raise ShapeError("need at least one array to stack", do="pass arrays")
-    return _stack(given, normalize_axis_index(axis, given[0].ndim + 1))
+    return _stack.run(given, normalize_axis_index(axis, given[0].ndim + 1))
 
 
 def _joiner(name: str, prepare: Any, axis: Callable[[int], int]) -> Callable[..., Any]:

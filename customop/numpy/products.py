@@ -288,7 +288,8 @@ def _(a: Any, b: Any) -> Any:
 
 @register_numpy_function(np.outer)
 def _(a: Any, b: Any, out: None = None) -> Any:
-    return np.multiply(np.reshape(a, (-1, 1)), np.reshape(b, (1, -1)))
+    row = b if len(shape_of(b)) == 1 else np.ravel(b)
+    return np.multiply(np.reshape(a, (-1, 1)), row)
 
 
 @register_numpy_function(np.kron)

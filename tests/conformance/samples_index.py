@@ -210,6 +210,7 @@ _DIAGONAL = [
     _row("diagonal", np.diagonal, _M),
     _row("diagonal_offset", lambda x: np.diagonal(x, 2), _M),
     _row("diagonal_below", lambda x: np.diagonal(x, -1), _FORTRAN),
+    _row("diagonal_turned", lambda x: np.diagonal(x, -1, axis1=1, axis2=0), _M),
     _row("diagonal_outside", lambda x: np.diagonal(x, 9), _M),
     _row("diagonal_axes", lambda x: np.diagonal(x, 1, axis1=-1, axis2=0), _T),
     _row("diagonal_method", lambda x: x.diagonal(), _TURNED),

@@ -142,6 +142,13 @@ class GradNode:
         if not op.nested_slots:
             slots = [edge[0] for edge in edges]
             return tuple([i in slots for i in range(op.positional_count)])
+        if op.list_slot >= 0:  # as below, in a fifth of the time
+            of_list = [False] * len(self.node_inputs[op.list_slot])
+            for _, path, _ in edges:
+                of_list[path[0]] = True
+            needs: list[Any] = [False] * op.positional_count
+            needs[op.list_slot] = of_list
+            return tuple(needs)
         tracked = {(edge[0], edge[1]) for edge in edges}
         return tuple(
             _nested_needs(self.node_inputs[slot], slot, tracked)
