@@ -381,6 +381,11 @@ def _is_input_number(value: object) -> bool:
 
 @register_numpy_function(setitem)
 def _setitem(x: Any, key: Any, value: Any) -> Any:
+    quick = _quick_entries(x, key)
+    if quick is not None:
+        if _is_own_view(x, value, quick):  # x[key] += y, which has written the view
+            return x
+        return _with_view(x, value, quick)
     mask = mask_of(key)
     if mask is None and (found := unknown_mask(key)) is not None:
         # Without data one value is written by np.where, several to places found first.
@@ -388,16 +393,32 @@ def _setitem(x: Any, key: Any, value: Any) -> Any:
     if mask is not None:
         return where_masked(x, key, mask, value, value_for)
     entries, arrays, is_split = parts_of(x, key)
-    if not arrays and isinstance(value, np.generic):
-        value = _read_number(x, value)
-    value = value_for(x, value)
     if not arrays:
-        return slice_set(x, spread_to(value, view_shape(x.shape, entries)), entries)
+        return _with_view(x, value, entries)
+    value = value_for(x, value)
     is_whole = all(e == ALL for e in entries)
     view = x if is_whole else slice_(x, entries)
     values = values_at(value, view.shape, arrays, is_split=is_split)
     new = index_set(view, values, arrays)
     return new if is_whole else slice_set(x, new, entries)
+
+
+def _is_own_view(x: Any, value: Any, entries: Any) -> bool:
+    """Whether a value is the view of these entries of an array, which sees all writes."""
+    place = getattr(value, "box_place", None)
+    if type(place) is not tuple or place[0] is not slice_:
+        return False
+    base, own = place[1]
+    is_sealed = getattr(x.box_place, "is_sealed", False)
+    return bool(base is x and own == entries and not is_sealed)
+
+
+def _with_view(x: Any, value: Any, entries: Any) -> Any:
+    """The array with a value in the place of a view."""
+    if isinstance(value, np.generic):
+        value = _read_number(x, value)
+    own = spread_to(value_for(x, value), view_shape(x.shape, entries))
+    return slice_set.run(x, own, entries)
 
 
 def _read_number(x: Any, value: np.generic[Any]) -> Any:

@@ -11,7 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from customop import FakeArray, Operator, ShapeError, fake_like, write_back
+from customop import (
+    FakeArray,
+    Operator,
+    ShapeError,
+    fake_like,
+    partials,
+    write_back,
+)
 from customop.numpy.arguments import copied, in_c_order
 from customop.numpy.index import (
     ALL,
@@ -79,18 +86,23 @@ def _(info: Any, in_dims: Any, x: Any, v: Any, key: Any) -> Any:
     return slice_set(first, values, [ALL, *key]), 0
 
 
-def _note_key(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.key = inputs[2]
-    ctx.shape = tuple(inputs[1].shape)
+def _without(g: Any, v_shape: Any, key: Any) -> Any:
+    """A gradient with zeros in the place of the view."""
+    if type(g) is np.ndarray:
+        found = g.copy()
+        found[key_of(key)] = 0.0
+        return found
+    return slice_set.run(g, _zeros(g, v_shape), key)
 
 
-def _slice_set_backward(ctx: Any, g: Any) -> tuple[Any, Any, None]:
-    needs_x, needs_v, _ = ctx.needs_input_grad
-    gx = slice_set(g, _zeros(g, ctx.shape), ctx.key) if needs_x else None
-    return gx, slice_(g, ctx.key) if needs_v else None, None
-
-
-slice_set.register_autograd(_slice_set_backward, setup_context=_note_key)
+slice_set.register_autograd(
+    partials(
+        {
+            "x": (_without, ["v_shape", "key"]),
+            "v": (lambda g, key: slice_.run(g, key), ["key"]),
+        }
+    )
+)
 
 
 # ---- elements replaced: arrays of integers ----
@@ -145,28 +157,26 @@ def _(info: Any, in_dims: Any, x: Any, v: Any, indices: Any) -> Any:
     return index_set(first, values, with_rows(x, size, indices, dims, rank)), 0
 
 
-def _note_indices(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.shape = tuple(inputs[1].shape)
-    ctx.whole = tuple(inputs[0].shape)
-    ctx.save_for_backward(*inputs[2])
-
-
-def _index_set_backward(ctx: Any, g: Any) -> tuple[Any, Any, None]:
-    indices = list(ctx.saved_arrays)
-    needs_x, needs_v, _ = ctx.needs_input_grad
-    gx = index_set(g, _zeros(g, ctx.shape), indices) if needs_x else None
-    return gx, _of_last(g, ctx, indices) if needs_v else None, None
-
-
-def _of_last(g: Any, ctx: Any, indices: Any) -> Any:
+def _of_last(g: Any, shape: Any, whole: Any, indices: Any) -> Any:
     """The gradient of the values: of a place written twice, the last value stays."""
-    order = np.reshape(numbers(0, product(ctx.shape), g), ctx.shape)
-    zeros = np.zeros_like(g, shape=ctx.whole, dtype=order.dtype)
+    order = np.reshape(numbers(0, product(shape), g), tuple(shape))
+    zeros = np.zeros_like(g, shape=tuple(whole), dtype=order.dtype)
     last = index_(index_set(zeros, order, indices), indices)
     return index_(g, indices) * np.equal(last, order).astype(g.dtype)
 
 
-index_set.register_autograd(_index_set_backward, setup_context=_note_indices)
+index_set.register_autograd(
+    partials(
+        {
+            "x": (
+                lambda g, shape, indices: index_set.run(g, _zeros(g, shape), indices),
+                ["v_shape", "indices"],
+            ),
+            "v": (_of_last, ["v_shape", "x_shape", "indices"]),
+            "indices": None,
+        }
+    )
+)
 
 
 def spread_to(v: Any, shape: Sequence[int]) -> Any:

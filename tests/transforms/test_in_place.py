@@ -135,3 +135,20 @@ def test_a_cast_that_numpy_refuses() -> None:
         add(X)
     with pytest.raises(TypeError):
         co.vmap(add)(X[None])
+
+
+def test_an_update_of_a_view_writes_once() -> None:
+    """In Python ``y[key] += t`` writes the view, and then the view into its own place."""
+
+    def update(x: Any) -> Any:
+        y = x * 2.0
+        y[1:] += x[:-1]
+        v = y[:2]
+        y *= x
+        y[:2] = v
+        return y
+
+    graph = co.make_fx(update)(X)
+    names = [node.target.name for node in graph.graph.nodes if node.op == "call"]
+    assert names.count("slice_set") == 1
+    np.testing.assert_array_equal(graph(X), update(X))
