@@ -49,7 +49,8 @@ class CapturedCall(NamedTuple):
     written : list of int
         Numbers of the inputs that it writes.
     has_strides : bool
-        Whether the strides of the inputs have decided what is a view.
+        Whether the strides of the inputs have decided what is a view, and how what was
+        written lies in memory.
     why_fixed : str
         Why sizes are not symbolic that differ between calls.
     numbers : collection of int
@@ -128,12 +129,11 @@ class _Capturing:
         _refuse_iterators(module)
         keep_what_warns(module.graph, derived)
         written = _written(module.graph)
-        has_strides = has_writes and _depends_on_strides(module.graph)
         module = _cleaned(with_settings(module))
         same, free = self._same, self._free
         why, numbers, fixed = self._why_fixed, self._numbers, self._fixed
         return CapturedCall(
-            module, free, same, written, has_strides, why, numbers, fixed
+            module, free, same, written, has_writes, why, numbers, fixed
         )
 
     def _try(self) -> tuple[GraphModule, bool, set[Node]] | None:
@@ -182,27 +182,6 @@ class _Capturing:
     def _fix(self, numbers: Collection[int], why: str) -> None:
         self._fixed |= dict.fromkeys(numbers, why)
         self._numbers = [i for i in self._numbers if i not in self._fixed]
-
-
-def _depends_on_strides(graph: Graph) -> bool:
-    """Whether other strides could make a copy of what is a view."""
-    return not all(node.op != CALL or _is_certain(node) for node in graph.nodes)
-
-
-def _is_certain(node: Node) -> bool:
-    """Whether a call gives a view, or a new array, whatever the strides are."""
-    name = node.target.qualname
-    is_ufunc = isinstance(getattr(np, name.removeprefix("np::"), None), np.ufunc)
-    return is_ufunc or name in _CERTAIN
-
-
-_CERTAIN = frozenset(
-    (
-        *("customop::assign", "np::slice", "np::slice_set", "np::transpose"),
-        *("np::expand_dims", "np::squeeze", "np::broadcast_to", "np::copy"),
-        *("np::sum", "np::max", "np::min", "np::prod", "np::mean", "np::where"),
-    )
-)
 
 
 def _has_graphs(graph: Graph) -> bool:

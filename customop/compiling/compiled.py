@@ -321,8 +321,12 @@ class Compiled(Generic[P, R]):
     def _run_to_fail(self, given: CallArguments) -> None:
         """Run the function if it raises: its own error, where capturing has another."""
         trial = given.copied()
+        asked: Any = np.geterr()
+        # It warns in the run below.
+        quiet: Any = {k: v if v == "raise" else "ignore" for k, v in asked.items()}
         try:
-            self._fn(*trial.args, **trial.kwargs)
+            with np.errstate(**quiet):
+                self._fn(*trial.args, **trial.kwargs)
         except Exception:  # noqa: BLE001  # the run below raises it again
             is_failing = True
         else:

@@ -295,6 +295,36 @@ def _(
     return in_order(_astype(x, dtype), order)
 
 
+def _from_parts(real: Any, imag: Any) -> Any:
+    if not isinstance(real, np.ndarray | np.generic):
+        return real + 1j * imag
+    # A sum would lose the sign of 0, and make nan of an infinite part.
+    out = np.empty_like(real, _complex_of(real))
+    out.real, out.imag = real, imag
+    return out
+
+
+_complex = numpy_operator(
+    "from_parts",
+    "(Array real, Array imag) -> Array",
+    _from_parts,
+    tags=Tag.pointwise,
+)
+_complex.register_fake(lambda real, imag: fake_like(real, dtype=_complex_of(real)))
+_complex.register_autograd(lambda ctx, g: (np.real(g), -np.imag(g)))
+
+
+def _complex_of(real: Any) -> np.dtype[Any]:
+    return np.dtype(f"c{2 * real.dtype.itemsize}")
+
+
+@_complex.register_jvp
+def _(primals: Any, tangents: Any) -> Any:
+    pairs = zip(primals, tangents, strict=True)
+    moved = [np.zeros_like(x) if t is None else t for x, t in pairs]
+    return _complex(*primals), _complex(*moved)
+
+
 def _component(name: str, unit: complex) -> None:
     """Make ``np.real`` or ``np.imag`` of complex arrays.
 
@@ -326,8 +356,8 @@ def _component(name: str, unit: complex) -> None:
     @op.register(write_back)
     def _(new: Any, x: Any) -> Any:
         if name == "real":
-            return new + 1j * np.imag(x)
-        return np.real(x) + 1j * new
+            return _complex(new, np.imag(x))
+        return _complex(np.real(x), new)
 
     op.register_autograd(lambda ctx, g: g.astype(ctx.dtype) * unit, setup_context=setup)
     register_linear_jvp(op)

@@ -123,7 +123,9 @@ def _(
         return np.maximum(a, low)
     if type(low) not in _REAL or type(high) not in _REAL or not is_inexact(a):
         # One dtype for all three: of int16 and uint16 alone it would be int32.
-        a = cast(a, np.result_type(a, plain(low), plain(high)))
+        dtype = np.result_type(a, plain(low), plain(high))
+        if np.result_type(a, plain(low)) != dtype:
+            a = cast(a, dtype)
     return np.minimum(np.maximum(a, low), high)
 
 

@@ -375,6 +375,15 @@ def value_for(x: Any, value: Any) -> Any:
     return value.astype(x.dtype)
 
 
+def _has_ellipsis(key: Any) -> bool:
+    return any(part is Ellipsis for part in (key if type(key) is tuple else (key,)))
+
+
+def _check_element(dtype: Any, value: Any) -> None:
+    """Raise, or warn, as NumPy does where an array with axes is written to one element."""
+    np.zeros(1, dtype)[0] = np.zeros((1,) * value.ndim, value.dtype)
+
+
 def _is_input_number(value: object) -> bool:
     return isinstance(value, int | float) and isinstance(value, SymInt | SymFloat)
 
@@ -385,7 +394,7 @@ def _setitem(x: Any, key: Any, value: Any) -> Any:
     if quick is not None:
         if _is_own_view(x, value, quick):  # x[key] += y, which has written the view
             return x
-        return _with_view(x, value, quick)
+        return _with_view(x, value, quick, key)
     mask = mask_of(key)
     if mask is None and (found := unknown_mask(key)) is not None:
         # Without data one value is written by np.where, several to places found first.
@@ -394,7 +403,7 @@ def _setitem(x: Any, key: Any, value: Any) -> Any:
         return where_masked(x, key, mask, value, value_for)
     entries, arrays, is_split = parts_of(x, key)
     if not arrays:
-        return _with_view(x, value, entries)
+        return _with_view(x, value, entries, key)
     value = value_for(x, value)
     is_whole = all(e == ALL for e in entries)
     view = x if is_whole else slice_(x, entries)
@@ -413,12 +422,14 @@ def _is_own_view(x: Any, value: Any, entries: Any) -> bool:
     return bool(base is x and own == entries and not is_sealed)
 
 
-def _with_view(x: Any, value: Any, entries: Any) -> Any:
+def _with_view(x: Any, value: Any, entries: Any, key: Any) -> Any:
     """The array with a value in the place of a view."""
     if isinstance(value, np.generic):
         value = _read_number(x, value)
-    own = spread_to(value_for(x, value), view_shape(x.shape, entries))
-    return slice_set.run(x, own, entries)
+    own, shape = value_for(x, value), view_shape(x.shape, entries)
+    if not shape and own.shape and not _has_ellipsis(key):
+        _check_element(x.dtype, value if hasattr(value, "dtype") else own)
+    return slice_set.run(x, spread_to(own, shape), entries)
 
 
 def _read_number(x: Any, value: np.generic[Any]) -> Any:

@@ -337,10 +337,13 @@ def _(A: Any, reps: Any) -> Any:  # noqa: N803  # NumPy's name
     rank = max(A.ndim, len(counts))
     counts = (1,) * (rank - len(counts)) + tuple(counts)
     shape = (1,) * (rank - A.ndim) + tuple(A.shape)
+    whole = [c * n for c, n in zip(counts, shape, strict=True)]
+    if all(type(n) is int for n in shape) and 0 in shape:
+        return np.reshape(A, whole)  # as NumPy: a view
     spread = [n for length in shape for n in (1, length)]
     wide = [n for pair in zip(counts, shape, strict=True) for n in pair]
     tiled = np.copy(np.broadcast_to(np.reshape(A, spread), wide), order="C")
-    return np.reshape(tiled, [c * n for c, n in zip(counts, shape, strict=True)])
+    return np.reshape(tiled, whole)
 
 
 @register_numpy_function(np.repeat)

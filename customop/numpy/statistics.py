@@ -46,6 +46,8 @@ def _deviation(name: str) -> Operator[..., Any]:
         dtype: Any = None,
     ) -> Any:
         deviation = getattr(x, name)
+        # Of an empty array NumPy divides by 0 less this, and warns as their dtypes say.
+        ddof = int(ddof) if ddof == int(ddof) else ddof
         return deviation(axis=as_axis(axis), dtype=dtype, ddof=ddof, keepdims=keepdims)
 
     op = reduction_of(name, kernel, ", float ddof=0.0, dtype? dtype=None")

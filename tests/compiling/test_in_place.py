@@ -165,6 +165,11 @@ def _sum_is_returned(u: Any, v: Any) -> Any:
     return w
 
 
+def _leads_to_another(u: Any, v: Any) -> None:
+    u /= 2.0
+    np.negative(u, out=v)
+
+
 def _then_a_part(u: Any, v: Any) -> Any:
     u *= np.maximum(u, v)
     u[1:] = 0.5
@@ -179,6 +184,7 @@ def _of_another_dtype(u: Any, v: Any) -> Any:
 
 WHOLE = (_add, _chain, _out, _both, _old_value_is_read, _view_is_read, _overlap)
 WHOLE = (*WHOLE, _views_of_the_new, _sum_is_returned, _then_a_part, _of_another_dtype)
+WHOLE = (*WHOLE, _leads_to_another)
 LAYOUTS = {
     "packed": lambda x: x,
     "turned": lambda x: x.reshape(2, -1).T,
@@ -208,3 +214,61 @@ def test_nothing_is_copied_to_an_argument_that_can_take_the_result(fn: Any) -> N
     compiled = co.compile(fn)
     compiled(np.ones(4), np.ones(4))
     assert "setitem" not in compiled.code
+
+
+# ---- how arrays that were written lie in memory ----
+
+TABLE = np.linspace(0.1, 3.0, 12).reshape(4, 3)
+
+
+def _own(x: Any) -> Any:
+    z = np.square(x)
+    z += TABLE
+    return z[1:], z.sum(), z @ z.T
+
+
+def _sums(x: Any) -> Any:
+    x *= TABLE
+    y = x @ x.T  # NumPy multiplies arrays with gaps between elements in another order
+    x[0] += 1.0
+    return y, np.expm1(x), x.sum(axis=0)
+
+
+def _points(x: Any) -> Any:
+    z = np.zeros((), like=x)
+    z -= x[0, 0]
+    w = np.where(x[0, 0] > 0.0, 1.0, x[0, 0])
+    line = w.reshape(-1)
+    line[line > 0] = 0.25
+    return z.astype("f4"), line, w
+
+
+LAYOUTS_2D = {
+    "packed": lambda x: x,
+    "turned": np.asfortranarray,
+    "gaps": lambda x: np.repeat(x, 3, axis=-1)[..., 1::3],
+    "reversed": lambda x: x[::-1].copy()[::-1],
+}
+
+
+@pytest.mark.parametrize("fn", [_own, _sums, _points])
+def test_arrays_that_were_written_lie_in_memory_as_in_the_function(fn: Any) -> None:
+    compiled = co.compile(fn)
+    rng = np.random.default_rng(5)
+    for layout in LAYOUTS_2D.values():
+        x = rng.normal(size=(4, 3))
+        found, expected = (observe(f, [layout(x.copy())]) for f in (compiled, fn))
+        assert found == expected
+
+
+def test_parts_of_complex_arrays_are_written_to_the_bit() -> None:
+    def fn(z: Any, x: Any) -> Any:
+        z.real[...] = x
+        z.imag[1:] = -0.0
+        return z
+
+    z = np.array([complex(1, np.inf), -1j, complex(-0.0, np.nan)])
+    found, expected = (
+        observe(f, [z.copy(), -np.zeros(3)]) for f in (co.compile(fn), fn)
+    )
+    assert found == expected

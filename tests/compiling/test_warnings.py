@@ -141,6 +141,34 @@ def test_powers_of_scalars_have_the_bits_of_scalars() -> None:
             assert [v.tobytes() for v in found] == [v.tobytes() for v in expected]
 
 
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: -x,
+        abs,
+        lambda x: (x < 0, x <= 0, x == 1, x != 1, x > 2, x >= 0),
+        lambda x: np.std(x[None][1:]),
+    ],
+    ids=["negative", "abs", "comparisons", "deviation of nothing"],
+)
+def test_operators_of_scalars_warn_as_those(fn: Any) -> None:
+    numbers = (np.int8(-128), np.complex128(complex("nan")), np.float32("nan"))
+    for number in numbers:
+        pair = [observe(f, [number], "warn") for f in (fn, co.compile(fn))]
+        assert pair[0] == pair[1]
+
+
+def test_a_function_that_raises_warns_once() -> None:
+    def fn(x: Any) -> Any:
+        y = np.log(x)
+        y[0] = y
+        return y
+
+    pair = [observe(f, [X], "warn") for f in (fn, co.compile(fn))]
+    assert pair[0] == pair[1]
+    assert len(pair[0].warned) == 2
+
+
 def test_powers_of_arrays_without_axes_that_were_written_are_those_of_arrays() -> None:
     def fn(x: Any) -> Any:
         x *= 1.1

@@ -244,7 +244,19 @@ _TURN = [
     _row("rot90_axes", lambda x: np.rot90(x, 1, (-1, 0)), _T),
 ]
 
+
+def _part_written(name: str) -> Any:
+    def fn(x: Any, v: Any) -> Any:
+        z = (x - v) * (1.0 + 2.0j)
+        getattr(z, name)[...] = v
+        return z
+
+    return fn
+
+
 _REST = [
+    _row("real_written", _part_written("real"), _M, _M[::-1]),
+    _row("imag_written", _part_written("imag"), _FORTRAN, _FORTRAN[::-1]),
     _row("tril", np.tril, _M),
     _row("tril_k", lambda x: np.tril(x, -1), _T),
     _row("tril_1d", np.tril, _V),

@@ -104,3 +104,34 @@ def test_sums_have_the_same_bits() -> None:
         lambda x: np.ravel(x[:, columns] * 2.0),
     ):
         np.testing.assert_array_equal(co.compile(fn)(x), fn(x), strict=True)
+
+
+def test_clip_of_repeated_rows() -> None:
+    for x in (np.broadcast_to([True, False, True], (4, 3)), np.ones((3, 1, 2), "i2")):
+        _check(lambda x: np.clip(x, -1, 1), x)
+        _check(lambda x: np.clip(x, np.int32(-1), 1), np.broadcast_to(x, (2, *x.shape)))
+
+
+def test_tile_of_nothing_is_a_view() -> None:
+    x = np.broadcast_to(np.zeros((0, 1)), (0, 3))
+    found, expected = co.compile(lambda x: np.tile(x, 2))(x), np.tile(x, 2)
+    assert found.flags.writeable == expected.flags.writeable
+    assert found.shape == expected.shape
+
+
+@pytest.mark.parametrize("dtype", [bool, int, float, complex])
+def test_an_array_with_axes_as_an_element_is_an_error_where_numpy_has_one(
+    dtype: Any,
+) -> None:
+    def fn(x: Any, y: Any) -> Any:
+        x[0] = y
+        return x * 1
+
+    for other in (bool, float):
+        seen = []
+        for f in (fn, co.compile(fn)):
+            try:
+                seen.append(str(f(np.zeros(2, dtype), np.ones(1, other))))
+            except (ValueError, TypeError) as error:
+                seen.append(str(error))
+        assert seen[0] == seen[1]

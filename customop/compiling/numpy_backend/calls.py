@@ -96,8 +96,10 @@ def ufunc_text(
     elif out is not None:
         texts.append(lines.value(out))
     symbol = _SYMBOLS.get(ufunc) if given is None and out is None else None
-    # A function of scalars warns in other words than their operators do.
-    if symbol and (has_array or (ufunc in _OF_SCALARS and not node.must_run)):
+    # A function of scalars warns in other words than their operators do. Products of
+    # complex ones have nan of other signs, and those of Python's are Python's.
+    is_same = ufunc in _OF_SCALARS and not node.must_run and node.val.dtype.kind != "c"
+    if symbol and (has_array or is_same):
         return f"{texts[0]} {symbol} {texts[1]}"
     return f"{lines.bind(ufunc.__name__, ufunc)}({', '.join(texts)})"
 

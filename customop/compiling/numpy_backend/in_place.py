@@ -8,18 +8,19 @@ share no memory with others, which is a guard of compiled functions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from customop.arrays.fake import FakeArray
 from customop.compiling.kernel import Kernel
+from customop.compiling.numpy_backend.calls import out_of
 from customop.compiling.numpy_backend.known import is_builtin, ufunc_of
 from customop.core.table import RuleTable
 from customop.graph.graph import Graph
 from customop.graph.node import CALL, ITEM, OUTPUT, Node
 from customop.graph.passes.common import frozen_key
 from customop.shapes.sizes import same_shape
-from customop.transforms.trace.operators import assign, set_slice
+from customop.transforms.trace.operators import assign, lay_out, set_slice
 
 __all__ = ["write_in_place"]
 
@@ -40,8 +41,46 @@ def write_in_place(graph: Graph) -> None:
     for node in calls:
         if _is_set(node):
             _leave_out_own(node)
+    copies = [*_without_copies(graph)]
     _Writing(graph).run()
+    for copy in copies:
+        _copy_again(graph, *copy)
     graph.eliminate_dead_code()
+
+
+def _without_copies(graph: Graph) -> Iterator[tuple[Node, Sequence[int], Any, str]]:
+    """Leave out copies that lie as an array does which may take the result itself.
+
+    Gives the node of each result, the strides of the copy, its value, and its place.
+    """
+    for node in [*graph.nodes]:
+        if node.op != CALL or node.target is not lay_out:
+            continue
+        value, strides = node.values()
+        if all(user is node or user.target is assign for user in value.users):
+            node.replace_all_uses_with(value)
+            graph.erase_node(node)
+            yield value, strides, node.val, node.meta.get("place", "")
+
+
+def _copy_again(
+    graph: Graph, value: Node, strides: Sequence[int], val: Any, place: str
+) -> None:
+    """Copy a result again that is not written to an array which lies so."""
+    others = [user for user in value.users if user.target is not assign]
+    if value.is_erased or not others:
+        return
+    if out_of(value) is not None:
+        value.meta["val"] = val
+        return
+    with graph.inserting_after(value):
+        copy = graph.call(lay_out, (value, strides))
+    copy.note(val, place)
+    is_written = any(user.target is set_slice for user in others)
+    value.replace_all_uses_with(
+        copy,
+        unless=lambda user: user is copy or (user.target is assign and not is_written),
+    )
 
 
 def _has_graphs(node: Node) -> bool:
@@ -105,7 +144,7 @@ class _Writing:
         """Let an input take a result, and those that lead to it: ``x += y; x *= z``."""
         value.meta.update(out=target, must_run=True)
         for before in value.inputs:
-            only = [*before.users] == [value]
+            only = [*before.users] == [value] and out_of(before) is None
             if only and before is not target and self._can_take(target, before, end):
                 self._take(target, before, end)
                 return

@@ -22,6 +22,7 @@ from customop.core.tracer import Tracer
 from customop.errors import DataDependentError, GraphError, caller_place
 from customop.graph.graph import Graph
 from customop.graph.node import CALL, CONSTANT, PLACEHOLDER, Node, nodes_in
+from customop.library.ops import ops
 from customop.schema.parameters import MISSING
 from customop.schema.tags import Tag
 from customop.shapes.active_context import set_active
@@ -31,6 +32,7 @@ from customop.transforms.fake_mode import FakeMode
 from customop.transforms.trace.error_settings import ErrorSettings
 from customop.transforms.trace.generators import is_generator, traced_generator
 from customop.transforms.trace.opened import Chosen
+from customop.transforms.trace.operators import lay_out
 from customop.transforms.trace.places import place_here
 from customop.transforms.trace.records import Record, make_record
 
@@ -95,24 +97,25 @@ class GraphTracer(Tracer):
         )
 
 
-def _noted(name: str, symbol: str, ufunc: str) -> Callable[[Any, Any], Any]:
+def _noted(name: str, text: str, ufunc: str) -> Callable[..., Any]:
     """The method of an operator of Python, which notes in the node that it was called.
 
     NumPy's scalars have arithmetic of their own: ``a ** b`` may differ in the last bit
-    from np.power(a, b), and warns of "scalar power".
+    from np.power(a, b), and warns of "scalar power"; ``a < b`` never warns.
     """
     usual = getattr(Tracer, name)
 
-    def method(self: GraphTracer, other: Any) -> Any:
-        out = usual(self, other)
+    def method(self: GraphTracer, *others: Any) -> Any:
+        out = usual(self, *others)
         trace: Any = self.interpreter
-        if self.shape or trace.settings is None or type(out) is not GraphTracer:
+        if self.shape or trace.settings is None:
+            return out
+        if type(out) is not GraphTracer or out.shape:
             return out
         node = out.node
         is_own = node.op == CALL and node.target.qualname == ufunc
-        is_kept = all(map(_is_as_in_graph, (self, other)))
-        if is_own and is_kept and not out.shape:
-            node.meta["written"] = f"{{0}} {symbol} {{1}}"
+        if is_own and all(map(_is_as_in_graph, (self, *others))):
+            node.meta["written"] = text
         return out
 
     return method
@@ -121,24 +124,48 @@ def _noted(name: str, symbol: str, ufunc: str) -> Callable[[Any, Any], Any]:
 def _is_as_in_graph(value: Any) -> bool:
     """Whether a value without axes is a scalar, or an array, where the graph runs too.
 
-    Calls give scalars, also where the function has an array without axes that it wrote.
+    Calls give scalars, but for the copies of arrays without axes that were written.
     """
     if not isinstance(value, GraphTracer) or value.box_is_scalar:
         return True
-    return value.node.op in (CONSTANT, PLACEHOLDER)
+    node = value.node
+    return node.op in (CONSTANT, PLACEHOLDER) or node.target is ops.np.copy.default
 
 
-for _name, _symbol, _ufunc in (
-    ("add", "+", "add"),
-    ("sub", "-", "subtract"),
-    ("mul", "*", "multiply"),
-    ("truediv", "/", "divide"),
-    ("floordiv", "//", "floor_divide"),
-    ("mod", "%", "remainder"),
-    ("pow", "**", "power"),
-):
-    for _method in (f"__{_name}__", f"__r{_name}__"):
-        setattr(GraphTracer, _method, _noted(_method, _symbol, f"np::{_ufunc}"))
+def _lies_otherwise(
+    shape: Sequence[Any], strides: Sequence[Any], wanted: Sequence[Any]
+) -> bool:
+    """Whether elements lie otherwise in memory; symbolic sizes are those of C order."""
+    if not all(type(n) is int for n in (*shape, *strides, *wanted)) or 0 in shape:
+        return False
+    triples = zip(shape, strides, wanted, strict=True)
+    return any(n > 1 and a != b for n, a, b in triples)
+
+
+# Methods, their text in code, and the operators that they call.
+_WRITTEN = (
+    *(
+        ((f"__{name}__", f"__r{name}__"), f"{{0}} {symbol} {{1}}", ufunc)
+        for name, symbol, ufunc in (
+            *(("add", "+", "add"), ("sub", "-", "subtract"), ("mul", "*", "multiply")),
+            *(("truediv", "/", "divide"), ("floordiv", "//", "floor_divide")),
+            *(("mod", "%", "remainder"), ("pow", "**", "power")),
+        )
+    ),
+    *(
+        ((f"__{name}__",), f"{{0}} {symbol} {{1}}", ufunc)
+        for name, symbol, ufunc in (
+            *(("lt", "<", "less"), ("le", "<=", "less_equal"), ("eq", "==", "equal")),
+            *(("gt", ">", "greater"), ("ge", ">=", "greater_equal")),
+            ("ne", "!=", "not_equal"),
+        )
+    ),
+    (("__neg__",), "-{0}", "negative"),
+    (("__abs__",), "{0}.__abs__()", "absolute"),
+)
+for _names, _text, _ufunc in _WRITTEN:
+    for _name in _names:
+        setattr(GraphTracer, _name, _noted(_name, _text, f"np::{_ufunc}"))
 
 
 class Trace(Mode):
@@ -172,8 +199,6 @@ class Trace(Mode):
         self.is_real: bool = tracing_mode == "real"
         # Whether an array was written in place.
         self.has_writes: bool = False
-        # Arrays without axes that were written: their nodes may give scalars.
-        self.written_dots: list[Tracer] = []
         self.sizes: SizeContext = self.graph.sizes or SizeContext()
         if not self.is_real:
             self.graph.sizes = self.sizes
@@ -264,8 +289,21 @@ class Trace(Mode):
     def see_write(self, box: Tracer) -> None:
         """Note that an array was written."""
         self.has_writes = True
+
+    def replace(self, box: Tracer, new: Any) -> None:
+        """Put the content of another tracer in one: an array, as NumPy's is.
+
+        Calls give scalars in the place of arrays without axes. Of others the graph of a
+        compiled function keeps the strides, on which the bits of sums depend.
+        """
         if not box.shape:
-            self.written_dots.append(box)
+            if new.node.op == CALL and new.node.target is not ops.np.copy.default:
+                new = ops.np.copy(new)
+        elif self.settings is not None:
+            wanted = strides_of_box(box)
+            if _lies_otherwise(box.shape, new.below.strides, wanted):
+                new = lay_out(new, [*wanted])
+        super().replace(box, new)
 
     # ---- calls ----
 

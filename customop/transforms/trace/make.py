@@ -22,8 +22,7 @@ from customop.errors import (
 from customop.graph.graph import Graph
 from customop.graph.guards import GENERATOR
 from customop.graph.module import GraphModule
-from customop.graph.node import CALL, Node
-from customop.library.ops import ops
+from customop.graph.node import Node
 from customop.progress import node_channel
 from customop.transforms.trace.error_settings import ErrorSettings
 from customop.transforms.trace.generators import (
@@ -35,7 +34,7 @@ from customop.transforms.trace.generators import (
 )
 from customop.transforms.trace.interpreter import GraphTracer, Trace, copied, fake_of
 from customop.transforms.trace.opened import Operators, Table, as_chosen, as_table
-from customop.transforms.trace.operators import assign
+from customop.transforms.trace.operators import assign, lay_out
 from customop.transforms.trace.paths import names_for, paths_of
 
 __all__ = ["capture", "graph_of", "make_fx"]
@@ -247,7 +246,6 @@ class _Capture:
         self.axes: Mapping[int, Collection[int]] = {}
         self.same: Mapping[int, int] = {}
         self.numbers: Collection[int] = ()
-        self.dots: dict[Node, Node] = {}
         # The tracers of inputs, with the nodes that they began as.
         self.inputs: list[tuple[GraphTracer, Any]] = []
 
@@ -337,17 +335,7 @@ class _Capture:
 
     def _output(self, leaf: Any) -> Any:
         """What stands in the output for a leaf of the result."""
-        node, _ = self.trace.node_and_value(leaf)
-        if not any(leaf is box for box in self.trace.written_dots):
-            return node
-        if node.op != CALL or node.target is ops.np.copy.default:
-            return node
-        # Operators give scalars, and an array that was written stays an array.
-        if node not in self.dots:
-            copy = self.trace.graph.call(ops.np.copy.default, (node,))
-            copy.note(node.val, self.place)
-            self.dots[node] = copy
-        return self.dots[node]
+        return self.trace.node_and_value(leaf)[0]
 
     def _write_inputs(self) -> None:
         """Write to the inputs what the function has written to them.
@@ -358,7 +346,10 @@ class _Capture:
         graph = self.trace.graph
         for tracer, node in self.inputs:
             if tracer.node is not node:
-                graph.call(assign, (node, tracer.node)).note(None, self.place)
+                new = tracer.node
+                if new.target is lay_out:  # the input lies as it does
+                    new = new.args[0]
+                graph.call(assign, (node, new)).note(None, self.place)
                 tracer.node = node
                 empty_views(tracer)
 

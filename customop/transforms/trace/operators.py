@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from customop.arrays.fake import FakeArray
 from customop.core.kinds import COMPOSITE
 from customop.core.operator import Operator
 from customop.library.define import custom_op
 
-__all__ = ["assign", "set_slice"]
+__all__ = ["assign", "lay_out", "set_slice"]
 
 
 def _assign(target: Any, value: Any) -> None:
@@ -39,3 +42,29 @@ set_slice: Operator[..., Any] = custom_op(
     schema="(Array(a!) target, Array value, int?[][] key) -> ()",
 )
 set_slice.register(COMPOSITE, _set_slice)
+
+
+def _lay_out(x: Any, strides: Sequence[int]) -> Any:
+    steps = [(n - 1) * step for n, step in zip(x.shape, strides, strict=True)]
+    first = -sum(step for step in steps if step < 0)
+    memory = np.empty(first + sum(map(max, steps, [0] * len(steps))) + x.itemsize, "u1")
+    out: Any = np.ndarray(x.shape, x.dtype, memory, first, strides)
+    new = np.empty_like(out)
+    if new.strides == out.strides:  # there are no gaps
+        out = new
+    out[...] = x
+    return out
+
+
+# A copy that lies in memory as NumPy's array, which was written in place, does.
+lay_out: Operator[..., Any] = custom_op(
+    "customop::lay_out",
+    _lay_out,
+    mutates_args=(),
+    schema="(Array x, int[] strides) -> Array",
+)
+
+
+@lay_out.register_fake
+def _(x: Any, strides: Sequence[int]) -> Any:
+    return FakeArray(x.shape, x.dtype, tuple(strides))
