@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from customop.arrays.describe import abbreviated
 from customop.arrays.kinds import is_array
+from customop.core.codegen import without_signature
 from customop.core.operator import Operator
 from customop.core.registry import (
     all_operators,
@@ -309,8 +310,10 @@ def _bound(
     """Return the values of all parameters, or None and why the arguments do not fit."""
     try:
         values = op.bind(*args, **kwargs)
-    except (TypeError, ShapeError) as error:
-        return None, getattr(error, "what", str(error)).removeprefix(f"{op.qualname}: ")
+    except (ArgumentError, ShapeError) as error:
+        return None, error.what.removeprefix(f"{op.qualname}: ")
+    except TypeError as error:
+        return None, without_signature(op.call, error)
     for p, value in zip(op.schema.parameters, values, strict=True):
         reason = ARGUMENTS.fault(value, p.type) if holds_arrays(p.type) else ""
         if reason:

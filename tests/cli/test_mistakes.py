@@ -192,7 +192,7 @@ ERRORS = [
     (
         ["explain", "np::arctan2", "f64[2]"],
         (
-            "np::arctan2() missing 1 required positional argument: 'x2'\n"
+            "np::arctan2(x1, x2): arctan2() missing 1 required positional argument: 'x2'\n"
             "  do: see customop show np::arctan2\n"
         ),
     ),

@@ -59,22 +59,27 @@ def test_an_error_pickles(name: str) -> None:
 
 # ---- Python's own errors ----
 
+SIGNATURE = "errors_test::scaled(x, k=2.0, *, shift=0.0): scaled() "
+
 
 @pytest.mark.parametrize(
     ("act", "text"),
     [
-        (lambda: op(), "errors_test::scaled() missing 1 required positional argument: 'x'"),  # type: ignore[call-arg]
-        (lambda: op(X, 1.0, 2.0), "errors_test::scaled() takes from 1 to 2 positional arguments but 3 were given"),  # type: ignore[misc]
-        (lambda: op(X, gain=1.0), "errors_test::scaled() got an unexpected keyword argument 'gain'"),  # type: ignore[call-arg]
-        (lambda: op(X, x=X), "errors_test::scaled() got multiple values for argument 'x'"),  # type: ignore[misc]
+        (lambda: op(), SIGNATURE + "missing 1 required positional argument: 'x'"),  # type: ignore[call-arg]
+        (lambda: op(X, 1.0, 2.0), SIGNATURE + "takes from 1 to 2 positional arguments but 3 were given"),  # type: ignore[misc]
+        (lambda: op(X, gain=1.0), SIGNATURE + "got an unexpected keyword argument 'gain'"),  # type: ignore[call-arg]
+        (lambda: op(X, x=X), SIGNATURE + "got multiple values for argument 'x'"),  # type: ignore[misc]
     ],
     ids=["missing", "extra", "unknown", "twice"],
 )  # fmt: skip
 def test_a_call_that_fits_no_signature_is_pythons_error(act: Any, text: str) -> None:
-    """Missing, extra and unknown arguments raise the TypeErrors of ordinary functions."""
+    """Missing, extra and unknown arguments raise the TypeErrors of ordinary functions.
+
+    They begin with what the operator takes. Python 3.13 adds names that are near.
+    """
     error = caught(act)
     assert type(error) is TypeError
-    assert str(error) == text
+    assert str(error).partition(". Did you mean")[0] == text
 
 
 # ---- second registrations ----

@@ -204,7 +204,7 @@ def test_message_of_no_fitting_overload(lib: co.Library) -> None:
         "  opstest::scale.list(Array[] x, float k) -> Array: argument 'x' expects"
         " Array[], a list, got ndarray of shape (2,)\n"
         "  opstest::scale.named(Array x, *, float by) -> Array:"
-        " opstest::scale.named() takes 1 positional argument but 2 were given\n"
+        " scale() takes 1 positional argument but 2 were given\n"
         "  do: change the arguments, or call one: ops.opstest.scale.int(...)"
     )
 

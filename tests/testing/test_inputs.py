@@ -645,8 +645,7 @@ def test_registered_sample_does_not_fit(double: Any) -> None:
         base_samples(double)
     assert str(caught.value) == (
         "probed::double: a sample of register_sample_inputs does not fit:"
-        " probed::double()"
-        " missing 1 required positional argument: 'x'\n"
+        " double() missing 1 required positional argument: 'x'\n"
         "  probed::double(Array x, float k=2.0) -> Array\n"
         "  do: give it the arguments of a call"
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
+from customop.core.codegen import without_signature
 from customop.core.dispatch import find_kernel
 from customop.core.operator import Operator
 from customop.core.samples import Sample
@@ -109,7 +110,8 @@ def _checked(op: Operator[..., Any], sample: Sample) -> Sample:
     except TypeError as error:
         raise op.error(
             ArgumentError,
-            f"a sample of register_sample_inputs does not fit: {error}",
+            "a sample of register_sample_inputs does not fit: "
+            + without_signature(op.call, error),
             do="give it the arguments of a call",
         ) from None
     return sample
