@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codeop
 import doctest
 import importlib
 import importlib.util
@@ -239,6 +240,38 @@ def test_operators_are_right(page: str) -> None:
             result = co.opcheck(op, raise_exception=False)
             mistakes = [str(result[check]) for check in result.failed]
             assert [m for m in mistakes if "has no fake kernel" not in m] == []
+
+
+@page
+def test_sessions_can_be_pasted(page: str) -> None:
+    """At Python's prompt an empty line ends a `def`, so one stands last in its block.
+
+    The formatter takes empty lines out of sessions.
+    """
+    for block in blocks(page, "pycon"):
+        typed = re.findall(r"^(?:>>>|\.\.\.)(?: (.*)|$)", block.text, re.MULTILINE)
+        assert pasted(typed) == ""
+
+
+def pasted(lines: list[str]) -> str:
+    """The first line at which Python's prompt raises a SyntaxError."""
+    statement: list[str] = []
+    for line in lines:
+        statement.append(line)
+        try:
+            if codeop.compile_command("\n".join(statement)) is not None:
+                statement = []
+        except SyntaxError:
+            return line
+    return ""
+
+
+def test_the_prompt_asks_for_an_empty_line() -> None:
+    """The check above sees what is forgotten."""
+    assert pasted(["def f():", "    return 1", "", "f()"]) == ""
+    assert pasted(["def f():", "    return 1", "f()"]) == "f()"
+    assert pasted(["def f():", "    x = 1", "", "    return x"]) == "    return x"
+    assert pasted(["x = 1", "for i in y:", "    print(i)"]) == ""
 
 
 def test_every_block_is_checked() -> None:
