@@ -47,12 +47,18 @@ Every ufunc takes `dtype=`, `signature=`, `casting=` and `order=`, and has its m
 `where=` of a ufunc itself needs `out=`, since NumPy leaves the other elements without a value.
 There the ufunc is not computed, so it neither warns nor disturbs the gradient:
 
+```python
+import numpy as np
+import customop as co
+
+
+def entropy(p):
+    logs = np.zeros_like(p)
+    np.log(p, where=p > 0, out=logs)
+    return -np.sum(p * logs)
+```
+
 ```pycon
->>> import numpy as np, customop as co
->>> def entropy(p):
-...     logs = np.zeros_like(p)
-...     np.log(p, where=p > 0, out=logs)
-...     return -np.sum(p * logs)
 >>> co.grad(entropy)(np.array([0.5, 0.0, 0.5]))
 array([-0.30685282,  0.        , -0.30685282])
 ```
