@@ -80,6 +80,8 @@ def _first_grad(g: Any, x2: Any) -> Any:
     if x2.ndim == 1:
         return np.expand_dims(g, -1) * x2
     if g.ndim < x2.ndim:  # the first factor is a vector
+        if x2.ndim == 2:
+            return np.matmul(x2, g)
         return np.squeeze(np.matmul(x2, np.expand_dims(g, -1)), -1)
     return np.matmul(g, _flipped(x2))
 
@@ -90,6 +92,8 @@ def _second_grad(g: Any, x1: Any, x2_shape: Any) -> Any:
         is_vector = len(x2_shape) == 1
         return x1 * g if is_vector else np.expand_dims(x1, -1) * np.expand_dims(g, -2)
     if g.ndim < x1.ndim:  # the second factor is a vector
+        if x1.ndim == 2:
+            return np.matmul(_flipped(x1), g)
         return np.squeeze(np.matmul(_flipped(x1), np.expand_dims(g, -1)), -1)
     return np.matmul(_flipped(x1), g)
 

@@ -28,6 +28,7 @@ __all__ = [
     "NeedsCarrier",
     "carried",
     "carries",
+    "carry_for",
     "check_carried",
     "uncarried",
 ]
@@ -80,6 +81,19 @@ class Carrier(Interpreter):
 def uncarried(value: Any) -> Any:
     """The array in a carrier; other values as they are."""
     return value.below if type(value) is Carried else value
+
+
+def carry_for(*values: Any) -> Carrier | None:
+    """A carrier for gradients of results of a kind that is carried; None for others.
+
+    Such results come from functions of NumPy's arrays that read others from outside. The
+    formulas then start from a carried gradient, so that most of their code is operators.
+    """
+    for value in values:
+        kind = kind_of[type(value)]
+        if kind is not None and kind.is_carried:
+            return Carrier()
+    return None
 
 
 def carried(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:

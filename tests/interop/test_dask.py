@@ -302,6 +302,72 @@ def test_joined_chunks_have_dasks_limit() -> None:
 # ---- tasks ----
 
 
+def _tasks(*arrays: Any) -> int:
+    """How many functions a computation of all of them calls in tasks of their own."""
+    graph: dict[Any, Any] = {}
+    for x in dask.optimize(*arrays):
+        graph |= dict(x.__dask_graph__())
+    return sum(hasattr(task, "func") for task in graph.values())
+
+
+def test_a_gradient_has_no_more_tasks_than_one_by_hand() -> None:
+    """Of a logistic regression, where dask cuts products with vectors into more of them."""
+    x, y = lazy(np.ones((8, 3)), (2, 3)), lazy(np.ones(8))
+    w = np.zeros(3)
+
+    def loss(w: Any, x: Any, y: Any) -> Any:
+        z = x @ w
+        return np.mean(np.logaddexp(0.0, z) - y * z)
+
+    z = x @ w
+    hand = x.T @ ((1.0 / (1.0 + da.exp(-z)) - y) / 8)
+    value = da.mean(da.logaddexp(0.0, z) - y * z)
+    most = _tasks(value, hand)
+    assert _tasks(*co.value_and_grad(loss)(w, x, y)) <= most
+    assert _tasks(*co.value_and_grad(lambda w: loss(w, x, y))(w)) <= most
+    by_vjp, pullback = co.vjp(lambda w: loss(w, x, y), w)
+    assert _tasks(by_vjp, *pullback(da.ones(()))) <= most + 2
+
+
+@pytest.mark.parametrize("dtype", [float, int, bool, complex])
+@pytest.mark.parametrize("chunks", [(4, 3), (2, 3), (2, 2), ((1, 3), (2, 1))])
+def test_products_with_vectors(chunks: Any, dtype: type) -> None:
+    """On either side, of chunks that are cut along both axes, or of NumPy's arrays."""
+    x = (MATRIX * 3).astype(dtype)
+    column, row = x[:, 1], x[1]
+    pairs = [
+        (lazy(x, chunks), row),
+        (lazy(x, chunks), lazy(row)),
+        (column, lazy(x, chunks)),
+        (lazy(column, 3), lazy(x, chunks)),
+        (lazy(column, chunks[0]), lazy(column, 3)),
+    ]
+    for a, b in pairs:
+        expected = np.matmul(*[np.asarray(computed(v)) for v in (a, b)])
+        found = co.ops.np.matmul(a, b)
+        assert found.dtype == expected.dtype
+        assert_same(found, expected)
+
+
+def test_a_chunk_that_is_alone_is_not_copied() -> None:
+    """Where a kernel needs an axis whole, one chunk along it comes as it is."""
+    made, seen = [], []
+
+    def make(x: Any) -> Any:
+        made.append(x + 1.0)
+        return made[-1]
+
+    def total(x: Any) -> Any:
+        seen.append(x)
+        return x.sum(-1)
+
+    make_op = _define("made", make, schema="(Array x) -> Array", tags=co.Tag.pointwise)
+    total_op = _define("total_of", total, schema="(Array[...,n] x) -> Array[...]")
+    found = total_op(make_op(lazy(MATRIX, (2, -1))))
+    assert_same(found, (MATRIX + 1.0).sum(-1))
+    assert {id(x) for x in seen} & {id(x) for x in made}
+
+
 def test_equal_calls_have_equal_keys() -> None:
     """A graph of the same call is the same; another kernel or number makes another."""
     x = lazy(MATRIX)

@@ -46,6 +46,15 @@ def source(x: Any) -> Any:
     return found if found is x or name == x.name else x
 
 
+def _own_source(x: Any) -> Any:
+    """What an array was made from; a number without axes as a scalar, part of each task.
+
+    As an array it would be a task that every worker waits for.
+    """
+    found = source(x)
+    return found[()] if isinstance(found, np.ndarray) else found
+
+
 def on_sources(op: RuleTable, kernel: Callable[..., Any]) -> Callable[..., Any]:
     """A kernel of a pointwise operator that runs on what arrays were made from."""
 
@@ -55,8 +64,8 @@ def on_sources(op: RuleTable, kernel: Callable[..., Any]) -> Callable[..., Any]:
         if all(source(v) is v for v in arrays) or _is_open(arrays):
             return kernel(*args, **keywords)
         shape = np.broadcast_shapes(*[tuple(v.shape) for v in arrays])
-        given = [map_nested(v, source) for v in args]
-        named = {name: map_nested(v, source) for name, v in keywords.items()}
+        given = [map_nested(v, _own_source) for v in args]
+        named = {name: map_nested(v, _own_source) for name, v in keywords.items()}
         if not any(isinstance(source(v), da.Array) for v in arrays):
             found = op.invoke([*given, *named.values()])
             return map_nested(found, lambda y: _constant(y, shape))

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import cloudpickle
 import dask.array as da
 import numpy as np
+from dask.array.core import concatenate_axes
 from dask.array.utils import meta_from_array
 from dask.base import normalize_token, tokenize
 
@@ -242,10 +243,9 @@ def on_chunks(
     kept = tuple(label for label in labels.loop if all(label in out for out in outs))
     is_open = _has_open_core(arrays, labels)
     every = da.blockwise(
-        _AllResults(run),
+        _whole(_AllResults(run), labels, kept),
         kept,
         *_paired(arrays, labels.arrays),
-        concatenate=True,
         token=op.name,
         dtype=object,
         meta=np.empty((0,) * len(kept), object),
@@ -276,6 +276,45 @@ def _item(number: int, every: Any) -> Any:
     return every[number]
 
 
+def _whole(
+    run: Callable[..., Any], labels: Labels, out: Sequence[int]
+) -> Callable[..., Any]:
+    """A run whose arrays are whole along the axes that its result lacks."""
+    axes = [
+        tuple([i for i, label in enumerate(own) if label not in out])
+        for own in labels.arrays
+    ]
+    return _Joined(run, tuple(axes)) if any(axes) else run
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """A run on chunks that come in nested lists, one level for each of some axes.
+
+    dask's own option to join them copies a chunk that is the only one.
+    """
+
+    run: Callable[..., Any]
+    axes: tuple[tuple[int, ...], ...]
+
+    def __call__(self, *chunks: Any) -> Any:
+        pairs = zip(chunks, self.axes, strict=True)
+        return self.run(*[_join(chunk, axes) for chunk, axes in pairs])
+
+    def __dask_tokenize__(self) -> Any:
+        return "joined", self.axes, normalize_token(self.run)
+
+
+def _join(chunks: Any, axes: Sequence[int]) -> Any:
+    """One array of the chunks along some axes; itself if there is only one."""
+    found = chunks
+    for _ in axes:
+        if len(found) > 1:
+            return concatenate_axes(chunks, axes)
+        (found,) = found
+    return found
+
+
 def _paired(arrays: Sequence[Any], labels: Sequence[tuple[int, ...]]) -> list[Any]:
     return [part for pair in zip(arrays, labels, strict=True) for part in pair]
 
@@ -298,11 +337,10 @@ def _blockwise(
         if label not in known
     }
     return da.blockwise(
-        run,
+        _whole(run, labels, out),
         out,
         *_paired(arrays, labels.arrays),
         new_axes=_new_axes(new),
-        concatenate=True,
         token=name,
         dtype=fake.dtype,
         meta=_example(meta, len(out), fake.dtype),
@@ -365,13 +403,13 @@ def summed(
     new = [label if label in kept else label + _FRESH for label in own]
     sizes = {k: n for k, n in zip(new, fake.shape, strict=True) if k >= _FRESH}
     meta = meta_from_array(arrays[0])
+    run = _Addend(ChunkCall(op, args, adapt), len(places))
     parts = da.blockwise(
-        _Addend(ChunkCall(op, args, adapt), len(places)),
+        _whole(run, labels, (*places, *new)),
         (*places, *new),
         *_paired(arrays, labels.arrays),
         new_axes=_new_axes(sizes),
         adjust_chunks=dict.fromkeys(places, 1),
-        concatenate=True,
         token=op.name,
         dtype=fake.dtype,
         meta=_example(meta, len(places) + len(new), fake.dtype),

@@ -302,6 +302,37 @@ def _full_like(op: RuleTable) -> Callable[..., Any]:
     return kernel
 
 
+# ---- products ----
+
+
+def _matmul(op: RuleTable) -> Callable[..., Any]:
+    """Dask's own for two matrices; one layer for a vector, which joins those around it.
+
+    Dask makes the vector a matrix by an index, a task for each chunk.
+    """
+    plain = _plain(op)
+
+    def kernel(x1: Any, x2: Any) -> Any:
+        rank = max(x1.ndim, x2.ndim)
+        is_open = any(type(n) is float for n in (*x1.shape, *x2.shape))
+        if min(x1.ndim, x2.ndim) != 1 or is_open:
+            return plain(x1, x2)
+        own = tuple(range(rank))
+        along = own[-1] if x2.ndim == 1 else own[-2]
+        labels = [own if x.ndim == rank else (along,) for x in (x1, x2)]
+        kept = tuple([i for i in own if i != along])
+        if all(_is_whole(x, -2 if x is x2 and x.ndim > 1 else -1) for x in (x1, x2)):
+            return joined(op, _fixed(labels, [kept]))(x1, x2)
+        return summed(op, (x1, x2), Labels(labels, kept), (along,), kept, kept)
+
+    return kernel
+
+
+def _is_whole(x: Any, axis: int) -> bool:
+    """Whether an axis is in one chunk."""
+    return not isinstance(x, da.Array) or x.numblocks[axis] == 1
+
+
 # ---- counts ----
 
 
@@ -324,7 +355,7 @@ KERNELS: dict[str, Callable[[RuleTable], Callable[..., Any]]] = {
         f"np::{name}": _plain
         for name in (
             *("from_list", "sum", "mean", "max", "min", "any", "all", "prod", "var"),
-            *("std", "norm", "cumsum", "cumprod", "einsum", "matmul", "tensordot"),
+            *("std", "norm", "cumsum", "cumprod", "einsum", "tensordot"),
             *("transpose", "squeeze", "concatenate"),
         )
     },
@@ -337,6 +368,7 @@ KERNELS: dict[str, Callable[[RuleTable], Callable[..., Any]]] = {
     "np::full_like": _full_like,
     "np::slice": _slice,
     "np::pad": _unless_empty,
+    "np::matmul": _matmul,
     "np::reshape": _reshape,
     "np::ravel": _ravel,
     "np::tril": _triangle,

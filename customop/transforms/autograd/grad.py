@@ -19,7 +19,13 @@ from customop.transforms.autograd.interpreter import GradInterpreter, interprete
 from customop.transforms.autograd.node import Leaf
 from customop.transforms.autograd.sweep import sweep
 from customop.transforms.autograd.tracer import GradTracer, end_of
-from customop.transforms.carrier import Carrier, NeedsCarrier, carried, check_carried
+from customop.transforms.carrier import (
+    Carrier,
+    NeedsCarrier,
+    carried,
+    carry_for,
+    check_carried,
+)
 from customop.transforms.reading import call_reading
 from customop.transforms.runs import subject_of
 from customop.transforms.values import (
@@ -149,8 +155,12 @@ def pull_back(
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         """Gradients of the primals for a cotangent of the output."""
         cotangents = _cotangents(cotangent, lowered, out_structure)
-        pairs = zip(ends, cotangents, strict=True)
+        carrier = carry_for(*cotangents)
+        given = cotangents if carrier is None else carrier.carry(cotangents)
+        pairs = zip(ends, given, strict=True)
         found = sweep([(end, g) for end, g in pairs if end is not None], retain=True)
+        if carrier is not None:
+            found = {leaf: carrier.uncarry(g) for leaf, g in found.items()}
         interpreter.note_backward()
         fresh = Fresh(*cotangents)
         pairs = zip(starts, values, strict=True)
@@ -302,11 +312,22 @@ def _gradients(interpreter: GradInterpreter, out: Any, name: str) -> dict[Leaf, 
         if out.node is None:
             return {}
         if value.shape == () and is_real_float(value.dtype):
-            found = sweep([(out.node, one_like(value))], retain=False)
+            found = _swept(out.node, value)
             interpreter.note_backward()
             return found
     _check_value(out, name)
     return {}
+
+
+def _swept(node: Any, value: Any) -> dict[Leaf, Any]:
+    """Gradients of a value by the leaves behind its node."""
+    if type(value) is np.float64:  # by far the most
+        return sweep([(node, one_like(value))], retain=False)
+    carrier = carry_for(value)
+    if carrier is None:
+        return sweep([(node, one_like(value))], retain=False)
+    found = sweep([(node, one_like(carrier.carry(value)))], retain=False)
+    return {leaf: carrier.uncarry(g) for leaf, g in found.items()}
 
 
 def _real_value(shape: tuple[int, ...], dtype: Any) -> str:
