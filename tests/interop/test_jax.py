@@ -186,6 +186,23 @@ def test_one_compilation_serves_calls_with_the_same_constants() -> None:
 # ---- arrays and dtypes ----
 
 
+def test_programs_call_the_kernel_of_the_day() -> None:
+    """With its constants and dtypes, also where another is registered after compilation."""
+
+    @co.custom_op("jaxday::scaled", mutates_args=())
+    def scaled(x: co.Array, y: co.Array, k: float, *, shift: float = 0.0) -> co.Array:
+        return x * k - y + shift
+
+    scaled.register_fake(lambda x, y, k, shift: co.fake_like(x))
+    program = jax.jit(lambda x, y: export(scaled)(y, x, 3.0, shift=0.5))
+    x, y = np.arange(3, dtype=np.float32), np.ones((), np.float32)
+    for _ in range(2):
+        assert_same(program(y, x), x * 3.0 - 0.5)
+        assert_same(program(y, x[:0]), x[:0])
+    scaled.register_kernel("cpu", lambda x, y, k, shift: k * x + y)
+    assert_same(program(y, x), x * 3.0 + 1.0)
+
+
 def test_written_arrays_come_back() -> None:
     @co.custom_op("jax_tests::add_to", mutates_args=("total",))
     def add_to(total: co.Array, x: co.Array) -> co.Array:

@@ -26,10 +26,10 @@ from customop.interop.jax.ffi import (
     call_target,
     has_own_kernel,
     has_target,
-    is_fixed,
     run_own_kernel,
 )
-from customop.interop.jax.functions import Derived, OperatorCall
+from customop.interop.jax.functions import Derived
+from customop.interop.jax.host import host_call, run_on_host
 from customop.interop.steps import Batch, Pull, Push
 from customop.transforms.carrier import carried
 
@@ -54,18 +54,8 @@ def _run(*arrays: Any, fn: Derived) -> list[Any]:
     if not fn.steps and has_own_kernel(fn.base):
         return run_own_kernel(fn.base, arrays)
     avals = [jax.typeof(x) for x in arrays]
-    found = _on_host(fn, avals, _results(fn, avals), *arrays)
+    found = run_on_host(fn, avals, _results(fn, avals), *arrays)
     return [jax.numpy.asarray(y) for y in found]
-
-
-def _on_host(
-    fn: Derived, given: Sequence[Any], wanted: Sequence[Any], *arrays: Any
-) -> list[np.ndarray[Any, Any]]:
-    """Run a function on NumPy's arrays; dtypes are those that JAX says."""
-    is_copied = (isinstance(fn.base, OperatorCall) and is_fixed(fn.base.op)) or None
-    pairs = zip(arrays, given, strict=True)
-    found = fn(*[np.array(x, a.dtype, copy=is_copied) for x, a in pairs])
-    return [np.asarray(y, a.dtype) for y, a in zip(found, wanted, strict=True)]
 
 
 def _results(fn: Derived, avals: Sequence[Any]) -> Sequence[Any]:
@@ -104,7 +94,7 @@ def _lowered(is_on_cpu: bool, *arrays: Any, fn: Derived) -> Any:
             found = call_target(base, arrays, results)
     if found is not None:
         return [x.astype(y.dtype) for x, y in zip(found, results, strict=True)]
-    return jax.pure_callback(partial(_on_host, fn, avals, wanted), results, *arrays)
+    return jax.pure_callback(host_call(fn, avals, wanted), results, *arrays)
 
 
 def _inlined(fn: Derived, arrays: Sequence[Any], results: Sequence[Any]) -> Any:
