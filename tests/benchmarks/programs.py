@@ -13,8 +13,12 @@ import numpy as np
 
 __all__ = [
     "CHAINS",
+    "CLASSES",
     "INPUTS",
+    "RATES",
     "WEIGHTS",
+    "cross_entropy",
+    "hunters",
     "mlp",
     "rnn",
     "rosenbrock",
@@ -86,6 +90,32 @@ def rnn(xp: Any, sequence: Any, start: Any, weights: Any) -> Any:
     for t in range(STEPS):
         h = xp.tanh(h @ a + sequence[t] @ b + c)
     return xp.sum(h * h)
+
+
+CLASSES = 0.1 * _random.normal(size=(64, 10))
+LABELS = _random.integers(0, 10, 32)
+
+
+def cross_entropy(xp: Any, inputs: Any, weights: Any) -> Any:
+    """Loss of a linear classifier on a batch of 32, which takes the row of each label."""
+    z = inputs @ weights
+    found = z[np.arange(32), LABELS]
+    return xp.mean(xp.log(xp.sum(xp.exp(z), 1)) - found)
+
+
+RATES = np.array([1.0, 0.8, 0.5, 0.7])
+
+
+def hunters(xp: Any, rates: Any) -> Any:
+    """Sum of squares after 20 steps of Euler's method for hunters and prey, by number."""
+    prey, hunters = rates[0] * 1.0, rates[3] * 0.5
+    for _ in range(20):
+        met = prey * hunters
+        prey, hunters = (
+            prey + 0.05 * (rates[0] * prey - rates[1] * met),
+            hunters + 0.05 * (rates[2] * met - rates[3] * hunters),
+        )
+    return xp.sum(xp.stack([prey, hunters]) ** 2)
 
 
 POINT = _random.uniform(0.5, 1.5, 50)

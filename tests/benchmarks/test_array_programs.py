@@ -52,6 +52,26 @@ def test_recurrent(compare: Callable[..., None]) -> None:
     _compare(compare, what, loss, programs.RECURRENT, (0.4, 1.0), rounds=12)
 
 
+def test_labels(compare: Callable[..., None]) -> None:
+    """The gradient through elements that index arrays take."""
+
+    def loss(xp: Any) -> Callable[[Any], Any]:
+        (a,) = peers.constants(xp, programs.INPUTS)
+        return lambda weights: programs.cross_entropy(xp, a, weights[0])
+
+    _compare(compare, "cross-entropy", loss, [programs.CLASSES], (0.7, 1.0))
+
+
+def test_numbers(compare: Callable[..., None]) -> None:
+    """The gradient of a loop on single numbers, which NumPy gives as scalars."""
+
+    def loss(xp: Any) -> Callable[[Any], Any]:
+        return lambda weights: programs.hunters(xp, weights[0])
+
+    what = "ODE of two numbers, 20 steps"
+    _compare(compare, what, loss, [programs.RATES], (0.4, 1.0), rounds=12)
+
+
 def _compare(
     compare: Callable[..., None],
     what: str,
