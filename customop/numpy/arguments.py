@@ -42,6 +42,7 @@ __all__ = [
     "in_order",
     "is_inexact",
     "is_set",
+    "kept",
     "kept_shape",
     "lengths",
     "lined",
@@ -259,9 +260,16 @@ def spread(
     value: Any, shape: tuple[int, ...], axis: Sequence[int] | None, keepdims: bool
 ) -> Any:
     """A reduced value, broadcast to the shape before the reduction."""
-    if axis is not None and not keepdims:
-        value = np.reshape(value, kept_shape(shape, counted_axes(axis, len(shape))))
-    return wide_to(value, shape)
+    return wide_to(kept(value, shape, axis, keepdims), shape)
+
+
+def kept(
+    value: Any, shape: tuple[int, ...], axis: Sequence[int] | None, keepdims: bool
+) -> Any:
+    """A reduced value in a shape that NumPy broadcasts to the one before the reduction."""
+    if axis is None or keepdims:
+        return value
+    return np.reshape(value, kept_shape(shape, counted_axes(axis, len(shape))))
 
 
 # ---- keywords and warnings ----

@@ -19,6 +19,7 @@ from customop import (
     Operator,
     ShapeError,
     axis_rule,
+    partials,
     prepared,
     register_numpy_function,
     vjp,
@@ -31,6 +32,7 @@ from customop.numpy.arguments import (
     count_of,
     counted_axes,
     is_set,
+    kept,
     kept_shape,
     listed_axes,
     reduced_axes,
@@ -44,9 +46,9 @@ __all__ = [
     "batched_axes",
     "check_elements",
     "max_",
+    "mean_",
     "min_",
     "note_input",
-    "note_input_and_output",
     "reduced",
     "reduction_of",
     "sum_",
@@ -243,7 +245,7 @@ _quick_sum = _reduction("sum", np.add)
 
 sum_: Operator[..., Any] = reduction_of("sum", _by_function("sum"))
 sum_.register_kernel("cpu", _quick_sum)
-mean: Operator[..., Any] = reduction_of("mean", _by_function("mean"))
+mean_: Operator[..., Any] = reduction_of("mean", _by_function("mean"))
 
 
 def _quick_mean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
@@ -268,7 +270,7 @@ def _prepare_mean(axis: Any, keepdims: bool) -> Callable[..., Any]:
     return lambda x: _mean_along(x, axes, keepdims)
 
 
-mean.register_kernel("cpu", prepared(_quick_mean, _prepare_mean))
+mean_.register_kernel("cpu", prepared(_quick_mean, _prepare_mean))
 
 
 def _widened(g: Any, x_shape: Any, axis: Any, keepdims: bool) -> Any:
@@ -300,7 +302,7 @@ def _mean_pull(g: Any, x_shape: Any, axis: Any, keepdims: bool) -> Any:
 
 
 register_linear(sum_, _widened)
-register_linear(mean, _mean_pull)
+register_linear(mean_, _mean_pull)
 _serve_cast(np.sum, sum_, np.add)
 
 
@@ -319,21 +321,15 @@ def _(
     axes = axis if axis is None else listed_axes(axis)
     kept = keepdims if keepdims is False else is_set(keepdims)
     if dtype is None:
-        return mean.run(a, axes, kept)
+        return mean_.run(a, axes, kept)
     if np.dtype(dtype).kind in "fc" and np.dtype(dtype) != np.float16:
-        return mean.run(cast(a, dtype), axes, kept)
+        return mean_.run(cast(a, dtype), axes, kept)
     # NumPy sums and divides in this dtype, and then rounds to it.
     total = np.sum(a, axis=axis, dtype=dtype, keepdims=kept)
     return cast(total / count_of(a.shape, axes), dtype)
 
 
 # ---- max and min ----
-
-
-def note_input_and_output(ctx: Any, inputs: Any, output: Any) -> None:
-    """Save the input and the output of a reduction."""
-    x, ctx.axis, ctx.keepdims = inputs
-    ctx.save_for_backward(x, output)
 
 
 def _shares(x: Any, y: Any, axis: Any, keepdims: bool) -> Any:
@@ -345,14 +341,22 @@ def _shares(x: Any, y: Any, axis: Any, keepdims: bool) -> Any:
     return mask / np.sum(mask, axis=as_axis(axis), keepdims=True)
 
 
+def _extreme_pull(g: Any, x: Any, y: Any, axis: Any, keepdims: bool) -> Any:
+    if type(x) is np.ndarray and isinstance(g, np.ndarray | np.generic):
+        return _plain_extreme_pull(g, x, y, axis, keepdims)
+    return spread(g, x.shape, axis, keepdims) * _shares(x, y, axis, keepdims)
+
+
+def _plain_extreme_pull(g: Any, x: Any, y: Any, axis: Any, keepdims: bool) -> Any:
+    """As for other arrays, without their broadcast copies: a quarter of the time."""
+    mask = (x == kept(y, x.shape, axis, keepdims)).astype(y.dtype)
+    count = _add_up(mask, None if axis is None else tuple(axis), keepdims=True)
+    return kept(g, x.shape, axis, keepdims) * (mask / count)
+
+
 def _extreme(name: str, ufunc: np.ufunc) -> Operator[..., Any]:
     op = reduction_of(name, _by_function(name), needs_elements=True)
     op.register_kernel("cpu", _reduction(name, ufunc))
-
-    def backward(ctx: Any, g: Any) -> tuple[Any, None, None]:
-        x, y = ctx.saved_arrays
-        wide = spread(g, x.shape, ctx.axis, ctx.keepdims)
-        return wide * _shares(x, y, ctx.axis, ctx.keepdims), None, None
 
     def forward(primals: Any, tangents: Any) -> Any:
         x, axis, keepdims = primals
@@ -360,7 +364,7 @@ def _extreme(name: str, ufunc: np.ufunc) -> Operator[..., Any]:
         part = tangents[0] * _shares(x, y, axis, keepdims)
         return y, np.sum(part, axis=as_axis(axis), keepdims=keepdims)
 
-    op.register_autograd(backward, setup_context=note_input_and_output)
+    op.register_autograd(partials({"x": _extreme_pull}, result="y"))
     op.register_jvp(forward)
     return op
 

@@ -18,14 +18,14 @@ from customop.numpy.arguments import (
     counted_axes,
     dtype_of,
     is_set,
+    kept,
     listed_axes,
     reduced_axes,
     refuse,
-    spread,
 )
 from customop.numpy.checked import warn_unless
 from customop.numpy.fakes import fake_of_ufunc
-from customop.numpy.reduce import max_, min_, reduction_of, sum_
+from customop.numpy.reduce import max_, mean_, min_, reduction_of, sum_
 from customop.numpy.rules import fit, is_complex, numpy_operator, register_formulas
 from customop.numpy.selected import mask_like
 from customop.numpy.sizes import larger, same_shape
@@ -69,7 +69,7 @@ def _slope(x: Any, axis: Any) -> Any:
 
     The derivative of the mean cancels, since deviations sum to zero.
     """
-    centered = x - np.mean(x, axis=as_axis(axis), keepdims=True)
+    centered = x - mean_.run(x, axis, True)
     return np.conjugate(centered) if is_complex(x) else centered
 
 
@@ -105,7 +105,7 @@ def _deviation_backward(name: str, ctx: Any, g: Any) -> tuple[Any, ...]:
         share = g / (_divisor(y) * free)
     else:  # an array divided by a symbolic 0 is inf, and a number an error
         share = g * (2.0 / free) if type(free) is float else g * 2.0 / free
-    wide = spread(share, x.shape, axis, keepdims)
+    wide = kept(share, x.shape, axis, keepdims)
     return fit(wide * _slope(x, axis), x), None, None, None, None
 
 
@@ -183,7 +183,9 @@ def _serve_deviation(function: Any, op: Operator[..., Any]) -> None:
         # In another dtype the deviations of complex numbers lose a part, or get one.
         own = dtype is None or (np.dtype(dtype).kind == "f" and not is_complex(a))
         if own and where is True and mean is NO_VALUE:
-            return op(a, listed_axes(axis), is_set(keepdims), float(ddof), dtype)
+            axes = axis if axis is None else listed_axes(axis)
+            run = op.run if dtype is None else op
+            return run(a, axes, is_set(keepdims), float(ddof), dtype)
         variance = _selected(a, axis, dtype, ddof, is_set(keepdims), where, mean)
         return as_scalar(variance if op is var else root(variance))
 
