@@ -226,6 +226,12 @@ class CallLines:
             self._lines.append(f"return _pack({call})")
         return self._generated()
 
+    def made_flat(self, run: Call) -> Call:
+        """A function of the leaves, which returns what the code does, or MISS."""
+        self.names["_run"], self.names["_slow"] = run, give_miss
+        self._lines.append(f"return _run({', '.join(self.leaves)})")
+        return self._generated()[0]
+
     def made_eager(self, fn: Call) -> tuple[Call, Call]:
         """The same two functions, which run a function as it is."""
         self.names["_run"] = fn

@@ -31,9 +31,11 @@ from customop.library.ops import ops
 from customop.transforms.trace.make import capture
 from customop.transforms.trace.operators import assign
 
-__all__ = ["CapturedCall", "captured"]
+__all__ = ["CapturedCall", "Finish", "captured", "cleaned", "copy_new_constants"]
 
 Axes = Mapping[int, Collection[int]]
+# Makes a graph ready; it gets the calls that transforms inside of the function made.
+Finish = Callable[[GraphModule, Collection[Node]], GraphModule]
 
 
 class CapturedCall(NamedTuple):
@@ -77,6 +79,7 @@ def captured(
     sizes: Mapping[str, Any] | None,
     free: Axes,
     numbers: Collection[int] = (),
+    finish: Finish | None = None,
 ) -> CapturedCall:
     """Capture a function.
 
@@ -93,9 +96,20 @@ def captured(
         Number of a leaf -> axes whose lengths differ between calls.
     numbers : collection of int
         Numbers of leaves that are ints or floats, and differ between calls.
+    finish : callable, optional
+        Makes the graph ready for a back end. It takes the graph, and the calls that
+        transforms inside of the function made.
     """
     _refuse_classes(leaves)
-    return _Capturing(fn, args, kwargs, leaves, sizes, free, numbers).run()
+    found = _Capturing(fn, args, kwargs, leaves, sizes, free, numbers)
+    return found.run(finish or _finished)
+
+
+def _finished(module: GraphModule, derived: Collection[Node]) -> GraphModule:
+    """The graph of a function that runs as a whole."""
+    keep_what_warns(module.graph, derived)
+    copy_new_constants(module.graph)
+    return cleaned(module)
 
 
 class _Capturing:
@@ -120,16 +134,15 @@ class _Capturing:
         self._numbers: Collection[int] = numbers
         self._fixed: dict[int, str] = {}
 
-    def run(self) -> CapturedCall:
+    def run(self, finish: Finish) -> CapturedCall:
         """Capture it."""
         found = None
         while found is None:
             found = self._try()
         module, has_writes, derived = found
         _refuse_iterators(module)
-        keep_what_warns(module.graph, derived)
         written = _written(module.graph)
-        module = _cleaned(with_settings(module))
+        module = finish(module, derived)
         same, free = self._same, self._free
         why, numbers, fixed = self._why_fixed, self._numbers, self._fixed
         return CapturedCall(
@@ -244,18 +257,16 @@ def _written(graph: Graph) -> list[int]:
     return [i for i, node in enumerate(inputs) if node in found]
 
 
-def _cleaned(module: GraphModule) -> GraphModule:
-    """Without dead code, without what is computed twice, and with copies of new arrays."""
-    _copy_new_constants(module.graph)
-    return eliminate_dead_code(
-        eliminate_common_subexpressions(eliminate_dead_code(module))
-    )
+def cleaned(module: GraphModule) -> GraphModule:
+    """Without dead code and what is computed twice; with the function's own settings."""
+    module = eliminate_dead_code(with_settings(module))
+    return eliminate_dead_code(eliminate_common_subexpressions(module))
 
 
 # ---- arrays that were made while the function was captured ----
 
 
-def _copy_new_constants(graph: Graph) -> None:
+def copy_new_constants(graph: Graph) -> None:
     """Copy in each run what the function makes anew in each run, where it matters.
 
     ``np.zeros(3)`` in a function is a constant of its graph. The caller may write to it

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import update_wrapper
@@ -12,7 +11,6 @@ from typing import (
     Any,
     Concatenate,
     Generic,
-    NoReturn,
     ParamSpec,
     Self,
     TypeVar,
@@ -24,11 +22,14 @@ import numpy as np
 from customop.arrays.kinds import is_fake, is_traced
 from customop.compiling.backends import Backend, find_backend, returns_lists
 from customop.compiling.calls import MISS, strict_settings
-from customop.compiling.capturing import Axes, CapturedCall, captured
+from customop.compiling.capturing import CapturedCall
+from customop.compiling.checked import captured_alone, capturing
 from customop.compiling.entries import CallArguments, Entry, eager_entry, make_entry
+from customop.compiling.free import fixed_numbers, free_axes, free_numbers
+from customop.compiling.gradients import Gradients
 from customop.compiling.parameters import Parameters, parameters_of
 from customop.compiling.report import CompileReport, EntryFacts, facts_of, reason_for
-from customop.compiling.surroundings import Surroundings, WatchedName
+from customop.compiling.surroundings import Surroundings
 from customop.config import config
 from customop.core.interpreter import current_mode
 from customop.core.observe import current_observers
@@ -38,7 +39,6 @@ from customop.errors import (
     LeakedTracerError,
     MissingRuleError,
     SizeError,
-    place,
     warn_caller,
 )
 from customop.graph.module import GraphModule
@@ -53,9 +53,6 @@ S = TypeVar("S")
 
 # So many entries that are not kept any more are explained.
 _MOST_FORGOTTEN = 100
-
-# One function is captured at a time: two locks could wait for each other.
-_capturing = threading.RLock()
 
 
 def _read_settings() -> None:
@@ -105,6 +102,8 @@ class Compiled(Generic[P, R]):
         # Kind of arguments -> all entries for it, the last one first.
         self._kinds: dict[Any, list[Entry]] = {}
         self._entries: list[Entry] = []
+        # What it has for tracers of reverse mode.
+        self._gradients: Gradients = self._new_gradients()
         # How often it was compiled, and facts of the last entries that were forgotten.
         self._count: int = 0
         self._forgotten: deque[EntryFacts] = deque(maxlen=_MOST_FORGOTTEN)
@@ -147,11 +146,8 @@ class Compiled(Generic[P, R]):
     @property
     def code(self) -> str:
         """The Python code of all graphs."""
-        return "\n".join(
-            str(getattr(entry.code_of_backend, "code", None) or entry.module.code)
-            for entry in self._entries
-            if entry.module is not None
-        )
+        entries = [*self._entries, *self._gradients.entries]
+        return "\n".join([entry.text for entry in entries if entry.text])
 
     def explain(self) -> CompileReport:
         """What was compiled, and why more than once; print it.
@@ -172,17 +168,33 @@ class Compiled(Generic[P, R]):
         """
         entries, forgotten = tuple(self._entries), tuple(self._forgotten)
         return CompileReport(
-            self._title(), self.backend, entries, forgotten, self._count
+            self._title(),
+            self.backend,
+            entries,
+            forgotten,
+            self._count,
+            tuple(self._gradients.entries),
         )
 
     def clear(self) -> None:
         """Forget what was compiled."""
-        with _capturing:
+        with capturing:
             self._families, self._kinds, self._entries = {}, {}, []
             self._count = 0
             self._forgotten.clear()
+            self._gradients = self._new_gradients()
             if type(self) is not Compiled:
                 self.__class__ = Compiled
+
+    def _new_gradients(self) -> Gradients:
+        return Gradients(
+            self._fn,
+            self._title(),
+            self._build,
+            self._sizes,
+            self._limit,
+            is_checked=not returns_lists(self.backend),
+        )
 
     def _title(self) -> str:
         return getattr(self._fn, "__name__", type(self._fn).__name__)
@@ -191,13 +203,21 @@ class Compiled(Generic[P, R]):
 
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call whose arguments do not meet the guards of the last entry."""
-        given = CallArguments(args, kwargs)
-        if _is_for_function(given.leaves):
+        if _is_for_function():
             return self._fn(*args, **kwargs)
-        out = self._tried(given)
+        out = self._gradients.again(args, kwargs)
         if out is not MISS:
             return out
-        with _capturing:
+        given = CallArguments(args, kwargs)
+        if any(map(is_traced, given.leaves)) or any(map(is_fake, given.leaves)):
+            out = self._gradients.call(given)
+            return self._fn(*args, **kwargs) if out is MISS else out
+        out = self._tried(given)
+        return self._compiled(given) if out is MISS else out
+
+    def _compiled(self, given: CallArguments) -> Any:
+        """A call for which there is no code yet."""
+        with capturing:
             out = self._tried(given)
             if out is not MISS:  # another thread has compiled it
                 return out
@@ -207,7 +227,7 @@ class Compiled(Generic[P, R]):
             else:
                 entry = self._new_entry(given)
         if entry is None:
-            return self._fn(*args, **kwargs)
+            return self._fn(*given.args, **given.kwargs)
         return entry.run(given)
 
     def _tried(self, given: CallArguments) -> Any:
@@ -289,25 +309,16 @@ class Compiled(Generic[P, R]):
         self, entries: Sequence[Entry], given: CallArguments, surroundings: Surroundings
     ) -> CapturedCall | BaseException:
         """Capture the function; the error if it cannot be and may run eagerly."""
-        free = _free_axes(entries, given.shapes)
-        numbers = _free_numbers(entries, given.numbers)
-        arrays = surroundings.contents_of_arrays()
+        free = free_axes(entries, given.shapes)
+        numbers = free_numbers(entries, given.numbers)
         try:
-            found = captured(
-                self._fn,
-                given.args,
-                given.kwargs,
-                given.leaves,
-                self._sizes,
-                free,
-                numbers,
+            found = captured_alone(
+                self._fn, self._title(), given, surroundings, self._sizes, free, numbers
             )
-            self._check_unchanged(surroundings)
-            self._check_unwritten(arrays)
         except Exception as error:  # noqa: BLE001  # any of the function
             refused = error
         else:
-            return found._replace(fixed={**_fixed_numbers(entries), **found.fixed})
+            return found._replace(fixed={**fixed_numbers(entries), **found.fixed})
         if not isinstance(refused, _REFUSALS):
             self._run_to_fail(given)
         if self._fallback:
@@ -334,34 +345,6 @@ class Compiled(Generic[P, R]):
         if is_failing:
             self._fn(*given.args, **given.kwargs)
 
-    def _check_unchanged(self, surroundings: Surroundings) -> None:
-        """Raise if the function has assigned what a graph would not assign."""
-        changed = surroundings.changed()
-        for slot, _ in changed:
-            slot.restore()
-        if changed:
-            self._refuse_assignment(changed[0][0])
-        surroundings.leave_out_written()
-
-    def _check_unwritten(self, arrays: Sequence[tuple[str, Any, Any]]) -> None:
-        """Raise if the function has written to an array from outside of it."""
-        for label, array, before in arrays:
-            if array.tobytes() != before.tobytes():
-                array[...] = before
-                raise GraphError(
-                    f"compile: '{self._title()}' writes to {label} by values that do not"
-                    " depend on its arguments, which its graph would not do",
-                    f"it is at {place(self._fn)}",
-                    do="pass the array as an argument",
-                )
-
-    def _refuse_assignment(self, slot: WatchedName) -> NoReturn:
-        raise GraphError(
-            f"compile: '{self._title()}' assigns {slot.label}, which its graph would not do",
-            f"it is at {place(self._fn)}",
-            do="return the new value, and pass it as an argument",
-        )
-
 
 # What capturing alone raises: the function itself would not.
 _REFUSALS = (
@@ -373,11 +356,11 @@ _REFUSALS = (
 )
 
 
-def _is_for_function(leaves: Sequence[Any]) -> bool:
-    """Whether the function itself runs: under a transform, a mode or strict settings."""
-    if current_mode.get() is not None or strict_settings or current_observers():
-        return True
-    return any(is_traced(v) or is_fake(v) for v in leaves)
+def _is_for_function() -> bool:
+    """Whether the function itself runs: under a mode, an observer or strict settings."""
+    return bool(
+        current_mode.get() is not None or strict_settings or current_observers()
+    )
 
 
 def _found(module: str | None, name: str) -> Any:
@@ -390,30 +373,3 @@ def _found(module: str | None, name: str) -> Any:
 
 def _is_writable(leaf: Any) -> bool:
     return not isinstance(leaf, np.ndarray) or leaf.flags.writeable
-
-
-def _free_axes(entries: Sequence[Entry], shapes: Sequence[tuple[int, ...]]) -> Axes:
-    """The axes whose lengths differ between calls."""
-    found: dict[int, set[int]] = {}
-    for entry in entries:
-        for i, (now, before) in enumerate(zip(shapes, entry.shapes, strict=True)):
-            for axis, (n, m) in enumerate(zip(now, before, strict=True)):
-                if n != m and n > 1 and m > 1:
-                    found.setdefault(i, set()).add(axis)
-    return found
-
-
-def _free_numbers(entries: Sequence[Entry], numbers: Mapping[int, Any]) -> list[int]:
-    """The ints and floats that differ between calls, and whose values nothing asks for."""
-    fixed = _fixed_numbers(entries)
-    return [
-        i
-        for i, key in numbers.items()
-        if i not in fixed and any(entry.numbers[i] != key for entry in entries)
-    ]
-
-
-def _fixed_numbers(entries: Sequence[Entry]) -> dict[int, str]:
-    """Those whose values were asked for, and why."""
-    known = [entry.found.fixed for entry in entries if entry.found is not None]
-    return {i: why for fixed in known for i, why in fixed.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,14 +17,23 @@ from customop.compiling.capturing import CapturedCall
 from customop.compiling.leaf_guards import family_of, kind_of_leaf
 from customop.compiling.parameters import Parameters
 from customop.compiling.surroundings import Surroundings
-from customop.errors import shown
+from customop.errors import counted, shown
 from customop.graph.module import GraphModule
+from customop.graph.node import CALL
 from customop.graph.passes.common import frozen_key
 from customop.graph.unpack import packer
 from customop.transforms.trace.generators import is_generator
 from customop.transforms.trace.paths import paths_of
 
-__all__ = ["CallArguments", "Entry", "eager_entry", "make_entry"]
+__all__ = [
+    "CallArguments",
+    "Entry",
+    "calls_text",
+    "checked_code",
+    "code_of",
+    "eager_entry",
+    "make_entry",
+]
 
 
 class CallArguments:
@@ -118,8 +127,11 @@ class Entry:
         Why there was no entry for them.
     number : int
         1 for the first that was compiled.
+    cannot : str
+        What is not possible where the function itself runs.
     """
 
+    cannot: ClassVar[str] = "it cannot be captured"
     module: GraphModule | None
     call: Call
     tried: Call
@@ -140,6 +152,28 @@ class Entry:
         self.why: str = ""
         self.number: int = 0
         self.refused: BaseException | None = None
+
+    @property
+    def size(self) -> str:
+        """How many operators its graph calls; empty without a graph."""
+        return "" if self.module is None else calls_text(self.module)
+
+    @property
+    def text(self) -> str:
+        """The Python code of its graphs; empty without one."""
+        if self.module is None:
+            return ""
+        return code_of(self.code_of_backend, self.module)
+
+
+def code_of(run: Any, module: GraphModule) -> str:
+    """The Python code of a graph: of the back end, if it shows any."""
+    return str(getattr(run, "code", None) or module.code)
+
+
+def calls_text(module: GraphModule) -> str:
+    """How many operators a graph calls."""
+    return counted(sum(node.op == CALL for node in module.graph.nodes), "call")
 
 
 def make_entry(
@@ -162,7 +196,7 @@ def make_entry(
     entry.code_of_backend = code
     out_spec = found.module.out_spec
     assert out_spec is not None
-    run = _checked(code, out_spec) if is_checked else code
+    run = checked_code(code, out_spec) if is_checked else code
     free = symbolic_axes(found.module)
     lines = _guards(given, parameters, slow, surroundings, free, found.numbers)
     lines.check_sizes(found.module)
@@ -228,7 +262,7 @@ def _check_apart(lines: CallLines, leaves: Sequence[Any], found: CapturedCall) -
     )
 
 
-def _checked(code: Callable[..., Any], out_spec: Structure) -> Callable[..., Any]:
+def checked_code(code: Callable[..., Any], out_spec: Structure) -> Callable[..., Any]:
     """The code of a back end as a function that returns a list of leaves."""
     count = out_spec.num_leaves
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from customop.compiling.entries import Entry
 from customop.compiling.report import (
     CompileReport,
-    calls_text,
     groups_of,
     lines_of,
 )
@@ -43,11 +42,12 @@ def report_html(report: CompileReport) -> str:
         ]
         table = grid(["compiled", "for", "why again"], rows)
         blocks.append(fold("not kept any more", table, note=str(len(rows))))
-    blocks += map(_entry, report.entries)
+    blocks += [_entry(entry, "") for entry in report.entries]
+    blocks += [_entry(entry, "gradient ") for entry in report.gradients]
     return in_notebook(card(*blocks))
 
 
-def _entry(entry: Entry) -> Element:
+def _entry(entry: Entry, what: str) -> Element:
     """What was compiled for one kind of arguments, and why."""
     facts = [(name, mono(text)) for name, text in entry.arguments.items()]
     blocks: list[Child] = [fact_list(facts)] if facts else []
@@ -60,8 +60,6 @@ def _entry(entry: Entry) -> Element:
         table = grid(["nodes", "done", "why not more"], lines)
         blocks.append(fold("what the back end did", table, note=str(len(groups))))
     if entry.module is not None:
-        text = getattr(entry.code_of_backend, "code", None) or entry.module.code
-        blocks.append(fold("code", code(str(text))))
-    module = entry.module
-    note = "runs as it is" if module is None else calls_text(module)
-    return section(f"{entry.number}.", *blocks, note=note)
+        blocks.append(fold("code", code(entry.text)))
+    note = entry.size or "runs as it is"
+    return section(f"{what}{entry.number}.", *blocks, note=note)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from customop.arrays.kinds import is_array
 from customop.core.codegen import generate
 
-__all__ = ["Parameters", "parameters_of"]
+__all__ = ["Parameters", "identifier", "parameters_of"]
 
 _POSITIONAL = (
     inspect.Parameter.POSITIONAL_ONLY,
@@ -56,13 +56,17 @@ class Parameters(NamedTuple):
         )
 
 
+def identifier(name: str) -> str:
+    """A name for generated code: that of the function, if it can be one."""
+    return name if name.isidentifier() else "compiled"
+
+
 def parameters_of(fn: Callable[..., Any]) -> Parameters:
     """The parameters of a function; ``*args, **kwargs`` if they are not just positional.
 
     What a wrapper says of the function in it is not read: it may look at names.
     """
-    name = getattr(fn, "__name__", "")
-    title = name if name.isidentifier() and name != "<lambda>" else "compiled"
+    title = identifier(getattr(fn, "__name__", ""))
     general = Parameters("*args, **kwargs", None, {}, title)
     try:
         found = inspect.signature(fn, follow_wrapped=False).parameters.values()

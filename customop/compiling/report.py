@@ -13,10 +13,8 @@ from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import is_array
 from customop.compiling.entries import CallArguments, Entry
 from customop.compiling.surroundings import WatchedName
-from customop.errors import counted, shown
+from customop.errors import shown
 from customop.frozen import Frozen
-from customop.graph.module import GraphModule
-from customop.graph.node import CALL
 from customop.later import later
 from customop.shapes.guards import Guard
 
@@ -24,7 +22,6 @@ __all__ = [
     "CompileReport",
     "EntryFacts",
     "NodeGroup",
-    "calls_text",
     "facts_of",
     "groups_of",
     "lines_of",
@@ -96,6 +93,8 @@ class CompileReport(Frozen):
         The last ones that are not kept any more.
     count : int
         How often it was compiled.
+    gradients : tuple of GradEntry
+        What was compiled for `grad` and `vjp` of the function, in order.
     """
 
     title: str
@@ -103,6 +102,7 @@ class CompileReport(Frozen):
     entries: tuple[Entry, ...]
     forgotten: tuple[EntryFacts, ...] = ()
     count: int = 0
+    gradients: tuple[Entry, ...] = ()
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -127,15 +127,14 @@ class CompileReport(Frozen):
             yield f"  {entry.number}. {_arguments(entry)}{_size(entry)}"
             for line in [*lines_of(entry), *map(str, groups_of(entry))]:
                 yield f"     {line}"
+        for entry in self.gradients:
+            yield f"  gradient {entry.number}. {_arguments(entry)}{_size(entry)}"
+            for line in [*lines_of(entry), *map(str, groups_of(entry))]:
+                yield f"     {line}"
 
 
 def _size(entry: Entry) -> str:
-    return "" if entry.module is None else f": {calls_text(entry.module)}"
-
-
-def calls_text(module: GraphModule) -> str:
-    """How many operators a graph calls."""
-    return counted(sum(node.op == CALL for node in module.graph.nodes), "call")
+    return f": {entry.size}" if entry.size else ""
 
 
 def lines_of(entry: Entry) -> Iterator[str]:
@@ -144,7 +143,7 @@ def lines_of(entry: Entry) -> Iterator[str]:
         yield f"compiled again: {entry.why}"
     if entry.refused is not None:
         text = str(entry.refused).partition("\n")[0]
-        yield f"runs as it is, since it cannot be captured: {text}"
+        yield f"runs as it is, since {entry.cannot}: {text}"
     if entry.found is None or entry.module is None:
         return
     yield from _symbolic(entry)

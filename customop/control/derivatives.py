@@ -10,8 +10,8 @@ import numpy as np
 from customop.arrays.dtypes import is_inexact
 from customop.arrays.numpy_functions import call_numpy
 from customop.control.bodies import Body, FromOutside
-from customop.control.split import Halves, split
 from customop.graph.module import GraphModule
+from customop.graph.passes.halves import Halves, split
 from customop.transforms.autograd.grad import pull_back
 from customop.transforms.autograd.interpreter import GradInterpreter
 from customop.transforms.jvp import jvp

@@ -15,13 +15,14 @@ from customop.control.derivatives import halves_of, where
 from customop.control.derived import gradients, named_as
 from customop.control.functions import cond
 from customop.control.operators import cond_op, run_cond
-from customop.control.split import Halves, moving_outputs
+from customop.control.split import moving_outputs
 from customop.core.boxes import frozen
 from customop.core.definition import Definition
 from customop.core.grad_rules import GradCall, GradRule
 from customop.core.kinds import AUTOGRAD
 from customop.errors import place
 from customop.graph.module import GraphModule
+from customop.graph.passes.halves import Halves
 from customop.shapes.sizes import is_symbolic
 
 __all__ = ["ControlRule", "ListsInOne", "cut", "track", "tracked"]

@@ -20,11 +20,12 @@ from customop.control.operators import (
     while_scan_op,
 )
 from customop.control.reverse import ControlRule, ListsInOne, cut, track, tracked
-from customop.control.split import Halves, moving_outputs
+from customop.control.split import moving_outputs
 from customop.core.grad_rules import GradCall
 from customop.core.kinds import AUTOGRAD
 from customop.errors import GradientError
 from customop.graph.module import GraphModule
+from customop.graph.passes.halves import Halves
 from customop.shapes.sizes import is_size
 
 Arrays = Sequence[Any]

@@ -48,10 +48,12 @@ __all__ = [
     "is_view",
     "origins",
     "pin",
+    "place_of",
     "renew",
     "sealed",
     "share",
     "strides_of_box",
+    "views_another",
     "write",
     "write_back",
 ]

@@ -167,6 +167,22 @@ def test_small_gradients(compare: Callable[..., None], what: str) -> None:
     compare(f"compiled: gradient of {what}", statements, ratio(EAGER, 0.25))
 
 
+@pytest.mark.parametrize("what", _SMALL)
+def test_small_gradients_of_compiled_functions(
+    compare: Callable[..., None], what: str
+) -> None:
+    """The function is compiled, and then its gradient is taken."""
+    program, x = _SMALL[what]
+    plain, compiled = co.grad(program(np)), co.grad(co.compile(program(np)))
+    for _ in range(3):  # the first run is watched, the second one compiles
+        compiled(x)
+    statements = {
+        "ours": Statement("fn(x)", {"fn": compiled, "x": x}),
+        EAGER: Statement("fn(x)", {"fn": plain, "x": x}),
+    }
+    compare(f"gradient of compiled {what}", statements, ratio(EAGER, 0.75))
+
+
 def test_small_hessian(compare: Callable[..., None]) -> None:
     program, x = _SMALL["Rosenbrock"]
     statements = chains.statements(co.hessian(program(np)), (x,))

@@ -114,6 +114,12 @@ class GradNode:
     node_is_partial = False
     # The argument of a unary node.
     node_slots: tuple[int, ...] = (0,)
+    # Whether the node adds its gradients to what has come to its arguments from later
+    # calls, as one that stands for many calls must: a sum of floats depends on the order.
+    # `node_pull` then takes the gradients of its outputs, for each edge that sum or None,
+    # and whether it keeps what it has saved; it returns origins with the whole sums.
+    node_takes_sums = False
+    node_pull: Callable[[Any, list[Any], list[Any], bool], list[tuple[Any, Any]]]
     # Checksums of what the node keeps, while its function is watched: see `saved`.
     node_watch: Any
     # Set on the class of each operator's nodes, see `plans`.

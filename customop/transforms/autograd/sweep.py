@@ -21,7 +21,7 @@ from customop.transforms.autograd.node import (
 )
 from customop.transforms.autograd.saved import check_unwritten
 
-__all__ = ["plus", "sweep"]
+__all__ = ["freed", "plus", "sweep"]
 
 
 # Gradients of these cannot go straight on: they end here, or wait for other outputs.
@@ -50,6 +50,9 @@ def sweep(  # noqa: C901, PLR0912  # one frame
                 if node.node_is_unary and not observers:
                     pairs = _chain(node, grad, retain, floor)
                     continue
+                if node.node_takes_sums and node.node_metas is None:
+                    pairs = _pull_whole(node, [grad], pending, found, retain)
+                    continue
                 if node.node_metas is None:
                     pairs = _pull(node, (grad,), retain)
                     continue
@@ -66,23 +69,62 @@ def sweep(  # noqa: C901, PLR0912  # one frame
                     pending[node.node_number] = [node, grad]
                     heappush(heap, -node.node_number)
                 else:
-                    entry[1] = plus(entry[1], grad)
+                    before = entry[1]  # None where a node has taken it
+                    entry[1] = grad if before is None else plus(before, grad)
         # Drop the names, so that no gradient lives longer than its node needs it.
         node = grad = before = pairs = entry = None
         if not heap:
             return found
         node, grad = pending.pop(-heappop(heap))
-        if node.node_metas is not None:
+        if node.node_takes_sums:
+            grads = [grad] if node.node_metas is None else grad
+            grad = None
+            pairs = _pull_whole(node, grads, pending, found, retain)
+        elif node.node_metas is not None:
             pairs = _pull(node, grad, retain)
         else:
             pairs = [(node, grad)]
+
+
+def _pull_whole(
+    node: GradNode,
+    grads: list[Any],
+    pending: dict[int, list[Any]],
+    found: dict[Leaf, Any],
+    retain: bool,
+) -> list[tuple[Any, Any]]:
+    """As `_pull`, for a node that adds its gradients to those that have come before."""
+    edges: Any = node.node_edges
+    if edges is None:
+        raise freed(node)
+    if writes:
+        check_unwritten(node)
+    sums = [_taken(edge[2], pending, found) for edge in edges]
+    return node.node_pull(node, grads, sums, retain)
+
+
+def _taken(origin: Any, pending: dict[int, list[Any]], found: dict[Leaf, Any]) -> Any:
+    """Take out the sum of the gradients that have come to an origin; None for none."""
+    if type(origin) is Leaf:
+        return found.pop(origin, None)
+    index = None
+    if type(origin) is Output:
+        index, origin = origin.index, origin.node
+    entry = pending.get(origin.node_number)
+    if entry is None:
+        return None
+    if index is None:
+        before, entry[1] = entry[1], None
+    else:
+        before, entry[1][index] = entry[1][index], None
+    return before
 
 
 def _pull(node: GradNode, grads: Sequence[Any], retain: bool) -> list[tuple[Any, Any]]:
     """The origin of each tracked input of a call, with its gradient."""
     edges: Any = node.node_edges
     if edges is None:
-        raise _freed(node)
+        raise freed(node)
     if node.node_is_unary:
         edges = ((node.node_slots[0], (), edges),)
     if node.node_metas is not None:  # several outputs, or one that is nested
@@ -107,7 +149,7 @@ def _chain(node: Any, grad: Any, retain: bool, floor: int) -> list[tuple[Any, An
     while True:
         origin = node.node_edges
         if origin is None:
-            raise _freed(node)
+            raise freed(node)
         if writes:
             check_unwritten(node)
         grad = node.node_backward(node, grad)
@@ -155,7 +197,8 @@ def plus(a: Any, b: Any) -> Any:
 _OF_NUMPY = frozenset((np.ndarray, np.float64, np.float32, np.complex128))
 
 
-def _freed(node: GradNode) -> GradientError:
+def freed(node: GradNode) -> GradientError:
+    """The error for a second sweep through a node that has freed what it saved."""
     return node.node_op.error(
         GradientError,
         "backward runs a second time through a call whose saved arrays are freed",

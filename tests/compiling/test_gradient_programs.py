@@ -1,0 +1,109 @@
+"""Random NumPy programs: gradients of compiled functions against those of the functions."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import customop as co
+from tests.compiling.programs import (
+    BINARY,
+    COPIES,
+    REDUCTIONS,
+    UNARY,
+    VIEWS,
+    WRITES,
+    Program,
+)
+
+KINDS = ((UNARY, 5), (BINARY, 6), (REDUCTIONS, 2), (VIEWS, 3), (COPIES, 2), (WRITES, 1))
+# How a program is used: what comes before and after it, and which results count.
+USES = ("alone", "first", "twice", "before", "after", "around", "inside", "backward")
+
+
+def moves(value: Any) -> bool:
+    """Whether a value is an array of floats."""
+    return hasattr(value, "dtype") and value.dtype.kind in "fc"
+
+
+def used(program: Program, how: str, fn: Callable[..., Any], xs: Any, args: Any) -> Any:
+    """Arrays of floats that depend on a program, and on its arguments in other ways."""
+    first = [np.sum(x * x) for x in xs if how in ("before", "around")]
+    given = [x * 1.5 for x in xs] if how == "inside" else [*xs]
+    rest = iter(given)
+    all_args = [next(rest) if moves(a) else a for a in args]
+    found = [v for v in co.tree.leaves(fn(*all_args)) if moves(v)]
+    if how == "first":
+        found = found[:1]
+    elif how == "twice":
+        again = co.tree.leaves(fn(*all_args))
+        found += [v * 2 for v in again if moves(v)]
+    last = [np.sum(x * x * x) for x in xs if how in ("after", "around", "inside")]
+    return [v for v in (*first, *found, *last) if moves(v)]
+
+
+def gradients(program: Program, how: str, fn: Callable[..., Any], args: Any) -> Any:
+    """Values and gradients, as bits."""
+    primals = [a for a in args if moves(a)]
+    rng = np.random.default_rng(program.seed)
+    if how == "backward":
+        variables = [co.variable(x) for x in primals]
+        for y in used(program, how, fn, variables, args):
+            if isinstance(y, type(variables[0])) and y.node is not None:
+                co.backward(y, np.full(y.shape, 0.75, y.dtype), retain_graph=True)
+        return [seen(v.grad) for v in variables]
+    out, pull = co.vjp(lambda *xs: used(program, how, fn, xs, args), *primals)
+    given = [np.asarray(rng.normal(size=y.shape)).astype(y.dtype) for y in out]
+    return [seen(v) for v in (*out, *pull(given), *pull(given))]
+
+
+def seen(value: Any) -> Any:
+    """The bits of an array. All values that are not a number are the same one."""
+    array = np.zeros(0) if value is None else np.array(value, order="C")
+    is_nan = np.isnan(array)
+    array[is_nan] = 0
+    return array.shape, array.dtype.str, array.tobytes(), is_nan.tobytes()
+
+
+def wrong(seed: int) -> tuple[str, bool]:
+    """A program whose gradients differ, empty if none does; whether it was compiled."""
+    program = Program(seed, kinds=KINDS)
+    how = random.Random(seed).choice(USES)
+    compiled = co.compile(program.fn)
+    if not any(map(moves, program.arguments())):
+        return "", True
+    for offset, lengths in ((0, None), (1, None), (1, {4: 5}), (2, {4: 6})):
+        both = []
+        for fn in (program.fn, compiled):
+            args = program.arguments(offset, lengths)
+            try:
+                both.append(gradients(program, how, fn, args))
+            except Exception as error:  # noqa: BLE001  # NumPy's, of many classes
+                both.append(type(error).__name__)
+        if both[0] != both[1] and not isinstance(both[0], str):
+            return f"{seed} {how} {lengths}\n{program.text}", False
+    entries = compiled.explain().gradients
+    return "", any(entry.refused is None for entry in entries)
+
+
+def check(seeds: range) -> None:
+    """Nothing differs, and most programs are compiled."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        found = [wrong(seed) for seed in seeds]
+    assert [text for text, _ in found if text] == []
+    assert sum(is_compiled for _, is_compiled in found) > 0.55 * len(found)
+
+
+def test_random_programs() -> None:
+    check(range(20))
+
+
+@pytest.mark.exhaustive
+def test_many_random_programs() -> None:
+    check(range(1000, 1300))
