@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, ClassVar
 
@@ -198,6 +198,7 @@ def make_entry(
     assert out_spec is not None
     run = checked_code(code, out_spec) if is_checked else code
     free = symbolic_axes(found.module)
+    surroundings.leave_out_constants(_constants(found.module))
     lines = _guards(given, parameters, slow, surroundings, free, found.numbers)
     lines.check_sizes(found.module)
     lines.check_same(found.same)
@@ -210,6 +211,14 @@ def make_entry(
     pack = packer(out_spec, f"result of {parameters.title}")
     entry.run = lambda given: pack(run(*given.leaves))
     return entry
+
+
+def _constants(module: GraphModule) -> Iterator[Any]:
+    """The constants of a graph and of those inside it."""
+    yield from module.constants.values()
+    for node in module.graph.nodes:
+        for graph in node.subgraphs:
+            yield from graph.constants.values()
 
 
 def eager_entry(

@@ -220,6 +220,7 @@ def reason_for(
     if not parts:
         parts = [f"{name} is {new}, was {old}" for name, new, old in differ]
     parts += [_of_slot(*pair) for pair in nearest.surroundings.changed()]
+    parts += [f"{label} was written" for label in nearest.surroundings.written()]
     return (
         "; ".join(parts)
         or "arguments lie otherwise in memory, or a container or the order of keys changed"

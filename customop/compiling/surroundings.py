@@ -9,123 +9,42 @@ from __future__ import annotations
 
 import dis
 import sys
+from collections import ChainMap, UserDict, UserList
 from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from functools import cache, partial
-from operator import is_
+from operator import attrgetter
 from types import (
     BuiltinFunctionType,
-    CellType,
     CodeType,
     FunctionType,
     MappingProxyType,
+    MemberDescriptorType,
     MethodType,
     ModuleType,
 )
-from typing import Any, NamedTuple
+from typing import Any
+from weakref import ref as weakref
 
 import numpy as np
 
 from customop.arrays.kinds import is_array, is_fake, is_traced
-from customop.compiling.leaf_guards import Bind, number_test
+from customop.compiling.leaf_guards import Bind
+from customop.compiling.watched import (
+    CONTAINERS,
+    GONE,
+    Members,
+    WatchedArray,
+    WatchedContainer,
+    WatchedName,
+    codes_test,
+    content,
+    items_of,
+)
+from customop.core.table import RuleTable
 from customop.transforms.trace.generators import is_generator
 
-__all__ = ["Surroundings", "WatchedContainer", "WatchedName"]
-
-
-class _Gone:
-    """What a slot holds after it was deleted."""
-
-    def __repr__(self) -> str:
-        return "nothing"
-
-
-GONE = _Gone()
-
-
-class WatchedName(NamedTuple):
-    """A cell, or a name in a namespace, and the value in it.
-
-    Attributes
-    ----------
-    owner : cell or mapping
-    key : str
-        The name in a mapping.
-    value : object
-    label : str
-        For reports, such as ``global 'rate'``.
-    """
-
-    owner: Any
-    key: str
-    value: Any
-    label: str
-
-    def now(self) -> Any:
-        """What it holds now."""
-        if isinstance(self.owner, CellType):
-            return _content(self.owner)
-        return self.owner.get(self.key, GONE)
-
-    def restore(self) -> None:
-        """Put the value back."""
-        if isinstance(self.owner, CellType):
-            self.owner.cell_contents = self.value
-        elif isinstance(self.owner, dict):
-            self.owner[self.key] = self.value
-
-    def test(self, bind: Bind) -> str:
-        """A condition for it to hold the same; KeyError or ValueError if it is gone."""
-        if isinstance(self.owner, CellType):
-            place = f"{bind('cell', self.owner)}.cell_contents"
-        else:
-            place = f"{bind('names', self.owner)}[{self.key!r}]"
-        if is_array(self.value) and not isinstance(self.value, np.generic):
-            return f"{place} is {bind('array', self.value)}"
-        return number_test(place, self.value, bind)
-
-
-class WatchedContainer(NamedTuple):
-    """A list, dict or set, and what was in it.
-
-    Attributes
-    ----------
-    owner : list, dict or set
-    items : list
-        What was in it; of a dict the keys, then the values.
-    label : str
-    """
-
-    owner: Any
-    items: list[Any]
-    label: str
-
-    def test(self, bind: Bind) -> str:
-        """A condition for it to hold the same objects."""
-        name = bind("container", self.owner)
-        length = f"len({name}) == {len(self.owner)}"
-        if not isinstance(self.owner, dict):
-            return f"{length} and {_all_are(name, self.items, bind)}"
-        half = len(self.owner)
-        keys, values = self.items[:half], self.items[half:]
-        return (
-            f"{length} and {_all_are(f'{name}.values()', values, bind)}"
-            f" and {_all_are(name, keys, bind)}"
-        )
-
-    @property
-    def is_same(self) -> bool:
-        """Whether it holds the same objects."""
-        now = _items(self.owner)
-        return len(now) == len(self.items) and all(map(is_, now, self.items))
-
-
-def _items(owner: Any) -> list[Any]:
-    return [*owner, *owner.values()] if isinstance(owner, dict) else [*owner]
-
-
-def _all_are(place: str, values: list[Any], bind: Bind) -> str:
-    kept, same = bind("contents", values), bind("is_", is_)
-    return f"all(map({same}, {place}, {kept}))"
+__all__ = ["Surroundings", "WatchedName"]
 
 
 class Surroundings:
@@ -140,6 +59,8 @@ class Surroundings:
     ----------
     slots : list of WatchedName
     contents : list of WatchedContainer
+    arrays : list of WatchedArray
+        Those that no call of an operator takes, so that NumPy alone may have read them.
     is_plain : bool
         False if a value of a running transform, or a fake array, is among them.
     """
@@ -147,8 +68,13 @@ class Surroundings:
     def __init__(self, items: Iterable[tuple[Any, str]]) -> None:
         self.slots: list[WatchedName] = []
         self.contents: list[WatchedContainer] = []
+        self.arrays: list[WatchedArray] = []
         self.is_plain: bool = True
+        self._functions: list[FunctionType] = []
         self._attributes: set[str] = set()
+        # Whether code names attributes of objects by texts.
+        self._takes_any: bool = False
+        self._copies: list[WatchedArray] = []
         self._objects: list[tuple[Any, str]] = []
         self._seen: dict[int, Any] = {}
         self._known: set[tuple[int, str]] = set()
@@ -167,20 +93,40 @@ class Surroundings:
         if is_array(value) or is_generator(value):
             is_running = is_traced(value) and value.interpreter.alive
             self.is_plain = self.is_plain and not is_running and not is_fake(value)
+            if isinstance(value, np.ndarray) and value.nbytes <= _MOST_BYTES:
+                self._copies.append(WatchedArray(value, value.copy(), label))
         elif isinstance(value, FunctionType):
             self._function(value)
         elif isinstance(value, MethodType):
             self._waiting += [(value.__func__, ""), (value.__self__, label)]
         elif isinstance(value, partial):
-            inner = [value.func, *value.args, *value.keywords.values()]
+            inner = [value.func, *value.args, value.keywords]
             self._waiting += [(item, label) for item in inner]
-        elif isinstance(value, list | dict | set | tuple | frozenset):
+        elif isinstance(value, CONTAINERS):
             self._container(value, label)
         elif isinstance(value, ModuleType | type):
             if not _is_foreign(getattr(value, "__module__", value.__name__), value):
                 self._objects.append((value, label))
-        elif not isinstance(value, BuiltinFunctionType):
+        else:
+            self._object(value, label)
+
+    def _object(self, value: Any, label: str) -> None:
+        if isinstance(value, ContextVar):
+            variable = Members(value)
+            now = variable.get(value.name, GONE)
+            self._slot(variable, value.name, now, f"'{value.name}'")
+        elif isinstance(value, attrgetter):
+            names = value.__reduce__()[1]
+            self._attributes |= {part for name in names for part in name.split(".")}
+        elif isinstance(value, UserDict | UserList | ChainMap):
+            self._waiting.append((vars(value), label))
+        elif isinstance(value, weakref):
+            self._waiting.append((value(), label))
+        elif not isinstance(value, BuiltinFunctionType | RuleTable):
             self._objects.append((value, label))
+            own = getattr(value, "__dict__", None)
+            if isinstance(own, dict) and "__wrapped__" in own:
+                self._waiting.append((own["__wrapped__"], ""))
 
     def _function(self, fn: FunctionType) -> None:
         self._waiting += [(value, "") for value in vars(fn).values()]
@@ -190,7 +136,7 @@ class Surroundings:
         for name, cell in zip(
             fn.__code__.co_freevars, fn.__closure__ or (), strict=True
         ):
-            value = _content(cell)
+            value = content(cell)
             if is_foreign:
                 self._waiting.append((value, name))
             else:
@@ -199,8 +145,11 @@ class Surroundings:
                 )
         if is_foreign:
             return
-        names, attributes = _names_in(fn.__code__)
+        self._functions.append(fn)
+        names, attributes, modules = _names_in(fn.__code__)
         self._attributes |= attributes
+        self._takes_any |= not _BY_TEXT.isdisjoint(names | attributes)
+        self._waiting += [(sys.modules.get(name), name) for name in modules]
         for name in names:
             if name in fn.__globals__:
                 value = fn.__globals__[name]
@@ -219,16 +168,23 @@ class Surroundings:
 
     def _container(self, value: Any, label: str) -> None:
         if not isinstance(value, tuple | frozenset):
-            self.contents.append(WatchedContainer(value, _items(value), label))
-        inner = value.values() if isinstance(value, dict) else value
+            self.contents.append(WatchedContainer(value, items_of(value), label))
+        is_mapping = isinstance(value, dict | MappingProxyType)
+        inner = value.values() if is_mapping else value
         self._waiting += [(item, label) for item in inner]
 
     def _look_inside(self, value: Any, label: str) -> None:
         """Look at the attributes of an object that the code names."""
+        is_object = not isinstance(value, type | ModuleType)
         for names, owner in _namespaces(value):
+            self._seen[id(names)] = names  # so that no other has its id
+            is_own = is_object and owner is value
             for key in [*names]:
-                if key in self._attributes or key in _CALLED:
+                is_any = is_own and self._takes_any
+                if is_any or key in self._attributes or key in _CALLED:
                     self._attribute(names, key, owner, label)
+                    if is_object and not is_own:
+                        self._of_class(value, key, names.get(key, GONE), label)
 
     def _attribute(self, names: Any, key: str, owner: Any, label: str) -> None:
         value = names.get(key, GONE)
@@ -239,28 +195,48 @@ class Surroundings:
             self._waiting.append((value.fget, ""))
         elif isinstance(value, classmethod | staticmethod):
             self._waiting.append((value.__func__, ""))
-        elif isinstance(value, FunctionType) and isinstance(owner, type):
-            self._waiting.append((value, ""))  # a method
+        if isinstance(value, FunctionType) and key in _CALLED:
+            self._waiting.append((value, ""))
         elif value is not GONE:
-            self._known.discard((id(owner), key))
+            self._known.discard((id(names), key))
             text = f"{label or type(owner).__name__}.{key}"
             self._slot(names, key, value, text)
-            self._known.add((id(owner), key))
+
+    def _of_class(self, value: Any, key: str, found: Any, label: str) -> None:
+        """Note an attribute that an object has from its class, and may get itself."""
+        if (id(value), key) in self._known:
+            return
+        self._known.add((id(value), key))
+        text = f"{label or type(value).__name__}.{key}"
+        own = getattr(value, "__dict__", None)
+        if isinstance(found, MemberDescriptorType):
+            self._slot(Members(value), key, getattr(value, key, GONE), text)
+        elif isinstance(own, dict) and key not in own and not _is_called(found):
+            self.slots.append(WatchedName(own, key, GONE, text))
 
     def changed(self) -> list[tuple[WatchedName, Any]]:
         """The slots that hold something else than they did, with what they hold now."""
         pairs = [(slot, slot.now()) for slot in self.slots]
         return [(slot, now) for slot, now in pairs if now is not slot.value]
 
+    def written(self) -> list[str]:
+        """Labels of the arrays that hold something else than they did."""
+        return [array.label for array in self.arrays if not array.is_same]
+
     def contents_of_arrays(self) -> list[tuple[str, Any, Any]]:
         """Label, array and a copy of it, for arrays that plain NumPy code could write."""
-        values = [(slot.label, slot.value) for slot in self.slots]
-        values += [(c.label, v) for c in self.contents for v in c.items]
-        return [
-            (label, value, value.copy())
-            for label, value in values
-            if isinstance(value, np.ndarray) and value.nbytes <= _MOST_BYTES
+        return [(label, array, before) for array, before, label in self._copies]
+
+    def leave_out_constants(self, constants: Iterable[Any]) -> None:
+        """Note which arrays are looked at: not those that calls of operators take."""
+        taken = [value for value in constants if isinstance(value, np.ndarray)]
+        self.arrays = [
+            kept
+            for kept in self._copies
+            if kept.copy.nbytes <= _MOST_COMPARED
+            and not any(np.may_share_memory(kept.owner, value) for value in taken)
         ]
+        self._copies = []
 
     def leave_out_written(self) -> None:
         """Do not look at containers that the function has changed itself."""
@@ -270,39 +246,91 @@ class Surroundings:
         """Conditions for all of them."""
         yield from (slot.test(bind) for slot in self.slots)
         yield from (contents.test(bind) for contents in self.contents)
+        yield from (array.test(bind) for array in self.arrays)
+        if len(self._functions) > 1:  # without the function itself
+            yield codes_test(self._functions[1:], bind)
 
 
 # Larger arrays are not compared: a copy of 16 MB takes 3 ms.
 _MOST_BYTES = 1 << 24
+# Those whose bytes each call compares: 16 kB take 0.5 us.
+_MOST_COMPARED = 1 << 14
+# Names of what takes attributes by texts.
+_BY_TEXT = frozenset(("getattr", "hasattr", "vars", "__dict__"))
 # Classes of values that hold nothing.
 _LEAVES = frozenset((int, float, complex, bool, str, bytes, type(None), np.ufunc))
 # Methods that run without being named.
-_CALLED = frozenset(("__call__", "__init__", "__post_init__", "__enter__", "__exit__"))
+_OPERATORS = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift"
+_CALLED = frozenset(
+    [
+        f"__{name}__"
+        for name in [
+            "call",
+            "init",
+            "post_init",
+            "enter",
+            "exit",
+            "get",
+            "getattr",
+            "getattribute",
+            "getitem",
+            "len",
+            "iter",
+            "next",
+            "contains",
+            "bool",
+            "int",
+            "float",
+            "index",
+            "array",
+            "neg",
+            "pos",
+            "abs",
+            "invert",
+            "lt",
+            "le",
+            "gt",
+            "ge",
+            "eq",
+            "ne",
+        ]
+    ]
+    + [f"__{kind}{name}__" for name in _OPERATORS.split() for kind in ("", "r", "i")]
+)
 
 
-def _content(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not assigned yet
-        return GONE
+def _is_called(value: Any) -> bool:
+    """Whether an attribute of a class is a method, or decides about itself."""
+    return isinstance(value, FunctionType) or hasattr(type(value), "__get__")
 
 
 @cache
-def _names_in(code: CodeType) -> tuple[frozenset[str], frozenset[str]]:
-    """Globals and attributes that a code object names, and the functions inside it."""
+def _names_in(
+    code: CodeType,
+) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """Globals, attributes and modules that a code object names, with those inside it."""
     names: set[str] = set()
     attributes: set[str] = set()
+    modules: set[str] = set()
     for step in dis.get_instructions(code):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             names.add(step.argval)
-        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
+        elif step.opname in _ATTRIBUTES:
             attributes.add(step.argval)
+        elif step.opname == "IMPORT_NAME":
+            modules.add(step.argval)
+    if not _BY_TEXT.isdisjoint(names):
+        attributes |= {v for v in code.co_consts if isinstance(v, str)}
     for value in code.co_consts:
         if isinstance(value, CodeType):
-            inner, others = _names_in(value)
+            inner, others, imported = _names_in(value)
             names |= inner
             attributes |= others
-    return frozenset(names), frozenset(attributes)
+            modules |= imported
+    return frozenset(names), frozenset(attributes), frozenset(modules)
+
+
+_ATTRIBUTES = frozenset(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"))
 
 
 def _namespaces(value: Any) -> Iterator[tuple[Any, Any]]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from customop.core.interpreter import current_mode
 from customop.errors import VmapError
-from customop.transforms.generators import sources, states_of
+from customop.transforms.generators import name_of, sources, states_of
 from customop.transforms.randomness import RandomnessMode
 from customop.transforms.runs import Subject, is_watched, report
 
@@ -80,9 +80,9 @@ def watched_between(
 
 
 def _drawn(name: str, source: Any) -> VmapError:
-    what = "np.random" if source is np.random else f"a {type(source).__name__}"
     return VmapError(
-        f"vmap of {name}: the function draws from {what}, with randomness='different'",
+        f"vmap of {name}: the function draws from {name_of(source)}, with"
+        " randomness='different'",
         "NumPy draws once, so all rows get the same numbers",
         do="draw a batch outside and pass it, or draw in an operator that takes the"
         " generator as an argument",

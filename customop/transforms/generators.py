@@ -1,4 +1,4 @@
-"""Random numbers that a function under vmap draws from NumPy, which no operator sees."""
+"""Random numbers that a function draws from NumPy or Python, which no operator sees."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from customop.errors import VmapError
 from customop.transforms.reach import within_reach
 from customop.transforms.runs import Subject, is_watched, report
 
-__all__ = ["restored", "set_states", "sources", "states_of", "watched"]
+__all__ = ["name_of", "restored", "set_states", "sources", "states_of", "watched"]
 
 
 def watched(fn: Callable[..., Any], subject: Subject, name: str) -> Callable[..., Any]:
@@ -43,13 +44,20 @@ def watched(fn: Callable[..., Any], subject: Subject, name: str) -> Callable[...
 
 
 def _drawn(name: str, source: Any) -> VmapError:
-    what = "np.random" if source is np.random else f"a {type(source).__name__}"
     return VmapError(
-        f"vmap of {name}: the function draws from {what}, with randomness='error'",
+        f"vmap of {name}: the function draws from {name_of(source)}, with"
+        " randomness='error'",
         "NumPy draws once, so all rows get the same numbers",
         do="draw a batch outside and pass it, or write vmap(f, randomness='same') if"
         " the same numbers are meant",
     )
+
+
+def name_of(source: Any) -> str:
+    """A generator for messages."""
+    if isinstance(source, ModuleType):
+        return "np.random" if source is np.random else f"Python's {source.__name__}"
+    return f"a {type(source).__name__}"
 
 
 def _state(source: Any) -> Any:
@@ -61,6 +69,8 @@ def _state(source: Any) -> Any:
 def _raw_state(source: Any) -> Any:
     if source is np.random:
         return np.random.get_state()  # noqa: NPY002  # what is watched
+    if hasattr(source, "getstate"):  # Python's
+        return source.getstate()
     known = getattr(source, "bit_generator", source)
     return known.get_state() if hasattr(known, "get_state") else known.state
 
@@ -86,6 +96,8 @@ def set_states(states: Sequence[tuple[Any, Any]]) -> None:
     for source, state in states:
         if hasattr(source, "set_state"):  # np.random, or a RandomState
             source.set_state(state)
+        elif hasattr(source, "setstate"):  # Python's
+            source.setstate(state)
         else:
             known = getattr(source, "bit_generator", source)
             known.state = copy.deepcopy(state)
@@ -106,6 +118,11 @@ def sources(fn: Callable[..., Any], args: Sequence[Any]) -> list[Any]:
 
 
 def _is_source(item: Any) -> bool:
+    if item is None:
+        return False
+    python: Any = sys.modules.get("random")
+    if python is not None and (item is python or isinstance(item, python.Random)):
+        return True
     # NumPy imports it at the first use, which takes 10 ms: before, nothing can draw.
     module: Any = sys.modules.get("numpy.random")
     if module is None:

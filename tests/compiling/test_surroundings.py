@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import operator
+import random
+import sys
+from collections import ChainMap, UserDict, deque
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -225,3 +232,186 @@ def test_writing_to_an_array_from_outside_without_arguments_is_refused() -> None
         error.value
     )
     assert counts.tolist() == [0.0, 0.0]
+
+
+# ---- what code reads in other ways than by a name ----
+
+
+class Model:
+    """Has an attribute of the class that objects replace, and one that is a slot."""
+
+    __slots__ = ("__dict__", "size")
+    training = True
+
+    def __init__(self) -> None:
+        self.size = 2.0
+        self._scale = 1.0
+
+    def __getitem__(self, key: int) -> float:
+        return self._scale * key
+
+    def grown(self, x: Any) -> Any:
+        return x * 2.0
+
+
+def _changes() -> dict[str, tuple[Any, Any, Any]]:
+    """What reads it, the function, and what changes it between the calls."""
+    weights, mask, number = np.ones(3), np.array([True, False, True]), np.array(2.0)
+    model, shadowed, other, item = Model(), Model(), Model(), Model()
+    variable: ContextVar[float] = ContextVar("rate", default=1.0)
+    keywords = partial(lambda x, by: x * by, by=1.0)
+    queue, table, held = deque([1.0]), UserDict(a=1.0), ChainMap({}, {"a": 1.0})
+    inner = [1.0]
+    compiled = co.compile(lambda x: x * inner[0])
+    get = attrgetter("size")
+
+    def imports(x: Any) -> Any:
+        from tests.compiling import test_surroundings as module  # noqa: PLC0415, PLW0406  # a module of the user
+
+        return x * module.rate
+
+    helper_scope: dict[str, Any] = {"__name__": __name__}
+    exec("def helper(x): return x * 2.0", helper_scope)
+    exec("def reloaded(x): return x * 5.0", helper_scope)
+    helper = helper_scope["helper"]
+    return {
+        "element of an array": (
+            lambda x: x * weights[0],
+            lambda: operator.iadd(weights, 1.0),
+            None,
+        ),
+        "sum of an array": (
+            lambda x: x * np.sum(weights),
+            lambda: operator.iadd(weights, 1.0),
+            None,
+        ),
+        "array without axes": (
+            lambda x: x * number.item(),
+            lambda: operator.iadd(number, 1.0),
+            None,
+        ),
+        "mask": (lambda x: x[mask], lambda: np.put(mask, 1, True), None),
+        "attribute that shadows": (
+            lambda x: x * 2.0 if shadowed.training else x,
+            lambda: setattr(shadowed, "training", False),
+            None,
+        ),
+        "slot": (lambda x: x * model.size, lambda: setattr(model, "size", 5.0), None),
+        "getattr": (
+            lambda x: x * getattr(model, "_scale"),  # noqa: B009
+            lambda: setattr(model, "_scale", 3.0),
+            None,
+        ),
+        "vars": (
+            lambda x: x * vars(other)["_scale"],
+            lambda: setattr(other, "_scale", 3.0),
+            None,
+        ),
+        "attrgetter": (
+            lambda x: x * get(other),
+            lambda: setattr(other, "size", 7.0),
+            None,
+        ),
+        "special method": (
+            lambda x: x * item[2],
+            lambda: setattr(item, "_scale", 3.0),
+            None,
+        ),
+        "method": (
+            lambda x: model.grown(x),
+            lambda: setattr(Model, "grown", lambda _self, x: x * 9.0),
+            lambda: setattr(Model, "grown", lambda _self, x: x * 2.0),
+        ),
+        "context variable": (
+            lambda x: x * variable.get(),
+            lambda: variable.set(3.0),
+            None,
+        ),
+        "keyword of a partial": (
+            lambda x: keywords(x),
+            lambda: operator.setitem(keywords.keywords, "by", 3.0),
+            None,
+        ),
+        "deque": (lambda x: x * queue[-1], lambda: queue.append(4.0), None),
+        "UserDict": (
+            lambda x: x * table["a"],
+            lambda: operator.setitem(table, "a", 3.0),
+            None,
+        ),
+        "ChainMap": (
+            lambda x: x * held["a"],
+            lambda: operator.setitem(held, "a", 3.0),
+            None,
+        ),
+        "compiled function": (
+            lambda x: compiled(x),
+            lambda: operator.setitem(inner, 0, 3.0),
+            None,
+        ),
+        "import": (
+            imports,
+            lambda: setattr(sys.modules[__name__], "rate", 3.0),
+            None,
+        ),
+        "reloaded code": (
+            lambda x: helper(x),
+            lambda: setattr(helper, "__code__", helper_scope["reloaded"].__code__),
+            None,
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", _changes())
+def test_what_code_reads_in_other_ways_is_looked_at(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "rate", 0.5)
+    fn, change, undo = _changes()[name]
+    x, fast = np.array([0.5, -1.0, 2.0]), co.compile(fn)
+    try:
+        first = fast(x)
+        assert np.array_equal(fast(x), fn(x))
+        assert len(fast.graphs) == 1
+        change()
+        assert np.array_equal(fast(x), fn(x))
+        assert not np.array_equal(fast(x), first)
+    finally:
+        if undo is not None:
+            undo()
+
+
+def test_explain_names_an_array_that_was_written() -> None:
+    weights = np.ones(3)
+    fast = co.compile(lambda x: x * weights[0])
+    fast(np.ones(3))
+    weights[0] = 2.0
+    fast(np.ones(3))
+    assert "'weights' of the closure of <lambda> was written" in str(fast.explain())
+
+
+def test_arrays_that_calls_take_are_not_compared() -> None:
+    """They are looked up in each call, so that what is written into them costs nothing."""
+    weights = np.ones(3)
+    fast = co.compile(lambda x: x * weights + weights[1:2])
+    for step in range(3):
+        weights[:] = step
+        assert np.array_equal(fast(np.ones(3)), weights * 2.0)
+    assert len(fast.graphs) == 1
+
+
+def test_draws_of_python_are_refused() -> None:
+    """They would be constants of the graph, as those of np.random."""
+    with pytest.raises(
+        co.GraphError, match="draws from Python's random, whose numbers"
+    ):
+        co.compile(lambda x: x * random.random())(np.ones(2))
+    rng = random.Random(0)
+    with pytest.raises(co.GraphError, match="draws from a Random, whose numbers"):
+        co.make_fx(lambda x: x * rng.random())(np.ones(2))
+    with pytest.raises(co.VmapError, match="draws from Python's random, with"):
+        co.vmap(lambda x: x * random.random())(np.ones(2))
+    noisy = co.checkpoint(lambda x: np.sin(x) * random.random())
+    random.seed(0)
+    slope = co.grad(noisy)(0.0)
+    random.seed(0)
+    assert slope == random.random()

@@ -24,7 +24,7 @@ from customop.errors import GraphError, caller_place
 from customop.library.define import custom_op
 from customop.schema.tags import Tag
 from customop.transforms.draws import DrawWatch
-from customop.transforms.generators import sources
+from customop.transforms.generators import name_of, sources
 
 if TYPE_CHECKING:
     from customop.transforms.trace.interpreter import Trace
@@ -213,8 +213,7 @@ def check_undrawn(watch: DrawWatch, what_runs: str) -> None:
     """
     watch.look()
     if watch.drawn:
-        source = watch.drawn[0]
-        what = "np.random" if source is np.random else f"a {type(source).__name__}"
+        what = name_of(watch.drawn[0])
         raise GraphError(
             f"{what_runs}: the function draws from {what}, whose numbers would be"
             " constants of the graph",

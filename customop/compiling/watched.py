@@ -1,0 +1,204 @@
+"""What a function reads beside its arguments, and conditions for it to be the same."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from contextvars import ContextVar
+from operator import attrgetter, is_
+from types import CellType, FunctionType, MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from customop.arrays.kinds import is_array
+from customop.compiling.leaf_guards import Bind, number_test
+
+__all__ = [
+    "CONTAINERS",
+    "GONE",
+    "Members",
+    "WatchedArray",
+    "WatchedContainer",
+    "WatchedName",
+    "codes_test",
+    "content",
+    "items_of",
+]
+
+CONTAINERS = (list, dict, set, tuple, frozenset, deque, MappingProxyType)
+
+
+class _Gone:
+    """What a slot holds after it was deleted."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+GONE: _Gone = _Gone()
+
+
+class WatchedName(NamedTuple):
+    """A cell, or a name in a namespace, and the value in it.
+
+    Attributes
+    ----------
+    owner : cell or mapping
+    key : str
+        The name in a mapping.
+    value : object
+        What it holds; GONE for a name that is not there.
+    label : str
+        For reports, such as ``global 'rate'``.
+    """
+
+    owner: Any
+    key: str
+    value: Any
+    label: str
+
+    def now(self) -> Any:
+        """What it holds now."""
+        if isinstance(self.owner, CellType):
+            return content(self.owner)
+        return self.owner.get(self.key, GONE)
+
+    def restore(self) -> None:
+        """Put the value back."""
+        if isinstance(self.owner, CellType):
+            self.owner.cell_contents = self.value
+        elif self.value is GONE:
+            del self.owner[self.key]
+        elif isinstance(self.owner, dict | Members):
+            self.owner[self.key] = self.value
+
+    def test(self, bind: Bind) -> str:
+        """A condition for it to hold the same; KeyError or ValueError if it is gone."""
+        if isinstance(self.owner, CellType):
+            place = f"{bind('cell', self.owner)}.cell_contents"
+        elif self.value is GONE:
+            return f"{self.key!r} not in {bind('names', self.owner)}"
+        else:
+            place = f"{bind('names', self.owner)}[{self.key!r}]"
+        if is_array(self.value) and not isinstance(self.value, np.generic):
+            return f"{place} is {bind('array', self.value)}"
+        return number_test(place, self.value, bind)
+
+
+class WatchedContainer(NamedTuple):
+    """A list, dict or set, and what was in it.
+
+    Attributes
+    ----------
+    owner : list, dict or set
+    items : list
+        What was in it; of a dict the keys, then the values.
+    label : str
+    """
+
+    owner: Any
+    items: list[Any]
+    label: str
+
+    def test(self, bind: Bind) -> str:
+        """A condition for it to hold the same objects."""
+        name = bind("container", self.owner)
+        length = f"len({name}) == {len(self.owner)}"
+        if not isinstance(self.owner, dict | MappingProxyType):
+            return f"{length} and {_all_are(name, self.items, bind)}"
+        half = len(self.owner)
+        keys, values = self.items[:half], self.items[half:]
+        return (
+            f"{length} and {_all_are(f'{name}.values()', values, bind)}"
+            f" and {_all_are(name, keys, bind)}"
+        )
+
+    @property
+    def is_same(self) -> bool:
+        """Whether it holds the same objects."""
+        now = items_of(self.owner)
+        return len(now) == len(self.items) and all(map(is_, now, self.items))
+
+
+class WatchedArray(NamedTuple):
+    """An array that NumPy alone may have read, and its bytes.
+
+    Attributes
+    ----------
+    owner : numpy.ndarray
+    copy : numpy.ndarray
+    label : str
+    """
+
+    owner: Any
+    copy: Any
+    label: str
+
+    def test(self, bind: Bind) -> str:
+        """A condition for it to hold the same."""
+        name = bind("array", self.owner)
+        return f"{name}.tobytes() == {bind('bytes', self.copy.tobytes())}"
+
+    @property
+    def is_same(self) -> bool:
+        """Whether it holds the same."""
+        return bool(self.owner.tobytes() == self.copy.tobytes())
+
+
+class Members:
+    """Values that are not in a dict, as a mapping: of `__slots__` or a ContextVar."""
+
+    __slots__ = ("_owner",)
+
+    def __init__(self, owner: Any) -> None:
+        self._owner = owner
+
+    def get(self, key: str, default: Any) -> Any:
+        """The value, or another one if there is none."""
+        if isinstance(self._owner, ContextVar):
+            try:
+                return self._owner.get()  # its own default before this one
+            except LookupError:
+                return default
+        return getattr(self._owner, key, default)
+
+    def __getitem__(self, key: str) -> Any:
+        return self.get(key, GONE)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if isinstance(self._owner, ContextVar):
+            self._owner.set(value)
+        else:
+            setattr(self._owner, key, value)
+
+
+def items_of(owner: Any) -> list[Any]:
+    """What is in a container; of a mapping the keys, then the values."""
+    if isinstance(owner, dict | MappingProxyType):
+        return [*owner, *owner.values()]
+    return [*owner]
+
+
+def _all_are(place: str, values: list[Any], bind: Bind) -> str:
+    kept, same = bind("contents", values), bind("is_", is_)
+    return f"all(map({same}, {place}, {kept}))"
+
+
+_code_of = attrgetter("__code__")
+
+
+def codes_test(functions: Iterable[FunctionType], bind: Bind) -> str:
+    """A condition for functions to have the same code: who reloads a module changes it."""
+    kept = [*functions]
+    names, codes = bind("functions", kept), bind("codes", [*map(_code_of, kept)])
+    same, code_of = bind("is_", is_), bind("code_of", _code_of)
+    return f"all(map({same}, map({code_of}, {names}), {codes}))"
+
+
+def content(cell: CellType) -> Any:
+    """What is in a cell."""
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return GONE
