@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from customop.arrays.dtypes import element_of_names, element_of_scalar
-from customop.errors import SchemaError
+from customop.errors import SchemaError, warn_caller
 from customop.schema.types import ArrayType, Maybe, SchemaType
 from customop.shapes.notation import Shape, parse_shape
 
@@ -87,10 +87,26 @@ def with_notes(
 
 def _read(text: str) -> Shape:
     try:
-        return parse_shape(text)
+        shape = parse_shape(text)
     except SchemaError as error:
         error.what = f"an annotation with {error.what}"
         raise
+    axes = text.split()
+    if _is_product(axes):
+        warn_caller(
+            f"an annotation with the shape {text!r}: it has {len(axes)} axes, since 'x'"
+            f" is the name of an axis\n  do: write {' '.join(axes[::2])!r}, or give the"
+            " axis another name"
+        )
+    return shape
+
+
+def _is_product(axes: Sequence[str]) -> bool:
+    """Whether axes are written as in "m x k". Those of "y x c" are coordinates."""
+    others = axes[::2]
+    return 1 < len(others) != len(axes[1::2]) and (
+        {*axes[1::2]} == {"x"} and {"x", "y", "z"}.isdisjoint(others)
+    )
 
 
 def substituted(alias: Any, items: tuple[Any, ...]) -> Any:

@@ -131,6 +131,34 @@ def mm(
     return x @ y
 
 
+@pytest.mark.parametrize("text", ["m x k", "3 x 3", "batch x h x w", "#m x ..."])
+def test_an_x_between_axes_warns(text: str) -> None:
+    """It is the name of an axis, and most who write it mean the sign of a product."""
+
+    def f(a: Annotated[np.ndarray, text]) -> None: ...  # type: ignore[valid-type]
+
+    with pytest.warns(co.CustomOpWarning) as seen:
+        schema = co.infer_schema(f, mutates_args=())
+    assert schema == f"(Array[{text.replace(' ', ',')}] a) -> ()"
+    assert str(seen[0].message) == (
+        f"an annotation with the shape '{text}': it has {len(text.split())} axes, since"
+        f" 'x' is the name of an axis\n  do: write '{text.replace(' x', '')}', or give"
+        " the axis another name"
+    )
+    assert seen[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    "text", ["x", "y x", "y x c", "z y x", "t x y", "x x x", "m x", "x m k", "m k x n"]
+)
+def test_other_axes_may_be_called_x(text: str) -> None:
+    """Beside y or z it is a coordinate. Warnings are errors here."""
+
+    def f(a: Annotated[np.ndarray, text]) -> None: ...  # type: ignore[valid-type]
+
+    assert f"[{text.replace(' ', ',')}]" in co.infer_schema(f, mutates_args=())
+
+
 def test_annotations_that_are_text_are_read() -> None:
     """Under ``from __future__ import annotations`` shapes are texts within texts."""
     assert isinstance(mm.__annotations__["x"], str)
