@@ -118,3 +118,13 @@ def test_missing_extra_is_named(name: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].endswith(command), done.stderr
+
+
+@pytest.mark.parametrize(
+    "path", sorted((FOLDER / "guide").glob("*.png")), ids=lambda path: path.stem
+)
+def test_stored_pictures_fit_dark_pages(path: Path) -> None:
+    """What programs draw has no background; pages in a browser bring their own."""
+    pyplot = pytest.importorskip("matplotlib.pyplot", reason="reads pictures")
+    if not path.stem.endswith("_page"):
+        assert (pyplot.imread(path)[:2, :, 3] == 0.0).all()

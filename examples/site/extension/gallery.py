@@ -21,7 +21,8 @@ from extension.programs import about, blocks
 __all__ = ["STORED", "make"]
 
 # Programs that a build does not run: they take seconds to minutes, and the tests run them anyway.
-# Their pictures lie in the guide, and their output in the index of the examples.
+# Their output lies in the index of the examples, and their pictures in the guide. To draw one:
+# MATPLOTLIBRC=examples/site/matplotlibrc python examples/terrain.py --picture examples/guide/terrain.png
 STORED = (
     "deblur",
     "digits",
