@@ -6,9 +6,15 @@ import importlib
 import sys
 from collections.abc import Callable
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from customop.errors import ArgumentError, did_you_mean, quoted, shown
+from customop.errors import (
+    ArgumentError,
+    UnknownNameError,
+    did_you_mean,
+    quoted,
+    shown,
+)
 
 __all__ = ["config"]
 
@@ -83,6 +89,16 @@ class Config:
         self._random: Any = None
         self._seed: int | None = None
         self._listeners: list[Callable[[], None]] = []
+
+    if not TYPE_CHECKING:  # a type checker knows the names
+
+        def __getattr__(self, name: str) -> Any:
+            raise _unknown(name)
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if not hasattr(Config, name):
+                raise _unknown(name)
+            super().__setattr__(name, value)
 
     @property
     def checks(self) -> str:
@@ -206,6 +222,15 @@ class Config:
 def _is_share(value: Any) -> bool:
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     return is_number and 0 <= float(value) <= 1
+
+
+def _unknown(name: str) -> UnknownNameError:
+    named = vars(Config).items()
+    known = [key for key, value in named if getattr(value, "fset", None)]
+    return UnknownNameError(
+        f"config has no setting '{name}'{did_you_mean(name, known)}",
+        do=f"use one of {quoted(sorted(known))}",
+    )
 
 
 def _check_value(name: str, value: object, known: tuple[str, ...]) -> None:

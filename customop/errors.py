@@ -330,7 +330,11 @@ def check_flag(name: str, value: object) -> None:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The text ` (did you mean 'near'?)`, or nothing if no known name is near."""
-    near = difflib.get_close_matches(name, list(known), n=1)
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.8)
+    # A longer word for the same: grad for gradient.
+    near = near or [k for k in names if len(k) > 3 and name.startswith(k)]
+    near = near or difflib.get_close_matches(name, names, n=1)
     return f" (did you mean '{near[0]}'?)" if near else ""
 
 

@@ -58,9 +58,17 @@ def test_listeners_hear_of_each_change(settings: Config) -> None:
 
 
 def test_a_misspelt_setting_is_an_error(settings: Config) -> None:
-    """An unknown setting cannot be set."""
-    with pytest.raises(AttributeError):
+    """An unknown setting can be neither read nor set, and near names are offered."""
+    with pytest.raises(co.UnknownNameError) as read:
+        settings.check  # type: ignore[attr-defined]
+    with pytest.raises(co.UnknownNameError) as written:
         settings.check = "never"  # type: ignore[attr-defined]
+    assert str(written.value) == str(read.value)
+    assert str(read.value) == (
+        "config has no setting 'check' (did you mean 'checks'?)\n"
+        "  do: use one of 'aliasing', 'check_nans', 'checks', 'compile_threads',"
+        " 'on_breach', 'sample_checks', 'sample_seed'"
+    )
 
 
 @pytest.mark.usefixtures("checks")

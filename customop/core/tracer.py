@@ -177,18 +177,21 @@ class Tracer(ArrayMethods):
             )
         raise self._lost(
             "np.array(), or a NumPy kernel, is given",
-            "np.asarray(x, like=x) to convert, customop.array to join values,"
-            " getitem(a, i) to index by one, custom_op for a kernel",
+            "customop.array([...]) in place of np.array([...]), np.asarray(x, like=x) to"
+            " convert, getitem(a, i) to index by a value i, custom_op for a kernel",
         )
 
     def __float__(self) -> float:
-        raise self._lost("float() of", "np.sin for math.sin, and arrays as they are")
+        raise self._lost(
+            "float() of",
+            "np.sin in place of math.sin, and the array itself in place of a number",
+        )
 
     def __int__(self) -> int:
-        raise self._lost("int() of", "arrays as they are")
+        raise self._lost("int() of", "the array itself in place of a number")
 
     def __complex__(self) -> complex:
-        raise self._lost("complex() of", "arrays as they are")
+        raise self._lost("complex() of", "the array itself in place of a number")
 
     def __index__(self) -> int:
         raise self._lost(
@@ -197,7 +200,7 @@ class Tracer(ArrayMethods):
 
     def item(self, *args: Any) -> NoReturn:
         """Refused: the transform would lose track of the value."""
-        raise self._lost("item() of", "arrays as they are")
+        raise self._lost("item() of", "the array itself in place of a number")
 
     def tolist(self) -> NoReturn:
         """Refused: the transform would lose track of the values."""

@@ -140,7 +140,9 @@ def _positional_mismatch(
     too_many = any(name not in keywords for name in rest)
     if too_many or (len(own) < len(positional) and not takes_any):
         has = ", ".join(p.name for p in own)
-        return f"takes ({has}) by position, is given ({', '.join(positional)})"
+        return (
+            f"takes ({has}) by position, but is called with ({', '.join(positional)})"
+        )
     for index, (mine, name) in enumerate(zip(own, positional, strict=False)):
         if index >= free and mine.name != name and not _may_differ(mine):
             where = f"'{name}' (position {index})"

@@ -338,7 +338,7 @@ def test_rule_of_other_parameters() -> None:
         plain().register_array_dispatch(Masked, wrong)
     where = f"{wrong.__code__.co_filename}:{wrong.__code__.co_firstlineno}"
     assert str(caught.value) == (
-        "classes::f: the array rule takes (args, kwargs) by position, is given"
+        "classes::f: the array rule takes (args, kwargs) by position, but is called with"
         f" (op, args, kwargs)\n  at {where}"
         "\n  do: write def rule(op, args, kwargs): ..."
     )

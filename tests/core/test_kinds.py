@@ -137,16 +137,16 @@ FUNCTIONS: list[tuple[Any, str]] = [
     (lambda one, two, /, *, a: 0, ""),
     (twice(lambda x, k, *, a: 0), ""),
     (functools.partial(lambda x, k, z, *, a: 0, z=1), ""),
-    (lambda x: 0, "takes (x) by position, is given (x, k)"),
-    (lambda: 0, "takes () by position, is given (x, k)"),
-    (lambda x, k, z, *, a: 0, "takes (x, k, z) by position, is given (x, k)"),
+    (lambda x: 0, "takes (x) by position, but is called with (x, k)"),
+    (lambda: 0, "takes () by position, but is called with (x, k)"),
+    (lambda x, k, z, *, a: 0, "takes (x, k, z) by position, but is called with (x, k)"),
     (lambda k, x, *, a: 0, "has the parameter 'k' where the schema has 'x' (position 0)"),
     (lambda x, q, *, a: 0, "has the parameter 'q' where the schema has 'k' (position 1)"),
     (lambda x, k: 0, "lacks the keyword-only parameter 'a' of the schema"),
     (lambda x, k, *, aa=1: 0, "lacks the keyword-only parameter 'a' of the schema, has 'aa'"),
     (lambda x, k, *, aa: 0, "needs the keyword-only parameter 'aa', not in the schema (did you mean 'a'?)"),
     (lambda x, k, a, /: 0, "lacks the keyword-only parameter 'a' of the schema"),
-    (twice(lambda x: 0), "takes (x) by position, is given (x, k)"),
+    (twice(lambda x: 0), "takes (x) by position, but is called with (x, k)"),
 ]  # fmt: skip
 
 

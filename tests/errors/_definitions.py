@@ -268,7 +268,7 @@ DEFINITIONS: dict[str, Row] = {
     "schema of another number": (
         define("m::x", plain, schema="(Array x, int y) -> Array"),
         co.SchemaError,
-        "m::x: the function plain takes (x) by position, is given (x, y)\n"
+        "m::x: the function plain takes (x) by position, but is called with (x, y)\n"
         f"  (Array x, int y) -> Array\n  at {at(plain)}\n" + AGREE,
     ),
     "schema of another default": (

@@ -42,13 +42,13 @@ REGISTRATIONS: dict[str, Row] = {
     "kernel of too few parameters": (
         lambda: op.register_kernel("cpu", few),
         co.RegistrationError,
-        "errors_test::scaled: the kernel for 'cpu' takes (x) by position, is given (x, k)\n"
+        "errors_test::scaled: the kernel for 'cpu' takes (x) by position, but is called with (x, k)\n"
         f"  at {at(few)}\n" + PARAMETERS,
     ),
     "kernel of too many parameters": (
         lambda: op.register_kernel(("cpu", "cuda"), many),
         co.RegistrationError,
-        "errors_test::scaled: the kernel for 'cpu' takes (x, k, z) by position, is given (x, k)\n"
+        "errors_test::scaled: the kernel for 'cpu' takes (x, k, z) by position, but is called with (x, k)\n"
         f"  at {at(many)}\n" + PARAMETERS,
     ),
     "kernel without a keyword": (
@@ -67,7 +67,7 @@ REGISTRATIONS: dict[str, Row] = {
     "kernel through a decorator": (
         lambda: op.register_kernel("cpu")(functools.partial(few)),
         co.RegistrationError,
-        "errors_test::scaled: the kernel for 'cpu' takes (x) by position, is given (x, k)\n"
+        "errors_test::scaled: the kernel for 'cpu' takes (x) by position, but is called with (x, k)\n"
         f"  at {at(few)}\n" + PARAMETERS,
     ),
     "kernel that is a number": (
@@ -106,13 +106,13 @@ REGISTRATIONS: dict[str, Row] = {
     "vmap rule": (
         lambda: op.register_vmap(few),
         co.RegistrationError,
-        "errors_test::scaled: the vmap rule takes (x) by position, is given (info, in_dims, x, k)\n"
+        "errors_test::scaled: the vmap rule takes (x) by position, but is called with (info, in_dims, x, k)\n"
         f"  at {at(few)}\n  do: write def rule(info, in_dims, x, k, *, shift): ...",
     ),
     "jvp rule": (
         lambda: op.register_jvp(few),
         co.RegistrationError,
-        "errors_test::scaled: the jvp rule takes (x) by position, is given (primals, tangents)\n"
+        "errors_test::scaled: the jvp rule takes (x) by position, but is called with (primals, tangents)\n"
         f"  at {at(few)}\n  do: write def rule(primals, tangents, *, shift): ...",
     ),
     "jvp rule that is a number": (
@@ -123,7 +123,7 @@ REGISTRATIONS: dict[str, Row] = {
     "rule of a user-defined kind": (
         lambda: op.register(co.RuleKind("inverse", takes="(out, *inputs)"), few),
         co.RegistrationError,
-        "errors_test::scaled: the inverse rule takes (x) by position, is given (out, x, k)\n"
+        "errors_test::scaled: the inverse rule takes (x) by position, but is called with (out, x, k)\n"
         f"  at {at(few)}\n  do: write def rule(out, x, k, *, shift): ...",
     ),
     "kind by its name": (
@@ -135,7 +135,7 @@ REGISTRATIONS: dict[str, Row] = {
     "backward of too few parameters": (
         lambda: op.register_autograd(few),
         co.RegistrationError,
-        "errors_test::scaled: backward takes (x) by position, is given (ctx, grad_0)\n"
+        "errors_test::scaled: backward takes (x) by position, but is called with (ctx, grad_0)\n"
         f"  at {at(few)}\n  do: write def backward(ctx, grad_0): one gradient for each output",
     ),
     "backward reads what nothing saves": (

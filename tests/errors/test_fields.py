@@ -115,11 +115,18 @@ def test_carets_mark_whole_words(
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("bata", " (did you mean 'beta'?)"), ("zzz", ""), ("", "")],
+    [
+        ("bata", " (did you mean 'beta'?)"),
+        ("gradient", " (did you mean 'grad'?)"),
+        ("gradchek", " (did you mean 'gradcheck'?)"),
+        ("zzz", ""),
+        ("", ""),
+    ],
 )
 def test_near_names_are_offered(name: str, hint: str) -> None:
     """The most similar known name is suggested, if one is similar."""
-    assert did_you_mean(name, ["alpha", "beta"]) == hint
+    known = ["alpha", "beta", "stop_gradient", "grad", "gradcheck"]
+    assert did_you_mean(name, known) == hint
 
 
 def test_names_stand_in_quotes() -> None:

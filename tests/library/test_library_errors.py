@@ -67,19 +67,19 @@ KNOWN = (
         ),
         (
             impl_of("", lambda x, y: y),
-            "ns::f: the composite body takes (x, y) by position, is given (x)\n"
+            "ns::f: the composite body takes (x, y) by position, but is called with (x)\n"
             "  at {at}\n"
             "  do: write the parameters of ns::f(Array x) -> Array",
         ),
         (
             impl_of("Autograd", lambda x, y: y),
-            "ns::f: the autograd function takes (x, y) by position, is given (x)\n"
+            "ns::f: the autograd function takes (x, y) by position, but is called with (x)\n"
             "  at {at}\n"
             "  do: write the parameters of ns::f(Array x) -> Array",
         ),
         (
             impl_of("CPU", lambda x: x, with_keyset=True),
-            "ns::f: the kernel for 'cpu' takes () by position, is given (x)\n"
+            "ns::f: the kernel for 'cpu' takes () by position, but is called with (x)\n"
             "  at {at}\n"
             "  do: write the parameters of ns::f(Array x) -> Array",
         ),

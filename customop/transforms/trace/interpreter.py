@@ -92,7 +92,7 @@ class GraphTracer(Tracer):
         return DataDependentError(
             f"{asked} {describe(self)}, a value of {self.interpreter.describe()}",
             f"asked at {caller_place()}",
-            "the graph would have the value of this one run in it",
+            "every later run of the graph would use the value of this one",
             do=f"use {instead}",
         )
 

@@ -44,7 +44,7 @@ VALUES: Table = {
         "np.array(), or a NumPy kernel, is given GradTracer f64[2], a value of grad(asarray)\n"
         "  grad(asarray) is called at FILE:N\n"
         "  the transform would lose track of it\n"
-        "  do: use np.asarray(x, like=x) to convert, customop.array to join values, getitem(a, i) to index by one, custom_op for a kernel, or stop_gradient(x) for the value alone",
+        "  do: use customop.array([...]) in place of np.array([...]), np.asarray(x, like=x) to convert, getitem(a, i) to index by a value i, custom_op for a kernel, or stop_gradient(x) for the value alone",
     ),
     "float of a value under grad": (
         lambda: co.grad(float)(1.5),
@@ -53,7 +53,7 @@ VALUES: Table = {
         "float() of GradTracer f64[], a value of grad(float)\n"
         "  grad(float) is called at FILE:N\n"
         "  the transform would lose track of it\n"
-        "  do: use np.sin for math.sin, and arrays as they are, or stop_gradient(x) for the value alone",
+        "  do: use np.sin in place of math.sin, and the array itself in place of a number, or stop_gradient(x) for the value alone",
     ),
     "int of a value under grad": (
         lambda: co.grad(int)(1.5),
@@ -62,7 +62,7 @@ VALUES: Table = {
         "int() of GradTracer f64[], a value of grad(int)\n"
         "  grad(int) is called at FILE:N\n"
         "  the transform would lose track of it\n"
-        "  do: use arrays as they are, or stop_gradient(x) for the value alone",
+        "  do: use the array itself in place of a number, or stop_gradient(x) for the value alone",
     ),
     "complex of a value under grad": (
         lambda: co.grad(complex)(1.5),
@@ -71,7 +71,7 @@ VALUES: Table = {
         "complex() of GradTracer f64[], a value of grad(complex)\n"
         "  grad(complex) is called at FILE:N\n"
         "  the transform would lose track of it\n"
-        "  do: use arrays as they are, or stop_gradient(x) for the value alone",
+        "  do: use the array itself in place of a number, or stop_gradient(x) for the value alone",
     ),
     "index by a value under grad": (
         lambda: co.grad(lambda x: [1, 2][x])(1.5),
@@ -89,7 +89,7 @@ VALUES: Table = {
         "item() of GradTracer f64[2], a value of grad(<lambda>)\n"
         "  grad(<lambda>) is called at FILE:N\n"
         "  the transform would lose track of it\n"
-        "  do: use arrays as they are, or stop_gradient(x) for the value alone",
+        "  do: use the array itself in place of a number, or stop_gradient(x) for the value alone",
     ),
     "tolist of a value under grad": (
         lambda: graded(lambda x: x.tolist()),
@@ -125,7 +125,7 @@ VALUES: Table = {
         "float() of JvpTracer f64[], a value of jvp(float)\n"
         "  jvp(float) is called at FILE:N\n"
         "  the transform would lose track of it\n"
-        "  do: use np.sin for math.sin, and arrays as they are, or stop_gradient(x) for the value alone",
+        "  do: use np.sin in place of math.sin, and the array itself in place of a number, or stop_gradient(x) for the value alone",
     ),
     "bool of a row": (
         lambda: batched(bool),
@@ -143,7 +143,7 @@ VALUES: Table = {
         "np.array(), or a NumPy kernel, is given BatchTracer f64[2], a row of 2 of vmap(asarray)\n"
         "  vmap(asarray) is called at FILE:N\n"
         "  each row may have another value\n"
-        "  do: use np.asarray(x, like=x) to convert, customop.array to join values, getitem(a, i) to index by one, custom_op for a kernel",
+        "  do: use customop.array([...]) in place of np.array([...]), np.asarray(x, like=x) to convert, getitem(a, i) to index by a value i, custom_op for a kernel",
     ),
     "float of a row": (
         lambda: batched(float),
@@ -152,7 +152,7 @@ VALUES: Table = {
         "float() of BatchTracer f64[2], a row of 2 of vmap(float)\n"
         "  vmap(float) is called at FILE:N\n"
         "  each row may have another value\n"
-        "  do: use np.sin for math.sin, and arrays as they are",
+        "  do: use np.sin in place of math.sin, and the array itself in place of a number",
     ),
     "int of a row": (
         lambda: batched(int),
@@ -161,7 +161,7 @@ VALUES: Table = {
         "int() of BatchTracer f64[2], a row of 2 of vmap(int)\n"
         "  vmap(int) is called at FILE:N\n"
         "  each row may have another value\n"
-        "  do: use arrays as they are",
+        "  do: use the array itself in place of a number",
     ),
     "index by a row": (
         lambda: batched(lambda i: [1, 2][i], N),
@@ -179,7 +179,7 @@ VALUES: Table = {
         "item() of BatchTracer f64[2], a row of 2 of vmap(<lambda>)\n"
         "  vmap(<lambda>) is called at FILE:N\n"
         "  each row may have another value\n"
-        "  do: use arrays as they are",
+        "  do: use the array itself in place of a number",
     ),
     "tolist of a row": (
         lambda: batched(lambda x: x.tolist()),
@@ -231,7 +231,7 @@ VALUES: Table = {
         TypeError,
         "float() of GradTracer f64[], a value of variable(x)\n"
         "  the transform would lose track of it\n"
-        "  do: use np.sin for math.sin, and arrays as they are, or stop_gradient(x) for the value alone",
+        "  do: use np.sin in place of math.sin, and the array itself in place of a number, or stop_gradient(x) for the value alone",
     ),
     "a leak from grad": (
         lambda: leak(co.grad),
