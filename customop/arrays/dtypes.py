@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
+from customop.frozen import Frozen
 from customop.later import later
 
 __all__ = [
@@ -25,7 +26,7 @@ __all__ = [
 ]
 
 
-class Elements(NamedTuple):
+class Elements(Frozen):
     """One class of elements.
 
     Attributes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from customop.core.definition import Row
 from customop.core.interpreter import nested_leaves
 from customop.core.kinds import ARRAY_CLASS
 from customop.core.table import RuleTable
+from customop.frozen import Frozen
 
 __all__ = ["Wrapper", "find_array_rule", "find_wrapper"]
 
@@ -43,7 +44,7 @@ def _match(rules: Mapping[type, Row], cls: type) -> Callable[..., Any] | None:
     return next((rules[base].fn for base in cls.__mro__ if base in rules), None)
 
 
-class Wrapper(NamedTuple):
+class Wrapper(Frozen):
     """Who calls an operator on an object that holds arrays.
 
     Attributes

@@ -6,9 +6,10 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 from customop.errors import SchemaError, innermost, place, quoted, shown
+from customop.frozen import Frozen
 from customop.schema.annotations import schema_type
 from customop.schema.coerce import check_default
 from customop.schema.fit import Mismatch
@@ -121,7 +122,7 @@ def _is_default(value: Any, p: Parameter) -> bool:
 # ---- types ----
 
 
-class Contradiction(NamedTuple):
+class Contradiction(Frozen):
     """A type of a schema that an annotation of a function excludes.
 
     Attributes
@@ -235,7 +236,7 @@ def result_types(
     return declared, annotated
 
 
-class _Relation(NamedTuple):
+class _Relation(Frozen):
     """What it means that values of one type are values of another.
 
     Attributes

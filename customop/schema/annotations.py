@@ -8,7 +8,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, Union
+from typing import Annotated, Any, TypeAlias, TypeVar, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from customop.arrays.array import Array
 from customop.arrays.kinds import is_array_class
 from customop.arrays.nested import nests
 from customop.errors import RegistrationError, SchemaError
+from customop.frozen import Frozen
 from customop.later import later
 from customop.schema.classes import (
     ClassFields,
@@ -71,7 +72,7 @@ ConfigT = TypeVar("ConfigT")
 Scalar: TypeAlias = int | float | bool | complex
 
 
-class _Meaning(NamedTuple):
+class _Meaning(Frozen):
     """A mark in our aliases, such as `DType`, that says which schema type they mean."""
 
     name: str

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numbers
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from customop.arrays.describe import show
 from customop.arrays.kinds import has_device, is_array, is_traced, normalize_device
 from customop.errors import ArgumentError, did_you_mean
+from customop.frozen import Frozen
 from customop.schema.fit import Mismatch, NestedType, Visitor
 from customop.schema.types import (
     DEVICE,
@@ -123,7 +124,7 @@ def _to_generator(value: Any) -> Any:
     return value
 
 
-class _BaseType(NamedTuple):
+class _BaseType(Frozen):
     """A type without parts, which `Base` names.
 
     Attributes

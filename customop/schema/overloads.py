@@ -10,9 +10,10 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from linecache import checkcache, getline
 from types import FrameType
-from typing import Any, NamedTuple, get_overloads
+from typing import Any, get_overloads
 
 from customop.errors import SchemaError, innermost, place
+from customop.frozen import Frozen
 from customop.schema.agreement import gives, result_types, takes, type_of
 from customop.schema.infer import hints_of, signature_of
 from customop.schema.parameters import MISSING, POSITIONAL_ONLY, Parameter
@@ -67,7 +68,7 @@ _STARS: dict[Any, str] = {
 }
 
 
-class _Misfit(NamedTuple):
+class _Misfit(Frozen):
     """How an overload differs from a schema, and the parameter there."""
 
     reason: str
