@@ -323,13 +323,16 @@ class RuleTable:
     def _set_rows(self, kind: RuleKind | str, rows: tuple[Row, ...]) -> None:
         asked = rule_kind(kind)
         found = asked.merge(rows)
-        table = {k: row for k, row in self.rows.items() if k != kind}
+        table, stacks = {**self.rows}, {**self.stacks}
+        table.pop(kind, None)
+        stacks.pop(kind, None)
         if found is not None:
             table[kind] = found
         else:
             self.disabled -= {kind}
-        stacks = {k: row for k, row in self.stacks.items() if k != kind}
-        self.stacks = {**stacks, kind: rows} if rows else stacks
+        if rows:
+            stacks[kind] = rows
+        self.stacks = stacks
         self.rows = table
         self.changed(is_kernel=asked.is_kernel)
 
