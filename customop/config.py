@@ -20,7 +20,7 @@ __all__ = ["config"]
 
 _CHECKS = ("first", "always", "never")
 _ALIASING = ("error", "warn", "copy")
-_ON_BREACH = ("error", "warn")
+_ON_FAILURE = ("error", "warn")
 
 
 class Config:
@@ -42,7 +42,7 @@ class Config:
     sample_seed : int or None
         Seed of that choice. Setting it starts the same sequence of choices again; with
         None (the default) the sequence differs in every process.
-    on_breach : str
+    on_failure : str
         What to do when such a sampled check finds a fault: ``"error"`` (the default) or
         ``"warn"``. With ``"warn"`` the kernel gets the arguments themselves, so that the
         call works as without a check.
@@ -73,7 +73,7 @@ class Config:
         "_checks",
         "_compile_threads",
         "_listeners",
-        "_on_breach",
+        "_on_failure",
         "_random",
         "_seed",
         "_share",
@@ -83,7 +83,7 @@ class Config:
         self._checks = "first"
         self._aliasing = "error"
         self._share = 0.0
-        self._on_breach = "error"
+        self._on_failure = "error"
         self._check_nans = False
         self._compile_threads: int | None = None
         self._random: Any = None
@@ -154,14 +154,14 @@ class Config:
             self._random.seed(value)
 
     @property
-    def on_breach(self) -> str:
+    def on_failure(self) -> str:
         """Whether a fault that a sampled check finds raises or warns."""
-        return self._on_breach
+        return self._on_failure
 
-    @on_breach.setter
-    def on_breach(self, value: str) -> None:
-        _check_value("on_breach", value, _ON_BREACH)
-        self._on_breach = value
+    @on_failure.setter
+    def on_failure(self, value: str) -> None:
+        _check_value("on_failure", value, _ON_FAILURE)
+        self._on_failure = value
 
     @property
     def check_nans(self) -> bool:
@@ -214,7 +214,7 @@ class Config:
         self._listeners.append(listener)
 
     def __repr__(self) -> str:
-        names = ["checks", "aliasing", "sample_checks", "sample_seed", "on_breach"]
+        names = ["checks", "aliasing", "sample_checks", "sample_seed", "on_failure"]
         names += ["check_nans", "compile_threads"]
         return f"config({', '.join(f'{n}={getattr(self, n)!r}' for n in names)})"
 

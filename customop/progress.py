@@ -100,7 +100,7 @@ class Progress:
         self._display.end(self, is_done=kind is None)
 
     def stage(self, text: str, total: int | None = None) -> None:
-        """Say what runs now; with `total`, it is counted anew."""
+        """Say what runs now; with `total`, it is counted from zero."""
         self.text = text
         if total is not None:
             self.done, self.total = 0, total

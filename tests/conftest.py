@@ -29,7 +29,7 @@ def _settings_stay() -> Iterator[None]:
             setattr(co.config, name, value)
 
 
-_SETTINGS = ("checks", "sample_checks", "on_breach")
+_SETTINGS = ("checks", "sample_checks", "on_failure")
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def test_each_setting_is_taken(settings: Config, value: str) -> None:
     settings.checks = value
     assert repr(settings) == (
         f"config(checks={value!r}, aliasing='error', sample_checks=0.0,"
-        " sample_seed=None, on_breach='error', check_nans=False,"
+        " sample_seed=None, on_failure='error', check_nans=False,"
         " compile_threads=None)"
     )
 
@@ -67,7 +67,7 @@ def test_a_misspelt_setting_is_an_error(settings: Config) -> None:
     assert str(read.value) == (
         "config has no setting 'check' (did you mean 'checks'?)\n"
         "  do: use one of 'aliasing', 'check_nans', 'checks', 'compile_threads',"
-        " 'on_breach', 'sample_checks', 'sample_seed'"
+        " 'on_failure', 'sample_checks', 'sample_seed'"
     )
 
 

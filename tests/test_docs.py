@@ -147,7 +147,7 @@ def blocks(page: str, *languages: str) -> Iterator[Block]:
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a page in an empty folder, and put back the settings that it changes."""
     monkeypatch.chdir(tmp_path)
-    for name in ("checks", "aliasing", "sample_checks", "sample_seed", "on_breach"):
+    for name in ("checks", "aliasing", "sample_checks", "sample_seed", "on_failure"):
         monkeypatch.setattr(co.config, name, getattr(co.config, name))
 
 

@@ -199,7 +199,7 @@ _by_path: dict[str, dict[str, ArrayKind]] = {"cupy": {"ndarray": CUDA}}
 hosts: set[str] = set()
 
 
-# Names of the kinds whose arrays speak the array API standard alone.
+# Names of the kinds whose arrays have the array API standard, but not NumPy's protocols.
 standard_kinds: set[str] = set()
 
 
@@ -366,10 +366,10 @@ def register_array_type(
         Kinds whose arrays may stand beside arrays of this kind in a call, such as
         ``("cpu",)`` for NumPy's. Kernels of the kind get them as they are.
     immutable : bool
-        Whether nobody can write arrays of the kind. Results may then share memory.
+        Whether arrays of the kind cannot be written. Results may then share memory.
     lazy : bool
-        Whether the elements of an array are computed later, on demand. Functions of
-        NumPy then ask for none: they take the way that is right for all values.
+        Whether the elements of an array are computed later, on demand. NumPy
+        functions then do not look at values, and do what is right for all of them.
     derive : callable, optional
         ``derive(op)`` gives the kernel of an operator that has none registered for the
         kind, or None. It is asked before the default kernel is taken, once for each
@@ -478,7 +478,7 @@ def add_array_class(kind: ArrayKind, cls_or_path: type | str) -> None:
 
 
 def array_kind(x: Any) -> ArrayKind:
-    """The facts about a kind of array.
+    """What is registered for a kind of array.
 
     Parameters
     ----------

@@ -345,7 +345,7 @@ class ArrayMethods(WritingMethods):
     # ---- protocols ----
 
     def __array_namespace__(self, api_version: str | None = None) -> Any:
-        """NumPy; for array-api-compat its own form of it, which plain arrays have there."""
+        """NumPy; for array-api-compat the namespace that it gives plain arrays."""
         package = sys._getframe(1).f_globals.get("__package__") or ""
         if package.endswith("array_api_compat.common"):
             return namespace_of(import_module(package.removesuffix("common") + "numpy"))

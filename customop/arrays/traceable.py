@@ -59,7 +59,7 @@ def traceable(fn: Callable[P, R]) -> Callable[P, R]:
     Notes
     -----
     Classes of the package, and code in C, are not reached. Each call with traced values
-    makes the copies anew, about 10 us for each function that runs (Python 3.11).
+    makes the copies again, about 10 us for each function that runs (Python 3.11).
 
     Examples
     --------

@@ -267,7 +267,7 @@ def cleaned(module: GraphModule) -> GraphModule:
 
 
 def copy_new_constants(graph: Graph) -> None:
-    """Copy in each run what the function makes anew in each run, where it matters.
+    """Copy in each run what the function makes again in each run, where it matters.
 
     ``np.zeros(3)`` in a function is a constant of its graph. The caller may write to it
     if it is returned, so each run returns a copy.

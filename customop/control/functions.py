@@ -46,7 +46,7 @@ def cond(
     false_fn: Callable[[*Ts], R],
     *operands: *Ts,
 ) -> R:
-    """Call one of two functions.
+    """Call one of two functions, by the value of a condition.
 
     Parameters
     ----------
@@ -65,8 +65,8 @@ def cond(
     Raises
     ------
     ArgumentError
-        If `pred` is not a number, a function is not one, or both functions run and
-        their results do not agree.
+        If `pred` is not a number, `true_fn` or `false_fn` cannot be called, or both run
+        and their results do not agree.
     ShapeError
         If `pred` has axes.
 
@@ -75,8 +75,8 @@ def cond(
     Where `pred` is known, as in plain code and under grad and jvp, this is a Python
     ``if``, and the other function does not run. Under `vmap` a `pred` that differs between
     rows runs both functions and selects. Operands then have the values of another row
-    where their own row does not take the branch, so that a branch cannot fail or have the
-    gradient nan there. This does not reach arrays that a function takes from its closure:
+    where their own row does not take the branch, so that a branch cannot fail or give a
+    nan gradient there. This does not reach arrays that a function takes from its closure:
     pass them as operands.
 
     Examples
@@ -128,7 +128,7 @@ def while_loop(cond_fn: Callable[[T], Any], body_fn: Callable[[T], T], init: T) 
     -----
     Where conditions are known, as in plain code and under grad and jvp, this is the
     Python loop. Under `vmap` it runs until no row goes on; the others keep their carry.
-    Of fake arrays it runs both functions once. A gradient in a captured graph keeps what
+    On fake arrays it runs both functions once. A gradient in a captured graph keeps what
     each step saves, so its memory grows with the number of steps.
 
     A Python number in `init` takes the dtype that the first step gives it.
@@ -232,7 +232,7 @@ def scan(
         Arrays with one row for each step. None, or a pytree without arrays, if `length`
         is given.
     length : int, optional
-        Number of steps; that of the rows by default.
+        Number of steps; by default the number of rows.
     reverse : bool
         Whether the last row comes first. Results stay in the places of their rows.
     checkpoint : bool
@@ -259,7 +259,7 @@ def scan(
 
     Notes
     -----
-    In plain code and under the transforms this is the Python loop. Of fake arrays it runs
+    In plain code and under the transforms this is the Python loop. On fake arrays it runs
     `f` once. Without steps it runs `f` on fake arrays, to know the results.
 
     A Python number in `init` takes the dtype that the first step gives it.
@@ -301,7 +301,8 @@ def map(f: Callable[[X], Y], xs: X) -> Y:  # noqa: A001  # JAX's name
     Raises
     ------
     ArgumentError
-        If a leaf of `xs` has no axes, there is none, or results differ.
+        If a leaf of `xs` has no axes, `xs` has no leaves, or the results of two calls
+        differ in structure, shape or dtype.
     ShapeError
         If arrays in `xs` differ in their number of rows.
 

@@ -108,7 +108,7 @@ class OperatorRules(OperatorKernels):
         ----------
         fn : callable, optional
             ``fn(primals, tangents, **keyword_only)`` returns ``(output, tangent)``. A
-            tangent is None where it is zero, and so is that of an output without.
+            tangent is None where it is zero, or where an output has none.
         override : bool
             Replace one that is registered already.
 
@@ -166,7 +166,7 @@ class OperatorRules(OperatorKernels):
         device_type : str
             Kind of array, such as ``"cpu"``. Each kind has its own dtype.
         dtype : dtype
-            One of floats.
+            A floating-point dtype.
 
         Returns
         -------
@@ -175,8 +175,8 @@ class OperatorRules(OperatorKernels):
         Raises
         ------
         RegistrationError
-            If the kind is unknown, the dtype is not one of floats, or the operator
-            writes its arguments or returns views of them.
+            If the kind is unknown, the dtype is not a floating-point dtype, or the
+            operator writes its arguments or returns views of them.
         """
         self.add(AUTOCAST, (device_type, dtype), override=True)
         return self
@@ -259,9 +259,9 @@ class OperatorRules(OperatorKernels):
         """Register inputs that the operator is checked with.
 
         Where there are none, `customop.testing.opcheck` looks for inputs that the
-        kernels accept, by giving them arrays of all shapes. A kernel that trusts its
-        arguments blindly, as one in C may, is not for that: register inputs for it, or
-        a fake kernel, which is asked first, that refuses what does not fit.
+        kernels accept, by giving them arrays of all shapes. A kernel that does
+        not check its arguments, as is common in C, could crash: register inputs for it,
+        or a fake kernel that raises for what does not fit. It is called first.
 
         Parameters
         ----------

@@ -17,7 +17,7 @@ __all__ = ["difference", "is_doubtful", "runs_again", "same_definition"]
 
 
 def runs_again(old: Definition, new: Definition) -> bool:
-    """Whether the code that made the first definition has run anew for the second."""
+    """Whether the code that made the first definition has run again for the second."""
     if old.site is None or new.site is None:
         return False
     names = (old.site.code.co_filename, new.site.code.co_filename)

@@ -42,7 +42,7 @@ __all__ = [
 
 
 class RuleKind:
-    """Name a kind of rule and describe the functions that can serve as one.
+    """A kind of rule: its name, and what its functions take and return.
 
     Parameters
     ----------

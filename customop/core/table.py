@@ -27,7 +27,7 @@ class CallWriter(Protocol):
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What is the same for calls that are written alike."""
+        """A key that is equal for calls that are written in the same way."""
         ...
 
     def operator(self, key: str) -> tuple[RuleTable, list[Any]]:
@@ -61,7 +61,7 @@ class Plans:
     def __init__(self) -> None:
         # Class of tracer -> function of interpreter and arguments.
         self.by_tracer: dict[type, Callable[[Any, Sequence[Any]], Any]] = {}
-        # Gives the values of all parameters for the arguments of a call.
+        # Returns the values of all parameters for the arguments of a call.
         self.bind: Callable[..., Sequence[Any]] | None = None
         # The kernel for arrays of NumPy, once it needs no proof and no look at the others.
         self.kernel: Callable[..., Any] | None = None
@@ -112,7 +112,7 @@ class RuleTable:
     # Checks of opcheck that it fails on purpose -> why.
     waivers: Mapping[str, str]
     plans: Plans
-    # What plans of transforms call for plain arrays of NumPy.
+    # What transforms call for plain NumPy arrays.
     fast: FastKernel
 
     def __init__(self, definition: Definition) -> None:
@@ -151,7 +151,7 @@ class RuleTable:
         )
         # The number of its list of arrays, where that has all its arrays and one comes out.
         self.list_slot: int = _listed(schema)
-        # Whether it makes arrays for a device that it is told.
+        # Whether it makes arrays on the device that a parameter names.
         self.is_factory: bool = schema.device_slot is not None and not array_names(
             schema
         )

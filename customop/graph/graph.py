@@ -60,7 +60,7 @@ class NodeList(Sequence[Node]):
 
 
 class Graph:
-    """The nodes of a program.
+    """The nodes of a captured program: inputs, constants, calls and the output.
 
     Attributes
     ----------

@@ -143,7 +143,7 @@ def keep_order(operands: Sequence[Any], dtype: Any) -> FakeArray:
         x.shape is first.shape and x.strides is first.strides for x in arrays
     )
     if are_alike and not _repeats(first):
-        return fake_like(first, dtype=dtype)  # of one array, or of arrays alike
+        return fake_like(first, dtype=dtype)  # of one array, or of equal ones
     shapes = [tuple(x.shape) for x in arrays]
     shape = shapes[0] if len(set(shapes)) == 1 else broadcast(*shapes)
     strides = tuple(typical(_broadcast_strides(x, shape)) for x in arrays)

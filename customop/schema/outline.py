@@ -115,7 +115,7 @@ def _enclosing(fn: Any, scope: types.FrameType | None) -> Iterator[types.FrameTy
     file = getattr(code, "co_filename", None)
     while scope is not None:
         outer = scope.f_code
-        # Code of another file is ruled out first: `f_locals` is made anew each time.
+        # Code of another file is ruled out first: `f_locals` is made again each time.
         is_near = outer.co_filename == file and scope.f_locals is not scope.f_globals
         if is_near and _holds(outer, code):
             yield scope

@@ -415,7 +415,7 @@ def infer_schema(
     mutates_args: Iterable[str] | str,
     op_name: str | None = None,
 ) -> str:
-    """Schema string of a function with type hints.
+    """Return the schema string of a function with type hints.
 
     Parameters
     ----------

@@ -191,7 +191,7 @@ GENERATOR: Final = Base("Generator")
 SCALAR: Final = Base("Scalar")
 
 
-# A tuple: `Maybe | ListOf | DictOf` in a check is built anew each time.
+# A tuple: `Maybe | ListOf | DictOf` in a check is built again each time.
 _WITH_ITEM = (Maybe, ListOf, DictOf)
 # Types without parts.
 _SINGLE = frozenset({Base, ArrayType, Choice})

@@ -336,7 +336,7 @@ def jvp(
     tangents: Sequence[Any],
     has_aux: bool = False,
 ) -> Any:
-    """Value of a function and its derivative in a direction.
+    """Return the value of a function and its derivative in a direction.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ Ts = TypeVarTuple("Ts")
 
 
 def linearize(fn: Callable[[*Ts], R], *primals: *Ts) -> tuple[R, Callable[[*Ts], R]]:
-    """Value of a function, and its derivative at that point as a linear function.
+    """Return the value of a function, and its derivative there as a linear function.
 
     Use it for many directions at one point: `jvp` runs the function for each direction,
     and this runs it once.

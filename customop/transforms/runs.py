@@ -23,7 +23,7 @@ class Subject:
     """What is transformed: a function, or the calls between `variable` and `backward`.
 
     A function is known by its code and that of the functions in its closure, so a lambda
-    that is made anew in a loop stays the same subject.
+    that is made again in a loop stays the same subject.
 
     Attributes
     ----------
@@ -79,11 +79,11 @@ def is_watched(subject: Subject) -> bool:
 
 
 def report(fault: CustomOpError, *, is_sampled: bool) -> None:
-    """Raise a fault; in a run chosen at random, do what `config.on_breach` says."""
+    """Raise a fault; in a run chosen at random, do what `config.on_failure` says."""
     if not is_sampled:
         raise fault
     fault = with_sampling(fault)
-    if config.on_breach == "error":
+    if config.on_failure == "error":
         raise fault
     warn_caller(str(fault))
 
@@ -139,7 +139,7 @@ def _held(fn: FunctionType) -> list[Any]:
     return found
 
 
-# A union would be made anew in each call.
+# A union would be made again in each call.
 _FUNCTIONS_OF_PYTHON = (FunctionType, MethodType, partial)
 
 

@@ -30,7 +30,7 @@ def _settings() -> Iterator[None]:
     yield
     co.config.sample_checks = 0
     co.config.sample_seed = None
-    co.config.on_breach = "error"
+    co.config.on_failure = "error"
     co.config.aliasing = "error"
 
 
@@ -472,7 +472,7 @@ def test_a_fault_is_found_each_time(turncoat: Any) -> None:
 def test_a_fault_is_a_warning(turncoat: Any) -> None:
     """With "warn", a warning with the same text names the line of the call."""
     op, _, what, _ = turncoat
-    co.config.on_breach = "warn"
+    co.config.on_failure = "warn"
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         op(X.copy())
@@ -489,7 +489,7 @@ def test_a_fault_is_a_warning(turncoat: Any) -> None:
 def test_a_call_with_a_warning_does_what_it_does_without(turncoat: Any) -> None:
     """With "warn", results, writes and shared memory are as without a check."""
     op, kernel, _, result = turncoat
-    co.config.on_breach = "warn"
+    co.config.on_failure = "warn"
     mine, theirs = X.copy(), X.copy()
     out, bare = op(mine), kernel(theirs)
     np.testing.assert_array_equal(np.asarray(out), np.asarray(result))
@@ -586,7 +586,7 @@ def test_a_declared_write_is_noted_after_a_warning() -> None:
 
     op = co.custom_op("sampled::fill", fill, mutates_args=("x",))
     co.config.sample_checks = 1
-    co.config.on_breach = "warn"
+    co.config.on_failure = "warn"
     x, y = np.zeros(3), X.copy()
     op(x, y)
     before = last_write(x)
@@ -639,7 +639,7 @@ def test_a_formula_with_a_warning() -> None:
     """With "warn", the gradient is as without a check."""
     op, turned = make_formula("warned_formula")
     co.config.sample_checks = 1
-    co.config.on_breach = "warn"
+    co.config.on_failure = "warn"
     gradient(op)
     turned.append(1)
     with pytest.warns(co.CustomOpWarning, match="found by a sampled check"):
@@ -718,10 +718,10 @@ def test_wrong_seeds(settings: Config, value: Any) -> None:
 def test_wrong_on_breach(settings: Config) -> None:
     """The error for a misspelt value suggests a similar one."""
     with pytest.raises(co.ArgumentError) as caught:
-        settings.on_breach = "warning"
-    assert settings.on_breach == "error"
+        settings.on_failure = "warning"
+    assert settings.on_failure == "error"
     assert str(caught.value) == (
-        "config.on_breach is 'warning' (did you mean 'warn'?)\n"
+        "config.on_failure is 'warning' (did you mean 'warn'?)\n"
         "  do: set it to one of 'error', 'warn'"
     )
 
@@ -738,9 +738,9 @@ def test_listeners_hear_of_a_new_share(settings: Config) -> None:
 def test_repr_shows_all_settings(settings: Config) -> None:
     """The repr shows the settings."""
     settings.sample_checks, settings.sample_seed = 0.5, 3
-    settings.on_breach = "warn"
+    settings.on_failure = "warn"
     assert repr(settings) == (
         "config(checks='first', aliasing='error', sample_checks=0.5, sample_seed=3,"
-        " on_breach='warn', check_nans=False,"
+        " on_failure='warn', check_nans=False,"
         " compile_threads=None)"
     )

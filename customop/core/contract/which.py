@@ -71,7 +71,7 @@ def proof_of(
     if config.checks != "always" and kind in op.sampled:
         if type(args) is not Drawn and not config.draws():
             return _after_call(op, kind, args)
-        proves = SampledProof if config.on_breach == "error" else WarningProof
+        proves = SampledProof if config.on_failure == "error" else WarningProof
     elif config.checks == "never":
         note_proof(op, plans, kind, kernel, copies=False)
         return _after_call(op, kind, args)

@@ -19,7 +19,7 @@ __all__ = ["eliminate_common_subexpressions", "frozen_key"]
 
 
 def eliminate_common_subexpressions(graph: GraphT) -> GraphT:
-    """Compute what is computed twice only once.
+    """Compute equal calls only once.
 
     Calls are the same if they call one operator with the same arguments, and nothing was
     written in between that they read. Calls that write or draw stay, and so do results

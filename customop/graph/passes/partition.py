@@ -67,7 +67,7 @@ def split_graph(
 def fuse_nodes(
     graph: GraphT, nodes: Iterable[Node | str], name: str = "fused"
 ) -> GraphT:
-    """Make one node of several: it calls a `GraphModule` of theirs.
+    """Replace several nodes by one, which calls a `GraphModule` of them.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ def _place_of(members: Iterable[Node]) -> str:
 
 
 def inline_graphs(graph: GraphT) -> GraphT:
-    """Open the calls of graph modules: put the nodes inside in their places.
+    """Replace calls of graph modules by the nodes inside them.
 
     It undoes `split_graph` and `fuse_nodes`. Graphs that are arguments stay, as those of
     control flow.

@@ -120,10 +120,10 @@ function step(by) {
 }
 
 // ---- what the user does ----
-const anew = () => { at("scroll").scrollTop = 0; update(); };
-searching(anew, () => { const s = shown.find(x => x.line.row && matches(x.line.row.words)); if (s) pick(s.line.row.i); });
-at("mode").onchange = anew;
-at("fold").onclick = () => { const all = lines => { for (const l of lines) if (l.parts.length) { folded.add(l.key); all(l.parts); } }; all(tree()); anew(); };
+const again = () => { at("scroll").scrollTop = 0; update(); };
+searching(again, () => { const s = shown.find(x => x.line.row && matches(x.line.row.words)); if (s) pick(s.line.row.i); });
+at("mode").onchange = again;
+at("fold").onclick = () => { const all = lines => { for (const l of lines) if (l.parts.length) { folded.add(l.key); all(l.parts); } }; all(tree()); again(); };
 at("unfold").onclick = () => { folded.clear(); update(); };
 at("scroll").onkeydown = event => {
   if (event.key === "ArrowDown") step(1);

@@ -33,7 +33,7 @@ class TorchCall:
     leaves : list
         Values of all leaves. In place of a list of tensors stands its length.
     keyset : object
-        Torch's keys below autograd, if the call goes on there; None if it begins anew.
+        Torch's keys below autograd, if the call goes on there; None if it starts again.
     """
 
     __slots__ = ("counts", "exported", "keyset", "leaves", "steps")

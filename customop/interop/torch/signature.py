@@ -26,7 +26,7 @@ class Signature(NamedTuple):
     text : str
         The schema in torch's grammar, without a name.
     is_same : bool
-        Whether a call of the operator and of torch's are written alike.
+        Whether calls of the operator and of torch's are written in the same way.
     arguments : callable
         Positional and keyword arguments of the operator, of the values of all leaves.
     values : callable

@@ -126,7 +126,7 @@ class Child:
         limits = _limits()
         limits.openmp_of_packages(len(sys.modules))  # looked up once, not in each child
         self._errors = _unnamed_file()
-        state = random.getstate()  # which Python seeds anew in every child
+        state = random.getstate()  # which Python seeds again in every child
         with loading_lock, _forking:
             self._pipe, end = os.pipe()
             asked, self._jobs = socket.socketpair()

@@ -205,7 +205,7 @@ class Session:
 
     @contextmanager
     def without(self, places: Iterable[str]) -> Iterator[None]:
-        """Take arguments as constants, for which all is computed anew."""
+        """Take arguments as constants, for which all is computed again."""
         fixed, known, by_content = self.fixed, self._known, self.by_content
         self.fixed, self._known, self.by_content = frozenset(places), {}, {}
         try:

@@ -68,7 +68,7 @@ def check_layouts(session: Session, sample: Sample) -> str:
         return "the kernel refuses these values"
     if all(map(_is_plain, arrays_of(values))):  # another shape, in C order
         return _check_fake_of(session, sample, expected)
-    try:  # anew: the first call has drawn from a Generator among the values
+    try:  # again: the first call has drawn from a Generator among the values
         found, fault = call_noted(session, session.values(sample))
     except Exception:  # noqa: BLE001  # refused, which is not a wrong answer
         return "the kernel refuses this layout"

@@ -1,4 +1,4 @@
-"""Make in this process what every child would make anew."""
+"""Make in this process what every child would make again."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def vjp(
     fn: Callable[[*Ts], tuple[R, Aux]], *primals: *Ts, has_aux: Literal[True]
 ) -> tuple[R, Callable[[R], tuple[*Ts]], Aux]: ...
 def vjp(fn: Callable[[*Ts], Any], *primals: *Ts, has_aux: bool = False) -> Any:
-    """Value of a function, and a function that pulls cotangents back.
+    """Return the value of a function, and a function from its cotangents to gradients.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-# Without a look into NumPy's namespace.
+# A global of ours is found faster than an attribute of NumPy.
 _ndarray = np.ndarray
 
 # Shape and dtype of one of several outputs, to check its gradient, and its device, as a
@@ -115,7 +115,7 @@ class GradNode:
     # The argument of a unary node.
     node_slots: tuple[int, ...] = (0,)
     # Whether the node adds its gradients to what has come to its arguments from later
-    # calls, as one that stands for many calls must: a sum of floats depends on the order.
+    # calls, as a node of many calls must: a sum of floats depends on the order.
     # `node_pull` then takes the gradients of its outputs, for each edge that sum or None,
     # and whether it keeps what it has saved; it returns origins with the whole sums.
     node_takes_sums = False

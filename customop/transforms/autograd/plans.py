@@ -316,7 +316,7 @@ def _later(backward: Callable[..., Any]) -> Callable[..., Any]:
             if "read-only" not in str(error):
                 raise
             fault = with_sampling(_writes_gradient(ctx))
-            if config.on_breach == "error":
+            if config.on_failure == "error":
                 raise fault from error
         warn_caller(str(fault))
         return backward(ctx, *grads)

@@ -93,7 +93,7 @@ class _Watch:
 def watch(args: Sequence[Any], out: Any, *, is_sampled: bool) -> None:
     """Keep checksums of what the nodes of a call keep, to compare them in backward.
 
-    In a run chosen by `config.sample_checks`, `config.on_breach` says what a fault does.
+    In a run chosen by `config.sample_checks`, `config.on_failure` says what a fault does.
     """
     for leaf in flat(out):
         if type(leaf) is not GradTracer:

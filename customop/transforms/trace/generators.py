@@ -1,7 +1,7 @@
 """Random generators in a captured function: their draws are calls in the graph.
 
 A generator is an input or a constant of the graph, and each draw the call of an operator.
-So the graph draws anew whenever it runs, in the same order. Tracing draws from a copy.
+So the graph draws again whenever it runs, in the same order. Tracing draws from a copy.
 """
 
 from __future__ import annotations

@@ -340,7 +340,7 @@ class _Capture:
     def _write_inputs(self) -> None:
         """Write to the inputs what the function has written to them.
 
-        Afterwards an input has its own node again, and its views are taken anew: those
+        Afterwards an input has its own node again, and its views are taken again: those
         that are returned are views of the input, as in the function.
         """
         graph = self.trace.graph

@@ -408,13 +408,13 @@ def test_sample_checks_watch_some_later_runs() -> None:
         f(X)
         with pytest.raises(co.GradientError, match="was overwritten"):
             f(X)
-        co.config.on_breach = "warn"
+        co.config.on_failure = "warn"
         with pytest.warns(
             co.CustomOpWarning, match=r"was overwritten(.|\n)*sample_checks"
         ):
             assert_array_equal(f(X), 2.0 * ONES)
     finally:
-        co.config.sample_checks, co.config.on_breach = 0.0, "error"
+        co.config.sample_checks, co.config.on_failure = 0.0, "error"
 
 
 def test_a_run_that_failed_is_watched_again() -> None:

@@ -129,15 +129,15 @@ def test_settings_that_change_later_count() -> None:
 
 
 def test_runs_chosen_at_random() -> None:
-    """`on_breach` says what a draw in one of them does."""
+    """`on_failure` says what a draw in one of them does."""
     run, flag = _draws_at_times()
     run(X)
     flag[0] = True
     co.config.sample_checks = 1.0
-    co.config.on_breach = "warn"
+    co.config.on_failure = "warn"
     with pytest.warns(co.CustomOpWarning, match="draws from a Generator"):
         run(X)
-    co.config.on_breach = "error"
+    co.config.on_failure = "error"
     with pytest.raises(co.VmapError, match="draws from a Generator"):
         run(X)
 
