@@ -406,9 +406,17 @@ def _read_at(g: Any, indices: Any) -> Any:
 
 
 def _scattered(g: Any, shape: Any, indices: Any) -> Any:
-    if type(g) is np.ndarray:
+    if type(g) is np.ndarray and _are_plain(indices):
         return _scatter_in_place(g, shape, indices)
     return scatter_add.run(g, [*shape], indices)
+
+
+def _are_plain(indices: Sequence[Any]) -> bool:
+    """Whether no index is traced, as one is in ``vmap(grad(lambda x: x[i]))``."""
+    for a in indices:  # noqa: SIM110  # all() takes twice as long
+        if a is not None and type(a) is not np.ndarray:
+            return False
+    return True
 
 
 index_.register_autograd(

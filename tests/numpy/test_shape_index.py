@@ -243,6 +243,20 @@ def test_reshape_to_a_copy() -> None:
 # ---- derivatives with exact answers ----
 
 
+def test_gradients_where_only_the_indices_are_traced() -> None:
+    """As in a gradient of a plain array for each row of indices, batched or captured."""
+    x, places = np.arange(6.0).reshape(2, 3), np.array([[0, 1], [1, 2]])
+
+    def slope(place: Any) -> Any:
+        return co.grad(lambda x: (x * x)[place[0], place[1]])(x)
+
+    expected = np.zeros((2, 2, 3))
+    expected[[0, 1], places[:, 0], places[:, 1]] = 2 * x[places[:, 0], places[:, 1]]
+    np.testing.assert_array_equal(co.vmap(slope)(places), expected)
+    graph = co.make_fx(slope)(places[0])
+    np.testing.assert_array_equal(graph(places[1]), expected[1])
+
+
 def test_gradient_of_repeated_indices_adds_up() -> None:
     """An element read twice has the sum of both gradients."""
     grad = co.grad(lambda x: (x[np.array([0, 1, 1])] * np.array([1.0, 2.0, 4.0])).sum())
