@@ -39,18 +39,11 @@ def ours(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     run("list", "-m", "cli_ops", "-m", "cli_checked")
     names = ("np", "customop", "cli_ops", "cli_checked")
     found = [op for op in all_operators().values() if op.namespace in names]
-    known = {op.qualname: op for op in found if op.qualname not in LATE}
+    known = {op.qualname: op for op in found}
     monkeypatch.setattr(rules, "all_operators", lambda: known)
     monkeypatch.setattr(finding, "all_operators", lambda: known)
-    shown = {
-        n: {k: v for k, v in namespaces[n].items() if f"{n}::{k}" not in LATE}
-        for n in names
-    }
+    shown = {n: namespaces[n] for n in names}
     monkeypatch.setattr(finding, "namespaces", shown)
-
-
-# They come with the first function that is compiled.
-LATE = ("customop::number",)
 
 
 @pytest.fixture

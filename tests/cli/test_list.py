@@ -41,7 +41,7 @@ def test_list_is_a_table_of_rules(run: Run) -> None:
             ["customop"],
             [
                 f"customop::{name}"
-                for name in ("assign", "draw", "set_slice", "stop_gradient")
+                for name in ("assign", "draw", "lay_out", "number", "set_slice")
             ],
         ),
     ],

@@ -14,34 +14,16 @@ import numpy as np
 from customop.arrays.fake import FakeArray
 from customop.compiling.numpy_backend.calls import is_array_node, resolved
 from customop.compiling.numpy_backend.known import ufunc_of
-from customop.core.operator import Operator
 from customop.core.table import RuleTable
 from customop.graph.graph import Graph
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, PLACEHOLDER, Node
 from customop.graph.passes.apply import edited
-from customop.library.define import custom_op
 from customop.shapes.sizes import number_class
 from customop.shapes.symbols import Symbolic
+from customop.transforms.trace.operators import number
 
-__all__ = ["number", "with_number_arrays"]
-
-
-def _number(value: Any, dtype: Any) -> Any:
-    return np.array(value, dtype)
-
-
-number: Operator[..., Any] = custom_op(
-    "customop::number",
-    _number,
-    mutates_args=(),
-    schema="(Scalar value, dtype dtype) -> Array",
-)
-
-
-@number.register_fake
-def _(value: Any, dtype: Any) -> Any:
-    return FakeArray((), np.dtype(dtype))
+__all__ = ["with_number_arrays"]
 
 
 def with_number_arrays(module: GraphModule, *, of_scalars: bool = False) -> GraphModule:

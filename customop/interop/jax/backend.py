@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from customop.arrays.nested import flat, map_outline
-from customop.compiling.numpy_backend.number_arrays import number, with_number_arrays
+from customop.compiling.numpy_backend.number_arrays import with_number_arrays
 from customop.errors import ArgumentError
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, CONSTANT, ITEM, OUTPUT, PLACEHOLDER, Node
@@ -22,6 +22,7 @@ from customop.graph.sizes import SizeValues
 from customop.interop.jax.kind import register_jax_arrays
 from customop.shapes.size_context import SizeContext
 from customop.shapes.symbols import Symbolic
+from customop.transforms.trace.operators import lay_out, number
 
 __all__ = ["build"]
 
@@ -160,6 +161,8 @@ def _values(
             known[node] = module.graph.constants[node.target]
         elif node.op == ITEM:
             known[node] = known[node.args[0]][node.args[1]]
+        elif node.target is lay_out:  # XLA lays out its own arrays
+            known[node] = known[node.args[0]]
         else:
             known[node] = node.target.run(
                 *[map_outline(v, value) for v in node.values()]

@@ -12,7 +12,7 @@ from customop.core.kinds import COMPOSITE
 from customop.core.operator import Operator
 from customop.library.define import custom_op
 
-__all__ = ["assign", "lay_out", "set_slice"]
+__all__ = ["assign", "lay_out", "number", "set_slice"]
 
 
 def _assign(target: Any, value: Any) -> None:
@@ -68,3 +68,21 @@ lay_out: Operator[..., Any] = custom_op(
 @lay_out.register_fake
 def _(x: Any, strides: Sequence[int]) -> Any:
     return FakeArray(x.shape, x.dtype, tuple(strides))
+
+
+def _number(value: Any, dtype: Any) -> Any:
+    return np.array(value, dtype)
+
+
+# A number of Python that differs between calls, in the dtype of the array beside it.
+number: Operator[..., Any] = custom_op(
+    "customop::number",
+    _number,
+    mutates_args=(),
+    schema="(Scalar value, dtype dtype) -> Array",
+)
+
+
+@number.register_fake
+def _(value: Any, dtype: Any) -> Any:
+    return FakeArray((), np.dtype(dtype))
