@@ -99,7 +99,11 @@ def _(x: Any) -> Any:
 def _(x: Any) -> Any:
     if is_complex(x):
         return np.not_equal(np.imag(stop_gradient(x)), 0)
-    return np.zeros_like(x, dtype=np.bool_)
+    return (
+        np.zeros(x.shape, np.bool_, like=x)
+        if x.ndim > 1
+        else np.zeros_like(x, np.bool_)
+    )
 
 
 def _infinite(name: str, *, is_negative: bool) -> None:

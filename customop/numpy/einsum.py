@@ -27,6 +27,7 @@ from customop.numpy.arguments import (
 )
 from customop.numpy.create import eye
 from customop.numpy.diagonals import writable_diagonal
+from customop.numpy.fakes import order_of
 from customop.numpy.rules import fit, sum_of
 from customop.numpy.sizes import broadcast, is_one, same_shape, typical
 
@@ -45,8 +46,10 @@ def einsum(subscripts: str, operands: Any, optimize: bool = False) -> Any:
     out = np.einsum(subscripts, *operands, optimize=optimize)
     if not out.shape:
         return out  # a scalar
-    # NumPy may return a view of one operand, or an array in the order of the operands.
-    return copied(out, "C") if len(operands) == 1 else in_c_order(out)
+    # NumPy may return a view of one operand.
+    if len(operands) == 1:
+        return copied(out, "C")
+    return in_c_order(out) if optimize else out
 
 
 @lru_cache(maxsize=1024)
@@ -106,7 +109,40 @@ def _(subscripts: Any, operands: Any, optimize: Any) -> FakeArray:
                 lengths[letter] = _joint(known, length, letter, subscripts)
     dtype = np.result_type(*(x.dtype for x in operands))
     shape = [lengths[letter] for letter in result]
-    return FakeArray(shape, dtype, device=fake_like(operands[0]).device)
+    if optimize or len(operands) == 1:
+        return FakeArray(shape, dtype, device=fake_like(operands[0]).device)
+    return _in_order_of(operands, terms, result, lengths, dtype)
+
+
+def _in_order_of(
+    operands: Sequence[Any],
+    terms: Sequence[str],
+    result: str,
+    lengths: dict[str, Any],
+    dtype: Any,
+) -> FakeArray:
+    """A result whose axes lie in memory in the order that fits the operands.
+
+    NumPy goes over the letters of the result, then over those that are summed, as over
+    the axes of an elementwise operation. Source: ``order="K"`` in `numpy.einsum`.
+    """
+    summed = sorted({c for term in terms for c in term} - {*result})
+    letters = [*result, *summed]
+    strides = [
+        _steps(x, term, letters) for x, term in zip(operands, terms, strict=True)
+    ]
+    own = [at for at in order_of(len(letters), tuple(strides)) if at < len(result)]
+    shape = [lengths[c] for c in result]
+    device = fake_like(operands[0]).device
+    return FakeArray(shape, dtype, device=device, order=own)
+
+
+def _steps(x: Any, term: str, letters: Sequence[str]) -> tuple[int, ...]:
+    """The stride of an operand along each letter; 0 where it has one element."""
+    steps = dict.fromkeys(letters, 0)
+    for letter, n, step in zip(term, typical(x.shape), typical(x.strides), strict=True):
+        steps[letter] += 0 if n == 1 else step
+    return tuple(steps.values())
 
 
 def _joint(known: Any, length: Any, letter: str, subscripts: str) -> Any:

@@ -25,6 +25,7 @@ __all__ = [
     "fake_of_ufunc",
     "keep_order",
     "kind_of",
+    "order_of",
     "packed_as",
     "result_dtype",
     "stack_strides",
@@ -147,7 +148,7 @@ def keep_order(operands: Sequence[Any], dtype: Any) -> FakeArray:
     shapes = [tuple(x.shape) for x in arrays]
     shape = shapes[0] if len(set(shapes)) == 1 else broadcast(*shapes)
     strides = tuple(typical(_broadcast_strides(x, shape)) for x in arrays)
-    order = _axis_order(len(shape), strides)
+    order = order_of(len(shape), strides)
     return FakeArray(shape, dtype, device=device_of(first), order=order)
 
 
@@ -163,7 +164,7 @@ def _broadcast_strides(x: Any, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _axis_order(ndim: int, strides: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+def order_of(ndim: int, strides: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
     """Axes from slowest to fastest, sorted by the strides of all operands."""
     order = list(range(ndim))
     for i in range(len(order) - 2, -1, -1):

@@ -16,7 +16,7 @@ from customop import (
     partials,
     register_numpy_function,
 )
-from customop.numpy.arguments import as_array, listed_axes, shape_of
+from customop.numpy.arguments import as_array, dtype_of, listed_axes, shape_of
 from customop.numpy.fakes import result_dtype, stack_strides
 from customop.numpy.rules import fit, is_complex, padded_rows, sum_of
 from customop.numpy.sizes import broadcast, product
@@ -268,11 +268,17 @@ def _(a: Any, b: Any, axes: Any = 2) -> Any:
 # ---- products made of these ----
 
 
+# NumPy lets BLAS multiply a matrix of these by a scalar, in C order.
+_OF_BLAS = frozenset(map(np.dtype, "fdFD"))
+
+
 @register_numpy_function(np.dot)
 def _(a: Any, b: Any, out: None = None) -> Any:
     ndim = len(shape_of(b))
     if not ndim or not shape_of(a):
-        return np.multiply(as_array(a), as_array(b))
+        found = np.multiply(as_array(a), as_array(b))
+        is_by_blas = len(found.shape) == 2 and dtype_of(found) in _OF_BLAS
+        return np.copy(found, order="C") if is_by_blas else found
     return matmul(a, b) if ndim <= 2 else tensordot(a, b, [-1], [-2])
 
 

@@ -135,3 +135,23 @@ def test_an_array_with_axes_as_an_element_is_an_error_where_numpy_has_one(
             except (ValueError, TypeError) as error:
                 seen.append(str(error))
         assert seen[0] == seen[1]
+
+
+EINSUMS = ("ijk,ikl->ijl", "ijk,ikl->lj", "ijk,jk->ijk", "ijk,k->ji", "ijk,kl,lm->mij")
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("text", EINSUMS)
+def test_einsum(order: str, text: str) -> None:
+    x = ORDERS[order](np.arange(24.0).reshape(2, 3, 4))
+    lengths = dict(zip("ijklm", (2, 3, 4, 2, 3), strict=True))
+    terms = text.partition("->")[0].split(",")[1:]
+    others = [np.ones([lengths[c] for c in term], order="F") for term in terms]
+    _check(lambda x: np.einsum(text, x, *others), x)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_functions_that_give_c_order(order: str) -> None:
+    x = ORDERS[order](np.arange(24.0).reshape(2, 3, 4))
+    _check(np.iscomplex, x)
+    _check(lambda x: np.dot(np.float64(2.0), x), x)
