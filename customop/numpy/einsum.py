@@ -187,7 +187,7 @@ def _operand_grad(g: Any, index: int, operands: Sequence[Any], ctx: Any) -> Any:
     text, reached, letters = _pulled(ctx.terms, ctx.result, index)
     arrays = [g, *operands[:index], *operands[index + 1 :]]
     found = einsum.run(text, arrays, ctx.optimize)
-    if reached == term and found.shape == x.shape:
+    if reached == term and same_shape(found.shape, x.shape):
         return found
     return _on_diagonal(_filled(found, reached, letters, term, x), letters, term)
 
@@ -302,7 +302,7 @@ def _rearranged(text: str, array: Any) -> Any:
         while letters.count(letter) > 1:
             first = letters.index(letter)
             second = letters.index(letter, first + 1)
-            if not same_shape((array.shape[first],), (array.shape[second],)):
+            if array.shape[first] != array.shape[second]:
                 return None
             array = writable_diagonal(array, first, second)
             letters = [c for i, c in enumerate(letters) if i not in (first, second)]
