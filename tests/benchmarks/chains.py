@@ -14,15 +14,18 @@ __all__ = [
     "ALONE",
     "BY_HAND",
     "EAGER",
+    "PRODUCT",
     "arithmetic",
     "by_hand",
     "named",
+    "product",
     "sines",
     "statements",
     "transcendental",
 ]
 
 EAGER, BY_HAND, ALONE = "eager", "NumPy by hand, in place", "its sines alone"
+PRODUCT = "one product of NumPy, in place"
 
 
 def arithmetic(xp: Any, x: Any) -> Any:
@@ -77,6 +80,12 @@ def sines(x: Any) -> Any:
         for i in range(0, len(x), _BLOCK):
             part = x[i : i + _BLOCK]
             np.sin(part, scratch[: len(part)])
+
+
+def product(x: Any) -> Statement:
+    """One call into an array that there is: an element is read and written in memory once."""
+    names = {"multiply": np.multiply, "x": x, "out": np.empty_like(x)}
+    return Statement("multiply(x, 1.01, out)", names)
 
 
 def statements(
