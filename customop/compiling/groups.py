@@ -1,19 +1,23 @@
-"""Groups of pointwise calls of one shape, each with one result."""
+"""Groups of pointwise calls, each with one result: parts of runs, see `runs`.
+
+Back ends that make one kernel of a group take what `pointwise` has an expression of.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from customop.arrays.kinds import CPU
 from customop.compiling.kernel import Kernel
+from customop.compiling.numpy_backend.runs import runs_of
 from customop.compiling.pointwise import Pointwise, pointwise_of
 from customop.compiling.report import NodeGroup
 from customop.graph.graph import Graph
 from customop.graph.module import GraphModule
-from customop.graph.node import CALL, CONSTANT, PLACEHOLDER, Node
+from customop.graph.node import CALL, CONSTANT, ITEM, PLACEHOLDER, Node
 from customop.graph.passes.partition import split_graph
 from customop.shapes.sizes import same_shape
 
@@ -42,58 +46,38 @@ def find_groups(graph: Graph, kind: str = CPU.name) -> dict[Node, str]:
         Call -> the name of its group. Each group has at least two calls of the same
         shape, and one result: the others are used in the group alone.
     """
-    found = _Groups(graph, kind)
-    for node in reversed(graph.nodes):
-        found.look_at(node)
-    names = found.names()
-    return {node: names[root] for node, root in found.root_of.items() if root in names}
-
-
-class _Groups:
-    """Groups that grow from their last call backwards."""
-
-    def __init__(self, graph: Graph, kind: str) -> None:
-        self._kind = kind
-        self.root_of: dict[Node, Node] = {}
-        self._graph = graph
-        self._members: dict[Node, list[Node]] = {}
-        # How many nodes with effects come before a node: a group must not span one,
-        # which may write what the group reads.
-        self._effects: dict[Node, int] = {}
-        count = 0
-        for node in graph.nodes:
-            count += node.op == CALL and node.has_effects
-            self._effects[node] = count
-
-    def look_at(self, node: Node) -> None:
-        """Let a call join the group of all its users, or begin one."""
-        if (
-            node.op != CALL
-            or node.has_fixed_result
-            or pointwise_of(node, self._kind) is None
-        ):
-            return
-        roots = {self.root_of.get(user) for user in node.users}
-        root = roots.pop() if len(roots) == 1 else None
-        if root is None or not self._may_join(node, root):
-            if node.target.name == "broadcast_to":
-                return  # a view costs nothing
-            root = node
-        self.root_of[node] = root
-        self._members.setdefault(root, []).append(node)
-
-    def _may_join(self, node: Node, root: Node) -> bool:
-        is_near = self._effects[node] == self._effects[root]
-        is_small = len(self._members[root]) < _MOST_CALLS
-        return is_near and is_small and same_shape(node.val.shape, root.val.shape)
-
-    def names(self) -> dict[Node, str]:
-        """Root -> name, of the groups that are worth it and give the whole shape."""
-        found: dict[Node, str] = {}
-        for root, members in self._members.items():
+    found: dict[Node, str] = {}
+    for run in runs_of(graph, lambda node: _is_pointwise(node, kind), _is_pure):
+        for root, members in _trees(run.members):
             if len(members) > 1 and _spans(root, members):
-                found[root] = self._graph.name_for(f"fused_{root.name}")
-        return found
+                found |= dict.fromkeys(members, graph.name_for(f"fused_{root.name}"))
+    return found
+
+
+def _is_pointwise(node: Node, kind: str) -> bool:
+    is_call = node.op == CALL and not node.has_fixed_result
+    return is_call and pointwise_of(node, kind) is not None
+
+
+def _is_pure(node: Node) -> bool:
+    """Whether it makes no difference if a node comes before a group."""
+    return node.op in (CALL, ITEM) and not node.has_effects
+
+
+def _trees(calls: Sequence[Node]) -> Iterator[tuple[Node, list[Node]]]:
+    """Calls of a run with one result, which is the last one, and that result."""
+    root_of: dict[Node, Node] = {}
+    members: dict[Node, list[Node]] = {}
+    for node in reversed(calls):
+        roots = {root_of.get(user) for user in node.users}
+        root = roots.pop() if len(roots) == 1 else None
+        if root is None or len(members[root]) >= _MOST_CALLS:
+            if node.target.name == "broadcast_to":
+                continue  # a view costs nothing
+            root = node
+        root_of[node] = root
+        members.setdefault(root, []).append(node)
+    yield from members.items()
 
 
 def _spans(root: Node, members: list[Node]) -> bool:

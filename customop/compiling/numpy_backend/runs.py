@@ -8,7 +8,7 @@ warnings come in the order of the calls.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +33,7 @@ __all__ = [
     "is_elementwise",
     "is_reusable",
     "is_worth_it",
+    "runs_of",
 ]
 
 # The most calls of a run: the code of each is compiled once more.
@@ -99,23 +100,43 @@ class CallRun:
         return is_used or out_of(call) is not None
 
 
-def find_runs(graph: Graph) -> tuple[list[CallRun], list[tuple[Node, str]]]:
-    """The runs of a graph, and the large elementwise calls in none, with the reasons."""
-    found: list[CallRun] = []
-    alone: list[tuple[Node, str]] = []
+def runs_of(
+    graph: Graph,
+    takes: Callable[[Node], bool],
+    passes: Callable[[Node], bool] = lambda node: False,
+) -> Iterator[CallRun]:
+    """All runs of a graph.
+
+    Parameters
+    ----------
+    graph : Graph
+    takes : callable
+        Whether a back end can run a node element by element: a call that gives one array.
+    passes : callable
+        Whether a run may go on over another node that needs nothing of it. That node then
+        comes before the run.
+    """
     current: CallRun | None = None
     for node in graph.nodes:
+        is_taken = takes(node)
         if current is not None:
-            why = _extend(current, node)
-            if not why:
+            is_passed = _is_view(node) or passes(node)
+            current.why = _extend(current, node, is_taken=is_taken, is_passed=is_passed)
+            if not current.why:
                 continue
-            current.why = why
-            current = None
-        if is_elementwise(node) and _is_large(node.val):
-            current = CallRun(node)
-            found.append(current)
+            yield current
+        current = CallRun(node) if is_taken else None
+    if current is not None:
+        yield current
+
+
+def find_runs(graph: Graph) -> tuple[list[CallRun], list[tuple[Node, str]]]:
+    """The runs of large arrays, and the large elementwise calls in none, with the reasons."""
+    alone: list[tuple[Node, str]] = []
     runs: list[CallRun] = []
-    for run in found:
+    for run in runs_of(graph, is_elementwise):
+        if not _is_large(run.members[0].val):
+            continue
         parts = [*_parts(run)]
         runs += parts
         taken = {call for part in parts for call in part.calls}
@@ -123,15 +144,13 @@ def find_runs(graph: Graph) -> tuple[list[CallRun], list[tuple[Node, str]]]:
     return runs, alone
 
 
-def _extend(run: CallRun, node: Node) -> str:
+def _extend(run: CallRun, node: Node, *, is_taken: bool, is_passed: bool) -> str:
     """Let a run go on over a node; if it cannot, why."""
     if node.op in (CONSTANT, PLACEHOLDER):
         return ""
     inside = [n for n in nodes_in(_values(node)) if n in run]
-    if node.op == CALL and is_builtin(node.target) and node.target.qualname in VIEWS:
-        return f"'{node.name}' is a view of '{inside[0]}'" if inside else ""
-    if not is_elementwise(node):
-        return _what_it_is(node)
+    if not is_taken:
+        return "" if is_passed and not inside else _what_it_is(node, inside)
     if len(run.calls) >= _MOST_CALLS:
         return f"it has {_MOST_CALLS} calls"
     is_member = same_shape(node.val.shape, run.shape)
@@ -141,8 +160,15 @@ def _extend(run: CallRun, node: Node) -> str:
     return ""
 
 
-def _what_it_is(node: Node) -> str:
-    """Why a node is not a part of a run."""
+def _is_view(node: Node) -> bool:
+    is_call = node.op == CALL and is_builtin(node.target)
+    return is_call and node.target.qualname in VIEWS
+
+
+def _what_it_is(node: Node, inside: Sequence[Node]) -> str:
+    """Why a node is not a part of a run, of which it uses some values."""
+    if _is_view(node):
+        return f"'{node.name}' is a view of '{inside[0]}'"
     if node.op == OUTPUT:
         return "the graph ends"
     if node.op != CALL:
