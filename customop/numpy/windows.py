@@ -55,8 +55,9 @@ def _copied_windows(x: Any, widths: Any, axes: Any) -> Any:
     """The windows of an array that has no strides."""
     shapes = _lengths(x.shape, widths, axes)
     for at, width, shape in zip(axes, widths, shapes[1:], strict=True):
-        places = _places(shape[at], width, x)
-        x = np.moveaxis(np.take(x, places, at), at + 1, -1)
+        keys = [slice(i, i + shape[at]) for i in range(max(width, 1))]
+        parts = [x[(*[slice(None)] * at, key)] for key in keys]
+        x = np.stack(parts, axis=-1)[..., :width]
     return x
 
 
