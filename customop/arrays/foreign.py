@@ -20,6 +20,7 @@ __all__ = [
     "any_foreign",
     "at_home",
     "has_own_rules",
+    "joined",
     "others_decide",
     "refuse_own_rules",
 ]
@@ -36,6 +37,8 @@ class _AtHome(dict[type, bool]):
     def __missing__(self, cls: type) -> bool:
         if issubclass(cls, Symbolic | SymShape):
             return True
+        if issubclass(cls, list | tuple):
+            return False  # they are joined first
         is_known = registered_base(cls) is not None or cls.__module__ == "builtins"
         found = is_known and not _decides(cls, "__array_ufunc__")
         found = found and not has_own_rules(cls)
@@ -54,6 +57,11 @@ def _decides(cls: type, protocol: str) -> bool:
     return mine is not _MISSING and mine is not getattr(
         registered_base(cls) or np.ndarray, protocol, _MISSING
     )
+
+
+def joined(value: Any, like: Any) -> Any:
+    """A list that is an operand of a ufunc as an array, as NumPy makes one of it."""
+    return np.asarray(value, like=like) if isinstance(value, list | tuple) else value
 
 
 def others_decide(inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

@@ -168,9 +168,14 @@ def run(
 
 
 def _computed(function: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
+    if isinstance(function, np.ufunc) and _PLAIN.issuperset(map(type, args)):
+        return function(*args, **keywords)  # only `out` is not plain
     if not keywords or not isinstance(function, np.ufunc):
         return call_numpy(function, *args, **keywords)
     return ufunc_keywords.call_with(find_function(function), function, args, keywords)
+
+
+_PLAIN = {bool, int, float, complex, list, tuple}
 
 
 class _Places(dict[Any, int]):

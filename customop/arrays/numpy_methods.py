@@ -13,6 +13,7 @@ from customop.arrays.foreign import (
     UNDECIDED,
     answer,
     at_home,
+    joined,
     refuse_own_rules,
 )
 from customop.arrays.numpy_functions import call_numpy, run
@@ -38,6 +39,7 @@ def binary(ufunc: np.ufunc, reflected: str = "") -> Callable[[Any, Any], Any]:
             found = answer(ufunc, reflected, other, self, other)
             if found is not UNDECIDED:
                 return found
+            other = joined(other, self)
         return CALLS[ufunc](self, other)
 
     return method
@@ -51,6 +53,7 @@ def reflected_of(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
             found = answer(ufunc, "", other, other, self)
             if found is not UNDECIDED:
                 return found
+            other = joined(other, self)
         return CALLS[ufunc](other, self)
 
     return method

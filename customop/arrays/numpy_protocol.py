@@ -16,6 +16,7 @@ from customop.arrays.draws import instead_of_draw
 from customop.arrays.foreign import (
     any_foreign,
     at_home,
+    joined,
     others_decide,
     refuse_own_rules,
 )
@@ -365,6 +366,8 @@ class ArrayMethods(WritingMethods):
                 return CALLS[ufunc](*inputs)
         if (kwargs or len(inputs) > 1) and others_decide(inputs, kwargs):
             return NotImplemented
+        if method == "__call__" and len(inputs) > 1:
+            inputs = tuple([joined(value, self) for value in inputs])
         function = ufunc if method == "__call__" else (ufunc, method)
         if kwargs:
             return run(function, inputs, kwargs, self)

@@ -12,7 +12,7 @@ import numpy as np
 
 from customop.arrays.describe import describe
 from customop.arrays.kinds import is_array, is_traced
-from customop.errors import ArgumentError
+from customop.errors import ArgumentError, CustomOpError
 from customop.later import later
 
 fit: ModuleType = later(import_module, "customop.arrays.fit")
@@ -101,8 +101,15 @@ class WritingMethods:
     def fill(self, value: Any) -> None:
         """As `numpy.ndarray.fill`: write one value everywhere."""
         if getattr(value, "shape", ()) != () or isinstance(value, list | tuple):
-            raise ValueError("fill takes one value")
+            value = self._one(value)
         self[...] = value
+
+    def _one(self, value: Any) -> Any:
+        """A list, or an array with axes, as one element; raise as NumPy does."""
+        one = np.empty((), self.dtype)
+        is_traced = hasattr(value, "shape") and not isinstance(value, np.ndarray)
+        one.fill(np.zeros(2) if is_traced else value)
+        return one[()]
 
     def put(self, indices: Any, values: Any, mode: Any = "raise") -> None:
         """As `numpy.put`."""
@@ -140,14 +147,18 @@ class FlatItems:
                 " of the same array, which change meanwhile",
                 do="write x.flat[key] = value.copy()",
             )
-        line = self.copy()
-        values = value if hasattr(value, "shape") else np.asarray(value)
         places = np.arange(len(self))[key]
-        # A value that is too short is repeated; one that is too long is cut.
-        values = np.reshape(values, -1)
-        turn = np.arange(places.size) % max(values.shape[0], 1)
-        line[np.reshape(places, -1)] = np.take(values, turn)
-        self._array[...] = np.reshape(line, self._array.shape)
+        if not isinstance(places, np.integer):
+            # A value that is too short is repeated; one that is too long is cut.
+            np.put(self._array, places, value)
+            return
+        place = np.unravel_index(places, tuple(self._array.shape))
+        try:
+            self._array[place] = value
+        except (TypeError, ValueError, OverflowError) as error:
+            if isinstance(error, CustomOpError):
+                raise
+            raise ValueError("Error setting single item of array.") from error
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.copy())

@@ -40,6 +40,7 @@ from customop.numpy.masked import (
     unknown_mask,
     where_masked,
 )
+from customop.numpy.reading import is_listed, one_element, read_number
 from customop.numpy.sizes import (
     SIZES,
     broadcast,
@@ -375,15 +376,6 @@ def value_for(x: Any, value: Any) -> Any:
     return value.astype(x.dtype)
 
 
-def _has_ellipsis(key: Any) -> bool:
-    return any(part is Ellipsis for part in (key if type(key) is tuple else (key,)))
-
-
-def _check_element(dtype: Any, value: Any) -> None:
-    """Raise, or warn, as NumPy does where an array with axes is written to one element."""
-    np.zeros(1, dtype)[0] = np.zeros((1,) * value.ndim, value.dtype)
-
-
 def _is_input_number(value: object) -> bool:
     return isinstance(value, int | float) and isinstance(value, SymInt | SymFloat)
 
@@ -424,25 +416,11 @@ def _is_own_view(x: Any, value: Any, entries: Any) -> bool:
 
 def _with_view(x: Any, value: Any, entries: Any, key: Any) -> Any:
     """The array with a value in the place of a view."""
-    if isinstance(value, np.generic):
-        value = _read_number(x, value)
-    own, shape = value_for(x, value), view_shape(x.shape, entries)
-    if not shape and own.shape and not _has_ellipsis(key):
-        _check_element(x.dtype, value if hasattr(value, "dtype") else own)
+    shape = view_shape(x.shape, entries)
+    if not shape and is_listed(value) and not _has_dots(key):
+        value = one_element(x, value)
+    own = value_for(x, read_number(x, value))
     return slice_set.run(x, spread_to(own, shape), entries)
-
-
-def _read_number(x: Any, value: np.generic[Any]) -> Any:
-    """A number of NumPy in the dtype of the array that takes it at a key without arrays.
-
-    It is read there as a number of Python is, so that one which does not fit into signed
-    integers is an error. At index arrays and masks it is cast. Source: NumPy 2.1 to 2.4.
-    """
-    if value.dtype == x.dtype:
-        return value
-    read = np.empty((), x.dtype)
-    read[()] = value
-    return read
 
 
 def values_at(value: Any, shape: Any, arrays: Any, *, is_split: bool) -> Any:

@@ -17,9 +17,10 @@ from customop import (
     register_numpy_function,
     sizes,
 )
-from customop.numpy.arguments import as_array, only, shape_of
+from customop.numpy.arguments import as_array, cast, only, shape_of
 from customop.numpy.index import ALL, numbers, scatter_add, slice_
 from customop.numpy.keys import parts_of, value_for, values_at
+from customop.numpy.reading import read_number
 from customop.numpy.sizes import (
     is_below,
     is_known,
@@ -68,9 +69,12 @@ def _check_safe(values: Any, x: Any) -> None:
 @register_numpy_function(np.copyto)
 def _(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     _check_box("np.copyto", dst)
-    _check_cast(src, dst, casting)
     if type(src) in (bool, int, float, complex):
-        np.copyto(np.empty(0, dst.dtype), src, casting)  # raises as NumPy does
+        number, src = src, np.empty((), dst.dtype)
+        np.copyto(src, number, casting)  # raises as NumPy does
+    elif isinstance(src, list | tuple):
+        src = as_array(src)
+    _check_cast(src, dst, casting)
     if src is dst:
         return
     value = spread_to(value_for(dst, src), dst.shape)
@@ -122,6 +126,8 @@ def _(a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
         raise IndexError(f"an index of np.put is out of bounds for {size} elements")
     if not places.size:
         return
+    if isinstance(v, list | tuple):
+        v = read_number(a, v)
     values = _repeated(value_for(a, v), places.size)
     if not a.shape:
         a[...] = values[-1]
@@ -189,6 +195,7 @@ def _(arr: Any, indices: Any, values: Any, axis: Any) -> None:
 
 def _sums(ufunc: np.ufunc, x: Any, arrays: Sequence[Any], values: Any) -> Any:
     """Add or subtract values at places, also places that are named twice."""
+    values = cast(values, x.dtype)  # two flags, or two small integers, add up in it
     return ufunc(x, scatter_add(values, tuple(x.shape), list(arrays)))
 
 
@@ -223,7 +230,7 @@ def _register_at(ufunc: np.ufunc) -> None:
     def at(a: Any, indices: Any, *operands: Any) -> None:
         name = _at_name(ufunc)
         _check_box(name, a)
-        if a.dtype.kind in "iu":  # NumPy makes arrays of numbers, and casts in the end
+        if a.dtype.kind in "biu":  # NumPy makes arrays of numbers, and casts in the end
             operands = tuple([as_array(v) if type(v) is int else v for v in operands])
         entries, arrays, is_split = parts_of(a, indices)
         view = a if all(e == ALL for e in entries) else slice_(a, entries)

@@ -1,0 +1,103 @@
+"""Values that are written into arrays, read as NumPy reads them there.
+
+Numbers of Python and NumPy are read one by one: one that does not fit is an error. Arrays,
+also those without axes, are cast, and wrap around.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from customop import Operator, Tracer, fake_like
+from customop.numpy.arguments import as_array, dtype_of
+from customop.numpy.rules import no_gradient, numpy_operator
+
+__all__ = ["is_listed", "one_element", "read_number"]
+
+
+# ---- single numbers ----
+
+
+def _read(x: Any, dtype: Any) -> Any:
+    """Numbers in a dtype of integers, each as NumPy reads it."""
+    out = np.empty(x.shape, dtype)
+    with np.errstate(invalid="ignore"):
+        cast = np.asarray(x).astype(dtype)
+        if np.array_equal(cast, x):  # in one go where all are such integers
+            return cast[()]
+    for place in np.ndindex(x.shape):
+        out[place] = x[place]
+    return out[()]
+
+
+# Integers have no derivative. Arrays of other libraries are cast.
+_read_integer: Operator[..., Any] = numpy_operator(
+    "read_integer", "(Array x, dtype dtype) -> Array", lambda x, dtype: x.astype(dtype)
+)
+_read_integer.register_kernel("cpu", _read)
+_read_integer.register_fake(lambda x, dtype: fake_like(x, dtype=dtype))
+_read_integer.register_vmap(
+    lambda info, in_dims, x, dtype: (_read_integer(x, dtype), in_dims[0])
+)
+no_gradient(_read_integer)
+
+
+def read_number(x: Any, value: Any) -> Any:
+    """A number, or a list of them, as an array takes it at a key without index arrays.
+
+    At index arrays and masks a number is cast. Source: NumPy 2.1 to 2.4.
+    """
+    if isinstance(value, list | tuple):
+        return [_item(x, v) for v in value] if _holds_traced(value) else value
+    if isinstance(value, np.generic):
+        return value if value.dtype == x.dtype else _read_plain(x, value)
+    is_integer = isinstance(value, Tracer) and dtype_of(x).kind in "iu"
+    if not is_integer or not value.box_is_scalar:
+        return value
+    own = dtype_of(value)
+    return value if np.can_cast(own, x.dtype) else _read_integer(value, x.dtype)
+
+
+def _read_plain(x: Any, value: Any) -> Any:
+    """A number in the dtype of an array, with the errors of NumPy."""
+    read = np.empty((), x.dtype)
+    read[()] = value
+    return read
+
+
+def _holds_traced(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(map(_holds_traced, value))
+    return isinstance(value, Tracer)
+
+
+def _item(x: Any, item: Any) -> Any:
+    """An item of a list beside traced ones."""
+    is_number = type(item) in (bool, int, float, complex)
+    return _read_plain(x, item) if is_number else read_number(x, item)
+
+
+# ---- values for one element ----
+
+
+def is_listed(value: Any) -> bool:
+    """Whether a value is an array with axes, or a list."""
+    return isinstance(value, list | tuple) or bool(getattr(value, "shape", ()))
+
+
+def one_element(x: Any, value: Any) -> Any:
+    """A value for one element of an array; raise as NumPy does for one with axes."""
+    if not is_listed(value):
+        return value
+    given = as_array(value)
+    one = np.empty(1, x.dtype)
+    if type(given) is np.ndarray:
+        one[0] = value
+        return one[0]
+    if isinstance(value, list | tuple):
+        one[0] = [0] * len(value)
+        return one[0]  # a flag: whether there are items
+    one[0] = np.zeros((1,) * len(given.shape), dtype_of(given))
+    return given
