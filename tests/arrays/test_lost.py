@@ -129,7 +129,7 @@ def test_other_ways_to_lose_a_value() -> None:
 
     with pytest.raises(co.DataDependentError, match=r"float\(\) of") as caught:
         co.grad(fn)(X)
-    assert "np.sin for math.sin" in caught.value.do
+    assert "np.sin in place of math.sin" in caught.value.do
     with pytest.raises(co.DataDependentError, match="an index"):
         co.vmap(lambda i: operator.setitem([0.0, 1.0], i, 1.0))(np.array([0, 1]))
 
