@@ -14,6 +14,7 @@ from customop.core.changes import changing
 from customop.core.codegen import RESERVED
 from customop.core.definition import Definition, same_place
 from customop.core.holders import is_held
+from customop.core.njit_kernels import in_native_order
 from customop.core.operator import Operator
 from customop.core.registry import (
     forget_registrations,
@@ -86,7 +87,7 @@ def define_operator(
         else:
             op.define(definition)
         for kind in kinds:
-            op.enter(kind, definition.fn, definition.place)
+            op.enter(kind, in_native_order(op, definition.fn), definition.place)
         for registration in tuple(waiting):
             registration.enter(op)
         forget_registrations(name, None)

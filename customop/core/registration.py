@@ -9,6 +9,7 @@ from typing import Any
 from customop.core.changes import changing
 from customop.core.definition import Definition, Row, fallthrough_kernel
 from customop.core.gufuncs import as_kernel
+from customop.core.njit_kernels import in_native_order
 from customop.core.rule_kind import RuleKind, rule_kind
 from customop.core.table import RuleTable
 from customop.errors import check_flag
@@ -66,7 +67,8 @@ class Registration:
 
     def row(self, op: RuleTable) -> Row:
         """The row that it makes in the table of an operator."""
-        rule = self.kind.accept(op, self.fn, with_below=self.with_below)
+        fn = in_native_order(op, self.fn) if isinstance(self.key, str) else self.fn
+        rule = self.kind.accept(op, fn, with_below=self.with_below)
         return Row(rule, self.place, self.owner)
 
     def enter(self, op: RuleTable, *, override: bool = True) -> None:

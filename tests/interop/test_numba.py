@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,8 +53,34 @@ def test_opcheck() -> None:
     co.opcheck(CASES["`guvectorize`"].op, (X, W))
 
 
-def test_opcheck_of_a_function_that_refuses_another_byte_order() -> None:
-    """It is refused also where numba misreads it, after arrays that are not aligned."""
+def _unaligned(x: np.ndarray) -> np.ndarray:
+    """A copy at an odd address."""
+    raw = np.zeros(x.nbytes + 1, np.uint8)[1:].view(x.dtype).reshape(x.shape)
+    raw[...] = x
+    return raw
+
+
+def test_arrays_in_another_byte_order() -> None:
+    """Once it has seen others numba reads them wrongly, so that kernels get converted ones."""
+
+    @co.custom_op("numba_tests::mixed", mutates_args=(), device_types="cpu")
+    @numba.njit
+    def mixed(x: np.ndarray, k: float, y: np.ndarray) -> np.ndarray:
+        return x * k + y
+
+    mixed.register_fake(lambda x, k, y: co.fake_like(x))
+    for element in ("f8", "i4"):
+        x = np.arange(6).astype(element)
+        native = [x, _unaligned(x), x.copy()[::2].repeat(2)]
+        swapped = [v.astype(v.dtype.newbyteorder()) for v in native]
+        swapped.append(_unaligned(swapped[0]))
+        for a in (*native, *swapped, *native):
+            for b in (x, *swapped):
+                np.testing.assert_array_equal(mixed(a, 2.0, b), np.asarray(a) * 2.0 + b)
+
+
+def test_opcheck_tries_another_byte_order() -> None:
+    """Before and after arrays that are not aligned, which numba takes for the same."""
 
     @co.custom_op("numba_tests::doubled", mutates_args=(), device_types="cpu")
     @numba.njit
@@ -62,6 +89,46 @@ def test_opcheck_of_a_function_that_refuses_another_byte_order() -> None:
 
     doubled.register_fake(lambda x: co.fake_like(x))
     co.opcheck(doubled, (np.ones(3),), test_utils=("test_layouts", "test_dtypes"))
+
+
+def test_arrays_in_another_byte_order_are_not_written() -> None:
+    @co.custom_op("numba_tests::shift_", mutates_args=("x",), device_types="cpu")
+    @numba.njit
+    def shift_(x: np.ndarray, by: np.ndarray) -> None:
+        x[:] = x + by
+
+    x = np.arange(3.0)
+    shift_(x, np.ones(3, ">f8"))
+    np.testing.assert_array_equal(x, [1.0, 2.0, 3.0])
+    swapped = x.astype(">f8")
+    with pytest.raises(co.ArgumentError) as caught:
+        shift_(swapped, x)
+    assert str(caught.value) == (
+        "numba_tests::shift_: numba cannot write to an array of >f8, which is not in the"
+        " machine's byte order\n"
+        "  numba_tests::shift_(Array(a!) x, Array by) -> ()\n"
+        "                      ^^^^^^^^^^^\n"
+        "  do: pass x.astype(x.dtype.newbyteorder('='))"
+    )
+    np.testing.assert_array_equal(swapped, x)
+
+
+def test_a_kernel_of_njit_that_is_registered_later() -> None:
+    """Also of a keyword-only parameter, and where arrays may be missing or in lists."""
+
+    @co.custom_op("numba_tests::later", mutates_args=())
+    def later(x: co.Array, y: co.Array | None = None, *, k: float = 1.0) -> co.Array:
+        return x * k
+
+    @later.register_kernel("cpu")
+    @numba.njit
+    def _(x: Any, y: Any, k: float) -> Any:
+        return x * k
+
+    later.register_fake(lambda x, y, k: co.fake_like(x))
+    for x in (np.ones(3), np.ones(3, ">f8"), np.ones(3, ">f4")):
+        np.testing.assert_array_equal(later(x, x, k=3.0), 3.0 * np.ones(3))
+        np.testing.assert_array_equal(later(x), np.ones(3))
 
 
 @pytest.mark.parametrize("name", CASES)

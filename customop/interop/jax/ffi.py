@@ -21,6 +21,7 @@ import numpy as np
 from customop.arrays.kinds import CPU
 from customop.core.changes import changing
 from customop.core.dispatch import find_kernel
+from customop.core.njit_kernels import compiled_of
 from customop.core.table import RuleTable
 from customop.interop.jax.functions import OperatorCall
 from customop.interop.jax.places import ArraySlot
@@ -131,7 +132,7 @@ def _described(call: OperatorCall, is_wide: bool) -> Sequence[Any] | None:
         tuple([v.index if isinstance(v, ArraySlot) else (v,) for v in values]),
         tuple([p.name for p in schema.keyword_only]),
         tuple([names.index(name) for name in schema.written]),
-        kernel is not find_kernel(call.op, CPU.name),
+        kernel is not compiled_of(find_kernel(call.op, CPU.name)),
         not is_wide,
     )
 
@@ -147,6 +148,6 @@ def _kernel_of(op: RuleTable) -> Any:
     if "numba" not in sys.modules:
         return None
     kernel = find_kernel(op, CPU.name)
-    kernel = getattr(kernel, "gufunc", kernel)
+    kernel = compiled_of(getattr(kernel, "gufunc", kernel))
     framework = import_module("customop.interop.numba.framework")
     return kernel if framework.is_compiled(kernel) else None

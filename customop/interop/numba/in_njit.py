@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from customop.arrays.kinds import DEFAULT
+from customop.core.njit_kernels import compiled_of
 from customop.core.operator import Operator
 from customop.errors import MissingRuleError
 from customop.interop.numba.framework import NumbaError, type_in_code, typeof_impl
@@ -21,7 +22,7 @@ def _type_of(op: Operator[..., Any], context: Any) -> Any:
     row = op.rows.get("cpu") or op.rows.get(DEFAULT)
     try:
         if row is not None:
-            return type_in_code(row.fn)
+            return type_in_code(compiled_of(row.fn))
     except (NumbaError, ValueError):
         pass  # numba does not know what it is; the error below says so
     raise op.error(

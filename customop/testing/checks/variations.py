@@ -238,35 +238,13 @@ _NOTED = "noted"
 def _noted(session: Session, sample: Sample) -> tuple[Run, Fault | None]:
     """A run on a sample, which is the last one that is asked for it."""
     found: tuple[Run, Fault | None] = session.once(
-        _NOTED, sample, lambda: _run_noted(session, sample)
+        _NOTED, sample, lambda: call_noted(session, session.values(sample))
     )
     return found
 
 
-def _run_noted(session: Session, sample: Sample) -> tuple[Run, Fault | None]:
-    values = session.values(sample)
-    if not all(map(_is_native, arrays_of(values))):
-        _check_that_numba_reads(find_kernel(session.op, "cpu"), values)
-    return call_noted(session, values)
-
-
 def _is_native(leaf: Any) -> bool:
     return not isinstance(leaf, np.ndarray) or leaf.dtype.isnative
-
-
-def _check_that_numba_reads(kernel: Any, values: Sequence[Any]) -> None:
-    """Raise if a kernel is a function of njit that refuses arrays in another byte order.
-
-    It must be asked: once it has run on arrays that are not aligned, as those of
-    test_layouts are, it no longer refuses such arrays and reads wrong numbers. Seen with
-    numba 0.68.
-    """
-    options = getattr(kernel, "targetoptions", None)
-    if not isinstance(options, dict) or not options.get("nopython"):
-        return
-    for x in arrays_of(values):
-        if not _is_native(x) and str(kernel.typeof_pyval(x)) == "pyobject":
-            raise TypeError(f"numba has no arrays of {x.dtype}")
 
 
 def check_dtypes(session: Session, sample: Sample) -> str:

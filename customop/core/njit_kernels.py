@@ -1,0 +1,113 @@
+"""Kernels of ``numba.njit``, which must not see arrays in another byte order.
+
+numba 0.68 refuses such an array, or takes it for one in the machine's order and reads
+wrong numbers from it: that depends on which arrays the process has shown to it before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any
+
+import numpy as np
+
+from customop.arrays.nested import flat, map_nested
+from customop.core.codegen import generate
+from customop.core.table import RuleTable
+from customop.errors import ArgumentError
+from customop.schema.types import holds_arrays, is_array_type
+
+__all__ = ["compiled_of", "in_native_order"]
+
+
+def compiled_of(kernel: Any) -> Any:
+    """What numba has compiled of a kernel; another kernel as it is."""
+    return getattr(kernel, "compiled", kernel)
+
+
+def in_native_order(op: RuleTable, fn: Any) -> Any:
+    """A kernel of njit that gets arrays in the machine's byte order; others as they are.
+
+    Arrays in another one are converted, and refused where the kernel would write to them.
+    The test takes 25 ns for an array of floats, and 25 ns for the call.
+
+    Parameters
+    ----------
+    op : Operator
+    fn : callable
+        A kernel of it. Functions of njit are known from their attributes.
+
+    Returns
+    -------
+    callable
+        Has the function of njit as its attribute ``compiled``.
+    """
+    if not (hasattr(fn, "typeof_pyval") and hasattr(fn, "targetoptions")):
+        return fn
+    schema = op.schema
+    names = [p.name for p in schema.parameters]
+    at = len(names) - len(schema.keyword_only)
+    tests = [
+        f"({p.name}.dtype is _type or {p.name}.dtype is _list or _array({p.name}))"
+        if is_array_type(p.type)
+        else f"_array({p.name})"
+        for p in schema.parameters
+        if holds_arrays(p.type)
+    ]
+    given = ", ".join([*names[:at], *[f"{n}={n}" for n in names[at:]]])
+    lines = [
+        f"def kernel({', '.join([*names[:at], *['*'][: len(names) - at], *names[at:]])}):",
+        f"    if {' and '.join(tests) or 'True'}:",
+        f"        return _kernel({given})",
+        f"    return _dispatch(_op, _kernel, [{', '.join(names)}])",
+    ]
+    found = {
+        "_kernel": fn,
+        "_array": _is_native,
+        "_type": np.dtype(np.float64),
+        "_list": np.dtype(np.float32),
+        "_dispatch": _call_converted,
+        "_op": op,
+    }
+    made: Callable[..., Any] = generate(
+        f"{op.qualname} for njit", "\n".join(lines), "kernel", found
+    )
+    update_wrapper(made, fn)
+    made.compiled = fn  # type: ignore[attr-defined]  # as `compiled_of` reads
+    return made
+
+
+def _is_native(value: Any) -> bool:
+    return all(map(_is_native_leaf, flat(value)))
+
+
+def _is_native_leaf(leaf: Any) -> bool:
+    # Arrays of other libraries have dtypes of their own, in the machine's order.
+    return bool(getattr(getattr(leaf, "dtype", None), "isnative", True))
+
+
+def _call_converted(
+    op: RuleTable, kernel: Callable[..., Any], values: list[Any]
+) -> Any:
+    given = []
+    for p, value in zip(op.schema.parameters, values, strict=True):
+        if p.is_written and not _is_native(value):
+            dtype = next(x.dtype for x in flat(value) if not _is_native_leaf(x))
+            raise op.error(
+                ArgumentError,
+                f"numba cannot write to an array of {dtype}, which is not in the machine's"
+                " byte order",
+                do=f"pass {p.name}.astype({p.name}.dtype.newbyteorder('='))",
+                parameter=p.name,
+                kind="cpu",
+            )
+        given.append(map_nested(value, _as_native))
+    positional, keywords = op.schema.split(given)
+    return kernel(*positional, **keywords)
+
+
+def _as_native(leaf: Any) -> Any:
+    if _is_native_leaf(leaf):
+        return leaf
+    return leaf.astype(leaf.dtype.newbyteorder("="))
