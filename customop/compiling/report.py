@@ -148,10 +148,10 @@ def lines_of(entry: Entry) -> Iterator[str]:
         return
     yield from _symbolic(entry)
     if entry.found.why_fixed:
-        yield f"for these sizes alone: {entry.found.why_fixed}"
+        yield f"only for these sizes: {entry.found.why_fixed}"
     names = [*entry.arguments]
     for i, why in entry.found.fixed.items():
-        yield f"for this {names[i]} alone: {why}"
+        yield f"only for this {names[i]}: {why}"
 
 
 def groups_of(entry: Entry) -> list[NodeGroup]:

@@ -387,11 +387,15 @@ def remedy(declared: SchemaType, value: Any, name: str) -> str:
     """How a user can fix an argument that does not fit."""
     inner = declared.item if isinstance(declared, Maybe) else declared
     if value is None:
-        return f"pass a value, or make {name} Optional"
+        return f"pass a value, or annotate {name} with '... | None'"
     if inner == Base("int") and isinstance(value, float):
-        return f"pass int({value!r})" if value.is_integer() else f"make {name} a float"
+        return (
+            f"pass int({value!r})"
+            if value.is_integer()
+            else f"pass an int, or declare {name}: float"
+        )
     if isinstance(inner, Base) and is_array(value):
-        return f"pass a Python number, or make {name} an Array"
+        return f"pass a Python number, or declare {name}: Array"
     return _PASS.get(inner) or _fitting(inner)
 
 

@@ -237,7 +237,7 @@ def _check_out(qualname: str, schema: Schema) -> None:
                 SchemaError,
                 qualname,
                 f"Tag.out, but the argument '{p.name}' that it writes {what}",
-                do=f"take it by keyword alone: *, {p.name}: Array",
+                do=f"take it by keyword only: *, {p.name}: Array",
                 parameter=p.name,
             )
 

@@ -6,7 +6,7 @@ import threading
 import weakref
 from typing import Any
 
-from customop.errors import ShapeError, caller_place
+from customop.errors import ArgumentError, ShapeError, caller_place
 from customop.shapes.size_context import SizeContext
 from customop.shapes.sym_bool import SymBool
 
@@ -64,6 +64,8 @@ def check(condition: Any, message: str | None = None) -> None:
     ------
     ShapeError
         If it does not hold.
+    ArgumentError
+        If it is an array with axes.
 
     Notes
     -----
@@ -81,6 +83,11 @@ def check(condition: Any, message: str | None = None) -> None:
     """
     if isinstance(condition, SymBool):
         condition.context.require(condition.condition, message or "")
+    elif getattr(condition, "ndim", 0):
+        raise ArgumentError(
+            f"check: the condition has the shape {condition.shape}, and must be one bool",
+            do="write condition.all(), or condition.any()",
+        )
     elif not condition:
         raise ShapeError(
             message or "check: the condition is False",

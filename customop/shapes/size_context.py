@@ -515,7 +515,7 @@ def _too_large(error: LargeSize) -> SizeError:
     return SizeError(
         str(error),
         f"at {caller_place()}",
-        do="compute it with arrays, or from int(n): then the graph is for this size alone",
+        do="compute it with arrays, or from int(n): then the graph is only for this size",
     )
 
 

@@ -91,7 +91,7 @@ def test_a_value_that_is_read_is_a_guard_and_the_report_has_the_line() -> None:
     compiled = check(fn, calls, most=3)
     line = fn.__code__.co_firstlineno + 1
     text = str(compiled.explain())
-    assert f"for this rate alone: its value is asked at {__file__}:{line}" in text
+    assert f"only for this rate: its value is asked at {__file__}:{line}" in text
     assert "for all numbers: scale" in text
 
 

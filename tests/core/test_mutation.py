@@ -185,7 +185,7 @@ REFUSED = [
             "m::f: Tag.out, but the argument 'out' that it writes can come by position"
             f"{AT}(Array x, Array(a!) out) -> Array"
             "\n                ^^^^^^^^^^^^^"
-            "\n  do: take it by keyword alone: *, out: Array"
+            "\n  do: take it by keyword only: *, out: Array"
         ),
     ),
     (
@@ -196,7 +196,7 @@ REFUSED = [
             "m::f: Tag.out, but the argument 'out' that it writes is not a single array"
             f"{AT}(Array x, *, Array(a!)[] out) -> Array[]"
             "\n                   ^^^^^^^^^^^^^^^"
-            "\n  do: take it by keyword alone: *, out: Array"
+            "\n  do: take it by keyword only: *, out: Array"
         ),
     ),
     (

@@ -280,6 +280,11 @@ def test_checks_are_known_from_then_on() -> None:
         co.check(n > 8, "too long")
     with pytest.raises(co.ShapeError, match="check: the condition is False"):
         co.check(condition=False)
+    with pytest.raises(
+        co.ArgumentError, match=r"has the shape \(2,\), and must be one"
+    ):
+        co.check(np.ones(2) > 0)
+    co.check(np.ones(()) > 0)
 
 
 def test_a_divisor_is_checked() -> None:

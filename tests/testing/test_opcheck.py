@@ -80,7 +80,7 @@ def test_result_is_a_table() -> None:
         "  test_autograd_registration  SUCCESS\n"
         "  test_faketensor             SUCCESS\n"
         "  test_sizes                  SUCCESS\n"
-        "  test_kernels_agree          SKIPPED  one kernel alone\n"
+        "  test_kernels_agree          SKIPPED  only one kernel\n"
         "  test_vmap                   SUCCESS\n"
         "  test_jvp                    SKIPPED  no jvp rule: it follows from the autograd"
         " rule, see test_gradients\n"
@@ -102,7 +102,7 @@ def test_result_is_a_dict() -> None:
     found = opcheck(scale, (X, 3.0), test_utils=("test_schema", "test_kernels_agree"))
     assert found == {
         "test_schema": "SUCCESS",
-        "test_kernels_agree": "SKIPPED: one kernel alone",
+        "test_kernels_agree": "SKIPPED: only one kernel",
     }
     assert isinstance(found, OpCheckResult)
     assert (found.op, found.failed) == ("checked::scale", [])
@@ -472,7 +472,7 @@ def test_operator_without_arrays() -> None:
         "test_sizes": "no array holds values to change",
         "test_aot_dispatch_static": "no argument is an array",
         "test_aot_dispatch_dynamic": "no argument is an array",
-        "test_kernels_agree": "one kernel alone",
+        "test_kernels_agree": "only one kernel",
         "test_vmap": "no vmap rule: a loop is exact",
         "test_jvp": "no jvp rule, and no autograd rule to transpose",
         "test_gradients": "no autograd rule",

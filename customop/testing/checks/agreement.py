@@ -220,7 +220,7 @@ def check_kernels_agree(session: Session, sample: Sample) -> str:
         missing = [kind for kind in wanted if kind in op.rows]
         if missing:
             return f"no array of the kind '{missing[0]}' can be made here"
-        return "one kernel alone"
+        return "only one kernel"
     if sample.note and not _is_taken(session, sample):
         return "the kernel refuses these values"
     run = session.expected(sample)
