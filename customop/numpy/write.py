@@ -86,9 +86,13 @@ def _(info: Any, in_dims: Any, x: Any, v: Any, key: Any) -> Any:
     return slice_set(first, values, [ALL, *key]), 0
 
 
+# In a key that holds no symbolic size.
+_NUMBERS = frozenset((int, type(None)))
+
+
 def _without(g: Any, v_shape: Any, key: Any) -> Any:
     """A gradient with zeros in the place of the view."""
-    if type(g) is np.ndarray:
+    if type(g) is np.ndarray and all(_NUMBERS.issuperset(map(type, e)) for e in key):
         found = g.copy()
         found[key_of(key)] = 0.0
         return found

@@ -26,6 +26,20 @@ def bare(kernel: Callable[..., object]) -> Callable[..., object]:
     return type("Bare", (), {"__call__": staticmethod(kernel)})()
 
 
+# As ours, without a test: what is left of the budget is for tests and coercions.
+BETWEEN = "the same with a function between"
+
+
+def between_one(kernel: Callable[..., object]) -> Callable[..., object]:
+    """A function that does nothing but call a kernel of one array and a number."""
+    return lambda x, k=1.0: kernel(x, k)
+
+
+def between_five(kernel: Callable[..., object]) -> Callable[..., object]:
+    """A function that does nothing but call a kernel of five arguments."""
+    return lambda x, y, *, a, b, c: kernel(x, y, a=a, b=b, c=c)
+
+
 def empty_one(x: np.ndarray, k: float = 1.0) -> np.ndarray:
     """One array and a default float, no work."""
     return RESULT
@@ -68,6 +82,7 @@ def test_one_array(compare: Callable[..., None], kernel: Callable[..., object]) 
         "op.call": Statement("op(x)", {"op": op.call, "x": x}),
         "kernel": Statement("op(x)", {"op": kernel, "x": x}),
         BARE: Statement("op(x)", {"op": bare(kernel), "x": x}),
+        BETWEEN: Statement("op(x)", {"op": bare(between_one(kernel)), "x": x}),
         **peers.one(kernel, x),
     }
     limits = over("kernel", 90e-9), ratio("singledispatch", 1.0)
@@ -89,6 +104,7 @@ def test_five_arguments(
         "op.call": Statement(peers.FIVE, {"op": op.call, **arrays}),
         "kernel": Statement(peers.FIVE, {"op": kernel, **arrays}),
         BARE: Statement(peers.FIVE, {"op": bare(kernel), **arrays}),
+        BETWEEN: Statement(peers.FIVE, {"op": bare(between_five(kernel)), **arrays}),
         **peers.five(kernel, x, y),
     }
     limit = over("kernel", 250e-9)

@@ -320,6 +320,11 @@ def test_lists_with_traced_arrays() -> None:
     assert_array_equal(co.vmap(co.grad(loss))(x, rows), wanted)
     outer = co.grad(lambda x: np.sum(co.vmap(loss)(x, rows)))
     assert_array_equal(outer(x), wanted)
+    # A gradient that is the same for all rows.
+    total = co.vmap(co.grad(lambda x, i: np.sum(op(x, [i]))), in_dims=(None, 0))
+    assert_array_equal(total(x[0], rows), np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 2.0]]))
+    values = co.vmap(co.grad(lambda x, i: np.sum(co.getitem(x, i))), in_dims=(None, 0))
+    assert_array_equal(values(x[0], rows), total(x[0], rows))
 
 
 @pytest.fixture(autouse=True)

@@ -220,6 +220,8 @@ def _fitted(node: GradNode, grad: Any, slot: int, origin: Any) -> Any:
         if extra > 0 and grad.shape[extra:] == shape:
             # The usual case, of a bias: a fifth of the time.
             return np.add.reduce(grad, axis=0 if extra == 1 else tuple(range(extra)))
+        if extra >= 0 and (summed := _plain_sum(grad, shape, extra)) is not None:
+            return summed
     if not is_array(grad):
         raise _wrong(
             node,
@@ -247,6 +249,22 @@ def _fitted(node: GradNode, grad: Any, slot: int, origin: Any) -> Any:
             p.name,
         )
     return summed
+
+
+def _plain_sum(grad: Any, shape: Any, extra: int) -> Any:
+    """As `_sum_to_shape`, for an array of NumPy and plain lengths: a fifth of the time."""
+    if not _LENGTHS.issuperset(map(type, shape)):
+        return None
+    axes = list(range(extra))
+    for i, (n, own) in enumerate(zip(grad.shape[extra:], shape, strict=True), extra):
+        if n != own:
+            if own != 1:
+                return None
+            axes.append(i)
+    return np.add.reduce(grad, tuple(axes), keepdims=True).reshape(shape)
+
+
+_LENGTHS = frozenset((int,))
 
 
 def _sum_to_shape(grad: Any, shape: tuple[int, ...], lead: int = 0) -> Any:
