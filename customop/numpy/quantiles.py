@@ -250,7 +250,10 @@ def _quantiles(
         last = _last(line)  # nan comes last
         found = np.where(np.isnan(last), cast(last, found.dtype), found)
     shape = kept_shape(a.shape, axes) if keepdims else found.shape[:-1]
-    return as_scalar(np.reshape(np.moveaxis(found, -1, 0), (*q.shape, *shape)))
+    moved = np.moveaxis(found, -1, 0)
+    if along is not None:  # NumPy fills a new array
+        moved = np.copy(moved, order="C")
+    return as_scalar(np.reshape(moved, (*q.shape, *shape)))
 
 
 def _serve(function: Any, scale: float, *, skips_nan: bool) -> None:

@@ -155,3 +155,5 @@ def test_functions_that_give_c_order(order: str) -> None:
     x = ORDERS[order](np.arange(24.0).reshape(2, 3, 4))
     _check(np.iscomplex, x)
     _check(lambda x: np.dot(np.float64(2.0), x), x)
+    ways = {"axis": 1, "weights": np.arange(1.0, 4.0), "method": "inverted_cdf"}
+    _check(lambda x: np.quantile(x, [0.2, 0.7], **ways), x)
