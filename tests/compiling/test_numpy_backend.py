@@ -250,3 +250,19 @@ def test_each_call_is_checked_where_asked_also_later(monkeypatch) -> None:
                 else:
                     with pytest.raises(co.CustomOpError, match="np::sinh"):
                         code(x)
+
+
+@pytest.mark.parametrize("make", [np.zeros_like, np.ones_like, lambda y: y * 0 + 1])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 1)])
+def test_results_are_no_views_of_what_the_code_keeps(make, shape) -> None:
+    def fn(y):
+        v = make(y)
+        w = np.zeros(4)[1:]
+        return v[None], v, np.atleast_1d(v).T, w
+
+    compiled, y = co.compile(fn), np.ones(shape)
+    for out in compiled(y):
+        if isinstance(out, np.ndarray):
+            out[...] = 5.0
+    for found, expected in zip(compiled(y), fn(y), strict=True):
+        assert np.array_equal(found, expected)

@@ -96,7 +96,7 @@ class _Numbers:
         self._source[node] = new
         self._values[new] = array
         if not node.val.shape:
-            node.replace_all_uses_with(new, unless=lambda user: user.op == "output")
+            node.replace_all_uses_with(new, unless=_may_keep)
         node.meta.pop("must_run", None)  # it has run
 
     # ---- elementwise functions ----
@@ -178,6 +178,14 @@ class _Numbers:
         if node.val.dtype.kind not in "iuf" or node.op != CALL:
             return False
         return is_builtin(node.target) and ufunc_of(node.target) in _ARITHMETIC
+
+
+def _may_keep(user: Node) -> bool:
+    """Whether an operand may live on in a result, where the caller may write to it."""
+    if user.op != CALL:
+        return True
+    gives_views = any(r.alias is not None for r in user.target.schema.returns)
+    return gives_views or bool(user.subgraphs)
 
 
 # Ufunc -> the operator of Python, where a scalar is written with it.
