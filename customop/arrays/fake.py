@@ -26,7 +26,7 @@ from customop.arrays.kinds import (
     is_traced,
     normalize_device,
 )
-from customop.arrays.lost import SETITEM, asked_by_setitem
+from customop.arrays.lost import SETITEM, asked_by_setitem, installed_caller
 from customop.arrays.nested import flat
 from customop.arrays.numpy_protocol import ArrayMethods
 from customop.arrays.pytree import add_leaf_class
@@ -188,7 +188,9 @@ class FakeArray(_Settable):
         return to_fake(constant)
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise self._no_data("np.asarray() or a NumPy kernel")
+        caller = installed_caller()
+        called = "or a NumPy kernel" if caller is None else f"in {caller},"
+        raise self._no_data(f"np.asarray() {called}")
 
     def __bool__(self) -> bool:
         raise self._no_data("bool()")

@@ -43,13 +43,42 @@ def _position() -> tuple[CodeType, int]:
 
 
 def installed_caller() -> str | None:
-    """The function that asks, if it is one of an installed package: 'numpy.kron'."""
+    """The function that asks, if it is one of an installed package.
+
+    In NumPy it is the one that the user calls, by the name that users know: 'np.full',
+    which itself calls others.
+    """
     frame = _asking()
-    # Not by pathlib, which takes 3 ms to import.
-    if not _INSTALLED.intersection(re.split(r"[\\/]", frame.f_code.co_filename)):
+    if not _is_installed(frame):
         return None
     function = frame.f_code.co_qualname.partition(".<locals>")[0]
-    return f"{frame.f_globals.get('__name__')}.{function}"
+    name = f"{frame.f_globals.get('__name__')}.{function}"
+    outer: FrameType | None = frame
+    while outer is not None and (_is_numpy(outer) or is_ours(outer.f_globals)):
+        name = _public_name(outer.f_code) or name
+        outer = outer.f_back
+    return name
+
+
+def _is_installed(frame: FrameType) -> bool:
+    # Not by pathlib, which takes 3 ms to import.
+    path = re.split(r"[\\/]", frame.f_code.co_filename)
+    return not _INSTALLED.isdisjoint(path)
+
+
+def _is_numpy(frame: FrameType) -> bool:
+    module = str(frame.f_globals.get("__name__"))
+    return module.partition(".")[0] == "numpy"
+
+
+def _public_name(code: CodeType) -> str | None:
+    """The name by which users call a function of NumPy, such as 'np.linalg.norm'."""
+    for prefix in ("np", "np.linalg", "np.fft"):
+        module = sys.modules.get(prefix.replace("np", "numpy", 1))
+        found = getattr(module, code.co_name, None)
+        if getattr(getattr(found, "__wrapped__", found), "__code__", None) is code:
+            return f"{prefix}.{code.co_name}"
+    return None
 
 
 _INSTALLED = {"site-packages", "dist-packages"}

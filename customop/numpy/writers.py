@@ -95,7 +95,20 @@ def _(a: Any, mask: Any, values: Any) -> None:
 def _(arr: Any, mask: Any, vals: Any) -> None:
     _check_box("np.place", arr)
     _check_safe(vals, arr)
-    np.put(arr, np.flatnonzero(mask), vals)
+    if not isinstance(mask, Tracer | FakeArray):
+        np.put(arr, np.flatnonzero(mask), vals)
+        return
+    # The first place of the mask takes the first value, and so on.
+    size = product(arr.shape)
+    if product(mask.shape) != size:
+        raise ValueError("place: mask and data must be the same size")
+    line = np.reshape(value_for(arr, vals), (-1,))
+    if is_known(line.shape[0], 0):
+        raise ValueError("Cannot insert from an empty array!")
+    flags = np.not_equal(np.reshape(mask, (-1,)), 0)
+    places = np.remainder(np.maximum(np.cumsum(flags) - 1, 0), line.shape[0])
+    new = np.where(flags, getitem(line, places), np.reshape(arr, (-1,)))
+    arr[...] = np.reshape(new, arr.shape)
 
 
 def _repeated(values: Any, count: int) -> Any:

@@ -103,3 +103,9 @@ def test_the_error_names_the_installed_function_that_converts() -> None:
     assert "use customop.traceable(f) for the function f that converts" in str(
         caught.value
     )
+    with pytest.raises(co.DataDependentError) as caught:
+        co.grad(lambda x: np.sum(np.full(3, x)))(X)  # it calls np.array
+    assert caught.value.what.startswith("np.array(), called by np.full, is given")
+    with pytest.raises(co.DataDependentError) as caught:
+        np.asarray_chkfinite(co.FakeArray((3,), "float64"))
+    assert caught.value.what.startswith("np.asarray() in np.asarray_chkfinite, of")

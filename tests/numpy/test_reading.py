@@ -144,6 +144,31 @@ def test_plain_values_are_read_as_by_numpy(name: str) -> None:
                 assert found == expected, (dtype, v)
 
 
+# ---- np.place ----
+
+
+def test_values_are_placed_by_masks_that_are_traced() -> None:
+    """The values come in order, and again from the first."""
+
+    def place(x: Any, mask: Any, values: Any) -> Any:
+        y = x.copy()
+        np.place(y, mask, values)
+        return y
+
+    rng = np.random.default_rng(5)
+    for shape in ((3,), (2, 3), (0,)):
+        for count in (1, 2, 5):
+            x, values = rng.normal(size=shape), rng.normal(size=count)
+            mask, twice = rng.random(shape) < 0.6, np.stack([x, x])
+            plain = place(x.copy(), mask, values)
+            rows = co.vmap(place, (0, 0, None))(twice, np.stack([mask] * 2), values)
+            np.testing.assert_array_equal(rows[1], plain)
+            graph = co.make_fx(place, "symbolic")(x, mask, values)
+            np.testing.assert_array_equal(graph(x, mask, values), plain)
+    with pytest.raises(ValueError, match="place: mask and data must be the same size"):
+        co.vmap(place)(np.ones((2, 3)), np.ones((2, 2), bool), np.ones((2, 1)))
+
+
 # ---- lists as operands ----
 
 
