@@ -35,7 +35,7 @@ class Tag(enum.Enum):
         It writes its first array and returns that array, as ``x += y`` does. The tag
         gives the aliases in the schema, the fake kernel and the vmap rule.
     out
-        It writes the arrays that it takes by keyword alone, and returns them in
+        It writes its keyword-only arrays, and returns them in
         order. The tag gives the same as `inplace`.
     pointwise
         Each output element depends only on the input elements at its place, with

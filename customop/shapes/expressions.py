@@ -41,8 +41,8 @@ __all__ = [
 # The largest degree and number of terms; beyond them a size is not worth keeping.
 _MOST_DEGREE: Final = 200
 _MOST_TERMS: Final = 5000
-# The longest text of an atom, and the most parentheses in each other: generated code has
-# them, and CPython reads 200.
+# The longest text of an atom, and how deep its parentheses may nest: generated code has
+# them, and CPython reads 200 levels.
 _MOST_TEXT: Final = 50_000
 _MOST_DEPTH: Final = 150
 # How many expressions are kept, so that equal ones are mostly the same object.
@@ -204,13 +204,13 @@ def terms_of(value: Number) -> Mapping[Monomial, int]:
 
 
 def depth_of(value: Number) -> int:
-    """How many parentheses may be in each other in the text of an expression or int."""
+    """How deep parentheses may nest in the text of an expression or int."""
     factors = [f for m in terms_of(value) for f in m if not isinstance(f, str)]
     return max([factor.depth for factor in factors], default=0)
 
 
 def check_text(depth: int, text: str) -> None:
-    """Raise for a text that is too long, or has too many parentheses in each other."""
+    """Raise for a text that is too long, or whose parentheses nest too deep."""
     if depth > _MOST_DEPTH:
         raise LargeSize(
             f"a size has more than {_MOST_DEPTH} operations inside each other"

@@ -340,7 +340,7 @@ def make_int(
 def make_float(context: SizeContext, value: Calculation, hint: Any = None) -> SymFloat:
     """A calculation as a `SymFloat`, with its hint if none is given."""
     if context.numbers and value.depth > _MOST_OF_NUMBERS:
-        context.read_number(value.names)  # the graph is for this number alone
+        context.read_number(value.names)  # the graph is only for this number
     check_text(value.depth, value.text)
     made = SymFloat.__new__(SymFloat)
     made.context = context

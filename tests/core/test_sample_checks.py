@@ -715,7 +715,7 @@ def test_wrong_seeds(settings: Config, value: Any) -> None:
     )
 
 
-def test_wrong_on_breach(settings: Config) -> None:
+def test_wrong_on_failure(settings: Config) -> None:
     """The error for a misspelt value suggests a similar one."""
     with pytest.raises(co.ArgumentError) as caught:
         settings.on_failure = "warning"

@@ -108,7 +108,7 @@ _MOST_KNOWN = 8
 
 
 def _content(values: Sequence[Any]) -> tuple[Any, ...] | None:
-    """Small arrays and constants in a form to look them up; None for other values."""
+    """A key of small arrays and constants for a dict; None for other values."""
     parts: list[Any] = []
     for leaf in values:
         if type(leaf) is np.ndarray and leaf.nbytes <= _MOST_BYTES:
