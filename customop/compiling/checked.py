@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from customop.compiling.capturing import Axes, CapturedCall, Finish, captured
 from customop.compiling.entries import CallArguments
 from customop.compiling.surroundings import Surroundings, WatchedName
+from customop.core.interpreter import current_mode
 from customop.errors import GraphError, place
 
-__all__ = ["captured_alone", "capturing"]
+__all__ = ["captured_alone", "capturing", "outside_of_modes"]
 
 # One function is captured at a time: two locks could wait for each other.
 capturing = threading.RLock()
+
+
+@contextmanager
+def outside_of_modes() -> Iterator[None]:
+    """Capture for later calls, too: the mode of a vmap around this one is not seen."""
+    token = current_mode.set(None)
+    try:
+        yield
+    finally:
+        current_mode.reset(token)
 
 
 def captured_alone(

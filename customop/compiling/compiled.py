@@ -23,7 +23,7 @@ from customop.arrays.kinds import is_fake, is_traced
 from customop.compiling.backends import Backend, find_backend, returns_lists
 from customop.compiling.calls import MISS, strict_settings
 from customop.compiling.capturing import CapturedCall
-from customop.compiling.checked import captured_alone, capturing
+from customop.compiling.checked import captured_alone, capturing, outside_of_modes
 from customop.compiling.entries import CallArguments, Entry, eager_entry, make_entry
 from customop.compiling.free import fixed_numbers, free_axes, free_numbers
 from customop.compiling.gradients import Gradients
@@ -102,6 +102,8 @@ class Compiled(Generic[P, R]):
         # Kind of arguments -> all entries for it, the last one first.
         self._kinds: dict[Any, list[Entry]] = {}
         self._entries: list[Entry] = []
+        # Whether it is a graph without draws, on values of other transforms.
+        self._is_lift: bool = False
         # What it has for tracers of reverse mode.
         self._gradients: Gradients = self._new_gradients()
         # How often it was compiled, and facts of the last entries that were forgotten.
@@ -193,8 +195,15 @@ class Compiled(Generic[P, R]):
             self._build,
             self._sizes,
             self._limit,
+            self._like_this,
             is_checked=not returns_lists(self.backend),
         )
+
+    def _like_this(self, fn: Callable[..., Any]) -> Compiled[..., Any]:
+        """Another function, compiled with the same options."""
+        found = Compiled(fn, self.backend, None, fallback=True, limit=self._limit)
+        found._is_lift = found._gradients.is_lift = True
+        return found
 
     def _title(self) -> str:
         return getattr(self._fn, "__name__", type(self._fn).__name__)
@@ -205,19 +214,22 @@ class Compiled(Generic[P, R]):
         """A call whose arguments do not meet the guards of the last entry."""
         if _is_for_function():
             return self._fn(*args, **kwargs)
-        out = self._gradients.again(args, kwargs)
+        is_in_vmap = current_mode.get() is not None
+        out = MISS if is_in_vmap else self._gradients.again(args, kwargs)
         if out is not MISS:
             return out
         given = CallArguments(args, kwargs)
         if any(map(is_traced, given.leaves)) or any(map(is_fake, given.leaves)):
-            out = self._gradients.call(given)
+            out = self._gradients.call(given, is_in_vmap)
             return self._fn(*args, **kwargs) if out is MISS else out
+        if is_in_vmap and not self._is_lift:  # it may draw numbers, of which vmap knows
+            return self._fn(*args, **kwargs)
         out = self._tried(given)
         return self._compiled(given) if out is MISS else out
 
     def _compiled(self, given: CallArguments) -> Any:
         """A call for which there is no code yet."""
-        with capturing:
+        with capturing, outside_of_modes():
             out = self._tried(given)
             if out is not MISS:  # another thread has compiled it
                 return out
@@ -357,10 +369,16 @@ _REFUSALS = (
 
 
 def _is_for_function() -> bool:
-    """Whether the function itself runs: under a mode, an observer or strict settings."""
-    return bool(
-        current_mode.get() is not None or strict_settings or current_observers()
-    )
+    """Whether the function itself runs: under a mode, an observer or strict settings.
+
+    The mode of a vmap sees draws alone.
+    """
+    mode = current_mode.get()
+    while mode is not None:
+        if mode.alive and mode.sees_all:
+            return True
+        mode = mode.outer
+    return bool(strict_settings or current_observers())
 
 
 def _found(module: str | None, name: str) -> Any:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from customop.arrays.dtypes import dtype_of
 from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import CPU, device_of, is_array, is_fake, is_traced
 from customop.arrays.pytree import Structure, key_orders, unflatten
 from customop.compiling.backends import Backend
 from customop.compiling.calls import MISS, Call, CallLines, give_miss, symbolic_axes
 from customop.compiling.capturing import cleaned
-from customop.compiling.checked import captured_alone, capturing
+from customop.compiling.checked import captured_alone, capturing, outside_of_modes
 from customop.compiling.entries import CallArguments, Entry, calls_text, checked_code
 from customop.compiling.free import fixed_numbers, free_axes, free_numbers
 from customop.compiling.joint import (
@@ -24,11 +25,13 @@ from customop.compiling.joint import (
     JointHalves,
     Pattern,
 )
+from customop.compiling.lifts import Lift
 from customop.compiling.parameters import Parameters, identifier
 from customop.compiling.report import reason_for
 from customop.compiling.surroundings import Surroundings
 from customop.compiling.tape import BackwardCode, CompiledNode
-from customop.core.boxes import Pinned, pin
+from customop.core.boxes import Pinned, frozen, is_scalar, pin
+from customop.core.interpreter import highest
 from customop.errors import GradientError, GraphError, counted, warn_caller
 from customop.graph.module import GraphModule
 from customop.graph.unpack import Pack, Unpack, packer, unpacker
@@ -58,12 +61,21 @@ class GradEntry(Entry):
     kind: Any
 
     def __init__(
-        self, owner: Gradients, given: CallArguments, pattern: Pattern, around: Any
+        self,
+        owner: Gradients,
+        given: CallArguments,
+        pattern: Pattern,
+        is_nested: bool,
+        around: Any,
     ) -> None:
         super().__init__(given, owner.fn, around)
         self.owner: Gradients = owner
+        # Whether it is for values of other transforms, which are fake arrays here.
+        self._is_nested: bool = is_nested
+        texts = self.arguments.items()
+        self.arguments = {key: t.removeprefix("FakeArray ") for key, t in texts}
         self.pattern: Pattern = pattern
-        self.joint: Joint = Joint(owner.fn, pattern)
+        self.joint: Joint = Joint(owner.fn, pattern, may_view=owner.is_lift)
         self.halves: JointHalves | None = None
         self.guarded: Call = give_miss
         # Arguments without their data, to capture the function once more.
@@ -90,7 +102,8 @@ class GradEntry(Entry):
             return ""
         forward, backward = map(calls_text, self.halves[:2])
         saved = counted(len(self.halves.saved), "array")
-        return f"{forward} forward, which save {saved}, and {backward} backward"
+        where = ", inside of other transforms" if self._is_nested else ""
+        return f"{forward} forward, which save {saved}, and {backward} backward{where}"
 
     @property
     def text(self) -> str:
@@ -137,7 +150,12 @@ class GradEntry(Entry):
             self.family = given.kind
         self.module = halves.forward
         self._free = symbolic_axes(halves.forward)
-        self.code_of_backend = owner.code(halves.forward)
+        if self._is_nested:
+            self.joint.check_nested(found.module)
+            self.lifted: Lift = owner.lift(halves.forward)
+            self.code_of_backend = _give_nothing
+        else:
+            self.code_of_backend = owner.code(halves.forward)
         assert self.joint.structure is not None
         self.pack = packer(self.joint.structure, f"result of {owner.title}")
 
@@ -166,7 +184,7 @@ class GradEntry(Entry):
     ) -> Any:
         """The result, from the values of the forward graph; notes how to go back."""
         joint, found = self.joint, list[Any]()
-        node = self._node(leaves, outs) if joint.ends else None
+        node = self._node(top, leaves, outs) if joint.ends else None
         metas: list[Any] = []
         for place, source, moves, is_tracer, is_pinned in joint.results:
             if place < 0:
@@ -197,14 +215,17 @@ class GradEntry(Entry):
         node.node_metas = metas
         return Output(node, number, metas[number])
 
-    def _node(self, leaves: Sequence[Any], outs: Sequence[Any]) -> CompiledNode:
+    def _node(
+        self, top: GradInterpreter, leaves: Sequence[Any], outs: Sequence[Any]
+    ) -> CompiledNode:
         """The node of a call, with what the backward graph needs."""
         assert self.halves is not None
         joint = self.joint
         node = self.owner.nodes([(i, (), leaves[i].node) for i in joint.moving])
         node.node_entry = self
-        kept = [_lowered(leaves[i]) for i in self.halves.kept]
+        kept = [frozen(_below(leaves[i], top)) for i in self.halves.kept]
         node.saved_arrays = (*kept, *outs[joint.count :])
+        node.node_is_nested = self._is_nested
         if self._free:
             node.node_shapes = tuple([_shape_of(_lowered(v)) for v in leaves])
         return node
@@ -222,7 +243,7 @@ class GradEntry(Entry):
         )
         code = self._backward.get(arrived) or self._backward.get((arrived, shapes))
         if code is None:
-            with capturing:
+            with capturing, outside_of_modes():
                 code = self._new_backward(arrived, shapes)
         return code
 
@@ -233,8 +254,10 @@ class GradEntry(Entry):
             joint = Joint(self.owner.fn, self.pattern, arrived)
             module, key = self._captured_again(joint, arrived, shapes)
         count = len(module.inputs)
-        run = self.owner.code(module)
-        code = BackwardCode(module, run, count, self.owner.title, joint.has_gradient)
+        lift = self.owner.lift(module)
+        run = module.run_list if self._is_nested else self.owner.code(module)
+        title, gets = self.owner.title, joint.has_gradient
+        code = BackwardCode(module, run, count, title, gets, lift)
         self._backward[key] = code
         if joint is self.joint:
             self.usual = code
@@ -298,9 +321,11 @@ class Gradients:
         backend: Backend,
         sizes: Mapping[str, Any] | None,
         limit: int,
+        make: Callable[[Callable[..., Any]], Callable[..., Any]],
         *,
         is_checked: bool,
     ) -> None:
+        self._make: Callable[[Callable[..., Any]], Callable[..., Any]] = make
         self.fn: Callable[..., Any] = fn
         self.title: str = title
         self.sizes: Mapping[str, Any] | None = sizes
@@ -308,6 +333,8 @@ class Gradients:
         self.entries: list[GradEntry] = []
         self._backend: Backend = backend
         self._is_checked: bool = is_checked
+        # Whether the function is a graph, whose results nobody writes.
+        self.is_lift: bool = False
         # Structure and pattern of arguments -> entries, the last one first.
         self._families: dict[Any, list[GradEntry]] = {}
         self._last: GradEntry | None = None
@@ -340,22 +367,31 @@ class Gradients:
             return MISS
         leaves = entry.unpack(args, kwargs)
         found = None if leaves is None else _taken_apart(leaves)
-        if leaves is None or found is None or found[2] != entry.pattern:
+        if leaves is None or found is None or found.pattern != entry.pattern:
             return MISS
-        outs = entry.guarded(*found[1])
-        return MISS if outs is MISS else entry.record(found[0], leaves, outs)
+        if found.is_nested:
+            return MISS
+        outs = entry.guarded(*found.values)
+        return MISS if outs is MISS else entry.record(found.top, leaves, outs)
 
-    def call(self, given: CallArguments) -> Any:
-        """Call the function with tracers of one reverse mode; MISS to run it as it is."""
+    def lift(self, module: GraphModule) -> Lift:
+        """The graph on values of other transforms, each form of it compiled."""
+        return Lift.of_graph(module, self._make)
+
+    def call(self, given: CallArguments, is_in_vmap: bool) -> Any:
+        """Call the function under reverse mode; MISS to run it as it is."""
         found = _taken_apart(given.leaves)
         if found is None:
             return MISS
-        top, values, pattern = found
+        is_nested = found.is_nested or is_in_vmap
         orders = tuple([tuple(keys) for keys in key_orders((given.args, given.kwargs))])
-        key = (given.structure, orders, pattern)
+        key = (given.structure, orders, found.pattern, is_nested)
+        values = found.values
+        if is_nested:
+            values = [_stand_in(v) if is_traced(v) else v for v in values]
         outs = self._tried(key, values)
         if outs is None:
-            with capturing:
+            with capturing, outside_of_modes():
                 outs = self._tried(key, values)
                 if outs is None:  # no other thread has made it
                     outs = self._new(key, given.structure, values)
@@ -364,8 +400,11 @@ class Gradients:
         entry, outs = outs
         if outs is None:
             return MISS
-        self._last = entry
-        return entry.record(top, given.leaves, outs)
+        if is_nested:
+            outs, _ = entry.lifted(*found.values)
+        else:
+            self._last = entry
+        return entry.record(found.top, given.leaves, outs)
 
     def _tried(self, key: Any, values: Sequence[Any]) -> Any:
         """An entry that fits, and its outputs; None if there is no such entry."""
@@ -384,7 +423,7 @@ class Gradients:
         kind = given.kind
         family = self._families.get(key, [])
         entries = [e for e in family if kind == e.kind]
-        entry = GradEntry(self, given, key[-1], around)
+        entry = GradEntry(self, given, key[-2], key[-1], around)
         entry.kind, entry.why = kind, reason_for(self.entries, entries, given, self.fn)
         entry.capture(given, entries)
         if entry.module and any(map(is_traced, entry.module.constants.values())):
@@ -414,36 +453,45 @@ class Gradients:
             )
 
 
-def _taken_apart(
-    leaves: Sequence[Any],
-) -> tuple[GradInterpreter, list[Any], Pattern] | None:
-    """Who differentiates, the values below, and which they are; None for other tracers."""
-    top: Any = None
+class _TakenApart(NamedTuple):
+    """The leaves of arguments: who differentiates, values below, and which they are.
+
+    `is_nested` says that there are values of other transforms among them.
+    """
+
+    top: GradInterpreter
+    values: list[Any]
+    pattern: Pattern
+    is_nested: bool
+
+
+def _taken_apart(leaves: Sequence[Any]) -> _TakenApart | None:
+    """Take tracers apart; None where no reverse mode is the innermost transform."""
+    top: Any = highest(None, leaves)
+    if not isinstance(top, GradInterpreter) or not top.runs_plans:
+        return None
     values: list[Any] = []
     pattern: list[int] = []
     origins: dict[int, int] = {}
     for i, leaf in enumerate(leaves):
-        if not is_traced(leaf):
-            if is_fake(leaf):
-                return None
-            values.append(leaf)
+        is_own = is_traced(leaf) and leaf.interpreter is top
+        value = leaf.below if is_own else leaf
+        if is_fake(value):
+            return None
+        values.append(value)
+        if not is_own:
             pattern.append(PLAIN)
-            continue
-        if top is None:
-            top = leaf.interpreter
-            if not isinstance(top, GradInterpreter) or not top.runs_plans:
-                return None
-        if leaf.interpreter is not top or is_traced(leaf.below) or is_fake(leaf.below):
-            return None
-        values.append(leaf.below)
-        if leaf.node is None:
+        elif leaf.node is None:
             pattern.append(CONSTANT)
-            continue
-        first = origins.setdefault(id(leaf.node), i)
-        if leaf is not leaves[first]:  # two tracers of one call
-            return None
-        pattern.append(first)
-    return None if top is None else (top, values, tuple(pattern))
+        else:
+            first = origins.setdefault(id(leaf.node), i)
+            if leaf is not leaves[first]:  # two tracers of one call
+                return None
+            pattern.append(first)
+    is_nested = any(map(is_traced, values))
+    if is_nested:
+        values = [frozen(v) for v in values]
+    return _TakenApart(top, values, tuple(pattern), is_nested)
 
 
 def _pin(result: Any) -> None:
@@ -459,6 +507,10 @@ def _lowered(leaf: Any) -> Any:
     return leaf.below if is_traced(leaf) else leaf
 
 
+def _below(leaf: Any, top: GradInterpreter) -> Any:
+    return leaf.below if is_traced(leaf) and leaf.interpreter is top else leaf
+
+
 def _shape_of(value: Any) -> tuple[int, ...]:
     return value.shape if is_array(value) else ()
 
@@ -467,11 +519,24 @@ def _without_data(value: Any) -> Any:
     return fake_of(value) if is_array(value) and value.shape else value
 
 
+def _stand_in(value: Any) -> Any:
+    """What a function is captured with in the place of a value of another transform."""
+    if value.shape or device_of(value) != CPU.name:
+        return fake_of(value)
+    scalar = dtype_of(value).type(1)
+    return scalar if is_scalar(value) else np.asarray(scalar)
+
+
 def _of_shape(like: Any, shape: Sequence[int]) -> Any:
     """An array that nobody reads; arrays of symbolic sizes lie in memory in C order."""
     if device_of(like) == CPU.name:
         return np.empty(shape, like.dtype)
     return FakeArray(shape, like.dtype, device=device_of(like))
+
+
+def _give_nothing(*leaves: Any) -> tuple[Any, ...]:
+    """The code of an entry for values of other transforms, which are not the leaves."""
+    return ()
 
 
 def _give_none(*leaves: Any) -> None:

@@ -25,6 +25,7 @@ from customop.core.interpreter import current_mode
 from customop.core.tracer import Tracer
 from customop.errors import GraphError
 from customop.graph.graph import Graph
+from customop.graph.memory import OUTSIDE, Memory
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL, ITEM, Node, nodes_in
 from customop.graph.passes.halves import depending, part, saved_nodes
@@ -99,6 +100,8 @@ class Joint:
         Which leaves of the arguments are tracers.
     arrived : Arrived, optional
         By default all cotangents, and no sums.
+    may_view : bool
+        Whether results may be views of arguments, since nobody writes them.
 
     Attributes
     ----------
@@ -118,8 +121,14 @@ class Joint:
     """
 
     def __init__(
-        self, fn: Callable[..., Any], pattern: Pattern, arrived: Arrived | None = None
+        self,
+        fn: Callable[..., Any],
+        pattern: Pattern,
+        arrived: Arrived | None = None,
+        *,
+        may_view: bool = False,
     ) -> None:
+        self._may_view: bool = may_view or arrived is not None
         self.fn: Callable[..., Any] = fn
         self.pattern: Pattern = pattern
         self.moving: list[int] = [i for i, n in enumerate(pattern) if n == i]
@@ -208,7 +217,7 @@ class Joint:
                 continue
             place, moves, is_pinned = len(values), False, False
             if is_own:
-                if self.arrived is None:
+                if not self._may_view:
                     _check_alone(leaf, boxes)
                 boxes.append(leaf)
                 moves = leaf.node is not None
@@ -257,6 +266,17 @@ class Joint:
         if any(map(_writes, module.graph.nodes)):
             raise GraphError("it writes arrays by operators")
         return module
+
+    def check_nested(self, module: GraphModule) -> None:
+        """Raise where the graph cannot run on values of other transforms."""
+        nodes = [n for n in module.graph.nodes if n.op == CALL]
+        if any(n.has_effects or n.meta.get("errstate") for n in nodes):
+            raise GraphError("it draws, or sets np.errstate, inside of two transforms")
+        leaves = module.graph.output_node.args[0]
+        plain = [leaves[r.place] for r in self.results if not r.is_tracer]
+        memory = Memory(module.graph)
+        if OUTSIDE in memory.of(plain):
+            raise GraphError("a result may be an argument, inside of two transforms")
 
     def halves(self, module: GraphModule) -> JointHalves:
         """The forward and the backward graph."""

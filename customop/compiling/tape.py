@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from customop.arrays.kinds import is_traced
 from customop.compiling.calls import strict_settings
 from customop.compiling.entries import code_of
+from customop.compiling.lifts import Lift
 from customop.core.codegen import generate
 from customop.core.observe import observers, open_modes
 from customop.graph.module import GraphModule
+from customop.graph.node import CALL
 from customop.transforms.autograd.node import GradNode
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ class BackwardCode:
     title : str
     has_gradient : sequence of bool
         For each argument with a gradient, whether one is returned.
+    lift : Lift
+        The graph on values of other transforms.
 
     Attributes
     ----------
@@ -48,7 +52,12 @@ class BackwardCode:
         count: int,
         title: str,
         has_gradient: Sequence[bool],
+        lift: Lift,
     ) -> None:
+        nodes = [node for node in module.graph.nodes if node.op == CALL]
+        # A graph that draws must be seen by a vmap around it.
+        has_effects = any(node.has_effects for node in nodes)
+        self.lift: Lift | None = None if has_effects else lift
         self.module: GraphModule = module
         self.code: Callable[..., list[Any]] = code
         # Of the arguments with a gradient, the numbers of those that get one.
@@ -75,6 +84,8 @@ class CompiledNode(GradNode):
     node_entry: GradEntry
     # Of the arguments, where sizes are symbolic.
     node_shapes: Any = None
+    # Whether it was called with values of other transforms.
+    node_is_nested: bool = False
 
     @staticmethod
     def node_pull(
@@ -82,7 +93,8 @@ class CompiledNode(GradNode):
     ) -> list[tuple[Any, Any]]:
         """The origin of each tracked argument, with its gradient."""
         edges = node.node_edges or ()
-        is_seen = any(map(is_traced, grads)) or any(map(is_traced, sums))
+        is_nested = node.node_is_nested
+        is_nested = is_nested or any(map(is_traced, grads)) or any(map(is_traced, sums))
         code = node.node_entry.backward(grads, sums, node.node_shapes)
         given = [v for v in (*node.saved_arrays, *grads, *sums) if v is not None]
         grads.clear()
@@ -90,8 +102,11 @@ class CompiledNode(GradNode):
         if not retain:
             node.node_edges = None
             node.saved_arrays = ()
-        if is_seen or open_modes or strict_settings or observers:
+        lift = code.lift
+        if open_modes or strict_settings or observers or (is_nested and lift is None):
             found = code.module.run_list(*given)
+        elif is_nested and lift is not None:
+            found, _ = lift(*given)
         else:
             given.reverse()
             found = code.run(given)

@@ -91,13 +91,78 @@ def wrong(seed: int) -> tuple[str, bool]:
     return "", any(entry.refused is None for entry in entries)
 
 
-def check(seeds: range) -> None:
+def check(seeds: range, faults: Callable[[int], tuple[str, bool]] = wrong) -> None:
     """Nothing differs, and most programs are compiled."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        found = [wrong(seed) for seed in seeds]
+        found = [faults(seed) for seed in seeds]
     assert [text for text, _ in found if text] == []
     assert sum(is_compiled for _, is_compiled in found) > 0.55 * len(found)
+
+
+# ---- gradients inside of other transforms ----
+
+
+def total(fn: Callable[..., Any], args: Any, xs: Any) -> Any:
+    """A real number of a program, which depends on all its results."""
+    rest = iter(xs)
+    found = fn(*[next(rest) if moves(a) else a for a in args])
+    values = [v for v in co.tree.leaves(found) if moves(v)]
+    return sum([np.sum(np.real(v) * 1.5) for v in values], 0.0)
+
+
+def halved(x: Any) -> Any:
+    """A batch of two rows."""
+    return np.stack([x, x * 0.5])
+
+
+def nested(how: str, fn: Callable[..., Any], args: Any) -> Any:
+    """Gradients of a program in another transform, as bits."""
+    primals = [a for a in args if moves(a)]
+    at = tuple(range(len(primals)))
+
+    def number(*xs: Any) -> Any:
+        return total(fn, args, xs)
+
+    gradient: Any = co.grad(number, at)
+    found: Any
+    if how == "twice":
+        squares = lambda *xs: sum(
+            np.sum(np.real(v * v)) for v in gradient(*xs)
+        )  # short
+        found = co.grad(squares, at)(*primals)
+    elif how == "rows":
+        found = co.vmap(gradient)(*map(halved, primals))
+    elif how == "over rows":
+        batch = lambda *xs: np.sum(co.vmap(number)(*map(halved, xs)))  # short
+        found = co.grad(batch, at)(*primals)
+    elif how == "tangents":
+        found = co.jvp(gradient, tuple(primals), tuple(map(np.ones_like, primals)))
+    else:
+        found = co.jacfwd(gradient, at)(*primals)
+    return [seen(v) for v in co.tree.leaves(found)]
+
+
+def wrong_nested(seed: int) -> tuple[str, bool]:
+    """As `wrong`, for gradients in other transforms."""
+    program = Program(seed, kinds=KINDS, lines=5)
+    how = random.Random(seed).choice(
+        ("twice", "rows", "over rows", "tangents", "matrix")
+    )
+    compiled = co.compile(program.fn)
+    if not any(map(moves, program.arguments())):
+        return "", True
+    for offset, lengths in ((0, None), (1, None), (1, {4: 5}), (2, {4: 6})):
+        both = []
+        for fn in (program.fn, compiled):
+            try:
+                both.append(nested(how, fn, program.arguments(offset, lengths)))
+            except Exception as error:  # noqa: BLE001  # NumPy's, of many classes
+                both.append(type(error).__name__)
+        if both[0] != both[1] and not isinstance(both[0], str):
+            return f"{seed} {how} {lengths}\n{program.text}", False
+    entries = compiled.explain().gradients
+    return "", any(entry.refused is None for entry in entries)
 
 
 def test_random_programs() -> None:
@@ -107,3 +172,8 @@ def test_random_programs() -> None:
 @pytest.mark.exhaustive
 def test_many_random_programs() -> None:
     check(range(1000, 1300))
+
+
+@pytest.mark.exhaustive
+def test_random_programs_in_other_transforms() -> None:
+    check(range(2000, 2100), wrong_nested)

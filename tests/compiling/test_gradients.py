@@ -164,39 +164,58 @@ def test_tensors_of_variables() -> None:
 )
 def test_nested_transforms(use: Any) -> None:
     compiled = co.compile(layer)
-    for _ in range(2):
-        use_once = [*zip(all_bits(use(compiled)), all_bits(use(layer)), strict=True)]
-        assert [a for a, b in use_once if a != b] == []
+    for _ in range(3):
+        pairs = [*zip(all_bits(use(compiled)), all_bits(use(layer)), strict=True)]
+        assert [a for a, b in pairs if a != b] == []
+    entries = compiled.explain().gradients
+    assert [e.refused for e in entries] == [None] * len(entries)
 
 
-def test_fake_arrays_modes_and_observers() -> None:
-    f = co.compile(layer)
-    fake = co.grad(f, 1)(co.FakeArray((4, 3), "f8"), co.FakeArray((3, 2), "f8"))
-    assert (fake.shape, fake.dtype) == ((3, 2), np.float64)
-    pull = co.vjp(f, X, W)[1]
-    seen: list[str] = []
+def test_second_derivatives_and_batches_run_compiled_graphs() -> None:
+    """Not one operator of the function runs by itself once all is compiled."""
+    calls = []
 
-    class Names(co.Observer):
-        def enter(self, op: Any, by: Any, fn: Any, args: Any) -> Any:
-            seen.append(op.qualname)
+    @co.custom_op("gradients::cube", mutates_args=())
+    def cube(x: co.Array) -> co.Array:
+        calls.append(x.shape)
+        return x**3
 
-    pull = co.vjp(f, X, W)[1]
-    with Names():
-        pull(np.float64(1.0))
-    assert "np::matmul" in seen
-    with co.no_grad():
-        assert f(X, W) == layer(X, W)
+    cube.register_fake(lambda x: co.fake_like(x))
+    cube.register_autograd(
+        lambda ctx, g: g * 3.0 * ctx.saved_arrays[0] ** 2,
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+    )
+    cube.register_vmap(lambda info, in_dims, x: (cube(x), in_dims[0]))
+    f = co.compile(lambda x: np.sum(cube(x)))
+    x, rows = np.array([1.0, -2.0, 3.0]), np.arange(6.0).reshape(2, 3)
+    for _ in range(4):
+        assert np.allclose(co.hessian(f)(x), np.diag(6 * x))
+        assert np.allclose(co.vmap(co.grad(f))(rows), 3 * rows**2)
+        second = co.grad(lambda x: np.sum(co.grad(f)(x) * x))(x)
+        assert np.allclose(second, 9 * x**2)
+    del calls[:]
+    co.vmap(co.grad(f))(rows)
+    assert calls == [(2, 3)]
+    (entry,) = f.explain().gradients
+    assert entry.size.endswith("backward, inside of other transforms")
 
 
-def test_control_flow_custom_functions_and_generators() -> None:
-    def f(x: Any, rng: Any) -> Any:
-        kept = rng.random(x.shape) < 0.5
-        y = co.checkpoint(lambda x: np.sin(np.exp(x)))(x * kept)
-        y = co.fori_loop(0, 3, lambda i, y: np.cos(y) * x, y)
-        return np.sum(co.cond(np.sum(x) > 0, np.sin, np.cos, y))
+def test_draws_inside_of_vmap_are_those_of_the_function() -> None:
+    def noisy(x: Any, rng: Any) -> Any:
+        return np.sum(x * rng.normal(size=(3,)))
 
-    check(lambda f: co.grad(f)(X, np.random.default_rng(0)), f)
-    check(lambda f: co.grad(f)(-X, np.random.default_rng(0)), f)
+    def use(f: Any, randomness: Any) -> Any:
+        rng = np.random.default_rng(1)
+        run = co.vmap(lambda x: co.grad(f)(x, rng), randomness=randomness)
+        return run(X)
+
+    f = co.compile(noisy)
+    for _ in range(3):
+        co.grad(f)(X[0], np.random.default_rng(0))
+        assert all_bits(use(f, "same")) == all_bits(use(noisy, "same"))
+        for randomness in ("different", "error"):
+            with pytest.raises(co.VmapError, match="Generator"):
+                use(f, randomness)
 
 
 # ---- where the function itself runs ----
