@@ -171,3 +171,13 @@ def test_other_back_ends_take_numbers(backend: str) -> None:
         pytest.importorskip("numba", reason="the back end needs numba")
     calls = [(X.astype("f4"), r) for r in FLOATS if abs(r) < 1e30]
     check(lambda x, r: (x * r + 1.0) * r - x, calls, backend=backend)
+
+
+def test_numbers_and_sizes_beside_operators_are_in_brackets() -> None:
+    """-2.0 ** x is not (-2.0) ** x, and g / 3 * n is not g / (3 * n)."""
+    power = co.compile(lambda x: (-2.0) ** np.sum(x))
+    pull = co.compile(lambda x, g: co.vjp(np.mean, x)[1](g)[0])
+    for n in (2, 2, 3, 4, 5):
+        assert power(np.ones(n)) == (-2.0) ** n
+        found = pull(np.ones((n, 3)), np.float64(6 * n))
+        assert np.array_equal(found, np.full((n, 3), 2.0))

@@ -82,7 +82,7 @@ def ufunc_text(
     """The call of a ufunc, which may write to an array."""
     operands: Sequence[Any] = node.values()
     if node.written:
-        return node.written.format(*[lines.value(v) for v in operands])
+        return node.written.format(*[_operand(lines.value(v)) for v in operands])
     has_array = any(map(is_array_node, operands))
     if has_array:
         operands = strong_operands(ufunc, operands)
@@ -100,8 +100,15 @@ def ufunc_text(
     # complex ones have nan of other signs, and those of Python's are Python's.
     is_same = ufunc in _OF_SCALARS and not node.must_run and node.val.dtype.kind != "c"
     if symbol and (has_array or is_same):
-        return f"{texts[0]} {symbol} {texts[1]}"
+        return f"{_operand(texts[0])} {symbol} {_operand(texts[1])}"
     return f"{lines.bind(ufunc.__name__, ufunc)}({', '.join(texts)})"
+
+
+def _operand(text: str) -> str:
+    """The text of an operand beside an operator: in brackets, if it has some of its own."""
+    return (
+        text if text.replace(".", "").isalnum() or text.isidentifier() else f"({text})"
+    )
 
 
 def strong_operands(ufunc: np.ufunc, operands: Sequence[Any]) -> Sequence[Any]:
