@@ -7,7 +7,7 @@ wrong numbers from it: that depends on which arrays the process has shown to it 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from customop.arrays.nested import flat, map_nested
 from customop.core.codegen import generate
 from customop.core.table import RuleTable
 from customop.errors import ArgumentError
+from customop.schema.parameters import Parameter
+from customop.schema.schema import Schema
 from customop.schema.types import holds_arrays, is_array_type
 
 __all__ = ["compiled_of", "in_native_order"]
@@ -48,32 +50,27 @@ def in_native_order(op: RuleTable, fn: Any) -> Any:
     schema = op.schema
     names = [p.name for p in schema.parameters]
     at = len(names) - len(schema.keyword_only)
-    tests = [
-        f"({p.name}.dtype is _type or {p.name}.dtype is _list or _array({p.name}))"
-        if is_array_type(p.type)
-        else f"_array({p.name})"
-        for p in schema.parameters
-        if holds_arrays(p.type)
-    ]
+    tests = [_test_of(p) for p in schema.parameters if holds_arrays(p.type)]
     given = ", ".join([*names[:at], *[f"{n}={n}" for n in names[at:]]])
     lines = [
         f"def kernel({', '.join([*names[:at], *['*'][: len(names) - at], *names[at:]])}):",
         f"    if {' and '.join(tests) or 'True'}:",
         f"        return _kernel({given})",
-        f"    return _dispatch(_op, _kernel, [{', '.join(names)}])",
+        f"    return _dispatch(_kernel, [{', '.join(names)}])",
     ]
     found = {
         "_kernel": fn,
         "_array": _is_native,
+        "_tuple": _can_be_written,
         "_type": np.dtype(np.float64),
         "_list": np.dtype(np.float32),
-        "_dispatch": _call_converted,
-        "_op": op,
+        # By name, so that the kernel can be sent where the operator is not known.
+        "_dispatch": partial(_call_converted, op.qualname, schema),
     }
     made: Callable[..., Any] = generate(
         f"{op.qualname} for njit", "\n".join(lines), "kernel", found
     )
-    update_wrapper(made, fn)
+    update_wrapper(made, fn, updated=())  # its dict has weak references
     made.compiled = fn  # type: ignore[attr-defined]  # as `compiled_of` reads
     return made
 
@@ -87,24 +84,45 @@ def _is_native_leaf(leaf: Any) -> bool:
     return bool(getattr(getattr(leaf, "dtype", None), "isnative", True))
 
 
+def _test_of(p: Parameter) -> str:
+    """Whether numba can be given the value of a parameter, as text."""
+    if p.is_written:
+        return f"_tuple({p.name})"
+    if not is_array_type(p.type):
+        return f"_array({p.name})"
+    return f"({p.name}.dtype is _type or {p.name}.dtype is _list or _array({p.name}))"
+
+
+def _can_be_written(value: Any) -> bool:
+    """Also whether arrays are not read-only: numba writes to those by ``x.flat``."""
+    return _is_native(value) and all(
+        x.flags.writeable for x in flat(value) if isinstance(x, np.ndarray)
+    )
+
+
 def _call_converted(
-    op: RuleTable, kernel: Callable[..., Any], values: list[Any]
+    name: str, schema: Schema, kernel: Callable[..., Any], values: list[Any]
 ) -> Any:
     given = []
-    for p, value in zip(op.schema.parameters, values, strict=True):
-        if p.is_written and not _is_native(value):
-            dtype = next(x.dtype for x in flat(value) if not _is_native_leaf(x))
-            raise op.error(
-                ArgumentError,
-                f"numba cannot write to an array of {dtype}, which is not in the machine's"
-                " byte order",
-                do=f"pass {p.name}.astype({p.name}.dtype.newbyteorder('='))",
-                parameter=p.name,
-                kind="cpu",
+    for p, value in zip(schema.parameters, values, strict=True):
+        if p.is_written and not _can_be_written(value):
+            what, do = _why_not_written(p.name, value)
+            raise schema.error(
+                ArgumentError, name, what, do=do, parameter=p.name, kind="cpu"
             )
         given.append(map_nested(value, _as_native))
-    positional, keywords = op.schema.split(given)
+    positional, keywords = schema.split(given)
     return kernel(*positional, **keywords)
+
+
+def _why_not_written(name: str, value: Any) -> tuple[str, str]:
+    """What is wrong with arrays that numba cannot write to, and what to do."""
+    for x in flat(value):
+        if not _is_native_leaf(x):
+            what = f"numba cannot write to an array of {x.dtype}, which is not in the"
+            do = f"pass {name}.astype({name}.dtype.newbyteorder('='))"
+            return f"{what} machine's byte order", do
+    return "numba cannot write to a read-only array", f"pass {name}.copy()"
 
 
 def _as_native(leaf: Any) -> Any:

@@ -111,6 +111,42 @@ def test_arrays_in_another_byte_order_are_not_written() -> None:
         "  do: pass x.astype(x.dtype.newbyteorder('='))"
     )
     np.testing.assert_array_equal(swapped, x)
+    assert shift_(x, swapped) is None
+
+
+def test_read_only_arrays_are_not_written() -> None:
+    """By ``x.flat`` numba writes to them."""
+
+    @co.custom_op("numba_tests::clip_", mutates_args=("x",), device_types="cpu")
+    @numba.njit
+    def clip_(x: np.ndarray, low: float) -> None:
+        for i in range(x.size):
+            x.flat[i] = max(x.flat[i], low)
+
+    x = np.zeros(3)
+    x.setflags(write=False)
+    with pytest.raises(co.ArgumentError, match="numba cannot write to a read-only"):
+        clip_(x, 1.0)
+    np.testing.assert_array_equal(x, np.zeros(3))
+    clip_(y := x.copy(), 1.0)
+    np.testing.assert_array_equal(y, np.ones(3))
+
+
+def test_kernels_of_njit_travel_to_other_processes() -> None:
+    """With dask's tasks, also those that cannot be imported there."""
+    da = pytest.importorskip("dask.array", reason="dask is not installed")
+    cloudpickle = pytest.importorskip("cloudpickle", reason="dask is not installed")
+    importlib.import_module("customop.interop.dask")
+    fn = numba.njit(lambda x: x * 2.0)
+    op = co.custom_op(
+        "numba_tests::sent", fn, mutates_args=(), schema="(Array x) -> Array",
+        tags=co.Tag.pointwise,
+    )  # fmt: skip
+    lazy = op(da.from_array(np.arange(4.0), 2))
+    sent = cloudpickle.dumps(dict(lazy.__dask_graph__()))
+    assert b"find_operator" not in sent
+    found = da.Array(cloudpickle.loads(sent), lazy.name, lazy.chunks, lazy.dtype)
+    assert found.compute(scheduler="sync").tolist() == [0.0, 2.0, 4.0, 6.0]
 
 
 def test_a_kernel_of_njit_that_is_registered_later() -> None:

@@ -114,6 +114,17 @@ def test_gradient_of_a_dataset(x: Any, w: Any) -> None:
     assert list(slope.coords) == list(data.coords)
 
 
+def test_a_loss_may_be_a_data_array_without_dims(x: Any, w: Any) -> None:
+    """Its value keeps the name; other values that are not single arrays are refused."""
+    value, slope = co.value_and_grad(lambda x: (x**2 * w).sum())(x)
+    plain, expected = co.value_and_grad(lambda x: (x**2 * w).sum().data)(x)
+    assert isinstance(value, xr.DataArray)
+    assert value.item() == plain
+    xr.testing.assert_identical(slope, expected)
+    with pytest.raises(co.GradientError, match="the value is dict"):
+        co.grad(lambda x: {"loss": (x**2).sum()})(x)
+
+
 def test_trees_of_labels_are_mapped_together(x: Any) -> None:
     stepped = co.tree.map(lambda a, b: a - 0.5 * b, x, x)
     xr.testing.assert_identical(stepped, 0.5 * x)

@@ -58,7 +58,7 @@ class TorchOperator:
         return inspect.signature(self.op)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """TorchCall the operator on tensors."""
+        """Call the operator on tensors."""
         return self.call(*args, **kwargs)
 
     def __repr__(self) -> str:

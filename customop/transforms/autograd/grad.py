@@ -14,6 +14,7 @@ from customop.arrays.kinds import is_array
 from customop.arrays.pytree import flatten, map_leaves, unflatten
 from customop.core.boxes import frozen
 from customop.core.contract.memory import copied
+from customop.core.tracer import Tracer
 from customop.errors import GradientError, check_function
 from customop.transforms.autograd.interpreter import GradInterpreter, interpreter_for
 from customop.transforms.autograd.node import Leaf
@@ -274,6 +275,8 @@ def value_and_grad(
         fresh = Fresh()
         grads = tuple([_collect(item, found, fresh) for item in inputs])
         value: Any = interpreter.take_out(out)
+        if value is out and _alone_in(out) is not None:
+            value = map_leaves(interpreter.take_out, out)
         if has_aux:
             value = (value, map_leaves(interpreter.take_out, aux))
         return value, grads[0] if is_single else grads
@@ -315,8 +318,19 @@ def _gradients(interpreter: GradInterpreter, out: Any, name: str) -> dict[Leaf, 
             found = _swept(out.node, value)
             interpreter.note_backward()
             return found
+    inner = _alone_in(out)
+    if inner is not None:
+        return _gradients(interpreter, inner, name)
     _check_value(out, name)
     return {}
+
+
+def _alone_in(out: Any) -> Any:
+    """The only leaf of an object of another library, such as a DataArray; else None."""
+    if isinstance(out, Tracer | dict | list | tuple | float | int) or is_array(out):
+        return None
+    leaves = flatten(out)[0]
+    return leaves[0] if len(leaves) == 1 and leaves[0] is not out else None
 
 
 def _swept(node: Any, value: Any) -> dict[Leaf, Any]:
