@@ -11,8 +11,9 @@ import numpy as np
 from customop.arrays.describe import abbreviated, show
 from customop.arrays.dtypes import is_inexact
 from customop.arrays.foreign import PLAIN, has_own_rules
-from customop.arrays.kinds import has_memory, is_array
+from customop.arrays.kinds import has_memory, is_array, is_traced
 from customop.arrays.numpy_functions import call_numpy
+from customop.core.boxes import Pinned, frozen
 from customop.errors import GradientError
 from customop.transforms.carrier import check_carried
 
@@ -190,11 +191,41 @@ class Fresh:
     __slots__ = ("_seen",)
 
     def __init__(self, *given: Any) -> None:
-        self._seen = {id(value) for value in given}
+        self._seen = {id(_memory_of(v)[0] if is_traced(v) else v) for v in given}
 
     def __call__(self, grad: Any) -> Any:
         """The gradient, or a copy where its memory may be used elsewhere."""
         if getattr(grad, "base", self) is None and id(grad) not in self._seen:
             self._seen.add(id(grad))
             return grad
+        if is_traced(grad):
+            return self._of_tracer(grad)
         return grad.copy() if has_memory(grad) else grad
+
+    def _of_tracer(self, grad: Any) -> Any:
+        """The same of a value in an outer transform, whose results are arrays later."""
+        memory, is_shared = _memory_of(grad)
+        if is_shared or id(memory) in self._seen:
+            return grad.copy()
+        self._seen.add(id(memory))
+        # The first run of a formula gets cotangents that cannot be written.
+        is_sealed = type(grad.box_place) is Pinned and grad.box_place.is_sealed
+        return frozen(grad) if is_sealed else grad
+
+
+def _memory_of(value: Any) -> tuple[Any, bool]:
+    """What holds the elements of a tracer, and whether they are not its own.
+
+    They are not where the array is broadcast, or the view of an array without data.
+    """
+    is_view = False
+    while is_traced(value):
+        is_view = is_view or type(value.box_place) is tuple
+        value = value.below
+    if not isinstance(value, np.ndarray):
+        return value, is_view
+    axes = zip(value.shape, value.strides, strict=True)
+    is_broadcast = any(stride == 0 and length > 1 for length, stride in axes)
+    while isinstance(value.base, np.ndarray):
+        value = value.base
+    return value, is_broadcast
