@@ -15,6 +15,7 @@ from customop.compiling.backends import Backend
 from customop.compiling.calls import Call, CallLines, symbolic_axes
 from customop.compiling.capturing import CapturedCall
 from customop.compiling.leaf_guards import family_of, kind_of_leaf
+from customop.compiling.own_results import own_results
 from customop.compiling.parameters import Parameters
 from customop.compiling.surroundings import Surroundings
 from customop.errors import counted, shown
@@ -189,6 +190,7 @@ def make_entry(
 ) -> Entry:
     """Make the entry of a graph; see whether its code returns a list if asked for."""
     entry = Entry(given, fn, surroundings)
+    found = found._replace(module=own_results(found.module, surroundings))
     entry.found, entry.module = found, found.module
     if found.numbers:
         entry.family = given.kind

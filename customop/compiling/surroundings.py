@@ -219,6 +219,13 @@ class Surroundings:
         pairs = [(slot, slot.now()) for slot in self.slots]
         return [(slot, now) for slot, now in pairs if now is not slot.value]
 
+    def holds(self, array: Any) -> bool:
+        """Whether an array lies in the memory of one that the function can reach."""
+        return any(
+            isinstance(value, np.ndarray) and np.may_share_memory(array, value)
+            for value in self._seen.values()
+        )
+
     def written(self) -> list[str]:
         """Labels of the arrays that hold something else than they did."""
         return [array.label for array in self.arrays if not array.is_same]
