@@ -19,8 +19,10 @@ from customop.shapes.symbols import Symbolic
 __all__ = [
     "GENERATOR",
     "AnyGenerator",
+    "ApartGuard",
     "InputGuard",
     "ResultGuard",
+    "apart_guard",
     "guard_line",
     "guards_of",
     "result_guard",
@@ -124,6 +126,59 @@ def guards_of(inputs: Sequence[Node], place: str) -> list[InputGuard]:
         InputGuard(node.meta.get("source", node.name), node.val, place)
         for node in inputs
     ]
+
+
+class ApartGuard(Frozen):
+    """Inputs that are written at the end, which must not share memory with others.
+
+    Attributes
+    ----------
+    sources : sequence of str
+        The inputs as the user would write them: first those that are written.
+    written : int
+        How many of them are written.
+    place : str
+        Where the graph was traced.
+    """
+
+    sources: Sequence[str]
+    written: int
+    place: str = ""
+
+    def check(self, *values: Any) -> None:
+        """Raise if a written input shares memory with another one."""
+        for i, value in enumerate(values[: self.written]):
+            for j in range(i + 1, len(values)):
+                if _is_shared(value, values[j]):
+                    raise GuardError(
+                        f"{self.sources[i]}, which the graph writes, and {self.sources[j]}"
+                        " share memory",
+                        "they did not when it was traced"
+                        + (f", at {self.place}" if self.place else ""),
+                        do="pass a copy of one of them",
+                    )
+
+
+def _is_shared(a: Any, b: Any) -> bool:
+    """Whether two arrays of NumPy may lie in the same memory."""
+    if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
+        return False
+    if a is not b and a.flags.owndata and b.flags.owndata:
+        return False
+    return bool(np.may_share_memory(a, b) and np.shares_memory(a, b))
+
+
+def apart_guard(
+    inputs: Sequence[Node], written: Sequence[Node], place: str
+) -> tuple[list[Node], ApartGuard] | None:
+    """The guard of inputs that are written, and what it looks at; None if it holds."""
+    arrays = [node for node in inputs if isinstance(node.val, FakeArray)]
+    first = [node for node in arrays if node in written]
+    if not first or len(arrays) < 2:  # two arrays can share memory
+        return None
+    ordered = [*first, *[node for node in arrays if node not in first]]
+    sources = [node.meta.get("source", node.name) for node in ordered]
+    return ordered, ApartGuard(sources, len(first), place)
 
 
 def guard_line(

@@ -11,7 +11,13 @@ import numpy as np
 from customop.arrays.nested import flat, map_nested
 from customop.core.table import RuleTable
 from customop.graph.graph import Graph
-from customop.graph.guards import InputGuard, guard_line, guards_of, result_guard
+from customop.graph.guards import (
+    InputGuard,
+    apart_guard,
+    guard_line,
+    guards_of,
+    result_guard,
+)
 from customop.graph.node import (
     CALL,
     CONSTANT,
@@ -26,6 +32,9 @@ from customop.graph.sizes import SizeLines
 from customop.shapes.symbols import Symbolic
 
 __all__ = ["GraphLines", "last_uses", "name_of"]
+
+# The operator that writes an input at the end of a graph.
+_ASSIGN = "customop::assign"
 
 
 def last_uses(graph: Graph) -> dict[Node, list[Node]]:
@@ -149,8 +158,23 @@ class GraphLines:
                 self.add(guard_line(name, guard, check, self.bind))
         if len(self.guards) < len(inputs):
             self.guards.clear()
+        self._write_apart(named)
         self.add("inputs.clear()")
         self.write_sizes(named)
+
+    def _write_apart(self, named: Sequence[tuple[Node, str]]) -> None:
+        """Write the line that looks whether written inputs share memory with others."""
+        written = [
+            node.args[0]
+            for node in self.graph.nodes
+            if node.op == CALL and getattr(node.target, "qualname", "") == _ASSIGN
+        ]
+        found = apart_guard([node for node, _ in named], written, self.where)
+        if found is not None:
+            nodes, guard = found
+            names = dict(named)
+            check = self.bind("check_apart", guard.check)
+            self.add(f"{check}({', '.join(names[node] for node in nodes)})")
 
     def write_sizes(self, named: Sequence[tuple[Node, str]]) -> None:
         """Write the lines for the sizes of inputs, each with its variable."""

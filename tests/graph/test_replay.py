@@ -175,3 +175,27 @@ def test_arguments_of_other_kinds_between_plain_ones() -> None:
             graph(X, 2, X[:2])
         with pytest.raises(co.GuardError, match="is called as"):
             graph(X, 2, [X])
+
+
+def test_inputs_that_a_graph_writes_must_lie_apart() -> None:
+    """The graph writes at its end, where the function has read the other one since."""
+
+    def step(a, b):
+        a += b
+        return a + b
+
+    module = co.make_fx(step)(np.arange(4.0), np.arange(4.0))
+    whole = np.arange(6.0)
+    with pytest.raises(
+        co.GuardError, match="a, which the graph writes, and b share memory"
+    ):
+        module(whole[:4], whole[2:])
+    with pytest.raises(co.GuardError, match="share memory"):
+        module(whole[:4], whole[:4])
+    assert whole.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    parts = np.arange(8.0)
+    assert module(parts[::2], parts[1::2]).tolist() == [2.0, 8.0, 14.0, 20.0]
+    assert parts[::2].tolist() == [1.0, 5.0, 9.0, 13.0]
+    for mode in ("fake", "symbolic"):
+        with pytest.raises(co.GuardError, match="share memory"):
+            co.make_fx(step, mode)(np.arange(4.0), np.arange(4.0))(whole[:4], whole[2:])
