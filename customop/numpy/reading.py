@@ -53,11 +53,10 @@ def read_number(x: Any, value: Any) -> Any:
         return [_item(x, v) for v in value] if _holds_traced(value) else value
     if isinstance(value, np.generic):
         return value if value.dtype == x.dtype else _read_plain(x, value)
-    is_integer = isinstance(value, Tracer) and dtype_of(x).kind in "iu"
-    if not is_integer or not value.box_is_scalar:
+    is_read = isinstance(value, Tracer) and getattr(x.dtype, "kind", "") in ("i", "u")
+    if not is_read or not value.box_is_scalar or np.can_cast(value.dtype, x.dtype):
         return value
-    own = dtype_of(value)
-    return value if np.can_cast(own, x.dtype) else _read_integer(value, x.dtype)
+    return _read_integer(value, x.dtype)
 
 
 def _read_plain(x: Any, value: Any) -> Any:

@@ -262,6 +262,13 @@ def _written(key: Any) -> Any:
     return write
 
 
+def _number_read(x: Any) -> Any:
+    """A number of integers that is written into shorter ones."""
+    out = x.astype(np.int16)
+    out[0] = x[-1]
+    return out
+
+
 _I2 = np.array([[0, 2], [1, 1]])
 _WRITTEN = [
     _row("set_int", _written(1), _M, _floats(4)),
@@ -277,6 +284,7 @@ _WRITTEN = [
     _row("set_mask", _written(_M > 0.0), _M, _DOT),
     _row("set_rows", _written(_BOOLS), _M, _floats(2, 4)),
     _row("set_empty", _written(slice(0, 0)), _V, _floats(0)),
+    _row("set_shorter", _number_read, np.array([3, -2, 700])),
 ]
 
 SAMPLES = [
