@@ -273,7 +273,8 @@ class Joint:
         if any(n.has_effects or n.meta.get("errstate") for n in nodes):
             raise GraphError("it draws, or sets np.errstate, inside of two transforms")
         leaves = module.graph.output_node.args[0]
-        plain = [leaves[r.place] for r in self.results if not r.is_tracer]
+        results = [r for r in self.results if r.place >= 0 and not r.is_tracer]
+        plain = [leaves[r.place] for r in results]
         memory = Memory(module.graph)
         if OUTSIDE in memory.of(plain):
             raise GraphError("a result may be an argument, inside of two transforms")

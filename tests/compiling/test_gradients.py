@@ -200,6 +200,15 @@ def test_second_derivatives_and_batches_run_compiled_graphs() -> None:
     assert entry.size.endswith("backward, inside of other transforms")
 
 
+def test_results_that_are_arguments_inside_of_vmap() -> None:
+    f = co.compile(lambda x, n: (x, np.sum(x * x), n))
+    for _ in range(3):
+        slope = co.vmap(co.grad(lambda x: np.sum(f(x, 2)[0] * 3.0) + f(x, 2)[1]))(X)
+        assert np.array_equal(slope, 3.0 + 2.0 * X)
+    (entry,) = f.explain().gradients
+    assert entry.refused is None
+
+
 def test_draws_inside_of_vmap_are_those_of_the_function() -> None:
     def noisy(x: Any, rng: Any) -> Any:
         return np.sum(x * rng.normal(size=(3,)))
