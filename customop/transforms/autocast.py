@@ -16,7 +16,7 @@ from customop.core.interpreter import Mode, current_mode
 from customop.core.kinds import AUTOCAST
 from customop.core.rule_kind import RuleKind, check_device_types
 from customop.core.table import RuleTable
-from customop.errors import ArgumentError, RegistrationError
+from customop.errors import ArgumentError, RegistrationError, check_flag, shown
 
 __all__ = ["autocast"]
 
@@ -38,7 +38,7 @@ class autocast(Mode):  # noqa: N801  # written as a call, as in torch
     Raises
     ------
     ArgumentError
-        If `device_type` is not a known kind of array.
+        If `device_type` is not a known kind of array, or `enabled` not a bool.
 
     Notes
     -----
@@ -62,7 +62,8 @@ class autocast(Mode):  # noqa: N801  # written as a call, as in torch
     def __init__(self, device_type: str = "cpu", enabled: bool = True) -> None:
         super().__init__()
         self.device_type: str = _known_kind(device_type)
-        self.enabled: bool = bool(enabled)
+        _check_enabled(enabled)
+        self.enabled: bool = enabled
         # Settings inside the block: its own, and those of the blocks around it.
         self.settings: dict[str, bool] = {}
 
@@ -95,6 +96,16 @@ class autocast(Mode):  # noqa: N801  # written as a call, as in torch
             return op.invoke(args)
         dtypes = {k: d for k, d in row.fn.items() if self.settings.get(k)}
         return op.invoke([map_nested(v, lambda x: _cast(x, dtypes)) for v in args])
+
+
+def _check_enabled(enabled: object) -> None:
+    if isinstance(enabled, type | np.dtype):  # as in torch.autocast
+        raise ArgumentError(
+            f"autocast: enabled={shown(enabled)} is a dtype, which each operator"
+            " registers for itself",
+            do='write op.register_autocast("cpu", dtype), and autocast("cpu")',
+        )
+    check_flag("autocast: enabled", enabled)
 
 
 def _cast(value: Any, dtypes: dict[str, Any]) -> Any:

@@ -440,6 +440,19 @@ def test_mode_for_no_name() -> None:
     )
 
 
+def test_mode_for_a_dtype() -> None:
+    """It has none: torch's second parameter is a dtype."""
+    with pytest.raises(co.ArgumentError) as caught:
+        co.autocast("cpu", np.float16)  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        "autocast: enabled=<class 'numpy.float16'> is a dtype, which each operator"
+        ' registers for itself\n  do: write op.register_autocast("cpu", dtype), and'
+        ' autocast("cpu")'
+    )
+    with pytest.raises(co.ArgumentError, match="enabled=1 is neither True nor False"):
+        co.autocast("cpu", enabled=1)  # type: ignore[arg-type]
+
+
 def test_opened_twice() -> None:
     """A block can be opened once, like any mode."""
     mode = co.autocast()
