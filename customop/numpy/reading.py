@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from customop import Operator, Tracer, fake_like
+from customop import ArgumentError, FakeArray, Operator, Tracer, fake_like
 from customop.numpy.arguments import as_array, dtype_of
 from customop.numpy.rules import no_gradient, numpy_operator
 
@@ -22,6 +22,7 @@ __all__ = ["is_listed", "one_element", "read_number"]
 
 def _read(x: Any, dtype: Any) -> Any:
     """Numbers in a dtype of integers, each as NumPy reads it."""
+    _check_integer(dtype)
     out = np.empty(x.shape, dtype)
     with np.errstate(invalid="ignore"):
         cast = np.asarray(x).astype(dtype)
@@ -32,12 +33,35 @@ def _read(x: Any, dtype: Any) -> Any:
     return out[()]
 
 
+def _check_integer(dtype: Any) -> None:
+    if np.dtype(dtype).kind not in "iu":
+        raise ArgumentError(
+            f"np::read_integer: dtype={dtype} is not a dtype of integers",
+            do="use x.astype(dtype)",
+        )
+
+
+def _cast(x: Any, dtype: Any) -> Any:
+    _check_integer(dtype)
+    return x.astype(dtype)
+
+
 # Integers have no derivative. Arrays of other libraries are cast.
 _read_integer: Operator[..., Any] = numpy_operator(
-    "read_integer", "(Array x, dtype dtype) -> Array", lambda x, dtype: x.astype(dtype)
+    "read_integer", "(Array x, dtype dtype) -> Array", _cast
 )
 _read_integer.register_kernel("cpu", _read)
-_read_integer.register_fake(lambda x, dtype: fake_like(x, dtype=dtype))
+_read_integer.register_sample_inputs(
+    lambda: [(np.array([3.5, -2.0]), np.dtype("i1")), (np.array(7), np.dtype("u2"))]
+)
+
+
+@_read_integer.register_fake
+def _(x: Any, dtype: Any) -> FakeArray:
+    _check_integer(dtype)
+    return fake_like(x, dtype=dtype)
+
+
 _read_integer.register_vmap(
     lambda info, in_dims, x, dtype: (_read_integer(x, dtype), in_dims[0])
 )
