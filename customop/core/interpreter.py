@@ -373,14 +373,29 @@ class Mode(Interpreter):
         """The mode that is current while this one handles a call."""
         return current_mode.get()
 
+    def _opened_inside(self) -> list[Mode] | None:
+        """The modes opened later that are open; None if this one is not open here."""
+        found: list[Mode] = []
+        mode = current_mode.get()
+        while mode is not None and mode is not self:
+            found.append(mode)
+            mode = mode.outer
+        return None if mode is None else found
+
     def __exit__(self, *exc: object) -> None:
-        if current_mode.get() is not self or self._token is None:
+        inside = self._opened_inside()
+        # An interrupt may come between the opening of a mode and its `with` block.
+        is_interrupted = bool(exc) and isinstance(exc[1], BaseException)
+        if inside is None or self._token is None or (inside and not is_interrupted):
             raise RegistrationError(
                 f"{self.describe()} is closed while a mode opened later is open",
                 do="close modes in the reverse order, as nested with blocks do",
             )
-        if self.sees_all:
-            open_modes.remove(self)
+        for mode in inside:
+            mode.end()
+        for mode in (*inside, self):
+            if mode.sees_all and mode in open_modes:
+                open_modes.remove(mode)
         current_mode.reset(self._token)
         super().__exit__(*exc)
         for tape in self.tapes:
