@@ -246,6 +246,8 @@ def _gather(x: Any, indices: Sequence[Any], packed: bool) -> Any:
     if x.size and (is_line or (packed and len(slots) == 1)):
         return np.take(x, _as_index(indices[slots[0]]), axis=slots[0])
     out = x[tuple([slice(None) if a is None else _in_c_order(a) for a in indices])]
+    if not any(indices[i].ndim for i in slots):
+        return out.copy()  # for NumPy they are integers, which give a view
     return in_c_order(out) if packed else out
 
 

@@ -428,3 +428,11 @@ def test_take_is_a_copy(place: Any) -> None:
     np.testing.assert_array_equal(
         co.grad(fn)(x), 2.0 * x + np.eye(2)[place][:, np.newaxis]
     )
+
+
+def test_index_arrays_without_axes_give_a_copy() -> None:
+    """NumPy takes them for integers, which give a view."""
+    x = np.arange(6.0).reshape(2, 3).T
+    found = co.ops.np.index(x, [np.array(1)])
+    np.testing.assert_array_equal(found, [1.0, 4.0])
+    assert not np.shares_memory(found, x)
