@@ -184,8 +184,11 @@ def _may_keep(user: Node) -> bool:
     """Whether an operand may live on in a result, where the caller may write to it."""
     if user.op != CALL:
         return True
+    if user.subgraphs:
+        return True
+    # What broadcast_to gives is read-only.
     gives_views = any(r.alias is not None for r in user.target.schema.returns)
-    return gives_views or bool(user.subgraphs)
+    return gives_views and user.target.qualname != "np::broadcast_to"
 
 
 # Ufunc -> the operator of Python, where a scalar is written with it.
