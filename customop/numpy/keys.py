@@ -410,8 +410,9 @@ def _is_own_view(x: Any, value: Any, entries: Any) -> bool:
     if type(place) is not tuple or place[0] is not slice_:
         return False
     base, own = place[1]
-    is_sealed = getattr(x.box_place, "is_sealed", False)
-    return bool(base is x and own == entries and not is_sealed)
+    if base is not x or own != entries:  # it may have no place, as fake arrays
+        return False
+    return not getattr(x.box_place, "is_sealed", False)
 
 
 def _with_view(x: Any, value: Any, entries: Any, key: Any) -> Any:

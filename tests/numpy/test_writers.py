@@ -319,3 +319,13 @@ def test_putmask_with_no_values_writes_nothing() -> None:
         return np.sum(y * y)
 
     assert co.grad(program)(np.array([1.0, -2.0])).tolist() == [2.0, -4.0]
+
+
+def test_a_view_of_a_traced_array_is_not_written_into_a_fake_one() -> None:
+    def program(x):
+        fake = co.FakeArray((3,), np.float64)
+        fake[0:1] = (x * 1.0)[0:1]
+        return np.sum(x)
+
+    with pytest.raises(co.ArgumentError, match="would write GradTracer"):
+        co.grad(program)(np.ones(3))
