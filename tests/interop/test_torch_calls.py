@@ -145,6 +145,21 @@ def test_a_write_to_what_requires_a_gradient_is_an_error() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*has no vmap rule")
+def test_a_write_to_several_elements_at_one_place_is_an_error() -> None:
+    """As of torch's own operators."""
+    double = case("doubled_")
+    for x in (torch.ones(1).expand(3), torch.ones(2, 1).expand(2, 3)):
+        with pytest.raises(co.ArgumentError, match="several elements at one place"):
+            double(x, 2.0)
+        assert x.unique().tolist() == [1.0]
+    x = torch.ones(1).expand(2, 3)
+    with pytest.raises(co.ArgumentError, match="several elements at one place"):
+        torch.func.vmap(lambda row: double(row, 2.0))(x)
+    assert x.unique().tolist() == [1.0]
+    assert double(torch.ones(3, 1).expand(3, 1), 2.0).tolist() == [[2.0]] * 3
+
+
+@pytest.mark.filterwarnings("ignore:.*has no vmap rule")
 def test_writes_under_vmap() -> None:
     """Each row is written; what is the same for all rows cannot be."""
     double = case("doubled_")

@@ -27,6 +27,8 @@ from customop.interop.torch.signature import Signature, signature_of
 from customop.interop.torch.values import (
     as_array,
     as_tensor,
+    as_written_array,
+    check_written,
     dtype_of_torch,
     fresh_tensors,
 )
@@ -221,6 +223,7 @@ class Exported:
         found: dict[str, Any] = {
             "_op": self.op,
             "_array": as_array,
+            "_written": as_written_array,
             "_tensor": (lambda x: as_tensor(x, keeps_strides=True))
             if keeps
             else as_tensor,
@@ -278,6 +281,10 @@ class Exported:
         return fresh_tensors(found, arrays)
 
     def _run_rows(self, steps: str, *values: Any) -> None:
+        for i in self.signature.written:
+            for x in flat([values[i]]):
+                if x is not None:
+                    check_written(x)
         leaves, tensors = self.taken_out(values)
         arrays = [None if x is None else as_array(x) for x in tensors]
         run_written(self, steps_of(steps), [_plain(v) for v in leaves], arrays)

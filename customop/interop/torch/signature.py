@@ -269,7 +269,8 @@ def _kernel(
     texts, _ = _head(rows)
     given, written = [], []
     for i, (p, codec) in enumerate(rows):
-        parts = [_lowered(leaf) for leaf in _named(p.name, codec)]
+        array = "_written" if p.is_written else "_array"
+        parts = [_lowered(leaf, array) for leaf in _named(p.name, codec)]
         text = parts[0] if codec.is_same else f"_join[{i}](({', '.join(parts)},))"
         given.append(f"{p.name}={text}" if p.kind == KEYWORD_ONLY else text)
         if p.is_written:
@@ -290,14 +291,16 @@ def _kernel(
     return f"{head}    leaf = _results({call})\n{''.join(written)}    return {shown}\n"
 
 
-def _lowered(leaf: TorchLeaf) -> str:
-    """The text of a leaf as the operator takes it."""
+def _lowered(leaf: TorchLeaf, array: str) -> str:
+    """The text of a leaf as the operator takes it; `array` makes one of a tensor."""
     name = leaf.name
     if not leaf.is_array:
         kind = leaf.type.removesuffix("?").removesuffix("[]")
         return f"_plain({name})" if kind in ("ScalarType", "Device") else name
-    item = "(None if v is None else _array(v))" if "?[]" in leaf.type else "_array(v)"
-    text = f"[{item} for v in {name}]" if leaf.is_list else f"_array({name})"
+    item = f"{array}(v)"
+    if "?[]" in leaf.type:
+        item = f"(None if v is None else {item})"
+    text = f"[{item} for v in {name}]" if leaf.is_list else f"{array}({name})"
     return f"(None if {name} is None else {text})" if leaf.type.endswith("?") else text
 
 

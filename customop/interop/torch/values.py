@@ -13,6 +13,8 @@ from customop.interop.torch.framework import torch
 __all__ = [
     "as_array",
     "as_tensor",
+    "as_written_array",
+    "check_written",
     "dtype_of_numpy",
     "dtype_of_torch",
     "fresh_tensors",
@@ -79,6 +81,24 @@ def as_array(x: Any) -> Any:
         return x.detach().numpy() if x.requires_grad else x.numpy()
     except (TypeError, RuntimeError) as error:
         return _explained(x, error)
+
+
+def as_written_array(x: Any) -> Any:
+    """The array of a tensor that is written, which shares its memory."""
+    check_written(x)
+    return as_array(x)
+
+
+def check_written(x: Any) -> None:
+    """Raise for a tensor that has several elements at one place in memory."""
+    if x.layout is not torch.strided:
+        return  # it has no array at all
+    if any(n > 1 and not step for n, step in zip(x.shape, x.stride(), strict=True)):
+        raise ArgumentError(  # as torch's own operators
+            f"a tensor of shape {tuple(x.shape)} that is written has several elements at"
+            " one place in memory",
+            do="pass x.clone()",
+        )
 
 
 def _explained(x: Any, error: Exception) -> Any:
