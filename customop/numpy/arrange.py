@@ -296,6 +296,7 @@ def _(
 
 
 def _from_parts(real: Any, imag: Any) -> Any:
+    _check_parts(real, imag)
     if not isinstance(real, np.ndarray | np.generic):
         return real + 1j * imag
     # A sum would lose the sign of 0, and make nan of an infinite part.
@@ -305,13 +306,25 @@ def _from_parts(real: Any, imag: Any) -> Any:
 
 
 _complex = numpy_operator(
-    "from_parts",
-    "(Array real, Array imag) -> Array",
-    _from_parts,
-    tags=Tag.pointwise,
+    "from_parts", "(Array real, Array imag) -> Array", _from_parts
 )
-_complex.register_fake(lambda real, imag: fake_like(real, dtype=_complex_of(real)))
+
+
+@_complex.register_fake
+def _(real: Any, imag: Any) -> FakeArray:
+    _check_parts(real, imag)
+    return fake_like(real, dtype=_complex_of(real))
+
+
 _complex.register_autograd(lambda ctx, g: (np.real(g), -np.imag(g)))
+
+
+def _check_parts(real: Any, imag: Any) -> None:
+    if real.shape != imag.shape:
+        raise ShapeError(
+            f"real has the shape {real.shape} and imag {imag.shape}, and must have one",
+            do="use np.broadcast_arrays",
+        )
 
 
 def _complex_of(real: Any) -> np.dtype[Any]:
@@ -323,6 +336,13 @@ def _(primals: Any, tangents: Any) -> Any:
     pairs = zip(primals, tangents, strict=True)
     moved = [np.zeros_like(x) if t is None else t for x, t in pairs]
     return _complex(*primals), _complex(*moved)
+
+
+@_complex.register_vmap
+def _(info: Any, in_dims: Any, real: Any, imag: Any) -> Any:
+    size = info.batch_size
+    first = batch_first(real, in_dims[0], size)
+    return _complex(first, batch_first(imag, in_dims[1], size)), 0
 
 
 def _component(name: str, unit: complex) -> None:

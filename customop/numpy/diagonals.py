@@ -73,8 +73,19 @@ def _(new: Any, x: Any, offset: int, axis1: int, axis2: int) -> Any:
     raise ValueError("assignment destination is read-only")
 
 
+def _check_lengths(x: Any, axis1: int, axis2: int) -> None:
+    """Raise unless two axes have one length: np.einsum may then read other memory."""
+    if x.shape[axis1] != x.shape[axis2]:
+        raise ShapeError(
+            f"the axes {axis1} and {axis2} have the lengths {x.shape[axis1]} and"
+            f" {x.shape[axis2]}, and must have one",
+            do="use np.diagonal",
+        )
+
+
 def _whole_diagonal(x: Any, axis1: int, axis2: int) -> Any:
     """The diagonal of two axes, as a view that can be written: np.einsum gives it."""
+    _check_lengths(x, axis1, axis2)
     axes = list(range(x.ndim))
     axes[axis2] = axis1
     return np.einsum(
@@ -92,6 +103,7 @@ writable_diagonal: Operator[..., Any] = numpy_operator(
 
 @writable_diagonal.register_fake
 def _(x: Any, axis1: int, axis2: int) -> FakeArray:
+    _check_lengths(x, axis1, axis2)
     return _view(x, 0, axis1, axis2)
 
 
