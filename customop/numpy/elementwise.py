@@ -88,14 +88,15 @@ def _same_sign(x1: Any, x2: Any) -> Any:
 
 
 def _power_base(g: Any, x1: Any, x2: Any) -> Any:
-    """d(x1 ** x2) = x2 x1 ** (x2 - 1) dx1, and 0 for the exponent 0, also at 0."""
+    """d(x1 ** x2) = x2 x1 ** (x2 - 1) dx1, and 0 for the exponent 0, also at 0 and nan."""
     if isinstance(x2, int | float | complex):
         return g * (x2 * x1 ** (x2 - 1)) if x2 else g * 0.0
     if isinstance(x2, SymInt):  # a size, which may be 0
         return g * (x2 * np.power(x1, larger(x2 - 1, 0)))
-    # Only where both are 0 another base is taken: the derivative by the exponent is
-    # x1 ** -1 for the exponent 0.
-    is_zero = np.logical_and(np.equal(x1, 0), np.equal(x2, 0))
+    # For the exponent 0 another base is taken only for 0 and nan: the derivative by the
+    # exponent is x1 ** -1 there.
+    has_inverse = np.greater(np.abs(x1), 0)
+    is_zero = np.logical_and(np.equal(x2, 0), np.logical_not(has_inverse))
     # 1.0, since small integers minus 1 may overflow.
     return g * (x2 * np.power(np.where(is_zero, 1.0, x1), x2 - 1.0))
 

@@ -266,6 +266,20 @@ def test_powers_of_zero_have_finite_derivatives() -> None:
     assert slopes.tolist() == [0.0, 1.0, 0.0]
 
 
+@pytest.mark.parametrize(
+    "exponent",
+    [0, 0.0, np.float64(0.0), np.zeros(1), np.zeros(4)],
+    ids=["int", "float", "scalar", "one", "array"],
+)
+def test_a_power_of_zero_has_no_slope(exponent: Any) -> None:
+    """It is 1 for every base, nan too, however the exponent is given."""
+    base = np.array([np.nan, 2.0, 0.0, np.inf])
+    assert (base**exponent).tolist() == [1.0] * 4
+    slopes = co.grad(lambda x, k: np.sum(x**k))
+    for by in (slopes, co.compile(slopes), co.make_fx(slopes)(base, exponent)):
+        assert by(base, exponent).tolist() == [0.0] * 4
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int32, np.int64])
 @pytest.mark.parametrize("end", ["min", "max"])
 def test_integers_in_formulas_do_not_overflow(dtype: Any, end: str) -> None:
