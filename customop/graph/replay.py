@@ -168,8 +168,8 @@ class GivenCode:
     code : str
         Its source.
     otherwise : callable
-        Does the same by calls of operators. It runs while a mode is open: the function
-        may call kernels, which take arrays that have elements.
+        Does the same by calls of operators. It runs while a mode is open, and for fake
+        arrays: the function may call kernels, which take arrays that have elements.
     """
 
     def __init__(
@@ -184,7 +184,8 @@ class GivenCode:
 
     def run(self, leaves: list[Any]) -> list[Any]:
         """Run the function."""
-        return (self._otherwise if open_modes else self._fn)(*leaves)
+        is_usual = not open_modes and _all_plain(leaves)
+        return (self._fn if is_usual else self._otherwise)(*leaves)
 
     def run_plain(self, leaves: list[Any]) -> list[Any] | None:
         """Leave all arguments to `run`."""

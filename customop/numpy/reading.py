@@ -52,7 +52,11 @@ _read_integer: Operator[..., Any] = numpy_operator(
 )
 _read_integer.register_kernel("cpu", _read)
 _read_integer.register_sample_inputs(
-    lambda: [(np.array([3.5, -2.0]), np.dtype("i1")), (np.array(7), np.dtype("u2"))]
+    lambda: [
+        (np.array([3.5, -2.0]), np.dtype("i1")),
+        (np.array(7), np.dtype("u2")),
+        (np.array([[True, False]]), np.dtype("i8")),
+    ]
 )
 
 

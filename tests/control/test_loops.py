@@ -236,3 +236,19 @@ def test_a_condition_that_a_transform_hides() -> None:
             co.while_loop(lambda c: np.sum(c) > 1, lambda c: c / 2, x)
         found = hiding.unwrap([co.cond(np.sum(x) > 1, np.sin, np.cos, x)])[0]
     np.testing.assert_array_equal(found, np.sin(X))
+
+
+def test_compiled_loops_without_steps() -> None:
+    """The check of the fake kernel runs the body, which calls kernels, on fake arrays."""
+
+    def f(x: Any) -> Any:
+        half = co.while_loop(lambda c: c.sum() > 100.0, lambda c: c[[1, 0]] * 0.5, x)
+        return np.sum(half * np.arange(1.0, 3.0))
+
+    for compiled in (co.compile(f), co.grad(co.compile(f)), co.compile(co.grad(f))):
+        plain = f if compiled(np.ones(2)).shape == () else None
+        for x, value, slopes in (
+            (np.array([1.0, 2.0]), 5.0, [1.0, 2.0]),
+            (np.array([100.0, 2.0]), 1.0 + 100.0, [1.0, 0.5]),
+        ):
+            assert compiled(x).tolist() == (value if plain else slopes)
