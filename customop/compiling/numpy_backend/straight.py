@@ -197,13 +197,13 @@ class StraightLines(GraphLines):
     def operator(self, op: RuleTable | GraphModule) -> str:
         """The global name of an operator, or of a graph, which is compiled."""
         if isinstance(op, GraphModule):
-            return self.bind(op.name, self._compiled(op).run)
+            return self.bind(name_of(op), self._compiled(op).run)
         return super().operator(op)
 
     def value(self, value: Any) -> str:
         """The text of an argument."""
         if isinstance(value, GraphModule):
-            return self.bind(value.name, self._compiled(value))
+            return self.bind(name_of(value), self._compiled(value))
         return super().value(value)
 
     def _compiled(self, module: GraphModule) -> GraphModule:
