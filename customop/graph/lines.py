@@ -237,7 +237,7 @@ class GraphLines:
         if cls is tuple:
             texts = [self.value(v) for v in value]
             return f"({', '.join(texts)}{',' * (len(value) == 1)})"
-        if isinstance(value, Symbolic):
+        if isinstance(value, Symbolic) and value.context is self.graph.sizes:
             return f"({value})" if " " in str(value) else str(value)
         return self._object(value)
 

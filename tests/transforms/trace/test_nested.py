@@ -165,3 +165,23 @@ def test_a_symbolic_trace_in_a_symbolic_trace() -> None:
     assert [node.target.qualname for node in calls] == ["np::multiply"]
     assert graph.constants == {}
     assert np.array_equal(graph(np.arange(5.0)), np.arange(5.0) * 5)
+
+
+@pytest.mark.parametrize("inner", ["real", "fake", "symbolic"])
+def test_sizes_of_a_capture_outside_of_a_capture(inner: Any) -> None:
+    """A graph has names for its own sizes, and takes those of others as values."""
+
+    def rows(a: Any, b: Any) -> Any:
+        both = np.concatenate([b, a]).reshape(a.shape[0] + b.shape[0])
+        return both[: b.shape[0]], b.reshape(b.shape[0], 1)
+
+    def swapped(x: Any, y: Any) -> Any:
+        graph = co.make_fx(lambda b, a: rows(a * 1.0, b + x.shape[0]), inner)(y, x)
+        return graph(y, x)
+
+    module = co.make_fx(swapped, "symbolic")(np.ones(3), np.arange(5.0))
+    for n, m in ((3, 5), (4, 2)):
+        x, y = np.ones(n), np.arange(float(m))
+        expected = rows(x, y + n)
+        for found, array in zip(module(x, y), expected, strict=True):
+            np.testing.assert_array_equal(found, array, strict=True)
