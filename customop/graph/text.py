@@ -77,6 +77,7 @@ class GraphText(PythonText):
         self._types: dict[str, str] = {}
         nodes = [node for m in _all_modules(module) for node in m.graph.nodes]
         self.taken.update({*_RESERVED, *(n.name for n in nodes if n.op != CONSTANT)})
+        self._sizes = [m.graph.sizes for m in _all_modules(module)]
         own: tuple[str, ...] = _RESERVED
         if any(getattr(m.graph.sizes, "sizes", None) for m in _all_modules(module)):
             own += (
@@ -112,7 +113,8 @@ class GraphText(PythonText):
         if _is_module(value):
             return self._graph_argument(value)
         if isinstance(value, Symbolic):
-            return str(value)
+            is_own = any(value.context is sizes for sizes in self._sizes)
+            return str(value) if is_own else self._named(value, "size", str(value))
         return None if is_writable(value) else self._named(value, name)
 
     def _of_node(self, node: Node) -> str:
