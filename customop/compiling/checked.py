@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NoReturn
 
 from customop.compiling.capturing import Axes, CapturedCall, Finish, captured
@@ -16,7 +16,7 @@ from customop.errors import GraphError, place
 __all__ = ["captured_alone", "capturing", "outside_of_modes"]
 
 # One function is captured at a time: two locks could wait for each other.
-capturing = threading.RLock()
+capturing: AbstractContextManager[bool] = threading.RLock()
 
 
 @contextmanager

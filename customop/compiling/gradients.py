@@ -13,7 +13,7 @@ from customop.arrays.kinds import CPU, device_of, is_array, is_fake, is_traced
 from customop.arrays.pytree import Structure, key_orders, unflatten
 from customop.compiling.backends import Backend
 from customop.compiling.calls import MISS, Call, CallLines, give_miss, symbolic_axes
-from customop.compiling.capturing import cleaned
+from customop.compiling.capturing import CapturedCall, cleaned
 from customop.compiling.checked import captured_alone, capturing, outside_of_modes
 from customop.compiling.entries import CallArguments, Entry, calls_text, checked_code
 from customop.compiling.free import fixed_numbers, free_axes, free_numbers
@@ -59,6 +59,11 @@ class GradEntry(Entry):
     cannot = "its gradient cannot be compiled"
     pack: Pack
     kind: Any
+    family: Any
+    arguments: dict[str, str]
+    found: CapturedCall | None
+    refused: BaseException | None
+    code_of_backend: Any
 
     def __init__(
         self,
