@@ -16,11 +16,7 @@ from customop.arrays.kinds import device_of, is_array
 from customop.arrays.pytree import Structure, flatten, unflatten
 from customop.compiling.capturing import copy_new_constants
 from customop.compiling.quiet import keep_what_warns
-from customop.core.boxes import (
-    Pinned,
-    place_of,
-    views_another,
-)
+from customop.core.boxes import Pinned, place_of, views_another
 from customop.core.interpreter import current_mode
 from customop.core.tracer import Tracer
 from customop.errors import GraphError

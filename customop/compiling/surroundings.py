@@ -198,7 +198,6 @@ class Surroundings:
         if isinstance(value, FunctionType) and key in _CALLED:
             self._waiting.append((value, ""))
         elif value is not GONE:
-            self._known.discard((id(names), key))
             text = f"{label or type(owner).__name__}.{key}"
             self._slot(names, key, value, text)
 

@@ -16,7 +16,7 @@ from customop.graph.node import CALL
 from customop.transforms.autograd.node import GradNode
 
 if TYPE_CHECKING:
-    from customop.compiling.gradients import GradEntry
+    from customop.compiling.grad_entry import GradEntry
 
 __all__ = ["BackwardCode", "CompiledNode"]
 

@@ -12,7 +12,7 @@ import itertools
 import linecache
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from importlib import import_module
 from types import FunctionType, ModuleType
@@ -55,6 +55,7 @@ __all__ = [
     "RESERVED",
     "Drawn",
     "GeneratedCall",
+    "GlobalNames",
     "all_constants",
     "compile_call",
     "generate",
@@ -115,15 +116,23 @@ def all_constants(values: Any) -> bool:
     return _constants.issuperset(map(type, values))
 
 
-class _Source:
-    """Source text of one call under construction, and the names it uses."""
+class GlobalNames:
+    """The names that a generated function uses.
 
-    def __init__(self, name: str, qualname: str, schema: Schema) -> None:
-        self.name = name
-        self.qualname = qualname
-        self.schema = schema
+    Parameters
+    ----------
+    taken : iterable of str
+        Those of its parameters.
+
+    Attributes
+    ----------
+    names : dict
+        Name -> value.
+    """
+
+    def __init__(self, taken: Iterable[str]) -> None:
         self.names: dict[str, Any] = {}
-        self.taken = {name, *(p.name for p in schema.parameters)}
+        self.taken: set[str] = {*taken}
 
     def bind(self, name: str, value: Any) -> str:
         """A name for a value that no parameter hides."""
@@ -131,6 +140,16 @@ class _Source:
             name = f"_{name}"
         self.names[name] = value
         return name
+
+
+class _Source(GlobalNames):
+    """Source text of one call under construction, and the names it uses."""
+
+    def __init__(self, name: str, qualname: str, schema: Schema) -> None:
+        super().__init__([name, *(p.name for p in schema.parameters)])
+        self.name = name
+        self.qualname = qualname
+        self.schema = schema
 
 
 def compile_call(

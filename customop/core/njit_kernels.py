@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.nested import flat, map_nested
-from customop.core.codegen import generate
+from customop.core.codegen import GlobalNames, generate
 from customop.core.table import RuleTable
 from customop.errors import ArgumentError
 from customop.schema.parameters import Parameter
@@ -50,25 +50,20 @@ def in_native_order(op: RuleTable, fn: Any) -> Any:
     schema = op.schema
     names = [p.name for p in schema.parameters]
     at = len(names) - len(schema.keyword_only)
-    tests = [_test_of(p) for p in schema.parameters if holds_arrays(p.type)]
+    scope = GlobalNames(names)
+    kernel = scope.bind("compiled", fn)
+    # By name, so that the kernel can be sent where the operator is not known.
+    convert = scope.bind("converted", partial(_call_converted, op.qualname, schema))
+    tests = [_test_of(p, scope) for p in schema.parameters if holds_arrays(p.type)]
     given = ", ".join([*names[:at], *[f"{n}={n}" for n in names[at:]]])
     lines = [
         f"def kernel({', '.join([*names[:at], *['*'][: len(names) - at], *names[at:]])}):",
         f"    if {' and '.join(tests) or 'True'}:",
-        f"        return _kernel({given})",
-        f"    return _dispatch(_kernel, [{', '.join(names)}])",
+        f"        return {kernel}({given})",
+        f"    return {convert}({kernel}, [{', '.join(names)}])",
     ]
-    found = {
-        "_kernel": fn,
-        "_array": _is_native,
-        "_tuple": _can_be_written,
-        "_type": np.dtype(np.float64),
-        "_list": np.dtype(np.float32),
-        # By name, so that the kernel can be sent where the operator is not known.
-        "_dispatch": partial(_call_converted, op.qualname, schema),
-    }
     made: Callable[..., Any] = generate(
-        f"{op.qualname} for njit", "\n".join(lines), "kernel", found
+        f"{op.qualname} for njit", "\n".join(lines), "kernel", scope.names
     )
     update_wrapper(made, fn, updated=())  # its dict has weak references
     made.compiled = fn  # type: ignore[attr-defined]  # as `compiled_of` reads
@@ -84,13 +79,18 @@ def _is_native_leaf(leaf: Any) -> bool:
     return bool(getattr(getattr(leaf, "dtype", None), "isnative", True))
 
 
-def _test_of(p: Parameter) -> str:
+def _test_of(p: Parameter, scope: GlobalNames) -> str:
     """Whether numba can be given the value of a parameter, as text."""
     if p.is_written:
-        return f"_tuple({p.name})"
+        return f"{scope.bind('can_be_written', _can_be_written)}({p.name})"
+    test = f"{scope.bind('is_native', _is_native)}({p.name})"
     if not is_array_type(p.type):
-        return f"_array({p.name})"
-    return f"({p.name}.dtype is _type or {p.name}.dtype is _list or _array({p.name}))"
+        return test
+    dtypes = [scope.bind(f"f{8 * d.itemsize}", d) for d in _USUAL]
+    return f"({' or '.join([*[f'{p.name}.dtype is {d}' for d in dtypes], test])})"
+
+
+_USUAL = (np.dtype(np.float64), np.dtype(np.float32))
 
 
 def _can_be_written(value: Any) -> bool:

@@ -238,8 +238,9 @@ _plain: set[type] = {np.ndarray}
 
 
 def _all_plain(leaves: Sequence[Any]) -> bool:
-    classes = [*map(type, leaves)]
-    return _plain.issuperset(classes) or all(map(is_plain, classes))
+    return _plain.issuperset(map(type, leaves)) or all(
+        is_plain(type(leaf)) for leaf in leaves
+    )
 
 
 def is_plain(cls: type) -> bool:
