@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from customop.arrays.array import Array, ArrayT
 from customop.arrays.fake import FakeArray, fake_like
-from customop.arrays.kinds import array_kind, register_array_type
+from customop.arrays.kinds import array_kind
 from customop.arrays.numpy_functions import getitem, register_numpy_function
 from customop.arrays.on_demand import add_modules
 from customop.arrays.wrappers import register_array_wrapper
@@ -194,6 +194,7 @@ __version__ = "0.1.0"
 # imported at the first access: the import takes 19 ms and not 32.
 _LATER: dict[str, str] = {
     "customop.arrays.making": "array",
+    "customop.arrays.registering": "register_array_type",
     "customop.arrays.traceable": "traceable",
     "customop.arrays.tree": "tree",  # the module itself
     "customop.compiling.backends": "register_backend",
@@ -253,6 +254,7 @@ _LATER: dict[str, str] = {
 if TYPE_CHECKING:
     from customop.arrays import tree
     from customop.arrays.making import array
+    from customop.arrays.registering import register_array_type
     from customop.arrays.traceable import traceable
     from customop.compiling.backends import register_backend
     from customop.compiling.compile import compile  # noqa: A004  # torch's name

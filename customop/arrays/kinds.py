@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -16,13 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from customop.errors import (
-    ArgumentError,
-    RegistrationError,
-    did_you_mean,
-    quoted,
-    shown,
-)
+from customop.errors import ArgumentError, did_you_mean, quoted, shown
 from customop.later import later
 from customop.plugins import KINDS, load, plugins_of
 
@@ -44,8 +38,8 @@ __all__ = [
     "load_kind",
     "load_kinds",
     "normalize_device",
-    "register_array_type",
     "registered_base",
+    "registered_kind",
 ]
 
 importlib_util: ModuleType = later(import_module, "importlib.util")
@@ -183,7 +177,8 @@ SCALAR = ArrayKind(
 )
 
 _NOT_FOR_KERNELS = (TRACED.name, SCALAR.name)
-_RESERVED = (*_NOT_FOR_KERNELS, FAKE, DEFAULT)
+# Names that no registered kind may have.
+RESERVED = (*_NOT_FOR_KERNELS, FAKE, DEFAULT)
 
 # Name -> kind.
 _kinds: dict[str, ArrayKind] = {
@@ -236,6 +231,12 @@ def registered_base(cls: type) -> type | None:
         load_kinds()
         base = _registered(cls)
     return base
+
+
+def registered_kind(cls: type) -> ArrayKind | None:
+    """The kind of a class or of one it derives from; no plug-in is loaded for it."""
+    base = _registered(cls)
+    return None if base is None else _by_class[base]
 
 
 def _registered(cls: type) -> type | None:
@@ -331,140 +332,7 @@ def is_array_class(annotation: object) -> bool:
     return isinstance(annotation, type) and kind_of[annotation] is not None
 
 
-# ---- registering ----
-
-
-def register_array_type(
-    kind: str,
-    cls_or_path: type | str,
-    *,
-    from_numpy: Callable[[Any], Any] | None = None,
-    to_numpy: Callable[[Any], Any] | None = None,
-    accepts: Iterable[str] = (),
-    immutable: bool = False,
-    lazy: bool = False,
-    derive: Callable[[Any], Callable[..., Any] | None] | None = None,
-    checked: bool = True,
-) -> None:
-    """Name a class of arrays, so that kernels can be registered for it.
-
-    Parameters
-    ----------
-    kind : str
-        Name of the kind: the `device_types` of its kernels. A kind may have
-        several classes.
-    cls_or_path : type or str
-        The class, or ``"module.Class"``, which is looked up once that
-        module is imported. Subclasses are of the same kind.
-    from_numpy : callable, optional
-        Makes an array of the kind from a NumPy array, of the same values, shape and
-        dtype. With it, checks can run on arrays of the kind.
-    to_numpy : callable, optional
-        Makes a NumPy array from an array of the kind. It may be left out for classes
-        that have ``__array__`` or ``__dlpack__``.
-    accepts : iterable of str
-        Kinds whose arrays may stand beside arrays of this kind in a call, such as
-        ``("cpu",)`` for NumPy's. Kernels of the kind get them as they are.
-    immutable : bool
-        Whether arrays of the kind cannot be written. Results may then share memory.
-    lazy : bool
-        Whether the elements of an array are computed later, on demand. NumPy
-        functions then do not look at values, and do what is right for all of them.
-    derive : callable, optional
-        ``derive(op)`` gives the kernel of an operator that has none registered for the
-        kind, or None. It is asked before the default kernel is taken, once for each
-        operator as long as its rules stay as they are.
-    checked : bool
-        Whether opcheck makes arrays of the kind and compares its kernels. It runs them in
-        a forked process, which some libraries with threads do not survive.
-
-    Raises
-    ------
-    RegistrationError
-        If the kind is not an identifier, the class is not a class or belongs to
-        another kind, or a conversion or `derive` is not a function.
-
-    Examples
-    --------
-    >>> import customop as co
-    >>> class Column:
-    ...     shape = (3,)
-    >>> co.register_array_type("column", Column)
-    """
-    if not isinstance(kind, str) or not kind.isidentifier() or kind in _RESERVED:
-        raise RegistrationError(
-            f"register_array_type: {shown(kind)} cannot be the name of a kind of array",
-            do="use an identifier, such as 'strict' or 'tpu'",
-        )
-    _check_class(kind, cls_or_path)
-    others = _accepted(kind, accepts)
-    functions: dict[str, object] = {
-        "from_numpy": from_numpy,
-        "to_numpy": to_numpy,
-        "derive": derive,
-    }
-    for name, fn in functions.items():
-        if fn is not None and not callable(fn):
-            takes = "an operator" if name == "derive" else "one array"
-            raise RegistrationError(
-                f"register_array_type: {name}={shown(fn)} is not a function",
-                do=f"pass a function of {takes}: {name}=convert",
-            )
-    is_new = kind not in _kinds
-    known = _kinds.setdefault(kind, ArrayKind(kind))
-    add_array_class(known, cls_or_path)
-    known.accepts += tuple(name for name in others if name not in known.accepts)
-    if known.accepts:
-        hosts.add(kind)
-    known.is_carried = is_new or known.is_carried
-    known.is_lazy = known.is_lazy or lazy
-    known.is_checked = known.is_checked and checked
-    known.has_memory = known.has_memory and not immutable
-    known.from_numpy = known.from_numpy if from_numpy is None else from_numpy
-    known.to_numpy = known.to_numpy if to_numpy is None else to_numpy
-    known.derive = known.derive if derive is None else derive
-
-
-def _accepted(kind: str, accepts: Iterable[str]) -> tuple[str, ...]:
-    """The names of other kinds; raise for others."""
-    names = (accepts,) if isinstance(accepts, str) else tuple(accepts)
-    for name in names:
-        if name not in known_devices() or name == kind:
-            raise RegistrationError(
-                f"register_array_type: accepts={shown(name)} is not another kind of array;"
-                f" known: {quoted(known_devices())}",
-                do='write accepts=("cpu",) for NumPy arrays',
-            )
-    return names
-
-
-def _check_class(kind: str, cls_or_path: object) -> None:
-    if isinstance(cls_or_path, str):
-        parts = cls_or_path.split(".")
-        if len(parts) < 2 or not all(part.isidentifier() for part in parts):
-            raise RegistrationError(
-                f"register_array_type: {shown(cls_or_path)} is not the path of a class",
-                do='write "module.Class"',
-            )
-        return
-    if not isinstance(cls_or_path, type):
-        raise RegistrationError(
-            f"register_array_type: {shown(cls_or_path)} is neither a class nor a path",
-            do='pass the class, or "module.Class"',
-        )
-    if issubclass(cls_or_path, np.generic) or cls_or_path.__module__ == "builtins":
-        raise RegistrationError(
-            f"register_array_type: {cls_or_path.__qualname__} is not a class of arrays",
-            do="pass the class that has shape and dtype",
-        )
-    base = _registered(cls_or_path)
-    known = _by_class[base] if base is not None else None
-    if known is not None and known.name != kind:
-        raise RegistrationError(
-            f"register_array_type: {cls_or_path.__qualname__} is already of the kind"
-            f" '{known}'",
-            do=f"register kernels for '{known}', or a class of your own",
-        )
+# ---- the tables ----
 
 
 def add_array_class(kind: ArrayKind, cls_or_path: type | str) -> None:
@@ -515,6 +383,13 @@ def find_kind(name: str) -> ArrayKind:
     return _kinds[name]
 
 
+def find_or_make_kind(name: str) -> ArrayKind:
+    """The kind of a name; a new one if no kind has it."""
+    new = ArrayKind(name)
+    new.is_carried = True
+    return _kinds.setdefault(name, new)
+
+
 def known_kinds() -> tuple[str, ...]:
     """Names of all kinds that a kernel can be registered for, 'fake' among them."""
     return tuple(name for name in _kinds if name not in _NOT_FOR_KERNELS)
@@ -530,7 +405,7 @@ def known_devices() -> list[str]:
 
 def is_known_device(name: str) -> bool:
     """Whether a kind that is a device has a name; loads its plug-in where needed."""
-    return name not in _RESERVED and (name in _kinds or load_kind(name))
+    return name not in RESERVED and (name in _kinds or load_kind(name))
 
 
 def normalize_device(device: Any) -> str:

@@ -12,8 +12,9 @@ import numpy as np
 from jax.core import Tracer
 
 from customop.arrays.fake import FakeArray
-from customop.arrays.kinds import is_array, register_array_type
+from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat, map_outline, map_result
+from customop.arrays.registering import register_array_type
 from customop.core.changes import changing
 from customop.core.operator import Operator
 from customop.core.table import RuleTable

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from customop.arrays.kinds import CPU, is_array, register_array_type
+from customop.arrays.kinds import CPU, is_array
 from customop.arrays.nested import map_nested
+from customop.arrays.registering import register_array_type
 from customop.core.dispatch import find_kernel
 from customop.core.table import RuleTable
 from customop.errors import GradientError
