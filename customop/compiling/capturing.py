@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import (
     Callable,
     Collection,
@@ -19,19 +18,18 @@ import numpy as np
 from customop.arrays.foreign import has_own_rules
 from customop.compiling.quiet import keep_what_warns
 from customop.compiling.settings import with_settings
-from customop.core.contract.memory import owner
 from customop.errors import ArgumentError, CustomOpError, GraphError
 from customop.graph.graph import Graph
 from customop.graph.memory import OUTSIDE, Memory
 from customop.graph.module import GraphModule
-from customop.graph.node import CALL, CONSTANT, PLACEHOLDER, Node
+from customop.graph.new_constants import copy_new_constants
+from customop.graph.node import CALL, PLACEHOLDER, Node
 from customop.graph.passes.common import eliminate_common_subexpressions
 from customop.graph.passes.dead import eliminate_dead_code
-from customop.library.ops import ops
 from customop.transforms.trace.make import capture
 from customop.transforms.trace.operators import assign
 
-__all__ = ["CapturedCall", "Finish", "captured", "cleaned", "copy_new_constants"]
+__all__ = ["CapturedCall", "Finish", "captured", "cleaned"]
 
 Axes = Mapping[int, Collection[int]]
 # Makes a graph ready; it gets the calls that transforms inside of the function made.
@@ -261,60 +259,3 @@ def cleaned(module: GraphModule) -> GraphModule:
     """Without dead code and what is computed twice; with the function's own settings."""
     module = eliminate_dead_code(with_settings(module))
     return eliminate_dead_code(eliminate_common_subexpressions(module))
-
-
-# ---- arrays that were made while the function was captured ----
-
-
-def copy_new_constants(graph: Graph) -> None:
-    """Copy in each run what the function makes again in each run, where it matters.
-
-    ``np.zeros(3)`` in a function is a constant of its graph. The caller may write to it
-    if it is returned, so each run returns a copy.
-    """
-    memory = Memory(graph)
-    outside = frozenset({OUTSIDE})
-    for node in graph.nodes:
-        if node.op != CONSTANT or not (memory.places[node] - outside) & (
-            memory.output | memory.written
-        ):
-            continue
-        if _is_new(graph.constants, node.target):
-            _copy(graph, node)
-
-
-def _is_new(constants: Mapping[str, Any], name: str) -> bool:
-    """Whether nothing but the graph has a reference to an array or to its memory."""
-    if (
-        not isinstance(constants[name], np.ndarray)
-        or not constants[name].flags.writeable
-    ):
-        return False
-    found = _references(constants, name)
-    pairs = zip(found, _LEAST[found[0]], strict=True)
-    return all(count <= least for count, least in pairs)
-
-
-def _references(constants: Mapping[str, Any], name: str) -> tuple[bool, int, int]:
-    """Whether an array owns its memory, references to it, and to what owns the memory."""
-    count = sys.getrefcount(constants[name])
-    memory = owner(constants[name])
-    return memory is constants[name], count, sys.getrefcount(memory)
-
-
-def _least(constants: Mapping[str, Any]) -> tuple[bool, int, int]:
-    return _references(constants, "probe")
-
-
-# The same for arrays to which nobody else has a reference.
-_LEAST = {
-    True: _least({"probe": np.zeros(2)}),
-    False: _least({"probe": np.zeros(2)[1:]}),
-}
-
-
-def _copy(graph: Graph, node: Node) -> None:
-    with graph.inserting_after(node):
-        copy = graph.call(ops.np.copy.default, (node,))
-    copy.note(node.val, node.meta.get("place"))
-    node.replace_all_uses_with(copy, unless=lambda user: user is copy)

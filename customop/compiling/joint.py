@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from customop.arrays.kinds import device_of, is_array
 from customop.arrays.pytree import Structure, flatten, unflatten
-from customop.compiling.capturing import copy_new_constants
 from customop.compiling.quiet import keep_what_warns
 from customop.core.boxes import Pinned, place_of, views_another
 from customop.core.interpreter import current_mode
@@ -23,6 +22,7 @@ from customop.errors import GraphError
 from customop.graph.graph import Graph
 from customop.graph.memory import OUTSIDE, Memory
 from customop.graph.module import GraphModule
+from customop.graph.new_constants import copy_new_constants
 from customop.graph.node import CALL, ITEM, Node, nodes_in
 from customop.graph.passes.halves import depending, part, saved_nodes
 from customop.transforms.autograd.interpreter import GradInterpreter

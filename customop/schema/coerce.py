@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from customop.arrays.bits import has_bits
 from customop.arrays.describe import show
 from customop.arrays.kinds import has_device, is_array, is_traced, normalize_device
 from customop.errors import ArgumentError, did_you_mean
@@ -118,8 +119,7 @@ def _to_device(value: Any) -> str:
 
 
 def _to_generator(value: Any) -> Any:
-    # NumPy's, CuPy's, or a subclass.
-    if not hasattr(value, "bit_generator"):
+    if not has_bits(value):
         raise Mismatch
     return value
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from customop.arrays.bits import bits_of
 from customop.errors import VmapError
 from customop.transforms.reach import within_reach
 from customop.transforms.runs import Subject, is_watched, report
@@ -71,7 +72,7 @@ def _raw_state(source: Any) -> Any:
         return np.random.get_state()  # noqa: NPY002  # what is watched
     if hasattr(source, "getstate"):  # Python's
         return source.getstate()
-    known = getattr(source, "bit_generator", source)
+    known = bits_of(source)
     return known.get_state() if hasattr(known, "get_state") else known.state
 
 
@@ -99,8 +100,7 @@ def set_states(states: Sequence[tuple[Any, Any]]) -> None:
         elif hasattr(source, "setstate"):  # Python's
             source.setstate(state)
         else:
-            known = getattr(source, "bit_generator", source)
-            known.state = copy.deepcopy(state)
+            bits_of(source).state = copy.deepcopy(state)
 
 
 def _plain(state: Any) -> Any:

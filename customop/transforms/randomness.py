@@ -9,6 +9,7 @@ from weakref import ref
 
 import numpy as np
 
+from customop.arrays.bits import bits_of, has_bits
 from customop.arrays.nested import flat, map_outline
 from customop.core.interpreter import Interpreter, Mode, current_mode, next_level
 from customop.core.kinds import VMAP
@@ -120,7 +121,7 @@ class Draws:
     def start(self, values: Sequence[Any]) -> Callable[[], None]:
         """Note or look up the state of a call; return a function that restores it."""
         leaves = flat(list(values))
-        bits = [v.bit_generator for v in leaves if hasattr(v, "bit_generator")]
+        bits = [bits_of(v) for v in leaves if has_bits(v)]
         if self._calls == len(self._states):
             self._states.append(_states(bits))
         states = self._states[self._calls]

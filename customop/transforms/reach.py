@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from types import CodeType, FunctionType, MethodType
+from types import BuiltinMethodType, CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,13 @@ def within_reach(items: Iterable[Any], is_wanted: Callable[[Any], bool]) -> list
         if is_wanted(item):
             found[id(item)] = item
         elif isinstance(item, MethodType):
-            waiting += [item.__func__, *getattr(item.__self__, "__dict__", {}).values()]
+            own = item.__self__
+            if is_wanted(own):
+                found[id(own)] = own
+            waiting += [item.__func__, *getattr(own, "__dict__", {}).values()]
+        elif isinstance(item, BuiltinMethodType):  # such as rng.normal
+            if is_wanted(item.__self__):
+                found[id(item.__self__)] = item.__self__
         elif isinstance(item, partial):
             waiting += [item.func, *item.args, *item.keywords.values()]
         elif isinstance(item, FunctionType) and id(item) not in looked_at:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from customop.arrays.bits import has_bits
 from customop.arrays.nested import map_nested
 from customop.arrays.python_text import FILLER, margin, reach
 from customop.core.samples import Sample
@@ -90,7 +91,7 @@ def copy_leaf(value: Any) -> Any:
     if type(value) is np.ndarray:
         return copy_array(value)
     # A Generator changes when it draws; arrays of other kinds copy themselves.
-    changes = hasattr(value, "bit_generator") or hasattr(value, "__array_namespace__")
+    changes = has_bits(value) or hasattr(value, "__array_namespace__")
     return deepcopy(value) if changes else value
 
 

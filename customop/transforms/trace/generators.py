@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from types import CellType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -108,6 +108,13 @@ def _class() -> type[Any]:
         node: Any
         copy: np.random.Generator
 
+        def __str__(self) -> str:
+            return str(self.copy)
+
+        @property
+        def bit_generator(self) -> NoReturn:
+            _refuse_bits()
+
     for name, method in vars(np.random.Generator).items():
         if not name.startswith("_") and callable(method):
             setattr(TracedGenerator, name, _method(name))
@@ -144,6 +151,15 @@ def _method(name: str) -> Callable[..., Any]:
 
     method.__name__ = name
     return method
+
+
+def _refuse_bits() -> NoReturn:
+    raise _refused(
+        "bit_generator",
+        "while a graph is traced: its bits and its state would be constants of the graph",
+        "draw with a method; for raw bits write"
+        " rng.integers(2**64 - 1, size=(), dtype=np.uint64, endpoint=True)",
+    )
 
 
 def _call(generator: Any, name: str, named: dict[str, Any]) -> Any:

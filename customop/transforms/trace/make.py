@@ -22,6 +22,7 @@ from customop.errors import (
 from customop.graph.graph import Graph
 from customop.graph.guards import GENERATOR
 from customop.graph.module import GraphModule
+from customop.graph.new_constants import copy_new_constants
 from customop.graph.node import Node
 from customop.progress import node_channel
 from customop.transforms.trace.error_settings import ErrorSettings
@@ -115,7 +116,10 @@ def make_fx(
     def trace(*args: P.args, **kwargs: P.kwargs) -> GraphModule:
         capture = _Capture(fn, mode, sizes or {}, caller_place())
         capture.trace.kept, capture.trace.opened = kept, opened
-        return capture.run(args, kwargs)
+        module = capture.run(args, kwargs)
+        del capture  # it has references to the constants
+        copy_new_constants(module.graph)
+        return module
 
     return trace
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import random
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,7 @@ def test_tracing_leaves_generators_as_they_are() -> None:
 
 RNG = np.random.default_rng(0)
 LEGACY, BITS = np.random.RandomState(0), np.random.PCG64(0)
+legacy_rand = np.random.rand  # what is tried
 
 
 @pytest.mark.parametrize(
@@ -86,6 +88,8 @@ LEGACY, BITS = np.random.RandomState(0), np.random.PCG64(0)
             "draws from a Generator, whose numbers",
         ),
         (lambda x, rng: x * np.random.rand(3), "draws from np.random, whose numbers"),  # noqa: NPY002  # what is tried
+        (lambda x, rng: x * legacy_rand(3), "from a RandomState, whose numbers"),
+        (lambda x, rng: x * random(), "draws from a Random, whose numbers"),
         (lambda x, rng: x * LEGACY.rand(3), "draws from a RandomState, whose numbers"),
         (
             lambda x, rng: x * np.random.Generator(BITS).normal(size=3),
@@ -97,12 +101,26 @@ LEGACY, BITS = np.random.RandomState(0), np.random.PCG64(0)
         (lambda x, rng: rng.choice(x, size=2), "do: write x.rng.choice"),
         (lambda x, rng: rng.permutation(np.ones(2)), "do: write x.rng.permutation"),
         (lambda x, rng: rng.random(out=np.ones(2)), "do: x.*= draw"),
+        (lambda x, rng: x + rng.bit_generator.random_raw(), "its bits and its state"),
+        (lambda x, rng: np.random.Generator(rng.bit_generator), "write rng.integers"),
     ],
 )
 def test_draws_that_a_graph_cannot_have(fn: Any, message: str) -> None:
     """Draws that no operator sees, or that give Python numbers, are errors."""
     with pytest.raises(co.GraphError, match=message):
         co.make_fx(fn)(X, np.random.default_rng(0))
+
+
+def test_raw_bits_are_whole_numbers_of_64_bits() -> None:
+    """What the error advises in place of ``rng.bit_generator.random_raw()``."""
+
+    def raw(rng: Any) -> Any:
+        return rng.integers(2**64 - 1, size=(), dtype=np.uint64, endpoint=True)
+
+    graph = co.make_fx(raw)(np.random.default_rng(0))
+    for seed in range(3):
+        bits = np.random.default_rng(seed).bit_generator
+        assert graph(np.random.default_rng(seed)) == bits.random_raw()
 
 
 @pytest.mark.parametrize("source", [LEGACY, BITS], ids=["RandomState", "PCG64"])
