@@ -25,7 +25,7 @@ from customop.core.fast_kernel import Never
 from customop.core.table import Plans, RuleTable
 from customop.errors import GENERATED, shorten
 from customop.later import later
-from customop.schema.coerce import exact_class, needs_guard
+from customop.schema.base_types import exact_class, needs_guard
 from customop.schema.parameters import (
     KEYWORD_ONLY,
     MISSING,

@@ -28,7 +28,7 @@ from customop.errors import (
 )
 from customop.later import later
 from customop.plugins import OPERATORS, plugins_of
-from customop.schema.coerce import exact_class
+from customop.schema.base_types import exact_class
 from customop.schema.fit import ARGUMENTS
 from customop.schema.parameters import MISSING
 from customop.schema.types import ARRAY, Base, holds_arrays

@@ -2,5 +2,6 @@
 
 May import `arrays` and all below it. Start with `types` (the schema types) and `schema`.
 `annotations` has their hints and names, `infer` reads functions, `parse` reads text,
-`fit` and `coerce` check and convert values, `tags` has the promises of an operator.
+`fit`, `base_types` and `coerce` check and convert values, `defaults` checks defaults,
+`tags` has the promises of an operator.
 """

@@ -11,7 +11,7 @@ from typing import Any
 from customop.errors import SchemaError, innermost, place, quoted, shown
 from customop.frozen import Frozen
 from customop.schema.annotations import schema_type
-from customop.schema.coerce import check_default
+from customop.schema.defaults import check_default
 from customop.schema.fit import Mismatch
 from customop.schema.infer import check_mutates_args, hints_of, signature_of
 from customop.schema.outline import PlainParameter, outline_of

@@ -1,4 +1,4 @@
-"""Arguments and defaults: what a call may pass, and what the kernel gets."""
+"""Arguments: what a call may pass, and what the kernel gets."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from customop.arrays.bits import has_bits
 from customop.arrays.describe import show
-from customop.arrays.kinds import has_device, is_array, is_traced, normalize_device
-from customop.errors import ArgumentError, did_you_mean
-from customop.frozen import Frozen
+from customop.arrays.kinds import has_device, is_array, is_traced
+from customop.errors import did_you_mean
+from customop.schema.base_types import (
+    BASE_TYPES,
+    NUMBER_CLASSES,
+    PROVEN_BY_CLASS,
+    to_str,
+)
 from customop.schema.fit import Mismatch, NestedType, Visitor
 from customop.schema.types import (
     DEVICE,
     DTYPE,
-    GENERATOR,
-    SCALAR,
-    ArrayType,
     Base,
     Choice,
     ClassOf,
@@ -34,183 +35,10 @@ from customop.schema.types import (
 from customop.shapes.sizes import number_class
 from customop.shapes.symbols import Symbolic
 
-__all__ = [
-    "check_default",
-    "coerce",
-    "exact_class",
-    "exact_test",
-    "examples_of",
-    "needs_guard",
-]
+__all__ = ["coerce", "remedy"]
 
 
-# ---- numbers, strings and the like ----
-
-
-_CLASSES: dict[str, type] = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
-
-
-def _number_class(value: Any) -> str:
-    """The letter of a number in `_CLASSES`, or nothing for other values."""
-    if isinstance(value, np.generic | np.ndarray):
-        letter = value.dtype.kind
-        return letter if letter in _CLASSES and value.ndim == 0 else ""
-    found = [letter for letter, cls in _CLASSES.items() if isinstance(value, cls)]
-    return found[0] if found else ""
-
-
-def _to_int(value: Any) -> int:
-    if _number_class(value) == "b":
-        return int(value)
-    # Also objects with `__index__`. A traced value raises its own error.
-    return operator.index(value)
-
-
-def _to_float(value: Any) -> float:
-    if _number_class(value) not in ("b", "i", "u", "f"):
-        raise Mismatch
-    return float(value)
-
-
-def _to_complex(value: Any) -> complex:
-    if not _number_class(value):
-        raise Mismatch
-    return complex(value)
-
-
-def _to_bool(value: Any) -> bool:
-    if _number_class(value) not in ("b", "i", "u") or value not in (0, 1):
-        raise Mismatch
-    return bool(value)
-
-
-def _to_str(value: Any) -> str:
-    if not isinstance(value, str):
-        raise Mismatch
-    # The text itself, even if a subclass prints something else.
-    return str.__str__(value)
-
-
-def _to_scalar(value: Any) -> Any:
-    letter = _number_class(value)
-    if not letter:
-        raise Mismatch
-    return _CLASSES[letter](value)
-
-
-def _to_dtype(value: Any) -> np.dtype[Any]:
-    # NumPy reads None as float64, a number as a flag, and an array as its own dtype.
-    if value is None or _number_class(value) or is_array(value):
-        raise Mismatch
-    try:
-        found: np.dtype[Any] = np.dtype(value)
-    except SyntaxError:  # NumPy raises it for some strings
-        raise Mismatch from None
-    except TypeError:  # a dtype of another library, known by its name
-        found = np.dtype(str(value).rpartition(".")[2])
-    return found
-
-
-def _to_device(value: Any) -> str:
-    try:
-        return normalize_device(value)
-    except ArgumentError as error:
-        raise Mismatch(f"is an {error.what}") from None
-
-
-def _to_generator(value: Any) -> Any:
-    if not has_bits(value):
-        raise Mismatch
-    return value
-
-
-class _BaseType(Frozen):
-    """A type without parts, which `Base` names.
-
-    Attributes
-    ----------
-    exact : type
-        The class whose values need no coercion.
-    convert : callable
-        The coercion. It also takes the text of a default, which is ``str(value)``.
-    examples : tuple
-        Values that `opcheck` and `customop.testing.strategies` try, the likeliest first.
-    """
-
-    exact: type
-    convert: Callable[[Any], Any]
-    examples: tuple[Any, ...]
-
-
-_DTYPES = tuple(np.dtype(name) for name in ("f8", "f4", "i8", "c16", "?"))
-_PLAIN: dict[str, _BaseType] = {
-    "int": _BaseType(int, _to_int, (1, 2, 0, 3, -1, 4)),
-    "float": _BaseType(float, _to_float, (0.5, 2.0, -0.75, 1.0, 0.0, 3.0)),
-    "bool": _BaseType(bool, _to_bool, (False, True)),
-    "complex": _BaseType(complex, _to_complex, (0.5 + 0.25j, 2.0 + 0j)),
-    "str": _BaseType(str, _to_str, ("a", "", "linear", "mean", "same")),
-    "Scalar": _BaseType(float, _to_scalar, (2.0, 0.5, 1, 3)),
-    "dtype": _BaseType(np.dtype, _to_dtype, _DTYPES),
-    "device": _BaseType(str, _to_device, ("cpu",)),
-    # `exact_class` has the class: naming it here would import numpy.random. `opcheck`
-    # makes a new generator for each call, so there are no examples.
-    "Generator": _BaseType(object, _to_generator, ()),
-}
-
-# Types whose values fit by their exact class. A str may not be a device.
-PROVEN_BY_CLASS = {"int", "float", "bool", "complex", "str", "Scalar"}
-
-
-def exact_class(declared: Base) -> type:
-    """The class whose values a parameter of this type takes as they are."""
-    return np.random.Generator if declared == GENERATOR else _PLAIN[declared.name].exact
-
-
-def examples_of(declared: Base) -> tuple[Any, ...]:
-    """Values to try for a parameter of this type, the likeliest first."""
-    return _PLAIN[declared.name].examples
-
-
-def needs_guard(declared: SchemaType) -> bool:
-    """Whether the exact class of a scalar says that it fits this type."""
-    inner = declared.item if isinstance(declared, Maybe) else declared
-    return isinstance(inner, Base) and inner.name in PROVEN_BY_CLASS
-
-
-def exact_test(declared: SchemaType) -> Callable[[Any], bool] | None:
-    """A quick test that a list of numbers fits as it is, or None.
-
-    It passes only values that the coercion returns unchanged: 0.3 us for the key of a
-    slice in place of 8 us.
-    """
-    if isinstance(declared, Maybe):
-        declared = declared.item
-    if not isinstance(declared, ListOf) or declared.length is not None:
-        return None
-    own = tuple if declared.is_tuple else list
-    classes = _exact_classes(declared.item)
-    if classes is not None:
-        return lambda value: type(value) is own and classes.issuperset(map(type, value))
-    inner = exact_test(declared.item)
-    if inner is None or isinstance(declared.item, Maybe):
-        return None
-    return lambda value: type(value) is own and all(map(inner, value))
-
-
-def _exact_classes(declared: SchemaType) -> set[type] | None:
-    """The classes whose values fit a type as they are; None unless it is of numbers."""
-    is_maybe = isinstance(declared, Maybe)
-    inner = declared.item if isinstance(declared, Maybe) else declared
-    if not isinstance(inner, Base) or inner.name not in PROVEN_BY_CLASS:
-        return None
-    classes = set(_CLASSES.values()) if inner == SCALAR else {_PLAIN[inner.name].exact}
-    return classes | {type(None)} if is_maybe else classes
-
-
-# ---- any type ----
-
-
-def fits_symbolic(value: Symbolic, name: str) -> bool:
+def _fits_symbolic(value: Symbolic, name: str) -> bool:
     """Whether a parameter of a type takes a symbolic number as it is.
 
     A kernel of real arrays never gets one.
@@ -228,7 +56,7 @@ def _as_declared(value: Any, name: str) -> Any:
     cls = _SYMBOLIC_CLASSES.get(name)
     if cls is None:  # any number
         letter = np.dtype(own).kind
-        cls = own if own.__module__ == "builtins" else _CLASSES[letter]
+        cls = own if own.__module__ == "builtins" else NUMBER_CLASSES[letter]
     return value if cls is own else value.context.as_class(value, cls)
 
 
@@ -242,10 +70,10 @@ class _Coercion(Visitor):
     """
 
     def base(self, value: Any, declared: Base) -> Any:
-        plain = _PLAIN[declared.name]
+        plain = BASE_TYPES[declared.name]
         if type(value) is plain.exact and declared.name in PROVEN_BY_CLASS:
             return value
-        if isinstance(value, Symbolic) and fits_symbolic(value, declared.name):
+        if isinstance(value, Symbolic) and _fits_symbolic(value, declared.name):
             return _as_declared(value, declared.name)
         try:
             return plain.convert(value)
@@ -304,7 +132,7 @@ class _Coercion(Visitor):
             return value if same else wanted(items)
         same = type(value) is dict and all(map(operator.is_, value.values(), items))
         pairs = zip(value, items, strict=True)
-        return value if same else {_to_str(key): item for key, item in pairs}
+        return value if same else {to_str(key): item for key, item in pairs}
 
 
 coerce: Callable[[Any, SchemaType], Any] = _Coercion().visit
@@ -422,89 +250,3 @@ def _remedy_for_object(declared: ClassOf) -> str:
         return f"pass {{{keys}}}"
     given = ", ".join(f"{key}: {item}" for key, item in declared.items.items())
     return f"pass {name}({given})"
-
-
-# ---- defaults ----
-
-
-_MUTABLE = "a default must be immutable: write a tuple or a number"
-
-
-def check_default(value: Any, declared: SchemaType) -> Any:
-    """The default as the schema keeps it: it cannot change, and has a text.
-
-    Raises
-    ------
-    Mismatch
-        If it does not fit the type, could change, or has no text.
-    """
-    inner = declared.item if isinstance(declared, Maybe) else declared
-    if value is None and inner is declared:
-        raise Mismatch("only an Optional parameter has the default None")
-    if isinstance(value, list | dict | set | bytearray | np.ndarray):
-        raise Mismatch(_MUTABLE)
-    if value is not None and inner == Base("bool") and _number_class(value) != "b":
-        raise Mismatch(f"expects bool, got {show(value)}")
-    return _DEFAULT.visit(coerce(value, declared), declared)
-
-
-class _Default(Visitor):
-    """Turns a coerced default into a value that cannot change."""
-
-    def base(self, value: Any, declared: Base) -> Any:
-        if declared == GENERATOR:
-            raise Mismatch(
-                "a Generator can only have the default None, since drawing changes it"
-            )
-        if declared == DTYPE and not _has_text(value):
-            raise Mismatch("this dtype has no text in a schema")
-        check_digits(value)
-        return value
-
-    def choice(self, value: Any, declared: Choice) -> Any:
-        check_digits(value)
-        return value
-
-    def array(self, value: Any, declared: ArrayType) -> Any:
-        if declared.or_number and _number_class(value):
-            check_digits(value)
-            return _to_scalar(value)
-        raise Mismatch("an array can only have the default None")
-
-    def open(self, value: Any, declared: NestedType) -> Any:
-        if isinstance(declared, DictOf):
-            raise Mismatch(_MUTABLE)
-        if isinstance(declared, ClassOf) and not declared.fields.is_frozen:
-            raise Mismatch(_MUTABLE)
-        return value
-
-    def close(self, value: Any, declared: NestedType, items: list[Any]) -> Any:
-        if isinstance(declared, ClassOf):
-            return declared.fields.like(value, items)
-        return tuple(items)
-
-
-_DEFAULT = _Default()
-
-
-def check_digits(value: Any) -> None:
-    """Raise for an int that Python cannot print, and so a schema cannot show.
-
-    Raises
-    ------
-    Mismatch
-    """
-    try:
-        repr(value)
-    except ValueError as error:
-        raise Mismatch(f"a number in a schema must have a text: {error}") from None
-
-
-def _has_text(dtype: np.dtype[Any]) -> bool:
-    """Whether the text of a dtype, or of its fields, can be read back."""
-    describe, read = np.lib.format.dtype_to_descr, np.lib.format.descr_to_dtype
-    text: Any = str(dtype) if dtype.names is None else describe(dtype)
-    try:
-        return bool(read(text) == dtype)
-    except (TypeError, ValueError, SyntaxError):  # its text means another dtype
-        return False

@@ -19,7 +19,7 @@ from customop.errors import (
     shown,
 )
 from customop.schema.annotations import is_fixed, meet_classes, schema_type
-from customop.schema.coerce import check_default
+from customop.schema.defaults import check_default
 from customop.schema.fit import Mismatch
 from customop.schema.outline import PlainSignature, names_around
 from customop.schema.parameters import (

@@ -19,7 +19,7 @@ from customop.schema.brackets import (
     split_items,
     stripped,
 )
-from customop.schema.coerce import check_default
+from customop.schema.defaults import check_default
 from customop.schema.fit import Mismatch
 from customop.schema.literals import READ_ERRORS, read_option, read_value
 from customop.schema.parameters import (

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from customop.errors import ArgumentError, CustomOpError, SchemaError, ShapeError, shown
 from customop.frozen import Frozen, cached
 from customop.later import later
-from customop.schema.coerce import coerce, exact_test, remedy
+from customop.schema.base_types import exact_test
+from customop.schema.coerce import coerce, remedy
 from customop.schema.fit import Mismatch
 from customop.schema.infer import infer, key_of
 from customop.schema.outline import outline_of

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from customop.arrays.array import ArrayT
 from customop.schema.annotations import Device, DType, Scalar, evaluated, schema_type
-from customop.schema.coerce import exact_class
+from customop.schema.base_types import exact_class
 from customop.schema.types import (
     DEVICE,
     DTYPE,

@@ -14,7 +14,7 @@ from customop.core.operator import Operator
 from customop.core.samples import Sample
 from customop.errors import ArgumentError, did_you_mean, quoted
 from customop.schema.annotations import schema_type
-from customop.schema.coerce import examples_of
+from customop.schema.base_types import examples_of
 from customop.schema.parameters import MISSING, Parameter
 from customop.schema.schema import Schema
 from customop.schema.types import (

@@ -25,7 +25,7 @@ from customop.errors import (
     place,
 )
 from customop.later import later
-from customop.schema.coerce import exact_class
+from customop.schema.base_types import exact_class
 from customop.schema.fit import Mismatch, NestedType, Visitor
 from customop.schema.schema import Schema
 from customop.schema.types import (

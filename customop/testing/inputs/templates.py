@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from customop.schema.coerce import examples_of
+from customop.schema.base_types import examples_of
 from customop.schema.parameters import MISSING, Parameter
 from customop.schema.types import (
     GENERATOR,
