@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from customop.compiling.capturing import Axes, CapturedCall, Finish, captured
 from customop.compiling.entries import CallArguments
+from customop.compiling.environment import EnvironmentReads
 from customop.compiling.surroundings import Surroundings, WatchedName
 from customop.core.interpreter import current_mode
 from customop.errors import GraphError, place
@@ -52,9 +53,14 @@ def captured_alone(
     sizes, free, numbers, finish
         As for `captured`.
     """
+    _refuse_iterators(fn, title, surroundings)
     arrays = surroundings.contents_of_arrays()
     leaves = given.leaves
-    found = captured(fn, given.args, given.kwargs, leaves, sizes, free, numbers, finish)
+    with EnvironmentReads() as reads:
+        found = captured(
+            fn, given.args, given.kwargs, leaves, sizes, free, numbers, finish
+        )
+    surroundings.add_names(reads.names)
     _check_unchanged(fn, title, surroundings)
     _check_unwritten(fn, title, arrays)
     return found
@@ -69,7 +75,30 @@ def _check_unchanged(
         slot.restore()
     if changed:
         _refuse_assignment(fn, title, changed[0][0])
+    emptied = surroundings.emptied()
+    for contents in emptied:
+        contents.restore()
+    if emptied:
+        raise GraphError(
+            f"compile: '{title}' takes something out of {emptied[0].label}, which its"
+            " graph would not do",
+            f"it is at {place(fn)}",
+            do="take it out before the call, and pass it as an argument",
+        )
     surroundings.leave_out_written()
+
+
+def _refuse_iterators(
+    fn: Callable[..., Any], title: str, surroundings: Surroundings
+) -> None:
+    """Raise for iterators: the graph would keep the items of the first call."""
+    for iterator, label in surroundings.iterators:
+        raise GraphError(
+            f"compile: '{title}' uses {label}, a {type(iterator).__name__}: its graph"
+            " would use the same items again and again",
+            f"it is used at {surroundings.line_of(iterator) or place(fn)}",
+            do="call next() outside, and pass what it returns as an argument; or pass a list",
+        )
 
 
 def _check_unwritten(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dis
 import sys
 from collections import ChainMap, UserDict, UserList
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextvars import ContextVar
 from functools import cache, partial
 from operator import attrgetter
@@ -35,10 +35,12 @@ from customop.compiling.watched import (
     GONE,
     Members,
     WatchedArray,
+    WatchedBuffer,
     WatchedContainer,
     WatchedName,
     codes_test,
     content,
+    is_installed,
     items_of,
 )
 from customop.core.table import RuleTable
@@ -61,6 +63,9 @@ class Surroundings:
     contents : list of WatchedContainer
     arrays : list of WatchedArray
         Those that no call of an operator takes, so that NumPy alone may have read them.
+    buffers : list of WatchedBuffer
+    iterators : list of pairs
+        Iterators of Python, which the function would use up, with their labels.
     is_plain : bool
         False if a value of a running transform, or a fake array, is among them.
     """
@@ -69,6 +74,8 @@ class Surroundings:
         self.slots: list[WatchedName] = []
         self.contents: list[WatchedContainer] = []
         self.arrays: list[WatchedArray] = []
+        self.buffers: list[WatchedBuffer] = []
+        self.iterators: list[tuple[Any, str]] = []
         self.is_plain: bool = True
         self._functions: list[FunctionType] = []
         self._attributes: set[str] = set()
@@ -122,6 +129,11 @@ class Surroundings:
             self._waiting.append((vars(value), label))
         elif isinstance(value, weakref):
             self._waiting.append((value(), label))
+        elif isinstance(value, Iterator) and type(value).__module__ in _ITERATORS:
+            self.iterators.append((value, label))
+        elif (size := _size_of_buffer(value)) is not None:
+            if size <= _MOST_COMPARED:
+                self.buffers.append(WatchedBuffer(value, bytes(value), label))
         elif not isinstance(value, BuiltinFunctionType | RuleTable):
             self._objects.append((value, label))
             own = getattr(value, "__dict__", None)
@@ -213,10 +225,17 @@ class Surroundings:
         elif isinstance(own, dict) and key not in own and not _is_called(found):
             self.slots.append(WatchedName(own, key, GONE, text))
 
+    def add_names(self, names: Iterable[WatchedName]) -> None:
+        """Watch other names, too."""
+        for name in names:
+            if (id(name.owner), name.key) not in self._known:
+                self._known.add((id(name.owner), name.key))
+                self.slots.append(name)
+
     def changed(self) -> list[tuple[WatchedName, Any]]:
         """The slots that hold something else than they did, with what they hold now."""
         pairs = [(slot, slot.now()) for slot in self.slots]
-        return [(slot, now) for slot, now in pairs if now is not slot.value]
+        return [(slot, now) for slot, now in pairs if not slot.is_as(now)]
 
     def holds(self, array: Any) -> bool:
         """Whether an array lies in the memory of one that the function can reach."""
@@ -226,8 +245,9 @@ class Surroundings:
         )
 
     def written(self) -> list[str]:
-        """Labels of the arrays that hold something else than they did."""
-        return [array.label for array in self.arrays if not array.is_same]
+        """Labels of arrays and bytes that hold something else than they did."""
+        kept: list[WatchedArray | WatchedBuffer] = [*self.arrays, *self.buffers]
+        return [item.label for item in kept if not item.is_same]
 
     def contents_of_arrays(self) -> list[tuple[str, Any, Any]]:
         """Label, array and a copy of it, for arrays that plain NumPy code could write."""
@@ -244,15 +264,29 @@ class Surroundings:
         ]
         self._copies = []
 
+    def line_of(self, value: Any) -> str:
+        """File and line where code first names a slot with this value, or an argument."""
+        names = {slot.key for slot in self.slots if slot.value is value}
+        names |= {label for found, label in self.iterators if found is value}
+        codes = [fn.__code__ for fn in self._functions]
+        lines = (line for code in codes for line in lines_of_names(code, names))
+        return next(lines, "")
+
+    def emptied(self) -> list[WatchedContainer]:
+        """The containers from which something was taken."""
+        return [contents for contents in self.contents if contents.has_fewer]
+
     def leave_out_written(self) -> None:
         """Do not look at containers that the function has changed itself."""
         self.contents = [contents for contents in self.contents if contents.is_same]
+        self.buffers = [buffer for buffer in self.buffers if buffer.is_same]
 
     def tests(self, bind: Bind) -> Iterator[str]:
         """Conditions for all of them."""
         yield from (slot.test(bind) for slot in self.slots)
         yield from (contents.test(bind) for contents in self.contents)
         yield from (array.test(bind) for array in self.arrays)
+        yield from (buffer.test(bind) for buffer in self.buffers)
         if len(self._functions) > 1:  # without the function itself
             yield codes_test(self._functions[1:], bind)
 
@@ -263,6 +297,8 @@ _MOST_BYTES = 1 << 24
 _MOST_COMPARED = 1 << 14
 # Names of what takes attributes by texts.
 _BY_TEXT = frozenset(("getattr", "hasattr", "vars", "__dict__"))
+# Modules of the iterators that a function can only use up.
+_ITERATORS = ("builtins", "itertools", "_collections", "_csv")
 # Classes of values that hold nothing.
 _LEAVES = frozenset((int, float, complex, bool, str, bytes, type(None), np.ufunc))
 # Methods that run without being named.
@@ -305,6 +341,15 @@ _CALLED = frozenset(
 )
 
 
+def _size_of_buffer(value: Any) -> int | None:
+    """How many bytes a bytearray, array.array or other buffer has; None for others."""
+    try:
+        with memoryview(value) as view:
+            return view.nbytes
+    except (TypeError, ValueError, BufferError):
+        return None
+
+
 def _is_called(value: Any) -> bool:
     """Whether an attribute of a class is a method, or decides about itself."""
     return isinstance(value, FunctionType) or hasattr(type(value), "__get__")
@@ -336,6 +381,18 @@ def _names_in(
     return frozenset(names), frozenset(attributes), frozenset(modules)
 
 
+def lines_of_names(code: CodeType, names: Container[str]) -> Iterator[str]:
+    """Files and lines where a code object, or one inside it, loads one of these names."""
+    for step in dis.get_instructions(code):
+        is_name = step.opname.startswith("LOAD_") and step.opname != "LOAD_CONST"
+        if is_name and step.argval in names:
+            line = step.positions.lineno if step.positions else None
+            yield f"{code.co_filename}:{line or code.co_firstlineno}"
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from lines_of_names(value, names)
+
+
 _ATTRIBUTES = frozenset(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"))
 
 
@@ -352,14 +409,5 @@ def _namespaces(value: Any) -> Iterator[tuple[Any, Any]]:
 def _is_foreign(module: str | None, value: Any) -> bool:
     """Whether something belongs to Python or to an installed package."""
     if isinstance(value, ModuleType):
-        return _is_installed(value.__name__)
-    return module is None or _is_installed(module)
-
-
-@cache
-def _is_installed(name: str) -> bool:
-    root = name.partition(".")[0]
-    if root in ("customop", "numpy") or root in sys.stdlib_module_names:
-        return root != "__main__"
-    file = getattr(sys.modules.get(root), "__file__", None) or ""
-    return "site-packages" in file or "dist-packages" in file
+        return is_installed(value.__name__)
+    return module is None or is_installed(module)
