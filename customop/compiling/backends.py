@@ -7,11 +7,14 @@ from importlib import import_module
 from typing import Any, TypeAlias
 
 from customop.core.changes import changing
+from customop.core.rerun import is_newer
 from customop.errors import (
     ArgumentError,
     RegistrationError,
     check_function,
     did_you_mean,
+    is_ours,
+    place,
     quoted,
     shown,
 )
@@ -56,7 +59,8 @@ def register_backend(name: str, fn: Backend, *, override: bool = False) -> None:
         returns a list of the leaves of the result, or the array itself for one. Several
         threads may call it at the same time.
     override : bool
-        Whether it may replace a back end of this name.
+        Whether it may replace a back end of this name. A cell or module that runs again
+        replaces its own.
 
     Raises
     ------
@@ -82,13 +86,20 @@ def register_backend(name: str, fn: Backend, *, override: bool = False) -> None:
         )
     check_function("register_backend", fn)
     with changing:
-        if name in _backends and not override:
+        known = _backends.get(name)
+        if known is not None and not override and not is_newer(known, fn):
             raise RegistrationError(
-                f"there is a back end '{name}' already",
+                f"there is a back end '{name}' already{_where(known)}",
                 do="choose another name, or pass override=True",
             )
         _backends[name] = fn
         _returns_lists.discard(name)
+
+
+def _where(known: Backend | str) -> str:
+    """Where a back end of a user is defined."""
+    names = getattr(known, "__globals__", {})
+    return "" if isinstance(known, str) or is_ours(names) else f", at {place(known)}"
 
 
 def find_backend(given: str | Backend) -> Backend:

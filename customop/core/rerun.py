@@ -13,7 +13,7 @@ from customop.core.declared import Declared
 from customop.core.definition import Definition, Site, same_place
 from customop.errors import innermost
 
-__all__ = ["difference", "is_doubtful", "runs_again", "same_definition"]
+__all__ = ["difference", "is_doubtful", "is_newer", "runs_again", "same_definition"]
 
 
 def runs_again(old: Definition, new: Definition) -> bool:
@@ -24,6 +24,19 @@ def runs_again(old: Definition, new: Definition) -> bool:
     if not _same_run(old.site, new.site) and same_place(*names):
         return True
     return _was_loaded_again(_code(old.fn), _code(new.fn))
+
+
+def is_newer(old: Any, new: Any) -> bool:
+    """Whether a function is another by code that ran again: of a cell, or of a module."""
+    first, second = _code(old), _code(new)
+    if first is None or second is None or first is second:
+        return False
+    is_named = first.co_name not in ("<lambda>", "_")
+    return (
+        is_named
+        and first.co_qualname == second.co_qualname
+        and same_place(first.co_filename, second.co_filename)
+    )
 
 
 def _same_run(old: Site, new: Site) -> bool:

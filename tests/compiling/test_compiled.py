@@ -31,8 +31,38 @@ def test_a_registered_back_end_gets_the_graph_and_is_called_with_leaves() -> Non
     f = co.compile(lambda x, y: x + y, backend="doubling")
     assert f(np.float64(1.0), y=np.float64(2.0)) == 6.0
     assert seen == [["placeholder", "placeholder", "call", "output"]]
-    with pytest.raises(co.RegistrationError, match="there is a back end 'doubling'"):
+    line = rf"{__file__}:{doubling.__code__.co_firstlineno}"
+    with pytest.raises(
+        co.RegistrationError, match=f"a back end 'doubling' already, at {line}\n"
+    ):
         co.register_backend("doubling", doubling)
+
+
+def test_a_cell_that_runs_again_replaces_its_back_end() -> None:
+    cell = (
+        "def running(module):\n"
+        "    return module.run_list\n"
+        "co.register_backend('running', running)\n"
+    )
+    file = "/tmp/ipykernel_7/{}.py"
+    names = {"co": co}
+    for number in range(2):
+        exec(compile(cell, file.format(number), "exec"), names)
+    f = co.compile(lambda x: x + 1.0, backend="running")
+    assert f(np.ones(1)) == [2.0]
+    with pytest.raises(co.RegistrationError, match="there is a back end 'running'"):
+        exec(
+            compile(
+                cell.replace("def running", "def other").replace(
+                    ", running", ", other"
+                ),
+                file.format(3),
+                "exec",
+            ),
+            names,
+        )
+    with pytest.raises(co.RegistrationError, match="'numpy' already\n"):
+        co.register_backend("numpy", names["running"])
 
 
 def test_an_unknown_back_end_is_an_error_that_names_a_near_one() -> None:
