@@ -55,7 +55,7 @@ MODULES: dict[str, str] = {
     " nanargmin nanmean nanvar nanstd",
     "nonzero": "nonzero flatnonzero argwhere",
     "norms": "linalg.norm linalg.matrix_norm linalg.vector_norm",
-    "pad": "pad tile repeat",
+    "pad": "pad",
     "pairs": "modf frexp divmod",
     "partition": "partition argpartition lexsort sort_complex searchsorted",
     "places": "ravel_multi_index unravel_index ix_ tril_indices_from triu_indices_from"
@@ -65,6 +65,7 @@ MODULES: dict[str, str] = {
     "quantiles": "quantile percentile nanquantile nanpercentile median nanmedian",
     "ranges": "linspace logspace geomspace arange identity tri",
     "reduce": "sum mean max amax min amin any all prod",
+    "repeats": "tile repeat",
     "roots": "roots poly vander polyfit",
     "running": "cumsum cumprod cumulative_sum cumulative_prod",
     "scimath": "lib.scimath.sqrt lib.scimath.log lib.scimath.log2 lib.scimath.log10"
