@@ -45,14 +45,24 @@ def _regular(a: Any) -> Any:
         inverse = np.linalg.inv(a)
     except np.linalg.LinAlgError:
         return None
-    size = np.absolute(a).sum(axis=(-2, -1)) * np.absolute(inverse).sum(axis=(-2, -1))
+    size = _size(a) * _size(inverse)
     # The error of the inverse relative to its size, 1e-8 for double precision.
-    is_far = np.less(size, np.finfo(inverse.dtype).eps ** -0.5)
-    return inverse if is_far.all() else None
+    return inverse if (size < _LARGEST[inverse.dtype.char]).all() else None
+
+
+def _size(x: Any) -> Any:
+    return np.add.reduce(np.absolute(x), (-2, -1))
+
+
+_LARGEST = {char: np.finfo(char).eps ** -0.5 for char in "fdFD"}
 
 
 def _wide(x: Any) -> Any:
     """Numbers of each matrix, to multiply the matrices with."""
+    if isinstance(x, np.generic):
+        return x
+    if type(x) is np.ndarray:
+        return x[..., None, None]
     return np.expand_dims(x, (-2, -1))
 
 
@@ -207,7 +217,18 @@ def _(a: Any) -> FakeArray:
 
 
 det.register_vmap(batch_matrices("det", det))
-det.register_autograd(partials({"a": lambda g, a: _wide(g) * cofactors(a)}))
+
+
+def _det_pull(g: Any, a: Any, out: Any) -> Any:
+    """The gradient times the cofactors: of regular matrices by the known determinant."""
+    if type(a) is np.ndarray and a.shape[-1] and a.dtype.char in "dD":
+        inverse = _regular(a)
+        if inverse is not None:
+            return _wide(g * out) * inverse.mT
+    return _wide(g) * cofactors(a)
+
+
+det.register_autograd(partials({"a": _det_pull}))
 
 
 @det.register_jvp

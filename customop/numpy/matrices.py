@@ -124,11 +124,16 @@ def adjoint(x: Any) -> Any:
 
 def diagonal(x: Any) -> Any:
     """The diagonals of matrices."""
+    if type(x) is np.ndarray:
+        return x.diagonal(0, -2, -1)
     return np.diagonal(x, 0, -2, -1)
 
 
 def column(x: Any) -> Any:
     """Vectors as matrices of one column."""
+    if type(x) is np.ndarray or isinstance(x, np.generic):
+        line: Any = x
+        return line[..., None]  # np.expand_dims takes 3 us
     return np.expand_dims(x, -1)
 
 

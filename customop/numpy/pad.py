@@ -57,7 +57,7 @@ def _quick_pad(x: Any, pad_width: Sequence[Sequence[int]], value: Any = 0) -> An
     for n, (before, after) in zip(x.shape, pad_width, strict=True):
         shape.append(before + n + after)
         key.append(slice(before, before + n))
-    order = "F" if x.flags.fnc else "C"
+    order: Any = "F" if x.flags.fnc else "C"
     if type(value) is int and value == 0:
         out = np.zeros(shape, x.dtype, order)
     else:

@@ -55,7 +55,8 @@ def _quick_tile(x: Any, reps: Sequence[int]) -> Any:
     """As `_tiled`, without views: a third of the time for a small array."""
     if len(reps) != x.ndim:
         return _tiled(x, reps)  # raises
-    shape, lengths = x.shape, []
+    shape = x.shape
+    lengths: list[int] = []
     for count, length in zip(reps, shape):  # noqa: B905  # of one length
         lengths += count, length
     out = np.empty(lengths, x.dtype)

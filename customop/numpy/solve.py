@@ -113,9 +113,14 @@ def _note_solve(ctx: Any, inputs: Any, output: Any) -> None:
 
 def _solve_backward(ctx: Any, g: Any) -> tuple[Any, Any]:
     a, x = ctx.saved_arrays
+    by_a = by_b = None
+    if ctx.is_vector and len(a.shape) == 2:
+        by_b = np.linalg.solve(transposed(a), g)
+        if ctx.needs_input_grad[0]:
+            by_a = fit(column(-by_b) * x, ctx.like[0])
+        return by_a, fit(by_b, ctx.like[1]) if ctx.needs_input_grad[1] else None
     wide, given = (column(g), column(x)) if ctx.is_vector else (g, x)
     moved = np.linalg.solve(transposed(a), wide)
-    by_a = by_b = None
     if ctx.needs_input_grad[0]:
         by_a = fit(-np.matmul(moved, transposed(given)), ctx.like[0])
     if ctx.needs_input_grad[1]:
