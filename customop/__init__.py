@@ -245,9 +245,9 @@ _LATER: dict[str, str] = {
     "customop.transforms.linear": "hvp linearize",
     "customop.transforms.trace.decompose": "decompose",
     "customop.transforms.trace.functional": "functionalize",
-    "customop.transforms.trace.interpreter": "GraphTracer",
     "customop.transforms.trace.make": "make_fx",
     "customop.transforms.trace.patterns": "replace_pattern",
+    "customop.transforms.trace.tracer": "GraphTracer",
     "customop.transforms.vmap": "vmap",
 }
 
@@ -328,9 +328,9 @@ if TYPE_CHECKING:
     from customop.transforms.linear import hvp, linearize
     from customop.transforms.trace.decompose import decompose
     from customop.transforms.trace.functional import functionalize
-    from customop.transforms.trace.interpreter import GraphTracer
     from customop.transforms.trace.make import make_fx
     from customop.transforms.trace.patterns import replace_pattern
+    from customop.transforms.trace.tracer import GraphTracer
     from customop.transforms.vmap import vmap
 else:
     _MODULE_OF = {

@@ -30,7 +30,8 @@ from customop.transforms.autograd.node import Leaf
 from customop.transforms.autograd.sweep import sweep
 from customop.transforms.autograd.tracer import GradTracer
 from customop.transforms.trace.generators import with_generators
-from customop.transforms.trace.interpreter import GraphTracer, Trace, fake_of
+from customop.transforms.trace.interpreter import Trace, fake_of
+from customop.transforms.trace.tracer import GraphTracer
 
 __all__ = ["CONSTANT", "PLAIN", "Arrived", "Joint", "JointHalves", "Pattern", "Result"]
 

@@ -28,7 +28,8 @@ from customop.transforms.trace.generators import (
     traced_generator,
     with_generators,
 )
-from customop.transforms.trace.interpreter import GraphTracer, Trace, fake_of
+from customop.transforms.trace.interpreter import Trace, fake_of
+from customop.transforms.trace.tracer import GraphTracer
 
 __all__ = ["Body", "FromOutside", "tracing"]
 

@@ -12,7 +12,7 @@ from customop.arrays.numpy_functions import call_numpy
 from customop.core.interpreter import Interpreter
 from customop.errors import ArgumentError, ShapeError
 from customop.transforms.batch import BatchTracer
-from customop.transforms.trace.interpreter import GraphTracer
+from customop.transforms.trace.tracer import GraphTracer
 
 __all__ = [
     "Mask",

@@ -17,7 +17,8 @@ from customop.transforms.functions.graphs import (
     vjp_op,
 )
 from customop.transforms.functions.parts import moves
-from customop.transforms.trace.interpreter import GraphTracer, Trace
+from customop.transforms.trace.interpreter import Trace
+from customop.transforms.trace.tracer import GraphTracer
 
 __all__ = ["FunctionWriter"]
 

@@ -10,8 +10,9 @@ from customop.arrays.nested import map_outline
 from customop.graph.graph import Graph
 from customop.graph.node import ITEM, Node
 from customop.shapes.sizes import same_shape
-from customop.transforms.trace.interpreter import GraphTracer, Trace
+from customop.transforms.trace.interpreter import Trace
 from customop.transforms.trace.operators import assign
+from customop.transforms.trace.tracer import GraphTracer
 
 __all__ = ["Emitter", "are_alike", "replace_results", "vals_of"]
 

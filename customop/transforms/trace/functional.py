@@ -27,8 +27,9 @@ from customop.graph.passes.partition import inline_graphs
 from customop.library.ops import ops
 from customop.schema.tags import Tag
 from customop.transforms.trace.emit import are_alike
-from customop.transforms.trace.interpreter import GraphTracer, Trace
+from customop.transforms.trace.interpreter import Trace
 from customop.transforms.trace.operators import assign
+from customop.transforms.trace.tracer import GraphTracer
 
 __all__ = ["functionalize"]
 

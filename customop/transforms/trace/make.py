@@ -33,10 +33,11 @@ from customop.transforms.trace.generators import (
     watch_of,
     with_generators,
 )
-from customop.transforms.trace.interpreter import GraphTracer, Trace, copied, fake_of
+from customop.transforms.trace.interpreter import Trace, copied, fake_of
 from customop.transforms.trace.opened import Operators, Table, as_chosen, as_table
 from customop.transforms.trace.operators import assign, lay_out
 from customop.transforms.trace.paths import names_for, paths_of
+from customop.transforms.trace.tracer import GraphTracer
 
 __all__ = ["capture", "graph_of", "make_fx"]
 
