@@ -152,7 +152,7 @@ def run(
     where = keywords.pop("where", True) if is_ufunc else True
     casting = keywords.get("casting", "same_kind")
     if where is not True and isinstance(function, np.ufunc):
-        args = ufunc_keywords.hide(function, args, where)
+        args = ufunc_keywords.hide(function, args, where, outs)
     elif ufunc_keywords.is_reduction(function):
         args, casting = (
             ufunc_keywords.for_out(outs[0], function, args, keywords),
@@ -164,7 +164,10 @@ def run(
         if one is not None:
             widens = is_ufunc and function is not np.matmul
             fit.write_out(one, new, name, casting, where, widens=widens)
-    return outs[0] if len(outs) == 1 else outs
+    if len(outs) == 1:
+        return outs[0]
+    pairs = zip(outs, news, strict=True)
+    return tuple([new if one is None else one for one, new in pairs])
 
 
 def _computed(function: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:

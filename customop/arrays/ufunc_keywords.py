@@ -163,11 +163,15 @@ def _signature(ufunc: np.ufunc, given: Mapping[str, Any]) -> Any:
 _SAFE = {"arcsin": 0, "arccos": 0, "arctanh": 0, "arccosh": 2}
 
 
-def hide(ufunc: np.ufunc, inputs: Sequence[Any], where: Any) -> list[Any]:
+def hide(
+    ufunc: np.ufunc, inputs: Sequence[Any], where: Any, outs: Sequence[Any]
+) -> list[Any]:
     """The inputs with a harmless number where the ufunc does not compute.
 
     So neither warnings nor gradients that are not finite come from there.
     """
+    if any(out is None for out in outs):
+        raise _refused(ufunc, "where")
     mask = where if is_array(where) else np.asarray(where, bool)
     if mask.dtype != bool:
         raise ArgumentError(

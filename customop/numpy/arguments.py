@@ -53,6 +53,7 @@ __all__ = [
     "refuse",
     "shape_of",
     "spread",
+    "unless_scalar",
     "value_of",
     "warn_user",
 ]
@@ -124,6 +125,11 @@ def below_of(x: Any) -> Any:
 def is_inexact(x: Any) -> bool:
     """Whether the elements are floating-point or complex numbers."""
     return dtype_of(x).kind in "fc"
+
+
+def unless_scalar(x: Any) -> Any:
+    """The array itself; of a scalar, which never changes, an array without axes."""
+    return np.copy(x) if getattr(x, "box_is_scalar", False) else x
 
 
 def cast(x: Any, dtype: Any) -> Any:

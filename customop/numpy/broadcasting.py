@@ -25,6 +25,7 @@ from customop.numpy.arguments import (
     list_of_ints,
     only,
     reduced_axes,
+    unless_scalar,
 )
 from customop.numpy.fakes import view_of
 from customop.numpy.rules import batch_first, numpy_operator, register_linear
@@ -208,7 +209,7 @@ def _(array: Any, shape: Any, subok: bool = False) -> Any:
 @register_numpy_function(np.broadcast_arrays)
 def _(*args: Any, subok: bool = False) -> Any:
     only("np.broadcast_arrays", subok=(subok, False))
-    arrays = [as_array(a) for a in args]
+    arrays = [unless_scalar(as_array(a)) for a in args]
     shape = broadcast(*[tuple(a.shape) for a in arrays])
     if all(same_shape(a.shape, shape) for a in arrays):
         return tuple(arrays)  # which can be written

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from customop import ArgumentError, ops, register_numpy_function
-from customop.numpy.arguments import as_array, cast, only
+from customop.numpy.arguments import as_array, cast, only, unless_scalar
 from customop.numpy.sizes import is_symbolic, wide_to
 
 __all__: list[str] = []
@@ -32,8 +32,7 @@ def _array_of(value: Any, dtype: Any, *, copy: Any) -> Any:
                 "Unable to avoid copy while creating an array as requested."
             )
         return found
-    is_scalar = getattr(array, "box_is_scalar", False)
-    return np.copy(array) if copy or is_scalar else array
+    return np.copy(array) if copy else unless_scalar(array)
 
 
 @register_numpy_function(np.array)

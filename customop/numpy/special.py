@@ -16,7 +16,14 @@ from customop import (
     partials,
     register_numpy_function,
 )
-from customop.numpy.arguments import as_array, as_scalar, cast, dtype_of, is_inexact
+from customop.numpy.arguments import (
+    as_array,
+    as_scalar,
+    cast,
+    dtype_of,
+    is_inexact,
+    unless_scalar,
+)
 from customop.numpy.fakes import keep_order
 from customop.numpy.rules import is_complex, numpy_operator
 
@@ -213,6 +220,6 @@ def _written(name: str, value: Any, x: Any) -> Any:
 def _(a: Any, tol: float = 100) -> Any:
     a = as_array(a)
     if not is_complex(a):
-        return a
+        return unless_scalar(a)
     limit = np.finfo(dtype_of(a)).eps * tol if tol > 1 else tol
-    return a.real if np.all(np.absolute(a.imag) < limit) else a
+    return unless_scalar(a.real if np.all(np.absolute(a.imag) < limit) else a)

@@ -47,6 +47,11 @@ FUNCTIONS: dict[str, tuple[Callable[[Any], Any], np.ndarray]] = {
     "select": (lambda x: np.select([x > 0], [x]), NUMBER),
     "astype": (lambda x: np.astype(x, np.float32), NUMBER),
     "i0": (np.i0, NUMBER),
+    "real_if_close of a sum": (lambda x: np.real_if_close(np.sum(x)), LINE),
+    "broadcast_arrays of a sum": (
+        lambda x: np.broadcast_arrays(np.sum(x), 1.0)[0],
+        LINE,
+    ),
     # views
     "conj of real": (lambda x: x.conj(), LINE),
     "conjugate of complex": (lambda x: x.conjugate(), LINE + 1j),

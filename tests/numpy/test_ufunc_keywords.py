@@ -69,6 +69,30 @@ def test_order_of_the_axes(order: Any) -> None:
         assert fake.strides == known.strides
 
 
+TWO_RESULTS: dict[str, Callable[[Any, Any], Any]] = {
+    "positional": np.modf,
+    "second, positional": lambda x, out: np.modf(x, None, out),
+    "first": lambda x, out: np.modf(x, out=(out, None)),
+    "second": lambda x, out: np.divmod(x, 0.7, out=(None, out)),
+}
+
+
+@pytest.mark.parametrize("way", [graded, batched])
+@pytest.mark.parametrize("name", TWO_RESULTS)
+def test_out_for_one_of_two_results(way: Any, name: str) -> None:
+    """The other one is a new array."""
+
+    def program(x: Any) -> Any:
+        out = np.zeros_like(x)
+        found = TWO_RESULTS[name](x, out)
+        return (*found, out)
+
+    for found, known in zip(way(program), program(X), strict=True):
+        np.testing.assert_array_equal(found, known)
+    with pytest.raises(co.ArgumentError, match="pass out= too"):
+        way(lambda x: np.modf(x, out=(np.zeros_like(x), None), where=x > 0))
+
+
 def logs(x: Any, mask: Any) -> Any:
     """Logarithms where a mask is set, 7 elsewhere."""
     out = np.full_like(x, 7.0)

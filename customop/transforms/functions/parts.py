@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from customop.arrays.dtypes import is_inexact
 from customop.arrays.kinds import is_array, is_traced
-from customop.arrays.numpy_functions import call_numpy
 from customop.arrays.pytree import Structure, flatten, unflatten
 from customop.core.boxes import Pinned, frozen
 from customop.core.contract.memory import readonly
@@ -89,7 +88,7 @@ def own(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
     seen = [*inputs]
     found = []
     for value in outputs:
-        new = _copy(value) if _is_shared(value, seen) else value
+        new = value.copy("K") if _is_shared(value, seen) else value  # keeps scalars
         found.append(frozen(new))
         seen.append(value)
     return found
@@ -106,6 +105,3 @@ def _is_shared(value: Any, seen: Sequence[Any]) -> bool:
     return not value.flags.writeable or any(
         np.may_share_memory(value, v) for v in arrays
     )
-
-
-_copy: Callable[[Any], Any] = lambda value: call_numpy(np.copy, value)  # noqa: E731  # short

@@ -44,6 +44,20 @@ def test_memory() -> None:
     assert peak(co.checkpoint(steps)) < 60
 
 
+def test_scalars_stay_scalars() -> None:
+    """Names of a scalar do not change together, as those of an array do."""
+    first = co.checkpoint(lambda x: x[0])
+
+    def program(x: Any) -> Any:
+        y = z = first(x)
+        y += 1.0
+        return z * x
+
+    for found in (co.vjp(program, X)[0], co.jvp(program, (X,), (X,))[0]):
+        np.testing.assert_array_equal(found, X[0] * X)
+    np.testing.assert_allclose(co.jvp(program, (X,), (X,))[1], 2 * X[0] * X)
+
+
 def test_same_numbers() -> None:
     """Values and gradients are those of the function, to any order."""
     kept = co.checkpoint(steps)
