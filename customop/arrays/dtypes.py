@@ -19,6 +19,7 @@ __all__ = [
     "dtype_of",
     "element_of_names",
     "element_of_scalar",
+    "in_byte_order",
     "is_complex",
     "is_element",
     "is_inexact",
@@ -173,6 +174,21 @@ def is_real_float(dtype: Any) -> bool:
 def is_complex(dtype: np.dtype[Any]) -> bool:
     """Whether a dtype is of complex numbers."""
     return dtype.kind == "c"
+
+
+def in_byte_order(x: Any, dtype: Any) -> Any:
+    """The array in the byte order of a dtype, where they differ in nothing else.
+
+    NumPy computes in the machine's order, so a derivative comes in that one, also of
+    values in another.
+    """
+    own = x.dtype
+    if own == dtype or not isinstance(own, np.dtype) or not isinstance(dtype, np.dtype):
+        return x
+    if own != dtype.newbyteorder(own.byteorder):
+        return x
+    # A scalar of NumPy has no byte order.
+    return np.asarray(x, dtype) if isinstance(x, np.generic) else x.astype(dtype)
 
 
 # ---- dtypes and classes of elements ----

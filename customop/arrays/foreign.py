@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.kinds import registered_base
-from customop.errors import ArgumentError
+from customop.errors import ArgumentError, CustomOpError
 from customop.shapes.sizes import SymShape
 from customop.shapes.symbols import Symbolic
 
@@ -19,6 +19,7 @@ __all__ = [
     "answer",
     "any_foreign",
     "at_home",
+    "check_own_rules",
     "has_own_rules",
     "joined",
     "others_decide",
@@ -99,6 +100,18 @@ def has_own_rules(cls: type) -> bool:
     if cls is np.ndarray:
         return False
     return issubclass(cls, np.ndarray) and cls.__mul__ is not np.ndarray.__mul__
+
+
+def check_own_rules(value: Any, what: str, error: type[CustomOpError]) -> None:
+    """Raise if the class of a value, which messages call `what`, has its own arithmetic.
+
+    A result would be right for its elements, and wrong for a matrix or a mask.
+    """
+    if has_own_rules(type(value)):
+        raise error(
+            f"{what} is a {type(value).__name__}, whose own arithmetic would be lost",
+            do=PLAIN,
+        )
 
 
 def _is_refused(cls: type) -> bool:

@@ -18,6 +18,7 @@ from customop.arrays import pytree
 from customop.arrays.array import Array
 from customop.arrays.describe import abbreviated, show
 from customop.arrays.dtypes import is_inexact, is_real_float
+from customop.arrays.foreign import check_own_rules
 from customop.arrays.kinds import is_array
 from customop.arrays.numpy_functions import INDEXING, call_numpy
 from customop.arrays.pytree import Structure
@@ -234,6 +235,7 @@ def ravel(tree: Any) -> tuple[Array, Callable[[Array], Any]]:
 
 def _as_array(leaf: Any) -> Any:
     if is_array(leaf):
+        check_own_rules(leaf, "tree.ravel: a leaf", ArgumentError)
         return leaf
     if not isinstance(leaf, int | float | complex):
         raise ArgumentError(

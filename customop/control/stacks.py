@@ -11,6 +11,7 @@ import numpy as np
 from customop.arrays.array import Array
 from customop.arrays.describe import show
 from customop.arrays.fake import fake_like, make_fake
+from customop.arrays.foreign import check_own_rules
 from customop.arrays.kinds import is_array, is_fake, is_traced
 from customop.arrays.numpy_functions import call_numpy
 from customop.arrays.pytree import Structure, flatten, unflatten
@@ -88,6 +89,7 @@ class Slices:
             )
         for i, leaf in enumerate(self.leaves):
             shape = leaf.shape if is_array(leaf) else ()
+            check_own_rules(leaf, f"{name}: {self._path(i)}", ArgumentError)
             if not shape:
                 raise ArgumentError(
                     f"{name}: {self._path(i)} is {named(leaf)}, which has no axis to go"

@@ -10,6 +10,7 @@ import numpy as np
 from customop.arrays.describe import abbreviated, describe, show
 from customop.arrays.dtypes import dtype_of
 from customop.arrays.fake import FakeArray
+from customop.arrays.foreign import check_own_rules, has_own_rules
 from customop.arrays.kinds import is_array
 from customop.errors import GuardError
 from customop.frozen import Frozen
@@ -81,6 +82,7 @@ class InputGuard(Frozen):
     def check(self, value: Any) -> None:
         """Raise unless a value may be the input."""
         reason = self.reason(value)
+        check_own_rules(value, f"the graph's argument {self.source}", GuardError)
         if reason:
             raise GuardError(
                 f"the graph is called with {reason}: {self.source} is {_shown(value)}",
@@ -101,6 +103,8 @@ def _misfit(value: Any, expected: FakeArray) -> str:
     """Why a value does not fit the array that was traced; empty if it does."""
     if not is_array(value):
         return "what is not an array"
+    if has_own_rules(type(value)):
+        return "another class of array"
     if dtype_of(value) != expected.dtype:
         return "another dtype"
     if len(value.shape) != len(expected.shape):

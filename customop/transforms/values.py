@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from customop.arrays.describe import abbreviated, show
-from customop.arrays.dtypes import is_inexact
-from customop.arrays.foreign import PLAIN, has_own_rules
+from customop.arrays.dtypes import in_byte_order, is_inexact
+from customop.arrays.foreign import check_own_rules
 from customop.arrays.kinds import has_memory, is_array, is_traced
 from customop.arrays.numpy_functions import call_numpy
 from customop.core.boxes import Pinned, frozen
@@ -49,11 +49,7 @@ def as_input(value: Any, what: str, number: int | None = None) -> Any:
             f"{what} must be an array of floats, got {show(value)}",
             do="pass an array of floats, and bind other arguments: lambda x: f(x, n)",
         )
-    if has_own_rules(type(value)):
-        raise GradientError(
-            f"{what} is a {type(value).__name__}, whose own arithmetic would be lost",
-            do=PLAIN,
-        )
+    check_own_rules(value, what, GradientError)
     if type(value) is not np.ndarray:
         check_carried(value)
     if not is_inexact(value.dtype):
@@ -92,6 +88,9 @@ def _as_like(given: Any, model: Any, what: str, number: int | None, role: str) -
     if isinstance(given, float | int | complex) and not isinstance(given, np.generic):
         given = np.asarray(given, getattr(model, "dtype", None))
     shape, dtype = getattr(model, "shape", ()), getattr(model, "dtype", None)
+    if is_array(given):
+        check_own_rules(given, what, GradientError)
+        given = in_byte_order(given, dtype)
     if (
         not is_array(given)
         or tuple(given.shape) != tuple(shape)

@@ -9,7 +9,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 import numpy as np
 
 from customop.arrays.describe import abbreviated, show
-from customop.arrays.foreign import PLAIN, has_own_rules
+from customop.arrays.foreign import check_own_rules
 from customop.arrays.kinds import is_array
 from customop.arrays.numpy_functions import INDEXING, call_numpy
 from customop.arrays.pytree import flatten, spread, unflatten
@@ -221,12 +221,7 @@ def _axis(name: str, dim: Any, leaf: Any) -> int | None:
             f"vmap of {name}: in_dims is {dim} for {show(leaf)}, which has no axes",
             do="use None in in_dims for it",
         )
-    if has_own_rules(type(leaf)):
-        raise VmapError(
-            f"vmap of {name}: an argument is a {type(leaf).__name__}, whose own"
-            " arithmetic would be lost",
-            do=PLAIN,
-        )
+    check_own_rules(leaf, f"vmap of {name}: an argument", VmapError)
     rank = len(leaf.shape)
     if not -rank <= dim < rank:
         raise VmapError(
@@ -390,6 +385,7 @@ def _take_out(batch: BatchInterpreter, name: str, leaf: Any, dim: Any) -> Any:
         )
     dim %= rank
     if not is_batched:
+        check_own_rules(leaf, f"vmap of {name}: a result", VmapError)
         return _repeat(batch.info.batch_size, frozen(leaf), dim)
     tracer: Any = leaf
     value, at = frozen(tracer.below), tracer.dim

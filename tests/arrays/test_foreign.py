@@ -290,13 +290,21 @@ INPUTS: dict[str, Callable[[Any], Any]] = {
     "jvp": lambda m: co.jvp(np.sum, (m,), (m,)),
     "variable": co.variable,
     "vmap": lambda m: co.vmap(np.sum)(m),
+    "tangent": lambda m: co.jvp(np.sin, (SQUARE,), (m,)),
+    "cotangent": lambda m: co.vjp(np.sin, SQUARE)[1](m),
+    "result of vmap": lambda m: co.vmap(lambda x: m)(SQUARE),
+    "make_fx": lambda m: co.make_fx(np.mean)(m),
+    "graph": lambda m: co.make_fx(np.mean)(SQUARE)(m),
+    "scan": lambda m: co.scan(lambda c, row: (c + row, row), np.zeros(2), m),
+    "map": lambda m: co.map(np.sum, m),
+    "tree.ravel": lambda m: co.tree.ravel({"m": m}),
 }
 
 
 @pytest.mark.parametrize("way", INPUTS.values(), ids=INPUTS)
 @pytest.mark.parametrize("name", OWN_RULES)
 def test_inputs_with_arithmetic_of_their_own_are_refused(way: Any, name: str) -> None:
-    """So are inputs of transforms; the message says what to pass."""
+    """So are inputs and results of transforms; the message says what to pass."""
     with pytest.raises(co.CustomOpError, match=name) as caught:
         way(OWN_RULES[name])
     assert "np.asarray(x)" in str(caught.value)

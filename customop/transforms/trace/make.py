@@ -8,6 +8,7 @@ from functools import wraps
 from operator import is_not
 from typing import Any, Literal, ParamSpec, TypeVar
 
+from customop.arrays.foreign import check_own_rules
 from customop.arrays.kinds import is_array, is_traced
 from customop.arrays.pytree import Structure, flatten, unflatten
 from customop.arrays.sizes import symbolic_like, with_sizes
@@ -320,6 +321,7 @@ class _Capture:
         if number in self.numbers:
             leaf = trace.sizes.input_number(leaf, source, number)
         is_input = is_array(leaf)
+        check_own_rules(leaf, f"the graph's argument {source}", GraphError)
         fake = fake_of(leaf) if is_input else leaf
         if is_input and axes is not None:
             fake = with_sizes(fake, axes, source, trace.sizes)
