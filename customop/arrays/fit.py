@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.describe import describe
+from customop.arrays.dtypes import in_byte_order
 from customop.arrays.kinds import is_fake, is_traced
 from customop.errors import ArgumentError, ShapeError
 
@@ -83,7 +84,9 @@ def write_out(
 ) -> None:
     """Write the result of a NumPy function into the array of ``out=``."""
     fitted = fit_into(out, new, name, casting, widens=widens)
-    out.box_write(fitted if where is True else np.where(where, fitted, out))
+    if where is not True:
+        fitted = in_byte_order(np.where(where, fitted, out), out.dtype)
+    out.box_write(fitted)
 
 
 def plain_refused(name: str, value: Any) -> ArgumentError:

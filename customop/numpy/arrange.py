@@ -33,6 +33,7 @@ from customop.numpy.fakes import device_of, keep_order, view_of
 from customop.numpy.index import numbers
 from customop.numpy.rules import (
     batch_first,
+    dtype_kind,
     fit,
     is_complex,
     numpy_operator,
@@ -258,9 +259,7 @@ def _astype_setup(ctx: Any, inputs: Any, output: Any) -> None:
 def _astype_jvp(primals: Any, tangents: Any) -> Any:
     y = _astype(*primals)
     t = tangents[0]
-    return y, None if t is None or not any(
-        k in str(y.dtype) for k in ("float", "complex")
-    ) else fit(t, y)
+    return y, None if t is None or dtype_kind(y.dtype) not in ("f", "c") else fit(t, y)
 
 
 _astype.register_autograd(
@@ -367,7 +366,8 @@ def _component(name: str, unit: complex) -> None:
     @op.register_fake
     def _(x: Any) -> FakeArray:
         _check_complex(name, x)
-        dtype = np.dtype(f"f{x.dtype.itemsize // 2}")
+        order = x.dtype.byteorder
+        dtype = np.dtype(f"f{x.dtype.itemsize // 2}").newbyteorder(order)
         return FakeArray(x.shape, dtype, x.strides, device_of(x))
 
     def setup(ctx: Any, inputs: Any, output: Any) -> None:

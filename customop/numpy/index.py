@@ -32,6 +32,7 @@ from customop.numpy.fakes import device_of
 from customop.numpy.flat import gathered, scattered
 from customop.numpy.rules import (
     batch_first,
+    dtype_kind,
     numpy_operator,
     padded_rows,
     register_linear,
@@ -220,8 +221,7 @@ def _check_indices(indices: Sequence[Any], rank: int) -> None:
 
 def is_integer(dtype: Any) -> bool:
     """Whether index arrays may have a dtype."""
-    kind = getattr(dtype, "kind", None)
-    return "int" in str(dtype) if kind is None else kind in ("i", "u")
+    return dtype_kind(dtype) in ("i", "u")
 
 
 def _are_usual(indices: Sequence[Any], rank: int) -> bool:

@@ -41,6 +41,7 @@ from customop.numpy.masked import (
     where_masked,
 )
 from customop.numpy.reading import is_listed, one_element, read_number
+from customop.numpy.rules import dtype_kind
 from customop.numpy.sizes import (
     SIZES,
     broadcast,
@@ -101,7 +102,7 @@ def _width(item: Any) -> int:
 def _is_mask(item: Any) -> bool:
     if type(item) is np.ndarray:  # the names of its dtypes take 3 us
         return bool(item.dtype.kind == "b")
-    return hasattr(item, "shape") and "bool" in str(item.dtype)
+    return hasattr(item, "shape") and dtype_kind(item.dtype) == "b"
 
 
 def _items(shape: Sequence[int], key: Any) -> tuple[list[Any], int | None]:
@@ -130,7 +131,7 @@ def _is_known(item: Any) -> bool:
     if type(item) is np.ndarray:
         return item.dtype.kind in "iub"
     if hasattr(item, "shape"):
-        return any(kind in str(item.dtype) for kind in ("int", "bool"))
+        return dtype_kind(item.dtype) in ("i", "u", "b")
     return item is None or item is Ellipsis or isinstance(item, int | slice | SymInt)
 
 
@@ -454,7 +455,7 @@ def _(
         places = np.remainder(places, a.shape[axis])
     elif mode == "clip":
         places = np.minimum(np.maximum(places, 0), a.shape[axis] - 1)
-    if "int" not in str(places.dtype):
+    if not is_integer(places.dtype):
         raise ArgumentError(
             f"np.take: indices of dtype {places.dtype}, must be integers",
             do="use indices.astype(int), or np.where(mask, x, 0) for a mask",

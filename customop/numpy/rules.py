@@ -12,6 +12,7 @@ from customop.numpy.sizes import wide_to
 
 __all__ = [
     "batch_first",
+    "dtype_kind",
     "fit",
     "in_dtype",
     "is_complex",
@@ -36,9 +37,22 @@ def is_complex(x: Any) -> bool:
     """Whether an array or number is complex."""
     if isinstance(x, complex):
         return True
-    dtype = getattr(x, "dtype", None)
+    return dtype_kind(getattr(x, "dtype", None)) == "c"
+
+
+def dtype_kind(dtype: Any) -> str:
+    """NumPy's letter for the kind of a dtype; of other libraries' dtypes by their names.
+
+    The name of a dtype in another byte order is only letters and digits: ``>f8``.
+    """
     kind = getattr(dtype, "kind", None)
-    return "complex" in str(dtype) if kind is None else bool(kind == "c")
+    if kind is not None:
+        return str(kind)
+    name = str(dtype)
+    return next((letter for word, letter in _KINDS.items() if word in name), "")
+
+
+_KINDS = {"complex": "c", "float": "f", "uint": "u", "int": "i", "bool": "b"}
 
 
 def fit(g: Any, x: Any) -> Any:
@@ -53,7 +67,7 @@ def in_dtype(g: Any, dtype: Any) -> Any:
     """A gradient in a dtype; its real part for a real one."""
     if g.dtype == dtype:
         return g
-    if is_complex(g) and "complex" not in str(dtype):
+    if is_complex(g) and dtype_kind(dtype) != "c":
         g = np.real(g)
     return g if g.dtype == dtype else g.astype(dtype)
 

@@ -94,6 +94,7 @@ from scipy.special import (  # the ufuncs of this namespace
 )
 
 from customop import ArgumentError, Array, stop_gradient
+from customop.numpy.rules import dtype_kind
 from customop.scipy import pairs
 from customop.scipy.rules import is_plain
 from customop.scipy.ufuncs import hurwitz
@@ -349,11 +350,11 @@ def logsumexp(
 
 def _real(name: str, x: Any) -> Any:
     x = x if hasattr(x, "dtype") else np.asarray(x)
-    if "complex" in str(x.dtype):
+    if dtype_kind(x.dtype) == "c":
         raise ArgumentError(
             f"{name}: complex values have no operator", do="take their real parts"
         )
-    return x if "float" in str(x.dtype) else x.astype(np.float64)
+    return x if dtype_kind(x.dtype) == "f" else x.astype(np.float64)
 
 
 def _finite_top(a: Any, axis: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, TypeVar, TypeVarTuple, overload
 import numpy as np
 
 from customop.arrays.describe import abbreviated, show
-from customop.arrays.dtypes import is_inexact
+from customop.arrays.dtypes import in_byte_order, is_inexact
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import (
     aligned,
@@ -131,6 +131,7 @@ class JvpInterpreter(Interpreter):
         if not is_array(tangent) or tuple(tangent.shape) != tuple(out.shape):
             seen = abbreviated(tangent) if is_array(tangent) else show(tangent)
             raise _misfit(op, rule, f"{seen} for the output {abbreviated(out)}")
+        tangent = in_byte_order(tangent, out.dtype)
         if tangent.dtype != out.dtype:
             raise _misfit(op, rule, f"{abbreviated(tangent)} for {abbreviated(out)}")
         return JvpTracer(self, out, tangent)

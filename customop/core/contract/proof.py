@@ -388,7 +388,9 @@ class Proof:
     def _compare(self, index: int, real: Any, fake: Any, ordered: bool) -> None:
         if not is_array(real) or not is_array(fake) or not size_arrays.all_known(real):
             return
-        announced = (tuple(fake.shape), fake.dtype, device_of(fake))
+        is_scalar = isinstance(real, np.generic)  # it has the machine's byte order
+        dtype = fake.dtype.newbyteorder("=") if is_scalar else fake.dtype
+        announced = (tuple(fake.shape), dtype, device_of(fake))
         seen = (tuple(real.shape), dtype_of(real), device_of(real))
         exact = Tag.needs_exact_strides in self.op.tags
         # Some libraries have no strides, and copy where NumPy returns a view.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.describe import show
+from customop.arrays.dtypes import in_byte_order
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import aligned, children, nests, outline, steps
 from customop.arrays.numpy_functions import call_numpy
@@ -232,6 +233,7 @@ def _fitted(node: GradNode, grad: Any, slot: int, origin: Any) -> Any:
         )
     if grad.dtype != dtype and isinstance(node.node_rule, Partials):
         grad = in_dtype(grad, dtype)
+    grad = in_byte_order(grad, dtype)
     if grad.dtype != dtype:
         raise _wrong(
             node,
