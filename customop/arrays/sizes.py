@@ -12,6 +12,7 @@ from customop.arrays.nested import flat, map_nested
 from customop.arrays.pytree import register_node
 from customop.arrays.strides import all_plain, axis_order
 from customop.errors import ArgumentError, ShapeError, shown
+from customop.shapes.real_sizes import fault_of, solve_names, with_values
 from customop.shapes.size_context import SizeContext
 from customop.shapes.sizes import SymShape
 
@@ -136,14 +137,14 @@ def with_numbers(
         if len(fake.shape) == len(real.shape) and all_known(real)
     ]
     pairs = [pair for fake, real in shapes for pair in zip(fake, real, strict=True)]
-    numbers = context.solve(pairs)
-    fault = context.fault_of(numbers)
+    numbers = solve_names(pairs)
+    fault = fault_of(context, numbers)
 
     def numbered(value: Any) -> Any:
         if not is_fake(value):
             return value
-        shape = tuple(context.with_values(n, numbers) for n in value.shape)
-        strides = tuple(context.with_values(n, numbers) for n in value.strides)
+        shape = tuple(with_values(context, n, numbers) for n in value.shape)
+        strides = tuple(with_values(context, n, numbers) for n in value.strides)
         if any(type(n) is int and n == 0 for n in shape):
             strides = (0,) * len(shape)
         return make_fake(shape, value.dtype, strides, value.device)

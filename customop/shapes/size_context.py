@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from math import inf
-from typing import Any, Final
+from typing import Any
 
 from customop.errors import (
     DataDependentError,
     ShapeError,
-    SizeError,
     caller_place,
 )
 from customop.shapes.conditions import (
@@ -21,17 +20,16 @@ from customop.shapes.conditions import (
     names_in_side,
     side_value,
 )
-from customop.shapes.division import substitute
 from customop.shapes.expressions import (
     Expr,
     LargeSize,
     Number,
-    solve_for_name,
     symbol,
 )
 from customop.shapes.guards import Guard, Size, check_bounds, check_name
 from customop.shapes.operations import compared, operated, with_class
 from customop.shapes.proofs import Knowledge
+from customop.shapes.refused import FOR_NUMBERS, check_askable, too_large
 from customop.shapes.symbolic import (
     SymInt,
     as_side,
@@ -268,7 +266,7 @@ class SizeContext:
         try:
             return operated(self, sign, left, right)
         except LargeSize as error:
-            raise _too_large(error) from None
+            raise too_large(error) from None
 
     def compared(self, left: Any, sign: str, right: object) -> Any:
         """Whether a comparison holds; a `SymBool` where that is not certain."""
@@ -285,7 +283,7 @@ class SizeContext:
         try:
             return apply_ufunc(ufunc, method, inputs, kwargs)
         except LargeSize as error:
-            raise _too_large(error) from None
+            raise too_large(error) from None
 
     def wrap(self, value: Number) -> Any:
         """An expression of these sizes as a `SymInt`; an int as it is."""
@@ -306,7 +304,7 @@ class SizeContext:
             for value in values[1:]:
                 found = self._extreme(sign, found, value)
         except LargeSize as error:
-            raise _too_large(error) from None
+            raise too_large(error) from None
         return found
 
     def _extreme(self, sign: str, first: Any, second: Any) -> Any:
@@ -329,45 +327,9 @@ class SizeContext:
         condition = Compared(side, "==", value.hint)
         if value.hint is None or not self.known(condition):
             asked = f"the number {value} is asked"
-            self._check_askable(asked, condition.names, _FOR_NUMBERS)
+            self._check_askable(asked, condition.names, FOR_NUMBERS)
             self.decide(condition, "number")
         return value.hint if whole is None else class_of(value)(value.hint)
-
-    # ---- real sizes ----
-
-    def solve(self, pairs: Iterable[tuple[Any, int]]) -> dict[str, int]:
-        """Values of names, from sizes and the numbers that they turned out to be."""
-        found: dict[str, int] = {}
-        waiting = [(as_side(size), number) for size, number in pairs]
-        while True:
-            before = len(found)
-            for size, number in waiting:
-                rest = substitute(size, found)  # type: ignore[arg-type]  # of a size
-                solved = solve_for_name(rest, number)
-                if solved is not None:
-                    found[solved[0]] = solved[1]
-            if len(found) == before:
-                return found
-
-    def with_values(self, size: Any, values: Mapping[str, int]) -> Any:
-        """A size with numbers in the place of names."""
-        return self.wrap(substitute(as_side(size), values))  # type: ignore[arg-type]  # of a size
-
-    def fault_of(self, values: Mapping[str, int]) -> str:
-        """Which value is outside of its bounds, or which check it fails; or nothing."""
-        for name, value in values.items():
-            low, high = self.sizes[name].bounds
-            if value < low:
-                return f"a size {value}, and the fake kernel says at least {low}"
-            if high is not None and value > high:
-                return f"a size {value}, and the fake kernel says at most {high}"
-        for guard in self.checks:
-            if guard.names <= values.keys() and not guard.holds(values):
-                numbers = " and ".join(
-                    f"{n} = {values[n]}" for n in sorted(guard.names)
-                )
-                return f"{numbers}, and the fake kernel says {guard.text}"
-        return ""
 
     # ---- questions ----
 
@@ -411,36 +373,11 @@ class SizeContext:
         self._check_askable(f"whether {condition} is asked", condition.names)
 
     def _check_askable(self, asked: str, names: frozenset[str], do: str = "") -> None:
-        """Raise unless sizes may become a guard."""
-        kinds = {self.sizes[name].kind for name in names}
-        known = sorted(names)
-        if "data" in kinds:
-            why = "which depends on the values of arrays"
-            data = [name for name in known if self.sizes[name].kind == "data"]
-            raise DataDependentError(
-                f"{asked}, {why}", *self._places(data), do=do or _FOR_DATA
-            )
-        if kinds == {"named"}:
-            why = f"and {' and '.join(known)} may be any size"
-            raise SizeError(
-                f"{asked}, {why}", *self._places(known), do=do or _FOR_NAMES
-            )
-
-    def _places(self, names: Sequence[str]) -> list[str]:
-        """Where a question is asked, and what is known of the sizes."""
-        return [f"at {caller_place()}", *map(self._described, names)]
+        check_askable(asked, names, self.sizes, self.knowledge, do)
 
     def is_unnamed(self, side: Side) -> bool:
         """Whether all sizes in an expression are of inputs, and none has a name."""
         return all(self.sizes[n].kind == "input" for n in names_in_side(side))
-
-    def _described(self, name: str) -> str:
-        size = self.sizes[name]
-        low, high = self.knowledge.bounds[name]
-        most = "" if high == inf else f", at most {high}"
-        where = f" of {size.origin}" if size.origin else ""
-        now = "" if size.hint is None else f", now {size.hint}"
-        return f"{name}: the size{where}, at least {low}{most}{now}"
 
     # ---- facts ----
 
@@ -469,7 +406,7 @@ class SizeContext:
             return
         if not self.can_hold(condition):
             raise ShapeError(
-                message or f"check({condition}) fails{self._values(condition)}",
+                message or f"check({condition}) fails{self._value(condition)}",
                 f"at {caller_place()}",
                 do="pass arrays of other sizes, or change the check",
             )
@@ -483,9 +420,10 @@ class SizeContext:
         hints = {name: self.sizes[name].hint for name in condition.names}
         return None in hints.values() or condition.holds(hints)  # type: ignore[arg-type]  # None was excluded
 
-    def _values(self, condition: Condition) -> str:
-        pairs = [(n, self.sizes[n].hint) for n in sorted(condition.names)]
-        return "".join(f": {n} is {h}" for n, h in pairs[:1] if h is not None)
+    def _value(self, condition: Condition) -> str:
+        name = min(condition.names, default=None)
+        hint = None if name is None else self.sizes[name].hint
+        return "" if hint is None else f": {name} is {hint}"
 
     def assume_nonzero(self, divisor: Any) -> None:
         """Note that a divisor is not zero; the graph checks it.
@@ -509,27 +447,3 @@ class SizeContext:
             raise ZeroDivisionError(f"division by zero: {divisor} is 0")
         if not self.compare(side, "!=", 0):
             self._record(Compared(side, "!=", 0), "check")
-
-
-def _too_large(error: LargeSize) -> SizeError:
-    return SizeError(
-        str(error),
-        f"at {caller_place()}",
-        do="compute it with arrays, or from int(n): then the graph is only for this size",
-    )
-
-
-_FOR_DATA: Final = (
-    "say the answer before, by co.check(...) of what holds for all data, or use"
-    " np.where or cond"
-)
-_FOR_NUMBERS: Final = (
-    "keep the size: np.arange(n, like=x) and np.zeros_like(x, shape=(n,)) with an array x"
-    " of the function, math.prod(x.shape); co.sizes.broadcast_sizes(s, t) in place of"
-    " np.broadcast_shapes(s, t); co.scan(f, init, x) and co.fori_loop(0, n, ...) in place"
-    " of a loop"
-)
-_FOR_NAMES: Final = (
-    "say the answer before, by co.check(...) of what holds for all sizes that you mean,"
-    " or leave out the name: then the answer becomes a guard"
-)
