@@ -1,6 +1,7 @@
 """Elementwise calls over blocks: eager's bits, layouts, warnings and memory."""
 
 import gc
+import itertools
 import threading
 import tracemalloc
 import warnings
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import customop as co
+from customop.compiling.numpy_backend.layout import cuts_from
 from customop.compiling.numpy_backend.limits import limits
 from tests.compiling._array_programs import bits, outcome
 from tests.compiling.test_numpy_backend import built, check_programs
@@ -87,6 +89,49 @@ def test_signs_of_nan_are_those_of_registers_and_of_what_is_left_over() -> None:
     wide, row = np.full((40, 7), np.nan), np.full(7, -np.nan)
     code, _ = built(lambda x, y: (x + y) * (x - x * y), wide, row)
     assert bits(code(wide, row)) == bits([(wide + row) * (wide - wide * row)])
+
+
+@pytest.mark.parametrize("line", [64, 512, 4096])
+def test_blocks_begin_at_lines_of_the_cache_with_eagers_bits(line, monkeypatch) -> None:
+    """New arrays begin anywhere, so that many lines give many first blocks."""
+    monkeypatch.setattr(limits, "line", line)
+    for length in (127, 131, 200, 259, 514, 1000):
+        x, y = normal(length), normal(length, seed=1)
+        x[length // 2 :], y[length // 2 :] = np.nan, -np.nan
+        code, _ = built(lambda x, y: ((x + y) * y + 1.0, x * y), x, y)
+        assert bits(code(x, y)) == bits([(x + y) * y + 1.0, x * y])
+
+
+def test_ends_overlap_other_blocks_where_registers_would_be_broken() -> None:
+    for first, length in itertools.product(range(64), (127, 191, 192, 193, 300)):
+        ends, cuts = cuts_from(first, length, 128)
+        left_over = np.full(length, -1)
+        for some in [*ends, *cuts]:
+            for (key,) in some.keys:
+                count = np.arange(key.stop - key.start)
+                left_over[key] = count >= count.size // 8 * 8
+        if ends:
+            count = np.arange(length)
+            assert (left_over == (count >= length // 8 * 8)).all()
+            assert {k.start % 64 for some in cuts for (k,) in some.keys} == {first}
+
+
+def test_elements_that_are_written_over_operands_are_computed_once(monkeypatch) -> None:
+    monkeypatch.setattr(limits, "in_place", 2)
+    x = normal(1000)
+    expected = x * 2.0 + 1.0
+
+    def twice(x):
+        x *= 2.0
+        x += 1.0
+
+    co.compile(twice)(x)
+    assert (x == expected).all()
+    # The product of matrices ends in the run, which writes over it.
+    weights = normal(20, 20)
+    fast = co.compile(lambda x: (x @ weights).ravel() * 2.0 + 1.0)
+    given = normal(30, 20)
+    assert (fast(given) == (given @ weights).ravel() * 2.0 + 1.0).all()
 
 
 # ---- layouts ----

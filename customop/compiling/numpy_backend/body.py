@@ -29,9 +29,9 @@ class BlockBody:
     Parameters
     ----------
     run : CallRun
-    is_whole : bool
-        Whether there is one block. Then results serve as scratch until they are written,
-        so that less memory is in use; else that would bring them into cache too early.
+    reuses_results : bool
+        Whether results serve as scratch until they are written, so that less memory is in
+        use.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class BlockBody:
         Line of the text -> the member that it runs.
     """
 
-    def __init__(self, run: CallRun, is_whole: bool = False) -> None:
+    def __init__(self, run: CallRun, reuses_results: bool = False) -> None:
         self.run: CallRun = run
         own = set(run.members)
         used = [n for m in run.members for n in nodes_in(m.values())]
@@ -72,7 +72,7 @@ class BlockBody:
                 self._last[n] = self._position[m]
         self.takes: list[tuple[int, ...]] = [*map(self._takes, self.results)]
         for m, takes in zip(self.results, self.takes, strict=True):
-            if is_whole and not takes and out_of(m) is None:
+            if reuses_results and not takes and out_of(m) is None:
                 self._free.setdefault(m.val.dtype, []).append(self._places[m])
                 self._result_at[self._places[m]] = m
         self.names: dict[str, Any] = {"copyto": np.copyto}

@@ -16,7 +16,15 @@ import numpy as np
 
 from customop.compiling.numpy_backend.limits import limits
 
-__all__ = ["Cuts", "Fold", "cuts_of", "fold_arrays", "packed_order", "strides_of"]
+__all__ = [
+    "Cuts",
+    "Fold",
+    "cuts_from",
+    "cuts_of",
+    "fold_arrays",
+    "packed_order",
+    "strides_of",
+]
 
 
 def packed_order(
@@ -168,8 +176,39 @@ def cuts_of(lengths: Sequence[int], usual: int, most: int) -> list[Cuts] | None:
     if math.prod(lengths) <= usual:
         return [Cuts(tuple(lengths), [tuple([slice(0, n) for n in lengths])])]
     keys = _keys(lengths, usual, most)
-    if keys is None:
-        return None
+    return None if keys is None else _by_shape(keys)
+
+
+def cuts_from(first: int, length: int, usual: int) -> tuple[list[Cuts], list[Cuts]]:
+    """Cut an array of one axis into blocks of which the first begins at an element.
+
+    Parameters
+    ----------
+    first, length : int
+        The element, and the length of the array.
+    usual : int
+        The number of elements of a block.
+
+    Returns
+    -------
+    list of Cuts
+        The two ends. They overlap other blocks, so that what is in whole registers in a
+        call for the whole array is so here, and what is left over is so, too.
+    list of Cuts
+        The other blocks; empty where the array is too short.
+    """
+    unit = limits.multiple
+    stop = first + (length // unit * unit - first) // unit * unit
+    if stop - first < 2 * unit:
+        return [], []
+    starts = range(first, stop, usual)
+    keys = [(slice(a, min(a + usual, stop)),) for a in starts]
+    last = stop // unit * unit - unit
+    ends = [(slice(0, -(-first // unit) * unit),), (slice(last, length),)]
+    return _by_shape(ends), _by_shape(keys)
+
+
+def _by_shape(keys: Sequence[tuple[slice, ...]]) -> list[Cuts]:
     found: dict[tuple[int, ...], Cuts] = {}
     for key in keys:
         shape = tuple([k.stop - k.start for k in key])

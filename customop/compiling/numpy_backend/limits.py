@@ -29,6 +29,8 @@ class Limits:
         The same for all operands and results together, where no scratch array is needed.
     most, least : int
         Bytes of an array in a block.
+    line : int
+        Bytes of a line of the cache. A register that crosses two of them takes longer.
     together : int
         Bytes of all arrays in a block, about half of the cache.
     share : int
@@ -50,7 +52,7 @@ class Limits:
         self.in_place: int = 1 << 17
         self.whole: int = 1 << 19
         self.alone: int = 1 << 21
-        self.most: int = 1 << 17
+        self.most: int = 3 << 16
         self.least: int = 1 << 14
         self.together: int = 1 << 20
         self.share: int = 1 << 21
@@ -58,6 +60,7 @@ class Limits:
         self.most_shared: int = 1 << 20
         self.together_shared: int = 1 << 21
         self.multiple: int = 64
+        self.line: int = 64
 
 
 limits: Limits = Limits()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from customop.compiling.numpy_backend.body import BlockBody
-from customop.compiling.numpy_backend.layout import Cuts, Fold, strides_of
+from customop.compiling.numpy_backend.layout import Cuts, Fold, cuts_from, strides_of
+from customop.compiling.numpy_backend.limits import limits
 from customop.compiling.team import team
 
 __all__ = ["Plan"]
@@ -38,6 +39,7 @@ class Plan:
     """
 
     __slots__ = (
+        "_shares",
         "body",
         "cuts",
         "folds",
@@ -45,7 +47,6 @@ class Plan:
         "order",
         "out",
         "shape",
-        "shares",
         "threads",
     )
 
@@ -65,9 +66,11 @@ class Plan:
         self.out: Fold = out
         self.cuts: list[Cuts] = cuts
         self.body: BlockBody = body
-        # What one thread takes at a time.
-        self.shares: list[Cuts] = cuts if threads == 1 else [*_shares(cuts, threads)]
-        self.threads: int = min(threads, len(self.shares))
+        shares = _shares(cuts, threads)
+        self.threads: int = min(threads, len(shares))
+        # First element at a line of the cache -> the ends, and what one thread takes at
+        # a time.
+        self._shares: dict[int, tuple[list[Cuts], list[Cuts]]] = {0: ([], shares)}
         self.is_whole: bool = len(cuts) == 1 and len(cuts[0].keys) == 1
 
     def empty(self, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -89,8 +92,20 @@ class Plan:
         function: Any,
         values: Sequence[Any],
         outs: Sequence[np.ndarray[Any, Any]],
+        are_new: bool,
     ) -> None:
-        """Call the function of a body for each block."""
+        """Call the function of a body for each block.
+
+        Parameters
+        ----------
+        function : callable
+        values : sequence
+            The operands.
+        outs : sequence of numpy.ndarray
+            Take the results.
+        are_new : bool
+            Whether these are no operands: then an element may be computed twice.
+        """
         views = [
             v if fold is None else fold.of(v)
             for v, fold in zip(values, self.folds, strict=True)
@@ -101,13 +116,47 @@ class Plan:
             shape = self.cuts[0].shape
             function(*views, *[np.empty(shape, dtype) for dtype in dtypes])
             return
-        most = max(math.prod(cuts.shape) for cuts in self.cuts)
+        first = _first_at_line(outs[0]) if are_new and outs else 0
+        ends, shares = self._shares_from(first)
+        most = max(math.prod(cuts.shape) for cuts in (*ends, *shares))
 
         def begin() -> Any:
-            scratch = [np.empty(most, dtype) for dtype in dtypes]
+            scratch = [_empty_at_line(most, dtype) for dtype in dtypes]
             return partial(_go_over, function, views, scratch)
 
-        team.run_over(self.shares, begin, self.threads)
+        if ends:  # alone: they overlap the others, which other threads may compute
+            team.run_over(ends, begin, 1)
+        team.run_over(shares, begin, self.threads)
+
+    def _shares_from(self, first: int) -> tuple[list[Cuts], list[Cuts]]:
+        """The ends, and what one thread takes at a time, for blocks that begin there."""
+        if len(self.cuts[0].shape) > 1:
+            first = 0
+        found = self._shares.get(first)
+        if found is None:
+            length, usual = math.prod(self.shape), self.cuts[0].shape[0]
+            ends, cuts = cuts_from(first, length, usual)
+            shares = _shares(cuts, self.threads)
+            found = self._shares[first] = (ends, shares) if ends else self._shares[0]
+        return found
+
+
+def _first_at_line(x: np.ndarray[Any, Any]) -> int:
+    """The number of the first element that begins at a line of the cache; 0 if none does.
+
+    Large arrays of NumPy begin 16 bytes after one. A chain of ten calls takes 5 to 10 %
+    less time where blocks and scratch arrays do not (NumPy 2.4, AVX-512).
+    """
+    at, size = x.__array_interface__["data"][0], x.itemsize
+    return -at % limits.line // size if not at % size else 0
+
+
+def _empty_at_line(size: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """A scratch array that begins at a line of the cache."""
+    bytes_ = size * dtype.itemsize
+    memory = np.empty(bytes_ + limits.line, np.uint8)
+    first = _first_at_line(memory)
+    return memory[first : first + bytes_].view(dtype)
 
 
 def _go_over(
@@ -124,12 +173,16 @@ def _go_over(
     deque((function(*b) for b in blocks), maxlen=0)
 
 
-def _shares(cuts: Sequence[Cuts], threads: int) -> Iterator[Cuts]:
+def _shares(cuts: list[Cuts], threads: int) -> list[Cuts]:
     """Blocks in parts, of which each thread takes several, so that all end at one time."""
-    for some in cuts:
-        step = -(-len(some.keys) // (4 * threads))
-        for i in range(0, len(some.keys), step):
-            yield Cuts(some.shape, some.keys[i : i + step])
+    if threads == 1:
+        return cuts
+    steps = [-(-len(some.keys) // (4 * threads)) for some in cuts]
+    return [
+        Cuts(some.shape, some.keys[i : i + step])
+        for some, step in zip(cuts, steps, strict=True)
+        for i in range(0, len(some.keys), step)
+    ]
 
 
 def _blocks(view: Any, cuts: Cuts) -> Iterable[Any]:
