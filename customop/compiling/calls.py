@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,13 +17,18 @@ from customop.arrays.pytree import Structure, flatten, key_orders
 from customop.compiling.leaf_guards import leaf_tests
 from customop.compiling.parameters import Parameters
 from customop.compiling.surroundings import Surroundings
+from customop.compiling.within import PLAIN
 from customop.core.boxes import share
 from customop.core.codegen import generate
+from customop.core.interpreter import current_mode
 from customop.core.observe import open_modes
 from customop.graph.module import GraphModule
 from customop.graph.node import Node
 from customop.graph.unpack import packer, unpacker
 from customop.shapes.symbolic import SymInt
+
+if TYPE_CHECKING:
+    from customop.compiling.level_entry import LevelEntry
 
 __all__ = [
     "MISS",
@@ -146,6 +151,23 @@ class CallLines:
             tests += leaf_tests(name, leaf, self.bind, axes, is_free=is_free)
         self.unless(tests)
 
+    def check_tracers(self, entry: LevelEntry) -> None:
+        """Write the conditions for tracers; the leaves are the values below from here on."""
+        leaves, codes = self.leaves, entry.pattern
+        own = [i for i, code in enumerate(codes) if code != PLAIN]
+        cls = self.bind("Tracer", entry.tracer_class)
+        first, *others = [leaves[i] for i in own]
+        self.unless([f"type({first}) is {cls}"])
+        self._lines.append(f"_top = {first}.interpreter")
+        tests = [f"type({v}) is {cls} and {v}.interpreter is _top" for v in others]
+        tests += [*entry.place_tests(leaves, self.bind), *entry.tracer_tests(leaves)]
+        self.unless(["_top.runs_plans", *tests])
+        values = [*leaves]
+        for i in own:
+            values[i] = f"_b{i}"
+            self._lines.append(f"_b{i} = {leaves[i]}.below")
+        self.leaves = values
+
     def check_same(self, same: Mapping[int, int]) -> None:
         """Write the conditions for leaves that are one array."""
         pairs = same.items()
@@ -213,6 +235,10 @@ class CallLines:
         given = [f"{self.leaves[i]}.shape[{axis}]" for i, axis, _ in sizes]
         self.unless([f"{holds}({', '.join(given)})"])
 
+    def check_outside_of_vmap(self) -> None:
+        """Write the condition that no vmap runs, which must know of draws."""
+        self.unless([f"{self.bind('mode', current_mode.get)}() is None"])
+
     # ---- the function ----
 
     def made(self, run: Call, out_spec: Structure) -> tuple[Call, Call]:
@@ -238,6 +264,12 @@ class CallLines:
         names = self.parameters.names
         given = "*args, **kwargs" if names is None else ", ".join(names)
         self._lines.append(f"return _run({given})")
+        return self._generated()
+
+    def made_of(self, call: str, names: Mapping[str, Any]) -> tuple[Call, Call]:
+        """The same two functions, with the text of the call that gives the result."""
+        self.names |= names
+        self._lines.append(f"return {call}")
         return self._generated()
 
     def _generated(self) -> tuple[Call, Call]:

@@ -47,8 +47,8 @@ def compile(  # noqa: A001  # the usual name
 
     The first call with arguments of new shapes and dtypes captures the function; later
     calls run the code that was made of its graph. A length that differs between calls is
-    symbolic from its second value on. Gradients by reverse mode run compiled graphs, too.
-    Under other transforms, a mode or an observer the function itself runs.
+    symbolic from its second value on. Under `grad`, `vmap`, `jvp` and their nestings it
+    runs compiled graphs, too. Under a mode or an observer the function itself runs.
 
     Parameters
     ----------

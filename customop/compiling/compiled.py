@@ -26,7 +26,7 @@ from customop.compiling.capturing import CapturedCall
 from customop.compiling.checked import captured_alone, capturing, outside_of_modes
 from customop.compiling.entries import CallArguments, Entry, eager_entry, make_entry
 from customop.compiling.free import fixed_numbers, free_axes, free_numbers
-from customop.compiling.gradients import Gradients
+from customop.compiling.levels import Levels
 from customop.compiling.parameters import Parameters, parameters_of
 from customop.compiling.report import CompileReport, EntryFacts, facts_of, reason_for
 from customop.compiling.surroundings import Surroundings
@@ -102,10 +102,10 @@ class Compiled(Generic[P, R]):
         # Kind of arguments -> all entries for it, the last one first.
         self._kinds: dict[Any, list[Entry]] = {}
         self._entries: list[Entry] = []
-        # Whether it is a graph without draws, on values of other transforms.
-        self._is_lift: bool = False
-        # What it has for tracers of reverse mode.
-        self._gradients: Gradients = self._new_gradients()
+        # The last entries for plain values and under each transform.
+        self._recent: dict[str, Entry] = {}
+        # What it has for tracers.
+        self._levels: Levels = self._new_levels(is_lift=False)
         # How often it was compiled, and facts of the last entries that were forgotten.
         self._count: int = 0
         self._forgotten: deque[EntryFacts] = deque(maxlen=_MOST_FORGOTTEN)
@@ -148,7 +148,7 @@ class Compiled(Generic[P, R]):
     @property
     def code(self) -> str:
         """The Python code of all graphs."""
-        entries = [*self._entries, *self._gradients.entries]
+        entries = [*self._entries, *self._levels.entries]
         return "\n".join([entry.text for entry in entries if entry.text])
 
     def explain(self) -> CompileReport:
@@ -175,34 +175,38 @@ class Compiled(Generic[P, R]):
             entries,
             forgotten,
             self._count,
-            tuple(self._gradients.entries),
+            tuple(self._levels.entries),
         )
 
     def clear(self) -> None:
         """Forget what was compiled."""
         with capturing:
             self._families, self._kinds, self._entries = {}, {}, []
+            self._recent = {}
             self._count = 0
             self._forgotten.clear()
-            self._gradients = self._new_gradients()
+            self._levels = self._new_levels(is_lift=self._levels.is_lift)
             if type(self) is not Compiled:
                 self.__class__ = Compiled
 
-    def _new_gradients(self) -> Gradients:
-        return Gradients(
+    def _new_levels(self, *, is_lift: bool) -> Levels:
+        return Levels(
             self._fn,
             self._title(),
             self._build,
             self._sizes,
             self._limit,
-            self._like_this,
+            self._parameters,
+            self._slow,
+            self._lift,
             is_checked=not returns_lists(self.backend),
+            is_lift=is_lift,
         )
 
-    def _like_this(self, fn: Callable[..., Any]) -> Compiled[..., Any]:
-        """Another function, compiled with the same options."""
+    def _lift(self, fn: Callable[..., Any]) -> Compiled[..., Any]:
+        """The function of a graph without draws, compiled with the same options."""
         found = Compiled(fn, self.backend, None, fallback=True, limit=self._limit)
-        found._is_lift = found._gradients.is_lift = True
+        found._levels.is_lift = True
         return found
 
     def _title(self) -> str:
@@ -214,16 +218,21 @@ class Compiled(Generic[P, R]):
         """A call whose arguments do not meet the guards of the last entry."""
         if _is_for_function():
             return self._fn(*args, **kwargs)
-        is_in_vmap = current_mode.get() is not None
-        out = MISS if is_in_vmap else self._gradients.again(args, kwargs)
-        if out is not MISS:
-            return out
+        for entry in self._recent.values():
+            out = entry.tried(*args, **kwargs)
+            if out is not MISS:
+                return out
         given = CallArguments(args, kwargs)
-        if any(map(is_traced, given.leaves)) or any(map(is_fake, given.leaves)):
-            out = self._gradients.call(given, is_in_vmap)
+        if any(map(is_traced, given.leaves)):
+            out, level = self._levels.call(given)
+            if level is not None:
+                self._use(level)
             return self._fn(*args, **kwargs) if out is MISS else out
-        if is_in_vmap and not self._is_lift:  # it may draw numbers, of which vmap knows
+        if any(map(is_fake, given.leaves)):
             return self._fn(*args, **kwargs)
+        is_in_vmap = current_mode.get() is not None
+        if is_in_vmap and not self._levels.is_lift:
+            return self._fn(*args, **kwargs)  # it may draw, of which vmap must know
         out = self._tried(given)
         return self._compiled(given) if out is MISS else out
 
@@ -254,6 +263,7 @@ class Compiled(Generic[P, R]):
 
     def _use(self, entry: Entry) -> None:
         """Let the next call look at the guards of this entry first."""
+        self._recent = {**self._recent, entry.word: entry}
         if type(self) is Compiled:  # a class of its own, since Python asks the class
             self.__class__ = type("Compiled", (Compiled,), {"__module__": "customop"})
         type(self).__call__ = staticmethod(entry.call)  # type: ignore[method-assign]  # of the same parameters
@@ -312,6 +322,7 @@ class Compiled(Generic[P, R]):
     def _forget(self, entry: Entry) -> None:
         self._entries = [e for e in self._entries if e is not entry]
         self._forgotten.append(facts_of(entry))
+        self._recent = {w: e for w, e in self._recent.items() if e is not entry}
         for table in (self._families, self._kinds):
             for key, found in [*table.items()]:
                 if entry in found:

@@ -34,6 +34,7 @@ __all__ = [
     "code_of",
     "eager_entry",
     "make_entry",
+    "may_draw",
 ]
 
 
@@ -126,13 +127,18 @@ class Entry:
         What it was captured for, in words.
     why : str
         Why there was no entry for them.
+    skipped : str
+        Why the function itself has run although there is a graph.
     number : int
         1 for the first that was compiled.
     cannot : str
         What is not possible where the function itself runs.
+    word : str
+        The transform that it is for; empty for plain values.
     """
 
     cannot: ClassVar[str] = "it cannot be captured"
+    word: ClassVar[str] = ""
     module: GraphModule | None
     call: Call
     tried: Call
@@ -151,6 +157,7 @@ class Entry:
         self.found: CapturedCall | None = None
         self.module = None
         self.why: str = ""
+        self.skipped: str = ""
         self.number: int = 0
         self.refused: BaseException | None = None
 
@@ -175,6 +182,15 @@ def code_of(run: Any, module: GraphModule) -> str:
 def calls_text(module: GraphModule) -> str:
     """How many operators a graph calls."""
     return counted(sum(node.op == CALL for node in module.graph.nodes), "call")
+
+
+def may_draw(module: GraphModule) -> bool:
+    """Whether a graph draws random numbers, or runs graphs that have effects."""
+    calls = [node for node in module.graph.nodes if node.op == CALL]
+    return any(
+        node.target.sees_seed or any(g.has_effects for g in node.subgraphs)
+        for node in calls
+    )
 
 
 def make_entry(
@@ -204,6 +220,8 @@ def make_entry(
     lines = _guards(given, parameters, slow, surroundings, free, found.numbers)
     lines.check_sizes(found.module)
     lines.check_same(found.same)
+    if may_draw(found.module):
+        lines.check_outside_of_vmap()
     if found.has_strides:
         lines.check_strides(given.leaves, free)
     if found.written:

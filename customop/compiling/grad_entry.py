@@ -2,228 +2,159 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from customop.arrays.fake import FakeArray
-from customop.arrays.kinds import CPU, device_of, is_array, is_traced
-from customop.arrays.pytree import Structure, key_orders, unflatten
-from customop.compiling.calls import Call, CallLines, give_miss, symbolic_axes
-from customop.compiling.capturing import CapturedCall
+from customop.arrays.kinds import CPU, device_of, is_array
+from customop.arrays.pytree import Structure, unflatten
 from customop.compiling.checked import captured_alone, capturing, outside_of_modes
-from customop.compiling.entries import CallArguments, Entry, calls_text
-from customop.compiling.free import fixed_numbers, free_axes, free_numbers
-from customop.compiling.joint import Arrived, Joint, JointHalves, Pattern
-from customop.compiling.lifts import Lift
-from customop.compiling.parameters import Parameters, identifier
-from customop.compiling.tape import BackwardCode, CompiledNode
-from customop.core.boxes import Pinned, frozen, pin
-from customop.errors import GradientError, GraphError, counted
+from customop.compiling.entries import CallArguments, calls_text
+from customop.compiling.joint import CONSTANT, Arrived, Joint, JointHalves
+from customop.compiling.level_entry import LevelEntry, TakenApart, lowered
+from customop.compiling.tape import BackwardCode
+from customop.compiling.within import PLAIN, Result
+from customop.core.tracer import Tracer
+from customop.errors import GradientError, counted
 from customop.graph.module import GraphModule
-from customop.graph.unpack import Pack, Unpack, packer, unpacker
-from customop.transforms.autograd.interpreter import GradInterpreter
 from customop.transforms.autograd.node import Output
 from customop.transforms.autograd.tracer import GradTracer
 from customop.transforms.trace.interpreter import fake_of
 
 if TYPE_CHECKING:
-    from customop.compiling.gradients import Gradients
+    from collections.abc import Mapping
+
+    from customop.compiling.levels import Levels
 
 __all__ = ["GradEntry"]
 
 
-class GradEntry(Entry):
-    """The two graphs for one kind of arguments.
+class GradEntry(LevelEntry):
+    """The forward and the backward graph.
 
     Attributes
     ----------
-    pattern : tuple of int
-        Which arguments have gradients.
     joint : Joint
     halves : JointHalves or None
         None where the function itself runs.
     """
 
-    cannot = "its gradient cannot be compiled"
-    pack: Pack
-    kind: Any
-    family: Any
-    arguments: dict[str, str]
-    found: CapturedCall | None
-    refused: BaseException | None
-    code_of_backend: Any
+    word: ClassVar[str] = "gradient"
+    cannot: ClassVar[str] = "its gradient cannot be compiled"
+    tracer_class: ClassVar[type[Tracer]] = GradTracer
 
     def __init__(
-        self,
-        owner: Gradients,
-        given: CallArguments,
-        pattern: Pattern,
-        is_nested: bool,
-        around: Any,
+        self, owner: Levels, given: CallArguments, taken: TakenApart, around: Any
     ) -> None:
-        super().__init__(given, owner.fn, around)
-        self.owner: Gradients = owner
-        # Whether it is for values of other transforms, which are fake arrays here.
-        self._is_nested: bool = is_nested
-        texts = self.arguments.items()
-        self.arguments = {key: t.removeprefix("FakeArray ") for key, t in texts}
-        self.pattern: Pattern = pattern
-        self.joint: Joint = Joint(owner.fn, pattern, may_view=owner.is_lift)
+        joint = Joint(owner.fn, taken.pattern, taken.pinned, may_view=owner.is_lift)
+        super().__init__(owner, given, taken, around, joint)
+        self.joint: Joint = joint
         self.halves: JointHalves | None = None
-        self.guarded: Call = give_miss
         # Arguments without their data, to capture the function once more.
         self._like: list[Any] = [_without_data(v) for v in given.leaves]
         self._structure: Structure = given.structure
-        # Takes the arguments apart; None for others.
-        example: Any = (given.args, given.kwargs)
-        has_order = any(len(keys) > 1 for keys in key_orders(example))
-        self.unpack: Unpack = unpacker(
-            given.structure,
-            f"arguments of {owner.title}",
-            example=example if has_order else None,
-        )
         # For gradients of all results, and no sums.
         self.usual: BackwardCode | None = None
         # What a backward graph is given, and shapes -> its code.
         self._backward: dict[Any, BackwardCode] = {}
-        self._free: Mapping[int, Sequence[int]] = {}
 
     @property
     def size(self) -> str:
         """How many operators both graphs call, and how many arrays the first one saves."""
-        if self.halves is None:
+        if self.halves is None or self.module is None:
             return ""
         forward, backward = map(calls_text, self.halves[:2])
         saved = counted(len(self.halves.saved), "array")
-        where = ", inside of other transforms" if self._is_nested else ""
+        where = ", inside of other transforms" if self.is_nested else ""
         return f"{forward} forward, which save {saved}, and {backward} backward{where}"
 
     @property
     def text(self) -> str:
         """The Python code of its graphs; empty without one."""
-        if self.halves is None:
-            return ""
         codes = [code.text for code in [*self._backward.values()]]
         return "\n".join([super().text, *codes])
 
-    # ---- making it ----
+    # ---- the forward graph ----
 
-    def capture(self, given: CallArguments, entries: Sequence[Entry]) -> None:
-        """Capture and split the function; note the reason if it cannot be done."""
-        try:
-            self._capture(given, entries)
-        except Exception as error:  # noqa: BLE001  # any of the function
-            self.refused = error
-            self.halves = self.module = None
-        lines = self._guards(given)
-        run = _give_none if self.halves is None else self.code_of_backend
-        self.guarded = lines.made_flat(run)
+    def sizes(self) -> Mapping[str, Any] | None:
+        """Those of the function."""
+        return self.owner.sizes
 
-    def _capture(self, given: CallArguments, entries: Sequence[Entry]) -> None:
-        owner = self.owner
-        free = free_axes(entries, given.shapes)
-        numbers = free_numbers(entries, given.numbers)
-        found = captured_alone(
-            self.joint.run,
-            owner.title,
-            given,
-            self.surroundings,
-            owner.sizes,
-            free,
-            numbers,
-            self.joint.finish,
-        )
-        if found.written:
-            raise GraphError("it writes its arguments")
-        self.halves = halves = self.joint.halves(found.module)
-        self.found = found._replace(
-            module=halves.forward, fixed={**fixed_numbers(entries), **found.fixed}
-        )
-        if found.numbers:
-            self.family = given.kind
-        self.module = halves.forward
-        self._free = symbolic_axes(halves.forward)
-        if self._is_nested:
-            self.joint.check_nested(found.module)
-            self.lifted: Lift = owner.lift(halves.forward)
-            self.code_of_backend = _give_nothing
+    def take_graph(self, module: GraphModule) -> GraphModule:
+        """The forward graph."""
+        self.halves = self.joint.halves(module)
+        return self.halves.forward
+
+    def tracer_tests(self, leaves: Sequence[str]) -> Iterator[str]:
+        """The same tracers have gradients, and are one tracer."""
+        for i, code in enumerate(self.pattern):
+            if code == CONSTANT:
+                yield f"{leaves[i]}.node is None"
+            elif code == i:
+                yield f"{leaves[i]}.node is not None"
+            elif code != PLAIN:
+                yield f"{leaves[i]} is {leaves[code]}"
+        moving = self.joint.moving
+        for at, i in enumerate(moving):
+            for j in moving[:at]:
+                yield f"{leaves[i]}.node is not {leaves[j]}.node"
+
+    def record_lines(self) -> list[str]:
+        """Lines that make the node of a call, with what the backward graph needs."""
+        joint, halves = self.joint, self.halves
+        assert halves is not None
+        if not joint.ends:
+            return []
+        edges = ", ".join([f"({i}, (), v{i}.node)" for i in joint.moving])
+        kept = [self._kept_text(i) for i in halves.kept]
+        kept += [f"_o{i}" for i in range(joint.count, self._output_count())]
+        lines = [
+            f"_node = _Node([{edges}])",
+            "_node.node_entry = _entry",
+            f"_node.saved_arrays = ({''.join(f'{text}, ' for text in kept)})",
+        ]
+        if self.is_nested:
+            lines.append("_node.node_is_nested = True")
+        if self._free:
+            shapes = "".join(f"_shape(v{i}), " for i in range(len(self.pattern)))
+            lines.append(f"_node.node_shapes = ({shapes})")
+        ends = [r for r in joint.results if r.place >= 0 and r.extra >= 0]
+        if len(ends) == 1:
+            out = f"_o{ends[0].place}"
+            lines.append(f"_node.node_shape = {out}.shape")
+            lines.append(f"_node.node_dtype = {out}.dtype")
         else:
-            self.code_of_backend = owner.code(halves.forward)
-        assert self.joint.structure is not None
-        self.pack = packer(self.joint.structure, f"result of {owner.title}")
-
-    def _guards(self, given: CallArguments) -> CallLines:
-        names = tuple([f"v{i}" for i in range(len(given.leaves))])
-        title = identifier(self.owner.title)
-        parameters = Parameters(", ".join(names), names, {}, title, False)
-        lines = CallLines(parameters, give_miss)
-        lines.leaves = [*names]
-        found = self.found
-        if found is None or self.module is None:
-            free = {i: range(len(shape)) for i, shape in enumerate(given.shapes)}
-            lines.check_leaves(given.leaves, free)
-            return lines
-        lines.check_leaves(given.leaves, self._free, found.numbers)
-        lines.check_surroundings(self.surroundings)
-        lines.check_sizes(self.module)
-        if found.has_strides:
-            lines.check_strides(given.leaves, self._free)
+            pairs = zip(ends, joint.ends, strict=True)
+            metas = [
+                f"(_o{r.place}.shape, _o{r.place}.dtype, {device!r}), "
+                for r, device in pairs
+            ]
+            lines.append(f"_node.node_metas = _metas = [{''.join(metas)}]")
         return lines
 
-    # ---- running it ----
+    def _kept_text(self, number: int) -> str:
+        """An argument that the backward graph takes, below the transform."""
+        text = f"v{number}" if self.pattern[number] == PLAIN else f"v{number}.below"
+        return f"_frozen({text})" if self.is_nested else text
 
-    def record(
-        self, top: GradInterpreter, leaves: Sequence[Any], outs: Sequence[Any]
-    ) -> Any:
-        """The result, from the values of the forward graph; notes how to go back."""
-        joint, found = self.joint, list[Any]()
-        node = self._node(top, leaves, outs) if joint.ends else None
-        metas: list[Any] = []
-        for place, source, moves, is_tracer, is_pinned in joint.results:
-            if place < 0:
-                count = len(leaves)
-                found.append(
-                    leaves[source] if source < count else found[source - count]
-                )
-                continue
-            value = outs[place]
-            if moves and node is not None:
-                end = self._end(node, value, metas)
-                value = GradTracer(top, value, end)
-            elif is_tracer:
-                value = GradTracer(top, value, None)
-            if is_pinned:
-                _pin(value)
-            found.append(value)
-        return self.pack(found)
+    def tracer_text(self, number: int, result: Result) -> str:
+        """A value, and what gradients of it come to: the node, or one of its outputs."""
+        end = "None"
+        if result.extra >= 0 and len(self.joint.ends) == 1:
+            end = "_node"
+        elif result.extra >= 0:
+            ends = [r.place for r in self.joint.results if r.extra >= 0 <= r.place]
+            at = ends.index(result.place)
+            end = f"_Output(_node, {at}, _metas[{at}])"
+        return f"_Tracer(_top, _o{result.place}, {end})"
 
-    def _end(self, node: CompiledNode, value: Any, metas: list[Any]) -> Any:
-        """What gradients of a result come to: the node, or one of its outputs."""
-        ends = self.joint.ends
-        if len(ends) == 1:
-            node.node_shape, node.node_dtype = value.shape, value.dtype
-            return node
-        number = len(metas)
-        metas.append((value.shape, value.dtype, ends[number]))
-        node.node_metas = metas
-        return Output(node, number, metas[number])
+    def record_names(self) -> dict[str, Any]:
+        """Further names for the lines of `record`."""
+        return {"_Node": self.owner.nodes, "_Output": Output, "_shape": _shape_of}
 
-    def _node(
-        self, top: GradInterpreter, leaves: Sequence[Any], outs: Sequence[Any]
-    ) -> CompiledNode:
-        """The node of a call, with what the backward graph needs."""
-        assert self.halves is not None
-        joint = self.joint
-        node = self.owner.nodes([(i, (), leaves[i].node) for i in joint.moving])
-        node.node_entry = self
-        kept = [frozen(_below(leaves[i], top)) for i in self.halves.kept]
-        node.saved_arrays = (*kept, *outs[joint.count :])
-        node.node_is_nested = self._is_nested
-        if self._free:
-            node.node_shapes = tuple([_shape_of(_lowered(v)) for v in leaves])
-        return node
+    # ---- the backward graph ----
 
     def backward(
         self, grads: Sequence[Any], sums: Sequence[Any], shapes: Any
@@ -246,11 +177,11 @@ class GradEntry(Entry):
         assert self.halves is not None
         joint, module, key = self.joint, self.halves.backward, arrived
         if not all(arrived.cotangents) or any(arrived.sums):
-            joint = Joint(self.owner.fn, self.pattern, arrived)
+            joint = Joint(self.owner.fn, self.pattern, self.pinned, arrived)
             module, key = self._captured_again(joint, arrived, shapes)
         count = len(module.inputs)
         lift = self.owner.lift(module)
-        run = module.run_list if self._is_nested else self.owner.code(module)
+        run = module.run_list if self.is_nested else self.owner.code(module)
         title, gets = self.owner.title, joint.has_gradient
         code = BackwardCode(module, run, count, title, gets, lift)
         self._backward[key] = code
@@ -300,24 +231,8 @@ class GradEntry(Entry):
         )
 
 
-def _pin(result: Any) -> None:
-    """Note that a result is an array of its own; one that is read-only stays so."""
-    below = _lowered(result)
-    if type(below) is np.ndarray and not below.flags.writeable:
-        result.box_place = Pinned(below.strides, is_sealed=True)
-    else:
-        pin(result)
-
-
-def _lowered(leaf: Any) -> Any:
-    return leaf.below if is_traced(leaf) else leaf
-
-
-def _below(leaf: Any, top: GradInterpreter) -> Any:
-    return leaf.below if is_traced(leaf) and leaf.interpreter is top else leaf
-
-
 def _shape_of(value: Any) -> tuple[int, ...]:
+    value = lowered(value)
     return value.shape if is_array(value) else ()
 
 
@@ -330,12 +245,3 @@ def _of_shape(like: Any, shape: Sequence[int]) -> Any:
     if device_of(like) == CPU.name:
         return np.empty(shape, like.dtype)
     return FakeArray(shape, like.dtype, device=device_of(like))
-
-
-def _give_nothing(*leaves: Any) -> tuple[Any, ...]:
-    """The code of an entry for values of other transforms, which are not the leaves."""
-    return ()
-
-
-def _give_none(*leaves: Any) -> None:
-    """The code of an entry for which the function runs as it is."""

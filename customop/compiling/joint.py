@@ -8,37 +8,29 @@ nothing is computed or saved that the plain function would not compute or save.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import wraps
-from operator import is_not
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from customop.arrays.kinds import device_of, is_array
-from customop.arrays.pytree import Structure, flatten, unflatten
-from customop.compiling.quiet import keep_what_warns
-from customop.core.boxes import Pinned, place_of, views_another
-from customop.core.interpreter import current_mode
-from customop.core.tracer import Tracer
+from customop.arrays.kinds import device_of
+from customop.compiling.within import Pattern, Within
 from customop.errors import GraphError
 from customop.graph.graph import Graph
-from customop.graph.memory import OUTSIDE, Memory
 from customop.graph.module import GraphModule
-from customop.graph.new_constants import copy_new_constants
-from customop.graph.node import CALL, ITEM, Node, nodes_in
+from customop.graph.node import CALL, ITEM, Node
 from customop.graph.passes.halves import depending, part, saved_nodes
 from customop.transforms.autograd.interpreter import GradInterpreter
 from customop.transforms.autograd.node import Leaf
 from customop.transforms.autograd.sweep import sweep
 from customop.transforms.autograd.tracer import GradTracer
-from customop.transforms.trace.generators import with_generators
 from customop.transforms.trace.interpreter import Trace, fake_of
 from customop.transforms.trace.tracer import GraphTracer
 
-__all__ = ["CONSTANT", "PLAIN", "Arrived", "Joint", "JointHalves", "Pattern", "Result"]
+__all__ = ["CONSTANT", "Arrived", "Joint", "JointHalves"]
 
-# For each leaf of the arguments: PLAIN, CONSTANT for a tracer without a gradient, else
-# the number of the first leaf that is the same tracer.
-Pattern = tuple[int, ...]
-PLAIN, CONSTANT = -1, -2
+# In a pattern: a tracer without a gradient. Others have the number of the first leaf that
+# is the same tracer.
+CONSTANT = -2
+# What a result has that gets a gradient.
+_MOVES = 0
 
 
 class Arrived(NamedTuple):
@@ -57,179 +49,84 @@ class Arrived(NamedTuple):
     sums: tuple[bool, ...]
 
 
-class Result(NamedTuple):
-    """A leaf of the result of the function.
-
-    Attributes
-    ----------
-    place : int
-        Number of its value among the outputs of the graph; -1 for an argument.
-    source : int
-        Number of the argument, or of the earlier leaf, that it is; -1 for a new one.
-    moves : bool
-        Whether it has a gradient.
-    is_tracer : bool
-        Whether it is a tracer where gradients are taken.
-    is_pinned : bool
-        Whether it is an array of its own, although it has no axes or was written.
-    """
-
-    place: int = -1
-    source: int = -1
-    moves: bool = False
-    is_tracer: bool = False
-    is_pinned: bool = False
-
-
-class _Within(GradInterpreter):
+class _WholeTape(GradInterpreter):
     """Reverse mode around the whole function: its calls are the function's own."""
 
     is_lasting = True
 
 
-class Joint:
+class Joint(Within):
     """Captures a function with its gradients.
 
     Parameters
     ----------
-    fn : callable
-    pattern : tuple of int
-        Which leaves of the arguments are tracers.
+    fn, pattern, pinned, may_view
+        As for `Within`.
     arrived : Arrived, optional
         By default all cotangents, and no sums.
-    may_view : bool
-        Whether results may be views of arguments, since nobody writes them.
 
     Attributes
     ----------
-    run : callable
-        What is captured, of the arguments of `fn`.
     moving : list of int
         Numbers of the leaves with a gradient, each tracer once.
-    results : list of Result
     ends : list of str
         The device of each result with a gradient.
-    structure : Structure
-        Of the result of `fn`.
-    count : int
-        How many outputs of the graph come before the gradients.
     has_gradient : list of bool
         For each argument with a gradient, whether the function has one for it.
     """
+
+    followed: ClassVar[str] = "whose gradient is taken"
 
     def __init__(
         self,
         fn: Callable[..., Any],
         pattern: Pattern,
+        pinned: Collection[int] = (),
         arrived: Arrived | None = None,
         *,
         may_view: bool = False,
     ) -> None:
-        self._may_view: bool = may_view or arrived is not None
-        self.fn: Callable[..., Any] = fn
-        self.pattern: Pattern = pattern
+        super().__init__(fn, pattern, pinned, may_view=may_view or arrived is not None)
         self.moving: list[int] = [i for i, n in enumerate(pattern) if n == i]
         self.arrived: Arrived | None = arrived
-        self.results: list[Result] = []
-        self.structure: Structure | None = None
-        self.count: int = 0
         self.has_gradient: list[bool] = []
         self.ends: list[str] = []
         self._late: set[Node] = set()
         # The results with a gradient.
         self._ends: list[GradTracer] = []
 
-        @wraps(fn)
-        def run(*args: Any, **kwargs: Any) -> list[Any]:
-            return self._run(args, kwargs)
-
-        self.run: Callable[..., list[Any]] = run
-
     # ---- the run that is captured ----
 
-    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        trace = current_mode.get()
-        assert isinstance(trace, Trace)
-        leaves, structure = flatten((args, kwargs))
-        interpreter = _Within()
-        interpreter.fn, interpreter.inputs = self.fn, leaves
-        given = self._tracked(interpreter, leaves)
-        before = [v.below if isinstance(v, GradTracer) else None for v in given]
-        with interpreter:
-            positional, named = unflatten(structure, given)
-            fn = with_generators(self.fn, trace.generator_of)
-            result = fn(*positional, **named)
-            self._check_arguments(
-                given, before, flatten((positional, named)), structure
-            )
-            values = self._take_results(interpreter, given, result)
+    def _begin(self, leaves: Sequence[Any]) -> GradInterpreter:
+        self._ends = []
+        return _WholeTape()
+
+    def _track(
+        self, interpreter: Any, number: int, leaf: Any, given: Sequence[Any]
+    ) -> Any:
+        first = self.pattern[number]
+        if first == CONSTANT:
+            return GradTracer(interpreter, leaf, None)
+        return given[first] if first < number else interpreter.variable(leaf)
+
+    def _take(self, leaf: Any, values: list[Any]) -> int:
+        if leaf.node is None:
+            return -1
+        self._ends.append(leaf)
+        return _MOVES
+
+    def _finish_run(
+        self, trace: Trace, given: Sequence[Any], values: list[Any]
+    ) -> list[Any]:
+        """The values, and the gradients."""
+        ids = {id(end.node) for end in self._ends}
+        if len(ids) < len(self._ends) or any(type(e.node) is Leaf for e in self._ends):
+            raise GraphError("results share a call that gradients come to")
+        self.ends = [device_of(end.below) for end in self._ends]
         early = {*trace.graph.nodes}
         gradients = self._swept(trace, given)
         self._late = {*trace.graph.nodes} - early
         return [*values, *gradients]
-
-    def _tracked(self, interpreter: _Within, leaves: Sequence[Any]) -> list[Any]:
-        """The leaves, as tracers where the pattern says so."""
-        given: list[Any] = []
-        for i, (leaf, first) in enumerate(zip(leaves, self.pattern, strict=True)):
-            if first == PLAIN:
-                given.append(leaf)
-            elif first == CONSTANT:
-                given.append(GradTracer(interpreter, leaf, None))
-            else:
-                given.append(given[first] if first < i else interpreter.variable(leaf))
-            if first != PLAIN and type(leaf.box_place) is Pinned:
-                given[-1].box_place = leaf.box_place
-        return given
-
-    def _check_arguments(
-        self,
-        given: Sequence[Any],
-        before: Sequence[Any],
-        found: tuple[list[Any], Structure],
-        structure: Structure,
-    ) -> None:
-        """Raise if the function has written an argument, or changed a container."""
-        leaves, now = found
-        if now != structure or any(map(is_not, leaves, given)):
-            raise GraphError("it changes a container that is an argument")
-        pairs = zip(given, before, strict=True)
-        if any(isinstance(v, GradTracer) and v.below is not b for v, b in pairs):
-            raise GraphError("it writes an argument whose gradient is taken")
-
-    def _take_results(
-        self, interpreter: _Within, given: Sequence[Any], result: Any
-    ) -> list[Any]:
-        """Note what the results are; their values as the graph has them."""
-        leaves, self.structure = flatten(result)
-        self.results, self._ends = [], []
-        values: list[Any] = []
-        boxes = [v for v in given if isinstance(v, GradTracer)]
-        for i, leaf in enumerate(leaves):
-            is_own = isinstance(leaf, GradTracer) and leaf.interpreter is interpreter
-            known = [*given, *leaves[:i]]
-            if is_own and any(leaf is v for v in known):
-                source = next(k for k, v in enumerate(known) if leaf is v)
-                self.results.append(Result(source=source))
-                continue
-            place, moves, is_pinned = len(values), False, False
-            if is_own:
-                if not self._may_view:
-                    _check_alone(leaf, boxes)
-                boxes.append(leaf)
-                moves = leaf.node is not None
-                is_pinned = type(leaf.box_place) is Pinned or views_another(leaf)
-                if moves:
-                    self._ends.append(leaf)
-            found = Result(place, -1, moves, is_own, is_pinned)
-            self.results.append(found)
-            values.append(leaf.below if is_own else leaf)
-        ids = {id(end.node) for end in self._ends}
-        if len(ids) < len(self._ends) or any(type(e.node) is Leaf for e in self._ends):
-            raise GraphError("results share a call that gradients come to")
-        self.count = len(values)
-        self.ends = [device_of(end.below) for end in self._ends]
-        return values
 
     def _swept(self, trace: Trace, given: Sequence[Any]) -> list[Any]:
         """The gradients that there are, for new inputs of the graph."""
@@ -257,24 +154,8 @@ class Joint:
     # ---- the graph ----
 
     def finish(self, module: GraphModule, derived: Collection[Node]) -> GraphModule:
-        """Note which calls may warn; raise if the graph writes arrays."""
-        keep_what_warns(module.graph, {*derived, *self._late})
-        copy_new_constants(module.graph)
-        if any(map(_writes, module.graph.nodes)):
-            raise GraphError("it writes arrays by operators")
-        return module
-
-    def check_nested(self, module: GraphModule) -> None:
-        """Raise where the graph cannot run on values of other transforms."""
-        nodes = [n for n in module.graph.nodes if n.op == CALL]
-        if any(n.has_effects or n.meta.get("errstate") for n in nodes):
-            raise GraphError("it draws, or sets np.errstate, inside of two transforms")
-        leaves = module.graph.output_node.args[0]
-        results = [r for r in self.results if r.place >= 0 and not r.is_tracer]
-        plain = [leaves[r.place] for r in results]
-        memory = Memory(module.graph)
-        if OUTSIDE in memory.of(plain):
-            raise GraphError("a result may be an argument, inside of two transforms")
+        """As for other transforms; the calls of formulas are derived."""
+        return super().finish(module, {*derived, *self._late})
 
     def halves(self, module: GraphModule) -> JointHalves:
         """The forward and the backward graph."""
@@ -345,28 +226,3 @@ def _placeholder(trace: Trace, like: Any, name: str) -> GraphTracer:
     node = trace.graph.placeholder(name, fake)
     node.note(fake, None)
     return GraphTracer(trace, fake, node)
-
-
-def _writes(node: Node) -> bool:
-    """Whether a call writes an array; drawing writes a generator."""
-    if node.op != CALL:
-        return False
-    if node.subgraphs:
-        return any(_writes(n) for graph in node.subgraphs for n in graph.nodes)
-    pairs = zip(node.target.schema.parameters, node.values(), strict=True)
-    written = [value for p, value in pairs if p.is_written]
-    return any(is_array(n.val) for n in nodes_in(written))
-
-
-def _check_alone(leaf: Tracer, others: Sequence[Tracer]) -> None:
-    """Raise for a view of an argument or of another result: writes would be lost."""
-    if any(_memory_of(leaf) is _memory_of(other) for other in others):
-        raise GraphError("a result is a view of an argument, or of another result")
-
-
-def _memory_of(box: Any) -> Any:
-    """The box that a view is a view of; the box itself for an array of its own."""
-    while views_another(box):
-        op, args, _ = place_of(box)
-        box = args[op.view_slot]
-    return box

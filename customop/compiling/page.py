@@ -43,7 +43,7 @@ def report_html(report: CompileReport) -> str:
         table = grid(["compiled", "for", "why again"], rows)
         blocks.append(fold("not kept any more", table, note=str(len(rows))))
     blocks += [_entry(entry, "") for entry in report.entries]
-    blocks += [_entry(entry, "gradient ") for entry in report.gradients]
+    blocks += [_entry(entry, f"{entry.word} ") for entry in report.transforms]
     return in_notebook(card(*blocks))
 
 

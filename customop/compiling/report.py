@@ -93,8 +93,9 @@ class CompileReport(Frozen):
         The last ones that are not kept any more.
     count : int
         How often it was compiled.
-    gradients : tuple of GradEntry
-        What was compiled for `grad` and `vjp` of the function, in order.
+    transforms : tuple of LevelEntry
+        What was compiled for gradients of the function, and for `vmap` and `jvp` of it, in
+        order.
     """
 
     title: str
@@ -102,7 +103,12 @@ class CompileReport(Frozen):
     entries: tuple[Entry, ...]
     forgotten: tuple[EntryFacts, ...] = ()
     count: int = 0
-    gradients: tuple[Entry, ...] = ()
+    transforms: tuple[Entry, ...] = ()
+
+    @property
+    def gradients(self) -> tuple[Entry, ...]:
+        """What was compiled for `grad` and `vjp` of the function."""
+        return tuple([entry for entry in self.transforms if entry.word == "gradient"])
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -127,8 +133,8 @@ class CompileReport(Frozen):
             yield f"  {entry.number}. {_arguments(entry)}{_size(entry)}"
             for line in [*lines_of(entry), *map(str, groups_of(entry))]:
                 yield f"     {line}"
-        for entry in self.gradients:
-            yield f"  gradient {entry.number}. {_arguments(entry)}{_size(entry)}"
+        for entry in self.transforms:
+            yield f"  {entry.word} {entry.number}. {_arguments(entry)}{_size(entry)}"
             for line in [*lines_of(entry), *map(str, groups_of(entry))]:
                 yield f"     {line}"
 
@@ -144,6 +150,8 @@ def lines_of(entry: Entry) -> Iterator[str]:
     if entry.refused is not None:
         text = str(entry.refused).partition("\n")[0]
         yield f"runs as it is, since {entry.cannot}: {text}"
+    if entry.skipped:
+        yield f"has run as it is: {entry.skipped}"
     if entry.found is None or entry.module is None:
         return
     yield from _symbolic(entry)

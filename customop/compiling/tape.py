@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from customop.arrays.kinds import is_traced
 from customop.compiling.calls import strict_settings
 from customop.compiling.entries import code_of
-from customop.compiling.lifts import Lift
 from customop.core.codegen import generate
 from customop.core.observe import observers, open_modes
 from customop.graph.module import GraphModule
@@ -35,7 +34,7 @@ class BackwardCode:
     title : str
     has_gradient : sequence of bool
         For each argument with a gradient, whether one is returned.
-    lift : Lift
+    lift : callable
         The graph on values of other transforms.
 
     Attributes
@@ -52,12 +51,12 @@ class BackwardCode:
         count: int,
         title: str,
         has_gradient: Sequence[bool],
-        lift: Lift,
+        lift: Callable[..., list[Any]],
     ) -> None:
         nodes = [node for node in module.graph.nodes if node.op == CALL]
         # A graph that draws must be seen by a vmap around it.
         has_effects = any(node.has_effects for node in nodes)
-        self.lift: Lift | None = None if has_effects else lift
+        self.lift: Callable[..., list[Any]] | None = None if has_effects else lift
         self.module: GraphModule = module
         self.code: Callable[..., list[Any]] = code
         # Of the arguments with a gradient, the numbers of those that get one.
@@ -106,7 +105,7 @@ class CompiledNode(GradNode):
         if open_modes or strict_settings or observers or (is_nested and lift is None):
             found = code.module.run_list(*given)
         elif is_nested and lift is not None:
-            found, _ = lift(*given)
+            found = lift(*given)
         else:
             given.reverse()
             found = code.run(given)
