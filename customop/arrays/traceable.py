@@ -126,7 +126,7 @@ class _AdaptedNames:
         if isinstance(value, MethodType):
             return MethodType(self.adapted(value.__func__), value.__self__)
         name = getattr(value, "__name__", "")
-        if getattr(np, str(name), None) is value:
+        if name and getattr(np, str(name), None) is value:
             return getattr(self._numpy, name)
         inner = getattr(value, "_implementation", value)
         if isinstance(inner, FunctionType) and self._owns(inner.__module__):

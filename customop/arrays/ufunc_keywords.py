@@ -69,6 +69,7 @@ def call_with(
         if name not in (*own, *_CASTS, "order", "subok"):
             raise _refused(ufunc, name)
     order: Any = "K" if "order" in own else given.get("order", "K")
+    order = order.upper() if isinstance(order, str) else order
     if order not in ("K", "C", "F"):
         raise _refused(ufunc, "order")
     if any(name in given and name not in own for name in _CASTS):

@@ -30,6 +30,7 @@ __all__ = [
     "as_axis",
     "as_ints",
     "as_line",
+    "as_order",
     "as_scalar",
     "below_of",
     "cast",
@@ -66,8 +67,10 @@ SINCE_2_5: bool = np.lib.NumpyVersion(np.__version__) >= "2.5.0"
 
 
 def shape_of(x: Any) -> tuple[int, ...]:
-    """Shape of an array or number."""
-    return tuple(getattr(x, "shape", ()))
+    """Shape of an array, a number, or nested lists of them."""
+    return tuple(
+        getattr(as_array(x) if isinstance(x, list | tuple) else x, "shape", ())
+    )
 
 
 def as_array(value: Any) -> Any:
@@ -297,6 +300,14 @@ def only(function: str, **given: tuple[Any, ...]) -> None:
                 f"{function}: {name}={value!r} is not supported for traced or fake arrays",
                 do=f"use {name}={known}",
             )
+
+
+def as_order(function: str, order: Any, *allowed: str | None) -> Any:
+    """An order in memory; NumPy takes small letters too. Raise for one not allowed."""
+    if isinstance(order, str):
+        order = order.upper()
+    only(function, order=(order, *allowed))
+    return order
 
 
 def refuse(name: str, **given: Any) -> None:

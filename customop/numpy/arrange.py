@@ -20,6 +20,7 @@ from customop import (
     write_back,
 )
 from customop.numpy.arguments import (
+    as_order,
     copied,
     counted,
     dtype_of,
@@ -237,7 +238,8 @@ register_linear(_c_copy, lambda g, shape: g)
 
 @register_numpy_function(np.copy)
 def _(a: Any, order: str = "K", subok: bool = False) -> Any:
-    only("np.copy", order=(order, "K", "C", "F", "A"), subok=(subok, False, True))
+    order = as_order("np.copy", order, "K", "C", "F", "A")
+    only("np.copy", subok=(subok, False, True))
     if order == "C" and len(a.shape) > 1:
         return _c_copy(a)
     return _copy(in_order(a, order))
@@ -281,7 +283,7 @@ def _(
     device: Any = None,
 ) -> Any:
     # It serves the method too, so it has the keywords of both.
-    only("astype", order=(order, "K", "C", "F"))
+    order = as_order("astype", order, "K", "C", "F")
     only("astype", subok=(subok, True, False), device=(device, None))
     if casting != "unsafe" and not np.can_cast(dtype_of(x), dtype, casting):
         raise ArgumentError(

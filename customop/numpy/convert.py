@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from customop import ArgumentError, ops, register_numpy_function
-from customop.numpy.arguments import as_array, cast, only, unless_scalar
+from customop.numpy.arguments import as_array, as_order, cast, only, unless_scalar
 from customop.numpy.sizes import is_symbolic, wide_to
 
 __all__: list[str] = []
@@ -46,8 +46,8 @@ def _(
     ndmin: int = 0,
     ndmax: int = 0,
 ) -> Any:
-    only("np.array", order=(order, "K", "C", "A", None), subok=(subok, False, True))
-    only("np.array", ndmax=(ndmax, 0))
+    as_order("np.array", order, "K", "C", "A", None)
+    only("np.array", subok=(subok, False, True), ndmax=(ndmax, 0))
     found = _array_of(object, dtype, copy=copy)
     missing = ndmin - found.ndim
     return np.expand_dims(found, tuple(range(missing))) if missing > 0 else found
@@ -64,7 +64,7 @@ def _as_array(name: str) -> None:
         device: str | None = None,
         copy: Any = None,
     ) -> Any:
-        only(f"np.{name}", order=(order, None, "K", "C", "A"))
+        as_order(f"np.{name}", order, None, "K", "C", "A")
         only(f"np.{name}", device=(device, None, "cpu"))
         return _array_of(a, dtype, copy=copy)
 

@@ -22,7 +22,7 @@ from customop import (
     fake_like,
     register_numpy_function,
 )
-from customop.numpy.arguments import as_array, lengths, only, shape_of
+from customop.numpy.arguments import as_array, as_order, lengths, only, shape_of
 from customop.numpy.fakes import check_held, device_of
 from customop.numpy.rules import no_gradient
 from customop.numpy.sizes import (
@@ -118,8 +118,8 @@ def _spread_over(value: Any, shape: Any, dtype: Any) -> Any:
 
 def _check_like(function: str, order: str, subok: bool, device: str | None) -> None:
     """Raise for arguments of ``np.zeros_like`` and others that would be lost."""
-    only(function, order=(order, "K", "C", "A"), subok=(subok, True, False))
-    only(function, device=(device, None, "cpu"))
+    as_order(function, order, "K", "C", "A")
+    only(function, subok=(subok, True, False), device=(device, None, "cpu"))
 
 
 def _like(name: str, value: float) -> None:
@@ -283,7 +283,7 @@ def _filled(name: str, value: float) -> None:
     def filled(
         shape: Any, dtype: Any = None, order: str = "C", *, device: str | None = None
     ) -> Any:
-        only(f"np.{name}", order=(order, "C"))
+        as_order(f"np.{name}", order, "C")
         kind = float if dtype is None else dtype
         return full(lengths(shape), value, kind, device or "cpu")
 
@@ -304,7 +304,7 @@ def _(
     *,
     device: str | None = None,
 ) -> Any:
-    only("np.full", order=(order, "C"))
+    as_order("np.full", order, "C")
     if _is_array(fill_value):
         return _spread_over(fill_value, lengths(shape), dtype)
     kind = np.asarray(plain(fill_value)).dtype if dtype is None else dtype
@@ -321,5 +321,5 @@ def _(
     *,
     device: str | None = None,
 ) -> Any:
-    only("np.eye", order=(order, "C"))
+    as_order("np.eye", order, "C")
     return eye(N, M, k, float if dtype is None else dtype, device or "cpu")

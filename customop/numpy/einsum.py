@@ -18,11 +18,11 @@ from customop import (
 )
 from customop.numpy.arguments import (
     as_array,
+    as_order,
     cast,
     copied,
     dtype_of,
     in_c_order,
-    only,
     refuse,
 )
 from customop.numpy.create import eye
@@ -331,7 +331,7 @@ def _(
     order: Any = "K",
 ) -> Any:
     if order != "K":
-        only("np.einsum", order=(order, "K", "C", "F"))
+        order = as_order("np.einsum", order, "K", "C", "F")
     text, arrays = _as_text(operands)
     if _is_rearranged(text, arrays):
         view = _rearranged(text, arrays[0])

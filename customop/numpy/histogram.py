@@ -268,6 +268,8 @@ def _histogramdd(
 
 def _columns(sample: Any) -> list[Any]:
     """The coordinates of the points, one array for each axis."""
+    if isinstance(sample, list | tuple):
+        return [as_array(x) for x in sample]
     shape = shape_of(sample)
     if len(shape) == 2:
         return [sample[:, i] for i in range(shape[1])]
@@ -276,9 +278,7 @@ def _columns(sample: Any) -> list[Any]:
             f"np.histogramdd: sample has the shape {shape}",
             do="give an array of shape (points, axes), or a list of coordinates",
         )
-    if len(shape) == 1:
-        return [sample]
-    return [as_array(x) for x in sample]
+    return [np.atleast_1d(sample)]
 
 
 def _one_each(name: str, bins: Any, count: int) -> list[Any]:

@@ -274,9 +274,10 @@ _OF_BLAS = frozenset(map(np.dtype, "fdFD"))
 
 @register_numpy_function(np.dot)
 def _(a: Any, b: Any, out: None = None) -> Any:
+    a, b = as_array(a), as_array(b)
     ndim = len(shape_of(b))
     if not ndim or not shape_of(a):
-        found = np.multiply(as_array(a), as_array(b))
+        found = np.multiply(a, b)
         is_by_blas = len(found.shape) == 2 and dtype_of(found) in _OF_BLAS
         return np.copy(found, order="C") if is_by_blas else found
     return matmul(a, b) if ndim <= 2 else tensordot(a, b, [-1], [-2])
@@ -284,14 +285,16 @@ def _(a: Any, b: Any, out: None = None) -> Any:
 
 @register_numpy_function(np.inner)
 def _(a: Any, b: Any) -> Any:
+    a, b = as_array(a), as_array(b)
     ranks = {len(shape_of(a)), len(shape_of(b))}
     if 0 in ranks:
-        return np.multiply(as_array(a), as_array(b))
+        return np.multiply(a, b)
     return matmul(a, b) if ranks == {1} else tensordot(a, b, [-1], [-1])
 
 
 @register_numpy_function(np.vdot)
 def _(a: Any, b: Any) -> Any:
+    a = as_array(a)
     first = np.conjugate(a) if is_complex(a) else a
     return matmul(np.reshape(first, (-1,)), np.reshape(b, (-1,)))
 
@@ -304,6 +307,7 @@ def _(a: Any, b: Any, out: None = None) -> Any:
 
 @register_numpy_function(np.kron)
 def _(a: Any, b: Any) -> Any:
+    a, b = as_array(a), as_array(b)
     rank = max(len(shape_of(a)), len(shape_of(b)))
     first, second = ((*(1,) * (rank - len(shape_of(x))), *shape_of(x)) for x in (a, b))
     # The axes of the two alternate, and each pair becomes one axis.

@@ -26,6 +26,7 @@ from customop import (
 )
 from customop.numpy.arguments import (
     as_array,
+    as_order,
     list_of_ints,
     only,
 )
@@ -177,7 +178,8 @@ register_linear(_reshape, lambda g, old, shape: _reshape.run(g, [*old]))
 @register_numpy_function(np.reshape)
 def _(a: Any, /, shape: Any, order: str = "C", *, copy: Any = None) -> Any:
     if order != "C" or copy is not None:
-        only("np.reshape", order=(order, "C", "F"), copy=(copy, None, True))
+        order = as_order("np.reshape", order, "C", "F")
+        only("np.reshape", copy=(copy, None, True))
         a = np.copy(a) if copy else a
     lengths = list_of_ints(shape)
     if order == "F":
@@ -228,7 +230,8 @@ register_linear(_ravel, lambda g, shape: np.reshape(g, shape))
 
 @register_numpy_function(np.ravel)
 def _(a: Any, order: Any = "C") -> Any:
-    only("np.ravel", order=(order, "C", "F"))
+    if order != "C":
+        order = as_order("np.ravel", order, "C", "F")
     array = as_array(a)
     return _ravel(array.T if order == "F" else array)
 

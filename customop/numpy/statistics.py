@@ -150,7 +150,7 @@ def _selected(
     if mean is NO_VALUE:
         total = np.sum(a, where=mask, **given)
         mean = cast(total / count, total.dtype)
-    moved = a - mean
+    moved = a - as_array(mean)
     squares = np.real(moved * np.conjugate(moved)) if is_complex(moved) else moved**2
     total = np.sum(squares, where=mask, **given)
     free = count - ddof

@@ -76,6 +76,7 @@ def solve_triangular(
         options = trans, lower, unit_diagonal, overwrite_b, check_finite
         return linalg.solve_triangular(a, b, *options)
     code = _TRANSPOSES[trans]
-    matrix = np.conjugate(a) if code == 2 and is_complex(a) else as_array(a)
+    a = as_array(a)
+    matrix = np.conjugate(a) if code == 2 and is_complex(a) else a
     flags = bool(code), bool(lower), bool(unit_diagonal)
     return columns(lambda b: matrices.solve_triangular(matrix, b, *flags), b)

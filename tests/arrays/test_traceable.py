@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -268,3 +269,16 @@ def test_functions_of_scipy(module: str, name: str) -> None:
     followed = co.traceable(fn)
     found = co.grad(lambda x: sum_of(followed(x)))(X)
     np.testing.assert_allclose(found, slopes(fn, X), atol=1e-7)
+
+
+def axis_of_module(x: Any) -> Any:
+    return np.asarray(x)[:, THIS.new_axis] * 2.0
+
+
+THIS = sys.modules[__name__]
+new_axis = np.newaxis
+
+
+def test_a_name_of_a_module_may_mean_none() -> None:
+    fn = co.traceable(axis_of_module)
+    np.testing.assert_allclose(co.grad(lambda x: sum_of(fn(x)))(X), slopes(fn, X))
