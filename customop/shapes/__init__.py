@@ -2,6 +2,6 @@
 
 May import `config` and `errors`. Start with `notation`, which reads the text; `solve`
 finds the lengths of the names from the arrays of a call. Symbolic sizes begin in
-`expressions`, the arithmetic of both; `symbolic` has `SymInt`, and `size_context` the sizes
-of a capture.
+`expressions`, the arithmetic of both; `symbolic` has `SymInt`, `proofs` what is
+certain about sizes, and `size_context` the sizes of a capture.
 """

@@ -24,6 +24,7 @@ from customop.shapes.expressions import (
 )
 
 __all__ = [
+    "atoms_of",
     "floor_divide",
     "largest",
     "modulo",
@@ -251,6 +252,12 @@ def substitute(value: Number, sizes: Mapping[str, Number]) -> Number:
         return _combined(factor.sign, [substitute(p, sizes) for p in factor.parts])
 
     return rebuild(value, replaced)
+
+
+def atoms_of(value: Expr) -> list[Atom]:
+    """The atoms of an expression, each once."""
+    found = {f: None for m in value.terms for f in m if isinstance(f, Atom)}
+    return list(found)
 
 
 def rebuild(value: Expr, replaced: Callable[[Factor], Number]) -> Number:

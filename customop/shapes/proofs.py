@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from math import gcd, inf
-from typing import Final, TypeAlias
+from typing import Final
 
+from customop.shapes.attempt import Attempt
 from customop.shapes.division import (
+    atoms_of,
     floor_divide,
     largest,
     rebuild,
@@ -14,29 +16,22 @@ from customop.shapes.division import (
     substitute,
 )
 from customop.shapes.expressions import (
-    Atom,
     Expr,
     Factor,
     Monomial,
     Number,
-    add,
     multiply,
     names_of,
     negate,
     subtract,
     symbol,
-    terms_of,
     value_of,
 )
+from customop.shapes.intervals import ANY, Bounds, plus, quotient, times
 
-__all__ = ["Bounds", "Knowledge"]
+__all__ = ["Knowledge"]
 
-# The least and the largest value; infinite where there is none.
-Bounds: TypeAlias = tuple[float, float]
-
-_ANY: Final[Bounds] = (-inf, inf)
-# How many expressions one proof may try, and how many answers are kept.
-_MOST_TRIES: Final = 60
+# How many answers are kept.
 _MOST_KEPT: Final = 4096
 
 
@@ -66,7 +61,7 @@ class Knowledge:
 
     def set_bounds(self, name: str, low: float, high: float) -> None:
         """Set or narrow the bounds of a size."""
-        before = self.bounds.get(name, _ANY)
+        before = self.bounds.get(name, ANY)
         self.bounds[name] = (max(before[0], low), min(before[1], high))
         self._changed()
 
@@ -101,7 +96,7 @@ class Knowledge:
             self.add_nonnegative(negate(value))
             return
         name, same = solved
-        low, high = self.bounds.get(name, _ANY)
+        low, high = self.bounds.get(name, ANY)
         self.equal = {n: substitute(v, {name: same}) for n, v in self.equal.items()}
         self.equal[name] = same
         facts, self.facts = self.facts, []
@@ -172,7 +167,7 @@ class Knowledge:
         found = self._answers.get(value)
         if found is None:
             found = min(self._values(value), default=0) >= 0
-            found = found and _Attempt(self).holds(value, 4)
+            found = found and Attempt(self).holds(value, 4)
             if len(self._answers) >= _MOST_KEPT:
                 self._answers.clear()
             self._answers[value] = found
@@ -221,8 +216,8 @@ class Knowledge:
         low: float = 0
         high: float = 0
         for monomial, c in value.terms.items():
-            first, second = _times((c, c), self.bounds_of_product(monomial))
-            low, high = _plus(low, first), _plus(high, second)
+            first, second = times((c, c), self.bounds_of_product(monomial))
+            low, high = plus(low, first), plus(high, second)
         return low, high
 
     def bounds_of_product(self, monomial: Monomial) -> Bounds:
@@ -232,7 +227,7 @@ class Knowledge:
             count = monomial.count(factor)
             own = self.bounds_of_factor(factor)
             for _ in range(count):
-                found = _times(found, own)
+                found = times(found, own)
             if count == len(monomial) and not count % 2:
                 found = (max(found[0], 0), found[1])
         return found
@@ -240,10 +235,10 @@ class Knowledge:
     def bounds_of_factor(self, factor: Factor) -> Bounds:
         """Bounds of a name or atom."""
         if isinstance(factor, str):
-            return self.bounds.get(factor, _ANY)
+            return self.bounds.get(factor, ANY)
         parts = [self.bounds_of(part) for part in factor.parts]
         if factor.sign == "//":
-            return _quotient(*parts)
+            return quotient(*parts)
         choose = min if factor.sign == "min" else max
         return choose(low for low, _ in parts), choose(high for _, high in parts)
 
@@ -268,195 +263,13 @@ class Knowledge:
         if not isinstance(value, Expr):
             return value
         fixed: dict[Factor, Number] = {}
-        for atom in _atoms_of(value):
+        for atom in atoms_of(value):
             low, high = self.bounds_of_factor(atom)
             if low == high:
                 fixed[atom] = int(low)
         if not fixed:
             return value
         return rebuild(value, lambda factor: fixed.get(factor, symbol(factor)))
-
-
-class _Attempt:
-    """One search for a proof that an expression is not negative."""
-
-    def __init__(self, known: Knowledge) -> None:
-        self.known = known
-        self.left = _MOST_TRIES
-
-    def holds(self, value: Number, depth: int) -> bool:
-        """Whether it is proven."""
-        if not isinstance(value, Expr):
-            return value >= 0
-        self.left -= 1
-        if self.left < 0:
-            return False
-        if self.known.bounds_of(value)[0] >= 0 or self._shifted(value):
-            return True
-        return depth > 0 and (
-            self._by_division(value, depth - 1)
-            or self._by_cases(value, depth - 1)
-            or self._by_facts(value, depth - 1)
-        )
-
-    def _by_division(self, value: Expr, depth: int) -> bool:
-        weaker = _weaker_by_division(self.known, value)
-        return any(self.holds(v, depth) for v in weaker)
-
-    def _by_cases(self, value: Expr, depth: int) -> bool:
-        for cases, needs_all in _cases(self.known, value):
-            answers = (self.holds(v, depth) for v in cases)
-            if all(answers) if needs_all else any(answers):
-                return True
-        return False
-
-    def _shifted(self, value: Expr) -> bool:
-        """Whether no coefficient is negative once each size is its bound plus a rest.
-
-        ``n*n - n`` with n = m + 1 is ``m*m + m``.
-        """
-        if len(value.terms) > 12 or max(map(len, value.terms)) > 4:
-            return False
-        shifts: dict[Factor, Number] = {}
-        for factor in {f for m in value.terms for f in m}:
-            low, high = self.known.bounds_of_factor(factor)
-            if low != -inf:
-                shifts[factor] = add(symbol(factor), int(low))
-            elif high != inf:
-                shifts[factor] = subtract(int(high), symbol(factor))
-            else:
-                return False
-        moved = rebuild(value, shifts.__getitem__)
-        return all(c > 0 for c in terms_of(moved).values())
-
-    def _by_facts(self, value: Expr, depth: int) -> bool:
-        names = value.names
-        for fact in self.known.facts:
-            if not names.isdisjoint(names_of(fact)):
-                for times in _multiples(value, fact):
-                    if self.holds(subtract(value, multiply(fact, times)), depth):
-                        return True
-        return False
-
-
-def _multiples(value: Expr, fact: Number) -> Iterator[int]:
-    """Numbers of times that a fact, taken away, leaves one term less."""
-    seen = {1}
-    yield 1
-    for monomial, c in terms_of(fact).items():
-        mine = value.terms.get(monomial, 0)
-        times = 0 if mine % c or not monomial else mine // c
-        if times > 1 and times not in seen:
-            seen.add(times)
-            yield times
-
-
-def _atoms_of(value: Expr) -> list[Atom]:
-    found = {f: None for m in value.terms for f in m if isinstance(f, Atom)}
-    return list(found)
-
-
-def _weaker_by_division(known: Knowledge, value: Expr) -> Iterator[Number]:
-    """Expressions without one floor division, whose sign is at most that of `value`.
-
-    For q = a // b with b > 0: a - b + 1 <= q * b <= a.
-    """
-    for atom in _atoms_of(value):
-        if atom.sign != "//" or known.bounds_of(atom.parts[1])[0] < 1:
-            continue
-        c = value.terms.get((atom,))
-        if c is None or any(atom in m for m in value.terms if m != (atom,)):
-            continue
-        above, below = atom.parts
-        others = multiply(subtract(value, multiply(symbol(atom), c)), below)
-        least = add(subtract(above, below), 1) if c > 0 else above
-        yield add(others, multiply(least, c))
-
-
-def _cases(known: Knowledge, value: Expr) -> Iterator[tuple[list[Number], bool]]:
-    """Expressions with the arguments of a minimum or maximum in its place.
-
-    With them: whether all must hold, or one is enough.
-    """
-    for atom in _atoms_of(value):
-        if atom.sign == "//":
-            continue
-        sign = _sign_of_cofactor(known, value, atom)
-        cases = [rebuild(value, _replaced(atom, part)) for part in atom.parts]
-        yield cases, not sign or (sign > 0) == (atom.sign == "min")
-
-
-def _replaced(atom: Atom, part: Number) -> Callable[[Factor], Number]:
-    return lambda factor: part if factor == atom else symbol(factor)
-
-
-def _sign_of_cofactor(known: Knowledge, value: Expr, atom: Atom) -> int:
-    """Whether the value grows with an atom, falls with it, or 0 if it is not known."""
-    signs = set()
-    for monomial, c in value.terms.items():
-        if atom in monomial:
-            rest = list(monomial)
-            rest.remove(atom)
-            if atom in rest:
-                return 0
-            low, _ = known.bounds_of_product(tuple(rest))
-            if low < 0:
-                return 0
-            signs.add(1 if c > 0 else -1)
-    return signs.pop() if len(signs) == 1 else 0
-
-
-# ---- intervals ----
-
-
-def _plus(a: float, b: float) -> float:
-    # Python cannot add infinity to an int that no float can hold.
-    if a in (inf, -inf):
-        return a
-    return b if b in (inf, -inf) else a + b
-
-
-def _times(first: Bounds, second: Bounds) -> Bounds:
-    (a, b), (c, d) = first, second
-    if a >= 0 and c >= 0:
-        return _product(a, c), _product(b, d)
-    products = [_product(x, y) for x in first for y in second]
-    return min(products), max(products)
-
-
-def _product(a: float, b: float) -> float:
-    """A product in which zero times infinity is zero."""
-    if not a or not b:
-        return 0
-    if a in (inf, -inf) or b in (inf, -inf):
-        return inf if (a > 0) == (b > 0) else -inf
-    return a * b
-
-
-def _quotient(above: Bounds, below: Bounds) -> Bounds:
-    low, high = below
-    if high <= -1:
-        above, low, high = (-above[1], -above[0]), -high, -low
-    if low < 1:
-        return _quotient_of_unknown_sign(above)
-    return (
-        min(_floor(above[0], low), _floor(above[0], high)),
-        max(_floor(above[1], low), _floor(above[1], high)),
-    )
-
-
-def _quotient_of_unknown_sign(above: Bounds) -> Bounds:
-    """Of a divisor that may be on both sides of zero."""
-    most = max(abs(above[0]), abs(above[1]))
-    return -most, most
-
-
-def _floor(a: float, b: float) -> float:
-    if a in (inf, -inf):
-        return a
-    if b == inf:
-        return -1 if a < 0 else 0
-    return a // b
 
 
 # ---- single names ----
