@@ -19,7 +19,7 @@ from customop.compiling.parameters import Parameters
 from customop.compiling.surroundings import Surroundings
 from customop.compiling.within import PLAIN
 from customop.core.boxes import share
-from customop.core.codegen import generate
+from customop.core.generated import generate
 from customop.core.interpreter import current_mode
 from customop.core.observe import open_modes
 from customop.graph.module import GraphModule

@@ -18,7 +18,7 @@ from customop.compiling.own_results import own_results
 from customop.compiling.parameters import Parameters, identifier
 from customop.compiling.within import PLAIN, Pattern, Result, Within
 from customop.core.boxes import Pinned, frozen, is_scalar, pin
-from customop.core.codegen import generate
+from customop.core.generated import generate
 from customop.core.tracer import Tracer
 from customop.errors import GraphError
 from customop.graph.module import GraphModule

@@ -23,7 +23,7 @@ from customop.compiling.numpy_backend.limits import limits
 from customop.compiling.numpy_backend.number_arrays import with_number_arrays
 from customop.compiling.scalar_code import in_python
 from customop.compiling.team import team
-from customop.core.codegen import generate
+from customop.core.generated import generate
 from customop.errors import ArgumentError
 from customop.graph.module import GraphModule
 

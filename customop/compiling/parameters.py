@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from customop.arrays.kinds import is_array
-from customop.core.codegen import generate
+from customop.core.generated import generate
 
 __all__ = ["Parameters", "identifier", "parameters_of"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from customop.arrays.kinds import is_traced
 from customop.compiling.calls import strict_settings
 from customop.compiling.entries import code_of
-from customop.core.codegen import generate
+from customop.core.generated import generate
 from customop.core.observe import observers, open_modes
 from customop.graph.module import GraphModule
 from customop.graph.node import CALL

@@ -8,12 +8,7 @@ function, 80 ns as a call of the operator object.
 
 from __future__ import annotations
 
-import itertools
-import linecache
-import weakref
-from collections import deque
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable
 from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -22,8 +17,9 @@ import numpy as np
 
 from customop.arrays.kinds import TRACED, kind_of
 from customop.core.fast_kernel import Never
+from customop.core.generated import GlobalNames, generate
 from customop.core.table import Plans, RuleTable
-from customop.errors import GENERATED, shorten
+from customop.errors import shorten
 from customop.later import later
 from customop.schema.base_types import exact_class, needs_guard
 from customop.schema.parameters import (
@@ -55,10 +51,8 @@ __all__ = [
     "RESERVED",
     "Drawn",
     "GeneratedCall",
-    "GlobalNames",
     "all_constants",
     "compile_call",
-    "generate",
     "is_open",
     "replace_code",
     "set_dispatch",
@@ -73,7 +67,6 @@ _constants = frozenset((np.ndarray, *_numbers, np.float64, np.float32, type(None
 _only_arrays = {np.ndarray}
 _arrays_and_scalars = {np.ndarray, np.float64, np.float32, np.complex128}
 _arrays_and_none = {np.ndarray, type(None)}
-_versions = itertools.count(1)
 
 
 class Drawn(tuple[Any, ...]):
@@ -114,32 +107,6 @@ def _arrays_or_none(values: Any) -> bool:
 def all_constants(values: Any) -> bool:
     """Whether a list or tuple holds nothing that a transform tracks."""
     return _constants.issuperset(map(type, values))
-
-
-class GlobalNames:
-    """The names that a generated function uses.
-
-    Parameters
-    ----------
-    taken : iterable of str
-        Those of its parameters.
-
-    Attributes
-    ----------
-    names : dict
-        Name -> value.
-    """
-
-    def __init__(self, taken: Iterable[str]) -> None:
-        self.names: dict[str, Any] = {}
-        self.taken: set[str] = {*taken}
-
-    def bind(self, name: str, value: Any) -> str:
-        """A name for a value that no parameter hides."""
-        while name in self.taken:
-            name = f"_{name}"
-        self.names[name] = value
-        return name
 
 
 class _Source(GlobalNames):
@@ -193,32 +160,6 @@ def without_signature(call: Callable[..., Any], error: TypeError) -> str:
     """The text of Python's error about the arguments of a call, for beside a schema."""
     signature, space, _ = getattr(call, "__qualname__", "").rpartition(" ")
     return str(error).removeprefix(signature + space)
-
-
-# Files of functions that are gone. A function may go at any time, also while the standard
-# library goes over the files, which fails if one is missing then (Python 3.11).
-_gone: deque[str] = deque()
-
-
-def generate(title: str, text: str, name: str, names: dict[str, Any]) -> Any:
-    """Run source text and return one name that it defines; tracebacks show its lines."""
-    if (
-        not title.isprintable()
-    ):  # a NUL is an error, a line break ends a traceback's line
-        title = repr(title)[1:-1]
-    filename = f"{GENERATED}{title} {next(_versions)}>"
-    exec(compile(text, filename, "exec"), names)  # noqa: S102  # text of our own
-    linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
-    made = names[name]
-    weakref.finalize(made, _gone.append, filename).atexit = False
-    _forget_files()
-    return made
-
-
-def _forget_files() -> None:
-    with suppress(IndexError):  # there are no more
-        while True:
-            linecache.cache.pop(_gone.popleft(), None)
 
 
 RESERVED = (

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.nested import flat, map_nested
-from customop.core.codegen import GlobalNames, generate
+from customop.core.generated import GlobalNames, generate
 from customop.core.table import RuleTable
 from customop.errors import ArgumentError
 from customop.schema.parameters import Parameter

@@ -17,8 +17,8 @@ from customop.arrays.fake import FakeArray
 from customop.arrays.kinds import CPU, kind_of
 from customop.config import config
 from customop.core.changes import changing
-from customop.core.codegen import generate
 from customop.core.dispatch import find_kernel
+from customop.core.generated import generate
 from customop.core.kinds import ARRAY_CLASS, COMPOSITE
 from customop.core.observe import open_modes
 from customop.core.prepared import again, find_prepare, fixed, has_arrays_first

@@ -18,7 +18,7 @@ from customop.arrays.pytree import (
     leaf_classes,
     unflatten,
 )
-from customop.core.codegen import generate
+from customop.core.generated import generate
 
 __all__ = ["Pack", "Unpack", "packer", "unpacker"]
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from customop.arrays.kinds import CPU, is_array
 from customop.core.axis_rules import AxisRule
-from customop.core.codegen import generate
 from customop.core.derived.pointwise import align
 from customop.core.dispatch import find_kernel
+from customop.core.generated import generate
 from customop.core.kinds import VMAP
 from customop.core.prepared import constants_key, fixed
 from customop.core.table import RuleTable

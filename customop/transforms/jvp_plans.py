@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import ref
 
-from customop.core.codegen import generate
+from customop.core.generated import generate
 from customop.core.partials import RESULT, Pushforward, fitted
 from customop.core.table import RuleTable
 from customop.transforms.autograd.node import inexact

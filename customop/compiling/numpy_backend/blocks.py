@@ -26,7 +26,7 @@ from customop.compiling.numpy_backend.limits import limits
 from customop.compiling.numpy_backend.plans import Plan
 from customop.compiling.numpy_backend.runs import CallRun, is_worth_it
 from customop.compiling.team import team
-from customop.core.codegen import generate
+from customop.core.generated import generate
 from customop.graph.node import Node
 
 __all__ = ["BlockRun"]

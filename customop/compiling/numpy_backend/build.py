@@ -15,7 +15,7 @@ from customop.compiling.numpy_backend.straight import StraightLines
 from customop.compiling.report import NodeGroup
 from customop.config import config
 from customop.core.changes import changing
-from customop.core.codegen import generate
+from customop.core.generated import generate
 from customop.errors import counted
 from customop.graph.module import GraphModule
 from customop.graph.node import Node

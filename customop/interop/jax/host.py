@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from customop.arrays.nested import children
-from customop.core.codegen import generate
+from customop.core.generated import generate
 from customop.interop.jax.ffi import is_fixed
 from customop.interop.jax.functions import Derived, OperatorCall
 from customop.interop.jax.places import ArraySlot

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from customop.core.codegen import generate
+from customop.core.generated import generate
 from customop.frozen import Frozen
 from customop.interop.numba.framework import (
     NumbaError,

@@ -7,8 +7,9 @@ from itertools import product
 from typing import Any
 
 from customop.arrays.nested import map_nested
-from customop.core.codegen import all_constants, generate
+from customop.core.codegen import all_constants
 from customop.core.contract.memory import moments
+from customop.core.generated import generate
 from customop.core.partials import RESULT, Partial, Partials
 from customop.core.table import RuleTable
 from customop.transforms.autograd.node import (

@@ -9,10 +9,10 @@ from weakref import ref
 from customop.arrays.nested import flat, map_nested, map_outline
 from customop.config import config
 from customop.core.boxes import connect_results
-from customop.core.codegen import generate
 from customop.core.contract.memory import moments, readonly
 from customop.core.contract.which import with_sampling
 from customop.core.definition import Definition
+from customop.core.generated import generate
 from customop.core.grad_rules import Formula, GradCall, GradRule
 from customop.core.kinds import AUTOGRAD
 from customop.core.observe import observers

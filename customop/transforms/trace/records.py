@@ -9,9 +9,9 @@ import numpy as np
 
 from customop.arrays.fake import FakeArray, make_fake
 from customop.arrays.kinds import FAKE, is_array, is_traced
-from customop.core.codegen import generate
 from customop.core.contract.results import finish_fake
 from customop.core.dispatch import find_kernel
+from customop.core.generated import generate
 from customop.core.prepared import again
 from customop.core.table import RuleTable
 from customop.graph.node import CALL, Node
