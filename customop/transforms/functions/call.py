@@ -14,12 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Generic, NamedTuple, TypeVar
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from customop.arrays.kinds import is_traced
-from customop.arrays.numpy_functions import call_numpy
 from customop.core.boxes import frozen, handle_boxes
 from customop.core.definition import Definition, Row
 from customop.core.grad_rules import GradCall, GradRule
@@ -32,21 +29,17 @@ from customop.errors import GradientError, LeakedTracerError, place
 from customop.later import later
 from customop.schema.schema import Schema
 from customop.transforms.autograd.calls import TrackedCall
-from customop.transforms.autograd.grad import pull_back
 from customop.transforms.autograd.interpreter import NO_GRAD, GradInterpreter
 from customop.transforms.autograd.node import GradNode
 from customop.transforms.autograd.tracer import GradTracer
 from customop.transforms.autograd.variables import stop_gradient
-from customop.transforms.batch import BatchInterpreter, BatchTracer
-from customop.transforms.carrier import Carrier
+from customop.transforms.batch import BatchInterpreter
 
 __all__ = [
     "Forward",
     "FunctionCall",
     "FunctionTable",
-    "JvpCall",
-    "Rows",
-    "VjpCall",
+    "check_below",
     "check_closed",
     "enter",
 ]
@@ -209,7 +202,7 @@ def check_closed(fn: FunctionCall, top: Interpreter, values: Arrays) -> None:
         raise _not_closed(fn, top)
 
 
-def _check_below(fn: FunctionCall, top: Interpreter, values: Arrays) -> None:
+def check_below(fn: FunctionCall, top: Interpreter, values: Arrays) -> None:
     """Raise for results that are not of lower levels, as the arguments are."""
     intruder = _intruder(top, values)
     if intruder is not None:
@@ -307,7 +300,7 @@ def _plan(
     tracked = {path[0] for _, path, _ in call.edges}
     try:
         found = fn.forward(inputs, [i in tracked for i in range(len(inputs))])
-        _check_below(fn, interpreter, [*found.outputs, *found.saved])
+        check_below(fn, interpreter, [*found.outputs, *found.saved])
     except GradientError as error:
         opened = fn.opened(error, interpreter, args[0], inputs)
         if opened is None:
@@ -327,59 +320,8 @@ def _by_jvp(
     fn: FunctionCall, op: FunctionTable, top: Interpreter, primals: Any, tangents: Any
 ) -> tuple[Any, Any]:
     outputs, moved = fn.push(primals[0], tangents[0])
-    _check_below(fn, top, [*outputs, *(t for t in moved if t is not None)])
+    check_below(fn, top, [*outputs, *(t for t in moved if t is not None)])
     return list(outputs), list(moved)
-
-
-class VjpCall(FunctionCall):
-    """A function with rules for reverse mode; forward mode transposes them."""
-
-    def batched(self, batch: BatchInterpreter, dims: Sequence[int | None]) -> VjpCall:
-        """The same for a batch."""
-        return _BatchedVjp(self, batch, dims)
-
-
-class JvpCall(FunctionCall):
-    """A function with a rule for forward mode; reverse mode transposes it."""
-
-    def forward(self, inputs: Arrays, wanted: Sequence[bool]) -> Forward:
-        """Compute the outputs, and record how tangents go through."""
-        outputs: list[Any] = []
-
-        def push(*tangents: Any) -> Any:
-            given = iter(tangents)
-            moved = [next(given) if w else None for w in wanted]
-            found = self.push(inputs, moved)
-            outputs.extend(found[0])
-            return list(found[1])
-
-        at = [x for x, w in zip(inputs, wanted, strict=True) if w]
-        carrier = Carrier()  # without an end, for the pullback
-        zeros = carrier.carry(tuple([call_numpy(np.zeros_like, x) for x in at]))
-        interpreter = GradInterpreter()
-        interpreter.title = self.table.qualname
-        tangents, pullback, _ = pull_back(interpreter, push, zeros)
-        check_closed(self, interpreter, outputs)
-        tangents = carrier.uncarry(tangents)
-
-        def carried_pullback(cotangents: Any) -> Any:
-            return carrier.uncarry(pullback(carrier.carry(cotangents)))
-
-        # The tangents are checked as results: they may depend on a value from outside.
-        is_moved = [t is not None for t in tangents]
-        rest = (carried_pullback, wanted, is_moved)
-        return Forward(outputs, [t for t in tangents if is_traced(t)], rest)
-
-    def backward(self, saved: Arrays, rest: Any, cotangents: Arrays) -> Arrays:
-        """Gradients of the inputs: the transpose of the recorded tangents."""
-        pullback, wanted, is_moved = rest
-        pairs = zip(cotangents, is_moved, strict=True)
-        found = iter(pullback([g if moved else None for g, moved in pairs]))
-        return [next(found) if w else None for w in wanted]
-
-    def batched(self, batch: BatchInterpreter, dims: Sequence[int | None]) -> JvpCall:
-        """The same for a batch."""
-        return _BatchedJvp(self, batch, dims)
 
 
 # ---- batches ----
@@ -390,131 +332,3 @@ def _by_vmap(
 ) -> tuple[Any, Any]:
     found = enter(fn.batched(top, in_dims[0]), inputs)
     return list(found), [0] * len(found)
-
-
-class Rows:
-    """Makes rows of batches, and batches of rows again.
-
-    The interpreter of the vmap itself is used where that is possible, so that a function
-    may use other rows of the same batch. It is not where the vmap has ended, or where
-    another transform runs around the function: a tracer holds values of lower levels.
-    """
-
-    __slots__ = ("batch", "dims", "fn", "outer")
-
-    def __init__(
-        self,
-        fn: FunctionCall,
-        batch: BatchInterpreter,
-        dims: Sequence[int | None],
-        outer: BatchInterpreter | None = None,
-    ) -> None:
-        self.fn: FunctionCall = fn
-        self.batch: BatchInterpreter = batch
-        self.dims: Sequence[int | None] = dims
-        # The interpreter of the vmap where it is not used: its rows are an error.
-        self.outer: BatchInterpreter | None = outer
-
-    def around(self, *values: Any) -> Rows:
-        """The same with an interpreter that can hold these values."""
-        batch = self.batch
-        top = highest(None, values)
-        if batch.alive and (top is None or top.level < batch.level):
-            return self
-        new = BatchInterpreter(
-            batch.info.batch_size, batch.info.randomness, batch.draws
-        )
-        new.fn = batch.fn
-        return Rows(self.fn, new, self.dims, batch)
-
-    def of(self, values: Arrays, dims: Sequence[int | None] | None = None) -> list[Any]:
-        """Rows of values; None stays."""
-        pairs = zip(values, self.dims if dims is None else dims, strict=True)
-        return [
-            v if d is None or v is None else BatchTracer(self.batch, frozen(v), d)
-            for v, d in pairs
-        ]
-
-    def front(self, value: Any) -> Any:
-        """A batch of rows with its axis in front; None stays."""
-        if value is None:
-            return None
-        if self.outer is not None:
-            check_closed(self.fn, self.outer, [value])
-        if self.batch.dim_of(value) is None:
-            _check_below(self.fn, self.batch, [value])
-        dim = self.batch.dim_of(value)
-        if dim is None:
-            shape = (self.batch.info.batch_size, *value.shape)
-            return call_numpy(np.broadcast_to, frozen(value), shape)
-        below = frozen(value.below)
-        return below if dim == 0 else call_numpy(np.moveaxis, below, dim, 0)
-
-    def gradient(self, value: Any, dim: int | None) -> Any:
-        """The gradient of an input: the sum over all rows where they share it."""
-        if value is None:
-            return None
-        batch = self.front(value)
-        if dim is None:
-            return call_numpy(np.sum, batch, axis=0)
-        return batch if dim == 0 else call_numpy(np.moveaxis, batch, 0, dim)
-
-
-CallT = TypeVar("CallT", bound=FunctionCall)
-
-
-class _BatchOf(FunctionCall, Generic[CallT]):
-    """A batch of a call, by a rule of either mode."""
-
-    def __init__(
-        self, inner: CallT, batch: BatchInterpreter, dims: Sequence[int | None]
-    ) -> None:
-        self.table: FunctionTable = inner.table
-        self.inner: CallT = inner
-        self.rows: Rows = Rows(self, batch, dims)
-
-    @property
-    def identity(self) -> tuple[Any, ...]:
-        rows = self.rows
-        return (
-            type(self),
-            rows.batch.info.batch_size,
-            *rows.dims,
-            *self.inner.identity,
-        )
-
-    @property
-    def has_rule(self) -> bool:
-        return self.inner.has_rule
-
-    def run(self, inputs: Arrays) -> Arrays:
-        rows = self.rows.around(*inputs)
-        return [rows.front(v) for v in self.inner.run(rows.of(inputs))]
-
-
-class _BatchedVjp(_BatchOf[VjpCall], VjpCall):
-    def forward(self, inputs: Arrays, wanted: Sequence[bool]) -> Forward:
-        rows = self.rows.around(*inputs)
-        found = self.inner.forward(rows.of(inputs), wanted)
-        outputs = [rows.front(v) for v in found.outputs]
-        if rows.outer is not None:
-            check_closed(self, rows.outer, found.saved)
-        dims = [rows.batch.dim_of(v) for v in found.saved]
-        return Forward(
-            outputs, [rows.batch.lower(v) for v in found.saved], (dims, found.rest)
-        )
-
-    def backward(self, saved: Arrays, rest: Any, cotangents: Arrays) -> Arrays:
-        rows = self.rows.around(*saved, *cotangents)
-        dims, inner_rest = rest
-        given = rows.of(cotangents, [0] * len(cotangents))
-        found = self.inner.backward(rows.of(saved, dims), inner_rest, given)
-        pairs = zip(found, self.rows.dims, strict=True)
-        return [rows.gradient(g, dim) for g, dim in pairs]
-
-
-class _BatchedJvp(_BatchOf[JvpCall], JvpCall):
-    def push(self, primals: Arrays, tangents: Arrays) -> tuple[Arrays, Arrays]:
-        rows = self.rows.around(*primals, *tangents)
-        outputs, moved = self.inner.push(rows.of(primals), rows.of(tangents))
-        return [rows.front(v) for v in outputs], [rows.front(t) for t in moved]

@@ -23,12 +23,12 @@ from customop.transforms.functions.call import (
     Forward,
     FunctionCall,
     FunctionTable,
-    Rows,
     enter,
 )
 from customop.transforms.functions.custom import Given
 from customop.transforms.functions.outside import Outside
 from customop.transforms.functions.parts import moves
+from customop.transforms.functions.rows import Rows
 from customop.transforms.generators import restored, set_states, sources, states_of
 from customop.transforms.jvp import jvp
 

@@ -31,9 +31,9 @@ from customop.transforms.functions.call import (
     Forward,
     FunctionCall,
     FunctionTable,
-    VjpCall,
     enter,
 )
+from customop.transforms.functions.one_rule import VjpCall
 from customop.transforms.functions.parts import Parts, own, sealed_inputs
 from customop.transforms.values import as_tangent
 

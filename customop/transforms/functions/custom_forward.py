@@ -17,13 +17,14 @@ from customop.errors import (
     check_function,
     place,
 )
-from customop.transforms.functions.call import FunctionCall, JvpCall
+from customop.transforms.functions.call import FunctionCall
 from customop.transforms.functions.custom import (
     Arrays,
     CallOfUser,
     CustomFunction,
     Given,
 )
+from customop.transforms.functions.one_rule import JvpCall
 from customop.transforms.functions.parts import moves, sealed_inputs
 from customop.transforms.values import as_tangent
 

@@ -22,14 +22,9 @@ from customop.errors import GradientError, MissingRuleError
 from customop.graph.argument import GRAPH
 from customop.graph.module import GraphModule
 from customop.library.define import custom_op
-from customop.transforms.functions.call import (
-    Forward,
-    FunctionTable,
-    JvpCall,
-    VjpCall,
-    enter,
-)
+from customop.transforms.functions.call import Forward, FunctionTable, enter
 from customop.transforms.functions.checkpoint import checkpoint
+from customop.transforms.functions.one_rule import JvpCall, VjpCall
 from customop.transforms.functions.parts import moves, own
 
 __all__ = ["again_op", "checkpoint_op", "jvp_op", "vjp_op"]

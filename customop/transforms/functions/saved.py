@@ -9,13 +9,14 @@ from customop.arrays.pytree import flatten
 from customop.core.interpreter import current_mode
 from customop.graph.graph import Graph
 from customop.graph.module import GraphModule
-from customop.transforms.functions.call import FunctionCall, JvpCall, VjpCall
+from customop.transforms.functions.call import FunctionCall
 from customop.transforms.functions.graphs import (
     again_op,
     checkpoint_op,
     jvp_op,
     vjp_op,
 )
+from customop.transforms.functions.one_rule import JvpCall, VjpCall
 from customop.transforms.functions.parts import moves
 from customop.transforms.trace.interpreter import Trace
 from customop.transforms.trace.tracer import GraphTracer
