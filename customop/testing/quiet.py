@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from customop.errors import CustomOpWarning
+from customop.testing.numpy_random import numpy_state, set_numpy_state
 
 __all__ = ["quieted", "random_state_kept", "strict_numbers"]
 
@@ -67,12 +68,12 @@ def _is_first() -> bool:
 @contextmanager
 def random_state_kept() -> Iterator[None]:
     """Restore the global random states of Python and NumPy, which kernels may use."""
-    before, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    before, of_numpy = random.getstate(), numpy_state()
     try:
         yield
     finally:
         random.setstate(before)
-        np.random.set_state(of_numpy)  # noqa: NPY002
+        set_numpy_state(of_numpy)
 
 
 # ---- one thread at a time ----

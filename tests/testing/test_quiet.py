@@ -6,6 +6,7 @@ import random
 import threading
 import time
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -99,3 +100,35 @@ def test_threads_take_turns() -> None:
         thread.join()
     assert failed == [[]] * 8
     assert list(warnings.filters) == before
+
+
+@pytest.mark.parametrize("normals", [0, 1, 2, 3])
+def test_random_numbers_go_on_as_without_checks(normals: int) -> None:
+    """Also the second of a pair of normal numbers, which NumPy keeps."""
+    drawn = []
+    for is_checked in (True, False):
+        np.random.seed(7)  # noqa: NPY002  # as kernels may
+        np.random.standard_normal(normals)  # noqa: NPY002
+        if is_checked:
+            with quieted():
+                np.random.standard_normal(2 + normals)  # noqa: NPY002
+        drawn.append(np.random.standard_normal(3).tolist())  # noqa: NPY002
+    assert drawn[0] == drawn[1]
+
+
+@pytest.mark.parametrize("name", ["PCG64", "MT19937"])
+def test_global_generator_is_put_back(name: str) -> None:
+    """Whatever its class, and though a kernel has put another in its place."""
+    mtrand: Any = np.random
+    before = mtrand.get_bit_generator()
+    own = getattr(np.random, name)(3)
+    try:
+        mtrand.set_bit_generator(own)
+        expected = getattr(np.random, name)(3).random_raw(4).tolist()
+        with quieted():
+            np.random.random(5)  # noqa: NPY002
+            mtrand.set_bit_generator(np.random.PCG64(1))
+        assert mtrand.get_bit_generator() is own
+        assert own.random_raw(4).tolist() == expected
+    finally:
+        mtrand.set_bit_generator(before)

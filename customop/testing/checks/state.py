@@ -16,6 +16,7 @@ import numpy as np
 from customop.core.dispatch import find_kernel
 from customop.core.operator import Operator
 from customop.errors import innermost
+from customop.testing.numpy_random import numpy_state
 
 __all__ = ["KernelState", "is_program_as_noted", "note_program", "program_state"]
 
@@ -187,11 +188,6 @@ def _nothing(kind: str, flag: int) -> None:
     """Take note of a floating-point error, and do nothing."""
 
 
-def _numpy_random() -> Any:
-    state = np.random.get_state(legacy=False)  # noqa: NPY002  # what kernels may use
-    return state["state"]["key"].tobytes(), state["state"]["pos"], state["gauss"]
-
-
 def _environment() -> Any:
     """What `os.environ` holds, as it keeps it: to decode that takes 15 us."""
     kept = [v.copy() for v in vars(os.environ).values() if isinstance(v, dict)]
@@ -210,7 +206,7 @@ _SETTINGS: dict[str, Callable[[], Any]] = {
     "warnings.filters": lambda: list(warnings.filters),
 }
 _RANDOM: dict[str, Callable[[], Any]] = {
-    "np.random.get_state()": _numpy_random,
+    "np.random.get_state()": numpy_state,
     "random.getstate()": random.getstate,
 }
 
