@@ -177,6 +177,7 @@ class Child:
                 self._send(pipe, result)
                 is_done = result == Ended()
                 work = _next_work(jobs) if is_done else None
+                self._shared = {}  # later work has copies of its own
             status = 0
         except BaseException:
             os.write(2, traceback.format_exc().encode())  # for `crash`

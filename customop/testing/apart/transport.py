@@ -6,7 +6,9 @@ import io
 import pickle
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -46,8 +48,17 @@ def dumps(
     the parent has too, no way to be pickled: their addresses are the same there, if it
     was forked. Else all is pickled `by_name`.
     """
+    if by_name or _names_only:
+        return _dumped(_ByName, value)
+    if not shared:  # most values need no addresses: half of the time
+        with suppress(Exception):  # whatever their __reduce__ raises
+            return _dumped(_ByName, value)
+    return _dumped(partial(_ByAddress, shared), value)
+
+
+def _dumped(pickler: Callable[[io.BytesIO], pickle.Pickler], value: Any) -> bytes:
     out = io.BytesIO()
-    _Pickler(out, shared, by_name=by_name or bool(_names_only)).dump(value)
+    pickler(out).dump(value)
     return out.getvalue()
 
 
@@ -77,23 +88,9 @@ def travels(value: Any, *, by_name: bool = False) -> bool:
 _IN_ADDRESSES = (int, str)
 
 
-class _Pickler(pickle.Pickler):
-    def __init__(
-        self, file: io.BytesIO, shared: Mapping[int, Any], *, by_name: bool
-    ) -> None:
+class _ByName(pickle.Pickler):
+    def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self._shared = shared
-        self._by_name = by_name
-
-    def persistent_id(self, obj: Any) -> tuple[int, str] | None:
-        """The address of what the parent has too; for classes also their name."""
-        if self._by_name or type(obj) in _IN_ADDRESSES:
-            return None
-        if id(obj) in self._shared:
-            return id(obj), ""
-        if isinstance(obj, type) and not _has_name(obj):
-            return id(obj), obj.__qualname__
-        return None
 
     def reducer_override(self, obj: Any) -> Any:
         """Keep the layout of arrays."""
@@ -103,6 +100,22 @@ class _Pickler(pickle.Pickler):
         values = np.array(obj[once] if obj.size else obj, order="C")
         shift = obj.ctypes.data % obj.dtype.alignment
         return _array, (values, obj.shape, obj.strides, shift, obj.flags.writeable)
+
+
+class _ByAddress(_ByName):
+    def __init__(self, shared: Mapping[int, Any], file: io.BytesIO) -> None:
+        super().__init__(file)
+        self._shared = shared
+
+    def persistent_id(self, obj: Any) -> tuple[int, str] | None:
+        """The address of what the parent has too; for classes also their name."""
+        if type(obj) in _IN_ADDRESSES:
+            return None
+        if id(obj) in self._shared:
+            return id(obj), ""
+        if isinstance(obj, type) and not _has_name(obj):
+            return id(obj), obj.__qualname__
+        return None
 
 
 class _Unpickler(pickle.Unpickler):
