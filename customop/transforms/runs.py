@@ -132,7 +132,8 @@ def _held(fn: FunctionType) -> list[Any]:
             value = cell.cell_contents
         except ValueError:  # not assigned yet
             continue
-        if isinstance(value, _FUNCTIONS_OF_PYTHON):
+        # Functions that transforms make hold themselves.
+        if isinstance(value, _FUNCTIONS_OF_PYTHON) and value is not fn:
             found.append(value)
     if fn.__defaults__ is not None:
         found += filter(_is_function, fn.__defaults__)

@@ -194,11 +194,12 @@ class Fresh:
 
     def __call__(self, grad: Any) -> Any:
         """The gradient, or a copy where its memory may be used elsewhere."""
+        # To ask a tracer for its base makes an error.
+        if type(grad) is not np.ndarray and is_traced(grad):
+            return self._of_tracer(grad)
         if getattr(grad, "base", self) is None and id(grad) not in self._seen:
             self._seen.add(id(grad))
             return grad
-        if is_traced(grad):
-            return self._of_tracer(grad)
         return grad.copy() if has_memory(grad) else grad
 
     def _of_tracer(self, grad: Any) -> Any:
