@@ -12,7 +12,7 @@ from customop.arrays.describe import abbreviated
 from customop.arrays.dtypes import dtype_of, is_complex
 from customop.arrays.numpy_functions import call_numpy
 from customop.testing.fault import Fault
-from customop.testing.vectors import Space, Vector
+from customop.testing.vectors import Space, Vector, is_plain
 from customop.transforms.autograd.grad import vjp
 from customop.transforms.jvp import jvp
 
@@ -70,7 +70,16 @@ class Problem:
         The name of the checked derivative in messages.
     """
 
-    __slots__ = ("_outline", "call", "inputs", "outputs", "rule", "start", "value")
+    __slots__ = (
+        "_outline",
+        "_shape",
+        "call",
+        "inputs",
+        "outputs",
+        "rule",
+        "start",
+        "value",
+    )
 
     def __init__(
         self,
@@ -90,6 +99,8 @@ class Problem:
         )
         self.outputs: Space = Space(names, out)
         self._outline: list[Any] = _outline(out)
+        is_one = len(out) == 1 and self.outputs.is_plain
+        self._shape: Any = out[0].shape if is_one else None
         # Read at once: the function may write its next result to the same memory.
         self.value: Vector = self.outputs.vector(out)
 
@@ -110,6 +121,9 @@ class Problem:
 
     def read(self, arrays: Sequence[Any]) -> Vector:
         """The vector of outputs, which must have the shapes and dtypes of the first."""
+        first: Any = arrays[0] if len(arrays) == 1 else None
+        if is_plain(first) and first.shape == self._shape:
+            return first.flatten()  # type: ignore[no-any-return]  # a vector
         is_same = len(arrays) == len(self._outline)
         if not is_same or not all(map(_is_like, arrays, self._outline)):
             seen = ", ".join(map(abbreviated, arrays))
@@ -191,7 +205,9 @@ def by_pullback(problem: Problem, pullback: Any, cotangents: Sequence[Any]) -> V
     derivative D in any complex direction v. The real transpose pairs them as
     Re(conj(w) v), as in the plane, so it is conj(p(conj(w))).
     """
-    grads = pullback(tuple(conjugated(w) for w in cotangents))
+    if problem.inputs.is_plain and problem.outputs.is_plain:  # real: no conjugates
+        return problem.inputs.vector(pullback((*cotangents,)))
+    grads = pullback(tuple([conjugated(w) for w in cotangents]))
     return problem.inputs.vector([np.conjugate(to_host(g)) for g in grads])
 
 

@@ -241,7 +241,8 @@ def _staged(
 ) -> Iterator[Done]:
     """The outcomes; whoever watches is told which check runs."""
     for check in checks:
-        check_channel.stage(f"{op} {check.name}")
+        if check_channel.is_watched:
+            check_channel.stage(f"{op} {check.name}")
         yield next(work)
     # There are no more. At its end the child is kept, which a close ends.
     yield from work
@@ -266,10 +267,10 @@ def _done(
         yield Done(error, 0.0)
         yield from [Done("SKIPPED: no inputs are found", 0.0)] * (len(checks) - 1)
         return
-    inputs += [call_text(op.qualname, sample) for sample in samples]
     how = {"is_given": bool(given), "keeps_shapes": is_call}
     session = Session(op, samples, rtol, atol, start=start, **how)
     yield from outcomes(session, checks)
+    inputs += [call_text(op.qualname, sample) for sample in samples]
 
 
 # ---- what was asked for ----

@@ -12,7 +12,7 @@ import numpy as np
 from customop.arrays.convert import from_host, to_host
 from customop.arrays.dtypes import dtype_of, is_complex
 
-__all__ = ["Space", "Vector", "random_vector"]
+__all__ = ["Space", "Vector", "is_plain", "random_vector"]
 
 Vector = np.ndarray[Any, np.dtype[Any]]
 
@@ -34,16 +34,18 @@ class Space:
         Where each array lies in the vector.
     size : int
         Length of the vector.
+    is_plain : bool
+        Whether all arrays are those of NumPy, of double precision and in C order.
     """
 
-    __slots__ = ("_is_plain", "arrays", "blocks", "labels", "size", "widths")
+    __slots__ = ("arrays", "blocks", "is_plain", "labels", "size", "widths")
 
     def __init__(self, labels: Iterable[str], arrays: Iterable[Any]) -> None:
         self.labels: tuple[str, ...] = tuple(labels)
         self.arrays: tuple[Any, ...] = tuple(arrays)
         # These take a third of the time.
-        self._is_plain: bool = all(map(_is_plain, self.arrays))
-        if self._is_plain:
+        self.is_plain: bool = all(map(is_plain, self.arrays))
+        if self.is_plain:
             self.widths: list[int] = [1] * len(self.arrays)
             lengths = [x.size for x in self.arrays]
         else:
@@ -58,8 +60,10 @@ class Space:
 
     def vector(self, arrays: Sequence[Any]) -> Vector:
         """The vector of arrays."""
-        if len(arrays) == 1 and _is_plain(arrays[0]):
+        if len(arrays) == 1 and is_plain(arrays[0]):
             return arrays[0].flatten()  # type: ignore[no-any-return]  # a vector
+        if arrays and all(map(is_plain, arrays)):
+            return np.concatenate([x.reshape(-1) for x in arrays])
         parts = [_components(to_host(x)) for x in arrays]
         if len(parts) == 1 and parts[0].dtype == np.float64:
             return parts[0].copy()
@@ -67,7 +71,9 @@ class Space:
 
     def split(self, vector: Vector) -> list[Any]:
         """Arrays of a vector, each of the kind, shape and dtype of this space."""
-        if self._is_plain and vector.dtype is _DOUBLE:
+        if self.is_plain and vector.dtype is _DOUBLE:
+            if len(self.arrays) == 1:
+                return [_filled(self.arrays[0].shape, vector)]
             return [
                 _filled(x.shape, vector[block])
                 for block, x in zip(self.blocks, self.arrays, strict=True)
@@ -134,12 +140,14 @@ def _index_text(element: int, shape: Any) -> str:
 _DOUBLE = np.dtype(np.float64)
 
 
-def _is_plain(x: Any) -> bool:
+def is_plain(x: Any) -> bool:
     """Whether an array is one of NumPy, of double precision and in C order."""
     return type(x) is np.ndarray and x.dtype is _DOUBLE and x.flags.c_contiguous
 
 
 def _filled(shape: tuple[int, ...], components: Vector) -> Vector:
+    if len(shape) == 1:
+        return components.copy()
     out = np.empty(shape)
     out.reshape(-1)[:] = components
     return out

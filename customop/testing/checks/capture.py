@@ -33,7 +33,11 @@ from customop.testing.checks.session import (
     is_floats,
     placer,
 )
-from customop.testing.checks.smooth import is_float_array, why_no_derivative
+from customop.testing.checks.smooth import (
+    gradients_of,
+    is_float_array,
+    why_no_derivative,
+)
 from customop.testing.fault import Fault
 from customop.transforms.autograd.grad import vjp
 from customop.transforms.trace.make import graph_of
@@ -153,9 +157,8 @@ def _compare_call(session: Session, sample: Sample, found: Run) -> None:
 
 
 def _compare_gradient(session: Session, sample: Sample, found: Sequence[Any]) -> None:
-    expected = session.once("gradients", sample, lambda: _gradients(session, sample))
-    names = session.floats(session.bound(sample))
-    for name, a, b in zip(names, found, expected, strict=True):
+    expected = gradients_of(session, sample)
+    for (name, b), a in zip(expected.items(), found, strict=True):
         session.compare_leaf(
             f"the gradient by {name}",
             a,
@@ -163,13 +166,6 @@ def _compare_gradient(session: Session, sample: Sample, found: Sequence[Any]) ->
             "between the formula and a graph of it",
             do="let the formula compute from ctx and the gradients alone",
         )
-
-
-def _gradients(session: Session, sample: Sample) -> Sequence[Any]:
-    """Gradients of the sum of all results, without a graph."""
-    call = _OfArrays(session, sample)
-    found: Sequence[Any] = call.gradient(*call.arrays)
-    return found
 
 
 def _captured(session: Session, sample: Sample, mode: _Mode) -> Iterator[_Captured]:

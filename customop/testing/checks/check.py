@@ -77,6 +77,9 @@ class Check(NamedTuple):
     made_up_values: Callable[[Session, Sample], Iterable[Sample]] | None = None
     is_rest: bool = False
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # of all fields it takes as long as a call
+
     @property
     def whole(self) -> Check:
         """The check with all that it makes up."""
@@ -141,18 +144,16 @@ def outcome_of(check: Check, session: Session, report: Report) -> str | OpCheckE
 def _in_time(check: Check, session: Session) -> Iterator[Sample]:
     """The samples that a check runs on, until its time is over."""
     end = perf_counter() + _SECONDS
-    for count, sample in enumerate(_varied(check, session)):
-        if count and perf_counter() > end:
-            session.notes.append(
-                f"the kernel is slow: stopped after {_SECONDS:g} s, at input {count}"
-            )
-            return
-        yield sample
-
-
-def _varied(check: Check, session: Session) -> Iterator[Sample]:
-    for sample in session.samples:
-        yield from [sample] if check.vary is None else check.vary(session, sample)
+    count = 0
+    for given in session.samples:
+        for sample in (given,) if check.vary is None else check.vary(session, given):
+            if count and perf_counter() > end:
+                session.notes.append(
+                    f"the kernel is slow: stopped after {_SECONDS:g} s, at input {count}"
+                )
+                return
+            count += 1
+            yield sample
 
 
 def _found_by(

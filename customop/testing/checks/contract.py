@@ -77,27 +77,31 @@ def call_noted(session: Session, values: Sequence[Any]) -> tuple[Run, Fault | No
 
     The contract of `check_schema`, without its proof, which takes three times as long.
     """
-    kept = [
-        (p, leaf, leaf.tobytes())
-        for p, value in zip(session.op.schema.parameters, values, strict=True)
-        if type(value) not in CONSTANT
-        for leaf in flat(value)
-        if isinstance(leaf, np.ndarray) and leaf.size and not p.is_written
-    ]
+    kept = []
+    for i, (value, is_kept) in enumerate(zip(values, session.is_kept, strict=True)):
+        if is_kept and type(value) not in CONSTANT:
+            leaves = (value,) if type(value) is np.ndarray else flat(value)
+            kept += [
+                (i, leaf, leaf.tobytes())
+                for leaf in leaves
+                if isinstance(leaf, np.ndarray) and leaf.size
+            ]
     run = session.call(values)
-    for p, leaf, before in kept:
+    for i, leaf, before in kept:
         if not leaf.dtype.hasobject and leaf.tobytes() != before:
-            return run, _undeclared(session, p.name)
-    for _, leaf in run.effects:
-        if _may_share(leaf, kept):
-            return run, _shared_fault(session, values, run.out)
+            return run, _undeclared(session, session.op.schema.parameters[i].name)
+    for _, out in run.effects:
+        if isinstance(out, np.ndarray):
+            for _, leaf, _ in kept:
+                if _may_share(out, leaf):
+                    return run, _shared_fault(session, values, run.out)
     return run, None
 
 
-def _may_share(out: Any, kept: Sequence[tuple[Any, Any, bytes]]) -> bool:
-    if not isinstance(out, np.ndarray):
-        return False
-    return True in [np.may_share_memory(out, leaf) for _, leaf, _ in kept]
+def _may_share(a: Any, b: Any) -> bool:
+    """Whether arrays may share memory: not where each has memory of its own."""
+    is_apart = a is not b and a.flags.owndata and b.flags.owndata
+    return not is_apart and np.may_share_memory(a, b)
 
 
 def halves_nothing(op: Operator[..., Any]) -> bool:

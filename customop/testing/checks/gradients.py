@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
 
 import numpy as np
 
@@ -21,8 +20,10 @@ from customop.testing.checks.smooth import (
     check_there,
     fixed_random,
     function_of,
+    gradients_of,
     is_smooth_over,
     is_wide,
+    made_gradients,
     parameter_of,
     smooth_problem,
     why_no_derivative,
@@ -91,11 +92,11 @@ def check_short_floats(session: Session, sample: Sample) -> str:
 
 def _check_each_alone(session: Session, sample: Sample) -> None:
     """Gradients are the same whichever of the inputs ask for one."""
-    together = _gradients(session, sample)
+    together = gradients_of(session, sample)
     if len(together) == 1:
         return
     for name, gradient in together.items():
-        alone = _gradients(session, sample, [name])
+        alone = made_gradients(session, sample, [name])
         session.compare_leaf(
             f"the gradient by {name}",
             alone[name],
@@ -104,19 +105,6 @@ def _check_each_alone(session: Session, sample: Sample) -> None:
             do="use ctx.needs_input_grad only to leave out gradients that are not"
             " needed",
         )
-
-
-def _gradients(
-    session: Session, sample: Sample, moving: Sequence[str] | None = None
-) -> dict[str, Any]:
-    """Gradients of the sum of all results, by place.
-
-    The operator runs once: a second call could draw other random numbers.
-    """
-    call, chosen = function_of(session, session.values(sample), moving)
-    out, pullback = vjp(call, *chosen.values())
-    gradients = pullback(tuple(call_numpy(np.ones_like, leaf) for leaf in out))
-    return dict(zip(chosen, gradients, strict=True))
 
 
 # ---- test_gradients ----

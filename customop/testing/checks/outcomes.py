@@ -51,16 +51,17 @@ def outcomes(session: Session, checks: Sequence[Check]) -> Generator[Done, None,
     the others in a child of it at the same time.
     """
     patience = PATIENCE + _CALLS * _run_given(session)
-    parts = [c.rest if _runs_here(session, c) else c.whole for c in checks]
+    here = _run_here(session, checks)
+    parts = [c.rest if c.name in here else c.whole for c in checks]
     if not CAN_FORK:
         yield from outcomes_elsewhere(session, checks, parts)
         return
     others = [part for part in parts if part is not None]
     warm_up(others)
     with _Apart(session, others, patience) as apart:
-        own = _done_ahead(session, [c for c in checks if _runs_here(session, c)])
+        own = _done_ahead(session, [c for c in checks if c.name in here])
         for check, part in zip(checks, parts, strict=True):
-            if not _runs_here(session, check):
+            if check.name not in here:
                 yield apart.next()
             else:
                 done = own.pop(check.name, None) or _done_here(check, session)
@@ -81,10 +82,11 @@ def _done_here(check: Check, session: Session) -> Done:
     return done_of(check, session, _at_smallest_apart)
 
 
-def _runs_here(session: Session, check: Check) -> bool:
+def _run_here(session: Session, checks: Iterable[Check]) -> set[str]:
+    """Names of the checks that run in this process."""
     # CUDA does not survive a fork: inputs that were found run here too.
     is_safe = session.is_given or has_other_kinds(session.op)
-    return is_safe and check.as_given(session.op)
+    return {c.name for c in checks if is_safe and c.as_given(session.op)}
 
 
 def _run_given(session: Session) -> float:

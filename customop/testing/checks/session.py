@@ -38,6 +38,7 @@ __all__ = [
     "placer",
     "prove",
     "same_bits",
+    "same_runs",
     "split_call",
 ]
 
@@ -74,6 +75,8 @@ class Session:
     fixed : frozenset of str
         Places of arguments that are constants in the running check, since the operator
         says that it has no derivative by them.
+    is_kept : list of bool
+        For each parameter whether the operator must not write into its argument.
     by_content : dict
         Content of arguments -> what a check has found for them.
     """
@@ -86,6 +89,7 @@ class Session:
         "by_content",
         "fixed",
         "is_given",
+        "is_kept",
         "keeps_shapes",
         "notes",
         "op",
@@ -119,23 +123,26 @@ class Session:
         # Purpose and identity of a sample -> the sample and a result. The sample is kept
         # so that no other gets its identity.
         self.by_content: dict[Any, Any] = {}
+        # Whether each argument is one that must not be written.
+        self.is_kept: list[bool] = [not p.is_written for p in schema.parameters]
         self._known: dict[tuple[str, int], tuple[Sample, Any]] = {}
         # Identity of a sample -> the sample and its values.
         self._bound: dict[int, tuple[Sample, Sequence[Any]]] = {}
 
     # ---- running ----
 
-    def bound(self, sample: Sample) -> list[Any]:
+    def bound(self, sample: Sample) -> Sequence[Any]:
         """The values of all parameters in a call, which must not be written."""
         known = self._bound.get(id(sample))
         if known is None:
             values = self.op.bind(*sample.args, **sample.kwargs)
             known = self._bound[id(sample)] = sample, values
-        return list(known[1])
+        return known[1]
 
     def values(self, sample: Sample) -> list[Any]:
         """The values of all parameters for one call: copies of the same layout."""
-        copies = plain_copies(self.bound(sample))
+        known = self._bound.get(id(sample))
+        copies = plain_copies(self.bound(sample) if known is None else known[1])
         if copies is not None:
             return copies
         own = fresh(sample)
@@ -147,7 +154,8 @@ class Session:
         """Run a kernel without checks; by default the one that a call would take."""
         op = self.op
         about_to_run(lambda: call_of(op.schema, values))
-        self.seed()
+        if op.sees_seed:
+            self.seed()
         chosen, positional, keywords, proof = select(op, values)
         if kernel is None and not isinstance(proof, Proof):
             out = chosen(*positional, **keywords)
@@ -166,7 +174,8 @@ class Session:
 
     def run_of(self, out: Any, values: Sequence[Any]) -> Run:
         """The results of a call, and what it has written."""
-        if self._has_one_result and children(out) is None:
+        is_leaf = type(out) is np.ndarray or children(out) is None
+        if is_leaf and self._has_one_result:
             return Run([out], [("the output", out)])
         outs = outputs_of(self.op, out)
         names = [f"output {i}" for i in range(len(outs))]
@@ -330,13 +339,15 @@ def arrays_of(values: Sequence[Any]) -> list[Any]:
 
 def floats_of(op: Operator[..., Any], values: Sequence[Any]) -> dict[str, Any]:
     """The arguments that are arrays of floats, by their places: ``x``, ``arrays[0]``."""
-    return {
-        place: leaf
-        for p, value in zip(op.schema.parameters, values, strict=True)
-        if type(value) not in CONSTANT
-        for place, leaf in leaves_in(value, p.name)
-        if is_floats(leaf)
-    }
+    found = {}
+    for p, value in zip(op.schema.parameters, values, strict=True):
+        if type(value) is np.ndarray:
+            if value.dtype.kind in "fc":
+                found[p.name] = value
+        elif type(value) not in CONSTANT:
+            leaves = leaves_in(value, p.name)
+            found.update((place, leaf) for place, leaf in leaves if is_floats(leaf))
+    return found
 
 
 def is_floats(leaf: Any) -> bool:
@@ -348,13 +359,13 @@ def placer(
     values: Sequence[Any], is_wanted: Callable[[Any], bool]
 ) -> Callable[[Sequence[Any]], list[Any]]:
     """A function that returns the arguments with other arrays in place of some leaves."""
-    nested = [v for v in values if type(v) not in CONSTANT and children(v) is not None]
-    if not nested:
-        places = [
-            i
-            for i, value in enumerate(values)
-            if type(value) not in CONSTANT and is_wanted(value)
-        ]
+    others = [i for i, value in enumerate(values) if type(value) not in CONSTANT]
+    if not [
+        i
+        for i in others
+        if type(values[i]) is not np.ndarray and children(values[i]) is not None
+    ]:
+        places = [i for i in others if is_wanted(values[i])]
 
         def put_flat(arrays: Sequence[Any]) -> list[Any]:
             out = list(values)
@@ -379,15 +390,29 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | complex | np.number)
 
 
+# A union would be made again in each call.
+_OF_NUMPY = (np.ndarray, np.generic)
+
+
 def same_bits(a: Any, b: Any) -> bool:
     """Whether two results are equal to the bit, nan included."""
     if a is b:
         return True
-    if type(a) is not type(b) or not isinstance(a, np.ndarray | np.generic):
+    if type(a) is not type(b) or not isinstance(a, _OF_NUMPY):
         return False
     if a.shape != b.shape or a.dtype != b.dtype or a.dtype.hasobject:
         return False
     return bool(a.tobytes() == b.tobytes())
+
+
+def same_runs(a: Run, b: Run) -> bool:
+    """Whether two runs have equal effects, to the bit."""
+    if len(a.effects) != len(b.effects):
+        return False
+    for (_, x), (_, y) in zip(a.effects, b.effects, strict=True):
+        if not same_bits(x, y):
+            return False
+    return True
 
 
 def host(value: Any) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 from customop.arrays.dtypes import is_inexact
 from customop.arrays.kinds import is_array
 from customop.arrays.nested import flat
+from customop.arrays.numpy_functions import call_numpy
 from customop.core.rule_kind import RuleKind
 from customop.core.samples import Sample, call_text
 from customop.testing.checks.session import Session, floats_of, is_floats, placer
@@ -22,6 +23,7 @@ from customop.testing.inputs.specials import SMOOTH, specials
 from customop.testing.jacobians import Problem
 from customop.testing.quiet import strict_numbers
 from customop.testing.vectors import Space, Vector, random_vector
+from customop.transforms.autograd.grad import vjp
 
 __all__ = [
     "SEED",
@@ -34,9 +36,11 @@ __all__ = [
     "check_there",
     "fixed_random",
     "function_of",
+    "gradients_of",
     "is_float_array",
     "is_smooth_over",
     "is_wide",
+    "made_gradients",
     "parameter_of",
     "problem_of",
     "smooth_problem",
@@ -79,9 +83,30 @@ def function_of(
         out = op.invoke(put(given))
         if type(out) is np.ndarray and out.dtype.kind in "fc":
             return (out,)
-        return tuple([leaf for leaf in flat(out) if is_float_array(leaf)])
+        return tuple(filter(is_float_array, flat(out)))
 
     return call, chosen
+
+
+def gradients_of(session: Session, sample: Sample) -> dict[str, Any]:
+    """Gradients of the sum of all results, by place; done once."""
+    found: dict[str, Any] = session.once(
+        "gradients", sample, lambda: made_gradients(session, sample)
+    )
+    return found
+
+
+def made_gradients(
+    session: Session, sample: Sample, moving: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """The same, by some of the arrays.
+
+    The operator runs once: a second call could draw other random numbers.
+    """
+    call, chosen = function_of(session, session.values(sample), moving)
+    out, pullback = vjp(call, *chosen.values())
+    gradients = pullback(tuple([call_numpy(np.ones_like, leaf) for leaf in out]))
+    return dict(zip(chosen, gradients, strict=True))
 
 
 def problem_of(

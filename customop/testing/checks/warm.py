@@ -23,11 +23,11 @@ def warm_up(checks: Iterable[Check]) -> None:
     The checks call NumPy's functions, whose operators and rules are compiled when they
     are first called: 9 ms of a child, which are lost as it ends.
     """
-    if open_modes:  # which would see these calls
+    cold = [check for check in checks if check.name not in _warm]
+    if not cold or open_modes:  # which would see these calls
         return
     op = find_operator("np::multiply")
-    for check in checks:
-        if check.name not in _warm:
-            _warm.add(check.name)
-            session = Session(op, [Sample((np.ones(3), np.ones(3)))])
-            outcome_of(check, session, reported)
+    for check in cold:
+        _warm.add(check.name)
+        session = Session(op, [Sample((np.ones(3), np.ones(3)))])
+        outcome_of(check, session, reported)

@@ -100,7 +100,7 @@ def copy_array(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if x.flags.c_contiguous and x.flags.aligned:
         out = x.copy()
     else:
-        shift = x.ctypes.data % x.dtype.alignment
+        shift = 0 if x.flags.aligned else x.ctypes.data % x.dtype.alignment
         out = laid_out(x, x.strides, shift)
     out.flags.writeable = x.flags.writeable
     return out
