@@ -246,7 +246,7 @@ class Child:
             if found is not None:
                 return found
             if poll.poll(0 if is_over else _MILLISECONDS):
-                block = os.read(self._pipe, 1 << 20)
+                block = os.read(self._pipe, _BLOCK)
                 self._buffer += block
                 if not block:
                     return None
@@ -306,7 +306,7 @@ def _next_work(jobs: socket.socket) -> Callable[[Send], None] | None:
             return lambda send: work(send, *args)
         if not poll.poll(1000 * _IDLE):
             return None
-        block = jobs.recv(1 << 20)
+        block = jobs.recv(_BLOCK)
         if not block:
             return None
         found += block
@@ -341,6 +341,8 @@ def _limits() -> Any:
 
 
 _PREFIX = 8
+# As much as a pipe holds; memory for more would come from the system for each message.
+_BLOCK = 1 << 16
 # How often to look whether a silent child is still there.
 _MILLISECONDS = 100
 _MOST_TEXT = 1 << 16

@@ -23,6 +23,7 @@ from customop.testing.checks.state import KernelState
 from customop.testing.close import assert_close
 from customop.testing.fault import Fault
 from customop.testing.inputs.memory import CONSTANT, fresh, plain_copies
+from customop.testing.inputs.oracle import Oracle
 from customop.testing.inputs.places import leaves_in
 from customop.testing.inputs.trials import call_of
 from customop.testing.watch import about_to_run
@@ -192,6 +193,13 @@ class Session:
         """The run of the operator on a sample; done once."""
         run: Run = self.once("run", sample, lambda: self.call(self.values(sample)))
         return run
+
+    def oracle(self, sample: Sample) -> Oracle:
+        """What tells whether the kernels take arguments like those of a sample."""
+        found: Oracle = self.once(
+            "oracle", sample, lambda: Oracle.around(self.op, sample)
+        )
+        return found
 
     def is_steady(self, sample: Sample) -> bool:
         """Whether equal calls give equal results where the tags allow others."""

@@ -277,7 +277,9 @@ def at_special_values(
 def with_longer_axes(session: Session, sample: Sample) -> Iterator[Longer]:
     """The sample with longer axes, unless another sample has them."""
     found = session.once(
-        "longer", sample, lambda: longer(session.op, sample, session.samples)
+        "longer",
+        sample,
+        lambda: longer(session.op, sample, session.samples, session.oracle(sample)),
     )
     if found is not None:
         yield found

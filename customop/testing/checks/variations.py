@@ -50,7 +50,8 @@ def in_layouts(session: Session, sample: Sample) -> Iterator[Sample]:
     """
     op = session.op
     declares = op.schema.has_shapes or op.tags.intersection(_OF_ANY_SHAPE)
-    return layouts(op, sample, keeps_shapes=session.keeps_shapes and not declares)
+    keeps_shapes = session.keeps_shapes and not declares
+    return layouts(op, sample, session.oracle(sample), keeps_shapes=keeps_shapes)
 
 
 # Tags of operators that take arrays of any shape.

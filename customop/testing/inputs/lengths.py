@@ -41,7 +41,10 @@ _Shapes: TypeAlias = dict[str, tuple[int, ...]]
 
 
 def longer(
-    op: Operator[..., Any], sample: Sample, others: Sequence[Sample] = ()
+    op: Operator[..., Any],
+    sample: Sample,
+    others: Sequence[Sample] = (),
+    oracle: Oracle | None = None,
 ) -> Longer | None:
     """The sample with longer axes, as the kernel takes it; None if there is none.
 
@@ -54,6 +57,8 @@ def longer(
     sample : Sample
     others : sequence of Sample
         The other calls that are checked.
+    oracle : Oracle, optional
+        One that is around the sample.
 
     Returns
     -------
@@ -65,7 +70,6 @@ def longer(
         return None
     varied = _varied(op, sample, arrays, others)
     named = _named(op, sample, arrays)
-    oracle: Oracle | None = None
     seen: list[_Shapes] = []
     for is_declared, shapes in _candidates(op, sample, arrays, named, varied):
         if shapes in seen or all(shapes[p] == x.shape for p, x in arrays.items()):

@@ -101,7 +101,11 @@ LAYOUTS: dict[str, tuple[_Vary, bool]] = {
 
 
 def layouts(
-    op: Operator[..., Any], sample: Sample, *, keeps_shapes: bool = False
+    op: Operator[..., Any],
+    sample: Sample,
+    oracle: Oracle | None = None,
+    *,
+    keeps_shapes: bool = False,
 ) -> Iterator[Sample]:
     """The arrays of a sample in other layouts: each by itself, then all at once.
 
@@ -109,6 +113,8 @@ def layouts(
     ----------
     op : Operator
     sample : Sample
+    oracle : Oracle, optional
+        One that is around the sample.
     keeps_shapes : bool
         Whether numbers of axes stay, and lengths that are equal stay equal.
 
@@ -128,7 +134,7 @@ def layouts(
             yield replaced(op, sample, {place: x}, f"{note} of '{place}'")
         if len(new) > 1:
             yield replaced(op, sample, new, f"{note} of all arrays")
-    oracle = Oracle.around(op, sample)
+    oracle = oracle or Oracle.around(op, sample)
     others = _emptied_together(op, sample, arrays)
     others = chain(others, _emptied_dtypes(op, sample, arrays, oracle))
     if not keeps_shapes:
