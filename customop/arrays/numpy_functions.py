@@ -34,13 +34,23 @@ NumPyFunction: TypeAlias = Callable[..., Any] | tuple[np.ufunc, str]
 
 
 @overload
-def register_numpy_function(function: NumPyFunction, fn: FnT, /) -> FnT: ...
+def register_numpy_function(
+    function: NumPyFunction, fn: FnT, /, *, alone: Callable[..., Any] | None = None
+) -> FnT: ...
 @overload
 def register_numpy_function(
-    function: NumPyFunction, fn: None = None, /
+    function: NumPyFunction,
+    fn: None = None,
+    /,
+    *,
+    alone: Callable[..., Any] | None = None,
 ) -> Callable[[FnT], FnT]: ...
 def register_numpy_function(
-    function: NumPyFunction, fn: FnT | None = None, /
+    function: NumPyFunction,
+    fn: FnT | None = None,
+    /,
+    *,
+    alone: Callable[..., Any] | None = None,
 ) -> FnT | Callable[[FnT], FnT]:
     """Choose the operator that runs for a NumPy function on traced or fake arrays.
 
@@ -54,6 +64,9 @@ def register_numpy_function(
         An operator, or a function that calls operators; it takes what users pass to
         the NumPy function. For ``operator.setitem`` it returns the whole array with
         that part replaced. Without it, a decorator is returned.
+    alone : Operator, optional
+        The operator that `fn` calls when it gets one array and nothing else, with that
+        array alone. Such calls then go straight to it.
 
     Returns
     -------
@@ -78,7 +91,7 @@ def register_numpy_function(
     if fn is None:
 
         def decorator(given: FnT) -> FnT:
-            return register_numpy_function(function, given)
+            return register_numpy_function(function, given, alone=alone)
 
         return decorator
     known = function[0] if isinstance(function, tuple) else function
@@ -87,7 +100,7 @@ def register_numpy_function(
             f"register_numpy_function: {known if callable(fn) else fn!r} is not a function",
             do="pass a NumPy function and an operator",
         )
-    enter_function(function, fn)
+    enter_function(function, fn, alone)
     place_of_out.clear()
     return fn
 

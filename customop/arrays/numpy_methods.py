@@ -16,10 +16,52 @@ from customop.arrays.foreign import (
     joined,
     refuse_own_rules,
 )
-from customop.arrays.numpy_functions import call_numpy, run
-from customop.arrays.on_demand import CALLS
+from customop.arrays.numpy_functions import place_of_out, run
+from customop.arrays.on_demand import ALONE, CALLS
 
-__all__ = ["as_method", "binary", "both", "raising", "reflected_of", "unary"]
+__all__ = [
+    "ARITHMETIC",
+    "COMPARISONS",
+    "SIGNS",
+    "as_method",
+    "binary",
+    "raising",
+    "reflected_of",
+    "unary",
+]
+
+# Python's operators by the names of their methods: those that have a reflected method of
+# the name with r before it, comparisons with the name of the reflected one, and those of
+# one array. Powers are apart, since they are several ufuncs.
+ARITHMETIC: dict[str, np.ufunc] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "truediv": np.true_divide,
+    "floordiv": np.floor_divide,
+    "mod": np.remainder,
+    "matmul": np.matmul,
+    "divmod": np.divmod,
+    "lshift": np.left_shift,
+    "rshift": np.right_shift,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+COMPARISONS: dict[str, tuple[np.ufunc, str]] = {
+    "lt": (np.less, "__gt__"),
+    "le": (np.less_equal, "__ge__"),
+    "gt": (np.greater, "__lt__"),
+    "ge": (np.greater_equal, "__le__"),
+    "eq": (np.equal, ""),
+    "ne": (np.not_equal, ""),
+}
+SIGNS: dict[str, np.ufunc] = {
+    "neg": np.negative,
+    "pos": np.positive,
+    "abs": np.absolute,
+    "invert": np.invert,
+}
 
 
 def unary(function: Any) -> Callable[[Any], Any]:
@@ -70,7 +112,7 @@ def raising(power: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         if type(other) not in _PLAIN or other not in _QUICK or self.box_is_scalar:
             return power(self, other)
         ufunc = _ufunc_of_power(dtype_of(self), type(other) is int, other)
-        return power(self, other) if ufunc is np.power else call_numpy(ufunc, self)
+        return power(self, other) if ufunc is np.power else CALLS[ufunc](self)
 
     return method
 
@@ -97,19 +139,16 @@ def _ufunc_of_power(dtype: np.dtype[Any], is_int: bool, exponent: float) -> np.u
     return asked[0]
 
 
-def both(ufunc: np.ufunc, reflected: str) -> tuple[Any, Any]:
-    """The method of an operator of Python and its reflected one, of this name."""
-    return binary(ufunc, reflected), reflected_of(ufunc)
-
-
 def as_method(function: Any) -> Callable[..., Any]:
     """The method of arrays that does what a function of NumPy does."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not args and not kwargs:
-            return call_numpy(function, self)
+            return ALONE[function](self)
         refuse_own_rules((*args, *kwargs.values()))
-        return run(function, (self, *args), kwargs, self)
+        if "out" in kwargs or len(args) >= place_of_out[function] >= 0:
+            return run(function, (self, *args), kwargs, self)
+        return CALLS[function](self, *args, **kwargs)
 
     method.__name__ = function.__name__
     method.__doc__ = f"As `numpy.{function.__name__}`."

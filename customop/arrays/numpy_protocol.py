@@ -31,15 +31,17 @@ from customop.arrays.numpy_functions import (
     run,
 )
 from customop.arrays.numpy_methods import (
+    ARITHMETIC,
+    COMPARISONS,
+    SIGNS,
     as_method,
     binary,
-    both,
     raising,
     reflected_of,
     unary,
 )
 from customop.arrays.numpy_names import missing
-from customop.arrays.on_demand import CALLS
+from customop.arrays.on_demand import ALONE, CALLS
 from customop.arrays.writing import WritingMethods
 from customop.errors import ArgumentError
 from customop.shapes.symbols import Symbolic, with_arrays
@@ -215,31 +217,9 @@ class ArrayMethods(WritingMethods):
         def __dir__(self) -> list[str]:
             return [n for n in super().__dir__() if n not in ABSENT or hasattr(self, n)]
 
-        # ---- arithmetic ----
-
-        __add__, __radd__ = both(np.add, "__radd__")
-        __sub__, __rsub__ = both(np.subtract, "__rsub__")
-        __mul__, __rmul__ = both(np.multiply, "__rmul__")
-        __truediv__, __rtruediv__ = both(np.true_divide, "__rtruediv__")
-        __floordiv__, __rfloordiv__ = both(np.floor_divide, "__rfloordiv__")
-        __mod__, __rmod__ = both(np.remainder, "__rmod__")
-        __pow__, __rpow__ = (
-            raising(binary(np.power, "__rpow__")),
-            reflected_of(np.power),
-        )
-        __matmul__, __rmatmul__ = both(np.matmul, "__rmatmul__")
-        __divmod__, __rdivmod__ = both(np.divmod, "__rdivmod__")
-        __lshift__, __rlshift__ = both(np.left_shift, "__rlshift__")
-        __rshift__, __rrshift__ = both(np.right_shift, "__rrshift__")
-        __and__, __rand__ = both(np.bitwise_and, "__rand__")
-        __or__, __ror__ = both(np.bitwise_or, "__ror__")
-        __xor__, __rxor__ = both(np.bitwise_xor, "__rxor__")
-        __neg__, __pos__ = unary(np.negative), unary(np.positive)
-        __abs__, __invert__ = unary(np.absolute), unary(np.invert)
-        __lt__, __le__ = binary(np.less, "__gt__"), binary(np.less_equal, "__ge__")
-        __gt__ = binary(np.greater, "__lt__")
-        __ge__ = binary(np.greater_equal, "__le__")
-        __eq__, __ne__ = binary(np.equal), binary(np.not_equal)
+        # Powers are several ufuncs; all other operators of Python are set below.
+        __pow__ = raising(binary(np.power, "__rpow__"))
+        __rpow__ = reflected_of(np.power)
 
         # ---- methods ----
 
@@ -378,14 +358,14 @@ class ArrayMethods(WritingMethods):
     ) -> Any:
         if len(classes) == len(args) == 1 and args[0] is self and not kwargs:
             if function not in _MAKERS:  # the usual calls, the short way
-                return CALLS[function](self)
+                return ALONE[function](self)
         elif len(classes) > 1 and any_foreign(classes, "__array_function__"):
             return NotImplemented
         if function in _MAKERS:
             return self._make(function, args, kwargs)
         if "out" in kwargs or len(args) > place_of_out[function] >= 0:
             return run(function, args, kwargs, self)
-        return call_numpy(function, *args, **kwargs)
+        return CALLS[function](*args, **kwargs)
 
     def _make(self, function: Any, args: Any, kwargs: Any) -> Any:
         """A result that is an array of its own: a buffer, or one without axes."""
@@ -442,6 +422,13 @@ with_arrays.append(_with_sizes)
 
 for _name in ABSENT:
     setattr(ArrayMethods, _name, AbsentAttribute(_name))
+for _name, _ufunc in ARITHMETIC.items():
+    setattr(ArrayMethods, f"__{_name}__", binary(_ufunc, f"__r{_name}__"))
+    setattr(ArrayMethods, f"__r{_name}__", reflected_of(_ufunc))
+for _name, (_ufunc, _reflected) in COMPARISONS.items():
+    setattr(ArrayMethods, f"__{_name}__", binary(_ufunc, _reflected))
+for _name, _ufunc in SIGNS.items():
+    setattr(ArrayMethods, f"__{_name}__", unary(_ufunc))
 
 
 _numpy: Any = np

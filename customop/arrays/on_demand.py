@@ -20,19 +20,26 @@ import numpy as np
 from customop.arrays.numpy_names import missing
 
 __all__ = [
+    "ALONE",
     "CALLS",
     "FUNCTIONS",
     "add_modules",
     "enter_function",
+    "find_alone",
     "find_function",
     "load_all",
     "load_namespace",
     "load_operator",
     "loading_lock",
+    "on_register",
 ]
 
 # NumPy function, or (ufunc, "reduce") -> the operator that runs on traced values.
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}
+
+
+# Those of them that get one array and call an operator with it alone -> this operator.
+_ALONE: dict[Any, Any] = {}
 
 
 class _Calls(dict[Any, Callable[..., Any]]):
@@ -43,17 +50,32 @@ class _Calls(dict[Any, Callable[..., Any]]):
     """
 
     def __missing__(self, function: Any) -> Callable[..., Any]:
-        fn = find_function(function)
+        fn: Callable[..., Any] = self.find(function)
         own = vars(type(fn)).get("__call__")
         if own is not None:
             call = own.__func__ if isinstance(own, staticmethod) else fn
             self[function] = call
-            if FUNCTIONS.get(function) is not fn:  # replaced meanwhile
-                del self[function]
+            if self.find(function) is not fn:  # replaced meanwhile
+                self.pop(function, None)
         return fn
+
+    def find(self, function: Any) -> Any:
+        """What runs for a function."""
+        return find_function(function)
+
+
+class _CallsAlone(_Calls):
+    """The same for calls with one array and nothing else."""
+
+    def find(self, function: Any) -> Any:
+        """What runs for a function."""
+        return find_alone(function)
 
 
 CALLS: _Calls = _Calls()
+ALONE: _CallsAlone = _CallsAlone()
+# Called with each function that is registered, so that nobody keeps what ran before.
+on_register: list[Callable[[Any], None]] = []
 
 # Name of a NumPy function, such as "sin" or "linalg.norm" -> the module that registers it.
 _modules: dict[str, str] = {}
@@ -71,7 +93,7 @@ class _Loading:
     def __init__(self, lock: AbstractContextManager[bool]) -> None:
         self._lock = lock
         self._thread = 0
-        self._entered: dict[Any, Callable[..., Any]] = {}
+        self._entered: dict[Any, tuple[Callable[..., Any], Any]] = {}
 
     def load(self, modules: Sequence[str]) -> None:
         """Import modules, then publish the functions that they registered."""
@@ -85,17 +107,30 @@ class _Loading:
                 self._publish()
 
     def _publish(self) -> None:
-        for function, fn in self._entered.items():
+        for function, (fn, alone) in self._entered.items():
             module = _module_of(function)
-            if module is None or module in sys.modules:  # else its import failed
-                FUNCTIONS.setdefault(function, fn)
+            is_there = module is None or module in sys.modules  # else its import failed
+            if is_there and function not in FUNCTIONS:
+                _publish(function, fn, alone)
         self._entered.clear()
 
-    def enter(self, function: Any, fn: Callable[..., Any]) -> None:
+    def enter(self, function: Any, fn: Callable[..., Any], alone: Any) -> None:
         """Register a function: at once, unless its module is being imported here."""
-        inside = self._thread == get_ident()
-        (self._entered if inside else FUNCTIONS)[function] = fn
-        CALLS.pop(function, None)
+        if self._thread == get_ident():
+            self._entered[function] = fn, alone
+        else:
+            _publish(function, fn, alone)
+
+
+def _publish(function: Any, fn: Callable[..., Any], alone: Any) -> None:
+    _ALONE.pop(function, None)
+    FUNCTIONS[function] = fn
+    if alone is not None:
+        _ALONE[function] = alone
+    for calls in (CALLS, ALONE):
+        calls.pop(function, None)
+    for forget in on_register:
+        forget(function)
 
 
 # Held while modules are imported on demand. Who forks takes it, so that no child has a
@@ -134,12 +169,15 @@ def _module_of(function: Any) -> str | None:
     return _modules.get(f"{module}.{name}".removeprefix("numpy."))
 
 
-def enter_function(function: Any, fn: Callable[..., Any]) -> None:
-    """Register what runs for a NumPy function; a later registration replaces it."""
+def enter_function(function: Any, fn: Callable[..., Any], alone: Any = None) -> None:
+    """Register what runs for a NumPy function; a later registration replaces it.
+
+    Of one array and nothing else `fn` calls the operator `alone`, if that is given.
+    """
     module = _module_of(function)
     if module is not None and module not in sys.modules:
         _loading.load((module,))  # else it would replace `fn` later
-    _loading.enter(function, fn)
+    _loading.enter(function, fn, alone)
 
 
 def find_function(function: Any) -> Callable[..., Any]:
@@ -159,6 +197,16 @@ def find_function(function: Any) -> Callable[..., Any]:
     if found is None:
         raise missing(function) from None
     return found
+
+
+def find_alone(function: Any) -> Callable[..., Any]:
+    """What runs for a NumPy function of one array and nothing else.
+
+    The operator itself, where it is known which one `find_function` would call.
+    """
+    found = find_function(function)
+    alone: Callable[..., Any] = _ALONE.get(function, found)
+    return alone
 
 
 def load_operator(qualname: str) -> None:

@@ -124,9 +124,15 @@ class Interpreter(ABC):
         self.alive: bool = True
         self.runs_plans: bool = self.has_plans
         mode = current_mode.get()
-        while mode is not None:
-            mode.see_start(self)
-            mode = mode.outer
+        if mode is not None:
+            self.show_start(mode)
+
+    def show_start(self, mode: Mode) -> None:
+        """Show this transform to a mode that is open, and to those outside of it."""
+        outer: Mode | None = mode
+        while outer is not None:
+            outer.see_start(self)
+            outer = outer.outer
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

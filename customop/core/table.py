@@ -46,11 +46,14 @@ class Plans:
     """Results computed from a table, kept until the table changes."""
 
     __slots__ = (
+        "alone",
         "bind",
         "by_tracer",
         "derived",
         "fake",
         "fallbacks",
+        "is_closed",
+        "is_elementwise",
         "kernel",
         "patterns",
         "proven_rows",
@@ -75,8 +78,20 @@ class Plans:
         self.proven_rows: set[tuple[int | None, ...]] = set()
         # Inputs that opcheck has found.
         self.patterns: Any = None
+        # Whether the table has changed since, for who keeps this object.
+        self.is_closed: bool = False
+        # Whether vmap may call the kernel for rows of plain arrays, as it does for arrays.
+        self.is_elementwise: bool = False
+        # Shape and axis of a batch -> what vmap calls for rows alone, and the axis after.
+        self.alone: dict[Any, tuple[Callable[..., Any], int]] = {}
         # Names of the operator and of a kernel or rule, as the profiler shows them.
         self.rule_names: dict[Any, tuple[str, str]] = {}
+
+    def close(self) -> None:
+        """Note that the table has changed."""
+        self.is_closed = True
+        self.is_elementwise = False
+        self.alone = {}
 
 
 class RuleTable:
@@ -138,7 +153,7 @@ class RuleTable:
         self.disabled = frozenset()
         self.proven = self.sampled = self.copied = frozenset()
         self.waivers = {}
-        self.plans = Plans()
+        self._start_plans()
         self.array_slots: tuple[int, ...] = schema.array_slots
         self.nested_slots: tuple[int, ...] = schema.nested_slots
         self.positional_count: int = len(schema.positional)
@@ -354,9 +369,15 @@ class RuleTable:
     def changed(self, *, is_kernel: bool) -> None:
         """Forget what was worked out from the table before."""
         changing.count += 1
-        self.plans = Plans()
+        self._start_plans()
         if is_kernel:
             self.forget_proofs()
+
+    def _start_plans(self) -> None:
+        old: Plans | None = getattr(self, "plans", None)
+        self.plans = Plans()
+        if old is not None:
+            old.close()
 
     def forget_proofs(self) -> None:
         """Have every kernel prove its contract again."""

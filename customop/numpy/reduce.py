@@ -205,7 +205,7 @@ def _serve(function: Any, op: Operator[..., Any], ufunc: np.ufunc) -> None:
         axes = axis if axis is None else reduced_axes(a, axis)
         return op.run(a, axes, keepdims if keepdims is False else is_set(keepdims))
 
-    register_numpy_function(function, reduction)
+    register_numpy_function(function, reduction, alone=op)
 
 
 def _serve_cast(function: Any, op: Operator[..., Any], ufunc: np.ufunc) -> None:
@@ -234,7 +234,7 @@ def _serve_cast(function: Any, op: Operator[..., Any], ufunc: np.ufunc) -> None:
         # Small integers become larger ones unless a dtype is given.
         return cast(op.run(cast(a, dtype), axes, kept), dtype)
 
-    register_numpy_function(function, reduction)
+    register_numpy_function(function, reduction, alone=op)
 
 
 # ---- sum and mean ----
@@ -306,7 +306,7 @@ register_linear(mean_, _mean_pull)
 _serve_cast(np.sum, sum_, np.add)
 
 
-@register_numpy_function(np.mean)
+@register_numpy_function(np.mean, alone=mean_)
 def _(
     a: Any,
     axis: Any = None,

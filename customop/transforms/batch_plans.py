@@ -15,8 +15,9 @@ from customop.core.dispatch import find_kernel
 from customop.core.generated import generate
 from customop.core.kinds import VMAP
 from customop.core.prepared import constants_key, fixed
-from customop.core.table import RuleTable
+from customop.core.table import Plans, RuleTable
 from customop.schema.tags import Tag
+from customop.schema.types import ArrayType
 from customop.shapes.symbols import number_classes
 from customop.transforms.plan_lines import (
     inputs_of,
@@ -27,17 +28,19 @@ from customop.transforms.plan_lines import (
     tracer_lines,
 )
 
-__all__ = ["batch_plan"]
+__all__ = ["WIDER", "batch_plan"]
 
 
 def batch_plan(
-    op: RuleTable, rule: Any, cls: type, finish: Callable[..., Any]
+    op: RuleTable, plans: Plans, rule: Any, cls: type, finish: Callable[..., Any]
 ) -> Callable[[Any, Sequence[Any]], Any]:
     """The plan of a plain operator.
 
     Parameters
     ----------
     op : RuleTable
+    plans : Plans
+        What is kept until its table changes.
     rule : callable
         Its batching rule.
     cls : type
@@ -52,23 +55,33 @@ def batch_plan(
     end = f"return finish(op, rule, self, args, ({given}), ({inputs}), "
     is_own = op.rows.get(VMAP) is not None
     moves = isinstance(rule, AxisRule) and _move_lines(op, inputs, end)
+    is_elementwise = not is_own and Tag.pointwise in op.tags
+    if is_elementwise:
+        plans.is_elementwise = _has_ufunc(op) and _takes_numbers(op)
+        if op.plans is not plans:
+            plans.close()
     lines = [
         "def plan(self, args):",
         f"    {inputs}= args",
         *taken(op, "Row", "dim"),
         *(moves or []),
-        *([] if is_own or Tag.pointwise not in op.tags else _elementwise(op, end)),
+        *(_elementwise(op, end) if is_elementwise else []),
         f"    pair = rule(self.info, ({given}), {inputs})",
         "    if type(pair) is tuple and len(pair) == 2 and type(pair[1]) is int:",
         "        out, dim = pair",
         "    else: out = None",
         *_check_lines(end),
-        *(["    if key: learn(known, key, rule, dim0, v0, args)"] if moves else []),
+        *(
+            ["    if key: learn(known, key, rule, dim0, v0, args, alone)"]
+            if moves
+            else []
+        ),
         *tracer_lines(op, "Row", "dim", "dim"),
     ]
     scope = {
         "Row": cls,
         "align": align,
+        "alone": plans.alone,
         "finish": finish,
         "is_array": is_array,
         "known": {},
@@ -78,7 +91,7 @@ def batch_plan(
         "op": op,
         "ref": ref,
         "rule": rule,
-        "wider": _WIDER,
+        "wider": WIDER,
         **run_names(op),
     }
     plan: Callable[[Any, Sequence[Any]], Any] = generate(
@@ -131,6 +144,7 @@ def _learn(
     dim: int,
     batch: Any,
     args: Sequence[Any],
+    alone: dict[Any, tuple[Callable[..., Any], int]],
 ) -> None:
     """Keep what a call does with these constants, after it has been checked."""
     kernel = rule.op.fast.kernel
@@ -141,7 +155,11 @@ def _learn(
         constants, out_dim = moved
         if len(known) >= _MOST_KNOWN:
             known.clear()
-        known[key] = fixed(kernel, constants), out_dim
+            alone.clear()
+        known[key] = found = fixed(kernel, constants), out_dim
+        others = zip(rule.op.schema.parameters[1:], args[1:], strict=True)
+        if rule.op.view_slot < 0 and all(p.default is v for p, v in others):
+            alone[batch.shape, dim] = found
 
 
 # ---- pointwise operators ----
@@ -165,17 +183,29 @@ def _elementwise(op: RuleTable, end: str) -> list[str]:
             text = text.replace(f"v_{name}", f"v{slot}")
             text = text.replace(f"dim_{name}", f"dim{slot}")
         aligned = ["    dim = None", *[f"    {line}" for line in text.splitlines()]]
-    # Of arrays with a batch axis a ufunc gives one with that axis.
-    is_ufunc = isinstance(find_kernel(op, CPU.name), np.ufunc)
     checks = ["    pair = out, dim", *_check_lines(end)]
-    if is_ufunc:
+    if _has_ufunc(op):
         checks = ["    if type(out) is not ndarray:", *[f"    {c}" for c in checks]]
     lines = [*run, *checks, *done]
     return [*aligned, "    if dim is not None:", *[f"    {line}" for line in lines]]
 
 
+def _has_ufunc(op: RuleTable) -> bool:
+    """Whether arrays with a batch axis give one with that axis, for sure."""
+    return isinstance(find_kernel(op, CPU.name), np.ufunc)
+
+
+def _takes_numbers(op: RuleTable) -> bool:
+    """Whether a call is nothing but one array, or two of which either may be a number."""
+    types = [p.type for p in op.schema.parameters]
+    if not plain_test(op) or op.view_slot >= 0 or len(types) != len(op.array_slots):
+        return False
+    both = all(isinstance(t, ArrayType) and t.or_number for t in types)
+    return len(types) == 1 or (len(types) == 2 and both)
+
+
 # Batches of scalars beside those of rows with so many axes more.
-_WIDER: tuple[Any, ...] = tuple((slice(None), *(None,) * n) for n in range(9))
+WIDER: tuple[Any, ...] = tuple((slice(None), *(None,) * n) for n in range(9))
 
 _OF_TWO = """\
 if dim_b is None:

@@ -90,6 +90,7 @@ def vmap(
     subject = None if is_same else subject_of(fn, f"draws, {randomness}")
     watch = watched if randomness == "error" else watched_between
     is_short = type(in_dims) is type(out_dims) is int and in_dims == out_dims == 0
+    is_short = is_short and chunk_size is None
 
     @wraps(fn)
     def batched(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -97,7 +98,7 @@ def vmap(
         if subject is not None and not subject.is_bare:
             run = watch(fn, subject, name)
         draws = Draws() if is_same else None
-        if is_short and chunk_size is None and len(args) == 1 and not kwargs:
+        if is_short and len(args) == 1 and not kwargs:
             x: Any = args[0]
             if type(x) is np.ndarray and x.ndim:
                 batch = BatchInterpreter(x.shape[0], randomness, draws)
@@ -241,7 +242,7 @@ def _batch_size(name: str, leaves: Sequence[Any], dims: Sequence[int | None]) ->
             f"vmap of {name}: no argument is batched",
             do="give at least one argument an axis in in_dims",
         )
-    if any(size != sizes[0] for size in set(sizes)):
+    if len(sizes) > 1 and any(size != sizes[0] for size in set(sizes)):
         seen = ", ".join(
             f"{abbreviated(leaf)} along {dim}"
             for leaf, dim in zip(leaves, dims, strict=True)
@@ -389,7 +390,13 @@ def _take_out(batch: BatchInterpreter, name: str, leaf: Any, dim: Any) -> Any:
         return _repeat(batch.info.batch_size, frozen(leaf), dim)
     tracer: Any = leaf
     value, at = frozen(tracer.below), tracer.dim
-    return value if at == dim else call_numpy(np.moveaxis, value, at, dim)
+    if at == dim:
+        return value
+    if type(value) is np.ndarray:  # an eighth of the time
+        order = [*range(rank)]
+        order.insert(dim, order.pop(at))
+        return value.transpose(order)
+    return call_numpy(np.moveaxis, value, at, dim)
 
 
 def _repeat(size: int, leaf: Any, dim: int) -> Any:

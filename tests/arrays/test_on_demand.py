@@ -60,10 +60,10 @@ def test_the_table_lists_what_modules_register() -> None:
             return f.__name__
         return f"{f.__module__}.{f.__name__}".removeprefix("numpy.")
 
-    def noting(function, *rest):
+    def noting(function, *rest, **options):
         module = sys._getframe(1).f_globals["__name__"].rpartition(".")[2]
         seen.setdefault(module, set()).add(name_of(function))
-        return real(function, *rest)
+        return real(function, *rest, **options)
 
     co.register_numpy_function = noting
     table = {m: {*names.split()} for m, names in customop.numpy.MODULES.items()}
