@@ -32,6 +32,7 @@ from customop.numpy.arguments import (
 from customop.numpy.compare import is_plain
 from customop.numpy.fakes import device_of, keep_order, view_of
 from customop.numpy.index import numbers
+from customop.numpy.layouts import in_order_of, packed_like
 from customop.numpy.rules import (
     batch_first,
     dtype_kind,
@@ -167,7 +168,7 @@ def _rolled_by(a: Any, shift: Any, axes: Sequence[int]) -> Any:
     (axis,) = axes
     length = a.shape[axis]
     places = np.remainder(numbers(0, length, a) - shift, larger(length, 1))
-    return np.take(a, places, axis)
+    return in_order_of(np.take(a, places, axis), a)
 
 
 # ---- triangles ----
@@ -390,7 +391,7 @@ def _component(name: str, unit: complex) -> None:
             return op(val)
         if name == "real":
             return val
-        zeros = np.zeros_like(val)
+        zeros = packed_like(np.zeros_like(val), val)
         return np.broadcast_to(zeros, val.shape)  # cannot be written
 
 

@@ -15,6 +15,7 @@ from customop import (
 )
 from customop.numpy.arguments import as_array, cast, dtype_of, is_inexact, refuse
 from customop.numpy.fakes import keep_order
+from customop.numpy.layouts import in_c_order
 from customop.numpy.rules import numpy_operator, register_formulas
 from customop.numpy.sizes import NUMBERS, plain
 
@@ -87,7 +88,7 @@ def _(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     *choices, chosen = [cast(v, dtype) if hasattr(v, "dtype") else v for v in values]
     for condition, choice in zip(conditions[::-1], choices[::-1], strict=True):
         chosen = _where_of(condition, choice, chosen)
-    return cast(chosen, dtype)
+    return in_c_order(cast(chosen, dtype))
 
 
 @register_numpy_function(np.clip)

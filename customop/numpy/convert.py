@@ -12,6 +12,7 @@ import numpy as np
 
 from customop import ArgumentError, ops, register_numpy_function
 from customop.numpy.arguments import as_array, as_order, cast, only, unless_scalar
+from customop.numpy.layouts import contiguous, packed_like
 from customop.numpy.sizes import is_symbolic, wide_to
 
 __all__: list[str] = []
@@ -35,6 +36,11 @@ def _array_of(value: Any, dtype: Any, *, copy: Any) -> Any:
     return np.copy(array) if copy else unless_scalar(array)
 
 
+def _in_order(array: Any, order: Any) -> Any:
+    """The array, or a copy of it, in the memory order that is asked for."""
+    return contiguous(array) if order == "C" else array
+
+
 @register_numpy_function(np.array)
 def _(
     object: Any,  # noqa: A002  # NumPy's name
@@ -46,9 +52,11 @@ def _(
     ndmin: int = 0,
     ndmax: int = 0,
 ) -> Any:
-    as_order("np.array", order, "K", "C", "A", None)
+    order = as_order("np.array", order, "K", "C", "A", None)
     only("np.array", subok=(subok, False, True), ndmax=(ndmax, 0))
     found = _array_of(object, dtype, copy=copy)
+    is_new = copy is True and hasattr(object, "shape") and order == "A"
+    found = packed_like(found, object) if is_new else _in_order(found, order)
     missing = ndmin - found.ndim
     return np.expand_dims(found, tuple(range(missing))) if missing > 0 else found
 
@@ -64,9 +72,9 @@ def _as_array(name: str) -> None:
         device: str | None = None,
         copy: Any = None,
     ) -> Any:
-        as_order(f"np.{name}", order, None, "K", "C", "A")
+        order = as_order(f"np.{name}", order, None, "K", "C", "A")
         only(f"np.{name}", device=(device, None, "cpu"))
-        return _array_of(a, dtype, copy=copy)
+        return _in_order(_array_of(a, dtype, copy=copy), order)
 
     register_numpy_function(getattr(np, name), convert)
 
@@ -77,12 +85,12 @@ _as_array("asanyarray")
 
 @register_numpy_function(np.ascontiguousarray)
 def _(a: Any, dtype: Any = None) -> Any:
-    return np.atleast_1d(_array_of(a, dtype, copy=None))
+    return np.atleast_1d(contiguous(_array_of(a, dtype, copy=None)))
 
 
 @register_numpy_function(np.asfortranarray)
 def _(a: Any, dtype: Any = None) -> Any:
-    return _array_of(a, dtype, copy=None)
+    return contiguous(_array_of(a, dtype, copy=None), "F")
 
 
 # What `np.require` may ask for: operators choose how arrays lie in memory.
@@ -98,7 +106,9 @@ def _(a: Any, dtype: Any = None, requirements: Any = None) -> Any:
             " fake arrays",
             do="leave it out: operators choose how arrays lie in memory",
         )
-    return _array_of(a, dtype, copy=bool(asked & {"O", "OWNDATA"}) or None)
+    found = _array_of(a, dtype, copy=bool(asked & {"O", "OWNDATA"}) or None)
+    is_dense = asked & {"C", "CONTIGUOUS", "C_CONTIGUOUS"}
+    return contiguous(found) if is_dense else found
 
 
 def _listed(requirements: Any) -> Iterable[Any]:

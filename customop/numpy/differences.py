@@ -32,6 +32,7 @@ from customop.numpy.arguments import (
 )
 from customop.numpy.create import array_like
 from customop.numpy.fakes import device_of, keep_order, result_dtype
+from customop.numpy.layouts import in_order_of
 from customop.numpy.rules import (
     batch_first,
     numpy_operator,
@@ -215,7 +216,7 @@ def _slope(f: Any, axis: int, step: Any, edge_order: int) -> Any:
         _inside(f, axis, step),
         _edge(f, axis, step, edge_order, at_end=True),
     ]
-    return cast(np.concatenate(parts, axis), f.dtype)
+    return in_order_of(cast(np.concatenate(parts, axis), f.dtype), f)
 
 
 def _inside(f: Any, axis: int, step: Any) -> Any:
@@ -292,7 +293,7 @@ def _(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi)
     ndim = p.ndim
     rest = p[_part(axis, ndim, 1, None)] + np.cumsum(moved, axis)
     first = cast(p[_part(axis, ndim, 0, 1)], dtype)
-    return np.concatenate([first, cast(rest, dtype)], axis)
+    return in_order_of(np.concatenate([first, cast(rest, dtype)], axis), p)
 
 
 # ---- cross product ----

@@ -21,6 +21,7 @@ from customop.numpy.compare import is_plain
 from customop.numpy.create import array_like
 from customop.numpy.index import numbers
 from customop.numpy.keys import value_for
+from customop.numpy.layouts import is_fortran, turned
 from customop.numpy.sizes import (
     is_below,
     is_known,
@@ -63,7 +64,8 @@ def _(arr: Any, obj: Any, axis: int | None = None) -> Any:
     array, at = _lined(arr, axis)
     length = array.shape[at]
     if not is_plain(obj):
-        return np.take(array, _without(obj, length), at)
+        kept = _without(obj, length)
+        return turned(lambda x, axis: np.take(x, kept, axis), array, at)
     if type(length) is not int:
         obj = value_of(obj)
         if isinstance(obj, slice):
@@ -81,7 +83,7 @@ def _(arr: Any, obj: Any, axis: int | None = None) -> Any:
     obj = value_of(obj)
     kept = np.delete(places, obj, at).ravel()
     if _is_one_part(obj):
-        return np.take(array, kept, at)
+        return turned(lambda x, axis: np.take(x, kept, axis), array, at)
     return getitem(array, (*(slice(None),) * at, kept))
 
 
@@ -219,6 +221,9 @@ def _(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     else:
         added = np.arange(length, length + shape[at])
         places = np.insert(np.arange(length), obj, added)
+    if is_fortran(array):
+        at, array, part = array.ndim - 1 - at, array.T, part.T
+        return np.take(np.concatenate([array, part], at), places, at).T
     return np.take(np.concatenate([array, part], at), places, at)
 
 

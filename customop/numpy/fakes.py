@@ -23,6 +23,7 @@ __all__ = [
     "check_range",
     "device_of",
     "fake_of_ufunc",
+    "is_fortran",
     "keep_order",
     "kind_of",
     "order_of",
@@ -56,13 +57,14 @@ def without_ones(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int
 
 def packed_as(x: Any, shape: Sequence[int], dtype: Any) -> FakeArray:
     """An array in F order if `x` is contiguous in F order and not in C order; else in C order."""
-    if not _is_fortran(x):
+    if not is_fortran(x):
         return FakeArray(shape, dtype, device=device_of(x))
     last_to_first = range(len(shape))[::-1]
     return FakeArray(shape, dtype, device=device_of(x), order=last_to_first)
 
 
-def _is_fortran(x: Any) -> bool:
+def is_fortran(x: Any) -> bool:
+    """Whether an array is contiguous in F order and not in C order."""
     pairs = without_ones(x.shape, x.strides)
     if len(pairs) < 2 or has_none(x.shape):
         return False

@@ -261,8 +261,10 @@ def _histogramdd(
                 f" {places.shape[0]} points",
                 do="give a weight for each point",
             )
-    found = _sums(places, weights, product(lengths)).astype(np.float64)
-    found = np.reshape(found, lengths)
+    # With the bins outside of the edges, as NumPy: the sum of all has its order then.
+    wide = [n + 2 for n in lengths]
+    found = _sums(places, weights, product(wide)).astype(np.float64)
+    found = np.reshape(found, wide)[(slice(1, -1),) * len(wide)]
     return (_density(found, edges) if density else found), edges
 
 
@@ -313,13 +315,11 @@ def _edges_of_column(i: int, a: Any, bins: Any, given: Any) -> Any:
 
 
 def _joint_places(columns: Sequence[Any], edges: Any, lengths: Sequence[int]) -> Any:
-    """The bin of each point in the flattened histogram."""
-    joint, is_outside = 0, False
+    """The bin of each point in the flattened histogram, with one before and one behind."""
+    joint = 0
     for a, e, count in zip(columns, edges, lengths, strict=True):
-        places = _places(a, e)
-        is_outside = np.logical_or(np.equal(places, count), is_outside)
-        joint = joint * count + places
-    return np.where(is_outside, product(lengths), joint)
+        joint = joint * (count + 2) + _places(a, e) + 1
+    return joint
 
 
 def _density(found: Any, edges: Sequence[Any]) -> Any:

@@ -247,7 +247,7 @@ def _gather(x: Any, indices: Sequence[Any], packed: bool) -> Any:
         return np.take(x, _as_index(indices[slots[0]]), axis=slots[0])
     out = x[tuple([slice(None) if a is None else _in_c_order(a) for a in indices])]
     if not any(indices[i].ndim for i in slots):
-        return out.copy()  # for NumPy they are integers, which give a view
+        return out.copy("K")  # for NumPy they are integers, which give a view
     return in_c_order(out) if packed else out
 
 

@@ -331,7 +331,8 @@ def _by_parts(x: Any, key: Any) -> Any:
         return np.moveaxis(found, *_turn_of(arrays)) if is_split else found
     if _has_dots(key) and x.shape and all(len(e) == 1 for e in entries):
         return _without_axes(x, entries)
-    return slice_.run(x, entries)
+    found = slice_.run(x, entries)
+    return np.copy(found) if found.shape and _has_place(key) else found
 
 
 def _turn_of(arrays: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -340,6 +341,12 @@ def _turn_of(arrays: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     rank = max(map(len, shapes))
     at = layout(arrays)[1]
     return tuple(range(at, at + rank)), tuple(range(rank))
+
+
+def _has_place(key: Any) -> bool:
+    """Whether an item is an array without axes: NumPy makes a copy, not a view."""
+    items = key if type(key) is tuple else (key,)
+    return any(type(item) is np.ndarray for item in items)
 
 
 def _has_dots(key: Any) -> bool:

@@ -19,6 +19,7 @@ from customop import (
 from customop.numpy.arguments import as_array, dtype_of, only
 from customop.numpy.fakes import packed_as
 from customop.numpy.index import numbers
+from customop.numpy.layouts import is_fortran, packed_like
 from customop.numpy.rules import batch_first, numpy_operator
 from customop.numpy.sizes import (
     array_of_sizes,
@@ -129,13 +130,22 @@ def _(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     if has_none(x.shape):
         return _pad(x, widths, 0)
     if mode == "linear_ramp":
-        return _pad_ramp(x, widths, 0 if given is None else given)
-    if mode in _STATISTICS:
-        return _pad_statistic(x, widths, mode, given)
-    if given == "odd":
+        out = _pad_ramp(x, widths, 0 if given is None else given)
+    elif mode in _STATISTICS:
+        out = _pad_statistic(x, widths, mode, given)
+    elif given == "odd":
+        out = x
         for axis, width in enumerate(widths):
-            x = _pad_odd(x, axis, width, includes_edge=mode == "symmetric")
-        return x
+            out = _pad_odd(out, axis, width, includes_edge=mode == "symmetric")
+    elif is_fortran(x):
+        return _pad_by_index(x.T, widths[::-1], mode).T
+    else:
+        return _pad_by_index(x, widths, mode)
+    return packed_like(out, x)
+
+
+def _pad_by_index(x: Any, widths: Sequence[tuple[int, int]], mode: Any) -> Any:
+    """Pad with elements of the array."""
     for axis, width in enumerate(widths):
         if width != (0, 0):
             x = np.take(x, _places(x, axis, width, mode), axis)

@@ -11,6 +11,7 @@ from customop import SymInt, register_numpy_function, stop_gradient
 from customop.numpy.arguments import as_array, cast, dtype_of, only, shape_of, value_of
 from customop.numpy.create import arange, array_like, eye, full
 from customop.numpy.index import numbers
+from customop.numpy.layouts import in_order_of
 from customop.numpy.sizes import NUMBERS, is_below, larger, plain, size_of
 
 __all__: list[str] = []
@@ -81,7 +82,8 @@ def _linspace(
         line = np.where(np.equal(counts, div), last, line)
     elif endpoint and num > 1:
         end = np.broadcast_to(last, delta.shape)
-        line = np.concatenate([line[:-1], np.expand_dims(end, 0)])
+        whole = np.concatenate([line[:-1], np.expand_dims(end, 0)])
+        line = in_order_of(whole, line)
     line = line if axis == 0 else np.moveaxis(line, 0, axis)
     if dtype is not None and np.issubdtype(dtype, np.integer):
         line = np.floor(line)

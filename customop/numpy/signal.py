@@ -191,7 +191,7 @@ def _(a: Any, v: Any, mode: Any = "valid") -> Any:
     # NumPy swaps the two if v is longer, and reverses the result; so it centers it
     # differently. The other modes have the same elements in either way.
     if is_below(a.shape[0], v.shape[0]):
-        return _flipped(convolve(v, _flipped(a), mode))
+        return np.copy(_flipped(convolve(v, _flipped(a), mode)))
     return convolve(a, _flipped(v), mode)
 
 
@@ -200,7 +200,7 @@ def _correlated(a: Any, v: Any) -> Any:
     most, least = larger(a.shape[0], v.shape[0]), smaller(a.shape[0], v.shape[0])
     is_longer = smaller(larger(v.shape[0] - a.shape[0], 0), 1)
     start = (least - 1 + is_longer) // 2
-    if is_below(a.shape[0], v.shape[0]):  # in the order of memory that NumPy has
+    if is_below(a.shape[0], v.shape[0]):
         whole = convolve(v, _flipped(a), "full")
-        return _flipped(_part(whole, least - 1 - start, most))
+        return np.copy(_flipped(_part(whole, least - 1 - start, most)))
     return _part(convolve(a, _flipped(v), "full"), start, most)

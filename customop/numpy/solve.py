@@ -22,6 +22,7 @@ from customop import (
 from customop.numpy.arguments import as_array, dtype_of, shape_of
 from customop.numpy.create import eye
 from customop.numpy.fakes import device_of, stack_strides
+from customop.numpy.layouts import in_order_of
 from customop.numpy.matrices import (
     batch_matrices,
     check_square,
@@ -184,8 +185,8 @@ def _(a: Any, n: int) -> Any:
 
 
 def _identities(a: Any) -> Any:
-    # In the order in memory of `a`, as in NumPy 2.4.
-    return np.zeros_like(a) + eye(a.shape[-1], None, 0, dtype_of(a), device_of(a))
+    ones = eye(a.shape[-1], None, 0, dtype_of(a), device_of(a))
+    return in_order_of(np.zeros_like(a) + ones, a)
 
 
 @register_numpy_function(np.linalg.tensorsolve)

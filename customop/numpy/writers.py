@@ -69,7 +69,7 @@ def _check_safe(values: Any, x: Any) -> None:
 @register_numpy_function(np.copyto)
 def _(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     _check_box("np.copyto", dst)
-    if type(src) in (bool, int, float, complex):
+    if not hasattr(src, "shape") and not isinstance(src, list | tuple):
         number, src = src, np.empty((), dst.dtype)
         np.copyto(src, number, casting)  # raises as NumPy does
     elif isinstance(src, list | tuple):
@@ -85,7 +85,7 @@ def _(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None
 def _(a: Any, mask: Any, values: Any) -> None:
     _check_box("np.putmask", a)
     _check_safe(values, a)
-    if is_known(product(shape_of(values)), 0):
+    if _is_empty(values):
         return
     line = _repeated(value_for(a, values), product(a.shape))
     a[...] = np.where(mask, np.reshape(line, a.shape), a)
@@ -96,6 +96,8 @@ def _(arr: Any, mask: Any, vals: Any) -> None:
     _check_box("np.place", arr)
     _check_safe(vals, arr)
     if not isinstance(mask, Tracer | FakeArray):
+        if _is_empty(vals) and np.any(mask):
+            raise ValueError("Cannot insert from an empty array!")
         np.put(arr, np.flatnonzero(mask), vals)
         return
     # The first place of the mask takes the first value, and so on.
@@ -127,6 +129,8 @@ def _repeated(values: Any, count: int) -> Any:
 def _(a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
     _check_box("np.put", a)
     only("np.put", mode=(mode, "raise", "wrap", "clip"))
+    if _is_empty(v):
+        return  # before any place is looked at
     size = product(a.shape)
     places = np.ravel(_plain("np.put", ind))
     if mode == "wrap":
@@ -146,6 +150,11 @@ def _(a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
         a[...] = values[-1]
         return
     a[np.unravel_index(np.remainder(places, size), tuple(a.shape))] = values
+
+
+def _is_empty(values: Any) -> bool:
+    given = as_array(values) if isinstance(values, list | tuple) else values
+    return is_known(product(shape_of(given)), 0)
 
 
 def _plain(name: str, indices: Any) -> Any:

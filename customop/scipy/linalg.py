@@ -14,6 +14,7 @@ import numpy as np
 from scipy import linalg as _linalg
 
 from customop import ArgumentError, Array
+from customop.numpy.layouts import columns_first
 from customop.numpy.matrices import from_triangle, transposed
 from customop.scipy import matrices
 from customop.scipy.lu_factors import lu, lu_factor, lu_solve
@@ -225,7 +226,7 @@ def cholesky(
     """
     if is_plain(a):
         return linalg.cholesky(a, lower, overwrite_a, check_finite)
-    return np.linalg.cholesky(a, upper=not lower)
+    return columns_first(np.linalg.cholesky(a, upper=not lower))
 
 
 def cho_factor(

@@ -10,6 +10,7 @@ from scipy import linalg as _linalg
 from customop import Array
 from customop.numpy.create import eye
 from customop.numpy.fakes import device_of
+from customop.numpy.layouts import columns_first
 from customop.numpy.sizes import broadcast, smaller
 from customop.scipy import matrices
 from customop.scipy.rules import is_plain
@@ -51,8 +52,8 @@ def lu_factor(
     """
     if is_plain(a):
         return linalg.lu_factor(a, overwrite_a, check_finite)
-    found: tuple[Array, Array] = matrices.lu_factor(a)
-    return found
+    packed, places = matrices.lu_factor(a)
+    return columns_first(packed), places
 
 
 def lu_solve(
@@ -97,7 +98,7 @@ def lu_solve(
             return solve_triangular(packed, inner)
         inner = solve_triangular(packed, b, trans)
         inner = solve_triangular(packed, inner, trans, True, True)
-        return _rows(inner, np.argsort(order, axis=-1))
+        return columns_first(_rows(inner, np.argsort(order, axis=-1)))
 
     return columns(solved, b)
 

@@ -94,6 +94,7 @@ from scipy.special import (  # the ufuncs of this namespace
 )
 
 from customop import ArgumentError, Array, stop_gradient
+from customop.numpy.layouts import in_c_order
 from customop.numpy.rules import dtype_kind
 from customop.scipy import pairs
 from customop.scipy.rules import is_plain
@@ -289,7 +290,7 @@ def multigammaln(a: Any, d: int) -> Array:
     total: Any = np.float64((d * (d - 1) * 0.25) * math.log(math.pi))
     for j in range(1, d + 1):
         total = total + special.gammaln(a - (j - 1.0) / 2)
-    return total
+    return in_c_order(total)
 
 
 # ---- sums of exponentials ----

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import linalg as _linalg
 
 from customop import Array
+from customop.numpy.layouts import columns_first
 from customop.numpy.rules import is_complex
 from customop.scipy import matrices
 from customop.scipy.rules import is_plain
@@ -79,4 +80,8 @@ def solve_triangular(
     a = as_array(a)
     matrix = np.conjugate(a) if code == 2 and is_complex(a) else a
     flags = bool(code), bool(lower), bool(unit_diagonal)
-    return columns(lambda b: matrices.solve_triangular(matrix, b, *flags), b)
+
+    def solved(b: Any) -> Any:
+        return columns_first(matrices.solve_triangular(matrix, b, *flags))
+
+    return columns(solved, b)

@@ -157,3 +157,73 @@ def test_functions_that_give_c_order(order: str) -> None:
     _check(lambda x: np.dot(np.float64(2.0), x), x)
     ways = {"axis": 1, "weights": np.arange(1.0, 4.0), "method": "inverted_cdf"}
     _check(lambda x: np.quantile(x, [0.2, 0.7], **ways), x)
+
+
+# ---- results of several operators ----
+
+NEW = np.arange(8.0).reshape(2, 1, 4)
+STEPS = np.arange(24.0).reshape(2, 3, 4)
+LAID: dict[str, Any] = {
+    "delete": lambda x: np.delete(x, slice(0, 1), 1),
+    "insert": lambda x: np.insert(x, 1, NEW[:, 0], axis=1),
+    "gradient": lambda x: np.gradient(x, axis=1),
+    "unwrap": lambda x: np.unwrap(x, axis=0),
+    "select": lambda x: np.select([x > 3.0, x > 9.0], [x, -x], 1.0),
+    "linspace": lambda x: np.linspace(x, x + 1.0, 3),
+    "imag": np.imag,
+    "correlate": lambda x: np.correlate(x[0, :2, 0], x[1, :, 1], "full"),
+    "histogramdd": lambda x: np.histogramdd(x[:, :, 0].T, 2)[0],
+    "number": lambda x: x[..., np.array(1)],
+    **{
+        f"pad {mode}": lambda x, mode=mode: np.pad(x, 1, mode=mode)
+        for mode in ("edge", "reflect", "wrap", "mean", "maximum", "linear_ramp")
+    },
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("name", LAID)
+def test_functions_of_several_operators(order: str, name: str) -> None:
+    """NumPy makes one array, with an order of its own."""
+    _check(LAID[name], ORDERS[order](STEPS))
+
+
+# Functions that return an array as it is, or a copy in another order.
+CONVERTED: dict[str, Any] = {
+    "ascontiguousarray": lambda x: np.ascontiguousarray(x, like=x),
+    "asfortranarray": lambda x: np.asfortranarray(x, like=x),
+    "asarray C": lambda x: np.asarray(x, order="C", like=x),
+    "asarray A": lambda x: np.asarray(x, order="a", like=x),
+    "array A": lambda x: np.array(x, order="a", like=x),
+    "require": lambda x: np.require(x.T, requirements="C", like=x),
+    "reshape": lambda x: x.reshape(-1),
+    "of one axis": lambda x: np.ascontiguousarray(x[0, :, 1], like=x),
+    "number": lambda x: x[np.array(1)],
+    "number last": lambda x: x[:, :, np.array(-1)],
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("name", CONVERTED)
+def test_what_is_written_into_a_copy_does_not_reach_the_array(
+    order: str, name: str
+) -> None:
+    """Strides decide whether it is a copy, also while values are traced."""
+
+    def fn(x: Any) -> Any:
+        y = CONVERTED[name](x)
+        y += 100.0
+        return x + 0.0, y + 0.0
+
+    def new() -> Any:
+        return ORDERS[order](STEPS.copy())
+
+    expected = fn(new())
+    graphs = [co.make_fx(fn, mode)(new()) for mode in ("real", "fake")]
+    for run in (*graphs, co.compile(fn), lambda x: co.vjp(fn, x)[0]):
+        for found, value in zip(run(new()), expected, strict=True):
+            np.testing.assert_array_equal(found, value, strict=True)
+            assert _strides(found) == _strides(value)
+    rows = co.vmap(fn)(np.stack([STEPS, 2.0 * STEPS]))
+    for row, value in zip(rows, fn(STEPS.copy()), strict=True):
+        np.testing.assert_array_equal(row[0], value)

@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from customop.arrays.dtypes import dtype_of
 from customop.arrays.fake import make_fake, to_fake
@@ -391,5 +392,18 @@ def fake_of(value: Any) -> Any:
 
 
 def copied(value: Any) -> Any:
-    """A copy of an array, which tracing may write."""
-    return frozen(value) if is_traced(value) else value.copy()
+    """A copy of an array, which tracing may write.
+
+    It lies in memory as the array: strides decide what is a view.
+    """
+    if is_traced(value):
+        return frozen(value)
+    if not isinstance(value, np.ndarray):
+        return value.copy()
+    if value.flags.forc or value.dtype.hasobject:
+        return value.copy("K")
+    low, high = byte_bounds(value)
+    memory, start = np.empty(high - low, np.uint8), value.ctypes.data - low
+    out = np.ndarray(value.shape, value.dtype, memory, start, value.strides)
+    out[...] = value
+    return out
